@@ -1,0 +1,1 @@
+"""Benchmarks: `make benchmark` runs them all. Ratios within one run, because machines drift."""

@@ -1,0 +1,94 @@
+"""Images a second of the batched drawing against a loop over digits with PIL, at 64 and 224 px, as ratios of one run."""
+
+import math
+import time
+
+import numpy as np
+import torch
+from PIL import Image
+
+from benchmarks.results import write
+from rankops.datasets.digits import SIDE, Digits, tables
+from rankops.datasets.ranked_mnist import recipes
+from rankops.scenes import draw
+from rankops.tables import decode_images
+
+ROUNDS = 7
+
+
+def by_pil(glyphs: np.ndarray, sizes: list, tops: list, lefts: list, canvas: int) -> np.ndarray:
+    """The same pictures, digit by digit: real-valued sizes and places, antialiased, summed."""
+    images = []
+    for glyphs_, sizes_, tops_, lefts_ in zip(glyphs, sizes, tops, lefts, strict=True):
+        image = np.zeros((canvas, canvas), np.uint16)
+        for glyph, size, top, left in zip(glyphs_, sizes_, tops_, lefts_, strict=True):
+            if size > 0:
+                # The pixels that the box touches, and the part of the (padded) glyph that they show.
+                first_row, first_column = math.floor(top), math.floor(left)
+                rows, columns = math.ceil(top + size) - first_row, math.ceil(left + size) - first_column
+                step, pad = SIDE / size, math.ceil(SIDE / size)
+                x, y = pad + (first_column - left) * step, pad + (first_row - top) * step
+                padded = Image.fromarray(np.pad(glyph, pad))
+                box = (x, y, x + columns * step, y + rows * step)
+                digit = padded.resize((columns, rows), Image.Resampling.BILINEAR, box=box)
+                image[first_row : first_row + rows, first_column : first_column + columns] += np.asarray(digit)
+        images.append(image.clip(0, 255).astype(np.uint8))
+    return np.stack(images)
+
+
+def by_pil_whole_pixels(glyphs: np.ndarray, sizes: list, tops: list, lefts: list, canvas: int) -> np.ndarray:
+    """Less than asked for, and so faster: sizes and places cut to whole pixels, digits pasted."""
+    images = []
+    for glyphs_, sizes_, tops_, lefts_ in zip(glyphs, sizes, tops, lefts, strict=True):
+        image = Image.new("L", (canvas, canvas))
+        for glyph, size, top, left in zip(glyphs_, sizes_, tops_, lefts_, strict=True):
+            if size > 0:
+                digit = Image.fromarray(glyph).resize((round(size), round(size)), Image.Resampling.BILINEAR)
+                image.paste(digit, (round(left), round(top)))
+        images.append(np.asarray(image))
+    return np.stack(images)
+
+
+def seconds(function) -> float:
+    start = time.perf_counter()
+    function()
+    return time.perf_counter() - start
+
+
+def main() -> None:
+    torch.set_num_threads(2)
+    table = tables("bundled", "", seed=0, threads=2)["train"]
+    images = torch.from_numpy(decode_images(table["image"], path="bundled", threads=2))
+    assert images.shape[1:] == (SIDE, SIDE)
+    digits = Digits(torch.arange(len(table)), images, torch.from_numpy(table["label"].to_numpy().copy()))
+    figures = {}
+    for canvas, count in ((64, 2000), (224, 500)):  # as many as the stage draws at once
+        generator = torch.Generator().manual_seed(0)
+        scene = recipes(
+            digits, count, canvas=canvas, digits_per_image=(3, 6), scale=(1.0, 4.0), overlap=0.0, generator=generator
+        )
+        glyphs = digits.images[scene.glyph.clamp(min=0)]
+        lists = scene.size.tolist(), scene.top.tolist(), scene.left.tolist()
+        arrays = glyphs.numpy()
+        loops = {"pil": by_pil, "pil_whole_pixels": by_pil_whole_pixels}
+        times = {name: [] for name in ("product", *loops)}
+        for _ in range(ROUNDS + 1):  # in turn, so that a slow moment of the machine hits all
+            times["product"].append(seconds(lambda: draw(glyphs, scene.size, scene.top, scene.left, canvas=canvas)))
+            for name, loop in loops.items():
+                times[name].append(seconds(lambda: loop(arrays, *lists, canvas)))
+        product = np.array(times["product"][1:])
+        figures[f"{canvas} px"] = {"images/s": count / float(np.median(product))}
+        for name in loops:
+            ratios = np.array(times[name][1:]) / product
+            figures[f"{canvas} px"] |= {
+                f"{name}: times as fast": float(np.median(ratios)),
+                "lowest": float(ratios.min()),
+                "highest": float(ratios.max()),
+            } if name == "pil" else {f"{name}: times as fast": float(np.median(ratios))}
+        same = draw(glyphs, scene.size, scene.top, scene.left, canvas=canvas).numpy().astype(int)
+        figures[f"{canvas} px"]["mean grey difference"] = float(abs(same - by_pil(arrays, *lists, canvas)).mean())
+    write("drawing", figures)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,92 @@
+"""How a stage runs as a process: checked params, one at a time, never orphaned, errors in a line."""
+
+import ctypes
+import errno
+import json
+import logging
+import os
+import shutil
+import signal
+import sys
+from collections.abc import Callable, Iterable
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import torch
+from filelock import FileLock, Timeout
+
+from pipelines.settings import Settings, load
+
+__all__ = ["checkpoint_folder", "run"]
+
+PR_SET_PDEATHSIG = 1  # linux/prctl.h
+
+
+def _die_with_parent() -> None:
+    """Kills this process when dvc dies: an orphan would write into the folders of the next `dvc repro`."""
+    if sys.platform == "linux":
+        parent = os.getppid()
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+        if os.getppid() != parent:  # it died before we asked
+            sys.exit("the process that started this stage is gone")
+
+
+def _in_a_line(error: BaseException) -> str:
+    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+        return f"no space left on the disk for {error.filename or 'an output'}: free some and run `dvc repro` again"
+    if isinstance(error, KeyboardInterrupt):
+        return "interrupted; `dvc repro` goes on from the last whole epoch"
+    return str(error)
+
+
+def run(main: Callable[..., None], *, alone: bool = True) -> None:
+    """Runs a stage's `main(params, *names)` with the names on the command line, and ends the process.
+
+    Errors of the data, the params or the disk are printed in a line; set RANKOPS_TRACEBACK=1 to see where they
+    come from. Everything else is a bug and keeps its traceback.
+
+    Args:
+        main: the stage.
+        alone: wait for another process of the same stage and names, which may be dying, and refuse to run beside it.
+    """
+    stage = "@".join([Path(sys.argv[0]).stem, *sys.argv[1:]])
+    _die_with_parent()
+    logging.basicConfig(level=logging.INFO, format=f"{stage}: %(message)s")
+    try:
+        params = load()
+        torch.set_num_threads(params.compute.threads)
+        Path(".locks").mkdir(exist_ok=True)
+        with FileLock(f".locks/{stage}.lock", timeout=20 if alone else -1):
+            main(params, *sys.argv[1:])
+    except Timeout:
+        sys.exit(f"{stage}: another process runs this stage; wait for it, or end it, and run `dvc repro` again")
+    except (ValueError, OSError, FloatingPointError, KeyboardInterrupt) as error:
+        if os.environ.get("RANKOPS_TRACEBACK"):
+            raise
+        sys.exit("\n".join(f"{stage}: {line}" for line in _in_a_line(error).splitlines()))
+
+
+def checkpoint_folder(stage: str, name: str, *, params: dict[str, Any], inputs: Iterable[str | Path]) -> Path:
+    """Where a training keeps its state: a folder of this stage, these params, this data and this code.
+
+    Outside the stage's outputs, because what a changed learning rate resumed from old weights would be neither. Those of
+    other params, data or code are removed.
+    """
+    root = Path(__file__).parents[1]
+    digest = sha256(json.dumps([params, torch.__version__], sort_keys=True).encode())
+    files = {Path(path) for path in inputs}
+    for module in list(sys.modules.values()):
+        file = getattr(module, "__file__", None)
+        if file and Path(file).is_relative_to(root) and "site-packages" not in file:
+            files.add(Path(file))
+    for file in sorted(files):
+        digest.update(file.read_bytes())
+    folder = Path(".checkpoints") / stage / name / digest.hexdigest()[:16]
+    if folder.parent.is_dir():
+        for other in folder.parent.iterdir():
+            if other != folder:
+                shutil.rmtree(other)
+    if folder.exists():
+        logging.getLogger(__name__).info("goes on from %s", folder)
+    return folder

@@ -1,0 +1,1 @@
+"""One script a stage of `dvc.yaml`: file name = stage name = block of `params.yaml`."""

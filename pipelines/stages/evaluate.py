@@ -1,0 +1,37 @@
+"""Predicts the test split with one run's model, and scores the predictions with confidence intervals."""
+
+import json
+from pathlib import Path
+
+import pyarrow.parquet as pq
+
+from pipelines.settings import Settings
+from pipelines.stage import run
+from rankops.atomic_writes import replaced_file
+from rankops.generators import derived_seed
+from rankops.tasks import label_ranking
+from rankops.training import compute
+
+
+def main(params: Settings, name: str) -> None:
+    data = Path("data") / params.runs[name].dataset
+    device = compute(device=params.compute.device, precision=params.compute.precision).device
+    images, label_ranks = label_ranking.load_split(data, "test", threads=params.compute.threads)
+    table = label_ranking.predictions(label_ranking.load_ranker(f"models/runs/{name}", device=device), images)
+    figures = label_ranking.evaluate(
+        table,
+        label_ranks,
+        resamples=params.evaluate.resamples,
+        # The same resamples for every run: their differences are paired.
+        seed=derived_seed(params.evaluate.seed, "evaluate"),
+    )
+    with (
+        replaced_file(f"predictions/{name}.parquet") as predictions,
+        replaced_file(f"metrics/runs/{name}.json") as metrics,
+    ):
+        pq.write_table(table, predictions, compression="zstd")
+        metrics.write_text(json.dumps(figures, indent=2, sort_keys=True) + "\n")
+
+
+if __name__ == "__main__":
+    run(main)

@@ -1,0 +1,80 @@
+"""Teaches a sorter to imitate sorting: L1 between its ranks and the exact ones (SoDeep, Section 3.2)."""
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+from torch import Tensor, nn
+
+from pipelines.epochs import shown, write_history
+from pipelines.settings import Settings
+from pipelines.stage import checkpoint_folder, run
+from rankops.atomic_writes import replaced_folder
+from rankops.checkpoints import build, save_model
+from rankops.datasets import synthetic_ranks
+from rankops.training import compute, fit, random_batches
+
+DATA = Path("data/synthetic_ranks")
+
+
+def main(params: Settings, name: str) -> None:
+    options = params.sorters[name]
+    accelerator = compute(device=params.compute.device, precision=params.compute.precision)
+    device = accelerator.device
+    scores, ranks = (part.to(device) for part in synthetic_ranks.load(DATA, "train")[:2])
+    val_scores, val_ranks = (part.to(device) for part in synthetic_ranks.load(DATA, "val")[:2])
+    length = scores.shape[1]
+    size = options.epoch_size if options.vectors == "fresh" else min(options.epoch_size, len(scores))
+    sorter = build("sorters", options.name, options.args, seed=options.seed, length=length)
+
+    def batches(generator) -> Iterator[tuple[Tensor, Tensor]]:
+        if options.vectors == "fresh":
+            for batch in synthetic_ranks.batches(size, length, options.batch_size, generator):
+                yield tuple(part.to(device) for part in batch)
+        else:
+            for rows in random_batches(size, options.batch_size, generator):
+                yield scores[rows.to(device)], ranks[rows.to(device)]
+
+    def l1(sorter: nn.Module, batch: tuple[Tensor, Tensor]) -> Tensor:
+        return (sorter(batch[0]) - batch[1]).abs().mean() / length
+
+    def validate(sorter: nn.Module) -> dict[str, float]:
+        return {"l1": l1(sorter, (val_scores, val_ranks)).item()}
+
+    checkpoint = checkpoint_folder(
+        "pretrain",
+        name,
+        params=options.model_dump() | {"compute": params.compute.model_dump()},
+        inputs=[DATA / "train.parquet", DATA / "val.parquet"],
+    )
+    epochs = list(
+        shown(
+            fit(
+                sorter,
+                batches=batches,
+                loss=l1,
+                validate=validate,
+                judged_by="l1",
+                lower_is_better=True,
+                epochs=options.epochs,
+                batches_per_epoch=-(-size // options.batch_size),
+                patience=options.patience,
+                optimiser=options.optimiser.model_dump(),
+                schedule=options.schedule.model_dump(),
+                seed=options.seed,
+                accelerator=accelerator,
+                checkpoint=checkpoint,
+                name=f"sorters.{name}",
+            ),
+            name=name,
+            total=options.epochs,
+        )
+    )
+    with replaced_folder(f"models/sorters/{name}") as folder:
+        save_model(folder, sorter, folder="sorters", name=options.name, args=options.args | {"length": length})
+        write_history(folder / "history.csv", epochs)
+    shutil.rmtree(checkpoint, ignore_errors=True)
+
+
+if __name__ == "__main__":
+    run(main)

@@ -1,0 +1,21 @@
+"""Seeded generators, one for each use, so that no two uses share a stream."""
+
+from hashlib import sha256
+
+import torch
+
+__all__ = ["derived_seed", "generator"]
+
+
+def derived_seed(seed: int, *use: str) -> int:
+    """A seed for one use, such as `derived_seed(1, "ranked_mnist", "train")`; the same on every machine.
+
+    >>> derived_seed(1, "train") != derived_seed(1, "val")
+    True
+    """
+    return int.from_bytes(sha256("/".join([str(seed), *use]).encode()).digest()[:6], "big")
+
+
+def generator(seed: int, *use: str) -> torch.Generator:
+    """A CPU generator for one use."""
+    return torch.Generator().manual_seed(derived_seed(seed, *use))

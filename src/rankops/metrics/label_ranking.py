@@ -1,0 +1,99 @@
+"""Ranked and unranked metrics of multi-label ranking (RLSEP, Section 5.3), one value an example.
+
+Precision, recall, F1, accuracy and exact match (the papers' 0-1) of pairs of labels, or of label sets; a ratio with an
+empty denominator is 0.
+"""
+
+import torch
+from torch import Tensor
+
+__all__ = ["ranked", "unranked"]
+
+
+def _ratio(part: Tensor, whole: Tensor) -> Tensor:
+    return torch.where(whole > 0, part / torch.where(whole > 0, whole, 1.0), 0.0)
+
+
+def _rates(positive: Tensor, predicted: Tensor, counted: Tensor) -> dict[str, Tensor]:
+    """The five rates over the last dimension of boolean tensors (n, m)."""
+    true_positive = (positive & predicted & counted).sum(-1).double()
+    total = counted.sum(-1).double()
+    right = ((positive == predicted) & counted).sum(-1).double()
+    precision = _ratio(true_positive, (predicted & counted).sum(-1).double())
+    recall = _ratio(true_positive, (positive & counted).sum(-1).double())
+    return {
+        "precision": precision,
+        "recall": recall,
+        "f1_per_image": _ratio(2 * precision * recall, (precision + recall)),
+        "accuracy": _ratio(right, total),
+        "exact_match": (right == total).double(),
+    }
+
+
+def _pair_rates(scores: Tensor, label_ranks: Tensor) -> dict[str, Tensor]:
+    first, second = torch.triu_indices(scores.shape[-1], scores.shape[-1], offset=1, device=scores.device)
+    order = label_ranks[:, first] - label_ranks[:, second]
+    positive = order > 0
+    difference = scores[:, first] - scores[:, second]
+    # Equal scores are wrong either way: they count as the opposite of what is true.
+    predicted = torch.where(difference == 0, ~positive, difference > 0)
+    return _rates(positive, predicted, order != 0)
+
+
+def ranked(scores: Tensor, label_ranks: Tensor) -> dict[str, Tensor]:
+    r"""How well the order of the scores agrees with the label ranks, absent labels among them.
+
+    Over $P = \{(u, v) : u < v, r_u \neq r_v\}$ a pair is positive if $r_u > r_v$ and predicted positive if
+    $f_u > f_v$; equal scores count as wrong. `exact_match` is 1 if no pair is wrong. `mean_average_precision` is the
+    paper's: the smallest non-zero rank is set to 0 again and again until one is left, and the precision of all these
+    rankings, the untouched one included, is averaged; ranks that are tied go together.
+
+    Args:
+        scores: (n, K).
+        label_ranks: (n, K), dense: 0 = absent, then 1, 2, ... upwards in importance.
+
+    Returns:
+        `precision`, `recall`, `f1_per_image`, `accuracy`, `exact_match`, `mean_average_precision`, each (n,) float64.
+
+    Raises:
+        ValueError: not two-dimensional, or shapes differ.
+
+    >>> rates = ranked(torch.tensor([[0.9, 0.1, 0.5]]), torch.tensor([[1, 0, 2]]))
+    >>> round(rates["accuracy"].item(), 3), rates["exact_match"].item()
+    (0.667, 0.0)
+    """
+    _check(scores, label_ranks)
+    rates = _pair_rates(scores, label_ranks)
+    highest = label_ranks.amax(-1)
+    precisions = torch.zeros_like(rates["precision"])
+    for cut in range(int(highest.max()) if len(highest) else 0):
+        kept = torch.where(label_ranks > cut, label_ranks, torch.zeros_like(label_ranks))
+        precisions += _pair_rates(scores, kept)["precision"] * (cut < highest)
+    return rates | {"mean_average_precision": _ratio(precisions, highest.double())}
+
+
+def unranked(selected: Tensor, label_ranks: Tensor) -> dict[str, Tensor]:
+    """How well the selected label set agrees with the present labels, whatever their order.
+
+    Args:
+        selected: (n, K) boolean.
+        label_ranks: (n, K), 0 = absent.
+
+    Returns:
+        `precision`, `recall`, `f1_per_image`, `accuracy`, `exact_match`, each (n,) float64.
+
+    Raises:
+        ValueError: not two-dimensional, or shapes differ.
+
+    >>> unranked(torch.tensor([[True, True, False]]), torch.tensor([[2, 0, 0]]))["precision"]
+    tensor([0.5000], dtype=torch.float64)
+    """
+    _check(selected, label_ranks)
+    return _rates(label_ranks > 0, selected, torch.ones_like(selected))
+
+
+def _check(predicted: Tensor, label_ranks: Tensor) -> None:
+    if predicted.dim() != 2 or predicted.shape != label_ranks.shape:
+        raise ValueError(
+            f"predictions {tuple(predicted.shape)} and label_ranks {tuple(label_ranks.shape)}: expected one shape (n, K)"
+        )

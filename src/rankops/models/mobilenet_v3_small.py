@@ -1,0 +1,41 @@
+"""torchvision's MobileNetV3-Small, the scoring network of RLSEP."""
+
+import torch
+from torch import Tensor, nn
+from torchvision.models import mobilenet_v3_small
+
+__all__ = ["MobileNetV3Small"]
+
+
+class MobileNetV3Small(nn.Module):
+    """MobileNetV3-Small from random weights, on grey images (RLSEP, Section 5.2).
+
+    Args:
+        outputs: K, number of labels.
+        batch_norm_momentum: torchvision's is 0.01, which gives stale statistics in short trainings.
+
+    Shapes:
+        images (n, 1, height, width) uint8 or float in 0..255 to scores (n, K); the embedding has 576 features.
+
+    >>> MobileNetV3Small(outputs=10).eval()(torch.zeros(2, 1, 64, 64, dtype=torch.uint8)).shape
+    torch.Size([2, 10])
+    """
+
+    def __init__(self, *, outputs: int, batch_norm_momentum: float = 0.01):
+        super().__init__()
+        network = mobilenet_v3_small(weights=None, num_classes=outputs)
+        for module in network.modules():
+            if isinstance(module, nn.BatchNorm2d):
+                module.momentum = batch_norm_momentum
+        self.blocks = nn.Sequential(network.features, network.avgpool, nn.Flatten())
+        self.head = network.classifier
+        self.embedding_size = self.head[0].in_features
+
+    def embed(self, images: Tensor) -> Tensor:
+        """The last features before the head, (n, 576)."""
+        images = images.to(self.head[0].weight.dtype) / 255
+        # torchvision's first convolution takes three channels; a grey image is the same in all.
+        return self.blocks(images.expand(-1, 3, -1, -1).contiguous(memory_format=torch.channels_last))
+
+    def forward(self, images: Tensor) -> Tensor:
+        return self.head(self.embed(images))

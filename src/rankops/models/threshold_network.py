@@ -1,0 +1,29 @@
+"""The threshold network of RLSEP: from an image's embedding to a threshold for each label's score."""
+
+from torch import Tensor, nn
+
+__all__ = ["ThresholdNetwork"]
+
+
+class ThresholdNetwork(nn.Module):
+    r"""$g$: two fully connected layers on frozen features; label j is selected where $f_j > g_j$ (RLSEP, Section 3.4).
+
+    Args:
+        features: q, size of the embedding.
+        outputs: K, number of labels.
+        hidden: width in between; the paper's 128.
+
+    Shapes:
+        embeddings (n, q) to thresholds (n, K).
+
+    >>> import torch
+    >>> ThresholdNetwork(features=576, outputs=10)(torch.zeros(2, 576)).shape
+    torch.Size([2, 10])
+    """
+
+    def __init__(self, *, features: int, outputs: int, hidden: int = 128):
+        super().__init__()
+        self.layers = nn.Sequential(nn.Linear(features, hidden), nn.ReLU(), nn.Linear(hidden, outputs))
+
+    def forward(self, embeddings: Tensor) -> Tensor:
+        return self.layers(embeddings)

@@ -1,0 +1,76 @@
+"""The convolutional sorter of SoDeep."""
+
+import torch
+from torch import Tensor, nn
+
+from rankops.ranks import check_scores
+
+__all__ = ["CNN"]
+
+
+class CNN(nn.Module):
+    r"""Blocks of [Conv1d, BatchNorm, ReLU] over the scores as a sequence, then an affine layer.
+
+    SoDeep, Section 3.2 and Fig. 4 (depth saturates at 8). Of fixed length.
+
+    Args:
+        length: d, the number of scores it sorts.
+        channels: of the hidden blocks.
+        layers: number of blocks.
+        kernel: width of the convolutions, odd.
+        dilated: dilation 1, 2, 4, ... (while it fits the length, then from 1 again), so that every position sees
+            all of them.
+        output: `channel`, the paper's: the last block makes d channels, and one affine layer over its positions
+            makes each channel a rank; or `position`: an affine map, the same for all positions, of the channels
+            there, which learns several times faster.
+        standardise: bring each vector to mean 0 and variance 1 first; ranks do not change under it.
+
+    Shapes:
+        scores (..., d) to ranks (..., d), 1 for the largest score.
+
+    Raises:
+        ValueError: scores of another length or not finite; an even `kernel`; an unknown `output`.
+
+    >>> CNN(length=8, channels=4, layers=2).eval()(torch.randn(5, 8)).shape
+    torch.Size([5, 8])
+    """
+
+    def __init__(
+        self, *, length: int, channels: int = 64, layers: int = 8, kernel: int = 3, dilated: bool = False,
+        output: str = "channel", standardise: bool = False,
+    ):  # fmt: skip
+        super().__init__()
+        if output not in ("channel", "position"):
+            raise ValueError(f"output is {output!r}, expected 'channel' or 'position'")
+        if kernel % 2 == 0:
+            raise ValueError(f"kernel is {kernel}, expected an odd number")
+        self.length = length
+        self.output = output
+        self.standardise = standardise
+        cycle = max(1, (length - 1).bit_length() - 1) if dilated else 1
+        blocks: list[nn.Module] = []
+        width = 1
+        for layer in range(layers):
+            wider = length if output == "channel" and layer == layers - 1 else channels
+            dilation = 2 ** (layer % cycle)
+            padding = dilation * (kernel // 2)
+            blocks += [
+                # BatchNorm brings its own shift.
+                nn.Conv1d(width, wider, kernel, padding=padding, dilation=dilation, bias=False),
+                nn.BatchNorm1d(wider),
+                nn.ReLU(),
+            ]
+            width = wider
+        self.blocks = nn.Sequential(*blocks)
+        self.affine = nn.Linear(length if output == "channel" else width, 1)
+
+    def forward(self, scores: Tensor) -> Tensor:
+        check_scores(scores, length=self.length)
+        batch = scores.reshape(-1, self.length)
+        if self.standardise:
+            batch = nn.functional.layer_norm(batch, (self.length,), eps=1e-12)
+        features = self.blocks(batch.unsqueeze(1))  # (n, channels, d)
+        if self.output == "position":
+            features = features.transpose(1, 2)
+        relative = 0.5 + self.affine(features).squeeze(-1)  # (n, d), normalised ranks
+        return (relative * self.length).reshape(scores.shape)

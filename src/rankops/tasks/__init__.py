@@ -1,0 +1,1 @@
+"""Tasks, one a file: what is predicted, trained, selected and scored."""

@@ -1,0 +1,232 @@
+"""Training: `fit` yields an epoch at a time, and a killed training goes on where its last whole epoch ended."""
+
+import math
+import shutil
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from accelerate import Accelerator
+from torch import Tensor, nn
+
+from rankops.atomic_writes import replaced_folder
+
+__all__ = ["Epoch", "compute", "fit", "random_batches"]
+
+SCHEDULES = ("constant", "cosine", "step")
+
+
+@dataclass(frozen=True)
+class Epoch:
+    """What one pass over the training data ended with.
+
+    Attributes:
+        number: 1, 2, ...
+        loss: mean training loss over the epoch's batches.
+        validation: every validation figure.
+        best: whether the judged figure is the best so far.
+        learning_rate: of the epoch's last step.
+    """
+
+    number: int
+    loss: float
+    validation: dict[str, float]
+    best: bool
+    learning_rate: float
+
+
+class _Progress:
+    """What a checkpoint must hold besides the model, the optimiser and the random state."""
+
+    def __init__(self, model: nn.Module):
+        self.epochs: list[Epoch] = []
+        self.best_state = _copied(model)
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"epochs": [asdict(epoch) for epoch in self.epochs], "best_state": self.best_state}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.epochs = [Epoch(**epoch) for epoch in state["epochs"]]
+        self.best_state = state["best_state"]
+
+
+def _copied(model: nn.Module) -> dict[str, Tensor]:
+    return {key: value.detach().clone() for key, value in model.state_dict().items()}
+
+
+def compute(*, device: str, precision: str) -> Accelerator:
+    """Where and how to compute: an Accelerator for the device that the params name.
+
+    Args:
+        device: `auto` (a GPU if there is one), `cpu` or `cuda`.
+        precision: `no`, `fp16` or `bf16`.
+
+    Raises:
+        ValueError: `cuda` without a GPU.
+    """
+    if device == "cuda" and not torch.cuda.is_available():
+        raise ValueError("compute.device is cuda, but torch finds no GPU: set it to auto or cpu, or look at nvidia-smi")
+    return Accelerator(cpu=device == "cpu", mixed_precision=precision)
+
+
+def random_batches(size: int, batch_size: int, generator: torch.Generator) -> Iterator[Tensor]:
+    """Row numbers of one pass in random order, batch by batch; a last batch of one row is left out.
+
+    Batch normalisation has no variance of one row.
+    """
+    for rows in torch.randperm(size, generator=generator).split(batch_size):
+        if len(rows) > 1 or size == 1:
+            yield rows
+
+
+def _factor(schedule: dict[str, Any], epochs: int) -> Callable[[float], float]:
+    """The learning rate at a time (in epochs), as a factor of the optimiser's."""
+    warm_up = schedule.get("warm_up_epochs", 0)
+
+    def factor(time: float) -> float:
+        if time < warm_up:
+            return (time + 1e-8) / warm_up
+        if schedule["name"] == "cosine":
+            return 0.5 * (1 + math.cos(math.pi * min(1.0, (time - warm_up) / max(epochs - warm_up, 1e-8))))
+        if schedule["name"] == "step":
+            return schedule["factor"] ** int(time // schedule["every_epochs"])
+        return 1.0
+
+    return factor
+
+
+def fit(
+    model: nn.Module,
+    *,
+    batches: Callable[[torch.Generator], Iterable[Any]],
+    loss: Callable[[nn.Module, Any], Tensor],
+    validate: Callable[[nn.Module], dict[str, float]],
+    judged_by: str,
+    lower_is_better: bool = False,
+    epochs: int,
+    batches_per_epoch: int,
+    patience: int,
+    optimiser: dict[str, Any],
+    schedule: dict[str, Any],
+    seed: int,
+    accelerator: Accelerator,
+    checkpoint: str | Path | None = None,
+    name: str = "training",
+) -> Iterator[Epoch]:
+    """Trains `model` in place and yields each epoch; at the end the model has the weights of its best one.
+
+    With a `checkpoint` folder the state is kept there after each epoch, whole or not at all. Called again with the
+    same arguments, `fit` yields the epochs that are done once more and goes on; it ends with the same bits as an
+    uninterrupted run on the same device, with the same number of threads.
+
+    Args:
+        model: on any device; it is moved.
+        batches: gives one epoch's batches, of which the random choices come from the generator that it is passed.
+        loss: of the model on one batch; a scalar.
+        validate: figures of the model in evaluation mode, without gradient.
+        judged_by, lower_is_better: which of those figures decides on the best epoch and on stopping early.
+        epochs: at most so many.
+        batches_per_epoch: for schedules that move with each step.
+        patience: stop after so many epochs without a better figure.
+        optimiser: `name` of a class in `torch.optim`, `args`, and optionally `clip`, the largest gradient norm.
+        schedule: `name`: `constant`, `cosine` (to 0 at the last epoch) or `step` (`factor`, `every_epochs`);
+            optionally `warm_up_epochs`.
+        seed: of all random choices in training.
+        accelerator: from `compute`.
+        checkpoint: folder for the state, or None to keep none.
+        name: for messages.
+
+    Raises:
+        ValueError: an unknown optimiser or schedule.
+        FloatingPointError: a loss or figure is not finite; the message says where, and the last good epoch's
+            checkpoint is kept.
+    """
+    if not hasattr(torch.optim, optimiser["name"]):
+        raise ValueError(f"optimiser.name: no {optimiser['name']!r} in torch.optim; try AdamW or SGD")
+    if schedule["name"] not in SCHEDULES:
+        raise ValueError(f"schedule.name is {schedule['name']!r}, expected one of {', '.join(SCHEDULES)}")
+    steps = getattr(torch.optim, optimiser["name"])(model.parameters(), **optimiser["args"])
+    factor = _factor(schedule, epochs)
+    rates = torch.optim.lr_scheduler.LambdaLR(steps, lambda step: factor(step / batches_per_epoch))
+    bare = model
+    model, steps = accelerator.prepare(model, steps)
+    progress = _Progress(bare)
+    # An accelerator may serve several trainings one after the other; each has its own progress and rates.
+    accelerator._custom_objects.clear()
+    accelerator.register_for_checkpointing(progress, rates)
+    if checkpoint is not None:
+        newest = _newest(Path(checkpoint))
+        if newest is not None:
+            accelerator.load_state(str(newest))
+            yield from progress.epochs
+    try:
+        while len(progress.epochs) < epochs and _since_best(progress.epochs) < patience:
+            number = len(progress.epochs) + 1
+            # Seeds of an epoch, not a stream over all of them: a resumed training draws what it would have drawn.
+            generator = torch.Generator().manual_seed(seed * 1_000_003 + number)
+            torch.manual_seed(seed * 1_000_003 + number)  # for dropout, which takes no generator
+            losses = []
+            model.train()
+            for batch in batches(generator):
+                with accelerator.autocast():
+                    value = loss(model, batch)
+                accelerator.backward(value)
+                if optimiser.get("clip"):
+                    accelerator.clip_grad_norm_(model.parameters(), optimiser["clip"])
+                steps.step()
+                steps.zero_grad()
+                rates.step()
+                losses.append(value.detach())
+            every = torch.stack(losses).float().cpu()  # once an epoch: asking each step would stall a GPU
+            if not torch.isfinite(every).all():
+                batch_number = int((~torch.isfinite(every)).nonzero()[0]) + 1
+                raise FloatingPointError(
+                    f"{name}: the loss became {every[batch_number - 1].item()} in batch {batch_number} of epoch "
+                    f"{number}; {_kept(checkpoint, number - 1)}. Lower the learning rate, or set optimiser.clip"
+                )
+            model.eval()
+            with torch.no_grad():
+                validation = validate(model)
+            if not all(math.isfinite(figure) for figure in validation.values()):
+                raise FloatingPointError(
+                    f"{name}: a validation figure is not finite after epoch {number}: {validation}; "
+                    f"{_kept(checkpoint, number - 1)}"
+                )
+            sign = -1 if lower_is_better else 1
+            before = [sign * epoch.validation[judged_by] for epoch in progress.epochs]
+            best = not before or sign * validation[judged_by] > max(before)
+            if best:
+                progress.best_state = _copied(bare)
+            epoch = Epoch(number, every.mean().item(), validation, best, rates.get_last_lr()[0])
+            progress.epochs.append(epoch)
+            if checkpoint is not None:
+                _save(accelerator, Path(checkpoint), number)
+            yield epoch
+    finally:
+        bare.load_state_dict(progress.best_state)
+        accelerator.free_memory()
+
+
+def _since_best(epochs: list[Epoch]) -> int:
+    return next((since for since, epoch in enumerate(reversed(epochs)) if epoch.best), 0)
+
+
+def _kept(checkpoint: str | Path | None, number: int) -> str:
+    if checkpoint is None or number == 0:
+        return "no earlier epoch was kept"
+    return f"epoch {number} is kept in {checkpoint}"
+
+
+def _save(accelerator: Accelerator, checkpoint: Path, number: int) -> None:
+    with replaced_folder(checkpoint / f"epoch-{number:06d}") as partial:
+        accelerator.save_state(str(partial))
+    for older in checkpoint.glob("epoch-[0-9]*[0-9]"):
+        if older.name != f"epoch-{number:06d}":
+            shutil.rmtree(older)
+
+
+def _newest(checkpoint: Path) -> Path | None:
+    whole = sorted(path for path in checkpoint.glob("epoch-*") if ".partial-" not in path.name)
+    return whole[-1] if whole else None
