@@ -1,7 +1,8 @@
-"""Images a second of the batched drawing against a loop over digits with PIL, at 64 and 224 px, as ratios of one run."""
+"""Images a second of the batched drawing against a loop over digits with PIL, at 64 and 224 px: ratios of one run."""
 
 import math
 import time
+from collections.abc import Callable
 
 import numpy as np
 import torch
@@ -49,9 +50,9 @@ def by_pil_whole_pixels(glyphs: np.ndarray, sizes: list, tops: list, lefts: list
     return np.stack(images)
 
 
-def seconds(function) -> float:
+def seconds(function: Callable, *args: object, **options: object) -> float:
     start = time.perf_counter()
-    function()
+    function(*args, **options)
     return time.perf_counter() - start
 
 
@@ -73,18 +74,22 @@ def main() -> None:
         loops = {"pil": by_pil, "pil_whole_pixels": by_pil_whole_pixels}
         times = {name: [] for name in ("product", *loops)}
         for _ in range(ROUNDS + 1):  # in turn, so that a slow moment of the machine hits all
-            times["product"].append(seconds(lambda: draw(glyphs, scene.size, scene.top, scene.left, canvas=canvas)))
+            times["product"].append(seconds(draw, glyphs, scene.size, scene.top, scene.left, canvas=canvas))
             for name, loop in loops.items():
-                times[name].append(seconds(lambda: loop(arrays, *lists, canvas)))
+                times[name].append(seconds(loop, arrays, *lists, canvas))
         product = np.array(times["product"][1:])
         figures[f"{canvas} px"] = {"images/s": count / float(np.median(product))}
         for name in loops:
             ratios = np.array(times[name][1:]) / product
-            figures[f"{canvas} px"] |= {
-                f"{name}: times as fast": float(np.median(ratios)),
-                "lowest": float(ratios.min()),
-                "highest": float(ratios.max()),
-            } if name == "pil" else {f"{name}: times as fast": float(np.median(ratios))}
+            figures[f"{canvas} px"] |= (
+                {
+                    f"{name}: times as fast": float(np.median(ratios)),
+                    "lowest": float(ratios.min()),
+                    "highest": float(ratios.max()),
+                }
+                if name == "pil"
+                else {f"{name}: times as fast": float(np.median(ratios))}
+            )
         same = draw(glyphs, scene.size, scene.top, scene.left, canvas=canvas).numpy().astype(int)
         figures[f"{canvas} px"]["mean grey difference"] = float(abs(same - by_pil(arrays, *lists, canvas)).mean())
     write("drawing", figures)

@@ -15,10 +15,10 @@ from rankops.atomic_writes import replaced_folder
 
 os.environ.setdefault("GX_ANALYTICS_ENABLED", "false")  # before the import, which reads it
 
-import great_expectations as gx  # noqa: E402
-from great_expectations.expectations.registry import get_expectation_impl  # noqa: E402
-from great_expectations.render.renderer import ValidationResultsPageRenderer  # noqa: E402
-from great_expectations.render.view import DefaultJinjaPageView  # noqa: E402
+import great_expectations as gx
+from great_expectations.expectations.registry import get_expectation_impl
+from great_expectations.render.renderer import ValidationResultsPageRenderer
+from great_expectations.render.view import DefaultJinjaPageView
 
 __all__ = ["ExpectationsFailed", "Suite", "validate"]
 
@@ -52,7 +52,9 @@ def _columns_of(expectation: dict[str, Any]) -> list[str]:
 
 def _in_a_line(dataset: str, suite: Suite, result: dict[str, Any]) -> str:
     config, found = result["expectation_config"], result["result"]
-    expected = {key: value for key, value in config["kwargs"].items() if key not in ("batch_id", "column", "column_list")}
+    expected = {
+        key: value for key, value in config["kwargs"].items() if key not in ("batch_id", "column", "column_list")
+    }
     what = ", ".join(_columns_of(config["kwargs"])) or "rows"
     line = f"{dataset}.{suite.name}: {what}: {config['type']} {json.dumps(expected)}"
     rows = found.get("unexpected_index_list") or []

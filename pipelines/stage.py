@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from filelock import FileLock, Timeout
 
-from pipelines.settings import Settings, load
+from pipelines.settings import load
 
 __all__ = ["checkpoint_folder", "run"]
 
@@ -53,6 +53,7 @@ def run(main: Callable[..., None], *, alone: bool = True) -> None:
     stage = "@".join([Path(sys.argv[0]).stem, *sys.argv[1:]])
     _die_with_parent()
     logging.basicConfig(level=logging.INFO, format=f"{stage}: %(message)s")
+    logging.getLogger("accelerate").setLevel(logging.WARNING)  # it tells of each file of each checkpoint
     try:
         params = load()
         torch.set_num_threads(params.compute.threads)
@@ -70,8 +71,8 @@ def run(main: Callable[..., None], *, alone: bool = True) -> None:
 def checkpoint_folder(stage: str, name: str, *, params: dict[str, Any], inputs: Iterable[str | Path]) -> Path:
     """Where a training keeps its state: a folder of this stage, these params, this data and this code.
 
-    Outside the stage's outputs, because what a changed learning rate resumed from old weights would be neither. Those of
-    other params, data or code are removed.
+    Outside the stage's outputs: there, a training with a changed learning rate would go on from the old one's weights.
+    Those of other params, data or code are removed.
     """
     root = Path(__file__).parents[1]
     digest = sha256(json.dumps([params, torch.__version__], sort_keys=True).encode())

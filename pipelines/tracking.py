@@ -1,0 +1,236 @@
+"""MLflow: the pipeline's only module that imports it. Runs and versions are sent once, keyed by what made them."""
+
+import json
+import os
+import shutil
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+# Before the import, which reads them: no telemetry, and an unreachable server is told within seconds.
+os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
+os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "1")
+os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", "20")
+
+import mlflow
+import numpy as np
+import pandas as pd
+from mlflow.entities import Metric, Param
+from mlflow.exceptions import MlflowException
+from mlflow.models import ModelSignature
+from mlflow.types import ColSpec, DataType, Schema, TensorSpec
+
+__all__ = ["DEFAULT_STORE", "Finished", "ServerUnreachable", "Version", "publish", "store"]
+
+DEFAULT_STORE = "sqlite:///mlflow.db"
+KEY = "rankops.key"
+
+
+class ServerUnreachable(ValueError):
+    """The store that MLFLOW_TRACKING_URI names does not answer."""
+
+
+@dataclass(frozen=True)
+class Version:
+    """What is registered of a run.
+
+    Attributes:
+        model: registered name, such as `sorter-lstm`.
+        script: code that serves it, in pipelines/serving.
+        weights: folder that `rankops` loads it from.
+        signature: of its input and output.
+        requirements: packages that serving needs.
+    """
+
+    model: str
+    script: Path
+    weights: Path
+    signature: ModelSignature
+    requirements: list[str]
+
+
+@dataclass(frozen=True)
+class Finished:
+    """A finished training, with all that MLflow should know of it.
+
+    Attributes:
+        name: of the run.
+        experiment: it goes to.
+        key: a hash of what made it; the same key is published once.
+        params, metrics, tags: flat.
+        history: one row an epoch, with a column `epoch`.
+        files: to keep beside it, by folder in the run's artifacts.
+        version: what is registered of it.
+        quality: on the validation split, larger is better: decides which of several new versions is the challenger.
+    """
+
+    name: str
+    experiment: str
+    key: str
+    params: Mapping[str, Any]
+    metrics: Mapping[str, float]
+    tags: Mapping[str, str]
+    history: pd.DataFrame
+    files: Mapping[str, list[Path]]
+    version: Version
+    quality: float = field(default=0.0)
+
+
+def sorter_signature(length: int) -> ModelSignature:
+    """Scores (n, d) in, ranks (n, d) out; any n."""
+    tensor = Schema([TensorSpec(np.dtype(np.float32), (-1, length))])
+    return ModelSignature(inputs=tensor, outputs=tensor)
+
+
+def image_signature() -> ModelSignature:
+    """Encoded images in, a column `image`; any number of rows."""
+    return ModelSignature(inputs=Schema([ColSpec(DataType.binary, "image")]))
+
+
+def requirements(*packages: str) -> list[str]:
+    """The packages at the versions installed here; asking MLflow to find them out takes ten seconds."""
+    return [f"{package}=={version(package).split('+')[0]}" for package in packages]
+
+
+@contextmanager
+def store() -> Iterator[mlflow.MlflowClient]:
+    """The store: `MLFLOW_TRACKING_URI`, or SQLite in this folder.
+
+    Raises:
+        ServerUnreachable: it does not answer, or refuses the credentials.
+    """
+    address = os.environ.get("MLFLOW_TRACKING_URI") or DEFAULT_STORE
+    mlflow.set_tracking_uri(address)
+    mlflow.set_registry_uri(os.environ.get("MLFLOW_REGISTRY_URI") or address)
+    try:
+        client = mlflow.MlflowClient()
+        client.search_experiments(max_results=1)
+    except Exception as error:  # database drivers and HTTP clients each have their own
+        raise ServerUnreachable(
+            f"the MLflow store {_without_password(address)} does not answer: {str(error).splitlines()[0]}. Nothing is "
+            "lost: start it, or unset MLFLOW_TRACKING_URI, and run `python -m pipelines.stages.publish` again"
+        ) from error
+    yield client
+
+
+def _without_password(address: str) -> str:
+    scheme, _, rest = address.rpartition("://")
+    return f"{scheme}://{rest.rpartition('@')[2]}" if scheme else rest
+
+
+def _git(*words: str) -> str:
+    result = subprocess.run(["git", *words], capture_output=True, text=True, check=False)
+    return result.stdout.strip() if result.returncode == 0 else "unknown"
+
+
+def _experiment(client: mlflow.MlflowClient, name: str) -> str:
+    found = client.get_experiment_by_name(name)
+    if found is None:
+        return client.create_experiment(name)
+    if found.lifecycle_stage == "deleted":
+        client.restore_experiment(found.experiment_id)
+    return found.experiment_id
+
+
+def publish(client: mlflow.MlflowClient, finished: list[Finished]) -> list[str]:
+    """Sends what the store does not have yet, and registers versions.
+
+    A run that an earlier call began and did not finish is begun again. Each new version's model gets the alias
+    `challenger` (the best on validation where several are new), and `champion` where it never had one.
+
+    Returns:
+        Names of the runs that were sent or completed.
+    """
+    sent, new = [], {}
+    for one in finished:
+        experiment = _experiment(client, one.experiment)
+        found = client.search_runs([experiment], f"tags.`{KEY}` = '{one.key}'")
+        complete = [run for run in found if run.info.status == "FINISHED"]
+        for run in found:
+            if run not in complete:
+                client.delete_run(run.info.run_id)
+        run_id = complete[0].info.run_id if complete else None
+        registered = run_id and [
+            made for made in client.search_model_versions(f"run_id = '{run_id}'") if made.name == one.version.model
+        ]
+        if registered:
+            continue
+        if run_id is None:
+            run_id = _send(client, experiment, one)
+        number = _register(client, run_id, one)
+        client.set_terminated(run_id, "FINISHED")
+        sent.append(one.name)
+        new.setdefault(one.version.model, []).append((one.quality, number, one))
+    for model in {one.version.model for one in finished}:
+        _set_aliases(client, model, new.get(model, []))
+    return sent
+
+
+def _send(client: mlflow.MlflowClient, experiment: str, one: Finished) -> str:
+    tags = dict(one.tags) | {
+        KEY: one.key,
+        "git_commit": _git("rev-parse", "HEAD"),
+        "git_dirty": str(_git("status", "--porcelain", "--untracked-files=no") != "").lower(),
+    }
+    run_id = client.create_run(experiment, run_name=one.name, tags=tags).info.run_id
+    now = int(time.time() * 1000)
+    metrics = [Metric(name, float(value), now, 0) for name, value in one.metrics.items()]
+    for row in one.history.to_dict("records"):
+        epoch = int(row["epoch"])
+        metrics += [
+            Metric(f"epoch.{name}", float(value), now + epoch, epoch) for name, value in row.items() if name != "epoch"
+        ]
+    params = [Param(name, str(value)) for name, value in one.params.items()]
+    for start in range(0, max(len(metrics), len(params)), 100):  # what one call may hold
+        client.log_batch(run_id, metrics[start : start + 100], params[start : start + 100], [])
+    for folder, files in one.files.items():
+        for file in files:
+            client.log_artifact(run_id, str(file), folder)
+    return run_id
+
+
+def _register(client: mlflow.MlflowClient, run_id: str, one: Finished) -> str:
+    with tempfile.TemporaryDirectory() as scratch:
+        weights = Path(scratch) / "weights"  # the name by which rankops.registry finds it
+        shutil.copytree(one.version.weights, weights)
+        with mlflow.start_run(run_id=run_id):
+            logged = mlflow.pyfunc.log_model(
+                name="model",
+                python_model=str(one.version.script),
+                artifacts={"weights": str(weights)},
+                code_paths=["src/rankops"],  # the model runs where rankops is not installed
+                signature=one.version.signature,
+                pip_requirements=one.version.requirements,
+            )
+    try:
+        client.create_registered_model(one.version.model)
+    except MlflowException as error:
+        if error.error_code != "RESOURCE_ALREADY_EXISTS":
+            raise
+    tags = {name: str(value) for name, value in one.tags.items()} | {KEY: one.key, "run": one.name}
+    made = client.create_model_version(
+        one.version.model, logged.model_uri, run_id, tags=tags, model_id=logged.model_id,
+        description=f"{one.name}: {json.dumps({name: round(value, 4) for name, value in one.metrics.items()})}"[:4000],
+    )  # fmt: skip
+    return str(made.version)
+
+
+def _set_aliases(client: mlflow.MlflowClient, model: str, new: list[tuple[float, str, Finished]]) -> None:
+    held = client.get_registered_model(model)
+    if new:
+        _, best, _ = max(new, key=lambda item: (item[0], int(item[1])))
+        client.set_registered_model_alias(model, "challenger", best)
+    elif "challenger" not in held.aliases:
+        # An earlier call ended between registering and this.
+        best = max((made.version for made in client.search_model_versions(f"name = '{model}'")), key=int)
+        client.set_registered_model_alias(model, "challenger", str(best))
+    if "rankops.first_champion" not in held.tags and "champion" not in held.aliases:
+        first = client.get_model_version_by_alias(model, "challenger").version
+        client.set_registered_model_alias(model, "champion", first)
+        client.set_registered_model_tag(model, "rankops.first_champion", first)

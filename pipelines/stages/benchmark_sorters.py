@@ -14,6 +14,7 @@ from rankops.checkpoints import build
 from rankops.datasets import synthetic_ranks
 from rankops.generators import derived_seed
 from rankops.intervals import interval
+from rankops.ranks import ranks as exact_ranks
 from rankops.sorters import load_sorter
 
 
@@ -35,7 +36,8 @@ def measure(sorter: nn.Module, test: tuple, *, resamples: int) -> dict:
         "l1": interval(per_vector, resamples=resamples, generator=generator),
         "l1_by_kind": by_kind,
         "exact_ranks": (found.round() == ranks).double().mean().item(),
-        "exactly_ordered": (found.argsort(1) == ranks.argsort(1)).all(1).double().mean().item(),
+        # The smallest rank is the largest score's; ties must come out as ties.
+        "exactly_ordered": (exact_ranks(-found) == ranks).all(1).double().mean().item(),
         "parameters": sum(parameter.numel() for parameter in sorter.parameters()),
         "length": length,
     }

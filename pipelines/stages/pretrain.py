@@ -19,8 +19,7 @@ DATA = Path("data/synthetic_ranks")
 
 def main(params: Settings, name: str) -> None:
     options = params.sorters[name]
-    accelerator = compute(device=params.compute.device, precision=params.compute.precision)
-    device = accelerator.device
+    device = compute(device=params.compute.device, precision=params.compute.precision).device
     scores, ranks = (part.to(device) for part in synthetic_ranks.load(DATA, "train")[:2])
     val_scores, val_ranks = (part.to(device) for part in synthetic_ranks.load(DATA, "val")[:2])
     length = scores.shape[1]
@@ -62,7 +61,8 @@ def main(params: Settings, name: str) -> None:
                 optimiser=options.optimiser.model_dump(),
                 schedule=options.schedule.model_dump(),
                 seed=options.seed,
-                accelerator=accelerator,
+                device=params.compute.device,
+                precision=params.compute.precision,
                 checkpoint=checkpoint,
                 name=f"sorters.{name}",
             ),

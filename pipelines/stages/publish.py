@@ -1,0 +1,140 @@
+"""Sends every finished training to MLflow and registers its model: the only stage that talks to a server.
+
+Run by hand as `python -m pipelines.stages.publish`, it restores what an emptied or changed store lacks.
+"""
+
+import json
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+from ruamel.yaml import YAML
+
+from pipelines.settings import Settings
+from pipelines.stage import run
+from pipelines.tracking import Finished, Version, image_signature, publish, requirements, sorter_signature, store
+from rankops.atomic_writes import replaced_file
+
+FIGURES = Path("reports/figures")
+SERVING = Path(__file__).parents[1] / "serving"
+
+
+def flat(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Nested mappings as one, with dotted names."""
+    result = {}
+    for key, value in values.items():
+        result |= flat(value, f"{prefix}{key}.") if isinstance(value, dict) else {f"{prefix}{key}": value}
+    return result
+
+
+def figures(path: Path) -> dict[str, float]:
+    """The figures of a metrics file: `ranked.accuracy`, `ranked.accuracy.low`, ..."""
+    numbers = {
+        key: value for key, value in flat(json.loads(path.read_text())).items() if isinstance(value, int | float)
+    }
+    return {key.removesuffix(".value"): value for key, value in numbers.items()}
+
+
+def lock_entries(*stages: str) -> list[dict]:
+    """What dvc.lock says of some stages.
+
+    Raises:
+        ValueError: it does not know one of them.
+    """
+    path = Path("dvc.lock")
+    known = YAML(typ="safe").load(path)["stages"] if path.is_file() else {}
+    for stage in stages:
+        if stage not in known:
+            raise ValueError(f"dvc.lock: no entry for {stage}, so there is nothing to publish: run `dvc repro` first")
+    return [known[stage] for stage in stages]
+
+
+def key_of(*parts: Any) -> str:
+    return sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:32]
+
+
+def finished_trainings(params: Settings) -> list[Finished]:
+    source = json.loads(Path("data/digits/manifest.json").read_text())["source"]
+    everywhere = {"device": params.compute.device, "threads": str(params.compute.threads)}
+    result = []
+    for name, options in params.sorters.items():
+        entries = lock_entries(f"pretrain@{name}")
+        folder, metrics = Path("models/sorters") / name, Path(f"metrics/sorters/{name}.json")
+        history = pd.read_csv(folder / "history.csv")
+        result.append(
+            Finished(
+                name=f"sorter-{name}",
+                experiment="sorters",
+                key=key_of(entries, metrics.read_text()),
+                params=flat(options.model_dump() | {"length": json.loads(metrics.read_text())["length"]}),
+                metrics=figures(metrics),
+                tags=everywhere | {"stage": f"pretrain@{name}"} | _inputs(entries),
+                history=history,
+                files={
+                    "plots": [FIGURES / f"sorter-{name}-learning_curves.png", FIGURES / "sorters-l1_by_kind.png"],
+                    "figures": [metrics, folder / "history.csv"],
+                },
+                version=Version(
+                    model=f"sorter-{name}",
+                    script=SERVING / "sorter.py",
+                    weights=folder,
+                    signature=sorter_signature(json.loads(metrics.read_text())["length"]),
+                    requirements=requirements("mlflow", "torch", "safetensors", "numpy"),
+                ),
+                quality=-history["l1"].min(),
+            )
+        )
+    for name, options in params.runs.items():
+        entries = lock_entries(f"train@{name}", f"evaluate@{name}")
+        folder, metrics = Path("models/runs") / name, Path(f"metrics/runs/{name}.json")
+        history = pd.read_csv(folder / "history.csv")
+        training = params.training.model_dump()[options.task]
+        result.append(
+            Finished(
+                name=name,
+                experiment=options.task,
+                key=key_of(entries),
+                params=flat(options.model_dump() | {"training": training, "compute": params.compute.model_dump()}),
+                metrics=figures(metrics),
+                tags=everywhere
+                | {"stage": f"train@{name}", "digits_source": source, "loss": options.loss.name}
+                | _inputs(entries),
+                history=history,
+                files={
+                    "plots": [FIGURES / f"{name}-{kind}.png" for kind in ("learning_curves", "examples")],
+                    "figures": [metrics, folder / "history.csv", folder / "thresholds_history.csv"],
+                },
+                version=Version(
+                    model=options.task,
+                    script=SERVING / f"{options.task}.py",
+                    weights=folder,
+                    signature=image_signature(),
+                    requirements=requirements(
+                        "mlflow", "torch", "torchvision", "safetensors", "accelerate", "numpy", "pandas", "pillow",
+                        "pyarrow", "scipy",
+                    ),
+                ),
+                quality=history["accuracy"].max(),
+            )
+        )  # fmt: skip
+    return result
+
+
+def _inputs(entries: list[dict]) -> dict[str, str]:
+    """Hashes of the data that went in, as DVC knows them."""
+    parts = [part for entry in entries for part in entry["deps"] if part["path"].startswith("data/")]
+    return {f"input.{part['path']}": part["md5"] for part in parts}
+
+
+def main(params: Settings) -> None:
+    trainings = finished_trainings(params)
+    with store() as client:
+        sent = publish(client, trainings)
+    print(f"publish: sent {len(sent)} of {len(trainings)} runs{': ' if sent else ''}{', '.join(sent)}")
+    with replaced_file("reports/published.json") as partial:
+        partial.write_text(json.dumps({one.name: one.key for one in trainings}, indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    run(main)

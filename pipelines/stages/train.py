@@ -8,20 +8,22 @@ from pipelines.settings import Settings
 from pipelines.stage import checkpoint_folder, run
 from rankops.atomic_writes import replaced_folder
 from rankops.tasks import label_ranking
-from rankops.training import compute
 
 
 def main(params: Settings, name: str) -> None:
     options, training = params.runs[name], params.training.label_ranking
     data = Path("data") / options.dataset
     threads = params.compute.threads
-    accelerator = compute(device=params.compute.device, precision=params.compute.precision)
     checkpoint = checkpoint_folder(
         "train",
         name,
-        params={block: part.model_dump() for block, part in (("run", options), ("training", training), ("compute", params.compute))},
+        params={
+            "run": options.model_dump(),
+            "training": training.model_dump(),
+            "compute": params.compute.model_dump(),
+        },
         inputs=[data / "train.parquet", data / "val.parquet"],
-    )  # fmt: skip
+    )
     progress = label_ranking.train(
         label_ranking.load_split(data, "train", threads=threads),
         label_ranking.load_split(data, "val", threads=threads),
@@ -30,17 +32,17 @@ def main(params: Settings, name: str) -> None:
         scorer=training.scorer.model_dump(),
         thresholds=training.thresholds.model_dump(),
         seed=options.seed,
-        accelerator=accelerator,
+        device=params.compute.device,
+        precision=params.compute.precision,
         checkpoint=checkpoint,
         name=f"runs.{name}",
     )
-    epochs, ranker = {"scorer": [], "thresholds": []}, None
-    for network, epoch, ranker in shown(progress, name=name, total=training.scorer.epochs + training.thresholds.epochs):
+    epochs = {"scorer": [], "thresholds": []}
+    total = training.scorer.epochs + training.thresholds.epochs
+    for network, epoch, ranker in shown(progress, name=name, total=total):  # noqa: B007  (the last one is the trained)
         epochs[network].append(epoch)
     with replaced_folder(f"models/runs/{name}") as folder:
-        label_ranking.save_ranker(
-            folder, ranker, model=options.model.model_dump(), hidden=training.thresholds.hidden
-        )
+        label_ranking.save_ranker(folder, ranker, model=options.model.model_dump(), hidden=training.thresholds.hidden)
         write_history(folder / "history.csv", epochs["scorer"])
         write_history(folder / "thresholds_history.csv", epochs["thresholds"])
     shutil.rmtree(checkpoint, ignore_errors=True)

@@ -29,10 +29,10 @@ def _synthetic_ranks(params: Settings) -> list[Suite]:
 def _ranked_mnist(params: Settings) -> list[Suite]:
     options, threads = params.ranked_mnist, params.compute.threads
     rows = options.rows.model_dump()
-    facts = [
-        ranked_mnist.measure("data/ranked_mnist", digits.load("data/digits", split, threads=threads), split, threads=threads)
-        for split in rows
-    ]  # fmt: skip
+    facts = []
+    for split in rows:
+        known = digits.load("data/digits", split, threads=threads)
+        facts.append(ranked_mnist.measure("data/ranked_mnist", known, split, threads=threads))
     expectations = ranked_mnist.expectations(rows=rows, **options.model_dump(exclude={"rows", "seed"}))
     return [
         Suite("scenes", _joined([scene for scene, _ in facts]), expectations["scenes"], ["split", "id"]),

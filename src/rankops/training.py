@@ -111,7 +111,8 @@ def fit(
     optimiser: dict[str, Any],
     schedule: dict[str, Any],
     seed: int,
-    accelerator: Accelerator,
+    device: str = "auto",
+    precision: str = "no",
     checkpoint: str | Path | None = None,
     name: str = "training",
 ) -> Iterator[Epoch]:
@@ -134,7 +135,7 @@ def fit(
         schedule: `name`: `constant`, `cosine` (to 0 at the last epoch) or `step` (`factor`, `every_epochs`);
             optionally `warm_up_epochs`.
         seed: of all random choices in training.
-        accelerator: from `compute`.
+        device, precision: see `compute`.
         checkpoint: folder for the state, or None to keep none.
         name: for messages.
 
@@ -151,10 +152,10 @@ def fit(
     factor = _factor(schedule, epochs)
     rates = torch.optim.lr_scheduler.LambdaLR(steps, lambda step: factor(step / batches_per_epoch))
     bare = model
+    # One for each training: what it saves and loads is what was handed to it.
+    accelerator = compute(device=device, precision=precision)
     model, steps = accelerator.prepare(model, steps)
     progress = _Progress(bare)
-    # An accelerator may serve several trainings one after the other; each has its own progress and rates.
-    accelerator._custom_objects.clear()
     accelerator.register_for_checkpointing(progress, rates)
     if checkpoint is not None:
         newest = _newest(Path(checkpoint))
@@ -206,7 +207,6 @@ def fit(
             yield epoch
     finally:
         bare.load_state_dict(progress.best_state)
-        accelerator.free_memory()
 
 
 def _since_best(epochs: list[Epoch]) -> int:

@@ -13,7 +13,7 @@ from PIL import Image
 from rankops.datasets import mnist
 from rankops.tables import decode_images, encode_images, read_table
 
-__all__ = ["load", "tables", "measure", "expectations", "Digits", "SPLITS"]
+__all__ = ["SPLITS", "Digits", "expectations", "load", "measure", "tables"]
 
 SPLITS = ("train", "val", "test")
 CLASSES = 10

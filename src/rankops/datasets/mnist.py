@@ -7,9 +7,10 @@ import socket
 from pathlib import Path
 
 import numpy as np
+
 from rankops.atomic_writes import replaced_file
 
-__all__ = ["read", "check", "copy", "download", "FILES"]
+__all__ = ["FILES", "check", "copy", "download", "read"]
 
 # MD5 of the uncompressed contents; gzip wrappers differ between sources.
 FILES = {

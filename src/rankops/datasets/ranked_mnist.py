@@ -14,12 +14,18 @@ from rankops import scenes
 from rankops.datasets.digits import Digits
 from rankops.tables import IMAGE, decode_images, encode_images, read_table
 
-__all__ = ["load", "recipes", "pictures", "tables", "measure", "expectations", "dense_ranks", "Recipes", "SCHEMA"]
+__all__ = ["SCHEMA", "Recipes", "dense_ranks", "expectations", "load", "measure", "pictures", "recipes", "tables"]
 
 CLASSES = 10
 PLACES_TRIED = 32
 ROUNDS = 1000
-_RECIPE = {"label_ranks": pa.int64(), "size": pa.float32(), "top": pa.float32(), "left": pa.float32(), "glyph": pa.int64()}
+_RECIPE = {
+    "label_ranks": pa.int64(),
+    "size": pa.float32(),
+    "top": pa.float32(),
+    "left": pa.float32(),
+    "glyph": pa.int64(),
+}
 SCHEMA = pa.schema(
     [("id", pa.int64()), ("image", IMAGE)] + [(name, pa.list_(kind, CLASSES)) for name, kind in _RECIPE.items()]
 )
@@ -66,9 +72,9 @@ def _placed(sizes: Tensor, canvas: int, overlap: float, generator: torch.Generat
         for earlier in range(slot):
             other = sizes[:, earlier, None]
             shared = [
-                (torch.minimum(at + size, before[:, earlier, None] + other) - torch.maximum(at, before[:, earlier, None]))
-                for at, before in zip(places, (tops, lefts), strict=True)
-            ]  # fmt: skip
+                torch.minimum(at + size, before + other) - torch.maximum(at, before)
+                for at, before in zip(places, (tops[:, earlier, None], lefts[:, earlier, None]), strict=True)
+            ]
             # The smaller of two boxes is this one.
             free &= shared[0].clamp(min=0) * shared[1].clamp(min=0) <= overlap * size * size
         first = free.to(torch.uint8).argmax(-1, keepdim=True)

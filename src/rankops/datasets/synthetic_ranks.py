@@ -12,7 +12,7 @@ from torch import Tensor
 from rankops.ranks import ranks
 from rankops.tables import read_table
 
-__all__ = ["draw", "batches", "table", "load", "measure", "expectations", "KINDS"]
+__all__ = ["KINDS", "batches", "draw", "expectations", "load", "measure", "table"]
 
 # As in the authors' generator; two kinds stand twice in it and so have double weight.
 KINDS = (

@@ -95,5 +95,5 @@ def unranked(selected: Tensor, label_ranks: Tensor) -> dict[str, Tensor]:
 def _check(predicted: Tensor, label_ranks: Tensor) -> None:
     if predicted.dim() != 2 or predicted.shape != label_ranks.shape:
         raise ValueError(
-            f"predictions {tuple(predicted.shape)} and label_ranks {tuple(label_ranks.shape)}: expected one shape (n, K)"
+            f"predictions {tuple(predicted.shape)} and label_ranks {tuple(label_ranks.shape)}: expected (n, K) twice"
         )

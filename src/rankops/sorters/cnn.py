@@ -1,6 +1,5 @@
 """The convolutional sorter of SoDeep."""
 
-import torch
 from torch import Tensor, nn
 
 from rankops.ranks import check_scores

@@ -9,16 +9,17 @@ __all__ = ["LSTM"]
 
 
 class LSTM(nn.Module):
-    r"""A bidirectional LSTM reads the scores as a sequence; an affine projection of each position is its rank.
+    r"""A bidirectional LSTM reads the scores as a sequence; an affine projection of its features gives the ranks.
 
-    SoDeep, Section 3.2: $\hat r_i = a_i^\top h_i + b_i$ with $h = \mathrm{BiLSTM}(s)$. Of fixed length.
+    SoDeep, Section 3.2: $\hat r = A\,\mathrm{vec}(h) + b$ with $h = \mathrm{BiLSTM}(s)$. Of fixed length. With 2 layers of
+    512 and length 100 it has the 18.7 M parameters of the authors' large one, 10.2 M of them in A.
 
     Args:
         length: d, the number of scores it sorts.
         hidden: features of each direction (the authors' large one: 512).
         layers: stacked LSTMs (the authors': 2).
-        projection: `position`, an affine map of its own for every position (the paper's), or `shared`, one for
-            all of them, which learns several times faster.
+        projection: `full`, each rank an affine map of all positions' features (the authors'), or `shared`, the same
+            affine map of each position's own features, which learns several times faster.
         standardise: bring each vector to mean 0 and variance 1 first; ranks do not change under it.
 
     Shapes:
@@ -32,19 +33,19 @@ class LSTM(nn.Module):
     """
 
     def __init__(
-        self, *, length: int, hidden: int = 512, layers: int = 2, projection: str = "position",
+        self, *, length: int, hidden: int = 512, layers: int = 2, projection: str = "full",
         standardise: bool = False,
     ):  # fmt: skip
         super().__init__()
-        if projection not in ("position", "shared"):
-            raise ValueError(f"projection is {projection!r}, expected 'position' or 'shared'")
+        if projection not in ("full", "shared"):
+            raise ValueError(f"projection is {projection!r}, expected 'full' or 'shared'")
         self.length = length
         self.standardise = standardise
         self.recurrent = nn.LSTM(1, hidden, layers, batch_first=True, bidirectional=True)
-        positions = length if projection == "position" else 1
-        bound = (2 * hidden) ** -0.5
-        self.weight = nn.Parameter(torch.empty(positions, 2 * hidden).uniform_(-bound, bound))
-        self.bias = nn.Parameter(torch.full((positions,), 0.5))
+        if projection == "full":
+            self.projection = nn.Sequential(nn.Flatten(), nn.Linear(2 * hidden * length, length))
+        else:
+            self.projection = nn.Sequential(nn.Linear(2 * hidden, 1), nn.Flatten())
 
     def forward(self, scores: Tensor) -> Tensor:
         check_scores(scores, length=self.length)
@@ -52,5 +53,5 @@ class LSTM(nn.Module):
         if self.standardise:
             batch = nn.functional.layer_norm(batch, (self.length,), eps=1e-12)
         hidden, _ = self.recurrent(batch.unsqueeze(-1))  # (n, d, 2 hidden)
-        relative = (hidden * self.weight).sum(-1) + self.bias  # (n, d), normalised ranks
+        relative = 0.5 + self.projection(hidden)  # (n, d), normalised ranks
         return (relative * self.length).reshape(scores.shape)

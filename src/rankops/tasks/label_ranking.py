@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import torch
-from accelerate import Accelerator
 from torch import Tensor, nn
 
 from rankops import by_name
@@ -17,9 +16,9 @@ from rankops.checkpoints import build, load_model, save_model
 from rankops.datasets.ranked_mnist import CLASSES, dense_ranks, load
 from rankops.intervals import interval
 from rankops.metrics.label_ranking import ranked, unranked
-from rankops.training import Epoch, fit, random_batches
+from rankops.training import Epoch, compute, fit, random_batches
 
-__all__ = ["LabelRanker", "train", "load_ranker", "predictions", "evaluate", "label_ranks_of", "load_split", "shifted"]
+__all__ = ["LabelRanker", "evaluate", "label_ranks_of", "load_ranker", "load_split", "predictions", "shifted", "train"]
 
 JUDGED_BY = "accuracy"  # of the validation split's pairs
 
@@ -79,7 +78,8 @@ def train(
     scorer: dict[str, Any],
     thresholds: dict[str, Any],
     seed: int,
-    accelerator: Accelerator,
+    device: str = "auto",
+    precision: str = "no",
     checkpoint: Path | None = None,
     name: str = "label_ranking",
 ) -> Iterator[tuple[str, Epoch, LabelRanker | None]]:
@@ -92,7 +92,7 @@ def train(
             `optimiser` and `schedule`, see `rankops.training.fit`.
         thresholds: the same of the threshold network, with `hidden`, without `shift`.
         seed: of all random choices.
-        accelerator: from `rankops.training.compute`.
+        device, precision: see `rankops.training.compute`.
         checkpoint: folder for the state of a training that may be killed.
         name: for messages.
 
@@ -103,10 +103,10 @@ def train(
     Raises:
         ValueError, FloatingPointError: see `rankops.training.fit`.
     """
-    device = accelerator.device
-    images, label_ranks = (part.to(device) for part in train_split)
+    place = compute(device=device, precision=precision).device
+    images, label_ranks = (part.to(place) for part in train_split)
     images = images.unsqueeze(1)
-    val_images, val_ranks = (part.to(device) for part in val_split)
+    val_images, val_ranks = (part.to(place) for part in val_split)
     outputs = label_ranks.shape[1]
     network = build("models", model["name"], model["args"], seed=seed, outputs=outputs)
     network = network.to(memory_format=torch.channels_last)
@@ -116,7 +116,7 @@ def train(
 
     def batches(generator: torch.Generator) -> Iterator[tuple]:
         for rows in random_batches(len(images), batch_size, generator):
-            rows = rows.to(device)
+            rows = rows.to(place)
             yield shifted(images[rows], scorer["shift"], generator), label_ranks[rows], generator
 
     def batch_loss(network: nn.Module, batch: tuple) -> Tensor:
@@ -136,7 +136,7 @@ def train(
         "models", "threshold_network", {"hidden": thresholds["hidden"]}, seed=seed,
         features=network.embedding_size, outputs=outputs,
     ))  # fmt: skip
-    common = {"seed": seed, "accelerator": accelerator, "judged_by": JUDGED_BY}
+    common = {"seed": seed, "device": device, "precision": precision, "judged_by": JUDGED_BY}
     for epoch in fit(
         network, batches=batches, loss=batch_loss, validate=validate, epochs=scorer["epochs"],
         batches_per_epoch=-(-len(images) // batch_size), patience=scorer["patience"], optimiser=scorer["optimiser"],
@@ -152,7 +152,7 @@ def train(
     present, size = (label_ranks > 0).float(), thresholds["batch_size"]
 
     def threshold_batches(generator: torch.Generator) -> Iterator[Tensor]:
-        return (rows.to(device) for rows in random_batches(len(images), size, generator))
+        return (rows.to(place) for rows in random_batches(len(images), size, generator))
 
     def threshold_loss(network: nn.Module, rows: Tensor) -> Tensor:
         return nn.functional.binary_cross_entropy_with_logits(scores[rows] - network(embeddings[rows]), present[rows])

@@ -1,0 +1,27 @@
+# The whole pipeline in an image, for a CPU or a CUDA GPU (`docker run --gpus all`): PyTorch's wheels bring CUDA's
+# libraries, the host brings the driver.
+#
+#   docker build --tag rankops .
+#   docker run --gpus all --volume rankops:/rankops rankops
+#
+# The named volume begins as the image's checkout and keeps data, models and mlflow.db; with MLFLOW_TRACKING_URI set,
+# runs go there.
+FROM python:3.11-slim-bookworm AS build
+WORKDIR /rankops
+COPY requirements.lock requirements-uv.lock pyproject.toml README.md ./
+RUN python -m venv .venv \
+    && .venv/bin/pip install --no-cache-dir --require-hashes -r requirements-uv.lock \
+    && .venv/bin/uv pip install --no-cache --python .venv/bin/python --require-hashes -r requirements.lock
+COPY . .
+RUN .venv/bin/uv pip install --no-cache --python .venv/bin/python --no-deps --no-build-isolation --editable .
+
+FROM python:3.11-slim-bookworm
+# DVC asks git for the state of the code.
+RUN apt-get update && apt-get install --yes --no-install-recommends git && rm -rf /var/lib/apt/lists/* \
+    && useradd --create-home --uid 1000 rankops
+COPY --from=build --chown=rankops:rankops /rankops /rankops
+USER rankops
+WORKDIR /rankops
+ENV PATH=/rankops/.venv/bin:$PATH NVIDIA_VISIBLE_DEVICES=all NVIDIA_DRIVER_CAPABILITIES=compute,utility \
+    MLFLOW_DISABLE_TELEMETRY=true DO_NOT_TRACK=1 PREFECT_SERVER_ANALYTICS_ENABLED=false
+CMD ["dvc", "repro"]

@@ -1,0 +1,164 @@
+"""The `rankops` command line."""
+
+import logging
+import os
+import shutil
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from ruamel.yaml import YAML
+
+from pipelines.settings import ParamsError, check, load
+from rankops.atomic_writes import replaced_file
+from rankops.datasets import mnist
+
+app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
+MNIST = Path("data/raw/mnist")
+
+
+def _fail(message: object) -> None:
+    typer.secho(str(message), fg="red", err=True)
+    raise typer.Exit(1)
+
+
+def _in_project() -> None:
+    if not Path("dvc.yaml").is_file():
+        _fail(f"no dvc.yaml in {Path.cwd()}: run rankops in the project's top folder")
+
+
+@app.callback()
+def main() -> None:
+    """RankOps: train on ranking metrics, as a pipeline. `dvc repro` runs it."""
+    logging.basicConfig(level=logging.INFO, format="%(message)s")
+
+
+@app.command()
+def fetch(
+    timeout: Annotated[float, typer.Option(help="seconds that a download may stay silent")] = 10.0,
+) -> None:
+    """Brings MNIST to data/raw/mnist: from RANKOPS_MNIST_ROOT, or by download. Goes on without where neither works."""
+    _in_project()
+    if any((MNIST / name).exists() for name in mnist.FILES):
+        try:
+            mnist.check(MNIST)
+        except (FileNotFoundError, ValueError) as error:
+            typer.echo(f"{error}\nfetching MNIST again")
+        else:
+            typer.echo(f"MNIST is in {MNIST}, all four files as they should be")
+            return
+    root = os.environ.get("RANKOPS_MNIST_ROOT")
+    try:
+        if root:
+            mnist.copy(root, MNIST)
+        else:
+            mnist.download(MNIST, timeout=timeout)
+    except (FileNotFoundError, ValueError) as error:
+        _fail(error)  # a folder was named, or something came, and it is wrong: that is no reason to go on without
+    except OSError as error:
+        typer.secho(
+            f"{error}\nGoing on without MNIST. To bring it: RANKOPS_MNIST_ROOT=<folder of its files> rankops fetch",
+            fg="yellow", err=True,
+        )  # fmt: skip
+        return
+    typer.echo(f"MNIST is now in {MNIST}")
+
+
+@app.command()
+def params() -> None:
+    """Checks params.yaml: every key known, every value possible, every name a file, every option taken."""
+    _in_project()
+    try:
+        settings = load()
+    except ParamsError as error:
+        _fail(error)
+    typer.echo(f"params.yaml is fine: {len(settings.runs)} runs, {len(settings.sorters)} sorters to pretrain")
+
+
+@app.command()
+def scale(name: Annotated[str, typer.Argument(help="a file in scales/, such as paper or laptop")]) -> None:
+    """Writes a scale's values into params.yaml, comments kept. DVC sees params.yaml alone, so they must stand there."""
+    _in_project()
+    path = Path(f"scales/{name}.yaml")
+    if not path.is_file():
+        _fail(f"no {path}; there are {', '.join(sorted(file.stem for file in Path('scales').glob('*.yaml')))}")
+    yaml = YAML()  # keeps comments and order
+    yaml.preserve_quotes = True
+    yaml.width = 120
+    values, changes = yaml.load(Path("params.yaml")), yaml.load(path)
+
+    def merge(into: dict, changed: dict, place: str) -> None:
+        for key, value in changed.items():
+            if key not in into:
+                _fail(f"{path}: {place}{key} is not in params.yaml, which has {', '.join(map(str, into))} there")
+            if isinstance(value, dict) and key in ("args", "schedule"):
+                # They belong to a name, so they are replaced as a whole; in place, which keeps the comments behind.
+                for old in [old for old in into[key] if old not in value]:
+                    del into[key][old]
+                into[key].update(value)
+            elif isinstance(value, dict) and isinstance(into[key], dict):
+                merge(into[key], value, f"{place}{key}.")
+            else:
+                into[key] = value
+
+    merge(values, changes, "")
+    with replaced_file("params.yaml") as partial:
+        with partial.open("w") as file:
+            yaml.dump(values, file)
+        try:
+            check(YAML(typ="safe").load(partial), path=path)
+        except ParamsError as error:
+            _fail(error)  # params.yaml stays as it was
+    typer.echo(f"params.yaml now has the values of {path}; `git diff params.yaml` shows them, `dvc repro` runs them")
+
+
+@app.command()
+def readme() -> None:
+    """Copies the report's tables and its example sheet into README.md and docs/."""
+    _in_project()
+    results = Path("reports/results.md")
+    if not results.is_file():
+        _fail(f"no {results}: run `dvc repro` first")
+    text = Path("README.md").read_text()
+    begin, end = "<!-- results: written by `rankops readme` -->\n", "<!-- end of results -->"
+    before, _, rest = text.partition(begin)
+    _, _, after = rest.partition(end)
+    if not rest or not after:
+        _fail(f"README.md: no place for the results; expected the lines {begin.strip()} and {end}")
+    with replaced_file("README.md") as partial:
+        partial.write_text(f"{before}{begin}{results.read_text()}{end}{after}")
+    Path("docs").mkdir(exist_ok=True)
+    shutil.copyfile("reports/figures/label_ranking-rlsep-examples.png", "docs/label_ranking-rlsep-examples.png")
+    typer.echo("README.md and docs/ now show the results of the last `dvc repro`")
+
+
+@app.command()
+def doctor() -> None:
+    """Says what this checkout has: Python, packages, GPU, MNIST, params, the MLflow store."""
+    import torch
+    from rich.console import Console
+    from rich.table import Table
+
+    _in_project()
+    rows = [("python", sys.version.split()[0]), ("torch", torch.__version__)]
+    rows.append(("GPU", torch.cuda.get_device_name() if torch.cuda.is_available() else "none: training on the CPU"))
+    try:
+        mnist.check(MNIST)
+        rows.append(("MNIST", f"in {MNIST}"))
+    except (FileNotFoundError, ValueError) as error:
+        rows.append(("MNIST", f"{error} -> rankops fetch"))
+    try:
+        load()
+        rows.append(("params.yaml", "fine"))
+    except ParamsError as error:
+        rows.append(("params.yaml", str(error)))
+    rows.append(("MLflow store", os.environ.get("MLFLOW_TRACKING_URI") or "mlflow.db here -> make ui"))
+    table = Table(show_header=False)
+    for row in rows:
+        table.add_row(*row)
+    Console().print(table)
+
+
+if __name__ == "__main__":
+    app()

@@ -1,0 +1,78 @@
+"""What several tests use: a tiny copy of the project, and a store of its own for each test."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+ROOT = Path(__file__).parents[1]
+
+
+@pytest.fixture(autouse=True)
+def _one_thread():
+    """Tests are small: threads would only wait for each other."""
+    torch.set_num_threads(1)
+
+
+@pytest.fixture
+def generator() -> torch.Generator:
+    return torch.Generator().manual_seed(0)
+
+
+class Project:
+    """A copy of the project's files as git knows them, a repository of its own, at the tiny scale."""
+
+    def __init__(self, folder: Path):
+        self.folder = folder
+        files = subprocess.run(
+            ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+            cwd=ROOT, capture_output=True, text=True, check=True,
+        ).stdout.split("\0")  # fmt: skip
+        for file in filter(None, files):
+            if (ROOT / file).is_file() and file != "dvc.lock":
+                (folder / file).parent.mkdir(parents=True, exist_ok=True)
+                shutil.copyfile(ROOT / file, folder / file)
+        self.environment = {
+            "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+            "HOME": str(folder),  # so that no cache or setting of the person's is used
+            "OMP_NUM_THREADS": "1",
+            "GIT_CONFIG_GLOBAL": "/dev/null",
+            "DO_NOT_TRACK": "1",
+        }
+        for command in (
+            "git init --quiet --initial-branch main",
+            "git config user.name tests",
+            "git config user.email tests@example.org",
+            "git add --all",
+            "git commit --quiet --message start",
+            "rankops scale tiny",
+        ):
+            self.run(command)
+
+    def run(self, command: str, *, fails: bool = False, **environment: str) -> str:
+        """What a command prints; it must succeed, or fail where that is expected."""
+        done = subprocess.run(
+            command, shell=True, cwd=self.folder, env=self.environment | environment, capture_output=True, text=True,
+            timeout=800,
+        )  # fmt: skip
+        output = done.stdout + done.stderr
+        assert (done.returncode != 0) == fails, f"{command} ended with {done.returncode}:\n{output[-6000:]}"
+        return output
+
+    def replace(self, file: str, old: str, new: str) -> None:
+        path = self.folder / file
+        assert path.read_text().count(old) >= 1, f"{old!r} is not in {file}"
+        path.write_text(path.read_text().replace(old, new))
+
+    def read(self, file: str) -> str:
+        return (self.folder / file).read_text()
+
+
+@pytest.fixture(scope="session")
+def new_project(tmp_path_factory):
+    """Makes a tiny project in a folder of its own."""
+    return lambda name: Project(tmp_path_factory.mktemp(name))
