@@ -1,11 +1,13 @@
 """MLflow: the pipeline's only module that imports it. Runs and versions are sent once, keyed by what made them."""
 
 import json
+import logging
 import os
 import shutil
 import subprocess
 import tempfile
 import time
+import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -17,6 +19,7 @@ from typing import Any
 os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
 os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "1")
 os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", "20")
+os.environ.setdefault("MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR", "false")
 
 import mlflow
 import numpy as np
@@ -106,6 +109,10 @@ def store() -> Iterator[mlflow.MlflowClient]:
         ServerUnreachable: it does not answer, or refuses the credentials.
     """
     address = os.environ.get("MLFLOW_TRACKING_URI") or DEFAULT_STORE
+    # It tells of each migration of its tables, and asks for examples of models that have a signature.
+    for talkative in ("mlflow", "alembic"):
+        logging.getLogger(talkative).setLevel(logging.ERROR)
+    warnings.filterwarnings("ignore", message=".*input example was not provided.*")
     mlflow.set_tracking_uri(address)
     mlflow.set_registry_uri(os.environ.get("MLFLOW_REGISTRY_URI") or address)
     try:

@@ -39,7 +39,7 @@ def main(params: Settings, name: str) -> None:
     )
     epochs = {"scorer": [], "thresholds": []}
     total = training.scorer.epochs + training.thresholds.epochs
-    for network, epoch, ranker in shown(progress, name=name, total=total):  # noqa: B007  (the last one is the trained)
+    for network, epoch, ranker in shown(progress, name=name, total=total):
         epochs[network].append(epoch)
     with replaced_folder(f"models/runs/{name}") as folder:
         label_ranking.save_ranker(folder, ranker, model=options.model.model_dump(), hidden=training.thresholds.hidden)

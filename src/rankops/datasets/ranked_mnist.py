@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -213,6 +214,7 @@ def measure(folder: str | Path, digits: Digits, split: str, *, threads: int) -> 
         scene (its box, its ink, its glyph).
     """
     images, recipe = load(folder, split, threads=threads)
+    ids = read_table(Path(folder) / f"{split}.parquet", ["id"])["id"].to_numpy()
     canvas = images.shape[-1]
     there = recipe.size > 0
     known = torch.isin(recipe.glyph, digits.glyph)
@@ -233,8 +235,9 @@ def measure(folder: str | Path, digits: Digits, split: str, *, threads: int) -> 
     overlap = torch.where(pairs, shared / smaller.clamp(min=1e-6), 0.0).flatten(1).amax(1)
     scene = {
         "split": [split] * len(images),
-        "id": np.arange(len(images)),
+        "id": ids,
         "side": np.full(len(images), canvas),
+        "pixels": [sha256(image.tobytes()).hexdigest() for image in images.numpy()],
         "digits": there.sum(1).numpy(),
         "ranks_follow_sizes": (recipe.label_ranks == dense_ranks(recipe.size)).all(1).numpy(),
         "highest_rank": recipe.label_ranks.amax(1).numpy(),
@@ -255,7 +258,7 @@ def measure(folder: str | Path, digits: Digits, split: str, *, threads: int) -> 
     place = torch.searchsorted(digits.glyph[order], recipe.glyph[row, label]).clamp(0, len(order) - 1)
     digit = {
         "split": [split] * len(row),
-        "id": row.numpy(),
+        "id": ids[row.numpy()],
         "label": label.numpy(),
         "glyph": recipe.glyph[row, label].numpy(),
         "size": size.numpy(),
@@ -281,6 +284,7 @@ def expectations(
             {"type": "expect_table_row_count_to_equal", "value": total},
             {"type": in_set, "column": "split", "value_set": list(rows)},
             {"type": "expect_compound_columns_to_be_unique", "column_list": ["split", "id"]},
+            {"type": "expect_column_values_to_be_unique", "column": "pixels"},
             {"type": in_set, "column": "side", "value_set": [canvas]},
             {"type": between, "column": "digits", "min_value": least, "max_value": most},
             {"type": in_set, "column": "ranks_follow_sizes", "value_set": [True]},

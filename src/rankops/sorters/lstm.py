@@ -1,6 +1,5 @@
 """The LSTM sorter of SoDeep."""
 
-import torch
 from torch import Tensor, nn
 
 from rankops.ranks import check_scores
@@ -11,8 +10,8 @@ __all__ = ["LSTM"]
 class LSTM(nn.Module):
     r"""A bidirectional LSTM reads the scores as a sequence; an affine projection of its features gives the ranks.
 
-    SoDeep, Section 3.2: $\hat r = A\,\mathrm{vec}(h) + b$ with $h = \mathrm{BiLSTM}(s)$. Of fixed length. With 2 layers of
-    512 and length 100 it has the 18.7 M parameters of the authors' large one, 10.2 M of them in A.
+    SoDeep, Section 3.2: $\hat r = A\,\mathrm{vec}(h) + b$ with $h = \mathrm{BiLSTM}(s)$. Of fixed length. With 2
+    layers of 512 and length 100 it has the 18.7 M parameters of the authors' large one, 10.2 M of them in A.
 
     Args:
         length: d, the number of scores it sorts.

@@ -1,0 +1,214 @@
+"""The datasets that are made here, and bringing and reading MNIST."""
+
+import gzip
+import hashlib
+import struct
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import torch
+
+from rankops.datasets import digits, mnist, ranked_mnist, synthetic_ranks
+from rankops.generators import generator
+from rankops.ranks import ranks
+from rankops.tables import decode_images, encode_images, read_table
+
+SCENE = {"canvas": 64, "digits_per_image": (3, 6), "scale": (1.0, 4.0), "overlap": 0.0}
+
+
+@pytest.fixture(scope="module")
+def bundled(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("digits")
+    for split, table in digits.tables("bundled", "", seed=1, threads=1).items():
+        pq.write_table(table, folder / f"{split}.parquet")
+    return folder
+
+
+class TestMnist:
+    @pytest.fixture
+    def files(self, tmp_path, monkeypatch):
+        """Four files in MNIST's format with contents of their own, and their sums."""
+        contents = {}
+        for number, name in enumerate(mnist.FILES):
+            rows = 30 if name.startswith("train") else 12
+            values = np.random.default_rng(number)
+            if "images" in name:
+                pixels = values.integers(0, 256, (rows, 28, 28), dtype=np.uint8)
+                contents[name] = struct.pack(">IIII", 0x803, rows, 28, 28) + pixels.tobytes()
+            else:
+                labels = (np.arange(rows) % 10).astype(np.uint8)
+                contents[name] = struct.pack(">II", 0x801, rows) + labels.tobytes()
+        monkeypatch.setattr(mnist, "FILES", {name: hashlib.md5(raw).hexdigest() for name, raw in contents.items()})
+        root = tmp_path / "given" / "MNIST" / "raw"
+        root.mkdir(parents=True)
+        for name, raw in contents.items():
+            (root / f"{name}.gz").write_bytes(gzip.compress(raw))
+        return root
+
+    @pytest.mark.parametrize("plain", [False, True])
+    def test_is_found_copied_and_read(self, files, tmp_path, plain):
+        if plain:
+            for file in list(files.iterdir()):
+                file.with_suffix("").write_bytes(gzip.decompress(file.read_bytes()))
+                file.unlink()
+        mnist.copy(tmp_path / "given", tmp_path / "raw")
+        images, labels = mnist.read(tmp_path / "raw", test=True)
+        assert images.shape == (12, 28, 28)
+        assert labels.tolist() == [*range(10), 0, 1]
+
+    def test_splits_share_no_digit(self, files, tmp_path):
+        mnist.copy(tmp_path / "given", tmp_path / "raw")
+        tables = digits.tables("mnist", tmp_path / "raw", seed=0, threads=1)
+        assert {split: len(table) for split, table in tables.items()} == {"train": 25, "val": 5, "test": 12}
+        numbers = [number for table in tables.values() for number in table["glyph"].to_pylist()]
+        assert len(set(numbers)) == 42
+
+    @pytest.mark.parametrize(
+        ("damage", "message"),
+        [
+            (lambda raw: raw[:200], "train-images-idx3-ubyte.gz: damaged or truncated gzip"),
+            (lambda raw: gzip.compress(gzip.decompress(raw)[:-5]), "train-images-idx3-ubyte: 23531 bytes, MD5"),
+            (lambda raw: b"", "train-images-idx3-ubyte: 0 bytes"),
+        ],
+        ids=["truncated gzip", "truncated contents", "empty"],
+    )
+    def test_a_damaged_file_is_named_and_not_copied(self, files, tmp_path, damage, message):
+        file = files / "train-images-idx3-ubyte.gz"
+        file.write_bytes(damage(file.read_bytes()))
+        with pytest.raises(ValueError, match=message):
+            mnist.copy(tmp_path / "given", tmp_path / "raw")
+        assert not (tmp_path / "raw" / "train-images-idx3-ubyte").exists()
+
+    def test_a_file_under_anothers_name_is_recognised(self, files, tmp_path):
+        test, train = files / "t10k-labels-idx1-ubyte.gz", files / "train-labels-idx1-ubyte.gz"
+        train.write_bytes(test.read_bytes())
+        with pytest.raises(ValueError, match="it holds the contents of t10k-labels-idx1-ubyte"):
+            mnist.copy(tmp_path / "given", tmp_path / "raw")
+
+    def test_a_missing_file_or_folder_is_named(self, files, tmp_path):
+        (files / "t10k-images-idx3-ubyte.gz").unlink()
+        with pytest.raises(FileNotFoundError, match="neither t10k-images-idx3-ubyte nor"):
+            mnist.copy(tmp_path / "given", tmp_path / "raw")
+        with pytest.raises(FileNotFoundError, match="RANKOPS_MNIST_ROOT"):
+            mnist.copy(tmp_path / "nowhere", tmp_path / "raw")
+
+
+class TestRankedMnist:
+    @pytest.fixture(scope="class")
+    def recipe(self, bundled):
+        train = digits.load(bundled, "train", threads=1)
+        return ranked_mnist.recipes(train, 500, generator=generator(1, "test"), **SCENE)
+
+    def test_ranks_follow_sizes(self, recipe):
+        for sizes, label_ranks in zip(recipe.size.tolist(), recipe.label_ranks.tolist(), strict=True):
+            levels = sorted({size for size in sizes if size > 0})
+            assert label_ranks == [levels.index(size) + 1 if size > 0 else 0 for size in sizes]
+
+    def test_numbers_and_sizes_are_as_asked_for(self, recipe):
+        counts = (recipe.size > 0).sum(1)
+        assert set(counts.tolist()) == {3, 4, 5, 6}
+        there = recipe.size[recipe.size > 0]
+        assert (there >= 8).all()
+        assert (there <= 32).all()
+        assert (there != there.round()).float().mean() > 0.99  # real-valued: whole pixels would make ties
+
+    def test_boxes_neither_overlap_nor_leave_the_canvas(self, recipe):
+        for size, top, left in zip(recipe.size.tolist(), recipe.top.tolist(), recipe.left.tolist(), strict=True):
+            boxes = [(t, left[k], size[k]) for k, t in enumerate(top) if size[k] > 0]
+            for number, (t, l, s) in enumerate(boxes):  # noqa: E741
+                assert t >= 0
+                assert l >= 0
+                assert max(t, l) + s <= 64 + 1e-4
+                for other_t, other_l, other_s in boxes[:number]:
+                    down = min(t + s, other_t + other_s) - max(t, other_t)
+                    across = min(l + s, other_l + other_s) - max(l, other_l)
+                    assert min(down, across) <= 1e-5
+
+    def test_overlap_is_allowed_up_to_the_stated_share(self, bundled):
+        train = digits.load(bundled, "train", threads=1)
+        options = SCENE | {"digits_per_image": (8, 9), "overlap": 0.3}
+        recipe = ranked_mnist.recipes(train, 50, generator=generator(1, "test"), **options)
+        assert set((recipe.size > 0).sum(1).tolist()) == {8, 9}
+
+    def test_is_the_same_from_the_same_seed_and_another_from_another(self, bundled):
+        train = digits.load(bundled, "train", threads=1)
+        first, again, other = (
+            next(ranked_mnist.tables(train, 20, threads=1, generator=generator(seed, "test"), **SCENE))
+            for seed in (1, 1, 2)
+        )
+        assert first.equals(again)
+        assert not first.equals(other)
+
+    def test_can_be_drawn_again_from_what_was_written(self, bundled, tmp_path):
+        train = digits.load(bundled, "train", threads=1)
+        pieces = list(ranked_mnist.tables(train, 30, threads=1, generator=generator(1, "test"), **SCENE))
+        pq.write_table(pa.concat_tables(pieces), tmp_path / "train.parquet")
+        images, recipe = ranked_mnist.load(tmp_path, "train", threads=1)
+        assert images.equal(ranked_mnist.pictures(recipe, train, canvas=64))
+
+    def test_says_when_digits_do_not_fit(self, bundled, monkeypatch):
+        monkeypatch.setattr(ranked_mnist, "ROUNDS", 3)
+        train = digits.load(bundled, "train", threads=1)
+        options = SCENE | {"digits_per_image": (9, 9), "scale": (3.0, 4.0)}
+        with pytest.raises(ValueError, match=r"20 of 20 scenes with 9 to 9 digits of scale 3\.0 to 4"):
+            ranked_mnist.recipes(train, 20, generator=generator(1, "test"), **options)
+
+
+class TestSyntheticRanks:
+    def test_each_kind_is_what_it_says(self):
+        scores, kinds = synthetic_ranks.draw(4000, 20, generator(1, "test"))
+        of = lambda name: scores[torch.isin(kinds, kinds_of(name))]  # noqa: E731
+        kinds_of = lambda name: torch.tensor([i for i, k in enumerate(synthetic_ranks.KINDS) if k == name])  # noqa: E731
+        assert of("uniform").abs().max() <= 1
+        assert of("uniform").std() == pytest.approx(3**-0.5, rel=0.03)
+        assert of("normal").std() == pytest.approx(1, rel=0.05)
+        assert of("normal").abs().max() > 2.5
+        assert torch.allclose(of("evenly_spaced").diff(n=2), torch.zeros(()), atol=1e-5)
+        shuffled = of("evenly_spaced_shuffled").sort(dim=1).values
+        assert torch.allclose(shuffled.diff(n=2), torch.zeros(()), atol=1e-5)
+        assert of("evenly_spaced_full_range").unique(dim=0).shape == (1, 20)
+        assert of("two_uniform_parts").abs().max() <= 1
+        tail, head = of("uniform_then_normal")[:, -1], of("uniform_then_normal")[:, 0]
+        assert head.abs().max() <= 1 < tail.abs().max()
+        first = of("shuffled_then_uniform")[:, 0]
+        assert first.min() >= 0  # a grid inside [0, 1]
+        assert of("shuffled_then_uniform")[:, -1].min() < -0.5
+
+    def test_a_stored_split_comes_back(self, tmp_path):
+        pq.write_table(synthetic_ranks.table(50, 7, generator(1, "test")), tmp_path / "val.parquet")
+        scores, stored, kinds = synthetic_ranks.load(tmp_path, "val")
+        assert scores.shape == (50, 7)
+        assert stored.equal(ranks(scores))
+        assert kinds.min() >= 0
+
+
+class TestTables:
+    def test_images_come_back_as_they_were(self):
+        images = np.random.default_rng(0).integers(0, 256, (300, 9, 9), dtype=np.uint8)
+        column = pa.chunked_array([encode_images(images, threads=2)])
+        assert (decode_images(column, path="x", threads=2) == images).all()
+
+    @pytest.mark.parametrize("encoded", [b"", None, b"GIF89a", "half"])
+    def test_a_corrupt_image_is_named(self, encoded):
+        column = encode_images(np.zeros((3, 9, 9), np.uint8), threads=1).to_pylist()
+        column[2]["bytes"] = column[2]["bytes"][:30] if encoded == "half" else encoded
+        with pytest.raises(ValueError, match=r"some\.parquet: row 2: not a whole PNG"):
+            decode_images(pa.chunked_array([pa.array(column)]), path="some.parquet", threads=1)
+
+    def test_an_image_of_another_size_is_named(self):
+        parts = [encode_images(np.zeros((1, side, side), np.uint8), threads=1) for side in (9, 8)]
+        with pytest.raises(ValueError, match=r"row 1: image of \(8, 8\), expected \(9, 9\)"):
+            decode_images(pa.chunked_array(parts), path="x", threads=1)
+
+    def test_a_corrupt_file_and_a_missing_column_are_named(self, tmp_path):
+        path = tmp_path / "t.parquet"
+        with pytest.raises(FileNotFoundError, match="dvc repro"):
+            read_table(path, ["a"])
+        pq.write_table(pa.table({"a": range(1000)}), path)
+        with pytest.raises(ValueError, match="no column b; it has a"):
+            read_table(path, ["b"])
+        path.write_bytes(path.read_bytes()[:-20])
+        with pytest.raises(ValueError, match=r"t\.parquet: not a whole Parquet file"):
+            read_table(path, ["a"])

@@ -1,0 +1,221 @@
+"""The whole pipeline at a tiny scale, in a clone of its own: made, left alone, made again in part, published."""
+
+import json
+
+import mlflow
+import numpy as np
+import pandas as pd
+import pyarrow.parquet as pq
+import pytest
+import torch
+from ruamel.yaml import YAML
+
+RUNS = ["label_ranking-cross_entropy", "label_ranking-lsep", "label_ranking-rlsep"]
+
+
+@pytest.fixture(scope="module")
+def project(new_project):
+    """After its first `dvc repro`, without MNIST."""
+    made = new_project("project")
+    made.first = made.run("dvc repro")
+    made.run("git add --all && git commit --quiet --message made")
+    return made
+
+
+def ran(output: str) -> set[str]:
+    """Stages that a `dvc repro` ran."""
+    return {line.split("'")[1] for line in output.splitlines() if line.startswith("Running stage")}
+
+
+def test_a_missing_mnist_is_told_loudly_and_recorded(project):
+    assert "NO MNIST IN data/raw/mnist" in project.first
+    assert json.loads(project.read("data/digits/manifest.json"))["source"] == "bundled"
+    assert "not MNIST" in project.read("reports/index.html")
+
+
+def test_every_stage_ran_and_git_sees_nothing_but_the_lock(project):
+    stages = set(YAML(typ="safe").load(project.folder / "dvc.lock")["stages"])
+    assert ran(project.first) == stages
+    assert len(stages) == 17
+    assert project.run("git status --porcelain") == ""
+
+
+def test_metrics_have_their_fixed_form(project):
+    ranked = {"precision", "recall", "f1", "accuracy", "exact_match", "mean_average_precision"}
+    for name in RUNS:
+        figures = json.loads(project.read(f"metrics/runs/{name}.json"))
+        assert ranked <= set(figures["ranked"])
+        assert ranked - {"mean_average_precision"} <= set(figures["unranked"])
+        for figure in (*figures["ranked"].values(), *figures["unranked"].values()):
+            assert 0 <= figure["low"] <= figure["value"] <= figure["high"] <= 1
+    for name in ("cnn", "lstm", "handcrafted"):
+        figures = json.loads(project.read(f"metrics/sorters/{name}.json"))
+        assert 0 < figures["l1"]["value"] < 0.5
+        assert len(figures["l1_by_kind"]) == 8
+
+
+def test_predictions_have_their_fixed_form(project):
+    for name in RUNS:
+        table = pq.read_table(project.folder / f"predictions/{name}.parquet")
+        assert table.column_names == ["id", "scores", "label_ranks", "selected"]
+        assert len(table) == 60
+        scores, label_ranks, selected = (np.stack(table[part].to_numpy()) for part in table.column_names[1:])
+        assert scores.shape == (60, 10)
+        assert ((label_ranks > 0) == selected).all()
+        for f, r in zip(scores, label_ranks, strict=True):
+            chosen = np.flatnonzero(r)
+            assert (chosen[np.argsort(f[chosen])] == chosen[np.argsort(r[chosen])]).all()
+
+
+def test_again_nothing_runs(project):
+    output = project.run("dvc repro")
+    assert ran(output) == set()
+    assert "Data and pipelines are up to date" in output
+
+
+def test_a_loss_option_runs_that_loss_and_its_readers_alone(project):
+    project.replace("params.yaml", "loss: {name: rlsep, args: {pairs: null}}", "loss: {name: rlsep, args: {pairs: 4}}")
+    expected = {"train@label_ranking-rlsep", "evaluate@label_ranking-rlsep", "report", "publish"}
+    assert ran(project.run("dvc repro")) == expected
+    # Back again: DVC's run cache restores what it has seen, and the lock is as it was.
+    project.run("git checkout --quiet params.yaml")
+    assert ran(project.run("dvc repro")) == set()
+    assert project.run("git status --porcelain") == ""
+
+
+def test_a_comment_in_a_loss_file_runs_that_loss_alone(project):
+    project.replace("src/rankops/losses/lsep.py", '"""LSEP, the', '"""The LSEP, the')
+    status = project.run("dvc status --json")
+    changed = set(json.loads(status))
+    assert changed == {"train@label_ranking-lsep"}
+    project.run("git checkout --quiet src")
+
+
+@pytest.fixture
+def store(project, monkeypatch):
+    monkeypatch.chdir(project.folder)  # the artifacts of SQLite's runs lie below the folder that made them
+    monkeypatch.setenv("MLFLOW_ALLOW_PICKLE_DESERIALIZATION", "false")
+    mlflow.set_tracking_uri("sqlite:///mlflow.db")
+    yield mlflow.MlflowClient()
+    mlflow.set_tracking_uri(None)
+
+
+PUBLISH = "PYTHONPATH=src python -m pipelines.stages.publish"
+
+
+def test_runs_can_be_compared_and_their_inputs_and_pictures_seen(project, store):
+    experiment = store.get_experiment_by_name("label_ranking")
+    current = json.loads(project.read("reports/published.json"))
+    runs = {
+        run.data.tags["rankops.key"]: run
+        for run in store.search_runs([experiment.experiment_id])
+        if run.data.tags["rankops.key"] in current.values()
+    }
+    assert {run.info.run_name for run in runs.values()} == set(RUNS)
+    lock = YAML(typ="safe").load(project.folder / "dvc.lock")["stages"]
+    for run in runs.values():
+        assert run.info.status == "FINISHED"
+        assert run.data.params["loss.name"] == run.data.tags["loss"]
+        assert run.data.tags["digits_source"] == "bundled"
+        assert len(run.data.tags["git_commit"]) == 40
+        expected = json.loads(project.read(f"metrics/runs/{run.info.run_name}.json"))["ranked"]["accuracy"]
+        assert run.data.metrics["ranked.accuracy"] == pytest.approx(expected["value"])
+        assert run.data.metrics["ranked.accuracy.low"] == pytest.approx(expected["low"])
+        assert [point.step for point in store.get_metric_history(run.info.run_id, "epoch.loss")] == [1, 2]
+        data = {dep["path"]: dep["md5"] for dep in lock[f"train@{run.info.run_name}"]["deps"]}
+        path = "data/ranked_mnist/train.parquet"
+        assert run.data.tags[f"input.{path}"] == data[path]
+        plots = {file.path for file in store.list_artifacts(run.info.run_id, "plots")}
+        assert plots == {f"plots/{run.info.run_name}-{kind}.png" for kind in ("examples", "learning_curves")}
+
+
+def test_versions_have_their_aliases_and_answer_any_batch_without_a_pickle(project, store, generator):
+    from rankops.sorters import load_sorter
+
+    for name in ("cnn", "lstm"):
+        assert set(store.get_registered_model(f"sorter-{name}").aliases) == {"challenger", "champion"}
+        address = f"models:/sorter-{name}@champion"
+        sorter, served = load_sorter(address), mlflow.pyfunc.load_model(address)
+        for rows in (1, 5):
+            scores = torch.randn(rows, 8, generator=generator)
+            assert np.allclose(served.predict(scores.numpy()), sorter(scores).numpy(), atol=1e-5)
+    aliases = store.get_registered_model("label_ranking").aliases
+    best = store.get_model_version("label_ranking", aliases["champion"])
+    ranker = mlflow.pyfunc.load_model("models:/label_ranking@champion")
+    images = pq.read_table(project.folder / "data/ranked_mnist/test.parquet")["image"].to_pylist()
+    expected = pq.read_table(project.folder / f"predictions/{best.tags['run']}.parquet").to_pandas()
+    for rows in (1, 7):
+        answer = ranker.predict(pd.DataFrame({"image": [image["bytes"] for image in images[:rows]]}))
+        for row in range(rows):
+            assert answer["label_ranks"][row] == expected["label_ranks"][row].tolist()
+            assert answer["scores"][row] == pytest.approx(expected["scores"][row].tolist(), abs=1e-4)
+            assert len(answer["labels"][row]) == expected["selected"][row].sum()
+    with pytest.raises(ValueError, match="row 0: not a readable image"):
+        ranker.predict(pd.DataFrame({"image": [b"no image"]}))
+
+
+def test_publishing_again_sends_nothing(project):
+    assert "sent 0 of 5 runs" in project.run(PUBLISH)
+
+
+def test_what_a_store_lost_is_sent_again(project, store):
+    experiment = store.get_experiment_by_name("label_ranking")
+    run = next(iter(store.search_runs([experiment.experiment_id], "tags.loss = 'cross_entropy'")))
+    store.delete_run(run.info.run_id)
+    assert "sent 1 of 5 runs: label_ranking-cross_entropy" in project.run(PUBLISH)
+    assert "sent 0 of 5" in project.run(PUBLISH)
+
+
+def test_a_run_that_was_not_finished_is_sent_again(project, store):
+    experiment = store.get_experiment_by_name("sorters")
+    run = next(iter(store.search_runs([experiment.experiment_id], "attributes.run_name = 'sorter-lstm'")))
+    store.set_terminated(run.info.run_id, "RUNNING")
+    assert "sent 1 of 5 runs: sorter-lstm" in project.run(PUBLISH)
+    assert not store.search_runs([experiment.experiment_id], "attributes.status = 'RUNNING'")
+
+
+def test_an_emptied_store_is_filled_again_and_the_lock_stays(project):
+    (project.folder / "mlflow.db").unlink()
+    before = project.read("dvc.lock")
+    assert "sent 5 of 5 runs" in project.run(PUBLISH)
+    assert ran(project.run("dvc repro")) == set()
+    assert project.read("dvc.lock") == before
+
+
+def test_a_store_that_does_not_answer_stops_publishing_alone(project):
+    said = project.run(PUBLISH, fails=True, MLFLOW_TRACKING_URI="http://someone:secret@127.0.0.1:9")
+    assert "publish: the MLflow store http://127.0.0.1:9 does not answer" in said
+    assert "secret" not in said
+    assert "Traceback" not in said
+
+
+def test_a_failed_expectation_stops_the_graph(project):
+    project.replace("params.yaml", "scale: [1.0, 4.0]", "scale: [1.0, 3.0]")
+    project.replace("pipelines/stages/ranked_mnist.py", '"scale", ', "")
+    project.replace("pipelines/stages/ranked_mnist.py", "**scene)", "scale=(1.0, 4.0), **scene)")
+    output = project.run("dvc repro", fails=True)
+    assert ran(output) == {"ranked_mnist", "validate@ranked_mnist"}
+    assert "ranked_mnist.digits: size: expect_column_values_to_be_between" in output
+    assert "split train, id " in output
+    assert not (project.folder / "checks/ranked_mnist.passed").exists()
+    project.run("git checkout --quiet params.yaml pipelines && dvc repro")
+    assert project.run("git status --porcelain") == ""
+
+
+def test_an_experiment_runs_from_the_command_line(project):
+    output = project.run("dvc exp run --name lower -S runs.label_ranking-lsep.seed=7 train@label_ranking-lsep")
+    assert ran(output) == {"train@label_ranking-lsep"}
+    assert "lower" in project.run("dvc exp list --name-only")
+    project.run("git checkout --quiet params.yaml dvc.lock && dvc checkout --quiet")
+
+
+def test_an_experiment_elsewhere_runs_its_own_code(project):
+    project.replace(
+        "src/rankops/losses/rlsep.py",
+        "    check_shapes(",
+        '    raise ValueError("the code of here")\n    check_shapes(',
+    )
+    project.run("git commit --quiet --all --message broken")
+    output = project.run("dvc exp run --temp train@label_ranking-rlsep", fails=True)
+    assert "the code of here" in output
+    project.run("git reset --quiet --hard HEAD~1")

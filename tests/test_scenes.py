@@ -1,0 +1,60 @@
+"""Drawing, against PIL."""
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from rankops.scenes import draw, interpolation_weights
+
+
+@pytest.fixture
+def glyphs(generator):
+    """Smooth blots with a black margin, as digits are."""
+    noise = torch.rand(6, 1, 7, 7, generator=generator)
+    blots = torch.nn.functional.interpolate(noise, 20, mode="bicubic").clamp(0, 1) * 255
+    return torch.nn.functional.pad(blots.squeeze(1), [4] * 4).to(torch.uint8)
+
+
+@pytest.mark.parametrize("size", [5, 14, 28, 41, 112])
+def test_a_glyph_is_scaled_as_pil_scales_it(glyphs, size):
+    canvas = size + 9
+    image = draw(glyphs[:1, None], *(torch.tensor([[value]]) for value in (float(size), 3.0, 5.0)), canvas=canvas)[0]
+    expected = Image.fromarray(glyphs[0].numpy()).resize((size, size), Image.Resampling.BILINEAR)
+    inside = image[3 : 3 + size, 5 : 5 + size]
+    assert (inside.int() - torch.from_numpy(np.array(expected)).int()).abs().max() <= 1
+    assert int(image.sum()) == int(inside.sum())  # nothing outside its box
+
+
+def test_weights_of_a_pixel_sum_to_one_inside_the_box_and_to_none_outside():
+    weights = interpolation_weights(torch.tensor([2.3, 0.0]), torch.tensor([9.1, 40.0]), 48).sum(-1)
+    centres = torch.arange(48) + 0.5
+    for row, start, size in ((0, 2.3, 9.1), (1, 0.0, 40.0)):
+        inside = (centres >= start) & (centres < start + size)
+        assert torch.allclose(weights[row], inside.float(), atol=1e-5)
+
+
+def test_a_scene_is_the_clipped_sum_of_its_glyphs_whatever_the_others_are(glyphs, generator):
+    scenes, slots = 40, 6
+    sizes = torch.rand(scenes, slots, generator=generator) * 20 + 4
+    sizes[torch.rand(scenes, slots, generator=generator) < 0.4] = 0  # also scenes without any
+    tops, lefts = (torch.rand(2, scenes, slots, generator=generator) * 30).unbind()
+    every = glyphs.expand(scenes, slots, 28, 28)
+    images = draw(every, sizes, tops, lefts, canvas=48)
+    for row in range(scenes):
+        total = torch.zeros(48, 48)
+        for slot in range(slots):
+            if sizes[row, slot] > 0:
+                one = slice(slot, slot + 1)
+                down = interpolation_weights(tops[row, one], sizes[row, one], 48)[0]
+                across = interpolation_weights(lefts[row, one], sizes[row, one], 48)[0]
+                total += down @ glyphs[slot].float() @ across.T
+        assert (images[row].float() - total.round().clamp(0, 255)).abs().max() <= 1
+
+
+def test_half_a_pixel_is_seen(glyphs):
+    here, there = (
+        draw(glyphs[:1, None], torch.tensor([[20.0]]), torch.tensor([[top]]), torch.tensor([[5.0]]), canvas=32)
+        for top in (5.0, 5.5)
+    )
+    assert not here.equal(there)

@@ -1,0 +1,156 @@
+"""Params: the shipped ones and every scale are fine, and every mistake is named with its place."""
+
+import copy
+from pathlib import Path
+
+import pytest
+from ruamel.yaml import YAML
+from typer.testing import CliRunner
+
+from pipelines import settings
+from pipelines.cli import app
+
+ROOT = Path(__file__).parents[1]
+SHIPPED = YAML(typ="safe").load(ROOT / "params.yaml")
+
+
+def changed(place: str, value) -> dict:
+    values = copy.deepcopy(SHIPPED)
+    *parents, last = place.split("/")
+    block = values
+    for parent in parents:
+        block = block[parent]
+    if value is KeyError:
+        del block[last]
+    else:
+        block[last] = value
+    return values
+
+
+RLSEP = "runs/label_ranking-rlsep"
+
+
+@pytest.mark.parametrize(
+    ("place", "value", "message"),
+    [
+        ("ranked_mnst", {}, r"params.yaml: ranked_mnst: unknown key; there are .*ranked_mnist"),
+        ("ranked_mnist/canvass", 64, r"ranked_mnist.canvass: unknown key; there are canvas, rows"),
+        ("ranked_mnist/canvas", KeyError, "ranked_mnist.canvas: missing"),
+        ("ranked_mnist/canvas", "64", r"ranked_mnist.canvas: .*integer.*found '64'"),
+        ("ranked_mnist/canvas", 8, r"ranked_mnist.canvas: .*greater than or equal to 16 \(found 8\)"),
+        ("ranked_mnist/canvas", 17, None),
+        ("ranked_mnist/digits_per_image", [3, 12], r"digits_per_image.1: .*less than or equal to 10 \(found 12\)"),
+        ("ranked_mnist/digits_per_image", [6, 3], "digits_per_image is 6 to 3, expected the smaller one first"),
+        ("ranked_mnist/digits_per_image", [3], r"digits_per_image\.1: "),
+        ("ranked_mnist/scale", [4.0, 1.0], "scale is 4.0 to 1.0, expected the smaller one first"),
+        ("ranked_mnist/scale", [-1.0, 4.0], r"scale.0: .*greater than 0 \(found -1.0\)"),
+        ("ranked_mnist/scale", [1.0, 9.0], "such a digit has 72 px on a canvas of 64"),
+        ("ranked_mnist/scale", [5.0, 6.0], "canvas too small: 3 digits of scale 5.0 cover 117% of it"),
+        ("ranked_mnist/scale", [0.1, 4.0], "would have 0.8 px, expected at least 2"),
+        ("ranked_mnist/overlap", 1.5, "overlap: .*less than or equal to 1"),
+        ("ranked_mnist/rows/train", -5, r"rows.train: .*greater than 0 \(found -5\)"),
+        ("ranked_mnist/rows/train", None, r"rows.train: "),
+        ("ranked_mnist", 3, "ranked_mnist: "),
+        ("digits/source", "mnst", r"digits.source: .*'auto', 'mnist' or 'bundled' \(found 'mnst'\)"),
+        ("compute/threads", 0, "compute.threads: .*greater than 0"),
+        (
+            "sorters/lstm/name",
+            "lsmt",
+            "sorters.lstm.name: no 'lsmt' in rankops/sorters; there are cnn, handcrafted, lstm",
+        ),
+        ("sorters/lstm/args/hiden", 4, "sorters.lstm.args.hiden: unknown option; lstm takes hidden, layers"),
+        ("sorters/lstm/optimiser/name", "Adamw", "no 'Adamw' in torch.optim"),
+        (
+            "sorters/lstm/optimiser/args",
+            {"learning_rate": 0.1},
+            "args.learning_rate: torch.optim.AdamW takes lr, betas",
+        ),
+        ("sorters/lstm/optimiser/args", {"lr": float("nan")}, "args.lr: is nan, expected a number from 0"),
+        ("sorters/lstm/schedule", {"name": "step"}, "factor and every_epochs go with the schedule step"),
+        ("sorters/lstm/batch_size", 1, "sorters.lstm.batch_size: .*greater than or equal to 2"),
+        (
+            f"{RLSEP}/loss/args",
+            {"pair": 5},
+            "runs.label_ranking-rlsep.loss.args.pair: unknown option; rlsep takes pairs",
+        ),
+        (f"{RLSEP}/loss/args/pairs", 0, "runs.label_ranking-rlsep.loss.args.pairs: is 0, expected a whole number"),
+        (f"{RLSEP}/loss/name", "lsep", "its name should begin with label_ranking-lsep"),
+        (f"{RLSEP}/model/args", {"channel": [4]}, "model.args.channel: unknown option; convnet takes channels"),
+        (f"{RLSEP}/seed", True, "seed: "),
+        ("benchmark_sorters/untrained/lstm", {"name": "lstm", "args": {}}, "this name is taken by sorters.lstm"),
+    ],
+)
+def test_a_mistake_is_named(place, value, message):
+    if message is None:
+        settings.check(changed(place, value))
+    else:
+        with pytest.raises(settings.ParamsError, match=message):
+            settings.check(changed(place, value))
+
+
+def test_all_mistakes_are_named_at_once():
+    values = changed("ranked_mnist/canvass", 64)
+    values["compute"]["threads"] = 0
+    with pytest.raises(settings.ParamsError, match=r"(?s)compute.threads.*ranked_mnist.canvass"):
+        settings.check(values)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [("a: [1", "not YAML"), ("", "params.yaml"), ("- 1", "params.yaml")],
+    ids=["broken", "empty", "list"],
+)
+def test_a_file_that_holds_no_params_is_named(tmp_path, text, message):
+    (tmp_path / "params.yaml").write_text(text)
+    with pytest.raises(settings.ParamsError, match=message):
+        settings.load(tmp_path / "params.yaml")
+    with pytest.raises(settings.ParamsError, match="no such file"):
+        settings.load(tmp_path / "elsewhere.yaml")
+
+
+def test_numbers_are_read_as_yaml_1_2(tmp_path):
+    (tmp_path / "params.yaml").write_text((ROOT / "params.yaml").read_text().replace("5.0e-3", "5e-3"))
+    assert settings.load(tmp_path / "params.yaml").sorters["lstm"].optimiser.args["lr"] == 0.005
+
+
+class TestScales:
+    @pytest.fixture
+    def project(self, tmp_path, monkeypatch):
+        for file in ("params.yaml", "dvc.yaml", *(f"scales/{path.name}" for path in (ROOT / "scales").iterdir())):
+            (tmp_path / file).parent.mkdir(exist_ok=True)
+            (tmp_path / file).write_text((ROOT / file).read_text())
+        monkeypatch.chdir(tmp_path)
+        return tmp_path
+
+    def scale(self, name: str, *, code: int = 0) -> str:
+        result = CliRunner().invoke(app, ["scale", name])
+        assert result.exit_code == code, result.output
+        return result.output
+
+    def test_the_defaults_are_the_laptops(self, project):
+        self.scale("laptop")
+        assert settings.load() == settings.check(SHIPPED)
+
+    @pytest.mark.parametrize("name", ["paper", "tiny"])
+    def test_a_scale_is_left_as_it_was_entered(self, project, name):
+        self.scale(name)
+        assert settings.load() != settings.check(SHIPPED)
+        self.scale("laptop")
+        assert settings.load() == settings.check(SHIPPED)
+        assert "# A block makes the stages train@<key>" in (project / "params.yaml").read_text()
+
+    def test_the_papers_sizes(self, project):
+        self.scale("paper")
+        paper = settings.load()
+        assert paper.synthetic_ranks.length == 100
+        assert (paper.ranked_mnist.canvas, paper.ranked_mnist.rows.train) == (224, 60000)
+        assert {run.model.name for run in paper.runs.values()} == {"mobilenet_v3_small"}
+
+    def test_an_unknown_key_or_scale_changes_nothing(self, project):
+        (project / "scales/mine.yaml").write_text("ranked_mnist: {canvas: 128, canvs: 1}")
+        before = (project / "params.yaml").read_text()
+        assert "ranked_mnist.canvs is not in params.yaml" in self.scale("mine", code=1)
+        assert "no scales/huge.yaml; there are laptop, mine, paper, tiny" in self.scale("huge", code=1)
+        (project / "scales/mine.yaml").write_text("ranked_mnist: {canvas: 4}")
+        assert "ranked_mnist.canvas" in self.scale("mine", code=1)
+        assert (project / "params.yaml").read_text() == before

@@ -1,0 +1,182 @@
+"""Training: resumes bit for bit, keeps the best, stops early, and says where it went wrong."""
+
+import pytest
+import torch
+from torch import nn
+
+from rankops.tasks import label_ranking
+from rankops.training import compute, fit, random_batches
+
+OPTIONS = {
+    "judged_by": "error",
+    "lower_is_better": True,
+    "patience": 10,
+    "optimiser": {"name": "AdamW", "args": {"lr": 0.05}, "clip": 1.0},
+    "schedule": {"name": "cosine", "warm_up_epochs": 1},
+    "seed": 3,
+    "device": "cpu",
+}
+
+
+def problem():
+    """A network with dropout and batch normalisation, so that random state and buffers count."""
+    draws = torch.Generator().manual_seed(0)
+    inputs, outputs = torch.randn(64, 5, generator=draws), torch.randn(64, 1, generator=draws)
+    torch.manual_seed(0)
+    network = nn.Sequential(nn.Linear(5, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Dropout(0.3), nn.Linear(8, 1))
+    return network, {
+        "batches": lambda generator: random_batches(64, 16, generator),
+        "loss": lambda network, rows: (network(inputs[rows]) - outputs[rows]).square().mean(),
+        "validate": lambda network: {"error": (network(inputs) - outputs).square().mean().item()},
+        "batches_per_epoch": 4,
+    }
+
+
+def weights_of(network):
+    return torch.cat([value.double().flatten() for value in network.state_dict().values()])
+
+
+@pytest.mark.parametrize("interrupted_in", [1, 9, 14, 20], ids=lambda batch: f"batch {batch}")
+def test_a_killed_training_ends_with_the_same_bits(tmp_path, interrupted_in):
+    whole, parts = problem()
+    expected = list(fit(whole, epochs=6, **parts, **OPTIONS))
+
+    network, parts = problem()
+    seen = 0
+
+    def dies(network, rows):
+        nonlocal seen
+        seen += 1
+        if seen == interrupted_in:
+            raise KeyboardInterrupt
+        return honest(network, rows)
+
+    honest = parts["loss"]
+    with pytest.raises(KeyboardInterrupt):
+        list(fit(network, epochs=6, checkpoint=tmp_path, **parts | {"loss": dies}, **OPTIONS))
+    torch.manual_seed(99)  # a new process has another random state
+    resumed, parts = problem()
+    steps = []
+    parts["loss"] = lambda network, rows: steps.append(1) or honest(network, rows)
+    found = list(fit(resumed, epochs=6, checkpoint=tmp_path, **parts, **OPTIONS))
+    assert found == expected
+    assert weights_of(resumed).equal(weights_of(whole))
+    assert len(steps) == 24 - (interrupted_in - 1) // 4 * 4  # whole epochs were not done again
+
+
+def test_a_finished_training_is_not_trained_again(tmp_path):
+    network, parts = problem()
+    expected = list(fit(network, epochs=3, checkpoint=tmp_path, **parts, **OPTIONS))
+    again, parts = problem()
+    parts["loss"] = None
+    assert list(fit(again, epochs=3, checkpoint=tmp_path, **parts, **OPTIONS)) == expected
+    assert weights_of(again).equal(weights_of(network))
+
+
+def test_a_half_written_checkpoint_is_passed_over(tmp_path):
+    network, parts = problem()
+    list(fit(network, epochs=2, checkpoint=tmp_path, **parts, **OPTIONS))
+    (tmp_path / "epoch-000009.partial-123").mkdir()
+    again, parts = problem()
+    assert len(list(fit(again, epochs=3, checkpoint=tmp_path, **parts, **OPTIONS))) == 3
+
+
+def test_the_best_epoch_is_kept_and_patience_ends_it():
+    network, parts = problem()
+    figures = iter([5.0, 3.0, 4.0, 3.0, 9.0, 1.0])
+    states = []
+
+    def validate(network):
+        states.append(weights_of(network))
+        return {"error": next(figures)}
+
+    epochs = list(fit(network, epochs=6, **parts | {"validate": validate}, **OPTIONS | {"patience": 3}))
+    assert [epoch.best for epoch in epochs] == [True, True, False, False, False]
+    assert weights_of(network).equal(states[1])
+
+
+def test_a_loss_that_is_not_finite_ends_the_training_and_keeps_the_last_good_epoch(tmp_path):
+    network, parts = problem()
+    honest, seen = parts["loss"], []
+
+    def diverges(network, rows):
+        seen.append(1)
+        return honest(network, rows) * (float("nan") if len(seen) == 7 else 1)
+
+    with pytest.raises(
+        FloatingPointError, match=r"mine: the loss became nan in batch 3 of epoch 2; epoch 1 is kept in"
+    ):
+        list(fit(network, epochs=4, checkpoint=tmp_path, name="mine", **parts | {"loss": diverges}, **OPTIONS))
+    assert [path.name for path in tmp_path.iterdir()] == ["epoch-000001"]
+    assert torch.isfinite(weights_of(network)).all()  # the best weights so far, not the broken ones
+
+
+def test_a_figure_that_is_not_finite_ends_the_training():
+    network, parts = problem()
+    with pytest.raises(FloatingPointError, match="validation figure is not finite after epoch 1"):
+        list(fit(network, epochs=2, **parts | {"validate": lambda network: {"error": float("inf")}}, **OPTIONS))
+
+
+@pytest.mark.parametrize(
+    ("schedule", "expected"),
+    [
+        ({"name": "constant"}, [0.05, 0.05, 0.05, 0.05]),
+        ({"name": "step", "factor": 0.5, "every_epochs": 2}, [0.05, 0.025, 0.025, 0.0125]),
+        ({"name": "cosine"}, [0.05 * 0.8535534, 0.025, 0.05 * 0.1464466, 0.0]),
+        ({"name": "cosine", "warm_up_epochs": 2}, [0.025, 0.05, 0.025, 0.0]),
+    ],
+)
+def test_learning_rates_follow_the_schedule(schedule, expected):
+    network, parts = problem()
+    epochs = list(fit(network, epochs=4, **parts, **OPTIONS | {"schedule": schedule}))
+    # The rate after an epoch's last step, which is the next epoch's first.
+    assert [epoch.learning_rate for epoch in epochs] == pytest.approx(expected, abs=1e-7)
+
+
+def test_unknown_optimisers_and_schedules_are_refused():
+    network, parts = problem()
+    with pytest.raises(ValueError, match="no 'AdamX' in torch.optim"):
+        next(fit(network, epochs=1, **parts, **OPTIONS | {"optimiser": {"name": "AdamX", "args": {}}}))
+    with pytest.raises(ValueError, match="schedule.name is 'linear'"):
+        next(fit(network, epochs=1, **parts, **OPTIONS | {"schedule": {"name": "linear"}}))
+
+
+def test_a_gpu_that_is_not_there_is_refused():
+    if torch.cuda.is_available():
+        assert compute(device="cuda", precision="no").device.type == "cuda"
+    else:
+        with pytest.raises(ValueError, match="finds no GPU"):
+            compute(device="cuda", precision="no")
+
+
+def test_shifted_images_are_moved_and_filled_with_black(generator):
+    images = torch.zeros(200, 1, 9, 9, dtype=torch.uint8)
+    images[:, 0, 4, 4] = 255
+    moved = label_ranking.shifted(images, 2, generator)
+    places = moved.squeeze(1).nonzero()[:, 1:]
+    assert len(places) == 200  # no image lost its dot, none has two
+    assert {tuple(place) for place in places.tolist()} == {(y, x) for y in range(2, 7) for x in range(2, 7)}
+
+
+@pytest.mark.parametrize("loss", ["cross_entropy", "lsep", "rlsep"])
+@pytest.mark.parametrize("model", ["convnet", "mobilenet_v3_small"])
+def test_every_loss_trains_every_model_to_a_ranker_that_comes_back_from_disk(loss, model, tmp_path, generator):
+    images = torch.randint(0, 256, (12, 32, 32), generator=generator, dtype=torch.uint8)
+    label_ranks = torch.randint(0, 3, (12, 10), generator=generator)
+    recipe = {"name": model, "args": {"channels": [4, 4]} if model == "convnet" else {}}
+    args = {} if loss == "cross_entropy" else {"pairs": 3}
+    options = {"batch_size": 6, "epochs": 1, "patience": 1} | {
+        name: OPTIONS[name] for name in ("optimiser", "schedule")
+    }
+    split = images, label_ranks
+    for network, _, ranker in label_ranking.train(
+        split, split, model=recipe, loss={"name": loss, "args": args}, scorer=options | {"shift": 1},
+        thresholds=options | {"hidden": 4}, seed=0, device="cpu",
+    ):  # fmt: skip
+        assert network in ("scorer", "thresholds")
+    label_ranking.save_ranker(tmp_path, ranker, model=recipe, hidden=4)
+    ranker.scorer.eval()
+    scores, thresholds = ranker(images)
+    again = label_ranking.load_ranker(tmp_path)(images)
+    assert again[0].equal(scores)
+    assert again[1].equal(thresholds)
