@@ -3,6 +3,7 @@
 import json
 import logging
 import os
+import re
 import shutil
 import subprocess
 import tempfile
@@ -120,15 +121,16 @@ def store() -> Iterator[mlflow.MlflowClient]:
         client.search_experiments(max_results=1)
     except Exception as error:  # database drivers and HTTP clients each have their own
         raise ServerUnreachable(
-            f"the MLflow store {_without_password(address)} does not answer: {str(error).splitlines()[0]}. Nothing is "
-            "lost: start it, or unset MLFLOW_TRACKING_URI, and run `python -m pipelines.stages.publish` again"
+            f"the MLflow store {_without_credentials(address)} does not answer: "
+            f"{_without_credentials(str(error).splitlines()[0])}. Nothing is lost: start it, or unset "
+            "MLFLOW_TRACKING_URI, and run `make repro` again"
         ) from error
     yield client
 
 
-def _without_password(address: str) -> str:
-    scheme, _, rest = address.rpartition("://")
-    return f"{scheme}://{rest.rpartition('@')[2]}" if scheme else rest
+def _without_credentials(text: str) -> str:
+    """An address, or a text with addresses in it, without the user and password of any."""
+    return re.sub(r"://[^/@\s]+@", "://", text)
 
 
 def _git(*words: str) -> str:

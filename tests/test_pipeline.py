@@ -91,6 +91,20 @@ def test_a_comment_in_a_loss_file_runs_that_loss_alone(project):
     project.run("git checkout --quiet src")
 
 
+def test_a_new_loss_touches_nothing_until_a_run_names_it(project):
+    rlsep = project.folder / "src/rankops/losses/rlsep.py"
+    (rlsep.parent / "mine.py").write_text(rlsep.read_text().replace("rlsep", "mine"))
+    assert json.loads(project.run("dvc status --json")) == {}
+    rows = project.read("params.yaml").split("\n\nevaluate:")
+    run = "\n".join(rows[0].splitlines()[-6:]).replace("rlsep", "mine")
+    (project.folder / "params.yaml").write_text(f"{rows[0]}\n{run}\n\nevaluate:{rows[1]}")
+    new = {"train@label_ranking-mine", "evaluate@label_ranking-mine", "report", "publish"}
+    assert ran(project.run("dvc repro")) == new
+    (rlsep.parent / "mine.py").unlink()
+    project.run("git checkout --quiet params.yaml dvc.lock && dvc checkout --quiet --force")
+    assert ran(project.run("dvc repro")) == set()
+
+
 @pytest.fixture
 def store(project, monkeypatch):
     monkeypatch.chdir(project.folder)  # the artifacts of SQLite's runs lie below the folder that made them

@@ -1,0 +1,104 @@
+"""What takes minutes: stages killed at random moments, a disk that is full, two clones compared."""
+
+import os
+import random
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.slow
+
+LONGER = (("    scorer:\n      batch_size: 64\n      shift: 4", "    scorer:\n      batch_size: 8\n      shift: 4"),)
+
+
+def longer(project) -> None:
+    """Trainings that take long enough to be killed in the middle."""
+    for old, new in LONGER:
+        project.replace("params.yaml", old, new)
+    text = project.read("params.yaml")
+    (project.folder / "params.yaml").write_text(text.replace("epochs: 2", "epochs: 12"))
+
+
+@pytest.fixture(scope="module")
+def undisturbed(new_project):
+    project = new_project("undisturbed")
+    longer(project)
+    project.run("dvc repro")
+    return project
+
+
+def children_of(folder: Path) -> list[int]:
+    """Stage processes that work in a folder."""
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            if b"pipelines.stages" in (process / "cmdline").read_bytes() and (process / "cwd").resolve() == folder:
+                found.append(int(process.name))
+        except OSError:
+            continue
+    return found
+
+
+def test_two_clones_give_the_same_lock(undisturbed, new_project):
+    other = new_project("other")
+    longer(other)
+    other.run("dvc repro")
+    assert other.read("dvc.lock") == undisturbed.read("dvc.lock")
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("victim", ["dvc", "stage", "interrupt"])
+def test_killed_at_random_moments_it_ends_with_the_same_lock(undisturbed, new_project, victim, seed):
+    moments = random.Random(f"{victim}{seed}")
+    project = new_project(f"{victim}{seed}")
+    longer(project)
+    for _ in range(6):
+        process = subprocess.Popen(
+            ["dvc", "repro"], cwd=project.folder, env=project.environment, start_new_session=True,
+            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        )  # fmt: skip
+        try:
+            process.wait(moments.uniform(4, 30))
+        except subprocess.TimeoutExpired:
+            if victim == "dvc":
+                process.kill()
+            elif victim == "interrupt":
+                os.killpg(process.pid, signal.SIGINT)
+            else:
+                for child in children_of(project.folder):
+                    os.kill(child, signal.SIGKILL)
+            process.wait(60)
+            deadline = time.monotonic() + 10
+            while children_of(project.folder) and time.monotonic() < deadline:
+                time.sleep(0.1)
+            assert not children_of(project.folder), "a stage outlived dvc"
+    project.run("dvc repro")
+    assert project.read("dvc.lock") == undisturbed.read("dvc.lock")
+    assert not [path for path in project.folder.rglob("*.partial-*") if ".dvc" not in path.parts]
+    assert not list((project.folder / ".checkpoints").rglob("epoch-*"))
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="mounting a small disk needs root")
+@pytest.mark.parametrize(("stage", "room"), [("digits", "200k"), ("ranked_mnist", "120k")])
+def test_a_full_disk_is_told_and_leaves_nothing_half_written(undisturbed, new_project, stage, room):
+    project = new_project(f"full_{stage}")
+    project.run(f"dvc repro validate@digits && rm -rf data/{stage}")
+    mount = project.folder / "data"
+    project.run("cp -r data elsewhere")
+    project.run(f"mount -t tmpfs -o size={room} tmpfs data && cp -r elsewhere/raw data/ && chmod 755 data || true")
+    try:
+        if stage == "ranked_mnist":
+            project.run("rm -rf data/digits; ln -s ../elsewhere/digits data/digits")
+        said = project.run(f"PYTHONPATH=src python -m pipelines.stages.{stage}", fails=True)
+        assert f"{stage}: no space left on the disk" in said
+        assert "Traceback" not in said
+        assert not list(mount.glob(f"{stage}*"))
+    finally:
+        project.run("umount data")
+    project.run("rm -rf data && mv elsewhere data")
+    longer(project)
+    project.run("dvc repro")
+    assert project.read("dvc.lock") == undisturbed.read("dvc.lock")
