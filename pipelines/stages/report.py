@@ -97,11 +97,11 @@ def main(params: Settings) -> None:
             )
         pictures = sorted(path.name for path in folder.iterdir())
     captions = {
-        "Label ranking": ("Test set, with 95 % bootstrap intervals.", runs),
-        "Sorters": ("Mean |rank error| / d on the same test vectors.", sorters),
+        "Label ranking": (f"Test set, {source}, with 95 % bootstrap intervals; the papers' are of 224 px.", runs),
+        "Sorters": ("L1: mean |rank error| / d on the same test vectors, with 95 % bootstrap intervals.", sorters),
     }
     with replaced_file("reports/results.md") as partial:
-        parts = [f"{title}, on {source}. {text}\n\n{_markdown(table)}\n" for title, (text, table) in captions.items()]
+        parts = [f"**{title}.** {text}\n\n{_markdown(table)}\n" for title, (text, table) in captions.items()]
         partial.write_text("\n".join(parts))
     with replaced_file("reports/index.html") as partial:
         body = "".join(

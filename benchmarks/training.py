@@ -1,0 +1,79 @@
+"""Images a second of `fit` on the label-ranking task, against the bare forward, backward and step of the same model."""
+
+import time
+from itertools import pairwise
+
+import numpy as np
+import torch
+
+from benchmarks.results import write
+from pipelines.settings import load
+from rankops.checkpoints import build
+from rankops.losses.rlsep import rlsep
+from rankops.tasks import label_ranking
+from rankops.training import compute
+
+IMAGES, EPOCHS, ROUNDS = 1280, 3, 3
+
+
+def bare(images: torch.Tensor, label_ranks: torch.Tensor, model: dict, batch_size: int, optimiser: dict) -> float:
+    """Images a second with everything but the three calls left out: no augmentation, no shuffling, one batch."""
+    network = build("models", model["name"], model["args"], seed=1, outputs=10).to(
+        images.device, memory_format=torch.channels_last
+    )
+    steps = getattr(torch.optim, optimiser["name"])(network.parameters(), **optimiser["args"])
+    batch, target = images[:batch_size].unsqueeze(1), label_ranks[:batch_size]
+    count, start = 0, None
+    for step in range(2 + IMAGES // batch_size):
+        if step == 2:  # after two to warm up
+            start = time.perf_counter()
+        loss = rlsep(network(batch), target)
+        loss.backward()
+        steps.step()
+        steps.zero_grad()
+        count += batch_size if start else 0
+    if images.is_cuda:
+        torch.cuda.synchronize()
+    return count / (time.perf_counter() - start)
+
+
+def main() -> None:
+    params = load()
+    torch.set_num_threads(params.compute.threads)
+    options = params.runs["label_ranking-rlsep"].model_dump()
+    training = params.training.label_ranking.model_dump()
+    canvas = params.ranked_mnist.canvas
+    draws = torch.Generator().manual_seed(0)
+    device = compute(device=params.compute.device, precision=params.compute.precision).device
+    images = torch.randint(0, 256, (IMAGES, canvas, canvas), generator=draws, dtype=torch.uint8)
+    label_ranks = torch.randint(0, 4, (IMAGES, 10), generator=draws)
+    few = images[:2], label_ranks[:2]  # so that validation costs nothing
+    ratios, speeds = [], []
+    for _ in range(ROUNDS):
+        base = bare(
+            images.to(device), label_ranks.to(device), options["model"], training["scorer"]["batch_size"],
+            training["scorer"]["optimiser"],
+        )  # fmt: skip
+        moments = []
+        for network, _, _ in label_ranking.train(
+            (images, label_ranks),
+            few,
+            model=options["model"],
+            loss=options["loss"],
+            scorer=training["scorer"] | {"epochs": 1 + EPOCHS},
+            thresholds=training["thresholds"] | {"epochs": 1},
+            seed=1,
+            device=params.compute.device,
+            precision=params.compute.precision,
+        ):
+            if network == "scorer":
+                moments.append(time.perf_counter())
+        speed = IMAGES / float(np.median([later - earlier for earlier, later in pairwise(moments)]))
+        ratios.append(speed / base)
+        speeds.append(speed)
+    figures = {"share of bare": float(np.median(ratios)), "lowest": min(ratios), "highest": max(ratios)}
+    write("training", {f"{canvas} px": figures | {"images/s": float(np.median(speeds))}})
+
+
+if __name__ == "__main__":
+    main()
