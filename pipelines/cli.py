@@ -40,7 +40,7 @@ def fetch(
 ) -> None:
     """Brings MNIST to data/raw/mnist: from RANKOPS_MNIST_ROOT, or by download. Goes on without where neither works."""
     _in_project()
-    if any((MNIST / name).exists() for name in mnist.FILES):
+    if mnist.is_there(MNIST):
         try:
             mnist.check(MNIST)
         except (FileNotFoundError, ValueError) as error:

@@ -1,11 +1,13 @@
 """Reads and checks `params.yaml`: strict, frozen, every key known, every value possible."""
 
 import inspect
+import typing
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import torch
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, field_validator, model_validator
 from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
@@ -14,6 +16,7 @@ from rankops import by_name
 __all__ = ["ParamsError", "Settings", "check", "load"]
 
 Count = Annotated[int, Field(gt=0)]
+Several = Annotated[int, Field(ge=2)]  # an interval and a batch need two
 Seed = Annotated[int, Field(ge=0, lt=2**31)]
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
@@ -39,9 +42,9 @@ class DigitsParams(Block):
 
 
 class Rows(Block):
-    train: Count
-    val: Count
-    test: Count
+    train: Several
+    val: Several
+    test: Several
 
 
 class SyntheticRanks(Block):
@@ -101,7 +104,8 @@ class Optimiser(Block):
     @field_validator("name")
     @classmethod
     def _known(cls, value: str) -> str:
-        if not hasattr(torch.optim, value):
+        kind = getattr(torch.optim, value, None)
+        if not (isinstance(kind, type) and issubclass(kind, torch.optim.Optimizer)):
             raise ValueError(f"no {value!r} in torch.optim; try AdamW or SGD")
         return value
 
@@ -112,8 +116,13 @@ class Optimiser(Block):
         for argument, value in self.args.items():
             if argument not in taken:
                 raise ValueError(f"args.{argument}: torch.optim.{self.name} takes {', '.join(taken)}")
-            if argument in ("lr", "weight_decay", "momentum", "eps") and not 0 <= value < float("inf"):
+            number = type(value) in (int, float) and 0 <= value < float("inf")
+            if argument in ("lr", "weight_decay", "momentum", "eps", "dampening", "alpha") and not number:
                 raise ValueError(f"args.{argument}: is {value}, expected a number from 0")
+            if argument == "betas" and not (
+                isinstance(value, list) and len(value) == 2 and all(0 <= beta < 1 for beta in value)
+            ):
+                raise ValueError(f"args.betas: is {value}, expected two numbers from 0 and below 1")
         return self
 
 
@@ -194,23 +203,52 @@ class Settings(Block):
     @model_validator(mode="after")
     def _names_and_options(self) -> "Settings":
         for key, sorter in self.sorters.items():
-            by_name.check_options("sorters", sorter.name, sorter.args, where=f"sorters.{key}")
+            _check_made("sorters", sorter, f"sorters.{key}", length=self.synthetic_ranks.length)
         for key, sorter in self.benchmark_sorters.untrained.items():
-            by_name.check_options("sorters", sorter.name, sorter.args, where=f"benchmark_sorters.untrained.{key}")
+            place = f"benchmark_sorters.untrained.{key}"
             if key in self.sorters:
-                raise ValueError(f"benchmark_sorters.untrained.{key}: this name is taken by sorters.{key}")
+                raise ValueError(f"{place}: this name is taken by sorters.{key}")
+            if list(_check_made("sorters", sorter, place, length=self.synthetic_ranks.length).parameters()):
+                raise ValueError(f"{place}: {sorter.name} has weights to train: give it a block under sorters")
         for key, run in self.runs.items():
             if not key.startswith(f"{run.task}-{run.loss.name}"):
                 raise ValueError(
                     f"runs.{key}: its name should begin with {run.task}-{run.loss.name}, its task and loss "
                     "(then, if need be, -<sorter> and -seed<k>)"
                 )
-            by_name.check_options("models", run.model.name, run.model.args, where=f"runs.{key}.model")
-            by_name.check_options("losses", run.loss.name, run.loss.args, where=f"runs.{key}.loss")
+            model = _check_made("models", run.model, f"runs.{key}.model", outputs=10, features=1)
+            if not hasattr(model, "embed"):
+                raise ValueError(f"runs.{key}.model.name: {run.model.name} does not embed images; try convnet")
+            _check_options("losses", run.loss, f"runs.{key}.loss")
             pairs = run.loss.args.get("pairs")
             if pairs is not None and (type(pairs) is not int or pairs < 1):
                 raise ValueError(f"runs.{key}.loss.args.pairs: is {pairs!r}, expected a whole number above 0, or null")
         return self
+
+
+def _check_options(folder: str, named: Named, place: str) -> Callable[..., Any]:
+    """The thing of that name, which takes these options and their types."""
+    by_name.check_options(folder, named.name, named.args, where=place)
+    thing = by_name.find(folder, named.name)
+    hints = typing.get_type_hints(thing.__init__ if isinstance(thing, type) else thing)
+    for option, value in named.args.items():
+        try:
+            TypeAdapter(hints[option]).validate_python(value, strict=True)
+        except ValidationError as error:
+            problem = error.errors()[0]
+            raise ValueError(f"{place}.args.{option}: {problem['msg']} (found {problem['input']!r})") from error
+    return thing
+
+
+def _check_made(folder: str, named: Named, place: str, **runtime: int) -> torch.nn.Module:
+    """One of that name with these options, made without memory, to see that it can be."""
+    thing = _check_options(folder, named, place)
+    taken = {name: value for name, value in runtime.items() if name in inspect.signature(thing).parameters}
+    try:
+        with torch.device("meta"):
+            return thing(**named.args, **taken)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise ValueError(f"{place}.args: {error}") from error
 
 
 def check(values: Any, *, path: str | Path = "params.yaml") -> Settings:

@@ -5,7 +5,6 @@ import errno
 import json
 import logging
 import os
-import shutil
 import signal
 import sys
 from collections.abc import Callable, Iterable
@@ -17,8 +16,9 @@ import torch
 from filelock import FileLock, Timeout
 
 from pipelines.settings import load
+from rankops.atomic_writes import remove_folder
 
-__all__ = ["checkpoint_folder", "run"]
+__all__ = ["checkpoint_folder", "refuse_leftovers", "run"]
 
 PR_SET_PDEATHSIG = 1  # linux/prctl.h
 
@@ -68,6 +68,25 @@ def run(main: Callable[..., None], *, alone: bool = True) -> None:
         sys.exit("\n".join(f"{stage}: {line}" for line in _in_a_line(error).splitlines()))
 
 
+def refuse_leftovers(known: dict[str, Iterable[str]]) -> None:
+    """Refuses what runs or sorters that are no longer in the params left in a folder that is read as a whole.
+
+    Args:
+        known: what there should be in each folder, without the ending.
+
+    Raises:
+        ValueError: there is more; with it, this checkout's dvc.lock would differ from a fresh clone's.
+    """
+    extra = [
+        str(path)
+        for folder, names in known.items()
+        for path in sorted(Path(folder).iterdir())
+        if path.stem not in set(names) and not path.name.startswith(".") and ".partial-" not in path.name
+    ]
+    if extra:
+        raise ValueError(f"runs or sorters that params.yaml no longer has left these; rm -r {' '.join(extra)}")
+
+
 def checkpoint_folder(stage: str, name: str, *, params: dict[str, Any], inputs: Iterable[str | Path]) -> Path:
     """Where a training keeps its state: a folder of this stage, these params, this data and this code.
 
@@ -87,7 +106,7 @@ def checkpoint_folder(stage: str, name: str, *, params: dict[str, Any], inputs: 
     if folder.parent.is_dir():
         for other in folder.parent.iterdir():
             if other != folder:
-                shutil.rmtree(other)
+                remove_folder(other)
     if folder.exists():
         logging.getLogger(__name__).info("goes on from %s", folder)
     return folder

@@ -12,6 +12,7 @@ import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from hashlib import sha256
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -25,7 +26,7 @@ os.environ.setdefault("MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR", "false")
 import mlflow
 import numpy as np
 import pandas as pd
-from mlflow.entities import Metric, Param
+from mlflow.entities import Metric, Param, ViewType
 from mlflow.exceptions import MlflowException
 from mlflow.models import ModelSignature
 from mlflow.types import ColSpec, DataType, Schema, TensorSpec
@@ -148,37 +149,79 @@ def _experiment(client: mlflow.MlflowClient, name: str) -> str:
 
 
 def publish(client: mlflow.MlflowClient, finished: list[Finished]) -> list[str]:
-    """Sends what the store does not have yet, and registers versions.
+    """Sends what the store does not have, or has lost, and registers versions; killed anywhere, it can be run again.
 
-    A run that an earlier call began and did not finish is begun again. Each new version's model gets the alias
-    `challenger` (the best on validation where several are new), and `champion` where it never had one.
+    Of the versions of `finished`, the best on validation gets the alias `challenger`, once for each new set of them, so
+    that a person's later move stays; it also gets `champion` where the model never had one.
 
     Returns:
         Names of the runs that were sent or completed.
+
+    Raises:
+        ServerUnreachable: the store failed in between.
     """
-    sent, new = [], {}
-    for one in finished:
-        experiment = _experiment(client, one.experiment)
-        found = client.search_runs([experiment], f"tags.`{KEY}` = '{one.key}'")
-        complete = [run for run in found if run.info.status == "FINISHED"]
-        for run in found:
-            if run not in complete:
-                client.delete_run(run.info.run_id)
-        run_id = complete[0].info.run_id if complete else None
-        registered = run_id and [
-            made for made in client.search_model_versions(f"run_id = '{run_id}'") if made.name == one.version.model
-        ]
-        if registered:
-            continue
-        if run_id is None:
-            run_id = _send(client, experiment, one)
-        number = _register(client, run_id, one)
-        client.set_terminated(run_id, "FINISHED")
-        sent.append(one.name)
-        new.setdefault(one.version.model, []).append((one.quality, number, one))
-    for model in {one.version.model for one in finished}:
-        _set_aliases(client, model, new.get(model, []))
+    sent, versions = [], {}
+    try:
+        for one in finished:
+            version, was_sent = _published(client, one)
+            versions.setdefault(one.version.model, []).append((one.quality, int(version), one.key))
+            sent += [one.name] if was_sent else []
+        for model, candidates in versions.items():
+            _set_aliases(client, model, candidates)
+    except MlflowException as error:
+        raise ServerUnreachable(
+            f"the MLflow store failed while publishing, {len(sent)} runs were sent: "
+            f"{_without_credentials(str(error).splitlines()[0])}. Nothing is lost: run `make repro` again"
+        ) from error
     return sent
+
+
+def _published(client: mlflow.MlflowClient, one: Finished) -> tuple[str, bool]:
+    """The number of a training's version, and whether anything had to be sent for it."""
+    experiment = _experiment(client, one.experiment)
+    found = client.search_runs([experiment], f"tags.`{KEY}` = '{one.key}'", run_view_type=ViewType.ALL)
+    complete = next((run for run in found if run.info.status == "FINISHED"), None)
+    for run in found:
+        if run is not complete and run.info.lifecycle_stage == "active":
+            client.delete_run(run.info.run_id)
+    was_sent = False
+    if complete is None:
+        run_id, was_sent = _send(client, experiment, one), True
+    else:
+        run_id = complete.info.run_id
+        if complete.info.lifecycle_stage == "deleted":
+            client.restore_run(run_id)
+            was_sent = True
+        if not _files_at(f"runs:/{run_id}/plots"):
+            _send_files(client, run_id, one)
+            was_sent = True
+    made = client.search_model_versions(f"name = '{one.version.model}' and tags.`{KEY}` = '{one.key}'")
+    whole = [
+        version
+        for version in made
+        if version.run_id == run_id and _files_at(f"models:/{version.name}/{version.version}")
+    ]
+    if whole:
+        number = str(whole[0].version)
+    else:
+        number, was_sent = _register(client, run_id, one), True
+    held = client.get_registered_model(one.version.model).aliases
+    for lost in made:
+        if str(lost.version) != number:  # its run or its files are gone
+            for alias in [alias for alias, version in held.items() if str(version) == str(lost.version)]:
+                client.set_registered_model_alias(one.version.model, alias, number)
+            client.delete_model_version(one.version.model, lost.version)
+    if client.get_run(run_id).info.status != "FINISHED":
+        client.set_terminated(run_id, "FINISHED")
+    return number, was_sent
+
+
+def _files_at(address: str) -> bool:
+    """Whether the store still has the files of a run's folder or of a version."""
+    try:
+        return bool(mlflow.artifacts.list_artifacts(artifact_uri=address))
+    except (MlflowException, OSError):
+        return False
 
 
 def _send(client: mlflow.MlflowClient, experiment: str, one: Finished) -> str:
@@ -198,10 +241,14 @@ def _send(client: mlflow.MlflowClient, experiment: str, one: Finished) -> str:
     params = [Param(name, str(value)) for name, value in one.params.items()]
     for start in range(0, max(len(metrics), len(params)), 100):  # what one call may hold
         client.log_batch(run_id, metrics[start : start + 100], params[start : start + 100], [])
+    _send_files(client, run_id, one)
+    return run_id
+
+
+def _send_files(client: mlflow.MlflowClient, run_id: str, one: Finished) -> None:
     for folder, files in one.files.items():
         for file in files:
             client.log_artifact(run_id, str(file), folder)
-    return run_id
 
 
 def _register(client: mlflow.MlflowClient, run_id: str, one: Finished) -> str:
@@ -230,16 +277,16 @@ def _register(client: mlflow.MlflowClient, run_id: str, one: Finished) -> str:
     return str(made.version)
 
 
-def _set_aliases(client: mlflow.MlflowClient, model: str, new: list[tuple[float, str, Finished]]) -> None:
+def _set_aliases(client: mlflow.MlflowClient, model: str, candidates: list[tuple[float, int, str]]) -> None:
+    """`candidates`: quality, version and key of each version that this state of the pipeline has."""
     held = client.get_registered_model(model)
-    if new:
-        _, best, _ = max(new, key=lambda item: (item[0], int(item[1])))
+    best = str(max(candidates)[1])
+    # Which versions were compared: as long as these are the same, aliases are a person's to move.
+    compared = sha256(json.dumps(sorted(key for _, _, key in candidates)).encode()).hexdigest()[:16]
+    if held.tags.get("rankops.compared") != compared:
         client.set_registered_model_alias(model, "challenger", best)
-    elif "challenger" not in held.aliases:
-        # An earlier call ended between registering and this.
-        best = max((made.version for made in client.search_model_versions(f"name = '{model}'")), key=int)
-        client.set_registered_model_alias(model, "challenger", str(best))
-    if "rankops.first_champion" not in held.tags and "champion" not in held.aliases:
-        first = client.get_model_version_by_alias(model, "challenger").version
-        client.set_registered_model_alias(model, "champion", first)
-        client.set_registered_model_tag(model, "rankops.first_champion", first)
+    if "rankops.first_champion" not in held.tags:
+        if "champion" not in held.aliases:
+            client.set_registered_model_alias(model, "champion", best)
+        client.set_registered_model_tag(model, "rankops.first_champion", best)
+    client.set_registered_model_tag(model, "rankops.compared", compared)

@@ -87,6 +87,22 @@ class TestMnist:
         with pytest.raises(ValueError, match="it holds the contents of t10k-labels-idx1-ubyte"):
             mnist.copy(tmp_path / "given", tmp_path / "raw")
 
+    def test_gzip_is_read_where_it_lies_under_either_name(self, files, tmp_path):
+        for file in files.iterdir():
+            name = file.name if "images" in file.name else file.with_suffix("").name
+            (tmp_path / "raw").mkdir(exist_ok=True)
+            (tmp_path / "raw" / name).write_bytes(file.read_bytes())
+        assert mnist.is_there(tmp_path / "raw")
+        mnist.check(tmp_path / "raw")
+        assert len(mnist.read(tmp_path / "raw", test=False)[0]) == 30
+
+    def test_files_may_lie_in_folders_of_their_name(self, files, tmp_path):
+        for file in list(files.iterdir()):
+            (files / file.stem).mkdir()
+            file.rename(files / file.stem / file.name)
+        mnist.copy(tmp_path / "given", tmp_path / "raw")
+        assert len(mnist.read(tmp_path / "raw", test=True)[1]) == 12
+
     def test_a_missing_file_or_folder_is_named(self, files, tmp_path):
         (files / "t10k-images-idx3-ubyte.gz").unlink()
         with pytest.raises(FileNotFoundError, match="neither t10k-images-idx3-ubyte nor"):

@@ -111,6 +111,11 @@ def test_shapes_that_differ_are_named():
         ranked(torch.zeros(2, 3), torch.zeros(2, 4))
 
 
+def test_scores_that_are_not_finite_are_refused():
+    with pytest.raises(ValueError, match="nan at"):
+        ranked(torch.full((1, 3), float("nan")), torch.tensor([[0, 1, 2]]))
+
+
 def test_selected_labels_are_ranked_among_themselves():
     scores = torch.tensor([[9.0, -5.0, 0.5, 0.5], [1.0, 2.0, 3.0, 4.0]])
     selected = torch.tensor([[False, True, True, True], [False] * 4])

@@ -1,6 +1,7 @@
 """The whole pipeline at a tiny scale, in a clone of its own: made, left alone, made again in part, published."""
 
 import json
+import shutil
 
 import mlflow
 import numpy as np
@@ -172,12 +173,14 @@ def test_publishing_again_sends_nothing(project):
     assert "sent 0 of 5 runs" in project.run(PUBLISH)
 
 
-def test_what_a_store_lost_is_sent_again(project, store):
+def test_a_deleted_run_comes_back_without_a_second_version(project, store):
     experiment = store.get_experiment_by_name("label_ranking")
     run = next(iter(store.search_runs([experiment.experiment_id], "tags.loss = 'cross_entropy'")))
+    before = {version.version for version in store.search_model_versions("name = 'label_ranking'")}
     store.delete_run(run.info.run_id)
     assert "sent 1 of 5 runs: label_ranking-cross_entropy" in project.run(PUBLISH)
     assert "sent 0 of 5" in project.run(PUBLISH)
+    assert {version.version for version in store.search_model_versions("name = 'label_ranking'")} == before
 
 
 def test_a_run_that_was_not_finished_is_sent_again(project, store):
@@ -186,6 +189,35 @@ def test_a_run_that_was_not_finished_is_sent_again(project, store):
     store.set_terminated(run.info.run_id, "RUNNING")
     assert "sent 1 of 5 runs: sorter-lstm" in project.run(PUBLISH)
     assert not store.search_runs([experiment.experiment_id], "attributes.status = 'RUNNING'")
+    # Its version took the place, and the aliases, of the one whose run was never finished.
+    assert len(store.search_model_versions("name = 'sorter-lstm'")) == 1
+    assert set(store.get_registered_model("sorter-lstm").aliases) == {"challenger", "champion"}
+
+
+def test_what_a_person_moved_stays_and_the_best_is_the_challenger(project, store):
+    current = json.loads(project.read("reports/published.json")).values()
+    every = store.search_model_versions("name = 'label_ranking'")
+    versions = {version.tags["run"]: version for version in every if version.tags["rankops.key"] in current}
+    best = max(RUNS, key=lambda name: pd.read_csv(project.folder / f"models/runs/{name}/history.csv")["accuracy"].max())
+    assert store.get_model_version_by_alias("label_ranking", "challenger").tags["run"] == best
+    other = next(name for name in RUNS if name != best)
+    for alias in ("challenger", "champion"):
+        store.set_registered_model_alias("label_ranking", alias, versions[other].version)
+    project.run(PUBLISH)
+    for alias in ("challenger", "champion"):
+        assert store.get_model_version_by_alias("label_ranking", alias).tags["run"] == other
+
+
+def test_lost_files_are_sent_again_and_aliases_follow(project, store):
+    champion = store.get_model_version_by_alias("label_ranking", "champion").tags["run"]
+    shutil.rmtree(project.folder / "mlruns")
+    assert "sent 5 of 5 runs" in project.run(PUBLISH)
+    assert "sent 0 of 5" in project.run(PUBLISH)
+    assert store.get_model_version_by_alias("label_ranking", "champion").tags["run"] == champion
+    assert mlflow.pyfunc.load_model("models:/sorter-lstm@champion").predict(np.zeros((2, 8), np.float32)).shape == (
+        2,
+        8,
+    )
 
 
 def test_an_emptied_store_is_filled_again_and_the_lock_stays(project):
@@ -201,6 +233,16 @@ def test_a_store_that_does_not_answer_stops_publishing_alone(project):
     assert "publish: the MLflow store http://127.0.0.1:9 does not answer" in said
     assert "secret" not in said
     assert "Traceback" not in said
+
+
+def test_leftovers_of_a_removed_run_are_named(project):
+    shutil.copytree(project.folder / "models/runs/label_ranking-lsep", project.folder / "models/runs/label_ranking-old")
+    said = project.run("dvc repro", fails=True)
+    assert (
+        "report: runs or sorters that params.yaml no longer has left these; rm -r models/runs/label_ranking-old" in said
+    )
+    project.run("rm -r models/runs/label_ranking-old && dvc repro")
+    assert project.run("git status --porcelain") == ""
 
 
 def test_a_failed_expectation_stops_the_graph(project):

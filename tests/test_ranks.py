@@ -25,6 +25,13 @@ def test_do_not_change_under_scale_and_shift(scores, scale, shift):
     assert ranks(scores).equal(ranks(scores * scale + shift))
 
 
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32])
+def test_are_right_in_half_precision_too(dtype):
+    scores = torch.arange(0x3F80, 0x3F80 + 250, dtype=torch.int16).view(torch.bfloat16).flip(0).to(dtype)
+    assert len(scores.unique()) == 250
+    assert ranks(scores).tolist() == list(range(1, 251))
+
+
 def test_normalised_ranks_lie_above_zero_and_up_to_one():
     assert ranks(torch.tensor([5.0, 1.0]), normalised=True).tolist() == [0.5, 1.0]
 

@@ -34,6 +34,18 @@ def test_weights_of_a_pixel_sum_to_one_inside_the_box_and_to_none_outside():
         assert torch.allclose(weights[row], inside.float(), atol=1e-5)
 
 
+def test_weights_are_the_documented_formula_at_any_place(generator):
+    starts, sizes = torch.rand(2, 30, generator=generator, dtype=torch.float64).unbind()
+    starts, sizes = starts * 20, 3 + sizes * 50
+    found = interpolation_weights(starts, sizes, 64)
+    for start, size, weights in zip(starts.tolist(), sizes.tolist(), found.tolist(), strict=True):
+        for pixel, row in enumerate(weights):
+            u = (pixel + 0.5 - start) * 28 / size - 0.5
+            triangle = [max(0.0, 1 - abs(u - k) / max(1.0, 28 / size)) for k in range(28)]
+            inside = start <= pixel + 0.5 < start + size
+            assert row == pytest.approx([inside * w / (sum(triangle) or 1) for w in triangle], abs=1e-9)
+
+
 def test_a_scene_is_the_clipped_sum_of_its_glyphs_whatever_the_others_are(glyphs, generator):
     scenes, slots = 40, 6
     sizes = torch.rand(scenes, slots, generator=generator) * 20 + 4

@@ -48,7 +48,7 @@ RLSEP = "runs/label_ranking-rlsep"
         ("ranked_mnist/scale", [5.0, 6.0], "canvas too small: 3 digits of scale 5.0 cover 117% of it"),
         ("ranked_mnist/scale", [0.1, 4.0], "would have 0.8 px, expected at least 2"),
         ("ranked_mnist/overlap", 1.5, "overlap: .*less than or equal to 1"),
-        ("ranked_mnist/rows/train", -5, r"rows.train: .*greater than 0 \(found -5\)"),
+        ("ranked_mnist/rows/train", -5, r"rows.train: .*greater than or equal to 2 \(found -5\)"),
         ("ranked_mnist/rows/train", None, r"rows.train: "),
         ("ranked_mnist", 3, "ranked_mnist: "),
         ("digits/source", "mnst", r"digits.source: .*'auto', 'mnist' or 'bundled' \(found 'mnst'\)"),
@@ -67,6 +67,20 @@ RLSEP = "runs/label_ranking-rlsep"
         ),
         ("sorters/lstm/optimiser/args", {"lr": float("nan")}, "args.lr: is nan, expected a number from 0"),
         ("sorters/lstm/schedule", {"name": "step"}, "factor and every_epochs go with the schedule step"),
+        ("sorters/lstm/optimiser/name", "lr_scheduler", "no 'lr_scheduler' in torch.optim"),
+        ("sorters/lstm/optimiser/args", {"lr": [1, 2]}, r"args.lr: is \[1(.0)?, 2(.0)?\], expected a number from 0"),
+        ("sorters/lstm/optimiser/args", {"lr": True}, "args.lr: is True, expected a number from 0"),
+        ("sorters/lstm/optimiser/args", {"betas": [0.9, 1.5]}, "args.betas: is .* below 1"),
+        ("sorters/lstm/optimiser/args", {"betas": 0.9}, "args.betas: is 0.9, expected two numbers"),
+        ("sorters/lstm/args/layers", 2.0, r"sorters.lstm.args.layers: .*integer.*found 2.0"),
+        ("sorters/lstm/args/hidden", None, r"sorters.lstm.args.hidden: .*integer.*found None"),
+        ("sorters/cnn/args/output", "chanel", "sorters.cnn.args: output is 'chanel', expected 'channel' or 'position'"),
+        ("sorters/cnn/args/channels", -4, "sorters.cnn.args: .*negative"),
+        ("sorters/cnn/args/layers", 0, "sorters.cnn.args: layers is 0"),
+        (f"{RLSEP}/model/args", {"channels": 8}, r"model.args.channels: .*list.*found 8"),
+        (f"{RLSEP}/model", {"name": "threshold_network", "args": {}}, "threshold_network does not embed images"),
+        ("benchmark_sorters/untrained", {"x": {"name": "cnn", "args": {}}}, "untrained.x: cnn has weights to train"),
+        ("ranked_mnist/rows/test", 1, "ranked_mnist.rows.test: .*greater than or equal to 2"),
         ("sorters/lstm/batch_size", 1, "sorters.lstm.batch_size: .*greater than or equal to 2"),
         (
             f"{RLSEP}/loss/args",
@@ -138,6 +152,17 @@ class TestScales:
         self.scale("laptop")
         assert settings.load() == settings.check(SHIPPED)
         assert "# A block makes the stages train@<key>" in (project / "params.yaml").read_text()
+
+    def test_every_scale_says_everything_that_one_says(self):
+        def keys(block, place=""):
+            for key, value in block.items():
+                nested = isinstance(value, dict) and key not in ("args", "schedule")
+                yield from keys(value, f"{place}{key}.") if nested else [f"{place}{key}"]
+
+        files = {path.stem: YAML(typ="safe").load(path) for path in (ROOT / "scales").iterdir()}
+        for name in ("paper", "laptop"):
+            for other in files:
+                assert not set(keys(files[other])) - set(keys(files[name])), (name, other)
 
     def test_the_papers_sizes(self, project):
         self.scale("paper")

@@ -111,6 +111,24 @@ def test_a_loss_that_is_not_finite_ends_the_training_and_keeps_the_last_good_epo
     assert torch.isfinite(weights_of(network)).all()  # the best weights so far, not the broken ones
 
 
+def test_predictions_that_cannot_be_scored_end_the_training(tmp_path):
+    network, parts = problem()
+
+    def validate(network):
+        raise ValueError("scores hold nan at (0, 1)")
+
+    with pytest.raises(FloatingPointError, match=r"mine: cannot be validated after epoch 1: scores hold nan"):
+        list(fit(network, epochs=2, name="mine", checkpoint=tmp_path, **parts | {"validate": validate}, **OPTIONS))
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_pass_over_some_rows_chooses_them_anew():
+    draws = torch.Generator().manual_seed(0)
+    seen = [torch.cat(list(random_batches(50, 4, draws, limit=12))).tolist() for _ in range(20)]
+    assert all(len(set(rows)) == 12 for rows in seen)
+    assert {row for rows in seen for row in rows} == set(range(50))
+
+
 def test_a_figure_that_is_not_finite_ends_the_training():
     network, parts = problem()
     with pytest.raises(FloatingPointError, match="validation figure is not finite after epoch 1"):

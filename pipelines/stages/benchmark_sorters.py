@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from pipelines.settings import Settings
-from pipelines.stage import run
+from pipelines.stage import refuse_leftovers, run
 from rankops.atomic_writes import replaced_folder
 from rankops.checkpoints import build
 from rankops.datasets import synthetic_ranks
@@ -44,6 +44,7 @@ def measure(sorter: nn.Module, test: tuple, *, resamples: int) -> dict:
 
 
 def main(params: Settings) -> None:
+    refuse_leftovers({"models/sorters": params.sorters})
     options = params.benchmark_sorters
     test = synthetic_ranks.load("data/synthetic_ranks", "test")
     sorters = {name: load_sorter(Path("models/sorters") / name) for name in params.sorters}

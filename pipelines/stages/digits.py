@@ -19,7 +19,7 @@ def main(params: Settings) -> None:
     source = params.digits.source
     if source == "auto":
         # Some of the files, or damaged ones, are a mistake to be told, not a reason to use other digits.
-        source = "mnist" if any((RAW / name).exists() for name in mnist.FILES) else "bundled"
+        source = "mnist" if mnist.is_there(RAW) else "bundled"
         if source == "bundled":
             logging.warning(
                 "NO MNIST IN %s: using the 1,797 small digits that scikit-learn ships. Figures will differ from the "

@@ -1,6 +1,5 @@
 """Teaches a sorter to imitate sorting: L1 between its ranks and the exact ones (SoDeep, Section 3.2)."""
 
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,7 +8,7 @@ from torch import Tensor, nn
 from pipelines.epochs import shown, write_history
 from pipelines.settings import Settings
 from pipelines.stage import checkpoint_folder, run
-from rankops.atomic_writes import replaced_folder
+from rankops.atomic_writes import remove_folder, replaced_folder
 from rankops.checkpoints import build, save_model
 from rankops.datasets import synthetic_ranks
 from rankops.training import compute, fit, random_batches
@@ -31,7 +30,7 @@ def main(params: Settings, name: str) -> None:
             for batch in synthetic_ranks.batches(size, length, options.batch_size, generator):
                 yield tuple(part.to(device) for part in batch)
         else:
-            for rows in random_batches(size, options.batch_size, generator):
+            for rows in random_batches(len(scores), options.batch_size, generator, limit=size):
                 yield scores[rows.to(device)], ranks[rows.to(device)]
 
     def l1(sorter: nn.Module, batch: tuple[Tensor, Tensor]) -> Tensor:
@@ -73,7 +72,7 @@ def main(params: Settings, name: str) -> None:
     with replaced_folder(f"models/sorters/{name}") as folder:
         save_model(folder, sorter, folder="sorters", name=options.name, args=options.args | {"length": length})
         write_history(folder / "history.csv", epochs)
-    shutil.rmtree(checkpoint, ignore_errors=True)
+    remove_folder(checkpoint)
 
 
 if __name__ == "__main__":

@@ -51,6 +51,7 @@ def lock_entries(*stages: str) -> list[dict]:
 
 
 def key_of(*parts: Any) -> str:
+    """A hash of what this stage depends on, so that it changes exactly when DVC runs the stage again."""
     return sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:32]
 
 
@@ -66,7 +67,7 @@ def finished_trainings(params: Settings) -> list[Finished]:
             Finished(
                 name=f"sorter-{name}",
                 experiment="sorters",
-                key=key_of(entries, metrics.read_text()),
+                key=key_of(_made_by(entries), metrics.read_text()),
                 params=flat(options.model_dump() | {"length": json.loads(metrics.read_text())["length"]}),
                 metrics=figures(metrics),
                 tags=everywhere | {"stage": f"pretrain@{name}"} | _inputs(entries),
@@ -94,7 +95,7 @@ def finished_trainings(params: Settings) -> list[Finished]:
             Finished(
                 name=name,
                 experiment=options.task,
-                key=key_of(entries),
+                key=key_of(_made_by(entries)),
                 params=flat(options.model_dump() | {"training": training, "compute": params.compute.model_dump()}),
                 metrics=figures(metrics),
                 tags=everywhere
@@ -119,6 +120,10 @@ def finished_trainings(params: Settings) -> list[Finished]:
             )
         )  # fmt: skip
     return result
+
+
+def _made_by(entries: list[dict]) -> list:
+    return [(entry["outs"], entry.get("params")) for entry in entries]
 
 
 def _inputs(entries: list[dict]) -> dict[str, str]:

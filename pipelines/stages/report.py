@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 
 from pipelines.figures import example_sheet, learning_curves, sorter_errors
 from pipelines.settings import Settings
-from pipelines.stage import run
+from pipelines.stage import refuse_leftovers, run
 from rankops.atomic_writes import replaced_file, replaced_folder
 from rankops.tables import decode_images, read_table
 
@@ -73,6 +73,15 @@ def _markdown(table: pd.DataFrame) -> str:
 
 
 def main(params: Settings) -> None:
+    refuse_leftovers(
+        {
+            "models/runs": params.runs,
+            "metrics/runs": params.runs,
+            "predictions": params.runs,
+            "models/sorters": params.sorters,
+            "metrics/sorters": [*params.sorters, *params.benchmark_sorters.untrained],
+        }
+    )
     digits = json.loads(Path("data/digits/manifest.json").read_text())
     source = {"mnist": "MNIST digits", "bundled": "scikit-learn's bundled digits, not MNIST"}[digits["source"]]
     runs, (sorters, by_kind) = run_table(params), sorter_table()

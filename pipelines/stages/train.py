@@ -1,12 +1,11 @@
 """Trains one run: a task with a loss, a model and a seed."""
 
-import shutil
 from pathlib import Path
 
 from pipelines.epochs import shown, write_history
 from pipelines.settings import Settings
 from pipelines.stage import checkpoint_folder, run
-from rankops.atomic_writes import replaced_folder
+from rankops.atomic_writes import remove_folder, replaced_folder
 from rankops.tasks import label_ranking
 
 
@@ -45,7 +44,7 @@ def main(params: Settings, name: str) -> None:
         label_ranking.save_ranker(folder, ranker, model=options.model.model_dump(), hidden=training.thresholds.hidden)
         write_history(folder / "history.csv", epochs["scorer"])
         write_history(folder / "thresholds_history.csv", epochs["thresholds"])
-    shutil.rmtree(checkpoint, ignore_errors=True)
+    remove_folder(checkpoint)
 
 
 if __name__ == "__main__":

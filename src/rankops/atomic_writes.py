@@ -1,12 +1,13 @@
 """Files and folders that are written whole or not at all, a killed process and a full disk included."""
 
+import errno
 import os
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-__all__ = ["replaced_file", "replaced_folder"]
+__all__ = ["remove_folder", "replaced_file", "replaced_folder", "write_error"]
 
 
 def _partial(path: Path) -> Path:
@@ -24,6 +25,21 @@ def _synced(path: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def remove_folder(path: str | Path) -> None:
+    """Removes a folder so that, killed in the middle, it leaves no half of it under its name."""
+    path = Path(path)
+    if path.exists():
+        going = path.with_name(f"{path.name}.partial-{os.getpid()}-removed")
+        os.replace(path, going)
+        shutil.rmtree(going)
+
+
+def write_error(path: str | Path, error: Exception) -> OSError:
+    """What a library's own error in writing to `path` means: no space left, or else an input/output error."""
+    full = shutil.disk_usage(Path(path).parent).free < 2**20
+    return OSError(errno.ENOSPC if full else errno.EIO, f"could not be written ({error})", str(path))
 
 
 @contextmanager
@@ -58,8 +74,7 @@ def replaced_folder(path: str | Path) -> Iterator[Path]:
         for file in partial.rglob("*"):
             if file.is_file():
                 _synced(file)
-        if path.exists():
-            shutil.rmtree(path)
+        remove_folder(path)
         os.replace(partial, path)
     finally:
         shutil.rmtree(partial, ignore_errors=True)

@@ -10,7 +10,7 @@ from safetensors.torch import load_file, save_file
 from torch import nn
 
 from rankops import by_name
-from rankops.atomic_writes import replaced_file
+from rankops.atomic_writes import replaced_file, write_error
 
 __all__ = ["build", "load_model", "save_model"]
 
@@ -49,7 +49,10 @@ def save_model(path: str | Path, model: nn.Module, *, folder: str, name: str, ar
     path.mkdir(parents=True, exist_ok=True)
     weights = {key: value.detach().cpu().contiguous() for key, value in sorted(model.state_dict().items())}
     with replaced_file(path / "model.safetensors") as partial:
-        save_file(weights, partial)
+        try:
+            save_file(weights, partial)
+        except SafetensorError as error:
+            raise write_error(path / "model.safetensors", error) from error
     recipe = {"folder": folder, "name": name, "args": args}
     with replaced_file(path / "model.json") as partial:
         partial.write_text(json.dumps(recipe, indent=2, sort_keys=True) + "\n")

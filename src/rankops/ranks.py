@@ -67,5 +67,6 @@ def ranks(scores: Tensor, *, normalised: bool = False) -> Tensor:
     below = torch.searchsorted(ascending, values, right=False)
     not_above = torch.searchsorted(ascending, values, right=True)
     # Ascending, a tied group fills the places below + 1 .. not_above; the average of both ends is its rank.
-    result = length + 1 - (below + not_above + 1).to(scores.dtype) / 2
-    return result / length if normalised else result
+    # In float64, because half precision does not hold every number up to 2 d.
+    result = length + 1 - (below + not_above + 1).double() / 2
+    return (result / length if normalised else result).to(scores.dtype)

@@ -41,8 +41,7 @@ def _sides(starts: Tensor, sizes: Tensor, canvas: int) -> Tensor:
     centres = torch.arange(canvas, dtype=starts.dtype, device=starts.device) + 0.5 - starts.unsqueeze(-1)
     inside = (centres >= 0) & (centres < sizes.unsqueeze(-1))
     reach = ratio.clamp(min=1.0)
-    # Inside its box, an enlarged glyph is continued beyond its outermost rows' centres.
-    places = torch.where(inside, centres * ratio - 0.5, 0.0).clamp_(0.0, GLYPH - 1.0)
+    places = torch.where(inside, centres * ratio - 0.5, 0.0)
     scaled = inside / _triangle_sum(places, reach)
     slope = scaled / reach
     away = slope * places

@@ -9,9 +9,10 @@ from typing import Any
 
 import torch
 from accelerate import Accelerator
+from safetensors import SafetensorError
 from torch import Tensor, nn
 
-from rankops.atomic_writes import replaced_folder
+from rankops.atomic_writes import replaced_folder, write_error
 
 __all__ = ["Epoch", "compute", "fit", "random_batches"]
 
@@ -71,12 +72,14 @@ def compute(*, device: str, precision: str) -> Accelerator:
     return Accelerator(cpu=device == "cpu", mixed_precision=precision)
 
 
-def random_batches(size: int, batch_size: int, generator: torch.Generator) -> Iterator[Tensor]:
+def random_batches(
+    size: int, batch_size: int, generator: torch.Generator, *, limit: int | None = None
+) -> Iterator[Tensor]:
     """Row numbers of one pass in random order, batch by batch; a last batch of one row is left out.
 
-    Batch normalisation has no variance of one row.
+    Batch normalisation has no variance of one row. With a `limit`, a pass is over so many rows, chosen anew each time.
     """
-    for rows in torch.randperm(size, generator=generator).split(batch_size):
+    for rows in torch.randperm(size, generator=generator)[:limit].split(batch_size):
         if len(rows) > 1 or size == 1:
             yield rows
 
@@ -188,8 +191,13 @@ def fit(
                     f"{number}; {_kept(checkpoint, number - 1)}. Lower the learning rate, or set optimiser.clip"
                 )
             model.eval()
-            with torch.no_grad():
-                validation = validate(model)
+            try:
+                with torch.no_grad():
+                    validation = validate(model)
+            except ValueError as error:  # predictions that are not finite, and so cannot be scored
+                raise FloatingPointError(
+                    f"{name}: cannot be validated after epoch {number}: {error}; {_kept(checkpoint, number - 1)}"
+                ) from error
             if not all(math.isfinite(figure) for figure in validation.values()):
                 raise FloatingPointError(
                     f"{name}: a validation figure is not finite after epoch {number}: {validation}; "
@@ -221,7 +229,10 @@ def _kept(checkpoint: str | Path | None, number: int) -> str:
 
 def _save(accelerator: Accelerator, checkpoint: Path, number: int) -> None:
     with replaced_folder(checkpoint / f"epoch-{number:06d}") as partial:
-        accelerator.save_state(str(partial))
+        try:
+            accelerator.save_state(str(partial))
+        except (RuntimeError, SafetensorError) as error:  # what torch and safetensors make of a full disk
+            raise write_error(checkpoint / partial.name, error) from error
     for older in checkpoint.glob("epoch-[0-9]*[0-9]"):
         if older.name != f"epoch-{number:06d}":
             shutil.rmtree(older)

@@ -10,7 +10,7 @@ import numpy as np
 
 from rankops.atomic_writes import replaced_file
 
-__all__ = ["FILES", "check", "copy", "download", "read"]
+__all__ = ["FILES", "check", "copy", "download", "is_there", "read"]
 
 # MD5 of the uncompressed contents; gzip wrappers differ between sources.
 FILES = {
@@ -29,7 +29,17 @@ def check(folder: str | Path) -> None:
         ValueError: a file is truncated, damaged, or is one of the other three under a wrong name.
     """
     for name in FILES:
-        _contents(Path(folder) / name)
+        _contents(_place(Path(folder), name))
+
+
+def is_there(folder: str | Path) -> bool:
+    """Whether any of the four files is in `folder`, plain or gzip."""
+    return any(_place(Path(folder), name).is_file() for name in FILES)
+
+
+def _place(folder: Path, name: str) -> Path:
+    plain, packed = folder / name, folder / f"{name}.gz"
+    return packed if packed.is_file() and not plain.is_file() else plain
 
 
 def _contents(path: Path) -> bytes:
@@ -61,7 +71,8 @@ def copy(root: str | Path, folder: str | Path) -> None:
     if not root.is_dir():
         raise FileNotFoundError(f"{root}: no such folder; RANKOPS_MNIST_ROOT is the folder that holds the MNIST files")
     for name in FILES:
-        found = sorted([*root.rglob(name), *root.rglob(f"{name}.gz")], key=lambda path: (len(path.parts), path))
+        places = [path for path in (*root.rglob(name), *root.rglob(f"{name}.gz")) if path.is_file()]
+        found = sorted(places, key=lambda path: (len(path.parts), path))
         if not found:
             raise FileNotFoundError(f"{root}: neither {name} nor {name}.gz below it; MNIST has four such files")
         contents = _contents(found[0])
@@ -102,9 +113,9 @@ def read(folder: str | Path, *, test: bool) -> tuple[np.ndarray, np.ndarray]:
     Raises:
         FileNotFoundError, ValueError: see `check`.
     """
-    from torchvision.datasets.mnist import read_image_file, read_label_file  # see above
-
-    check(folder)
     prefix = "t10k" if test else "train"
-    images = read_image_file(str(Path(folder) / f"{prefix}-images-idx3-ubyte")).numpy()
-    return images, read_label_file(str(Path(folder) / f"{prefix}-labels-idx1-ubyte")).numpy()
+    check(folder)
+    images = _contents(_place(Path(folder), f"{prefix}-images-idx3-ubyte"))
+    labels = _contents(_place(Path(folder), f"{prefix}-labels-idx1-ubyte"))
+    # IDX: a header of 4 bytes and 4 for each dimension. The contents are known, so there is nothing to parse.
+    return np.frombuffer(images, np.uint8, offset=16).reshape(-1, 28, 28), np.frombuffer(labels, np.uint8, offset=8)

@@ -312,8 +312,8 @@ def expectations(
             {
                 "type": "expect_column_mean_to_be_between",
                 "column": "size",
-                "min_value": small + 0.25 * (large - small),
-                "max_value": middle + 4 * (large - small) / total**0.5,
+                "min_value": (small + 0.25 * (large - small)) * (1 - 1e-6),
+                "max_value": middle * (1 + 1e-6) + 4 * (large - small) / total**0.5,
             },
             {
                 "type": "expect_column_kl_divergence_to_be_less_than",

@@ -7,6 +7,8 @@ empty denominator is 0.
 import torch
 from torch import Tensor
 
+from rankops.ranks import check_scores
+
 __all__ = ["ranked", "unranked"]
 
 
@@ -56,13 +58,14 @@ def ranked(scores: Tensor, label_ranks: Tensor) -> dict[str, Tensor]:
         `precision`, `recall`, `f1_per_image`, `accuracy`, `exact_match`, `mean_average_precision`, each (n,) float64.
 
     Raises:
-        ValueError: not two-dimensional, or shapes differ.
+        ValueError: not two-dimensional, shapes differ, or a score is not finite.
 
     >>> rates = ranked(torch.tensor([[0.9, 0.1, 0.5]]), torch.tensor([[1, 0, 2]]))
     >>> round(rates["accuracy"].item(), 3), rates["exact_match"].item()
     (0.667, 0.0)
     """
     _check(scores, label_ranks)
+    check_scores(scores)
     rates = _pair_rates(scores, label_ranks)
     highest = label_ranks.amax(-1)
     precisions = torch.zeros_like(rates["precision"])

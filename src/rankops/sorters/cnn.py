@@ -28,8 +28,9 @@ class CNN(nn.Module):
         scores (..., d) to ranks (..., d), 1 for the largest score.
 
     Raises:
-        ValueError: scores of another length or not finite; an even `kernel`; an unknown `output`.
+        ValueError: scores of another length or not finite; an even `kernel`; an unknown `output`; no layer.
 
+    >>> import torch
     >>> CNN(length=8, channels=4, layers=2).eval()(torch.randn(5, 8)).shape
     torch.Size([5, 8])
     """
@@ -43,6 +44,8 @@ class CNN(nn.Module):
             raise ValueError(f"output is {output!r}, expected 'channel' or 'position'")
         if kernel % 2 == 0:
             raise ValueError(f"kernel is {kernel}, expected an odd number")
+        if layers < 1:
+            raise ValueError(f"layers is {layers}, expected at least 1")
         self.length = length
         self.output = output
         self.standardise = standardise

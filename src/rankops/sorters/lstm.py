@@ -27,6 +27,7 @@ class LSTM(nn.Module):
     Raises:
         ValueError: scores of another length or not finite; an unknown `projection`.
 
+    >>> import torch
     >>> LSTM(length=8, hidden=4)(torch.randn(2, 3, 8)).shape
     torch.Size([2, 3, 8])
     """

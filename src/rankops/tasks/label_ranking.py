@@ -16,6 +16,7 @@ from rankops.checkpoints import build, load_model, save_model
 from rankops.datasets.ranked_mnist import CLASSES, dense_ranks, load
 from rankops.intervals import interval
 from rankops.metrics.label_ranking import ranked, unranked
+from rankops.ranks import check_scores
 from rankops.training import Epoch, compute, fit, random_batches
 
 __all__ = ["LabelRanker", "evaluate", "label_ranks_of", "load_ranker", "load_split", "predictions", "shifted", "train"]
@@ -158,7 +159,9 @@ def train(
         return nn.functional.binary_cross_entropy_with_logits(scores[rows] - network(embeddings[rows]), present[rows])
 
     def threshold_validate(network: nn.Module) -> dict[str, float]:
-        rates = unranked(val_scores > network(val_embeddings), val_ranks)
+        levels = network(val_embeddings)
+        check_scores(levels)
+        rates = unranked(val_scores > levels, val_ranks)
         return {figure: rates[figure].mean().item() for figure in ("accuracy", "exact_match")}
 
     for epoch in fit(
