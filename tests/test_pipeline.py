@@ -198,8 +198,9 @@ def test_what_a_person_moved_stays_and_the_best_is_the_challenger(project, store
     current = json.loads(project.read("reports/published.json")).values()
     every = store.search_model_versions("name = 'label_ranking'")
     versions = {version.tags["run"]: version for version in every if version.tags["rankops.key"] in current}
-    best = max(RUNS, key=lambda name: pd.read_csv(project.folder / f"models/runs/{name}/history.csv")["accuracy"].max())
-    assert store.get_model_version_by_alias("label_ranking", "challenger").tags["run"] == best
+    quality = {name: pd.read_csv(project.folder / f"models/runs/{name}/history.csv")["accuracy"].max() for name in RUNS}
+    best = store.get_model_version_by_alias("label_ranking", "challenger").tags["run"]
+    assert quality[best] == max(quality.values())
     other = next(name for name in RUNS if name != best)
     for alias in ("challenger", "champion"):
         store.set_registered_model_alias("label_ranking", alias, versions[other].version)
