@@ -7,6 +7,7 @@ import logging
 import os
 import signal
 import sys
+import time
 from collections.abc import Callable, Iterable
 from hashlib import sha256
 from pathlib import Path
@@ -52,6 +53,7 @@ def run(main: Callable[..., None], *, alone: bool = True) -> None:
     """
     stage = "@".join([Path(sys.argv[0]).stem, *sys.argv[1:]])
     _die_with_parent()
+    start = time.perf_counter()
     logging.basicConfig(level=logging.INFO, format=f"{stage}: %(message)s")
     logging.getLogger("accelerate").setLevel(logging.WARNING)  # it tells of each file of each checkpoint
     try:
@@ -60,6 +62,7 @@ def run(main: Callable[..., None], *, alone: bool = True) -> None:
         Path(".locks").mkdir(exist_ok=True)
         with FileLock(f".locks/{stage}.lock", timeout=20 if alone else -1):
             main(params, *sys.argv[1:])
+        logging.getLogger("stage").info("took %.1f s", time.perf_counter() - start)
     except Timeout:
         sys.exit(f"{stage}: another process runs this stage; wait for it, or end it, and run `dvc repro` again")
     except (ValueError, OSError, FloatingPointError, KeyboardInterrupt) as error:
