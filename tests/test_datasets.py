@@ -2,6 +2,7 @@
 
 import gzip
 import hashlib
+import os
 import struct
 
 import numpy as np
@@ -109,6 +110,15 @@ class TestMnist:
             mnist.copy(tmp_path / "given", tmp_path / "raw")
         with pytest.raises(FileNotFoundError, match="RANKOPS_MNIST_ROOT"):
             mnist.copy(tmp_path / "nowhere", tmp_path / "raw")
+
+
+@pytest.mark.skipif("RANKOPS_MNIST_ROOT" not in os.environ, reason="set RANKOPS_MNIST_ROOT to the real files")
+def test_the_real_files_are_brought_and_read(tmp_path):
+    mnist.copy(os.environ["RANKOPS_MNIST_ROOT"], tmp_path)
+    images, labels = mnist.read(tmp_path, test=True)
+    assert images.shape == (10000, 28, 28)
+    assert np.bincount(labels).tolist() == [980, 1135, 1032, 1010, 982, 892, 958, 1028, 974, 1009]
+    assert mnist.read(tmp_path, test=False)[0].shape == (60000, 28, 28)
 
 
 class TestRankedMnist:
