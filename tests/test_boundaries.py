@@ -153,5 +153,5 @@ def test_no_registry_host_and_no_large_file_is_in_git():
     for file in filter(lambda name: (ROOT / name).is_file(), files):
         raw = (ROOT / file).read_bytes()
         assert len(raw) < 1_000_000, file
-        # Spelled apart, because this file is looked at too.
-        assert not any(b".".join(host) in raw for host in ((b"pypi", b"org"), (b"pythonhosted", b"org"))), file
+        # Spelled backwards, because this file is looked at too.
+        assert not any(host[::-1] in raw for host in (b"gro.ipyp", b"detsohnohtyp", b"gro.sjmpn")), file
