@@ -26,6 +26,7 @@ setup: .venv/.installed ## the environment, from the hash-pinned requirements.lo
 
 repro: .venv/.installed ## everything from params.yaml: data, checks, sorters, runs, evidence, registry
 	$(RUN) rankops params
+	$(RUN) rankops mend
 	$(RUN) rankops fetch
 	$(RUN) $(DVC) --wait-for-lock repro
 	$(RUN) python -m pipelines.stages.publish

@@ -1,9 +1,11 @@
 """The `rankops` command line."""
 
+import json
 import logging
 import os
 import shutil
 import sys
+import time
 from pathlib import Path
 from typing import Annotated
 
@@ -131,6 +133,24 @@ def readme() -> None:
     Path("docs").mkdir(exist_ok=True)
     shutil.copyfile("reports/figures/label_ranking-rlsep-examples.png", "docs/label_ranking-rlsep-examples.png")
     typer.echo("README.md and docs/ now show the results of the last `dvc repro`")
+
+
+@app.command()
+def mend() -> None:
+    """Removes DVC's list of running stages where an interrupt left it half written; `make repro` does so first."""
+    _in_project()
+    path = Path(".dvc/tmp/rwlock")
+    for _ in range(10):  # a running dvc writes it within milliseconds
+        try:
+            json.loads(path.read_text())
+        except FileNotFoundError:
+            return
+        except ValueError:
+            time.sleep(0.1)
+        else:
+            return
+    path.unlink(missing_ok=True)
+    typer.echo(f"{path} was half written, by an interrupted dvc; removed it")
 
 
 @app.command()

@@ -236,6 +236,15 @@ def test_a_store_that_does_not_answer_stops_publishing_alone(project):
     assert "Traceback" not in said
 
 
+def test_a_half_written_list_of_running_stages_is_mended(project):
+    listed = project.folder / ".dvc/tmp/rwlock"
+    listed.write_text("")
+    assert "rwlock" in project.run("dvc repro", fails=True)
+    assert "removed it" in project.run("rankops mend")
+    assert ran(project.run("dvc repro")) == set()
+    assert project.run("rankops mend") == ""
+
+
 def test_leftovers_of_a_removed_run_are_named(project):
     shutil.copytree(project.folder / "models/runs/label_ranking-lsep", project.folder / "models/runs/label_ranking-old")
     said = project.run("dvc repro", fails=True)

@@ -75,7 +75,8 @@ def test_killed_at_random_moments_it_ends_with_the_same_lock(undisturbed, new_pr
             while children_of(project.folder) and time.monotonic() < deadline:
                 time.sleep(0.1)
             assert not children_of(project.folder), "a stage outlived dvc"
-    project.run("dvc repro")
+    # As `make repro` does: an interrupt may hit dvc itself while it writes its list of running stages.
+    project.run("rankops mend && dvc repro")
     assert project.read("dvc.lock") == undisturbed.read("dvc.lock")
     assert not [path for path in project.folder.rglob("*.partial-*") if ".dvc" not in path.parts]
     assert not list((project.folder / ".checkpoints").rglob("epoch-*"))
