@@ -24,8 +24,8 @@ def bare(images: torch.Tensor, label_ranks: torch.Tensor, model: dict, batch_siz
     steps = getattr(torch.optim, optimiser["name"])(network.parameters(), **optimiser["args"])
     batch, target = images[:batch_size].unsqueeze(1), label_ranks[:batch_size]
     count, start = 0, None
-    for step in range(2 + IMAGES // batch_size):
-        if step == 2:  # after two to warm up
+    for step in range((1 + EPOCHS) * IMAGES // batch_size):
+        if step == IMAGES // batch_size:  # after an epoch to warm up, as below
             start = time.perf_counter()
         loss = rlsep(network(batch), target)
         loss.backward()
