@@ -9,7 +9,10 @@ import time
 from pathlib import Path
 from typing import Annotated
 
+import torch
 import typer
+from rich.console import Console
+from rich.table import Table
 from ruamel.yaml import YAML
 
 from pipelines.settings import ParamsError, check, load
@@ -156,10 +159,6 @@ def mend() -> None:
 @app.command()
 def doctor() -> None:
     """Says what this checkout has: Python, packages, GPU, MNIST, params, the MLflow store."""
-    import torch
-    from rich.console import Console
-    from rich.table import Table
-
     _in_project()
     rows = [("python", sys.version.split()[0]), ("torch", torch.__version__)]
     rows.append(("GPU", torch.cuda.get_device_name() if torch.cuda.is_available() else "none: training on the CPU"))

@@ -41,15 +41,12 @@ def _in_a_line(error: BaseException) -> str:
     return str(error)
 
 
-def run(main: Callable[..., None], *, alone: bool = True) -> None:
+def run(main: Callable[..., None]) -> None:
     """Runs a stage's `main(params, *names)` with the names on the command line, and ends the process.
 
     Errors of the data, the params or the disk are printed in a line; set RANKOPS_TRACEBACK=1 to see where they
-    come from. Everything else is a bug and keeps its traceback.
-
-    Args:
-        main: the stage.
-        alone: wait for another process of the same stage and names, which may be dying, and refuse to run beside it.
+    come from. Everything else is a bug and keeps its traceback. Another process of the same stage and names, which may
+    be dying, is waited for; beside one that goes on, this one refuses to run.
     """
     stage = "@".join([Path(sys.argv[0]).stem, *sys.argv[1:]])
     _die_with_parent()
@@ -60,7 +57,7 @@ def run(main: Callable[..., None], *, alone: bool = True) -> None:
         params = load()
         torch.set_num_threads(params.compute.threads)
         Path(".locks").mkdir(exist_ok=True)
-        with FileLock(f".locks/{stage}.lock", timeout=20 if alone else -1):
+        with FileLock(f".locks/{stage}.lock", timeout=20):
             main(params, *sys.argv[1:])
         logging.getLogger("stage").info("took %.1f s", time.perf_counter() - start)
     except Timeout:
