@@ -58,8 +58,10 @@ def main() -> None:
             few,
             model=options["model"],
             loss=options["loss"],
-            scorer=training["scorer"] | {"epochs": 1 + EPOCHS},
-            thresholds=training["thresholds"] | {"epochs": 1},
+            training={
+                "scorer": training["scorer"] | {"epochs": 1 + EPOCHS},
+                "thresholds": training["thresholds"] | {"epochs": 1},
+            },
             seed=1,
             device=params.compute.device,
             precision=params.compute.precision,

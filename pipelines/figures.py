@@ -10,7 +10,16 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 
-__all__ = ["example_sheet", "learning_curves", "sorter_errors"]
+__all__ = [
+    "average_precisions",
+    "curves",
+    "differences",
+    "example_sheet",
+    "found_captions",
+    "learning_curves",
+    "predicted",
+    "sorter_errors",
+]
 
 
 def _save(figure, path: Path) -> None:
@@ -20,7 +29,12 @@ def _save(figure, path: Path) -> None:
 
 
 def learning_curves(path: Path, history: pd.DataFrame, *, title: str) -> None:
-    """Training loss, and each validation figure, over epochs; the best epoch is marked."""
+    """Training loss, and each validation figure, over epochs; the best epoch is marked.
+
+    Args:
+        history: one row an epoch; where its numbers begin anew, a second step of training began.
+    """
+    history = history.assign(epoch=range(1, len(history) + 1))
     figures = [name for name in history if name not in ("epoch", "loss", "learning_rate", "best")]
     figure, axes = plt.subplots(1, 1 + len(figures), figsize=(4 * (1 + len(figures)), 3), layout="constrained")
     best = history.index[history["best"] == 1][-1]
@@ -69,4 +83,106 @@ def sorter_errors(path: Path, by_kind: pd.DataFrame, *, title: str) -> None:
     by_kind.plot.barh(ax=axis, width=0.8)
     axis.set(xlabel="mean |rank error| / d", title=title)
     axis.grid(axis="x", alpha=0.3)
+    _save(figure, path)
+
+
+def predicted(path: Path, scores: np.ndarray, target: np.ndarray, *, title: str) -> None:
+    """True scores over predicted ones, and the ranks of both: only their order is judged."""
+    figure, axes = plt.subplots(1, 2, figsize=(8, 3.6), layout="constrained")
+    axes[0].scatter(scores, target, s=6, alpha=0.4)
+    axes[0].set(xlabel="predicted score", ylabel="true score")
+    places = [values.argsort(kind="stable").argsort(kind="stable") for values in (scores, target)]
+    axes[1].scatter(*places, s=6, alpha=0.4)
+    axes[1].set(xlabel="place by predicted score", ylabel="place by true score")
+    for axis in axes:
+        axis.grid(alpha=0.3)
+    figure.suptitle(title)
+    _save(figure, path)
+
+
+def average_precisions(path: Path, figures: dict[str, dict[str, float]], counts: np.ndarray, *, title: str) -> None:
+    """Average precision of each class with its interval, the most frequent class first.
+
+    Args:
+        figures: by class number, `value`, `low` and `high`.
+        counts: positives of each class in the test set.
+    """
+    order = sorted(figures, key=lambda label: -counts[int(label)])
+    values, low, high = (np.array([figures[label][part] for label in order]) for part in ("value", "low", "high"))
+    figure, axis = plt.subplots(figsize=(8, 3.4), layout="constrained")
+    errors = [np.maximum(values - low, 0), np.maximum(high - values, 0)]
+    axis.bar(range(len(order)), values, yerr=errors, capsize=3)
+    axis.set_xticks(range(len(order)), [f"{label}\n{counts[int(label)]}" for label in order])
+    axis.set(xlabel="class, and how many test images have it", ylabel="average precision", ylim=(0, 1), title=title)
+    axis.grid(axis="y", alpha=0.3)
+    _save(figure, path)
+
+
+def found_captions(
+    path: Path, images: np.ndarray, found: list[list[str]], right: list[list[bool]], *, title: str
+) -> None:
+    """Images with the captions that were found for them, the best first; green where it is one of the image's own.
+
+    Args:
+        images: (n, height, width) uint8, or (n, 3, height, width).
+        found, right: captions of each image, and whether they are its own.
+    """
+    columns = 3
+    rows = -(-len(images) // columns)
+    figure, axes = plt.subplots(rows, columns, figsize=(4.6 * columns, 3.4 * rows), layout="constrained", squeeze=False)
+    for axis in axes.flat:
+        axis.axis("off")
+    for axis, image, captions, own in zip(axes.flat, images, found, right, strict=False):
+        axis.imshow(image if image.ndim == 2 else image.transpose(1, 2, 0), cmap="gray", vmin=0, vmax=255)
+        for line, (caption, good) in enumerate(zip(captions, own, strict=True)):
+            axis.text(
+                0.5, -0.06 - 0.09 * line, caption, transform=axis.transAxes, ha="center", va="top", fontsize=7,
+                color="tab:green" if good else "tab:red",
+            )  # fmt: skip
+    figure.suptitle(title)
+    _save(figure, path)
+
+
+def curves(
+    path: Path, panels: dict[str, dict[str, tuple[np.ndarray, np.ndarray]]], *, x: str, y: str, title: str
+) -> None:  # fmt: skip
+    """Lines, one panel beside the other.
+
+    Args:
+        panels: by title, by name of the line, where its points are.
+        x, y: what the axes show.
+    """
+    figure, axes = plt.subplots(
+        1, len(panels), figsize=(1 + 4.6 * len(panels), 3.8), layout="constrained", squeeze=False, sharey=True
+    )
+    for axis, (name, lines) in zip(axes[0], panels.items(), strict=True):
+        for label, points in lines.items():
+            axis.plot(*points, label=label, linewidth=1.2)
+        axis.set(xlabel=x, title=name)
+        axis.grid(alpha=0.3)
+    axes[0, 0].set_ylabel(y)
+    axes[0, -1].legend(fontsize=8)
+    figure.suptitle(title)
+    _save(figure, path)
+
+
+def differences(path: Path, panels: dict[str, pd.DataFrame], *, title: str) -> None:
+    """Each method's difference from its baseline with its interval.
+
+    Args:
+        panels: by comparison, a table with columns `method`, `difference`, `low` and `high`.
+    """
+    figure, axes = plt.subplots(
+        1, len(panels), figsize=(6 * len(panels), 0.6 + 0.32 * max(map(len, panels.values()))), layout="constrained",
+        squeeze=False,
+    )  # fmt: skip
+    for axis, (name, table) in zip(axes[0], panels.items(), strict=True):
+        places = np.arange(len(table))[::-1]
+        errors = [table["difference"] - table["low"], table["high"] - table["difference"]]
+        axis.errorbar(table["difference"], places, xerr=errors, fmt="o", capsize=3)
+        axis.set_yticks(places, table["method"])
+        axis.axvline(0, color="grey", linewidth=1)
+        axis.set(title=name, xlabel="difference from the baseline")
+        axis.grid(axis="x", alpha=0.3)
+    figure.suptitle(title)
     _save(figure, path)

@@ -1,10 +1,12 @@
 """Reads and checks `params.yaml`: strict, frozen, every key known, every value possible."""
 
+import importlib
 import inspect
+import math
 import typing
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
 import torch
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, field_validator, model_validator
@@ -13,13 +15,20 @@ from ruamel.yaml.error import YAMLError
 
 from rankops import by_name
 
-__all__ = ["ParamsError", "Settings", "check", "load"]
+__all__ = ["ParamsError", "Settings", "check", "load", "load_experiments"]
 
 Count = Annotated[int, Field(gt=0)]
 Several = Annotated[int, Field(ge=2)]  # an interval and a batch need two
 Seed = Annotated[int, Field(ge=0, lt=2**31)]
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+
+
+# A loss is known by its second argument: what the scores are held against.
+KINDS = {"label_ranking": "label_ranks", "memorability": "target", "multilabel": "labels", "retrieval": "positives"}
+
+
+Checked = TypeVar("Checked", bound="Block")
 
 
 class ParamsError(ValueError):
@@ -53,7 +62,7 @@ class SyntheticRanks(Block):
     seed: Seed
 
 
-class RankedMnist(Block):
+class Scenes(Block):
     canvas: Annotated[int, Field(ge=16)]
     rows: Rows
     digits_per_image: tuple[Annotated[int, Field(ge=1)], Annotated[int, Field(le=10)]]
@@ -61,15 +70,15 @@ class RankedMnist(Block):
     overlap: Annotated[float, Field(ge=0, le=1)]
     seed: Seed
 
-    @field_validator("digits_per_image", "scale", mode="before")
+    @field_validator("digits_per_image", "scale", "distractors", mode="before", check_fields=False)
     @classmethod
     def _pair(cls, value: Any) -> Any:
         return tuple(value) if isinstance(value, list) else value
 
     @model_validator(mode="after")
-    def _possible(self) -> "RankedMnist":
-        for name in ("digits_per_image", "scale"):
-            low, high = getattr(self, name)
+    def _possible(self) -> "Scenes":
+        for name in ("digits_per_image", "scale", "distractors"):
+            low, high = getattr(self, name, (0, 0))
             if low > high:
                 raise ValueError(f"{name} is {low} to {high}, expected the smaller one first")
         if self.scale[1] > 8:
@@ -91,15 +100,52 @@ class RankedMnist(Block):
         return self
 
 
+class Clips(Scenes):
+    viewers: Count
+    drift: NotNegative
+    zoom: Annotated[float, Field(ge=1, allow_inf_nan=False)]
+
+
+class LongTailedMnist(Scenes):
+    most_frequent: Annotated[float, Field(gt=0, lt=1)]
+    least_frequent: Annotated[float, Field(gt=0, lt=1)]
+    distractors: tuple[Annotated[int, Field(ge=0)], Annotated[int, Field(le=10)]]
+
+    @model_validator(mode="after")
+    def _falling(self) -> "LongTailedMnist":
+        if self.least_frequent > self.most_frequent:
+            raise ValueError(
+                f"least_frequent is {self.least_frequent} and most_frequent {self.most_frequent}: expected the "
+                "former to be the smaller"
+            )
+        return self
+
+
+class Captions(Scenes):
+    @model_validator(mode="after")
+    def _twins(self) -> "Captions":
+        if self.digits_per_image[0] < 2:
+            raise ValueError(
+                f"digits_per_image is {self.digits_per_image}: captions compare digits, expected 2 or more"
+            )
+        for split, rows in self.rows:
+            multiple = 10 if split == "test" else 2  # its five folds are searched by themselves
+            if rows % multiple:
+                raise ValueError(
+                    f"rows.{split} is {rows}: scenes come in pairs of twins that stay together, expected a multiple of "
+                    f"{multiple}"
+                )
+        return self
+
+
 class Named(Block):
     name: str
     args: dict[str, Any]
 
 
-class Optimiser(Block):
+class Steps(Block):
     name: str
     args: dict[str, float | int | bool | list[float]]
-    clip: Positive | None = None
 
     @field_validator("name")
     @classmethod
@@ -110,7 +156,7 @@ class Optimiser(Block):
         return value
 
     @model_validator(mode="after")
-    def _accepted(self) -> "Optimiser":
+    def _accepted(self) -> "Steps":
         # By its signature: making one imports torch's compiler, which takes seconds.
         taken = list(inspect.signature(getattr(torch.optim, self.name)).parameters)[1:]
         for argument, value in self.args.items():
@@ -124,6 +170,10 @@ class Optimiser(Block):
             ):
                 raise ValueError(f"args.betas: is {value}, expected two numbers from 0 and below 1")
         return self
+
+
+class Optimiser(Steps):
+    clip: Positive | None = None
 
 
 class Schedule(Block):
@@ -167,21 +217,150 @@ class LabelRankingTraining(Block):
     thresholds: ThresholdTraining
 
 
+class Step(Block):
+    epochs: Annotated[int, Field(ge=0)]  # 0 leaves the step out
+    patience: Count
+    optimiser: Optimiser
+    schedule: Schedule
+
+
+class WholeStep(Step):
+    shift: Annotated[int, Field(ge=0)]
+
+
+class TwoSteps(Block):
+    batch_size: Annotated[int, Field(ge=2)]
+    head: Step
+    everything: WholeStep
+
+    @model_validator(mode="after")
+    def _something(self) -> "TwoSteps":
+        if not self.head.epochs and not self.everything.epochs:
+            raise ValueError("head.epochs and everything.epochs are both 0, expected at least one epoch")
+        return self
+
+
+class RetrievalTraining(TwoSteps):
+    least_count: Count
+
+
 class TrainingByTask(Block):
     label_ranking: LabelRankingTraining
+    memorability: TwoSteps
+    multilabel: TwoSteps
+    retrieval: RetrievalTraining
 
 
 class Run(Block):
-    task: Literal["label_ranking"]
-    dataset: Literal["ranked_mnist"]
+    task: Literal["label_ranking", "memorability", "multilabel", "retrieval"]
+    dataset: str
     model: Named
     loss: Named
+    seed: Seed
+
+
+class TransferRun(Run):
+    start: str
+
+    @model_validator(mode="after")
+    def _transfers(self) -> "TransferRun":
+        if self.task == "label_ranking":
+            raise ValueError("label ranking starts from random weights: put the run under runs, without start")
+        return self
+
+
+class SorterInLoop(Block):
+    name: str
+    fine_tune: Steps | None
+
+
+class Beside(Named):
+    weight: Positive
+    epochs: Count | None
+
+
+class SorterRun(TransferRun):
+    sorter: SorterInLoop
+    beside: Beside
+
+
+class RealData(Block):
+    size: Annotated[int, Field(ge=16)]
+    args: dict[str, Any]
     seed: Seed
 
 
 class BenchmarkSorters(Block):
     untrained: dict[str, Named]
     resamples: Count
+
+
+class Method(Block):
+    """A loss in a comparison, and what is tried for it: `grid` maps dotted places in the rest to values."""
+
+    loss: Named
+    sorter: str | None
+    beside: Beside | None
+    fine_tune: Steps | None
+    viewers: Count | None = None
+    grid: dict[str, list[Any]]
+
+
+class Comparison(Block):
+    task: Literal["memorability", "multilabel", "retrieval"]
+    dataset: str
+    model: Named
+    start: str
+    figure: str
+    settings_each: Count
+    seeds: Several
+    baseline: str
+    training: TwoSteps | RetrievalTraining
+    methods: dict[str, Method]
+
+    @model_validator(mode="after")
+    def _fair(self) -> "Comparison":
+        if self.baseline not in self.methods:
+            raise ValueError(f"baseline: no method {self.baseline!r}; there are {', '.join(self.methods)}")
+        for name, method in self.methods.items():
+            count = math.prod(len(values) for values in method.grid.values())
+            if count != self.settings_each:
+                raise ValueError(
+                    f"methods.{name}.grid has {count} settings, expected settings_each = {self.settings_each}: every "
+                    "loss gets the same budget"
+                )
+        return self
+
+
+class PrecisionMethod(Block):
+    loss: Named
+    sorter: str | None
+    optimiser: Optimiser
+
+
+class SyntheticPrecision(Block):
+    rows: Annotated[int, Field(ge=4)]
+    features: Count
+    hidden: Count
+    layers: Count
+    positive: Annotated[float, Field(gt=0, lt=1)]
+    flipped: list[Annotated[float, Field(ge=0, lt=0.5)]]
+    batch_size: Several
+    epochs: Count
+    seeds: Count
+    methods: dict[str, PrecisionMethod]
+
+
+class ScoreSweep(Block):
+    steps: Several
+    seed: Seed
+
+
+class Experiments(Block):
+    comparisons: dict[str, Comparison]
+    synthetic_precision: SyntheticPrecision
+    sorter_depth: list[Count]
+    score_sweep: ScoreSweep
 
 
 class Evaluate(Block):
@@ -193,12 +372,23 @@ class Settings(Block):
     compute: Compute
     digits: DigitsParams
     synthetic_ranks: SyntheticRanks
-    ranked_mnist: RankedMnist
+    ranked_mnist: Scenes
+    clips: Clips
+    long_tailed_mnist: LongTailedMnist
+    captions: Captions
     sorters: dict[str, SorterParams]
     benchmark_sorters: BenchmarkSorters
+    real_data: dict[str, RealData]
     training: TrainingByTask
     runs: dict[str, Run]
+    transfer_runs: dict[str, TransferRun]
+    sorter_runs: dict[str, SorterRun]
     evaluate: Evaluate
+
+    @property
+    def all_runs(self) -> dict[str, Run]:
+        """Every run, whatever it needs."""
+        return self.runs | self.transfer_runs | self.sorter_runs
 
     @model_validator(mode="after")
     def _names_and_options(self) -> "Settings":
@@ -210,20 +400,100 @@ class Settings(Block):
                 raise ValueError(f"{place}: this name is taken by sorters.{key}")
             if list(_check_made("sorters", sorter, place, length=self.synthetic_ranks.length).parameters()):
                 raise ValueError(f"{place}: {sorter.name} has weights to train: give it a block under sorters")
-        for key, run in self.runs.items():
-            if not key.startswith(f"{run.task}-{run.loss.name}"):
-                raise ValueError(
-                    f"runs.{key}: its name should begin with {run.task}-{run.loss.name}, its task and loss "
-                    "(then, if need be, -<sorter> and -seed<k>)"
-                )
-            model = _check_made("models", run.model, f"runs.{key}.model", outputs=10, features=1)
-            if not hasattr(model, "embed"):
-                raise ValueError(f"runs.{key}.model.name: {run.model.name} does not embed images; try convnet")
-            _check_options("losses", run.loss, f"runs.{key}.loss")
-            pairs = run.loss.args.get("pairs")
-            if pairs is not None and (type(pairs) is not int or pairs < 1):
-                raise ValueError(f"runs.{key}.loss.args.pairs: is {pairs!r}, expected a whole number above 0, or null")
+        blocks = {"runs": self.runs, "transfer_runs": self.transfer_runs, "sorter_runs": self.sorter_runs}
+        for block, runs in blocks.items():
+            for key, run in runs.items():
+                if sum(key in others for others in blocks.values()) > 1:
+                    raise ValueError(f"{block}.{key}: this name is taken by another run")
+                self._check_run(f"{block}.{key}", key, run)
+        for key, block in self.real_data.items():
+            _check_adapter(key, block)
         return self
+
+    def _check_run(self, place: str, key: str, run: Run) -> None:
+        if not key.startswith(f"{run.task}-{run.loss.name}"):
+            raise ValueError(
+                f"{place}: its name should begin with {run.task}-{run.loss.name}, its task and loss "
+                "(then, if need be, -<sorter> and -seed<k>)"
+            )
+        made_here = {name for name in Settings.model_fields if hasattr(getattr(self, name), "canvas")}
+        if run.dataset not in made_here | set(self.real_data):
+            raise ValueError(
+                f"{place}.dataset: no {run.dataset!r}; there are {', '.join(sorted(made_here | set(self.real_data)))} "
+                "(a dataset that is read from disk needs a block under real_data)"
+            )
+        model = _check_made("models", run.model, f"{place}.model", outputs=10, features=1, words=10)
+        if not hasattr(model, "embed") or hasattr(model, "encode_text") != (run.task == "retrieval"):
+            fitting = "dual_encoder" if run.task == "retrieval" else "convnet"
+            raise ValueError(
+                f"{place}.model.name: {run.model.name} does not embed images for {run.task}; try {fitting}"
+            )
+        kind = KINDS[run.task]
+        beside = [(run.beside, f"{place}.beside")] if isinstance(run, SorterRun) else []
+        for loss, where in [(run.loss, f"{place}.loss"), *beside]:
+            function = _check_options("losses", loss, where)
+            taken = list(inspect.signature(function).parameters)
+            if taken[1] != kind:
+                fitting = [name for name in by_name.names("losses")
+                           if list(inspect.signature(by_name.find("losses", name)).parameters)[1] == kind]  # fmt: skip
+                raise ValueError(f"{where}.name: {loss.name} is no loss of {run.task}; there are {', '.join(fitting)}")
+            if "sorter" in taken and not isinstance(run, SorterRun):
+                raise ValueError(f"{where}.name: {loss.name} needs a sorter: put the run under sorter_runs")
+            if loss is run.loss and "sorter" not in taken and isinstance(run, SorterRun):
+                raise ValueError(f"{where}.name: {loss.name} takes no sorter: put the run under runs or transfer_runs")
+        pairs = run.loss.args.get("pairs")
+        if pairs is not None and (type(pairs) is not int or pairs < 1):
+            raise ValueError(f"{place}.loss.args.pairs: is {pairs!r}, expected a whole number above 0, or null")
+        if isinstance(run, TransferRun):
+            self._check_start(place, run)
+        if isinstance(run, SorterRun):
+            if run.sorter.name not in self.sorters:
+                raise ValueError(
+                    f"{place}.sorter.name: no sorter {run.sorter.name!r} is pretrained; there are "
+                    f"{', '.join(self.sorters)}"
+                )
+            batch_size, length = getattr(self.training, run.task).batch_size, self.synthetic_ranks.length
+            if batch_size % length:
+                raise ValueError(
+                    f"training.{run.task}.batch_size is {batch_size}, but {place} ranks groups of "
+                    f"synthetic_ranks.length = {length}, the sorter's: expected a multiple of {length}"
+                )
+
+    def _check_start(self, place: str, run: TransferRun) -> None:
+        folder, _, name = run.start.rpartition("/")
+        if folder == "models/runs" and name not in self.all_runs:
+            raise ValueError(f"{place}.start: no run {name!r}; there are {', '.join(self.all_runs)}")
+        if folder == "models/runs" and name in self.runs:
+            source, here = self.runs[name].model, run.model
+            kind = here.args.get("backbone", "convnet") if here.name in ("dual_encoder", "wildcat") else here.name
+            found, expected = (kind, here.args.get("channels")), (source.name, source.args.get("channels"))
+            if kind != source.name or (kind == "convnet" and found != expected):
+                raise ValueError(
+                    f"{place}.model: {found[0]} with channels {found[1]}, but it starts from {name}, which is "
+                    f"{expected[0]} with channels {expected[1]}: expected the same"
+                )
+
+
+def _check_adapter(name: str, block: RealData) -> None:
+    """That there is an adapter of this name, and that it takes these options."""
+    place = f"real_data.{name}"
+    by_name.find("datasets", name, where=place)
+    module = importlib.import_module(f"rankops.datasets.{name}")
+    if not hasattr(module, "LAYOUT"):
+        raise ValueError(f"{place}: {name} is made here, not read from disk: it has a block of its own")
+    taken, hints = by_name.options(module.check), typing.get_type_hints(module.check)
+    for option, value in block.args.items():
+        if option not in taken:
+            raise ValueError(f"{place}.args.{option}: unknown option; {name} takes {', '.join(taken) or 'no options'}")
+        _check_type(hints[option], value, f"{place}.args.{option}")
+
+
+def _check_type(kind: Any, value: Any, place: str) -> None:
+    try:
+        TypeAdapter(kind).validate_python(value, strict=True)
+    except ValidationError as error:
+        problem = error.errors()[0]
+        raise ValueError(f"{place}: {problem['msg']} (found {problem['input']!r})") from error
 
 
 def _check_options(folder: str, named: Named, place: str) -> Callable[..., Any]:
@@ -232,11 +502,7 @@ def _check_options(folder: str, named: Named, place: str) -> Callable[..., Any]:
     thing = by_name.find(folder, named.name)
     hints = typing.get_type_hints(thing.__init__ if isinstance(thing, type) else thing)
     for option, value in named.args.items():
-        try:
-            TypeAdapter(hints[option]).validate_python(value, strict=True)
-        except ValidationError as error:
-            problem = error.errors()[0]
-            raise ValueError(f"{place}.args.{option}: {problem['msg']} (found {problem['input']!r})") from error
+        _check_type(hints[option], value, f"{place}.args.{option}")
     return thing
 
 
@@ -251,20 +517,20 @@ def _check_made(folder: str, named: Named, place: str, **runtime: int) -> torch.
         raise ValueError(f"{place}.args: {error}") from error
 
 
-def check(values: Any, *, path: str | Path = "params.yaml") -> Settings:
-    """Checked settings from plain values.
+def check(values: Any, *, path: str | Path = "params.yaml", model: type[Checked] = Settings) -> Checked:
+    """Checked settings from plain values, of the whole pipeline or of another `model`.
 
     Raises:
         ParamsError: a line for each thing that is wrong: its place, what is expected, and what was found.
     """
     try:
-        return Settings.model_validate(values)
+        return model.model_validate(values)
     except ValidationError as error:
         lines = []
         for problem in error.errors():
             place = ".".join(str(part) for part in problem["loc"])
             if problem["type"] == "extra_forbidden":
-                lines.append(f"{place}: unknown key; {_neighbours(problem['loc'])}")
+                lines.append(f"{place}: unknown key; {_neighbours(model, problem['loc'])}")
             elif problem["type"] == "missing":
                 lines.append(f"{place}: missing")
             else:
@@ -274,9 +540,9 @@ def check(values: Any, *, path: str | Path = "params.yaml") -> Settings:
         raise ParamsError("\n".join(f"{path}: {line}" for line in lines)) from error
 
 
-def _neighbours(place: tuple[int | str, ...]) -> str:
+def _neighbours(model: type[Block], place: tuple[int | str, ...]) -> str:
     """The keys that are known where an unknown one stands."""
-    block: Any = Settings
+    block: Any = model
     for part in place[:-1]:
         if isinstance(block, type) and issubclass(block, BaseModel):
             block = block.model_fields[str(part)].annotation if str(part) in block.model_fields else None
@@ -287,17 +553,28 @@ def _neighbours(place: tuple[int | str, ...]) -> str:
     return "look for a typing error"
 
 
+def _read(path: Path) -> Any:
+    try:
+        return YAML(typ="safe").load(path)  # YAML 1.2, as DVC reads it
+    except FileNotFoundError as error:
+        raise ParamsError(f"{path}: no such file; run from the project's top folder") from error
+    except YAMLError as error:
+        raise ParamsError(f"{path}: not YAML: {error}") from error
+
+
 def load(path: str | Path = "params.yaml") -> Settings:
     """Reads and checks the params.
 
     Raises:
         ParamsError: the file is missing, not YAML, or says something impossible.
     """
-    path = Path(path)
-    try:
-        values = YAML(typ="safe").load(path)  # YAML 1.2, as DVC reads it
-    except FileNotFoundError as error:
-        raise ParamsError(f"{path}: no such file; run from the project's top folder") from error
-    except YAMLError as error:
-        raise ParamsError(f"{path}: not YAML: {error}") from error
-    return check(values, path=path)
+    return check(_read(Path(path)), path=path)
+
+
+def load_experiments(path: str | Path = "experiments/params.yaml") -> Experiments:
+    """Reads and checks the params of the experiments.
+
+    Raises:
+        ParamsError: the file is missing, not YAML, or says something impossible.
+    """
+    return check(_read(Path(path)), path=path, model=Experiments)

@@ -30,6 +30,7 @@ from mlflow.entities import Metric, Param, ViewType
 from mlflow.exceptions import MlflowException
 from mlflow.models import ModelSignature
 from mlflow.types import ColSpec, DataType, Schema, TensorSpec
+from mlflow.types.schema import Array
 
 __all__ = ["DEFAULT_STORE", "Finished", "ServerUnreachable", "Version", "publish", "store"]
 
@@ -93,9 +94,20 @@ def sorter_signature(length: int) -> ModelSignature:
     return ModelSignature(inputs=tensor, outputs=tensor)
 
 
-def image_signature() -> ModelSignature:
-    """Encoded images in, a column `image`; any number of rows."""
-    return ModelSignature(inputs=Schema([ColSpec(DataType.binary, "image")]))
+def task_signature(task: str) -> ModelSignature:
+    """What the served model of a task takes, any number of rows.
+
+    A column `image` of encoded images for label ranking and multi-label; a column `frames` of lists of them for
+    memorability; `image` and `caption` for retrieval, of which each row has one.
+    """
+    image = ColSpec(DataType.binary, "image")
+    columns = {
+        "memorability": [ColSpec(Array(DataType.binary), "frames")],
+        "retrieval": [
+            ColSpec(DataType.binary, "image", required=False), ColSpec(DataType.string, "caption", required=False)
+        ],
+    }  # fmt: skip
+    return ModelSignature(inputs=Schema(columns.get(task, [image])))
 
 
 def requirements(*packages: str) -> list[str]:

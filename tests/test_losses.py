@@ -1,25 +1,274 @@
-"""What every loss in the folder must do, and each against slow loops that share no code with it."""
+"""What every loss in the folder must do, and each against slow loops that share no code with it.
 
+The name of a loss's second argument says what it wants: `label_ranks`, `target`, `labels` or `positives`. Examples of
+each kind are made here, so a new loss inherits all tests of its kind.
+"""
+
+import inspect
+import itertools
 import math
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.stats import rankdata, spearmanr
 
 from rankops import by_name
 from rankops.losses.cross_entropy import cross_entropy
+from rankops.losses.hard_negative_triplet import hard_negative_triplet
+from rankops.losses.hinge_ap import hinge_ap
+from rankops.losses.l1 import l1
 from rankops.losses.lsep import lsep
+from rankops.losses.mean_average_precision import mean_average_precision
+from rankops.losses.mse import mse
+from rankops.losses.multilabel_soft_margin import multilabel_soft_margin
+from rankops.losses.recall import recall
+from rankops.losses.recall_at_k import recall_at_k
 from rankops.losses.rlsep import rlsep
+from rankops.losses.spearman import spearman
+from rankops.ranks import ranks
+from rankops.sorters.handcrafted import Handcrafted
+from rankops.sorters.lstm import LSTM
 
 ALL = by_name.names("losses")
-OTHER = {"pairs": 2}
+OTHER = {
+    "hardest": False,
+    "k": 2,
+    "margin": 2.5,
+    "pairs": 2,
+    "sigmoid": True,
+    "temperature": 0.3,
+    "weight_by": "positives",
+}
+OWN = torch.eye(4, dtype=torch.bool)
+PAIRED = torch.tensor([[1, 1, 0, 0], [0, 1, 0, 0], [0, 0, 1, 0], [0, 1, 0, 1]]).bool()
+# Wanted outputs of each kind, one group each.
+WANTED = {
+    "label_ranks": torch.tensor([[0, 1, 2, 3, 0], [1, 1, 0, 2, 2], [0, 0, 0, 4, 0]]),
+    "target": torch.tensor([0.3, 0.9, 0.1, 0.4, 0.4, 0.7]),
+    "labels": torch.tensor([[1, 0, 1], [0, 0, 1], [1, 1, 0], [0, 0, 1], [0, 1, 1]]),
+    "positives": PAIRED,
+}
+# Without anything to compare.
+DEGENERATE = {
+    "label_ranks": {"no label": [[0, 0, 0]], "all tied": [[2, 2, 2]], "one label": [[0, 3, 0]]},
+    "target": {"constant": [[0.5, 0.5, 0.5]], "zero": [[0.0, 0.0, 0.0]]},
+    "labels": {"no positive": [[0, 0], [0, 0], [0, 0]], "no negative": [[1, 1], [1, 1], [1, 1]]},
+    "positives": {"no negative": [[True, True], [True, True]]},
+}
+UNDEFINED = {  # the value and the gradient are 0 there
+    "label_ranks": ["no label"],
+    "spearman": ["constant", "zero"],
+    "mean_average_precision": ["no positive", "no negative"],
+    "hinge_ap": ["no positive", "no negative"],
+    "recall": ["no negative"],
+    "hard_negative_triplet": ["no negative"],
+}
 
 
-def call(name: str, scores, label_ranks, **options):
+def kind(name: str) -> str:
+    return list(inspect.signature(by_name.find("losses", name)).parameters)[1]
+
+
+def of_kind(*kinds: str) -> list[str]:
+    return [name for name in ALL if kind(name) in kinds]
+
+
+def takes_sorter(name: str) -> bool:
+    return "sorter" in inspect.signature(by_name.find("losses", name)).parameters
+
+
+def call(name: str, scores, wanted, **options):
     if options.get("pairs"):
         options["generator"] = torch.Generator().manual_seed(0)
-    return by_name.find("losses", name)(scores, label_ranks, **options)
+    if takes_sorter(name):
+        options.setdefault("sorter", Handcrafted(steepness=3.0))
+    return by_name.find("losses", name)(scores, wanted, **options)
+
+
+def example(name: str, generator, *, dtype=torch.float64):
+    """Random scores, and what they should be."""
+    wanted = WANTED[kind(name)]
+    scores = torch.randn(wanted.shape, generator=generator, dtype=dtype)
+    return scores, wanted.to(dtype) if wanted.is_floating_point() else wanted
+
+
+def tensor(values, dtype=torch.float64):
+    return torch.tensor(values, dtype=dtype)
+
+
+def test_every_loss_is_of_a_kind_that_is_tested():
+    assert {kind(name) for name in ALL} == set(WANTED)
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_has_the_gradient_of_its_value_and_changes_nothing_else(name, generator):
+    scores, wanted = example(name, generator)
+    scores.requires_grad_()
+    before = scores.detach().clone(), wanted.clone(), torch.get_rng_state()
+    assert torch.autograd.gradcheck(lambda scores: call(name, scores, wanted), scores)
+    after = scores.detach(), wanted, torch.get_rng_state()
+    assert all(old.equal(new) for old, new in zip(before, after, strict=True))
+    assert torch.is_grad_enabled()
+    with torch.no_grad():
+        assert not call(name, scores, wanted).requires_grad
+        assert not torch.is_grad_enabled()
+
+
+@pytest.mark.parametrize("name", ALL)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_is_a_scalar_of_the_scores_type(name, dtype, generator):
+    value = call(name, *example(name, generator, dtype=dtype))
+    assert value.shape == ()
+    assert value.dtype == dtype
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_takes_leading_dimensions_and_does_not_grow_with_them(name, generator):
+    scores, wanted = example(name, generator)
+    value = call(name, scores, wanted)
+    copies = scores.expand(2, 3, *scores.shape), wanted.expand(2, 3, *wanted.shape)
+    assert call(name, *copies).item() == pytest.approx(value.item())
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_is_the_mean_over_groups(name, generator):
+    pairs = [example(name, generator) for _ in range(4)]
+    together = call(name, *(torch.stack(parts) for parts in zip(*pairs, strict=True)))
+    assert together.item() == pytest.approx(np.mean([call(name, *pair).item() for pair in pairs]))
+
+
+@pytest.mark.parametrize(("name", "case"), [(name, case) for name in ALL for case in DEGENERATE[kind(name)]])
+def test_is_finite_and_has_a_finite_gradient_without_anything_to_compare(name, case):
+    wanted = torch.tensor(DEGENERATE[kind(name)][case])
+    scores = torch.tensor([[1.0, -2.0, 0.5], [0.5, 1.0, 3.0], [-1.0, 2.0, 2.0]])[: wanted.shape[0], : wanted.shape[1]]
+    scores.requires_grad_()
+    value = call(name, scores, wanted)
+    value.backward()
+    assert torch.isfinite(value)
+    assert torch.isfinite(scores.grad).all()
+    if case in UNDEFINED.get(name, []) + UNDEFINED.get(kind(name), []):
+        assert value.item() == 0
+        assert not scores.grad.any()
+
+
+@pytest.mark.parametrize("name", of_kind("label_ranks"))
+def test_does_not_overflow(name):
+    scores = torch.tensor([[-1e4, 1e4, 0.0]], requires_grad=True)
+    value = call(name, scores, torch.tensor([[2, 0, 1]]))
+    value.backward()
+    assert value.item() == pytest.approx(2e4, rel=0.5)
+    assert torch.isfinite(scores.grad).all()
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_is_finite_for_large_scores(name, generator):
+    scores, wanted = example(name, generator, dtype=torch.float32)
+    scores = (scores * 1e4).requires_grad_()
+    value = call(name, scores, wanted)
+    value.backward()
+    assert torch.isfinite(value)
+    assert torch.isfinite(scores.grad).all()
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_falls_when_the_order_is_right(name):
+    if kind(name) == "label_ranks":
+        wanted = torch.tensor([[0, 1, 2, 0]])
+        right, wrong = torch.tensor([[-3.0, 1.0, 1.5, -3.0]]), torch.tensor([[3.0, 1.0, 0.5, 3.0]])
+    else:
+        wanted = WANTED[kind(name)]
+        right = 2 * wanted.float() - 1
+        wrong = -right
+    assert call(name, right, wanted) < call(name, wrong, wanted)
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_falls_when_its_gradient_is_followed(name, generator):
+    scores, wanted = example(name, generator)
+    scores.requires_grad_()
+    value = call(name, scores, wanted)
+    (slope,) = torch.autograd.grad(value, scores)
+    assert slope.any()
+    assert call(name, scores - 0.01 * slope / slope.norm(), wanted) < value
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_names_shapes_that_differ(name):
+    wanted = torch.zeros(2, 4, dtype=WANTED[kind(name)].dtype)
+    with pytest.raises(ValueError, match=r"\(2, 3\).*\(2, 4\)"):
+        call(name, torch.zeros(2, 3), wanted)
+
+
+@pytest.mark.parametrize("name", of_kind("target", "labels", "positives"))
+def test_refuses_what_is_empty(name):
+    shape = (0, 3, 3)
+    with pytest.raises(ValueError, match=r"\(0, 3, 3\).*not empty"):
+        call(name, torch.zeros(shape), torch.zeros(shape, dtype=WANTED[kind(name)].dtype))
+
+
+@pytest.mark.parametrize(
+    ("name", "option"), [(name, option) for name in ALL for option in by_name.options(by_name.find("losses", name))]
+)
+def test_every_option_changes_something(name, option, generator):
+    scores, wanted = example(name, generator)
+    found = call(name, scores, wanted, **{option: OTHER[option]})
+    assert not call(name, scores, wanted).allclose(found)
+
+
+@pytest.mark.parametrize("name", [name for name in ALL if takes_sorter(name)])
+class TestWithSorter:
+    def test_refuses_groups_of_another_length(self, name, generator):
+        scores, wanted = example(name, generator, dtype=torch.float32)
+        length = scores.shape[-2 if kind(name) == "labels" else -1]
+        with pytest.raises(ValueError, match=rf"length {length} .*expected 8"):
+            call(name, scores, wanted, sorter=LSTM(length=8, hidden=2, layers=1))
+
+    def test_trains_through_a_frozen_sorter(self, name, generator):
+        scores, wanted = example(name, generator, dtype=torch.float32)
+        length = scores.shape[-2 if kind(name) == "labels" else -1]
+        torch.manual_seed(0)
+        sorter = LSTM(length=length, hidden=4, layers=1).requires_grad_(False).eval()
+        scores.requires_grad_()
+        call(name, scores, wanted, sorter=sorter).backward()
+        assert scores.grad.any()
+        assert all(weight.grad is None for weight in sorter.parameters())
+
+    @pytest.mark.parametrize("bad", [math.nan, math.inf])
+    def test_refuses_scores_that_are_not_finite(self, name, bad, generator):
+        scores, wanted = example(name, generator)
+        scores.view(-1)[0] = bad
+        with pytest.raises(ValueError, match="scores hold"):
+            call(name, scores, wanted)
+
+    @settings(deadline=None, max_examples=30)
+    @given(seed=st.integers(0, 1000), shift=st.integers(-100, 100))
+    def test_depends_on_the_order_of_the_scores_alone_if_the_sorter_does(self, name, seed, shift):
+        scores, wanted = example(name, torch.Generator().manual_seed(seed))
+        scores = (scores * 3).round()  # exact under the shift, and with ties
+        value = call(name, scores, wanted, sorter=ranks)
+        for same in (scores + shift, scores * 8, scores.exp()):
+            assert call(name, same, wanted, sorter=ranks).equal(value)
+
+
+@pytest.mark.parametrize("name", of_kind("target", "labels", "positives"))
+@settings(deadline=None, max_examples=30)
+@given(seed=st.integers(0, 1000))
+def test_does_not_see_in_which_order_examples_come(name, seed):
+    generator = torch.Generator().manual_seed(seed)
+    scores, wanted = example(name, generator)
+    axis = -1 if kind(name) == "target" else -2
+    order = torch.randperm(scores.shape[axis], generator=generator)
+    moved = [part.index_select(axis, order) for part in (scores, wanted)]
+    if kind(name) == "positives":  # images and texts each in an order of their own
+        order = torch.randperm(scores.shape[-1], generator=generator)
+        moved = [part.index_select(-1, order) for part in moved]
+    assert call(name, *moved).item() == pytest.approx(call(name, scores, wanted).item(), abs=1e-12)
+
+
+# Multi-label ranking: `label_ranks`.
 
 
 @st.composite
@@ -65,61 +314,6 @@ def test_cross_entropy_is_equation_1(batch):
     assert cross_entropy(*batch).item() == pytest.approx(total / len(scores), abs=1e-12)
 
 
-@pytest.mark.parametrize("name", ALL)
-def test_has_the_gradient_of_its_value_and_changes_nothing_else(name, generator):
-    scores = torch.randn(3, 5, generator=generator, dtype=torch.float64).requires_grad_()
-    label_ranks = torch.tensor([[0, 1, 2, 3, 0], [1, 1, 0, 2, 2], [0, 0, 0, 4, 0]])
-    before = scores.detach().clone(), label_ranks.clone(), torch.get_rng_state()
-    assert torch.autograd.gradcheck(lambda scores: call(name, scores, label_ranks), scores)
-    after = scores.detach(), label_ranks, torch.get_rng_state()
-    assert all(old.equal(new) for old, new in zip(before, after, strict=True))
-
-
-@pytest.mark.parametrize("name", ALL)
-@pytest.mark.parametrize(
-    "label_ranks", [[[0, 0, 0]], [[2, 2, 2]], [[0, 3, 0]]], ids=["no label", "all tied", "one label"]
-)
-def test_is_finite_and_has_a_finite_gradient_without_anything_to_compare(name, label_ranks):
-    scores = torch.tensor([[1.0, -2.0, 0.5]], requires_grad=True)
-    value = call(name, scores, torch.tensor(label_ranks))
-    value.backward()
-    assert torch.isfinite(value)
-    assert torch.isfinite(scores.grad).all()
-    if not any(label_ranks[0]):
-        assert value.item() == 0
-        assert not scores.grad.any()
-
-
-@pytest.mark.parametrize("name", ALL)
-def test_does_not_overflow(name):
-    scores = torch.tensor([[-1e4, 1e4, 0.0]], requires_grad=True)
-    value = call(name, scores, torch.tensor([[2, 0, 1]]))
-    value.backward()
-    assert value.item() == pytest.approx(2e4, rel=0.5)
-    assert torch.isfinite(scores.grad).all()
-
-
-@pytest.mark.parametrize("name", ALL)
-def test_falls_when_the_order_is_right(name):
-    label_ranks = torch.tensor([[0, 1, 2, 0]])
-    right, wrong = torch.tensor([[-3.0, 1.0, 1.5, -3.0]]), torch.tensor([[3.0, 1.0, 0.5, 3.0]])
-    assert call(name, right, label_ranks) < call(name, wrong, label_ranks)
-
-
-@pytest.mark.parametrize("name", ALL)
-def test_names_shapes_that_differ(name):
-    with pytest.raises(ValueError, match=r"\(2, 3\).*\(2, 4\)"):
-        call(name, torch.zeros(2, 3), torch.zeros(2, 4, dtype=torch.long))
-
-
-@pytest.mark.parametrize(
-    ("name", "option"), [(name, option) for name in ALL for option in by_name.options(by_name.find("losses", name))]
-)
-def test_every_option_changes_something(name, option, generator):
-    scores, label_ranks = torch.randn(4, 6, generator=generator), torch.tensor([[0, 1, 2, 3, 0, 0]] * 4)
-    assert not call(name, scores, label_ranks).allclose(call(name, scores, label_ranks, **{option: OTHER[option]}))
-
-
 @pytest.mark.parametrize("loss", [rlsep, lsep])
 class TestPairs:
     def test_are_as_many_as_asked_for_and_true_pairs(self, loss):
@@ -147,3 +341,407 @@ class TestPairs:
             loss(*arguments, pairs=1)
         with pytest.raises(ValueError, match="pairs is 0"):
             loss(*arguments, pairs=0, generator=generator)
+
+
+# Regression: `target`.
+
+
+@st.composite
+def groups(draw, *, distinct: bool = False):
+    count, length = draw(st.integers(1, 4)), draw(st.integers(2, 7))
+    values = st.integers(-20, 20)
+    row = st.lists(values, min_size=length, max_size=length, unique=distinct)
+    rows = st.lists(row, min_size=count, max_size=count)
+    return np.array(draw(rows), dtype=np.float64) / 4, np.array(draw(rows), dtype=np.float64) / 4
+
+
+@settings(deadline=None)
+@given(groups())
+def test_l1_and_mse_are_means_of_errors(batch):
+    scores, target = batch
+    errors = [abs(s - t) for s, t in zip(scores.ravel(), target.ravel(), strict=True)]
+    assert l1(tensor(scores), tensor(target)).item() == pytest.approx(sum(errors) / len(errors))
+    assert mse(tensor(scores), tensor(target)).item() == pytest.approx(sum(e * e for e in errors) / len(errors))
+
+
+@pytest.mark.parametrize("loss", [l1, mse])
+def test_regression_through_a_sigmoid(loss):
+    scores, target = tensor([-2.0, 0.0, 5.0]), tensor([0.0, 0.5, 1.0])
+    squashed = tensor([1 / (1 + math.exp(-value)) for value in scores.tolist()])
+    assert loss(scores, target, sigmoid=True).item() == pytest.approx(loss(squashed, target).item())
+    with pytest.raises(ValueError, match=r"target holds 1.5 at \(1,\), expected in \[0, 1\]"):
+        loss(tensor([0.0, 0.0]), tensor([0.0, 1.5]), sigmoid=True)
+    assert loss(torch.zeros(1), torch.ones(1)).item() == 1  # one score is enough
+
+
+@settings(deadline=None)
+@given(groups(distinct=True))
+def test_spearman_of_an_exact_sorter_is_one_minus_the_metric(batch):
+    scores, target = batch
+    wanted = np.mean([1 - spearmanr(s, t).statistic for s, t in zip(scores, target, strict=True)])
+    assert spearman(tensor(scores), tensor(target), sorter=ranks).item() == pytest.approx(wanted, abs=1e-12)
+    soft = spearman(tensor(scores), tensor(target), sorter=Handcrafted(steepness=1000.0))
+    assert soft.item() == pytest.approx(wanted, abs=1e-9)
+
+
+@settings(deadline=None)
+@given(groups())
+def test_spearman_is_equation_4_over_its_largest_value(batch):
+    scores, target = batch
+    values = []
+    for s, t in zip(scores, target, strict=True):
+        if len(set(t)) == 1:
+            continue  # no order
+        length = len(s)
+        soft = [1 + sum(1 / (1 + math.exp(s[i] - s[j])) for j in range(length) if j != i) for i in range(length)]
+        total = sum((a - b) ** 2 for a, b in zip(soft, rankdata(-t), strict=True))
+        values.append(6 * total / (length * (length**2 - 1)))
+    found = spearman(tensor(scores), tensor(target), sorter=Handcrafted(steepness=1.0))
+    assert found.item() == pytest.approx(np.mean(values) if values else 0.0)
+
+
+def test_spearman_softens_to_the_metric_as_the_sorter_gets_steeper(generator):
+    scores, target = (torch.randn(5, 20, generator=generator, dtype=torch.float64) for _ in range(2))
+    wanted = np.mean([1 - spearmanr(s, t).statistic for s, t in zip(scores.numpy(), target.numpy(), strict=True)])
+    away = [
+        abs(spearman(scores, target, sorter=Handcrafted(steepness=steepness)).item() - wanted)
+        for steepness in (1.0, 10.0, 100.0, 1e6)
+    ]
+    assert away == sorted(away, reverse=True)
+    assert away[-1] < 1e-9
+
+
+def test_spearman_by_hand():
+    # Ranks 1, 2, 3 where 1, 3, 2 are wanted: 6 (0 + 1 + 1) / (3 * 8).
+    assert spearman(tensor([3.0, 2.0, 1.0]), tensor([9.0, 1.0, 5.0]), sorter=ranks).item() == pytest.approx(0.5)
+    # The reverse order is 2; a group without order does not count.
+    pair = tensor([[1.0, 2.0, 3.0], [1.0, 2.0, 3.0]]), tensor([[3.0, 2.0, 1.0], [7.0, 7.0, 7.0]])
+    assert spearman(*pair, sorter=ranks).item() == pytest.approx(2.0)
+
+
+def test_spearman_refuses_groups_of_one():
+    with pytest.raises(ValueError, match=r"groups of 1 in shape \(5, 1\)"):
+        spearman(torch.zeros(5, 1), torch.zeros(5, 1), sorter=ranks)
+
+
+def test_spearman_holds_in_half_precision(generator):
+    scores, target = torch.linspace(-1, 1, 500).half(), torch.linspace(1, -1, 500).half()
+    assert spearman(scores, target, sorter=ranks).item() == pytest.approx(2.0, rel=1e-2)
+
+
+@pytest.mark.parametrize("name", of_kind("target"))
+class TestTarget:
+    @pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
+    def test_must_be_finite(self, name, bad):
+        target = torch.zeros(2, 3)
+        target[1, 2] = bad
+        with pytest.raises(ValueError, match=rf"target holds {bad} at \(1, 2\)"):
+            call(name, torch.zeros(2, 3), target)
+
+    def test_must_be_floating_point(self, name):
+        with pytest.raises(TypeError, match=r"target is torch.int64"):
+            call(name, torch.zeros(2, 3), torch.zeros(2, 3, dtype=torch.long))
+
+
+# Multi-label classification: `labels`.
+
+
+@st.composite
+def labelled(draw):
+    examples, classes = draw(st.integers(2, 5)), draw(st.integers(1, 3))
+    size = examples * classes
+    scores = draw(st.lists(st.integers(-6, 6), min_size=size, max_size=size))
+    labels = draw(st.lists(st.booleans(), min_size=size, max_size=size))
+    scale = draw(st.sampled_from([0.05, 0.25, 1.0]))
+    return tensor(scores).view(examples, classes) * scale, torch.tensor(labels).view(examples, classes)
+
+
+@settings(deadline=None)
+@given(labelled())
+def test_multilabel_soft_margin_is_binary_cross_entropy(batch):
+    total = 0.0
+    for score, label in zip(batch[0].flatten().tolist(), batch[1].flatten().tolist(), strict=True):
+        probability = 1 / (1 + math.exp(-score))
+        total -= math.log(probability if label else 1 - probability)
+    assert multilabel_soft_margin(*batch).item() == pytest.approx(total / batch[0].numel())
+
+
+@settings(deadline=None)
+@given(labelled())
+def test_mean_average_precision_is_the_positives_mean_rank(batch):
+    scores, labels = batch
+    of_classes, sizes = [], []
+    for s, present in zip(scores.T.numpy(), labels.T.numpy(), strict=True):
+        places, count = rankdata(-s)[present], present.sum()
+        if 0 < count < len(s):
+            of_classes.append((places.mean() - (count + 1) / 2) / len(s))
+            sizes.append(count)
+    for weight_by, weights in (("classes", np.ones(len(sizes))), ("positives", np.array(sizes))):
+        wanted = np.average(of_classes, weights=weights) if sizes else 0.0
+        found = mean_average_precision(scores, labels, sorter=ranks, weight_by=weight_by)
+        assert found.item() == pytest.approx(wanted, abs=1e-12)
+        assert found.item() >= -1e-12
+
+
+@settings(deadline=None)
+@given(labelled())
+def test_mean_average_precision_by_positives_is_equation_7(batch):
+    scores, labels = batch
+    usable = [c for c in range(labels.shape[1]) if 0 < labels[:, c].sum() < len(labels)]
+
+    def equation_7(scores):
+        return sum(rankdata(-scores[:, c].numpy())[labels[:, c].numpy()].sum() for c in usable)
+
+    # Up to a constant: so of two score matrices.
+    other = scores.flip(0) * 2 + 1
+    first, second = (
+        mean_average_precision(values, labels, sorter=ranks, weight_by="positives").item() for values in (scores, other)
+    )
+    factor = labels[:, usable].sum().item() * len(labels)
+    assert (first - second) * factor == pytest.approx(equation_7(scores) - equation_7(other), abs=1e-9)
+
+
+@pytest.mark.parametrize("loss", ["mean_average_precision", "hinge_ap"])
+def test_a_perfect_order_costs_nothing(loss):
+    labels = torch.tensor([[1, 0], [0, 0], [1, 1]])
+    scores = tensor([[80.0, -70.0], [10.0, -80.0], [90.0, 0.0]])
+    found = call(loss, scores, labels, **({} if loss == "hinge_ap" else {"sorter": ranks}))
+    assert found.item() == pytest.approx(0, abs=1e-12)
+
+
+@pytest.mark.parametrize("loss", ["mean_average_precision", "hinge_ap"])
+def test_classes_of_one_kind_are_left_out(loss, generator):
+    scores = torch.randn(6, 3, generator=generator, dtype=torch.float64)
+    labels = torch.tensor([[1, 0, 1], [0, 0, 1], [1, 0, 1], [0, 0, 1], [0, 0, 1], [1, 0, 1]])
+    assert call(loss, scores, labels).item() == pytest.approx(call(loss, scores[:, :1], labels[:, :1]).item())
+
+
+def test_weights_are_checked():
+    with pytest.raises(ValueError, match="weight_by is 'class', expected 'classes' or 'positives'"):
+        mean_average_precision(torch.zeros(2, 1), torch.tensor([[0], [1]]), sorter=ranks, weight_by="class")
+
+
+def exhaustive_hinge_ap(scores, labels):
+    """The maximum over all orders of the examples, of one class."""
+    positives = [i for i, label in enumerate(labels) if label]
+    negatives = [i for i, label in enumerate(labels) if not label]
+    pairs = len(positives) * len(negatives)
+    best = -math.inf
+    truth = sum(scores[i] - scores[j] for i in positives for j in negatives) / pairs
+    for order in itertools.permutations(range(len(scores))):
+        place = {item: number for number, item in enumerate(order)}
+        seen, precisions = 0, []
+        for number, item in enumerate(order):
+            if labels[item]:
+                seen += 1
+                precisions.append(seen / (number + 1))
+        agreement = sum(
+            (1 if place[i] < place[j] else -1) * (scores[i] - scores[j]) for i in positives for j in negatives
+        )  # fmt: skip
+        best = max(best, 1 - sum(precisions) / len(precisions) + agreement / pairs)
+    return best - truth
+
+
+@settings(deadline=None, max_examples=150)
+@given(labelled())
+def test_hinge_ap_is_the_maximum_over_all_rankings(batch):
+    scores, labels = batch
+    values = [
+        exhaustive_hinge_ap(s, present)
+        for s, present in zip(scores.T.tolist(), labels.T.tolist(), strict=True)
+        if any(present) and not all(present)
+    ]
+    assert hinge_ap(scores, labels).item() == pytest.approx(np.mean(values) if values else 0.0, abs=1e-12)
+
+
+@pytest.mark.parametrize("positives", [1, 2, 3, 4, 5])
+def test_hinge_ap_is_the_maximum_for_six_examples(positives, generator):
+    labels = [True] * positives + [False] * (6 - positives)
+    for spread in (0.01, 0.1, 0.5, 2.0):
+        scores = torch.randn(6, generator=generator, dtype=torch.float64) * spread
+        found = hinge_ap(scores.unsqueeze(1), torch.tensor(labels).unsqueeze(1))
+        assert found.item() == pytest.approx(exhaustive_hinge_ap(scores.tolist(), labels), abs=1e-12)
+
+
+def test_hinge_ap_bounds_what_the_order_loses(generator):
+    # Distinct scores, many of them: the loss is at least 1 - AP of their own order.
+    scores = torch.randn(200, 4, generator=generator, dtype=torch.float64)
+    labels = torch.rand(200, 4, generator=generator) < 0.3
+    lost = []
+    for s, present in zip(scores.T.tolist(), labels.T.tolist(), strict=True):
+        ordered = [label for _, label in sorted(zip(s, present, strict=True), reverse=True)]
+        precisions = [sum(ordered[: place + 1]) / (place + 1) for place, label in enumerate(ordered) if label]
+        lost.append(1 - sum(precisions) / len(precisions))
+    assert hinge_ap(scores, labels).item() >= np.mean(lost)
+
+
+def test_hinge_ap_of_half_precision_is_computed_in_single(generator):
+    scores, labels = torch.randn(50, 3, generator=generator).half(), torch.rand(50, 3, generator=generator) < 0.4
+    assert hinge_ap(scores, labels).item() == pytest.approx(hinge_ap(scores.double(), labels).item(), rel=1e-5)
+
+
+@pytest.mark.parametrize("name", of_kind("labels"))
+class TestLabels:
+    def test_may_be_boolean_or_integers(self, name, generator):
+        scores, labels = example(name, generator)
+        values = [call(name, scores, labels.to(dtype)) for dtype in (torch.bool, torch.uint8, torch.int64)]
+        assert values[0].equal(values[1])
+        assert values[0].equal(values[2])
+
+    @pytest.mark.parametrize(
+        ("labels", "message"),
+        [
+            ([[1, 0], [2, 0]], r"labels hold 2 at \(1, 0\), expected 0 or 1"),
+            ([[1, 0], [0, -1]], r"labels hold -1 at \(1, 1\)"),
+            ([[1.0, 0.0], [0.0, 1.0]], r"labels are torch.float32"),
+        ],
+    )
+    def test_are_nothing_but_zero_and_one(self, name, labels, message):
+        with pytest.raises(ValueError, match=message):
+            call(name, torch.zeros(2, 2), torch.tensor(labels))
+
+    def test_have_a_dimension_of_examples(self, name):
+        with pytest.raises(ValueError, match=r"labels \(3,\): expected one shape \(..., n, C\)"):
+            call(name, torch.zeros(3), torch.zeros(3, dtype=torch.bool))
+
+
+@pytest.mark.parametrize("name", ["mean_average_precision", "hinge_ap"])
+def test_ranking_examples_needs_more_than_one(name):
+    with pytest.raises(ValueError, match=r"groups of 1 example in shape \(4, 1, 3\)"):
+        call(name, torch.zeros(4, 1, 3), torch.zeros(4, 1, 3, dtype=torch.bool))
+
+
+# Retrieval: `positives`.
+
+
+def slow_triplets(directions, margin, *, hardest, better):
+    """Mean over the positives of both directions; `better(n, p)` is by how much a negative is ahead of a positive."""
+    values = []
+    for rows, own in directions:
+        for row, belongs in zip(rows.tolist(), own.tolist(), strict=True):
+            rivals = [value for value, mine in zip(row, belongs, strict=True) if not mine]
+            for value, mine in zip(row, belongs, strict=True):
+                if mine and rivals:
+                    found = [max(0.0, margin + better(rival, value)) for rival in rivals]
+                    values.append(max(found) if hardest else sum(found) / len(found))
+    return sum(values) / len(values) if values else 0.0
+
+
+def both(scores, positives):
+    return [(scores.numpy(), positives.numpy()), (scores.numpy().T, positives.numpy().T)]
+
+
+def both_ranked(scores, positives):
+    return [(rankdata(-rows, axis=1), own) for rows, own in both(scores, positives)]
+
+
+@st.composite
+def matrices(draw):
+    size = draw(st.integers(2, 5))
+    scores = draw(st.lists(st.integers(-8, 8), min_size=size * size, max_size=size * size))
+    more = draw(st.lists(st.booleans(), min_size=size * size, max_size=size * size))
+    order = draw(st.permutations(range(size)))
+    positives = torch.tensor(more).view(size, size) & draw(st.booleans())
+    positives[torch.arange(size), torch.tensor(order)] = True
+    return tensor(scores).view(size, size) / 8, positives
+
+
+@settings(deadline=None)
+@given(matrices(), st.booleans(), st.sampled_from([0.0, 0.2, 1.5]))
+def test_hard_negative_triplet_agrees_with_loops(batch, hardest, margin):
+    wanted = slow_triplets(both(*batch), margin, hardest=hardest, better=lambda negative, positive: negative - positive)
+    assert hard_negative_triplet(*batch, margin=margin, hardest=hardest).item() == pytest.approx(wanted)
+
+
+@settings(deadline=None)
+@given(matrices(), st.booleans(), st.sampled_from([0.0, 1.0, 2.5]))
+def test_recall_agrees_with_loops(batch, hardest, margin):
+    wanted = slow_triplets(
+        both_ranked(*batch), margin, hardest=hardest, better=lambda negative, positive: positive - negative
+    )  # fmt: skip
+    assert recall(*batch, sorter=ranks, margin=margin, hardest=hardest).item() == pytest.approx(wanted)
+
+
+@settings(deadline=None)
+@given(matrices(), st.integers(1, 5), st.sampled_from([0.1, 1.0, 4.0]))
+def test_recall_at_k_is_a_sigmoid_of_the_first_positive(batch, k, temperature):
+    values = []
+    for places, own in both_ranked(*batch):
+        for row, belongs in zip(places.tolist(), own.tolist(), strict=True):
+            first = min(place for place, mine in zip(row, belongs, strict=True) if mine)
+            values.append(1 - 1 / (1 + math.exp(-(k + 0.5 - first) / temperature)))
+    assert recall_at_k(*batch, sorter=ranks, k=k, temperature=temperature).item() == pytest.approx(np.mean(values))
+
+
+@pytest.mark.parametrize("k", [1, 2, 5])
+def test_recall_at_k_hardens_to_the_metric(k, generator):
+    scores = torch.randn(20, 20, generator=generator, dtype=torch.float64)
+    places = both_ranked(scores, torch.eye(20, dtype=torch.bool))
+    wanted = 1 - np.mean([(np.diag(rows) <= k).mean() for rows, _ in places])
+    away = []
+    for temperature, steepness in ((4.0, 10.0), (1.0, 100.0), (0.2, 1e4), (0.01, 1e6)):
+        sorter = Handcrafted(steepness=steepness)
+        value = recall_at_k(scores, torch.eye(20, dtype=torch.bool), sorter=sorter, k=k, temperature=temperature)
+        away.append(abs(value.item() - wanted))
+    assert away[-1] < 1e-9
+    assert away[-2] < away[0]
+
+
+def test_retrieval_by_hand():
+    scores = tensor([[0.9, 0.5], [0.0, 0.6]])
+    own = torch.eye(2, dtype=torch.bool)
+    # 0.5 against 0.9 and 0.6 (its row and its column), 0.0 against both: 0.2 + 0.5 - 0.6 alone is above 0.
+    assert hard_negative_triplet(scores, own).item() == pytest.approx(0.1 / 4)
+    # All are ranked first; a margin of 1 is kept exactly, of 2 missed by 1.
+    assert recall(scores, own, sorter=ranks).item() == 0
+    assert recall(scores, own, sorter=ranks, margin=2.0).item() == 1
+    # The other way round: everyone is ranked 2 where the rival is 1.
+    assert recall(scores.flip(0), own, sorter=ranks).item() == 2
+
+
+@settings(deadline=None)
+@given(matrices())
+def test_retrieval_sees_both_directions_alike(batch):
+    scores, positives = batch
+    for name in of_kind("positives"):
+        value = call(name, scores, positives)
+        assert call(name, scores.T, positives.T).item() == pytest.approx(value.item())
+
+
+@pytest.mark.parametrize("name", of_kind("positives"))
+class TestPositives:
+    def test_must_be_in_every_row_and_column(self, name):
+        own = OWN.clone()
+        own[2, 2] = False
+        own[2, 1] = True
+        with pytest.raises(ValueError, match="no True in column 2: expected at least one"):
+            call(name, torch.zeros(4, 4), own)
+        with pytest.raises(ValueError, match="no True in row 2: expected at least one"):
+            call(name, torch.zeros(4, 4), own.T)
+        with pytest.raises(ValueError, match=r"no True in row 2 of matrix \(1,\)"):
+            call(name, torch.zeros(2, 4, 4), torch.stack([OWN, own.T]))
+
+    def test_must_be_boolean(self, name):
+        with pytest.raises(ValueError, match=r"positives are torch.int64, expected booleans"):
+            call(name, torch.zeros(4, 4), OWN.long())
+
+    def test_must_be_square_and_larger_than_one(self, name):
+        with pytest.raises(ValueError, match=r"scores \(3, 4\) and positives \(3, 4\): expected one shape"):
+            call(name, torch.zeros(3, 4), OWN[:3])
+        with pytest.raises(ValueError, match=r"\(5, 1, 1\), which leaves nothing to compare"):
+            call(name, torch.zeros(5, 1, 1), torch.ones(5, 1, 1, dtype=torch.bool))
+
+
+@pytest.mark.parametrize(
+    ("name", "option", "value", "message"),
+    [
+        ("recall", "margin", -1.0, "margin is -1.0, expected at least 0"),
+        ("recall", "margin", math.nan, "margin is nan"),
+        ("hard_negative_triplet", "margin", -0.1, "margin is -0.1"),
+        ("recall_at_k", "k", 0, "k is 0, expected at least 1"),
+        ("recall_at_k", "temperature", 0.0, "temperature is 0.0, expected a positive number"),
+    ],
+)
+def test_options_of_retrieval_are_checked(name, option, value, message):
+    with pytest.raises(ValueError, match=message):
+        call(name, torch.zeros(4, 4), OWN, **{option: value})

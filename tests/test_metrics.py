@@ -1,14 +1,20 @@
-"""Label-ranking metrics against plain loops over images and pairs, hand-computed cases, and intervals."""
+"""Metrics against plain loops, scipy, scikit-learn and hand-computed cases; and intervals."""
+
+import math
 
 import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sklearn.metrics import precision_recall_fscore_support
+from scipy.stats import rankdata, spearmanr
+from sklearn.metrics import average_precision_score, precision_recall_fscore_support
 
 from rankops.intervals import interval
 from rankops.metrics.label_ranking import ranked, unranked
+from rankops.metrics.mean_average_precision import average_precision, mean_average_precision
+from rankops.metrics.recall import first_positive_ranks, median_rank, recall
+from rankops.metrics.spearman import spearman
 from rankops.tasks.label_ranking import evaluate, label_ranks_of, predictions
 
 
@@ -129,7 +135,8 @@ def test_f1_is_the_harmonic_mean_of_the_averages_and_intervals_hold_it():
 
     draws = torch.Generator().manual_seed(0)
     scores, label_ranks = torch.randn(50, 4, generator=draws), torch.randint(0, 2, (50, 4), generator=draws)
-    figures = evaluate(predictions(Ranker(), torch.zeros(50, 8, 8)), label_ranks, resamples=200, seed=0)
+    split = torch.zeros(50, 8, 8), label_ranks
+    figures = evaluate(predictions(Ranker(), split), split, resamples=200, seed=0)
     for kind in ("ranked", "unranked"):
         precision, recall = figures[kind]["precision"]["value"], figures[kind]["recall"]["value"]
         assert figures[kind]["f1"]["value"] == pytest.approx(2 * precision * recall / (precision + recall))
@@ -157,4 +164,200 @@ def test_a_score_that_is_not_finite_is_named():
             return torch.tensor([[0.0, 1.0], [float("nan"), 0.0]]), torch.zeros(2, 2)
 
     with pytest.raises(FloatingPointError, match="row 1"):
-        predictions(Diverged(), torch.zeros(2, 8, 8))
+        predictions(Diverged(), (torch.zeros(2, 8, 8), torch.zeros(2, 2)))
+
+
+# Spearman's correlation.
+
+
+@settings(deadline=None)
+@given(st.integers(2, 30), st.integers(2, 8), st.integers(0, 10_000))
+def test_spearman_agrees_with_scipy(length, levels, seed):
+    draws = np.random.default_rng(seed)
+    scores, target = draws.integers(0, levels, (2, 3, length)) / 4  # many ties
+    scores[:, :2], target[:, :2] = [0, 9], [0, 9]  # never constant
+    found = spearman(torch.from_numpy(scores), torch.from_numpy(target))
+    assert found.dtype == torch.float64
+    assert found.tolist() == pytest.approx(
+        [spearmanr(s, t).statistic for s, t in zip(scores, target, strict=True)], abs=1e-12
+    )
+    single = spearman(torch.from_numpy(scores).float(), torch.from_numpy(target).float())
+    assert single.equal(found)
+
+
+@settings(deadline=None)
+@given(st.integers(2, 200), st.integers(0, 1000))
+def test_spearman_is_one_for_the_same_order_and_minus_one_for_the_reverse(length, seed):
+    values = torch.randperm(length, generator=torch.Generator().manual_seed(seed)).double()
+    assert spearman(values, values.exp() if length < 30 else values * 3).item() == 1
+    assert spearman(values, -values).item() == -1
+
+
+def test_spearman_by_hand():
+    # Ranks 3, 1, 2 against 3, 2, 1: 1 - 6 * 2 / (3 * 8).
+    assert spearman(torch.tensor([0.1, 0.4, 0.2]), torch.tensor([1.0, 2.0, 3.0])).item() == pytest.approx(0.5)
+
+
+@pytest.mark.parametrize(
+    ("scores", "target", "message"),
+    [
+        ([1.0], [2.0], r"Spearman is undefined: 1 examples in \(1,\), expected at least 2"),
+        ([1.0, 1.0], [1.0, 2.0], r"Spearman is undefined: scores are all 1.0, expected"),
+        ([[1.0, 2.0], [1.0, 2.0]], [[1.0, 2.0], [3.0, 3.0]], r"undefined: target are all 3.0 at \(1,\)"),
+        ([1.0, math.nan], [1.0, 2.0], r"Spearman is undefined: scores hold nan at \(1,\)"),
+        ([1.0, 2.0], [1.0, math.inf], r"Spearman is undefined: target hold inf at \(1,\)"),
+        ([1.0, 2.0, 3.0], [1.0, 2.0], r"scores \(3,\) and target \(2,\)"),
+    ],
+)
+def test_spearman_says_where_it_is_undefined(scores, target, message):
+    with pytest.raises(ValueError, match=message):
+        spearman(torch.tensor(scores), torch.tensor(target))
+
+
+# Mean average precision.
+
+
+def slow_average_precision(scores, labels, difficult):
+    """The mean over positives of the precision among all examples that score at least as high; skipping some."""
+    kept = [(s, y) for s, y, hard in zip(scores, labels, difficult, strict=True) if not hard]
+    precisions = []
+    for score, label in kept:
+        if label:
+            down_to = [y for s, y in kept if s >= score]
+            precisions.append(sum(down_to) / len(down_to))
+    return sum(precisions) / len(precisions) if precisions else math.nan
+
+
+@st.composite
+def classified(draw):
+    rows, classes = draw(st.integers(1, 8)), draw(st.integers(1, 3))
+    table = lambda values: draw(  # noqa: E731
+        st.lists(st.lists(values, min_size=classes, max_size=classes), min_size=rows, max_size=rows)
+    )
+    return tuple(np.array(table(values)) for values in (st.integers(-4, 4), st.booleans(), st.booleans()))
+
+
+@settings(deadline=None)
+@given(classified())
+def test_average_precision_agrees_with_loops_and_scikit_learn(batch):
+    scores, labels, difficult = batch
+    tensors = torch.from_numpy(scores / 8), torch.from_numpy(labels)
+    found = average_precision(*tensors, difficult=torch.from_numpy(difficult))
+    plain = average_precision(*tensors)
+    assert found.dtype == torch.float64
+    assert plain.equal(average_precision(tensors[0].float(), tensors[1].long())) or plain.isnan().any()
+    for c in range(scores.shape[1]):
+        easy = ~difficult[:, c]
+        wanted = slow_average_precision(scores[:, c], labels[:, c], difficult[:, c])
+        assert found[c].item() == pytest.approx(wanted, nan_ok=True)
+        if labels[easy, c].any():
+            assert found[c].item() == pytest.approx(average_precision_score(labels[easy, c], scores[easy, c]))
+        if labels[:, c].any():
+            assert plain[c].item() == pytest.approx(average_precision_score(labels[:, c], scores[:, c]))
+        else:
+            assert plain[c].isnan()
+
+
+def test_mean_average_precision_agrees_with_scikit_learn(generator):
+    scores, labels = torch.randn(500, 6, generator=generator), torch.rand(500, 6, generator=generator) < 0.1
+    wanted = average_precision_score(labels.numpy(), scores.numpy(), average="macro")
+    assert mean_average_precision(scores, labels).item() == pytest.approx(wanted)
+
+
+def test_mean_average_precision_by_hand():
+    # Class 0: positives at places 1 and 3, 1 and 2/3. Class 1 has none and is left out.
+    scores, labels = torch.tensor([[0.9, 0.1], [0.5, 0.2], [0.3, 0.3]]), torch.tensor([[1, 0], [0, 0], [1, 0]])
+    assert mean_average_precision(scores, labels).item() == pytest.approx((1 + 2 / 3) / 2)
+    # Without the difficult one in the middle the order is perfect; with a difficult positive one is left.
+    difficult = torch.tensor([[False, False], [True, False], [False, False]])
+    assert mean_average_precision(scores, labels, difficult=difficult).item() == 1
+    difficult = torch.tensor([[True, False], [False, False], [False, False]])
+    assert mean_average_precision(scores, labels, difficult=difficult).item() == pytest.approx(1 / 2)
+
+
+def test_a_constant_classifier_has_the_average_precision_of_chance():
+    assert mean_average_precision(torch.zeros(10, 1), torch.arange(10).unsqueeze(1) < 3).item() == pytest.approx(0.3)
+
+
+def test_mean_average_precision_refuses_bad_input():
+    scores, labels = torch.zeros(2, 3), torch.zeros(2, 3, dtype=torch.long)
+    with pytest.raises(ValueError, match=r"undefined: labels \(2, 3\) hold no positive in any class"):
+        mean_average_precision(scores, labels)
+    with pytest.raises(ValueError, match="undefined"):
+        mean_average_precision(scores, labels + 1, difficult=torch.ones(2, 3, dtype=torch.bool))
+    with pytest.raises(ValueError, match=r"scores \(2, 3\) and labels \(3, 2\)"):
+        mean_average_precision(scores, labels.T)
+    with pytest.raises(ValueError, match=r"scores \(2, 3\) and difficult \(3, 2\)"):
+        mean_average_precision(scores, labels, difficult=labels.T.bool())
+    with pytest.raises(ValueError, match="difficult is torch.int64"):
+        mean_average_precision(scores, labels, difficult=labels)
+    with pytest.raises(ValueError, match=r"labels hold 2 at \(0, 0\)"):
+        mean_average_precision(scores, labels + 2)
+    with pytest.raises(ValueError, match=r"labels are torch.float32"):
+        mean_average_precision(scores, labels.float())
+    with pytest.raises(ValueError, match=r"scores hold nan at \(0, 0\)"):
+        mean_average_precision(scores * math.nan, labels)
+
+
+# Recall at K and the median rank.
+
+
+@st.composite
+def searches(draw):
+    rows, columns = draw(st.integers(1, 6)), draw(st.integers(1, 6))
+    scores = draw(st.lists(st.integers(-3, 3), min_size=rows * columns, max_size=rows * columns))
+    positives = torch.tensor(draw(st.lists(st.booleans(), min_size=rows * columns, max_size=rows * columns)))
+    positives = positives.view(rows, columns)
+    positives[torch.arange(rows), torch.tensor([draw(st.integers(0, columns - 1)) for _ in range(rows)])] = True
+    return torch.tensor(scores, dtype=torch.float32).view(rows, columns), positives
+
+
+@settings(deadline=None)
+@given(searches())
+def test_recall_and_median_rank_agree_with_loops(batch):
+    found = []
+    for row, own in zip(*(part.tolist() for part in batch), strict=True):
+        best = max(score for score, mine in zip(row, own, strict=True) if mine)
+        found.append(1 + sum(score >= best for score, mine in zip(row, own, strict=True) if not mine))
+    assert first_positive_ranks(*batch).tolist() == found
+    assert median_rank(*batch).item() == np.median(found)
+    for k in (1, 2, 5):
+        assert recall(*batch, k=k).item() == pytest.approx(sum(place <= k for place in found) / len(found))
+
+
+def test_the_rank_of_a_single_positive_is_its_rank(generator):
+    scores = torch.randn(30, 30, generator=generator)
+    own = torch.eye(30, dtype=torch.bool)
+    assert first_positive_ranks(scores, own).tolist() == np.diag(rankdata(-scores.numpy(), axis=1)).tolist()
+
+
+def test_equal_scores_count_against_the_positive():
+    scores = torch.zeros(1, 5)
+    assert first_positive_ranks(scores, torch.tensor([[False, True, False, False, True]])).tolist() == [4]
+    assert recall(scores, torch.tensor([[True, True, False, False, False]]), k=3).item() == 0
+
+
+def test_recall_refuses_bad_input():
+    scores, own = torch.zeros(2, 3), torch.tensor([[True, False, False], [False, False, False]])
+    with pytest.raises(ValueError, match="no True in row 1: expected at least one in each row"):
+        first_positive_ranks(scores, own)
+    with pytest.raises(ValueError, match=r"scores \(2, 3\) and positives \(3, 2\)"):
+        median_rank(scores, own.T)
+    with pytest.raises(ValueError, match=r"positives are torch.int64"):
+        recall(scores, own.long(), k=1)
+    with pytest.raises(ValueError, match="k is 0, expected at least 1"):
+        recall(scores, ~own, k=0)
+    with pytest.raises(ValueError, match=r"not empty"):
+        recall(scores[:0], own[:0], k=1)
+    with pytest.raises(ValueError, match=r"scores hold nan at \(0, 0\)"):
+        recall(scores * math.nan, ~own, k=1)
+
+
+@pytest.mark.parametrize("metric", [spearman, mean_average_precision, median_rank])
+def test_metrics_have_no_gradient_and_change_nothing(metric, generator):
+    scores = torch.randn(4, 6, generator=generator).requires_grad_()
+    wanted = torch.randn(4, 6, generator=generator) if metric is spearman else torch.eye(4, 6, dtype=torch.bool)
+    before = scores.detach().clone(), wanted.clone(), torch.get_rng_state()
+    assert not metric(scores, wanted).requires_grad
+    after = scores.detach(), wanted, torch.get_rng_state()
+    assert all(old.equal(new) for old, new in zip(before, after, strict=True))

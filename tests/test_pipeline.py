@@ -12,6 +12,11 @@ import torch
 from ruamel.yaml import YAML
 
 RUNS = ["label_ranking-cross_entropy", "label_ranking-lsep", "label_ranking-rlsep"]
+PAIRS = {
+    "memorability": ["memorability-mse", "memorability-spearman-lstm"],
+    "multilabel": ["multilabel-multilabel_soft_margin", "multilabel-mean_average_precision-lstm"],
+    "retrieval": ["retrieval-hard_negative_triplet", "retrieval-recall-lstm"],
+}
 
 
 @pytest.fixture(scope="module")
@@ -21,6 +26,10 @@ def project(new_project):
     made.first = made.run("dvc repro")
     made.run("git add --all && git commit --quiet --message made")
     return made
+
+
+# The main graph's; experiments are run by hand.
+STATUS = "dvc status --json dvc.yaml"
 
 
 def ran(output: str) -> set[str]:
@@ -37,7 +46,7 @@ def test_a_missing_mnist_is_told_loudly_and_recorded(project):
 def test_every_stage_ran_and_git_sees_nothing_but_the_lock(project):
     stages = set(YAML(typ="safe").load(project.folder / "dvc.lock")["stages"])
     assert ran(project.first) == stages
-    assert len(stages) == 17
+    assert len(stages) == 35
     assert project.run("git status --porcelain") == ""
 
 
@@ -53,6 +62,37 @@ def test_metrics_have_their_fixed_form(project):
         figures = json.loads(project.read(f"metrics/sorters/{name}.json"))
         assert 0 < figures["l1"]["value"] < 0.5
         assert len(figures["l1_by_kind"]) == 8
+
+
+def test_metrics_of_the_other_tasks_have_their_fixed_form(project):
+    for task, names in PAIRS.items():
+        for name in names:
+            figures = json.loads(project.read(f"metrics/runs/{name}.json"))
+            if task == "retrieval":
+                assert set(figures) == {"image_to_text", "text_to_image"}
+                for direction in figures.values():
+                    assert set(direction) == {"recall_at_1", "recall_at_5", "recall_at_10", "median_rank"}
+                    assert all(one["low"] <= one["value"] <= one["high"] for one in direction.values())
+            else:
+                figure = figures[{"memorability": "spearman", "multilabel": "mean_average_precision"}[task]]
+                assert -1 <= figure["low"] <= figure["value"] <= figure["high"] <= 1
+
+
+def test_predictions_of_the_other_tasks_have_their_fixed_form(project):
+    columns = {
+        "memorability": ["id", "score", "target"],
+        "multilabel": ["id", "scores", "labels", "difficult"],
+        "retrieval": ["id", "image_embedding", "captions", "text_embeddings"],
+    }
+    for task, names in PAIRS.items():
+        for name in names:
+            table = pq.read_table(project.folder / f"predictions/{name}.parquet")
+            assert table.column_names == columns[task]
+            assert len(table) == (40 if task == "memorability" else 60)
+            if task == "retrieval":
+                image, texts = table["image_embedding"][0].as_py(), table["text_embeddings"][0].as_py()
+                assert len(texts) == len(table["captions"][0].as_py()) == 5
+                assert np.allclose([np.linalg.norm(one) for one in (image, *texts)], 1, atol=1e-5)
 
 
 def test_predictions_have_their_fixed_form(project):
@@ -75,8 +115,8 @@ def test_again_nothing_runs(project):
 
 
 def test_a_loss_option_runs_that_loss_and_its_readers_alone(project):
-    project.replace("params.yaml", "loss: {name: rlsep, args: {pairs: null}}", "loss: {name: rlsep, args: {pairs: 4}}")
-    expected = {"train@label_ranking-rlsep", "evaluate@label_ranking-rlsep", "report", "publish"}
+    project.replace("params.yaml", "loss: {name: lsep, args: {pairs: null}}", "loss: {name: lsep, args: {pairs: 4}}")
+    expected = {"train@label_ranking-lsep", "evaluate@label_ranking-lsep", "report", "publish"}
     assert ran(project.run("dvc repro")) == expected
     # Back again: DVC's run cache restores what it has seen, and the lock is as it was.
     project.run("git checkout --quiet params.yaml")
@@ -84,9 +124,26 @@ def test_a_loss_option_runs_that_loss_and_its_readers_alone(project):
     assert project.run("git status --porcelain") == ""
 
 
+def test_a_sorters_option_runs_what_ranks_with_it_and_no_other_training(project):
+    project.replace(
+        "params.yaml",
+        "fine_tune: null}\n    beside: {name: l1",
+        "fine_tune: {name: Adam, args: {lr: 0.001}}}\n    beside: {name: l1",
+    )
+    name = "memorability-spearman-lstm"
+    changed = json.loads(project.run(STATUS))
+    assert set(changed) == {f"train_with_sorter@{name}", f"evaluate_with_sorter@{name}", "report", "publish"}
+    assert ran(project.run(f"dvc repro train_with_sorter@{name}")) == {f"train_with_sorter@{name}"}
+    project.run("git checkout --quiet params.yaml dvc.lock && dvc checkout --quiet")
+    project.replace("src/rankops/sorters/lstm.py", '"""The LSTM sorter', '"""The LSTM  sorter')
+    with_sorter = {f"train_with_sorter@{names[1]}" for names in PAIRS.values()}
+    assert set(json.loads(project.run(STATUS))) == {"pretrain@lstm", "benchmark_sorters", *with_sorter}
+    project.run("git checkout --quiet src")
+
+
 def test_a_comment_in_a_loss_file_runs_that_loss_alone(project):
     project.replace("src/rankops/losses/lsep.py", '"""LSEP, the', '"""The LSEP, the')
-    status = project.run("dvc status --json")
+    status = project.run(STATUS)
     changed = set(json.loads(status))
     assert changed == {"train@label_ranking-lsep"}
     project.run("git checkout --quiet src")
@@ -95,10 +152,11 @@ def test_a_comment_in_a_loss_file_runs_that_loss_alone(project):
 def test_a_new_loss_touches_nothing_until_a_run_names_it(project):
     rlsep = project.folder / "src/rankops/losses/rlsep.py"
     (rlsep.parent / "mine.py").write_text(rlsep.read_text().replace("rlsep", "mine"))
-    assert json.loads(project.run("dvc status --json")) == {}
-    rows = project.read("params.yaml").split("\n\nevaluate:")
+    assert json.loads(project.run(STATUS)) == {}
+    after = "\n\n# The same for runs that start from trained weights"
+    rows = project.read("params.yaml").split(after)
     run = "\n".join(rows[0].splitlines()[-6:]).replace("rlsep", "mine")
-    (project.folder / "params.yaml").write_text(f"{rows[0]}\n{run}\n\nevaluate:{rows[1]}")
+    (project.folder / "params.yaml").write_text(f"{rows[0]}\n{run}{after}{rows[1]}")
     new = {"train@label_ranking-mine", "evaluate@label_ranking-mine", "report", "publish"}
     assert ran(project.run("dvc repro")) == new
     (rlsep.parent / "mine.py").unlink()
@@ -169,8 +227,32 @@ def test_versions_have_their_aliases_and_answer_any_batch_without_a_pickle(proje
         ranker.predict(pd.DataFrame({"image": [b"no image"]}))
 
 
+def test_each_task_has_two_versions_and_its_champion_answers_as_the_predictions_say(project, store):
+    served = {}
+    for task, names in PAIRS.items():
+        versions = store.search_model_versions(f"name = '{task}'")
+        assert {version.tags["run"] for version in versions} == set(names)
+        champion = store.get_model_version_by_alias(task, "champion")
+        predictions = pq.read_table(project.folder / f"predictions/{champion.tags['run']}.parquet").to_pylist()
+        served[task] = mlflow.pyfunc.load_model(f"models:/{task}@champion"), predictions[:3]
+    read = lambda name: pq.read_table(project.folder / f"data/{name}/test.parquet").slice(0, 3).to_pylist()  # noqa: E731
+    model, expected = served["memorability"]
+    frames = [[frame["bytes"] for frame in row["frames"]] for row in read("clips")]
+    answer = model.predict(pd.DataFrame({"frames": frames}))
+    assert answer["score"].tolist() == pytest.approx([row["score"] for row in expected], abs=1e-4)
+    model, expected = served["multilabel"]
+    answer = model.predict(pd.DataFrame({"image": [row["image"]["bytes"] for row in read("long_tailed_mnist")]}))
+    assert np.allclose(answer["scores"].tolist(), [row["scores"] for row in expected], atol=1e-4)
+    model, expected = served["retrieval"]
+    rows = read("captions")
+    answer = model.predict(pd.DataFrame({"image": [row["image"]["bytes"] for row in rows]}))
+    assert np.allclose(answer["embedding"].tolist(), [row["image_embedding"] for row in expected], atol=1e-4)
+    answer = model.predict(pd.DataFrame({"caption": [row["captions"][1] for row in rows]}))
+    assert np.allclose(answer["embedding"].tolist(), [row["text_embeddings"][1] for row in expected], atol=1e-4)
+
+
 def test_publishing_again_sends_nothing(project):
-    assert "sent 0 of 5 runs" in project.run(PUBLISH)
+    assert "sent 0 of 11 runs" in project.run(PUBLISH)
 
 
 def test_a_deleted_run_comes_back_without_a_second_version(project, store):
@@ -178,8 +260,8 @@ def test_a_deleted_run_comes_back_without_a_second_version(project, store):
     run = next(iter(store.search_runs([experiment.experiment_id], "tags.loss = 'cross_entropy'")))
     before = {version.version for version in store.search_model_versions("name = 'label_ranking'")}
     store.delete_run(run.info.run_id)
-    assert "sent 1 of 5 runs: label_ranking-cross_entropy" in project.run(PUBLISH)
-    assert "sent 0 of 5" in project.run(PUBLISH)
+    assert "sent 1 of 11 runs: label_ranking-cross_entropy" in project.run(PUBLISH)
+    assert "sent 0 of 11" in project.run(PUBLISH)
     assert {version.version for version in store.search_model_versions("name = 'label_ranking'")} == before
 
 
@@ -187,7 +269,7 @@ def test_a_run_that_was_not_finished_is_sent_again(project, store):
     experiment = store.get_experiment_by_name("sorters")
     run = next(iter(store.search_runs([experiment.experiment_id], "attributes.run_name = 'sorter-lstm'")))
     store.set_terminated(run.info.run_id, "RUNNING")
-    assert "sent 1 of 5 runs: sorter-lstm" in project.run(PUBLISH)
+    assert "sent 1 of 11 runs: sorter-lstm" in project.run(PUBLISH)
     assert not store.search_runs([experiment.experiment_id], "attributes.status = 'RUNNING'")
     # Its version took the place, and the aliases, of the one whose run was never finished.
     assert len(store.search_model_versions("name = 'sorter-lstm'")) == 1
@@ -212,8 +294,8 @@ def test_what_a_person_moved_stays_and_the_best_is_the_challenger(project, store
 def test_lost_files_are_sent_again_and_aliases_follow(project, store):
     champion = store.get_model_version_by_alias("label_ranking", "champion").tags["run"]
     shutil.rmtree(project.folder / "mlruns")
-    assert "sent 5 of 5 runs" in project.run(PUBLISH)
-    assert "sent 0 of 5" in project.run(PUBLISH)
+    assert "sent 11 of 11 runs" in project.run(PUBLISH)
+    assert "sent 0 of 11" in project.run(PUBLISH)
     assert store.get_model_version_by_alias("label_ranking", "champion").tags["run"] == champion
     assert mlflow.pyfunc.load_model("models:/sorter-lstm@champion").predict(np.zeros((2, 8), np.float32)).shape == (
         2,
@@ -224,7 +306,7 @@ def test_lost_files_are_sent_again_and_aliases_follow(project, store):
 def test_an_emptied_store_is_filled_again_and_the_lock_stays(project):
     (project.folder / "mlflow.db").unlink()
     before = project.read("dvc.lock")
-    assert "sent 5 of 5 runs" in project.run(PUBLISH)
+    assert "sent 11 of 11 runs" in project.run(PUBLISH)
     assert ran(project.run("dvc repro")) == set()
     assert project.read("dvc.lock") == before
 
@@ -256,7 +338,8 @@ def test_leftovers_of_a_removed_run_are_named(project):
 
 
 def test_a_failed_expectation_stops_the_graph(project):
-    project.replace("params.yaml", "scale: [1.0, 4.0]", "scale: [1.0, 3.0]")
+    digits = "digits_per_image: [2, 4]\n  scale: [1.0, 4.0]"  # Ranked MNIST's
+    project.replace("params.yaml", f"{digits}\n  overlap: 0.0 #", f"{digits.replace('4.0', '3.0')}\n  overlap: 0.0 #")
     project.replace("pipelines/stages/ranked_mnist.py", '"scale", ', "")
     project.replace("pipelines/stages/ranked_mnist.py", "**scene)", "scale=(1.0, 4.0), **scene)")
     output = project.run("dvc repro", fails=True)

@@ -4,6 +4,7 @@ import pytest
 import torch
 from torch import nn
 
+from rankops.augmentation import shifted
 from rankops.tasks import label_ranking
 from rankops.training import compute, fit, random_batches
 
@@ -170,7 +171,7 @@ def test_a_gpu_that_is_not_there_is_refused():
 def test_shifted_images_are_moved_and_filled_with_black(generator):
     images = torch.zeros(200, 1, 9, 9, dtype=torch.uint8)
     images[:, 0, 4, 4] = 255
-    moved = label_ranking.shifted(images, 2, generator)
+    moved = shifted(images, 2, generator)
     places = moved.squeeze(1).nonzero()[:, 1:]
     assert len(places) == 200  # no image lost its dot, none has two
     assert {tuple(place) for place in places.tolist()} == {(y, x) for y in range(2, 7) for x in range(2, 7)}
@@ -188,13 +189,13 @@ def test_every_loss_trains_every_model_to_a_ranker_that_comes_back_from_disk(los
     }
     split = images, label_ranks
     for network, _, ranker in label_ranking.train(
-        split, split, model=recipe, loss={"name": loss, "args": args}, scorer=options | {"shift": 1},
-        thresholds=options | {"hidden": 4}, seed=0, device="cpu",
+        split, split, model=recipe, loss={"name": loss, "args": args}, seed=0, device="cpu",
+        training={"scorer": options | {"shift": 1}, "thresholds": options | {"hidden": 4}},
     ):  # fmt: skip
         assert network in ("scorer", "thresholds")
-    label_ranking.save_ranker(tmp_path, ranker, model=recipe, hidden=4)
+    label_ranking.save(tmp_path, ranker)
     ranker.scorer.eval()
     scores, thresholds = ranker(images)
-    again = label_ranking.load_ranker(tmp_path)(images)
+    again = label_ranking.load(tmp_path)(images)
     assert again[0].equal(scores)
     assert again[1].equal(thresholds)

@@ -1,21 +1,19 @@
 """How close each sorter's ranks are to the exact ones, on the fixed test vectors (SoDeep, Table 1)."""
 
 import json
-from pathlib import Path
 
 import numpy as np
 import torch
 from torch import nn
 
 from pipelines.settings import Settings
+from pipelines.sorters import sorter_of
 from pipelines.stage import refuse_leftovers, run
 from rankops.atomic_writes import replaced_folder
-from rankops.checkpoints import build
 from rankops.datasets import synthetic_ranks
 from rankops.generators import derived_seed
 from rankops.intervals import interval
 from rankops.ranks import ranks as exact_ranks
-from rankops.sorters import load_sorter
 
 
 @torch.inference_mode()
@@ -47,9 +45,7 @@ def main(params: Settings) -> None:
     refuse_leftovers({"models/sorters": params.sorters})
     options = params.benchmark_sorters
     test = synthetic_ranks.load("data/synthetic_ranks", "test")
-    sorters = {name: load_sorter(Path("models/sorters") / name) for name in params.sorters}
-    for name, sorter in options.untrained.items():
-        sorters[name] = build("sorters", sorter.name, sorter.args, seed=0)
+    sorters = {name: sorter_of(params, name) for name in [*params.sorters, *options.untrained]}
     with replaced_folder("metrics/sorters") as folder:
         for name, sorter in sorters.items():
             figures = measure(sorter, test, resamples=options.resamples)

@@ -1,6 +1,7 @@
 """Predicts the test split with one run's model, and scores the predictions with confidence intervals."""
 
 import json
+from importlib import import_module
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -9,18 +10,18 @@ from pipelines.settings import Settings
 from pipelines.stage import run
 from rankops.atomic_writes import replaced_file
 from rankops.generators import derived_seed
-from rankops.tasks import label_ranking
 from rankops.training import compute
 
 
 def main(params: Settings, name: str) -> None:
-    data = Path("data") / params.runs[name].dataset
+    options = params.all_runs[name]
+    task = import_module(f"rankops.tasks.{options.task}")
     device = compute(device=params.compute.device, precision=params.compute.precision).device
-    images, label_ranks = label_ranking.load_split(data, "test", threads=params.compute.threads)
-    table = label_ranking.predictions(label_ranking.load_ranker(f"models/runs/{name}", device=device), images)
-    figures = label_ranking.evaluate(
+    split = task.load_split(Path("data") / options.dataset, "test", threads=params.compute.threads)
+    table = task.predictions(task.load(f"models/runs/{name}", device=device), split)
+    figures = task.evaluate(
         table,
-        label_ranks,
+        split,
         resamples=params.evaluate.resamples,
         # The same resamples for every run: their differences are paired.
         seed=derived_seed(params.evaluate.seed, "evaluate"),

@@ -6,18 +6,18 @@ from pathlib import Path
 from torch import Tensor, nn
 
 from pipelines.epochs import shown, write_history
-from pipelines.settings import Settings
+from pipelines.settings import Settings, SorterParams
 from pipelines.stage import checkpoint_folder, run
 from rankops.atomic_writes import remove_folder, replaced_folder
 from rankops.checkpoints import build, save_model
 from rankops.datasets import synthetic_ranks
-from rankops.training import compute, fit, random_batches
+from rankops.training import Epoch, compute, fit, random_batches
 
 DATA = Path("data/synthetic_ranks")
 
 
-def main(params: Settings, name: str) -> None:
-    options = params.sorters[name]
+def pretrained(params: Settings, options: SorterParams, name: str) -> tuple[nn.Module, list[Epoch], Path]:
+    """A trained sorter, its epochs, and the folder of its checkpoint, which the caller removes when all is written."""
     device = compute(device=params.compute.device, precision=params.compute.precision).device
     scores, ranks = (part.to(device) for part in synthetic_ranks.load(DATA, "train")[:2])
     val_scores, val_ranks = (part.to(device) for part in synthetic_ranks.load(DATA, "val")[:2])
@@ -69,8 +69,13 @@ def main(params: Settings, name: str) -> None:
             total=options.epochs,
         )
     )
+    return sorter, epochs, checkpoint
+
+
+def main(params: Settings, name: str) -> None:
+    sorter, epochs, checkpoint = pretrained(params, params.sorters[name], name)
     with replaced_folder(f"models/sorters/{name}") as folder:
-        save_model(folder, sorter, folder="sorters", name=options.name, args=options.args | {"length": length})
+        save_model(folder, sorter, **sorter.recipe)
         write_history(folder / "history.csv", epochs)
     remove_folder(checkpoint)
 

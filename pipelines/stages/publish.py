@@ -5,15 +5,16 @@ Run by hand as `python -m pipelines.stages.publish`, it restores what an emptied
 
 import json
 from hashlib import sha256
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 from ruamel.yaml import YAML
 
-from pipelines.settings import Settings
+from pipelines.settings import Settings, SorterRun
 from pipelines.stage import run
-from pipelines.tracking import Finished, Version, image_signature, publish, requirements, sorter_signature, store
+from pipelines.tracking import Finished, Version, publish, requirements, sorter_signature, store, task_signature
 from rankops.atomic_writes import replaced_file
 
 FIGURES = Path("reports/figures")
@@ -86,10 +87,13 @@ def finished_trainings(params: Settings) -> list[Finished]:
                 quality=-history["l1"].min(),
             )
         )
-    for name, options in params.runs.items():
-        entries = lock_entries(f"train@{name}", f"evaluate@{name}")
+    for name, options in params.all_runs.items():
+        suffix = "" if name in params.runs else "_transfer" if name in params.transfer_runs else "_with_sorter"
+        entries = lock_entries(f"train{suffix}@{name}", f"evaluate{suffix}@{name}")
         folder, metrics = Path("models/runs") / name, Path(f"metrics/runs/{name}.json")
-        history = pd.read_csv(folder / "history.csv")
+        # Of the last step; a run without a second step has the head's alone.
+        last = next(path for path in (folder / "history.csv", folder / "head_history.csv") if path.is_file())
+        history = pd.read_csv(last)
         training = params.training.model_dump()[options.task]
         result.append(
             Finished(
@@ -99,24 +103,25 @@ def finished_trainings(params: Settings) -> list[Finished]:
                 params=flat(options.model_dump() | {"training": training, "compute": params.compute.model_dump()}),
                 metrics=figures(metrics),
                 tags=everywhere
-                | {"stage": f"train@{name}", "digits_source": source, "loss": options.loss.name}
+                | {"stage": f"train{suffix}@{name}", "digits_source": source, "loss": options.loss.name}
+                | ({"sorter": options.sorter.name} if isinstance(options, SorterRun) else {})
                 | _inputs(entries),
                 history=history,
                 files={
                     "plots": [FIGURES / f"{name}-{kind}.png" for kind in ("learning_curves", "examples")],
-                    "figures": [metrics, folder / "history.csv", folder / "thresholds_history.csv"],
+                    "figures": [metrics, *sorted(folder.glob("*history.csv"))],
                 },
                 version=Version(
                     model=options.task,
                     script=SERVING / f"{options.task}.py",
                     weights=folder,
-                    signature=image_signature(),
+                    signature=task_signature(options.task),
                     requirements=requirements(
                         "mlflow", "torch", "torchvision", "safetensors", "accelerate", "numpy", "pandas", "pillow",
                         "pyarrow", "scipy",
                     ),
                 ),
-                quality=history["accuracy"].max(),
+                quality=history[import_module(f"rankops.tasks.{options.task}").JUDGED_BY].max(),
             )
         )  # fmt: skip
     return result

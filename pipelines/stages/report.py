@@ -1,50 +1,121 @@
 """Tables and pictures of all runs, beside the papers' figures: Markdown, one HTML page and PNG files."""
 
 import json
-from html import escape
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pyarrow.parquet as pq
 
-from pipelines.figures import example_sheet, learning_curves, sorter_errors
-from pipelines.settings import Settings
+from pipelines.figures import (
+    average_precisions,
+    example_sheet,
+    found_captions,
+    learning_curves,
+    predicted,
+    sorter_errors,
+)
+from pipelines.pages import markdown, page
+from pipelines.settings import Run, Settings
 from pipelines.stage import refuse_leftovers, run
 from rankops.atomic_writes import replaced_file, replaced_folder
 from rankops.tables import decode_images, read_table
 
 EXAMPLES = 12
-# Papers' figures at their scale: Ranked MNIST, 60,000 images of 224 px, MobileNetV3-Small; sorters, d = 100.
-PAPER_RUNS = {
-    "cross_entropy": {"accuracy": 0.876, "exact_match": 0.057, "mean_average_precision": 0.804, "f1": 0.992},
-    "lsep": {"accuracy": 0.878, "exact_match": 0.056, "mean_average_precision": 0.793, "f1": 0.989},
-    "rlsep": {"accuracy": 0.988, "exact_match": 0.726, "mean_average_precision": 0.959, "f1": 0.991},
+# What a table shows of a task: the figure's place in metrics/runs/<run>.json, and its title.
+SHOWN = {
+    "label_ranking": {
+        "ranked.accuracy": "ranked accuracy", "ranked.exact_match": "ranked 0-1",
+        "ranked.mean_average_precision": "ranked mAP", "unranked.f1": "unranked F1",
+    },
+    "memorability": {"spearman": "Spearman"},
+    "multilabel": {"mean_average_precision": "mAP"},
+    "retrieval": {
+        f"{direction}.{figure}": f"{title} {short}"
+        for direction, title in (("image_to_text", "caption"), ("text_to_image", "image"))
+        for figure, short in (("recall_at_1", "R@1"), ("recall_at_5", "R@5"), ("recall_at_10", "R@10"),
+                              ("median_rank", "median rank"))
+    },
+}  # fmt: skip
+# Papers' figures at their scale and on their data: Ranked MNIST, 60,000 images of 224 px, MobileNetV3-Small; VideoMem,
+# ResNet-34; VOC 2007, WILDCAT; COCO captions, DSVE; sorters, d = 100.
+PAPER = {
+    ("label_ranking", "cross_entropy"): (0.876, 0.057, 0.804, 0.992),
+    ("label_ranking", "lsep"): (0.878, 0.056, 0.793, 0.989),
+    ("label_ranking", "rlsep"): (0.988, 0.726, 0.959, 0.991),
+    ("memorability", "mse"): (0.442,),
+    ("memorability", "spearman"): (0.466,),
+    ("multilabel", "multilabel_soft_margin"): (0.932,),
+    ("multilabel", "mean_average_precision"): (0.940,),
+    ("retrieval", "hard_negative_triplet"): (0.698, 0.919, 0.966, None, 0.559, 0.869, 0.940, None),
+    ("retrieval", "recall"): (0.715, 0.928, 0.971, None, 0.562, 0.870, 0.943, None),
 }
 PAPER_SORTERS = {"handcrafted": 0.0350, "cnn": 0.0120, "lstm": 0.0033}
+TITLES = {
+    "label_ranking": "Label ranking", "memorability": "Memorability", "multilabel": "Multi-label classification",
+    "retrieval": "Cross-modal retrieval",
+}  # fmt: skip
+DATA = {
+    "label_ranking": "the papers' are of 224 px",
+    "memorability": "made clips, the paper's are VideoMem",
+    "multilabel": "made images with long-tailed labels, the paper's are VOC 2007",
+    "retrieval": "made scenes with captions, 5 folds; the paper's are COCO, 5 folds of 1,000 images",
+}
 
 
 def _figure(values: dict[str, float], digits: int = 3) -> str:
     return f"{values['value']:.{digits}f} ({values['low']:.{digits}f} to {values['high']:.{digits}f})"
 
 
-def run_table(params: Settings) -> pd.DataFrame:
-    """One row a label-ranking run: its main figures with 95 % intervals, and the paper's."""
+def run_table(params: Settings, task: str) -> pd.DataFrame:
+    """One row a run of a task: its main figures with 95 % intervals, and the paper's."""
     rows = []
-    for name, options in params.runs.items():
+    for name, options in params.all_runs.items():
+        if options.task != task:
+            continue
         metrics = json.loads(Path(f"metrics/runs/{name}.json").read_text())
-        paper = PAPER_RUNS.get(options.loss.name, {})
+        paper = PAPER.get((task, options.loss.name), ())
         row = {"run": name}
-        for kind, figure, title in (
-            ("ranked", "accuracy", "ranked accuracy"),
-            ("ranked", "exact_match", "ranked 0-1"),
-            ("ranked", "mean_average_precision", "ranked mAP"),
-            ("unranked", "f1", "unranked F1"),
-        ):
-            row[title] = _figure(metrics[kind][figure])
-            row[f"paper's {title}"] = f"{paper[figure]:.3f}" if figure in paper else ""
+        for number, (place, title) in enumerate(SHOWN[task].items()):
+            figure = metrics
+            for part in place.split("."):
+                figure = figure[part]
+            row[title] = _figure(figure)
+            published = paper[number] if number < len(paper) else None
+            row[f"paper's {title}"] = "" if published is None else f"{published:.3f}"
         rows.append(row)
-    return pd.DataFrame(rows)
+    table = pd.DataFrame(rows)
+    return table.loc[:, (table != "").any()] if len(table) else table
+
+
+def _examples(path: Path, name: str, options: Run, *, title: str, threads: int) -> None:
+    """A picture of what a run does on the first test examples, or on all of them."""
+    found = pq.read_table(f"predictions/{name}.parquet")
+    if options.task == "memorability":
+        predicted(path, found["score"].to_numpy(), found["target"].to_numpy(), title=title)
+        return
+    if options.task == "multilabel":
+        counts = np.stack(found["labels"].to_numpy()).sum(0)
+        metrics = json.loads(Path(f"metrics/runs/{name}.json").read_text())
+        average_precisions(path, metrics["average_precision"], counts, title=title)
+        return
+    data = Path(f"data/{options.dataset}/test.parquet")
+    columns = ["image", "captions" if options.task == "retrieval" else "label_ranks"]
+    first = read_table(data, columns).slice(0, EXAMPLES)
+    images = decode_images(first["image"], path=data, threads=threads)
+    if options.task == "label_ranking":
+        ranks = [np.stack(table["label_ranks"].to_numpy()) for table in (first, found.slice(0, EXAMPLES))]
+        example_sheet(path, images, *ranks, title=title)
+        return
+    placed = np.stack(found["image_embedding"].slice(0, EXAMPLES).to_numpy())
+    texts = found["text_embeddings"].combine_chunks().flatten().flatten().to_numpy().reshape(-1, placed.shape[1])
+    captions = [caption for several in found["captions"].to_pylist() for caption in several]
+    best = np.argsort(-(placed @ texts.T), axis=1, kind="stable")[:, :3]
+    several = len(captions) // len(found)
+    found_captions(
+        path, images, [[captions[one] for one in row] for row in best],
+        [[one // several == image for one in row] for image, row in enumerate(best)], title=title,
+    )  # fmt: skip
 
 
 def sorter_table() -> tuple[pd.DataFrame, pd.DataFrame]:
@@ -66,62 +137,46 @@ def sorter_table() -> tuple[pd.DataFrame, pd.DataFrame]:
     return pd.DataFrame(rows), pd.DataFrame(by_kind)
 
 
-def _markdown(table: pd.DataFrame) -> str:
-    lines = [" | ".join(table.columns), " | ".join("---" for _ in table.columns)]
-    lines += [" | ".join(str(value) for value in row) for row in table.itertuples(index=False)]
-    return "\n".join(f"| {line} |" for line in lines)
-
-
 def main(params: Settings) -> None:
     refuse_leftovers(
         {
-            "models/runs": params.runs,
-            "metrics/runs": params.runs,
-            "predictions": params.runs,
+            "models/runs": params.all_runs,
+            "metrics/runs": params.all_runs,
+            "predictions": params.all_runs,
             "models/sorters": params.sorters,
             "metrics/sorters": [*params.sorters, *params.benchmark_sorters.untrained],
         }
     )
     digits = json.loads(Path("data/digits/manifest.json").read_text())
     source = {"mnist": "MNIST digits", "bundled": "scikit-learn's bundled digits, not MNIST"}[digits["source"]]
-    runs, (sorters, by_kind) = run_table(params), sorter_table()
+    sorters, by_kind = sorter_table()
     with replaced_folder("reports/figures") as folder:
         sorter_errors(folder / "sorters-l1_by_kind.png", by_kind, title="L1 by kind of vectors, test set")
         for name in params.sorters:
             history = pd.read_csv(f"models/sorters/{name}/history.csv")
             learning_curves(folder / f"sorter-{name}-learning_curves.png", history, title=f"Sorter {name}")
-        for name, options in params.runs.items():
-            history = pd.read_csv(f"models/runs/{name}/history.csv")
-            title = f"{name}, {source}"
+        for name, options in params.all_runs.items():
+            histories = [Path(f"models/runs/{name}/{file}") for file in ("head_history.csv", "history.csv")]
+            history = pd.concat([pd.read_csv(path) for path in histories if path.is_file()], ignore_index=True)
+            title = f"{name}, {source}" if options.dataset not in params.real_data else f"{name}, {options.dataset}"
             learning_curves(folder / f"{name}-learning_curves.png", history, title=title)
-            path = Path(f"data/{options.dataset}/test.parquet")
-            first = read_table(path, ["image", "label_ranks"]).slice(0, EXAMPLES)
-            found = pq.read_table(f"predictions/{name}.parquet", columns=["label_ranks"]).slice(0, EXAMPLES)
-            example_sheet(
-                folder / f"{name}-examples.png",
-                decode_images(first["image"], path=path, threads=params.compute.threads),
-                np.stack(first["label_ranks"].to_numpy()),
-                np.stack(found["label_ranks"].to_numpy()),
-                title=title,
-            )
+            _examples(
+                folder / f"{name}-examples.png", name, options, title=title, threads=params.compute.threads
+            )  # fmt: skip
         pictures = sorted(path.name for path in folder.iterdir())
-    captions = {
-        "Label ranking": (f"Test set, {source}, with 95 % bootstrap intervals; the papers' are of 224 px.", runs),
-        "Sorters": ("L1: mean |rank error| / d on the same test vectors, with 95 % bootstrap intervals.", sorters),
-    }
+    captions = {}
+    for task, title in TITLES.items():
+        runs = run_table(params, task)
+        if len(runs):
+            captions[title] = (f"Test set, {source}, with 95 % bootstrap intervals; {DATA[task]}.", runs)
+    captions["Sorters"] = (
+        "L1: mean |rank error| / d on the same test vectors, with 95 % bootstrap intervals.", sorters
+    )  # fmt: skip
     with replaced_file("reports/results.md") as partial:
-        parts = [f"**{title}.** {text}\n\n{_markdown(table)}\n" for title, (text, table) in captions.items()]
-        partial.write_text("\n".join(parts))
+        partial.write_text(markdown(captions))
     with replaced_file("reports/index.html") as partial:
-        body = "".join(
-            f"<h2>{title}</h2><p>{escape(text)}</p>{table.to_html(index=False, border=0)}"
-            for title, (text, table) in captions.items()
-        )
-        body += "".join(f'<h3>{escape(name)}</h3><img src="figures/{name}" alt="{escape(name)}">' for name in pictures)
-        style = "body{font-family:sans-serif;margin:2em}td,th{padding:.3em .8em;text-align:left}img{max-width:100%}"
         partial.write_text(
-            f"<!doctype html><meta charset=utf-8><title>RankOps</title><style>{style}</style>"
-            f"<h1>RankOps</h1><p>Made with {escape(source)}.</p>{body}\n"
+            page("RankOps", f"Made with {source}.", captions, [Path("figures") / one for one in pictures])
         )
 
 

@@ -1,49 +1,57 @@
-"""Trains one run: a task with a loss, a model and a seed."""
+"""Trains one run: a task with a loss, a model and a seed; some start from trained weights, some have a sorter."""
 
+from importlib import import_module
 from pathlib import Path
 
 from pipelines.epochs import shown, write_history
 from pipelines.settings import Settings
 from pipelines.stage import checkpoint_folder, run
 from rankops.atomic_writes import remove_folder, replaced_folder
-from rankops.tasks import label_ranking
+from rankops.sorters import load_sorter
 
 
 def main(params: Settings, name: str) -> None:
-    options, training = params.runs[name], params.training.label_ranking
-    data = Path("data") / options.dataset
+    options = params.all_runs[name].model_dump()
+    task = import_module(f"rankops.tasks.{options['task']}")
+    training = params.training.model_dump()[options["task"]]
+    data, start, sorter = Path("data") / options["dataset"], options.get("start"), options.get("sorter")
+    inputs = [data / "train.parquet", data / "val.parquet"]
+    extra = {}
+    if start is not None:
+        extra["start"] = start
+        inputs += sorted(Path(start).rglob("*.safetensors")) if Path(start).is_dir() else [Path(start)]
+    if sorter is not None:
+        folder = Path("models/sorters") / sorter["name"]
+        extra |= {"sorter": load_sorter(folder), "fine_tune": sorter["fine_tune"], "beside": options["beside"]}
+        inputs.append(folder / "model.safetensors")
     threads = params.compute.threads
+    splits = [task.load_split(data, split, threads=threads) for split in ("train", "val")]
     checkpoint = checkpoint_folder(
         "train",
         name,
-        params={
-            "run": options.model_dump(),
-            "training": training.model_dump(),
-            "compute": params.compute.model_dump(),
-        },
-        inputs=[data / "train.parquet", data / "val.parquet"],
+        params={"run": options, "training": training, "compute": params.compute.model_dump()},
+        inputs=inputs,
     )
-    progress = label_ranking.train(
-        label_ranking.load_split(data, "train", threads=threads),
-        label_ranking.load_split(data, "val", threads=threads),
-        model=options.model.model_dump(),
-        loss=options.loss.model_dump(),
-        scorer=training.scorer.model_dump(),
-        thresholds=training.thresholds.model_dump(),
-        seed=options.seed,
+    progress = task.train(
+        *splits,
+        model=options["model"],
+        loss=options["loss"],
+        training=training,
+        seed=options["seed"],
         device=params.compute.device,
         precision=params.compute.precision,
         checkpoint=checkpoint,
         name=f"runs.{name}",
+        **extra,
     )
-    epochs = {"scorer": [], "thresholds": []}
-    total = training.scorer.epochs + training.thresholds.epochs
-    for network, epoch, ranker in shown(progress, name=name, total=total):
-        epochs[network].append(epoch)
+    epochs = {}
+    total = sum(step["epochs"] for step in training.values() if isinstance(step, dict))
+    for step, epoch, predictor in shown(progress, name=name, total=total):
+        epochs.setdefault(step, []).append(epoch)
     with replaced_folder(f"models/runs/{name}") as folder:
-        label_ranking.save_ranker(folder, ranker, model=options.model.model_dump(), hidden=training.thresholds.hidden)
-        write_history(folder / "history.csv", epochs["scorer"])
-        write_history(folder / "thresholds_history.csv", epochs["thresholds"])
+        task.save(folder, predictor)
+        for step, history in epochs.items():
+            write_history(folder / task.HISTORIES[step], history)
     remove_folder(checkpoint)
 
 

@@ -1,6 +1,8 @@
 """Holds a dataset against its expectations; downstream stages depend on the small file that says it passed."""
 
 import json
+from functools import partial
+from importlib import import_module
 from pathlib import Path
 
 import pandas as pd
@@ -9,7 +11,8 @@ from pipelines.expectations import Suite, validate
 from pipelines.settings import Settings
 from pipelines.stage import run
 from rankops.atomic_writes import replaced_file
-from rankops.datasets import digits, ranked_mnist, synthetic_ranks
+from rankops.datasets import clips, digits, synthetic_ranks
+from rankops.generators import generator
 
 
 def _digits(params: Settings) -> list[Suite]:
@@ -26,31 +29,55 @@ def _synthetic_ranks(params: Settings) -> list[Suite]:
     return [Suite("vectors", _joined(facts), expectations, ["split", "id"])]
 
 
-def _ranked_mnist(params: Settings) -> list[Suite]:
-    options, threads = params.ranked_mnist, params.compute.threads
-    rows = options.rows.model_dump()
+def _scenes(params: Settings, name: str, *, index: list[str], measured: dict | None = None) -> list[Suite]:
+    """Suites of a dataset drawn from digits, a table each; `index` names a row of each, besides split and id."""
+    options, threads = getattr(params, name), params.compute.threads
+    dataset = import_module(f"rankops.datasets.{name}")
     facts = []
-    for split in rows:
+    for split in dict(options.rows):
         known = digits.load("data/digits", split, threads=threads)
-        facts.append(ranked_mnist.measure("data/ranked_mnist", known, split, threads=threads))
-    expectations = ranked_mnist.expectations(rows=rows, **options.model_dump(exclude={"rows", "seed"}))
+        facts.append(dataset.measure(f"data/{name}", known, split, threads=threads, **measured or {}))
+    taken = options.model_dump(exclude={"rows", "seed", *(measured or {})})
+    expectations = dataset.expectations(rows=options.rows.model_dump(), **taken)
     return [
-        Suite("scenes", _joined([scene for scene, _ in facts]), expectations["scenes"], ["split", "id"]),
-        Suite("digits", _joined([digit for _, digit in facts]), expectations["digits"], ["split", "id", "label"]),
+        Suite(table, _joined(parts), expectations[table], ["split", "id", *filter(None, [number])])
+        for table, parts, number in zip(expectations, zip(*facts, strict=True), index, strict=True)
     ]
+
+
+def _clips(params: Settings) -> list[Suite]:
+    effects = clips.class_effects(generator(params.clips.seed, "clips", "classes"))
+    measured = {"effects": effects, "viewers": params.clips.viewers}
+    return _scenes(params, "clips", index=["", "label"], measured=measured)
+
+
+def _real_data(params: Settings, name: str) -> list[Suite]:
+    dataset, folder = import_module(f"rankops.datasets.{name}"), Path("data") / name
+    rows = json.loads((folder / "manifest.json").read_text())["rows"]
+    facts = _joined([dataset.measure(folder, split, threads=params.compute.threads) for split in rows])
+    expectations = dataset.expectations(rows=rows, size=params.real_data[name].size)
+    return [Suite(name, facts, expectations, ["split", "id"])]
 
 
 def _joined(facts: list[dict]) -> pd.DataFrame:
     return pd.concat([pd.DataFrame(part) for part in facts], ignore_index=True)
 
 
-SUITES = {"digits": _digits, "synthetic_ranks": _synthetic_ranks, "ranked_mnist": _ranked_mnist}
+SUITES = {
+    "digits": _digits,
+    "synthetic_ranks": _synthetic_ranks,
+    "ranked_mnist": partial(_scenes, name="ranked_mnist", index=["", "label"]),
+    "clips": _clips,
+    "long_tailed_mnist": partial(_scenes, name="long_tailed_mnist", index=["", "label", "distractor"]),
+    "captions": partial(_scenes, name="captions", index=["", "label", "number"]),
+}
 
 
 def main(params: Settings, dataset: str) -> None:
-    validate(dataset, SUITES[dataset](params), report=Path("reports/validation") / dataset)
-    with replaced_file(f"checks/{dataset}.passed") as partial:
-        partial.write_text("passed\n")
+    suites = _real_data(params, dataset) if dataset in params.real_data else SUITES[dataset](params)
+    validate(dataset, suites, report=Path("reports/validation") / dataset)
+    with replaced_file(f"checks/{dataset}.passed") as partial_file:
+        partial_file.write_text("passed\n")
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
 """Models on disk: a folder with `model.safetensors` and a `model.json` from which the model is rebuilt."""
 
+import inspect
 import json
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,9 @@ from torch import nn
 from rankops import by_name
 from rankops.atomic_writes import replaced_file, write_error
 
-__all__ = ["build", "load_model", "save_model"]
+__all__ = ["build", "load_model", "save_model", "start_from"]
+
+WITHIN = ("", "scorer", "network")  # where a folder keeps the network that embeds images
 
 
 def build(folder: str, name: str, args: dict[str, Any], *, seed: int, **runtime: Any) -> nn.Module:
@@ -23,7 +26,11 @@ def build(folder: str, name: str, args: dict[str, Any], *, seed: int, **runtime:
         name: the file's name in that folder.
         args: its options, as in the params.
         seed: of the weights.
-        runtime: what the data decides, such as `length` or `outputs`.
+        runtime: what the data decides, such as `length`, `outputs` or `colours`; what the module does not ask for is
+            left out.
+
+    Returns:
+        The module; its attribute `recipe` is what `save_model` needs to know of it.
 
     Raises:
         ValueError: an unknown name or option.
@@ -32,9 +39,13 @@ def build(folder: str, name: str, args: dict[str, Any], *, seed: int, **runtime:
     Handcrafted(steepness=5.0)
     """
     by_name.check_options(folder, name, args)
+    make = by_name.find(folder, name)
+    taken = {key: value for key, value in runtime.items() if key in inspect.signature(make).parameters}
     with torch.random.fork_rng():
         torch.manual_seed(seed)
-        return by_name.find(folder, name)(**args, **runtime)
+        module = make(**args, **taken)
+    module.recipe = {"folder": folder, "name": name, "args": args | taken}
+    return module
 
 
 def save_model(path: str | Path, model: nn.Module, *, folder: str, name: str, args: dict[str, Any]) -> None:
@@ -71,8 +82,43 @@ def load_model(path: str | Path) -> nn.Module:
             raise FileNotFoundError(f"{path}: no {file} there; expected a folder that save_model wrote")
     try:
         recipe = json.loads((path / "model.json").read_text())
-        model = build(recipe["folder"], recipe["name"], {}, seed=0, **recipe["args"])
+        with torch.random.fork_rng():
+            model = by_name.find(recipe["folder"], recipe["name"])(**recipe["args"])
+        model.recipe = recipe
         model.load_state_dict(load_file(path / "model.safetensors"))
     except (SafetensorError, RuntimeError, KeyError, TypeError, json.JSONDecodeError) as error:
         raise ValueError(f"{path}: not a whole model ({error}); make it again with `dvc repro`") from error
     return model.eval()
+
+
+def start_from(network: nn.Module, path: str | Path) -> None:
+    """Gives a network the convolutional weights of a trained one; its head stays as it is.
+
+    Args:
+        network: with `blocks`, its convolutional part.
+        path: a safetensors file, or a folder of a trained network or run. Its weights below `blocks.` are taken, or, as
+            torchvision names them, those without that prefix.
+
+    Raises:
+        FileNotFoundError: no weights there.
+        ValueError: they are not of a network of this kind; the message names the first that is missing or differs.
+    """
+    path = Path(path)
+    places = [path] if path.suffix == ".safetensors" else [path / part / "model.safetensors" for part in WITHIN]
+    file = next((place for place in places if place.is_file()), None)
+    if file is None:
+        raise FileNotFoundError(f"{path}: no weights to start from; expected {' or '.join(map(str, places))}")
+    try:
+        weights = load_file(file)
+    except SafetensorError as error:
+        raise ValueError(f"{file}: not a whole safetensors file ({error}); make or fetch it again") from error
+    wanted = network.blocks.state_dict()
+    found = {name: weights.get(f"blocks.{name}", weights.get(name)) for name in wanted}
+    for name, value in wanted.items():
+        if found[name] is None or found[name].shape != value.shape:
+            there = "nothing" if found[name] is None else tuple(found[name].shape)
+            raise ValueError(
+                f"{file}: blocks.{name}: found {there}, expected {tuple(value.shape)}: the weights are of another "
+                "network; give both the same model and options"
+            )
+    network.blocks.load_state_dict(found)

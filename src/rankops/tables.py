@@ -9,9 +9,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute
 import pyarrow.parquet as pq
+import torch
 from PIL import Image
+from torch import Tensor
 
-__all__ = ["IMAGE", "decode_images", "encode_images", "read_table"]
+__all__ = ["IMAGE", "as_batch", "as_lists", "decode_image", "decode_images", "encode_images", "matrix", "read_table"]
 
 # How datasets libraries store an image in Parquet, so that any of them shows it.
 IMAGE = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
@@ -60,7 +62,7 @@ def encode_images(images: np.ndarray, *, threads: int, names: Sequence[str] | No
 
 
 def decode_images(column: pa.ChunkedArray, *, path: str | Path, threads: int) -> np.ndarray:
-    """Grey images (n, height, width) uint8 of an `IMAGE` column.
+    """Images of an `IMAGE` column: (n, height, width) uint8 if they are grey, (n, 3, height, width) if coloured.
 
     Args:
         column: the column, as `read_table` gives it.
@@ -68,18 +70,19 @@ def decode_images(column: pa.ChunkedArray, *, path: str | Path, threads: int) ->
         threads: to decode with.
 
     Raises:
-        ValueError: an image is corrupt, not grey, or of another size than the first; the message names its row.
+        ValueError: an image is corrupt, neither grey nor RGB, or of another size or colour than the first; the message
+            names its row.
     """
 
     def decode(numbered: tuple[int, bytes | None]) -> np.ndarray:
         row, encoded = numbered
         try:
-            with Image.open(BytesIO(encoded or b""), formats=["PNG"]) as image:
+            with Image.open(BytesIO(encoded or b""), formats=["PNG", "JPEG"]) as image:
                 image.load()
         except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
-            raise ValueError(f"{path}: row {row}: not a whole PNG image ({error}); make it again") from error
-        if image.mode != "L":
-            raise ValueError(f"{path}: row {row}: image of mode {image.mode}, expected grey (L)")
+            raise ValueError(f"{path}: row {row}: not a whole PNG or JPEG image ({error}); make it again") from error
+        if image.mode not in ("L", "RGB"):
+            raise ValueError(f"{path}: row {row}: image of mode {image.mode}, expected grey (L) or RGB")
         return np.asarray(image)
 
     encoded = pa.compute.struct_field(column.combine_chunks(), "bytes").to_pylist()
@@ -87,4 +90,54 @@ def decode_images(column: pa.ChunkedArray, *, path: str | Path, threads: int) ->
     for row, image in enumerate(decoded):
         if image.shape != decoded[0].shape:
             raise ValueError(f"{path}: row {row}: image of {image.shape}, expected {decoded[0].shape} as in row 0")
-    return np.stack(decoded) if decoded else np.zeros((0, 0, 0), np.uint8)
+    images = np.stack(decoded) if decoded else np.zeros((0, 0, 0), np.uint8)
+    return np.ascontiguousarray(images.transpose(0, 3, 1, 2)) if images.ndim == 4 else images
+
+
+def decode_image(encoded: bytes, *, colours: int, where: str) -> Tensor:
+    """Pixels of one encoded image, made grey (1, height, width) or coloured (1, 3, height, width), uint8.
+
+    Args:
+        encoded: PNG or JPEG bytes.
+        colours: 1 or 3.
+        where: what the error message begins with.
+
+    Raises:
+        ValueError: not a readable image.
+    """
+    try:
+        with Image.open(BytesIO(encoded), formats=["PNG", "JPEG"]) as image:
+            pixels = np.array(image.convert("L" if colours == 1 else "RGB"))
+    except (OSError, SyntaxError, ValueError, TypeError, Image.DecompressionBombError) as error:
+        raise ValueError(f"{where}: not a readable image ({error}); expected encoded PNG or JPEG bytes") from error
+    return torch.from_numpy(pixels if colours == 1 else pixels.transpose(2, 0, 1).copy()).unsqueeze(0)
+
+
+def as_batch(images: Tensor) -> Tensor:
+    """Images as networks take them, (n, colours, height, width): grey ones (n, height, width) get their dimension.
+
+    >>> as_batch(torch.zeros(2, 8, 8)).shape
+    torch.Size([2, 1, 8, 8])
+    """
+    return images.unsqueeze(1) if images.dim() == 3 else images
+
+
+def matrix(table: pa.Table, name: str, *, path: str | Path) -> Tensor:
+    """A column of lists, all of one length, as a tensor (n, length).
+
+    Raises:
+        ValueError: lists of different lengths, or a missing value; the message names the column.
+    """
+    column = table[name].combine_chunks()
+    flat = column.flatten()
+    length = len(flat) // max(len(column), 1)
+    lengths = pa.compute.list_value_length(column)
+    if column.null_count or flat.null_count or pa.compute.any(pa.compute.not_equal(lengths, length)).as_py():
+        raise ValueError(f"{path}: column {name}: lists of different lengths or missing values, expected one length")
+    return torch.from_numpy(flat.to_numpy(zero_copy_only=False).reshape(len(column), length).copy())
+
+
+def as_lists(values: Tensor) -> pa.Array:
+    """A tensor (n, length) as a column of lists."""
+    flat = pa.array(values.numpy().ravel())
+    return pa.ListArray.from_arrays(pa.array(np.arange(len(values) + 1) * values.shape[1], pa.int32()), flat)

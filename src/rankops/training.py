@@ -73,13 +73,24 @@ def compute(*, device: str, precision: str) -> Accelerator:
 
 
 def random_batches(
-    size: int, batch_size: int, generator: torch.Generator, *, limit: int | None = None
+    size: int, batch_size: int, generator: torch.Generator, *, limit: int | None = None, multiple_of: int = 1
 ) -> Iterator[Tensor]:
     """Row numbers of one pass in random order, batch by batch; a last batch of one row is left out.
 
     Batch normalisation has no variance of one row. With a `limit`, a pass is over so many rows, chosen anew each time.
+    With `multiple_of`, as a sorter of fixed length needs it, the last rows that do not fill a group are left out of
+    this pass; they are other ones in each.
+
+    Raises:
+        ValueError: `batch_size` is no multiple of `multiple_of`, or there are fewer rows than that.
     """
-    for rows in torch.randperm(size, generator=generator)[:limit].split(batch_size):
+    if batch_size % multiple_of or size < multiple_of:
+        raise ValueError(
+            f"batches of {batch_size} out of {size} rows do not make groups of {multiple_of}, the sorter's length: "
+            f"expected a multiple of {multiple_of} and at least {multiple_of} rows"
+        )
+    count = min(size, limit or size)
+    for rows in torch.randperm(size, generator=generator)[: count - count % multiple_of].split(batch_size):
         if len(rows) > 1 or size == 1:
             yield rows
 
@@ -117,6 +128,7 @@ def fit(
     device: str = "auto",
     precision: str = "no",
     checkpoint: str | Path | None = None,
+    state: Iterable[Any] = (),
     name: str = "training",
 ) -> Iterator[Epoch]:
     """Trains `model` in place and yields each epoch; at the end the model has the weights of its best one.
@@ -140,6 +152,7 @@ def fit(
         seed: of all random choices in training.
         device, precision: see `compute`.
         checkpoint: folder for the state, or None to keep none.
+        state: what else changes in training, each with `state_dict` and `load_state_dict`; kept in the checkpoint.
         name: for messages.
 
     Raises:
@@ -151,7 +164,8 @@ def fit(
         raise ValueError(f"optimiser.name: no {optimiser['name']!r} in torch.optim; try AdamW or SGD")
     if schedule["name"] not in SCHEDULES:
         raise ValueError(f"schedule.name is {schedule['name']!r}, expected one of {', '.join(SCHEDULES)}")
-    steps = getattr(torch.optim, optimiser["name"])(model.parameters(), **optimiser["args"])
+    trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    steps = getattr(torch.optim, optimiser["name"])(trained, **optimiser["args"])
     factor = _factor(schedule, epochs)
     rates = torch.optim.lr_scheduler.LambdaLR(steps, lambda step: factor(step / batches_per_epoch))
     bare = model
@@ -159,7 +173,7 @@ def fit(
     accelerator = compute(device=device, precision=precision)
     model, steps = accelerator.prepare(model, steps)
     progress = _Progress(bare)
-    accelerator.register_for_checkpointing(progress, rates)
+    accelerator.register_for_checkpointing(progress, rates, *state)
     if checkpoint is not None:
         newest = _newest(Path(checkpoint))
         if newest is not None:

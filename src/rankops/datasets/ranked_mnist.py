@@ -13,9 +13,10 @@ from torch import Tensor
 
 from rankops import scenes
 from rankops.datasets.digits import Digits
+from rankops.label_ranks import dense_ranks
 from rankops.tables import IMAGE, decode_images, encode_images, read_table
 
-__all__ = ["SCHEMA", "Recipes", "dense_ranks", "expectations", "load", "measure", "pictures", "recipes", "tables"]
+__all__ = ["SCHEMA", "Recipes", "expectations", "load", "measure", "pictures", "placed", "recipes", "tables"]
 
 CLASSES = 10
 PLACES_TRIED = 32
@@ -43,18 +44,7 @@ class Recipes:
     glyph: Tensor  # int64, see Digits; -1 = absent
 
 
-def dense_ranks(sizes: Tensor) -> Tensor:
-    """Label ranks of sizes (n, K): 0 where the size is 0, then 1, 2, ... upwards; equal sizes have equal ranks.
-
-    >>> dense_ranks(torch.tensor([[8.0, 0.0, 12.0, 8.0]]))
-    tensor([[1, 0, 2, 1]])
-    """
-    order = sizes.sort(dim=-1)
-    new = torch.diff(order.values, prepend=torch.zeros_like(order.values[..., :1]), dim=-1) > 0
-    return torch.zeros_like(sizes, dtype=torch.int64).scatter(-1, order.indices, new.cumsum(-1))
-
-
-def _placed(sizes: Tensor, canvas: int, overlap: float, generator: torch.Generator) -> tuple[Tensor, Tensor, Tensor]:
+def placed(sizes: Tensor, canvas: int, overlap: float, generator: torch.Generator) -> tuple[Tensor, Tensor, Tensor]:
     """Places boxes, the largest first, each at the first of some random places that is free.
 
     Args:
@@ -123,7 +113,7 @@ def recipes(
     for _ in range(ROUNDS):
         scales = torch.rand(len(pending), most, generator=generator) * (scale[1] - scale[0]) + scale[0]
         drawn = (base * scales * there[pending]).sort(dim=-1, descending=True).values
-        new_tops, new_lefts, fits = _placed(drawn, canvas, overlap, generator)
+        new_tops, new_lefts, fits = placed(drawn, canvas, overlap, generator)
         done = pending[fits]
         sizes[done], tops[done], lefts[done] = drawn[fits], new_tops[fits], new_lefts[fits]
         pending = pending[~fits]

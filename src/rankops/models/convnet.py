@@ -13,11 +13,12 @@ class Convnet(nn.Module):
     would cost a CPU more than all the rest.
 
     Args:
-        outputs: K, number of labels.
+        outputs: K, number of scores.
+        colours: of the images, 1 (grey) or 3.
         channels: of each pair of blocks; the image is halved by the first block and after each pair but the last.
 
     Shapes:
-        images (n, 1, height, width) uint8 or float in 0..255 to scores (n, K).
+        images (n, colours, height, width) uint8 or float in 0..255 to scores (n, K).
 
     Raises:
         ValueError: no `channels`.
@@ -27,12 +28,12 @@ class Convnet(nn.Module):
     torch.Size([2, 10])
     """
 
-    def __init__(self, *, outputs: int, channels: list[int] = (16, 32, 64, 96)):
+    def __init__(self, *, outputs: int, colours: int = 1, channels: list[int] = (16, 32, 64, 96)):
         super().__init__()
         if not channels:
             raise ValueError("channels is empty, expected a width for each pair of blocks")
         blocks: list[nn.Module] = []
-        width = 1
+        width = colours
         for stage, wider in enumerate(channels):
             if stage:
                 blocks.append(nn.MaxPool2d(2))
@@ -45,14 +46,19 @@ class Convnet(nn.Module):
                 ]
                 width = wider
         self.blocks = nn.Sequential(*blocks)
+        self.map_size = width
         self.embedding_size = 2 * width
         self.head = nn.Linear(self.embedding_size, outputs)
 
+    def maps(self, images: Tensor) -> Tensor:
+        """The last feature maps, (n, map_size, height', width')."""
+        # Where the dtype is known, autocast and half-precision weights keep working.
+        images = images.to(self.blocks[0].weight.dtype, memory_format=torch.channels_last) / 255
+        return self.blocks(images)
+
     def embed(self, images: Tensor) -> Tensor:
         """The last features before the head, (n, embedding_size)."""
-        # Where the dtype is known, autocast and half-precision weights keep working.
-        images = images.to(self.head.weight.dtype, memory_format=torch.channels_last) / 255
-        features = self.blocks(images)
+        features = self.maps(images)
         return torch.cat([features.mean((2, 3)), features.amax((2, 3))], dim=1)
 
     def forward(self, images: Tensor) -> Tensor:

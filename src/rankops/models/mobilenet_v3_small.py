@@ -27,15 +27,19 @@ class MobileNetV3Small(nn.Module):
         for module in network.modules():
             if isinstance(module, nn.BatchNorm2d):
                 module.momentum = batch_norm_momentum
-        self.blocks = nn.Sequential(network.features, network.avgpool, nn.Flatten())
+        self.blocks = network.features
         self.head = network.classifier
-        self.embedding_size = self.head[0].in_features
+        self.map_size = self.embedding_size = self.head[0].in_features
+
+    def maps(self, images: Tensor) -> Tensor:
+        """The last feature maps, (n, 576, height / 32, width / 32)."""
+        images = images.to(self.blocks[0][0].weight.dtype) / 255
+        # torchvision's first convolution takes three channels; a grey image is the same in all.
+        return self.blocks(images.expand(-1, 3, -1, -1).contiguous(memory_format=torch.channels_last))
 
     def embed(self, images: Tensor) -> Tensor:
         """The last features before the head, (n, 576)."""
-        images = images.to(self.head[0].weight.dtype) / 255
-        # torchvision's first convolution takes three channels; a grey image is the same in all.
-        return self.blocks(images.expand(-1, 3, -1, -1).contiguous(memory_format=torch.channels_last))
+        return self.maps(images).mean((2, 3))
 
     def forward(self, images: Tensor) -> Tensor:
         return self.head(self.embed(images))

@@ -47,6 +47,13 @@ class LSTM(nn.Module):
         else:
             self.projection = nn.Sequential(nn.Linear(2 * hidden, 1), nn.Flatten())
 
+    def train(self, mode: bool = True) -> "LSTM":
+        super().train(mode)
+        # cuDNN has no gradient in evaluation mode, and a frozen sorter in a loss needs one. Without dropout both modes
+        # compute the same.
+        self.recurrent.train(True)
+        return self
+
     def forward(self, scores: Tensor) -> Tensor:
         check_scores(scores, length=self.length)
         batch = scores.reshape(-1, self.length)

@@ -12,16 +12,19 @@ import torch
 from torch import Tensor, nn
 
 from rankops import by_name
+from rankops.augmentation import shifted
 from rankops.checkpoints import build, load_model, save_model
-from rankops.datasets.ranked_mnist import CLASSES, dense_ranks, load
 from rankops.intervals import interval
+from rankops.label_ranks import dense_ranks
 from rankops.metrics.label_ranking import ranked, unranked
 from rankops.ranks import check_scores
+from rankops.tables import as_batch, as_lists, decode_images, matrix, read_table
 from rankops.training import Epoch, compute, fit, random_batches
 
-__all__ = ["LabelRanker", "evaluate", "label_ranks_of", "load_ranker", "load_split", "predictions", "shifted", "train"]
+__all__ = ["LabelRanker", "evaluate", "label_ranks_of", "load", "load_split", "predictions", "save", "train"]
 
 JUDGED_BY = "accuracy"  # of the validation split's pairs
+HISTORIES = {"scorer": "history.csv", "thresholds": "thresholds_history.csv"}
 
 
 @dataclass(frozen=True)
@@ -33,41 +36,26 @@ class LabelRanker:
 
     @torch.inference_mode()
     def __call__(self, images: Tensor, *, batch_size: int = 256) -> tuple[Tensor, Tensor]:
-        """Scores (n, K) and thresholds (n, K) of images (n, height, width) uint8, on any device; results on the CPU."""
+        """Scores (n, K) and thresholds (n, K) of images (n, [3,] height, width) uint8, on any device; on the CPU."""
         device = next(self.scorer.parameters()).device
         results = []
-        for batch in images.split(batch_size):
-            embedding = self.scorer.embed(batch.unsqueeze(1).to(device))
+        for batch in as_batch(images).split(batch_size):
+            embedding = self.scorer.embed(batch.to(device))
             results.append(torch.stack([self.scorer.head(embedding), self.thresholds(embedding)]).float().cpu())
-        scores, thresholds = torch.cat(results, dim=1) if results else torch.zeros(2, 0, CLASSES)
+        scores, thresholds = torch.cat(results, dim=1)
         return scores, thresholds
 
 
 def load_split(folder: str | Path, split: str, *, threads: int) -> tuple[Tensor, Tensor]:
-    """Images (n, height, width) uint8 and label ranks (n, K) of a split of Ranked MNIST."""
-    images, recipe = load(folder, split, threads=threads)
-    return images, recipe.label_ranks
+    """Images (n, [3,] height, width) uint8 and label ranks (n, K) of a split.
 
-
-def shifted(images: Tensor, most: int, generator: torch.Generator) -> Tensor:
-    """Moves each image by up to `most` pixels both ways, at random; what comes in is black.
-
-    Args:
-        images: (n, 1, height, width).
-
-    >>> images = torch.arange(9, dtype=torch.uint8).view(1, 1, 3, 3)
-    >>> shifted(images, 0, torch.Generator()).equal(images)
-    True
+    Raises:
+        FileNotFoundError, ValueError: the file is missing or corrupt, or an image is.
     """
-    if most == 0:
-        return images
-    count, _, height, width = images.shape
-    moves = torch.randint(0, 2 * most + 1, (2, count, 1), generator=generator).to(images.device)
-    rows = torch.arange(height, device=images.device) + moves[0]
-    columns = torch.arange(width, device=images.device) + moves[1]
-    padded = nn.functional.pad(images.squeeze(1), [most] * 4)
-    numbers = torch.arange(count, device=images.device)
-    return padded[numbers[:, None, None], rows[:, :, None], columns[:, None, :]].unsqueeze(1)
+    path = Path(folder) / f"{split}.parquet"
+    read = read_table(path, ["image", "label_ranks"])
+    images = torch.from_numpy(decode_images(read["image"], path=path, threads=threads))
+    return images, matrix(read, "label_ranks", path=path)
 
 
 def train(
@@ -76,8 +64,7 @@ def train(
     *,
     model: dict[str, Any],
     loss: dict[str, Any],
-    scorer: dict[str, Any],
-    thresholds: dict[str, Any],
+    training: dict[str, Any],
     seed: int,
     device: str = "auto",
     precision: str = "no",
@@ -87,11 +74,11 @@ def train(
     """Trains the scoring network with a ranking loss, then the threshold network on its frozen embedding.
 
     Args:
-        train_split, val_split: images (n, height, width) uint8 and label ranks (n, K); moved to the device whole.
+        train_split, val_split: as from `load_split`; moved to the device whole.
         model, loss: `name` and `args`, as in the params.
-        scorer: training options of the scoring network: `batch_size`, `shift` (pixels), `epochs`, `patience`,
-            `optimiser` and `schedule`, see `rankops.training.fit`.
-        thresholds: the same of the threshold network, with `hidden`, without `shift`.
+        training: `scorer`, the options of the scoring network's training: `batch_size`, `shift` (pixels), `epochs`,
+            `patience`, `optimiser` and `schedule`, see `rankops.training.fit`; and `thresholds`, the same of the
+            threshold network, with `hidden`, without `shift`.
         seed: of all random choices.
         device, precision: see `rankops.training.compute`.
         checkpoint: folder for the state of a training that may be killed.
@@ -105,11 +92,11 @@ def train(
         ValueError, FloatingPointError: see `rankops.training.fit`.
     """
     place = compute(device=device, precision=precision).device
-    images, label_ranks = (part.to(place) for part in train_split)
-    images = images.unsqueeze(1)
-    val_images, val_ranks = (part.to(place) for part in val_split)
+    scorer, thresholds = training["scorer"], training["thresholds"]
+    images, label_ranks = as_batch(train_split[0]).to(place), train_split[1].to(place)
+    val_images, val_ranks = as_batch(val_split[0]).to(place), val_split[1].to(place)
     outputs = label_ranks.shape[1]
-    network = build("models", model["name"], model["args"], seed=seed, outputs=outputs)
+    network = build("models", model["name"], model["args"], seed=seed, outputs=outputs, colours=images.shape[1])
     network = network.to(memory_format=torch.channels_last)
     criterion = partial(by_name.find("losses", loss["name"]), **loss["args"])
     draws_pairs = loss["args"].get("pairs") is not None
@@ -130,7 +117,7 @@ def train(
         return torch.cat([network.head(part) for part in parts]), torch.cat(parts)
 
     def validate(network: nn.Module) -> dict[str, float]:
-        rates = ranked(scores_of(network, val_images.unsqueeze(1))[0].float(), val_ranks)
+        rates = ranked(scores_of(network, val_images)[0].float(), val_ranks)
         return {figure: rates[figure].mean().item() for figure in ("accuracy", "exact_match")}
 
     ranker = LabelRanker(network, build(
@@ -149,7 +136,7 @@ def train(
     network.eval()
     with torch.no_grad():
         scores, embeddings = scores_of(network, images)
-        val_scores, val_embeddings = scores_of(network, val_images.unsqueeze(1))
+        val_scores, val_embeddings = scores_of(network, val_images)
     present, size = (label_ranks > 0).float(), thresholds["batch_size"]
 
     def threshold_batches(generator: torch.Generator) -> Iterator[Tensor]:
@@ -173,19 +160,14 @@ def train(
         yield "thresholds", epoch, ranker
 
 
-def save_ranker(path: str | Path, ranker: LabelRanker, *, model: dict[str, Any], hidden: int) -> None:
-    """Writes both networks below `path`, so that `load_ranker(path)` rebuilds them."""
-    outputs = ranker.thresholds.layers[-1].out_features
-    scorer_args = model["args"] | {"outputs": outputs}
-    threshold_args = {"hidden": hidden, "features": ranker.scorer.embedding_size, "outputs": outputs}
-    save_model(Path(path) / "scorer", ranker.scorer, folder="models", name=model["name"], args=scorer_args)
-    save_model(
-        Path(path) / "thresholds", ranker.thresholds, folder="models", name="threshold_network", args=threshold_args
-    )
+def save(path: str | Path, ranker: LabelRanker) -> None:
+    """Writes both networks below `path`, so that `load(path)` rebuilds them."""
+    save_model(Path(path) / "scorer", ranker.scorer, **ranker.scorer.recipe)
+    save_model(Path(path) / "thresholds", ranker.thresholds, **ranker.thresholds.recipe)
 
 
-def load_ranker(path: str | Path, *, device: str | torch.device = "cpu") -> LabelRanker:
-    """What `save_ranker` wrote.
+def load(path: str | Path, *, device: str | torch.device = "cpu") -> LabelRanker:
+    """What `save` wrote.
 
     Raises:
         FileNotFoundError, ValueError: see `rankops.checkpoints.load_model`.
@@ -205,23 +187,21 @@ def label_ranks_of(scores: Tensor, selected: Tensor) -> Tensor:
     return dense_ranks(torch.where(selected, places, 0))
 
 
-def predictions(ranker: LabelRanker, images: Tensor) -> pa.Table:
+def predictions(ranker: LabelRanker, split: tuple[Tensor, Tensor]) -> pa.Table:
     """One row an image: `id`, `scores`, `label_ranks` (0 = absent, larger = more important) and `selected`.
 
     Raises:
         FloatingPointError: a score is not finite.
     """
-    scores, thresholds = ranker(images)
+    scores, thresholds = ranker(split[0])
     if not torch.isfinite(scores).all():
         row = int((~torch.isfinite(scores)).any(1).nonzero()[0])
         raise FloatingPointError(f"row {row}: a predicted score is not finite: {scores[row].tolist()}")
     selected = scores > thresholds
     columns = {"scores": scores, "label_ranks": label_ranks_of(scores, selected), "selected": selected}
-    table = {"id": pa.array(range(len(images)), pa.int64())}
-    for name, values in columns.items():
-        flat = pa.array(values.numpy().ravel())
-        table[name] = pa.ListArray.from_arrays(pa.array(np.arange(len(values) + 1) * values.shape[1], pa.int32()), flat)
-    return pa.table(table)
+    return pa.table(
+        {"id": pa.array(range(len(scores)), pa.int64())} | {name: as_lists(part) for name, part in columns.items()}
+    )
 
 
 def _harmonic(precision: np.ndarray, recall: np.ndarray, axis: int = -1) -> np.ndarray:
@@ -230,22 +210,22 @@ def _harmonic(precision: np.ndarray, recall: np.ndarray, axis: int = -1) -> np.n
     return 2 * precision * recall / np.maximum(precision + recall, 1e-300)
 
 
-def evaluate(table: pa.Table, label_ranks: Tensor, *, resamples: int, seed: int) -> dict[str, dict[str, Any]]:
+def evaluate(table: pa.Table, split: tuple[Tensor, Tensor], *, resamples: int, seed: int) -> dict[str, dict[str, Any]]:
     """Ranked and unranked figures of a table of `predictions`, each with a 95 % bootstrap interval.
 
     Args:
         table: from `predictions`.
-        label_ranks: the true ones, (n, K), in the table's order.
+        split: as from `load_split`, in the table's order; its label ranks are the true ones.
         resamples, seed: of the bootstrap.
 
     Returns:
         `ranked` and `unranked`, each a mapping from a figure's name to `value`, `low`, `high`.
     """
-    matrix = lambda name: torch.from_numpy(np.stack(table[name].to_numpy()))  # noqa: E731
+    label_ranks = split[1]
     results = {}
     for kind, rates in (
-        ("ranked", ranked(matrix("scores"), label_ranks)),
-        ("unranked", unranked(matrix("selected"), label_ranks)),
+        ("ranked", ranked(matrix(table, "scores", path="predictions"), label_ranks)),
+        ("unranked", unranked(matrix(table, "selected", path="predictions"), label_ranks)),
     ):
         columns = {name: values.numpy() for name, values in rates.items()}
         make = partial(interval, resamples=resamples, generator=np.random.default_rng(seed))

@@ -1,0 +1,26 @@
+"""L1 of the CNN sorter at several depths, all else as in its own block (SoDeep, Fig. 4)."""
+
+import json
+
+from pipelines.settings import Settings
+from pipelines.stage import run
+from pipelines.stages.benchmark_sorters import measure
+from pipelines.stages.pretrain import pretrained
+from rankops.atomic_writes import remove_folder, replaced_file
+from rankops.datasets import synthetic_ranks
+
+
+def main(params: Settings, layers: str) -> None:
+    own = params.sorters["cnn"]
+    options = own.model_copy(update={"args": own.args | {"layers": int(layers)}})
+    sorter, epochs, checkpoint = pretrained(params, options, f"cnn-{layers}_layers")
+    test = synthetic_ranks.load("data/synthetic_ranks", "test")
+    figures = measure(sorter.eval().cpu(), test, resamples=params.benchmark_sorters.resamples)
+    figures["validation"] = [epoch.validation["l1"] for epoch in epochs]
+    with replaced_file(f"results/sorter_depth/{layers}.json") as partial:
+        partial.write_text(json.dumps(figures, indent=2) + "\n")
+    remove_folder(checkpoint)
+
+
+if __name__ == "__main__":
+    run(main)

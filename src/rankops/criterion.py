@@ -1,0 +1,129 @@
+"""What a run is trained on: its loss, the sorter in it, and a second loss beside it."""
+
+import inspect
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from rankops import by_name
+from rankops.ranks import ranks as exact_ranks
+
+__all__ = ["Criterion", "grouped"]
+
+
+def grouped(values: Tensor, length: int) -> Tensor:
+    """The examples of a batch in groups, (n / length, length, ...).
+
+    Raises:
+        ValueError: n is no multiple of `length`.
+
+    >>> grouped(torch.arange(6), 3)
+    tensor([[0, 1, 2],
+            [3, 4, 5]])
+    """
+    if len(values) % length:
+        raise ValueError(f"{len(values)} examples do not make groups of {length}: expected a multiple of it")
+    return values.unflatten(0, (-1, length))
+
+
+class Criterion:
+    r"""A loss as the params describe it, ready to be called with scores and what they should be.
+
+    With a sorter, the loss is $L(f(s), \cdot)$, f frozen. Optionally f goes on learning on the scores that the task
+    really produces (SoDeep, Section 3.2): before each step, one step of its own optimiser on
+    $\|f(s) - \mathrm{rk}(s)\|_1 / d$, s detached. A loss `beside` is added with a weight, for the first epochs or
+    throughout: the parallel loss by which SoDeep keeps scores where the sorter was trained.
+
+    Args:
+        loss: `name` and `args`.
+        sorter: takes scores (..., d) to ranks; needed by losses that take one, refused by others.
+        fine_tune: None, or `name` of a class in `torch.optim` and `args`, of the sorter's own optimiser.
+        beside: None, or `name`, `args`, `weight` and `epochs` (None = throughout).
+
+    Raises:
+        ValueError: a loss that needs a sorter has none, or the other way round; nothing to fine-tune.
+
+    >>> mse = Criterion({"name": "mse", "args": {}})
+    >>> mse(torch.tensor([1.0, 2.0]), torch.tensor([1.0, 4.0]), epoch=1)
+    tensor(2.)
+    """
+
+    def __init__(
+        self,
+        loss: dict[str, Any],
+        *,
+        sorter: nn.Module | None = None,
+        fine_tune: dict[str, Any] | None = None,
+        beside: dict[str, Any] | None = None,
+    ):
+        self._sorter, self._seen = sorter, []
+        self._loss, takes_sorter = self._made(loss)
+        self._beside, self._beside_options = None, beside
+        if beside is not None:
+            self._beside, also = self._made(beside)
+            takes_sorter = takes_sorter or also
+        if sorter is not None and not takes_sorter:
+            raise ValueError(f"{loss['name']} takes no sorter: leave it out, or choose a loss that does")
+        self._steps = None
+        if fine_tune is not None:
+            if sorter is None or not list(sorter.parameters()):
+                raise ValueError(f"fine_tune: {type(sorter).__name__} has no weights to fine-tune: leave it out")
+            sorter.requires_grad_(False)
+            self._steps = getattr(torch.optim, fine_tune["name"])(sorter.parameters(), **fine_tune["args"])
+
+    def _made(self, loss: dict[str, Any]) -> tuple[Any, bool]:
+        function = by_name.find("losses", loss["name"])
+        runtime = {}
+        takes_sorter = "sorter" in inspect.signature(function).parameters
+        if takes_sorter:
+            if self._sorter is None:
+                raise ValueError(f"{loss['name']} needs a sorter: name one in the run, such as lstm")
+            runtime["sorter"] = self._ranks
+        return partial(function, **loss["args"], **runtime), takes_sorter
+
+    def _ranks(self, scores: Tensor) -> Tensor:
+        if self._steps is not None and not torch.is_grad_enabled():
+            self._seen.append(scores.detach())
+        return self._sorter(scores)
+
+    @property
+    def length(self) -> int | None:
+        """How many scores the sorter takes, where that is fixed."""
+        return getattr(self._sorter, "length", None)
+
+    @property
+    def state(self) -> list[Any]:
+        """What changes while the sorter is fine-tuned, for the checkpoint."""
+        return [] if self._steps is None else [self._sorter, self._steps]
+
+    def __call__(self, scores: Tensor, target: Tensor, *, epoch: int) -> Tensor:
+        """The loss of a batch.
+
+        Args:
+            scores, target: as the loss takes them.
+            epoch: 1, 2, ..., which decides whether the loss beside it counts.
+        """
+        if self._steps is not None:
+            self._fine_tuned_on(scores, target)
+        value = self._loss(scores, target)
+        if self._beside is not None:
+            until = self._beside_options["epochs"]
+            if until is None or epoch <= until:
+                value = value + self._beside_options["weight"] * self._beside(scores, target)
+        return value
+
+    def _fine_tuned_on(self, scores: Tensor, target: Tensor) -> None:
+        """One step of the sorter on the vectors that the loss is about to hand it."""
+        self._seen.clear()
+        with torch.no_grad():
+            self._loss(scores.detach(), target)
+        vectors = torch.cat([part.reshape(-1, part.shape[-1]) for part in self._seen])
+        self._sorter.requires_grad_(True)
+        with torch.enable_grad():
+            error = (self._sorter(vectors) - exact_ranks(vectors)).abs().mean() / vectors.shape[-1]
+            error.backward()
+        self._steps.step()
+        self._steps.zero_grad()
+        self._sorter.requires_grad_(False)

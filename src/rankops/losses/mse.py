@@ -1,0 +1,32 @@
+"""MSE, the mean squared error of regression."""
+
+from torch import Tensor
+
+from rankops.targets import check_target
+
+__all__ = ["mse"]
+
+
+def mse(scores: Tensor, target: Tensor, *, sigmoid: bool = False) -> Tensor:
+    r"""Every score should equal its target, far ones above all.
+
+    $\frac1n \sum_i (y_i - y^*_i)^2$ over all scores, whatever their groups: the baseline of SoDeep, Section 4.2.1.
+
+    Args:
+        scores: y, (..., d).
+        target: $y^*$, (..., d).
+        sigmoid: put the scores through a sigmoid first; for targets in [0, 1].
+
+    Returns:
+        A scalar.
+
+    Raises:
+        ValueError: shapes differ or are empty; a target that is not finite or, with `sigmoid`, outside [0, 1].
+        TypeError: `target` is not floating point.
+
+    >>> import torch
+    >>> mse(torch.tensor([1.0, 2.0]), torch.tensor([1.0, 4.0]))
+    tensor(2.)
+    """
+    check_target(scores, target, between_0_and_1=sigmoid)
+    return ((scores.sigmoid() if sigmoid else scores) - target).square().mean()

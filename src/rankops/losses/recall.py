@@ -1,0 +1,51 @@
+"""The recall loss: a triplet margin on ranks from a sorter, both ways between images and captions."""
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from rankops.targets import check_positives
+
+__all__ = ["recall"]
+
+
+def recall(
+    scores: Tensor, positives: Tensor, *, sorter: Callable[[Tensor], Tensor], margin: float = 1.0, hardest: bool = True
+) -> Tensor:
+    r"""In each row and each column, a positive should be ranked above every negative, by a margin of places.
+
+    $\max_{c} \max(0, \alpha + f(Y_i)_p - f(Y_i)_c)$ over the negatives c, averaged over all positives p of the rows
+    (image to text) and of the columns (text to image) of the score matrix Y: SoDeep, Eqs. 9-10. Positives of a row
+    without a negative are left out; if all are, the value is 0 without gradient.
+
+    Args:
+        scores: Y, (..., d, d), row = image, column = text.
+        positives: (..., d, d) boolean, which pairs belong together; at least one in each row and column.
+        sorter: f, takes scores (..., d) to ranks (..., d), 1 for the largest.
+        margin: $\alpha$, in places.
+        hardest: only the negative that is ranked highest counts (Eq. 10); otherwise the mean over negatives.
+
+    Returns:
+        A scalar.
+
+    Raises:
+        ValueError: shapes differ or are not square, d of 1, positives that are not boolean or lack one in a row or
+            column, a negative `margin`, or what the sorter refuses: scores that are not finite, another d than its
+            length.
+
+    >>> from rankops.ranks import ranks
+    >>> own = torch.eye(3, dtype=torch.bool)
+    >>> recall(torch.tensor([[9.0, 1.0, 2.0], [0.0, 8.0, 1.0], [2.0, 0.0, 9.0]]), own, sorter=ranks)
+    tensor(0.)
+    """
+    check_positives(scores, positives)
+    if not margin >= 0:
+        raise ValueError(f"margin is {margin}, expected at least 0")
+    places = sorter(torch.stack([scores, scores.mT]))
+    own = torch.stack([positives, positives.mT])
+    where = own.nonzero(as_tuple=True)  # one entry a positive: p in all
+    rivals = ~own[where[:-1]]  # (p, d), the negatives of its row
+    violations = (margin + places[where].unsqueeze(-1) - places[where[:-1]]).relu().masked_fill(~rivals, 0.0)
+    each = violations.amax(-1) if hardest else violations.sum(-1) / rivals.sum(-1).clamp(min=1)
+    return each.sum() / rivals.any(-1).sum().clamp(min=1)

@@ -1,0 +1,48 @@
+"""The Spearman loss: ranks from a sorter against the ranks of the target."""
+
+from collections.abc import Callable
+
+from torch import Tensor
+
+from rankops.ranks import ranks
+from rankops.targets import check_target
+
+__all__ = ["spearman"]
+
+
+def spearman(scores: Tensor, target: Tensor, *, sorter: Callable[[Tensor], Tensor]) -> Tensor:
+    r"""Scores should have the order of their targets.
+
+    $\frac{6}{d (d^2 - 1)} \|f(y) - \mathrm{rk}(y^*)\|^2$ for each group of d, averaged over groups: SoDeep, Eq. 4, up
+    to its factor (Eq. 4 sums, and would grow with d and with the batch). With an exact sorter and nothing tied it is
+    $1 - r_s$. A group whose targets are all equal has no order and is left out; if all are, the value is 0 without
+    gradient.
+
+    Args:
+        scores: y, (..., d), a group along the last dimension.
+        target: $y^*$, (..., d); tied ones share their average rank.
+        sorter: f, takes scores (..., d) to ranks (..., d), 1 for the largest.
+
+    Returns:
+        A scalar.
+
+    Raises:
+        ValueError: shapes differ or are empty, groups of one, a target that is not finite, or what the sorter refuses:
+            scores that are not finite, groups of another length than its own.
+        TypeError: `target` is not floating point.
+
+    >>> import torch
+    >>> from rankops.sorters.handcrafted import Handcrafted
+    >>> scores, target = torch.tensor([0.1, 0.9, 0.5]), torch.tensor([10.0, 30.0, 20.0])
+    >>> spearman(scores, target, sorter=Handcrafted(steepness=100.0)) < 1e-6
+    tensor(True)
+    """
+    check_target(scores, target, least=2)
+    length = scores.shape[-1]
+    found = sorter(scores)
+    # In float64, because half precision does not hold every rank; and divided by d before the square, which would
+    # overflow there.
+    wanted = ranks(target.double()).to(found.dtype)
+    errors = ((found - wanted) / length).square().mean(-1) * (6 * length**2 / (length**2 - 1))
+    ordered = (target != target[..., :1]).any(-1)
+    return errors.where(ordered, 0.0).sum() / ordered.sum().clamp(min=1)

@@ -1,0 +1,86 @@
+"""Recall at K and the median rank of retrieval, exact."""
+
+import torch
+from torch import Tensor
+
+from rankops.ranks import check_scores
+
+__all__ = ["first_positive_ranks", "median_rank", "recall"]
+
+
+def recall(scores: Tensor, positives: Tensor, *, k: int) -> Tensor:
+    """The share of rows with a positive among the first k columns (SoDeep, Eq. 8 and Section 4.2.3).
+
+    Args:
+        scores, positives: see `first_positive_ranks`.
+        k: at least 1.
+
+    Returns:
+        A scalar, float64.
+
+    Raises:
+        TypeError, ValueError: see `first_positive_ranks`; `k` below 1.
+
+    >>> scores = torch.tensor([[0.9, 0.1, 0.2], [0.7, 0.3, 0.5]])
+    >>> recall(scores, torch.tensor([[True, False, False], [False, False, True]]), k=1)
+    tensor(0.5000, dtype=torch.float64)
+    """
+    if k < 1:
+        raise ValueError(f"k is {k}, expected at least 1")
+    return (first_positive_ranks(scores, positives) <= k).double().mean()
+
+
+def median_rank(scores: Tensor, positives: Tensor) -> Tensor:
+    """The median over rows of the rank of the first positive; of an even number, the mean of the middle two.
+
+    Args:
+        scores, positives: see `first_positive_ranks`.
+
+    Returns:
+        A scalar, float64.
+
+    Raises:
+        TypeError, ValueError: see `first_positive_ranks`.
+
+    >>> scores = torch.tensor([[0.9, 0.1, 0.2], [0.7, 0.3, 0.5]])
+    >>> median_rank(scores, torch.tensor([[True, False, False], [False, False, True]]))
+    tensor(1.5000, dtype=torch.float64)
+    """
+    ordered = first_positive_ranks(scores, positives).double().sort().values
+    return (ordered[(len(ordered) - 1) // 2] + ordered[len(ordered) // 2]) / 2
+
+
+def first_positive_ranks(scores: Tensor, positives: Tensor) -> Tensor:
+    """The place at which each row finds its first positive, 1 = at once.
+
+    1 + the number of negatives that score as high as the best positive, or higher: equal scores count against it.
+
+    Args:
+        scores: (n, m), of n queries and m things to be found.
+        positives: (n, m) boolean, at least one in each row.
+
+    Returns:
+        (n,), int64.
+
+    Raises:
+        TypeError: scores are not floating point.
+        ValueError: shapes differ, are not (n, m) or are empty, a score that is not finite, positives that are not
+            boolean, or a row without any.
+
+    >>> scores = torch.tensor([[0.9, 0.1, 0.2], [0.7, 0.3, 0.5]])
+    >>> first_positive_ranks(scores, torch.tensor([[True, False, False], [False, False, True]]))
+    tensor([1, 2])
+    """
+    if scores.dim() != 2 or scores.shape != positives.shape or scores.numel() == 0:
+        raise ValueError(
+            f"scores {tuple(scores.shape)} and positives {tuple(positives.shape)}: expected (n, m) twice, not empty"
+        )
+    check_scores(scores)
+    if positives.dtype != torch.bool:
+        raise ValueError(f"positives are {positives.dtype}, expected booleans: convert them with .bool()")
+    found = positives.any(1)
+    if not bool(found.all()):
+        row = int((~found).nonzero()[0])
+        raise ValueError(f"positives hold no True in row {row}: expected at least one in each row")
+    best = scores.masked_fill(~positives, -torch.inf).amax(1, keepdim=True)
+    return 1 + ((scores >= best) & ~positives).sum(1)

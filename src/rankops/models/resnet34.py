@@ -1,0 +1,49 @@
+"""torchvision's ResNet-34, the regressor of SoDeep's memorability."""
+
+from collections import OrderedDict
+
+import torch
+from torch import Tensor, nn
+from torchvision.models import resnet34
+
+__all__ = ["ResNet34"]
+
+# Of the photographs that published weights were trained on.
+MEAN, DEVIATION = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
+
+
+class ResNet34(nn.Module):
+    """ResNet-34 with random weights; `start` in a run gives it trained ones (SoDeep, Section 4.2.1).
+
+    Args:
+        outputs: K, number of scores.
+
+    Shapes:
+        images (n, 1 or 3, height, width) uint8 or float in 0..255 to scores (n, K); the embedding has 512 features.
+
+    >>> ResNet34(outputs=1).eval()(torch.zeros(2, 3, 64, 64, dtype=torch.uint8)).shape
+    torch.Size([2, 1])
+    """
+
+    def __init__(self, *, outputs: int):
+        super().__init__()
+        network = resnet34(weights=None)
+        # torchvision's own names, so that its weights fit.
+        parts = ("conv1", "bn1", "relu", "maxpool", "layer1", "layer2", "layer3", "layer4")
+        self.blocks = nn.Sequential(OrderedDict((name, getattr(network, name)) for name in parts))
+        self.map_size = self.embedding_size = 512
+        self.head = nn.Linear(512, outputs)
+        self.register_buffer("mean", torch.tensor(MEAN).view(1, 3, 1, 1), persistent=False)
+        self.register_buffer("deviation", torch.tensor(DEVIATION).view(1, 3, 1, 1), persistent=False)
+
+    def maps(self, images: Tensor) -> Tensor:
+        """The last feature maps, (n, 512, height / 32, width / 32)."""
+        images = images.to(self.blocks.conv1.weight.dtype).expand(-1, 3, -1, -1) / 255
+        return self.blocks(((images - self.mean) / self.deviation).contiguous(memory_format=torch.channels_last))
+
+    def embed(self, images: Tensor) -> Tensor:
+        """The last features before the head, (n, 512)."""
+        return self.maps(images).mean((2, 3))
+
+    def forward(self, images: Tensor) -> Tensor:
+        return self.head(self.embed(images))

@@ -1,0 +1,63 @@
+"""A multi-label network with WILDCAT's spatial pooling: each label scored where it is seen best, and worst."""
+
+from torch import Tensor, nn
+
+from rankops.backbones import backbone_of
+
+__all__ = ["Wildcat"]
+
+
+class Wildcat(nn.Module):
+    r"""Score maps for each label, pooled over their highest and lowest places (SoDeep, Section 4.2.2).
+
+    After Durand et al. (2017). A 1 x 1 convolution gives M maps a label, which are averaged; the score is the mean of
+    the `highest` largest places plus $\alpha$ times the mean of the `highest` smallest ones.
+
+    Args:
+        outputs: K, number of labels.
+        colours: of the images, 1 (grey) or 3.
+        backbone: `convnet`, `mobilenet_v3_small` or `resnet34`, from which the feature maps come.
+        channels: of the convnet.
+        maps_per_label: M.
+        highest: how many places; all of them where there are fewer.
+        lowest_weight: $\alpha$.
+
+    Shapes:
+        images (n, colours, height, width) uint8 or float in 0..255 to scores (n, K).
+
+    Raises:
+        ValueError: an unknown `backbone`.
+
+    >>> import torch
+    >>> Wildcat(outputs=10, channels=[8, 16])(torch.zeros(2, 1, 32, 32, dtype=torch.uint8)).shape
+    torch.Size([2, 10])
+    """
+
+    def __init__(
+        self, *, outputs: int, colours: int = 1, backbone: str = "convnet", channels: list[int] = (16, 32, 64, 96),
+        maps_per_label: int = 4, highest: int = 4, lowest_weight: float = 0.7,
+    ):  # fmt: skip
+        super().__init__()
+        network = backbone_of(backbone, colours=colours, channels=channels)
+        self.backbone = network
+        self.outputs, self.highest, self.lowest_weight = outputs, highest, lowest_weight
+        self.score_maps = nn.Conv2d(network.map_size, outputs * maps_per_label, 1)
+
+    @property
+    def blocks(self) -> nn.Module:
+        """The convolutional part."""
+        return self.backbone.blocks
+
+    def embed(self, images: Tensor) -> Tensor:
+        """The last feature maps, (n, channels, height', width')."""
+        return self.backbone.maps(images)
+
+    def head(self, features: Tensor) -> Tensor:
+        """Scores (n, K) of feature maps."""
+        maps = self.score_maps(features).unflatten(1, (self.outputs, -1)).mean(2).flatten(2)  # (n, K, places)
+        ordered = maps.sort(dim=-1, descending=True).values
+        count = min(self.highest, ordered.shape[-1])
+        return ordered[..., :count].mean(-1) + self.lowest_weight * ordered[..., -count:].mean(-1)
+
+    def forward(self, images: Tensor) -> Tensor:
+        return self.head(self.embed(images))

@@ -1,0 +1,371 @@
+"""Photos of public datasets: any file as RGB of one size, the lists that name them, and facts about stored ones."""
+
+import csv
+import logging
+import struct
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+import torch
+from PIL import Image, ImageOps
+
+from rankops.generators import generator
+from rankops.tables import read_table
+
+__all__ = [
+    "SPLITS", "BrokenFile", "as_jpeg", "check_listed", "check_shares", "csv_rows", "known_split", "measure_photos",
+    "numbered_lines", "open_photo", "photo_expectations", "pieces", "read_photos", "require", "score_of", "share_of",
+    "squared",
+]  # fmt: skip
+
+SPLITS = ("train", "val", "test")
+PIECE = 512  # rows read, written and forgotten together
+QUALITY = 95  # of the stored JPEG
+# What Pillow raises for contents that are no whole image; which of them depends on the format.
+BROKEN = (OSError, SyntaxError, ValueError, EOFError, IndexError, KeyError, struct.error, Image.DecompressionBombError)
+
+
+class BrokenFile(ValueError):
+    """A photo or video that is there and cannot be decoded: the one fault that `skip_broken` forgives."""
+
+
+def _as_rgb(image: Image.Image) -> Image.Image:
+    """RGB from grey, black and white, CMYK, palettes, 16 bits and transparency; what is transparent is black."""
+    if image.mode.startswith("I;16"):
+        # Pillow's own conversion cuts at 255 and gives white.
+        image = Image.fromarray((np.asarray(image) >> 8).astype(np.uint8))
+    if image.mode in ("LA", "PA", "RGBA") or "transparency" in image.info:
+        image = image.convert("RGBA")
+        black = Image.new("RGB", image.size)
+        black.paste(image, mask=image.getchannel("A"))
+        return black
+    if image.mode not in ("1", "L", "P", "RGB", "RGBX", "CMYK", "YCbCr"):
+        raise ValueError(f"pixels of mode {image.mode}, expected grey, a palette, RGB or CMYK; save it as a JPEG")
+    return image.convert("RGB")
+
+
+def squared(image: Image.Image, size: int) -> Image.Image:
+    """The largest square in the middle of an image, `size` pixels on a side, RGB.
+
+    The same as the short side resized to `size` and the middle cut out, bilinear and antialiased, but in one step: no
+    rounding of the longer side, and no large image between for a narrow strip.
+
+    Args:
+        image: of any mode and size.
+        size: pixels on a side.
+
+    >>> squared(Image.new("L", (40, 20), 200), 8).getpixel((0, 7))
+    (200, 200, 200)
+    """
+    image = _as_rgb(image)
+    side = min(image.size)
+    left, top = (image.width - side) / 2, (image.height - side) / 2
+    return image.resize((size, size), Image.Resampling.BILINEAR, box=(left, top, left + side, top + side))
+
+
+def open_photo(path: str | Path, size: int) -> Image.Image:
+    """An image file of any kind as RGB, `size` pixels on a side; see `squared`. Turned as its EXIF data say.
+
+    Raises:
+        FileNotFoundError: no such file.
+        BrokenFile: it is truncated, empty, too large to be a photo, or no image at all.
+    """
+    contents = Path(path).read_bytes()  # outside: a disk that fails does not make a photo broken
+    try:
+        with Image.open(BytesIO(contents)) as image:
+            image.load()
+            return squared(ImageOps.exif_transpose(image), size)
+    except BROKEN as error:
+        raise BrokenFile(f"{path}: not a whole image ({error}); get it again, or set skip_broken: true") from error
+
+
+def as_jpeg(image: Image.Image) -> bytes:
+    """JPEG bytes of an RGB image."""
+    buffer = BytesIO()
+    image.save(buffer, "JPEG", quality=QUALITY)
+    return buffer.getvalue()
+
+
+def pieces(
+    files: Sequence[str],
+    read: Callable[[str], Any],
+    *,
+    threads: int,
+    skip_broken: bool,
+    skipped: list[str] | None,
+    rows: int = PIECE,
+) -> Iterator[tuple[list[int], list[Any]]]:
+    """What `read` gives for each file, a piece at a time, so that memory does not grow with the number of files.
+
+    Args:
+        files: relative to the raw folder, as messages name them.
+        read: decodes one file; raises BrokenFile.
+        threads: to decode with.
+        skip_broken: leave broken files out and tell of it on the log, instead of raising.
+        skipped: takes the names of the files left out.
+        rows: files in a piece.
+
+    Yields:
+        Places in `files` of those that were read, and what was read; pieces of which nothing is left are not given.
+
+    Raises:
+        BrokenFile: a file cannot be decoded, and `skip_broken` is off.
+    """
+
+    def attempt(file: str) -> tuple[Any, BrokenFile | None]:
+        try:
+            return read(file), None
+        except BrokenFile as error:
+            return None, error
+
+    broken: dict[str, BrokenFile] = {}
+    with ThreadPoolExecutor(threads) as pool:
+        for start in range(0, len(files), rows):
+            places, results = [], []
+            for place, (result, error) in enumerate(pool.map(attempt, files[start : start + rows]), start):
+                if error is None:
+                    places.append(place)
+                    results.append(result)
+                elif skip_broken:
+                    broken[files[place]] = error
+                else:
+                    raise error
+            if places:
+                yield places, results
+    if broken:
+        logging.warning("%d of %d files left out, broken: %s", len(broken), len(files), ", ".join(broken))
+        if skipped is not None:
+            skipped += broken
+
+
+def read_photos(
+    raw: str | Path, files: Sequence[str], *, size: int, threads: int, skip_broken: bool, skipped: list[str] | None
+) -> Iterator[tuple[list[int], list[dict[str, Any]]]]:
+    """Places in `files`, and the photos there in the form of `rankops.tables.IMAGE`; see `pieces` and `open_photo`."""
+
+    def read(file: str) -> dict[str, Any]:
+        return {"bytes": as_jpeg(open_photo(Path(raw) / file, size)), "path": file}
+
+    return pieces(files, read, threads=threads, skip_broken=skip_broken, skipped=skipped)
+
+
+def require(path: str | Path, layout: str) -> Path:
+    """The path, if there is such a file or folder.
+
+    Raises:
+        FileNotFoundError: there is not; the message shows the layout that is expected.
+    """
+    path = Path(path)
+    if not path.exists():
+        raise FileNotFoundError(
+            f"{path}: no such file or folder; put the dataset there in its public layout, then run `dvc repro`:\n"
+            f"{layout.rstrip()}"
+        )
+    return path
+
+
+def check_listed(raw: str | Path, files: Sequence[str], *, listed_in: str | Path) -> None:
+    """Sees that each file that a list names is there, before hours go into decoding the others.
+
+    Raises:
+        FileNotFoundError: some are not; the message names the first and how many.
+        ValueError: the list is empty.
+    """
+    if not files:
+        raise ValueError(f"{listed_in}: names no file; get it again")
+    missing = [file for file in files if not (Path(raw) / file).is_file()]
+    if missing:
+        raise FileNotFoundError(
+            f"{Path(raw) / missing[0]}: no such file, but {listed_in} names it ({len(missing)} of {len(files)} files "
+            "are missing); unpack the whole dataset"
+        )
+
+
+def numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
+    """The lines of a text file that are not blank, and their numbers from 1.
+
+    Raises:
+        ValueError: it is no text.
+    """
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{path}: not a text file in UTF-8 ({error}); get it again") from error
+    return ((number, line.strip()) for number, line in enumerate(text.splitlines(), 1) if line.strip())
+
+
+def csv_rows(path: Path, columns: Sequence[str]) -> tuple[list[str], list[tuple[int, dict[str, str]]]]:
+    """The names of all columns of a CSV file, and its rows with their line numbers, cells stripped of spaces.
+
+    Raises:
+        ValueError: a column of `columns` is missing, or a row has more or fewer cells than there are columns.
+    """
+    lines = list(numbered_lines(path))
+    if not lines:
+        raise ValueError(f"{path}: empty, expected a line with the columns {', '.join(columns)}")
+    # A line at a time: no name in these lists has a line break, and the numbers are those of the file.
+    cells = [[cell.strip() for cell in next(csv.reader([line]))] for _, line in lines]
+    header = cells[0]
+    missing = [name for name in columns if name not in header]
+    if missing:
+        raise ValueError(f"{path}: no column {', '.join(missing)}; it has {', '.join(header)}")
+    for (number, _), row in zip(lines, cells, strict=True):
+        if len(row) != len(header):
+            raise ValueError(f"{path}: line {number}: {len(row)} cells, expected {len(header)} ({', '.join(header)})")
+    return header, [
+        (number, dict(zip(header, row, strict=True))) for (number, _), row in zip(lines[1:], cells[1:], strict=True)
+    ]
+
+
+def score_of(text: str, *, where: str) -> float:
+    """A score in [0, 1] from its text.
+
+    Args:
+        text: as the file has it.
+        where: file and line, for messages.
+
+    Raises:
+        ValueError: no number, NaN, or outside [0, 1].
+
+    >>> score_of("0.8", where="train_1.txt: line 3")
+    0.8
+    """
+    try:
+        score = float(text)
+    except ValueError:
+        score = float("nan")
+    if not 0 <= score <= 1:
+        raise ValueError(f"{where}: score is {text!r}, expected a number in [0, 1]; correct or remove the line")
+    return score
+
+
+def known_split(split: str) -> str:
+    """The split, if it is one of the three.
+
+    Raises:
+        ValueError: it is not.
+    """
+    if split not in SPLITS:
+        raise ValueError(f"split is {split!r}, expected one of {', '.join(SPLITS)}")
+    return split
+
+
+def check_shares(val_share: float, test_share: float) -> None:
+    """Sees that the shares of validation and test leave something to train on.
+
+    Raises:
+        ValueError: they do not.
+    """
+    for name, share in (("val_share", val_share), ("test_share", test_share)):
+        if not 0 < share < 1:
+            raise ValueError(f"{name} is {share}, expected above 0 and below 1")
+    if val_share + test_share >= 1:
+        raise ValueError(f"val_share + test_share is {val_share + test_share:g}, expected below 1: train gets the rest")
+
+
+def share_of(
+    names: Sequence[str], split: str, *, val_share: float, test_share: float, seed: int, use: str, listed_in: Path
+) -> list[int]:
+    """Which of some names are in a split, for datasets that come without splits: their places, ascending.
+
+    A permutation of the sorted names, so the order of the list does not matter; `use` keeps datasets apart.
+
+    Raises:
+        ValueError: too few names for three splits.
+
+    >>> shares = {"val_share": 0.2, "test_share": 0.2, "seed": 1, "use": "doctest", "listed_in": Path("labels.csv")}
+    >>> [len(share_of("abcdefghij", split, **shares)) for split in SPLITS]
+    [6, 2, 2]
+    """
+    check_shares(val_share, test_share)
+    held_out, tested = (round(share * len(names)) for share in (val_share, test_share))
+    if min(held_out, tested, len(names) - held_out - tested) < 1:
+        raise ValueError(
+            f"{listed_in}: {len(names)} names are too few for val_share {val_share} and test_share {test_share}: "
+            "each split needs one; larger shares or more data"
+        )
+    by_name = sorted(range(len(names)), key=lambda place: names[place])
+    order = torch.randperm(len(names), generator=generator(seed, use, "splits")).tolist()
+    ends = {"val": (0, held_out), "test": (held_out, held_out + tested), "train": (held_out + tested, len(names))}
+    begin, end = ends[known_split(split)]
+    return sorted(by_name[place] for place in order[begin:end])
+
+
+def _facts_of(photo: dict[str, Any] | None) -> tuple[str, bool, str, str]:
+    """File, whether it decodes, mode and size of a stored photo."""
+    photo = photo or {"bytes": None, "path": None}
+    try:
+        with Image.open(BytesIO(photo["bytes"] or b""), formats=["JPEG"]) as image:
+            image.load()
+    except BROKEN:
+        return photo["path"] or "", False, "", ""
+    return photo["path"] or "", True, image.mode, f"{image.width} x {image.height}"
+
+
+def measure_photos(folder: str | Path, split: str, column: str, *, threads: int) -> dict[str, list[Any]]:
+    """Facts about a split with an `IMAGE` column, or one of lists of them: one row a row, read in pieces.
+
+    Args:
+        folder: of the dataset.
+        split: train, val or test.
+        column: of the photos.
+        threads: to decode with.
+
+    Returns:
+        `split`, `split_rows` (its name and number of rows), `id`, `name`, `file` (where the photo came from), `photos`
+        (how many), `decodes`, `mode` and `size`; what differs among the photos of a row stands there once each.
+
+    Raises:
+        FileNotFoundError, ValueError: the file is missing or corrupt, or has no such column.
+    """
+    path = Path(folder) / f"{split}.parquet"
+    read = read_table(path, ["id", "name"])
+    names = pq.read_schema(path).names
+    if column not in names:
+        raise ValueError(f"{path}: no column {column}; it has {', '.join(names)}")
+    facts: dict[str, list[Any]] = {name: [] for name in ("file", "photos", "decodes", "mode", "size")}
+    with pq.ParquetFile(path) as file, ThreadPoolExecutor(threads) as pool:
+        for batch in file.iter_batches(batch_size=PIECE, columns=[column]):
+            cells = [cell if isinstance(cell, list) else [cell] for cell in batch.column(0).to_pylist()]
+            for row in pool.map(lambda cell: [_facts_of(photo) for photo in cell], cells):
+                files, decodes, modes, sizes = zip(*row, strict=True)
+                facts["file"].append(", ".join(dict.fromkeys(files)))
+                facts["photos"].append(len(row))
+                facts["decodes"].append(all(decodes))
+                facts["mode"].append(", ".join(dict.fromkeys(modes)))
+                facts["size"].append(", ".join(dict.fromkeys(sizes)))
+    return {
+        "split": [split] * len(read),
+        "split_rows": [f"{split}: {len(read)}"] * len(read),
+        "id": read["id"].to_pylist(),
+        "name": read["name"].to_pylist(),
+    } | facts
+
+
+def photo_expectations(*, rows: dict[str, int], size: int, photos: int = 1) -> list[dict[str, Any]]:
+    """What must hold for every dataset of photos, as plain data: `type` and arguments of an expectation.
+
+    Args:
+        rows: of each split, as the manifest has them.
+        size: pixels on a side.
+        photos: in a row.
+    """
+    in_set = "expect_column_values_to_be_in_set"
+    return [
+        {"type": "expect_table_row_count_to_equal", "value": sum(rows.values())},
+        {"type": in_set, "column": "split", "value_set": list(rows)},
+        {"type": in_set, "column": "split_rows", "value_set": [f"{split}: {count}" for split, count in rows.items()]},
+        {"type": "expect_compound_columns_to_be_unique", "column_list": ["split", "id"]},
+        # Over all splits: a file in two of them would be tested on what it was trained on.
+        {"type": "expect_column_values_to_be_unique", "column": "file"},
+        {"type": "expect_column_value_lengths_to_be_between", "column": "name", "min_value": 1},
+        {"type": in_set, "column": "photos", "value_set": [photos]},
+        {"type": in_set, "column": "decodes", "value_set": [True]},
+        {"type": in_set, "column": "mode", "value_set": ["RGB"]},
+        {"type": in_set, "column": "size", "value_set": [f"{size} x {size}"]},
+    ]

@@ -1,0 +1,58 @@
+"""Words as numbers: a vocabulary of the training captions."""
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+import torch
+from torch import Tensor
+
+__all__ = ["Vocabulary"]
+
+PADDING, UNKNOWN = "<padding>", "<unknown>"
+
+
+class Vocabulary:
+    """Numbers of words: 0 is padding, 1 any word that is not in it.
+
+    Args:
+        words: all words, `<padding>` and `<unknown>` first.
+
+    >>> vocabulary = Vocabulary.of(["a large three above a small seven", "a three"], least=2)
+    >>> vocabulary.words
+    ['<padding>', '<unknown>', 'a', 'three']
+    >>> vocabulary.encode(["A three, a purple eight"])
+    tensor([[2, 3, 2, 1, 1]])
+    """
+
+    def __init__(self, words: Sequence[str]):
+        if list(words[:2]) != [PADDING, UNKNOWN] or len(set(words)) != len(words):
+            raise ValueError(f"a vocabulary begins with {PADDING} and {UNKNOWN}, and each word is in it once")
+        self.words = list(words)
+        self._numbers = {word: number for number, word in enumerate(self.words)}
+
+    @classmethod
+    def of(cls, captions: Iterable[str], *, least: int = 1) -> "Vocabulary":
+        """The words that occur at least so often, in alphabetical order."""
+        counts = Counter(word for caption in captions for word in cls.split(caption))
+        return cls([PADDING, UNKNOWN, *sorted(word for word, count in counts.items() if count >= least)])
+
+    @staticmethod
+    def split(caption: str) -> list[str]:
+        """Words in lower case; punctuation is left out."""
+        return re.findall(r"[^\W_]+(?:'[^\W_]+)?", caption.lower())
+
+    def __len__(self) -> int:
+        return len(self.words)
+
+    def encode(self, captions: Sequence[str]) -> Tensor:
+        """Word numbers (n, longest), padded with 0.
+
+        Raises:
+            ValueError: a caption has no words; the message names it.
+        """
+        numbers = [[self._numbers.get(word, 1) for word in self.split(caption)] for caption in captions]
+        for row, caption in enumerate(numbers):
+            if not caption:
+                raise ValueError(f"caption {row} is {captions[row]!r}, expected at least one word")
+        return torch.nn.utils.rnn.pad_sequence([torch.tensor(row) for row in numbers], batch_first=True)

@@ -1,0 +1,318 @@
+"""The three tasks of SoDeep: what trains them, what they predict, and how they are scored."""
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import torch
+from scipy.stats import spearmanr
+from torch import nn
+
+from rankops.checkpoints import build, save_model, start_from
+from rankops.criterion import Criterion, grouped
+from rankops.intervals import interval, intervals
+from rankops.ranks import ranks
+from rankops.sorters.handcrafted import Handcrafted
+from rankops.sorters.lstm import LSTM
+from rankops.tables import encode_images
+from rankops.tasks import memorability, multilabel, retrieval
+from rankops.training import random_batches
+from rankops.vocabulary import Vocabulary
+
+CHANNELS = {"channels": [4, 6]}
+CONVNET = {"name": "convnet", "args": CHANNELS}
+DUAL = {"name": "dual_encoder", "args": CHANNELS | {"size": 8, "grid": 2, "word_size": 4}}
+BESIDE = {"args": {}, "weight": 0.5, "epochs": 1}
+
+
+def step(epochs: int) -> dict:
+    optimiser = {"name": "AdamW", "args": {"lr": 3e-3}}
+    return {"epochs": epochs, "patience": 9, "optimiser": optimiser, "schedule": {"name": "cosine"}}
+
+
+TRAINING = {"batch_size": 8, "least_count": 1, "head": step(2), "everything": step(2) | {"shift": 1}}
+
+
+@pytest.fixture
+def start(tmp_path):
+    """Weights of a network like those that are trained here."""
+    network = build("models", "convnet", CHANNELS, seed=5, outputs=10)
+    save_model(tmp_path / "start/scorer", network, **network.recipe)
+    return tmp_path / "start"
+
+
+def small_sorter(length: int = 4) -> nn.Module:
+    return build("sorters", "lstm", {"hidden": 4, "layers": 1}, seed=1, length=length).eval().requires_grad_(False)
+
+
+def splits(task: str, generator: torch.Generator, rows: int = 20):
+    images = torch.randint(0, 256, (rows, 16, 16), generator=generator, dtype=torch.uint8)
+    if task == "memorability":
+        return images[: rows // 2 * 2].repeat(3, 1, 1).unflatten(0, (rows, 3)), torch.rand(rows, generator=generator)
+    if task == "multilabel":
+        labels = (torch.rand(rows, 3, generator=generator) < 0.4).long()
+        labels[:2] = torch.tensor([[1, 0, 1], [0, 1, 0]])
+        return images, labels, torch.zeros(rows, 3, dtype=torch.bool)
+    return images, [[f"a {number} above {word}" for word in ("this", "that")] for number in range(rows)]
+
+
+TASKS = {"memorability": memorability, "multilabel": multilabel, "retrieval": retrieval}
+CASES = [
+    ("memorability", CONVNET, "mse", None, None),
+    ("memorability", CONVNET, "spearman", "lstm", "l1"),
+    ("memorability", CONVNET, "spearman", "handcrafted", None),
+    ("multilabel", CONVNET, "multilabel_soft_margin", None, None),
+    ("multilabel", {"name": "wildcat", "args": CHANNELS}, "mean_average_precision", "lstm", "multilabel_soft_margin"),
+    ("multilabel", CONVNET, "hinge_ap", None, None),
+    ("retrieval", DUAL, "hard_negative_triplet", None, None),
+    ("retrieval", DUAL, "recall", "lstm", "hard_negative_triplet"),
+    ("retrieval", DUAL, "recall_at_k", "handcrafted", None),
+]
+
+
+def run_of(case, data, start, **options):
+    task, model, loss, sorter, beside = case
+    made = {"lstm": small_sorter, "handcrafted": Handcrafted, None: lambda: None}[sorter]()
+    return TASKS[task].train(
+        data, data, model=model, loss={"name": loss, "args": {}}, training=TRAINING, seed=0, device="cpu",
+        start=start, sorter=made, beside=None if beside is None else BESIDE | {"name": beside}, **options,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case[0]}-{case[2]}-{case[3]}")
+class TestEveryTaskAndLoss:
+    def test_trains_in_two_steps_to_what_comes_back_from_disk_and_can_be_scored(self, case, start, generator, tmp_path):
+        task, data = TASKS[case[0]], splits(case[0], generator)
+        seen = []
+        for name, epoch, predictor in run_of(case, data, start):
+            seen.append((name, epoch.number))
+            assert task.JUDGED_BY in epoch.validation
+        assert seen == [("head", 1), ("head", 2), ("everything", 1), ("everything", 2)]
+        task.save(tmp_path / "run", predictor)
+        table = task.predictions(predictor, data)
+        assert table.equals(task.predictions(task.load(tmp_path / "run"), data))
+        figures = task.evaluate(table, data, resamples=20, seed=0)
+        assert figures == task.evaluate(table, data, resamples=20, seed=0)
+        for figure in figures[task.JUDGED_BY].values() if case[0] == "" else [next(iter(figures.values()))]:
+            bounds = figure if "value" in figure else figure["recall_at_1"]
+            assert bounds["low"] <= bounds["value"] <= bounds["high"]
+
+    def test_a_killed_training_ends_with_the_same_bits(self, case, start, generator, tmp_path):
+        data = splits(case[0], generator)
+        fine_tune = {"name": "Adam", "args": {"lr": 1e-2}} if case[3] == "lstm" else None
+        options = {"fine_tune": fine_tune} if fine_tune else {}
+        whole = [(name, epoch) for name, epoch, _ in run_of(case, data, start, **options)]
+        for stop in (1, 3):
+            begun = run_of(case, data, start, checkpoint=tmp_path / str(stop), **options)
+            for _ in range(stop):
+                next(begun)
+            begun.close()
+            torch.manual_seed(stop)
+            again = [(name, e) for name, e, _ in run_of(case, data, start, checkpoint=tmp_path / str(stop), **options)]
+            assert again == whole
+
+
+def test_the_first_step_leaves_the_convolutions_alone_and_is_left_out_without_a_start(start, generator):
+    data = splits("memorability", generator)
+    given = build("models", "convnet", CHANNELS, seed=9, outputs=1)
+    start_from(given, start)
+    for name, _, regressor in run_of(CASES[0], data, start):
+        blocks = regressor.network.blocks.state_dict()
+        same = all(blocks[key].equal(value) for key, value in given.blocks.state_dict().items())
+        assert same == (name == "head")
+    assert [name for name, _, _ in run_of(CASES[0], data, None)] == ["everything", "everything"]
+
+
+def test_weights_to_start_from_must_be_there_and_fit(tmp_path, start):
+    network = build("models", "convnet", CHANNELS, seed=0, outputs=1)
+    start_from(network, start)
+    with pytest.raises(
+        FileNotFoundError, match="no weights to start from; expected .*nothing/scorer/model.safetensors"
+    ):
+        start_from(network, tmp_path / "nothing")
+    other = build("models", "convnet", {"channels": [4, 8]}, seed=0, outputs=1)
+    with pytest.raises(ValueError, match=r"blocks\.\d+\.weight: found \(6, 4, 3, 3\), expected \(8, 4, 3, 3\)"):
+        start_from(other, start)
+    (start / "scorer/model.safetensors").write_bytes(b"half")
+    with pytest.raises(ValueError, match="not a whole safetensors file"):
+        start_from(network, start)
+
+
+def test_torchvisions_own_names_are_understood(tmp_path):
+    from safetensors.torch import save_file
+    from torchvision.models import resnet34
+
+    theirs = resnet34(weights=None)
+    save_file(theirs.state_dict(), tmp_path / "resnet34.safetensors")
+    ours = build("models", "resnet34", {}, seed=0, outputs=1)
+    start_from(ours, tmp_path / "resnet34.safetensors")
+    assert ours.blocks.layer4[0].conv1.weight.equal(theirs.layer4[0].conv1.weight)
+
+
+class TestCriterion:
+    def test_adds_the_loss_beside_it_for_its_epochs(self, generator):
+        scores, target = torch.randn(2, 4, generator=generator), torch.rand(2, 4, generator=generator)
+        criterion = Criterion(
+            {"name": "spearman", "args": {}}, sorter=Handcrafted(), beside=BESIDE | {"name": "l1", "epochs": 2}
+        )
+        alone = Criterion({"name": "spearman", "args": {}}, sorter=Handcrafted())(scores, target, epoch=1)
+        l1 = (scores - target).abs().mean()
+        for epoch, expected in ((1, alone + l1 / 2), (2, alone + l1 / 2), (3, alone)):
+            assert criterion(scores, target, epoch=epoch).item() == pytest.approx(expected.item())
+
+    def test_fine_tuning_makes_the_sorter_better_on_the_scores_it_gets_and_frozen_leaves_it(self, generator):
+        vectors = torch.randn(64, 4, generator=generator) * 0.01
+        target = torch.rand(64, 4, generator=generator)
+        for fine_tune in (None, {"name": "Adam", "args": {"lr": 1e-2}}):
+            sorter = small_sorter()
+            before = {key: value.clone() for key, value in sorter.state_dict().items()}
+            error = (sorter(vectors) - ranks(vectors)).abs().mean()
+            criterion = Criterion({"name": "spearman", "args": {}}, sorter=sorter, fine_tune=fine_tune)
+            for _ in range(40):
+                scores = vectors.clone().requires_grad_()
+                criterion(scores, target, epoch=1).backward()
+                assert torch.isfinite(scores.grad).all()
+            assert not any(parameter.requires_grad for parameter in sorter.parameters())
+            if fine_tune is None:
+                assert all(before[key].equal(value) for key, value in sorter.state_dict().items())
+                assert criterion.state == []
+            else:
+                assert (sorter(vectors) - ranks(vectors)).abs().mean() < 0.9 * error
+                assert len(criterion.state) == 2
+
+    def test_refuses_what_does_not_go_together(self):
+        with pytest.raises(ValueError, match="spearman needs a sorter"):
+            Criterion({"name": "spearman", "args": {}})
+        with pytest.raises(ValueError, match="mse takes no sorter"):
+            Criterion({"name": "mse", "args": {}}, sorter=Handcrafted())
+        with pytest.raises(ValueError, match="Handcrafted has no weights to fine-tune"):
+            Criterion(
+                {"name": "spearman", "args": {}}, sorter=Handcrafted(), fine_tune={"name": "Adam", "args": {"lr": 1.0}}
+            )
+
+
+def test_a_frozen_sorter_passes_gradients_in_evaluation_mode(generator):
+    sorter = LSTM(length=4, hidden=4, layers=1).eval().requires_grad_(False)
+    assert sorter.recurrent.training  # cuDNN has no gradient otherwise
+    assert not sorter.training
+    scores = torch.randn(3, 4, generator=generator, requires_grad=True)
+    sorter(scores).square().sum().backward()
+    assert (scores.grad != 0).any()
+
+
+def test_batches_are_cut_to_whole_groups_and_others_are_left_out_each_time(generator):
+    passes = [torch.cat(list(random_batches(21, 8, generator, multiple_of=4))).tolist() for _ in range(30)]
+    assert all(len(set(rows)) == 20 for rows in passes)
+    assert len({row for rows in passes for row in set(range(21)) - set(rows)}) > 5
+    with pytest.raises(ValueError, match="batches of 6 out of 21 rows do not make groups of 4"):
+        list(random_batches(21, 6, generator, multiple_of=4))
+    with pytest.raises(ValueError, match="batches of 8 out of 3 rows"):
+        list(random_batches(3, 8, generator, multiple_of=4))
+    with pytest.raises(ValueError, match="7 examples do not make groups of 3"):
+        grouped(torch.zeros(7), 3)
+
+
+class TestFigures:
+    def test_spearman_is_scipys_and_the_interval_leaves_out_constant_resamples(self, generator):
+        scores, target = torch.randn(6, generator=generator), torch.tensor([0.5, 0.5, 0.5, 0.5, 0.5, 0.7])
+        table = pa.table({"id": range(6), "score": scores.numpy(), "target": target.numpy()})
+        figure = memorability.evaluate(table, None, resamples=200, seed=0)["spearman"]
+        assert figure["value"] == pytest.approx(spearmanr(scores, target).statistic)
+        assert np.isfinite(list(figure.values())).all()
+        constant = table.set_column(2, "target", pa.array([0.5] * 6))
+        with pytest.raises(ValueError, match="Spearman is undefined"):
+            memorability.evaluate(constant, None, resamples=20, seed=0)
+
+    def test_a_class_whose_positives_a_resample_lost_is_left_out_of_it(self):
+        scores = [[2.0, 0.0], [1.0, 1.0], [0.0, 2.0], [-1.0, 3.0]]
+        labels = [[1, 0], [1, 0], [0, 0], [0, 1]]
+        difficult = [[False, False]] * 4
+        table = pa.table({"id": range(4), "scores": scores, "labels": labels, "difficult": difficult})
+        figures = multilabel.evaluate(table, None, resamples=100, seed=0)
+        assert figures["mean_average_precision"] == {"value": 1.0, "low": 1.0, "high": 1.0}
+        assert set(figures["average_precision"]) == {"0", "1"}
+
+    def test_recall_is_of_folds_searched_by_themselves(self):
+        # Ten images, two a fold: in each fold the first caption points to its own image, the second to the other.
+        images = torch.eye(2).repeat(5, 1)
+        texts = torch.stack([images, images.flip(1)], dim=1)
+        table = pa.table(
+            {"id": range(10), "image_embedding": images.tolist(), "text_embeddings": texts.tolist(),
+             "captions": [["x", "y"]] * 10}
+        )  # fmt: skip
+        figures = retrieval.evaluate(table, None, resamples=20, seed=0)
+        assert figures["text_to_image"]["recall_at_1"]["value"] == 0.5
+        assert figures["text_to_image"]["recall_at_5"]["value"] == 1.0
+        # Each image is matched as well by its own first caption as by the other's second: a tie counts against it.
+        assert figures["image_to_text"]["recall_at_1"]["value"] == 0.0
+        assert figures["image_to_text"]["median_rank"]["value"] == 2.0
+
+    def test_intervals_of_several_statistics_are_those_of_each(self):
+        values = np.random.default_rng(0).normal(size=30)
+        both = intervals(values, statistic=lambda v, axis: np.stack([v.mean(axis), np.median(v, axis)]),
+                         resamples=50, generator=np.random.default_rng(1))  # fmt: skip
+        assert both[0] == interval(values, resamples=50, generator=np.random.default_rng(1))
+        with pytest.raises(ValueError, match="is not defined for these 30"):
+            interval(values, statistic=lambda v, axis: v.mean(axis) * np.nan, resamples=5,
+                     generator=np.random.default_rng(1))  # fmt: skip
+
+
+class TestSplits:
+    """What is wrong with a table is named with its row."""
+
+    def write(self, tmp_path, **columns):
+        pq.write_table(pa.table(columns), tmp_path / "train.parquet")
+        return tmp_path
+
+    def images(self, count):
+        return encode_images(np.zeros((count, 4, 4), np.uint8), threads=1)
+
+    def test_clips(self, tmp_path):
+        frames = pa.ListArray.from_arrays(pa.array([0, 2, 3], pa.int32()), self.images(3))
+        with pytest.raises(ValueError, match="row 1: 1 frames, expected 2 as in row 0"):
+            memorability.load_split(self.write(tmp_path, frames=frames, score=[0.5, 0.5]), "train", threads=1)
+        frames = pa.ListArray.from_arrays(pa.array([0, 1, 2], pa.int32()), self.images(2))
+        with pytest.raises(ValueError, match="row 1: score is nan"):
+            memorability.load_split(self.write(tmp_path, frames=frames, score=[0.5, np.nan]), "train", threads=1)
+
+    def test_labels(self, tmp_path):
+        folder = self.write(tmp_path, image=self.images(2), labels=[[1, 0], [0, 3]], difficult=[[False, False]] * 2)
+        with pytest.raises(ValueError, match="row 1: label 1 is 3, expected 0 or 1"):
+            multilabel.load_split(folder, "train", threads=1)
+        folder = self.write(tmp_path, image=self.images(2), labels=[[1, 0], [0]], difficult=[[False, False]] * 2)
+        with pytest.raises(ValueError, match="column labels: lists of different lengths"):
+            multilabel.load_split(folder, "train", threads=1)
+
+    @pytest.mark.parametrize(
+        ("captions", "message"),
+        [([["a", "b"], ["c"]], "row 1: 1 captions, expected 2"), ([["a"], ["?!"]], r"row 1: a caption is '\?!'"),
+         ([["a"], [""]], "row 1: a caption is ''"), ([[], []], "row 0: 0 captions")],
+    )  # fmt: skip
+    def test_captions(self, tmp_path, captions, message):
+        folder = self.write(tmp_path, image=self.images(2), captions=pa.array(captions, pa.list_(pa.string())))
+        with pytest.raises(ValueError, match=message):
+            retrieval.load_split(folder, "train", threads=1)
+
+
+class TestVocabulary:
+    def test_unknown_words_are_one_number_and_empty_captions_are_refused(self):
+        vocabulary = Vocabulary.of(["the three", "the seven"], least=1)
+        assert vocabulary.encode(["the eight three", "seven"]).tolist() == [[3, 1, 4], [2, 0, 0]]
+        with pytest.raises(ValueError, match=r"caption 1 is '\.\.', expected at least one word"):
+            vocabulary.encode(["the", ".."])
+
+    def test_padding_changes_nothing_and_order_does(self, generator):
+        network = build("models", "dual_encoder", DUAL["args"], seed=0, words=9).eval()
+        short, long = torch.tensor([[2, 3]]), torch.tensor([[2, 3, 0, 0]])
+        assert network.encode_text(short).allclose(network.encode_text(long))
+        assert not network.encode_text(short).allclose(network.encode_text(short.flip(1)))
+        with pytest.raises(ValueError, match="caption 0 has no words"):
+            network.encode_text(torch.zeros(1, 3, dtype=torch.long))
+
+
+def test_a_network_that_sees_coloured_images(generator):
+    images = torch.randint(0, 256, (2, 3, 16, 16), generator=generator, dtype=torch.uint8)
+    for name, args in (("convnet", CHANNELS), ("wildcat", CHANNELS), ("resnet34", {}), ("mobilenet_v3_small", {})):
+        network = build("models", name, args, seed=0, outputs=4, colours=3).eval()
+        assert network(images).shape == (2, 4)
+        assert network.head(network.embed(images)).allclose(network(images), atol=1e-5)
