@@ -1,6 +1,6 @@
 # One vocabulary for people, hooks and CI. `make` lists it.
 .DEFAULT_GOAL := help
-.PHONY: help setup repro test test-slow lint scale ui benchmark lock
+.PHONY: help setup repro experiments test test-slow lint scale ui benchmark lock
 SHELL := bash
 PYTHON ?= python3
 BIN := $(CURDIR)/.venv/bin
@@ -30,6 +30,11 @@ repro: .venv/.installed ## everything from params.yaml: data, checks, sorters, r
 	$(RUN) rankops fetch
 	$(RUN) $(DVC) --wait-for-lock repro
 	$(RUN) python -m pipelines.stages.publish
+
+experiments: .venv/.installed ## comparisons of losses and figures that need many trainings (an hour); goes on where it was stopped
+	$(RUN) rankops params
+	$(RUN) rankops mend
+	$(RUN) $(DVC) --wait-for-lock repro experiments/dvc.yaml
 
 test: .venv/.installed lint ## what must pass before a change lands
 	$(RUN) python -m pytest -m "not slow"

@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.table import Table
 from ruamel.yaml import YAML
 
-from pipelines.settings import ParamsError, check, load
+from pipelines.settings import ParamsError, check, load, load_experiments
 from rankops.atomic_writes import replaced_file
 from rankops.datasets import mnist
 
@@ -76,9 +76,13 @@ def params() -> None:
     _in_project()
     try:
         settings = load()
+        experiments = load_experiments()
     except ParamsError as error:
         _fail(error)
-    typer.echo(f"params.yaml is fine: {len(settings.runs)} runs, {len(settings.sorters)} sorters to pretrain")
+    typer.echo(
+        f"params.yaml is fine: {len(settings.all_runs)} runs, {len(settings.sorters)} sorters to pretrain; so is "
+        f"experiments/params.yaml: {len(experiments.comparisons)} comparisons"
+    )
 
 
 @app.command()
@@ -125,17 +129,27 @@ def readme() -> None:
     results = Path("reports/results.md")
     if not results.is_file():
         _fail(f"no {results}: run `dvc repro` first")
-    text = Path("README.md").read_text()
+    _written("README.md", results)
+    Path("docs").mkdir(exist_ok=True)
+    shutil.copyfile("reports/figures/label_ranking-rlsep-examples.png", "docs/label_ranking-rlsep-examples.png")
+    experiments = Path("reports/experiments")
+    if experiments.is_dir():
+        _written("docs/experiments.md", experiments / "results.md")
+        for name in ("differences", "average_precision-flipped_labels"):
+            shutil.copyfile(experiments / f"{name}.png", f"docs/{name}.png")
+    typer.echo("README.md and docs/ now show the results of the last `dvc repro` and `make experiments`")
+
+
+def _written(page: str, results: Path) -> None:
+    """Puts results between the two lines of a page that are there for it."""
+    text = Path(page).read_text()
     begin, end = "<!-- results: written by `rankops readme` -->\n", "<!-- end of results -->"
     before, _, rest = text.partition(begin)
     _, _, after = rest.partition(end)
     if not rest or not after:
-        _fail(f"README.md: no place for the results; expected the lines {begin.strip()} and {end}")
-    with replaced_file("README.md") as partial:
+        _fail(f"{page}: no place for the results; expected the lines {begin.strip()} and {end}")
+    with replaced_file(page) as partial:
         partial.write_text(f"{before}{begin}{results.read_text()}{end}{after}")
-    Path("docs").mkdir(exist_ok=True)
-    shutil.copyfile("reports/figures/label_ranking-rlsep-examples.png", "docs/label_ranking-rlsep-examples.png")
-    typer.echo("README.md and docs/ now show the results of the last `dvc repro`")
 
 
 @app.command()

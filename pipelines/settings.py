@@ -296,13 +296,17 @@ class BenchmarkSorters(Block):
 
 
 class Method(Block):
-    """A loss in a comparison, and what is tried for it: `grid` maps dotted places in the rest to values."""
+    """A loss in a comparison, and what is tried for it: `grid` maps dotted places in the rest to values.
+
+    `viewers` draws the clips' scores anew, for so many viewers; `sorter_args` are of a sorter that needs no training.
+    """
 
     loss: Named
     sorter: str | None
     beside: Beside | None
     fine_tune: Steps | None
     viewers: Count | None = None
+    sorter_args: dict[str, Any] | None = None
     grid: dict[str, list[Any]]
 
 
@@ -315,7 +319,7 @@ class Comparison(Block):
     settings_each: Count
     seeds: Several
     baseline: str
-    training: TwoSteps | RetrievalTraining
+    training: RetrievalTraining | TwoSteps
     methods: dict[str, Method]
 
     @model_validator(mode="after")

@@ -72,7 +72,7 @@ class Finished:
         params, metrics, tags: flat.
         history: one row an epoch, with a column `epoch`.
         files: to keep beside it, by folder in the run's artifacts.
-        version: what is registered of it.
+        version: what is registered of it; None for a run without a model of its own.
         quality: on the validation split, larger is better: decides which of several new versions is the challenger.
     """
 
@@ -84,7 +84,7 @@ class Finished:
     tags: Mapping[str, str]
     history: pd.DataFrame
     files: Mapping[str, list[Path]]
-    version: Version
+    version: Version | None
     quality: float = field(default=0.0)
 
 
@@ -176,7 +176,8 @@ def publish(client: mlflow.MlflowClient, finished: list[Finished]) -> list[str]:
     try:
         for one in finished:
             version, was_sent = _published(client, one)
-            versions.setdefault(one.version.model, []).append((one.quality, int(version), one.key))
+            if one.version is not None:
+                versions.setdefault(one.version.model, []).append((one.quality, int(version), one.key))
             sent += [one.name] if was_sent else []
         for model, candidates in versions.items():
             _set_aliases(client, model, candidates)
@@ -188,8 +189,8 @@ def publish(client: mlflow.MlflowClient, finished: list[Finished]) -> list[str]:
     return sent
 
 
-def _published(client: mlflow.MlflowClient, one: Finished) -> tuple[str, bool]:
-    """The number of a training's version, and whether anything had to be sent for it."""
+def _published(client: mlflow.MlflowClient, one: Finished) -> tuple[str | None, bool]:
+    """The number of a training's version, if it has one, and whether anything had to be sent for it."""
     experiment = _experiment(client, one.experiment)
     found = client.search_runs([experiment], f"tags.`{KEY}` = '{one.key}'", run_view_type=ViewType.ALL)
     complete = next((run for run in found if run.info.status == "FINISHED"), None)
@@ -207,6 +208,10 @@ def _published(client: mlflow.MlflowClient, one: Finished) -> tuple[str, bool]:
         if not _files_at(f"runs:/{run_id}/plots"):
             _send_files(client, run_id, one)
             was_sent = True
+    if one.version is None:
+        if client.get_run(run_id).info.status != "FINISHED":
+            client.set_terminated(run_id, "FINISHED")
+        return None, was_sent
     made = client.search_model_versions(f"name = '{one.version.model}' and tags.`{KEY}` = '{one.key}'")
     whole = [
         version

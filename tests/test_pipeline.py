@@ -1,7 +1,11 @@
 """The whole pipeline at a tiny scale, in a clone of its own: made, left alone, made again in part, published."""
 
 import json
+import os
 import shutil
+import signal
+import subprocess
+import time
 
 import mlflow
 import numpy as np
@@ -9,7 +13,10 @@ import pandas as pd
 import pyarrow.parquet as pq
 import pytest
 import torch
+from PIL import Image
 from ruamel.yaml import YAML
+
+from rankops.datasets.voc2007 import CLASSES
 
 RUNS = ["label_ranking-cross_entropy", "label_ranking-lsep", "label_ranking-rlsep"]
 PAIRS = {
@@ -349,6 +356,66 @@ def test_a_failed_expectation_stops_the_graph(project):
     assert not (project.folder / "checks/ranked_mnist.passed").exists()
     project.run("git checkout --quiet params.yaml pipelines && dvc repro")
     assert project.run("git status --porcelain") == ""
+
+
+def test_a_dataset_from_disk_needs_params_alone(project, generator):
+    """VOC's layout with a dozen photographs, coloured; first incomplete, then whole."""
+    root = project.folder / "data/raw/voc2007/VOCdevkit/VOC2007"
+    (root / "JPEGImages").mkdir(parents=True)
+    (root / "ImageSets/Main").mkdir(parents=True)
+    project.replace("params.yaml", "real_data: {}", "real_data:\n  voc2007: {size: 32, args: {}, seed: 1}")
+    run = (
+        "  multilabel-multilabel_soft_margin-voc2007:\n    task: multilabel\n    dataset: voc2007\n"
+        "    model: {name: wildcat, args: {channels: [4, 8]}}\n    loss: {name: multilabel_soft_margin, args: {}}\n"
+        "    seed: 1\n"
+    )
+    project.replace("params.yaml", "\n# The same for runs that start", f"{run}\n# The same for runs that start")
+    target = "evaluate@multilabel-multilabel_soft_margin-voc2007"
+    said = project.run(f"dvc repro {target}", fails=True)
+    assert "real_data@voc2007: " in said
+    assert "aeroplane_train.txt" in said
+    assert "JPEGImages/" in said  # the layout that it wants
+    for number in range(12):
+        pixels = torch.randint(0, 256, (40, 50, 3), generator=generator, dtype=torch.uint8).numpy()
+        Image.fromarray(pixels).save(root / f"JPEGImages/{number:06d}.jpg")
+    for place, name in enumerate(CLASSES):
+        for split, first in (("train", 0), ("val", 4), ("test", 8)):
+            flags = [f"{first + row:06d} {1 if (place + row) % 3 == 0 else -1:2d}\n" for row in range(4)]
+            (root / f"ImageSets/Main/{name}_{split}.txt").write_text("".join(flags))
+    ran_now = ran(project.run(f"dvc repro {target}"))
+    name = "multilabel-multilabel_soft_margin-voc2007"
+    assert ran_now == {"real_data@voc2007", "validate_real_data@voc2007", f"train@{name}", f"evaluate@{name}"}
+    figures = json.loads(project.read(f"metrics/runs/{name}.json"))
+    assert 0 < figures["mean_average_precision"]["value"] <= 1
+    assert len(figures["average_precision"]) == 20
+    project.run("git checkout --quiet params.yaml dvc.lock && rm -rf data/voc2007 data/raw/voc2007")
+    project.run(f"rm -rf models/runs/{name} metrics/runs/{name}.json predictions/{name}.parquet")
+    project.run("dvc checkout --quiet --force")
+
+
+def test_a_comparison_gives_every_setting_and_seed_and_goes_on_where_it_was_killed(project):
+    command = "PYTHONPATH=src python -m pipelines.stages.compare_losses memorability spearman-lstm"
+    text = project.read("experiments/params.yaml")
+    (project.folder / "experiments/params.yaml").write_text(text.replace("epochs: 15", "epochs: 1"))
+    process = subprocess.Popen(command, shell=True, cwd=project.folder, env=project.environment, start_new_session=True)
+    kept = project.folder / ".checkpoints/compare_losses/memorability-spearman-lstm"
+    deadline = time.monotonic() + 120
+    while len(list(kept.rglob("*.json"))) < 3 and time.monotonic() < deadline:
+        time.sleep(0.05)
+    os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+    done = {path: path.stat().st_mtime_ns for path in kept.rglob("*.json")}
+    assert 3 <= len(done) < 12
+    (project.folder / "results").mkdir()
+    project.run(command)
+    result = json.loads(project.read("results/comparisons/memorability-spearman-lstm.json"))
+    assert len(result["tried"]) == len({str(one["setting"]) for one in result["tried"]}) == 8
+    best = max(result["tried"], key=lambda one: one["validation"])
+    assert result["chosen"] == best["setting"]
+    assert [one["seed"] for one in result["seeds"]] == [1, 2, 3, 4, 5]
+    assert result["seeds"][0]["validation"] == best["validation"]
+    assert not kept.exists() or not list(kept.rglob("*.json"))
+    project.run("git checkout --quiet experiments && rm -r results")
 
 
 def test_an_experiment_runs_from_the_command_line(project):

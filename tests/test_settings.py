@@ -28,6 +28,8 @@ def changed(place: str, value) -> dict:
 
 
 RLSEP = "runs/label_ranking-rlsep"
+MSE, LSTM = "transfer_runs/memorability-mse", "sorter_runs/memorability-spearman-lstm"
+RECALL = "sorter_runs/retrieval-recall-lstm"
 
 
 @pytest.mark.parametrize(
@@ -92,6 +94,41 @@ RLSEP = "runs/label_ranking-rlsep"
         (f"{RLSEP}/model/args", {"channel": [4]}, "model.args.channel: unknown option; convnet takes channels"),
         (f"{RLSEP}/seed", True, "seed: "),
         ("benchmark_sorters/untrained/lstm", {"name": "lstm", "args": {}}, "this name is taken by sorters.lstm"),
+        ("clips/viewers", 0, "clips.viewers: .*greater than 0"),
+        ("clips/zoom", 0.9, "clips.zoom: .*greater than or equal to 1"),
+        ("long_tailed_mnist/least_frequent", 0.7, "least_frequent is 0.7 and most_frequent 0.5"),
+        ("long_tailed_mnist/distractors", [5, 2], "distractors is 5 to 2, expected the smaller one first"),
+        ("captions/digits_per_image", [1, 3], "captions compare digits, expected 2 or more"),
+        ("captions/rows/test", 1002, "rows.test is 1002: .* multiple of 10"),
+        (f"{MSE}/dataset", "clip", r"dataset: no 'clip'; there are captions, clips, long_tailed_mnist, ranked_mnist"),
+        (f"{MSE}/dataset", "voc2007", r"no 'voc2007'.*needs a block under real_data"),
+        (f"{MSE}/start", "models/runs/label_ranking-relsep", "start: no run 'label_ranking-relsep'"),
+        (f"{MSE}/start", KeyError, "memorability-mse.start: missing"),
+        (f"{MSE}/model/args/channels", [8, 8], r"convnet with channels \[8, 8\], but it starts from .*\[32, 64, 96\]"),
+        (f"{MSE}/model", {"name": "resnet34", "args": {}}, "model: resnet34 with channels None, but it starts from"),
+        (f"{MSE}/task", "retrieval", "its name should begin with retrieval-mse"),
+        (f"{MSE}/loss/args/sigmoid", "yes", r"loss.args.sigmoid: .*bool.*found 'yes'"),
+        (f"{LSTM}/sorter/name", "gru", "sorter.name: no sorter 'gru' is pretrained; there are cnn, lstm"),
+        (f"{LSTM}/sorter/fine_tune", {"name": "Adem", "args": {}}, "no 'Adem' in torch.optim"),
+        (
+            f"{LSTM}/beside",
+            {"name": "rlsep", "args": {}, "weight": 1.0, "epochs": 1},
+            "beside.name: rlsep is no loss of memorability; there are l1, mse, spearman",
+        ),
+        (f"{LSTM}/beside/weight", -1.0, "beside.weight: .*greater than 0"),
+        (f"{LSTM}/beside", KeyError, "beside: missing"),
+        (f"{RECALL}/model", {"name": "convnet", "args": {}}, "convnet does not embed images for retrieval; try dual_"),
+        ("training/memorability/batch_size", 48, "batch_size is 48, but .* ranks groups of .*length = 32"),
+        ("synthetic_ranks/length", 24, "expected a multiple of 24"),
+        ("training/memorability/head/epochs", -1, "head.epochs: .*greater than or equal to 0"),
+        ("real_data", {"voc2012": {"size": 64, "args": {}, "seed": 1}}, "real_data.voc2012: no 'voc2012'"),
+        ("real_data", {"clips": {"size": 64, "args": {}, "seed": 1}}, "clips is made here, not read from disk"),
+        (
+            "real_data",
+            {"lamem": {"size": 64, "args": {"folds": 2}, "seed": 1}},
+            "args.folds: unknown option; lamem takes",
+        ),
+        ("real_data", {"lamem": {"size": 64, "args": {"fold": "2"}, "seed": 1}}, r"args.fold: .*integer.*found '2'"),
     ],
 )
 def test_a_mistake_is_named(place, value, message):
@@ -100,6 +137,46 @@ def test_a_mistake_is_named(place, value, message):
     else:
         with pytest.raises(settings.ParamsError, match=message):
             settings.check(changed(place, value))
+
+
+@pytest.mark.parametrize(
+    ("block", "run", "message"),
+    [
+        ("runs", MSE, "memorability-mse.start: unknown key"),
+        ("transfer_runs", LSTM, "sorter: unknown key"),
+        ("transfer_runs", "runs/label_ranking-rlsep", "start: missing"),
+    ],
+)
+def test_a_run_in_the_wrong_block_is_named(block, run, message):
+    values = copy.deepcopy(SHIPPED)
+    place, name = run.split("/")
+    values[block][name] = values[place].pop(name)
+    with pytest.raises(settings.ParamsError, match=message):
+        settings.check(values)
+
+
+def test_a_loss_in_a_block_without_what_it_needs_is_named():
+    values = copy.deepcopy(SHIPPED)
+    run = values["sorter_runs"].pop("memorability-spearman-lstm")
+    values["transfer_runs"]["memorability-spearman"] = {
+        key: value for key, value in run.items() if key not in ("sorter", "beside")
+    }
+    with pytest.raises(settings.ParamsError, match="spearman needs a sorter: put the run under sorter_runs"):
+        settings.check(values)
+    run = changed(f"{LSTM}/loss", {"name": "mse", "args": {}})
+    run["sorter_runs"]["memorability-mse-lstm"] = run["sorter_runs"].pop("memorability-spearman-lstm")
+    with pytest.raises(settings.ParamsError, match="mse takes no sorter: put the run under"):
+        settings.check(run)
+
+
+def test_the_experiments_are_fair_and_an_unfair_grid_is_named():
+    path = ROOT / "experiments/params.yaml"
+    plans = settings.load_experiments(path).comparisons
+    assert all(plan.seeds >= 3 for plan in plans.values())
+    values = YAML(typ="safe").load(path)
+    values["comparisons"]["retrieval"]["methods"]["recall-lstm"]["grid"]["beside.weight"] = [0.5, 1.0]
+    with pytest.raises(settings.ParamsError, match="recall-lstm.grid has 16 settings, expected settings_each = 8"):
+        settings.check(values, path=path, model=settings.Experiments)
 
 
 def test_all_mistakes_are_named_at_once():

@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 
 import pytest
+from ruamel.yaml import YAML
 
 pytestmark = pytest.mark.slow
 
@@ -101,3 +102,28 @@ def test_a_full_disk_is_told_and_leaves_nothing_half_written(new_project, stage,
         project.run(f"umount {folder}")
     target = stage.replace(" ", "@")
     assert f"Running stage '{target}'" in project.run(f"dvc repro {target}")
+
+
+def test_all_experiments_at_a_tiny_scale(undisturbed):
+    """Two methods of each comparison, one epoch: every stage, the report's tables and plots, MLflow; then nothing."""
+    path = undisturbed.folder / "experiments/params.yaml"
+    values = YAML(typ="safe").load(path)
+    for plan in values["comparisons"].values():
+        names = [plan["baseline"], *(name for name in plan["methods"] if name != plan["baseline"])][:2]
+        plan |= {"settings_each": 1, "seeds": 2, "methods": {name: plan["methods"][name] for name in names}}
+        plan["training"]["head"]["epochs"] = 1
+        for method in plan["methods"].values():
+            method["grid"] = {}
+    precision = values["synthetic_precision"]
+    precision |= {"rows": 400, "batch_size": 64, "epochs": 2, "seeds": 2, "flipped": [0.0, 0.2]}
+    values["sorter_depth"] = [1, 2]
+    YAML().dump(values, path)
+    undisturbed.run("git add --all && git commit --quiet --message experiments")
+    output = undisturbed.run("dvc repro experiments/dvc.yaml")
+    assert output.count("Running stage") == 4 * 2 + 5 + 2 + 3
+    page = undisturbed.read("reports/experiments/index.html")
+    for part in ("Comparison: memorability", "Depth of the CNN sorter", "score_sweep-errors.png", "hinge_ap"):
+        assert part in page
+    assert "publish_experiments: sent 8 of 8 runs" in output
+    assert "Running stage" not in undisturbed.run("dvc repro experiments/dvc.yaml")
+    assert "Running stage" not in undisturbed.run("dvc repro")

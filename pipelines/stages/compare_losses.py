@@ -53,7 +53,7 @@ def main(params: Settings, comparison: str, method: str) -> None:
         for name in ("train", "val", "test")
     }
     base = {"loss": options["loss"], "beside": options["beside"], "fine_tune": options["fine_tune"]}
-    base["training"] = plan.training.model_dump() if plan.training else params.training.model_dump()[plan.task]
+    base["training"] = plan.training.model_dump()
     settings = [dict(zip(options["grid"], values, strict=True)) for values in product(*options["grid"].values())]
     inputs = [*(data / f"{name}.parquet" for name in splits), *sorted(Path(plan.start).rglob("*.safetensors"))]
     if options["sorter"] in params.sorters:
@@ -69,7 +69,7 @@ def main(params: Settings, comparison: str, method: str) -> None:
         file = kept / f"{json.dumps(chosen, sort_keys=True)}-{seed}.json".replace("/", "_")
         if not file.is_file():
             run = changed(base, chosen)
-            sorter = None if options["sorter"] is None else sorter_of(params, options["sorter"])
+            sorter = None if options["sorter"] is None else sorter_of(params, options["sorter"], options["sorter_args"])
             best = None
             for _, epoch, predictor in task.train(
                 splits["train"], splits["val"], model=plan.model.model_dump(), loss=run["loss"],

@@ -52,17 +52,22 @@ def comparison_table(name: str, plan: Any) -> pd.DataFrame:
 def _precision(folder: Path, experiments: Experiments) -> pd.DataFrame:
     """Fig. 6: both panels, and a table of the last epoch by share of flipped labels."""
     plan = experiments.synthetic_precision
-    by_iteration, by_flips, rows = {}, {}, []
+    by_iteration, by_flips, rows, points = {}, {}, [], []
     for method in plan.methods:
         result = json.loads((RESULTS / "synthetic_precision" / f"{method}.json").read_text())
         table = pd.DataFrame(result["curves"])
         clean = np.array(table.loc[table["flipped"] == plan.flipped[0], "average_precision"].tolist())
         iterations = result["iterations_per_epoch"] * np.arange(1, clean.shape[1] + 1)
         by_iteration[method] = iterations, clean.mean(0)
+        points += [
+            {"method": method, "iteration": int(iteration), "average_precision": float(value)}
+            for iteration, value in zip(iterations, clean.mean(0), strict=True)
+        ]
         last = table.assign(last=table["average_precision"].str[-1]).groupby("flipped")["last"]
         by_flips[method] = last.mean().index.to_numpy(), last.mean().to_numpy()
         figures = zip(last.mean().items(), last.std(ddof=1), strict=True)
         rows.append({"method": method} | {f"{share:.0%} flipped": f"{v:.3f} ± {d:.3f}" for (share, v), d in figures})
+    pd.DataFrame(points).to_csv(folder / "average_precision.csv", index=False)
     panels = {
         f"{plan.flipped[0]:.0%} of the labels flipped": by_iteration,
     }
@@ -80,18 +85,19 @@ def _depth(folder: Path, experiments: Experiments) -> pd.DataFrame:
         l1 = figures["l1"]
         rows.append({"layers": layers, "L1": l1["value"], "low": l1["low"], "high": l1["high"]})
     table = pd.DataFrame(rows)
+    table.to_csv(folder / "sorter_depth.csv", index=False)
     line = table["layers"].to_numpy(), table["L1"].to_numpy()
     curves(folder / "sorter_depth.png", {"CNN": {"L1": line}}, x="layers", y="test L1 / d", title="Depth")
     return table.round(4)
 
 
 def _sweep(folder: Path) -> None:
-    found = json.loads((RESULTS / "score_sweep.json").read_text())
-    score, length = np.array(found.pop("score")), found.pop("length")
-    lines = {name: (score, np.array(ranks)) for name, ranks in found.items()}
-    errors = {name: (score, ranks - lines["exact"][1]) for name, (_, ranks) in lines.items() if name != "exact"}
-    curves(folder / "score_sweep.png", {f"rank among {length}": lines}, x="the moved score", y="its rank",
-           title="One score swept")  # fmt: skip
+    table = pd.read_csv(RESULTS / "score_sweep.csv")
+    table.to_csv(folder / "score_sweep.csv", index=False)
+    score, exact = table["score"].to_numpy(), table["exact"].to_numpy()
+    lines = {name: (score, table[name].to_numpy()) for name in table if name != "score"}
+    errors = {name: (score, ranks - exact) for name, (_, ranks) in lines.items() if name != "exact"}
+    curves(folder / "score_sweep.png", {"its rank": lines}, x="the moved score", y="rank", title="One score swept")
     curves(folder / "score_sweep-errors.png", {"rank minus exact rank": errors}, x="the moved score", y="positions",
            title="One score swept")  # fmt: skip
 

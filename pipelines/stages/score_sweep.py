@@ -1,7 +1,6 @@
 """The rank that each sorter gives one score while it moves from the lowest to the highest (SoDeep, Fig. 5)."""
 
-import json
-
+import pandas as pd
 import torch
 
 from pipelines.settings import Settings, load_experiments
@@ -19,11 +18,11 @@ def main(params: Settings) -> None:
     moved = torch.linspace(-1, 1, plan.steps)
     vectors = others.repeat(plan.steps, 1)
     vectors[:, 0] = moved
-    result = {"score": moved.tolist(), "exact": ranks(vectors)[:, 0].tolist(), "length": length}
+    columns = {"score": moved.numpy(), "exact": ranks(vectors)[:, 0].numpy()}
     for name in [*params.sorters, *params.benchmark_sorters.untrained]:
-        result[name] = sorter_of(params, name)(vectors)[:, 0].tolist()
-    with replaced_file("results/score_sweep.json") as partial:
-        partial.write_text(json.dumps(result) + "\n")
+        columns[name] = sorter_of(params, name)(vectors)[:, 0].numpy()
+    with replaced_file("results/score_sweep.csv") as partial:
+        pd.DataFrame(columns).to_csv(partial, index=False, float_format="%.6g")
 
 
 if __name__ == "__main__":
