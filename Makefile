@@ -34,7 +34,9 @@ repro: .venv/.installed ## everything from params.yaml: data, checks, sorters, r
 experiments: .venv/.installed ## comparisons of losses and figures that need many trainings (an hour); goes on where it was stopped
 	$(RUN) rankops params
 	$(RUN) rankops mend
+	$(RUN) rankops fetch
 	$(RUN) $(DVC) --wait-for-lock repro experiments/dvc.yaml
+	$(RUN) python -m pipelines.stages.publish_experiments
 
 test: .venv/.installed lint ## what must pass before a change lands
 	$(RUN) python -m pytest -m "not slow"

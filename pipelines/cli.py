@@ -76,7 +76,7 @@ def params() -> None:
     _in_project()
     try:
         settings = load()
-        experiments = load_experiments()
+        experiments = load_experiments(settings)
     except ParamsError as error:
         _fail(error)
     typer.echo(

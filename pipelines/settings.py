@@ -2,9 +2,10 @@
 
 import importlib
 import inspect
-import math
+import json
 import typing
 from collections.abc import Callable
+from itertools import product
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
@@ -298,7 +299,8 @@ class BenchmarkSorters(Block):
 class Method(Block):
     """A loss in a comparison, and what is tried for it: `grid` maps dotted places in the rest to values.
 
-    `viewers` draws the clips' scores anew, for so many viewers; `sorter_args` are of a sorter that needs no training.
+    `viewers` draws the training clips' scores anew, for so many viewers; `sorter_args` are of a sorter that needs no
+    training; `baseline` is what this method is compared with, if not with the comparison's.
     """
 
     loss: Named
@@ -307,6 +309,7 @@ class Method(Block):
     fine_tune: Steps | None
     viewers: Count | None = None
     sorter_args: dict[str, Any] | None = None
+    baseline: str | None = None
     grid: dict[str, list[Any]]
 
 
@@ -324,16 +327,43 @@ class Comparison(Block):
 
     @model_validator(mode="after")
     def _fair(self) -> "Comparison":
-        if self.baseline not in self.methods:
-            raise ValueError(f"baseline: no method {self.baseline!r}; there are {', '.join(self.methods)}")
         for name, method in self.methods.items():
-            count = math.prod(len(values) for values in method.grid.values())
+            if (method.baseline or self.baseline) not in self.methods:
+                raise ValueError(
+                    f"methods.{name}: no baseline {method.baseline or self.baseline!r}; there are "
+                    f"{', '.join(self.methods)}"
+                )
+            count = len({json.dumps(self.tried(name, setting), sort_keys=True) for setting in self.settings(name)})
             if count != self.settings_each:
                 raise ValueError(
-                    f"methods.{name}.grid has {count} settings, expected settings_each = {self.settings_each}: every "
-                    "loss gets the same budget"
+                    f"methods.{name}.grid has {count} different settings, expected settings_each = "
+                    f"{self.settings_each}: every loss gets the same budget"
                 )
         return self
+
+    def settings(self, method: str) -> list[dict[str, Any]]:
+        """What is tried of a method: values by dotted places."""
+        grid = self.methods[method].grid
+        return [dict(zip(grid, values, strict=True)) for values in product(*grid.values())]
+
+    def tried(self, method: str, setting: dict[str, Any]) -> dict[str, Any]:
+        """A method's loss, the loss beside it, fine-tuning and training, with a setting's values put in.
+
+        Raises:
+            ValueError: there is no such place.
+        """
+        options = self.methods[method].model_dump()
+        result = {name: options[name] for name in ("loss", "beside", "fine_tune")}
+        result["training"] = self.training.model_dump()
+        for place, value in setting.items():
+            *parents, last = place.split(".")
+            block = result
+            for parent in parents:
+                block = block.get(parent) if isinstance(block, dict) else None
+            if not isinstance(block, dict) or last not in block:
+                raise ValueError(f"methods.{method}.grid: there is no {place} in the method or in training")
+            block[last] = value
+        return result
 
 
 class PrecisionMethod(Block):
@@ -353,6 +383,12 @@ class SyntheticPrecision(Block):
     epochs: Count
     seeds: Count
     methods: dict[str, PrecisionMethod]
+
+    @model_validator(mode="after")
+    def _whole_batch(self) -> "SyntheticPrecision":
+        if self.batch_size > self.rows // 2:
+            raise ValueError(f"batch_size is {self.batch_size}, expected at most half of rows = {self.rows}")
+        return self
 
 
 class ScoreSweep(Block):
@@ -427,7 +463,8 @@ class Settings(Block):
                 "(a dataset that is read from disk needs a block under real_data)"
             )
         model = _check_made("models", run.model, f"{place}.model", outputs=10, features=1, words=10)
-        if not hasattr(model, "embed") or hasattr(model, "encode_text") != (run.task == "retrieval"):
+        needed = "embedding_size" if run.task == "label_ranking" else "embed"
+        if not hasattr(model, needed) or hasattr(model, "encode_text") != (run.task == "retrieval"):
             fitting = "dual_encoder" if run.task == "retrieval" else "convnet"
             raise ValueError(
                 f"{place}.model.name: {run.model.name} does not embed images for {run.task}; try {fitting}"
@@ -445,11 +482,14 @@ class Settings(Block):
                 raise ValueError(f"{where}.name: {loss.name} needs a sorter: put the run under sorter_runs")
             if loss is run.loss and "sorter" not in taken and isinstance(run, SorterRun):
                 raise ValueError(f"{where}.name: {loss.name} takes no sorter: put the run under runs or transfer_runs")
-        pairs = run.loss.args.get("pairs")
-        if pairs is not None and (type(pairs) is not int or pairs < 1):
-            raise ValueError(f"{place}.loss.args.pairs: is {pairs!r}, expected a whole number above 0, or null")
+            _check_called(kind, function, loss.args, where)
         if isinstance(run, TransferRun):
             self._check_start(place, run)
+        elif run.task != "label_ranking" and not getattr(self.training, run.task).everything.epochs:
+            raise ValueError(
+                f"training.{run.task}.everything.epochs is 0, but {place} starts from random weights, without a first "
+                "step: expected at least 1"
+            )
         if isinstance(run, SorterRun):
             if run.sorter.name not in self.sorters:
                 raise ValueError(
@@ -467,15 +507,33 @@ class Settings(Block):
         folder, _, name = run.start.rpartition("/")
         if folder == "models/runs" and name not in self.all_runs:
             raise ValueError(f"{place}.start: no run {name!r}; there are {', '.join(self.all_runs)}")
-        if folder == "models/runs" and name in self.runs:
-            source, here = self.runs[name].model, run.model
-            kind = here.args.get("backbone", "convnet") if here.name in ("dual_encoder", "wildcat") else here.name
-            found, expected = (kind, here.args.get("channels")), (source.name, source.args.get("channels"))
-            if kind != source.name or (kind == "convnet" and found != expected):
+        if folder == "models/runs":
+            found, expected = (_backbone(model) for model in (run.model, self.all_runs[name].model))
+            if found[0] != expected[0] or (found[0] == "convnet" and found != expected):
                 raise ValueError(
                     f"{place}.model: {found[0]} with channels {found[1]}, but it starts from {name}, which is "
                     f"{expected[0]} with channels {expected[1]}: expected the same"
                 )
+
+
+def _backbone(model: Named) -> tuple[str, Any]:
+    """Which network gives the feature maps, and its channels."""
+    within = model.name in ("dual_encoder", "wildcat")
+    return model.args.get("backbone", "convnet") if within else model.name, model.args.get("channels")
+
+
+def _check_called(kind: str, loss: Callable[..., Any], args: dict[str, Any], place: str) -> None:
+    """That a loss with these values can be called; its options are checked when it is."""
+    examples = {
+        "label_ranks": torch.tensor([[2, 1], [0, 1]]), "target": torch.tensor([[0.0, 1.0], [1.0, 0.0]]),
+        "labels": torch.eye(2, dtype=torch.bool), "positives": torch.eye(2, dtype=torch.bool),
+    }  # fmt: skip
+    runtime = {"sorter": lambda scores: scores.argsort(-1).argsort(-1) + 1.0, "generator": torch.Generator()}
+    taken = {name: value for name, value in runtime.items() if name in inspect.signature(loss).parameters}
+    try:
+        loss(torch.tensor([[0.0, 1.0], [1.0, 0.0]]), examples[kind], **args, **taken)
+    except ValueError as error:
+        raise ValueError(f"{place}.args: {error}") from error
 
 
 def _check_adapter(name: str, block: RealData) -> None:
@@ -575,10 +633,72 @@ def load(path: str | Path = "params.yaml") -> Settings:
     return check(_read(Path(path)), path=path)
 
 
-def load_experiments(path: str | Path = "experiments/params.yaml") -> Experiments:
-    """Reads and checks the params of the experiments.
+def load_experiments(params: Settings, path: str | Path = "experiments/params.yaml") -> Experiments:
+    """Reads and checks the params of the experiments, against those of the pipeline whose data and sorters they use.
 
     Raises:
         ParamsError: the file is missing, not YAML, or says something impossible.
     """
-    return check(_read(Path(path)), path=path, model=Experiments)
+    experiments = check(_read(Path(path)), path=path, model=Experiments)
+    try:
+        for name, plan in experiments.comparisons.items():
+            _check_comparison(params, f"comparisons.{name}", plan)
+        for name, method in experiments.synthetic_precision.methods.items():
+            place = f"synthetic_precision.methods.{name}"
+            _check_sorter(params, place, method.sorter, experiments.synthetic_precision.batch_size)
+            _check_options("losses", method.loss, f"{place}.loss")
+    except (ValueError, KeyError) as error:
+        first = error.errors()[0] if isinstance(error, ValidationError) else None
+        said = f"{'.'.join(map(str, first['loc']))}: {first['msg']}" if first else error
+        raise ParamsError(f"{path}: {said}") from error
+    return experiments
+
+
+def _check_sorter(params: Settings, place: str, name: str | None, batch_size: int) -> None:
+    if name is None or name in params.benchmark_sorters.untrained:
+        return
+    if name not in params.sorters:
+        known = [*params.sorters, *params.benchmark_sorters.untrained]
+        raise ValueError(f"{place}.sorter: no sorter {name!r}; there are {', '.join(known)}")
+    if batch_size % params.synthetic_ranks.length:
+        raise ValueError(
+            f"{place}: batches of {batch_size} do not make groups of synthetic_ranks.length = "
+            f"{params.synthetic_ranks.length}, the sorter's"
+        )
+
+
+def _check_comparison(params: Settings, place: str, plan: Comparison) -> None:
+    """Every setting of every method is a run that could stand in params.yaml."""
+    figures = {"memorability": ["spearman"], "multilabel": ["mean_average_precision"]}
+    figures["retrieval"] = [f"{direction}.{figure}" for direction in ("image_to_text", "text_to_image")
+                            for figure in ("recall_at_1", "recall_at_5", "recall_at_10", "median_rank")]  # fmt: skip
+    if plan.figure not in figures[plan.task]:
+        raise ValueError(
+            f"{place}.figure: no {plan.figure!r} of {plan.task}; there are {', '.join(figures[plan.task])}"
+        )
+    base = {
+        "task": plan.task,
+        "dataset": plan.dataset,
+        "model": plan.model.model_dump(),
+        "start": plan.start,
+        "seed": 1,
+    }
+    for name, method in plan.methods.items():
+        for setting in plan.settings(name):
+            tried = plan.tried(name, setting)
+            kind = type(getattr(params.training, plan.task))
+            training = kind.model_validate(tried["training"])
+            here = f"{place}.methods.{name}"
+            _check_sorter(params, here, method.sorter, training.batch_size)
+            run: Run = TransferRun.model_validate(base | {"loss": tried["loss"]})
+            if method.sorter is not None:
+                beside = tried["beside"] or tried["loss"] | {"weight": 1.0, "epochs": None}
+                pretrained = method.sorter if method.sorter in params.sorters else next(iter(params.sorters))
+                sorter = {"name": pretrained, "fine_tune": tried["fine_tune"]}
+                run = SorterRun.model_validate(base | {"loss": tried["loss"], "sorter": sorter, "beside": beside})
+            elif tried["beside"] is not None:
+                beside = TransferRun.model_validate(
+                    base | {"loss": {part: tried["beside"][part] for part in ("name", "args")}}
+                )
+                params._check_run(f"{here}.beside", f"{plan.task}-{beside.loss.name}", beside)
+            params._check_run(here, f"{plan.task}-{run.loss.name}", run)

@@ -149,7 +149,8 @@ def stages() -> dict[str, tuple[frozenset[Path], set[str]]]:
     return found
 
 
-PARAMS, EXPERIMENTS = load(ROOT / "params.yaml"), load_experiments(ROOT / "experiments/params.yaml")
+PARAMS = load(ROOT / "params.yaml")
+EXPERIMENTS = load_experiments(PARAMS, ROOT / "experiments/params.yaml")
 STAGES = stages()
 
 

@@ -1,6 +1,7 @@
 """Params: the shipped ones and every scale are fine, and every mistake is named with its place."""
 
 import copy
+import re
 from pathlib import Path
 
 import pytest
@@ -89,10 +90,13 @@ RECALL = "sorter_runs/retrieval-recall-lstm"
             {"pair": 5},
             "runs.label_ranking-rlsep.loss.args.pair: unknown option; rlsep takes pairs",
         ),
-        (f"{RLSEP}/loss/args/pairs", 0, "runs.label_ranking-rlsep.loss.args.pairs: is 0, expected a whole number"),
+        (f"{RLSEP}/loss/args/pairs", 0, "runs.label_ranking-rlsep.loss.args: pairs is 0, expected at least 1"),
         (f"{RLSEP}/loss/name", "lsep", "its name should begin with label_ranking-lsep"),
         (f"{RLSEP}/model/args", {"channel": [4]}, "model.args.channel: unknown option; convnet takes channels"),
         (f"{RLSEP}/seed", True, "seed: "),
+        (f"{RLSEP}/model", {"name": "wildcat", "args": {}}, "wildcat does not embed images for label_ranking"),
+        (f"{MSE}/start", "models/runs/retrieval-recall-lstm", None),
+        ("transfer_runs/retrieval-hard_negative_triplet/loss/args/margin", -1.0, "args: margin is -1.0"),
         ("benchmark_sorters/untrained/lstm", {"name": "lstm", "args": {}}, "this name is taken by sorters.lstm"),
         ("clips/viewers", 0, "clips.viewers: .*greater than 0"),
         ("clips/zoom", 0.9, "clips.zoom: .*greater than or equal to 1"),
@@ -169,14 +173,50 @@ def test_a_loss_in_a_block_without_what_it_needs_is_named():
         settings.check(run)
 
 
-def test_the_experiments_are_fair_and_an_unfair_grid_is_named():
-    path = ROOT / "experiments/params.yaml"
-    plans = settings.load_experiments(path).comparisons
-    assert all(plan.seeds >= 3 for plan in plans.values())
-    values = YAML(typ="safe").load(path)
-    values["comparisons"]["retrieval"]["methods"]["recall-lstm"]["grid"]["beside.weight"] = [0.5, 1.0]
-    with pytest.raises(settings.ParamsError, match="recall-lstm.grid has 16 settings, expected settings_each = 8"):
-        settings.check(values, path=path, model=settings.Experiments)
+class TestExperiments:
+    PATH = ROOT / "experiments/params.yaml"
+
+    def message(self, tmp_path, place, value):
+        values = YAML(typ="safe").load(self.PATH)
+        *parents, last = place.split("/")
+        block = values
+        for parent in parents:
+            block = block[parent]
+        block[last] = value
+        YAML().dump(values, tmp_path / "params.yaml")
+        with pytest.raises(settings.ParamsError) as error:
+            settings.load_experiments(settings.check(SHIPPED), tmp_path / "params.yaml")
+        return str(error.value)
+
+    def test_the_shipped_ones_are_fine(self):
+        plans = settings.load_experiments(settings.check(SHIPPED), self.PATH).comparisons
+        assert all(plan.seeds >= 3 for plan in plans.values())
+        assert len(plans["memorability"].settings("mse")) == 8
+
+    @pytest.mark.parametrize(
+        ("place", "value", "expected"),
+        [
+            ("retrieval/methods/recall-lstm/grid/beside.weight", [0.5, 1.0], "16 different settings, expected .* = 8"),
+            ("memorability/methods/mse/grid/loss.args.sigmoid", [True, True], "4 different settings"),
+            ("memorability/methods/mse/grid", {"training.head.epoch": [1, 2]}, "there is no training.head.epoch"),
+            ("memorability/methods/mse/loss/name", "msse", "no 'msse' in rankops/losses"),
+            ("memorability/methods/mse/loss", {"name": "rlsep", "args": {"sigmoid": True}}, "rlsep takes pairs"),
+            ("memorability/methods/spearman-lstm/sorter", None, "spearman needs a sorter"),
+            ("memorability/methods/spearman-lstm/sorter", "gru", "no sorter 'gru'; there are cnn, lstm, handcrafted"),
+            ("memorability/training/batch_size", 50, "batches of 50 do not make groups of .* = 32"),
+            ("memorability/figure", "spearmann", "no 'spearmann' of memorability"),
+            ("memorability/dataset", "clip", "no 'clip'; there are"),
+            ("memorability/baseline", "ols", "no baseline 'ols'"),
+            ("retrieval/training/least_count", 0, "least_count"),
+            (
+                "memorability/methods/mse/grid/training.head.optimiser.args.lr",
+                [-1.0, 1.0, 2.0, 3.0],
+                "args.lr: is -1.0",
+            ),
+        ],
+    )
+    def test_a_mistake_is_named(self, tmp_path, place, value, expected):
+        assert re.search(expected, self.message(tmp_path, f"comparisons/{place}", value))
 
 
 def test_all_mistakes_are_named_at_once():

@@ -28,6 +28,9 @@ class Memorability(mlflow.pyfunc.PythonModel):
             ]
             if not pixels:
                 raise ValueError(f"row {number}: no frames, expected at least one")
+            if len({frame.shape for frame in pixels}) > 1:
+                sizes = sorted({tuple(frame.shape[-2:]) for frame in pixels})
+                raise ValueError(f"row {number}: frames of sizes {sizes}, expected one size in a clip")
             scores.append(self.regressor(torch.cat(pixels).unsqueeze(0)).item())
         return pd.DataFrame({"score": scores})
 

@@ -91,9 +91,10 @@ def finished_trainings(params: Settings) -> list[Finished]:
         suffix = "" if name in params.runs else "_transfer" if name in params.transfer_runs else "_with_sorter"
         entries = lock_entries(f"train{suffix}@{name}", f"evaluate{suffix}@{name}")
         folder, metrics = Path("models/runs") / name, Path(f"metrics/runs/{name}.json")
-        # Of the last step; a run without a second step has the head's alone.
-        last = next(path for path in (folder / "history.csv", folder / "head_history.csv") if path.is_file())
-        history = pd.read_csv(last)
+        # Both steps, where there are two; the epochs count on.
+        steps = [folder / file for file in ("head_history.csv", "history.csv") if (folder / file).is_file()]
+        history = pd.concat([pd.read_csv(path) for path in steps], ignore_index=True)
+        history["epoch"] = range(1, len(history) + 1)
         training = params.training.model_dump()[options.task]
         result.append(
             Finished(
@@ -108,7 +109,11 @@ def finished_trainings(params: Settings) -> list[Finished]:
                 | _inputs(entries),
                 history=history,
                 files={
-                    "plots": [FIGURES / f"{name}-{kind}.png" for kind in ("learning_curves", "examples")],
+                    "plots": [
+                        path
+                        for kind in ("learning_curves", "examples")
+                        if (path := FIGURES / f"{name}-{kind}.png").is_file()
+                    ],
                     "figures": [metrics, *sorted(folder.glob("*history.csv"))],
                 },
                 version=Version(

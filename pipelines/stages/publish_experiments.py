@@ -18,7 +18,7 @@ def comparisons(params: Settings) -> list[Finished]:
     """One run a method of each comparison; no model is registered of it."""
     pictures = sorted(PLOTS.glob("*.png"))
     found = []
-    for name, plan in load_experiments().comparisons.items():
+    for name, plan in load_experiments(params).comparisons.items():
         for method, options in plan.methods.items():
             path = Path("results/comparisons") / f"{name}-{method}.json"
             result = json.loads(path.read_text())

@@ -67,11 +67,11 @@ def _figure(values: dict[str, float], digits: int = 3) -> str:
     return f"{values['value']:.{digits}f} ({values['low']:.{digits}f} to {values['high']:.{digits}f})"
 
 
-def run_table(params: Settings, task: str) -> pd.DataFrame:
-    """One row a run of a task: its main figures with 95 % intervals, and the paper's."""
+def run_table(params: Settings, task: str, dataset: str) -> pd.DataFrame:
+    """One row a run of a task on a dataset: its main figures with 95 % intervals, and the paper's."""
     rows = []
     for name, options in params.all_runs.items():
-        if options.task != task:
+        if (options.task, options.dataset) != (task, dataset):
             continue
         metrics = json.loads(Path(f"metrics/runs/{name}.json").read_text())
         paper = PAPER.get((task, options.loss.name), ())
@@ -160,15 +160,18 @@ def main(params: Settings) -> None:
             history = pd.concat([pd.read_csv(path) for path in histories if path.is_file()], ignore_index=True)
             title = f"{name}, {source}" if options.dataset not in params.real_data else f"{name}, {options.dataset}"
             learning_curves(folder / f"{name}-learning_curves.png", history, title=title)
-            _examples(
-                folder / f"{name}-examples.png", name, options, title=title, threads=params.compute.threads
-            )  # fmt: skip
+            if options.dataset not in params.real_data:  # whose images this stage does not depend on
+                _examples(
+                    folder / f"{name}-examples.png", name, options, title=title, threads=params.compute.threads
+                )  # fmt: skip
         pictures = sorted(path.name for path in folder.iterdir())
     captions = {}
-    for task, title in TITLES.items():
-        runs = run_table(params, task)
-        if len(runs):
-            captions[title] = (f"Test set, {source}, with 95 % bootstrap intervals; {DATA[task]}.", runs)
+    for task, dataset in sorted({(options.task, options.dataset) for options in params.all_runs.values()}):
+        real = dataset in params.real_data
+        title = f"{TITLES[task]}, {dataset}" if real else TITLES[task]
+        data = "the paper's at its own scale" if real else f"{source}; {DATA[task]}"
+        text = f"Test set, with 95 % bootstrap intervals; {data}."
+        captions[title] = (text, run_table(params, task, dataset))
     captions["Sorters"] = (
         "L1: mean |rank error| / d on the same test vectors, with 95 % bootstrap intervals.", sorters
     )  # fmt: skip

@@ -11,7 +11,7 @@ from scipy import stats
 from pipelines.figures import curves, differences
 from pipelines.pages import markdown, page
 from pipelines.settings import Experiments, Settings, load_experiments
-from pipelines.stage import run
+from pipelines.stage import refuse_leftovers, run
 from rankops.atomic_writes import replaced_folder
 
 RESULTS = Path("results")
@@ -27,24 +27,24 @@ def comparison_table(name: str, plan: Any) -> pd.DataFrame:
     found = {
         method: json.loads((RESULTS / "comparisons" / f"{name}-{method}.json").read_text()) for method in plan.methods
     }
-    base = np.array([seed["test"] for seed in found[plan.baseline]["seeds"]])
+    test_of = {method: np.array([seed["test"] for seed in result["seeds"]]) for method, result in found.items()}
     rows = []
     for method, result in found.items():
-        tests = np.array([seed["test"] for seed in result["seeds"]])
+        tests, baseline = test_of[method], plan.methods[method].baseline or plan.baseline
         row = {
             "method": method,
             "test": f"{tests.mean():.4f}",
             "deviation over seeds": f"{tests.std(ddof=1):.4f}",
             "validation": f"{np.mean([seed['validation'] for seed in result['seeds']]):.4f}",
-            "chosen": ", ".join(
+            "chosen of the tried": ", ".join(
                 f"{place.removeprefix('training.head.optimiser.args.')} = {value}"
                 for place, value in result["chosen"].items()
             ),
         }
-        if method != plan.baseline:
-            test = stats.ttest_rel(tests, base)
-            interval = test.confidence_interval(0.95)
-            row |= {"difference": test._estimate, "low": interval.low, "high": interval.high}
+        if method != baseline:
+            differences = tests - test_of[baseline]
+            bounds = stats.ttest_rel(tests, test_of[baseline]).confidence_interval(0.95)
+            row |= {"against": baseline, "difference": differences.mean(), "low": bounds.low, "high": bounds.high}
         rows.append(row)
     return pd.DataFrame(rows)
 
@@ -59,15 +59,12 @@ def _precision(folder: Path, experiments: Experiments) -> pd.DataFrame:
         clean = np.array(table.loc[table["flipped"] == plan.flipped[0], "average_precision"].tolist())
         iterations = result["iterations_per_epoch"] * np.arange(1, clean.shape[1] + 1)
         by_iteration[method] = iterations, clean.mean(0)
-        points += [
-            {"method": method, "iteration": int(iteration), "average_precision": float(value)}
-            for iteration, value in zip(iterations, clean.mean(0), strict=True)
-        ]
+        points.append(pd.Series(clean.mean(0), index=pd.Index(iterations, name="iteration"), name=method))
         last = table.assign(last=table["average_precision"].str[-1]).groupby("flipped")["last"]
         by_flips[method] = last.mean().index.to_numpy(), last.mean().to_numpy()
         figures = zip(last.mean().items(), last.std(ddof=1), strict=True)
         rows.append({"method": method} | {f"{share:.0%} flipped": f"{v:.3f} ± {d:.3f}" for (share, v), d in figures})
-    pd.DataFrame(points).to_csv(folder / "average_precision.csv", index=False)
+    pd.concat(points, axis=1).to_csv(folder / "average_precision.csv")
     panels = {
         f"{plan.flipped[0]:.0%} of the labels flipped": by_iteration,
     }
@@ -103,13 +100,23 @@ def _sweep(folder: Path) -> None:
 
 
 def main(params: Settings) -> None:
-    experiments = load_experiments()
+    experiments = load_experiments(params)
+    methods = [f"{name}-{method}" for name, plan in experiments.comparisons.items() for method in plan.methods]
+    refuse_leftovers(
+        {
+            "results": ["comparisons", "synthetic_precision", "sorter_depth", "score_sweep"],
+            "results/comparisons": methods,
+            "results/synthetic_precision": experiments.synthetic_precision.methods,
+            "results/sorter_depth": [str(layers) for layers in experiments.sorter_depth],
+        }
+    )
     parts: dict[str, tuple[str, pd.DataFrame]] = {}
     with replaced_folder("reports/experiments") as folder:
         panels = {}
         for name, plan in experiments.comparisons.items():
             table = comparison_table(name, plan)
             panels[name] = table.dropna(subset=["difference"])
+            table["against"] = table["against"].fillna("")
             shown = table.assign(
                 difference=[
                     "baseline" if np.isnan(d) else f"{d:+.4f} ({low:+.4f} to {high:+.4f})"

@@ -13,7 +13,7 @@ from rankops.ranks import ranks
 
 @torch.inference_mode()
 def main(params: Settings) -> None:
-    plan, length = load_experiments().score_sweep, params.synthetic_ranks.length
+    plan, length = load_experiments(params).score_sweep, params.synthetic_ranks.length
     others = torch.rand(length, generator=generator(plan.seed, "score_sweep")) * 2 - 1
     moved = torch.linspace(-1, 1, plan.steps)
     vectors = others.repeat(plan.steps, 1)

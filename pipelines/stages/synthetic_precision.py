@@ -20,7 +20,7 @@ from rankops.training import fit, random_batches
 
 
 def main(params: Settings, method: str) -> None:
-    plan = load_experiments().synthetic_precision
+    plan = load_experiments(params).synthetic_precision
     options = plan.methods[method]
     curves = []
     with tqdm(total=len(plan.flipped) * plan.seeds, desc=method, unit=" trainings") as bar:
@@ -39,8 +39,9 @@ def main(params: Settings, method: str) -> None:
                 criterion = Criterion(options.loss.model_dump(), sorter=sorter)
                 group = criterion.length or plan.batch_size
 
-                def batches(draws: torch.Generator, group: int = group, half: int = half) -> Iterator[Tensor]:
-                    return random_batches(half, plan.batch_size, draws, multiple_of=group)
+                def batches(draws: torch.Generator, half: int = half) -> Iterator[Tensor]:
+                    # Whole batches alone, so that every method makes as many steps.
+                    return random_batches(half, plan.batch_size, draws, multiple_of=plan.batch_size)
 
                 def loss(
                     learner: nn.Module, rows: Tensor, criterion=criterion, group=group, points=points, given=given

@@ -41,7 +41,7 @@ def main(params: Settings, name: str) -> None:
         device=params.compute.device,
         precision=params.compute.precision,
         checkpoint=checkpoint,
-        name=f"runs.{name}",
+        name=name,
         **extra,
     )
     epochs = {}

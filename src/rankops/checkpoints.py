@@ -16,6 +16,7 @@ from rankops.atomic_writes import replaced_file, write_error
 __all__ = ["build", "load_model", "save_model", "start_from"]
 
 WITHIN = ("", "scorer", "network")  # where a folder keeps the network that embeds images
+PREFIXES = ("blocks.", "backbone.blocks.", "features.", "")  # before the names of convolutional weights in a file
 
 
 def build(folder: str, name: str, args: dict[str, Any], *, seed: int, **runtime: Any) -> nn.Module:
@@ -96,8 +97,8 @@ def start_from(network: nn.Module, path: str | Path) -> None:
 
     Args:
         network: with `blocks`, its convolutional part.
-        path: a safetensors file, or a folder of a trained network or run. Its weights below `blocks.` are taken, or, as
-            torchvision names them, those without that prefix.
+        path: a safetensors file, or a folder of a trained network or run. Its weights below `blocks.` or
+            `backbone.blocks.` are taken, or, as torchvision names them, those below `features.` or without a prefix.
 
     Raises:
         FileNotFoundError: no weights there.
@@ -113,12 +114,13 @@ def start_from(network: nn.Module, path: str | Path) -> None:
     except SafetensorError as error:
         raise ValueError(f"{file}: not a whole safetensors file ({error}); make or fetch it again") from error
     wanted = network.blocks.state_dict()
-    found = {name: weights.get(f"blocks.{name}", weights.get(name)) for name in wanted}
+    prefix = next((one for one in PREFIXES if any(f"{one}{name}" in weights for name in wanted)), PREFIXES[0])
+    found = {name: weights.get(f"{prefix}{name}") for name in wanted}
     for name, value in wanted.items():
         if found[name] is None or found[name].shape != value.shape:
             there = "nothing" if found[name] is None else tuple(found[name].shape)
             raise ValueError(
-                f"{file}: blocks.{name}: found {there}, expected {tuple(value.shape)}: the weights are of another "
+                f"{file}: {prefix}{name}: found {there}, expected {tuple(value.shape)}: the weights are of another "
                 "network; give both the same model and options"
             )
     network.blocks.load_state_dict(found)

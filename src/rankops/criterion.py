@@ -60,6 +60,8 @@ class Criterion:
     ):
         self._sorter, self._seen = sorter, []
         self._loss, takes_sorter = self._made(loss)
+        if fine_tune is not None and not takes_sorter:
+            raise ValueError(f"fine_tune: {loss['name']} hands the sorter nothing to learn from: leave it out")
         self._beside, self._beside_options = None, beside
         if beside is not None:
             self._beside, also = self._made(beside)

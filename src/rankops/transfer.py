@@ -47,6 +47,7 @@ def head_then_all(
     checkpoint: Path | None,
     state: list[Any],
     name: str,
+    features: dict[str, Tensor] | None = None,
 ) -> Iterator[tuple[str, Epoch]]:
     """Trains `network` in place (SoDeep, Section 4.2.1: the head for some epochs on frozen features, then everything).
 
@@ -65,37 +66,46 @@ def head_then_all(
         everything: the same of the second step (`epochs` may be 0 too), with `shift`, by how many pixels images are
             moved at random.
         seed, device, precision, checkpoint, state, name: see `rankops.training.fit`.
+        features: the frozen features, which a caller of many trainings on the same images and weights may keep: an
+            empty mapping is filled, a filled one is used.
 
     Yields:
-        `head` or `everything`, and the epoch.
+        `head` or `everything`, and the epoch. When all are done, the network has the weights of the best epoch of
+        either step.
 
     Raises:
         ValueError: both steps have no epochs.
     """
     if not everything["epochs"] and not (head and head["epochs"]):
         raise ValueError(f"{name}: no epochs in either step, expected at least one")
+    features = {} if features is None else features
     place = compute(device=device, precision=precision).device
     images, val_images = images.to(place), val_images.to(place)
     network.to(place, memory_format=torch.channels_last)
     epochs: list[Epoch] = []
+    best_of_head: tuple[float, dict[str, Tensor]] | None = None
     common = {
         "judged_by": judged_by, "batches_per_epoch": batches_per_epoch, "seed": seed, "device": device,
         "precision": precision, "state": state,
     }  # fmt: skip
     if head and head["epochs"]:
         network.blocks.requires_grad_(False)
-        features, val_features = embedded(network, images), embedded(network, val_images)
+        if "train" not in features:
+            features |= {"train": embedded(network, images), "val": embedded(network, val_images)}
         for epoch in fit(
             network, batches=batches,
-            loss=lambda network, batch: loss(network.head(features[batch[0].to(place)]), batch[1], len(epochs) + 1),
-            validate=lambda network: figures(network.head(val_features)),
+            loss=lambda network, batch: loss(
+                network.head(features["train"][batch[0].to(place)]), batch[1], len(epochs) + 1
+            ),
+            validate=lambda network: figures(network.head(features["val"])),
             epochs=head["epochs"], patience=head["patience"], optimiser=head["optimiser"], schedule=head["schedule"],
             checkpoint=checkpoint and checkpoint / "head", name=f"{name} (head)", **common,
         ):  # fmt: skip
             epochs.append(epoch)
             yield "head", epoch
-        del features, val_features
         network.blocks.requires_grad_(True)
+        state_now = {key: value.detach().clone() for key, value in network.state_dict().items()}
+        best_of_head = max(epoch.validation[judged_by] for epoch in epochs), state_now
     if not everything["epochs"]:
         return
 
@@ -112,3 +122,6 @@ def head_then_all(
     ):  # fmt: skip
         epochs.append(epoch)
         yield "everything", epoch
+    second = [epoch.validation[judged_by] for epoch in epochs[-epoch.number :]]
+    if best_of_head is not None and best_of_head[0] > max(second):
+        network.load_state_dict(best_of_head[1])

@@ -26,7 +26,7 @@ class Wildcat(nn.Module):
         images (n, colours, height, width) uint8 or float in 0..255 to scores (n, K).
 
     Raises:
-        ValueError: an unknown `backbone`.
+        ValueError: an unknown `backbone`; `maps_per_label` or `highest` below 1.
 
     >>> import torch
     >>> Wildcat(outputs=10, channels=[8, 16])(torch.zeros(2, 1, 32, 32, dtype=torch.uint8)).shape
@@ -38,6 +38,8 @@ class Wildcat(nn.Module):
         maps_per_label: int = 4, highest: int = 4, lowest_weight: float = 0.7,
     ):  # fmt: skip
         super().__init__()
+        if maps_per_label < 1 or highest < 1:
+            raise ValueError(f"maps_per_label is {maps_per_label} and highest {highest}, expected at least 1")
         network = backbone_of(backbone, colours=colours, channels=channels)
         self.backbone = network
         self.outputs, self.highest, self.lowest_weight = outputs, highest, lowest_weight

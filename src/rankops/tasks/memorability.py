@@ -51,7 +51,8 @@ def load_split(folder: str | Path, split: str, *, threads: int) -> tuple[Tensor,
     lengths = np.diff(frames.offsets) if hasattr(frames, "offsets") else np.full(len(frames), frames.type.list_size)
     if len(lengths) and (lengths[0] == 0 or (lengths != lengths[0]).any()):
         row = int((lengths != max(lengths[0], 1)).argmax())
-        raise ValueError(f"{path}: row {row}: {lengths[row]} frames, expected {max(lengths[0], 1)} as in row 0")
+        expected = f"{lengths[0]} as in row 0" if lengths[0] else "at least one"
+        raise ValueError(f"{path}: row {row}: {lengths[row]} frames, expected {expected}")
     if not torch.isfinite(target).all():
         row = int((~torch.isfinite(target)).nonzero()[0])
         raise ValueError(f"{path}: row {row}: score is {target[row].item()}, expected a number")
@@ -74,6 +75,7 @@ def train(
     device: str = "auto",
     precision: str = "no",
     checkpoint: Path | None = None,
+    features: dict[str, Tensor] | None = None,
     name: str = "memorability",
 ) -> Iterator[tuple[str, Epoch, Regressor]]:
     """Trains a network on single frames, one of each clip in an epoch; validated on the mean of all frames.
@@ -89,6 +91,7 @@ def train(
         sorter, fine_tune, beside: see `rankops.criterion.Criterion`.
         device, precision: see `rankops.training.compute`.
         checkpoint: folder for the state of a training that may be killed.
+        features: see `rankops.transfer.head_then_all`.
         name: for messages.
 
     Yields:
@@ -100,6 +103,11 @@ def train(
     """
     frames, target = train_split
     val_frames, val_target = val_split
+    if bool((val_target == val_target[0]).all()):
+        raise ValueError(
+            f"{name}: all {len(val_target)} validation scores are {val_target[0].item():g}, where Spearman is "
+            "undefined: give it clips that differ"
+        )
     place = compute(device=device, precision=precision).device
     target = target.to(place)
     count = frames.shape[1]
@@ -133,7 +141,7 @@ def train(
         network, images=images, val_images=val_images, batches=batches, batches_per_epoch=-(-len(frames) // size),
         loss=batch_loss, figures=figures, judged_by=JUDGED_BY, head=None if start is None else training["head"],
         everything=training["everything"], seed=seed, device=device, precision=precision, checkpoint=checkpoint,
-        state=criterion.state, name=name,
+        state=criterion.state, features=features, name=name,
     ):  # fmt: skip
         yield step, epoch, regressor
     network.eval()

@@ -70,6 +70,7 @@ def train(
     device: str = "auto",
     precision: str = "no",
     checkpoint: Path | None = None,
+    features: dict[str, Tensor] | None = None,
     name: str = "multilabel",
 ) -> Iterator[tuple[str, Epoch, Classifier]]:
     """Trains a network with one output a label.
@@ -86,6 +87,7 @@ def train(
         sorter, fine_tune, beside: see `rankops.criterion.Criterion`.
         device, precision: see `rankops.training.compute`.
         checkpoint: folder for the state of a training that may be killed.
+        features: see `rankops.transfer.head_then_all`.
         name: for messages.
 
     Yields:
@@ -127,7 +129,7 @@ def train(
         network, images=images, val_images=val_images, batches=batches, batches_per_epoch=-(-len(images) // size),
         loss=batch_loss, figures=figures, judged_by=JUDGED_BY, head=None if start is None else training["head"],
         everything=training["everything"], seed=seed, device=device, precision=precision, checkpoint=checkpoint,
-        state=criterion.state, name=name,
+        state=criterion.state, features=features, name=name,
     ):  # fmt: skip
         yield step, epoch, classifier
     network.eval()

@@ -3,7 +3,6 @@
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,7 @@ from torch import Tensor, nn
 
 from rankops.checkpoints import build, load_model, save_model, start_from
 from rankops.criterion import Criterion, grouped
-from rankops.intervals import interval
+from rankops.intervals import intervals
 from rankops.metrics.recall import first_positive_ranks
 from rankops.tables import as_batch, as_lists, decode_images, read_table
 from rankops.training import Epoch, compute, random_batches
@@ -66,7 +65,8 @@ def load_split(folder: str | Path, split: str, *, threads: int) -> Split:
     captions = read["captions"].to_pylist()
     for row, several in enumerate(captions):
         if not several or len(several) != len(captions[0]):
-            raise ValueError(f"{path}: row {row}: {len(several or [])} captions, expected {len(captions[0] or [])}")
+            expected = f"{len(captions[0])} as in row 0" if captions[0] else "at least one"
+            raise ValueError(f"{path}: row {row}: {len(several or [])} captions, expected {expected}")
         for caption in several:
             if not caption or not Vocabulary.split(caption):
                 raise ValueError(f"{path}: row {row}: a caption is {caption!r}, expected at least one word")
@@ -108,6 +108,7 @@ def train(
     device: str = "auto",
     precision: str = "no",
     checkpoint: Path | None = None,
+    features: dict[str, Tensor] | None = None,
     name: str = "retrieval",
 ) -> Iterator[tuple[str, Epoch, Encoder]]:
     """Trains a dual encoder; each image is seen with one of its captions in an epoch, chosen at random.
@@ -125,6 +126,7 @@ def train(
         sorter, fine_tune, beside: see `rankops.criterion.Criterion`.
         device, precision: see `rankops.training.compute`.
         checkpoint: folder for the state of a training that may be killed.
+        features: see `rankops.transfer.head_then_all`.
         name: for messages.
 
     Yields:
@@ -175,7 +177,7 @@ def train(
         network, images=images, val_images=val_images, batches=batches, batches_per_epoch=-(-len(images) // size),
         loss=batch_loss, figures=figures, judged_by=JUDGED_BY, head=None if start is None else training["head"],
         everything=training["everything"], seed=seed, device=device, precision=precision, checkpoint=checkpoint,
-        state=criterion.state, name=name,
+        state=criterion.state, features=features, name=name,
     ):  # fmt: skip
         yield step, epoch, encoder
     network.eval()
@@ -225,10 +227,6 @@ def predictions(encoder: Encoder, split: Split) -> pa.Table:
     )
 
 
-def _median(ranks: np.ndarray, axis: int = -1) -> np.ndarray:
-    return np.median(ranks, axis=axis)
-
-
 def evaluate(table: pa.Table, split: Split, *, resamples: int, seed: int) -> dict[str, dict[str, Any]]:
     """Recall at 1, 5 and 10 and the median rank in both directions, each fold searched by itself, with intervals.
 
@@ -259,15 +257,20 @@ def evaluate(table: pa.Table, split: Split, *, resamples: int, seed: int) -> dic
         "image_to_text": torch.cat([to_text for to_text, _ in parts]).unsqueeze(1),
         "text_to_image": torch.cat([to_image for _, to_image in parts]),
     }
-    make = partial(interval, resamples=resamples)
     results = {}
     for direction, found in ranks.items():
-        results[direction] = {
-            f"recall_at_{depth}": make(
-                (found <= depth).double().mean(1).numpy(), generator=np.random.default_rng(seed)
-            )
-            for depth in DEPTHS
-        }  # fmt: skip
-        of_image = found.double().median(1).values.numpy()
-        results[direction]["median_rank"] = make(of_image, statistic=_median, generator=np.random.default_rng(seed))
+        values = found.double().numpy()  # (n, captions that search, or 1)
+
+        def figures(rows: np.ndarray, axis: int = -1, values: np.ndarray = values) -> np.ndarray:
+            """Of resamples of row numbers (..., n): the recalls, and the median over all that search."""
+            chosen = values[rows.astype(np.int64)]
+            flat = chosen.reshape(*chosen.shape[:-2], -1)
+            return np.stack([(flat <= depth).mean(-1) for depth in DEPTHS] + [np.median(flat, axis=-1)])
+
+        names = [*(f"recall_at_{depth}" for depth in DEPTHS), "median_rank"]
+        bounds = intervals(
+            np.arange(len(values), dtype=np.float64), statistic=figures, resamples=resamples,
+            generator=np.random.default_rng(seed),
+        )  # fmt: skip
+        results[direction] = dict(zip(names, bounds, strict=True))
     return results
