@@ -440,14 +440,14 @@ class Settings(Block):
                 raise ValueError(f"{place}: this name is taken by sorters.{key}")
             if list(_check_made("sorters", sorter, place, length=self.synthetic_ranks.length).parameters()):
                 raise ValueError(f"{place}: {sorter.name} has weights to train: give it a block under sorters")
+        for key, block in self.real_data.items():
+            _check_adapter(key, block)
         blocks = {"runs": self.runs, "transfer_runs": self.transfer_runs, "sorter_runs": self.sorter_runs}
         for block, runs in blocks.items():
             for key, run in runs.items():
                 if sum(key in others for others in blocks.values()) > 1:
                     raise ValueError(f"{block}.{key}: this name is taken by another run")
                 self._check_run(f"{block}.{key}", key, run)
-        for key, block in self.real_data.items():
-            _check_adapter(key, block)
         return self
 
     def _check_run(self, place: str, key: str, run: Run) -> None:
@@ -508,6 +508,11 @@ class Settings(Block):
         if folder == "models/runs" and name not in self.all_runs:
             raise ValueError(f"{place}.start: no run {name!r}; there are {', '.join(self.all_runs)}")
         if folder == "models/runs":
+            if run.dataset in self.real_data and self.all_runs[name].dataset not in self.real_data:
+                raise ValueError(
+                    f"{place}.start: {name} learned on {self.all_runs[name].dataset}, grey digits, which are no start "
+                    f"for {run.dataset}: give it a safetensors file of weights (docs/real_data.md)"
+                )
             found, expected = (_backbone(model) for model in (run.model, self.all_runs[name].model))
             if found[0] != expected[0] or (found[0] == "convnet" and found != expected):
                 raise ValueError(
@@ -564,6 +569,10 @@ def _check_options(folder: str, named: Named, place: str) -> Callable[..., Any]:
     thing = by_name.find(folder, named.name)
     hints = typing.get_type_hints(thing.__init__ if isinstance(thing, type) else thing)
     for option, value in named.args.items():
+        if option not in hints:
+            raise ValueError(
+                f"{place}.args.{option}: {named.name} gives this option no type: write {option}: float = ..."
+            )
         _check_type(hints[option], value, f"{place}.args.{option}")
     return thing
 
@@ -592,7 +601,12 @@ def check(values: Any, *, path: str | Path = "params.yaml", model: type[Checked]
         for problem in error.errors():
             place = ".".join(str(part) for part in problem["loc"])
             if problem["type"] == "extra_forbidden":
-                lines.append(f"{place}: unknown key; {_neighbours(model, problem['loc'])}")
+                elsewhere = {"start": "transfer_runs", "sorter": "sorter_runs", "beside": "sorter_runs"}
+                hint = elsewhere.get(str(problem["loc"][-1]), "") if str(problem["loc"][0]).endswith("runs") else ""
+                lines.append(
+                    f"{place}: unknown key; {_neighbours(model, problem['loc'])}"
+                    + (f"; runs with it stand under {hint}" if hint else "")
+                )
             elif problem["type"] == "missing":
                 lines.append(f"{place}: missing")
             else:

@@ -214,6 +214,8 @@ def test_refuses_what_is_empty(name):
 )
 def test_every_option_changes_something(name, option, generator):
     scores, wanted = example(name, generator)
+    if option not in OTHER:
+        pytest.fail(f"give {option} of {name} another value in OTHER, at the top of this file")
     found = call(name, scores, wanted, **{option: OTHER[option]})
     assert not call(name, scores, wanted).allclose(found)
 

@@ -82,7 +82,9 @@ def test_metrics_of_the_other_tasks_have_their_fixed_form(project):
                     assert all(one["low"] <= one["value"] <= one["high"] for one in direction.values())
             else:
                 figure = figures[{"memorability": "spearman", "multilabel": "mean_average_precision"}[task]]
-                assert -1 <= figure["low"] <= figure["value"] <= figure["high"] <= 1
+                # A resample repeats examples, which helps average precision: with so few, the value may lie outside.
+                assert -1 <= figure["low"] <= figure["high"] <= 1
+                assert -1 <= figure["value"] <= 1
 
 
 def test_predictions_of_the_other_tasks_have_their_fixed_form(project):

@@ -247,7 +247,12 @@ def test_numbers_are_read_as_yaml_1_2(tmp_path):
 class TestScales:
     @pytest.fixture
     def project(self, tmp_path, monkeypatch):
-        for file in ("params.yaml", "dvc.yaml", *(f"scales/{path.name}" for path in (ROOT / "scales").iterdir())):
+        for file in (
+            "params.yaml",
+            "dvc.yaml",
+            "experiments/params.yaml",
+            *(f"scales/{path.name}" for path in (ROOT / "scales").iterdir()),
+        ):
             (tmp_path / file).parent.mkdir(exist_ok=True)
             (tmp_path / file).write_text((ROOT / file).read_text())
         monkeypatch.chdir(tmp_path)
@@ -268,6 +273,8 @@ class TestScales:
         assert settings.load() != settings.check(SHIPPED)
         self.scale("laptop")
         assert settings.load() == settings.check(SHIPPED)
+        shipped = YAML(typ="safe").load(ROOT / "experiments/params.yaml")
+        assert YAML(typ="safe").load(project / "experiments/params.yaml") == shipped
         assert "# A block makes the stages train@<key>" in (project / "params.yaml").read_text()
 
     def test_every_scale_says_everything_that_one_says(self):

@@ -22,7 +22,8 @@ def find(folder: str, name: str, *, where: str | None = None) -> Callable[..., A
     """The public thing (the first of `__all__`) in `rankops/<folder>/<name>.py`.
 
     Raises:
-        ValueError: there is no such file; the message names `where` (a path into the params) and what there is.
+        ValueError: there is no such file; the message names `where` (a path into the params) and what there is. Or it
+            has no `__all__`.
 
     >>> find("losses", "rslep", where="runs.mine.loss.name")
     Traceback (most recent call last):
@@ -35,6 +36,10 @@ def find(folder: str, name: str, *, where: str | None = None) -> Callable[..., A
             f"{where or f'{folder}.name'}: no {name!r} in rankops/{folder}; there are {', '.join(names(folder))}"
         )
     module = importlib.import_module(f"rankops.{folder}.{name}")
+    if not getattr(module, "__all__", None):
+        raise ValueError(
+            f"rankops/{folder}/{name}.py has no __all__: expected one that begins with the name of what it offers"
+        )
     return getattr(module, module.__all__[0])
 
 
