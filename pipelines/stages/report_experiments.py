@@ -41,10 +41,11 @@ def comparison_table(name: str, plan: Any) -> pd.DataFrame:
                 for place, value in result["chosen"].items()
             ),
         }
+        row |= {"against": "", "difference": np.nan, "low": np.nan, "high": np.nan}
         if method != baseline:
-            differences = tests - test_of[baseline]
+            by_seed = tests - test_of[baseline]
             bounds = stats.ttest_rel(tests, test_of[baseline]).confidence_interval(0.95)
-            row |= {"against": baseline, "difference": differences.mean(), "low": bounds.low, "high": bounds.high}
+            row |= {"against": baseline, "difference": by_seed.mean(), "low": bounds.low, "high": bounds.high}
         rows.append(row)
     return pd.DataFrame(rows)
 
@@ -116,7 +117,6 @@ def main(params: Settings) -> None:
         for name, plan in experiments.comparisons.items():
             table = comparison_table(name, plan)
             panels[name] = table.dropna(subset=["difference"])
-            table["against"] = table["against"].fillna("")
             shown = table.assign(
                 difference=[
                     "baseline" if np.isnan(d) else f"{d:+.4f} ({low:+.4f} to {high:+.4f})"

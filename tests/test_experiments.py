@@ -1,0 +1,61 @@
+"""The tables of the experiments: what is compared with what, and how sure that is."""
+
+import json
+import math
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from scipy.stats import t
+
+from pipelines import settings
+from pipelines.pages import markdown, page
+from pipelines.stages import compare_losses, report_experiments
+
+ROOT = Path(__file__).parents[1]
+
+
+@pytest.fixture
+def plan():
+    params = settings.load(ROOT / "params.yaml")
+    return settings.load_experiments(params, ROOT / "experiments/params.yaml").comparisons["memorability"]
+
+
+def test_differences_are_paired_by_seed_with_students_interval(plan, tmp_path, monkeypatch):
+    monkeypatch.setattr(report_experiments, "RESULTS", tmp_path)
+    (tmp_path / "comparisons").mkdir()
+    tests = {name: [0.70, 0.72, 0.71, 0.69, 0.73] for name in plan.methods}
+    tests["spearman-lstm"] = [0.73, 0.74, 0.75, 0.70, 0.78]
+    for name, values in tests.items():
+        seeds = [{"seed": seed, "test": value, "validation": 0.5} for seed, value in enumerate(values, 1)]
+        result = {"tried": [], "chosen": {"loss.args.sigmoid": True}, "seeds": seeds}
+        (tmp_path / f"comparisons/memorability-{name}.json").write_text(json.dumps(result))
+    table = report_experiments.comparison_table("memorability", plan).set_index("method")
+    by_seed = np.array([0.03, 0.02, 0.04, 0.01, 0.05])
+    half = t.ppf(0.975, 4) * by_seed.std(ddof=1) / math.sqrt(5)
+    row = table.loc["spearman-lstm"]
+    assert row["difference"] == pytest.approx(0.03)
+    assert (row["low"], row["high"]) == pytest.approx((0.03 - half, 0.03 + half))
+    assert row["against"] == "mse"
+    assert np.isnan(table.loc["mse", "difference"])
+
+
+def test_scores_of_other_viewers_follow_the_hidden_probability(tmp_path):
+    probability = torch.rand(500, generator=torch.Generator().manual_seed(0)).numpy()
+    pd.DataFrame({"probability": probability}).to_parquet(tmp_path / "train.parquet")
+    split = torch.zeros(500, 1, 2, 2), torch.zeros(500)
+    few, many, again = (compare_losses.noisy(split, tmp_path / "train.parquet", viewers)[1] for viewers in (4, 1000, 4))
+    assert few.equal(again)
+    assert set((few * 4).unique().tolist()) == {0.0, 1.0, 2.0, 3.0, 4.0}
+    assert np.abs(many.numpy() - probability).mean() < 0.02 < np.abs(few.numpy() - probability).mean()
+
+
+def test_a_page_has_every_table_and_picture_and_no_markup_of_its_contents():
+    sections = {"A & B": ("x < y", pd.DataFrame({"loss": ["mse"], "test": [0.5]}))}
+    text = page("Title", "Text", sections, [Path("figures/one.png")])
+    assert "A &amp; B" in text
+    assert "x &lt; y" in text
+    assert 'src="figures/one.png"' in text
+    assert "| mse | 0.5 |" in markdown(sections)
