@@ -697,12 +697,12 @@ def _check_comparison(params: Settings, place: str, plan: Comparison) -> None:
         "start": plan.start,
         "seed": 1,
     }
+    kind = type(getattr(params.training, plan.task))
     for name, method in plan.methods.items():
+        here = f"{place}.methods.{name}"
         for setting in plan.settings(name):
             tried = plan.tried(name, setting)
-            kind = type(getattr(params.training, plan.task))
             training = kind.model_validate(tried["training"])
-            here = f"{place}.methods.{name}"
             _check_sorter(params, here, method.sorter, training.batch_size)
             run: Run = TransferRun.model_validate(base | {"loss": tried["loss"]})
             if method.sorter is not None:
