@@ -167,16 +167,16 @@ def curves(
 
 
 def differences(path: Path, panels: dict[str, pd.DataFrame], *, title: str) -> None:
-    """Each method's difference from its baseline with its interval.
+    """Each method's difference from its baseline with its interval, one comparison below the other.
 
     Args:
         panels: by comparison, a table with columns `method`, `difference`, `low` and `high`.
     """
+    heights = [1 + 0.35 * len(table) for table in panels.values()]
     figure, axes = plt.subplots(
-        1, len(panels), figsize=(6 * len(panels), 0.6 + 0.32 * max(map(len, panels.values()))), layout="constrained",
-        squeeze=False,
-    )  # fmt: skip
-    for axis, (name, table) in zip(axes[0], panels.items(), strict=True):
+        len(panels), 1, figsize=(8, 0.6 + sum(heights)), height_ratios=heights, layout="constrained", squeeze=False
+    )
+    for axis, (name, table) in zip(axes[:, 0], panels.items(), strict=True):
         places = np.arange(len(table))[::-1]
         errors = [table["difference"] - table["low"], table["high"] - table["difference"]]
         axis.errorbar(table["difference"], places, xerr=errors, fmt="o", capsize=3)

@@ -430,6 +430,11 @@ class Settings(Block):
         """Every run, whatever it needs."""
         return self.runs | self.transfer_runs | self.sorter_runs
 
+    def stages_of(self, run: str) -> tuple[str, str]:
+        """The names in dvc.yaml of the stages that train and evaluate a run; its group of runs decides on them."""
+        group = "" if run in self.runs else "_transfer" if run in self.transfer_runs else "_with_sorter"
+        return f"train{group}@{run}", f"evaluate{group}@{run}"
+
     @model_validator(mode="after")
     def _names_and_options(self) -> "Settings":
         for key, sorter in self.sorters.items():

@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 
+from rankops import boxes
 from rankops.datasets import digits, mnist, ranked_mnist, synthetic_ranks
 from rankops.generators import generator
 from rankops.ranks import ranks
@@ -175,10 +176,10 @@ class TestRankedMnist:
         assert images.equal(ranked_mnist.pictures(recipe, train, canvas=64))
 
     def test_says_when_digits_do_not_fit(self, bundled, monkeypatch):
-        monkeypatch.setattr(ranked_mnist, "ROUNDS", 3)
+        monkeypatch.setattr(boxes, "ROUNDS", 3)
         train = digits.load(bundled, "train", threads=1)
         options = SCENE | {"digits_per_image": (9, 9), "scale": (3.0, 4.0)}
-        with pytest.raises(ValueError, match=r"20 of 20 scenes with 9 to 9 digits of scale 3\.0 to 4"):
+        with pytest.raises(ValueError, match=r"20 of 20 scenes with up to 9 boxes of scale 3\.0 to 4"):
             ranked_mnist.recipes(train, 20, generator=generator(1, "test"), **options)
 
 

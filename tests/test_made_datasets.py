@@ -9,6 +9,7 @@ import torch
 from scipy.stats import skew, spearmanr
 
 from pipelines.expectations import ExpectationsFailed, Suite, validate
+from rankops import boxes
 from rankops.datasets import captions, clips, digits, long_tailed_mnist, ranked_mnist
 from rankops.generators import generator
 from rankops.scenes import draw
@@ -403,7 +404,7 @@ class TestLongTailedMnist:
             make("long_tailed_mnist", known, "train", 4, **option)
 
     def test_says_when_boxes_do_not_fit(self, known, monkeypatch):
-        monkeypatch.setattr(long_tailed_mnist, "ROUNDS", 3)
+        monkeypatch.setattr(boxes, "ROUNDS", 3)
         with pytest.raises(ValueError, match="found no place in 3 draws: fewer or smaller ones, or more overlap"):
             make("long_tailed_mnist", known, "train", 4, scale=(3.0, 4.0), distractors=(9, 10), overlap=0.0)
 

@@ -73,9 +73,8 @@ def test_every_option_changes_something(name, option, generator):
 
 @pytest.mark.parametrize("name", ALL)
 def test_comes_back_from_disk_as_it_was(name, tmp_path, generator):
-    sorter = make(name).eval()
-    runtime = {} if name == "handcrafted" else {"length": LENGTH}
-    save_model(tmp_path, sorter, folder="sorters", name=name, args=SMALL.get(name, {}) | runtime)
+    sorter = build("sorters", name, SMALL.get(name, {}), seed=0, length=LENGTH).eval()
+    save_model(tmp_path, sorter)
     scores = torch.randn(3, LENGTH, generator=generator)
     loaded = load_sorter(tmp_path)
     assert loaded(scores).equal(sorter(scores))
@@ -83,11 +82,17 @@ def test_comes_back_from_disk_as_it_was(name, tmp_path, generator):
 
 
 def test_a_damaged_file_is_named(tmp_path):
-    save_model(tmp_path, make("lstm"), folder="sorters", name="lstm", args=SMALL["lstm"] | {"length": LENGTH})
+    save_model(tmp_path, build("sorters", "lstm", SMALL["lstm"], seed=0, length=LENGTH))
     weights = tmp_path / "model.safetensors"
     weights.write_bytes(weights.read_bytes()[:-40])
     with pytest.raises(ValueError, match=f"{tmp_path}: not a whole model"):
         load_sorter(tmp_path)
+
+
+def test_a_module_that_nothing_can_rebuild_is_not_written(tmp_path):
+    with pytest.raises(TypeError, match=r"LSTM: not from `rankops.checkpoints.build`"):
+        save_model(tmp_path / "lstm", LSTM(length=4))
+    assert not (tmp_path / "lstm").exists()
 
 
 def test_handcrafted_is_the_sum_of_equations_11_and_12():

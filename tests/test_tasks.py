@@ -37,7 +37,7 @@ TRAINING = {"batch_size": 8, "least_count": 1, "head": step(2), "everything": st
 def start(tmp_path):
     """Weights of a network like those that are trained here."""
     network = build("models", "convnet", CHANNELS, seed=5, outputs=10)
-    save_model(tmp_path / "start/scorer", network, **network.recipe)
+    save_model(tmp_path / "start/scorer", network)
     return tmp_path / "start"
 
 

@@ -75,7 +75,7 @@ def pretrained(params: Settings, options: SorterParams, name: str) -> tuple[nn.M
 def main(params: Settings, name: str) -> None:
     sorter, epochs, checkpoint = pretrained(params, params.sorters[name], name)
     with replaced_folder(f"models/sorters/{name}") as folder:
-        save_model(folder, sorter, **sorter.recipe)
+        save_model(folder, sorter)
         write_history(folder / "history.csv", epochs)
     remove_folder(checkpoint)
 

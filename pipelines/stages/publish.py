@@ -88,8 +88,8 @@ def finished_trainings(params: Settings) -> list[Finished]:
             )
         )
     for name, options in params.all_runs.items():
-        suffix = "" if name in params.runs else "_transfer" if name in params.transfer_runs else "_with_sorter"
-        entries = lock_entries(f"train{suffix}@{name}", f"evaluate{suffix}@{name}")
+        stages = params.stages_of(name)
+        entries = lock_entries(*stages)
         folder, metrics = Path("models/runs") / name, Path(f"metrics/runs/{name}.json")
         # Both steps, where there are two; the epochs count on.
         steps = [folder / file for file in ("head_history.csv", "history.csv") if (folder / file).is_file()]
@@ -104,7 +104,7 @@ def finished_trainings(params: Settings) -> list[Finished]:
                 params=flat(options.model_dump() | {"training": training, "compute": params.compute.model_dump()}),
                 metrics=figures(metrics),
                 tags=everywhere
-                | {"stage": f"train{suffix}@{name}", "digits_source": source, "loss": options.loss.name}
+                | {"stage": stages[0], "digits_source": source, "loss": options.loss.name}
                 | ({"sorter": options.sorter.name} if isinstance(options, SorterRun) else {})
                 | _inputs(entries),
                 history=history,

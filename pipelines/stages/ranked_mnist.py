@@ -1,31 +1,14 @@
 """Ranked MNIST: scenes of digits of different sizes, each split from digits of its own."""
 
-import pyarrow.parquet as pq
-from tqdm import tqdm
-
+from pipelines.made_data import write_splits
 from pipelines.settings import Settings
 from pipelines.stage import run
-from rankops.atomic_writes import replaced_folder
-from rankops.datasets import digits
 from rankops.datasets.ranked_mnist import SCHEMA, tables
-from rankops.generators import generator
 
 
 def main(params: Settings) -> None:
     options, threads = params.ranked_mnist, params.compute.threads
-    rows = options.rows.model_dump()
-    scene = options.model_dump(include={"canvas", "digits_per_image", "scale", "overlap"})
-    with (
-        replaced_folder("data/ranked_mnist") as folder,
-        tqdm(total=sum(rows.values()), desc="ranked_mnist", unit=" images") as bar,
-    ):
-        for split, count in rows.items():
-            glyphs = digits.load("data/digits", split, threads=threads)
-            draws = generator(options.seed, "ranked_mnist", split)
-            with pq.ParquetWriter(folder / f"{split}.parquet", SCHEMA, compression="zstd") as writer:
-                for table in tables(glyphs, count, threads=threads, generator=draws, **scene):
-                    writer.write_table(table)
-                    bar.update(len(table))
+    write_splits("ranked_mnist", tables, options, schema=SCHEMA, threads=threads, unit="images")
 
 
 if __name__ == "__main__":

@@ -49,14 +49,18 @@ def build(folder: str, name: str, args: dict[str, Any], *, seed: int, **runtime:
     return module
 
 
-def save_model(path: str | Path, model: nn.Module, *, folder: str, name: str, args: dict[str, Any]) -> None:
+def save_model(path: str | Path, model: nn.Module) -> None:
     """Writes a model's two files, so that `load_model(path)` rebuilds it.
 
     Args:
         path: the folder to write into; other files there stay.
-        folder, name: where the class is, as in `build`.
-        args: all arguments of its constructor, those of the run time included; JSON values.
+        model: from `build` or `load_model`.
+
+    Raises:
+        TypeError: it is from neither, so that nothing says how to rebuild it.
     """
+    if not hasattr(model, "recipe"):
+        raise TypeError(f"{type(model).__name__}: not from `rankops.checkpoints.build`, which says how to rebuild it")
     path = Path(path)
     path.mkdir(parents=True, exist_ok=True)
     weights = {key: value.detach().cpu().contiguous() for key, value in sorted(model.state_dict().items())}
@@ -65,13 +69,12 @@ def save_model(path: str | Path, model: nn.Module, *, folder: str, name: str, ar
             save_file(weights, partial)
         except SafetensorError as error:
             raise write_error(path / "model.safetensors", error) from error
-    recipe = {"folder": folder, "name": name, "args": args}
     with replaced_file(path / "model.json") as partial:
-        partial.write_text(json.dumps(recipe, indent=2, sort_keys=True) + "\n")
+        partial.write_text(json.dumps(model.recipe, indent=2, sort_keys=True) + "\n")
 
 
-def load_model(path: str | Path) -> nn.Module:
-    """Rebuilds what `save_model` wrote, in evaluation mode, on the CPU.
+def load_model(path: str | Path, *, device: str | torch.device = "cpu") -> nn.Module:
+    """Rebuilds what `save_model` wrote, in evaluation mode.
 
     Raises:
         FileNotFoundError: the folder lacks one of the two files.
@@ -89,7 +92,7 @@ def load_model(path: str | Path) -> nn.Module:
         model.load_state_dict(load_file(path / "model.safetensors"))
     except (SafetensorError, RuntimeError, KeyError, TypeError, json.JSONDecodeError) as error:
         raise ValueError(f"{path}: not a whole model ({error}); make it again with `dvc repro`") from error
-    return model.eval()
+    return model.to(device, memory_format=torch.channels_last).eval()
 
 
 def start_from(network: nn.Module, path: str | Path) -> None:

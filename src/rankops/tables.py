@@ -13,7 +13,10 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-__all__ = ["IMAGE", "as_batch", "as_lists", "decode_image", "decode_images", "encode_images", "matrix", "read_table"]
+__all__ = [
+    "IMAGE", "as_batch", "as_fixed_lists", "as_lists", "check_finite", "decode_image", "decode_images", "encode_images",
+    "matrix", "read_table",
+]  # fmt: skip
 
 # How datasets libraries store an image in Parquet, so that any of them shows it.
 IMAGE = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
@@ -85,7 +88,8 @@ def decode_images(column: pa.ChunkedArray, *, path: str | Path, threads: int) ->
             raise ValueError(f"{path}: row {row}: image of mode {image.mode}, expected grey (L) or RGB")
         return np.asarray(image)
 
-    encoded = pa.compute.struct_field(column.combine_chunks(), "bytes").to_pylist()
+    # Chunk by chunk: in one, the bytes of a large split exceed what an offset of Arrow's can say.
+    encoded = [image for chunk in column.chunks for image in pa.compute.struct_field(chunk, "bytes").to_pylist()]
     decoded = _in_threads(decode, list(enumerate(encoded)), threads)
     for row, image in enumerate(decoded):
         if image.shape != decoded[0].shape:
@@ -122,18 +126,22 @@ def as_batch(images: Tensor) -> Tensor:
     return images.unsqueeze(1) if images.dim() == 3 else images
 
 
-def matrix(table: pa.Table, name: str, *, path: str | Path) -> Tensor:
+def matrix(table: pa.Table, name: str, *, path: str | Path, length: int | None = None) -> Tensor:
     """A column of lists, all of one length, as a tensor (n, length).
 
     Raises:
-        ValueError: lists of different lengths, or a missing value; the message names the column.
+        ValueError: lists of different lengths, or of another than `length`, or a missing value; the message names the
+            column.
     """
     column = table[name].combine_chunks()
     flat = column.flatten()
-    length = len(flat) // max(len(column), 1)
+    if length is None:
+        length = len(flat) // max(len(column), 1)
     lengths = pa.compute.list_value_length(column)
     if column.null_count or flat.null_count or pa.compute.any(pa.compute.not_equal(lengths, length)).as_py():
-        raise ValueError(f"{path}: column {name}: lists of different lengths or missing values, expected one length")
+        raise ValueError(
+            f"{path}: column {name}: lists of different lengths or missing values, expected {length} values in each row"
+        )
     return torch.from_numpy(flat.to_numpy(zero_copy_only=False).reshape(len(column), length).copy())
 
 
@@ -141,3 +149,27 @@ def as_lists(values: Tensor) -> pa.Array:
     """A tensor (n, length) as a column of lists."""
     flat = pa.array(values.numpy().ravel())
     return pa.ListArray.from_arrays(pa.array(np.arange(len(values) + 1) * values.shape[1], pa.int32()), flat)
+
+
+def as_fixed_lists(values: Tensor) -> pa.Array:
+    """A tensor (n, length) as a column of lists whose type says their length."""
+    return pa.FixedSizeListArray.from_arrays(pa.array(values.numpy().ravel()), values.shape[1])
+
+
+def check_finite(values: Tensor, what: str) -> None:
+    """Refuses predictions (n, ...) that are not numbers.
+
+    Raises:
+        FloatingPointError: a value is not finite; the message names its row.
+
+    >>> check_finite(torch.tensor([[0.0], [float("nan")]]), "score")
+    Traceback (most recent call last):
+    ...
+    FloatingPointError: row 1: its score is not finite ([nan]): train again with a smaller learning rate
+    """
+    finite = torch.isfinite(values)
+    if not bool(finite.all()):
+        row = int((~finite).nonzero()[0, 0])
+        raise FloatingPointError(
+            f"row {row}: its {what} is not finite ({values[row].tolist()}): train again with a smaller learning rate"
+        )

@@ -8,9 +8,13 @@ import torch
 from torch import Tensor, nn
 
 from rankops.augmentation import shifted
-from rankops.training import Epoch, compute, fit
+from rankops.checkpoints import build, start_from
+from rankops.criterion import Criterion
+from rankops.training import Epoch, compute, fit, random_batches
 
-__all__ = ["embedded", "head_then_all"]
+__all__ = ["HISTORIES", "embedded", "train"]
+
+HISTORIES = {"everything": "history.csv", "head": "head_history.csv"}  # files of the two steps, in a run's folder
 
 
 def embedded(network: nn.Module, images: Tensor, *, batch_size: int = 256) -> Tensor:
@@ -29,99 +33,129 @@ def embedded(network: nn.Module, images: Tensor, *, batch_size: int = 256) -> Te
     return features
 
 
-def head_then_all(
-    network: nn.Module,
+def train(
     *,
+    model: dict[str, Any],
+    outputs: dict[str, int],
+    loss: dict[str, Any],
+    training: dict[str, Any],
+    rows: int,
     images: Tensor,
     val_images: Tensor,
-    batches: Callable[[torch.Generator], Iterator[tuple[Tensor, Any]]],
-    batches_per_epoch: int,
-    loss: Callable[[Tensor, Any, int], Tensor],
-    figures: Callable[[Tensor], dict[str, float]],
+    draw: Callable[[Tensor, torch.Generator], tuple[Tensor, Any]],
+    compared: Callable[[nn.Module, Tensor, Any, int], tuple[Tensor, Tensor]],
+    figures: Callable[[nn.Module, Tensor], dict[str, float]],
     judged_by: str,
-    head: dict[str, Any] | None,
-    everything: dict[str, Any],
     seed: int,
-    device: str,
-    precision: str,
-    checkpoint: Path | None,
-    state: list[Any],
     name: str,
+    start: str | Path | None = None,
+    sorter: nn.Module | None = None,
+    fine_tune: dict[str, Any] | None = None,
+    beside: dict[str, Any] | None = None,
+    device: str = "auto",
+    precision: str = "no",
+    checkpoint: Path | None = None,
     features: dict[str, Tensor] | None = None,
-) -> Iterator[tuple[str, Epoch]]:
-    """Trains `network` in place (SoDeep, Section 4.2.1: the head for some epochs on frozen features, then everything).
+) -> Iterator[tuple[str, Epoch, nn.Module]]:
+    """Trains a network for a task: the head on frozen features, then everything (SoDeep, Section 4.2.1).
+
+    A sorter of fixed length ranks groups of that length, any other a whole batch.
 
     Args:
-        network: with `blocks` (its convolutional part), `embed` and `head`.
+        model: `name` and `args` of a network with `blocks` (its convolutional part), `embed` and `head`.
+        outputs: what the data decides about it, see `rankops.checkpoints.build`.
+        loss: `name` and `args`.
+        training: `batch_size`; `head` (`epochs`, 0 for none, `patience`, `optimiser` and `schedule`, see
+            `rankops.training.fit`), which is left out without a `start`: frozen random features are of no use; and
+            `everything`, the same of the second step (`epochs` may be 0 too), with `shift`, by how many pixels images
+            are moved at random.
+        rows: examples of the training split, of which batches are drawn.
         images, val_images: (n, colours, height, width) uint8; moved to the device whole.
-        batches: of one epoch, each the numbers of its images and whatever `loss` should know of it.
-        batches_per_epoch: how many.
-        loss: of the network's outputs for a batch, what `batches` said of it, and the epoch's number, which counts on
-            from the first step to the second.
-        figures: of the outputs for all `val_images`.
+        draw: of a batch's rows and a generator, the numbers of its images, and whatever `compared` should know of it.
+        compared: of the network, its outputs for a batch, what `draw` said of it, and the length of a group: the scores
+            and what they are held against, as the loss takes them.
+        figures: of the network and its outputs for all `val_images`.
         judged_by: which of the figures decides on the best epoch; larger is better.
-        head: `epochs` (0 for none), `patience`, `optimiser` and `schedule` of the first step, see
-            `rankops.training.fit`; None for networks that were not started from trained ones: frozen random features
-            are of no use.
-        everything: the same of the second step (`epochs` may be 0 too), with `shift`, by how many pixels images are
-            moved at random.
-        seed, device, precision, checkpoint, state, name: see `rankops.training.fit`.
+        seed: of all random choices.
+        name: for messages.
+        start: weights to start from, see `rankops.checkpoints.start_from`.
+        sorter, fine_tune, beside: see `rankops.criterion.Criterion`.
+        device, precision: see `rankops.training.compute`.
+        checkpoint: folder for the state of a training that may be killed.
         features: the frozen features, which a caller of many trainings on the same images and weights may keep: an
             empty mapping is filled, a filled one is used.
 
     Yields:
-        `head` or `everything`, and the epoch. When all are done, the network has the weights of the best epoch of
+        `head` or `everything`, the epoch, and the network. When all are done, it has the weights of the best epoch of
         either step.
 
     Raises:
-        ValueError: both steps have no epochs.
+        ValueError: both steps have no epochs, or the batches do not make groups of the sorter's length.
+        FloatingPointError: see `rankops.training.fit`.
     """
-    if not everything["epochs"] and not (head and head["epochs"]):
+    place = compute(device=device, precision=precision).device
+    network = build("models", model["name"], model["args"], seed=seed, colours=images.shape[1], **outputs)
+    if start is not None:
+        start_from(network, start)
+    criterion = Criterion(
+        loss, sorter=None if sorter is None else sorter.to(place), fine_tune=fine_tune, beside=beside
+    )  # fmt: skip
+    head, everything = training["head"], training["everything"]
+    with_head = start is not None and head["epochs"]
+    if not everything["epochs"] and not with_head:
         raise ValueError(f"{name}: no epochs in either step, expected at least one")
     features = {} if features is None else features
-    place = compute(device=device, precision=precision).device
     images, val_images = images.to(place), val_images.to(place)
     network.to(place, memory_format=torch.channels_last)
+    size, group = training["batch_size"], criterion.length
     epochs: list[Epoch] = []
     best_of_head: tuple[float, dict[str, Tensor]] | None = None
-    common = {
-        "judged_by": judged_by, "batches_per_epoch": batches_per_epoch, "seed": seed, "device": device,
-        "precision": precision, "state": state,
-    }  # fmt: skip
-    if head and head["epochs"]:
+
+    def batches(generator: torch.Generator) -> Iterator[tuple[Tensor, Any, int]]:
+        for chosen in random_batches(rows, size, generator, multiple_of=group or 1):
+            numbers, known = draw(chosen, generator)
+            yield numbers.to(place), known, group or len(chosen)
+
+    def moved(generator: torch.Generator) -> Iterator[tuple[Tensor, Any, int]]:
+        for numbers, known, length in batches(generator):
+            yield shifted(images[numbers], everything["shift"], generator), known, length
+
+    def value(outputs: Tensor, known: Any, length: int) -> Tensor:
+        # Epochs count on from the first step to the second.
+        return criterion(*compared(network, outputs, known, length), epoch=len(epochs) + 1)
+
+    def step(options: dict[str, Any], **how: Any) -> Iterator[Epoch]:
+        for epoch in fit(
+            network, epochs=options["epochs"], patience=options["patience"], optimiser=options["optimiser"],
+            schedule=options["schedule"], judged_by=judged_by, batches_per_epoch=-(-rows // size), seed=seed,
+            device=device, precision=precision, state=criterion.state, **how,
+        ):  # fmt: skip
+            epochs.append(epoch)
+            yield epoch
+
+    if with_head:
         network.blocks.requires_grad_(False)
         if "train" not in features:
             features |= {"train": embedded(network, images), "val": embedded(network, val_images)}
-        for epoch in fit(
-            network, batches=batches,
-            loss=lambda network, batch: loss(
-                network.head(features["train"][batch[0].to(place)]), batch[1], len(epochs) + 1
-            ),
-            validate=lambda network: figures(network.head(features["val"])),
-            epochs=head["epochs"], patience=head["patience"], optimiser=head["optimiser"], schedule=head["schedule"],
-            checkpoint=checkpoint and checkpoint / "head", name=f"{name} (head)", **common,
+        for epoch in step(
+            head, batches=batches,
+            loss=lambda network, batch: value(network.head(features["train"][batch[0]]), *batch[1:]),
+            validate=lambda network: figures(network, network.head(features["val"])),
+            checkpoint=checkpoint and checkpoint / "head", name=f"{name} (head)",
         ):  # fmt: skip
-            epochs.append(epoch)
-            yield "head", epoch
+            yield "head", epoch, network
         network.blocks.requires_grad_(True)
-        state_now = {key: value.detach().clone() for key, value in network.state_dict().items()}
+        state_now = {key: weights.detach().clone() for key, weights in network.state_dict().items()}
         best_of_head = max(epoch.validation[judged_by] for epoch in epochs), state_now
-    if not everything["epochs"]:
-        return
-
-    def moved(generator: torch.Generator) -> Iterator[tuple[Tensor, Any]]:
-        for numbers, known in batches(generator):
-            yield shifted(images[numbers.to(place)], everything["shift"], generator), known
-
-    for epoch in fit(
-        network, batches=moved,
-        loss=lambda network, batch: loss(network(batch[0]), batch[1], len(epochs) + 1),
-        validate=lambda network: figures(network.head(embedded(network, val_images))),
-        epochs=everything["epochs"], patience=everything["patience"], optimiser=everything["optimiser"],
-        schedule=everything["schedule"], checkpoint=checkpoint and checkpoint / "everything", name=name, **common,
-    ):  # fmt: skip
-        epochs.append(epoch)
-        yield "everything", epoch
-    second = [epoch.validation[judged_by] for epoch in epochs[-epoch.number :]]
-    if best_of_head is not None and best_of_head[0] > max(second):
-        network.load_state_dict(best_of_head[1])
+    if everything["epochs"]:
+        for epoch in step(
+            everything, batches=moved,
+            loss=lambda network, batch: value(network(batch[0]), *batch[1:]),
+            validate=lambda network: figures(network, network.head(embedded(network, val_images))),
+            checkpoint=checkpoint and checkpoint / "everything", name=name,
+        ):  # fmt: skip
+            yield "everything", epoch, network
+        second = [epoch.validation[judged_by] for epoch in epochs[-epoch.number :]]
+        if best_of_head is not None and best_of_head[0] > max(second):
+            network.load_state_dict(best_of_head[1])
+    network.eval()

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +10,7 @@ import pyarrow as pa
 import torch
 from torch import Tensor
 
+from rankops import boxes
 from rankops.datasets import ranked_mnist
 from rankops.datasets.digits import Digits
 from rankops.datasets.ranked_mnist import Recipes, pictures
@@ -49,20 +50,13 @@ WORDS = {
     "small": ("small", "little"),
 }
 
-_RECIPE = {
-    "label_ranks": pa.int64(),
-    "size": pa.float32(),
-    "top": pa.float32(),
-    "left": pa.float32(),
-    "glyph": pa.int64(),
-}
 SCHEMA = pa.schema(
     [
         ("id", pa.int64()),
         ("image", IMAGE),
         ("captions", pa.list_(pa.string(), CAPTIONS)),
         ("family", pa.int64()),
-        *((name, pa.list_(kind, CLASSES)) for name, kind in _RECIPE.items()),
+        *((name, pa.list_(kind, CLASSES)) for name, kind in ranked_mnist.RECIPE.items()),
     ]
 )
 
@@ -368,10 +362,8 @@ def tables(
     if rows % FAMILY:
         raise ValueError(f"captions: {rows} rows, expected an even number: scenes come in twos")
     canvas = options["canvas"]
-    # Pieces of 25 MB, see `ranked_mnist.tables`; twins stay together.
-    chunk = FAMILY * max(1, min(2000, 25_000_000 // canvas**2) // FAMILY)
-    for start in range(0, rows, chunk):
-        count = min(chunk, rows - start)
+    # Twins stay together.
+    for start, count in boxes.pieces(rows, pixels=canvas**2, most=2000, multiple_of=FAMILY):
         recipe = recipes(digits, count, generator=generator, **options)
         captions = sentences(recipe, canvas=canvas, generator=generator)
         images = pictures(recipe, digits, canvas=canvas)
@@ -381,10 +373,7 @@ def tables(
             "captions": pa.array(captions, pa.list_(pa.string(), CAPTIONS)),
             "family": pa.array([row // FAMILY for row in range(start, start + count)], pa.int64()),
         }
-        for field in fields(recipe):
-            flat = pa.array(getattr(recipe, field.name).numpy().ravel())
-            columns[field.name] = pa.FixedSizeListArray.from_arrays(flat, CLASSES)
-        yield pa.table(columns, schema=SCHEMA)
+        yield pa.table(columns | ranked_mnist.recipe_columns(recipe), schema=SCHEMA)
 
 
 def load(folder: str | Path, split: str, *, threads: int) -> tuple[Tensor, list[list[str]], Tensor, Recipes]:
@@ -479,7 +468,6 @@ def expectations(
     *, canvas: int, rows: dict[str, int], digits_per_image: tuple[int, int], scale: tuple[float, float], overlap: float
 ) -> dict[str, list[dict[str, Any]]]:
     """What must hold for scenes, digits and captions, as plain data: `type` and arguments of an expectation."""
-    between, in_set = "expect_column_values_to_be_between", "expect_column_values_to_be_in_set"
     # Twins have the same digits: their numbers vary by chance as those of half as many scenes.
     both = {
         name: [one | {"threshold": FAMILY * one["threshold"]} if "threshold" in one else one for one in several]
@@ -488,16 +476,16 @@ def expectations(
         ).items()
     }
     both["scenes"] += [
-        {"type": in_set, "column": "twins_stand_together", "value_set": [True]},
-        {"type": in_set, "column": "two_digits_are_exchanged", "value_set": [True]},
-        {"type": in_set, "column": "twin_has_the_same_glyphs", "value_set": [True]},
-        {"type": in_set, "column": "different_captions", "value_set": [CAPTIONS]},
-        {"type": between, "column": "captions_false_of_twin", "min_value": FALSE_OF_TWIN},
+        {"type": boxes.IN_SET, "column": "twins_stand_together", "value_set": [True]},
+        {"type": boxes.IN_SET, "column": "two_digits_are_exchanged", "value_set": [True]},
+        {"type": boxes.IN_SET, "column": "twin_has_the_same_glyphs", "value_set": [True]},
+        {"type": boxes.IN_SET, "column": "different_captions", "value_set": [CAPTIONS]},
+        {"type": boxes.BETWEEN, "column": "captions_false_of_twin", "min_value": FALSE_OF_TWIN},
     ]
     return both | {
         "captions": [
             {"type": "expect_table_row_count_to_equal", "value": CAPTIONS * sum(rows.values())},
-            {"type": in_set, "column": "understood", "value_set": [True]},
-            {"type": in_set, "column": "true", "value_set": [True]},
+            {"type": boxes.IN_SET, "column": "understood", "value_set": [True]},
+            {"type": boxes.IN_SET, "column": "true", "value_set": [True]},
         ]
     }

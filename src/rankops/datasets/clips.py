@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +11,10 @@ import torch
 from scipy.stats import binom
 from torch import Tensor
 
+from rankops import boxes
 from rankops.datasets import ranked_mnist
 from rankops.datasets.digits import Digits
-from rankops.tables import IMAGE, decode_images, encode_images, matrix, read_table
+from rankops.tables import IMAGE, as_fixed_lists, decode_images, encode_images, matrix, read_table
 
 __all__ = [
     "SCHEMA", "Recipes", "class_effects", "expectations", "load", "measure", "pictures", "probabilities", "recipes",
@@ -22,6 +22,7 @@ __all__ = [
 ]  # fmt: skip
 
 CLASSES = 10
+MOST_DRAWN = 500  # clips at once
 FRAMES = 7  # as many as SoDeep takes from a video
 MIDDLE = FRAMES // 2
 
@@ -41,20 +42,13 @@ BIAS = 1.5  # VideoMem's scores lie near their upper end: about 0.8 of the viewe
 # clips meets one by chance.
 BELIEVED = 1e-9
 
-_MIDDLE = {
-    "label_ranks": pa.int64(),
-    "size": pa.float32(),
-    "top": pa.float32(),
-    "left": pa.float32(),
-    "glyph": pa.int64(),
-}
 SCHEMA = pa.schema(
     [
         ("id", pa.int64()),
         ("frames", pa.list_(IMAGE, FRAMES)),
         ("score", pa.float32()),
         ("probability", pa.float32()),
-        *((name, pa.list_(kind, CLASSES)) for name, kind in _MIDDLE.items()),
+        *((name, pa.list_(kind, CLASSES)) for name, kind in ranked_mnist.RECIPE.items()),
         ("drift", pa.list_(pa.float32(), 2)),
         ("zoom", pa.float32()),
     ]
@@ -170,11 +164,6 @@ def pictures(recipe: Recipes, digits: Digits, *, canvas: int) -> Tensor:
     return ranked_mnist.pictures(ranked_mnist.Recipes(*flat), digits, canvas=canvas).view(clips, FRAMES, canvas, canvas)
 
 
-def _piece(canvas: int) -> int:
-    """Clips in a piece of 25 MB, see `ranked_mnist.tables`."""
-    return max(1, min(500, 25_000_000 // (FRAMES * canvas**2)))
-
-
 def tables(
     digits: Digits,
     rows: int,
@@ -202,8 +191,7 @@ def tables(
     if viewers < 1:
         raise ValueError(f"clips: viewers is {viewers}, expected at least 1: a score is a share of them")
     canvas = options["canvas"]
-    for start in range(0, rows, _piece(canvas)):
-        count = min(_piece(canvas), rows - start)
+    for start, count in boxes.pieces(rows, pixels=FRAMES * canvas**2, most=MOST_DRAWN):
         recipe = recipes(digits, count, generator=generator, **options)
         chances = probabilities(recipe.middle, effects, canvas=canvas)
         remembered = torch.rand(count, viewers, generator=generator) < chances.unsqueeze(1)
@@ -213,13 +201,10 @@ def tables(
             "frames": pa.FixedSizeListArray.from_arrays(encode_images(frames.numpy(), threads=threads), FRAMES),
             "score": remembered.float().mean(1).numpy(),
             "probability": chances.numpy(),
-            "drift": pa.FixedSizeListArray.from_arrays(pa.array(recipe.drift.numpy().ravel()), 2),
+            "drift": as_fixed_lists(recipe.drift),
             "zoom": recipe.zoom.numpy(),
         }
-        for name in _MIDDLE:
-            flat = pa.array(getattr(recipe.middle, name).numpy().ravel())
-            columns[name] = pa.FixedSizeListArray.from_arrays(flat, CLASSES)
-        yield pa.table(columns, schema=SCHEMA)
+        yield pa.table(columns | ranked_mnist.recipe_columns(recipe.middle), schema=SCHEMA)
 
 
 def load(folder: str | Path, split: str, *, threads: int) -> tuple[Tensor, Tensor, Tensor, Recipes]:
@@ -248,7 +233,7 @@ def load(folder: str | Path, split: str, *, threads: int) -> tuple[Tensor, Tenso
     numbers = {
         name: torch.from_numpy(read[name].to_numpy().astype(np.float32)) for name in ("score", "probability", "zoom")
     }
-    middle = ranked_mnist.Recipes(**{name: matrix(read, name, path=path) for name in _MIDDLE})
+    middle = ranked_mnist.read_recipe(read, path)
     recipe = Recipes(middle, matrix(read, "drift", path=path), numbers["zoom"])
     return torch.from_numpy(np.stack(frames, axis=1)), numbers["score"], numbers["probability"], recipe
 
@@ -273,40 +258,21 @@ def measure(
     ids = read_table(Path(folder) / f"{split}.parquet", ["id"])["id"].to_numpy()
     canvas, middle = frames.shape[-1], recipe.middle
     there = middle.size > 0
-    known = torch.isin(middle.glyph, digits.glyph)
-    drawable = (known | ~there).all(-1)
-    difference = torch.full((len(frames), FRAMES), 255)
-    for rows in drawable.nonzero().flatten().split(_piece(canvas)):
-        part = ranked_mnist.Recipes(**{name: getattr(middle, name)[rows] for name in _MIDDLE})
-        drawn = pictures(Recipes(part, recipe.drift[rows], recipe.zoom[rows]), digits, canvas=canvas)
-        difference[rows] = (drawn.short() - frames[rows].short()).abs().flatten(2).amax(2).long()
-    # Ranks without the code that made them: they order all pairs as sizes do, and no rank is left out.
-    ordered = middle.size.unsqueeze(2) - middle.size.unsqueeze(1)
-    ranked = middle.label_ranks.unsqueeze(2) - middle.label_ranks.unsqueeze(1)
-    levels = (middle.size.sort(dim=1).values.diff(dim=1, prepend=torch.zeros(len(frames), 1)) > 0).sum(1)
-    follow = (ordered.sign() == ranked.sign()).flatten(1).all(1) & (middle.label_ranks.amax(1) == levels)
-    follow &= ((middle.label_ranks > 0) == there).all(1)
-    # Largest share of the smaller box that two boxes of a scene have in common.
-    low = torch.stack([middle.top, middle.left])
-    high = low + middle.size
-    sides = torch.minimum(high.unsqueeze(3), high.unsqueeze(2)) - torch.maximum(low.unsqueeze(3), low.unsqueeze(2))
-    smaller = torch.minimum(middle.size.unsqueeze(2), middle.size.unsqueeze(1)).square()
-    overlap = (sides.clamp(min=0).prod(0) / smaller.clamp(min=1e-6)).triu(1).flatten(1).amax(1)
+    drawable = (torch.isin(middle.glyph, digits.glyph) | ~there).all(-1)
+
+    def draw(rows: Tensor) -> Tensor:
+        part = ranked_mnist.Recipes(**{name: getattr(middle, name)[rows] for name in ranked_mnist.RECIPE})
+        return pictures(Recipes(part, recipe.drift[rows], recipe.zoom[rows]), digits, canvas=canvas)
+
     hidden = probabilities(middle, effects, canvas=canvas).double().numpy()
     share = score.double().numpy()
     remembered = np.round(share * viewers)
     chance = np.minimum(binom.cdf(remembered, viewers, hidden), binom.sf(remembered - 1, viewers, hidden))
     standardised = (share - hidden) / np.sqrt(hidden * (1 - hidden) / viewers)
-    clip = {
-        "split": [split] * len(frames),
-        "id": ids,
-        "side": np.full(len(frames), canvas),
-        "pixels": [sha256(clip.tobytes()).hexdigest() for clip in frames.numpy()],
+    clip = boxes.scene_facts(split, ids, frames, drawable=drawable, draw=draw, most=MOST_DRAWN) | {
         "digits": there.sum(1).numpy(),
-        "ranks_follow_sizes": follow.numpy(),
-        "difference_from_recipe": difference.amax(1).numpy(),
-        "frame_that_differs_most": difference.argmax(1).numpy(),
-        "overlap": overlap.numpy(),
+        "ranks_follow_sizes": boxes.ranks_follow_sizes(middle.label_ranks, middle.size).numpy(),
+        "overlap": boxes.largest_overlap(middle.size, middle.top, middle.left).numpy(),
         "drift": recipe.drift.abs().amax(1).numpy(),
         "zoom": recipe.zoom.numpy(),
         "probability_follows_content": np.abs(probability.double().numpy() - hidden) < 1e-5,
@@ -315,21 +281,7 @@ def measure(
         "score_is_believable": chance >= BELIEVED,
         "standardised_score": standardised,
     }
-    row, label = there.nonzero(as_tuple=True)
-    top, left, size = middle.top[row, label], middle.left[row, label], middle.size[row, label]
-    order = digits.glyph.argsort()
-    place = torch.searchsorted(digits.glyph[order], middle.glyph[row, label]).clamp(0, len(order) - 1)
-    digit = {
-        "split": [split] * len(row),
-        "id": ids[row.numpy()],
-        "label": label.numpy(),
-        "glyph": middle.glyph[row, label].numpy(),
-        "size": size.numpy(),
-        "glyph_is_of_this_split": known[row, label].numpy(),
-        "glyph_has_this_label": (known[row, label] & (digits.labels[order[place]] == label)).numpy(),
-        "inside_canvas": ((top >= 0) & (left >= 0) & (torch.maximum(top, left) + size <= canvas + 1e-3)).numpy(),
-    }
-    return clip, digit
+    return clip, ranked_mnist.digit_facts(split, ids, frames[:, MIDDLE], digits, middle)
 
 
 def expectations(
@@ -343,27 +295,23 @@ def expectations(
     zoom: float,
 ) -> dict[str, list[dict[str, Any]]]:
     """What must hold for clips and for digits on their middle frames, as plain data: `type` and arguments."""
-    between, in_set = "expect_column_values_to_be_between", "expect_column_values_to_be_in_set"
-    least, most = digits_per_image
-    small, large = canvas / 8 * scale[0], canvas / 8 * scale[1]
+    of_scenes = ranked_mnist.expectations(
+        canvas=canvas, rows=rows, digits_per_image=digits_per_image, scale=scale, overlap=overlap
+    )
     total = sum(rows.values())
     return {
         "clips": [
-            {"type": "expect_table_row_count_to_equal", "value": total},
-            {"type": in_set, "column": "split", "value_set": list(rows)},
-            {"type": "expect_compound_columns_to_be_unique", "column_list": ["split", "id"]},
-            {"type": "expect_column_values_to_be_unique", "column": "pixels"},
-            {"type": in_set, "column": "side", "value_set": [canvas]},
-            {"type": between, "column": "digits", "min_value": least, "max_value": most},
-            {"type": in_set, "column": "ranks_follow_sizes", "value_set": [True]},
-            # Rounding may differ by one grey level between processors.
-            {"type": between, "column": "difference_from_recipe", "max_value": 1},
-            {"type": between, "column": "overlap", "max_value": overlap + 1e-4},
-            {"type": between, "column": "drift", "max_value": drift * (1 + 1e-6)},
-            {"type": between, "column": "zoom", "min_value": 1 / zoom * (1 - 1e-6), "max_value": zoom * (1 + 1e-6)},
-            {"type": in_set, "column": "probability_follows_content", "value_set": [True]},
-            {"type": in_set, "column": "score_is_a_share_of_viewers", "value_set": [True]},
-            {"type": in_set, "column": "score_is_believable", "value_set": [True]},
+            *of_scenes["scenes"],
+            {"type": boxes.BETWEEN, "column": "drift", "max_value": drift * (1 + 1e-6)},
+            {
+                "type": boxes.BETWEEN,
+                "column": "zoom",
+                "min_value": 1 / zoom * (1 - 1e-6),
+                "max_value": zoom * (1 + 1e-6),
+            },
+            {"type": boxes.IN_SET, "column": "probability_follows_content", "value_set": [True]},
+            {"type": boxes.IN_SET, "column": "score_is_a_share_of_viewers", "value_set": [True]},
+            {"type": boxes.IN_SET, "column": "score_is_believable", "value_set": [True]},
             # Over all clips the viewers err as chance does: mean 0 and deviation 1, within 6 standard errors (the
             # squares have a variance of about 3, more than a normal's 2 because some chances are near 1).
             {
@@ -378,26 +326,6 @@ def expectations(
                 "min_value": max(0.0, 1 - 6 * (3 / total) ** 0.5) ** 0.5,
                 "max_value": (1 + 6 * (3 / total) ** 0.5) ** 0.5,
             },
-            {
-                "type": "expect_column_kl_divergence_to_be_less_than",
-                "column": "digits",
-                "partition_object": {
-                    "values": list(range(least, most + 1)),
-                    "weights": [1 / (most - least + 1)] * (most - least + 1),
-                },
-                "threshold": 4 * (most - least + 1) / total,
-            },
         ],
-        "digits": [
-            {"type": in_set, "column": "glyph_is_of_this_split", "value_set": [True]},
-            {"type": in_set, "column": "glyph_has_this_label", "value_set": [True]},
-            {"type": in_set, "column": "inside_canvas", "value_set": [True]},
-            {"type": between, "column": "size", "min_value": small * (1 - 1e-6), "max_value": large * (1 + 1e-6)},
-            {
-                "type": "expect_column_kl_divergence_to_be_less_than",
-                "column": "label",
-                "partition_object": {"values": list(range(CLASSES)), "weights": [1 / CLASSES] * CLASSES},
-                "threshold": 4 * CLASSES / total,
-            },
-        ],
+        "digits": of_scenes["digits"],
     }

@@ -28,6 +28,26 @@ class Digits:
     images: torch.Tensor  # (n, 28, 28) uint8
     labels: torch.Tensor  # (n,) int64
 
+    def drawn(self, classes: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+        """A glyph of each class (...), uniform among the digits of the class.
+
+        Raises:
+            ValueError: a class has no digit.
+        """
+        # Rows of one class stand together after a sort.
+        by_class = self.labels.argsort(stable=True)
+        counts = torch.bincount(self.labels, minlength=CLASSES)
+        if (counts == 0).any():
+            raise ValueError(f"no digit of class {int((counts == 0).nonzero()[0])} among {len(by_class)} digits")
+        begins = counts.cumsum(0) - counts
+        within = (torch.rand(classes.shape, generator=generator) * counts[classes]).long()
+        return self.glyph[by_class[begins[classes] + within]]
+
+    def rows_of(self, glyph: torch.Tensor) -> torch.Tensor:
+        """Rows that hold these glyphs; any row where none does."""
+        order = self.glyph.argsort()
+        return order[torch.searchsorted(self.glyph[order], glyph).clamp(max=len(order) - 1)]
+
 
 def _enlarged(images: np.ndarray) -> np.ndarray:
     """scikit-learn's 8 x 8 digits of 0..16, at 28 x 28 with a margin like MNIST's."""

@@ -18,7 +18,7 @@ from rankops.intervals import interval
 from rankops.label_ranks import dense_ranks
 from rankops.metrics.label_ranking import ranked, unranked
 from rankops.ranks import check_scores
-from rankops.tables import as_batch, as_lists, decode_images, matrix, read_table
+from rankops.tables import as_batch, as_lists, check_finite, decode_images, matrix, read_table
 from rankops.training import Epoch, compute, fit, random_batches
 
 __all__ = ["LabelRanker", "evaluate", "label_ranks_of", "load", "load_split", "predictions", "save", "train"]
@@ -162,8 +162,8 @@ def train(
 
 def save(path: str | Path, ranker: LabelRanker) -> None:
     """Writes both networks below `path`, so that `load(path)` rebuilds them."""
-    save_model(Path(path) / "scorer", ranker.scorer, **ranker.scorer.recipe)
-    save_model(Path(path) / "thresholds", ranker.thresholds, **ranker.thresholds.recipe)
+    save_model(Path(path) / "scorer", ranker.scorer)
+    save_model(Path(path) / "thresholds", ranker.thresholds)
 
 
 def load(path: str | Path, *, device: str | torch.device = "cpu") -> LabelRanker:
@@ -172,8 +172,8 @@ def load(path: str | Path, *, device: str | torch.device = "cpu") -> LabelRanker
     Raises:
         FileNotFoundError, ValueError: see `rankops.checkpoints.load_model`.
     """
-    scorer = load_model(Path(path) / "scorer").to(device, memory_format=torch.channels_last)
-    return LabelRanker(scorer, load_model(Path(path) / "thresholds").to(device))
+    scorer, thresholds = (load_model(Path(path) / part, device=device) for part in ("scorer", "thresholds"))
+    return LabelRanker(scorer, thresholds)
 
 
 def label_ranks_of(scores: Tensor, selected: Tensor) -> Tensor:
@@ -194,9 +194,7 @@ def predictions(ranker: LabelRanker, split: tuple[Tensor, Tensor]) -> pa.Table:
         FloatingPointError: a score is not finite.
     """
     scores, thresholds = ranker(split[0])
-    if not torch.isfinite(scores).all():
-        row = int((~torch.isfinite(scores)).any(1).nonzero()[0])
-        raise FloatingPointError(f"row {row}: a predicted score is not finite: {scores[row].tolist()}")
+    check_finite(scores, "scores")
     selected = scores > thresholds
     columns = {"scores": scores, "label_ranks": label_ranks_of(scores, selected), "selected": selected}
     return pa.table(

@@ -11,19 +11,19 @@ import pyarrow as pa
 import torch
 from torch import Tensor, nn
 
-from rankops.checkpoints import build, load_model, save_model, start_from
-from rankops.criterion import Criterion, grouped
+from rankops import transfer
+from rankops.checkpoints import load_model, save_model
+from rankops.criterion import grouped
 from rankops.intervals import interval
 from rankops.metrics.spearman import spearman
 from rankops.ranks import check_scores
-from rankops.tables import as_batch, decode_images, read_table
-from rankops.training import Epoch, compute, random_batches
-from rankops.transfer import embedded, head_then_all
+from rankops.tables import IMAGE, as_batch, check_finite, decode_images, read_table
+from rankops.training import Epoch
+from rankops.transfer import HISTORIES, embedded
 
-__all__ = ["Regressor", "evaluate", "load", "load_split", "predictions", "save", "train"]
+__all__ = ["HISTORIES", "JUDGED_BY", "Regressor", "evaluate", "load", "load_split", "predictions", "save", "train"]
 
 JUDGED_BY = "spearman"
-HISTORIES = {"everything": "history.csv", "head": "head_history.csv"}
 
 
 @dataclass(frozen=True)
@@ -47,8 +47,8 @@ def load_split(folder: str | Path, split: str, *, threads: int) -> tuple[Tensor,
     """
     path = Path(folder) / f"{split}.parquet"
     read = read_table(path, ["frames", "score"])
-    frames, target = read["frames"].combine_chunks(), torch.from_numpy(read["score"].to_numpy().astype(np.float32))
-    lengths = np.diff(frames.offsets) if hasattr(frames, "offsets") else np.full(len(frames), frames.type.list_size)
+    target = torch.from_numpy(read["score"].to_numpy().astype(np.float32))
+    lengths = pa.compute.list_value_length(read["frames"]).fill_null(0).to_numpy()
     if len(lengths) and (lengths[0] == 0 or (lengths != lengths[0]).any()):
         row = int((lengths != max(lengths[0], 1)).argmax())
         expected = f"{lengths[0]} as in row 0" if lengths[0] else "at least one"
@@ -56,7 +56,8 @@ def load_split(folder: str | Path, split: str, *, threads: int) -> tuple[Tensor,
     if not torch.isfinite(target).all():
         row = int((~torch.isfinite(target)).nonzero()[0])
         raise ValueError(f"{path}: row {row}: score is {target[row].item()}, expected a number")
-    images = decode_images(pa.chunked_array([frames.flatten()]), path=path, threads=threads)
+    every = pa.chunked_array([chunk.flatten() for chunk in read["frames"].chunks], type=IMAGE)
+    images = decode_images(every, path=path, threads=threads)
     return torch.from_numpy(images).unflatten(0, (len(lengths), -1)), target
 
 
@@ -68,15 +69,8 @@ def train(
     loss: dict[str, Any],
     training: dict[str, Any],
     seed: int,
-    start: str | Path | None = None,
-    sorter: nn.Module | None = None,
-    fine_tune: dict[str, Any] | None = None,
-    beside: dict[str, Any] | None = None,
-    device: str = "auto",
-    precision: str = "no",
-    checkpoint: Path | None = None,
-    features: dict[str, Tensor] | None = None,
     name: str = "memorability",
+    **options: Any,
 ) -> Iterator[tuple[str, Epoch, Regressor]]:
     """Trains a network on single frames, one of each clip in an epoch; validated on the mean of all frames.
 
@@ -85,14 +79,11 @@ def train(
     Args:
         train_split, val_split: as from `load_split`; moved to the device whole.
         model, loss: `name` and `args`, as in the params.
-        training: `batch_size`, `head` and `everything`, see `rankops.transfer.head_then_all`.
+        training: `batch_size`, `head` and `everything`, see `rankops.transfer.train`.
         seed: of all random choices.
-        start: weights to start from, see `rankops.checkpoints.start_from`; without it the first step is left out.
-        sorter, fine_tune, beside: see `rankops.criterion.Criterion`.
-        device, precision: see `rankops.training.compute`.
-        checkpoint: folder for the state of a training that may be killed.
-        features: see `rankops.transfer.head_then_all`.
         name: for messages.
+        options: `start`, `sorter`, `fine_tune`, `beside`, `device`, `precision`, `checkpoint` and `features`, see
+            `rankops.transfer.train`.
 
     Yields:
         `head` or `everything`, the epoch, and the network with the weights of its best epoch (complete once the
@@ -108,48 +99,32 @@ def train(
             f"{name}: all {len(val_target)} validation scores are {val_target[0].item():g}, where Spearman is "
             "undefined: give it clips that differ"
         )
-    place = compute(device=device, precision=precision).device
-    target = target.to(place)
     count = frames.shape[1]
-    images, val_images = as_batch(frames.flatten(0, 1)), as_batch(val_frames.flatten(0, 1))
-    network = build("models", model["name"], model["args"], seed=seed, outputs=1, colours=images.shape[1])
-    if start is not None:
-        start_from(network, start)
-    criterion = Criterion(
-        loss, sorter=None if sorter is None else sorter.to(place), fine_tune=fine_tune, beside=beside
-    )  # fmt: skip
-    size, group = training["batch_size"], criterion.length
 
-    def batches(generator: torch.Generator) -> Iterator[tuple[Tensor, Tensor]]:
-        for rows in random_batches(len(frames), size, generator, multiple_of=group or 1):
-            chosen = torch.randint(count, (len(rows),), generator=generator)
-            yield rows * count + chosen, rows.to(place)
+    def draw(rows: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+        return rows * count + torch.randint(count, (len(rows),), generator=generator), target[rows]
 
-    def batch_loss(outputs: Tensor, rows: Tensor, epoch: int) -> Tensor:
-        length = group or len(rows)
-        return criterion(grouped(outputs.squeeze(1), length), grouped(target[rows], length), epoch=epoch)
+    def compared(network: nn.Module, outputs: Tensor, wanted: Tensor, length: int) -> tuple[Tensor, Tensor]:
+        return grouped(outputs.squeeze(1), length), grouped(wanted.to(outputs.device), length)
 
-    def figures(outputs: Tensor) -> dict[str, float]:
+    def figures(network: nn.Module, outputs: Tensor) -> dict[str, float]:
         scores = outputs.float().cpu().view(-1, count).mean(1)
         check_scores(scores)
         # A network that gives every clip the same has no order: it is no better than chance.
         constant = bool((scores == scores[0]).all())
         return {"spearman": 0.0 if constant else spearman(scores, val_target).item()}
 
-    regressor = Regressor(network)
-    for step, epoch in head_then_all(
-        network, images=images, val_images=val_images, batches=batches, batches_per_epoch=-(-len(frames) // size),
-        loss=batch_loss, figures=figures, judged_by=JUDGED_BY, head=None if start is None else training["head"],
-        everything=training["everything"], seed=seed, device=device, precision=precision, checkpoint=checkpoint,
-        state=criterion.state, features=features, name=name,
+    for step, epoch, network in transfer.train(
+        model=model, outputs={"outputs": 1}, loss=loss, training=training, rows=len(frames),
+        images=as_batch(frames.flatten(0, 1)), val_images=as_batch(val_frames.flatten(0, 1)), draw=draw,
+        compared=compared, figures=figures, judged_by=JUDGED_BY, seed=seed, name=name, **options,
     ):  # fmt: skip
-        yield step, epoch, regressor
-    network.eval()
+        yield step, epoch, Regressor(network)
 
 
 def save(path: str | Path, regressor: Regressor) -> None:
     """Writes the network below `path`, so that `load(path)` rebuilds it."""
-    save_model(Path(path) / "network", regressor.network, **regressor.network.recipe)
+    save_model(Path(path) / "network", regressor.network)
 
 
 def load(path: str | Path, *, device: str | torch.device = "cpu") -> Regressor:
@@ -158,7 +133,7 @@ def load(path: str | Path, *, device: str | torch.device = "cpu") -> Regressor:
     Raises:
         FileNotFoundError, ValueError: see `rankops.checkpoints.load_model`.
     """
-    return Regressor(load_model(Path(path) / "network").to(device, memory_format=torch.channels_last))
+    return Regressor(load_model(Path(path) / "network", device=device))
 
 
 def predictions(regressor: Regressor, split: tuple[Tensor, Tensor]) -> pa.Table:
@@ -169,9 +144,7 @@ def predictions(regressor: Regressor, split: tuple[Tensor, Tensor]) -> pa.Table:
     """
     frames, target = split
     scores = regressor(frames)
-    if not torch.isfinite(scores).all():
-        row = int((~torch.isfinite(scores)).nonzero()[0])
-        raise FloatingPointError(f"row {row}: a predicted score is not finite: {scores[row].item()}")
+    check_finite(scores, "score")
     return pa.table(
         {"id": pa.array(range(len(frames)), pa.int64()), "score": scores.numpy(), "target": target.cpu().numpy()}
     )

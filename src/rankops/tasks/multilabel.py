@@ -10,19 +10,19 @@ import pyarrow as pa
 import torch
 from torch import Tensor, nn
 
-from rankops.checkpoints import build, load_model, save_model, start_from
-from rankops.criterion import Criterion, grouped
+from rankops import transfer
+from rankops.checkpoints import load_model, save_model
+from rankops.criterion import grouped
 from rankops.intervals import intervals
 from rankops.metrics.mean_average_precision import average_precision, mean_average_precision
 from rankops.ranks import check_scores
-from rankops.tables import as_batch, as_lists, decode_images, matrix, read_table
-from rankops.training import Epoch, compute, random_batches
-from rankops.transfer import embedded, head_then_all
+from rankops.tables import as_batch, as_lists, check_finite, decode_images, matrix, read_table
+from rankops.training import Epoch
+from rankops.transfer import HISTORIES, embedded
 
-__all__ = ["Classifier", "evaluate", "load", "load_split", "predictions", "save", "train"]
+__all__ = ["HISTORIES", "JUDGED_BY", "Classifier", "evaluate", "load", "load_split", "predictions", "save", "train"]
 
 JUDGED_BY = "mean_average_precision"
-HISTORIES = {"everything": "history.csv", "head": "head_history.csv"}
 
 Split = tuple[Tensor, Tensor, Tensor]
 
@@ -63,15 +63,8 @@ def train(
     loss: dict[str, Any],
     training: dict[str, Any],
     seed: int,
-    start: str | Path | None = None,
-    sorter: nn.Module | None = None,
-    fine_tune: dict[str, Any] | None = None,
-    beside: dict[str, Any] | None = None,
-    device: str = "auto",
-    precision: str = "no",
-    checkpoint: Path | None = None,
-    features: dict[str, Tensor] | None = None,
     name: str = "multilabel",
+    **options: Any,
 ) -> Iterator[tuple[str, Epoch, Classifier]]:
     """Trains a network with one output a label.
 
@@ -81,14 +74,11 @@ def train(
     Args:
         train_split, val_split: as from `load_split`; moved to the device whole.
         model, loss: `name` and `args`, as in the params.
-        training: `batch_size`, `head` and `everything`, see `rankops.transfer.head_then_all`.
+        training: `batch_size`, `head` and `everything`, see `rankops.transfer.train`.
         seed: of all random choices.
-        start: weights to start from, see `rankops.checkpoints.start_from`; without it the first step is left out.
-        sorter, fine_tune, beside: see `rankops.criterion.Criterion`.
-        device, precision: see `rankops.training.compute`.
-        checkpoint: folder for the state of a training that may be killed.
-        features: see `rankops.transfer.head_then_all`.
         name: for messages.
+        options: `start`, `sorter`, `fine_tune`, `beside`, `device`, `precision`, `checkpoint` and `features`, see
+            `rankops.transfer.train`.
 
     Yields:
         `head` or `everything`, the epoch, and the network with the weights of its best epoch (complete once the
@@ -97,47 +87,31 @@ def train(
     Raises:
         ValueError, FloatingPointError: see `rankops.training.fit`; no validation image has any label.
     """
-    images, labels = as_batch(train_split[0]), train_split[1]
-    val_images, val_labels, val_difficult = as_batch(val_split[0]), *val_split[1:]
-    place = compute(device=device, precision=precision).device
-    labels = labels.to(place)
-    network = build(
-        "models", model["name"], model["args"], seed=seed, outputs=labels.shape[1], colours=images.shape[1]
-    )  # fmt: skip
-    if start is not None:
-        start_from(network, start)
-    criterion = Criterion(
-        loss, sorter=None if sorter is None else sorter.to(place), fine_tune=fine_tune, beside=beside
-    )  # fmt: skip
-    size, group = training["batch_size"], criterion.length
+    images, labels, _ = train_split
+    val_images, val_labels, val_difficult = val_split
 
-    def batches(generator: torch.Generator) -> Iterator[tuple[Tensor, Tensor]]:
-        for rows in random_batches(len(images), size, generator, multiple_of=group or 1):
-            yield rows, rows.to(place)
+    def draw(rows: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+        return rows, labels[rows]
 
-    def batch_loss(outputs: Tensor, rows: Tensor, epoch: int) -> Tensor:
-        length = group or len(rows)
-        return criterion(grouped(outputs, length), grouped(labels[rows], length), epoch=epoch)
+    def compared(network: nn.Module, outputs: Tensor, wanted: Tensor, length: int) -> tuple[Tensor, Tensor]:
+        return grouped(outputs, length), grouped(wanted.to(outputs.device), length)
 
-    def figures(outputs: Tensor) -> dict[str, float]:
+    def figures(network: nn.Module, outputs: Tensor) -> dict[str, float]:
         scores = outputs.float().cpu()
         check_scores(scores)
         return {JUDGED_BY: mean_average_precision(scores, val_labels, difficult=val_difficult).item()}
 
-    classifier = Classifier(network)
-    for step, epoch in head_then_all(
-        network, images=images, val_images=val_images, batches=batches, batches_per_epoch=-(-len(images) // size),
-        loss=batch_loss, figures=figures, judged_by=JUDGED_BY, head=None if start is None else training["head"],
-        everything=training["everything"], seed=seed, device=device, precision=precision, checkpoint=checkpoint,
-        state=criterion.state, features=features, name=name,
+    for step, epoch, network in transfer.train(
+        model=model, outputs={"outputs": labels.shape[1]}, loss=loss, training=training, rows=len(images),
+        images=as_batch(images), val_images=as_batch(val_images), draw=draw, compared=compared, figures=figures,
+        judged_by=JUDGED_BY, seed=seed, name=name, **options,
     ):  # fmt: skip
-        yield step, epoch, classifier
-    network.eval()
+        yield step, epoch, Classifier(network)
 
 
 def save(path: str | Path, classifier: Classifier) -> None:
     """Writes the network below `path`, so that `load(path)` rebuilds it."""
-    save_model(Path(path) / "network", classifier.network, **classifier.network.recipe)
+    save_model(Path(path) / "network", classifier.network)
 
 
 def load(path: str | Path, *, device: str | torch.device = "cpu") -> Classifier:
@@ -146,7 +120,7 @@ def load(path: str | Path, *, device: str | torch.device = "cpu") -> Classifier:
     Raises:
         FileNotFoundError, ValueError: see `rankops.checkpoints.load_model`.
     """
-    return Classifier(load_model(Path(path) / "network").to(device, memory_format=torch.channels_last))
+    return Classifier(load_model(Path(path) / "network", device=device))
 
 
 def predictions(classifier: Classifier, split: Split) -> pa.Table:
@@ -157,9 +131,7 @@ def predictions(classifier: Classifier, split: Split) -> pa.Table:
     """
     images, labels, difficult = split
     scores = classifier(images)
-    if not torch.isfinite(scores).all():
-        row = int((~torch.isfinite(scores)).any(1).nonzero()[0])
-        raise FloatingPointError(f"row {row}: a predicted score is not finite: {scores[row].tolist()}")
+    check_finite(scores, "scores")
     columns = {"scores": scores, "labels": labels, "difficult": difficult}
     return pa.table(
         {"id": pa.array(range(len(images)), pa.int64())} | {name: as_lists(part) for name, part in columns.items()}

@@ -11,19 +11,30 @@ import pyarrow as pa
 import torch
 from torch import Tensor, nn
 
-from rankops.checkpoints import build, load_model, save_model, start_from
-from rankops.criterion import Criterion, grouped
+from rankops import transfer
+from rankops.checkpoints import load_model, save_model
+from rankops.criterion import grouped
 from rankops.intervals import intervals
 from rankops.metrics.recall import first_positive_ranks
-from rankops.tables import as_batch, as_lists, decode_images, read_table
-from rankops.training import Epoch, compute, random_batches
-from rankops.transfer import embedded, head_then_all
+from rankops.tables import as_batch, as_lists, check_finite, decode_images, read_table
+from rankops.training import Epoch
+from rankops.transfer import HISTORIES, embedded
 from rankops.vocabulary import Vocabulary
 
-__all__ = ["Encoder", "evaluate", "first_ranks", "load", "load_split", "predictions", "save", "train"]
+__all__ = [
+    "HISTORIES",
+    "JUDGED_BY",
+    "Encoder",
+    "evaluate",
+    "first_ranks",
+    "load",
+    "load_split",
+    "predictions",
+    "save",
+    "train",
+]
 
 JUDGED_BY = "recall_at_1"  # the mean of both directions, on the validation split as one fold
-HISTORIES = {"everything": "history.csv", "head": "head_history.csv"}
 DEPTHS = (1, 5, 10)
 FOLDS = 5
 
@@ -101,15 +112,8 @@ def train(
     loss: dict[str, Any],
     training: dict[str, Any],
     seed: int,
-    start: str | Path | None = None,
-    sorter: nn.Module | None = None,
-    fine_tune: dict[str, Any] | None = None,
-    beside: dict[str, Any] | None = None,
-    device: str = "auto",
-    precision: str = "no",
-    checkpoint: Path | None = None,
-    features: dict[str, Tensor] | None = None,
     name: str = "retrieval",
+    **options: Any,
 ) -> Iterator[tuple[str, Epoch, Encoder]]:
     """Trains a dual encoder; each image is seen with one of its captions in an epoch, chosen at random.
 
@@ -120,14 +124,11 @@ def train(
         train_split, val_split: as from `load_split`; images are moved to the device whole.
         model, loss: `name` and `args`, as in the params.
         training: `batch_size`, `least_count` (how often a word must occur to be in the vocabulary), `head` and
-            `everything`, see `rankops.transfer.head_then_all`; the text encoder learns in both steps.
+            `everything`, see `rankops.transfer.train`; the text encoder learns in both steps.
         seed: of all random choices.
-        start: weights to start from, see `rankops.checkpoints.start_from`; without it the first step is left out.
-        sorter, fine_tune, beside: see `rankops.criterion.Criterion`.
-        device, precision: see `rankops.training.compute`.
-        checkpoint: folder for the state of a training that may be killed.
-        features: see `rankops.transfer.head_then_all`.
         name: for messages.
+        options: `start`, `sorter`, `fine_tune`, `beside`, `device`, `precision`, `checkpoint` and `features`, see
+            `rankops.transfer.train`.
 
     Yields:
         `head` or `everything`, the epoch, and the encoder with the weights of its best epoch (complete once the
@@ -136,56 +137,39 @@ def train(
     Raises:
         ValueError, FloatingPointError: see `rankops.training.fit`.
     """
-    images, val_images = as_batch(train_split[0]), as_batch(val_split[0])
-    place = compute(device=device, precision=precision).device
-    several = len(train_split[1][0])
-    flat = [caption for captions in train_split[1] for caption in captions]
+    images, captions = train_split
+    val_images, val_captions = val_split
+    several = len(captions[0])
+    flat, val_flat = ([caption for group in split for caption in group] for split in (captions, val_captions))
     vocabulary = Vocabulary.of(flat, least=training["least_count"])
-    numbers = vocabulary.encode(flat).to(place)
-    val_flat = [caption for captions in val_split[1] for caption in captions]
-    network = build(
-        "models", model["name"], model["args"], seed=seed, words=len(vocabulary), colours=images.shape[1]
-    )  # fmt: skip
-    if start is not None:
-        start_from(network, start)
-    criterion = Criterion(
-        loss, sorter=None if sorter is None else sorter.to(place), fine_tune=fine_tune, beside=beside
-    )  # fmt: skip
-    size, group = training["batch_size"], criterion.length
-    encoder = Encoder(network, vocabulary)
+    numbers = vocabulary.encode(flat)
 
-    def batches(generator: torch.Generator) -> Iterator[tuple[Tensor, Tensor]]:
-        for rows in random_batches(len(images), size, generator, multiple_of=group or 1):
-            yield rows, (rows * several + torch.randint(several, (len(rows),), generator=generator)).to(place)
+    def draw(rows: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+        words = numbers[rows * several + torch.randint(several, (len(rows),), generator=generator)]
+        return rows, words[:, : int((words != 0).sum(1).max())]  # no longer than the batch's longest
 
-    def batch_loss(outputs: Tensor, chosen: Tensor, epoch: int) -> Tensor:
-        length = group or len(chosen)
-        words = numbers[chosen]
-        words = words[:, : int((words != 0).sum(1).max())]  # no longer than the batch's longest
-        texts = network.encode_text(words)
+    def compared(network: nn.Module, outputs: Tensor, words: Tensor, length: int) -> tuple[Tensor, Tensor]:
+        texts = network.encode_text(words.to(outputs.device))
         similarity = grouped(outputs, length) @ grouped(texts, length).mT  # (groups, length, length)
-        positives = torch.eye(length, dtype=torch.bool, device=place).expand_as(similarity)
-        return criterion(similarity, positives, epoch=epoch)
+        return similarity, torch.eye(length, dtype=torch.bool, device=outputs.device).expand_as(similarity)
 
-    def figures(outputs: Tensor) -> dict[str, float]:
-        texts = encoder.captions(val_flat).unflatten(0, (len(val_images), -1))
+    def figures(network: nn.Module, outputs: Tensor) -> dict[str, float]:
+        texts = Encoder(network, vocabulary).captions(val_flat).unflatten(0, (len(val_images), -1))
         to_text, to_image = first_ranks(outputs.float().cpu(), texts)
         both = [(ranks <= 1).double().mean().item() for ranks in (to_text, to_image)]
         return {JUDGED_BY: sum(both) / 2, "image_to_text": both[0], "text_to_image": both[1]}
 
-    for step, epoch in head_then_all(
-        network, images=images, val_images=val_images, batches=batches, batches_per_epoch=-(-len(images) // size),
-        loss=batch_loss, figures=figures, judged_by=JUDGED_BY, head=None if start is None else training["head"],
-        everything=training["everything"], seed=seed, device=device, precision=precision, checkpoint=checkpoint,
-        state=criterion.state, features=features, name=name,
+    for step, epoch, network in transfer.train(
+        model=model, outputs={"words": len(vocabulary)}, loss=loss, training=training, rows=len(images),
+        images=as_batch(images), val_images=as_batch(val_images), draw=draw, compared=compared, figures=figures,
+        judged_by=JUDGED_BY, seed=seed, name=name, **options,
     ):  # fmt: skip
-        yield step, epoch, encoder
-    network.eval()
+        yield step, epoch, Encoder(network, vocabulary)
 
 
 def save(path: str | Path, encoder: Encoder) -> None:
     """Writes the network and its vocabulary below `path`, so that `load(path)` rebuilds them."""
-    save_model(Path(path) / "network", encoder.network, **encoder.network.recipe)
+    save_model(Path(path) / "network", encoder.network)
     (Path(path) / "vocabulary.json").write_text(json.dumps(encoder.vocabulary.words, indent=0) + "\n")
 
 
@@ -198,7 +182,7 @@ def load(path: str | Path, *, device: str | torch.device = "cpu") -> Encoder:
     words = Path(path) / "vocabulary.json"
     if not words.is_file():
         raise FileNotFoundError(f"{words}: no such file; expected a folder that a retrieval run wrote")
-    network = load_model(Path(path) / "network").to(device, memory_format=torch.channels_last)
+    network = load_model(Path(path) / "network", device=device)
     return Encoder(network, Vocabulary(json.loads(words.read_text())))
 
 
@@ -211,10 +195,8 @@ def predictions(encoder: Encoder, split: Split) -> pa.Table:
     images, captions = split
     placed = encoder.images(images)
     texts = encoder.captions([caption for several in captions for caption in several])
-    for kind, embeddings in (("image", placed), ("caption", texts)):
-        if not torch.isfinite(embeddings).all():
-            row = int((~torch.isfinite(embeddings)).any(1).nonzero()[0])
-            raise FloatingPointError(f"{kind} {row}: its embedding is not finite")
+    check_finite(placed, "image's embedding")
+    check_finite(texts.view(len(images), -1), "captions' embeddings")
     several = len(captions[0])
     offsets = pa.array(np.arange(len(images) + 1) * several, pa.int32())
     return pa.table(
