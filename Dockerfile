@@ -13,7 +13,9 @@ RUN python -m venv .venv \
     && .venv/bin/pip install --no-cache-dir --require-hashes -r requirements-uv.lock \
     && .venv/bin/uv pip install --no-cache --python .venv/bin/python --require-hashes -r requirements.lock
 COPY . .
-RUN .venv/bin/uv pip install --no-cache --python .venv/bin/python --no-deps --no-build-isolation --editable .
+# The cache is a volume of the worker's, which begins with this folder's owner.
+RUN .venv/bin/uv pip install --no-cache --python .venv/bin/python --no-deps --no-build-isolation --editable . \
+    && mkdir --parents .dvc/cache
 
 FROM python:3.11-slim-bookworm
 # DVC asks git for the state of the code.

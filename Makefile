@@ -1,6 +1,6 @@
 # One vocabulary for people, hooks and CI. `make` lists it.
 .DEFAULT_GOAL := help
-.PHONY: help setup repro experiments test test-slow lint scale ui benchmark lock
+.PHONY: help setup repro experiments test test-slow lint scale ui server stop deploy worker serve benchmark lock audit pools secrets
 SHELL := bash
 PYTHON ?= python3
 BIN := $(CURDIR)/.venv/bin
@@ -9,6 +9,11 @@ RUN := env -u VIRTUAL_ENV PATH="$(BIN):$$PATH" PYTHONPATH=src
 # make dies, so must dvc, and with it the stage that it runs.
 DVC := $(shell command -v setpriv >/dev/null && echo setpriv --pdeathsig TERM) dvc
 PORT ?= 5000
+MLFLOW_PORT ?= $(PORT)
+PREFECT_PORT ?= 4200
+POOL ?= cpu
+NIGHTLY ?= 0 3 * * *
+MODEL ?= label_ranking@champion
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -56,10 +61,45 @@ ui: .venv/.installed ## MLflow on http://127.0.0.1:5000 (PORT=...)
 	$(RUN) MLFLOW_DISABLE_TELEMETRY=true DO_NOT_TRACK=1 MLFLOW_SERVER_ENABLE_JOB_EXECUTION=false \
 		mlflow server --host 127.0.0.1 --port $(PORT) --backend-store-uri $${MLFLOW_TRACKING_URI:-sqlite:///mlflow.db}
 
+# Where flows report to and publish: a team's servers if the environment names them, else those of `make server`.
+SERVERS := PREFECT_API_URL=$${PREFECT_API_URL:-http://127.0.0.1:$(PREFECT_PORT)/api} \
+	MLFLOW_TRACKING_URI=$${MLFLOW_TRACKING_URI:-http://127.0.0.1:$(MLFLOW_PORT)} \
+	PREFECT_HOME="$(CURDIR)/.servers/prefect" DO_NOT_TRACK=1 PREFECT_FLOWS_HEARTBEAT_FREQUENCY=30
+
+server: .venv/.installed ## Prefect on http://127.0.0.1:4200 and MLflow on :5000, in the background (PREFECT_PORT=, MLFLOW_PORT=)
+	$(RUN) rankops servers start --prefect-port $(PREFECT_PORT) --mlflow-port $(MLFLOW_PORT)
+
+stop: .venv/.installed ## the servers of make server
+	$(RUN) rankops servers stop --prefect-port $(PREFECT_PORT) --mlflow-port $(MLFLOW_PORT)
+
+deploy: .venv/.installed ## flows and their schedules to the Prefect server (POOL=gpu, NIGHTLY="0 3 * * *")
+	$(RUN) $(SERVERS) RANKOPS_POOL=$(POOL) RANKOPS_NIGHTLY="$(NIGHTLY)" rankops deploy
+
+worker: .venv/.installed ## takes scheduled runs from the pool and works on them until Ctrl-C (POOL=gpu)
+	$(RUN) $(SERVERS) PYTHONPATH="$(CURDIR):$(CURDIR)/src" prefect worker start --pool $(POOL) --type process --limit 2
+
+serve: .venv/.installed ## make serve MODEL=label_ranking@champion PORT=5001: a registered version, on 127.0.0.1 alone
+	$(RUN) rankops serve --model models:/$(MODEL) $(if $(filter file,$(origin PORT)),,--port $(PORT))
+
 benchmark: .venv/.installed ## all benchmarks; figures in benchmarks/results
 	set -e; for file in benchmarks/[a-z]*.py; do name=$$(basename $$file .py); \
 		if [ $$name != results ]; then $(RUN) python -m benchmarks.$$name; fi; done
 
-lock: ## requirements.lock anew, from pyproject.toml
-	uv pip compile pyproject.toml --extra pipeline --group dev --universal --python-version 3.11 --generate-hashes \
-		--no-header --no-annotate --quiet --upgrade --output-file requirements.lock
+lock: ## requirements.lock anew, from pyproject.toml; what is pinned stays, unless UPGRADE=--upgrade
+	uv pip compile pyproject.toml --extra fleet --group dev --universal --python-version 3.11 --generate-hashes \
+		--no-header --no-annotate --quiet $(UPGRADE) --output-file requirements.lock
+
+audit: .venv/.installed ## known vulnerabilities of what requirements.lock pins (asks a service)
+	$(RUN) pip-audit --require-hashes --disable-pip --requirement requirements.lock
+
+pools: .venv/.installed ## the work pools docker and kubernetes on the Prefect server, from deploy/*/job-template.json
+	set -e; for kind in docker kubernetes; do $(RUN) $(SERVERS) prefect work-pool create $$kind --type $$kind \
+		--base-job-template deploy/$$kind/job-template.json --overwrite; done
+
+secrets: .env ## .env for compose.yaml: a random value for each secret of .env.example
+
+.env:
+	@umask 077; while IFS= read -r line; do \
+		case $$line in *=) echo "$$line$$(openssl rand -hex 24)";; *) echo "$$line";; esac; \
+	done < .env.example > .env.partial && mv .env.partial .env
+	@echo "wrote .env, readable by you alone"

@@ -13,7 +13,9 @@ import torch
 import typer
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 from ruamel.yaml import YAML
+from ruamel.yaml.error import YAMLError
 
 from pipelines.settings import ParamsError, check, load, load_experiments
 from rankops.atomic_writes import replaced_file
@@ -21,6 +23,7 @@ from rankops.datasets import mnist
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 MNIST = Path("data/raw/mnist")
+CHAMPION = "models:/label_ranking@champion"
 
 
 def _fail(message: object) -> None:
@@ -177,6 +180,278 @@ def mend() -> None:
             return
     path.unlink(missing_ok=True)
     typer.echo(f"{path} was half written, by an interrupted dvc; removed it")
+
+
+@app.command()
+def predict(
+    images: Annotated[list[Path], typer.Argument(help="PNG or JPEG files")],
+    model: Annotated[str, typer.Option(help="a registered version, or a folder such as models/runs/<run>")] = CHAMPION,
+    out: Annotated[Path | None, typer.Option(help="annotated picture: a file, or a folder for several")] = None,
+) -> None:
+    """Says which labels are in pictures, the most important first."""
+    from pipelines.prediction import annotate, load_ranker, places_for
+    from pipelines.prediction import predict as predictions_of
+
+    try:
+        places = places_for(images, out) if out else []
+        found = predictions_of(load_ranker(model), images)
+        for place, one in zip(places, found, strict=False):
+            annotate(place, one)
+    except (ValueError, OSError, FloatingPointError) as error:
+        _fail(error)
+    for one in found:
+        table = Table("place", "label", "score", title=Text(str(one.path)), title_justify="left")
+        for row in zip(one.places, one.labels, one.scores, strict=True):
+            table.add_row(str(row[0]), str(row[1]), f"{row[2]:.3f}")
+        Console().print(table if one.labels else Text(f"{one.path}: no label"))
+    for place in places:
+        typer.echo(f"drawn: {place}")
+
+
+@app.command()
+def predict_table(
+    source: Annotated[Path, typer.Argument(help="Parquet with a column image: {bytes, path}, or bytes")],
+    target: Annotated[Path, typer.Argument(help="Parquet that gets id, scores, label_ranks, selected")],
+    model: Annotated[str, typer.Option(help="a registered version, or a folder such as models/runs/<run>")] = CHAMPION,
+) -> None:
+    """Ranks the labels of all pictures of a Parquet file, into another; whole or not at all."""
+    from pipelines.prediction import load_ranker
+    from pipelines.prediction import predict_table as write_predictions
+
+    try:
+        rows = write_predictions(source, target, load_ranker(model))
+    except (ValueError, OSError, FloatingPointError) as error:
+        _fail(error)
+    typer.echo(f"{target}: predictions of {rows} images")
+
+
+@app.command()
+def serve(
+    model: Annotated[str, typer.Option(help="a registered version")] = CHAMPION,
+    port: Annotated[int, typer.Option(min=1, max=65535)] = 5001,
+) -> None:
+    """Serves a registered version on http://127.0.0.1:<port>/invocations by `mlflow models serve`."""
+    from pipelines import model_server
+
+    try:
+        model_server.check(model, port=port)
+    except (ValueError, OSError) as error:
+        _fail(error)
+    command = model_server.command(model, port=port)
+    os.execvpe(command[0], command, model_server.environment())
+
+
+@app.command()
+def monitor(
+    fresh: Annotated[Path, typer.Argument(help="Parquet with a column image: {bytes, path}; no labels needed")],
+    model: Annotated[str, typer.Option(help="a registered version, or a folder such as models/runs/<run>")] = CHAMPION,
+    dataset: Annotated[str, typer.Option(help="below data/, that it was trained on")] = "ranked_mnist",
+    alpha: Annotated[float, typer.Option(help="how often files without drift may be called drifted")] = 0.01,
+    least_distance: Annotated[float, typer.Option(help="KS distance from which a figure has drifted")] = 0.1,
+    rows: Annotated[int, typer.Option(help="images of each file that are looked at, at most")] = 2000,
+    report: Annotated[Path | None, typer.Option(help="[default: reports/monitoring/<name of FRESH>.json]")] = None,
+    retrain: Annotated[bool, typer.Option("--retrain", help="where there is drift, start Prefect's retrain")] = False,
+) -> None:
+    """Compares fresh images, and the champion's scores of them, with its training data.
+
+    Ends with 0 where nothing has drifted, with 3 where something has, with 1 after an error.
+    """
+    _in_project()
+    from pipelines import monitoring  # scipy and scikit-learn: seconds, which no other command needs
+
+    report = report or Path("reports/monitoring") / f"{fresh.stem}.json"
+    try:
+        comparison = monitoring.compare(
+            fresh, model=model, dataset=dataset, alpha=alpha, least_distance=least_distance, rows=rows
+        )
+        monitoring.write(comparison, report)
+        Console().print(monitoring.table(comparison))
+        typer.echo(f"{comparison.verdict}; report in {report}")
+        if comparison.drifted and retrain:
+            from pipelines.flows import monitor as flow  # Prefect: seconds
+
+            typer.echo(f"scheduled {flow.DEPLOYMENT} as {flow.retrain(comparison.verdict)}")
+    except (ValueError, OSError, FloatingPointError) as error:
+        _fail(error)
+    if comparison.drifted:
+        raise typer.Exit(3)
+
+
+@app.command()
+def watch(
+    every: Annotated[float, typer.Option(min=1, help="seconds between looks")] = 10.0,
+) -> None:
+    """Shows trainings in MLflow while they go on, beside a `dvc repro`; until Ctrl-C. The flows do so by themselves."""
+    _in_project()
+    import threading
+
+    from pipelines.live import watch as follow
+
+    ended = threading.Event()
+    try:
+        follow(load(), Path(".checkpoints"), ended, every=every)
+    except ValueError as error:
+        _fail(error)
+    except KeyboardInterrupt:
+        ended.set()
+        follow(load(), Path(".checkpoints"), ended, every=0)
+
+
+@app.command()
+def servers(
+    action: Annotated[str, typer.Argument(help="start, stop or status")],
+    prefect_port: Annotated[int, typer.Option(min=1, max=65535)] = 4200,
+    mlflow_port: Annotated[int, typer.Option(min=1, max=65535)] = 5000,
+) -> None:
+    """Starts, stops or looks at Prefect's and MLflow's servers, in the background, on 127.0.0.1."""
+    _in_project()
+    from pipelines import servers as both
+
+    known = both.servers(prefect_port=prefect_port, mlflow_port=mlflow_port)
+    try:
+        for server in known:
+            if action == "status":
+                typer.echo(
+                    f"{server.name} {'is up' if both.answering(server) else 'does not answer'} at {server.address}"
+                )
+            elif action in ("start", "stop"):
+                typer.echo((both.start if action == "start" else both.stop)(server))
+            else:
+                _fail(f"servers {action}: expected start, stop or status")
+    except (ValueError, OSError) as error:
+        _fail(error)
+
+
+@app.command()
+def deploy() -> None:
+    """Brings the Prefect server to what prefect.yaml says: pools, deployments, schedules, and what finds dead runs."""
+    _in_project()
+    from pipelines.flows.deploy import deploy as bring  # Prefect: seconds, which no other command needs
+
+    try:
+        typer.echo(bring())
+    except (ValueError, OSError) as error:
+        _fail(error)
+
+
+@app.command()
+def promote(
+    models: Annotated[list[str] | None, typer.Argument(help="registered models; all, if none is named")] = None,
+    version: Annotated[str | None, typer.Option(help="make this one champion, whatever the gate says")] = None,
+    over_person: Annotated[
+        bool, typer.Option("--over-person", help="let the gate replace a champion that a person set")
+    ] = False,
+) -> None:
+    """Lets the gate decide whether challengers become champions, or makes one champion by hand.
+
+    The gate compares challenger and champion on the gate split, example by example; see the block gate in params.yaml.
+    """
+    _in_project()
+    from pipelines import gate
+    from pipelines.tracking import Registry, store
+
+    if version is not None and (models is None or len(models) != 1):
+        _fail(
+            f"--version {version} is a version of one model: name it, as in `rankops promote sorter-lstm --version 2`"
+        )
+    try:
+        params = load()
+        with store() as client:
+            registry = Registry(client)
+            if version is not None:
+                replaced = gate.promote_by_hand(registry, models[0], version)
+                typer.echo(f"{models[0]}: version {version} is champion now; before: {replaced or 'none'}")
+                return
+            decisions = [
+                gate.decide(registry, model, params, over_person=over_person) for model in models or registry.models()
+            ]
+    except (ValueError, OSError) as error:
+        _fail(error)
+    table = Table("model", "challenger", "champion", "decision", "why")
+    for one in decisions:
+        decided = "promoted" if one.promoted else "stays"
+        table.add_row(one.model, one.challenger or "-", one.champion or "-", decided, one.reason)
+    Console().print(table)
+
+
+@app.command()
+def rollback(model: Annotated[str, typer.Argument(help="a registered model, such as label_ranking")]) -> None:
+    """Gives `champion` back to the version that held it before."""
+    _in_project()
+    from pipelines import gate
+    from pipelines.tracking import Registry, store
+
+    try:
+        with store() as client:
+            taken, given = gate.roll_back(Registry(client), model)
+    except (ValueError, OSError) as error:
+        _fail(error)
+    typer.echo(f"{model}: version {given} is champion again; before: {taken or 'none'}")
+
+
+@app.command()
+def sweep(
+    runs: Annotated[list[str], typer.Argument(help="in params.yaml: each has a task and a loss")],
+    seeds: Annotated[str | None, typer.Option(help="such as 1,2,3; each run's own, if none is given")] = None,
+    changes: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set", help="KEY=VALUE,VALUE,...: a key of params.yaml, or of the runs' blocks; may be repeated"
+        ),
+    ] = None,
+    workers: Annotated[int, typer.Option(min=1, help="points that run at once")] = 1,
+    dask: Annotated[str | None, typer.Option(help="`local` for a Dask cluster here, or a scheduler's address")] = None,
+    name: Annotated[str | None, typer.Option(help="of the sweep in MLflow")] = None,
+) -> None:
+    """Trains every combination of runs, seeds and values, each as a DVC experiment, and compares them in MLflow.
+
+    rankops sweep label_ranking-rlsep label_ranking-lsep --seeds 1,2,3
+    --set training.label_ranking.scorer.optimiser.args.lr=0.001,0.003 --workers 2
+
+    Run again after an interrupt, it goes on.
+    """
+    _in_project()
+    # Prefect reads these when it is imported: it reports to nobody, and the server of its own, which it starts where
+    # PREFECT_API_URL names none, may take a while on a busy machine.
+    os.environ.setdefault("PREFECT_SERVER_ANALYTICS_ENABLED", "false")
+    os.environ.setdefault("PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS", "180")
+    from pipelines.flows.points import points  # DVC, MLflow and Prefect: seconds
+
+    tried = {}
+    for change in changes or []:
+        key, _, values = change.partition("=")
+        if not values or key in tried:
+            _fail(f"--set {change}: expected KEY=VALUE,VALUE,... with a key for each")
+        tried[key] = _values(f"--set {key}", values)
+    numbers = _values("--seeds", seeds) if seeds is not None else None
+    try:
+        points(runs, tried, numbers)  # before a server is started for nothing
+    except ParamsError as error:
+        _fail(error)
+    from pipelines.flows import sweep as flow
+
+    failure = None
+    try:
+        results = flow.sweep(runs, changes=tried, seeds=numbers, workers=workers, dask=dask, name=name)
+    except flow.SweepIncomplete as error:
+        results, failure = error.results, error
+    except (ValueError, OSError) as error:
+        _fail(error)
+    for task, rows in flow.tables(results).items():
+        table = Table(*rows.columns, title=Text(task), title_justify="left")
+        for row in rows.itertuples(index=False):
+            table.add_row(*row, end_section=row.seed.startswith("mean"))
+        Console().print(table)
+    if failure:
+        _fail(failure)
+
+
+def _values(option: str, text: str) -> list:
+    """`0.001,[2, 8],null` as values, as they would stand in params.yaml."""
+    try:
+        return YAML(typ="safe").load(f"[{text}]")
+    except YAMLError:
+        _fail(f"{option}: {text!r} is no list of values, such as 1,2 or [2, 8],[3, 6]")
 
 
 @app.command()

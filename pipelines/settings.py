@@ -28,6 +28,17 @@ NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 # A loss is known by its second argument: what the scores are held against.
 KINDS = {"label_ranking": "label_ranks", "memorability": "target", "multilabel": "labels", "retrieval": "positives"}
 
+# What models are scored by, larger is better; a sorter's error is negated for that.
+_RATES = ("precision", "recall", "accuracy", "exact_match", "f1")
+FIGURES = {
+    "sorter": ["negative_l1", "exactly_ordered"],
+    "label_ranking": [
+        *(f"{kind}.{rate}" for kind in ("ranked", "unranked") for rate in _RATES), "ranked.mean_average_precision",
+    ],
+    "memorability": ["spearman"],
+    "multilabel": ["mean_average_precision"],
+    "retrieval": [f"{way}.recall_at_{depth}" for way in ("image_to_text", "text_to_image") for depth in (1, 5, 10)],
+}  # fmt: skip
 
 Checked = TypeVar("Checked", bound="Block")
 
@@ -46,6 +57,11 @@ class Compute(Block):
     precision: Literal["no", "bf16", "fp16"]
 
 
+class Data(Block):
+    snapshot: Count
+    growth: Annotated[float, Field(gt=0, le=10)]
+
+
 class DigitsParams(Block):
     source: Literal["auto", "mnist", "bundled"]
     seed: Seed
@@ -57,6 +73,10 @@ class Rows(Block):
     test: Several
 
 
+class SceneRows(Rows):
+    gate: Several
+
+
 class SyntheticRanks(Block):
     length: Annotated[int, Field(ge=2)]
     rows: Rows
@@ -65,11 +85,19 @@ class SyntheticRanks(Block):
 
 class Scenes(Block):
     canvas: Annotated[int, Field(ge=16)]
-    rows: Rows
+    rows: SceneRows
     digits_per_image: tuple[Annotated[int, Field(ge=1)], Annotated[int, Field(le=10)]]
     scale: tuple[Positive, Positive]
     overlap: Annotated[float, Field(ge=0, le=1)]
     seed: Seed
+
+    def deliveries(self, data: Data) -> dict[str, list[int]]:
+        """How many rows of each split came at once: the first, and in each later snapshot new ones for training."""
+        rows = self.rows.model_dump()
+        new = 2 * max(1, round(rows["train"] * data.growth / 2))  # even: twins of captions come together
+        return {
+            split: [count, *([new] * (data.snapshot - 1) if split == "train" else [])] for split, count in rows.items()
+        }
 
     @field_validator("digits_per_image", "scale", "distractors", mode="before", check_fields=False)
     @classmethod
@@ -130,7 +158,7 @@ class Captions(Scenes):
                 f"digits_per_image is {self.digits_per_image}: captions compare digits, expected 2 or more"
             )
         for split, rows in self.rows:
-            multiple = 10 if split == "test" else 2  # its five folds are searched by themselves
+            multiple = 10 if split in ("test", "gate") else 2  # their five folds are searched by themselves
             if rows % multiple:
                 raise ValueError(
                     f"rows.{split} is {rows}: scenes come in pairs of twins that stay together, expected a multiple of "
@@ -408,8 +436,35 @@ class Evaluate(Block):
     seed: Seed
 
 
+class Judged(Block):
+    figure: str
+    guarded: list[str]
+
+
+class Gate(Block):
+    resamples: Count
+    seed: Seed
+    confidence: Annotated[float, Field(gt=0.5, lt=1)]
+    minimum_gain: NotNegative
+    tolerance: NotNegative
+    judged: dict[str, Judged]
+
+    @model_validator(mode="after")
+    def _known(self) -> "Gate":
+        for task, judged in self.judged.items():
+            if task not in FIGURES:
+                raise ValueError(f"judged.{task}: there is no such task; there are {', '.join(FIGURES)}")
+            for figure in (judged.figure, *judged.guarded):
+                if figure not in FIGURES[task]:
+                    raise ValueError(f"judged.{task}: no figure {figure!r}; there are {', '.join(FIGURES[task])}")
+        if missing := [task for task in FIGURES if task not in self.judged]:
+            raise ValueError(f"judged has no block for {', '.join(missing)}: every model is judged by a figure")
+        return self
+
+
 class Settings(Block):
     compute: Compute
+    data: Data
     digits: DigitsParams
     synthetic_ranks: SyntheticRanks
     ranked_mnist: Scenes
@@ -424,6 +479,7 @@ class Settings(Block):
     transfer_runs: dict[str, TransferRun]
     sorter_runs: dict[str, SorterRun]
     evaluate: Evaluate
+    gate: Gate
 
     @property
     def all_runs(self) -> dict[str, Run]:
@@ -688,12 +744,9 @@ def _check_sorter(params: Settings, place: str, name: str | None, batch_size: in
 
 def _check_comparison(params: Settings, place: str, plan: Comparison) -> None:
     """Every setting of every method is a run that could stand in params.yaml."""
-    figures = {"memorability": ["spearman"], "multilabel": ["mean_average_precision"]}
-    figures["retrieval"] = [f"{direction}.{figure}" for direction in ("image_to_text", "text_to_image")
-                            for figure in ("recall_at_1", "recall_at_5", "recall_at_10", "median_rank")]  # fmt: skip
-    if plan.figure not in figures[plan.task]:
+    if plan.figure not in FIGURES[plan.task]:
         raise ValueError(
-            f"{place}.figure: no {plan.figure!r} of {plan.task}; there are {', '.join(figures[plan.task])}"
+            f"{place}.figure: no {plan.figure!r} of {plan.task}; there are {', '.join(FIGURES[plan.task])}"
         )
     base = {
         "task": plan.task,

@@ -61,7 +61,9 @@ def run(main: Callable[..., None]) -> None:
             main(params, *sys.argv[1:])
         logging.getLogger("stage").info("took %.1f s", time.perf_counter() - start)
     except Timeout:
-        sys.exit(f"{stage}: another process runs this stage; wait for it, or end it, and run `dvc repro` again")
+        print(f"{stage}: another process runs this stage; wait for it, or end it, and run `dvc repro` again",
+              file=sys.stderr)  # fmt: skip
+        sys.exit(os.EX_TEMPFAIL)
     except (ValueError, OSError, FloatingPointError, KeyboardInterrupt) as error:
         if os.environ.get("RANKOPS_TRACEBACK"):
             raise

@@ -2,6 +2,7 @@
 
 import json
 import logging
+import math
 import os
 import re
 import shutil
@@ -11,7 +12,7 @@ import time
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from importlib.metadata import version
 from pathlib import Path
@@ -32,10 +33,19 @@ from mlflow.models import ModelSignature
 from mlflow.types import ColSpec, DataType, Schema, TensorSpec
 from mlflow.types.schema import Array
 
-__all__ = ["DEFAULT_STORE", "Finished", "ServerUnreachable", "Version", "publish", "store"]
+from rankops.registry import download
+
+__all__ = [
+    "CHAMPION", "DEFAULT_STORE", "Finished", "LiveRuns", "Registry", "ServerUnreachable", "Version", "publish",
+    "publish_sweep", "run_addresses", "store", "weights_of",
+]  # fmt: skip
 
 DEFAULT_STORE = "sqlite:///mlflow.db"
 KEY = "rankops.key"
+CHAMPION = "rankops.champion"  # which version this project made champion: another one there was a person's choice
+HISTORY = "rankops.champions"  # all that were, as JSON, the present one last
+LIVE = "rankops.live"  # on a run that shows a training while it goes on: which attempt
+MOVING = "rankops.moving"  # a promotion that is going on
 
 
 class ServerUnreachable(ValueError):
@@ -141,6 +151,27 @@ def store() -> Iterator[mlflow.MlflowClient]:
     yield client
 
 
+def weights_of(address: str) -> Path:
+    """The local folder with the weights of a registered version, such as `models:/label_ranking@champion`.
+
+    Raises:
+        ServerUnreachable: see `store`.
+        FileNotFoundError: there is no store here yet.
+        ValueError: the store has no such model, version or alias, or has lost its files.
+    """
+    here = Path(DEFAULT_STORE.removeprefix("sqlite:///"))
+    if not os.environ.get("MLFLOW_TRACKING_URI") and not here.is_file():  # to look would make an empty one
+        raise FileNotFoundError(
+            f"{here.resolve()}: no such file, so nothing is registered; run `make repro` first, "
+            "set MLFLOW_TRACKING_URI, or name a folder such as models/runs/label_ranking-rlsep"
+        )
+    with store():
+        try:
+            return download(address)
+        except (ValueError, OSError) as error:
+            raise ValueError(_without_credentials(" ".join(str(error).split()))) from error
+
+
 def _without_credentials(text: str) -> str:
     """An address, or a text with addresses in it, without the user and password of any."""
     return re.sub(r"://[^/@\s]+@", "://", text)
@@ -154,7 +185,10 @@ def _git(*words: str) -> str:
 def _experiment(client: mlflow.MlflowClient, name: str) -> str:
     found = client.get_experiment_by_name(name)
     if found is None:
-        return client.create_experiment(name)
+        # A database's files stand beside it, whichever folder (a worktree, say) publishes.
+        database = re.fullmatch(r"sqlite:///(/.+)", mlflow.get_tracking_uri())
+        place = (Path(database[1]).parent / "mlruns" / name).as_uri() if database else None
+        return client.create_experiment(name, artifact_location=place)
     if found.lifecycle_stage == "deleted":
         client.restore_experiment(found.experiment_id)
     return found.experiment_id
@@ -227,6 +261,8 @@ def _published(client: mlflow.MlflowClient, one: Finished) -> tuple[str | None, 
         if str(lost.version) != number:  # its run or its files are gone
             for alias in [alias for alias, version in held.items() if str(version) == str(lost.version)]:
                 client.set_registered_model_alias(one.version.model, alias, number)
+            if client.get_registered_model(one.version.model).tags.get(CHAMPION) == str(lost.version):
+                client.set_registered_model_tag(one.version.model, CHAMPION, number)
             client.delete_model_version(one.version.model, lost.version)
     if client.get_run(run_id).info.status != "FINISHED":
         client.set_terminated(run_id, "FINISHED")
@@ -245,13 +281,21 @@ def _send(client: mlflow.MlflowClient, experiment: str, one: Finished) -> str:
     tags = dict(one.tags) | {
         KEY: one.key,
         "git_commit": _git("rev-parse", "HEAD"),
-        "git_dirty": str(_git("status", "--porcelain", "--untracked-files=no") != "").lower(),
+        "git_dirty": str(_git("status", "--porcelain", "--untracked-files=no", "--", ":!dvc.lock") != "").lower(),
     }
-    run_id = client.create_run(experiment, run_name=one.name, tags=tags).info.run_id
+    # A run that showed this training while it went on is completed; its epochs are there already.
+    run_id, shown = _live_run(client, experiment, one)
+    if run_id is None:
+        run_id = client.create_run(experiment, run_name=one.name, tags=tags).info.run_id
+    else:
+        for name, value in tags.items():
+            client.set_tag(run_id, name, value)
     now = int(time.time() * 1000)
     metrics = [Metric(name, float(value), now, 0) for name, value in one.metrics.items()]
     for row in one.history.to_dict("records"):
         epoch = int(row["epoch"])
+        if epoch in shown:
+            continue
         metrics += [
             Metric(f"epoch.{name}", float(value), now + epoch, epoch) for name, value in row.items() if name != "epoch"
         ]
@@ -260,6 +304,19 @@ def _send(client: mlflow.MlflowClient, experiment: str, one: Finished) -> str:
         client.log_batch(run_id, metrics[start : start + 100], params[start : start + 100], [])
     _send_files(client, run_id, one)
     return run_id
+
+
+def _live_run(client: mlflow.MlflowClient, experiment: str, one: Finished) -> tuple[str | None, set[int]]:
+    """The run that showed this training while it went on, if one did, and the epochs that it has."""
+    expected = dict(zip(one.history["epoch"].astype(int), one.history.get("loss", []), strict=False))
+    for run in client.search_runs([experiment], f"attributes.run_name = '{one.name}' and tags.`{LIVE}` != ''"):
+        if KEY in run.data.tags:
+            continue
+        losses = {metric.step: metric.value for metric in client.get_metric_history(run.info.run_id, "epoch.loss")}
+        same = (math.isclose(expected.get(step, math.nan), loss, rel_tol=1e-6) for step, loss in losses.items())
+        if losses and all(same):
+            return run.info.run_id, set(losses)
+    return None, set()
 
 
 def _send_files(client: mlflow.MlflowClient, run_id: str, one: Finished) -> None:
@@ -304,6 +361,218 @@ def _set_aliases(client: mlflow.MlflowClient, model: str, candidates: list[tuple
         client.set_registered_model_alias(model, "challenger", best)
     if "rankops.first_champion" not in held.tags:
         if "champion" not in held.aliases:
-            client.set_registered_model_alias(model, "champion", best)
+            Registry(client).set_champion(model, best, by="first")
         client.set_registered_model_tag(model, "rankops.first_champion", best)
     client.set_registered_model_tag(model, "rankops.compared", compared)
+
+
+class Registry:
+    """Registered models, in the words of the gate; every error is a ValueError of one line."""
+
+    def __init__(self, client: mlflow.MlflowClient):
+        self._client = client
+
+    def models(self) -> list[str]:
+        """Names of all registered models."""
+        return sorted(model.name for model in self._client.search_registered_models(max_results=1000))
+
+    def _model(self, model: str) -> Any:
+        try:
+            found = self._client.get_registered_model(model)
+        except MlflowException as error:
+            if error.error_code != "RESOURCE_DOES_NOT_EXIST":
+                raise ServerUnreachable(_without_credentials(str(error).splitlines()[0])) from error
+            there = ", ".join(self.models()) or "none: `make repro` publishes them"
+            raise ValueError(f"no registered model {model!r}; there are {there}") from error
+        if MOVING in found.tags:  # killed between two calls
+            self._move(model, **json.loads(found.tags[MOVING]))
+            found = self._client.get_registered_model(model)
+        return found
+
+    def aliases(self, model: str) -> dict[str, str]:
+        """Which version each alias stands for."""
+        return {alias: str(version) for alias, version in self._model(model).aliases.items()}
+
+    def versions(self, model: str) -> list[str]:
+        """Numbers of all versions, the oldest first."""
+        self._model(model)
+        found = self._client.search_model_versions(f"name = '{model}'", max_results=10000)
+        return [str(number) for number in sorted(int(version.version) for version in found)]
+
+    def tag(self, model: str, name: str) -> str | None:
+        """A registered model's tag."""
+        return self._model(model).tags.get(name)
+
+    def version_tags(self, model: str, version: str) -> dict[str, str]:
+        """All tags of a version."""
+        return dict(self._client.get_model_version(model, version).tags)
+
+    def tag_version(self, model: str, version: str, tags: Mapping[str, str]) -> None:
+        """Adds tags to a version."""
+        for name, value in tags.items():
+            self._client.set_model_version_tag(model, version, name, value)
+
+    def describe(self, model: str, version: str, text: str) -> None:
+        """Sets a version's description, in Markdown."""
+        self._client.update_model_version(model, version, description=text)
+
+    def _run(self, model: str, version: str) -> Any:
+        run_id = self._client.get_model_version(model, version).run_id
+        try:
+            return self._client.get_run(run_id) if run_id else None
+        except MlflowException:  # deleted for good
+            return None
+
+    def run_params(self, model: str, version: str) -> dict[str, str]:
+        """Params of the run that made a version; none if there is no such run."""
+        run = self._run(model, version)
+        return dict(run.data.params) if run else {}
+
+    def run_tags(self, model: str, version: str) -> dict[str, str]:
+        """Tags of the run that made a version; none if there is no such run."""
+        run = self._run(model, version)
+        return dict(run.data.tags) if run else {}
+
+    def set_champion(self, model: str, version: str, *, by: str) -> None:
+        """Moves `champion`, whole even if killed in between: what is begun is finished by the next call.
+
+        Args:
+            by: `first`, `gate`, `person` or `rollback`.
+        """
+        held = self._model(model)
+        before, history = held.aliases.get("champion"), json.loads(held.tags.get(HISTORY, "[]"))
+        if by == "rollback":
+            while history and history[-1] != version:
+                history.pop()
+        else:
+            for one in (before, version):
+                if one is not None and history[-1:] != [str(one)]:
+                    history.append(str(one))
+        move = {"version": version, "by": by, "history": history}
+        self._client.set_registered_model_tag(model, MOVING, json.dumps(move))
+        self._move(model, **move)
+
+    def _move(self, model: str, version: str, by: str, history: list[str]) -> None:
+        self._client.set_registered_model_alias(model, "champion", version)
+        self._client.set_registered_model_tag(model, CHAMPION, version)
+        self._client.set_registered_model_tag(model, HISTORY, json.dumps(history))
+        self._client.set_model_version_tag(model, version, "rankops.made_champion_by", by)
+        self._client.delete_registered_model_tag(model, MOVING)
+
+
+def run_addresses(client: mlflow.MlflowClient, keys: Mapping[str, str]) -> dict[str, str]:
+    """Where a browser shows published runs; empty for a store that no server shows.
+
+    Args:
+        keys: of runs, by name, as in reports/published.json.
+    """
+    server = mlflow.get_tracking_uri()
+    if not server.startswith("http"):
+        return {}
+    everywhere = [experiment.experiment_id for experiment in client.search_experiments()]
+    found = {}
+    for name, key in keys.items():
+        for run in client.search_runs(everywhere, f"tags.`{KEY}` = '{key}'", max_results=1):
+            found[name] = (
+                f"{_without_credentials(server)}/#/experiments/{run.info.experiment_id}/runs/{run.info.run_id}"
+            )
+    return found
+
+
+def publish_sweep(client: mlflow.MlflowClient, sweep: Finished, points: list[Finished], *, of: int) -> list[str]:
+    """Sends a sweep as a run, and points of it as its child runs; what the store has of them already is left alone.
+
+    Args:
+        sweep: of all points so far; its files are sent again whenever their number has grown.
+        points: new ones; all of them where `of` is their number, and then those of an earlier attempt, which had other
+            code or data, go.
+        of: how many the sweep will have.
+
+    Returns:
+        Names of the runs that were sent or completed.
+
+    Raises:
+        ServerUnreachable: the store failed in between.
+    """
+    sent = publish(client, [sweep])
+    try:
+        experiment = _experiment(client, sweep.experiment)
+        (parent,) = client.search_runs([experiment], f"tags.`{KEY}` = '{sweep.key}'", max_results=1)
+        tag = {"mlflow.parentRunId": parent.info.run_id}
+        sent += publish(client, [replace(point, tags=dict(point.tags) | tag) for point in points])
+        children = client.search_runs(
+            [experiment], f"tags.`mlflow.parentRunId` = '{parent.info.run_id}'", max_results=50000
+        )
+        if len(points) == of:
+            keys = {point.key for point in points}
+            for child in [child for child in children if child.data.tags.get(KEY) not in keys]:
+                client.delete_run(child.info.run_id)
+                children.remove(child)
+        there = f"{len(children)} of {of}"
+        if parent.data.tags.get("points") != there:
+            _send_files(client, parent.info.run_id, sweep)
+            client.set_tag(parent.info.run_id, "points", there)
+    except MlflowException as error:
+        raise ServerUnreachable(
+            f"the MLflow store failed while publishing the sweep: {_without_credentials(str(error).splitlines()[0])}"
+        ) from error
+    return sent
+
+
+class LiveRuns:
+    """Runs of trainings that go on: opened early, sent an epoch at a time, completed by `publish`."""
+
+    def __init__(self, client: mlflow.MlflowClient):
+        self._client = client
+        self._runs: dict[str, str] = {}  # by key
+        self._sent: dict[str, int] = {}
+
+    def send(self, name: str, experiment: str, key: str, epochs: list[dict[str, float]]) -> None:
+        """The epochs that the store has not.
+
+        Args:
+            name, experiment: of the run.
+            key: of the attempt: the same when a killed training goes on.
+            epochs: a row each, with a column `epoch`.
+
+        Raises:
+            ServerUnreachable: the store does not take them.
+        """
+        try:
+            if key not in self._runs:
+                place = _experiment(self._client, experiment)
+                found = self._client.search_runs([place], f"tags.`{LIVE}` = '{key}' and attributes.status = 'RUNNING'")
+                if found:
+                    run = found[0].info.run_id
+                    self._sent[key] = len(self._client.get_metric_history(run, "epoch.loss"))
+                else:
+                    run = self._client.create_run(place, run_name=name, tags={LIVE: key}).info.run_id
+                    self._sent[key] = 0
+                self._runs[key] = run
+            now = int(time.time() * 1000)
+            for row in epochs[self._sent[key] :]:
+                metrics = [
+                    Metric(f"epoch.{figure}", float(value), now, int(row["epoch"]))
+                    for figure, value in row.items() if figure != "epoch"
+                ]  # fmt: skip
+                self._client.log_batch(self._runs[key], metrics, [], [])
+                self._sent[key] += 1
+        except Exception as error:  # database drivers and HTTP clients each have their own
+            raise ServerUnreachable(f"the MLflow store: {_without_credentials(str(error).splitlines()[0])}") from error
+
+    def close(self, going: set[str]) -> None:
+        """Marks as killed what no training goes on with and nothing has completed.
+
+        Args:
+            going: keys of attempts that have a checkpoint still.
+
+        Raises:
+            ServerUnreachable: the store does not answer.
+        """
+        try:
+            places = [experiment.experiment_id for experiment in self._client.search_experiments()]
+            for run in self._client.search_runs(places, f"attributes.status = 'RUNNING' and tags.`{LIVE}` != ''"):
+                if run.data.tags[LIVE] not in going and KEY not in run.data.tags:
+                    self._client.set_terminated(run.info.run_id, "KILLED")
+        except Exception as error:
+            raise ServerUnreachable(f"the MLflow store: {_without_credentials(str(error).splitlines()[0])}") from error

@@ -10,12 +10,14 @@ from hypothesis import strategies as st
 from scipy.stats import rankdata, spearmanr
 from sklearn.metrics import average_precision_score, precision_recall_fscore_support
 
+from rankops.evaluation import evaluate
 from rankops.intervals import interval
 from rankops.metrics.label_ranking import ranked, unranked
 from rankops.metrics.mean_average_precision import average_precision, mean_average_precision
 from rankops.metrics.recall import first_positive_ranks, median_rank, recall
 from rankops.metrics.spearman import spearman
-from rankops.tasks.label_ranking import evaluate, label_ranks_of, predictions
+from rankops.tasks.label_ranking import figures as figures_of
+from rankops.tasks.label_ranking import label_ranks_of, predictions
 
 
 def slow_ranked(scores, label_ranks):
@@ -136,7 +138,7 @@ def test_f1_is_the_harmonic_mean_of_the_averages_and_intervals_hold_it():
     draws = torch.Generator().manual_seed(0)
     scores, label_ranks = torch.randn(50, 4, generator=draws), torch.randint(0, 2, (50, 4), generator=draws)
     split = torch.zeros(50, 8, 8), label_ranks
-    figures = evaluate(predictions(Ranker(), split), split, resamples=200, seed=0)
+    figures = evaluate(figures_of(predictions(Ranker(), split), split), resamples=200, seed=0)
     for kind in ("ranked", "unranked"):
         precision, recall = figures[kind]["precision"]["value"], figures[kind]["recall"]["value"]
         assert figures[kind]["f1"]["value"] == pytest.approx(2 * precision * recall / (precision + recall))

@@ -232,7 +232,7 @@ def test_versions_have_their_aliases_and_answer_any_batch_without_a_pickle(proje
             assert answer["label_ranks"][row] == expected["label_ranks"][row].tolist()
             assert answer["scores"][row] == pytest.approx(expected["scores"][row].tolist(), abs=1e-4)
             assert len(answer["labels"][row]) == expected["selected"][row].sum()
-    with pytest.raises(ValueError, match="row 0: not a readable image"):
+    with pytest.raises(mlflow.MlflowException, match="row 0: not a readable image"):
         ranker.predict(pd.DataFrame({"image": [b"no image"]}))
 
 

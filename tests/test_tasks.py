@@ -10,6 +10,7 @@ from torch import nn
 
 from rankops.checkpoints import build, save_model, start_from
 from rankops.criterion import Criterion, grouped
+from rankops.evaluation import compare, evaluate
 from rankops.intervals import interval, intervals
 from rankops.ranks import ranks
 from rankops.sorters.handcrafted import Handcrafted
@@ -91,8 +92,8 @@ class TestEveryTaskAndLoss:
         task.save(tmp_path / "run", predictor)
         table = task.predictions(predictor, data)
         assert table.equals(task.predictions(task.load(tmp_path / "run"), data))
-        figures = task.evaluate(table, data, resamples=20, seed=0)
-        assert figures == task.evaluate(table, data, resamples=20, seed=0)
+        figures = evaluate(task.figures(table, data), resamples=20, seed=0)
+        assert figures == evaluate(task.figures(table, data), resamples=20, seed=0)
         figure = next(iter(figures.values()))
         bounds = figure if "value" in figure else figure["recall_at_1"]
         assert bounds["low"] <= bounds["value"] <= bounds["high"]
@@ -216,19 +217,19 @@ class TestFigures:
     def test_spearman_is_scipys_and_the_interval_leaves_out_constant_resamples(self, generator):
         scores, target = torch.randn(6, generator=generator), torch.tensor([0.5, 0.5, 0.5, 0.5, 0.5, 0.7])
         table = pa.table({"id": range(6), "score": scores.numpy(), "target": target.numpy()})
-        figure = memorability.evaluate(table, None, resamples=200, seed=0)["spearman"]
+        figure = evaluate(memorability.figures(table, None), resamples=200, seed=0)["spearman"]
         assert figure["value"] == pytest.approx(spearmanr(scores, target).statistic)
         assert np.isfinite(list(figure.values())).all()
         constant = table.set_column(2, "target", pa.array([0.5] * 6))
         with pytest.raises(ValueError, match="Spearman is undefined"):
-            memorability.evaluate(constant, None, resamples=20, seed=0)
+            evaluate(memorability.figures(constant, None), resamples=20, seed=0)
 
     def test_a_class_whose_positives_a_resample_lost_is_left_out_of_it(self):
         scores = [[2.0, 0.0], [1.0, 1.0], [0.0, 2.0], [-1.0, 3.0]]
         labels = [[1, 0], [1, 0], [0, 0], [0, 1]]
         difficult = [[False, False]] * 4
         table = pa.table({"id": range(4), "scores": scores, "labels": labels, "difficult": difficult})
-        figures = multilabel.evaluate(table, None, resamples=100, seed=0)
+        figures = evaluate(multilabel.figures(table, None), resamples=100, seed=0)
         assert figures["mean_average_precision"] == {"value": 1.0, "low": 1.0, "high": 1.0}
         assert set(figures["average_precision"]) == {"0", "1"}
 
@@ -240,12 +241,36 @@ class TestFigures:
             {"id": range(10), "image_embedding": images.tolist(), "text_embeddings": texts.tolist(),
              "captions": [["x", "y"]] * 10}
         )  # fmt: skip
-        figures = retrieval.evaluate(table, None, resamples=20, seed=0)
+        figures = evaluate(retrieval.figures(table, None), resamples=20, seed=0)
         assert figures["text_to_image"]["recall_at_1"]["value"] == 0.5
         assert figures["text_to_image"]["recall_at_5"]["value"] == 1.0
         # Each image is matched as well by its own first caption as by the other's second: a tie counts against it.
         assert figures["image_to_text"]["recall_at_1"]["value"] == 0.0
         assert figures["image_to_text"]["median_rank"]["value"] == 2.0
+
+    def test_a_difference_is_of_the_same_examples_in_each_resample(self):
+        """Two models that err together: their figures are uncertain, their difference is not."""
+        target = np.random.default_rng(0).normal(size=60)
+        noise = np.random.default_rng(1).normal(size=60)
+        tables = [
+            pa.table({"id": range(60), "score": target + 0.9 * noise + shift, "target": target})
+            for shift in (0.0, 0.01 * noise)
+        ]
+        first, second = (memorability.figures(table, None) for table in tables)
+        alone = evaluate(first, resamples=200, seed=0)["spearman"]
+        difference = compare(first, second, resamples=200, seed=0)["spearman"]
+        assert difference["value"] == pytest.approx(
+            alone["value"] - evaluate(second, resamples=200, seed=0)["spearman"]["value"]
+        )
+        assert difference["high"] - difference["low"] < 0.2 * (alone["high"] - alone["low"])
+        assert compare(first, first, resamples=20, seed=0)["spearman"] == {"value": 0.0, "low": 0.0, "high": 0.0}
+
+    def test_figures_of_other_examples_are_not_compared(self):
+        some, more = (
+            memorability.figures(pa.table({"score": range(count), "target": range(count)}), None) for count in (5, 6)
+        )
+        with pytest.raises(ValueError, match="5 examples .* cannot be compared with 6"):
+            compare(some, more, resamples=20, seed=0)
 
     def test_intervals_of_several_statistics_are_those_of_each(self):
         values = np.random.default_rng(0).normal(size=30)

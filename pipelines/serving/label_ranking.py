@@ -1,30 +1,42 @@
 """What MLflow runs for a registered label ranker: encoded images in, ordered labels with scores out."""
 
+from threading import Lock
+
 import mlflow
 import pandas as pd
+from mlflow.exceptions import MlflowException
 
-from rankops.tables import decode_image
-from rankops.tasks.label_ranking import label_ranks_of, load
+from rankops.prediction import colours_of, order_of, picture, predicted
+from rankops.tasks.label_ranking import load
 
 
 class LabelRanking(mlflow.pyfunc.PythonModel):
     def load_context(self, context) -> None:
         self.ranker = load(context.artifacts["weights"])
-        self.colours = self.ranker.scorer.recipe["args"].get("colours", 3)
+        # MLflow's server asks from several threads: their activations together would be as many times as large.
+        self.turn = Lock()
 
     def predict(self, context, model_input: pd.DataFrame, params=None) -> pd.DataFrame:
         """`labels` (the selected ones, the most important first), `label_ranks` and `scores` of each image.
 
         Args:
-            model_input: a column `image` of encoded images (PNG bytes); any number of rows, sizes may differ.
+            model_input: a column `image` of encoded images (PNG or JPEG bytes); any number of rows, sizes may differ.
+
+        Raises:
+            MlflowException: no rows, or an image that cannot be ranked; the server answers with status 400.
         """
-        rows = []
-        for number, encoded in enumerate(model_input["image"]):
-            scores, thresholds = self.ranker(decode_image(encoded, colours=self.colours, where=f"row {number}"))
-            label_ranks = label_ranks_of(scores, scores > thresholds)[0]
-            order = label_ranks.argsort(descending=True, stable=True)[: int((label_ranks > 0).sum())]
-            rows.append({"labels": order.tolist(), "label_ranks": label_ranks.tolist(), "scores": scores[0].tolist()})
-        return pd.DataFrame(rows, columns=["labels", "label_ranks", "scores"])
+        if model_input.empty:
+            raise MlflowException.invalid_parameter_value("no rows, expected at least one with a column image")
+        colours, rows = colours_of(self.ranker), model_input["image"]
+        named = ((f"row {number}", encoded) for number, encoded in enumerate(rows))
+        pictures = ((where, picture(encoded, colours=colours, where=where)) for where, encoded in named)
+        try:
+            with self.turn:
+                table = predicted(self.ranker, pictures)
+        except ValueError as error:
+            raise MlflowException.invalid_parameter_value(str(error)) from error
+        found = table.select(["label_ranks", "scores"]).to_pylist()
+        return pd.DataFrame([{"labels": order_of(row["label_ranks"])} | row for row in found])
 
 
 mlflow.models.set_model(LabelRanking())

@@ -8,7 +8,7 @@ from rankops.datasets.captions import SCHEMA, tables
 
 def main(params: Settings) -> None:
     options, threads = params.captions, params.compute.threads
-    write_splits("captions", tables, options, schema=SCHEMA, threads=threads, unit="images")
+    write_splits("captions", tables, options, data=params.data, schema=SCHEMA, threads=threads, unit="images")
 
 
 if __name__ == "__main__":

@@ -13,7 +13,10 @@ def main(params: Settings) -> None:
     options, threads = params.clips, params.compute.threads
     # One table for all splits: viewers of the test clips are like those of the others.
     effects = class_effects(generator(options.seed, "clips", "classes"))
-    write_splits("clips", partial(tables, effects=effects), options, schema=SCHEMA, threads=threads, unit="clips")
+    write_splits(
+        "clips", partial(tables, effects=effects), options, data=params.data, schema=SCHEMA, threads=threads,
+        unit="clips",
+    )  # fmt: skip
 
 
 if __name__ == "__main__":

@@ -18,6 +18,7 @@ from pipelines.sorters import sorter_of
 from pipelines.stage import checkpoint_folder, run
 from rankops.atomic_writes import remove_folder, replaced_file
 from rankops.by_name import find
+from rankops.evaluation import evaluate
 from rankops.generators import derived_seed
 from rankops.tables import read_table
 
@@ -73,9 +74,8 @@ def main(params: Settings, comparison: str, method: str) -> None:
                 best.append(epoch.validation[task.JUDGED_BY])
             result = {"validation": max(best)}
             if tested:
-                figures = task.evaluate(
-                    task.predictions(predictor, splits["test"]), splits["test"], resamples=2, seed=0
-                )
+                predicted = task.predictions(predictor, splits["test"])
+                figures = evaluate(task.figures(predicted, splits["test"]), resamples=2, seed=0)
                 for part in plan.figure.split("."):
                     figures = figures[part]
                 result["test"] = figures["value"]

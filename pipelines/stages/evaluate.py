@@ -9,6 +9,7 @@ import pyarrow.parquet as pq
 from pipelines.settings import Settings
 from pipelines.stage import run
 from rankops.atomic_writes import replaced_file
+from rankops.evaluation import evaluate
 from rankops.generators import derived_seed
 from rankops.training import compute
 
@@ -19,9 +20,8 @@ def main(params: Settings, name: str) -> None:
     device = compute(device=params.compute.device, precision=params.compute.precision).device
     split = task.load_split(Path("data") / options.dataset, "test", threads=params.compute.threads)
     table = task.predictions(task.load(f"models/runs/{name}", device=device), split)
-    figures = task.evaluate(
-        table,
-        split,
+    figures = evaluate(
+        task.figures(table, split),
         resamples=params.evaluate.resamples,
         # The same resamples for every run: their differences are paired.
         seed=derived_seed(params.evaluate.seed, "evaluate"),

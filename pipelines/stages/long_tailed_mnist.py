@@ -8,7 +8,7 @@ from rankops.datasets.long_tailed_mnist import SCHEMA, tables
 
 def main(params: Settings) -> None:
     options, threads = params.long_tailed_mnist, params.compute.threads
-    write_splits("long_tailed_mnist", tables, options, schema=SCHEMA, threads=threads, unit="images")
+    write_splits("long_tailed_mnist", tables, options, data=params.data, schema=SCHEMA, threads=threads, unit="images")
 
 
 if __name__ == "__main__":

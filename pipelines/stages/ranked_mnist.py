@@ -8,7 +8,7 @@ from rankops.datasets.ranked_mnist import SCHEMA, tables
 
 def main(params: Settings) -> None:
     options, threads = params.ranked_mnist, params.compute.threads
-    write_splits("ranked_mnist", tables, options, schema=SCHEMA, threads=threads, unit="images")
+    write_splits("ranked_mnist", tables, options, data=params.data, schema=SCHEMA, threads=threads, unit="images")
 
 
 if __name__ == "__main__":

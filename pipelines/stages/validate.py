@@ -33,12 +33,12 @@ def _scenes(params: Settings, name: str, *, index: list[str], measured: dict | N
     """Suites of a dataset drawn from digits, a table each; `index` names a row of each, besides split and id."""
     options, threads = getattr(params, name), params.compute.threads
     dataset = import_module(f"rankops.datasets.{name}")
-    facts = []
-    for split in dict(options.rows):
-        known = digits.load("data/digits", split, threads=threads)
+    facts, rows = [], {split: sum(counts) for split, counts in options.deliveries(params.data).items()}
+    for split in rows:
+        known = digits.load("data/digits", digits.DIGITS_OF[split], threads=threads)
         facts.append(dataset.measure(f"data/{name}", known, split, threads=threads, **measured or {}))
     taken = options.model_dump(exclude={"rows", "seed", *(measured or {})})
-    expectations = dataset.expectations(rows=options.rows.model_dump(), **taken)
+    expectations = dataset.expectations(rows=rows, **taken)
     return [
         Suite(table, _joined(parts), expectations[table], ["split", "id", *filter(None, [number])])
         for table, parts, number in zip(expectations, zip(*facts, strict=True), index, strict=True)

@@ -352,26 +352,35 @@ def holds(claim: Claim, boxes: dict[int, tuple[float, float, float]], *, canvas:
 
 
 def tables(
-    digits: Digits, rows: int, *, threads: int, generator: torch.Generator, **options: Any
+    digits: Digits, rows: int, *, threads: int, generator: torch.Generator, first: int = 0, **options: Any
 ) -> Iterator[pa.Table]:
-    """One split in pieces, so that memory does not grow with the number of images; `options` as for `recipes`.
+    """One split in pieces, so that memory does not grow with the number of images.
+
+    Args:
+        digits: of the split.
+        rows: number of images, even.
+        threads: to encode images with.
+        generator: source of all draws.
+        first: number of the first row, where others came before; even.
+        options: as for `recipes`.
 
     Raises:
         ValueError: see `recipes`.
     """
-    if rows % FAMILY:
-        raise ValueError(f"captions: {rows} rows, expected an even number: scenes come in twos")
+    if rows % FAMILY or first % FAMILY:
+        raise ValueError(f"captions: {rows} rows after {first}, expected even numbers: scenes come in twos")
     canvas = options["canvas"]
     # Twins stay together.
     for start, count in boxes.pieces(rows, pixels=canvas**2, most=2000, multiple_of=FAMILY):
         recipe = recipes(digits, count, generator=generator, **options)
         captions = sentences(recipe, canvas=canvas, generator=generator)
         images = pictures(recipe, digits, canvas=canvas)
+        numbers = range(first + start, first + start + count)
         columns = {
-            "id": pa.array(range(start, start + count), pa.int64()),
+            "id": pa.array(numbers, pa.int64()),
             "image": encode_images(images.numpy(), threads=threads),
             "captions": pa.array(captions, pa.list_(pa.string(), CAPTIONS)),
-            "family": pa.array([row // FAMILY for row in range(start, start + count)], pa.int64()),
+            "family": pa.array([row // FAMILY for row in numbers], pa.int64()),
         }
         yield pa.table(columns | ranked_mnist.recipe_columns(recipe), schema=SCHEMA)
 

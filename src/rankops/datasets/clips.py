@@ -172,6 +172,7 @@ def tables(
     effects: Tensor,
     viewers: int,
     generator: torch.Generator,
+    first: int = 0,
     **options: Any,
 ) -> Iterator[pa.Table]:
     """One split in pieces, so that memory does not grow with the number of clips.
@@ -183,6 +184,7 @@ def tables(
         effects: from `class_effects`, the same for all splits.
         viewers: how many see each clip; the score is the share of those who remember it.
         generator: source of all draws.
+        first: number of the first row, where others came before.
         options: as for `recipes`.
 
     Raises:
@@ -197,7 +199,7 @@ def tables(
         remembered = torch.rand(count, viewers, generator=generator) < chances.unsqueeze(1)
         frames = pictures(recipe, digits, canvas=canvas).flatten(0, 1)
         columns = {
-            "id": pa.array(range(start, start + count), pa.int64()),
+            "id": pa.array(range(first + start, first + start + count), pa.int64()),
             "frames": pa.FixedSizeListArray.from_arrays(encode_images(frames.numpy(), threads=threads), FRAMES),
             "score": remembered.float().mean(1).numpy(),
             "probability": chances.numpy(),

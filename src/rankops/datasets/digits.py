@@ -13,9 +13,12 @@ from PIL import Image
 from rankops.datasets import mnist
 from rankops.tables import decode_images, encode_images, read_table
 
-__all__ = ["SPLITS", "Digits", "expectations", "load", "measure", "tables"]
+__all__ = ["DIGITS_OF", "SPLITS", "Digits", "expectations", "load", "measure", "tables"]
 
 SPLITS = ("train", "val", "test")
+# Whose digits the scenes of a split are made of. The gate's are those on which epochs are chosen, not the test's: it
+# decides on models again and again, and the reported test set must not know of that.
+DIGITS_OF = {"train": "train", "val": "val", "test": "test", "gate": "val"}
 CLASSES = 10
 SIDE = 28
 

@@ -259,13 +259,21 @@ def pictures(recipe: Recipes, digits: Digits, *, canvas: int) -> Tensor:
     return scenes.draw(glyphs, size, top, left, canvas=canvas)
 
 
-def tables(digits: Digits, rows: int, *, threads: int, **options: Any) -> Iterator[pa.Table]:
-    """One split in pieces, so that memory does not grow with the number of images; `options` as for `recipes`."""
+def tables(digits: Digits, rows: int, *, threads: int, first: int = 0, **options: Any) -> Iterator[pa.Table]:
+    """One split in pieces, so that memory does not grow with the number of images.
+
+    Args:
+        digits: of the split.
+        rows: number of images.
+        threads: to encode images with.
+        first: number of the first row, where others came before.
+        options: as for `recipes`.
+    """
     canvas = options["canvas"]
     for start, count in boxes.pieces(rows, pixels=canvas**2, most=2000):
         recipe = recipes(digits, count, **options)
         columns = {
-            "id": pa.array(range(start, start + count), pa.int64()),
+            "id": pa.array(range(first + start, first + start + count), pa.int64()),
             "image": encode_images(pictures(recipe, digits, canvas=canvas).numpy(), threads=threads),
             "labels": as_fixed_lists((recipe.size > 0).long()),
             "difficult": as_fixed_lists(torch.zeros(count, CLASSES, dtype=torch.bool)),

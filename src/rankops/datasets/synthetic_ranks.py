@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from rankops.ranks import ranks
-from rankops.tables import read_table
+from rankops.tables import as_fixed_lists, read_table
 
 __all__ = ["KINDS", "batches", "draw", "expectations", "load", "measure", "table"]
 
@@ -93,13 +93,12 @@ def batches(rows: int, length: int, batch_size: int, generator: torch.Generator)
 def table(rows: int, length: int, generator: torch.Generator) -> pa.Table:
     """One split as a table: `id`, `kind` (0..9), `scores` and `ranks` (lists of `length` floats; ranks 1..d)."""
     scores, kinds = draw(rows, length, generator)
-    as_lists = lambda values: pa.FixedSizeListArray.from_arrays(pa.array(values.numpy().ravel()), length)  # noqa: E731
     return pa.table(
         {
             "id": pa.array(range(rows), pa.int64()),
             "kind": pa.array(kinds.numpy(), pa.int64()),
-            "scores": as_lists(scores),
-            "ranks": as_lists(ranks(scores)),
+            "scores": as_fixed_lists(scores),
+            "ranks": as_fixed_lists(ranks(scores)),
         }
     )
 

@@ -14,14 +14,14 @@ from torch import Tensor, nn
 from rankops import by_name
 from rankops.augmentation import shifted
 from rankops.checkpoints import build, load_model, save_model
-from rankops.intervals import interval
+from rankops.evaluation import Figures
 from rankops.label_ranks import dense_ranks
 from rankops.metrics.label_ranking import ranked, unranked
 from rankops.ranks import check_scores
 from rankops.tables import as_batch, as_lists, check_finite, decode_images, matrix, read_table
 from rankops.training import Epoch, compute, fit, random_batches
 
-__all__ = ["LabelRanker", "evaluate", "label_ranks_of", "load", "load_split", "predictions", "save", "train"]
+__all__ = ["LabelRanker", "figures", "label_ranks_of", "load", "load_split", "predictions", "save", "train"]
 
 JUDGED_BY = "accuracy"  # of the validation split's pairs
 HISTORIES = {"scorer": "history.csv", "thresholds": "thresholds_history.csv"}
@@ -202,31 +202,28 @@ def predictions(ranker: LabelRanker, split: tuple[Tensor, Tensor]) -> pa.Table:
     )
 
 
-def _harmonic(precision: np.ndarray, recall: np.ndarray, axis: int = -1) -> np.ndarray:
-    """F1 as the paper prints it: of the averaged precision and recall."""
-    precision, recall = precision.mean(axis), recall.mean(axis)
-    return 2 * precision * recall / np.maximum(precision + recall, 1e-300)
+def figures(table: pa.Table, split: tuple[Tensor, Tensor]) -> Figures:
+    """Ranked and unranked figures of a table of `predictions`, such as `ranked.accuracy`.
 
-
-def evaluate(table: pa.Table, split: tuple[Tensor, Tensor], *, resamples: int, seed: int) -> dict[str, dict[str, Any]]:
-    """Ranked and unranked figures of a table of `predictions`, each with a 95 % bootstrap interval.
+    F1 is as the paper prints it: of the averaged precision and recall.
 
     Args:
         table: from `predictions`.
         split: as from `load_split`, in the table's order; its label ranks are the true ones.
-        resamples, seed: of the bootstrap.
-
-    Returns:
-        `ranked` and `unranked`, each a mapping from a figure's name to `value`, `low`, `high`.
     """
     label_ranks = split[1]
-    results = {}
-    for kind, rates in (
-        ("ranked", ranked(matrix(table, "scores", path="predictions"), label_ranks)),
-        ("unranked", unranked(matrix(table, "selected", path="predictions"), label_ranks)),
-    ):
-        columns = {name: values.numpy() for name, values in rates.items()}
-        make = partial(interval, resamples=resamples, generator=np.random.default_rng(seed))
-        results[kind] = {name: make(values) for name, values in columns.items()}
-        results[kind]["f1"] = make(columns["precision"], columns["recall"], statistic=_harmonic)
-    return results
+    rates = {
+        "ranked": ranked(matrix(table, "scores", path="predictions"), label_ranks),
+        "unranked": unranked(matrix(table, "selected", path="predictions"), label_ranks),
+    }
+    columns = {f"{kind}.{name}": values.numpy() for kind, several in rates.items() for name, values in several.items()}
+
+    def of_rows(rows: np.ndarray) -> np.ndarray:
+        found = {name: values[rows].mean(-1) for name, values in columns.items()}
+        for kind in rates:
+            precision, recall = found[f"{kind}.precision"], found[f"{kind}.recall"]
+            found[f"{kind}.f1"] = 2 * precision * recall / np.maximum(precision + recall, 1e-300)
+        return np.stack([found[name] for name in names])
+
+    names = [*columns, *(f"{kind}.f1" for kind in rates)]
+    return Figures(names, len(label_ranks), of_rows)

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,14 +13,14 @@ from torch import Tensor, nn
 from rankops import transfer
 from rankops.checkpoints import load_model, save_model
 from rankops.criterion import grouped
-from rankops.intervals import interval
+from rankops.evaluation import Figures
 from rankops.metrics.spearman import spearman
 from rankops.ranks import check_scores
 from rankops.tables import IMAGE, as_batch, check_finite, decode_images, read_table
 from rankops.training import Epoch
 from rankops.transfer import HISTORIES, embedded
 
-__all__ = ["HISTORIES", "JUDGED_BY", "Regressor", "evaluate", "load", "load_split", "predictions", "save", "train"]
+__all__ = ["HISTORIES", "JUDGED_BY", "Regressor", "figures", "load", "load_split", "predictions", "save", "train"]
 
 JUDGED_BY = "spearman"
 
@@ -107,7 +106,7 @@ def train(
     def compared(network: nn.Module, outputs: Tensor, wanted: Tensor, length: int) -> tuple[Tensor, Tensor]:
         return grouped(outputs.squeeze(1), length), grouped(wanted.to(outputs.device), length)
 
-    def figures(network: nn.Module, outputs: Tensor) -> dict[str, float]:
+    def validated(network: nn.Module, outputs: Tensor) -> dict[str, float]:
         scores = outputs.float().cpu().view(-1, count).mean(1)
         check_scores(scores)
         # A network that gives every clip the same has no order: it is no better than chance.
@@ -117,7 +116,7 @@ def train(
     for step, epoch, network in transfer.train(
         model=model, outputs={"outputs": 1}, loss=loss, training=training, rows=len(frames),
         images=as_batch(frames.flatten(0, 1)), val_images=as_batch(val_frames.flatten(0, 1)), draw=draw,
-        compared=compared, figures=figures, judged_by=JUDGED_BY, seed=seed, name=name, **options,
+        compared=compared, figures=validated, judged_by=JUDGED_BY, seed=seed, name=name, **options,
     ):  # fmt: skip
         yield step, epoch, Regressor(network)
 
@@ -150,7 +149,7 @@ def predictions(regressor: Regressor, split: tuple[Tensor, Tensor]) -> pa.Table:
     )
 
 
-def _spearman(scores: np.ndarray, target: np.ndarray, axis: int = -1) -> np.ndarray:
+def _spearman(scores: np.ndarray, target: np.ndarray) -> np.ndarray:
     """Of each resample (..., n); NaN for one whose scores or targets are all equal."""
     constant = (np.ptp(scores, axis=-1) == 0) | (np.ptp(target, axis=-1) == 0)
     found = np.full(scores.shape[:-1], np.nan)
@@ -160,18 +159,16 @@ def _spearman(scores: np.ndarray, target: np.ndarray, axis: int = -1) -> np.ndar
     return found
 
 
-def evaluate(table: pa.Table, split: tuple[Tensor, Tensor], *, resamples: int, seed: int) -> dict[str, dict[str, Any]]:
-    """Spearman's correlation of a table of `predictions`, with its 95 % bootstrap interval.
+def figures(table: pa.Table, split: tuple[Tensor, Tensor]) -> Figures:
+    """Spearman's correlation of a table of `predictions`.
 
     Args:
         table: from `predictions`.
         split: the true scores are in the table; given for the tasks' common form.
-        resamples, seed: of the bootstrap.
 
     Raises:
         ValueError: scores or targets are all equal.
     """
-    columns = [table[name].to_numpy().astype(np.float64) for name in ("score", "target")]
-    spearman(*map(torch.from_numpy, columns))  # refuses what has no order
-    make = partial(interval, statistic=_spearman, resamples=resamples, generator=np.random.default_rng(seed))
-    return {"spearman": make(*columns)}
+    scores, target = (table[name].to_numpy().astype(np.float64) for name in ("score", "target"))
+    spearman(torch.from_numpy(scores), torch.from_numpy(target))  # refuses what has no order
+    return Figures(["spearman"], len(scores), lambda rows: _spearman(scores[rows], target[rows])[None])

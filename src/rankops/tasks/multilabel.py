@@ -13,14 +13,14 @@ from torch import Tensor, nn
 from rankops import transfer
 from rankops.checkpoints import load_model, save_model
 from rankops.criterion import grouped
-from rankops.intervals import intervals
+from rankops.evaluation import Figures
 from rankops.metrics.mean_average_precision import average_precision, mean_average_precision
 from rankops.ranks import check_scores
 from rankops.tables import as_batch, as_lists, check_finite, decode_images, matrix, read_table
 from rankops.training import Epoch
 from rankops.transfer import HISTORIES, embedded
 
-__all__ = ["HISTORIES", "JUDGED_BY", "Classifier", "evaluate", "load", "load_split", "predictions", "save", "train"]
+__all__ = ["HISTORIES", "JUDGED_BY", "Classifier", "figures", "load", "load_split", "predictions", "save", "train"]
 
 JUDGED_BY = "mean_average_precision"
 
@@ -96,14 +96,14 @@ def train(
     def compared(network: nn.Module, outputs: Tensor, wanted: Tensor, length: int) -> tuple[Tensor, Tensor]:
         return grouped(outputs, length), grouped(wanted.to(outputs.device), length)
 
-    def figures(network: nn.Module, outputs: Tensor) -> dict[str, float]:
+    def validated(network: nn.Module, outputs: Tensor) -> dict[str, float]:
         scores = outputs.float().cpu()
         check_scores(scores)
         return {JUDGED_BY: mean_average_precision(scores, val_labels, difficult=val_difficult).item()}
 
     for step, epoch, network in transfer.train(
         model=model, outputs={"outputs": labels.shape[1]}, loss=loss, training=training, rows=len(images),
-        images=as_batch(images), val_images=as_batch(val_images), draw=draw, compared=compared, figures=figures,
+        images=as_batch(images), val_images=as_batch(val_images), draw=draw, compared=compared, figures=validated,
         judged_by=JUDGED_BY, seed=seed, name=name, **options,
     ):  # fmt: skip
         yield step, epoch, Classifier(network)
@@ -138,16 +138,12 @@ def predictions(classifier: Classifier, split: Split) -> pa.Table:
     )
 
 
-def evaluate(table: pa.Table, split: Split, *, resamples: int, seed: int) -> dict[str, Any]:
-    """Mean average precision of a table of `predictions`, and that of each class, with 95 % bootstrap intervals.
+def figures(table: pa.Table, split: Split) -> Figures:
+    """Mean average precision of a table of `predictions`, and that of each class that has a positive, by number.
 
     Args:
         table: from `predictions`.
         split: the labels are in the table; given for the tasks' common form.
-        resamples, seed: of the bootstrap.
-
-    Returns:
-        `mean_average_precision`, and `average_precision` with a figure for each class that has a positive, by number.
 
     Raises:
         ValueError: no class has a positive.
@@ -156,17 +152,13 @@ def evaluate(table: pa.Table, split: Split, *, resamples: int, seed: int) -> dic
     known = (labels.bool() & ~difficult).any(0)
     mean_average_precision(scores, labels, difficult=difficult)  # refuses what has no positive at all
 
-    def of_rows(rows: np.ndarray, axis: int = -1) -> np.ndarray:
-        """Of each resample of row numbers (..., n): the mean, and each class; NaN for one that lost its positives."""
+    def of_rows(rows: np.ndarray) -> np.ndarray:
+        """A class that lost its positives in a resample has none of its own, and does not count in the mean."""
         found = []
-        for chosen in torch.from_numpy(rows.reshape(-1, rows.shape[-1]).astype(np.int64)):
+        for chosen in torch.from_numpy(rows.reshape(-1, rows.shape[-1])):
             precision = average_precision(scores[chosen], labels[chosen], difficult=difficult[chosen])
             found.append(torch.cat([precision.nanmean().view(1), precision[known]]))
         return torch.stack(found, dim=1).numpy().reshape(-1, *rows.shape[:-1])
 
-    figures = intervals(
-        np.arange(len(scores), dtype=np.float64), statistic=of_rows, resamples=resamples,
-        generator=np.random.default_rng(seed),
-    )  # fmt: skip
-    names = [str(label) for label in known.nonzero().flatten().tolist()]
-    return {JUDGED_BY: figures[0], "average_precision": dict(zip(names, figures[1:], strict=True))}
+    names = [f"average_precision.{label}" for label in known.nonzero().flatten().tolist()]
+    return Figures([JUDGED_BY, *names], len(scores), of_rows)

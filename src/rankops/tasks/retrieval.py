@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from rankops import transfer
 from rankops.checkpoints import load_model, save_model
 from rankops.criterion import grouped
-from rankops.intervals import intervals
+from rankops.evaluation import Figures
 from rankops.metrics.recall import first_positive_ranks
 from rankops.tables import as_batch, as_lists, check_finite, decode_images, read_table
 from rankops.training import Epoch
@@ -22,17 +22,9 @@ from rankops.transfer import HISTORIES, embedded
 from rankops.vocabulary import Vocabulary
 
 __all__ = [
-    "HISTORIES",
-    "JUDGED_BY",
-    "Encoder",
-    "evaluate",
-    "first_ranks",
-    "load",
-    "load_split",
-    "predictions",
-    "save",
+    "HISTORIES", "JUDGED_BY", "Encoder", "figures", "first_ranks", "load", "load_split", "predictions", "save",
     "train",
-]
+]  # fmt: skip
 
 JUDGED_BY = "recall_at_1"  # the mean of both directions, on the validation split as one fold
 DEPTHS = (1, 5, 10)
@@ -153,7 +145,7 @@ def train(
         similarity = grouped(outputs, length) @ grouped(texts, length).mT  # (groups, length, length)
         return similarity, torch.eye(length, dtype=torch.bool, device=outputs.device).expand_as(similarity)
 
-    def figures(network: nn.Module, outputs: Tensor) -> dict[str, float]:
+    def validated(network: nn.Module, outputs: Tensor) -> dict[str, float]:
         texts = Encoder(network, vocabulary).captions(val_flat).unflatten(0, (len(val_images), -1))
         to_text, to_image = first_ranks(outputs.float().cpu(), texts)
         both = [(ranks <= 1).double().mean().item() for ranks in (to_text, to_image)]
@@ -161,7 +153,7 @@ def train(
 
     for step, epoch, network in transfer.train(
         model=model, outputs={"words": len(vocabulary)}, loss=loss, training=training, rows=len(images),
-        images=as_batch(images), val_images=as_batch(val_images), draw=draw, compared=compared, figures=figures,
+        images=as_batch(images), val_images=as_batch(val_images), draw=draw, compared=compared, figures=validated,
         judged_by=JUDGED_BY, seed=seed, name=name, **options,
     ):  # fmt: skip
         yield step, epoch, Encoder(network, vocabulary)
@@ -209,17 +201,16 @@ def predictions(encoder: Encoder, split: Split) -> pa.Table:
     )
 
 
-def evaluate(table: pa.Table, split: Split, *, resamples: int, seed: int) -> dict[str, dict[str, Any]]:
-    """Recall at 1, 5 and 10 and the median rank in both directions, each fold searched by itself, with intervals.
+def figures(table: pa.Table, split: Split) -> Figures:
+    """Recall at 1, 5 and 10 and the median rank in both directions, each fold searched by itself.
 
-    The test images are cut into 5 folds of equal size, in order (what is left over at the end is left out), as the
-    papers do on COCO; figures are means over folds, the median is of all folds' ranks. Intervals are of a bootstrap
-    over images, the folds' contents fixed.
+    The images are cut into 5 folds of equal size, in order (what is left over at the end is left out), as the papers do
+    on COCO; figures are means over folds, the median is of all folds' ranks. Resamples are of images, the folds'
+    contents fixed.
 
     Args:
         table: from `predictions`.
         split: given for the tasks' common form.
-        resamples, seed: of the bootstrap.
 
     Raises:
         ValueError: fewer images than folds.
@@ -230,29 +221,23 @@ def evaluate(table: pa.Table, split: Split, *, resamples: int, seed: int) -> dic
     texts = torch.from_numpy(flat.reshape(len(images), several, images.shape[1]).copy())
     fold = len(images) // FOLDS
     if fold < 1:
-        raise ValueError(f"{len(images)} test images do not make {FOLDS} folds: expected at least {FOLDS}")
+        raise ValueError(f"{len(images)} images do not make {FOLDS} folds: expected at least {FOLDS}")
     parts = [
         first_ranks(images[start : start + fold], texts[start : start + fold])
         for start in range(0, fold * FOLDS, fold)
     ]  # fmt: skip
     ranks = {
-        "image_to_text": torch.cat([to_text for to_text, _ in parts]).unsqueeze(1),
-        "text_to_image": torch.cat([to_image for _, to_image in parts]),
+        "image_to_text": torch.cat([to_text for to_text, _ in parts]).unsqueeze(1).numpy(),
+        "text_to_image": torch.cat([to_image for _, to_image in parts]).numpy(),
     }
-    results = {}
-    for direction, found in ranks.items():
-        values = found.double().numpy()  # (n, captions that search, or 1)
 
-        def figures(rows: np.ndarray, axis: int = -1, values: np.ndarray = values) -> np.ndarray:
-            """Of resamples of row numbers (..., n): the recalls, and the median over all that search."""
-            chosen = values[rows.astype(np.int64)]
+    def of_rows(rows: np.ndarray) -> np.ndarray:
+        found = []
+        for values in ranks.values():  # (n, captions that search, or 1)
+            chosen = values[rows]
             flat = chosen.reshape(*chosen.shape[:-2], -1)
-            return np.stack([(flat <= depth).mean(-1) for depth in DEPTHS] + [np.median(flat, axis=-1)])
+            found += [(flat <= depth).mean(-1) for depth in DEPTHS] + [np.median(flat, axis=-1)]
+        return np.stack(found)
 
-        names = [*(f"recall_at_{depth}" for depth in DEPTHS), "median_rank"]
-        bounds = intervals(
-            np.arange(len(values), dtype=np.float64), statistic=figures, resamples=resamples,
-            generator=np.random.default_rng(seed),
-        )  # fmt: skip
-        results[direction] = dict(zip(names, bounds, strict=True))
-    return results
+    of_each = [*(f"recall_at_{depth}" for depth in DEPTHS), "median_rank"]
+    return Figures([f"{direction}.{name}" for direction in ranks for name in of_each], fold * FOLDS, of_rows)

@@ -1,0 +1,69 @@
+"""Makes what the team's servers need before the first run: the S3 buckets, and MLflow's user for the workers.
+
+    python deploy/prepare.py buckets mlflow dvc     # AWS_ENDPOINT_URL_S3, AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY
+    python deploy/prepare.py user worker            # MLFLOW_TRACKING_URI, _USERNAME, _PASSWORD (an administrator's),
+                                                    # and the new user's password in MLFLOW_NEW_PASSWORD
+
+What is there already stays as it is, so both can be run at every start.
+"""
+
+import os
+import sys
+from typing import Annotated
+
+import typer
+
+app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
+
+
+def _setting(name: str) -> str:
+    value = os.environ.get(name)
+    if not value:
+        sys.exit(f"{name} is not set: see .env.example")
+    return value
+
+
+@app.command()
+def buckets(names: Annotated[list[str], typer.Argument(help="buckets to make where they are missing")]) -> None:
+    """Makes S3 buckets."""
+    import boto3
+    from botocore.config import Config
+    from botocore.exceptions import BotoCoreError, ClientError
+
+    endpoint = _setting("AWS_ENDPOINT_URL_S3")
+    quick = Config(connect_timeout=5, retries={"max_attempts": 5, "mode": "standard"})
+    try:
+        client = boto3.client("s3", config=quick)
+        there = {bucket["Name"] for bucket in client.list_buckets()["Buckets"]}
+        for name in names:
+            if name not in there:
+                client.create_bucket(Bucket=name)
+            typer.echo(f"bucket {name}: {'was there' if name in there else 'made'}")
+    except (BotoCoreError, ClientError) as error:
+        sys.exit(f"the S3 store {endpoint} does not do it: {error}")
+
+
+@app.command()
+def user(name: Annotated[str, typer.Argument(help="of MLflow; not an administrator")]) -> None:
+    """Makes a user of MLflow; the runs and models that they publish are theirs to change."""
+    import requests
+
+    address = _setting("MLFLOW_TRACKING_URI").rstrip("/")
+    administrator = (_setting("MLFLOW_TRACKING_USERNAME"), _setting("MLFLOW_TRACKING_PASSWORD"))
+    new = {"username": name, "password": _setting("MLFLOW_NEW_PASSWORD")}
+    try:
+        answer = requests.post(f"{address}/api/2.0/mlflow/users/create", json=new, auth=administrator, timeout=20)
+    except requests.RequestException as error:
+        sys.exit(f"MLflow at {address} does not answer: {type(error).__name__}")
+    if answer.status_code == 401:
+        sys.exit(f"MLflow at {address} refuses the administrator: look at MLFLOW_TRACKING_USERNAME and _PASSWORD")
+    if not answer.ok and "RESOURCE_ALREADY_EXISTS" in answer.text:
+        typer.echo(f"user {name}: was there; the password stays as it was")
+        return
+    if not answer.ok:
+        sys.exit(f"MLflow at {address} does not make the user {name}: {answer.status_code} {answer.text[:300]}")
+    typer.echo(f"user {name}: made")
+
+
+if __name__ == "__main__":
+    app()

@@ -1,0 +1,106 @@
+"""The flow that watches what comes in: the newest file beside the training data; drift starts a retraining."""
+
+import re
+from dataclasses import asdict
+from datetime import date
+from pathlib import Path
+
+import httpx
+from prefect import flow
+from prefect.artifacts import create_markdown_artifact, create_table_artifact
+from prefect.deployments import run_deployment
+from prefect.exceptions import ObjectNotFound, PrefectException
+from prefect.logging import get_run_logger
+from prefect.settings import get_current_settings
+from prefect.states import Completed, State
+
+from pipelines import monitoring
+
+__all__ = ["DEPLOYMENT", "monitor", "newest", "retrain"]
+
+DEPLOYMENT = "retrain/retrain"
+
+
+def retrain(reason: str) -> str:
+    """Has a retraining scheduled, and does not wait for it.
+
+    Args:
+        reason: for which; the run has it as a parameter.
+
+    Returns:
+        The name of the flow run.
+
+    Raises:
+        ConnectionError: no Prefect server is named, it does not answer, refuses the credentials or the parameters, or
+            has no such deployment.
+    """
+    address = get_current_settings().api.url
+    if not address:  # Prefect would start a server of its own, which knows of no deployment
+        raise ConnectionError(
+            f"no retraining: PREFECT_API_URL is not set, so there is no Prefect server with the deployment {DEPLOYMENT}"
+        )
+    address = re.sub(r"://[^/@\s]+@", "://", address)
+    try:
+        return run_deployment(DEPLOYMENT, parameters={"reason": reason}, timeout=0).name
+    except ObjectNotFound as error:
+        raise ConnectionError(f"no retraining: {address} has no deployment {DEPLOYMENT}; deploy it there") from error
+    except (httpx.HTTPError, PrefectException, RuntimeError, OSError) as error:
+        said = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise ConnectionError(
+            f"no retraining: the Prefect server {address} does not take it ({said}); see that it runs and that "
+            "PREFECT_API_URL names it"
+        ) from error
+
+
+def newest(folder: str | Path) -> Path:
+    """The newest of a folder's Parquet files that are named by a date first, such as `2026-11-21.parquet`.
+
+    Raises:
+        FileNotFoundError: no such folder, or no such file in it.
+    """
+    dated = []
+    for path in Path(folder).glob("*.parquet"):
+        try:
+            dated.append((date.fromisoformat(path.name[:10]), path.name, path))
+        except ValueError:
+            continue
+    if not dated:
+        raise FileNotFoundError(f"{folder}: no file there that is named by its day, such as 2026-11-21.parquet")
+    return max(dated)[-1]
+
+
+@flow(name="monitor")
+def monitor(
+    folder: str = "data/incoming",
+    model: str = "models:/label_ranking@champion",
+    dataset: str = "ranked_mnist",
+    alpha: float = 0.01,
+    least_distance: float = 0.1,
+    retrain_on_drift: bool = True,
+) -> State:
+    """Compares the newest file of a folder of dated ones with the training data; see `pipelines.monitoring.compare`.
+
+    Args:
+        folder: see `newest`.
+        model, dataset, alpha, least_distance: see `pipelines.monitoring.compare`.
+        retrain_on_drift: have a retraining scheduled where there is drift.
+
+    Returns:
+        Completed, with the verdict in a line.
+    """
+    fresh = newest(folder)
+    comparison = monitoring.compare(fresh, model=model, dataset=dataset, alpha=alpha, least_distance=least_distance)
+    monitoring.write(comparison, Path("reports/monitoring") / f"{fresh.stem}.json")
+    create_table_artifact(
+        key="monitored-figures", table=[asdict(figure) for figure in comparison.figures], description=comparison.verdict
+    )
+    version = f", version {comparison.version}" if comparison.version else ""
+    create_markdown_artifact(
+        key="monitored",
+        markdown=f"**{comparison.verdict}**\n\n{comparison.model}{version}, beside {comparison.dataset}. "
+        f"Images: {comparison.images}. Formats: {comparison.formats}.",
+    )
+    get_run_logger().info(comparison.verdict)
+    if comparison.drifted and retrain_on_drift:
+        get_run_logger().info("scheduled %s as %s", DEPLOYMENT, retrain(comparison.verdict))
+    return Completed(message=comparison.verdict)

@@ -1,0 +1,193 @@
+"""The flow that retrains: DVC's graph, a task a stage, in a worktree of its own; then published and judged."""
+
+import base64
+import json
+import os
+import queue
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+import torch
+from prefect import flow, task
+from prefect.artifacts import create_image_artifact, create_markdown_artifact, create_table_artifact
+from prefect.cache_policies import NO_CACHE
+from prefect.logging import get_run_logger
+from prefect.states import Completed, State
+from prefect.task_runners import ThreadPoolTaskRunner
+
+from pipelines.flows.graph import stages
+from pipelines.flows.processes import CommandFailed, Commands, TransientFailure
+from pipelines.flows.worktree import Worktree, opened
+from pipelines.gate import Decision, decide
+from pipelines.live import watch
+from pipelines.settings import Settings, load
+from pipelines.tracking import DEFAULT_STORE, Registry, run_addresses, store
+
+__all__ = ["retrain"]
+
+REPRO = ["dvc", "--wait-for-lock", "repro"]
+MOST_STAGES = 64  # tasks that may wait at once; how many work is decided by the slots
+
+
+def _slots(workers: int | None, threads: int) -> list[dict[str, str]]:
+    """What each of the stages that run at once gets: a GPU where there are some, else a share of the cores."""
+    gpus = torch.cuda.device_count()
+    count = workers or gpus or max(1, (os.cpu_count() or 1) // threads)
+    return [{"CUDA_VISIBLE_DEVICES": str(number % gpus)} if gpus else {} for number in range(count)]
+
+
+def _may_go_well(task, run, state) -> bool:
+    """Whether a failed stage is worth another try."""
+    try:
+        state.result()
+    except TransientFailure:
+        return True
+    except Exception:
+        return False
+    return False
+
+
+@task(
+    task_run_name="{stage}", cache_policy=NO_CACHE, retries=3, retry_delay_seconds=[2, 10, 60],
+    retry_condition_fn=_may_go_well,
+)  # fmt: skip
+def run_stage(stage: str, folder: Path, commands: Commands, slots: queue.Queue, environment: dict[str, str]) -> None:
+    """One stage by DVC, which decides whether there is anything to do; on a slot of its own."""
+    slot = slots.get()
+    try:
+        commands.run([*REPRO, "--single-item", stage], folder=folder, environment=environment | slot)
+    finally:
+        slots.put(slot)
+
+
+@task(cache_policy=NO_CACHE, retries=3, retry_delay_seconds=[2, 10, 60], retry_condition_fn=_may_go_well)
+def publish(folder: Path, commands: Commands, environment: dict[str, str]) -> None:
+    """What MLflow lacks, once more: its state is not DVC's to know."""
+    commands.run([sys.executable, "-m", "pipelines.stages.publish"], folder=folder, environment=environment)
+
+
+@task(cache_policy=NO_CACHE)
+def judge(params: Settings, folder: Path) -> list[Decision]:
+    """The gate, for every model that the params have."""
+    torch.set_num_threads(params.compute.threads)
+    models = [f"sorter-{name}" for name in params.sorters]
+    models += sorted({run.task for run in params.all_runs.values()})
+    with store() as client:
+        decisions = [decide(Registry(client), model, params, folder=folder) for model in models]
+    for one in decisions:
+        get_run_logger().info("%s: %s; %s", one.model, "promoted" if one.promoted else "stays", one.reason)
+    return decisions
+
+
+def _shown(params: Settings, folder: Path, decisions: list[Decision]) -> None:
+    """On the run's page: figures with links to MLflow, what the gate decided, and the sheet of examples."""
+    with store() as client:
+        links = run_addresses(client, json.loads((folder / "reports/published.json").read_text()))
+    rows = []
+    for name in params.all_runs:
+        figures = json.loads((folder / f"metrics/runs/{name}.json").read_text())
+        judged = params.gate.judged[params.all_runs[name].task].figure
+        value: Any = figures
+        for part in judged.split("."):
+            value = value[part]
+        shown = f"{value['value']:.4f} ({value['low']:.4f} to {value['high']:.4f})"
+        linked = f"[{name}]({links[name]})" if name in links else name
+        rows.append(f"| {linked} | {judged} | {shown} |")
+    create_markdown_artifact(
+        key="figures", markdown="| run | figure on the test split | value (95 %) |\n|---|---|---|\n" + "\n".join(rows),
+        description="Figures of all runs",
+    )  # fmt: skip
+    table = [
+        {
+            "model": one.model,
+            "challenger": one.challenger,
+            "champion before": one.champion,
+            "promoted": one.promoted,
+            "why": one.reason,
+        }
+        for one in decisions
+    ]
+    create_table_artifact(key="gate", table=table, description="What the gate decided")
+    for sheet in sorted((folder / "reports/figures").glob("label_ranking-*-examples.png"))[-1:]:
+        picture = base64.b64encode(sheet.read_bytes()).decode()
+        create_image_artifact(key="examples", image_url=f"data:image/png;base64,{picture}", description=sheet.stem)
+
+
+@flow(
+    name="retrain", flow_run_name="retrain: {reason}", task_runner=ThreadPoolTaskRunner(max_workers=MOST_STAGES),
+    validate_parameters=True,
+)  # fmt: skip
+def retrain(
+    reason: str = "by hand", advance: bool = True, workers: int | None = None, gate: bool = True, project: str = "."
+) -> State:
+    """Retrains everything that the data, the params or the code of the present commit have changed.
+
+    In a worktree with a branch `retrain/<date>` of its own, to which params and `dvc.lock` are committed: main and its
+    checkout stay as they are. What a killed retraining left is gone on with. One at a time for each checkout.
+
+    Args:
+        reason: why; it stands in the run's name and in the commit.
+        advance: take the next snapshot of the data; else only what has changed is trained.
+        workers: stages that run at once; by default as many as there are GPUs, or cores for `compute.threads` each.
+        gate: let the gate promote what is better.
+        project: the checkout.
+    """
+    logger = get_run_logger()
+    with opened(project, advance=advance) as worktree:
+        logger.info(
+            "%s %s, snapshot %d", "goes on with" if worktree.resumed else "works on", worktree.branch, worktree.snapshot
+        )
+        commands = Commands()
+        try:
+            return _retrained(worktree, commands, reason=reason, workers=workers, gate=gate)
+        except BaseException:  # a cancelled run too: nothing may outlive it
+            commands.stop()
+            raise
+
+
+def _retrained(worktree: Worktree, commands: Commands, *, reason: str, workers: int | None, gate: bool) -> State:
+    folder, logger = worktree.folder, get_run_logger()
+    environment = {
+        "PYTHONPATH": "src",  # the worktree's own
+        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+        # Not the worktree's own: it is removed.
+        "MLFLOW_TRACKING_URI": os.environ.get("MLFLOW_TRACKING_URI")
+        or DEFAULT_STORE.replace("sqlite:///", f"sqlite:///{worktree.project}/"),
+    }
+    os.environ["MLFLOW_TRACKING_URI"] = environment["MLFLOW_TRACKING_URI"]
+    params = load(folder / "params.yaml")
+    commands.run(["rankops", "mend"], folder=folder, environment=environment)
+    slots: queue.Queue = queue.Queue()
+    for slot in _slots(workers, params.compute.threads):
+        slots.put(slot)
+    futures = {}
+    for stage, needs in stages(folder).items():
+        futures[stage] = run_stage.submit(
+            stage, folder, commands, slots, environment, wait_for=[futures[need] for need in needs]
+        )
+    ended = threading.Event()
+    watching = threading.Thread(target=watch, args=(params, folder / ".checkpoints", ended), daemon=True)
+    watching.start()
+    failed = []
+    for stage, future in futures.items():
+        future.wait()
+        if future.state.is_failed() or future.state.is_crashed():
+            failed.append(f"{stage}: {future.state.message}")
+    ended.set()
+    watching.join(timeout=60)
+    if failed:
+        raise CommandFailed("these stages failed; what is done is kept for the next retraining:\n" + "\n".join(failed))
+    again = commands.run(REPRO, folder=folder, environment=environment)
+    if "Running stage" in again:
+        logger.warning("the closing `dvc repro` found something to do, which no task had done")
+    publish(folder, commands, environment)
+    decisions = judge(params, folder) if gate else []
+    _shown(params, folder, decisions)
+    commit = worktree.commit(f"Retrain: snapshot {worktree.snapshot} ({reason})")
+    worktree.remove()
+    promoted = [f"{one.model} {one.challenger}" for one in decisions if one.promoted]
+    said = f"{worktree.branch} at {commit[:10]}; promoted: {', '.join(promoted) or 'none'}"
+    logger.info(said)
+    return Completed(message=said)

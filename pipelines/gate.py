@@ -1,0 +1,255 @@
+"""The gate: whether a challenger becomes champion, decided on the gate split and written down in the registry."""
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from hashlib import sha256
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from filelock import FileLock, Timeout
+
+from pipelines.settings import Settings
+from pipelines.tracking import CHAMPION, Registry
+from rankops.datasets import synthetic_ranks
+from rankops.evaluation import Figures, compare, evaluate
+from rankops.generators import derived_seed, generator
+from rankops.registry import download
+from rankops.sorters import load_sorter
+
+__all__ = ["Decision", "decide", "promote_by_hand", "roll_back"]
+
+SORTER_VECTORS = 5000  # fresh ones: no sorter was trained, chosen or reported on them
+
+
+@dataclass(frozen=True)
+class Decision:
+    """What the gate found, and did.
+
+    Attributes:
+        model: registered name.
+        challenger, champion: versions; no challenger if nothing stands against the champion.
+        promoted: whether the challenger is champion now.
+        reason: in a sentence.
+        figure: by which they were judged.
+        differences: of each figure, challenger minus champion, as `value`, `low`, `high`.
+    """
+
+    model: str
+    challenger: str | None
+    champion: str | None
+    promoted: bool
+    reason: str
+    figure: str
+    differences: dict[str, dict[str, float]]
+
+
+@contextmanager
+def _alone(model: str) -> Iterator[None]:
+    """One decision about a model at a time on this machine."""
+    Path(".locks").mkdir(exist_ok=True)
+    try:
+        with FileLock(f".locks/promote-{model}.lock", timeout=300):
+            yield
+    except Timeout as error:
+        raise ValueError(f"{model}: another promotion of this model goes on; wait for it and try again") from error
+
+
+def _sorter_figures(address: str, params: Settings) -> Figures:
+    """The negated L1 / d on fresh vectors, and the share of them that are ordered exactly."""
+    sorter = load_sorter(address)
+    length = getattr(sorter, "length", None) or params.synthetic_ranks.length
+    draws = generator(params.gate.seed, "gate", "sorters")
+    vectors, _ = synthetic_ranks.draw(SORTER_VECTORS, length, draws)
+    exact = synthetic_ranks.ranks(vectors)
+    with torch.no_grad():
+        found = torch.cat([sorter(part) for part in vectors.split(1000)])
+    error = (found - exact).abs().mean(1) / length
+    ordered = (found.argsort(1) == exact.argsort(1)).all(1).float()
+    columns = torch.stack([-error, ordered]).double().numpy()
+    return Figures(["negative_l1", "exactly_ordered"], len(vectors), lambda rows: columns[:, rows].mean(-1))
+
+
+class _Judge:
+    """Figures of versions on the same examples: one split, loaded once."""
+
+    def __init__(self, model: str, params: Settings, dataset: str | None, data: Path):
+        self.params, self.model = params, model
+        self.task = None if dataset is None else import_module(f"rankops.tasks.{model}")
+        if dataset is None:
+            self.judged, self.examples = params.gate.judged["sorter"], f"{SORTER_VECTORS} fresh vectors"
+        else:
+            # Datasets read from disk have no gate split of their own; epochs are chosen on val.
+            split = "gate" if (data / dataset / "gate.parquet").is_file() else "val"
+            self.judged, self.examples = params.gate.judged[model], f"{dataset}/{split}"
+            self.split = self.task.load_split(data / dataset, split, threads=params.compute.threads)
+
+    def __call__(self, version: str) -> Figures:
+        address = f"models:/{self.model}/{version}"
+        if self.task is None:
+            return _sorter_figures(address, self.params)
+        return self.task.figures(self.task.predictions(self.task.load(download(address)), self.split), self.split)
+
+
+def decide(
+    registry: Registry, model: str, params: Settings, *, folder: Path = Path("."), over_person: bool = False
+) -> Decision:
+    """Compares the challenger with the champion on the same examples, and moves `champion` if it is better.
+
+    It is better if the judged figure is higher by `minimum_gain` at least and the paired bootstrap interval of the
+    difference lies above 0, while no guarded figure is lower by more than `tolerance`. The decision and its evidence
+    are written to the challenger's tags and description. A champion that a person set is not replaced unless
+    `over_person`. Run again, it decides the same and changes nothing.
+
+    Args:
+        registry: of models.
+        model: registered name.
+        params: with the gate's block.
+        folder: the checkout whose data and `dvc.lock` are looked at.
+        over_person: replace a champion that a person set.
+
+    Raises:
+        ValueError: the model or its champion is not there, a version lacks what it takes to judge it, or the versions
+            cannot be compared. Nothing is changed then.
+    """
+    with _alone(model):
+        aliases = registry.aliases(model)
+        champion, challenger = aliases.get("champion"), aliases.get("challenger")
+        if champion is None:
+            raise ValueError(
+                f"{model} has no champion: it was deleted. Choose one: `rankops promote {model} --version N` "
+                f"(versions: {', '.join(registry.versions(model)) or 'none'})"
+            )
+        if challenger is None:
+            return Decision(model, None, champion, False, "there is no challenger", "", {})
+        dataset = None if model.startswith("sorter-") else _dataset(registry, model, challenger)
+        if challenger == champion:
+            _write_card(registry, model, challenger, folder)
+            return Decision(model, challenger, champion, False, "the challenger is the champion already", "", {})
+        judge = _Judge(model, params, dataset, folder / "data")
+        figures = {version: judge(version) for version in (challenger, champion)}
+        options = params.gate
+        differences = compare(
+            figures[challenger], figures[champion], resamples=options.resamples, confidence=options.confidence,
+            seed=derived_seed(options.seed, "gate", model),
+        )  # fmt: skip
+        better, reason = _verdict(differences, judge.judged, options)
+        person = registry.tag(model, CHAMPION) not in (None, champion)
+        if better and person and not over_person:
+            better = False
+            reason += f"; but version {champion} was made champion by a person: `rankops promote {model} --over-person`"
+        evidence = {
+            "gate.decision": "promoted" if better else "rejected",
+            "gate.reason": reason,
+            "gate.against": champion,
+            "gate.examples": judge.examples,
+            "gate.figure": judge.judged.figure,
+            **{
+                f"gate.{name}": f"{d['value']:+.4f} ({d['low']:+.4f} to {d['high']:+.4f})"
+                for name, d in differences.items()
+                if name in (judge.judged.figure, *judge.judged.guarded)
+            },
+        }
+        if registry.aliases(model).get("champion") != champion:
+            raise ValueError(f"{model}: its champion was moved while it was judged; nothing was changed: try again")
+        registry.tag_version(model, challenger, evidence)
+        values = evaluate(figures[challenger], resamples=options.resamples, seed=derived_seed(options.seed, "gate"))
+        _write_card(registry, model, challenger, folder, judge.examples, values, evidence)
+        if better:
+            registry.set_champion(model, challenger, by="gate")
+        return Decision(model, challenger, champion, better, reason, judge.judged.figure, differences)
+
+
+def _dataset(registry: Registry, model: str, version: str) -> str:
+    known = registry.run_params(model, version)
+    if "dataset" not in known:
+        raise ValueError(
+            f"{model} version {version} has no run that says on which dataset it was trained, so it cannot be judged: "
+            "publish it by the pipeline, or promote it by hand with --version"
+        )
+    return known["dataset"]
+
+
+def _verdict(differences: dict[str, dict[str, float]], judged: Any, options: Any) -> tuple[bool, str]:
+    gain = differences[judged.figure]
+    said = f"{judged.figure} {gain['value']:+.4f} ({gain['low']:+.4f} to {gain['high']:+.4f})"
+    if gain["low"] <= 0:
+        return False, f"{said}: not better beyond chance"
+    if gain["value"] < options.minimum_gain:
+        return False, f"{said}: less than the minimum gain of {options.minimum_gain:g}"
+    for name in judged.guarded:
+        if differences[name]["value"] < -options.tolerance:
+            return False, f"{said}, but {name} fell by {-differences[name]['value']:.4f}, over {options.tolerance:g}"
+    return True, f"{said}: better beyond chance"
+
+
+def _flat(values: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, dict[str, float]]]:
+    for name, value in values.items():
+        if "value" in value:
+            yield prefix + name, value
+        else:
+            yield from _flat(value, f"{prefix}{name}.")
+
+
+def _write_card(
+    registry: Registry, model: str, version: str, folder: Path, examples: str = "", values: dict | None = None,
+    evidence: dict[str, str] | None = None,
+) -> None:  # fmt: skip
+    """The version's description: what it is, from what, how good, and by which decision."""
+    tags, run = registry.version_tags(model, version), registry.run_params(model, version)
+    lock = folder / "dvc.lock"
+    lines = [f"# {model}, version {version}: {tags.get('run', 'by hand')}", ""]
+    lines += [f"Trained by `{tags.get('stage', '?')}` on {run.get('dataset', 'synthetic vectors')}."]
+    lines += ["", "| figure | value | 95 % |", "|---|---|---|"] if values else []
+    for name, figure in _flat(values or {}):
+        if np.isfinite(figure["value"]):
+            lines.append(f"| {name} | {figure['value']:.4f} | {figure['low']:.4f} to {figure['high']:.4f} |")
+    if values:
+        lines += ["", f"On {examples}, which neither training nor the reported test knows."]
+    if evidence:
+        lines += ["", f"Gate: {evidence['gate.decision']}; {evidence['gate.reason']}."]
+    commit = registry.run_tags(model, version).get("git_commit", "unknown")
+    lines += ["", f"Lineage: commit {commit}"]
+    if lock.is_file():
+        lines[-1] += f", dvc.lock {sha256(lock.read_bytes()).hexdigest()[:16]}"
+    lines += [f"- {name}: {value}" for name, value in sorted(tags.items()) if name.startswith("input.")]
+    lines += ["", "Params: " + ", ".join(f"{name}={value}" for name, value in sorted(run.items()))]
+    registry.describe(model, version, "\n".join(lines)[:5000])
+
+
+def promote_by_hand(registry: Registry, model: str, version: str) -> str | None:
+    """Makes a version champion because a person says so; returns the one it replaced.
+
+    Raises:
+        ValueError: there is no such version.
+    """
+    with _alone(model):
+        if version not in registry.versions(model):
+            there = ", ".join(registry.versions(model)) or "none"
+            raise ValueError(f"{model} has no version {version}; there are {there}")
+        replaced = registry.aliases(model).get("champion")
+        registry.set_champion(model, version, by="person")
+        return replaced
+
+
+def roll_back(registry: Registry, model: str) -> tuple[str | None, str]:
+    """Gives `champion` back to the version that held it before; returns the one it was taken from, and that one.
+
+    Raises:
+        ValueError: no earlier champion is known, or left.
+    """
+    with _alone(model):
+        now = registry.aliases(model).get("champion")
+        there = set(registry.versions(model))
+        earlier = [version for version in json.loads(registry.tag(model, "rankops.champions") or "[]")
+                   if version != now and version in there]  # fmt: skip
+        if not earlier:
+            raise ValueError(
+                f"{model}: no earlier champion is known; choose one with `rankops promote {model} --version N`"
+            )
+        registry.set_champion(model, earlier[-1], by="rollback")
+        return now, earlier[-1]

@@ -1,0 +1,178 @@
+"""The two servers of one machine, Prefect's and MLflow's: started in the background, checked, and stopped together."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from contextlib import suppress
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+
+from rankops.atomic_writes import replaced_file
+
+__all__ = ["Server", "answering", "servers", "start", "stop"]
+
+FOLDER = Path(".servers")
+QUIET = {
+    "DO_NOT_TRACK": "1",
+    "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
+    "PREFECT_CLI_PROMPT": "false",
+    "MLFLOW_DISABLE_TELEMETRY": "true",
+    # Two processes instead of ten, and a fifth of the memory: nothing here uses its jobs.
+    "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",
+}
+
+
+@dataclass(frozen=True)
+class Server:
+    """One of them.
+
+    Attributes:
+        name: `prefect` or `mlflow`.
+        port: on 127.0.0.1, or on `RANKOPS_HOST`.
+        command: that starts it.
+        health: path of its health check.
+        versioned: path that gives its version.
+        environment: variables of its own.
+    """
+
+    name: str
+    port: int
+    command: list[str]
+    health: str
+    versioned: str
+    environment: dict[str, str]
+
+    @property
+    def address(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    @property
+    def record(self) -> Path:
+        """Where it says which process it is."""
+        return FOLDER / f"{self.name}.json"
+
+
+def servers(*, prefect_port: int, mlflow_port: int) -> list[Server]:
+    """Both, with their data in this project; `RANKOPS_HOST` lets others than this machine reach them."""
+    host = os.environ.get("RANKOPS_HOST", "127.0.0.1")
+    python = Path(sys.executable).parent
+    home = (FOLDER / "prefect").resolve()
+    store = os.environ.get("MLFLOW_BACKEND_STORE_URI", f"sqlite:///{Path('mlflow.db').resolve()}")
+    return [
+        Server(
+            "prefect", prefect_port,
+            [str(python / "prefect"), "server", "start", "--host", host, "--port", str(prefect_port)],
+            "/api/health", "/api/admin/version",
+            {
+                "PREFECT_HOME": str(home),
+                "PREFECT_API_DATABASE_CONNECTION_URL": os.environ.get(
+                    "PREFECT_API_DATABASE_CONNECTION_URL", f"sqlite+aiosqlite:///{home}/prefect.db"
+                ),
+                "PREFECT_UI_API_URL": f"http://127.0.0.1:{prefect_port}/api",
+            },
+        ),
+        Server(
+            "mlflow", mlflow_port,
+            [str(python / "mlflow"), "server", "--host", host, "--port", str(mlflow_port), "--backend-store-uri", store,
+             "--artifacts-destination", str(Path("mlruns").resolve())],
+            "/health", "/version", {},
+        ),
+    ]  # fmt: skip
+
+
+def _got(address: str, path: str) -> str | None:
+    """What a server says, or None where none answers."""
+    try:
+        with urllib.request.urlopen(f"{address}{path}", timeout=5) as answer:
+            return answer.read().decode().strip().strip('"')
+    except (urllib.error.URLError, OSError):
+        return None
+
+
+def answering(server: Server) -> bool:
+    """Whether it is up; a server of another version than the one installed here is refused.
+
+    Raises:
+        ValueError: it is of another version.
+    """
+    if _got(server.address, server.health) is None:
+        return False
+    found, here = _got(server.address, server.versioned), version(server.name)
+    if found != here:
+        raise ValueError(
+            f"{server.name} server at {server.address} is version {found}, but {here} is installed here: install the "
+            "same (requirements.lock), or stop it"
+        )
+    return True
+
+
+def _alive(server: Server) -> int | None:
+    """Its process, if `start` made one that still runs."""
+    try:
+        process = json.loads(server.record.read_text())["process"]
+        command = Path(f"/proc/{process}/cmdline").read_bytes()
+    except (FileNotFoundError, ValueError, KeyError):
+        return None
+    return process if server.name.encode() in command else None
+
+
+def start(server: Server, *, patience: float = 60.0) -> str:
+    """Starts a server unless it is up, and waits until it answers; returns what to tell.
+
+    Raises:
+        ValueError: its port is taken, it ended, or it did not answer in time; the message names its log.
+    """
+    if answering(server):
+        return f"{server.name} is up at {server.address}"
+    if _alive(server) is None:
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind(("127.0.0.1", server.port))
+            except OSError as error:
+                raise ValueError(
+                    f"port {server.port}, for {server.name}, is in use by something else: stop that, or choose another "
+                    f"with {server.name.upper()}_PORT=..."
+                ) from error
+        FOLDER.mkdir(exist_ok=True)
+        with (FOLDER / f"{server.name}.log").open("ab") as log:
+            process = subprocess.Popen(
+                server.command, stdout=log, stderr=log, stdin=subprocess.DEVNULL, start_new_session=True,
+                env={**os.environ, **QUIET, **server.environment},
+            ).pid  # fmt: skip
+        with replaced_file(server.record) as partial:
+            partial.write_text(json.dumps({"process": process, "port": server.port}) + "\n")
+    deadline = time.monotonic() + patience
+    while time.monotonic() < deadline:
+        if answering(server):
+            return f"{server.name} is up at {server.address}"
+        if _alive(server) is None:
+            break
+        time.sleep(0.3)
+    raise ValueError(f"{server.name} did not come up at {server.address}: look into {FOLDER / server.name}.log")
+
+
+def stop(server: Server) -> str:
+    """Stops what `start` started, with its children; returns what to tell."""
+    process = _alive(server)
+    server.record.unlink(missing_ok=True)
+    if process is None:
+        return f"{server.name} was not running"
+    for number, patience in ((signal.SIGTERM, 15.0), (signal.SIGKILL, 5.0)):
+        try:
+            os.killpg(process, number)
+        except ProcessLookupError:
+            break
+        deadline = time.monotonic() + patience
+        while time.monotonic() < deadline and Path(f"/proc/{process}").exists():
+            with suppress(ChildProcessError):  # it is ours to bury if this process started it
+                os.waitpid(process, os.WNOHANG)
+            time.sleep(0.1)
+    return f"{server.name} is stopped"

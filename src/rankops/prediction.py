@@ -1,0 +1,114 @@
+"""Label ranking of pictures from anywhere: decoded with care, of any sizes, in the form of the task's predictions."""
+
+import warnings
+from collections.abc import Iterable
+from io import BytesIO
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import torch
+from PIL import Image, ImageOps, UnidentifiedImageError
+from torch import Tensor
+
+from rankops.photos import BROKEN
+from rankops.tasks.label_ranking import LabelRanker, predictions
+
+__all__ = ["PIXELS", "colours_of", "order_of", "picture", "predicted"]
+
+# Of one picture, and of what goes through the network at once. A file of some kilobytes can unpack to gigabytes, and a
+# network needs hundreds of bytes for each pixel.
+PIXELS = 2**22
+
+# Pillow warns of pictures twenty times as large as those that are refused here.
+warnings.filterwarnings("ignore", category=Image.DecompressionBombWarning)
+
+
+def colours_of(ranker: LabelRanker) -> int:
+    """Of the images that the network was trained on: 1 (grey) or 3."""
+    return ranker.scorer.recipe["args"].get("colours", 3)
+
+
+def picture(encoded: bytes | Path | None, *, colours: int, where: str) -> Tensor:
+    """Pixels of one picture, grey (1, height, width) or coloured (1, 3, height, width), uint8, upright.
+
+    What its header claims is looked at before it is unpacked.
+
+    Args:
+        encoded: PNG or JPEG bytes, or a file of them.
+        colours: 1 or 3.
+        where: what the error message begins with.
+
+    Raises:
+        ValueError: not a whole PNG or JPEG, of more than `PIXELS`, or with pixels that neither grey nor RGB can say.
+    """
+    source = encoded if isinstance(encoded, Path) else BytesIO(encoded or b"")
+    try:
+        with Image.open(source, formats=["PNG", "JPEG"]) as image:
+            if image.width * image.height > PIXELS:
+                raise ValueError(f"{image.width} x {image.height} pixels")
+            if image.mode.startswith("I"):
+                raise ValueError("16 bits a pixel")
+            upright = ImageOps.exif_transpose(image)
+            if upright.has_transparency_data and upright.convert("RGBA").getextrema()[3][0] < 255:
+                raise ValueError("transparent in places")
+            pixels = np.array(upright.convert("L" if colours == 1 else "RGB"))
+    except BROKEN as error:
+        found = "no PNG or JPEG" if isinstance(error, UnidentifiedImageError) else error
+        raise ValueError(
+            f"{where}: not a readable image ({found}); expected a whole PNG or JPEG of at most {PIXELS:,} pixels, "
+            "8 bits a colour, not transparent"
+        ) from error
+    return torch.from_numpy(pixels if colours == 1 else pixels.transpose(2, 0, 1).copy()).unsqueeze(0)
+
+
+def predicted(ranker: LabelRanker, pictures: Iterable[tuple[str, Tensor]]) -> pa.Table:
+    """`rankops.tasks.label_ranking.predictions` of pictures of any sizes, in their order.
+
+    Those of one size that follow each other closely go through the network together; `PIXELS` bounds how many, and so
+    the memory that is needed.
+
+    Args:
+        ranker: from `rankops.tasks.label_ranking.load`.
+        pictures: what messages call them, and their pixels as from `picture`; at least one, taken as they are needed.
+
+    Raises:
+        ValueError: a picture is too small for the network.
+        FloatingPointError: a score is not finite.
+    """
+    tables, waiting, pixels = [], [], 0
+    for where, image in pictures:
+        pixels += image.shape[-2] * image.shape[-1]
+        if waiting and pixels > PIXELS:
+            tables.append(_of_some(ranker, waiting))
+            waiting, pixels = [], image.shape[-2] * image.shape[-1]
+        waiting.append((where, image))
+    table = pa.concat_tables([*tables, _of_some(ranker, waiting)])
+    return table.set_column(0, "id", pa.array(range(len(table)), pa.int64()))
+
+
+def _of_some(ranker: LabelRanker, pictures: list[tuple[str, Tensor]]) -> pa.Table:
+    by_shape: dict[torch.Size, list[int]] = {}
+    for place, (_, image) in enumerate(pictures):
+        by_shape.setdefault(image.shape, []).append(place)
+    parts = []
+    for shape, places in by_shape.items():
+        images = torch.cat([pictures[place][1] for place in places])
+        try:
+            parts.append(predictions(ranker, (images, torch.empty(0))))
+        except (RuntimeError, IndexError) as error:  # PyTorch's, where nothing is left after the last halving
+            raise ValueError(
+                f"{pictures[places[0]][0]}: the network does not take an image of {shape[-1]} x {shape[-2]} pixels "
+                f"({str(error).splitlines()[0]}); expected the size that it was trained on"
+            ) from error
+    order = np.argsort([place for places in by_shape.values() for place in places])
+    return pa.concat_tables(parts).take(order)
+
+
+def order_of(label_ranks: list[int]) -> list[int]:
+    """The labels that are there, the most important first; equally important ones in their own order.
+
+    >>> order_of([1, 0, 3, 1])
+    [2, 0, 3]
+    """
+    return sorted((label for label, rank in enumerate(label_ranks) if rank > 0), key=lambda label: -label_ranks[label])

@@ -1,0 +1,212 @@
+"""The files of a team's setup held against their schemas: Compose, Kubernetes, Prefect's work pools."""
+
+import asyncio
+import json
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+from uuid import uuid4
+
+import docker
+import kubernetes_validate
+import pytest
+from docker.types import HostConfig
+from prefect.client.schemas.objects import FlowRun
+from prefect_docker.worker import DockerWorkerJobConfiguration
+from prefect_kubernetes.worker import KubernetesWorkerJobConfiguration
+from ruamel.yaml import YAML
+
+ROOT = Path(__file__).parents[1]
+COMPOSE = ("compose.yaml", "compose.gpu.yaml")
+KUBERNETES = sorted(path for path in (ROOT / "deploy/kubernetes").glob("*.yaml") if path.stem != "kustomization")
+KUBERNETES_VERSION = "1.31"
+OWN = ("mlflow", "prefect", "worker", "buckets", "users")  # services of this project's image
+SECRET = re.compile(r"PASSWORD|SECRET|_KEY|AUTH")
+
+
+def read(path: str | Path) -> list[dict]:
+    return list(YAML(typ="safe").load_all(ROOT / path))
+
+
+def services(path: str = "compose.yaml") -> dict[str, dict]:
+    return read(path)[0]["services"]
+
+
+def containers(manifest: dict) -> list[dict]:
+    return manifest["spec"]["template"]["spec"]["containers"]
+
+
+def checked_compose(path: Path) -> subprocess.CompletedProcess:
+    command = [sys.executable, "-m", "check_jsonschema", "--builtin-schema", "vendor.compose-spec", str(path)]
+    return subprocess.run(command, capture_output=True, text=True)
+
+
+@pytest.mark.parametrize("name", COMPOSE)
+def test_compose_files_are_of_the_compose_specification(name):
+    done = checked_compose(ROOT / name)
+    assert done.returncode == 0, done.stdout
+
+
+def test_the_check_of_compose_files_can_fail(tmp_path):
+    text = (ROOT / "compose.yaml").read_text()
+    (tmp_path / "compose.yaml").write_text(text.replace("restart: unless-stopped", "restart_always: true"))
+    assert "restart_always" in checked_compose(tmp_path / "compose.yaml").stdout
+
+
+def test_every_secret_of_compose_must_be_set_and_is_in_the_example():
+    text = "".join((ROOT / name).read_text() for name in COMPOSE)
+    used = dict(re.findall(r"\$\{(\w+)([^}]*)\}", text))
+    secrets = {name for name in used if SECRET.search(name)}
+    lines = [line for line in (ROOT / ".env.example").read_text().splitlines() if line and not line.startswith("#")]
+    assert {line.partition("=")[0] for line in lines} == secrets
+    assert all(line.endswith("=") for line in lines), "a value in .env.example would be a default password"
+    for name, rest in re.findall(r"\$\{(\w+)([^}]*)\}", text):
+        if name in secrets:
+            assert rest.startswith(":?"), f"{name}: compose must refuse to start without it"
+    for service in services().values():
+        for name, value in service.get("environment", {}).items():
+            if SECRET.search(name) and name != "MLFLOW_AUTH_CONFIG_PATH":
+                assert "${" in value, f"{name} is written into compose.yaml"
+
+
+def test_compose_listens_on_this_machine_alone():
+    ports = [port for service in services().values() for port in service.get("ports", [])]
+    assert len(ports) == 3
+    assert all(port.startswith("127.0.0.1:") for port in ports), ports
+
+
+def test_compose_pins_images_and_checks_that_servers_are_well():
+    for name, service in services().items():
+        assert re.fullmatch(r"[\w./-]+:\d[\w.-]*", service["image"]), f"{name}: {service['image']} is no pinned tag"
+        ends = service.get("restart") == "no"
+        assert ("healthcheck" in service) != ends, name
+        if name in OWN:
+            assert service["cap_drop"] == ["ALL"], name
+            assert service["security_opt"] == ["no-new-privileges:true"], name
+    volumes = {volume.split(":")[0] for one in services().values() for volume in one.get("volumes", [])}
+    assert {volume for volume in volumes if not volume.startswith(".")} == set(read("compose.yaml")[0]["volumes"])
+
+
+def test_what_compose_mounts_and_runs_is_there():
+    for name, service in services().items():
+        for volume in service.get("volumes", []):
+            if volume.startswith("."):
+                assert (ROOT / volume.split(":")[0]).is_file(), volume
+        for word in service.get("command", []):
+            if word.endswith(".py"):
+                assert (ROOT / word).is_file(), f"{name}: {word}"
+    assert (ROOT / services()["mlflow"]["environment"]["MLFLOW_AUTH_CONFIG_PATH"]).is_file()
+
+
+def test_the_image_is_not_roots_and_has_no_secret():
+    dockerfile = (ROOT / "Dockerfile").read_text()
+    assert re.search(r"^USER rankops$", dockerfile, re.M)
+    ignored = (ROOT / ".dockerignore").read_text().split()
+    assert {".env", ".dvc/config.local", "mlflow.db"} <= set(ignored)
+    assert "/.env" in (ROOT / ".gitignore").read_text().split()
+
+
+@pytest.mark.parametrize("path", KUBERNETES, ids=lambda path: path.name)
+def test_kubernetes_manifests_are_of_the_schema(path):
+    manifests = read(path)
+    assert manifests
+    for manifest in manifests:
+        kubernetes_validate.validate(manifest, KUBERNETES_VERSION, strict=True)
+        assert manifest["kind"] != "Secret", "secrets are made by hand, and are in no file"
+
+
+def test_the_check_of_manifests_can_fail():
+    worker = read("deploy/kubernetes/worker.yaml")[0]
+    containers(worker)[0]["imagePolicy"] = "Always"
+    with pytest.raises(kubernetes_validate.ValidationError, match="imagePolicy"):
+        kubernetes_validate.validate(worker, KUBERNETES_VERSION, strict=True)
+
+
+@pytest.mark.skipif(shutil.which("kubectl") is None, reason="kubectl is not installed")
+def test_kustomize_puts_everything_into_one_namespace():
+    done = subprocess.run(
+        ["kubectl", "kustomize", str(ROOT / "deploy/kubernetes")], capture_output=True, text=True, check=True
+    )
+    manifests = list(YAML(typ="safe").load_all(done.stdout))
+    assert len(manifests) == sum(len(read(path)) for path in KUBERNETES)
+    for manifest in manifests:
+        kubernetes_validate.validate(manifest, KUBERNETES_VERSION, strict=True)
+        assert manifest["kind"] == "Namespace" or manifest["metadata"]["namespace"] == "rankops"
+    worker = next(manifest for manifest in manifests if manifest["kind"] == "Deployment")
+    assert containers(worker)[0]["image"] == "registry.example.org/rankops:0.1.0"
+
+
+def test_the_worker_on_kubernetes_is_not_root_and_reads_no_secret_but_its_own():
+    worker = read("deploy/kubernetes/worker.yaml")[0]
+    assert_restricted(worker)
+    assert containers(worker)[0]["resources"]["limits"]
+    role = next(one for one in read("deploy/kubernetes/access.yaml") if one["kind"] == "Role")
+    assert not any({"secrets", "*"} & {*rule["resources"], *rule["verbs"]} for rule in role["rules"])
+
+
+def assert_restricted(manifest: dict) -> None:
+    """As the namespace's pod security level asks for."""
+    pod = manifest["spec"]["template"]["spec"]
+    assert pod["securityContext"]["runAsNonRoot"] is True
+    assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+    for container in pod["containers"]:
+        assert container["securityContext"]["allowPrivilegeEscalation"] is False
+        assert container["securityContext"]["capabilities"] == {"drop": ["ALL"]}
+
+
+def template(name: str) -> dict:
+    return json.loads((ROOT / f"deploy/{name}/job-template.json").read_text())
+
+
+def prepared(configuration_class: type, name: str, **values):
+    """What a worker makes of a template for a flow run; no server is asked, as the templates name no blocks."""
+    configuration = asyncio.run(
+        configuration_class.from_template_and_values(template(name), values, client=SimpleNamespace())
+    )
+    configuration.prepare_for_flow_run(FlowRun(flow_id=uuid4(), name="tidy-otter"))
+    return configuration
+
+
+@pytest.mark.parametrize("gpus", [0, 1, 4])
+def test_prefect_makes_a_valid_kubernetes_job_of_the_template(gpus):
+    configuration = prepared(KubernetesWorkerJobConfiguration, "kubernetes", gpus=gpus, env={"RANKOPS_SCALE": "paper"})
+    job = configuration.job_manifest
+    pod = job["spec"]["template"]["spec"]
+    # Prefect insists on these two, in a place where Kubernetes knows none and ignores them.
+    assert (pod.pop("parallelism"), pod.pop("completions")) == (1, 1)
+    kubernetes_validate.validate(job, KUBERNETES_VERSION, strict=True)
+    assert_restricted(job)
+    assert pod["automountServiceAccountToken"] is False
+    (container,) = pod["containers"]
+    assert container["resources"]["limits"] == {"cpu": "4", "memory": "16Gi", "nvidia.com/gpu": gpus}
+    assert {"name": "RANKOPS_SCALE", "value": "paper"} in container["env"]
+    assert {"secretRef": {"name": "rankops"}} in container["envFrom"]
+    assert not [one["name"] for one in container["env"] if one.get("value") and SECRET.search(one["name"])]
+    assert job["metadata"]["namespace"] == "rankops"
+
+
+def test_prefect_makes_a_container_of_the_docker_template(monkeypatch):
+    monkeypatch.setenv("MLFLOW_TRACKING_PASSWORD", "of-the-worker")
+    monkeypatch.delenv("AWS_SECRET_ACCESS_KEY", raising=False)
+    configuration = prepared(DockerWorkerJobConfiguration, "docker", env={"RANKOPS_SCALE": "paper"})
+    assert "of-the-worker" not in json.dumps(template("docker"))
+    assert configuration.env["MLFLOW_TRACKING_PASSWORD"] == "of-the-worker"
+    assert configuration.env["RANKOPS_SCALE"] == "paper"
+    assert not configuration.env.get("AWS_SECRET_ACCESS_KEY"), "what the worker lacks is no literal placeholder"
+    assert configuration.image == "rankops:0.1.0"
+    assert configuration.privileged is False
+    options = dict(configuration.container_create_kwargs)
+    assert options.pop("user") == "1000:1000"
+    host = HostConfig(version="1.43", mem_limit=configuration.mem_limit, **options)
+    assert host["DeviceRequests"] == [
+        docker.types.DeviceRequest(driver="nvidia", count=1, capabilities=[["gpu"]])
+    ]  # fmt: skip
+    assert host["CapDrop"] == ["ALL"]
+
+
+def test_a_docker_run_without_a_gpu():
+    configuration = prepared(DockerWorkerJobConfiguration, "docker", devices=[])
+    assert not configuration.container_create_kwargs["device_requests"]

@@ -1,0 +1,370 @@
+"""The servers of a team for real, without Docker: PostgreSQL, an S3 store, MLflow with users, Prefect, a worker."""
+
+import os
+import secrets
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from base64 import b64encode
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import mkdtemp
+
+import boto3
+import pytest
+from moto.server import ThreadedMotoServer
+
+ROOT = Path(__file__).parents[1]
+BIN = Path(sys.executable).parent
+PASSWORDS = {
+    name: secrets.token_hex(16) for name in ("postgres", "mlflow", "prefect", "admin", "worker", "forms", "api")
+}
+
+
+def postgresql() -> Path | None:
+    """The folder of the newest installed server's programs."""
+    found = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"), key=lambda path: int(path.parts[-3]))
+    on_path = shutil.which("initdb")
+    return found[-1].parent if found else Path(on_path).parent if on_path else None
+
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(postgresql() is None, reason="PostgreSQL is not installed: apt-get install postgresql"),
+]
+
+
+def free_port() -> int:
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return one.getsockname()[1]
+
+
+@contextmanager
+def running(*command: str, log: Path, health: str, seconds: float = 300, **environment: str) -> Iterator[None]:
+    """A server for as long as it is needed, its children included."""
+    clean = {"PATH": f"{BIN}:{os.environ['PATH']}", "HOME": str(log.parent), "PYTHONPATH": "src", "DO_NOT_TRACK": "1"}
+    with log.open("w") as output:
+        process = subprocess.Popen(
+            command, cwd=ROOT, env=clean | environment, stdout=output, stderr=subprocess.STDOUT, start_new_session=True
+        )
+    try:
+        for _ in range(int(seconds * 2)):
+            assert process.poll() is None, f"{command} ended:\n{log.read_text()[-3000:]}"
+            try:
+                urllib.request.urlopen(health, timeout=2)
+                break
+            except OSError:
+                time.sleep(0.5)
+        else:
+            pytest.fail(f"{health} does not answer after {seconds} s:\n{log.read_text()[-3000:]}")
+        yield
+    finally:
+        for ending in (signal.SIGTERM, signal.SIGKILL):
+            try:
+                os.killpg(process.pid, ending)
+                process.wait(20)
+            except ProcessLookupError:
+                break
+            except subprocess.TimeoutExpired:
+                continue
+
+
+def answer(address: str, credentials: str = "") -> int:
+    """The status of a GET."""
+    request = urllib.request.Request(address)
+    if credentials:
+        request.add_header("Authorization", f"Basic {b64encode(credentials.encode()).decode()}")
+    try:
+        return urllib.request.urlopen(request, timeout=20).status
+    except urllib.error.HTTPError as error:
+        return error.code
+
+
+@pytest.fixture(scope="module")
+def database() -> Iterator[dict[str, str]]:
+    """A new PostgreSQL with what deploy/postgres/databases.sql makes; how libpq finds it."""
+    folder, port, programs = Path(mkdtemp(prefix="rankops-postgres-")), str(free_port()), postgresql()
+    (folder / "password").write_text(PASSWORDS["postgres"])
+    as_server = []
+    if os.getuid() == 0:  # which PostgreSQL refuses
+        as_server = ["setpriv", "--reuid=postgres", "--regid=postgres", "--clear-groups"]
+        for path in (folder, folder / "password"):
+            shutil.chown(path, "postgres", "postgres")
+    data = folder / "data"
+
+    def run(*command: object) -> None:
+        done = subprocess.run([*as_server, *map(str, command)], cwd=folder, capture_output=True, text=True)
+        assert done.returncode == 0, f"{command}: {done.stdout}{done.stderr}"
+
+    run(
+        programs / "initdb", "--pgdata", data, "--username", "postgres", "--pwfile", folder / "password",
+        "--auth", "scram-sha-256", "--encoding", "UTF8", "--no-sync",
+    )  # fmt: skip
+    options = f"-p {port} -c listen_addresses=127.0.0.1 -c unix_socket_directories='' -c fsync=off"
+    run(programs / "pg_ctl", "start", "--wait", "--pgdata", data, "--log", folder / "log", "--options", options)
+    try:
+        where = {"PGHOST": "127.0.0.1", "PGPORT": port}
+        new = {"MLFLOW_DATABASE_PASSWORD": PASSWORDS["mlflow"], "PREFECT_DATABASE_PASSWORD": PASSWORDS["prefect"]}
+        query(ROOT / "deploy/postgres/databases.sql", **where, **new)
+        yield where
+        assert PASSWORDS["mlflow"] not in (folder / "log").read_text()
+    finally:
+        run(programs / "pg_ctl", "stop", "--wait", "--mode", "immediate", "--pgdata", data)
+        shutil.rmtree(folder)
+
+
+def query(what: str | Path, *, database: str = "postgres", user: str = "postgres", fails: bool = False, **where) -> str:
+    """What psql prints of a statement or a file."""
+    given = ["--file", str(what)] if isinstance(what, Path) else ["--command", what]
+    done = subprocess.run(
+        [str(postgresql() / "psql"), "--no-psqlrc", "--tuples-only", "--no-align", "--dbname", database, *given],
+        env={"PATH": os.environ["PATH"], "PGUSER": user, "PGPASSWORD": PASSWORDS[user], **where},
+        capture_output=True, text=True,
+    )  # fmt: skip
+    assert (done.returncode != 0) == fails, done.stdout + done.stderr
+    return (done.stdout + done.stderr).strip()
+
+
+def test_each_server_has_a_role_that_sees_its_own_databases_alone(database):
+    assert query("select current_user", database="prefect", user="prefect", **database) == "prefect"
+    for name in ("mlflow", "mlflow_users"):
+        assert "permission denied" in query("select 1", database=name, user="prefect", fails=True, **database)
+
+
+def test_databases_without_a_password_are_not_made(database):
+    said = query(ROOT / "deploy/postgres/databases.sql", fails=True, **database)
+    assert "syntax error" in said
+
+
+@pytest.fixture(scope="module")
+def store() -> Iterator[dict[str, str]]:
+    """An S3 server with the team's buckets; how its clients find it."""
+    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server.start()
+    _, port = server.get_host_and_port()
+    where = {
+        "AWS_ENDPOINT_URL_S3": f"http://127.0.0.1:{port}", "AWS_DEFAULT_REGION": "us-east-1",
+        "AWS_ACCESS_KEY_ID": "rankops", "AWS_SECRET_ACCESS_KEY": secrets.token_hex(16),
+    }  # fmt: skip
+    try:
+        assert "bucket dvc: made" in prepare("buckets", "mlflow", "dvc", **where)
+        assert "bucket dvc: was there" in prepare("buckets", "mlflow", "dvc", **where)
+        yield where
+    finally:
+        server.stop()
+
+
+def prepare(*words: str, fails: bool = False, **environment: str) -> str:
+    done = subprocess.run(
+        [sys.executable, "deploy/prepare.py", *words], cwd=ROOT, env={"PATH": os.environ["PATH"], **environment},
+        capture_output=True, text=True, timeout=300,
+    )  # fmt: skip
+    assert (done.returncode != 0) == fails, done.stdout + done.stderr
+    return done.stdout + done.stderr
+
+
+def objects(store: dict[str, str], bucket: str) -> list[str]:
+    client = boto3.client(
+        "s3", endpoint_url=store["AWS_ENDPOINT_URL_S3"], region_name=store["AWS_DEFAULT_REGION"],
+        aws_access_key_id=store["AWS_ACCESS_KEY_ID"], aws_secret_access_key=store["AWS_SECRET_ACCESS_KEY"],
+    )  # fmt: skip
+    pages = client.get_paginator("list_objects_v2").paginate(Bucket=bucket)
+    return [one["Key"] for page in pages for one in page.get("Contents", [])]
+
+
+def test_a_store_that_is_not_there_is_told_in_a_line(store):
+    gone = store | {"AWS_ENDPOINT_URL_S3": f"http://127.0.0.1:{free_port()}"}
+    said = prepare("buckets", "mlflow", fails=True, **gone)
+    assert len(said.splitlines()) == 1
+    assert gone["AWS_ENDPOINT_URL_S3"] in said
+
+
+@pytest.fixture(scope="module")
+def mlflow_server(database, store, tmp_path_factory) -> Iterator[str]:
+    """Its address; it runs as in compose.yaml."""
+    port = free_port()
+    address = f"http://127.0.0.1:{port}"
+    log = tmp_path_factory.mktemp("mlflow") / "log"
+    with running(
+        "mlflow", "server", "--app-name", "basic-auth", "--host", "127.0.0.1", "--port", str(port), "--workers", "1",
+        log=log, health=f"{address}/health", PGUSER="mlflow", PGPASSWORD=PASSWORDS["mlflow"],
+        MLFLOW_BACKEND_STORE_URI="postgresql:///mlflow", MLFLOW_ARTIFACTS_DESTINATION="s3://mlflow",
+        MLFLOW_AUTH_CONFIG_PATH="deploy/mlflow/basic_auth.ini", MLFLOW_AUTH_ADMIN_PASSWORD=PASSWORDS["admin"],
+        MLFLOW_FLASK_SERVER_SECRET_KEY=PASSWORDS["forms"], MLFLOW_SERVER_ENABLE_JOB_EXECUTION="false",
+        MLFLOW_DISABLE_TELEMETRY="true", **database, **store,
+    ):  # fmt: skip
+        yield address
+    said = log.read_text()
+    assert not [name for name in PASSWORDS if PASSWORDS[name] in said], "a password stands in the server's log"
+
+
+@pytest.fixture(scope="module")
+def worker_of(mlflow_server) -> dict[str, str]:
+    """How the workers' user reaches MLflow."""
+    administrator = {
+        "MLFLOW_TRACKING_URI": mlflow_server, "MLFLOW_TRACKING_USERNAME": "admin",
+        "MLFLOW_NEW_PASSWORD": PASSWORDS["worker"],
+    }  # fmt: skip
+    refused = prepare("user", "worker", fails=True, MLFLOW_TRACKING_PASSWORD="guessed", **administrator)
+    assert "refuses the administrator" in refused
+    right = administrator | {"MLFLOW_TRACKING_PASSWORD": PASSWORDS["admin"]}
+    assert "user worker: made" in prepare("user", "worker", **right)
+    assert "user worker: was there" in prepare("user", "worker", **right)
+    return {
+        "MLFLOW_TRACKING_URI": mlflow_server, "MLFLOW_TRACKING_USERNAME": "worker",
+        "MLFLOW_TRACKING_PASSWORD": PASSWORDS["worker"],
+    }  # fmt: skip
+
+
+def test_mlflow_lets_nobody_in_without_the_right_password(mlflow_server, worker_of):
+    page = f"{mlflow_server}/api/2.0/mlflow/experiments/get-by-name?experiment_name=Default"
+    assert answer(page) == 401
+    assert answer(page, "admin:guessed") == 401
+    assert answer(page, "admin:password1234") == 401  # the default of older versions
+    assert answer(page, f"worker:{PASSWORDS['worker']}") == 200
+
+
+def test_mlflow_does_not_start_without_a_password_for_its_administrator(tmp_path):
+    users = (ROOT / "deploy/mlflow/basic_auth.ini").read_text()
+    (tmp_path / "basic_auth.ini").write_text(users.replace("postgresql:///mlflow_users", "sqlite:///users.db"))
+    done = subprocess.run(
+        [str(BIN / "mlflow"), "server", "--app-name", "basic-auth", "--port", str(free_port())], cwd=tmp_path,
+        env={
+            "PATH": f"{BIN}:{os.environ['PATH']}", "HOME": str(tmp_path), "MLFLOW_AUTH_CONFIG_PATH": "basic_auth.ini",
+            "MLFLOW_FLASK_SERVER_SECRET_KEY": PASSWORDS["forms"], "MLFLOW_DISABLE_TELEMETRY": "true",
+        },
+        capture_output=True, text=True, timeout=300,
+    )  # fmt: skip
+    assert done.returncode != 0
+    assert "MLFLOW_AUTH_ADMIN_PASSWORD" in done.stdout + done.stderr
+
+
+@pytest.fixture(scope="module")
+def trained(new_project):
+    project = new_project("fleet")
+    project.run("dvc repro report")
+    return project
+
+
+@pytest.mark.parametrize("password", [None, "guessed"])
+def test_publishing_without_the_right_password_is_refused_in_a_line(trained, worker_of, password):
+    given = {name: value for name, value in worker_of.items() if password or name == "MLFLOW_TRACKING_URI"}
+    if password:
+        given["MLFLOW_TRACKING_PASSWORD"] = password
+    said = trained.run("python -m pipelines.stages.publish", fails=True, PYTHONPATH="src", **given)
+    assert len(said.strip().splitlines()) == 1, said
+    assert "401" in said
+    assert "guessed" not in said
+    assert not (trained.folder / "mlflow.db").exists(), "it fell back to a store of its own"
+    assert not (trained.folder / "reports/published.json").exists()
+
+
+def test_publishing_to_postgresql_and_s3(trained, worker_of, database, store):
+    sent = trained.run("python -m pipelines.stages.publish", PYTHONPATH="src", **worker_of)
+    again = trained.run("python -m pipelines.stages.publish", PYTHONPATH="src", **worker_of)
+    assert "sent 0 of" in again
+    count = int(sent.partition(" of ")[2].split()[0])
+    assert f"sent {count} of {count}" in sent
+    runs = query("select count(*) from runs", database="mlflow", user="mlflow", **database)
+    assert int(runs) == count
+    weights = [key for key in objects(store, "mlflow") if key.endswith(".safetensors")]
+    versions = query("select count(*) from model_versions", database="mlflow", user="mlflow", **database)
+    assert len(weights) >= int(versions) >= count
+    assert not (trained.folder / "mlflow.db").exists()
+    loaded = trained.run(
+        "python -c 'from rankops.sorters import load_sorter; print(load_sorter(\"models:/sorter-lstm@champion\"))'",
+        PYTHONPATH="src", **worker_of,
+    )  # fmt: skip
+    assert "lstm" in loaded.lower()
+
+
+def test_data_and_models_go_to_the_shared_remote_and_come_back(trained, store):
+    trained.run("dvc remote add --default shared s3://dvc")
+    before = trained.read("dvc.lock")
+    trained.run("dvc push", **store)
+    assert objects(store, "dvc")
+    for folder in (".dvc/cache", "data/ranked_mnist", "models"):
+        shutil.rmtree(trained.folder / folder)
+    assert "models" in trained.run("dvc status")
+    trained.run("dvc pull report", **store)
+    assert (trained.folder / "models/runs/label_ranking-rlsep").is_dir()
+    assert trained.read("dvc.lock") == before
+    assert "didn't change, skipping" in trained.run("dvc repro report")
+    said = trained.run("dvc push", fails=True)  # without credentials
+    assert "credentials" in said.lower()
+
+
+@pytest.fixture(scope="module")
+def prefect_server(database, tmp_path_factory) -> Iterator[dict[str, str]]:
+    """How clients reach it; it runs as in compose.yaml."""
+    port = free_port()
+    address = f"http://127.0.0.1:{port}/api"
+    home = tmp_path_factory.mktemp("prefect")
+    with running(
+        "prefect", "server", "start", "--host", "127.0.0.1", "--port", str(port),
+        log=home / "log", health=f"{address}/health", PREFECT_HOME=str(home),
+        PREFECT_SERVER_DATABASE_DRIVER="postgresql+asyncpg", PREFECT_SERVER_DATABASE_HOST=database["PGHOST"],
+        PREFECT_SERVER_DATABASE_PORT=database["PGPORT"], PREFECT_SERVER_DATABASE_NAME="prefect",
+        PREFECT_SERVER_DATABASE_USER="prefect", PREFECT_SERVER_DATABASE_PASSWORD=PASSWORDS["prefect"],
+        PREFECT_SERVER_API_AUTH_STRING=f"rankops:{PASSWORDS['api']}",
+        PREFECT_API_AUTH_STRING=f"rankops:{PASSWORDS['api']}", PREFECT_SERVER_ANALYTICS_ENABLED="false",
+    ):  # fmt: skip
+        yield {
+            "PREFECT_API_URL": address, "PREFECT_API_AUTH_STRING": f"rankops:{PASSWORDS['api']}",
+            "PREFECT_HOME": str(home), "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
+        }  # fmt: skip
+    said = (home / "log").read_text()
+    assert not [name for name in PASSWORDS if PASSWORDS[name] in said], "a password stands in the server's log"
+
+
+def prefect(*words: str, fails: bool = False, folder: Path = ROOT, **environment: str) -> str:
+    done = subprocess.run(
+        [str(BIN / "prefect"), *words], cwd=folder, capture_output=True, text=True, timeout=300,
+        env={"PATH": f"{BIN}:{os.environ['PATH']}", "DO_NOT_TRACK": "1", **environment},
+    )  # fmt: skip
+    assert (done.returncode != 0) == fails, done.stdout + done.stderr
+    return done.stdout + done.stderr
+
+
+FLOW = """
+from prefect import flow
+
+
+@flow(log_prints=True)
+def add(first: int, second: int) -> int:
+    print(f"the sum is {first + second}")
+    return first + second
+"""
+
+
+def test_prefect_on_postgresql_runs_a_flow_on_a_worker(prefect_server, database, tmp_path):
+    address = prefect_server["PREFECT_API_URL"]
+    assert answer(f"{address}/admin/version") == 401
+    assert answer(f"{address}/admin/version", "rankops:guessed") == 401
+    assert answer(f"{address}/admin/version", prefect_server["PREFECT_API_AUTH_STRING"]) == 200
+    (tmp_path / "add.py").write_text(FLOW)
+    prefect("work-pool", "create", "trivial", "--type", "process", **prefect_server)
+    prefect(
+        "--no-prompt", "deploy", "add.py:add", "--name", "add", "--pool", "trivial", folder=tmp_path, **prefect_server
+    )
+    prefect("deployment", "run", "add/add", "--param", "first=2", "--param", "second=40", **prefect_server)
+    said = prefect("worker", "start", "--pool", "trivial", "--run-once", folder=tmp_path, **prefect_server)
+    states = query("select state_type from flow_run", database="prefect", user="prefect", **database)
+    assert states == "COMPLETED", said
+    logs = query("select message from log", database="prefect", user="prefect", **database)
+    assert "the sum is 42" in logs
+
+
+@pytest.mark.parametrize("kind", ["docker", "kubernetes"])
+def test_the_server_takes_the_work_pools_templates(prefect_server, kind):
+    template = f"deploy/{kind}/job-template.json"
+    prefect("work-pool", "create", kind, "--type", kind, "--base-job-template", template, **prefect_server)
+    said = prefect("work-pool", "inspect", kind, **prefect_server)
+    assert "nvidia" in said

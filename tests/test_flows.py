@@ -1,0 +1,224 @@
+"""What the flows are made of: DVC's graph, commands that end with their flow, and worktrees that leave main alone."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from ruamel.yaml import YAML
+
+from pipelines.flows.graph import stages
+from pipelines.flows.processes import CommandFailed, Commands, TransientFailure
+from pipelines.flows.worktree import FOLDER, READY, opened
+
+from conftest import ROOT  # isort: skip
+
+
+def test_the_graph_is_dvcs_and_each_stage_comes_after_what_it_needs():
+    graph = stages(ROOT)
+    declared = YAML(typ="safe").load(ROOT / "dvc.yaml")["stages"]
+    assert {name.split("@")[0] for name in graph} == {
+        name for name, stage in declared.items() if stage.get("foreach") != "${real_data}"
+    }
+    order = list(graph)
+    for stage, needs in graph.items():
+        assert all(order.index(need) < order.index(stage) for need in needs)
+    assert graph["train@label_ranking-rlsep"] == ["ranked_mnist", "validate@ranked_mnist"]
+    assert order[-1] == "publish"
+
+
+class TestCommands:
+    def run(self, code: str, folder: Path, commands: Commands | None = None, **environment: str) -> str:
+        return (commands or Commands()).run([sys.executable, "-c", code], folder=folder, environment=environment)
+
+    def test_output_comes_back_and_progress_bars_do_not(self, tmp_path):
+        code = "import os; print('one'); print(' 50%|#####', end='\\r'); print(os.getcwd(), os.environ['WHAT'])"
+        assert self.run(code, tmp_path, WHAT="this") == f"one\n{tmp_path} this"
+
+    def test_a_failure_has_the_last_lines_and_is_not_tried_again(self, tmp_path):
+        with pytest.raises(CommandFailed, match="ended with 1:\nparams.yaml: compute.threads: missing") as caught:
+            self.run("import sys; sys.exit('params.yaml: compute.threads: missing')", tmp_path)
+        assert not isinstance(caught.value, TransientFailure)
+
+    @pytest.mark.parametrize(
+        "said", ["failed to run: python, exited with -9", "failed to run: python, exited with 75",
+                 "Unable to acquire lock", "publish: the MLflow store x does not answer: refused"],
+    )  # fmt: skip
+    def test_what_may_be_over_the_next_time_is_known(self, tmp_path, said):
+        with pytest.raises(TransientFailure):
+            self.run(f"import sys; sys.exit({said!r})", tmp_path)
+
+    def test_a_killed_command_may_go_well_the_next_time(self, tmp_path):
+        with pytest.raises(TransientFailure):
+            self.run("import os, signal; os.kill(os.getpid(), signal.SIGKILL)", tmp_path)
+
+    def test_stopping_ends_what_runs_with_its_children_and_starts_no_more(self, tmp_path):
+        commands, errors = Commands(), []
+        code = (
+            "import subprocess, sys, time, pathlib\n"
+            "child = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(60)'])\n"
+            "pathlib.Path('child').write_text(str(child.pid)); time.sleep(60)"
+        )
+
+        def runs():
+            try:
+                self.run(code, tmp_path, commands)
+            except CommandFailed as error:
+                errors.append(error)
+
+        thread = threading.Thread(target=runs)
+        thread.start()
+        wait_for(lambda: (tmp_path / "child").is_file() and (tmp_path / "child").read_text())
+        commands.stop()
+        thread.join(timeout=20)
+        assert len(errors) == 1
+        assert not isinstance(errors[0], TransientFailure)
+        wait_for(lambda: not alive(int((tmp_path / "child").read_text())))
+        with pytest.raises(CommandFailed, match="not started, the flow is ending"):
+            self.run("print()", tmp_path, commands)
+
+    def test_a_command_dies_with_the_process_that_ran_it(self, tmp_path):
+        code = (
+            "import pathlib, sys; from pipelines.flows.processes import run_command\n"
+            "run_command([sys.executable, '-c', \"import os, pathlib, time; "
+            "pathlib.Path('child').write_text(str(os.getpid())); time.sleep(60)\"], folder=pathlib.Path('.'))"
+        )
+        parent = subprocess.Popen(
+            [sys.executable, "-c", code], cwd=tmp_path, env=os.environ | {"PYTHONPATH": f"{ROOT}/src:{ROOT}"}
+        )
+        wait_for(lambda: (tmp_path / "child").is_file() and (tmp_path / "child").read_text(), patience=120)
+        parent.send_signal(signal.SIGKILL)
+        parent.wait()
+        wait_for(lambda: not alive(int((tmp_path / "child").read_text())))
+
+
+def alive(process: int) -> bool:
+    try:
+        return b"Z" not in Path(f"/proc/{process}/stat").read_bytes().split(b") ")[1][:1]
+    except FileNotFoundError:
+        return False
+
+
+def wait_for(condition, patience: float = 20.0) -> None:
+    deadline = time.monotonic() + patience
+    while not condition():
+        assert time.monotonic() < deadline, "waited in vain"
+        time.sleep(0.05)
+
+
+@pytest.fixture(scope="module")
+def project(new_project):
+    made = new_project("retrained")
+    made.run("git add --all && git commit --quiet --message tiny")
+    (made.folder / "data/raw/mnist/some-ubyte").write_text("raw")
+    return made
+
+
+def snapshot(folder: Path) -> int:
+    return YAML(typ="safe").load(folder / "params.yaml")["data"]["snapshot"]
+
+
+class TestWorktree:
+    def test_it_has_a_branch_and_the_next_snapshot_and_leaves_main_alone(self, project):
+        before = project.run("git rev-parse HEAD"), project.run("git status --porcelain")
+        with opened(project.folder, advance=True) as worktree:
+            assert worktree.branch.startswith("retrain/")
+            assert (worktree.snapshot, worktree.resumed) == (2, False)
+            assert snapshot(worktree.folder) == 2
+            assert (worktree.folder / "data/raw/mnist/some-ubyte").read_text() == "raw"
+            cache = subprocess.run(["dvc", "cache", "dir"], cwd=worktree.folder, capture_output=True, text=True)
+            assert Path(cache.stdout.strip()) == project.folder / ".dvc/cache"
+            # Killed here: the next one goes on with it, on its branch, at its snapshot.
+        with opened(project.folder, advance=True) as again:
+            assert (again.branch, again.snapshot, again.resumed) == (worktree.branch, 2, True)
+            (again.folder / "dvc.lock").write_text("schema: '2.0'\n")
+            again.commit("Retrain: done")
+            again.remove()
+        with opened(project.folder, advance=True) as later:
+            assert (later.branch, later.snapshot) == (f"{worktree.branch}-2", 3)
+            later.remove()
+        assert (project.run("git rev-parse HEAD"), project.run("git status --porcelain")) == before
+        assert not (project.folder / FOLDER).exists()
+        assert "dvc.lock" in project.run(f"git show --stat {worktree.branch}")
+        assert snapshot(project.folder) == 1
+
+    def test_one_that_found_nothing_to_do_leaves_no_branch(self, project):
+        known = project.run("git branch --list 'retrain/*'")
+        with opened(project.folder, advance=False) as worktree:
+            assert worktree.branch not in known
+            worktree.remove()
+        assert project.run("git branch --list 'retrain/*'") == known
+
+    def test_a_half_made_one_is_made_again(self, project):
+        (project.folder / FOLDER).mkdir(parents=True)
+        (project.folder / FOLDER / "dvc.yaml").write_text("half")
+        with opened(project.folder, advance=False) as worktree:
+            assert not worktree.resumed
+            assert (worktree.folder / "dvc.yaml").read_text() == project.read("dvc.yaml")
+            worktree.remove()
+        assert not (project.folder / READY).exists()
+
+    def test_two_at_once_are_refused(self, project):
+        code = (
+            "import sys, time; from pipelines.flows.worktree import opened\n"
+            f"with opened({str(project.folder)!r}, advance=False): print('open', flush=True); time.sleep(60)"
+        )
+        other = subprocess.Popen(
+            [sys.executable, "-c", code], stdout=subprocess.PIPE, text=True,
+            env=os.environ | {"PYTHONPATH": f"{ROOT}/src:{ROOT}"},
+        )  # fmt: skip
+        assert other.stdout.readline() == "open\n"
+        with pytest.raises(ValueError, match="another retraining is at work there"):
+            opened(project.folder, advance=False).__enter__()
+        other.kill()  # the lock goes with it
+        other.wait()
+        with opened(project.folder, advance=False) as worktree:
+            assert worktree.resumed
+            worktree.remove()
+
+
+class TestSnapshots:
+    def test_a_later_one_adds_training_scenes_and_changes_none(self, project, tmp_path):
+        import pyarrow.parquet as pq
+
+        splits = ("train", "val", "test", "gate")
+        first = {}
+        for number in (1, 3):
+            project.replace("params.yaml", "snapshot: 1", f"snapshot: {number}")
+            project.run("dvc repro captions validate@captions")
+            tables = {split: pq.read_table(project.folder / f"data/captions/{split}.parquet") for split in splits}
+            if number == 1:
+                first = tables
+        assert all(first[split].equals(tables[split]) for split in ("val", "test", "gate"))
+        assert (len(first["train"]), len(tables["train"])) == (120, 144)
+        assert tables["train"].slice(0, 120).equals(first["train"])
+        assert tables["train"]["id"].to_pylist() == list(range(144))
+        project.run("git checkout --quiet params.yaml")
+
+
+def test_prefect_yaml_names_flows_that_are_there_with_parameters_that_they_take():
+    import importlib
+    import inspect
+
+    for deployment in YAML(typ="safe").load(ROOT / "prefect.yaml")["deployments"]:
+        file, name = deployment["entrypoint"].split(":")
+        flow = getattr(importlib.import_module(file.removesuffix(".py").replace("/", ".")), name)
+        for schedule in deployment["schedules"]:
+            assert set(schedule.get("parameters", {})) <= set(inspect.signature(flow.fn).parameters)
+
+
+def test_the_servers_records_are_json(tmp_path, monkeypatch):
+    """A record of a process that is gone, or of another program's, is not taken for a server."""
+    from pipelines import servers
+
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / ".servers").mkdir()
+    server = servers.servers(prefect_port=1, mlflow_port=2)[1]
+    for process in (os.getpid(), 2**22 + 1):
+        server.record.write_text(json.dumps({"process": process}))
+        assert servers.stop(server) == "mlflow was not running"

@@ -1,0 +1,240 @@
+"""The gate: who becomes champion, on what evidence, and that nobody else's choice is lost."""
+
+import json
+import shutil
+from concurrent.futures import ThreadPoolExecutor
+
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import torch
+
+from pipelines import gate
+from pipelines.settings import load
+from pipelines.tracking import (
+    CHAMPION,
+    MOVING,
+    Finished,
+    Registry,
+    Version,
+    publish,
+    sorter_signature,
+    store,
+    task_signature,
+)
+from rankops.checkpoints import build, save_model
+from rankops.tables import encode_images
+from rankops.tasks import memorability
+
+from conftest import ROOT  # isort: skip
+
+LENGTH = 8
+
+
+@pytest.fixture(scope="module")
+def empty_store(tmp_path_factory):
+    """Tables take longer to make than a test."""
+    path = tmp_path_factory.mktemp("store") / "mlflow.db"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{path}")
+        with store():
+            pass
+    return path
+
+
+@pytest.fixture
+def project(tmp_path, monkeypatch, empty_store):
+    """A folder with a store of its own."""
+    monkeypatch.chdir(tmp_path)
+    shutil.copyfile(empty_store, tmp_path / "mlflow.db")
+    monkeypatch.delenv("MLFLOW_REGISTRY_URI", raising=False)  # which MLflow itself sets to the store of another test
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{tmp_path}/mlflow.db")
+    (tmp_path / "src").symlink_to(ROOT / "src")
+    (tmp_path / "dvc.lock").write_text("stages: {}\n")
+    return tmp_path
+
+
+@pytest.fixture
+def params():
+    return load(ROOT / "params.yaml")
+
+
+@pytest.fixture
+def registry(project):
+    with store() as client:
+        yield Registry(client)
+
+
+def registered(name: str, weights, *, model: str, script: str, signature, params=None) -> str:
+    """Publishes a version as the pipeline does, and returns its number."""
+    version = Version(model, ROOT / f"pipelines/serving/{script}.py", weights, signature, ["mlflow"])
+    one = Finished(
+        name, "tests", name, params or {}, {"figure": 0.5}, {"stage": f"train@{name}"},
+        pd.DataFrame({"epoch": [1], "figure": [0.5]}), {}, version,
+    )  # fmt: skip
+    with store() as client:
+        publish(client, [one])
+        return str(max(int(found.version) for found in client.search_model_versions(f"name = '{model}'")))
+
+
+def sorter(project, name: str, args: dict) -> str:
+    folder = project / "made" / name
+    save_model(folder, build("sorters", "handcrafted", args, seed=0))
+    return registered(name, folder, model="sorter-x", script="sorter", signature=sorter_signature(LENGTH))
+
+
+def regressor(project, name: str, seed: int) -> str:
+    folder = project / "made" / name
+    network = build("models", "convnet", {"channels": [4, 6]}, seed=seed, outputs=1, colours=1)
+    memorability.save(folder, memorability.Regressor(network.eval()))
+    return registered(
+        name, folder, model="memorability", script="memorability", signature=task_signature("memorability"),
+        params={"dataset": "clips", "task": "memorability"},
+    )  # fmt: skip
+
+
+@pytest.fixture
+def clips(project):
+    """A gate split whose scores are what the network of seed 1 says, so that it is the best there can be."""
+    images = torch.randint(0, 256, (60, 2, 16, 16), generator=torch.Generator().manual_seed(0), dtype=torch.uint8)
+    network = build("models", "convnet", {"channels": [4, 6]}, seed=1, outputs=1, colours=1)
+    scores = memorability.Regressor(network.eval())(images)
+    frames = pa.FixedSizeListArray.from_arrays(encode_images(images.flatten(0, 1).numpy(), threads=1), 2)
+    (project / "data/clips").mkdir(parents=True)
+    pq.write_table(pa.table({"frames": frames, "score": scores.numpy()}), project / "data/clips/gate.parquet")
+
+
+class TestDecision:
+    def test_a_better_challenger_becomes_champion_and_says_why(self, project, clips, registry, params):
+        assert (regressor(project, "worse", 2), regressor(project, "best", 1)) == ("1", "2")
+        assert registry.aliases("memorability") == {"champion": "1", "challenger": "2"}
+        decision = gate.decide(registry, "memorability", params)
+        assert decision.promoted
+        assert (decision.challenger, decision.champion) == ("2", "1")
+        assert decision.differences["spearman"]["low"] > 0
+        assert registry.aliases("memorability")["champion"] == "2"
+        tags = registry.version_tags("memorability", "2")
+        assert tags["gate.decision"] == "promoted"
+        assert (tags["gate.against"], tags["gate.examples"]) == ("1", "clips/gate")
+        assert tags["rankops.made_champion_by"] == "gate"
+        card = registry._client.get_model_version("memorability", "2").description
+        for said in ("spearman | 1.0000", "Gate: promoted", "dvc.lock ", "Lineage: commit", "dataset=clips"):
+            assert said in card
+
+    def test_a_worse_one_does_not_and_says_why(self, project, clips, registry, params):
+        regressor(project, "best", 1)
+        regressor(project, "worse", 2)
+        for _ in range(2):  # again, the same comes out
+            decision = gate.decide(registry, "memorability", params)
+            assert not decision.promoted
+            assert "not better beyond chance" in decision.reason
+        assert registry.aliases("memorability")["champion"] == "1"
+        assert registry.version_tags("memorability", "2")["gate.decision"] == "rejected"
+
+    @pytest.mark.parametrize(("fall", "promoted"), [(-0.005, True), (-0.02, False)])
+    def test_a_guarded_figure_must_not_fall_by_more_than_the_tolerance(
+        self, project, registry, params, monkeypatch, fall, promoted
+    ):
+        sorter(project, "flat", {"steepness": 1.0})
+        sorter(project, "steep", {"steepness": 50.0})
+        gain = {"value": 0.1, "low": 0.05, "high": 0.15}
+        fallen = {"value": fall, "low": fall, "high": fall}
+        monkeypatch.setattr(gate, "compare", lambda *_, **__: {"negative_l1": gain, "exactly_ordered": fallen})
+        guarding = params.gate.judged["sorter"].model_copy(update={"guarded": ["exactly_ordered"]})
+        judged = params.gate.judged | {"sorter": guarding}
+        some = params.model_copy(update={"gate": params.gate.model_copy(update={"judged": judged})})
+        decision = gate.decide(registry, "sorter-x", some)
+        assert decision.promoted == promoted
+        assert ("exactly_ordered fell by 0.0200, over 0.01" in decision.reason) != promoted
+        assert registry.aliases("sorter-x")["champion"] == ("2" if promoted else "1")
+
+    def test_sorters_are_judged_on_vectors_that_none_has_seen(self, project, registry, params):
+        sorter(project, "flat", {"steepness": 1.0})
+        sorter(project, "steep", {"steepness": 50.0})
+        decision = gate.decide(registry, "sorter-x", params)
+        assert decision.promoted
+        assert decision.differences["negative_l1"]["low"] > 0.1
+
+    def test_a_minimum_gain_is_asked_for(self, project, clips, registry, params):
+        regressor(project, "worse", 2)
+        regressor(project, "best", 1)
+        strict = params.model_copy(update={"gate": params.gate.model_copy(update={"minimum_gain": 2.5})})
+        assert "less than the minimum gain of 2.5" in gate.decide(registry, "memorability", strict).reason
+        assert registry.aliases("memorability")["champion"] == "1"
+
+
+class TestAPersonsChoice:
+    def test_is_not_overwritten_silently(self, project, clips, registry, params):
+        regressor(project, "worse", 2)
+        regressor(project, "best", 1)
+        regressor(project, "other", 3)
+        # As the MLflow UI does it.
+        registry._client.set_registered_model_alias("memorability", "champion", "3")
+        registry._client.set_registered_model_alias("memorability", "challenger", "2")
+        decision = gate.decide(registry, "memorability", params)
+        assert not decision.promoted
+        assert "was made champion by a person" in decision.reason
+        assert registry.aliases("memorability")["champion"] == "3"
+        assert gate.decide(registry, "memorability", params, over_person=True).promoted
+        assert registry.aliases("memorability")["champion"] == "2"
+        # The one that the person chose is the one before.
+        assert gate.roll_back(registry, "memorability") == ("2", "3")
+
+    def test_by_hand_and_back_and_back_again(self, project, registry):
+        for steepness in (1.0, 2.0, 3.0):
+            sorter(project, f"steepness {steepness}", {"steepness": steepness})
+        assert gate.promote_by_hand(registry, "sorter-x", "2") == "1"
+        assert gate.promote_by_hand(registry, "sorter-x", "3") == "2"
+        assert gate.roll_back(registry, "sorter-x") == ("3", "2")
+        assert gate.roll_back(registry, "sorter-x") == ("2", "1")
+        with pytest.raises(ValueError, match="no earlier champion is known"):
+            gate.roll_back(registry, "sorter-x")
+        assert registry.aliases("sorter-x")["champion"] == "1"
+
+
+class TestWhatIsWrong:
+    def test_is_said_and_changes_nothing(self, project, clips, registry, params):
+        regressor(project, "worse", 2)
+        regressor(project, "best", 1)
+        with pytest.raises(ValueError, match="no registered model 'memorabilty'; there are memorability"):
+            gate.decide(registry, "memorabilty", params)
+        with pytest.raises(ValueError, match="memorability has no version 9; there are 1, 2"):
+            gate.promote_by_hand(registry, "memorability", "9")
+        registry._client.delete_model_version("memorability", "1")
+        with pytest.raises(ValueError, match=r"memorability has no champion: it was deleted.*\(versions: 2\)"):
+            gate.decide(registry, "memorability", params)
+        assert registry.aliases("memorability") == {"challenger": "2"}
+
+    def test_a_version_without_a_run_cannot_be_judged(self, project, clips, registry, params):
+        regressor(project, "one", 2)
+        made = registry._client.create_model_version("memorability", str(project / "made/one"))
+        registry._client.set_registered_model_alias("memorability", "challenger", made.version)
+        with pytest.raises(ValueError, match="version 2 has no run that says on which dataset"):
+            gate.decide(registry, "memorability", params)
+        assert registry.aliases("memorability")["champion"] == "1"
+
+    def test_a_promotion_killed_in_between_is_finished_by_the_next_look(self, project, registry):
+        sorter(project, "one", {"steepness": 1.0})
+        sorter(project, "two", {"steepness": 2.0})
+        move = {"version": "2", "by": "gate", "history": ["1", "2"]}
+        registry._client.set_registered_model_tag("sorter-x", MOVING, json.dumps(move))
+        assert registry.aliases("sorter-x")["champion"] == "2"
+        assert registry.tag("sorter-x", CHAMPION) == "2"
+        assert registry.tag("sorter-x", MOVING) is None
+
+    def test_two_promotions_at_once_leave_one_champion(self, project, registry):
+        for steepness in (1.0, 2.0, 3.0):
+            sorter(project, f"steepness {steepness}", {"steepness": steepness})
+
+        def promote(version):
+            with store() as client:
+                return gate.promote_by_hand(Registry(client), "sorter-x", version)
+
+        with ThreadPoolExecutor(2) as pool:
+            replaced = list(pool.map(promote, ["2", "3"]))
+        champion = registry.aliases("sorter-x")["champion"]
+        history = json.loads(registry.tag("sorter-x", "rankops.champions"))
+        assert registry.tag("sorter-x", CHAMPION) == champion == history[-1]
+        assert sorted(history) == ["1", "2", "3"]
+        assert sorted(replaced) == sorted(history[:2])

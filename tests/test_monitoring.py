@@ -1,0 +1,276 @@
+"""`rankops monitor`: silent about more of the same, loud about what has changed, clear about what it cannot read."""
+
+import json
+from io import BytesIO
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import torch
+from PIL import Image
+from prefect.settings import PREFECT_API_URL, temporary_settings
+from typer.testing import CliRunner
+
+from pipelines import cli
+from pipelines.flows import monitor as flow
+from pipelines.monitoring import compare, figures, measure
+from rankops.checkpoints import build
+from rankops.datasets import digits, ranked_mnist
+from rankops.generators import generator
+from rankops.tables import decode_images, encode_images
+from rankops.tasks.label_ranking import LabelRanker, save
+
+SCENES = {"canvas": 32, "digits_per_image": (2, 4), "scale": (1.0, 3.0), "overlap": 0.3}
+
+
+@pytest.fixture(scope="module")
+def glyphs() -> digits.Digits:
+    """Bundled ones, all of one split: both sides of a comparison must be able to draw the same."""
+    table = digits.tables("bundled", "", seed=1, threads=1)["train"]
+    return digits.Digits(
+        torch.from_numpy(table["glyph"].to_numpy().copy()),
+        torch.from_numpy(decode_images(table["image"], path="digits", threads=1)),
+        torch.from_numpy(table["label"].to_numpy().copy()),
+    )
+
+
+@pytest.fixture(scope="module")
+def scenes(glyphs):
+    def draw(rows: int, *, use: str, **options) -> pa.Table:
+        draws = generator(0, "tests of monitoring", use)
+        return pa.concat_tables(ranked_mnist.tables(glyphs, rows, threads=1, generator=draws, **SCENES | options))
+
+    return draw
+
+
+@pytest.fixture(scope="module")
+def ranker() -> LabelRanker:
+    """Untrained: whether equal distributions look equal is no question of what a network has learnt."""
+    scorer = build("models", "convnet", {"channels": [4, 8]}, seed=1, outputs=10, colours=1)
+    thresholds = build("models", "threshold_network", {"hidden": 8}, seed=1, features=scorer.embedding_size, outputs=10)
+    return LabelRanker(scorer.eval(), thresholds.eval())
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory, scenes, ranker) -> Path:
+    """A folder with what the command needs: the dataset and a model."""
+    folder = tmp_path_factory.mktemp("monitored")
+    (folder / "dvc.yaml").touch()
+    (folder / "data/ranked_mnist").mkdir(parents=True)
+    for split in ("train", "val"):
+        pq.write_table(scenes(250, use=split), folder / f"data/ranked_mnist/{split}.parquet")
+    save(folder / "model", ranker)
+    return folder
+
+
+@pytest.fixture
+def monitor(project, monkeypatch):
+    """Runs the command on a table of images, and gives its exit code and its output."""
+    monkeypatch.chdir(project)
+
+    def run(table: pa.Table | str, *options: str) -> tuple[int, str]:
+        if isinstance(table, pa.Table):
+            pq.write_table(table, "fresh.parquet")
+            table = "fresh.parquet"
+        done = CliRunner().invoke(cli.app, ["monitor", table, "--model", "model", *options])
+        assert done.exception is None or isinstance(done.exception, SystemExit), done.exception
+        return done.exit_code, done.output
+
+    return run
+
+
+def redrawn(table: pa.Table, change) -> pa.Table:
+    images = change(decode_images(table["image"], path="scenes", threads=1))
+    return pa.table({"image": encode_images(images, threads=1)})
+
+
+def test_more_of_the_same_is_called_drift_as_rarely_as_alpha_says(scenes, ranker, tmp_path):
+    pq.write_table(scenes(1200, use="pool"), tmp_path / "pool.parquet")
+    pool = measure(tmp_path / "pool.parquet", ranker, chosen=np.ones(1200, bool))
+    assert {len(values) for values in pool.values()} == {1200}
+    drifted = []
+    for seed in range(40):  # which scenes come to which side is chance
+        rows = np.random.default_rng(seed).permutation(1200)
+        trial = [{name: values[part] for name, values in pool.items()} for part in np.split(rows, [500, 1000])]
+        found = figures(*trial, alpha=0.05, least_distance=0.0)
+        # The correction can only make p larger, and keeps their order.
+        assert all(figure.p <= figure.adjusted_p <= 1 for figure in found)
+        drifted.append(any(figure.drifted for figure in found))
+    # By chance, 7 or more of 40 at a rate of 0.05 come in one of 300 such tests.
+    assert sum(drifted) < 7
+
+
+def test_more_of_the_same_ends_with_0_and_a_whole_report(monitor, scenes, project):
+    code, output = monitor(scenes(200, use="fresh"))
+    assert code == 0, output
+    assert "no drift in fresh.parquet (200 images)" in output
+    report = json.loads((project / "reports/monitoring/fresh.json").read_text())
+    assert report["drifted"] == []
+    assert report["images"] == {"train": 250, "val": 250, "fresh": 200}
+    assert report["formats"]["fresh"] == {"32 x 32 L": 200}
+    names = [figure["name"] for figure in report["figures"]]
+    assert len(names) == len(set(names)) == 5 + 6 + 10 + 2
+    assert all(name in output for name in names)
+
+
+@pytest.mark.parametrize(
+    ("change", "figure"),
+    [
+        ("larger", "brightness"),
+        ("noise", "sharpness"),
+        ("inverted", "ink"),
+        ("fewer digits", "contrast"),
+        ("another canvas", "format"),
+        ("colours", "format"),
+    ],
+)
+def test_a_change_ends_with_3_and_names_the_figure(monitor, scenes, project, change, figure):
+    noise = np.random.default_rng(0).normal(0, 12, (150, 32, 32))
+    options = {
+        "larger": {"scale": (1.5, 4.0)}, "fewer digits": {"digits_per_image": (1, 2)}, "another canvas": {"canvas": 40}
+    }  # fmt: skip
+    pixels = {
+        "noise": lambda images: (images + noise).clip(0, 255).astype(np.uint8),
+        "inverted": lambda images: 255 - images,
+        "colours": lambda images: np.stack([images] * 3, axis=-1),
+    }
+    table = scenes(150, use=change, **options.get(change, {}))
+    code, output = monitor(redrawn(table, pixels.get(change, lambda images: images)))
+    assert code == 3, output
+    report = json.loads((project / "reports/monitoring/fresh.json").read_text())
+    assert figure in report["drifted"]
+    assert output.splitlines()[-1].startswith("drift: ")
+
+
+def test_scores_that_moved_alone_are_drift(scenes, ranker, tmp_path):
+    """As a class that comes more often would move them: pixels stay, and the score of one label does not."""
+    pq.write_table(scenes(900, use="scores"), tmp_path / "scenes.parquet")
+    found = measure(tmp_path / "scenes.parquet", ranker, chosen=np.ones(900, bool))
+    train, val, fresh = ({name: values[part::3] for name, values in found.items()} for part in range(3))
+    fresh["scores"] = fresh["scores"].copy()
+    fresh["scores"][:, 7] += found["scores"][:, 7].std()
+    drifted = {figure.name for figure in figures(train, val, fresh, alpha=0.01, least_distance=0.1) if figure.drifted}
+    assert "score 7" in drifted
+    assert drifted <= {"score 7", "highest score"}
+    fresh["selected"] = fresh["selected"] + 1
+    by_name = {figure.name: figure for figure in figures(train, val, fresh, alpha=0.01, least_distance=0.1)}
+    counted = by_name["labels selected"]
+    assert counted.drifted
+    assert counted.test == "chi_squared"
+    assert counted.fresh - counted.reference == pytest.approx(1, abs=0.4)
+
+
+def test_a_small_distance_is_no_drift_however_many_images_there_are(scenes, ranker, tmp_path):
+    pq.write_table(scenes(300, use="few"), tmp_path / "few.parquet")
+    few = measure(tmp_path / "few.parquet", ranker, chosen=np.ones(300, bool))
+    many = {name: np.concatenate([values] * 60) for name, values in few.items()}
+    moved = many | {"brightness": many["brightness"] + 0.1 * many["brightness"].std()}
+    found = {figure.name: figure for figure in figures(many, many, moved, alpha=0.01, least_distance=0.1)}
+    assert found["brightness"].adjusted_p < 1e-6
+    assert 0 < found["brightness"].distance < 0.1
+    assert not any(figure.drifted for figure in found.values())
+    found = {figure.name: figure for figure in figures(many, many, moved, alpha=0.01, least_distance=0.0)}
+    assert found["brightness"].drifted
+
+
+def encoded(size: tuple[int, int]) -> bytes:
+    buffer = BytesIO()
+    Image.new("L", size).save(buffer, "PNG")
+    return buffer.getvalue()
+
+
+def images(*contents: bytes | None) -> pa.Table:
+    return pa.table({"image": [{"bytes": content, "path": None} for content in contents]})
+
+
+def test_images_of_many_sizes_are_scored_as_they_are(monitor, project):
+    assert monitor(images(*[encoded((32, 24)), encoded((40, 40))] * 30))[0] == 3
+    report = json.loads((project / "reports/monitoring/fresh.json").read_text())
+    assert report["formats"]["fresh"] == {"32 x 24 L": 30, "40 x 40 L": 30}
+    by_name = {figure["name"]: figure for figure in report["figures"]}
+    assert (by_name["format"]["reference"], by_name["format"]["fresh"], by_name["format"]["distance"]) == (1, 0, 1)
+
+
+GOOD = encoded((32, 32))
+
+
+@pytest.mark.parametrize(
+    ("table", "options", "message"),
+    [
+        ("nothing.parquet", (), "nothing.parquet: no such file"),
+        ("dvc.yaml", (), "dvc.yaml: not a whole Parquet file"),
+        (pa.table({"picture": [1] * 60}), (), "fresh.parquet: no column image; it has picture"),
+        (pa.table({"image": [1] * 60}), (), "fresh.parquet: column image is of type int64"),
+        (images(*[GOOD] * 49), (), "fresh.parquet: 49 images, expected at least 50"),
+        (images(*[GOOD] * 70, GOOD[:-30], *[GOOD] * 9), (), "fresh.parquet: row 70: not a readable image"),
+        (images(*[GOOD] * 5, None, *[GOOD] * 60), (), "fresh.parquet: row 5: not a readable image"),
+        (images(*[GOOD] * 55, encoded((1, 1))), (), "fresh.parquet: row 55: image of 1 x 1 pixels"),
+        (images(*[GOOD] * 60), ("--dataset", "none"), "data/none/train.parquet: no such file"),
+        (images(*[GOOD] * 60), ("--model", "nowhere"), "nowhere: no such folder"),
+        (images(*[GOOD] * 60), ("--model", "data"), "data: has no scorer"),
+        (images(*[GOOD] * 60), ("--model", "models:/label_ranking@champion"), "nothing is registered"),
+        (images(*[GOOD] * 60), ("--alpha", "0"), "alpha is 0.0, expected above 0"),
+        (images(*[GOOD] * 60), ("--least-distance", "1"), "least distance is 1.0"),
+        (images(*[GOOD] * 60), ("--rows", "10"), "rows is 10, expected at least 50"),
+    ],
+)  # fmt: skip
+def test_an_error_is_a_line_and_leaves_no_report(monitor, project, monkeypatch, table, options, message):
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    report = project / "reports/error.json"
+    code, output = monitor(table, "--report", str(report), *options)
+    assert code == 1
+    assert message in output
+    assert len(output.splitlines()) == 1
+    assert not report.exists()
+
+
+def test_a_folder_that_does_not_exist_is_not_made(project, monkeypatch):
+    monkeypatch.chdir(project)
+    with pytest.raises(FileNotFoundError, match="nowhere"):
+        compare("nothing.parquet", model="model", dataset="nowhere")
+    assert not (project / "data/nowhere").exists()
+
+
+def test_drift_asks_for_a_retraining_and_says_why(monitor, scenes, monkeypatch):
+    asked = []
+    monkeypatch.setattr(flow, "run_deployment", lambda name, **options: asked.append((name, options)) or Run)
+    inverted = redrawn(scenes(100, use="inverted"), lambda images: 255 - images)
+    with temporary_settings({PREFECT_API_URL: "http://127.0.0.1:1/api"}):
+        assert monitor(scenes(200, use="fresh"), "--retrain")[0] == 0
+        assert asked == []
+        code, output = monitor(inverted, "--retrain")
+    assert code == 3, output
+    ((name, options),) = asked
+    assert name == "retrain/retrain"
+    assert options["timeout"] == 0
+    assert options["parameters"]["reason"].startswith("drift: ")
+    assert "brightness" in options["parameters"]["reason"]
+    assert "scheduled retrain/retrain as tiny-otter" in output
+
+
+class Run:
+    name = "tiny-otter"
+
+
+def test_a_prefect_server_that_does_not_answer_is_told_in_a_line(monitor, scenes):
+    inverted = redrawn(scenes(100, use="inverted"), lambda images: 255 - images)
+    with temporary_settings({PREFECT_API_URL: "http://user:secret@127.0.0.1:1/api"}):
+        code, output = monitor(inverted, "--retrain")
+    assert code == 1
+    assert "no retraining: the Prefect server http://127.0.0.1:1/api does not take it" in output.splitlines()[-1]
+    with (
+        temporary_settings({PREFECT_API_URL: None}),
+        pytest.raises(ConnectionError, match="PREFECT_API_URL is not set"),
+    ):
+        flow.retrain("drift: ink")
+
+
+def test_the_newest_file_is_the_one_of_the_latest_day(tmp_path):
+    with pytest.raises(FileNotFoundError, match="no file there that is named by its day"):
+        flow.newest(tmp_path)
+    for name in ("2026-09-30", "2026-11-02", "2026-10-31", "zebra", "2026-13-01", "latest"):
+        (tmp_path / f"{name}.parquet").touch()
+    (tmp_path / "2026-12-24.parquet.partial-7").touch()
+    assert flow.newest(tmp_path).name == "2026-11-02.parquet"
