@@ -40,6 +40,7 @@ def _in_project() -> None:
 def main() -> None:
     """RankOps: train on ranking metrics, as a pipeline. `dvc repro` runs it."""
     logging.basicConfig(level=logging.INFO, format="%(message)s")
+    logging.getLogger("httpx").setLevel(logging.WARNING)  # it tells of each request
 
 
 @app.command()

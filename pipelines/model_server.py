@@ -24,8 +24,10 @@ def check(model: str, *, port: int) -> None:
     """Looks for what MLflow's server would only tell in a traceback.
 
     Raises:
-        FileNotFoundError, ValueError: no such version, see `pipelines.tracking.weights_of`; the port is taken.
+        FileNotFoundError, ValueError: no such version, see `pipelines.tracking.weights_of`; the port cannot be had.
     """
+    if not model.startswith("models:/"):
+        raise ValueError(f"{model}: MLflow serves what is registered; expected such as models:/label_ranking@champion")
     weights_of(model)
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as the server does: one that has ended is no bar

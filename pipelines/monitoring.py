@@ -7,9 +7,9 @@ What is held against what:
 
 - Figures of the pixels, against the training split: that is the training distribution.
 - Figures out of the network (embedding, scores), against the validation split. The weights were fitted to the training
-  images; on these, scores lie further apart than on new images of the very same kind, and every fresh file would look
-  drifted. Validation images are drawn alike, and no weight was fitted to them; that the best epoch was chosen on them
-  is one choice among a few dozen, by a mean over all of them, which a test of a few hundred images does not see.
+  images: the longer, the further apart scores lie on these than on new images of the very same kind, and that would
+  count as drift. Validation images are drawn alike, and no weight was fitted to them; that the best epoch was chosen on
+  them is one choice among a few dozen, by a mean over all of them.
 - The directions in which embeddings are compared are those in which the training split's vary most. Found on either of
   the two samples that are compared, they would suit that one better.
 """

@@ -55,14 +55,12 @@ class Prediction:
 
     Attributes:
         path: of the picture.
-        pixels: (1, [3,] height, width) uint8, as the network saw them.
         places: of each label; equally important ones share theirs.
         labels: their numbers.
         scores: theirs.
     """
 
     path: Path
-    pixels: Tensor
     places: list[int]
     labels: list[int]
     scores: list[float]
@@ -78,15 +76,13 @@ def predict(ranker: LabelRanker, paths: Sequence[Path]) -> list[Prediction]:
     for path in paths:
         if not path.is_file():
             raise FileNotFoundError(f"{path}: no such file")
-    pictures = [picture(path, colours=colours_of(ranker), where=str(path)) for path in paths]
-    table = predicted(ranker, zip(map(str, paths), pictures, strict=True))
-    found = []
-    for path, pixels, row in zip(paths, pictures, table.to_pylist(), strict=True):
+    colours, found = colours_of(ranker), []
+    table = predicted(ranker, ((str(path), picture(path, colours=colours, where=str(path))) for path in paths))
+    for path, row in zip(paths, table.to_pylist(), strict=True):
         labels, most = order_of(row["label_ranks"]), max(row["label_ranks"])
         found.append(
             Prediction(
                 path=path,
-                pixels=pixels,
                 places=[most + 1 - row["label_ranks"][label] for label in labels],
                 labels=labels,
                 scores=[row["scores"][label] for label in labels],
@@ -127,8 +123,7 @@ def annotate(place: Path, prediction: Prediction) -> None:
     count = len(prediction.labels)
     figure = Figure(figsize=(7, 3.4), layout="constrained")
     shown, bars = figure.subplots(1, 2)
-    pixels = prediction.pixels[0].numpy()
-    shown.imshow(pixels if pixels.ndim == 2 else pixels.transpose(1, 2, 0), cmap="gray", vmin=0, vmax=255)
+    shown.imshow(picture(prediction.path, colours=3, where=str(prediction.path))[0].permute(1, 2, 0).numpy())
     shown.axis("off")
     drawn = bars.barh(range(count), prediction.scores)
     bars.bar_label(drawn, [f"{score:.2f}" for score in prediction.scores], padding=3)
@@ -217,6 +212,8 @@ def _predicted_pieces(
     with ThreadPoolExecutor(torch.get_num_threads()) as pool:
         for batch in _batches(file, columns, source):
             image = batch["image"]
+            if not len(batch):
+                continue
             encoded = (image.field("bytes") if pa.types.is_struct(image.type) else image).to_pylist()
             table = predicted(ranker, pool.map(decoded, enumerate(encoded, first)))
             ids = batch["id"] if "id" in columns else pa.array(range(first, first + len(table)), pa.int64())

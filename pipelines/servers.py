@@ -81,7 +81,7 @@ def servers(*, prefect_port: int, mlflow_port: int) -> list[Server]:
         Server(
             "mlflow", mlflow_port,
             [str(python / "mlflow"), "server", "--host", host, "--port", str(mlflow_port), "--backend-store-uri", store,
-             "--artifacts-destination", str(Path("mlruns").resolve())],
+             "--artifacts-destination", str(Path("mlruns").resolve()), "--workers", "2"],
             "/health", "/version", {},
         ),
     ]  # fmt: skip
@@ -123,7 +123,7 @@ def _alive(server: Server) -> int | None:
     return process if server.name.encode() in command else None
 
 
-def start(server: Server, *, patience: float = 60.0) -> str:
+def start(server: Server, *, patience: float = 180.0) -> str:
     """Starts a server unless it is up, and waits until it answers; returns what to tell.
 
     Raises:

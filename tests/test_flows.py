@@ -9,12 +9,16 @@ import threading
 import time
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 from ruamel.yaml import YAML
 
 from pipelines.flows.graph import stages
 from pipelines.flows.processes import CommandFailed, Commands, TransientFailure
 from pipelines.flows.worktree import FOLDER, READY, opened
+from pipelines.made_data import write_splits
+from pipelines.settings import load
+from rankops.datasets import captions, digits
 
 from conftest import ROOT  # isort: skip
 
@@ -182,23 +186,27 @@ class TestWorktree:
             worktree.remove()
 
 
-class TestSnapshots:
-    def test_a_later_one_adds_training_scenes_and_changes_none(self, project, tmp_path):
-        import pyarrow.parquet as pq
-
-        splits = ("train", "val", "test", "gate")
-        first = {}
-        for number in (1, 3):
-            project.replace("params.yaml", "snapshot: 1", f"snapshot: {number}")
-            project.run("dvc repro captions validate@captions")
-            tables = {split: pq.read_table(project.folder / f"data/captions/{split}.parquet") for split in splits}
-            if number == 1:
-                first = tables
-        assert all(first[split].equals(tables[split]) for split in ("val", "test", "gate"))
-        assert (len(first["train"]), len(tables["train"])) == (120, 144)
-        assert tables["train"].slice(0, 120).equals(first["train"])
-        assert tables["train"]["id"].to_pylist() == list(range(144))
-        project.run("git checkout --quiet params.yaml")
+def test_a_later_snapshot_adds_training_scenes_and_changes_none(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    params = load(ROOT / "params.yaml")
+    Path("data/digits").mkdir(parents=True)
+    for split, table in digits.tables("bundled", "", seed=1, threads=1).items():
+        pq.write_table(table, f"data/digits/{split}.parquet")
+    rows = params.captions.rows.model_copy(update={"train": 60, "val": 20, "test": 20, "gate": 20})
+    options = params.captions.model_copy(update={"canvas": 32, "rows": rows})
+    made = {}
+    for number in (1, 3):
+        data = params.data.model_copy(update={"snapshot": number})
+        write_splits("captions", captions.tables, options, data=data, schema=captions.SCHEMA, threads=1, unit="images")
+        made[number] = {split: pq.read_table(f"data/captions/{split}.parquet") for split in dict(rows)}
+    assert all(made[1][split].equals(made[3][split]) for split in ("val", "test", "gate"))
+    train = made[3]["train"]
+    assert (len(made[1]["train"]), len(train)) == (60, 72)
+    assert train.slice(0, 60).equals(made[1]["train"])
+    assert train["id"].to_pylist() == list(range(72))
+    assert train["family"].to_pylist() == [row // 2 for row in range(72)]
+    pixels = [image["bytes"] for image in train["image"].to_pylist()]
+    assert len(set(pixels)) == 72  # each snapshot brings its own
 
 
 def test_prefect_yaml_names_flows_that_are_there_with_parameters_that_they_take():

@@ -229,10 +229,11 @@ class TestPredictCommand:
             assert drawn.format == "JPEG"
 
     def test_pictures_without_labels_and_with_equal_ones(self, tmp_path):
-        pixels = torch.zeros(1, 3, 8, 8, dtype=torch.uint8)
+        path = tmp_path / "a $ name.png"
+        path.write_bytes(encoded(Image.new("L", (8, 8))))
         for places, labels in (([], []), ([1, 1, 2], [0, 3, 2])):
             scores = [2.0, 2.0, -1.0][: len(labels)]
-            annotate(tmp_path / "x.png", Prediction(Path("a $ name"), pixels, places, labels, scores))
+            annotate(tmp_path / "x.png", Prediction(path, places, labels, scores))
             with Image.open(tmp_path / "x.png") as drawn:
                 drawn.load()
         assert order_of([2, 0, 1, 2]) == [0, 3, 2]
@@ -471,6 +472,7 @@ class TestServer:
             port = taken.getsockname()[1]
             assert f"port {port} of 127.0.0.1: " in rankops_says("serve", "--port", port, code=1)
         assert "not found in sqlite" in rankops_says("serve", "--model", "models:/label_ranking@nobody", code=1)
+        assert "serves what is registered" in rankops_says("serve", "--model", "models/runs/x", code=1)
 
     def test_is_started_for_this_machine_alone_and_without_pickle(self, monkeypatch):
         monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)

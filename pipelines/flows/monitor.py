@@ -21,11 +21,12 @@ __all__ = ["DEPLOYMENT", "monitor", "newest", "retrain"]
 DEPLOYMENT = "retrain/retrain"
 
 
-def retrain(reason: str) -> str:
+def retrain(reason: str, *, once: str | None = None) -> str:
     """Has a retraining scheduled, and does not wait for it.
 
     Args:
         reason: for which; the run has it as a parameter.
+        once: a key; asked for again with the same one, it is the same run.
 
     Returns:
         The name of the flow run.
@@ -41,7 +42,7 @@ def retrain(reason: str) -> str:
         )
     address = re.sub(r"://[^/@\s]+@", "://", address)
     try:
-        return run_deployment(DEPLOYMENT, parameters={"reason": reason}, timeout=0).name
+        return run_deployment(DEPLOYMENT, parameters={"reason": reason}, timeout=0, idempotency_key=once).name
     except ObjectNotFound as error:
         raise ConnectionError(f"no retraining: {address} has no deployment {DEPLOYMENT}; deploy it there") from error
     except (httpx.HTTPError, PrefectException, RuntimeError, OSError) as error:
@@ -102,5 +103,7 @@ def monitor(
     )
     get_run_logger().info(comparison.verdict)
     if comparison.drifted and retrain_on_drift:
-        get_run_logger().info("scheduled %s as %s", DEPLOYMENT, retrain(comparison.verdict))
+        # The same file beside the same version, however often it is looked at, is one reason.
+        once = f"{comparison.verdict}; {comparison.model}, version {comparison.version}"
+        get_run_logger().info("scheduled %s as %s", DEPLOYMENT, retrain(comparison.verdict, once=once))
     return Completed(message=comparison.verdict)

@@ -49,8 +49,12 @@ class Worktree:
         return _git(self.folder, "rev-parse", "HEAD")
 
     def remove(self) -> None:
-        """Takes it away; the branch stays, and DVC's cache has the data and models."""
+        """Takes it away; the branch stays if it has anything new, and DVC's cache has the data and models."""
         _removed(self.project)
+        known = _branches(self.project)
+        trees = {_git(self.project, "rev-parse", f"{name}^{{tree}}") for name in known if name != self.branch}
+        if self.branch in known and _git(self.project, "rev-parse", f"{self.branch}^{{tree}}") in trees:
+            _git(self.project, "branch", "--quiet", "-D", self.branch)  # as an earlier retraining left it
 
 
 def _git(folder: Path, *words: str, fails: bool = False) -> str:
