@@ -161,8 +161,8 @@ def predict_table(source: Path, target: Path, ranker: LabelRanker) -> int:
     if target.is_dir() or target.resolve() == source.resolve():
         raise ValueError(f"{target}: {'a folder' if target.is_dir() else 'the file that is read'}; name another file")
     try:
-        # Buffered, because a row group, which may be the whole file, would otherwise be read at once.
-        file = pq.ParquetFile(source, buffer_size=2**20)
+        # Through a buffer: a row group, which may be the whole file, would otherwise be read at once.
+        file = pq.ParquetFile(source, buffer_size=2**20, pre_buffer=False)
     except (pa.ArrowInvalid, OSError) as error:
         raise ValueError(f"{source}: not a whole Parquet file ({error})") from error
     with (

@@ -7,6 +7,7 @@ import logging
 import os
 import signal
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterable
 from hashlib import sha256
@@ -24,13 +25,30 @@ __all__ = ["checkpoint_folder", "refuse_leftovers", "run"]
 PR_SET_PDEATHSIG = 1  # linux/prctl.h
 
 
+def _parent_of(process: int) -> int:
+    return int(Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[1])
+
+
 def _die_with_parent() -> None:
     """Kills this process when dvc dies: an orphan would write into the folders of the next `dvc repro`."""
-    if sys.platform == "linux":
-        parent = os.getppid()
-        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-        if os.getppid() != parent:  # it died before we asked
-            sys.exit("the process that started this stage is gone")
+    if sys.platform != "linux":
+        return
+    parent = os.getppid()
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:  # it died before we asked
+        sys.exit("the process that started this stage is gone")
+    try:
+        command, above = Path(f"/proc/{parent}/cmdline").read_bytes(), _parent_of(parent)
+    except OSError:
+        sys.exit("the process that started this stage is gone")
+    if b"pipelines.stages" in command:  # a shell that DVC started and that did not become this process: it outlives DVC
+
+        def watch() -> None:
+            while Path(f"/proc/{parent}").exists() and _parent_of(parent) == above:
+                time.sleep(0.5)
+            os.kill(os.getpid(), signal.SIGKILL)
+
+        threading.Thread(target=watch, daemon=True).start()
 
 
 def _in_a_line(error: BaseException) -> str:

@@ -335,6 +335,27 @@ class TestPredictTable:
         self.check(tmp_path / "out.parquet", expected)
         assert pq.ParquetFile(tmp_path / "out.parquet").metadata.num_row_groups == 2
 
+    def test_memory_does_not_grow_with_the_file(self, run, tmp_path, monkeypatch):
+        few = [encoded(Image.effect_noise((64, 64), 99)) for _ in range(16)]
+        count = 4000  # of 4 kilobytes each, in one row group
+        form = pa.array([{"bytes": few[row % 16] + bytes([row % 251]), "path": None} for row in range(count)])
+        source = tmp_path / "in.parquet"
+        pq.write_table(
+            pa.table({"image": form}), source, use_dictionary=False, compression="none", row_group_size=count
+        )
+        del form
+        one, held = predictions(ranker_of(), (torch.zeros(1, 16, 16, dtype=torch.uint8), None)), []
+
+        def instead(ranker, pictures):
+            held.append(pa.total_allocated_bytes())
+            return pa.concat_tables([one] * len(list(pictures)))
+
+        monkeypatch.setattr(pipelines.prediction, "predicted", instead)
+        before = pa.total_allocated_bytes()
+        assert predict_table(source, tmp_path / "out.parquet", load_ranker(str(run))) == count
+        assert source.stat().st_size > 12 * 2**20
+        assert max(held) - before < 6 * 2**20
+
     def test_an_empty_table_stays_one(self, run, expected, tmp_path):
         source = self.write(tmp_path / "in.parquet", pa.array([], rankops.tables.IMAGE))
         assert predict_table(source, tmp_path / "out.parquet", load_ranker(str(run))) == 0

@@ -228,6 +228,8 @@ def _own_folder(checkout: Checkout, name: str) -> Iterator[Path]:
     try:
         # Its objects are those of the project, which therefore has no second copy of them.
         _git(checkout.project, "clone", "--quiet", "--shared", "--no-checkout", str(checkout.project), str(folder))
+        for key, other in (("user.name", "rankops sweep"), ("user.email", "sweep@localhost")):  # a clone has not these
+            _git(folder, "config", key, _git(checkout.project, "config", "--default", other, "--get", key))
         _git(folder, "update-ref", "--no-deref", "HEAD", checkout.head)
         _git(folder, "read-tree", "--reset", "-u", checkout.tree)
         ignored = ("ls-files", "-z", "--others", "--ignored", "--exclude-standard", "--directory", "data/raw")
