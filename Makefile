@@ -90,7 +90,7 @@ lock: ## requirements.lock anew, from pyproject.toml; what is pinned stays, unle
 		--no-header --no-annotate --quiet $(UPGRADE) --output-file requirements.lock
 
 audit: .venv/.installed ## known vulnerabilities of what requirements.lock pins (asks a service)
-	$(RUN) pip-audit --require-hashes --disable-pip --requirement requirements.lock
+	$(RUN) pip-audit --strict --require-hashes --disable-pip --requirement requirements.lock
 
 pools: .venv/.installed ## the work pools docker and kubernetes on the Prefect server, from deploy/*/job-template.json
 	set -e; for kind in docker kubernetes; do $(RUN) $(SERVERS) prefect work-pool create $$kind --type $$kind \

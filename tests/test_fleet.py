@@ -82,7 +82,7 @@ def answer(address: str, credentials: str = "") -> int:
     if credentials:
         request.add_header("Authorization", f"Basic {b64encode(credentials.encode()).decode()}")
     try:
-        return urllib.request.urlopen(request, timeout=20).status
+        return urllib.request.urlopen(request, timeout=120).status
     except urllib.error.HTTPError as error:
         return error.code
 
@@ -164,7 +164,7 @@ def store() -> Iterator[dict[str, str]]:
 def prepare(*words: str, fails: bool = False, **environment: str) -> str:
     done = subprocess.run(
         [sys.executable, "deploy/prepare.py", *words], cwd=ROOT, env={"PATH": os.environ["PATH"], **environment},
-        capture_output=True, text=True, timeout=300,
+        capture_output=True, text=True, timeout=600,
     )  # fmt: skip
     assert (done.returncode != 0) == fails, done.stdout + done.stderr
     return done.stdout + done.stderr
@@ -240,7 +240,7 @@ def test_mlflow_does_not_start_without_a_password_for_its_administrator(tmp_path
             "PATH": f"{BIN}:{os.environ['PATH']}", "HOME": str(tmp_path), "MLFLOW_AUTH_CONFIG_PATH": "basic_auth.ini",
             "MLFLOW_FLASK_SERVER_SECRET_KEY": PASSWORDS["forms"], "MLFLOW_DISABLE_TELEMETRY": "true",
         },
-        capture_output=True, text=True, timeout=300,
+        capture_output=True, text=True, timeout=600,
     )  # fmt: skip
     assert done.returncode != 0
     assert "MLFLOW_AUTH_ADMIN_PASSWORD" in done.stdout + done.stderr
@@ -326,7 +326,7 @@ def prefect_server(database, tmp_path_factory) -> Iterator[dict[str, str]]:
 
 def prefect(*words: str, fails: bool = False, folder: Path = ROOT, **environment: str) -> str:
     done = subprocess.run(
-        [str(BIN / "prefect"), *words], cwd=folder, capture_output=True, text=True, timeout=300,
+        [str(BIN / "prefect"), *words], cwd=folder, capture_output=True, text=True, timeout=600,
         env={"PATH": f"{BIN}:{os.environ['PATH']}", "DO_NOT_TRACK": "1", **environment},
     )  # fmt: skip
     assert (done.returncode != 0) == fails, done.stdout + done.stderr

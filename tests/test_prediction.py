@@ -128,6 +128,7 @@ class TestPicture:
         [
             (b"", "no PNG or JPEG"),
             (None, "no PNG or JPEG"),
+            ("aGFsbG8=", "a bytes-like object is required"),
             (b"GIF89a what it is not", "no PNG or JPEG"),
             (encoded(Image.new("L", (64, 64), 9))[:60], "runcated|broken|unrecognized"),
             (encoded(Image.new("RGBA", (4, 4), (1, 2, 3, 128))), "transparent in places"),
@@ -467,6 +468,13 @@ class TestServer:
         assert "stack_trace" not in answer
         assert "Traceback" not in json.dumps(answer)
         assert re.search(message, answer["message"]), answer["message"]
+
+    def test_forms_that_do_not_decode_base64_are_refused_too(self, address):
+        for body, kind in ((b"image\naGFsbG8=", "text/csv"), ({"inputs": {"image": ["aGFsbG8="]}}, "application/json")):
+            status, answer = self.ask(address, body, kind)
+            assert status == 400
+            assert "row 0: not a readable image" in answer["message"]
+            assert "stack_trace" not in answer
 
     def test_one_bad_row_is_named(self, address, generator):
         good = base64.b64encode(encoded(noise(generator, 16, 16))).decode()

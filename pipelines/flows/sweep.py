@@ -171,7 +171,7 @@ def _compared(results: list[Result], name: str, key: str, folder: Path, params: 
     table.write_text(_page(results))
     return Finished(
         name=name, experiment=EXPERIMENT, key=key, params=params, metrics={}, tags={"sweep": name},
-        history=pd.DataFrame(), files={"plots": [plot], "figures": [table]}, version=None,
+        history=pd.DataFrame({"epoch": []}), files={"plots": [plot], "figures": [table]}, version=None,
     )  # fmt: skip
 
 

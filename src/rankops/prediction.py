@@ -42,8 +42,8 @@ def picture(encoded: bytes | Path | None, *, colours: int, where: str) -> Tensor
     Raises:
         ValueError: not a whole PNG or JPEG, of more than `PIXELS`, or with pixels that neither grey nor RGB can say.
     """
-    source = encoded if isinstance(encoded, Path) else BytesIO(encoded or b"")
     try:
+        source = encoded if isinstance(encoded, Path) else BytesIO(encoded or b"")
         with Image.open(source, formats=["PNG", "JPEG"]) as image:
             if image.width * image.height > PIXELS:
                 raise ValueError(f"{image.width} x {image.height} pixels")
@@ -53,7 +53,7 @@ def picture(encoded: bytes | Path | None, *, colours: int, where: str) -> Tensor
             if upright.has_transparency_data and upright.convert("RGBA").getextrema()[3][0] < 255:
                 raise ValueError("transparent in places")
             pixels = np.array(upright.convert("L" if colours == 1 else "RGB"))
-    except BROKEN as error:
+    except (*BROKEN, TypeError) as error:  # that is text instead of bytes
         found = "no PNG or JPEG" if isinstance(error, UnidentifiedImageError) else error
         raise ValueError(
             f"{where}: not a readable image ({found}); expected a whole PNG or JPEG of at most {PIXELS:,} pixels, "
