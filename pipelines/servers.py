@@ -113,14 +113,20 @@ def answering(server: Server) -> bool:
     return True
 
 
-def _alive(server: Server) -> int | None:
-    """Its process, if `start` made one that still runs."""
+def _members(server: Server) -> list[int]:
+    """Processes that `start` made and that still run: also those that outlived the one that was started."""
     try:
-        process = json.loads(server.record.read_text())["process"]
-        command = Path(f"/proc/{process}/cmdline").read_bytes()
+        group = json.loads(server.record.read_text())["process"]
     except (FileNotFoundError, ValueError, KeyError):
-        return None
-    return process if server.name.encode() in command else None
+        return []
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):  # it ended in the meantime
+            state, _, its_group = (process / "stat").read_text().rpartition(")")[2].split()[:3]
+            ours = server.name.encode() in (process / "cmdline").read_bytes()
+            if int(its_group) == group and state != "Z" and ours:
+                found.append(int(process.name))
+    return found
 
 
 def start(server: Server, *, patience: float = 180.0) -> str:
@@ -131,7 +137,7 @@ def start(server: Server, *, patience: float = 180.0) -> str:
     """
     if answering(server):
         return f"{server.name} is up at {server.address}"
-    if _alive(server) is None:
+    if not _members(server):
         with socket.socket() as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             try:
@@ -153,7 +159,7 @@ def start(server: Server, *, patience: float = 180.0) -> str:
     while time.monotonic() < deadline:
         if answering(server):
             return f"{server.name} is up at {server.address}"
-        if _alive(server) is None:
+        if not _members(server):
             break
         time.sleep(0.3)
     raise ValueError(f"{server.name} did not come up at {server.address}: look into {FOLDER / server.name}.log")
@@ -161,18 +167,16 @@ def start(server: Server, *, patience: float = 180.0) -> str:
 
 def stop(server: Server) -> str:
     """Stops what `start` started, with its children; returns what to tell."""
-    process = _alive(server)
-    server.record.unlink(missing_ok=True)
-    if process is None:
+    members = _members(server)
+    if not members:
+        server.record.unlink(missing_ok=True)
         return f"{server.name} was not running"
+    group = json.loads(server.record.read_text())["process"]
     for number, patience in ((signal.SIGTERM, 15.0), (signal.SIGKILL, 5.0)):
-        try:
-            os.killpg(process, number)
-        except ProcessLookupError:
-            break
+        with suppress(ProcessLookupError):
+            os.killpg(group, number)
         deadline = time.monotonic() + patience
-        while time.monotonic() < deadline and Path(f"/proc/{process}").exists():
-            with suppress(ChildProcessError):  # it is ours to bury if this process started it
-                os.waitpid(process, os.WNOHANG)
+        while _members(server) and time.monotonic() < deadline:
             time.sleep(0.1)
+    server.record.unlink(missing_ok=True)
     return f"{server.name} is stopped"
