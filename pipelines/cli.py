@@ -12,7 +12,7 @@ from typing import Annotated
 import torch
 import typer
 from rich.console import Console
-from rich.table import Table
+from rich.table import Column, Table
 from rich.text import Text
 from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
@@ -439,7 +439,9 @@ def sweep(
     except (ValueError, OSError) as error:
         _fail(error)
     for task, rows in flow.tables(results).items():
-        table = Table(*rows.columns, title=Text(task), title_justify="left")
+        last = [column.split(".")[-1] for column in rows]
+        shown = [short if last.count(short) == 1 else column for short, column in zip(last, rows, strict=True)]
+        table = Table(*(Column(one, overflow="fold") for one in shown), title=Text(task), title_justify="left")
         for row in rows.itertuples(index=False):
             table.add_row(*row, end_section=row.seed.startswith("mean"))
         Console().print(table)

@@ -143,6 +143,12 @@ def store() -> Iterator[mlflow.MlflowClient]:
         client = mlflow.MlflowClient()
         client.search_experiments(max_results=1)
     except Exception as error:  # database drivers and HTTP clients each have their own
+        if re.search(r"\b401\b|\b403\b", str(error)):
+            raise ServerUnreachable(
+                f"the MLflow store {_without_credentials(address)} refuses the credentials: "
+                f"{_without_credentials(str(error).splitlines()[0])}. Nothing is lost: set MLFLOW_TRACKING_USERNAME "
+                "and MLFLOW_TRACKING_PASSWORD, and run `make repro` again"
+            ) from error
         raise ServerUnreachable(
             f"the MLflow store {_without_credentials(address)} does not answer: "
             f"{_without_credentials(str(error).splitlines()[0])}. Nothing is lost: start it, or unset "

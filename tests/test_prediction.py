@@ -29,7 +29,7 @@ from pipelines import model_server, tracking
 from pipelines.cli import app
 from pipelines.prediction import Prediction, annotate, load_ranker, places_for, predict_table
 from rankops.checkpoints import build
-from rankops.prediction import PIXELS, order_of, picture, predicted
+from rankops.prediction import PIXELS, colours_of, order_of, picture, predicted
 from rankops.tasks.label_ranking import LabelRanker, predictions, save
 
 K = 4  # labels
@@ -137,6 +137,7 @@ class TestPicture:
             (bomb(2049, 2048), "2049 x 2048 pixels"),
             (bomb(50_000, 50_000), "Image size .2500000000 pixels. exceeds limit"),
         ],
+        ids=lambda value: None if value is None else f"{len(value)} bytes" if isinstance(value, bytes) else value[:20],
     )
     def test_refuses_others_and_says_what_was_found_and_expected(self, contents, found):
         with pytest.raises(ValueError, match=rf"row 3: not a readable image \(.*({found}).*\); expected a whole PNG"):
@@ -161,6 +162,12 @@ class TestPicture:
                 endings.append(str(error)[:25])
         assert set(endings) == {"torch.uint8", "x: not a readable image ("}
         assert min(endings.count(one) for one in set(endings)) > 20
+
+
+def test_a_network_whose_colours_were_never_said_has_its_default():
+    for model, colours in (("convnet", 1), ("mobilenet_v3_small", 3)):
+        scorer = build("models", model, {}, seed=0, outputs=K)
+        assert colours_of(LabelRanker(scorer, ranker_of().thresholds)) == colours
 
 
 class TestPredicted:
@@ -362,7 +369,7 @@ class TestPredictTable:
         assert predict_table(source, tmp_path / "out.parquet", load_ranker(str(run))) == 0
         assert pq.read_schema(tmp_path / "out.parquet") == expected.schema
 
-    @pytest.mark.parametrize("broken", [b"no image", None, bomb(30_000, 30_000)])
+    @pytest.mark.parametrize("broken", [b"no image", None, bomb(30_000, 30_000)], ids=["text", "none", "bomb"])
     def test_a_broken_image_is_named_and_the_old_file_stays(self, run, images, broken, tmp_path):
         images[131] = broken
         source = self.write(tmp_path / "in.parquet", pa.array([one and {"bytes": one, "path": None} for one in images]))

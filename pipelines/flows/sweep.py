@@ -28,7 +28,7 @@ from pipelines.pages import markdown
 from pipelines.settings import Settings, load
 from pipelines.stages.publish import flat, key_of
 from pipelines.stages.report import SHOWN, TITLES
-from pipelines.tracking import Finished, ServerUnreachable, publish_sweep, store
+from pipelines.tracking import Finished, publish_sweep, store
 
 __all__ = ["SweepIncomplete", "sweep", "tables"]
 
@@ -245,8 +245,8 @@ def sweep(
             log.info("%s: done, %d of %d", point.name, len(results), len(wanted))
             try:
                 send([results[point.name]])
-            except ServerUnreachable as error:  # perhaps it is back in the end
-                log.warning(error)
+            except Exception as error:  # no reason to lose trainings; in the end all are sent again, and that may fail
+                log.warning("%s is not in MLflow yet: %s", point.name, error)
     done = [results[point.name] for point in wanted if point.name in results]
     if done:
         create_markdown_artifact(key="sweep", markdown=_page(done), description=name)

@@ -1,5 +1,6 @@
 """Label ranking of pictures from anywhere: decoded with care, of any sizes, in the form of the task's predictions."""
 
+import inspect
 import warnings
 from collections.abc import Iterable
 from io import BytesIO
@@ -25,8 +26,9 @@ warnings.filterwarnings("ignore", category=Image.DecompressionBombWarning)
 
 
 def colours_of(ranker: LabelRanker) -> int:
-    """Of the images that the network was trained on: 1 (grey) or 3."""
-    return ranker.scorer.recipe["args"].get("colours", 3)
+    """Of the images that the network takes: 1 (grey) or 3, which is also for networks that take either."""
+    option = inspect.signature(type(ranker.scorer)).parameters.get("colours")
+    return ranker.scorer.recipe["args"].get("colours", option.default if option else 3)
 
 
 def picture(encoded: bytes | Path | None, *, colours: int, where: str) -> Tensor:
