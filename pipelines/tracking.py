@@ -138,7 +138,6 @@ def store() -> Iterator[mlflow.MlflowClient]:
         logging.getLogger(talkative).setLevel(logging.ERROR)
     warnings.filterwarnings("ignore", message=".*input example was not provided.*")
     mlflow.set_tracking_uri(address)
-    mlflow.set_registry_uri(os.environ.get("MLFLOW_REGISTRY_URI") or address)
     try:
         client = mlflow.MlflowClient()
         client.search_experiments(max_results=1)

@@ -4,6 +4,7 @@ import json
 import shutil
 from concurrent.futures import ThreadPoolExecutor
 
+import mlflow
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -48,11 +49,11 @@ def project(tmp_path, monkeypatch, empty_store):
     """A folder with a store of its own."""
     monkeypatch.chdir(tmp_path)
     shutil.copyfile(empty_store, tmp_path / "mlflow.db")
-    monkeypatch.delenv("MLFLOW_REGISTRY_URI", raising=False)  # which MLflow itself sets to the store of another test
     monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{tmp_path}/mlflow.db")
     (tmp_path / "src").symlink_to(ROOT / "src")
     (tmp_path / "dvc.lock").write_text("stages: {}\n")
-    return tmp_path
+    yield tmp_path
+    mlflow.set_tracking_uri(None)
 
 
 @pytest.fixture

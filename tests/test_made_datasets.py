@@ -581,7 +581,7 @@ class TestCaptions:
     @pytest.mark.parametrize(
         ("rows", "option", "message"),
         [
-            (5, {}, "5 rows, expected an even number"),
+            (5, {}, "5 rows after 0, expected even numbers"),
             (4, {"digits_per_image": (1, 3)}, "digits_per_image is 1 to 3, expected the smaller first, from 2 to 10"),
             (4, {"digits_per_image": (3, 2)}, "digits_per_image is 3 to 2"),
         ],

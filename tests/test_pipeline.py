@@ -349,8 +349,8 @@ def test_leftovers_of_a_removed_run_are_named(project):
 def test_a_failed_expectation_stops_the_graph(project):
     digits = "digits_per_image: [2, 4]\n  scale: [1.0, 4.0]"  # Ranked MNIST's
     project.replace("params.yaml", f"{digits}\n  overlap: 0.0 #", f"{digits.replace('4.0', '3.0')}\n  overlap: 0.0 #")
-    project.replace("pipelines/stages/ranked_mnist.py", '"scale", ', "")
-    project.replace("pipelines/stages/ranked_mnist.py", "**scene)", "scale=(1.0, 4.0), **scene)")
+    wrong = 'params.ranked_mnist.model_copy(update={"scale": (1.0, 4.0)})'
+    project.replace("pipelines/stages/ranked_mnist.py", "params.ranked_mnist", wrong)
     output = project.run("dvc repro", fails=True)
     assert ran(output) == {"ranked_mnist", "validate@ranked_mnist"}
     assert "ranked_mnist.digits: size: expect_column_values_to_be_between" in output
