@@ -363,16 +363,16 @@ def promote(
                 replaced = gate.promote_by_hand(registry, models[0], version)
                 typer.echo(f"{models[0]}: version {version} is champion now; before: {replaced or 'none'}")
                 return
-            decisions = [
-                gate.decide(registry, model, params, over_person=over_person) for model in models or registry.models()
-            ]
+            decisions = gate.decide_all(registry, models or registry.models(), params, over_person=over_person)
     except (ValueError, OSError) as error:
         _fail(error)
     table = Table("model", "challenger", "champion", "decision", "why")
     for one in decisions:
-        decided = "promoted" if one.promoted else "stays"
+        decided = "error" if one.failed else "promoted" if one.promoted else "stays"
         table.add_row(one.model, one.challenger or "-", one.champion or "-", decided, one.reason)
     Console().print(table)
+    if any(one.failed for one in decisions):
+        raise typer.Exit(1)
 
 
 @app.command()

@@ -21,7 +21,7 @@ from rankops.generators import derived_seed, generator
 from rankops.registry import download
 from rankops.sorters import load_sorter
 
-__all__ = ["Decision", "decide", "promote_by_hand", "roll_back"]
+__all__ = ["Decision", "decide", "decide_all", "promote_by_hand", "roll_back"]
 
 SORTER_VECTORS = 5000  # fresh ones: no sorter was trained, chosen or reported on them
 
@@ -37,6 +37,7 @@ class Decision:
         reason: in a sentence.
         figure: by which they were judged.
         differences: of each figure, challenger minus champion, as `value`, `low`, `high`.
+        failed: whether they could not be judged; the reason says why.
     """
 
     model: str
@@ -46,6 +47,7 @@ class Decision:
     reason: str
     figure: str
     differences: dict[str, dict[str, float]]
+    failed: bool = False
 
 
 @contextmanager
@@ -90,9 +92,16 @@ class _Judge:
 
     def __call__(self, version: str) -> Figures:
         address = f"models:/{self.model}/{version}"
-        if self.task is None:
-            return _sorter_figures(address, self.params)
-        return self.task.figures(self.task.predictions(self.task.load(download(address)), self.split), self.split)
+        try:
+            if self.task is None:
+                return _sorter_figures(address, self.params)
+            return self.task.figures(self.task.predictions(self.task.load(download(address)), self.split), self.split)
+        except (ValueError, FloatingPointError, FileNotFoundError) as error:
+            raise ValueError(
+                f"{self.model} version {version} cannot be judged by this checkout's code, which may not be the one "
+                f"that made it ({' '.join(str(error).split())}). To do without its judgement: `rankops promote "
+                f"{self.model} --version N`"
+            ) from error
 
 
 def decide(
@@ -162,6 +171,22 @@ def decide(
         if better:
             registry.set_champion(model, challenger, by="gate")
         return Decision(model, challenger, champion, better, reason, judge.judged.figure, differences)
+
+
+def decide_all(registry: Registry, models: list[str], params: Settings, **options: Any) -> list[Decision]:
+    """Each model's decision; one that cannot be judged keeps none of the others from it.
+
+    Args:
+        registry, params, options: see `decide`.
+        models: registered names.
+    """
+    decisions = []
+    for model in models:
+        try:
+            decisions.append(decide(registry, model, params, **options))
+        except ValueError as error:
+            decisions.append(Decision(model, None, None, False, str(error), "", {}, failed=True))
+    return decisions
 
 
 def _dataset(registry: Registry, model: str, version: str) -> str:

@@ -215,6 +215,23 @@ class TestWhatIsWrong:
             gate.decide(registry, "memorability", params)
         assert registry.aliases("memorability")["champion"] == "1"
 
+    def test_a_champion_that_this_code_cannot_load_is_named_and_keeps_no_other_model_from_its_decision(
+        self, project, clips, registry, params
+    ):
+        regressor(project, "worse", 2)
+        regressor(project, "best", 1)
+        sorter(project, "one", {"steepness": 1.0})
+        sorter(project, "two", {"steepness": 50.0})
+        (weights,) = [
+            file for file in (project / "mlruns").rglob("model.json") if '"steepness": 1.0' in file.read_text()
+        ]
+        weights.write_text(weights.read_text().replace("steepness", "sharpness"))
+        broken, fine = gate.decide_all(registry, ["sorter-x", "memorability"], params)
+        assert (broken.failed, broken.promoted, fine.failed, fine.promoted) == (True, False, False, True)
+        assert "sorter-x version 1 cannot be judged by this checkout's code" in broken.reason
+        assert "`rankops promote sorter-x --version N`" in broken.reason
+        assert registry.aliases("sorter-x")["champion"] == "1"
+
     def test_a_promotion_killed_in_between_is_finished_by_the_next_look(self, project, registry):
         sorter(project, "one", {"steepness": 1.0})
         sorter(project, "two", {"steepness": 2.0})

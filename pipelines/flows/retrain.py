@@ -20,7 +20,7 @@ from prefect.task_runners import ThreadPoolTaskRunner
 from pipelines.flows.graph import stages
 from pipelines.flows.processes import CommandFailed, Commands, TransientFailure
 from pipelines.flows.worktree import Worktree, opened
-from pipelines.gate import Decision, decide
+from pipelines.gate import Decision, decide_all
 from pipelines.live import watch
 from pipelines.settings import Settings, load
 from pipelines.tracking import DEFAULT_STORE, Registry, run_addresses, store
@@ -75,9 +75,10 @@ def judge(params: Settings, folder: Path) -> list[Decision]:
     models = [f"sorter-{name}" for name in params.sorters]
     models += sorted({run.task for run in params.all_runs.values()})
     with store() as client:
-        decisions = [decide(Registry(client), model, params, folder=folder) for model in models]
+        decisions = decide_all(Registry(client), models, params, folder=folder)
     for one in decisions:
-        get_run_logger().info("%s: %s; %s", one.model, "promoted" if one.promoted else "stays", one.reason)
+        log = get_run_logger().error if one.failed else get_run_logger().info
+        log("%s: %s; %s", one.model, "promoted" if one.promoted else "stays", one.reason)
     return decisions
 
 
