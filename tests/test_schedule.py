@@ -4,7 +4,6 @@ import json
 import os
 import random
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -14,6 +13,8 @@ import httpx
 import pytest
 from ruamel.yaml import YAML
 
+from pipelines.model_server import free_port
+
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(5400)]
 
 VICTIMS = ("training", "dvc", "flow", "worker", "prefect", "mlflow")
@@ -21,12 +22,6 @@ PATTERNS = {
     "training": b"pipelines.stages.train", "dvc": b"dvc\0--wait-for-lock", "flow": b"prefect.engine",
     "worker": b"prefect\0worker",
 }  # fmt: skip
-
-
-def free_port() -> int:
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return one.getsockname()[1]
 
 
 class Site:
