@@ -19,6 +19,7 @@ from ruamel.yaml.error import YAMLError
 
 from pipelines.settings import ParamsError, check, load, load_experiments
 from rankops.atomic_writes import replaced_file
+from rankops.checkpoints import load_model, save_model
 from rankops.datasets import mnist
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
@@ -163,6 +164,29 @@ def _written(page: str, results: Path) -> None:
         _fail(f"{page}: no place for the results; expected the lines {begin.strip()} and {end}")
     with replaced_file(page) as partial:
         partial.write_text(f"{before}{begin}{results.read_text()}{end}{after}")
+
+
+@app.command()
+def ship(name: Annotated[str, typer.Argument(help="a sorter of any length, such as comparator")]) -> None:
+    """Puts a pretrained sorter into the package, so that load_sorter(NAME) works offline; with what made it.
+
+    `origin.json` beside the weights holds DVC's entry of the training: its params, and the hashes of code and data.
+    """
+    _in_project()
+    from pipelines.stages.publish import lock_entries
+
+    source, target = Path("models/sorters") / name, Path("src/rankops/shipped") / name
+    try:
+        sorter = load_model(source)
+        (entry,) = lock_entries(f"pretrain@{name}")
+    except (FileNotFoundError, ValueError) as error:
+        _fail(error)
+    if sorter.length is not None:
+        _fail(f"{name} sorts {sorter.length} scores and no other number: expected a sorter of any length")
+    save_model(target, sorter)
+    with replaced_file(target / "origin.json") as partial:
+        partial.write_text(json.dumps(entry, indent=2, sort_keys=True) + "\n")
+    typer.echo(f"wrote {target}, {sum(file.stat().st_size for file in target.iterdir())} bytes in all")
 
 
 @app.command()

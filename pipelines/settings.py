@@ -557,12 +557,17 @@ class Settings(Block):
                     f"{place}.sorter.name: no sorter {run.sorter.name!r} is pretrained; there are "
                     f"{', '.join(self.sorters)}"
                 )
-            batch_size, length = getattr(self.training, run.task).batch_size, self.synthetic_ranks.length
-            if batch_size % length:
+            batch_size, length = getattr(self.training, run.task).batch_size, self.length_of(run.sorter.name)
+            if length is not None and batch_size % length:
                 raise ValueError(
                     f"training.{run.task}.batch_size is {batch_size}, but {place} ranks groups of "
                     f"synthetic_ranks.length = {length}, the sorter's: expected a multiple of {length}"
                 )
+
+    def length_of(self, sorter: str) -> int | None:
+        """How many scores a pretrained sorter takes, or None for any number."""
+        takes = inspect.signature(by_name.find("sorters", self.sorters[sorter].name)).parameters
+        return self.synthetic_ranks.length if "length" in takes else None
 
     def _check_start(self, place: str, run: TransferRun) -> None:
         folder, _, name = run.start.rpartition("/")
@@ -735,10 +740,10 @@ def _check_sorter(params: Settings, place: str, name: str | None, batch_size: in
     if name not in params.sorters:
         known = [*params.sorters, *params.benchmark_sorters.untrained]
         raise ValueError(f"{place}.sorter: no sorter {name!r}; there are {', '.join(known)}")
-    if batch_size % params.synthetic_ranks.length:
+    length = params.length_of(name)
+    if length is not None and batch_size % length:
         raise ValueError(
-            f"{place}: batches of {batch_size} do not make groups of synthetic_ranks.length = "
-            f"{params.synthetic_ranks.length}, the sorter's"
+            f"{place}: batches of {batch_size} do not make groups of synthetic_ranks.length = {length}, the sorter's"
         )
 
 

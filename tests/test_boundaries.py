@@ -89,7 +89,7 @@ def code_behind(file: Path) -> frozenset[Path]:
 def test_arrows_point_one_way():
     order = [
         "pipelines", "tasks", "transfer criterion training datasets models metrics", "losses", "sorters",
-        "ranks pairs targets label_ranks",
+        "sorter standardisation laplace_sums targets", "ranks pairs label_ranks",
     ]  # fmt: skip
     level = {name: number for number, names in enumerate(order) for name in names.split()}
     for file in (ROOT / "src/rankops").rglob("*.py"):
@@ -126,16 +126,27 @@ def by_name(command: str) -> set[Path]:
         return found
     if stage == "validate" and words[0] not in ("digits", "synthetic_ranks"):
         return {source / f"datasets/{words[0]}.py"}
+    if stage in ("pretrain", "benchmark_sorters"):
+        blocks = PARAMS.sorters.values() if stage == "benchmark_sorters" else [PARAMS.sorters[words[0]]]
+        untrained = PARAMS.benchmark_sorters.untrained.values() if stage == "benchmark_sorters" else []
+        return {source / f"sorters/{block.name}.py" for block in [*blocks, *untrained]}
     if stage == "compare_losses":
         plan = EXPERIMENTS.comparisons[words[0]]
         method = plan.methods[words[1]]
         losses = [loss.name for loss in (method.loss, method.beside) if loss]
         return {source / f"tasks/{plan.task}.py", source / f"models/{plan.model.name}.py",
-                *(source / f"losses/{loss}.py" for loss in losses)}  # fmt: skip
+                *(source / f"losses/{loss}.py" for loss in losses), *sorter_file(method.sorter)}  # fmt: skip
     if stage == "synthetic_precision":
         method = EXPERIMENTS.synthetic_precision.methods[words[0]]
-        return {source / "models/perceptron.py", source / f"losses/{method.loss.name}.py"}
+        found = {source / "models/perceptron.py", source / f"losses/{method.loss.name}.py"}
+        return found | sorter_file(method.sorter)
     return set()
+
+
+def sorter_file(name: str | None) -> set[Path]:
+    """Where the class of a sorter stands that a method names."""
+    blocks = PARAMS.sorters | PARAMS.benchmark_sorters.untrained
+    return set() if name is None else {ROOT / f"src/rankops/sorters/{blocks[name].name}.py"}
 
 
 def stages() -> dict[str, tuple[frozenset[Path], set[str]]]:
@@ -170,7 +181,8 @@ def test_a_stage_depends_on_no_file_that_it_does_not_use(name):
     if group := next((start for start in OF_ANY_TASK if name.startswith(start)), None):
         code = frozenset().union(*(STAGES[other][0] for other in STAGES if other.startswith(group)))
     used = {path.relative_to(ROOT).as_posix() for path in code}
-    shared = ("src/rankops/models/", "src/rankops/sorters/", "pipelines/serving", "src/rankops/pairs.py")
+    of_any_sorter = ("src/rankops/sorters/", "src/rankops/standardisation.py", "src/rankops/laplace_sums.py")
+    shared = ("src/rankops/models/", *of_any_sorter, "pipelines/serving", "src/rankops/pairs.py")
     assert not {dep for dep in dependencies if dep.endswith(".py") and dep not in used and not dep.startswith(shared)}
 
 

@@ -19,27 +19,35 @@ from rankops import by_name
 from rankops.losses.cross_entropy import cross_entropy
 from rankops.losses.hard_negative_triplet import hard_negative_triplet
 from rankops.losses.hinge_ap import hinge_ap
+from rankops.losses.kendall import kendall
 from rankops.losses.l1 import l1
 from rankops.losses.lsep import lsep
 from rankops.losses.mean_average_precision import mean_average_precision
 from rankops.losses.mse import mse
 from rankops.losses.multilabel_soft_margin import multilabel_soft_margin
+from rankops.losses.ndcg import ndcg
+from rankops.losses.precision_at_k import precision_at_k
 from rankops.losses.recall import recall
 from rankops.losses.recall_at_k import recall_at_k
 from rankops.losses.rlsep import rlsep
 from rankops.losses.spearman import spearman
+from rankops.metrics.kendall import kendall as kendall_metric
+from rankops.metrics.ndcg import ndcg as ndcg_metric
+from rankops.metrics.precision_at_k import precision_at_k as precision_at_k_metric
 from rankops.ranks import ranks
 from rankops.sorters.handcrafted import Handcrafted
 from rankops.sorters.lstm import LSTM
 
 ALL = by_name.names("losses")
 OTHER = {
+    "gain": "linear",
     "hardest": False,
     "k": 2,
     "margin": 2.5,
     "pairs": 2,
     "sigmoid": True,
     "temperature": 0.3,
+    "top_heavy": True,
     "weight_by": "positives",
 }
 OWN = torch.eye(4, dtype=torch.bool)
@@ -61,6 +69,9 @@ DEGENERATE = {
 UNDEFINED = {  # the value and the gradient are 0 there
     "label_ranks": ["no label"],
     "spearman": ["constant", "zero"],
+    "kendall": ["constant", "zero"],
+    "ndcg": ["zero"],
+    "precision_at_k": ["no positive", "no negative"],
     "mean_average_precision": ["no positive", "no negative"],
     "hinge_ap": ["no positive", "no negative"],
     "recall": ["no negative"],
@@ -216,8 +227,10 @@ def test_every_option_changes_something(name, option, generator):
     scores, wanted = example(name, generator)
     if option not in OTHER:
         pytest.fail(f"give {option} of {name} another value in OTHER, at the top of this file")
-    found = call(name, scores, wanted, **{option: OTHER[option]})
-    assert not call(name, scores, wanted).allclose(found)
+    # A step can only be seen where there is one.
+    base = {"k": 3} if name == "ndcg" and option == "temperature" else {}
+    found = call(name, scores, wanted, **base, **{option: OTHER[option]})
+    assert not call(name, scores, wanted, **base).allclose(found)
 
 
 @pytest.mark.parametrize("name", [name for name in ALL if takes_sorter(name)])
@@ -253,6 +266,78 @@ class TestWithSorter:
         value = call(name, scores, wanted, sorter=ranks)
         for same in (scores + shift, scores * 8, scores.exp()):
             assert call(name, same, wanted, sorter=ranks).equal(value)
+
+
+MASKED = [name for name in ALL if "mask" in inspect.signature(by_name.find("losses", name)).parameters]
+
+
+def three_groups(name: str, generator) -> tuple:
+    """Three groups of one kind, as (scores, wanted)."""
+    pairs = [example(name, generator) for _ in range(3)]
+    return tuple(torch.stack(parts) for parts in zip(*pairs, strict=True))
+
+
+def test_every_loss_with_a_sorter_takes_a_mask_and_weights():
+    with_sorter = [name for name in ALL if takes_sorter(name)]
+    assert with_sorter == MASKED
+    assert all("weights" in inspect.signature(by_name.find("losses", name)).parameters for name in MASKED)
+
+
+@pytest.mark.parametrize("name", MASKED)
+def test_what_is_masked_might_as_well_not_be_there(name, generator):
+    scores, wanted = three_groups(name, generator)
+    axes = {"target": (-1,), "labels": (-2,), "positives": (-2, -1)}[kind(name)]
+    kept = torch.tensor([0, 2, 3])
+    mask = torch.ones_like(scores, dtype=torch.bool)
+    shorter_scores, shorter_wanted = scores, wanted
+    for axis in axes:
+        gone = torch.ones(scores.shape[axis], dtype=torch.bool)
+        gone[kept] = False
+        mask = mask & ~gone.view([-1 if axis == other else 1 for other in range(-scores.dim(), 0)])
+        shorter_scores, shorter_wanted = (part.index_select(axis, kept) for part in (shorter_scores, shorter_wanted))
+    spoilt = scores.masked_fill(~mask, torch.nan).requires_grad_()
+    found = call(name, spoilt, wanted, mask=mask)
+    assert found.item() == pytest.approx(call(name, shorter_scores, shorter_wanted).item())
+    found.backward()
+    assert (spoilt.grad[~mask] == 0).all()
+    assert torch.isfinite(spoilt.grad).all()
+
+
+@pytest.mark.parametrize("name", MASKED)
+def test_where_all_is_masked_the_loss_is_zero(name, generator):
+    scores, wanted = three_groups(name, generator)
+    scores.requires_grad_()
+    value = call(name, scores, wanted, mask=torch.zeros_like(scores, dtype=torch.bool))
+    value.backward()
+    assert value.item() == 0
+    assert not scores.grad.any()
+
+
+@pytest.mark.parametrize("name", MASKED)
+def test_weights_count_in_proportion(name, generator):
+    scores, wanted = three_groups(name, generator)
+    weights = torch.rand(scores.shape, generator=generator, dtype=scores.dtype) + 0.1
+    value = call(name, scores, wanted, weights=weights)
+    assert call(name, scores, wanted, weights=weights * 7).item() == pytest.approx(value.item())
+    assert call(name, scores, wanted, weights=torch.ones_like(weights)).item() == pytest.approx(
+        call(name, scores, wanted).item()
+    )
+    assert value.item() != pytest.approx(call(name, scores, wanted).item())
+
+
+@pytest.mark.parametrize("name", MASKED)
+def test_refuses_bad_masks_and_weights(name, generator):
+    scores, wanted = example(name, generator)
+    for options, error, said in (
+        ({"mask": torch.ones(scores.shape)}, TypeError, "mask is torch.float32, expected a boolean"),
+        ({"mask": torch.ones(2, dtype=torch.bool)}, ValueError, r"mask has shape \(2,\)"),
+        ({"weights": -torch.ones(scores.shape)}, ValueError, r"weights hold -1.0 at \(0"),
+        ({"weights": torch.full(scores.shape, math.nan)}, ValueError, "weights hold nan"),
+        ({"weights": torch.ones(2)}, ValueError, r"weights \(2,\) and scores"),
+        ({"weights": torch.ones(scores.shape).long()}, TypeError, "weights are torch.int64"),
+    ):
+        with pytest.raises(error, match=said):
+            call(name, scores, wanted, **options)
 
 
 @pytest.mark.parametrize("name", of_kind("target", "labels", "positives"))
@@ -747,3 +832,78 @@ class TestPositives:
 def test_options_of_retrieval_are_checked(name, option, value, message):
     with pytest.raises(ValueError, match=message):
         call(name, torch.zeros(4, 4), OWN, **{option: value})
+
+
+# Losses against the metrics that they stand for.
+
+
+@settings(deadline=None, max_examples=50)
+@given(seed=st.integers(0, 10_000), top_heavy=st.booleans())
+def test_kendall_tends_to_one_minus_tau(seed, top_heavy):
+    draws = torch.Generator().manual_seed(seed)
+    # Coarse, so that some are tied; random weights.
+    scores, target = ((torch.randn(2, 7, generator=draws, dtype=torch.float64) * 2).round() for _ in range(2))
+    weights = torch.rand(2, 7, generator=draws, dtype=torch.float64)
+    if any((part == part[:, :1]).all(1).any() for part in (scores, target)):
+        return
+    value = kendall(scores, target, sorter=ranks, temperature=1e-3, weights=weights, top_heavy=top_heavy)
+    wanted = kendall_metric(scores, target, weights=weights, top_heavy=top_heavy)
+    assert value.item() == pytest.approx(1 - wanted.mean().item())
+
+
+@settings(deadline=None, max_examples=50)
+@given(seed=st.integers(0, 10_000), k=st.sampled_from([None, 1, 3]), gain=st.sampled_from(["exponential", "linear"]))
+def test_ndcg_tends_to_one_minus_the_metric(seed, k, gain):
+    draws = torch.Generator().manual_seed(seed)
+    scores = torch.randn(3, 6, generator=draws, dtype=torch.float64)
+    target = torch.randint(0, 4, (3, 6), generator=draws).double()
+    weights = torch.rand(3, 6, generator=draws, dtype=torch.float64)
+    value = ndcg(scores, target, sorter=ranks, temperature=1e-3, weights=weights, k=k, gain=gain)
+    wanted = ndcg_metric(scores, target, weights=weights, k=k, gain=gain)
+    assert value.item() == pytest.approx(1 - wanted.nanmean().item())
+
+
+@settings(deadline=None, max_examples=50)
+@given(seed=st.integers(0, 10_000), k=st.integers(1, 4))
+def test_precision_at_k_tends_to_one_minus_the_metric(seed, k):
+    draws = torch.Generator().manual_seed(seed)
+    scores = torch.randn(9, 2, generator=draws, dtype=torch.float64)
+    labels = torch.zeros(9, 2, dtype=torch.bool)
+    labels[:5] = True  # at least K
+    value = precision_at_k(scores, labels, sorter=ranks, temperature=1e-3, k=k)
+    assert value.item() == pytest.approx(1 - precision_at_k_metric(scores, labels, k=k).mean().item())
+
+
+def test_precision_at_k_of_fewer_positives_than_places_can_be_perfect():
+    labels = torch.tensor([[1], [0], [0], [0]])
+    value = precision_at_k(torch.tensor([[4.0], [3.0], [2.0], [1.0]]), labels, sorter=ranks, temperature=1e-3, k=3)
+    assert value.item() == pytest.approx(0)
+
+
+def test_weighted_spearman_by_hand():
+    # Ranks 1, 3, 2 against 1, 2, 3: errors 0, 1, 1, of which the last counts three times as much.
+    scores, target, weights = (
+        torch.tensor([3.0, 1.0, 2.0]),
+        torch.tensor([3.0, 2.0, 1.0]),
+        torch.tensor([1.0, 1.0, 2.0]),
+    )
+    assert spearman(scores, target, sorter=ranks, weights=weights).item() == pytest.approx(6 / 8 * 3 / 4)
+
+
+def test_weighted_mean_average_precision_by_hand():
+    # Positives at places 2 and 3 of 4, weights 1 and 3: (2 + 9) / 4 places; the best is 3 at 1 and 1 at 2, 5 / 4.
+    scores, labels = torch.tensor([[4.0], [3.0], [2.0], [1.0]]), torch.tensor([[0], [1], [1], [0]])
+    weights = torch.tensor([[9.0], [1.0], [3.0], [9.0]])
+    assert mean_average_precision(scores, labels, sorter=ranks, weights=weights).item() == pytest.approx(6 / 4 / 4)
+
+
+def test_ndcg_refuses_what_is_no_relevance():
+    scores = torch.zeros(2)
+    for target, options, said in (
+        (torch.tensor([1.0, -2.0]), {}, r"holds -2.0 at \(1,\), expected a relevance of at least 0"),
+        (torch.tensor([1.0, 61.0]), {}, r"holds 61.0 at \(1,\), expected at most 60, or gain='linear'"),
+        (torch.ones(2), {"gain": "cubic"}, "gain is 'cubic'"),
+        (torch.ones(2), {"k": 0}, "k is 0"),
+    ):
+        with pytest.raises(ValueError, match=said):
+            ndcg(scores, target, sorter=ranks, **options)

@@ -7,13 +7,16 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.stats import rankdata, spearmanr
-from sklearn.metrics import average_precision_score, precision_recall_fscore_support
+from scipy.stats import kendalltau, rankdata, spearmanr, weightedtau
+from sklearn.metrics import average_precision_score, ndcg_score, precision_recall_fscore_support
 
 from rankops.evaluation import evaluate
 from rankops.intervals import interval
+from rankops.metrics.kendall import kendall
 from rankops.metrics.label_ranking import ranked, unranked
 from rankops.metrics.mean_average_precision import average_precision, mean_average_precision
+from rankops.metrics.ndcg import ndcg
+from rankops.metrics.precision_at_k import precision_at_k
 from rankops.metrics.recall import first_positive_ranks, median_rank, recall
 from rankops.metrics.spearman import spearman
 from rankops.tasks.label_ranking import figures as figures_of
@@ -244,7 +247,7 @@ def classified(draw):
 def test_average_precision_agrees_with_loops_and_scikit_learn(batch):
     scores, labels, difficult = batch
     tensors = torch.from_numpy(scores / 8), torch.from_numpy(labels)
-    found = average_precision(*tensors, difficult=torch.from_numpy(difficult))
+    found = average_precision(*tensors, mask=torch.from_numpy(~difficult))
     plain = average_precision(*tensors)
     assert found.dtype == torch.float64
     assert plain.equal(average_precision(tensors[0].float(), tensors[1].long())) or plain.isnan().any()
@@ -272,9 +275,9 @@ def test_mean_average_precision_by_hand():
     assert mean_average_precision(scores, labels).item() == pytest.approx((1 + 2 / 3) / 2)
     # Without the difficult one in the middle the order is perfect; with a difficult positive one is left.
     difficult = torch.tensor([[False, False], [True, False], [False, False]])
-    assert mean_average_precision(scores, labels, difficult=difficult).item() == 1
+    assert mean_average_precision(scores, labels, mask=~difficult).item() == 1
     difficult = torch.tensor([[True, False], [False, False], [False, False]])
-    assert mean_average_precision(scores, labels, difficult=difficult).item() == pytest.approx(1 / 2)
+    assert mean_average_precision(scores, labels, mask=~difficult).item() == pytest.approx(1 / 2)
 
 
 def test_a_constant_classifier_has_the_average_precision_of_chance():
@@ -286,13 +289,13 @@ def test_mean_average_precision_refuses_bad_input():
     with pytest.raises(ValueError, match=r"undefined: labels \(2, 3\) hold no positive in any class"):
         mean_average_precision(scores, labels)
     with pytest.raises(ValueError, match="undefined"):
-        mean_average_precision(scores, labels + 1, difficult=torch.ones(2, 3, dtype=torch.bool))
+        mean_average_precision(scores, labels + 1, mask=torch.zeros(2, 3, dtype=torch.bool))
     with pytest.raises(ValueError, match=r"scores \(2, 3\) and labels \(3, 2\)"):
         mean_average_precision(scores, labels.T)
-    with pytest.raises(ValueError, match=r"scores \(2, 3\) and difficult \(3, 2\)"):
-        mean_average_precision(scores, labels, difficult=labels.T.bool())
-    with pytest.raises(ValueError, match="difficult is torch.int64"):
-        mean_average_precision(scores, labels, difficult=labels)
+    with pytest.raises(ValueError, match=r"mask has shape \(3, 2\) and scores \(2, 3\)"):
+        mean_average_precision(scores, labels, mask=labels.T.bool())
+    with pytest.raises(TypeError, match="mask is torch.int64"):
+        mean_average_precision(scores, labels, mask=labels)
     with pytest.raises(ValueError, match=r"labels hold 2 at \(0, 0\)"):
         mean_average_precision(scores, labels + 2)
     with pytest.raises(ValueError, match=r"labels are torch.float32"):
@@ -363,3 +366,87 @@ def test_metrics_have_no_gradient_and_change_nothing(metric, generator):
     assert not metric(scores, wanted).requires_grad
     after = scores.detach(), wanted, torch.get_rng_state()
     assert all(old.equal(new) for old, new in zip(before, after, strict=True))
+
+
+# Kendall, NDCG and precision at K.
+
+
+PAIRS = st.integers(2, 10).flatmap(
+    lambda n: st.tuples(*(st.lists(st.integers(-4, 4), min_size=n, max_size=n) for _ in range(2)))
+).filter(lambda pair: all(len(set(part)) > 1 for part in pair))  # fmt: skip
+
+
+@settings(deadline=None)
+@given(PAIRS)
+def test_kendall_agrees_with_scipy(pair):
+    found = kendall(*(torch.tensor(part, dtype=torch.float64) for part in pair))
+    assert found.item() == pytest.approx(kendalltau(*pair).statistic)
+
+
+@settings(deadline=None)
+@given(st.permutations(range(8)), st.permutations(range(8)))
+def test_top_heavy_kendall_agrees_with_scipy(scores, target):
+    found = kendall(*(torch.tensor(part, dtype=torch.float64) for part in (scores, target)), top_heavy=True)
+    places = np.argsort(np.argsort(-np.array(target)))
+    assert found.item() == pytest.approx(weightedtau(scores, target, rank=places).statistic)
+
+
+@settings(deadline=None)
+@given(PAIRS, st.sampled_from([None, 1, 3]), st.booleans())
+def test_ndcg_agrees_with_scikit_learn(pair, k, exponential):
+    scores, target = np.array(pair[0], float), np.abs(np.array(pair[1], float))
+    gain = "exponential" if exponential else "linear"
+    found = ndcg(torch.from_numpy(scores), torch.from_numpy(target), k=k, gain=gain)
+    if not target.any():
+        assert found.isnan()
+    else:
+        gains = 2**target - 1 if exponential else target
+        assert found.item() == pytest.approx(ndcg_score([gains], [scores], k=k))
+
+
+@settings(deadline=None)
+@given(PAIRS, st.integers(1, 4))
+def test_precision_at_k_is_the_mean_over_the_orders_of_ties(pair, k):
+    scores, labels = np.array(pair[0], float), np.array(pair[1]) > 0
+    found = precision_at_k(torch.from_numpy(scores).unsqueeze(1), torch.from_numpy(labels).unsqueeze(1), k=k)
+    # Each of the tied takes the free places with the same probability.
+    wanted = 0.0
+    for score, label in zip(scores, labels, strict=True):
+        free = min(max(k - (scores > score).sum(), 0), (scores == score).sum())
+        wanted += label * free / (scores == score).sum() / k
+    assert found.item() == pytest.approx(wanted)
+
+
+@pytest.mark.parametrize("metric", [spearman, kendall, ndcg])
+def test_masked_metrics_are_those_of_what_is_left(metric, generator):
+    scores, target = torch.randn(5, generator=generator), torch.rand(5, generator=generator)
+    mask = torch.tensor([True, False, True, True, False])
+    weights = torch.rand(5, generator=generator)
+    for options, kept in (({}, {}), ({"weights": weights}, {"weights": weights[mask]})):
+        found = metric(scores.masked_fill(~mask, math.nan), target.masked_fill(~mask, math.nan), mask=mask, **options)
+        assert found.item() == pytest.approx(metric(scores[mask], target[mask], **kept).item())
+
+
+@pytest.mark.parametrize("metric", [average_precision, precision_at_k])
+def test_masked_metrics_of_classes_are_those_of_what_is_left(metric, generator):
+    scores, labels = torch.randn(6, 2, generator=generator), torch.tensor([[1, 0], [0, 1], [1, 1]] * 2)
+    mask = torch.tensor([True, False, True, True, False, True]).unsqueeze(1).expand(-1, 2)
+    weights = torch.rand(6, 2, generator=generator)
+    rows = mask[:, 0]
+    found = metric(scores.masked_fill(~mask, math.nan), labels, mask=mask, weights=weights)
+    assert found.tolist() == pytest.approx(metric(scores[rows], labels[rows], weights=weights[rows]).tolist())
+
+
+def test_weighted_average_precision_agrees_with_scikit_learn(generator):
+    scores, labels = torch.randn(50, 1, generator=generator), torch.rand(50, 1, generator=generator) < 0.3
+    weights = torch.rand(50, 1, generator=generator)
+    wanted = average_precision_score(labels[:, 0], scores[:, 0], sample_weight=weights[:, 0])
+    assert average_precision(scores, labels, weights=weights).item() == pytest.approx(wanted)
+
+
+def test_masked_and_weighted_recall_by_hand():
+    scores = torch.tensor([[0.9, 0.1, 0.2], [0.7, 0.3, 0.5]])
+    positives = torch.tensor([[True, False, False], [False, False, True]])
+    mask = torch.tensor([[True, True, True], [False, True, True]])
+    assert recall(scores, positives, k=1, mask=mask).item() == 1
+    assert recall(scores, positives, k=1, weights=torch.tensor([1.0, 3.0])).item() == pytest.approx(1 / 4)

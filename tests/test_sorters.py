@@ -1,43 +1,115 @@
-"""What every sorter in the folder must do, found by its name alone, and what each is."""
+"""What every sorter in the folder must do, found by its name alone, and each held to what it says of itself."""
 
+import copy
+
+import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+from scipy.stats import laplace, rankdata
 
 from rankops import by_name
 from rankops.checkpoints import build, save_model
 from rankops.ranks import ranks
 from rankops.sorters import load_sorter
+from rankops.sorters.comparator import Comparator
 from rankops.sorters.handcrafted import Handcrafted
+from rankops.sorters.laplace import Laplace
 from rankops.sorters.lstm import LSTM
+from rankops.sorters.sigmoid import Sigmoid
+from rankops.sorters.straight_through import StraightThrough
 
 LENGTH = 6
 # Small ones; a new sorter needs a line only if its defaults are slow.
-SMALL = {"cnn": {"channels": 4, "layers": 2}, "lstm": {"hidden": 4, "layers": 1}}
-# For every option another value, which must change the ranks.
+SMALL = {"cnn": {"channels": 4, "layers": 2}, "lstm": {"hidden": 4, "layers": 1}, "comparator": {"hidden": 8}}
+# For every option another value, which must change the ranks or, where it says so, their gradient.
 OTHER = {
     "steepness": 3.0, "hidden": 5, "layers": 3, "projection": "shared", "standardise": True, "channels": 5, "kernel": 5,
-    "dilated": True, "output": "position",
+    "dilated": True, "output": "position", "softness": 0.7, "gradient_softness": 0.7, "detach": False,
 }  # fmt: skip
 ALL = by_name.names("sorters")
 
 
 def make(name: str, **options) -> torch.nn.Module:
-    args = SMALL.get(name, {}) | options
-    runtime = {} if name == "handcrafted" else {"length": LENGTH}
-    return build("sorters", name, args, seed=0, **runtime)
+    return build("sorters", name, SMALL.get(name, {}) | options, seed=0, length=LENGTH).eval()
 
 
-@pytest.mark.parametrize("name", ALL)
+def variants() -> list[str]:
+    """Every sorter, and once more with each switch that changes what it says of itself."""
+    found = []
+    for name in ALL:
+        found.append(name)
+        for option in ("standardise", "detach"):
+            if option in by_name.options(by_name.find("sorters", name)):
+                found.append(f"{name}, {option}")
+    return found
+
+
+def variant(text: str) -> torch.nn.Module:
+    name, _, option = text.partition(", ")
+    if not option:
+        return make(name)
+    usual = getattr(make(name), option)
+    return make(name, **{option: not usual})
+
+
+VARIANTS = variants()
+ANY_LENGTH = [text for text in VARIANTS if variant(text).length is None]
+EXACT = [text for text in VARIANTS if variant(text).exact_gradient]
+SURROGATES = [text for text in VARIANTS if not variant(text).exact_gradient]
+
+
+def those(attribute: str) -> list[str]:
+    return [text for text in VARIANTS if getattr(variant(text), attribute)]
+
+
+def random_scores(generator, *shape: int, dtype=torch.float64) -> torch.Tensor:
+    return torch.randn(shape, generator=generator, dtype=dtype)
+
+
+def double(sorter: torch.nn.Module) -> torch.nn.Module:
+    return copy.deepcopy(sorter).double()
+
+
+def jacobian(sorter, scores: torch.Tensor) -> torch.Tensor:
+    """[i, j] = the derivative of rank i by score j, of one vector."""
+    return torch.autograd.functional.jacobian(sorter, scores)
+
+
+# --- the contract ---
+
+
+@pytest.mark.parametrize("text", VARIANTS)
 @pytest.mark.parametrize("shape", [(LENGTH,), (3, LENGTH), (2, 3, LENGTH), (0, LENGTH)])
-def test_keeps_the_shape(name, shape, generator):
-    assert make(name).eval()(torch.randn(shape, generator=generator)).shape == shape
+def test_keeps_the_shape_and_the_type(text, shape, generator):
+    found = variant(text)(torch.randn(shape, generator=generator))
+    assert found.shape == shape
+    assert found.dtype == torch.float32
+    assert double(variant(text))(random_scores(generator, *shape)).dtype == torch.float64
 
 
-@pytest.mark.parametrize("name", ALL)
-def test_gives_every_score_a_finite_gradient_and_changes_nothing_else(name, generator):
-    sorter = make(name).eval()
+@pytest.mark.parametrize("text", VARIANTS)
+def test_any_dimension_may_be_ranked(text, generator):
+    scores = random_scores(generator, 2, LENGTH, 3, dtype=torch.float32)
+    sorter = variant(text)
+    expected = sorter(scores.movedim(1, -1)).movedim(-1, 1)
+    assert torch.allclose(sorter(scores, dim=1), expected)
+    assert torch.allclose(sorter(scores, dim=-2), expected)
+
+
+@pytest.mark.parametrize("text", VARIANTS)
+def test_ascending_is_descending_of_the_negated_and_normalised_is_divided_by_d(text, generator):
+    scores = random_scores(generator, 3, LENGTH, dtype=torch.float32)
+    sorter = variant(text)
+    assert torch.allclose(sorter(scores, descending=False), sorter(-scores))
+    assert torch.allclose(sorter(scores, normalised=True), sorter(scores) / LENGTH)
+
+
+@pytest.mark.parametrize("text", VARIANTS)
+def test_gives_every_score_a_finite_gradient_and_changes_nothing_else(text, generator):
+    sorter = variant(text)
     scores = torch.randn(3, LENGTH, generator=generator).requires_grad_()
     before, state = scores.detach().clone(), torch.get_rng_state()
     (sorter(scores) * torch.arange(LENGTH)).sum().backward()
@@ -48,32 +120,266 @@ def test_gives_every_score_a_finite_gradient_and_changes_nothing_else(name, gene
     assert torch.is_grad_enabled()
 
 
-@pytest.mark.parametrize("name", ALL)
-def test_refuses_scores_that_are_not_finite(name):
-    with pytest.raises(ValueError, match=r"nan at \(0, 2\)"):
-        make(name)(torch.tensor([[0.0, 1.0, float("nan"), 3.0, 4.0, 5.0]]))
+@pytest.mark.parametrize("text", VARIANTS)
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_half_precision_is_ranked_in_float32(text, dtype, generator):
+    scores = torch.randn(3, LENGTH, generator=generator).to(dtype).requires_grad_()
+    found = variant(text)(scores)
+    assert found.dtype == torch.float32
+    assert found.equal(variant(text)(scores.detach().float()))
+    found.square().sum().backward()
+    assert scores.grad.dtype == dtype
+    assert torch.isfinite(scores.grad).all()
 
 
-@pytest.mark.parametrize("name", [name for name in ALL if name != "handcrafted"])
-def test_refuses_another_length(name):
+@pytest.mark.parametrize("text", VARIANTS)
+def test_autocast_changes_little(text, generator):
+    scores = torch.randn(3, LENGTH, generator=generator)
+    sorter = variant(text)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        found = sorter(scores)
+    tolerance = 1e-6 if sorter.length is None else 0.1
+    assert torch.allclose(found.float(), sorter(scores), atol=tolerance)
+
+
+@pytest.mark.parametrize("text", EXACT)
+def test_where_it_says_so_the_gradient_is_the_derivative(text, generator):
+    sorter = double(variant(text))
+    scores = random_scores(generator, 2, LENGTH).requires_grad_()
+    assert torch.autograd.gradcheck(sorter, scores)
+    assert torch.autograd.gradgradcheck(sorter, scores)
+
+
+@pytest.mark.parametrize("text", SURROGATES)
+def test_a_surrogate_gradient_can_be_differentiated_too(text, generator):
+    sorter = double(variant(text))
+    scores = random_scores(generator, LENGTH).requires_grad_()
+    (first,) = torch.autograd.grad(sorter(scores).square().sum(), scores, create_graph=True)
+    (second,) = torch.autograd.grad(first.square().sum(), scores)
+    assert torch.isfinite(second).all()
+    assert (second != 0).any()
+
+
+@pytest.mark.parametrize("text", ANY_LENGTH)
+def test_runs_under_vmap_and_compiled_whole(text, generator):
+    sorter = variant(text)
+    scores = random_scores(generator, 4, 3, LENGTH, dtype=torch.float32)
+    assert torch.allclose(torch.func.vmap(sorter)(scores), sorter(scores), atol=1e-6)
+    gradient = torch.func.grad(lambda one: sorter(one).square().sum())
+    expected = torch.stack([gradient(part) for part in scores])
+    assert torch.allclose(torch.func.vmap(gradient)(scores), expected, atol=1e-3, rtol=1e-4)
+    compiled = torch.compile(sorter, fullgraph=True, backend="aot_eager")
+    inputs = scores[0].clone().requires_grad_()
+    found = compiled(inputs)
+    assert torch.allclose(found, sorter(scores[0]), atol=1e-6)
+    found.square().sum().backward()
+    assert torch.allclose(inputs.grad, expected[0] if scores[0].dim() == 1 else gradient(scores[0]), atol=1e-3)
+
+
+@pytest.mark.parametrize("text", ANY_LENGTH)
+def test_a_masked_vector_is_ranked_as_the_shorter_one(text, generator):
+    sorter = double(variant(text))
+    scores = random_scores(generator, 3, LENGTH)
+    mask = torch.tensor([[1, 1, 0, 1, 0, 1], [0, 0, 0, 1, 0, 0], [1, 1, 1, 1, 1, 1]]).bool()
+    filled = scores.masked_fill(~mask, torch.nan).requires_grad_()
+    found = sorter(filled, mask=mask)
+    (pulled,) = torch.autograd.grad((found * torch.arange(LENGTH)).sum(), filled)
+    for row in range(3):
+        alone = scores[row][mask[row]].requires_grad_()
+        expected = sorter(alone)
+        assert torch.allclose(found[row][mask[row]], expected)
+        assert (found[row][~mask[row]] == 0).all()
+        (gradient,) = torch.autograd.grad((expected * torch.arange(LENGTH)[mask[row]]).sum(), alone)
+        assert torch.allclose(pulled[row][mask[row]], gradient)
+        assert (pulled[row][~mask[row]] == 0).all()
+    assert torch.allclose(
+        sorter(filled, mask=mask, normalised=True), found / mask.sum(-1, keepdim=True), equal_nan=False
+    )
+
+
+@pytest.mark.parametrize("text", ANY_LENGTH)
+def test_where_nothing_is_left_all_ranks_are_zero(text):
+    scores = torch.full((2, 4), torch.nan, requires_grad=True)
+    found = variant(text)(scores, mask=torch.zeros(2, 4, dtype=torch.bool), normalised=True)
+    assert found.tolist() == [[0.0] * 4] * 2
+    found.sum().backward()
+    assert (scores.grad == 0).all()
+
+
+# --- what is refused, and what odd input gives ---
+
+
+@pytest.mark.parametrize("text", VARIANTS)
+@pytest.mark.parametrize(
+    ("scores", "options", "error", "said"),
+    [
+        (torch.tensor([[0.0, 1.0, float("nan"), 3.0, 4.0, 5.0]]), {}, ValueError, r"nan at \(0, 2\)"),
+        (torch.tensor([0.0, 1.0, 2.0, 3.0, 4.0, float("-inf")]), {}, ValueError, r"-inf at \(5,\)"),
+        (torch.zeros(2, 0), {}, ValueError, r"\(2, 0\)"),
+        (torch.tensor(1.0), {}, ValueError, r"shape \(\)"),
+        (torch.zeros(2, LENGTH, dtype=torch.int64), {}, TypeError, r"int64, expected a floating-point tensor"),
+        (torch.zeros(2, LENGTH, dtype=torch.complex64), {}, TypeError, "complex64, expected .* take a real part"),
+        ([1.0] * LENGTH, {}, TypeError, "list"),
+        (torch.zeros(LENGTH), {"dim": 1}, ValueError, r"dim is 1, but scores have shape \(6,\)"),
+        (torch.zeros(2, LENGTH), {"mask": torch.ones(LENGTH).bool()}, ValueError, r"mask has shape \(6,\)"),
+        (torch.zeros(LENGTH), {"mask": torch.ones(LENGTH)}, TypeError, "mask is torch.float32, expected a boolean"),
+    ],
+)
+def test_refuses_what_has_no_order(text, scores, options, error, said):
+    with pytest.raises(error, match=said):
+        variant(text)(scores, **options)
+
+
+@pytest.mark.parametrize("text", [text for text in VARIANTS if text not in ANY_LENGTH])
+def test_of_fixed_length_refuses_another_and_a_mask(text):
     with pytest.raises(ValueError, match=r"length 5 in shape \(2, 5\), expected 6"):
-        make(name)(torch.zeros(2, 5))
+        variant(text)(torch.zeros(2, 5))
+    with pytest.raises(ValueError, match="fixed length 6: choose one of any length"):
+        variant(text)(torch.zeros(LENGTH), mask=torch.ones(LENGTH).bool())
+
+
+@pytest.mark.parametrize("text", VARIANTS)
+def test_unchecked_a_score_that_is_not_finite_spoils_its_vector_alone(text, generator):
+    scores = random_scores(generator, 3, LENGTH, dtype=torch.float32)
+    expected = variant(text)(scores)
+    scores[1, 2], scores[2, 0] = torch.nan, torch.inf
+    found = variant(text)(scores, check_finite=False)
+    assert torch.allclose(found[0], expected[0])
+    assert found[1:].isnan().all()
+
+
+@pytest.mark.parametrize("text", those("scale_invariant"))
+@pytest.mark.parametrize("factor", [1e30, 1e-30])
+def test_very_large_and_very_small_scores_are_ranked_as_well(text, factor, generator):
+    sorter = variant(text)
+    scores = random_scores(generator, 3, LENGTH, dtype=torch.float32)
+    huge = (scores * factor).requires_grad_()
+    found = sorter(huge)
+    assert torch.allclose(found, sorter(scores), atol=1e-4)
+    found.sum().backward()
+    assert torch.isfinite(huge.grad).all()
+
+
+@pytest.mark.parametrize("text", VARIANTS)
+def test_equal_scores_and_a_single_one_have_finite_ranks_and_gradients(text):
+    sorter = variant(text)
+    for scores in (torch.full((LENGTH,), 0.1), torch.zeros(LENGTH), torch.full((LENGTH,), 1e30)):
+        scores = scores.clone().requires_grad_()
+        found = sorter(scores)
+        (found * torch.arange(LENGTH)).sum().backward()
+        assert torch.isfinite(scores.grad).all()
+        assert torch.isfinite(found).all()
+        if sorter.equivariant:
+            assert torch.allclose(found, torch.tensor((LENGTH + 1) / 2), atol=1e-5)
+    if sorter.length is None:
+        assert sorter(torch.tensor([[3.0], [-1e30]])).tolist() == [[1.0], [1.0]]
+
+
+# --- properties ---
+
+# Few distinct values, so that ties are common.
+VALUES = hnp.arrays("float64", st.integers(2, 12), elements=st.integers(-4, 4))
+
+
+@pytest.mark.parametrize("text", [text for text in ANY_LENGTH if text in those("equivariant")])
+@settings(deadline=None, max_examples=50)
+@given(values=VALUES, seed=st.integers(0, 2**31))
+def test_permuted_scores_have_permuted_ranks_and_ties_equal_ones(text, values, seed):
+    sorter, scores = double(variant(text)), torch.from_numpy(values)
+    order = torch.randperm(len(scores), generator=torch.Generator().manual_seed(seed))
+    found = sorter(scores)
+    assert torch.allclose(sorter(scores[order]), found[order], atol=1e-6)
+    same = scores.unsqueeze(0) == scores.unsqueeze(1)
+    assert ((found.unsqueeze(0) - found.unsqueeze(1)).abs()[same] < 1e-6).all()
+    assert found.sum().item() == pytest.approx(len(scores) * (len(scores) + 1) / 2)
+
+
+@pytest.mark.parametrize("text", [text for text in ANY_LENGTH if text in those("equivariant")])
+@settings(deadline=None, max_examples=50)
+@given(values=VALUES)
+def test_larger_scores_have_smaller_ranks(text, values):
+    scores = torch.from_numpy(values)
+    found = double(variant(text))(scores)
+    larger = scores.unsqueeze(1) > scores.unsqueeze(0)  # [i, j]: s_i > s_j
+    assert ((found.unsqueeze(0) - found.unsqueeze(1))[larger] > -1e-9).all()
+
+
+@pytest.mark.parametrize("text", those("shift_invariant"))
+@settings(deadline=None, max_examples=25)
+@given(values=hnp.arrays("float64", LENGTH, elements=st.integers(-4, 4)), shift=st.integers(-1000, 1000))
+def test_where_it_says_so_a_shift_changes_nothing(text, values, shift):
+    sorter, scores = double(variant(text)), torch.from_numpy(values)
+    assert torch.allclose(sorter(scores + shift), sorter(scores), atol=1e-6)
+
+
+@pytest.mark.parametrize("text", those("scale_invariant"))
+@settings(deadline=None, max_examples=25)
+@given(values=hnp.arrays("float64", LENGTH, elements=st.integers(-4, 4)), scale=st.floats(1e-6, 1e6))
+def test_where_it_says_so_a_factor_changes_nothing(text, values, scale):
+    sorter, scores = double(variant(text)), torch.from_numpy(values)
+    assert torch.allclose(sorter(scores * scale), sorter(scores), atol=1e-6)
+
+
+@pytest.mark.parametrize("attribute", ["equivariant", "shift_invariant", "scale_invariant"])
+def test_what_it_denies_of_itself_it_does_not_have(attribute, generator):
+    """Else it should say so: users choose by it."""
+    order = torch.tensor([3, 1, 5, 0, 2, 4])
+    for text in VARIANTS:
+        sorter = double(variant(text))
+        if getattr(sorter, attribute):
+            continue
+        scores = random_scores(generator, LENGTH)
+        changed, expected = {
+            "equivariant": (scores[order], sorter(scores)[order]),
+            "shift_invariant": (scores + 3, sorter(scores)),
+            "scale_invariant": (scores * 3, sorter(scores)),
+        }[attribute]
+        assert not torch.allclose(sorter(changed), expected, atol=1e-6), text
+
+
+@pytest.mark.parametrize("text", ["sigmoid", "laplace", "straight_through", "comparator", "handcrafted"])
+@settings(deadline=None, max_examples=25)
+@given(values=hnp.arrays("float64", st.integers(2, 10), elements=st.floats(-100, 100)))
+def test_raising_a_score_helps_it_and_hurts_the_others(text, values):
+    scores = torch.from_numpy(values)
+    found = jacobian(double(variant(text)), scores)
+    own = torch.eye(len(scores)).bool()
+    assert (found[own] <= 1e-12).all()
+    assert (found[~own] >= 0).all()
+
+
+def test_an_attached_deviation_turns_signs_around(generator):
+    """Why it is detached by default."""
+    scores = random_scores(generator, 50)
+    own = torch.eye(50).bool()
+    wrong = [(jacobian(Laplace(detach=detach).double(), scores)[~own] < 0).double().mean() for detach in (True, False)]
+    assert wrong[0] == 0
+    assert wrong[1] > 0.1
+
+
+# --- each by itself ---
 
 
 @pytest.mark.parametrize(
     ("name", "option"), [(name, option) for name in ALL for option in by_name.options(by_name.find("sorters", name))]
 )
 def test_every_option_changes_something(name, option, generator):
-    scores = 3 * torch.randn(4, LENGTH, generator=generator)
     # Dilation can only be seen where there is a layer to dilate.
     base = {"layers": 3} if option == "dilated" else {}
-    default, changed = (make(name, **base, **extra).eval()(scores) for extra in ({}, {option: OTHER[option]}))
-    assert not torch.allclose(default, changed)
+    other = (
+        not getattr(make(name), option) if isinstance(OTHER[option], bool) and option != "dilated" else OTHER[option]
+    )
+    found = []
+    for extra in ({}, {option: other}):
+        scores = (3 * torch.randn(4, LENGTH, generator=torch.Generator().manual_seed(0))).requires_grad_()
+        value = make(name, **base, **extra)(scores)
+        found.append(torch.cat([value, torch.autograd.grad(value.square().sum(), scores)[0]]))
+    assert not torch.allclose(*found)
 
 
 @pytest.mark.parametrize("name", ALL)
 def test_comes_back_from_disk_as_it_was(name, tmp_path, generator):
-    sorter = build("sorters", name, SMALL.get(name, {}), seed=0, length=LENGTH).eval()
+    sorter = make(name)
     save_model(tmp_path, sorter)
     scores = torch.randn(3, LENGTH, generator=generator)
     loaded = load_sorter(tmp_path)
@@ -82,7 +388,7 @@ def test_comes_back_from_disk_as_it_was(name, tmp_path, generator):
 
 
 def test_a_damaged_file_is_named(tmp_path):
-    save_model(tmp_path, build("sorters", "lstm", SMALL["lstm"], seed=0, length=LENGTH))
+    save_model(tmp_path, make("lstm"))
     weights = tmp_path / "model.safetensors"
     weights.write_bytes(weights.read_bytes()[:-40])
     with pytest.raises(ValueError, match=f"{tmp_path}: not a whole model"):
@@ -95,27 +401,107 @@ def test_a_module_that_nothing_can_rebuild_is_not_written(tmp_path):
     assert not (tmp_path / "lstm").exists()
 
 
-def test_handcrafted_is_the_sum_of_equations_11_and_12():
-    scores = [0.3, -1.0, 0.35, 2.0]
-    expected = [
-        1 + sum(1 / (1 + 2.718281828459045 ** (-10 * (other - score))) for j, other in enumerate(scores) if j != i)
-        for i, score in enumerate(scores)
-    ]
-    found = Handcrafted()(torch.tensor(scores, dtype=torch.float64))
-    assert found.tolist() == pytest.approx(expected)
-    assert torch.autograd.gradcheck(Handcrafted(), torch.tensor(scores, dtype=torch.float64, requires_grad=True))
+def summed(values, kernel) -> np.ndarray:
+    """The all-pairs sum, pair by pair."""
+    return np.array(
+        [1 + sum(kernel(other - score) for j, other in enumerate(values) if j != i) for i, score in enumerate(values)]
+    )
+
+
+@settings(deadline=None, max_examples=50)
+@given(
+    hnp.arrays("float64", st.integers(2, 12), elements=st.floats(-3, 3)).filter(lambda values: np.ptp(values) > 1e-3)
+)
+def test_those_that_are_sums_are_these_sums(values):
+    scores, deviation = torch.from_numpy(values), values.std()
+
+    def logistic(steepness):
+        return lambda t: 0.5 * (1 + np.tanh(steepness * t / 2))
+
+    for sorter, expected in (
+        (Handcrafted(), summed(values, logistic(10))),
+        (Sigmoid(steepness=5.0), summed(values / deviation, logistic(5))),
+        (Laplace(softness=0.3), summed(values / deviation, laplace(scale=0.3).cdf)),
+        (Laplace(softness=0.3, standardise=False), summed(values, laplace(scale=0.3).cdf)),
+    ):
+        assert sorter(scores).numpy() == pytest.approx(expected, abs=1e-9)
 
 
 @settings(deadline=None)
-@given(st.lists(st.integers(-20, 20), min_size=1, max_size=10))
-def test_handcrafted_becomes_exact_as_it_gets_steep(values):
-    scores = torch.tensor(values, dtype=torch.float64)
-    assert torch.allclose(Handcrafted(steepness=60.0)(scores), ranks(scores))
+@given(VALUES)
+def test_soft_ranks_tend_to_the_exact_ones(values):
+    scores, expected = torch.from_numpy(values), rankdata(-values)
+    for sorter in (
+        Handcrafted(steepness=60.0), Sigmoid(steepness=200.0), Laplace(softness=0.005),
+        Laplace(softness=0.01, standardise=False), StraightThrough(), StraightThrough(softness=0.005),
+    ):  # fmt: skip
+        assert sorter(scores).numpy() == pytest.approx(expected, abs=1e-6)
+
+
+def test_detached_gradients_are_those_of_the_formula_with_the_deviation_held_constant(generator):
+    scores = random_scores(generator, LENGTH)
+    deviation = scores.std(correction=0).item()
+    fixed = Laplace(softness=0.1 * deviation, standardise=False)
+    assert torch.allclose(jacobian(Laplace(softness=0.1), scores), jacobian(fixed, scores))
+    fixed = Handcrafted(steepness=4 / deviation)
+    assert torch.allclose(jacobian(Sigmoid(steepness=4.0), scores), jacobian(fixed, scores))
+    soft = Laplace(softness=0.2)
+    assert torch.allclose(jacobian(StraightThrough(gradient_softness=0.2), scores), jacobian(soft, scores))
+
+
+def test_laplace_takes_a_million_scores(generator):
+    scores = torch.randn(1_000_000, generator=generator, requires_grad=True)
+    found = Laplace(softness=1e-5)(scores)
+    assert (found - ranks(scores)).abs().mean() < 20
+    found.square().mean().backward()
+    assert torch.isfinite(scores.grad).all()
+
+
+def slow_comparator(sorter: Comparator, scores: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Ranks and Jacobian, pair by pair, from the network's word on each gap."""
+    d = len(scores)
+    order = np.argsort(-scores, kind="stable")
+    at = (scores[order] - scores.mean()) / scores.std()
+    gaps, steep = [], []
+    for i in range(d - 1):
+        distances = [at[i] - at[i + 1]]
+        for step in (1, 2, 4, 8):
+            distances.append(at[max(i - step, 0)] - at[i])
+            distances.append(at[i + 1] - at[min(i + 1 + step, d - 1)])
+        seen = np.log(np.clip(np.array(distances) * d, 1e-3, 1e3)) / 3
+        word = sorter.network(torch.from_numpy(seen)).item()
+        factor = np.exp(3 * np.tanh(word / 3))
+        gaps.append(3 * (1 - np.exp(-factor * distances[0] * d)))
+        steep.append(gaps[-1] / distances[0])
+    slopes = np.sqrt(np.array([steep[0], *steep]) * np.array([*steep, steep[-1]])) + 0.1 * d
+    warped = -np.concatenate([[0], np.cumsum(gaps)])
+    found, derivative = np.empty(d), np.zeros((d, d))
+    for i in range(d):
+        found[order[i]] = 1 + sum(laplace.cdf(warped[j] - warped[i]) for j in range(d) if j != i)
+        for j in range(d):
+            if i != j:
+                pull = (slopes[i] + slopes[j]) / 4 * np.exp(-abs(warped[i] - warped[j])) / scores.std()
+                derivative[order[i], order[j]] += pull
+                derivative[order[i], order[i]] -= pull
+    return found, derivative
+
+
+@pytest.mark.parametrize("d", [2, 5, 23])
+def test_the_comparator_is_its_formula_pair_by_pair(d, generator):
+    sorter = double(make("comparator"))
+    scores = random_scores(generator, d)
+    expected, derivative = slow_comparator(sorter, scores.numpy())
+    assert sorter(scores).detach().numpy() == pytest.approx(expected)
+    assert jacobian(sorter, scores).numpy() == pytest.approx(derivative)
 
 
 def test_handcrafted_refuses_a_flat_sigmoid():
-    with pytest.raises(ValueError, match="steepness is 0"):
-        Handcrafted(steepness=0)
+    for make_one in (Handcrafted, Sigmoid):
+        with pytest.raises(ValueError, match="steepness is 0"):
+            make_one(steepness=0)
+    for make_one in (Laplace, StraightThrough):
+        with pytest.raises(ValueError, match="softness is -1"):
+            make_one(softness=-1)
 
 
 def test_the_papers_lstm_has_its_18_7_million_parameters():

@@ -1,4 +1,4 @@
-"""Teaches a sorter to imitate sorting: L1 between its ranks and the exact ones (SoDeep, Section 3.2)."""
+"""Teaches a sorter to imitate sorting, by its own loss; judged by L1 between its ranks and the exact ones."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -36,6 +36,9 @@ def pretrained(params: Settings, options: SorterParams, name: str) -> tuple[nn.M
     def l1(sorter: nn.Module, batch: tuple[Tensor, Tensor]) -> Tensor:
         return (sorter(batch[0]) - batch[1]).abs().mean() / length
 
+    def imitation(sorter: nn.Module, batch: tuple[Tensor, Tensor]) -> Tensor:
+        return sorter.imitation_loss(*batch)
+
     def validate(sorter: nn.Module) -> dict[str, float]:
         return {"l1": l1(sorter, (val_scores, val_ranks)).item()}
 
@@ -50,7 +53,7 @@ def pretrained(params: Settings, options: SorterParams, name: str) -> tuple[nn.M
             fit(
                 sorter,
                 batches=batches,
-                loss=l1,
+                loss=imitation,
                 validate=validate,
                 judged_by="l1",
                 lower_is_better=True,

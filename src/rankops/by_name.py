@@ -9,7 +9,7 @@ from typing import Any
 __all__ = ["check_options", "find", "names", "options"]
 
 # What the caller passes at run time: never an option that a person writes into the params.
-RUNTIME = {"generator", "sorter", "length", "outputs", "features", "colours", "words"}
+RUNTIME = {"generator", "sorter", "mask", "weights", "length", "outputs", "features", "colours", "words"}
 
 
 def names(folder: str) -> list[str]:
@@ -29,7 +29,8 @@ def find(folder: str, name: str, *, where: str | None = None) -> Callable[..., A
     Traceback (most recent call last):
     ...
     ValueError: runs.mine.loss.name: no 'rslep' in rankops/losses; there are cross_entropy, hard_negative_triplet,
-    hinge_ap, l1, lsep, mean_average_precision, mse, multilabel_soft_margin, recall, recall_at_k, rlsep, spearman
+    hinge_ap, kendall, l1, lsep, mean_average_precision, mse, multilabel_soft_margin, ndcg, precision_at_k, recall,
+    recall_at_k, rlsep, spearman
     """
     if name not in names(folder):
         raise ValueError(

@@ -1,13 +1,63 @@
 """What losses hold scores against, refused where it makes no sense, with a message that says what to do."""
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
 
-__all__ = ["check_labels", "check_positives", "check_target"]
+from rankops.ranks import check_mask
+
+__all__ = [
+    "both_ways", "check_gains", "check_labels", "check_positives", "check_target", "counted", "gains_of", "ideal",
+    "is_ordered", "soft_ranks",
+]  # fmt: skip
 
 
-def check_target(scores: Tensor, target: Tensor, *, between_0_and_1: bool = False, least: int = 1) -> None:
+def counted(scores: Tensor, mask: Tensor | None, weights: Tensor | None) -> Tensor:
+    """How much each score counts: its weight, or 1, and 0 where the mask is False.
+
+    Args:
+        scores: any shape.
+        mask: boolean, of the scores' shape, False where there is no score; None if all are there.
+        weights: of the scores' shape, finite and not negative; None if all count alike.
+
+    Returns:
+        Of the scores' shape, float32 or float64.
+
+    Raises:
+        TypeError, ValueError: a mask or weights of another shape or type, negative or infinite weights.
+
+    >>> counted(torch.zeros(2), torch.tensor([True, False]), torch.tensor([0.5, 3.0]))
+    tensor([0.5000, 0.0000])
+    """
+    kind = torch.promote_types(scores.dtype, torch.float32)
+    if mask is not None:
+        check_mask(scores, mask)
+    if weights is None:
+        return torch.ones_like(scores, dtype=kind) if mask is None else mask.to(kind)
+    if not torch.is_tensor(weights) or not weights.is_floating_point():
+        found = weights.dtype if torch.is_tensor(weights) else type(weights).__name__
+        raise TypeError(f"weights are {found}, expected a floating-point tensor")
+    if weights.shape != scores.shape:
+        raise ValueError(f"weights {tuple(weights.shape)} and scores {tuple(scores.shape)}: expected one shape")
+    bad = ~(torch.isfinite(weights) & (weights >= 0))
+    if bool(bad.any()):
+        where = tuple(bad.nonzero()[0].tolist())
+        raise ValueError(f"weights hold {weights[where].item()} at {where}, expected finite numbers of at least 0")
+    return weights.to(kind) if mask is None else weights.to(kind).masked_fill(~mask, 0.0)
+
+
+def soft_ranks(sorter: Callable[..., Tensor], scores: Tensor, mask: Tensor | None) -> Tensor:
+    """Ranks from a sorter; it is handed a mask only where there is one, so that any function of scores will do."""
+    return sorter(scores) if mask is None else sorter(scores, mask=mask)
+
+
+def check_target(
+    scores: Tensor, target: Tensor, *, between_0_and_1: bool = False, least: int = 1, mask: Tensor | None = None
+) -> None:
     """Refuses targets of another shape than the scores', that are not finite, or in groups smaller than `least`.
+
+    What stands where the mask is False is not looked at.
 
     Raises:
         TypeError: `target` is not a floating-point tensor.
@@ -24,7 +74,7 @@ def check_target(scores: Tensor, target: Tensor, *, between_0_and_1: bool = Fals
         )
     if scores.shape[-1] < least:
         raise ValueError(
-            f"scores have groups of {scores.shape[-1]} in shape {tuple(scores.shape)}, where Spearman is undefined: "
+            f"scores have groups of {scores.shape[-1]} in shape {tuple(scores.shape)}, which leave nothing to compare: "
             f"expected groups of at least {least} along the last dimension"
         )
     if not target.is_floating_point():
@@ -32,6 +82,9 @@ def check_target(scores: Tensor, target: Tensor, *, between_0_and_1: bool = Fals
     bad = ~torch.isfinite(target)
     if between_0_and_1:
         bad = bad | (target < 0) | (target > 1)
+    if mask is not None:
+        check_mask(scores, mask)
+        bad = bad & mask
     if bool(bad.any()):
         where = tuple(bad.nonzero()[0].tolist())
         expected = "finite: look at its row"
@@ -71,8 +124,10 @@ def check_labels(scores: Tensor, labels: Tensor, *, least: int = 1) -> None:
         raise ValueError(f"labels hold {labels[where].item()} at {where}, expected 0 or 1")
 
 
-def check_positives(scores: Tensor, positives: Tensor) -> None:
+def check_positives(scores: Tensor, positives: Tensor, *, mask: Tensor | None = None) -> None:
     """Refuses positives that are no boolean square matrices of the scores' shape, or lack one in a row or column.
+
+    With a mask, a row or column may be without.
 
     Raises:
         ValueError: any of these.
@@ -93,6 +148,9 @@ def check_positives(scores: Tensor, positives: Tensor) -> None:
         )
     if positives.dtype != torch.bool:
         raise ValueError(f"positives are {positives.dtype}, expected booleans: convert them with .bool()")
+    if mask is not None:
+        check_mask(scores, mask)
+        return
     for name, found in (("row", positives.any(-1)), ("column", positives.any(-2))):
         if not bool(found.all()):
             *group, where = (~found).nonzero()[0].tolist()
@@ -100,3 +158,60 @@ def check_positives(scores: Tensor, positives: Tensor) -> None:
             raise ValueError(
                 f"positives hold no True in {name} {where}{matrix}: expected at least one in each row and each column"
             )
+
+
+def is_ordered(target: Tensor, weight: Tensor) -> Tensor:
+    """Which groups (...) hold at least two different targets, of those (..., d) whose weight is not 0.
+
+    >>> is_ordered(torch.tensor([[1.0, 2.0, 1.0], [1.0, 1.0, 3.0]]), torch.tensor([1.0, 1.0, 0.0]))
+    tensor([ True, False])
+    """
+    counts = weight > 0
+    largest = target.masked_fill(~counts, -torch.inf).amax(-1)
+    return largest > target.masked_fill(~counts, torch.inf).amin(-1)
+
+
+def check_gains(target: Tensor, mask: Tensor | None, *, gain: str, k: int | None) -> None:
+    """Refuses what has no discounted cumulative gain.
+
+    Raises:
+        ValueError: a target that is negative, or above 60 for an exponential gain; an unknown `gain`; `k` below 1.
+
+    >>> check_gains(torch.tensor([1.0, -2.0]), None, gain="linear", k=None)
+    Traceback (most recent call last):
+    ...
+    ValueError: target holds -2.0 at (1,), expected a relevance of at least 0
+    """
+    if gain not in ("exponential", "linear"):
+        raise ValueError(f"gain is {gain!r}, expected 'exponential' or 'linear'")
+    if k is not None and k < 1:
+        raise ValueError(f"k is {k}, expected at least 1, or None for all places")
+    known = target if mask is None else target.masked_fill(~mask, 0.0)
+    for bad, expected in (
+        (known < 0, "a relevance of at least 0"),
+        ((known > 60) & (gain == "exponential"), "at most 60, or gain='linear': 2 to its power is the gain"),
+    ):
+        if bool(bad.any()):
+            where = tuple(bad.nonzero()[0].tolist())
+            raise ValueError(f"target holds {target[where].item()} at {where}, expected {expected}")
+
+
+def gains_of(target: Tensor, weight: Tensor, gain: str) -> Tensor:
+    """What each (..., d) gains when it comes first, times its weight."""
+    known = target.to(weight.dtype).where(weight > 0, 0.0)
+    return weight * (torch.exp2(known) - 1 if gain == "exponential" else known)
+
+
+def ideal(gains: Tensor, k: int | None) -> Tensor:
+    """The discounted cumulative gain (...) of the best order of gains (..., d), of its first k places.
+
+    >>> ideal(torch.tensor([0.0, 1.0, 3.0]), 1)
+    tensor(3.)
+    """
+    ordered = gains.sort(dim=-1, descending=True).values[..., :k]
+    return (ordered / torch.log2(torch.arange(2, ordered.shape[-1] + 2, device=gains.device))).sum(-1)
+
+
+def both_ways(matrices: Tensor) -> Tensor:
+    """(2, ..., d, d): as they are, and transposed."""
+    return torch.stack([matrices, matrices.mT])

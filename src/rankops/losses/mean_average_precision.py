@@ -2,15 +2,22 @@
 
 from collections.abc import Callable
 
+import torch
 from torch import Tensor
 
-from rankops.targets import check_labels
+from rankops.targets import check_labels, counted, soft_ranks
 
 __all__ = ["mean_average_precision"]
 
 
 def mean_average_precision(
-    scores: Tensor, labels: Tensor, *, sorter: Callable[[Tensor], Tensor], weight_by: str = "classes"
+    scores: Tensor,
+    labels: Tensor,
+    *,
+    sorter: Callable[..., Tensor],
+    mask: Tensor | None = None,
+    weights: Tensor | None = None,
+    weight_by: str = "classes",
 ) -> Tensor:
     r"""In each class, the examples that have it should come before those that do not.
 
@@ -24,15 +31,19 @@ def mean_average_precision(
     Args:
         scores: y, (..., n, C).
         labels: $y^*$, (..., n, C), boolean, or integers 0 and 1.
-        sorter: f, takes scores (..., C, n) to ranks (..., C, n), 1 for the largest.
+        sorter: f, takes scores (..., C, n) to ranks (..., C, n), 1 for the largest, and `mask`, where one is given.
+        mask: (..., n, C) boolean, False where an example does not count for a class (VOC's difficult objects); n is
+            then the number of those that do.
+        weights: (..., n, C), how much the rank of a positive counts among those of its class.
         weight_by: `classes`, all alike, as in the metric, or `positives`, as in Eq. 7.
 
     Returns:
         A scalar.
 
     Raises:
-        ValueError: shapes differ or are empty, groups of one example, labels that are anything but 0 and 1, an unknown
-            `weight_by`, or what the sorter refuses: scores that are not finite, another n than its length.
+        ValueError: shapes differ or are empty, groups of one example, labels that are anything but 0 and 1,
+            negative weights, an unknown `weight_by`, or what the sorter refuses: scores that are not finite, another n
+            than its length.
 
     >>> import torch
     >>> from rankops.ranks import ranks
@@ -43,12 +54,17 @@ def mean_average_precision(
     check_labels(scores, labels, least=2)
     if weight_by not in ("classes", "positives"):
         raise ValueError(f"weight_by is {weight_by!r}, expected 'classes' or 'positives'")
-    positives = labels.bool().mT  # (..., C, n)
-    length = positives.shape[-1]
-    count = positives.sum(-1)
-    # Divided by n before the sum, which would overflow in half precision.
-    mean_rank = (sorter(scores.mT) / length * positives).sum(-1) / count.clamp(min=1)
-    above_least = mean_rank - (count + 1).to(mean_rank.dtype) / (2 * length)
-    both_kinds = (count > 0) & (count < length)
-    weight = (both_kinds if weight_by == "classes" else count * both_kinds).to(mean_rank.dtype)
-    return (above_least * weight).sum() / weight.sum().clamp(min=1)
+    weight = counted(scores, mask, weights).mT  # (..., C, n)
+    there = torch.ones_like(labels, dtype=torch.bool).mT if mask is None else mask.mT
+    positives = labels.bool().mT & there
+    length, count = there.sum(-1), positives.sum(-1)
+    weight = weight * positives
+    total = weight.sum(-1)
+    found = (soft_ranks(sorter, scores.mT, None if mask is None else there) * weight).sum(-1)
+    # The least possible sum: places 1, 2, ..., the heaviest first.
+    places = torch.arange(1, weight.shape[-1] + 1, device=weight.device, dtype=weight.dtype)
+    least = (weight.sort(dim=-1, descending=True).values * places).sum(-1)
+    above_least = (found - least.to(found.dtype)) / (total.clamp(min=1e-30) * length.clamp(min=1))
+    both_kinds = (count > 0) & (count < length) & (total > 0)
+    share = (both_kinds if weight_by == "classes" else total * both_kinds).to(found.dtype)
+    return (above_least * share).sum() / share.sum().clamp(min=1e-30)

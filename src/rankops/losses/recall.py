@@ -5,13 +5,20 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from rankops.targets import check_positives
+from rankops.targets import both_ways, check_positives, counted, soft_ranks
 
 __all__ = ["recall"]
 
 
 def recall(
-    scores: Tensor, positives: Tensor, *, sorter: Callable[[Tensor], Tensor], margin: float = 1.0, hardest: bool = True
+    scores: Tensor,
+    positives: Tensor,
+    *,
+    sorter: Callable[..., Tensor],
+    mask: Tensor | None = None,
+    weights: Tensor | None = None,
+    margin: float = 1.0,
+    hardest: bool = True,
 ) -> Tensor:
     r"""In each row and each column, a positive should be ranked above every negative, by a margin of places.
 
@@ -22,7 +29,10 @@ def recall(
     Args:
         scores: Y, (..., d, d), row = image, column = text.
         positives: (..., d, d) boolean, which pairs belong together; at least one in each row and column.
-        sorter: f, takes scores (..., d) to ranks (..., d), 1 for the largest.
+        sorter: f, takes scores (..., d) to ranks (..., d), 1 for the largest, and `mask`, where one is given.
+        mask: (..., d, d) boolean, False where a pair is neither right nor wrong; rows and columns may then be without
+            a positive, and are left out.
+        weights: (..., d, d), how much each positive counts.
         margin: $\alpha$, in places.
         hardest: only the negative that is ranked highest counts (Eq. 10); otherwise the mean over negatives.
 
@@ -39,13 +49,16 @@ def recall(
     >>> recall(torch.tensor([[9.0, 1.0, 2.0], [0.0, 8.0, 1.0], [2.0, 0.0, 9.0]]), own, sorter=ranks)
     tensor(0.)
     """
-    check_positives(scores, positives)
+    check_positives(scores, positives, mask=mask)
     if not margin >= 0:
         raise ValueError(f"margin is {margin}, expected at least 0")
-    places = sorter(torch.stack([scores, scores.mT]))
-    own = torch.stack([positives, positives.mT])
+    weight = both_ways(counted(scores, mask, weights))
+    there = torch.ones_like(positives) if mask is None else mask
+    places = soft_ranks(sorter, both_ways(scores), None if mask is None else both_ways(mask))
+    own = both_ways(positives & there)
     where = own.nonzero(as_tuple=True)  # one entry a positive: p in all
-    rivals = ~own[where[:-1]]  # (p, d), the negatives of its row
+    rivals = both_ways(~positives & there)[where[:-1]]  # (p, d), the negatives of its row
     violations = (margin + places[where].unsqueeze(-1) - places[where[:-1]]).relu().masked_fill(~rivals, 0.0)
     each = violations.amax(-1) if hardest else violations.sum(-1) / rivals.sum(-1).clamp(min=1)
-    return each.sum() / rivals.any(-1).sum().clamp(min=1)
+    share = (weight[where] * rivals.any(-1)).to(each.dtype)
+    return (each * share).sum() / share.sum().clamp(min=1e-30)

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from rankops.targets import check_positives
+from rankops.targets import both_ways, check_positives, counted, soft_ranks
 
 __all__ = ["recall_at_k"]
 
@@ -14,7 +14,9 @@ def recall_at_k(
     scores: Tensor,
     positives: Tensor,
     *,
-    sorter: Callable[[Tensor], Tensor],
+    sorter: Callable[..., Tensor],
+    mask: Tensor | None = None,
+    weights: Tensor | None = None,
     k: int = 1,
     temperature: float = 1.0,
 ) -> Tensor:
@@ -27,7 +29,10 @@ def recall_at_k(
     Args:
         scores: Y, (..., d, d), row = image, column = text.
         positives: (..., d, d) boolean, which pairs belong together; at least one in each row and column.
-        sorter: f, takes scores (..., d) to ranks (..., d), 1 for the largest.
+        sorter: f, takes scores (..., d) to ranks (..., d), 1 for the largest, and `mask`, where one is given.
+        mask: (..., d, d) boolean, False where a pair is neither right nor wrong; rows and columns may then be without
+            a positive, and are left out.
+        weights: (..., d, d); a row counts by the weight of its heaviest positive.
         k: K, at least 1.
         temperature: $\tau$, the width of the step in places.
 
@@ -44,12 +49,15 @@ def recall_at_k(
     >>> recall_at_k(scores, torch.eye(3, dtype=torch.bool), sorter=ranks, temperature=0.01)
     tensor(0.1667)
     """
-    check_positives(scores, positives)
+    check_positives(scores, positives, mask=mask)
     if k < 1:
         raise ValueError(f"k is {k}, expected at least 1")
     if not temperature > 0:
         raise ValueError(f"temperature is {temperature}, expected a positive number")
-    places = sorter(torch.stack([scores, scores.mT]))
-    own = torch.stack([positives, positives.mT])
-    first = places.masked_fill(~own, torch.inf).amin(-1)
-    return torch.sigmoid((first - k - 0.5) / temperature).mean()
+    own = both_ways(positives if mask is None else positives & mask)
+    weight = both_ways(counted(scores, mask, weights)).masked_fill(~own, 0.0).amax(-1)
+    places = soft_ranks(sorter, both_ways(scores), None if mask is None else both_ways(mask))
+    any_own = own.any(-1)
+    first = places.masked_fill(~own, torch.inf).amin(-1).where(any_own, 0.0)
+    share = weight.to(places.dtype)
+    return (torch.sigmoid((first - k - 0.5) / temperature) * share).sum() / share.sum().clamp(min=1e-30)

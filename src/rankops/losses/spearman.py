@@ -5,12 +5,19 @@ from collections.abc import Callable
 from torch import Tensor
 
 from rankops.ranks import ranks
-from rankops.targets import check_target
+from rankops.targets import check_target, counted, is_ordered, soft_ranks
 
 __all__ = ["spearman"]
 
 
-def spearman(scores: Tensor, target: Tensor, *, sorter: Callable[[Tensor], Tensor]) -> Tensor:
+def spearman(
+    scores: Tensor,
+    target: Tensor,
+    *,
+    sorter: Callable[..., Tensor],
+    mask: Tensor | None = None,
+    weights: Tensor | None = None,
+) -> Tensor:
     r"""Scores should have the order of their targets.
 
     $\frac{6}{d (d^2 - 1)} \|f(y) - \mathrm{rk}(y^*)\|^2$ for each group of d, averaged over groups: SoDeep, Eq. 4, up
@@ -21,14 +28,16 @@ def spearman(scores: Tensor, target: Tensor, *, sorter: Callable[[Tensor], Tenso
     Args:
         scores: y, (..., d), a group along the last dimension.
         target: $y^*$, (..., d); tied ones share their average rank.
-        sorter: f, takes scores (..., d) to ranks (..., d), 1 for the largest.
+        sorter: f, takes scores (..., d) to ranks (..., d), 1 for the largest, and `mask`, where one is given.
+        mask: (..., d) boolean, False where a group has no example; d is then the number of those it has.
+        weights: (..., d), how much each squared error counts within its group.
 
     Returns:
         A scalar.
 
     Raises:
-        ValueError: shapes differ or are empty, groups of one, a target that is not finite, or what the sorter refuses:
-            scores that are not finite, groups of another length than its own.
+        ValueError: shapes differ or are empty, groups of one, a target that is not finite, negative weights, or what
+            the sorter refuses: scores that are not finite, groups of another length than its own.
         TypeError: `target` is not floating point.
 
     >>> import torch
@@ -37,12 +46,12 @@ def spearman(scores: Tensor, target: Tensor, *, sorter: Callable[[Tensor], Tenso
     >>> spearman(scores, target, sorter=Handcrafted(steepness=100.0)) < 1e-6
     tensor(True)
     """
-    check_target(scores, target, least=2)
-    length = scores.shape[-1]
-    found = sorter(scores)
-    # In float64, because half precision does not hold every rank; and divided by d before the square, which would
-    # overflow there.
-    wanted = ranks(target.double()).to(found.dtype)
-    errors = ((found - wanted) / length).square().mean(-1) * (6 * length**2 / (length**2 - 1))
-    ordered = (target != target[..., :1]).any(-1)
-    return errors.where(ordered, 0.0).sum() / ordered.sum().clamp(min=1)
+    check_target(scores, target, least=2, mask=mask)
+    weight = counted(scores, mask, weights)
+    found = soft_ranks(sorter, scores, mask)
+    # In float64, because half precision does not hold every rank.
+    wanted = ranks(target.double(), mask=mask).to(found.dtype)
+    length = scores.shape[-1] if mask is None else mask.sum(-1).clamp(min=2)
+    errors = ((found - wanted).square() * weight).sum(-1) / weight.sum(-1).clamp(min=1e-30)
+    ordered = is_ordered(target, weight)
+    return (errors * 6 / (length**2 - 1)).where(ordered, 0.0).sum() / ordered.sum().clamp(min=1)

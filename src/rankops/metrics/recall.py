@@ -3,17 +3,21 @@
 import torch
 from torch import Tensor
 
-from rankops.ranks import check_scores
+from rankops.ranks import check_mask, check_scores
+from rankops.targets import counted
 
 __all__ = ["first_positive_ranks", "median_rank", "recall"]
 
 
-def recall(scores: Tensor, positives: Tensor, *, k: int) -> Tensor:
+def recall(
+    scores: Tensor, positives: Tensor, *, k: int, mask: Tensor | None = None, weights: Tensor | None = None
+) -> Tensor:
     """The share of rows with a positive among the first k columns (SoDeep, Eq. 8 and Section 4.2.3).
 
     Args:
-        scores, positives: see `first_positive_ranks`.
+        scores, positives, mask: see `first_positive_ranks`.
         k: at least 1.
+        weights: (n,), how much each row counts.
 
     Returns:
         A scalar, float64.
@@ -27,7 +31,9 @@ def recall(scores: Tensor, positives: Tensor, *, k: int) -> Tensor:
     """
     if k < 1:
         raise ValueError(f"k is {k}, expected at least 1")
-    return (first_positive_ranks(scores, positives) <= k).double().mean()
+    found = (first_positive_ranks(scores, positives, mask=mask) <= k).double()
+    weight = counted(found, None, weights)
+    return (found * weight).sum() / weight.sum()
 
 
 def median_rank(scores: Tensor, positives: Tensor) -> Tensor:
@@ -50,7 +56,7 @@ def median_rank(scores: Tensor, positives: Tensor) -> Tensor:
     return (ordered[(len(ordered) - 1) // 2] + ordered[len(ordered) // 2]) / 2
 
 
-def first_positive_ranks(scores: Tensor, positives: Tensor) -> Tensor:
+def first_positive_ranks(scores: Tensor, positives: Tensor, *, mask: Tensor | None = None) -> Tensor:
     """The place at which each row finds its first positive, 1 = at once.
 
     1 + the number of negatives that score as high as the best positive, or higher: equal scores count against it.
@@ -58,6 +64,7 @@ def first_positive_ranks(scores: Tensor, positives: Tensor) -> Tensor:
     Args:
         scores: (n, m), of n queries and m things to be found.
         positives: (n, m) boolean, at least one in each row.
+        mask: (n, m) boolean, False where a pair is neither right nor wrong.
 
     Returns:
         (n,), int64.
@@ -75,9 +82,12 @@ def first_positive_ranks(scores: Tensor, positives: Tensor) -> Tensor:
         raise ValueError(
             f"scores {tuple(scores.shape)} and positives {tuple(positives.shape)}: expected (n, m) twice, not empty"
         )
-    check_scores(scores)
+    check_scores(scores, mask=mask)
     if positives.dtype != torch.bool:
         raise ValueError(f"positives are {positives.dtype}, expected booleans: convert them with .bool()")
+    if mask is not None:
+        check_mask(scores, mask)
+        positives, scores = positives & mask, scores.masked_fill(~mask, -torch.inf)
     found = positives.any(1)
     if not bool(found.all()):
         row = int((~found).nonzero()[0])

@@ -4,11 +4,12 @@ import torch
 from torch import Tensor
 
 from rankops.ranks import ranks
+from rankops.targets import counted
 
-__all__ = ["spearman"]
+__all__ = ["different_values", "spearman"]
 
 
-def spearman(scores: Tensor, target: Tensor) -> Tensor:
+def spearman(scores: Tensor, target: Tensor, *, mask: Tensor | None = None, weights: Tensor | None = None) -> Tensor:
     r"""How well the order of the scores agrees with that of the targets.
 
     $r_s$, the Pearson correlation of ranks, ties averaged; without ties it is
@@ -17,37 +18,56 @@ def spearman(scores: Tensor, target: Tensor) -> Tensor:
     Args:
         scores: y, (..., n).
         target: $y^*$, (..., n).
+        mask: (..., n) boolean, False where there is no example; the others are ranked without it.
+        weights: (..., n), how much each example counts in the means, variances and covariance of the ranks.
 
     Returns:
         (...), float64, from -1 to 1.
 
     Raises:
-        ValueError: shapes differ, fewer than two examples, one that is not finite, or scores or targets that are all
-            equal.
+        TypeError: a mask or weights of another type.
+        ValueError: shapes differ, fewer than two examples, one that is not finite, scores or targets that are all
+            equal, negative weights.
 
     >>> spearman(torch.tensor([0.1, 0.4, 0.2]), torch.tensor([1.0, 2.0, 3.0]))
     tensor(0.5000, dtype=torch.float64)
     """
+    weight = counted(scores.double(), mask, weights).double()
+    centred = []
+    for values in different_values("Spearman", scores, target, weight):
+        placed = ranks(values, mask=mask)
+        centred.append(placed - (placed * weight).sum(-1, keepdim=True) / weight.sum(-1, keepdim=True))
+    first, second = centred
+    norms = ((weight * first.square()).sum(-1) * (weight * second.square()).sum(-1)).sqrt()
+    return ((weight * first * second).sum(-1) / norms).clamp(-1.0, 1.0)
+
+
+def different_values(name: str, scores: Tensor, target: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
+    """Scores and target (..., n) in float64, 0 where the weight is 0, if a rank correlation of that name is defined.
+
+    Raises:
+        ValueError: see `spearman`.
+    """
     if scores.shape != target.shape or scores.dim() == 0:
         raise ValueError(f"scores {tuple(scores.shape)} and target {tuple(target.shape)}: expected one shape (..., n)")
-    length = scores.shape[-1]
-    if length < 2:
-        raise ValueError(f"Spearman is undefined: {length} examples in {tuple(scores.shape)}, expected at least 2")
-    centred = []
-    for name, given in (("scores", scores), ("target", target)):
-        values = given.detach().double()
+    counts = weight > 0
+    fewest = int(counts.sum(-1).min()) if counts.numel() else 0
+    if fewest < 2:
+        raise ValueError(f"{name} is undefined: {fewest} examples in {tuple(scores.shape)}, expected at least 2")
+    found = []
+    for what, given in (("scores", scores), ("target", target)):
+        values = given.detach().double().where(counts, 0.0)
         finite = torch.isfinite(values)
         if not bool(finite.all()):
             where = tuple((~finite).nonzero()[0].tolist())
-            raise ValueError(f"Spearman is undefined: {name} hold {values[where].item()} at {where}, expected numbers")
-        equal = (values == values[..., :1]).all(-1)
+            raise ValueError(f"{name} is undefined: {what} hold {values[where].item()} at {where}, expected numbers")
+        largest = values.masked_fill(~counts, -torch.inf).amax(-1)
+        equal = largest == values.masked_fill(~counts, torch.inf).amin(-1)
         if bool(equal.any()):
             where = tuple(equal.nonzero()[0].tolist())
             raise ValueError(
-                f"Spearman is undefined: {name} are all {values[where][0].item()}{f' at {where}' if where else ''}, "
+                f"{name} is undefined: {what} are all {largest[where].item()}{f' at {where}' if where else ''}, "
                 "expected at least two different ones"
             )
-        centred.append(ranks(values) - (length + 1) / 2)
-    first, second = centred
-    norms = (first.square().sum(-1) * second.square().sum(-1)).sqrt()
-    return ((first * second).sum(-1) / norms).clamp(-1.0, 1.0)
+        found.append(values)
+    return found[0], found[1]

@@ -1,31 +1,46 @@
-"""Sorters, one `nn.Module` a file: `forward(scores)` takes (..., d) to ranks 1..d of the same shape."""
+"""Sorters, one class a file; `rankops.sorter.Sorter` says how they are called and what each says of itself."""
 
 from pathlib import Path
 
-from torch import nn
-
 from rankops.checkpoints import load_model
+from rankops.sorter import Sorter
 
 __all__ = ["load_sorter"]
 
+SHIPPED = Path(__file__).parent.parent / "shipped"
 
-def load_sorter(source: str | Path) -> nn.Module:
+
+def load_sorter(source: str | Path) -> Sorter:
     """A trained sorter, ready to stand in a loss: in evaluation mode, its weights frozen.
 
     Args:
-        source: a folder that holds one (`models/sorters/lstm`) or a registry address
-            (`models:/sorter-lstm@champion`; this imports mlflow, and only this does).
+        source: a folder that holds one (`models/sorters/lstm`), the name of one that comes with the package
+            (`comparator`; needs no network), or a registry address (`models:/sorter-lstm@champion`; this imports
+            mlflow, and only this does).
 
     Raises:
         FileNotFoundError, ValueError: there is no sorter, or not a whole one; ModuleNotFoundError: no mlflow.
 
+    >>> import torch
+    >>> load_sorter("comparator")(torch.tensor([0.1, 0.7, 0.3])).round()
+    tensor([3., 1., 2.])
     >>> load_sorter("models/sorters/none_such")
     Traceback (most recent call last):
     ...
-    FileNotFoundError: models/sorters/none_such: no model.json there; expected a folder that save_model wrote
+    FileNotFoundError: models/sorters/none_such: no model.json there; expected a folder that save_model wrote, or one
+    of the sorters that come with the package: comparator
     """
-    if str(source).startswith("models:/"):
+    text = str(source)
+    shipped = sorted(folder.name for folder in SHIPPED.iterdir())
+    if text.startswith("models:/"):
         from rankops.registry import download
 
-        source = download(str(source))
-    return load_model(source).requires_grad_(False)
+        source = download(text)
+    elif text in shipped and not Path(source).exists():
+        source = SHIPPED / text
+    try:
+        return load_model(source).requires_grad_(False)
+    except FileNotFoundError as error:
+        raise FileNotFoundError(
+            f"{error}, or one of the sorters that come with the package: {', '.join(shipped)}"
+        ) from None

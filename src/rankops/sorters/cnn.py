@@ -2,12 +2,13 @@
 
 from torch import Tensor, nn
 
-from rankops.ranks import check_scores
+from rankops.sorter import Sorter
+from rankops.standardisation import standardised
 
 __all__ = ["CNN"]
 
 
-class CNN(nn.Module):
+class CNN(Sorter):
     r"""Blocks of [Conv1d, BatchNorm, ReLU] over the scores as a sequence, then an affine layer.
 
     SoDeep, Section 3.2 and Fig. 4 (depth saturates at 8). Of fixed length.
@@ -28,12 +29,14 @@ class CNN(nn.Module):
         scores (..., d) to ranks (..., d), 1 for the largest score.
 
     Raises:
-        ValueError: scores of another length or not finite; an even `kernel`; an unknown `output`; no layer.
+        ValueError: an even `kernel`; an unknown `output`; no layer.
 
     >>> import torch
     >>> CNN(length=8, channels=4, layers=2).eval()(torch.randn(5, 8)).shape
     torch.Size([5, 8])
     """
+
+    equivariant = False
 
     def __init__(
         self, *, length: int, channels: int = 64, layers: int = 8, kernel: int = 3, dilated: bool = False,
@@ -48,7 +51,7 @@ class CNN(nn.Module):
             raise ValueError(f"layers is {layers}, expected at least 1")
         self.length = length
         self.output = output
-        self.standardise = standardise
+        self.standardise = self.shift_invariant = self.scale_invariant = standardise
         cycle = max(1, (length - 1).bit_length() - 1) if dilated else 1
         blocks: list[nn.Module] = []
         width = 1
@@ -66,11 +69,10 @@ class CNN(nn.Module):
         self.blocks = nn.Sequential(*blocks)
         self.affine = nn.Linear(length if output == "channel" else width, 1)
 
-    def forward(self, scores: Tensor) -> Tensor:
-        check_scores(scores, length=self.length)
+    def soft_ranks(self, scores: Tensor, mask: Tensor | None) -> Tensor:
         batch = scores.reshape(-1, self.length)
         if self.standardise:
-            batch = nn.functional.layer_norm(batch, (self.length,), eps=1e-12)
+            batch = standardised(batch, detach=False)
         features = self.blocks(batch.unsqueeze(1))  # (n, channels, d)
         if self.output == "position":
             features = features.transpose(1, 2)

@@ -1,18 +1,17 @@
 """The handcrafted sorter: ranks as sums of sigmoids of score differences."""
 
-import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from rankops.ranks import check_scores
+from rankops.sorter import Sorter, check_positive
+from rankops.sorters.sigmoid import pairwise_ranks
 
 __all__ = ["Handcrafted"]
 
 
-class Handcrafted(nn.Module):
+class Handcrafted(Sorter):
     r"""Soft ranks without training: $\hat r_i = 1 + \sum_{j \neq i} \sigma(\lambda (s_j - s_i))$.
 
-    SoDeep, Eqs. 11-12 (which give 0..d-1; here 1..d). Any length; permutation-equivariant and shift-invariant; its
-    sharpness depends on the scale of the scores.
+    SoDeep, Eqs. 11-12 (which give 0..d-1; here 1..d). Any length; its sharpness depends on the scale of the scores.
 
     Args:
         steepness: $\lambda$; the paper uses 10.
@@ -21,23 +20,22 @@ class Handcrafted(nn.Module):
         scores (..., d) to ranks (..., d), 1 for the largest score.
 
     Raises:
-        ValueError: `steepness` not positive; scores that are not finite.
+        ValueError: `steepness` not positive; see `rank_along` for a call's.
 
+    >>> import torch
     >>> Handcrafted(steepness=100.0)(torch.tensor([0.5, -1.0, 2.0]))
     tensor([2., 3., 1.])
     """
 
+    scale_invariant = False
+
     def __init__(self, *, steepness: float = 10.0):
         super().__init__()
-        if not steepness > 0:
-            raise ValueError(f"steepness is {steepness}, expected a positive number")
+        check_positive("steepness", steepness)
         self.steepness = steepness
 
-    def forward(self, scores: Tensor) -> Tensor:
-        check_scores(scores)
-        differences = scores.unsqueeze(-2) - scores.unsqueeze(-1)  # [..., i, j] = s_j - s_i
-        # The diagonal adds sigmoid(0) = 1/2, which stands in for the 1 of the formula's j = i.
-        return 0.5 + torch.sigmoid(self.steepness * differences).sum(-1)
+    def soft_ranks(self, scores: Tensor, mask: Tensor | None) -> Tensor:
+        return pairwise_ranks(scores, mask, self.steepness)
 
     def extra_repr(self) -> str:
         return f"steepness={self.steepness}"

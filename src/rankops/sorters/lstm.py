@@ -2,12 +2,13 @@
 
 from torch import Tensor, nn
 
-from rankops.ranks import check_scores
+from rankops.sorter import Sorter
+from rankops.standardisation import standardised
 
 __all__ = ["LSTM"]
 
 
-class LSTM(nn.Module):
+class LSTM(Sorter):
     r"""A bidirectional LSTM reads the scores as a sequence; an affine projection of its features gives the ranks.
 
     SoDeep, Section 3.2: $\hat r = A\,\mathrm{vec}(h) + b$ with $h = \mathrm{BiLSTM}(s)$. Of fixed length. With 2
@@ -25,12 +26,14 @@ class LSTM(nn.Module):
         scores (..., d) to ranks (..., d), 1 for the largest score.
 
     Raises:
-        ValueError: scores of another length or not finite; an unknown `projection`.
+        ValueError: an unknown `projection`.
 
     >>> import torch
     >>> LSTM(length=8, hidden=4)(torch.randn(2, 3, 8)).shape
     torch.Size([2, 3, 8])
     """
+
+    equivariant = False
 
     def __init__(
         self, *, length: int, hidden: int = 512, layers: int = 2, projection: str = "full",
@@ -40,7 +43,7 @@ class LSTM(nn.Module):
         if projection not in ("full", "shared"):
             raise ValueError(f"projection is {projection!r}, expected 'full' or 'shared'")
         self.length = length
-        self.standardise = standardise
+        self.standardise = self.shift_invariant = self.scale_invariant = standardise
         self.recurrent = nn.LSTM(1, hidden, layers, batch_first=True, bidirectional=True)
         if projection == "full":
             self.projection = nn.Sequential(nn.Flatten(), nn.Linear(2 * hidden * length, length))
@@ -54,11 +57,10 @@ class LSTM(nn.Module):
         self.recurrent.train(True)
         return self
 
-    def forward(self, scores: Tensor) -> Tensor:
-        check_scores(scores, length=self.length)
+    def soft_ranks(self, scores: Tensor, mask: Tensor | None) -> Tensor:
         batch = scores.reshape(-1, self.length)
         if self.standardise:
-            batch = nn.functional.layer_norm(batch, (self.length,), eps=1e-12)
+            batch = standardised(batch, detach=False)
         hidden, _ = self.recurrent(batch.unsqueeze(-1))  # (n, d, 2 hidden)
         relative = 0.5 + self.projection(hidden)  # (n, d), normalised ranks
         return (relative * self.length).reshape(scores.shape)

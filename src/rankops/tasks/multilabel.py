@@ -99,7 +99,7 @@ def train(
     def validated(network: nn.Module, outputs: Tensor) -> dict[str, float]:
         scores = outputs.float().cpu()
         check_scores(scores)
-        return {JUDGED_BY: mean_average_precision(scores, val_labels, difficult=val_difficult).item()}
+        return {JUDGED_BY: mean_average_precision(scores, val_labels, mask=~val_difficult).item()}
 
     for step, epoch, network in transfer.train(
         model=model, outputs={"outputs": labels.shape[1]}, loss=loss, training=training, rows=len(images),
@@ -150,13 +150,13 @@ def figures(table: pa.Table, split: Split) -> Figures:
     """
     scores, labels, difficult = (matrix(table, name, path="predictions") for name in ("scores", "labels", "difficult"))
     known = (labels.bool() & ~difficult).any(0)
-    mean_average_precision(scores, labels, difficult=difficult)  # refuses what has no positive at all
+    mean_average_precision(scores, labels, mask=~difficult)  # refuses what has no positive at all
 
     def of_rows(rows: np.ndarray) -> np.ndarray:
         """A class that lost its positives in a resample has none of its own, and does not count in the mean."""
         found = []
         for chosen in torch.from_numpy(rows.reshape(-1, rows.shape[-1])):
-            precision = average_precision(scores[chosen], labels[chosen], difficult=difficult[chosen])
+            precision = average_precision(scores[chosen], labels[chosen], mask=~difficult[chosen])
             found.append(torch.cat([precision.nanmean().view(1), precision[known]]))
         return torch.stack(found, dim=1).numpy().reshape(-1, *rows.shape[:-1])
 

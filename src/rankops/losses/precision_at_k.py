@@ -1,0 +1,62 @@
+"""Precision at K as a loss: soft steps on the ranks of the positives, from a sorter."""
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from rankops.targets import check_labels, counted, soft_ranks
+
+__all__ = ["precision_at_k"]
+
+
+def precision_at_k(
+    scores: Tensor,
+    labels: Tensor,
+    *,
+    sorter: Callable[..., Tensor],
+    mask: Tensor | None = None,
+    weights: Tensor | None = None,
+    k: int = 5,
+    temperature: float = 1.0,
+) -> Tensor:
+    r"""In each class, the first K places should be taken by examples that have it.
+
+    $1 - \frac{1}{\min(K, P)} \sum_{i: y^*_i = 1} \sigma((K + \frac12 - f(y)_i) / \tau)$ with P the number of
+    positives, averaged over classes: with an exact sorter it tends to 1 - P@K as $\tau$ tends to 0, where there are K
+    positives. Classes without a positive or without a negative are left out; if all are, the value is 0 without
+    gradient.
+
+    Args:
+        scores: y, (..., n, C).
+        labels: $y^*$, (..., n, C), boolean, or integers 0 and 1.
+        sorter: f, takes scores (..., C, n) to ranks (..., C, n), 1 for the largest, and `mask`, where one is given.
+        mask: (..., n, C) boolean, False where an example does not count for a class.
+        weights: (..., n, C), how much each positive counts; P is then the sum, and min(K, P) that of the K heaviest.
+        k: K, at least 1.
+        temperature: $\tau$, the width of the step in places.
+
+    Returns:
+        A scalar.
+
+    Raises:
+        ValueError: shapes differ or are empty, groups of one example, labels that are anything but 0 and 1, negative
+            weights, `k` below 1, a `temperature` that is not positive, or what the sorter refuses.
+
+    >>> from rankops.ranks import ranks
+    >>> scores, labels = torch.tensor([[0.9], [0.5], [0.7], [0.1]]), torch.tensor([[1], [1], [0], [0]])
+    >>> precision_at_k(scores, labels, sorter=ranks, k=2, temperature=0.01)  # the second is at place 3
+    tensor(0.5000)
+    """
+    check_labels(scores, labels, least=2)
+    if k < 1:
+        raise ValueError(f"k is {k}, expected at least 1")
+    if not temperature > 0:
+        raise ValueError(f"temperature is {temperature}, expected a positive number")
+    weight = counted(scores, mask, weights).mT * labels.bool().mT  # (..., C, n)
+    there = torch.ones_like(labels, dtype=torch.bool).mT if mask is None else mask.mT
+    places = soft_ranks(sorter, scores.mT, None if mask is None else there)
+    found = (torch.sigmoid((k + 0.5 - places) / temperature) * weight).sum(-1)
+    most = weight.sort(dim=-1, descending=True).values[..., :k].sum(-1).to(found.dtype)
+    both_kinds = (most > 0) & (there & ~labels.bool().mT).any(-1)
+    return (1 - found / most.where(both_kinds, 1.0)).where(both_kinds, 0.0).sum() / both_kinds.sum().clamp(min=1)

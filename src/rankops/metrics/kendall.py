@@ -1,0 +1,54 @@
+"""Kendall's rank correlation, exact."""
+
+import torch
+from torch import Tensor
+
+from rankops.metrics.spearman import different_values
+from rankops.ranks import ranks
+from rankops.targets import counted
+
+__all__ = ["kendall"]
+
+
+def kendall(
+    scores: Tensor,
+    target: Tensor,
+    *,
+    mask: Tensor | None = None,
+    weights: Tensor | None = None,
+    top_heavy: bool = False,
+) -> Tensor:
+    r"""How many pairs of scores have the order of their targets.
+
+    Tau-b, $\frac{\sum w_{ij} a_{ij} b_{ij}}{\sqrt{\sum w_{ij} a_{ij}^2 \sum w_{ij} b_{ij}^2}}$ with a and b the signs
+    of the differences of scores and of targets. Top-heavy, pairs count
+    $w_{ij} = 1 / \mathrm{rk}(y^*)_i + 1 / \mathrm{rk}(y^*)_j$ (Vigna 2015, Eq. 3). It takes memory in proportion to
+    n^2.
+
+    Args:
+        scores: y, (..., n).
+        target: $y^*$, (..., n).
+        mask: (..., n) boolean, False where there is no example.
+        weights: (..., n); a pair counts by the product of both.
+        top_heavy: pairs count for more, the nearer they are to the top.
+
+    Returns:
+        (...), float64, from -1 to 1.
+
+    Raises:
+        TypeError: a mask or weights of another type.
+        ValueError: shapes differ, fewer than two examples, one that is not finite, scores or targets that are all
+            equal, negative weights.
+
+    >>> kendall(torch.tensor([0.1, 0.4, 0.2]), torch.tensor([1.0, 2.0, 3.0]))
+    tensor(0.3333, dtype=torch.float64)
+    """
+    weight = counted(scores.double(), mask, weights).double()
+    values = different_values("Kendall's tau", scores, target, weight)
+    found, wanted = (torch.sign(one.unsqueeze(-1) - one.unsqueeze(-2)) for one in values)
+    pairs = weight.unsqueeze(-1) * weight.unsqueeze(-2)
+    if top_heavy:
+        closeness = 1 / ranks(values[1], mask=mask).clamp(min=1)
+        pairs = pairs * (closeness.unsqueeze(-1) + closeness.unsqueeze(-2))
+    agreement, of_found, of_wanted = ((pairs * part).sum((-2, -1)) for part in (found * wanted, found**2, wanted**2))
+    return (agreement / (of_found * of_wanted).sqrt()).clamp(-1.0, 1.0)

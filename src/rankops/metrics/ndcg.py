@@ -1,0 +1,57 @@
+"""Normalised discounted cumulative gain, exact."""
+
+import torch
+from torch import Tensor
+
+from rankops.ranks import check_scores, places
+from rankops.targets import check_gains, check_target, counted, gains_of, ideal
+
+__all__ = ["ndcg"]
+
+
+def ndcg(
+    scores: Tensor,
+    target: Tensor,
+    *,
+    mask: Tensor | None = None,
+    weights: Tensor | None = None,
+    k: int | None = None,
+    gain: str = "exponential",
+) -> Tensor:
+    r"""How early what is relevant comes.
+
+    $\frac{1}{\mathrm{IDCG}} \sum_i \frac{g_i}{\log_2(1 + \mathrm{rk}(y)_i)}$ over the first k places, with the gain
+    $g = 2^{y^*} - 1$ (or $y^*$) and IDCG the sum for the best order. Equal scores share the mean of the discounts of
+    the places that they take together, as in scikit-learn.
+
+    Args:
+        scores: y, (..., d).
+        target: $y^*$, (..., d), how relevant each is, 0 for not at all.
+        mask: (..., d) boolean, False where there is no example.
+        weights: (..., d), by which gains are multiplied.
+        k: how many places count; None for all.
+        gain: `exponential` or `linear`.
+
+    Returns:
+        (...), float64, from 0 to 1; NaN where nothing has a gain.
+
+    Raises:
+        TypeError: `target` is not floating point.
+        ValueError: shapes differ or are empty, a score that is not finite, a target that is negative or not finite, or
+            too large for an exponential gain, negative weights, `k` below 1, an unknown `gain`.
+
+    >>> ndcg(torch.tensor([0.9, 0.5, 0.1]), torch.tensor([0.0, 1.0, 0.0]))  # 1 / log2(3)
+    tensor(0.6309, dtype=torch.float64)
+    """
+    check_target(scores, target, mask=mask)
+    check_gains(target, mask, gain=gain, k=k)
+    check_scores(scores, mask=mask)
+    gains = gains_of(target.double(), counted(scores, mask, weights).double(), gain)
+    above, up_to = places(scores.double(), mask)
+    length = scores.shape[-1]
+    discount = 1 / torch.log2(torch.arange(2, length + 2, device=scores.device, dtype=torch.float64))
+    if k is not None:
+        discount[k:] = 0
+    until = torch.nn.functional.pad(discount.cumsum(0), (1, 0))  # the first 0, 1, ... places together
+    share = (until[up_to] - until[above]) / (up_to - above).clamp(min=1)
+    return (gains * share).sum(-1) / ideal(gains, k)

@@ -1,0 +1,143 @@
+"""A learned comparator: how surely neighbouring scores are apart, given those around them."""
+
+import math
+
+import torch
+from torch import Tensor, nn
+
+from rankops.laplace_sums import sums_of_others
+from rankops.sorter import Sorter
+from rankops.standardisation import standardised
+
+__all__ = ["Comparator"]
+
+NEIGHBOURS = (1, 2, 4, 8)
+FURTHEST = 3.0  # distance at which neighbours count as surely apart; e^-3 / 2 of their difference is still felt
+LEAST_SLOPE = 0.1  # of the warp, over d per standard deviation
+STEEPEST = 3.0  # largest |log| of the learned factor
+NOISE = 3.0  # standard deviations over d, in training
+
+
+class Comparator(Sorter):
+    r"""Soft ranks of scores that a learned, increasing warp has moved apart.
+
+    Scores are sorted and standardised. For each gap between neighbours, a small network sees the (log) distances
+    around it, relative to d, and says how far apart $u_i$ and $u_{i+1}$ are to be: from 0 for a tie up to 3, increasing
+    with the gap. Then $\hat r_i = 1 + \sum_{j \neq i} F(u_j - u_i)$ with the Laplace distribution function F, as in
+    `Laplace`: O(d log d), any length, and never two ranks in the wrong order.
+
+    The gradient holds the warp constant (detached context) and is that of all-pairs sums in which each pair sees the
+    mean slope of the warp at its two scores,
+
+    $\frac{\partial \hat r_i}{\partial s_j} = \frac{\lambda_i + \lambda_j}{4} e^{-|u_i - u_j|}$ for $j \neq i$, and
+    minus their sum for $j = i$,
+
+    with $\lambda_i$ the geometric mean of the slopes $(u_k - u_{k+1}) / (s_k - s_{k+1})$ on both sides of $s_i$, and
+    never below $0.1\,d / \mathrm{std}(s)$. All signs are right and no gradient vanishes by construction: neighbours are
+    at most 3 apart, so the entry of the closest is at least $e^{-3} \cdot 0.05\, d / \mathrm{std}(s)$.
+
+    Args:
+        hidden: width of the network's two hidden layers.
+
+    Shapes:
+        scores (..., d) to ranks (..., d), 1 for the largest score.
+
+    Raises:
+        ValueError: see `rank_along` for a call's.
+
+    >>> Comparator()(torch.tensor([0.5, -1.0, 2.0])).argsort()
+    tensor([2, 0, 1])
+    """
+
+    exact_gradient = False
+
+    def __init__(self, *, hidden: int = 32):
+        super().__init__()
+        self.network = nn.Sequential(
+            nn.Linear(1 + 2 * len(NEIGHBOURS), hidden), nn.SiLU(), nn.Linear(hidden, hidden), nn.SiLU(),
+            nn.Linear(hidden, 1),
+        )  # fmt: skip
+
+    def soft_ranks(self, scores: Tensor, mask: Tensor | None) -> Tensor:
+        # The deviation is part of the warp: constant in the gradient.
+        order, relative, weights, gaps, slopes = self._warped(scores, mask)
+        before, after = sums_of_others(gaps, weights)
+        value = 1 + (weights.cumsum(-1) - weights) + (after - before) / 2
+        # Zero, with the gradient above.
+        nudge = relative - relative.detach()
+        found = value - pulled(nudge, weights, gaps, slopes) if nudge.requires_grad else value
+        return torch.zeros_like(found).scatter(-1, order, found)
+
+    def imitation_loss(self, scores: Tensor, ranks: Tensor) -> Tensor:
+        r"""L1 in positions, and how far the gradient points away from that of ranks under noise.
+
+        $\frac1d \|\hat r - \mathrm{rk}(s)\|_1 + 1 - \cos(J^\top v, J_\sigma^\top v)$ with v of 1 and -1 in turn,
+        where $J_\sigma$ is the derivative of
+        $E[\mathrm{rk}(s + \sigma e)] = \frac12 + \sum_j \Phi((s_j - s_i) / (\sigma \sqrt 2))$, e standard normal and
+        $\sigma$ three d-ths of the standard deviation of s. L1 alone would have the ranks as hard as they can be.
+        """
+        order, relative, weights, gaps, slopes = self._warped(scores, None)
+        before, after = sums_of_others(gaps, weights)
+        found = 1 + (weights.cumsum(-1) - weights) + (after - before) / 2
+        l1 = (found - ranks.gather(-1, order)).abs().mean()
+        probe = torch.where(torch.arange(scores.shape[-1], device=scores.device) % 2 == 0, 1.0, -1.0)
+        probe = probe.expand_as(relative).gather(-1, order.argsort(-1))
+        ours = pulled(probe, weights, gaps, slopes)
+        width = math.sqrt(2) * NOISE / scores.shape[-1]
+        apart = (relative.unsqueeze(-1) - relative.unsqueeze(-2)) / width
+        noisy = torch.exp(-apart.square() / 2)
+        theirs = noisy.sum(-1) * probe - (noisy @ probe.unsqueeze(-1)).squeeze(-1)
+        return l1 + (1 - nn.functional.cosine_similarity(ours, theirs, dim=-1)).mean()
+
+    def _warped(self, scores: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+        """The order, largest first; in that order scores in standard deviations, weights, warped gaps and slopes."""
+        relative = standardised(scores, mask)
+        key = relative.detach() if mask is None else relative.detach().masked_fill(~mask, -torch.inf)
+        order = key.sort(dim=-1, descending=True, stable=True).indices
+        relative = relative.gather(-1, order)
+        weights = torch.ones_like(relative) if mask is None else mask.to(relative.dtype).gather(-1, order)
+        at = relative.detach()
+        if mask is not None:  # the absent stand last and count as the last one that is there
+            last = at.masked_fill(weights == 0, torch.inf).amin(-1, keepdim=True)
+            at = torch.where(weights == 0, last.clamp(max=at.amax(-1, keepdim=True)), at)
+        count = weights.sum(-1, keepdim=True)
+        gaps, slopes = self._gaps(at, count)
+        return order, relative, weights, gaps, slopes
+
+    def _gaps(self, at: Tensor, count: Tensor) -> tuple[Tensor, Tensor]:
+        """Warped gaps (..., d - 1) and the slopes of the warp (..., d), of sorted scores of which `count` are there."""
+        length = at.shape[-1]
+        if length == 1:
+            return at[..., 1:], LEAST_SLOPE * torch.ones_like(at)
+        reach = max(NEIGHBOURS)
+        wide = torch.cat(
+            [at[..., :1].expand(*at.shape[:-1], reach), at, at[..., -1:].expand(*at.shape[:-1], reach)], -1
+        )
+        upper, lower = wide[..., reach : reach + length - 1], wide[..., reach + 1 : reach + length]
+        distances = [upper - lower]
+        for step in NEIGHBOURS:
+            distances.append(wide[..., reach - step : reach - step + length - 1] - upper)
+            distances.append(lower - wide[..., reach + 1 + step : reach + 1 + step + length - 1])
+        relative = torch.stack(distances, -1) * count.unsqueeze(-1)
+        seen = relative.clamp(1e-3, 1e3).log() / 3
+        with torch.autocast(at.device.type, enabled=False):
+            factor = (STEEPEST * torch.tanh(self.network(seen.to(self.network[0].weight.dtype)) / STEEPEST)).exp()
+        factor = factor.squeeze(-1).to(at.dtype)
+        gap = relative[..., 0]
+        gaps = -FURTHEST * torch.expm1(-factor * gap)
+        steep = torch.where(gap > 0, gaps / gap.where(gap > 0, 1.0), FURTHEST * factor)
+        # Beyond both ends as at them; behind the last there may be places of the absent.
+        last = steep.gather(-1, (count - 2).clamp(min=0).long())
+        steep = torch.where(torch.arange(1, length, device=at.device) < count, steep, last)
+        steep = torch.where(count > 1, steep, 0.0)
+        ends = torch.cat([steep[..., :1], steep, last.where(count > 1, 0.0)], -1)
+        slopes = (ends[..., 1:] * ends[..., :-1]).sqrt() + LEAST_SLOPE
+        return gaps, slopes * count
+
+
+def pulled(vector: Tensor, weights: Tensor, gaps: Tensor, slopes: Tensor) -> Tensor:
+    r"""$\sum_j w_j \frac{\lambda_i + \lambda_j}{4} e^{-|u_i - u_j|} (v_i - v_j)$, by sums to both sides."""
+    kinds = torch.stack([weights * vector, weights * slopes * vector, weights, weights * slopes])
+    before, after = sums_of_others(gaps, kinds)
+    near, steep, ones, steepness = before + after
+    return (vector * (slopes * ones + steepness) - slopes * near - steep) / 4

@@ -1,0 +1,55 @@
+"""Soft ranks as sums of sigmoids of score differences in standard deviations."""
+
+import torch
+from torch import Tensor
+
+from rankops.sorter import Sorter, check_positive
+from rankops.standardisation import standardised
+
+__all__ = ["Sigmoid"]
+
+
+class Sigmoid(Sorter):
+    r"""$\hat r_i = 1 + \sum_{j \neq i} \sigma(\lambda (s_j - s_i) / \mathrm{std}(s))$.
+
+    The handcrafted sorter (SoDeep, Eqs. 11-12) on standardised scores, so that it is as sharp at any scale. Any
+    length; takes d^2 time and memory.
+
+    Args:
+        steepness: $\lambda$, per standard deviation. 35 is as accurate at d = 100 as SoDeep's trained LSTM.
+        detach: hold the standard deviation constant in the gradient. The gradient is then the derivative of the
+            formula for a fixed $\mathrm{std}(s)$, in which raising a score never hurts its own rank nor helps
+            another's; otherwise it is the true derivative, which has a quarter of those signs wrong.
+
+    Shapes:
+        scores (..., d) to ranks (..., d), 1 for the largest score.
+
+    Raises:
+        ValueError: `steepness` not positive; see `rank_along` for a call's.
+
+    >>> Sigmoid()(torch.tensor([0.5, -1.0, 2.0]))
+    tensor([2., 3., 1.])
+    """
+
+    def __init__(self, *, steepness: float = 35.0, detach: bool = True):
+        super().__init__()
+        check_positive("steepness", steepness)
+        self.steepness = steepness
+        self.detach = detach
+        self.exact_gradient = not detach
+
+    def soft_ranks(self, scores: Tensor, mask: Tensor | None) -> Tensor:
+        return pairwise_ranks(standardised(scores, mask, detach=self.detach), mask, self.steepness)
+
+    def extra_repr(self) -> str:
+        return f"steepness={self.steepness}, detach={self.detach}"
+
+
+def pairwise_ranks(scores: Tensor, mask: Tensor | None, steepness: float) -> Tensor:
+    r"""$1 + \sum_{j \neq i} \sigma(\lambda (s_j - s_i))$ over the j that the mask leaves."""
+    differences = scores.unsqueeze(-2) - scores.unsqueeze(-1)  # [..., i, j] = s_j - s_i
+    beats = torch.sigmoid(steepness * differences)
+    if mask is not None:
+        beats = beats * mask.unsqueeze(-2)
+    # The diagonal adds sigmoid(0) = 1/2, which stands in for the 1 of the formula's j = i.
+    return 0.5 + beats.sum(-1)

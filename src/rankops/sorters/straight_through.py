@@ -1,0 +1,57 @@
+"""Hard ranks forward, the gradient of soft ones backward."""
+
+from torch import Tensor
+
+from rankops.ranks import ranks
+from rankops.sorter import Sorter, check_positive
+from rankops.sorters.laplace import laplace_ranks
+from rankops.standardisation import standardised
+
+__all__ = ["StraightThrough"]
+
+
+class StraightThrough(Sorter):
+    r"""Ranks as sharp as wanted, exact ones by default, with the gradient of `Laplace` of another softness.
+
+    A loss then sees the true ranks, and yet each score is pulled by all the others that are within reach. The gradient
+    is not the derivative of what is computed, but of $\hat r$ of `Laplace(softness=gradient_softness)` with the
+    standard deviation held constant. Any length, O(n log n).
+
+    Args:
+        gradient_softness: b of the soft ranks whose gradient is taken, in standard deviations of the scores.
+        softness: b of the ranks themselves; 0 for exact ones.
+
+    Shapes:
+        scores (..., d) to ranks (..., d), 1 for the largest score.
+
+    Raises:
+        ValueError: `gradient_softness` not positive, `softness` negative; see `rank_along` for a call's.
+
+    >>> import torch
+    >>> scores = torch.tensor([0.5, 0.4, 2.0], requires_grad=True)
+    >>> found = StraightThrough()(scores)
+    >>> found.tolist(), torch.autograd.grad(found[0], scores)[0].sign().tolist()
+    ([2.0, 3.0, 1.0], [-1.0, 1.0, 1.0])
+    """
+
+    exact_gradient = False
+
+    def __init__(self, *, gradient_softness: float = 0.2, softness: float = 0.0):
+        super().__init__()
+        check_positive("gradient_softness", gradient_softness)
+        if softness != 0:
+            check_positive("softness", softness)
+        self.gradient_softness = gradient_softness
+        self.softness = softness
+
+    def soft_ranks(self, scores: Tensor, mask: Tensor | None) -> Tensor:
+        relative = standardised(scores, mask)
+        soft = laplace_ranks(relative, mask, self.gradient_softness)
+        if self.softness == 0:
+            shown = ranks(scores, mask=mask, check_finite=False)
+        else:
+            shown = laplace_ranks(relative.detach(), mask, self.softness)
+        return shown + (soft - soft.detach())
+
+    def extra_repr(self) -> str:
+        return f"gradient_softness={self.gradient_softness}, softness={self.softness}"
