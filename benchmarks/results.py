@@ -11,9 +11,9 @@ from rich.table import Table
 FOLDER = Path(__file__).parent / "results"
 
 
-def write(name: str, figures: dict[str, dict[str, float]]) -> None:
-    """Prints `figures` (a row each, its values as columns) and writes them to `results/<name>.json`."""
-    columns = list(dict.fromkeys(column for row in figures.values() for column in row))
+def write(name: str, figures: dict[str, dict[str, float]], shown: tuple[str, ...] = ()) -> None:
+    """Prints `figures`, a row each with its values (or those `shown`), and writes them to `results/<name>.json`."""
+    columns = shown or list(dict.fromkeys(column for row in figures.values() for column in row))
     table = Table("", *columns, title=name)
     for row, values in figures.items():
         table.add_row(row, *(f"{values[column]:.4g}" if column in values else "" for column in columns))

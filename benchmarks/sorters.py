@@ -1,45 +1,177 @@
-"""Milliseconds of each sorter of params.yaml, forward and backward, on 512 vectors; and against the first of them."""
+"""Every sorter of ours and every peer that is installed, by ten measures, in one run: a table, Parquet and two plots.
 
+Scores are of the ten kinds on which sorters are trained, d = 100 unless it says otherwise; the trained ones of fixed
+length are measured at theirs.
+"""
+
+import argparse
 import time
+from collections.abc import Callable
+from pathlib import Path
+from weakref import WeakValueDictionary, finalize
 
+import matplotlib.pyplot as plt
 import numpy as np
+import pandas as pd
 import torch
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 
-from benchmarks.results import write
-from pipelines.settings import load
+from benchmarks.peers import peers
+from benchmarks.results import FOLDER, write
+from rankops import sorter_measures as measures
 from rankops.checkpoints import build
+from rankops.datasets.synthetic_ranks import draw
+from rankops.sorters import load_sorter
 
-BATCH, ROUNDS = 512, 7
+LENGTH, ROWS, VECTORS = 100, 1000, 40
+LENGTHS = (10, 100, 1000, 10_000)
+MOST_PAIRS = 10_000 * 10_000
+OURS = {
+    "comparator": ("comparator", {}),
+    "laplace 0.05": ("laplace", {"softness": 0.05}),
+    "laplace 0.2": ("laplace", {"softness": 0.2}),
+    "straight_through 0.2": ("straight_through", {"gradient_softness": 0.2}),
+    "sigmoid 35": ("sigmoid", {"steepness": 35.0}),
+    "handcrafted 10": ("handcrafted", {"steepness": 10.0}),
+}
+# Beyond, gigabytes or minutes for one vector.
+LONGEST = {"handcrafted": 1000, "NeuralSort": 1000, "SoftSort": 1000, "diffsort": 100}
+SHOWN = (
+    "l1", "exactly_ordered", "vanishing", "wrong_signs_of_others", "equivariance", "l1_at_scale_0.01", "l1_of_tied",
+    "l1_cauchy", "fidelity_0.1", "adam_steps_from_0.01", "ms_at_100", "ms_at_10000", "mb_at_10000",
+)  # fmt: skip
+
+
+def rankings() -> tuple[dict[str, Callable[[Tensor], Tensor]], dict[str, int], list[str]]:
+    """What is measured, the length of those that have one, and notes on what is left out."""
+    found, lengths = {}, {}
+    for name, (sorter, args) in OURS.items():
+        found[name] = load_sorter(sorter) if sorter == "comparator" else build("sorters", sorter, args, seed=0)
+    others, notes = peers()
+    found |= others
+    for name in ("lstm", "cnn"):
+        folder = Path("models/sorters") / name
+        if (folder / "model.json").is_file():
+            sorter = load_sorter(folder)
+            found[f"{name}, d = {sorter.length}"] = sorter
+            lengths[f"{name}, d = {sorter.length}"] = sorter.length
+        else:
+            notes.append(f"{name} left out: {folder} is not there; `dvc repro pretrain@{name}` makes it")
+    return found, lengths, notes
+
+
+def quality(ranking: Callable[[Tensor], Tensor], length: int) -> dict[str, float]:
+    """Measures 1 to 6, 8 and 9."""
+    draws = lambda seed: torch.Generator().manual_seed(seed)  # noqa: E731
+    scores, _ = draw(ROWS, length, draws(0))
+    few = scores[:VECTORS]
+    return {
+        **measures.accuracy(ranking, scores),
+        **measures.gradient_health(ranking, few),
+        **measures.invariance(ranking, scores, draws(1)),
+        **measures.ties(ranking, few),
+        **measures.out_of_distribution(ranking, 200, length, draws(2)),
+        **measures.fidelity(ranking, few, draws(3)),
+        "spearman_after_a_step": measures.drop_of_spearman(ranking, few, draws(4)),
+        **{
+            f"adam_steps_from_{deviation:g}": measures.adam_steps(ranking, 20, length, draws(5), deviation=deviation)
+            for deviation in (1.0, 0.01)
+        },
+    }
+
+
+class Held(TorchDispatchMode):
+    """Counts the bytes of tensors that operations have made and that are still held, and the most at once."""
+
+    def __init__(self):
+        super().__init__()
+        self.held = self.most = 0
+        self.known = WeakValueDictionary()
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        found = function(*args, **(kwargs or {}))
+        for part in tree_leaves(found):
+            if torch.is_tensor(part) and part.untyped_storage()._cdata not in self.known:
+                storage = part.untyped_storage()
+                self.known[storage._cdata] = storage
+                self.held += storage.nbytes()
+                self.most = max(self.most, self.held)
+                finalize(storage, self.release, storage.nbytes())
+        return found
+
+    def release(self, size: int) -> None:
+        self.held -= size
+
+
+def seconds_and_bytes(ranking: Callable[[Tensor], Tensor], length: int) -> tuple[float, float]:
+    """Forward and backward of one vector: the median of seven, and the most memory that was held at once."""
+    scores = torch.randn(1, length, generator=torch.Generator().manual_seed(0)).requires_grad_()
+
+    def step() -> None:
+        ranking(scores).square().sum().backward()
+
+    step()
+    times: list[float] = []
+    while len(times) < 7 and sum(times) < 10:
+        begun = time.perf_counter()
+        step()
+        times.append(time.perf_counter() - begun)
+    with Held() as memory:
+        step()
+    return float(np.median(times)), float(memory.most)
+
+
+def costs(name: str, ranking: Callable[[Tensor], Tensor], lengths: tuple[int, ...]) -> dict[str, float]:
+    """Measures 7 and 10."""
+    found = {}
+    for length in lengths:
+        if length > LONGEST.get(name.split()[0], length):
+            continue
+        scores, _ = draw(200 if length <= 1000 else 5, length, torch.Generator().manual_seed(length))
+        with torch.no_grad():
+            places = torch.cat([ranking(part) for part in scores.split(max(1, MOST_PAIRS // length**2 // 20))])
+        found[f"places_off_at_{length}"] = (places - measures.exact_ranks(scores)).abs().double().mean().item()
+        seconds, held = seconds_and_bytes(ranking, length)
+        found |= {f"ms_at_{length}": 1000 * seconds, f"mb_at_{length}": held / 1e6}
+    return found
+
+
+def plots(table: pd.DataFrame) -> None:
+    figure, (left, right) = plt.subplots(1, 2, figsize=(12, 5), layout="constrained")
+    for name, row in table.iterrows():
+        left.scatter(max(row["l1"], 1e-6), max(100 * row["vanishing"], 1e-2), s=60)
+        left.annotate(name, (max(row["l1"], 1e-6), max(100 * row["vanishing"], 1e-2)), fontsize=7)
+        times = row[[column for column in table.columns if column.startswith("ms_at_")]].dropna()
+        right.plot([int(column.rsplit("_", 1)[1]) for column in times.index], times.to_numpy(float), "o-", label=name)
+    left.set(xscale="log", yscale="log", xlabel="L1 / d (1e-6: that or less)")
+    left.set(ylabel="vanishing gradients, % (0.01: that or less)", title=f"accuracy against gradients, d = {LENGTH}")
+    right.set(xscale="log", yscale="log", xlabel="d", ylabel="ms, forward and backward, one vector")
+    right.set(title=f"time, {torch.get_num_threads()} thread(s)")
+    right.legend(fontsize=7)
+    figure.savefig(FOLDER / "sorters.png", dpi=120)
+    plt.close(figure)
 
 
 def main() -> None:
-    params = load()
-    torch.set_num_threads(params.compute.threads)
-    length = params.synthetic_ranks.length
-    sorters = {
-        name: build("sorters", each.name, each.args, seed=0)
-        for name, each in params.benchmark_sorters.untrained.items()
-    }
-    for name, each in params.sorters.items():
-        sorters[name] = build("sorters", each.name, each.args, seed=0, length=length).eval().requires_grad_(False)
-    scores = torch.randn(BATCH, length, generator=torch.Generator().manual_seed(0)).requires_grad_()
-    times = {name: [] for name in sorters}
-    for _ in range(ROUNDS + 1):  # in turn, so that a slow moment of the machine hits all
-        for name, sorter in sorters.items():
-            start = time.perf_counter()
-            sorter(scores).square().sum().backward()
-            times[name].append(time.perf_counter() - start)
-    median = {name: float(np.median(values[1:])) for name, values in times.items()}
-    first = next(iter(sorters))
-    rows = {
-        name: {
-            "ms": 1000 * median[name],
-            f"times {first}": median[name] / median[first],
-            "parameters": sum(weight.numel() for weight in sorter.parameters()),
-        }
-        for name, sorter in sorters.items()
-    }
-    write(f"sorters, d = {length}, batch {BATCH}", rows)
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--threads", type=int, default=1)
+    torch.set_num_threads(parser.parse_args().threads)
+    found, fixed, notes = rankings()
+    rows = {}
+    for name, ranking in found.items():
+        print(f"{name} ...", flush=True)
+        length = fixed.get(name, LENGTH)
+        rows[name] = quality(ranking, length) | costs(name, ranking, (length,) if name in fixed else LENGTHS)
+        weights = ranking.parameters() if isinstance(ranking, torch.nn.Module) else ()
+        rows[name]["parameters"] = sum(weight.numel() for weight in weights)
+    write("sorters", rows, SHOWN)
+    for note in notes:
+        print(note)
+    table = pd.DataFrame(rows).T
+    table.to_parquet(FOLDER / "sorters.parquet")
+    plots(table)
 
 
 if __name__ == "__main__":

@@ -202,7 +202,11 @@ class TestExperiments:
             ("memorability/methods/mse/loss/name", "msse", "no 'msse' in rankops/losses"),
             ("memorability/methods/mse/loss", {"name": "rlsep", "args": {"sigmoid": True}}, "rlsep takes pairs"),
             ("memorability/methods/spearman-lstm/sorter", None, "spearman needs a sorter"),
-            ("memorability/methods/spearman-lstm/sorter", "gru", "no sorter 'gru'; there are cnn, comparator, lstm, handcrafted"),
+            (
+                "memorability/methods/spearman-lstm/sorter",
+                "gru",
+                "no sorter 'gru'; there are cnn, comparator, lstm, handcrafted",
+            ),
             ("memorability/training/batch_size", 50, "batches of 50 do not make groups of .* = 32"),
             ("memorability/figure", "spearmann", "no 'spearmann' of memorability"),
             ("memorability/dataset", "clip", "no 'clip'; there are"),

@@ -1,27 +1,31 @@
-"""How close each sorter's ranks are to the exact ones, on the fixed test vectors (SoDeep, Table 1)."""
+"""How close each sorter's ranks are to the exact ones (SoDeep, Table 1), and how good its gradients are."""
 
 import json
+from functools import partial
 
 import numpy as np
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from pipelines.settings import Settings
 from pipelines.sorters import sorter_of
 from pipelines.stage import refuse_leftovers, run
+from rankops import sorter_measures as measures
 from rankops.atomic_writes import replaced_folder
 from rankops.datasets import synthetic_ranks
-from rankops.generators import derived_seed
+from rankops.generators import derived_seed, generator
 from rankops.intervals import interval
 from rankops.ranks import ranks as exact_ranks
 
+VECTORS = 40  # of which the Jacobian is looked at
 
-@torch.inference_mode()
+
 def measure(sorter: nn.Module, test: tuple, *, resamples: int) -> dict:
-    """L1 on normalised ranks with its interval, by kind, the share of exact ranks and of exactly ordered vectors."""
+    """L1 on normalised ranks with its interval, by kind, and what `rankops.sorter_measures` measures."""
     scores, ranks, kinds = test
     length = scores.shape[1]
-    found = torch.cat([sorter(part) for part in scores.split(1024)])
+    with torch.inference_mode():
+        found = torch.cat([sorter(part) for part in scores.split(1024)])
     errors = (found - ranks).abs().double()
     per_vector = (errors.mean(1) / length).numpy()
     by_kind = {}
@@ -29,15 +33,35 @@ def measure(sorter: nn.Module, test: tuple, *, resamples: int) -> dict:
         of_kind = np.isin(kinds.numpy(), [i for i, name in enumerate(synthetic_ranks.KINDS) if name == kind])
         if of_kind.any():
             by_kind[kind] = per_vector[of_kind].mean().item()
-    generator = np.random.default_rng(derived_seed(0, "benchmark_sorters"))
+    draws = np.random.default_rng(derived_seed(0, "benchmark_sorters"))
     return {
-        "l1": interval(per_vector, resamples=resamples, generator=generator),
+        "l1": interval(per_vector, resamples=resamples, generator=draws),
         "l1_by_kind": by_kind,
         "exact_ranks": (found.round() == ranks).double().mean().item(),
         # The smallest rank is the largest score's; ties must come out as ties.
         "exactly_ordered": (exact_ranks(-found) == ranks).all(1).double().mean().item(),
         "parameters": sum(parameter.numel() for parameter in sorter.parameters()),
         "length": length,
+        **gradients(sorter, scores),
+    }
+
+
+def gradients(sorter: nn.Module, scores: Tensor) -> dict[str, dict[str, float]]:
+    """Measures 2 to 6, 8 and 9 of a differentiable rank."""
+    draws = partial(generator, 0, "benchmark_sorters")
+    few, length = scores[:VECTORS], scores.shape[1]
+    steps = {
+        f"from_{deviation:g}": measures.adam_steps(sorter, 20, length, draws("adam"), deviation=deviation)
+        for deviation in (1.0, 0.01)
+    }
+    return {
+        "gradient": measures.gradient_health(sorter, few),
+        "invariance": measures.invariance(sorter, scores[:1024], draws("invariance")),
+        "ties": measures.ties(sorter, few),
+        "elsewhere": measures.out_of_distribution(sorter, 200, length, draws("elsewhere")),
+        "fidelity": measures.fidelity(sorter, few, draws("fidelity")),
+        "spearman_after_a_step": measures.drop_of_spearman(sorter, few, draws("step")),
+        "adam_steps": steps,
     }
 
 

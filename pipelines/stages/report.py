@@ -129,6 +129,8 @@ def sorter_table() -> tuple[pd.DataFrame, pd.DataFrame]:
                 "L1": _figure(metrics["l1"], 4),
                 "paper's L1 (d = 100)": f"{PAPER_SORTERS[path.stem]:.4f}" if path.stem in PAPER_SORTERS else "",
                 "exact ranks": f"{metrics['exact_ranks']:.3f}",
+                "vanishing gradients": f"{100 * metrics['gradient']['vanishing']:.1f} %",
+                "wrong signs": f"{100 * metrics['gradient']['wrong_signs_of_others']:.1f} %",
                 "d": metrics["length"],
                 "parameters": f"{metrics['parameters']:,}",
             }
