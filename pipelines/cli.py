@@ -4,6 +4,7 @@ import json
 import logging
 import os
 import shutil
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -164,6 +165,31 @@ def _written(page: str, results: Path) -> None:
         _fail(f"{page}: no place for the results; expected the lines {begin.strip()} and {end}")
     with replaced_file(page) as partial:
         partial.write_text(f"{before}{begin}{results.read_text()}{end}{after}")
+
+
+BENCHMARKS = {"sorters": ("sorters",), "losses": ("losses, Spearman of clips", "losses, mAP of long-tailed digits")}
+
+
+@app.command()
+def benchmark(
+    names: Annotated[
+        list[str] | None, typer.Argument(help="sorters (minutes), losses (needs what dvc repro makes)")
+    ] = None,
+) -> None:
+    """Measures our sorters and losses beside other people's, and writes the tables into docs/sorters.md."""
+    _in_project()
+    for name in names or BENCHMARKS:
+        if name not in BENCHMARKS:
+            _fail(f"no benchmark {name!r}; there are {', '.join(BENCHMARKS)}. All others: `make benchmark`")
+        if subprocess.run([sys.executable, "-m", f"benchmarks.{name}"], check=False).returncode:
+            _fail(f"benchmarks.{name} did not come to its end")
+    folder = Path("benchmarks/results")
+    tables = [folder / f"{title}.md" for titles in BENCHMARKS.values() for title in titles]
+    together = folder / "together.md"
+    together.write_text("".join(table.read_text() for table in tables if table.is_file()))
+    _written("docs/sorters.md", together)
+    if (folder / "sorters.png").is_file():
+        shutil.copyfile(folder / "sorters.png", "docs/sorters.png")
 
 
 @app.command()

@@ -14,8 +14,10 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import rankdata, spearmanr
+from sklearn.metrics import average_precision_score
 
 from rankops import by_name
+from rankops.losses.average_precision import average_precision
 from rankops.losses.cross_entropy import cross_entropy
 from rankops.losses.hard_negative_triplet import hard_negative_triplet
 from rankops.losses.hinge_ap import hinge_ap
@@ -73,6 +75,7 @@ UNDEFINED = {  # the value and the gradient are 0 there
     "ndcg": ["zero"],
     "precision_at_k": ["no positive", "no negative"],
     "mean_average_precision": ["no positive", "no negative"],
+    "average_precision": ["no positive", "no negative"],
     "hinge_ap": ["no positive", "no negative"],
     "recall": ["no negative"],
     "hard_negative_triplet": ["no negative"],
@@ -85,6 +88,10 @@ def kind(name: str) -> str:
 
 def of_kind(*kinds: str) -> list[str]:
     return [name for name in ALL if kind(name) in kinds]
+
+
+# Their sorter must be of any length, because it is asked for the ranks of a part too.
+ANY_LENGTH = ("average_precision",)
 
 
 def takes_sorter(name: str) -> bool:
@@ -236,12 +243,18 @@ def test_every_option_changes_something(name, option, generator):
 @pytest.mark.parametrize("name", [name for name in ALL if takes_sorter(name)])
 class TestWithSorter:
     def test_refuses_groups_of_another_length(self, name, generator):
+        if name in ANY_LENGTH:
+            with pytest.raises(ValueError, match="fixed length 5: choose one of any length"):
+                call(name, *example(name, generator, dtype=torch.float32), sorter=LSTM(length=5, hidden=2, layers=1))
+            return
         scores, wanted = example(name, generator, dtype=torch.float32)
         length = scores.shape[-2 if kind(name) == "labels" else -1]
         with pytest.raises(ValueError, match=rf"length {length} .*expected 8"):
             call(name, scores, wanted, sorter=LSTM(length=8, hidden=2, layers=1))
 
     def test_trains_through_a_frozen_sorter(self, name, generator):
+        if name in ANY_LENGTH:
+            pytest.skip("takes no sorter with weights of a fixed length")
         scores, wanted = example(name, generator, dtype=torch.float32)
         length = scores.shape[-2 if kind(name) == "labels" else -1]
         torch.manual_seed(0)
@@ -907,3 +920,17 @@ def test_ndcg_refuses_what_is_no_relevance():
     ):
         with pytest.raises(ValueError, match=said):
             ndcg(scores, target, sorter=ranks, **options)
+
+
+@settings(deadline=None, max_examples=50)
+@given(seed=st.integers(0, 10_000))
+def test_average_precision_of_exact_ranks_is_one_minus_the_metric(seed):
+    draws = torch.Generator().manual_seed(seed)
+    scores = torch.randn(9, 3, generator=draws, dtype=torch.float64)
+    labels = torch.rand(9, 3, generator=draws) < 0.4
+    defined = labels.any(0) & ~labels.all(0)
+    if not defined.any():
+        return
+    value = average_precision(scores, labels, sorter=ranks)
+    wanted = average_precision_score(labels.numpy()[:, defined], scores.numpy()[:, defined], average="macro")
+    assert value.item() == pytest.approx(1 - wanted)

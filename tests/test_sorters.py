@@ -1,6 +1,8 @@
 """What every sorter in the folder must do, found by its name alone, and each held to what it says of itself."""
 
 import copy
+import json
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,9 +13,11 @@ from hypothesis.extra import numpy as hnp
 from scipy.stats import laplace, rankdata
 
 from rankops import by_name
+from rankops import sorter_measures as measures
 from rankops.checkpoints import build, save_model
+from rankops.datasets.synthetic_ranks import draw
 from rankops.ranks import ranks
-from rankops.sorters import load_sorter
+from rankops.sorters import SHIPPED, load_sorter
 from rankops.sorters.comparator import Comparator
 from rankops.sorters.handcrafted import Handcrafted
 from rankops.sorters.laplace import Laplace
@@ -385,6 +389,37 @@ def test_comes_back_from_disk_as_it_was(name, tmp_path, generator):
     loaded = load_sorter(tmp_path)
     assert loaded(scores).equal(sorter(scores))
     assert not any(parameter.requires_grad for parameter in loaded.parameters())
+
+
+def test_the_ten_lines_of_the_documentation_run():
+    page = (Path(__file__).parents[1] / "docs/sorters.md").read_text()
+    code = page.split("```python\n")[1].split("```")[0]
+    names = {}
+    exec(code, names)
+    assert names["loss"].item() > 0
+    assert names["scores"].grad.any()
+
+
+def test_the_shipped_comparator_is_as_good_as_it_is_said_to_be(generator):
+    sorter = load_sorter("comparator")
+    assert sum(weight.numel() for weight in sorter.parameters()) <= 10_000
+    for length, most in ((10, 0.1 / 10), (100, 0.0006), (1000, 0.1 / 1000)):
+        scores, _ = draw(100, length, generator)
+        assert measures.accuracy(sorter, scores)["l1"] <= most
+    scores, _ = draw(20, 100, generator)
+    health = measures.gradient_health(sorter, scores)
+    assert health["vanishing"] <= 0.001
+    assert health["wrong_signs_of_own"] == health["wrong_signs_of_others"] == 0
+    found = measures.invariance(double(sorter), scores.double(), generator)
+    assert found["equivariance"] <= 1e-6
+    assert found["shift"] <= 1e-6
+
+
+def test_the_shipped_comparator_says_what_made_it():
+    origin = json.loads((SHIPPED / "comparator/origin.json").read_text())
+    assert origin["cmd"].endswith("pipelines.stages.pretrain comparator")
+    assert origin["params"]["params.yaml"]["sorters.comparator"]["name"] == "comparator"
+    assert "data/synthetic_ranks/train.parquet" in [dep["path"] for dep in origin["deps"]]
 
 
 def test_a_damaged_file_is_named(tmp_path):

@@ -28,9 +28,9 @@ def find(folder: str, name: str, *, where: str | None = None) -> Callable[..., A
     >>> find("losses", "rslep", where="runs.mine.loss.name")
     Traceback (most recent call last):
     ...
-    ValueError: runs.mine.loss.name: no 'rslep' in rankops/losses; there are cross_entropy, hard_negative_triplet,
-    hinge_ap, kendall, l1, lsep, mean_average_precision, mse, multilabel_soft_margin, ndcg, precision_at_k, recall,
-    recall_at_k, rlsep, spearman
+    ValueError: runs.mine.loss.name: no 'rslep' in rankops/losses; there are average_precision, cross_entropy,
+    hard_negative_triplet, hinge_ap, kendall, l1, lsep, mean_average_precision, mse, multilabel_soft_margin, ndcg,
+    precision_at_k, recall, recall_at_k, rlsep, spearman
     """
     if name not in names(folder):
         raise ValueError(

@@ -85,7 +85,9 @@ class Criterion:
             runtime["sorter"] = self._ranks
         return partial(function, **loss["args"], **runtime), takes_sorter
 
-    def _ranks(self, scores: Tensor) -> Tensor:
+    def _ranks(self, scores: Tensor, mask: Tensor | None = None) -> Tensor:
+        if mask is not None:  # a part of vectors, which is nothing to learn sorting from
+            return self._sorter(scores, mask=mask)
         if self._steps is not None and not torch.is_grad_enabled():
             self._seen.append(scores.detach())
         return self._sorter(scores)
