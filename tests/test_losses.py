@@ -281,6 +281,13 @@ class TestWithSorter:
             assert call(name, same, wanted, sorter=ranks).equal(value)
 
 
+@pytest.mark.parametrize("name", of_kind("target"))
+def test_refuses_a_target_that_wants_a_gradient(name, generator):
+    scores, wanted = example(name, generator)
+    with pytest.raises(ValueError, match="target requires a gradient, and gets none: pass target.detach"):
+        call(name, scores, wanted.clone().requires_grad_())
+
+
 MASKED = [name for name in ALL if "mask" in inspect.signature(by_name.find("losses", name)).parameters]
 
 

@@ -55,7 +55,7 @@ def soft_ranks(sorter: Callable[..., Tensor], scores: Tensor, mask: Tensor | Non
 def check_target(
     scores: Tensor, target: Tensor, *, between_0_and_1: bool = False, least: int = 1, mask: Tensor | None = None
 ) -> None:
-    """Refuses targets of another shape than the scores', that are not finite, or in groups smaller than `least`.
+    """Refuses targets of another shape than the scores', not finite, that want a gradient, or in groups below `least`.
 
     What stands where the mask is False is not looked at.
 
@@ -77,6 +77,8 @@ def check_target(
             f"scores have groups of {scores.shape[-1]} in shape {tuple(scores.shape)}, which leave nothing to compare: "
             f"expected groups of at least {least} along the last dimension"
         )
+    if target.requires_grad:
+        raise ValueError("target requires a gradient, and gets none: pass target.detach()")
     if not target.is_floating_point():
         raise TypeError(f"target is {target.dtype}, expected a floating-point tensor: convert it with .float()")
     bad = ~torch.isfinite(target)
