@@ -185,6 +185,28 @@ class TestWorktree:
             assert worktree.resumed
             worktree.remove()
 
+    def test_what_it_made_is_pushed_for_others(self, project, tmp_path):
+        with opened(project.folder, advance=True) as worktree:
+            with pytest.raises(ValueError, match="no git remote 'team'; there are none: `git remote add`"):
+                worktree.share("team")
+            project.run(f"git init --quiet --bare {tmp_path}/team.git && git remote add team {tmp_path}/team.git")
+            subprocess.run(
+                ["dvc", "repro", "--quiet", "synthetic_ranks"], cwd=worktree.folder, check=True,
+                env=os.environ | project.environment | {"PYTHONPATH": "src"},
+            )  # fmt: skip
+            worktree.commit("Retrain: done")
+            with pytest.raises(ValueError, match="dvc push"):
+                worktree.share("team")
+            subprocess.run(
+                ["dvc", "remote", "add", "--quiet", "--local", "--default", "shared", str(tmp_path / "shared")],
+                cwd=worktree.folder, check=True,
+            )  # fmt: skip
+            worktree.share("team")
+            worktree.remove()
+        heads = project.run(f"git -C {tmp_path}/team.git for-each-ref --format='%(refname:short)'")
+        assert heads.split() == [worktree.branch]
+        assert len(list((tmp_path / "shared").rglob("*.dir"))) == 1
+
 
 def test_a_later_snapshot_adds_training_scenes_and_changes_none(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)

@@ -121,7 +121,12 @@ def _shown(params: Settings, folder: Path, decisions: list[Decision]) -> None:
     validate_parameters=True,
 )  # fmt: skip
 def retrain(
-    reason: str = "by hand", advance: bool = True, workers: int | None = None, gate: bool = True, project: str = "."
+    reason: str = "by hand",
+    advance: bool = True,
+    workers: int | None = None,
+    gate: bool = True,
+    push: str | None = None,
+    project: str = ".",
 ) -> State:
     """Retrains everything that the data, the params or the code of the present commit have changed.
 
@@ -133,6 +138,7 @@ def retrain(
         advance: take the next snapshot of the data; else only what has changed is trained.
         workers: stages that run at once; by default as many as there are GPUs, or cores for `compute.threads` each.
         gate: let the gate promote what is better.
+        push: a git remote that gets the branch, after DVC's default remote has got data and models; None for neither.
         project: the checkout.
     """
     logger = get_run_logger()
@@ -142,13 +148,15 @@ def retrain(
         )
         commands = Commands()
         try:
-            return _retrained(worktree, commands, reason=reason, workers=workers, gate=gate)
+            return _retrained(worktree, commands, reason=reason, workers=workers, gate=gate, push=push)
         except BaseException:  # a cancelled run too: nothing may outlive it
             commands.stop()
             raise
 
 
-def _retrained(worktree: Worktree, commands: Commands, *, reason: str, workers: int | None, gate: bool) -> State:
+def _retrained(
+    worktree: Worktree, commands: Commands, *, reason: str, workers: int | None, gate: bool, push: str | None
+) -> State:
     folder, logger = worktree.folder, get_run_logger()
     environment = {
         "PYTHONPATH": "src",  # the worktree's own
@@ -187,6 +195,9 @@ def _retrained(worktree: Worktree, commands: Commands, *, reason: str, workers: 
     decisions = judge(params, folder) if gate else []
     _shown(params, folder, decisions)
     commit = worktree.commit(f"Retrain: snapshot {worktree.snapshot} ({reason})")
+    if push is not None:
+        worktree.share(push)
+        logger.info("pushed %s to %s, data and models to DVC's remote", worktree.branch, push)
     worktree.remove()
     promoted = [f"{one.model} {one.challenger}" for one in decisions if one.promoted]
     said = f"{worktree.branch} at {commit[:10]}; promoted: {', '.join(promoted) or 'none'}"

@@ -48,6 +48,22 @@ class Worktree:
         _committed(self.folder, message)
         return _git(self.folder, "rev-parse", "HEAD")
 
+    def share(self, remote: str) -> None:
+        """Pushes its data and models to DVC's default remote, then the branch to a git remote, from where others pull.
+
+        In this order: a branch whose data is nowhere helps nobody.
+
+        Raises:
+            ValueError: there is no such remote, or it refuses.
+        """
+        if _git(self.project, "remote", "get-url", remote, fails=True) == "":
+            known = _git(self.project, "remote").split()
+            raise ValueError(f"no git remote {remote!r}; there are {', '.join(known) or 'none'}: `git remote add`")
+        done = subprocess.run(["dvc", "push"], cwd=self.folder, capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise ValueError(f"dvc push in {self.folder}: {(done.stdout + done.stderr).strip()}")
+        _git(self.folder, "push", "--quiet", remote, self.branch)
+
     def remove(self) -> None:
         """Takes it away; the branch stays if it has anything new, and DVC's cache has the data and models."""
         _removed(self.project)
