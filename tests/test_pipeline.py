@@ -65,7 +65,7 @@ def test_metrics_have_their_fixed_form(project):
         assert ranked - {"mean_average_precision"} <= set(figures["unranked"])
         for figure in (*figures["ranked"].values(), *figures["unranked"].values()):
             assert 0 <= figure["low"] <= figure["value"] <= figure["high"] <= 1
-    for name in ("cnn", "lstm", "handcrafted"):
+    for name in ("cnn", "comparator", "lstm", "handcrafted", "laplace", "sigmoid"):
         figures = json.loads(project.read(f"metrics/sorters/{name}.json"))
         assert 0 < figures["l1"]["value"] < 0.5
         assert len(figures["l1_by_kind"]) == 8
@@ -261,7 +261,7 @@ def test_each_task_has_two_versions_and_its_champion_answers_as_the_predictions_
 
 
 def test_publishing_again_sends_nothing(project):
-    assert "sent 0 of 11 runs" in project.run(PUBLISH)
+    assert "sent 0 of 12 runs" in project.run(PUBLISH)
 
 
 def test_a_deleted_run_comes_back_without_a_second_version(project, store):
@@ -269,8 +269,8 @@ def test_a_deleted_run_comes_back_without_a_second_version(project, store):
     run = next(iter(store.search_runs([experiment.experiment_id], "tags.loss = 'cross_entropy'")))
     before = {version.version for version in store.search_model_versions("name = 'label_ranking'")}
     store.delete_run(run.info.run_id)
-    assert "sent 1 of 11 runs: label_ranking-cross_entropy" in project.run(PUBLISH)
-    assert "sent 0 of 11" in project.run(PUBLISH)
+    assert "sent 1 of 12 runs: label_ranking-cross_entropy" in project.run(PUBLISH)
+    assert "sent 0 of 12" in project.run(PUBLISH)
     assert {version.version for version in store.search_model_versions("name = 'label_ranking'")} == before
 
 
@@ -278,7 +278,7 @@ def test_a_run_that_was_not_finished_is_sent_again(project, store):
     experiment = store.get_experiment_by_name("sorters")
     run = next(iter(store.search_runs([experiment.experiment_id], "attributes.run_name = 'sorter-lstm'")))
     store.set_terminated(run.info.run_id, "RUNNING")
-    assert "sent 1 of 11 runs: sorter-lstm" in project.run(PUBLISH)
+    assert "sent 1 of 12 runs: sorter-lstm" in project.run(PUBLISH)
     assert not store.search_runs([experiment.experiment_id], "attributes.status = 'RUNNING'")
     # Its version took the place, and the aliases, of the one whose run was never finished.
     assert len(store.search_model_versions("name = 'sorter-lstm'")) == 1
@@ -303,8 +303,8 @@ def test_what_a_person_moved_stays_and_the_best_is_the_challenger(project, store
 def test_lost_files_are_sent_again_and_aliases_follow(project, store):
     champion = store.get_model_version_by_alias("label_ranking", "champion").tags["run"]
     shutil.rmtree(project.folder / "mlruns")
-    assert "sent 11 of 11 runs" in project.run(PUBLISH)
-    assert "sent 0 of 11" in project.run(PUBLISH)
+    assert "sent 12 of 12 runs" in project.run(PUBLISH)
+    assert "sent 0 of 12" in project.run(PUBLISH)
     assert store.get_model_version_by_alias("label_ranking", "champion").tags["run"] == champion
     assert mlflow.pyfunc.load_model("models:/sorter-lstm@champion").predict(np.zeros((2, 8), np.float32)).shape == (
         2,
@@ -315,7 +315,7 @@ def test_lost_files_are_sent_again_and_aliases_follow(project, store):
 def test_an_emptied_store_is_filled_again_and_the_lock_stays(project):
     (project.folder / "mlflow.db").unlink()
     before = project.read("dvc.lock")
-    assert "sent 11 of 11 runs" in project.run(PUBLISH)
+    assert "sent 12 of 12 runs" in project.run(PUBLISH)
     assert ran(project.run("dvc repro")) == set()
     assert project.read("dvc.lock") == before
 
