@@ -7,6 +7,7 @@ each kind are made here, so a new loss inherits all tests of its kind.
 import inspect
 import itertools
 import math
+from functools import partial
 
 import numpy as np
 import pytest
@@ -343,6 +344,38 @@ def test_weights_count_in_proportion(name, generator):
         call(name, scores, wanted).item()
     )
     assert value.item() != pytest.approx(call(name, scores, wanted).item())
+
+
+@pytest.mark.parametrize("name", MASKED)
+@pytest.mark.parametrize("factor", [1e-37, 1e-15, 1e15, 1e38])
+def test_weights_of_any_size_count_in_proportion(name, factor, generator):
+    scores, wanted = three_groups(name, generator)
+    scores.requires_grad_()
+    weights = torch.rand(scores.shape, generator=generator, dtype=scores.dtype) + 0.1
+    expected = torch.autograd.grad(call(name, scores, wanted, weights=weights), scores)[0]
+    value = call(name, scores, wanted, weights=weights * factor)
+    assert value.item() == pytest.approx(call(name, scores, wanted, weights=weights).item())
+    assert torch.allclose(torch.autograd.grad(value, scores)[0], expected)
+    small = scores.detach().float().requires_grad_()
+    value = call(
+        name, small, wanted.float() if wanted.is_floating_point() else wanted, weights=weights.float() * factor
+    )
+    assert torch.isfinite(torch.autograd.grad(value, small)[0]).all()
+
+
+@pytest.mark.parametrize("name", [name for name in MASKED if name != "recall"])
+def test_runs_compiled_whole_and_mapped_over(name, generator):
+    scores, wanted = three_groups(name, generator)
+    value = partial(call, name)
+    assert torch.allclose(
+        torch.func.vmap(value)(scores, wanted), torch.stack([value(*pair) for pair in zip(scores, wanted, strict=True)])
+    )
+    sorter = Handcrafted(steepness=3.0)
+    loss = by_name.find("losses", name)
+    compiled = torch.compile(
+        lambda scores, wanted: loss(scores, wanted, sorter=sorter), fullgraph=True, backend="eager"
+    )
+    assert torch.allclose(compiled(scores, wanted), value(scores, wanted))
 
 
 @pytest.mark.parametrize("name", MASKED)
@@ -915,6 +948,11 @@ def test_weighted_mean_average_precision_by_hand():
     scores, labels = torch.tensor([[4.0], [3.0], [2.0], [1.0]]), torch.tensor([[0], [1], [1], [0]])
     weights = torch.tensor([[9.0], [1.0], [3.0], [9.0]])
     assert mean_average_precision(scores, labels, sorter=ranks, weights=weights).item() == pytest.approx(6 / 4 / 4)
+
+
+def test_ndcg_sees_the_smallest_relevance():
+    scores, target = torch.tensor([1.0, 2.0, 3.0]), torch.tensor([1e-7, 3e-7, 0.0])
+    assert ndcg(scores, target, sorter=ranks).item() == pytest.approx(1 - ndcg_metric(scores, target).item())
 
 
 def test_ndcg_refuses_what_is_no_relevance():

@@ -1,6 +1,7 @@
 """Metrics against plain loops, scipy, scikit-learn and hand-computed cases; and intervals."""
 
 import math
+from functools import partial
 
 import numpy as np
 import pytest
@@ -450,3 +451,22 @@ def test_masked_and_weighted_recall_by_hand():
     mask = torch.tensor([[True, True, True], [False, True, True]])
     assert recall(scores, positives, k=1, mask=mask).item() == 1
     assert recall(scores, positives, k=1, weights=torch.tensor([1.0, 3.0])).item() == pytest.approx(1 / 4)
+
+
+@pytest.mark.parametrize("metric", [spearman, kendall, partial(kendall, top_heavy=True)])
+def test_a_weight_of_nothing_is_the_limit_of_small_ones(metric):
+    scores, target = torch.tensor([-5.0, 1.0, 2.0, 3.0, -1.0]), torch.tensor([9.0, 3.0, 1.0, 2.0, -4.0])
+    nothing, little = (metric(scores, target, weights=torch.tensor([w, 1.0, 1.0, 1.0, 1.0])) for w in (0.0, 1e-12))
+    assert nothing.item() == pytest.approx(little.item())
+
+
+def test_weighted_precision_is_at_most_one():
+    scores, labels = torch.tensor([[3.0], [2.0], [1.0]]), torch.tensor([[1], [1], [0]])
+    assert precision_at_k(scores, labels, k=2, weights=torch.full((3, 1), 2.0)).item() == 1
+
+
+@pytest.mark.parametrize("metric", [spearman, kendall])
+def test_correlations_refuse_what_is_not_floating_point(metric):
+    for bad in ([1.0, 2.0], torch.tensor([1, 2]), torch.tensor([1.0, 2.0j])):
+        with pytest.raises(TypeError, match="expected a floating-point tensor"):
+            metric(bad, torch.tensor([1.0, 2.0]))

@@ -62,3 +62,10 @@ def test_refuses_what_makes_no_sense():
         soft_sort(torch.ones(2), scores=torch.ones(3), sorter=ranks)
     with pytest.raises(TypeError, match="mask is torch.int64"):
         soft_permutation(torch.ones(2), mask=torch.ones(2).long())
+
+
+def test_autocast_rounds_no_value():
+    values = torch.tensor([1.0001, 3.0003, 2.002])
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        found = soft_sort(values, sorter=StraightThrough(), temperature=1e-3)
+    assert torch.allclose(found, values.sort(descending=True).values)

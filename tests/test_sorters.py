@@ -224,6 +224,7 @@ def test_where_nothing_is_left_all_ranks_are_zero(text):
         (torch.zeros(2, LENGTH, dtype=torch.int64), {}, TypeError, r"int64, expected a floating-point tensor"),
         (torch.zeros(2, LENGTH, dtype=torch.complex64), {}, TypeError, "complex64, expected .* take a real part"),
         ([1.0] * LENGTH, {}, TypeError, "list"),
+        (torch.zeros(LENGTH), {"dim": (0, 1)}, TypeError, r"dim is \(0, 1\), expected one whole number"),
         (torch.zeros(LENGTH), {"dim": 1}, ValueError, r"dim is 1, but scores have shape \(6,\)"),
         (torch.zeros(2, LENGTH), {"mask": torch.ones(LENGTH).bool()}, ValueError, r"mask has shape \(6,\)"),
         (torch.zeros(LENGTH), {"mask": torch.ones(LENGTH)}, TypeError, "mask is torch.float32, expected a boolean"),
@@ -277,6 +278,59 @@ def test_equal_scores_and_a_single_one_have_finite_ranks_and_gradients(text):
             assert torch.allclose(found, torch.tensor((LENGTH + 1) / 2), atol=1e-5)
     if sorter.length is None:
         assert sorter(torch.tensor([[3.0], [-1e30]])).tolist() == [[1.0], [1.0]]
+
+
+@pytest.mark.parametrize("text", those("scale_invariant"))
+def test_scores_at_the_limits_of_float32_are_ranked(text):
+    scores = torch.tensor([2e38, -2e38, 0.0, 1e38, -1e38, 3e38], requires_grad=True)
+    found = variant(text)(scores)
+    assert torch.isfinite(found).all()
+    if variant(text).equivariant:
+        assert found.argsort().tolist() == [5, 0, 3, 2, 4, 1]
+    found.square().sum().backward()
+    assert torch.isfinite(scores.grad).all()
+
+
+@pytest.mark.parametrize("text", ["laplace", "laplace, standardise", "straight_through", "comparator", "sigmoid"])
+def test_a_large_offset_costs_nothing_that_the_scores_have_not_lost(text, generator):
+    scores = (torch.randn(200, generator=generator) * 64).round() / 64
+    moved = scores + 1e5  # exact in float32
+    assert torch.allclose(variant(text)(moved), variant(text)(scores), atol=1e-3)
+
+
+@pytest.mark.parametrize("text", VARIANTS)
+def test_weights_and_scores_of_different_types_go_together(text, generator):
+    scores = random_scores(generator, 3, LENGTH)
+    expected = variant(text)(scores.float())
+    found = variant(text)(scores)
+    assert found.dtype == torch.float64
+    assert torch.allclose(found.float(), expected, atol=1e-3)
+    assert variant(text).bfloat16()(scores.bfloat16()).dtype == torch.float32
+
+
+@pytest.mark.parametrize("text", [text for text in ANY_LENGTH if text in those("equivariant")])
+def test_equal_scores_have_equal_gradients(text):
+    scores = torch.tensor([1.0, 1.0, 1.0, 0.0, 3.0, 3.0, -2.0], requires_grad=True)
+    (gradient,) = torch.autograd.grad((variant(text)(scores) * torch.tensor([2, 2, 2, 1, 5, 5, 0])).sum(), scores)
+    assert torch.allclose(gradient[:3], gradient[0].expand(3), rtol=1e-4)
+    assert torch.allclose(gradient[4:6], gradient[4].expand(2), rtol=1e-4)
+
+
+@pytest.mark.parametrize("text", ANY_LENGTH)
+def test_forward_mode_is_right_or_refused(text, generator):
+    sorter, scores = double(variant(text)), random_scores(generator, LENGTH)
+    try:
+        found = torch.func.jacfwd(sorter)(scores)
+    except NotImplementedError:
+        return
+    assert torch.allclose(found, jacobian(sorter, scores))
+
+
+def test_masks_may_be_mapped_over(generator):
+    scores = random_scores(generator, LENGTH, dtype=torch.float32)
+    masks = torch.rand(4, LENGTH, generator=generator) < 0.6
+    found = torch.func.vmap(lambda mask: Laplace()(scores, mask=mask))(masks)
+    assert torch.allclose(found, Laplace()(scores.expand(4, -1), mask=masks))
 
 
 # --- properties ---
@@ -537,6 +591,10 @@ def test_handcrafted_refuses_a_flat_sigmoid():
     for make_one in (Laplace, StraightThrough):
         with pytest.raises(ValueError, match="softness is -1"):
             make_one(softness=-1)
+        with pytest.raises(ValueError, match="softness is 1e-45, expected a positive number, from 1e-12"):
+            make_one(softness=1e-45)
+        with pytest.raises(TypeError, match="softness is None"):
+            make_one(softness=None)
 
 
 def test_the_papers_lstm_has_its_18_7_million_parameters():

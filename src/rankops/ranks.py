@@ -5,7 +5,23 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-__all__ = ["check_mask", "check_scores", "places", "rank_along", "ranks"]
+__all__ = ["any_of", "check_mask", "check_scores", "places", "rank_along", "ranks"]
+
+
+def _can_look(values: Tensor) -> bool:
+    """Whether values may decide what happens next: not while a graph is compiled, nor under `torch.func.vmap`."""
+    if torch.compiler.is_compiling():
+        return False
+    try:
+        bool((values[:0] == values[:0]).all())
+    except RuntimeError:  # vmap refuses it
+        return False
+    return True
+
+
+def any_of(flags: Tensor) -> bool:
+    """Whether any is True; False where values cannot be looked at: compiled, and under `torch.func.vmap`."""
+    return _can_look(flags) and bool(flags.any())
 
 
 def check_scores(
@@ -34,6 +50,8 @@ def check_scores(
         found = scores.dtype if torch.is_tensor(scores) else type(scores).__name__
         advice = "take a real part, or an absolute value" if "complex" in str(found) else "convert them with .float()"
         raise TypeError(f"scores are {found}, expected a floating-point tensor: {advice}")
+    if not isinstance(dim, int):
+        raise TypeError(f"dim is {dim!r}, expected one whole number")
     if scores.dim() == 0:
         raise ValueError("scores have shape (), expected (..., d) with d of at least 1")
     if not -scores.dim() <= dim < scores.dim():
@@ -52,7 +70,7 @@ def check_scores(
     if mask is not None:
         check_mask(scores, mask)
         bad = bad & mask
-    if bool(bad.any()):
+    if any_of(bad):
         where = tuple(bad.nonzero()[0].tolist())
         raise ValueError(
             f"scores hold {scores[where].item()} at {where} and {int(bad.sum())} non-finite values in all, "
@@ -79,17 +97,6 @@ def check_mask(scores: Tensor, mask: Tensor) -> None:
             f"mask has shape {tuple(mask.shape)} and scores {tuple(scores.shape)}: "
             "expected the same, True where there is a score"
         )
-
-
-def _can_look(scores: Tensor) -> bool:
-    """Whether values may decide what happens next: not while a graph is compiled, nor under `torch.func.vmap`."""
-    if torch.compiler.is_compiling():
-        return False
-    try:
-        bool((scores[:0] == scores[:0]).all())
-    except RuntimeError:  # vmap refuses it
-        return False
-    return True
 
 
 def rank_along(
@@ -128,7 +135,7 @@ def rank_along(
         check_mask(scores, mask)
         if length is not None:
             raise ValueError(f"a mask is given to a sorter of fixed length {length}: choose one of any length")
-    check_finite = check_finite and _can_look(scores)
+    check_finite = check_finite and _can_look(scores) and (mask is None or _can_look(mask))
     if check_finite:
         check_scores(scores, length=length, dim=dim, mask=mask)
     values = scores.movedim(dim, -1)
@@ -141,7 +148,7 @@ def rank_along(
         values = values.where(finite, 0.0)
     if there is not None:
         values = values.masked_fill(~there, 0.0)
-    found = compute(values if descending else -values, there)
+    found = compute(values if descending else -values, there).to(values.dtype)
     if normalised:
         found = found / (values.shape[-1] if there is None else there.sum(-1, keepdim=True).clamp(min=1))
     if finite is not None:

@@ -85,4 +85,5 @@ def soft_sort(
     ranks = sorter(by) if mask is None else sorter(by, mask=mask)
     known = values if mask is None else values.masked_fill(~mask, 0.0)
     shares = soft_permutation(ranks, temperature=temperature, mask=mask)
-    return (shares @ known.to(shares.dtype).unsqueeze(-1)).squeeze(-1)
+    # Not by `@`, which autocast would round to half precision.
+    return (shares * known.to(shares.dtype).unsqueeze(-2)).sum(-1)

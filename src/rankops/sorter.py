@@ -8,9 +8,20 @@ __all__ = ["Sorter", "check_positive"]
 
 
 def check_positive(name: str, value: float) -> None:
-    """Refuses an option that is no positive finite number, with a ValueError that names it."""
-    if not 0 < value < float("inf"):
-        raise ValueError(f"{name} is {value}, expected a positive number")
+    """Refuses an option that is no positive number within what float32 can work with; the error names it.
+
+    Raises:
+        TypeError, ValueError: it is not.
+
+    >>> check_positive("softness", 0.0)
+    Traceback (most recent call last):
+    ...
+    ValueError: softness is 0.0, expected a positive number, from 1e-12 to 1e12
+    """
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise TypeError(f"{name} is {value!r}, expected a positive number")
+    if not 1e-12 <= value <= 1e12:
+        raise ValueError(f"{name} is {value}, expected a positive number, from 1e-12 to 1e12")
 
 
 class Sorter(nn.Module):

@@ -3,44 +3,71 @@
 import torch
 from torch import Tensor
 
-__all__ = ["standardised"]
+__all__ = ["standard_deviation", "standardised", "tamed"]
+
+
+def tamed(scores: Tensor) -> Tensor:
+    """The same scores, or scores / 2^20 in vectors (..., d) so large that their differences would overflow.
+
+    >>> tamed(torch.tensor([[3e38, -3e38], [1.0, 2.0]])).isfinite().all(), tamed(torch.tensor([1.0, 2.0]))
+    (tensor(True), tensor([1., 2.]))
+    """
+    large = scores.detach().abs().amax(-1, keepdim=True) > torch.finfo(scores.dtype).max / 8
+    return scores * torch.where(large, 2.0**-20, 1.0).to(scores.dtype)
+
+
+def standard_deviation(scores: Tensor, mask: Tensor | None = None) -> Tensor:
+    """The standard deviation (divided by n) over the last dimension, and 1 where all scores are equal.
+
+    Differences are taken from the largest score and divided by their range first, so that neither a large offset nor
+    scores of 1e30 or 1e-30 lose it.
+
+    Args:
+        scores: (..., d), finite, and `tamed`.
+        mask: (..., d) boolean, False where there is no score; None if all are there.
+
+    Returns:
+        (..., 1).
+
+    >>> standard_deviation(torch.tensor([[1e30, 3e30], [7.0, 7.0]]))
+    tensor([[1.0000e+30],
+            [1.0000e+00]])
+    """
+    kept = scores if mask is None else scores.masked_fill(~mask, -torch.inf)
+    largest = kept.detach().amax(-1, keepdim=True).clamp(min=torch.finfo(scores.dtype).min)
+    below = largest - scores
+    if mask is not None:
+        below = below.masked_fill(~mask, 0.0)
+    reach = below.detach().amax(-1, keepdim=True)
+    apart = reach > 0
+    # Inside a `where`, so that equal scores have a gradient of 0 and not of NaN.
+    relative = below / reach.where(apart, 1.0)
+    count = scores.shape[-1] if mask is None else mask.sum(-1, keepdim=True).clamp(min=1)
+    centred = relative - relative.sum(-1, keepdim=True) / count
+    if mask is not None:
+        centred = centred.masked_fill(~mask, 0.0)
+    variance = centred.square().sum(-1, keepdim=True) / count
+    return torch.where(apart, variance.where(apart, 1.0).sqrt() * reach, 1.0)
 
 
 def standardised(scores: Tensor, mask: Tensor | None = None, *, detach: bool = True) -> Tensor:
-    r"""How many standard deviations (with division by n) each score of the last dimension is above their mean.
-
-    Differences are taken from the largest score and divided by their range first, so that neither a large offset nor
-    scores of 1e30 or 1e-30 lose them. Scores that are all equal become 0.
+    """How many standard deviations each score of the last dimension is from the largest; 0 or less.
 
     Args:
-        scores: (..., d), finite.
-        mask: (..., d) boolean, False where there is no score, or None; the result is 0 there.
-        detach: hold the mean and the deviation constant in the gradient. Attached ones are the true derivative, but
-            then raising one score moves all others, and soft ranks get a quarter of the signs of their Jacobian
-            wrong.
+        scores, mask: see `standard_deviation`; the result is 0 where the mask is False.
+        detach: hold the deviation constant in the gradient. Attached it is the true derivative, but then raising one
+            score moves all others, and soft ranks get a quarter of the signs of their Jacobian wrong.
 
     Returns:
         (..., d).
 
     >>> standardised(torch.tensor([[1e30, 3e30], [7.0, 7.0]]))
-    tensor([[-1.,  1.],
+    tensor([[-2.,  0.],
             [ 0.,  0.]])
     """
-    there = None if mask is None else mask.to(scores.dtype)
+    scores = tamed(scores)
+    deviation = standard_deviation(scores.detach() if detach else scores, mask)
     kept = scores if mask is None else scores.masked_fill(~mask, -torch.inf)
-    below = scores - kept.detach().amax(-1, keepdim=True).clamp(min=torch.finfo(scores.dtype).min)
-    if there is not None:
-        below = below.masked_fill(~mask, 0.0)
-    reach = below.detach().abs().amax(-1, keepdim=True)
-    apart = reach > 0
-    # Inside a `where`, so that equal scores have a gradient of 0 and not of NaN.
-    relative = below / reach.where(apart, 1.0)
-    constant = relative.detach() if detach else relative
-    count = scores.shape[-1] if there is None else there.sum(-1, keepdim=True).clamp(min=1)
-    mean = constant.sum(-1, keepdim=True) / count
-    centred = constant - mean
-    if there is not None:
-        centred = centred * there
-    variance = centred.square().sum(-1, keepdim=True) / count
-    found = (relative - mean) / variance.where(apart, 1.0).sqrt()
-    return found if there is None else found * there
+    largest = kept.detach().amax(-1, keepdim=True).clamp(min=torch.finfo(scores.dtype).min)
+    found = (scores - largest) / deviation
+    return found if mask is None else found.masked_fill(~mask, 0.0)

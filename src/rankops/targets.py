@@ -1,20 +1,21 @@
 """What losses hold scores against, refused where it makes no sense, with a message that says what to do."""
 
+import math
 from collections.abc import Callable
 
 import torch
 from torch import Tensor
 
-from rankops.ranks import check_mask
+from rankops.ranks import any_of, check_mask
 
 __all__ = [
-    "both_ways", "check_gains", "check_labels", "check_positives", "check_target", "counted", "gains_of", "ideal",
-    "is_ordered", "soft_ranks",
+    "both_ways", "check_count", "check_gains", "check_labels", "check_positives", "check_target", "counted",
+    "gains_of", "ideal", "is_ordered", "soft_ranks",
 ]  # fmt: skip
 
 
 def counted(scores: Tensor, mask: Tensor | None, weights: Tensor | None) -> Tensor:
-    """How much each score counts: its weight, or 1, and 0 where the mask is False.
+    """How much each score counts: its weight relative to the largest, or 1, and 0 where the mask is False.
 
     Args:
         scores: any shape.
@@ -27,8 +28,8 @@ def counted(scores: Tensor, mask: Tensor | None, weights: Tensor | None) -> Tens
     Raises:
         TypeError, ValueError: a mask or weights of another shape or type, negative or infinite weights.
 
-    >>> counted(torch.zeros(2), torch.tensor([True, False]), torch.tensor([0.5, 3.0]))
-    tensor([0.5000, 0.0000])
+    >>> counted(torch.zeros(3), torch.tensor([True, True, False]), torch.tensor([0.5, 2.0, 3.0]))
+    tensor([0.2500, 1.0000, 0.0000])
     """
     kind = torch.promote_types(scores.dtype, torch.float32)
     if mask is not None:
@@ -40,11 +41,14 @@ def counted(scores: Tensor, mask: Tensor | None, weights: Tensor | None) -> Tens
         raise TypeError(f"weights are {found}, expected a floating-point tensor")
     if weights.shape != scores.shape:
         raise ValueError(f"weights {tuple(weights.shape)} and scores {tuple(scores.shape)}: expected one shape")
-    bad = ~(torch.isfinite(weights) & (weights >= 0))
-    if bool(bad.any()):
+    kept = weights.to(kind) if mask is None else weights.to(kind).masked_fill(~mask, 0.0)
+    bad = ~(torch.isfinite(kept) & (kept >= 0))
+    if any_of(bad):
         where = tuple(bad.nonzero()[0].tolist())
         raise ValueError(f"weights hold {weights[where].item()} at {where}, expected finite numbers of at least 0")
-    return weights.to(kind) if mask is None else weights.to(kind).masked_fill(~mask, 0.0)
+    # Only proportions matter, and sums of very large or very small ones would leave their range.
+    largest = kept.amax() if kept.numel() else kept.sum()
+    return kept / largest.where(largest > 0, 1.0)
 
 
 def soft_ranks(sorter: Callable[..., Tensor], scores: Tensor, mask: Tensor | None) -> Tensor:
@@ -68,6 +72,7 @@ def check_target(
     ...
     ValueError: target holds nan at (1,), expected finite: look at its row, or leave it out
     """
+    _check_tensors(scores=scores, target=target)
     if scores.shape != target.shape or scores.numel() == 0 or scores.dim() == 0:
         raise ValueError(
             f"scores {tuple(scores.shape)} and target {tuple(target.shape)}: expected one shape (..., d), not empty"
@@ -87,7 +92,7 @@ def check_target(
     if mask is not None:
         check_mask(scores, mask)
         bad = bad & mask
-    if bool(bad.any()):
+    if any_of(bad):
         where = tuple(bad.nonzero()[0].tolist())
         expected = "finite: look at its row"
         if between_0_and_1:
@@ -95,8 +100,16 @@ def check_target(
         raise ValueError(f"target holds {target[where].item()} at {where}, expected {expected}, or leave it out")
 
 
-def check_labels(scores: Tensor, labels: Tensor, *, least: int = 1) -> None:
+def _check_tensors(**given: Tensor) -> None:
+    for name, value in given.items():
+        if not torch.is_tensor(value):
+            raise TypeError(f"{name} are of type {type(value).__name__}, expected a tensor: torch.as_tensor makes one")
+
+
+def check_labels(scores: Tensor, labels: Tensor, *, least: int = 1, mask: Tensor | None = None) -> None:
     """Refuses labels that are not 0 or 1, of another shape than the scores', or of fewer than `least` examples.
+
+    What stands where the mask is False is not looked at.
 
     Raises:
         ValueError: any of these.
@@ -106,6 +119,7 @@ def check_labels(scores: Tensor, labels: Tensor, *, least: int = 1) -> None:
     ...
     ValueError: labels hold 2 at (1, 0), expected 0 or 1
     """
+    _check_tensors(scores=scores, labels=labels)
     if scores.shape != labels.shape or scores.numel() == 0 or scores.dim() < 2:
         raise ValueError(
             f"scores {tuple(scores.shape)} and labels {tuple(labels.shape)}: "
@@ -121,7 +135,10 @@ def check_labels(scores: Tensor, labels: Tensor, *, least: int = 1) -> None:
             f"labels are {labels.dtype}, expected booleans, or integers 0 and 1: convert them with .bool()"
         )
     wrong = (labels != 0) & (labels != 1)
-    if bool(wrong.any()):
+    if mask is not None:
+        check_mask(scores, mask)
+        wrong = wrong & mask
+    if any_of(wrong):
         where = tuple(wrong.nonzero()[0].tolist())
         raise ValueError(f"labels hold {labels[where].item()} at {where}, expected 0 or 1")
 
@@ -139,6 +156,7 @@ def check_positives(scores: Tensor, positives: Tensor, *, mask: Tensor | None = 
     ...
     ValueError: positives hold no True in row 1: expected at least one in each row and each column
     """
+    _check_tensors(scores=scores, positives=positives)
     if scores.shape != positives.shape or scores.dim() < 2 or scores.shape[-1] != scores.shape[-2]:
         raise ValueError(
             f"scores {tuple(scores.shape)} and positives {tuple(positives.shape)}: expected one shape (..., d, d)"
@@ -154,7 +172,7 @@ def check_positives(scores: Tensor, positives: Tensor, *, mask: Tensor | None = 
         check_mask(scores, mask)
         return
     for name, found in (("row", positives.any(-1)), ("column", positives.any(-2))):
-        if not bool(found.all()):
+        if any_of(~found):
             *group, where = (~found).nonzero()[0].tolist()
             matrix = f" of matrix {tuple(group)}" if group else ""
             raise ValueError(
@@ -186,14 +204,14 @@ def check_gains(target: Tensor, mask: Tensor | None, *, gain: str, k: int | None
     """
     if gain not in ("exponential", "linear"):
         raise ValueError(f"gain is {gain!r}, expected 'exponential' or 'linear'")
-    if k is not None and k < 1:
-        raise ValueError(f"k is {k}, expected at least 1, or None for all places")
+    if k is not None:
+        check_count(k)
     known = target if mask is None else target.masked_fill(~mask, 0.0)
     for bad, expected in (
         (known < 0, "a relevance of at least 0"),
         ((known > 60) & (gain == "exponential"), "at most 60, or gain='linear': 2 to its power is the gain"),
     ):
-        if bool(bad.any()):
+        if any_of(bad):
             where = tuple(bad.nonzero()[0].tolist())
             raise ValueError(f"target holds {target[where].item()} at {where}, expected {expected}")
 
@@ -201,7 +219,7 @@ def check_gains(target: Tensor, mask: Tensor | None, *, gain: str, k: int | None
 def gains_of(target: Tensor, weight: Tensor, gain: str) -> Tensor:
     """What each (..., d) gains when it comes first, times its weight."""
     known = target.to(weight.dtype).where(weight > 0, 0.0)
-    return weight * (torch.exp2(known) - 1 if gain == "exponential" else known)
+    return weight * (torch.expm1(known * math.log(2)) if gain == "exponential" else known)
 
 
 def ideal(gains: Tensor, k: int | None) -> Tensor:
@@ -217,3 +235,20 @@ def ideal(gains: Tensor, k: int | None) -> Tensor:
 def both_ways(matrices: Tensor) -> Tensor:
     """(2, ..., d, d): as they are, and transposed."""
     return torch.stack([matrices, matrices.mT])
+
+
+def check_count(k: int) -> None:
+    """Refuses a number of places that is not a whole number of at least 1.
+
+    Raises:
+        TypeError, ValueError: it is not.
+
+    >>> check_count(0)
+    Traceback (most recent call last):
+    ...
+    ValueError: k is 0, expected at least 1
+    """
+    if isinstance(k, bool) or not isinstance(k, int):
+        raise TypeError(f"k is {k!r}, expected a whole number of at least 1")
+    if k < 1:
+        raise ValueError(f"k is {k}, expected at least 1")

@@ -45,7 +45,7 @@ def average_precision(
     >>> average_precision(scores, labels, sorter=ranks)  # 1 - (1 / 1 + 2 / 3) / 2
     tensor(0.1667)
     """
-    check_labels(scores, labels, least=2)
+    check_labels(scores, labels, least=2, mask=mask)
     weight = counted(scores, mask, weights).mT  # (..., C, n)
     there = torch.ones_like(labels, dtype=torch.bool).mT if mask is None else mask.mT
     positives = labels.bool().mT & there

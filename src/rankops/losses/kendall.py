@@ -56,6 +56,8 @@ def kendall(
     if not temperature > 0:
         raise ValueError(f"temperature is {temperature}, expected a positive number")
     weight = counted(scores, mask, weights)
+    heaviest = weight.amax(-1, keepdim=True)  # products of four small ones would vanish
+    weight = weight / heaviest.where(heaviest > 0, 1.0)
     places = soft_ranks(sorter, scores, mask)
     found = torch.tanh((places.unsqueeze(-2) - places.unsqueeze(-1)) / temperature)  # [..., i, j]: i above j
     known = target.where(weight > 0, 0.0)
@@ -67,5 +69,5 @@ def kendall(
     agreement, of_found, of_wanted = ((pairs * part).sum((-2, -1)) for part in (found * wanted, found**2, wanted**2))
     ordered = is_ordered(target, weight)
     of_wanted = of_wanted.where(ordered, 1.0)
-    tau = agreement / (torch.maximum(of_found, of_wanted / 1000) * of_wanted).sqrt()
+    tau = agreement / torch.maximum(of_found, of_wanted / 1000).sqrt() / of_wanted.sqrt()
     return (1 - tau).where(ordered, 0.0).sum() / ordered.sum().clamp(min=1)

@@ -51,7 +51,7 @@ def mean_average_precision(
     >>> mean_average_precision(scores, labels, sorter=ranks)  # ranks 1 and 3 instead of 1 and 2: (2 - 1.5) / 4
     tensor(0.1250)
     """
-    check_labels(scores, labels, least=2)
+    check_labels(scores, labels, least=2, mask=mask)
     if weight_by not in ("classes", "positives"):
         raise ValueError(f"weight_by is {weight_by!r}, expected 'classes' or 'positives'")
     weight = counted(scores, mask, weights).mT  # (..., C, n)

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from rankops.targets import check_labels, counted, soft_ranks
+from rankops.targets import check_count, check_labels, counted, soft_ranks
 
 __all__ = ["precision_at_k"]
 
@@ -48,9 +48,8 @@ def precision_at_k(
     >>> precision_at_k(scores, labels, sorter=ranks, k=2, temperature=0.01)  # the second is at place 3
     tensor(0.5000)
     """
-    check_labels(scores, labels, least=2)
-    if k < 1:
-        raise ValueError(f"k is {k}, expected at least 1")
+    check_labels(scores, labels, least=2, mask=mask)
+    check_count(k)
     if not temperature > 0:
         raise ValueError(f"temperature is {temperature}, expected a positive number")
     weight = counted(scores, mask, weights).mT * labels.bool().mT  # (..., C, n)

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from rankops.targets import both_ways, check_positives, counted, soft_ranks
+from rankops.targets import both_ways, check_count, check_positives, counted, soft_ranks
 
 __all__ = ["recall_at_k"]
 
@@ -50,8 +50,7 @@ def recall_at_k(
     tensor(0.1667)
     """
     check_positives(scores, positives, mask=mask)
-    if k < 1:
-        raise ValueError(f"k is {k}, expected at least 1")
+    check_count(k)
     if not temperature > 0:
         raise ValueError(f"temperature is {temperature}, expected a positive number")
     own = both_ways(positives if mask is None else positives & mask)

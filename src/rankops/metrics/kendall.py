@@ -5,7 +5,6 @@ from torch import Tensor
 
 from rankops.metrics.spearman import different_values
 from rankops.ranks import ranks
-from rankops.targets import counted
 
 __all__ = ["kendall"]
 
@@ -43,8 +42,7 @@ def kendall(
     >>> kendall(torch.tensor([0.1, 0.4, 0.2]), torch.tensor([1.0, 2.0, 3.0]))
     tensor(0.3333, dtype=torch.float64)
     """
-    weight = counted(scores.double(), mask, weights).double()
-    values = different_values("Kendall's tau", scores, target, weight)
+    weight, *values = different_values("Kendall's tau", scores, target, mask, weights)
     found, wanted = (torch.sign(one.unsqueeze(-1) - one.unsqueeze(-2)) for one in values)
     pairs = weight.unsqueeze(-1) * weight.unsqueeze(-2)
     if top_heavy:

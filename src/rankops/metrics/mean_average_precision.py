@@ -63,7 +63,7 @@ def average_precision(
     >>> average_precision(scores, labels)
     tensor([0.8333,    nan], dtype=torch.float64)
     """
-    check_labels(scores, labels)
+    check_labels(scores, labels, mask=mask)
     check_scores(scores, mask=mask)
     weight = counted(scores, mask, weights).double().mT  # (..., C, n)
     values = scores.detach().double().mT.where(weight > 0, 0.0).contiguous()

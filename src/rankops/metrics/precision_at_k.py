@@ -3,7 +3,7 @@
 from torch import Tensor
 
 from rankops.ranks import check_scores, places
-from rankops.targets import check_labels, counted
+from rankops.targets import check_count, check_labels, counted
 
 __all__ = ["precision_at_k"]
 
@@ -19,7 +19,7 @@ def precision_at_k(
         scores: (..., n, C).
         labels: (..., n, C), boolean, or integers 0 and 1.
         mask: (..., n, C) boolean, False where an example does not count for a class.
-        weights: (..., n, C), how much each positive counts.
+        weights: (..., n, C), how much each positive counts, relative to the heaviest of all.
         k: K, at least 1.
 
     Returns:
@@ -35,10 +35,9 @@ def precision_at_k(
     >>> precision_at_k(scores, labels, k=2)
     tensor([0.5000], dtype=torch.float64)
     """
-    check_labels(scores, labels)
+    check_labels(scores, labels, mask=mask)
     check_scores(scores, mask=mask)
-    if k < 1:
-        raise ValueError(f"k is {k}, expected at least 1")
+    check_count(k)
     weight = counted(scores, mask, weights).double() * labels.bool()
     above, up_to = (place.mT for place in places(scores.double().mT, None if mask is None else mask.mT))
     inside = ((k - above).clamp(min=0) / (up_to - above).clamp(min=1)).clamp(max=1.0)

@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from rankops.ranks import check_mask, check_scores
-from rankops.targets import counted
+from rankops.targets import check_count, counted
 
 __all__ = ["first_positive_ranks", "median_rank", "recall"]
 
@@ -29,8 +29,7 @@ def recall(
     >>> recall(scores, torch.tensor([[True, False, False], [False, False, True]]), k=1)
     tensor(0.5000, dtype=torch.float64)
     """
-    if k < 1:
-        raise ValueError(f"k is {k}, expected at least 1")
+    check_count(k)
     found = (first_positive_ranks(scores, positives, mask=mask) <= k).double()
     weight = counted(found, None, weights)
     return (found * weight).sum() / weight.sum()

@@ -32,9 +32,9 @@ def spearman(scores: Tensor, target: Tensor, *, mask: Tensor | None = None, weig
     >>> spearman(torch.tensor([0.1, 0.4, 0.2]), torch.tensor([1.0, 2.0, 3.0]))
     tensor(0.5000, dtype=torch.float64)
     """
-    weight = counted(scores.double(), mask, weights).double()
+    weight, *both = different_values("Spearman", scores, target, mask, weights)
     centred = []
-    for values in different_values("Spearman", scores, target, weight):
+    for values in both:
         placed = ranks(values, mask=mask)
         centred.append(placed - (placed * weight).sum(-1, keepdim=True) / weight.sum(-1, keepdim=True))
     first, second = centred
@@ -42,21 +42,30 @@ def spearman(scores: Tensor, target: Tensor, *, mask: Tensor | None = None, weig
     return ((weight * first * second).sum(-1) / norms).clamp(-1.0, 1.0)
 
 
-def different_values(name: str, scores: Tensor, target: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
-    """Scores and target (..., n) in float64, 0 where the weight is 0, if a rank correlation of that name is defined.
+def different_values(
+    name: str, scores: Tensor, target: Tensor, mask: Tensor | None, weights: Tensor | None
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Weights, scores and target (..., n) in float64, 0 where the mask is False, if a rank correlation is defined.
 
     Raises:
-        ValueError: see `spearman`.
+        TypeError, ValueError: see `spearman`; `name` is the correlation's.
     """
+    for what, given in (("scores", scores), ("target", target)):
+        if not torch.is_tensor(given) or not given.is_floating_point():
+            found = given.dtype if torch.is_tensor(given) else type(given).__name__
+            raise TypeError(f"{what} are {found}, expected a floating-point tensor: convert them with .double()")
     if scores.shape != target.shape or scores.dim() == 0:
         raise ValueError(f"scores {tuple(scores.shape)} and target {tuple(target.shape)}: expected one shape (..., n)")
+    weight = counted(scores.double(), mask, weights)
     counts = weight > 0
     fewest = int(counts.sum(-1).min()) if counts.numel() else 0
     if fewest < 2:
         raise ValueError(f"{name} is undefined: {fewest} examples in {tuple(scores.shape)}, expected at least 2")
-    found = []
+    known = []
     for what, given in (("scores", scores), ("target", target)):
-        values = given.detach().double().where(counts, 0.0)
+        # What counts for nothing has a place all the same.
+        values = given.detach().double()
+        values = values if mask is None else values.masked_fill(~mask, 0.0)
         finite = torch.isfinite(values)
         if not bool(finite.all()):
             where = tuple((~finite).nonzero()[0].tolist())
@@ -69,5 +78,5 @@ def different_values(name: str, scores: Tensor, target: Tensor, weight: Tensor) 
                 f"{name} is undefined: {what} are all {largest[where].item()}{f' at {where}' if where else ''}, "
                 "expected at least two different ones"
             )
-        found.append(values)
-    return found[0], found[1]
+        known.append(values)
+    return weight, known[0], known[1]

@@ -73,7 +73,8 @@ class CNN(Sorter):
         batch = scores.reshape(-1, self.length)
         if self.standardise:
             batch = standardised(batch, detach=False)
-        features = self.blocks(batch.unsqueeze(1))  # (n, channels, d)
+            batch = batch - batch.mean(-1, keepdim=True)
+        features = self.blocks(batch.to(self.affine.weight.dtype).unsqueeze(1))  # (n, channels, d)
         if self.output == "position":
             features = features.transpose(1, 2)
         relative = 0.5 + self.affine(features).squeeze(-1)  # (n, d), normalised ranks

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from rankops.laplace_sums import sums_of_others
 from rankops.sorter import Sorter
-from rankops.standardisation import standardised
+from rankops.standardisation import standard_deviation, tamed
 
 __all__ = ["Comparator"]
 
@@ -24,7 +24,7 @@ class Comparator(Sorter):
     Scores are sorted and standardised. For each gap between neighbours, a small network sees the (log) distances
     around it, relative to d, and says how far apart $u_i$ and $u_{i+1}$ are to be: from 0 for a tie up to 3, increasing
     with the gap. Then $\hat r_i = 1 + \sum_{j \neq i} F(u_j - u_i)$ with the Laplace distribution function F, as in
-    `Laplace`: O(d log d), any length, and never two ranks in the wrong order.
+    `Laplace`: O(d log d), any length, and no two ranks in the wrong order, but for rounding.
 
     The gradient holds the warp constant (detached context) and is that of all-pairs sums in which each pair sees the
     mean slope of the warp at its two scores,
@@ -32,9 +32,10 @@ class Comparator(Sorter):
     $\frac{\partial \hat r_i}{\partial s_j} = \frac{\lambda_i + \lambda_j}{4} e^{-|u_i - u_j|}$ for $j \neq i$, and
     minus their sum for $j = i$,
 
-    with $\lambda_i$ the geometric mean of the slopes $(u_k - u_{k+1}) / (s_k - s_{k+1})$ on both sides of $s_i$, and
-    never below $0.1\,d / \mathrm{std}(s)$. All signs are right and no gradient vanishes by construction: neighbours are
-    at most 3 apart, so the entry of the closest is at least $e^{-3} \cdot 0.05\, d / \mathrm{std}(s)$.
+    with $\lambda_i$ the geometric mean of the slopes $(u_k - u_{k+1}) / (s_k - s_{k+1})$ on both sides of $s_i$ and of
+    those that are tied with it, and never below $0.1\,d / \mathrm{std}(s)$. All signs are right and no gradient
+    vanishes by construction: neighbours are at most 3 apart, so the entry of the closest is at least
+    $e^{-3} \cdot 0.05\, d / \mathrm{std}(s)$.
 
     Args:
         hidden: width of the network's two hidden layers.
@@ -59,13 +60,12 @@ class Comparator(Sorter):
         )  # fmt: skip
 
     def soft_ranks(self, scores: Tensor, mask: Tensor | None) -> Tensor:
-        # The deviation is part of the warp: constant in the gradient.
         order, relative, weights, gaps, slopes = self._warped(scores, mask)
         before, after = sums_of_others(gaps, weights)
         value = 1 + (weights.cumsum(-1) - weights) + (after - before) / 2
         # Zero, with the gradient above.
         nudge = relative - relative.detach()
-        found = value - pulled(nudge, weights, gaps, slopes) if nudge.requires_grad else value
+        found = value - pulled(nudge, weights, gaps, slopes) if torch.is_grad_enabled() else value
         return torch.zeros_like(found).scatter(-1, order, found)
 
     def imitation_loss(self, scores: Tensor, ranks: Tensor) -> Tensor:
@@ -86,25 +86,26 @@ class Comparator(Sorter):
         width = math.sqrt(2) * NOISE / scores.shape[-1]
         apart = (relative.unsqueeze(-1) - relative.unsqueeze(-2)) / width
         noisy = torch.exp(-apart.square() / 2)
-        theirs = noisy.sum(-1) * probe - (noisy @ probe.unsqueeze(-1)).squeeze(-1)
+        theirs = noisy.sum(-1) * probe - (noisy * probe.unsqueeze(-2)).sum(-1)
         return l1 + (1 - nn.functional.cosine_similarity(ours, theirs, dim=-1)).mean()
 
     def _warped(self, scores: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
         """The order, largest first; in that order scores in standard deviations, weights, warped gaps and slopes."""
-        relative = standardised(scores, mask)
-        key = relative.detach() if mask is None else relative.detach().masked_fill(~mask, -torch.inf)
+        scores = tamed(scores)
+        values = scores.detach()
+        deviation = standard_deviation(values, mask)
+        key = values if mask is None else values.masked_fill(~mask, -torch.inf)
         order = key.sort(dim=-1, descending=True, stable=True).indices
-        relative = relative.gather(-1, order)
-        weights = torch.ones_like(relative) if mask is None else mask.to(relative.dtype).gather(-1, order)
-        at = relative.detach()
+        weights = torch.ones_like(values) if mask is None else mask.to(values.dtype).gather(-1, order)
+        at = values.gather(-1, order)
         if mask is not None:  # the absent stand last and count as the last one that is there
             last = at.masked_fill(weights == 0, torch.inf).amin(-1, keepdim=True)
-            at = torch.where(weights == 0, last.clamp(max=at.amax(-1, keepdim=True)), at)
-        count = weights.sum(-1, keepdim=True)
-        gaps, slopes = self._gaps(at, count)
-        return order, relative, weights, gaps, slopes
+            at = torch.where(weights == 0, last.where(last < torch.inf, 0.0), at)
+        gaps, slopes = self._gaps(at, deviation, weights.sum(-1, keepdim=True))
+        # The deviation is part of the warp, constant in the gradient.
+        return order, scores.gather(-1, order) / deviation, weights, gaps, slopes
 
-    def _gaps(self, at: Tensor, count: Tensor) -> tuple[Tensor, Tensor]:
+    def _gaps(self, at: Tensor, deviation: Tensor, count: Tensor) -> tuple[Tensor, Tensor]:
         """Warped gaps (..., d - 1) and the slopes of the warp (..., d), of sorted scores of which `count` are there."""
         length = at.shape[-1]
         if length == 1:
@@ -118,21 +119,26 @@ class Comparator(Sorter):
         for step in NEIGHBOURS:
             distances.append(wide[..., reach - step : reach - step + length - 1] - upper)
             distances.append(lower - wide[..., reach + 1 + step : reach + 1 + step + length - 1])
-        relative = torch.stack(distances, -1) * count.unsqueeze(-1)
+        # Differences first: close scores are as far apart as they are, whatever the others.
+        relative = torch.stack(distances, -1) / deviation.unsqueeze(-1) * count.unsqueeze(-1)
         seen = relative.clamp(1e-3, 1e3).log() / 3
         with torch.autocast(at.device.type, enabled=False):
             factor = (STEEPEST * torch.tanh(self.network(seen.to(self.network[0].weight.dtype)) / STEEPEST)).exp()
         factor = factor.squeeze(-1).to(at.dtype)
         gap = relative[..., 0]
         gaps = -FURTHEST * torch.expm1(-factor * gap)
-        steep = torch.where(gap > 0, gaps / gap.where(gap > 0, 1.0), FURTHEST * factor)
-        # Beyond both ends as at them; behind the last there may be places of the absent.
-        last = steep.gather(-1, (count - 2).clamp(min=0).long())
-        steep = torch.where(torch.arange(1, length, device=at.device) < count, steep, last)
-        steep = torch.where(count > 1, steep, 0.0)
-        ends = torch.cat([steep[..., :1], steep, last.where(count > 1, 0.0)], -1)
-        slopes = (ends[..., 1:] * ends[..., :-1]).sqrt() + LEAST_SLOPE
-        return gaps, slopes * count
+        steep = gaps / gap.where(gap > 0, 1.0)
+        # Each score has the slopes on both sides of those it is tied with, and at the ends that of the other side.
+        number = torch.arange(length - 1, device=at.device).expand_as(gap)
+        before = number.where(gap > 0, -1).cummax(-1).values
+        after = number.where(gap > 0, length).flip(-1).cummin(-1).values.flip(-1)
+        before, after = nn.functional.pad(before, (1, 0), value=-1), nn.functional.pad(after, (0, 1), value=length)
+        first = torch.where(before < 0, after, before)
+        second = torch.where(after == length, before, after)
+        apart = (first >= 0) & (first < length)
+        sides = (steep.gather(-1, side.where(apart, 0)) for side in (first, second))
+        upper, lower = (side.where(apart, 0.0) for side in sides)
+        return gaps, ((upper * lower).sqrt() + LEAST_SLOPE) * count
 
 
 def pulled(vector: Tensor, weights: Tensor, gaps: Tensor, slopes: Tensor) -> Tensor:

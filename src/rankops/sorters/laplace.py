@@ -16,7 +16,8 @@ class Laplace(Sorter):
 
     It is the expected rank when the difference of each pair is seen through Laplace noise. Exactly the all-pairs sum,
     but after a sort each side of a score is a sum that decays from one neighbour to the next, so time and memory grow
-    like d log d and d, and no score is too large or too close for it. Any length.
+    like d log d and d, whatever the scores' scale, offset and distances. Any length. Not standardised, scores that are
+    more than 1e38 widths apart have ranks of NaN.
 
     Args:
         softness: b, the width of the noise, in standard deviations (or in the scores' own unit).
@@ -55,7 +56,9 @@ def laplace_ranks(scores: Tensor, mask: Tensor | None, softness: float) -> Tenso
     """The sum of `Laplace` as it stands, over the scores that the mask leaves."""
     ordered = scores.sort(dim=-1, descending=True, stable=True)
     weights = torch.ones_like(scores) if mask is None else mask.to(scores.dtype).gather(-1, ordered.indices)
-    found = _SortedRanks.apply(ordered.values / softness, weights)
+    # From the largest, so that an offset costs no precision.
+    values = (ordered.values - ordered.values[..., :1].detach()) / softness
+    found = _SortedRanks.apply(values, weights)
     return torch.zeros_like(found).scatter(-1, ordered.indices, found)
 
 

@@ -61,6 +61,7 @@ class LSTM(Sorter):
         batch = scores.reshape(-1, self.length)
         if self.standardise:
             batch = standardised(batch, detach=False)
-        hidden, _ = self.recurrent(batch.unsqueeze(-1))  # (n, d, 2 hidden)
+            batch = batch - batch.mean(-1, keepdim=True)
+        hidden, _ = self.recurrent(batch.to(self.recurrent.weight_ih_l0.dtype).unsqueeze(-1))  # (n, d, 2 hidden)
         relative = 0.5 + self.projection(hidden)  # (n, d), normalised ranks
         return (relative * self.length).reshape(scores.shape)
