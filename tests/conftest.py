@@ -53,11 +53,11 @@ class Project:
         ):
             self.run(command)
 
-    def run(self, command: str, *, fails: bool = False, **environment: str) -> str:
-        """What a command prints; it must succeed, or fail where that is expected."""
+    def run(self, command: str, *, fails: bool = False, patience: int = 800, **environment: str) -> str:
+        """What a command prints; it must succeed, or fail where that is expected, within so many seconds."""
         done = subprocess.run(
             command, shell=True, cwd=self.folder, env=self.environment | environment, capture_output=True, text=True,
-            timeout=800,
+            timeout=patience,
         )  # fmt: skip
         output = done.stdout + done.stderr
         assert (done.returncode != 0) == fails, f"{command} ended with {done.returncode}:\n{output[-6000:]}"

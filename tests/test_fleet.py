@@ -266,8 +266,10 @@ def test_publishing_without_the_right_password_is_refused_in_a_line(trained, wor
     assert not (trained.folder / "reports/published.json").exists()
 
 
+@pytest.mark.timeout(5400)
 def test_publishing_to_postgresql_and_s3(trained, worker_of, database, store):
-    sent = trained.run("python -m pipelines.stages.publish", PYTHONPATH="src", **worker_of)
+    # Some 90 files a version, and MLflow's basic authentication hashes the password for each.
+    sent = trained.run("python -m pipelines.stages.publish", patience=4800, PYTHONPATH="src", **worker_of)
     again = trained.run("python -m pipelines.stages.publish", PYTHONPATH="src", **worker_of)
     assert "sent 0 of" in again
     count = int(sent.partition(" of ")[2].split()[0])
