@@ -53,7 +53,7 @@ def test_a_missing_mnist_is_told_loudly_and_recorded(project):
 def test_every_stage_ran_and_git_sees_nothing_but_the_lock(project):
     stages = set(YAML(typ="safe").load(project.folder / "dvc.lock")["stages"])
     assert ran(project.first) == stages
-    assert len(stages) == 35
+    assert len(stages) == 36
     assert project.run("git status --porcelain") == ""
 
 
