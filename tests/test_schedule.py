@@ -107,20 +107,19 @@ class Site:
             (run for run in self.runs() if run["state_type"] == "COMPLETED" and run["start_time"] > since), None
         )
 
+    def _set_paused(self, paused: bool) -> None:
+        deployments = f"{self.addresses['prefect']}/api/deployments"
+        for one in httpx.post(f"{deployments}/filter", json={}, timeout=60).raise_for_status().json():
+            httpx.patch(f"{deployments}/{one['id']}", json={"paused": paused}, timeout=60).raise_for_status()
+
     def pause(self) -> None:
         """No new runs; waits for those that are under way."""
-        found = httpx.post(f"{self.addresses['prefect']}/api/deployments/filter", json={}, timeout=60)
-        for deployment in found.raise_for_status().json():
-            address = f"{self.addresses['prefect']}/api/deployments/{deployment['id']}"
-            httpx.patch(address, json={"paused": True}, timeout=60).raise_for_status()
+        self._set_paused(True)
         ended = ("COMPLETED", "CRASHED", "FAILED", "CANCELLED")
         self.wait_for(lambda: all(run["state_type"] in ended for run in self.runs()), patience=1200)
 
     def resume(self) -> None:
-        found = httpx.post(f"{self.addresses['prefect']}/api/deployments/filter", json={}, timeout=60)
-        for deployment in found.raise_for_status().json():
-            address = f"{self.addresses['prefect']}/api/deployments/{deployment['id']}"
-            httpx.patch(address, json={"paused": False}, timeout=60).raise_for_status()
+        self._set_paused(False)
 
     def asked(self, path: str, **body) -> dict:
         """What MLflow answers."""
