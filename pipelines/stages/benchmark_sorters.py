@@ -15,7 +15,6 @@ from rankops.atomic_writes import replaced_folder
 from rankops.datasets import synthetic_ranks
 from rankops.generators import derived_seed, generator
 from rankops.intervals import interval
-from rankops.ranks import ranks as exact_ranks
 
 VECTORS = 40  # of which the Jacobian is looked at
 
@@ -35,11 +34,9 @@ def measure(sorter: nn.Module, test: tuple, *, resamples: int) -> dict:
             by_kind[kind] = per_vector[of_kind].mean().item()
     draws = np.random.default_rng(derived_seed(0, "benchmark_sorters"))
     return {
+        **measures.accuracy(lambda _: found, scores),
         "l1": interval(per_vector, resamples=resamples, generator=draws),
         "l1_by_kind": by_kind,
-        "exact_ranks": (found.round() == ranks).double().mean().item(),
-        # The smallest rank is the largest score's; ties must come out as ties.
-        "exactly_ordered": (exact_ranks(-found) == ranks).all(1).double().mean().item(),
         "parameters": sum(parameter.numel() for parameter in sorter.parameters()),
         "length": length,
         **gradients(sorter, scores),

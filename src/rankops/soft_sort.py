@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from rankops.ranks import check_mask
+from rankops.sorter import check_positive
 
 __all__ = ["soft_permutation", "soft_sort"]
 
@@ -36,8 +37,7 @@ def soft_permutation(ranks: Tensor, *, temperature: float = 0.1, mask: Tensor | 
             [1., 0., 0.],
             [0., 0., 1.]])
     """
-    if not temperature > 0:
-        raise ValueError(f"temperature is {temperature}, expected a positive number")
+    check_positive("temperature", temperature)
     if mask is None:
         ordered = ranks.sort(dim=-1).values
         return torch.softmax(-(ordered.unsqueeze(-1) - ranks.unsqueeze(-2)).abs() / temperature, -1)

@@ -16,6 +16,12 @@ def tamed(scores: Tensor) -> Tensor:
     return scores * torch.where(large, 2.0**-20, 1.0).to(scores.dtype)
 
 
+def _largest(scores: Tensor, mask: Tensor | None) -> Tensor:
+    """The largest score (..., 1), as a constant; the least finite number where the mask is all False."""
+    kept = scores.detach() if mask is None else scores.detach().masked_fill(~mask, -torch.inf)
+    return kept.amax(-1, keepdim=True).clamp(min=torch.finfo(scores.dtype).min)
+
+
 def standard_deviation(scores: Tensor, mask: Tensor | None = None) -> Tensor:
     """The standard deviation (divided by n) over the last dimension, and 1 where all scores are equal.
 
@@ -33,9 +39,7 @@ def standard_deviation(scores: Tensor, mask: Tensor | None = None) -> Tensor:
     tensor([[1.0000e+30],
             [1.0000e+00]])
     """
-    kept = scores if mask is None else scores.masked_fill(~mask, -torch.inf)
-    largest = kept.detach().amax(-1, keepdim=True).clamp(min=torch.finfo(scores.dtype).min)
-    below = largest - scores
+    below = _largest(scores, mask) - scores
     if mask is not None:
         below = below.masked_fill(~mask, 0.0)
     reach = below.detach().amax(-1, keepdim=True)
@@ -67,7 +71,5 @@ def standardised(scores: Tensor, mask: Tensor | None = None, *, detach: bool = T
     """
     scores = tamed(scores)
     deviation = standard_deviation(scores.detach() if detach else scores, mask)
-    kept = scores if mask is None else scores.masked_fill(~mask, -torch.inf)
-    largest = kept.detach().amax(-1, keepdim=True).clamp(min=torch.finfo(scores.dtype).min)
-    found = (scores - largest) / deviation
+    found = (scores - _largest(scores, mask)) / deviation
     return found if mask is None else found.masked_fill(~mask, 0.0)

@@ -10,7 +10,7 @@ from rankops.ranks import any_of, check_mask
 
 __all__ = [
     "both_ways", "check_count", "check_gains", "check_labels", "check_positives", "check_target", "counted",
-    "gains_of", "ideal", "is_ordered", "soft_ranks",
+    "gains_of", "ideal", "is_ordered", "present", "soft_ranks",
 ]  # fmt: skip
 
 
@@ -49,6 +49,11 @@ def counted(scores: Tensor, mask: Tensor | None, weights: Tensor | None) -> Tens
     # Only proportions matter, and sums of very large or very small ones would leave their range.
     largest = kept.amax() if kept.numel() else kept.sum()
     return kept / largest.where(largest > 0, 1.0)
+
+
+def present(labels: Tensor, mask: Tensor | None) -> Tensor:
+    """Which labels count, of their shape: where the mask is True, or all."""
+    return torch.ones_like(labels, dtype=torch.bool) if mask is None else mask
 
 
 def soft_ranks(sorter: Callable[..., Tensor], scores: Tensor, mask: Tensor | None) -> Tensor:

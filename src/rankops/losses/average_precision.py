@@ -2,10 +2,9 @@
 
 from collections.abc import Callable
 
-import torch
 from torch import Tensor
 
-from rankops.targets import check_labels, counted, soft_ranks
+from rankops.targets import check_labels, counted, present, soft_ranks
 
 __all__ = ["average_precision"]
 
@@ -40,6 +39,7 @@ def average_precision(
         ValueError: shapes differ or are empty, groups of one example, labels that are anything but 0 and 1, negative
             weights, or what the sorter refuses: scores that are not finite, a mask if it is of fixed length.
 
+    >>> import torch
     >>> from rankops.ranks import ranks
     >>> scores, labels = torch.tensor([[0.9], [0.5], [0.7], [0.1]]), torch.tensor([[1], [1], [0], [0]])
     >>> average_precision(scores, labels, sorter=ranks)  # 1 - (1 / 1 + 2 / 3) / 2
@@ -47,7 +47,7 @@ def average_precision(
     """
     check_labels(scores, labels, least=2, mask=mask)
     weight = counted(scores, mask, weights).mT  # (..., C, n)
-    there = torch.ones_like(labels, dtype=torch.bool).mT if mask is None else mask.mT
+    there = present(labels, mask).mT
     positives = labels.bool().mT & there
     weight = weight * positives
     among_all = soft_ranks(sorter, scores.mT, None if mask is None else there)

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from rankops.ranks import ranks
+from rankops.sorter import check_positive
 from rankops.targets import check_target, counted, is_ordered, soft_ranks
 
 __all__ = ["kendall"]
@@ -53,8 +54,7 @@ def kendall(
     tensor(0.3333)
     """
     check_target(scores, target, least=2, mask=mask)
-    if not temperature > 0:
-        raise ValueError(f"temperature is {temperature}, expected a positive number")
+    check_positive("temperature", temperature)
     weight = counted(scores, mask, weights)
     heaviest = weight.amax(-1, keepdim=True)  # products of four small ones would vanish
     weight = weight / heaviest.where(heaviest > 0, 1.0)

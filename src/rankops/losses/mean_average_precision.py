@@ -5,7 +5,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from rankops.targets import check_labels, counted, soft_ranks
+from rankops.targets import check_labels, counted, present, soft_ranks
 
 __all__ = ["mean_average_precision"]
 
@@ -55,7 +55,7 @@ def mean_average_precision(
     if weight_by not in ("classes", "positives"):
         raise ValueError(f"weight_by is {weight_by!r}, expected 'classes' or 'positives'")
     weight = counted(scores, mask, weights).mT  # (..., C, n)
-    there = torch.ones_like(labels, dtype=torch.bool).mT if mask is None else mask.mT
+    there = present(labels, mask).mT
     positives = labels.bool().mT & there
     length, count = there.sum(-1), positives.sum(-1)
     weight = weight * positives

@@ -5,6 +5,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from rankops.sorter import check_positive
 from rankops.targets import check_gains, check_target, counted, gains_of, ideal, soft_ranks
 
 __all__ = ["ndcg"]
@@ -53,8 +54,7 @@ def ndcg(
     """
     check_target(scores, target, mask=mask)
     check_gains(target, mask, gain=gain, k=k)
-    if not temperature > 0:
-        raise ValueError(f"temperature is {temperature}, expected a positive number")
+    check_positive("temperature", temperature)
     gains = gains_of(target, counted(scores, mask, weights), gain)
     # A soft rank may lie a little below 1, where the logarithm would leave its range.
     places = soft_ranks(sorter, scores, mask).clamp(min=1)

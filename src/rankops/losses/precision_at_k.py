@@ -5,7 +5,8 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from rankops.targets import check_count, check_labels, counted, soft_ranks
+from rankops.sorter import check_positive
+from rankops.targets import check_count, check_labels, counted, present, soft_ranks
 
 __all__ = ["precision_at_k"]
 
@@ -50,10 +51,9 @@ def precision_at_k(
     """
     check_labels(scores, labels, least=2, mask=mask)
     check_count(k)
-    if not temperature > 0:
-        raise ValueError(f"temperature is {temperature}, expected a positive number")
+    check_positive("temperature", temperature)
     weight = counted(scores, mask, weights).mT * labels.bool().mT  # (..., C, n)
-    there = torch.ones_like(labels, dtype=torch.bool).mT if mask is None else mask.mT
+    there = present(labels, mask).mT
     places = soft_ranks(sorter, scores.mT, None if mask is None else there)
     found = (torch.sigmoid((k + 0.5 - places) / temperature) * weight).sum(-1)
     most = weight.sort(dim=-1, descending=True).values[..., :k].sum(-1).to(found.dtype)

@@ -2,10 +2,9 @@
 
 from collections.abc import Callable
 
-import torch
 from torch import Tensor
 
-from rankops.targets import both_ways, check_positives, counted, soft_ranks
+from rankops.targets import both_ways, check_positives, counted, present, soft_ranks
 
 __all__ = ["recall"]
 
@@ -44,6 +43,7 @@ def recall(
             column, a negative `margin`, or what the sorter refuses: scores that are not finite, another d than its
             length.
 
+    >>> import torch
     >>> from rankops.ranks import ranks
     >>> own = torch.eye(3, dtype=torch.bool)
     >>> recall(torch.tensor([[9.0, 1.0, 2.0], [0.0, 8.0, 1.0], [2.0, 0.0, 9.0]]), own, sorter=ranks)
@@ -53,7 +53,7 @@ def recall(
     if not margin >= 0:
         raise ValueError(f"margin is {margin}, expected at least 0")
     weight = both_ways(counted(scores, mask, weights))
-    there = torch.ones_like(positives) if mask is None else mask
+    there = present(positives, mask)
     places = soft_ranks(sorter, both_ways(scores), None if mask is None else both_ways(mask))
     own = both_ways(positives & there)
     where = own.nonzero(as_tuple=True)  # one entry a positive: p in all

@@ -5,6 +5,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from rankops.sorter import check_positive
 from rankops.targets import both_ways, check_count, check_positives, counted, soft_ranks
 
 __all__ = ["recall_at_k"]
@@ -51,8 +52,7 @@ def recall_at_k(
     """
     check_positives(scores, positives, mask=mask)
     check_count(k)
-    if not temperature > 0:
-        raise ValueError(f"temperature is {temperature}, expected a positive number")
+    check_positive("temperature", temperature)
     own = both_ways(positives if mask is None else positives & mask)
     weight = both_ways(counted(scores, mask, weights)).masked_fill(~own, 0.0).amax(-1)
     places = soft_ranks(sorter, both_ways(scores), None if mask is None else both_ways(mask))
