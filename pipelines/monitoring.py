@@ -312,7 +312,7 @@ def measure(path: Path, ranker: LabelRanker, *, chosen: np.ndarray) -> dict[str,
         ValueError: the file or an image is not whole, or the network cannot take it; the message names its row.
         FloatingPointError: scores are not finite.
     """
-    colours = colours_of(ranker)
+    colours = colours_of(ranker.scorer)
     parts: dict[str, list[np.ndarray]] = defaultdict(list)
     for piece in _pieces(path, chosen):
         by_size: dict[torch.Size, list[tuple[int, str, Tensor]]] = defaultdict(list)

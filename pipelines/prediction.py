@@ -76,7 +76,7 @@ def predict(ranker: LabelRanker, paths: Sequence[Path]) -> list[Prediction]:
     for path in paths:
         if not path.is_file():
             raise FileNotFoundError(f"{path}: no such file")
-    colours, found = colours_of(ranker), []
+    colours, found = colours_of(ranker.scorer), []
     table = predicted(ranker, ((str(path), picture(path, colours=colours, where=str(path))) for path in paths))
     for path, row in zip(paths, table.to_pylist(), strict=True):
         labels, most = order_of(row["label_ranks"]), max(row["label_ranks"])
@@ -203,7 +203,7 @@ def _columns(schema: pa.Schema, source: Path) -> list[str]:
 def _predicted_pieces(
     file: pq.ParquetFile, columns: list[str], source: Path, ranker: LabelRanker
 ) -> Iterator[pa.Table]:
-    colours, first = colours_of(ranker), 0
+    colours, first = colours_of(ranker.scorer), 0
 
     def decoded(numbered: tuple[int, bytes | None]) -> tuple[str, Tensor]:
         where = f"{source}: row {numbered[0]}"

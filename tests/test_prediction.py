@@ -20,6 +20,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import torch
+from mlflow.exceptions import MlflowException
 from PIL import Image
 from typer.testing import CliRunner
 
@@ -28,9 +29,14 @@ import rankops.prediction
 from pipelines import model_server, tracking
 from pipelines.cli import app
 from pipelines.prediction import Prediction, annotate, load_ranker, places_for, predict_table
+from pipelines.serving.memorability import Memorability
+from pipelines.serving.multilabel import MultiLabel
+from pipelines.serving.retrieval import Retrieval
 from rankops.checkpoints import build
 from rankops.prediction import PIXELS, colours_of, order_of, picture, predicted
+from rankops.tasks import memorability, multilabel, retrieval
 from rankops.tasks.label_ranking import LabelRanker, predictions, save
+from rankops.vocabulary import Vocabulary
 
 K = 4  # labels
 
@@ -167,7 +173,67 @@ class TestPicture:
 def test_a_network_whose_colours_were_never_said_has_its_default():
     for model, colours in (("convnet", 1), ("mobilenet_v3_small", 3)):
         scorer = build("models", model, {}, seed=0, outputs=K)
-        assert colours_of(LabelRanker(scorer, ranker_of().thresholds)) == colours
+        assert colours_of(scorer) == colours
+
+
+def served(task: str, folder: Path):
+    """The model of a task as MLflow's server runs it, on weights of a small network for grey images."""
+    options = {"channels": [4, 6]}
+    if task == "retrieval":
+        vocabulary = Vocabulary.of(["a large three"])
+        network = build("models", "dual_encoder", options, seed=3, words=len(vocabulary), colours=1)
+        retrieval.save(folder, retrieval.Encoder(network.eval(), vocabulary))
+    else:
+        outputs = K if task == "multilabel" else 1
+        network = build("models", "convnet", options, seed=3, outputs=outputs, colours=1).eval()
+        {"multilabel": lambda: multilabel.save(folder, multilabel.Classifier(network)),
+         "memorability": lambda: memorability.save(folder, memorability.Regressor(network))}[task]()  # fmt: skip
+    model = {"multilabel": MultiLabel, "memorability": Memorability, "retrieval": Retrieval}[task]()
+    model.load_context(SimpleNamespace(artifacts={"weights": str(folder)}))
+    return model
+
+
+class TestServedTasks:
+    def test_answer_as_their_networks_do(self, generator, tmp_path):
+        images = [noise(generator, 16, 16) for _ in range(3)]
+        pixels = torch.stack([torch.from_numpy(np.array(image)) for image in images])
+        rows = pd.DataFrame({"image": [encoded(image) for image in images]})
+        model = served("multilabel", tmp_path / "multilabel")
+        found = np.stack(model.predict(None, rows)["scores"])
+        assert np.allclose(found, model.classifier(pixels), atol=1e-5)
+        model = served("memorability", tmp_path / "memorability")
+        frames = pd.DataFrame({"frames": [list(rows["image"])]})
+        assert model.predict(None, frames)["score"][0] == pytest.approx(model.regressor(pixels.unsqueeze(0)).item())
+        model = served("retrieval", tmp_path / "retrieval")
+        mixed = pd.DataFrame([{"image": rows["image"][0]}, {"caption": "a large three"}])
+        found = np.stack(model.predict(None, mixed)["embedding"])
+        expected = torch.cat([model.encoder.images(pixels[:1]), model.encoder.captions(["a large three"])])
+        assert np.allclose(found, expected, atol=1e-5)
+
+    @pytest.mark.parametrize("task", ["multilabel", "memorability", "retrieval"])
+    @pytest.mark.parametrize("contents", [b"", b"GIF89a", bomb(60_000, 60_000)], ids=["empty", "other", "bomb"])
+    def test_refuse_what_is_no_picture_or_a_bomb(self, task, contents, tmp_path):
+        whole = encoded(Image.new("L", (16, 16)))
+        rows = {"frames": [[whole], [whole, contents]]} if task == "memorability" else {"image": [whole, contents]}
+        with pytest.raises(MlflowException, match="row 1.*: not a readable image") as refused:
+            served(task, tmp_path).predict(None, pd.DataFrame(rows))
+        assert refused.value.get_http_status_code() == 400
+
+    @pytest.mark.parametrize(
+        ("task", "rows", "message"),
+        [
+            ("memorability", {"frames": [[]]}, "row 0: no frames"),
+            ("memorability", {"frames": [[(16, 16), (16, 20)]]}, r"row 0: frames of sizes \[\(16, 16\), \(20, 16\)\]"),
+            ("memorability", {"frames": [[(1500, 1500), (1500, 1500)]]}, "row 0: frames of more than 4,194,304 pixels"),
+            ("retrieval", {"image": [None], "caption": [None]}, "row 0: expected either an image or a caption"),
+            ("retrieval", {"image": [b"GIF"], "caption": ["a"]}, "row 0: expected either an image or a caption"),
+        ],
+    )  # fmt: skip
+    def test_refuse_rows_that_say_too_little_or_too_much(self, task, rows, message, tmp_path):
+        if task == "memorability":
+            rows = {"frames": [[encoded(Image.new("L", size)) for size in clip] for clip in rows["frames"]]}
+        with pytest.raises(MlflowException, match=message):
+            served(task, tmp_path).predict(None, pd.DataFrame(rows))
 
 
 class TestPredicted:

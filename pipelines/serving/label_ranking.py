@@ -27,7 +27,7 @@ class LabelRanking(mlflow.pyfunc.PythonModel):
         """
         if model_input.empty:
             raise MlflowException.invalid_parameter_value("no rows, expected at least one with a column image")
-        colours, rows = colours_of(self.ranker), model_input["image"]
+        colours, rows = colours_of(self.ranker.scorer), model_input["image"]
         named = ((f"row {number}", encoded) for number, encoded in enumerate(rows))
         pictures = ((where, picture(encoded, colours=colours, where=where)) for where, encoded in named)
         try:

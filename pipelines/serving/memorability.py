@@ -3,35 +3,49 @@
 import mlflow
 import pandas as pd
 import torch
+from mlflow.exceptions import MlflowException
+from torch import Tensor
 
-from rankops.tables import decode_image
+from rankops.prediction import PIXELS, colours_of, picture
 from rankops.tasks.memorability import load
+
+
+def _clip(frames: list[bytes], *, colours: int, where: str) -> Tensor:
+    """The frames of one clip (1, n, ...)."""
+    pixels, total = [], 0
+    for place, frame in enumerate(frames):
+        pixels.append(picture(frame, colours=colours, where=f"{where}, frame {place}"))
+        total += pixels[-1].shape[-2] * pixels[-1].shape[-1]
+        if total > PIXELS:  # they go through the network together
+            raise ValueError(f"{where}: frames of more than {PIXELS:,} pixels in all: send fewer or smaller ones")
+    if not pixels:
+        raise ValueError(f"{where}: no frames, expected at least one")
+    if len({frame.shape for frame in pixels}) > 1:
+        sizes = sorted({tuple(frame.shape[-2:]) for frame in pixels})
+        raise ValueError(f"{where}: frames of sizes {sizes}, expected one size in a clip")
+    return torch.cat(pixels).unsqueeze(0)
 
 
 class Memorability(mlflow.pyfunc.PythonModel):
     def load_context(self, context) -> None:
         self.regressor = load(context.artifacts["weights"])
-        self.colours = self.regressor.network.recipe["args"].get("colours", 3)
 
     def predict(self, context, model_input: pd.DataFrame, params=None) -> pd.DataFrame:
         """`score` of each clip; only their order means something.
 
         Args:
-            model_input: a column `frames`, lists of encoded images (PNG bytes); any number of rows and of frames, those
-                of a clip of one size.
+            model_input: a column `frames`, lists of encoded images (PNG or JPEG bytes); any number of rows and of
+                frames, those of a clip of one size.
+
+        Raises:
+            MlflowException: a clip that cannot be read; the server answers with status 400.
         """
-        scores = []
-        for number, frames in enumerate(model_input["frames"]):
-            pixels = [
-                decode_image(frame, colours=self.colours, where=f"row {number}, frame {place}")
-                for place, frame in enumerate(frames)
-            ]
-            if not pixels:
-                raise ValueError(f"row {number}: no frames, expected at least one")
-            if len({frame.shape for frame in pixels}) > 1:
-                sizes = sorted({tuple(frame.shape[-2:]) for frame in pixels})
-                raise ValueError(f"row {number}: frames of sizes {sizes}, expected one size in a clip")
-            scores.append(self.regressor(torch.cat(pixels).unsqueeze(0)).item())
+        colours, scores = colours_of(self.regressor.network), []
+        try:
+            for number, frames in enumerate(model_input["frames"]):
+                scores.append(self.regressor(_clip(frames, colours=colours, where=f"row {number}")).item())
+        except ValueError as error:
+            raise MlflowException.invalid_parameter_value(str(error)) from error
         return pd.DataFrame({"score": scores})
 
 

@@ -2,25 +2,32 @@
 
 import mlflow
 import pandas as pd
+from mlflow.exceptions import MlflowException
 
-from rankops.tables import decode_image
+from rankops.prediction import colours_of, picture
 from rankops.tasks.multilabel import load
 
 
 class MultiLabel(mlflow.pyfunc.PythonModel):
     def load_context(self, context) -> None:
         self.classifier = load(context.artifacts["weights"])
-        self.colours = self.classifier.network.recipe["args"].get("colours", 3)
 
     def predict(self, context, model_input: pd.DataFrame, params=None) -> pd.DataFrame:
         """`scores` of each image, one a label; only their order over images means something.
 
         Args:
-            model_input: a column `image` of encoded images (PNG bytes); any number of rows, sizes may differ.
+            model_input: a column `image` of encoded images (PNG or JPEG bytes); any number of rows, sizes may differ.
+
+        Raises:
+            MlflowException: an image that cannot be read; the server answers with status 400.
         """
-        images = enumerate(model_input["image"])
-        pixels = [decode_image(encoded, colours=self.colours, where=f"row {number}") for number, encoded in images]
-        return pd.DataFrame({"scores": [self.classifier(image)[0].tolist() for image in pixels]})
+        colours, scores = colours_of(self.classifier.network), []
+        try:
+            for number, encoded in enumerate(model_input["image"]):
+                scores.append(self.classifier(picture(encoded, colours=colours, where=f"row {number}"))[0].tolist())
+        except ValueError as error:
+            raise MlflowException.invalid_parameter_value(str(error)) from error
+        return pd.DataFrame({"scores": scores})
 
 
 mlflow.models.set_model(MultiLabel())

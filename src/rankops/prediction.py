@@ -1,4 +1,4 @@
-"""Label ranking of pictures from anywhere: decoded with care, of any sizes, in the form of the task's predictions."""
+"""Pictures from anywhere, decoded with care; label ranking of them, of any sizes, in the form of its predictions."""
 
 import inspect
 import warnings
@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import torch
 from PIL import Image, ImageOps, UnidentifiedImageError
-from torch import Tensor
+from torch import Tensor, nn
 
 from rankops.photos import BROKEN
 from rankops.tasks.label_ranking import LabelRanker, predictions
@@ -25,10 +25,10 @@ PIXELS = 2**22
 warnings.filterwarnings("ignore", category=Image.DecompressionBombWarning)
 
 
-def colours_of(ranker: LabelRanker) -> int:
-    """Of the images that the network takes: 1 (grey) or 3, which is also for networks that take either."""
-    option = inspect.signature(type(ranker.scorer)).parameters.get("colours")
-    return ranker.scorer.recipe["args"].get("colours", option.default if option else 3)
+def colours_of(network: nn.Module) -> int:
+    """Of the images that a network takes: 1 (grey) or 3, which is also for networks that take either."""
+    option = inspect.signature(type(network)).parameters.get("colours")
+    return network.recipe["args"].get("colours", option.default if option else 3)
 
 
 def picture(encoded: bytes | Path | None, *, colours: int, where: str) -> Tensor:

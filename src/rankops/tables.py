@@ -14,7 +14,7 @@ from PIL import Image
 from torch import Tensor
 
 __all__ = [
-    "IMAGE", "as_batch", "as_fixed_lists", "as_lists", "check_finite", "decode_image", "decode_images", "encode_images",
+    "IMAGE", "as_batch", "as_fixed_lists", "as_lists", "check_finite", "decode_images", "encode_images",
     "matrix", "read_table",
 ]  # fmt: skip
 
@@ -96,25 +96,6 @@ def decode_images(column: pa.ChunkedArray, *, path: str | Path, threads: int) ->
             raise ValueError(f"{path}: row {row}: image of {image.shape}, expected {decoded[0].shape} as in row 0")
     images = np.stack(decoded) if decoded else np.zeros((0, 0, 0), np.uint8)
     return np.ascontiguousarray(images.transpose(0, 3, 1, 2)) if images.ndim == 4 else images
-
-
-def decode_image(encoded: bytes, *, colours: int, where: str) -> Tensor:
-    """Pixels of one encoded image, made grey (1, height, width) or coloured (1, 3, height, width), uint8.
-
-    Args:
-        encoded: PNG or JPEG bytes.
-        colours: 1 or 3.
-        where: what the error message begins with.
-
-    Raises:
-        ValueError: not a readable image.
-    """
-    try:
-        with Image.open(BytesIO(encoded), formats=["PNG", "JPEG"]) as image:
-            pixels = np.array(image.convert("L" if colours == 1 else "RGB"))
-    except (OSError, SyntaxError, ValueError, TypeError, Image.DecompressionBombError) as error:
-        raise ValueError(f"{where}: not a readable image ({error}); expected encoded PNG or JPEG bytes") from error
-    return torch.from_numpy(pixels if colours == 1 else pixels.transpose(2, 0, 1).copy()).unsqueeze(0)
 
 
 def as_batch(images: Tensor) -> Tensor:
