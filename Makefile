@@ -20,12 +20,13 @@ help: ## this list
 
 setup: .venv/.installed ## the environment, from the hash-pinned requirements.lock
 
-# Written last, so that a killed install is begun again.
+# Written last, so that a killed install is begun again. Compiled at once: where Python may not write bytecode, each of
+# dozens of stages would compile PyTorch anew.
 .venv/.installed: requirements.lock requirements-uv.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit(f"Python 3.11 or newer is needed, found {sys.version.split()[0]}: make PYTHON=python3.12 ...")'
 	$(PYTHON) -m venv --clear .venv
 	@command -v uv >/dev/null || .venv/bin/pip install --quiet --require-hashes -r requirements-uv.lock
-	PATH="$(BIN):$$PATH" uv pip install --quiet --python .venv/bin/python --require-hashes -r requirements.lock
+	PATH="$(BIN):$$PATH" uv pip install --quiet --compile-bytecode --python .venv/bin/python --require-hashes -r requirements.lock
 	PATH="$(BIN):$$PATH" uv pip install --quiet --python .venv/bin/python --no-deps --no-build-isolation --editable .
 	@touch $@
 
