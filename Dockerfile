@@ -11,7 +11,7 @@ WORKDIR /rankops
 COPY requirements.lock requirements-uv.lock pyproject.toml README.md ./
 RUN python -m venv .venv \
     && .venv/bin/pip install --no-cache-dir --require-hashes -r requirements-uv.lock \
-    && .venv/bin/uv pip install --no-cache --python .venv/bin/python --require-hashes -r requirements.lock
+    && .venv/bin/uv pip install --no-cache --compile-bytecode --python .venv/bin/python --require-hashes -r requirements.lock
 COPY . .
 # The cache is a volume of the worker's, which begins with this folder's owner.
 RUN .venv/bin/uv pip install --no-cache --python .venv/bin/python --no-deps --no-build-isolation --editable . \
