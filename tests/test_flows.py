@@ -188,20 +188,21 @@ class TestWorktree:
     def test_what_it_made_is_pushed_for_others(self, project, tmp_path):
         with opened(project.folder, advance=True) as worktree:
             with pytest.raises(ValueError, match="no git remote 'team'; there are none: `git remote add`"):
-                worktree.share("team")
+                worktree.check_remote("team")
             project.run(f"git init --quiet --bare {tmp_path}/team.git && git remote add team {tmp_path}/team.git")
+            worktree.check_remote("team")
             subprocess.run(
                 ["dvc", "repro", "--quiet", "synthetic_ranks"], cwd=worktree.folder, check=True,
                 env=os.environ | project.environment | {"PYTHONPATH": "src"},
             )  # fmt: skip
             worktree.commit("Retrain: done")
-            with pytest.raises(ValueError, match="dvc push"):
-                worktree.share("team")
+            with pytest.raises(CommandFailed, match="dvc push ended with"):
+                worktree.share("team", Commands())
             subprocess.run(
                 ["dvc", "remote", "add", "--quiet", "--local", "--default", "shared", str(tmp_path / "shared")],
                 cwd=worktree.folder, check=True,
             )  # fmt: skip
-            worktree.share("team")
+            worktree.share("team", Commands())
             worktree.remove()
         heads = project.run(f"git -C {tmp_path}/team.git for-each-ref --format='%(refname:short)'")
         assert heads.split() == [worktree.branch]

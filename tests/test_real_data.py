@@ -625,11 +625,12 @@ def run(request, tmp_path, monkeypatch):
     """Runs the stage on the small copy of a dataset."""
     monkeypatch.chdir(tmp_path)
 
-    def run(name, **more):
+    def run(name, snapshot=1, **more):
         fixture, options = ALL[name]
         request.getfixturevalue(fixture)
         block = SimpleNamespace(size=SIZE, args=options | more, seed=1)
-        params = SimpleNamespace(real_data={name: block}, compute=SimpleNamespace(threads=2))
+        data = SimpleNamespace(snapshot=snapshot)
+        params = SimpleNamespace(real_data={name: block}, data=data, compute=SimpleNamespace(threads=2))
         real_data.main(params, name)
         return tmp_path / "data" / name
 
@@ -777,9 +778,64 @@ class TestStage:
     def test_a_missing_dataset_is_named_with_its_layout(self, tmp_path, monkeypatch, name):
         monkeypatch.chdir(tmp_path)
         block = SimpleNamespace(size=SIZE, args={}, seed=1)
-        params = SimpleNamespace(real_data={name: block}, compute=SimpleNamespace(threads=1))
+        data = SimpleNamespace(snapshot=1)
+        params = SimpleNamespace(real_data={name: block}, data=data, compute=SimpleNamespace(threads=1))
         with pytest.raises(FileNotFoundError, match=rf"data/raw/{name}/.*: no such file or folder(.|\n)*{name}/"):
             real_data.main(params, name)
+
+
+class TestDeliveries:
+    @pytest.fixture
+    def dated(self, views):
+        """The first delivery in a dated folder, and two more of other photos."""
+        inside = list(views.iterdir())
+        first = views / "2026-09-01"
+        first.mkdir()
+        for path in inside:
+            path.rename(first / path.name)
+        for number, day in enumerate(("2026-10-01", "2026-11-01")):
+            folder = views / day
+            lines = ["image,split,label1,label2,label3"]
+            for place, split in enumerate(photos.SPLITS):
+                save(folder / f"images/{day}-{place}.jpg", 10 * (number + 1) + place)
+                lines.append(f"{day}-{place}.jpg,{split},sky,sea,")
+            (folder / "labels.csv").write_text("\n".join(lines) + "\n")
+            (folder / "classes.txt").write_text("sky\nsea\ntree\nrock\n")
+        return views
+
+    def test_later_ones_add_training_rows_up_to_the_snapshot(self, dated, run):
+        names, tested = [], set()
+        for snapshot in (1, 2, 3, 4):  # the fourth has not come in yet
+            folder = run("arc", snapshot=snapshot)
+            assert said_of(arc, folder) is None
+            train = pq.read_table(folder / "train.parquet")
+            assert train["id"].to_pylist() == list(range(len(train)))
+            names.append(train["name"].to_pylist())
+            tested.add(((folder / "val.parquet").read_bytes(), (folder / "test.parquet").read_bytes()))
+        assert [len(one) for one in names] == [2, 5, 8, 8]
+        assert all(longer[: len(shorter)] == shorter for shorter, longer in zip(names, names[1:], strict=False))
+        assert len(tested) == 1
+        manifest = json.loads((folder / "manifest.json").read_text())
+        assert manifest["deliveries"] == ["2026-09-01", "2026-10-01", "2026-11-01"]
+        assert manifest["rows"] == {"train": 8, "val": 1, "test": 1}
+
+    def test_with_other_classes_or_files_beside_them_are_refused(self, dated, run):
+        (dated / "2026-10-01/classes.txt").write_text("sea\nsky\ntree\nrock\n")
+        with pytest.raises(ValueError, match=r"a delivery has columns .*sea.*sky.*the first one"):
+            run("arc", snapshot=2)
+        (dated / "labels.csv").write_text("")
+        with pytest.raises(ValueError, match=r"labels.csv beside dated folders such as 2026-09-01"):
+            run("arc", snapshot=2)
+        (dated / "labels.csv").unlink()
+        (dated / "2026-10-01").rename(dated / "2026-13-01")
+        with pytest.raises(ValueError, match="2026-13-01: month must be in 1..12"):
+            run("arc", snapshot=2)
+
+    def test_an_incomplete_one_is_named_with_the_layout(self, dated, run):
+        (dated / "2026-10-01/labels.csv").unlink()
+        with pytest.raises(FileNotFoundError, match=r"2026-10-01/labels.csv: no such file(.|\n)*labels.csv +with"):
+            run("arc", snapshot=2)
+        assert run("arc", snapshot=1).is_dir()
 
 
 def test_drawing_splits_does_not_touch_the_global_state():

@@ -146,6 +146,8 @@ def retrain(
         logger.info(
             "%s %s, snapshot %d", "goes on with" if worktree.resumed else "works on", worktree.branch, worktree.snapshot
         )
+        if push is not None:
+            worktree.check_remote(push)
         commands = Commands()
         try:
             return _retrained(worktree, commands, reason=reason, workers=workers, gate=gate, push=push)
@@ -196,7 +198,7 @@ def _retrained(
     _shown(params, folder, decisions)
     commit = worktree.commit(f"Retrain: snapshot {worktree.snapshot} ({reason})")
     if push is not None:
-        worktree.share(push)
+        worktree.share(push, commands, environment)
         logger.info("pushed %s to %s, data and models to DVC's remote", worktree.branch, push)
     worktree.remove()
     promoted = [f"{one.model} {one.challenger}" for one in decisions if one.promoted]

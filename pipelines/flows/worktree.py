@@ -3,7 +3,7 @@
 import os
 import shutil
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import date
@@ -13,6 +13,7 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 from ruamel.yaml import YAML
 
+from pipelines.flows.processes import Commands
 from rankops.atomic_writes import replaced_file
 
 __all__ = ["Worktree", "opened"]
@@ -48,20 +49,30 @@ class Worktree:
         _committed(self.folder, message)
         return _git(self.folder, "rev-parse", "HEAD")
 
-    def share(self, remote: str) -> None:
-        """Pushes its data and models to DVC's default remote, then the branch to a git remote, from where others pull.
-
-        In this order: a branch whose data is nowhere helps nobody.
+    def check_remote(self, remote: str) -> None:
+        """Sees that git has a remote of this name, before hours go into what is to be pushed there.
 
         Raises:
-            ValueError: there is no such remote, or it refuses.
+            ValueError: it has not.
         """
         if _git(self.project, "remote", "get-url", remote, fails=True) == "":
             known = _git(self.project, "remote").split()
             raise ValueError(f"no git remote {remote!r}; there are {', '.join(known) or 'none'}: `git remote add`")
-        done = subprocess.run(["dvc", "push"], cwd=self.folder, capture_output=True, text=True, check=False)
-        if done.returncode:
-            raise ValueError(f"dvc push in {self.folder}: {(done.stdout + done.stderr).strip()}")
+
+    def share(self, remote: str, commands: Commands, environment: Mapping[str, str] | None = None) -> None:
+        """Pushes its data and models to DVC's default remote, then the branch to a git remote, from where others pull.
+
+        In this order: a branch whose data is nowhere helps nobody.
+
+        Args:
+            remote: git's.
+            commands, environment: that DVC is run by and in.
+
+        Raises:
+            ValueError: git refuses.
+            CommandFailed: `dvc push` did not succeed.
+        """
+        commands.run(["dvc", "push"], folder=self.folder, environment=environment)
         _git(self.folder, "push", "--quiet", remote, self.branch)
 
     def remove(self) -> None:

@@ -1,9 +1,16 @@
-"""A public dataset from data/raw/<name>, in its own layout, to the tables that the tasks read."""
+"""A public dataset from data/raw/<name>, in its own layout, to the tables that the tasks read.
+
+Data that comes in over time has a folder a delivery there; later ones add training rows, up to `data.snapshot`.
+"""
 
 import importlib
 import json
-from collections.abc import Iterator
+import logging
+import re
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
+from datetime import date
+from itertools import chain
 from pathlib import Path
 
 import pyarrow as pa
@@ -15,23 +22,62 @@ from pipelines.stage import run
 from rankops.atomic_writes import replaced_folder
 from rankops.photos import SPLITS
 
+DATED = re.compile(r"\d{4}-\d{2}-\d{2}")
+
+
+def deliveries(raw: Path, snapshot: int) -> list[Path]:
+    """The folders to read: the dataset's own, or, where it came in parts, its dated folders up to the snapshot.
+
+    Args:
+        raw: of the dataset: in its public layout, or with folders `<year>-<month>-<day>`, each in that layout.
+        snapshot: how many of the dated folders count, the oldest first; if there are fewer, all do.
+
+    Raises:
+        ValueError: dated folders beside anything else, or a date that is none.
+    """
+    inside = sorted(path for path in raw.iterdir() if not path.name.startswith(".")) if raw.is_dir() else []
+    dated = [path for path in inside if path.is_dir() and DATED.fullmatch(path.name)]
+    if not dated:
+        return [raw]
+    if others := [path.name for path in inside if path not in dated]:
+        raise ValueError(
+            f"{raw}: {others[0]} beside dated folders such as {dated[0].name}; expected one folder for each delivery, "
+            "each in the dataset's layout, and nothing else: move it into the first one"
+        )
+    for path in dated:
+        try:
+            date.fromisoformat(path.name)
+        except ValueError as error:
+            raise ValueError(f"{path}: {error}; expected a folder named for its day, such as 2026-11-30") from error
+    if snapshot > len(dated):
+        logging.info("%s: %d deliveries, all are used; data.snapshot is %d", raw, len(dated), snapshot)
+    return dated[:snapshot]
+
 
 def main(params: Settings, name: str) -> None:
     options, threads = params.real_data[name], params.compute.threads
-    raw = Path("data/raw") / name
     # By its name, so that another adapter's change does not rerun this one.
     dataset = importlib.import_module(f"rankops.datasets.{name}")
-    dataset.check(raw, **options.args)
+    first, *later = folders = deliveries(Path("data/raw") / name, params.data.snapshot)
+    for raw in folders:
+        dataset.check(raw, **options.args)
     rows, skipped = {}, {split: [] for split in SPLITS}
+
+    def tables(raw: Path, part: str, split: str) -> Iterator[pa.Table]:
+        return dataset.tables(
+            raw, part, skipped[split], size=options.size, threads=threads, seed=options.seed, **options.args
+        )
+
     with replaced_folder(f"data/{name}") as folder, tqdm(desc=name, unit=" rows") as bar:
         for split in SPLITS:
-            made = dataset.tables(
-                raw, split, skipped[split], size=options.size, threads=threads, seed=options.seed, **options.args
-            )
-            rows[split] = _write(folder / f"{split}.parquet", made, bar)
+            made = [tables(first, split, split)]
+            if split == "train":  # validation and test stay what they were
+                made += [tables(raw, part, split) for raw in later for part in SPLITS]
+            rows[split] = _write(folder / f"{split}.parquet", chain.from_iterable(made), bar)
             if not rows[split]:
-                raise ValueError(f"{raw}: nothing is left of {split}: all of its files are broken; get them again")
+                raise ValueError(f"{first}: nothing is left of {split}: all of its files are broken; get them again")
         manifest = {
+            **({} if first.name == name else {"deliveries": [raw.name for raw in folders]}),
             "rows": rows,
             "skipped": {split: {"files": len(files), "names": files} for split, files in skipped.items()},
             "options": {"size": options.size, "seed": options.seed, "args": options.args},
@@ -39,17 +85,29 @@ def main(params: Settings, name: str) -> None:
         (folder / "manifest.json").write_text(json.dumps(manifest, indent=2) + "\n")
 
 
-def _write(path: Path, tables: Iterator[pa.Table], bar: tqdm) -> int:
-    """Writes tables as they come, and says how many rows they had."""
+def _write(path: Path, tables: Iterable[pa.Table], bar: tqdm) -> int:
+    """Writes tables as they come, numbered through, and says how many rows they had."""
     rows = 0
     with ExitStack() as closing:
         for table in tables:
             if not rows:  # the schema may depend on the data, as with the number of classes
-                writer = closing.enter_context(pq.ParquetWriter(path, table.schema, compression="zstd"))
-            writer.write_table(table)
+                schema = table.schema
+                writer = closing.enter_context(pq.ParquetWriter(path, schema, compression="zstd"))
+            elif not table.schema.equals(schema, check_metadata=True):
+                raise ValueError(
+                    f"{path}: a delivery has {_said(table.schema)}, the first one {_said(schema)}; expected the same "
+                    "in all: give the classes as an option"
+                )
+            numbers = pa.array(range(rows, rows + len(table)), pa.int64())
+            writer.write_table(table.set_column(table.column_names.index("id"), schema.field("id"), numbers))
             rows += len(table)
             bar.update(len(table))
     return rows
+
+
+def _said(schema: pa.Schema) -> str:
+    metadata = {key.decode(): value.decode() for key, value in (schema.metadata or {}).items()}
+    return f"columns {', '.join(schema.names)} {metadata or ''}".strip()
 
 
 if __name__ == "__main__":
