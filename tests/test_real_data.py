@@ -3,6 +3,7 @@
 import json
 import logging
 from io import BytesIO
+from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -813,7 +814,7 @@ class TestDeliveries:
             names.append(train["name"].to_pylist())
             tested.add(((folder / "val.parquet").read_bytes(), (folder / "test.parquet").read_bytes()))
         assert [len(one) for one in names] == [2, 5, 8, 8]
-        assert all(longer[: len(shorter)] == shorter for shorter, longer in zip(names, names[1:], strict=False))
+        assert all(longer[: len(shorter)] == shorter for shorter, longer in pairwise(names))
         assert len(tested) == 1
         manifest = json.loads((folder / "manifest.json").read_text())
         assert manifest["deliveries"] == ["2026-09-01", "2026-10-01", "2026-11-01"]
