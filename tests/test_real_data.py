@@ -161,7 +161,7 @@ class TestPhotos:
     def test_impossible_splits_are_refused(self, count, shares, message):
         options = {"val_share": shares[0], "test_share": shares[1], "seed": 1, "use": "test", "listed_in": "x"}
         with pytest.raises(ValueError, match=message):
-            photos.share_of([str(number) for number in range(count)], "train", **options)
+            photos.share_of([str(number) for number in range(count)], "val", **options)
 
 
 @pytest.fixture
@@ -788,9 +788,9 @@ class TestStage:
 class TestDeliveries:
     @pytest.fixture
     def dated(self, views):
-        """The first delivery in a dated folder, and two more of other photos."""
+        """The first delivery, and two more of other photos: one with all splits, one for training alone."""
         inside = list(views.iterdir())
-        first = views / "2026-09-01"
+        first = views / "first"
         first.mkdir()
         for path in inside:
             path.rename(first / path.name)
@@ -799,7 +799,7 @@ class TestDeliveries:
             lines = ["image,split,label1,label2,label3"]
             for place, split in enumerate(photos.SPLITS):
                 save(folder / f"images/{day}-{place}.jpg", 10 * (number + 1) + place)
-                lines.append(f"{day}-{place}.jpg,{split},sky,sea,")
+                lines.append(f"{day}-{place}.jpg,{split if number == 0 else 'train'},sky,sea,")
             (folder / "labels.csv").write_text("\n".join(lines) + "\n")
             (folder / "classes.txt").write_text("sky\nsea\ntree\nrock\n")
         return views
@@ -817,7 +817,7 @@ class TestDeliveries:
         assert all(longer[: len(shorter)] == shorter for shorter, longer in pairwise(names))
         assert len(tested) == 1
         manifest = json.loads((folder / "manifest.json").read_text())
-        assert manifest["deliveries"] == ["2026-09-01", "2026-10-01", "2026-11-01"]
+        assert manifest["deliveries"] == ["first", "2026-10-01", "2026-11-01"]
         assert manifest["rows"] == {"train": 8, "val": 1, "test": 1}
 
     def test_with_other_classes_or_files_beside_them_are_refused(self, dated, run):
@@ -825,12 +825,24 @@ class TestDeliveries:
         with pytest.raises(ValueError, match=r"a delivery has columns .*sea.*sky.*the first one"):
             run("arc", snapshot=2)
         (dated / "labels.csv").write_text("")
-        with pytest.raises(ValueError, match=r"labels.csv beside dated folders such as 2026-09-01"):
+        with pytest.raises(ValueError, match=r"labels.csv beside the folder first"):
             run("arc", snapshot=2)
         (dated / "labels.csv").unlink()
         (dated / "2026-10-01").rename(dated / "2026-13-01")
         with pytest.raises(ValueError, match="2026-13-01: month must be in 1..12"):
             run("arc", snapshot=2)
+
+    def test_with_few_photos_and_no_splits_are_trained_on_whole(self, dated, run):
+        for day in ("2026-10-01", "2026-11-01"):
+            path = dated / day / "labels.csv"
+            path.write_text("\n".join(",".join(line.split(",")[:1] + line.split(",")[2:])
+                                      for line in path.read_text().splitlines()) + "\n")  # fmt: skip
+        assert len(pq.read_table(run("arc", snapshot=3) / "train.parquet")) == 8
+
+    def test_without_a_first_one_are_refused(self, dated, run):
+        (dated / "first").rename(dated / "2026-09-01")
+        with pytest.raises(ValueError, match="2026-09-01, but no folder first, from which validation and test come"):
+            run("arc")
 
     def test_an_incomplete_one_is_named_with_the_layout(self, dated, run):
         (dated / "2026-10-01/labels.csv").unlink()

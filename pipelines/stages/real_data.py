@@ -1,6 +1,6 @@
 """A public dataset from data/raw/<name>, in its own layout, to the tables that the tasks read.
 
-Data that comes in over time has a folder a delivery there; later ones add training rows, up to `data.snapshot`.
+Data that comes in over time has a folder a delivery there; those after the first add training rows.
 """
 
 import importlib
@@ -20,38 +20,43 @@ from tqdm import tqdm
 from pipelines.settings import Settings
 from pipelines.stage import run
 from rankops.atomic_writes import replaced_folder
-from rankops.photos import SPLITS
+from rankops.photos import SPLITS, NothingListed
 
 DATED = re.compile(r"\d{4}-\d{2}-\d{2}")
 
 
 def deliveries(raw: Path, snapshot: int) -> list[Path]:
-    """The folders to read: the dataset's own, or, where it came in parts, its dated folders up to the snapshot.
+    """The folders to read: the dataset's own, or, where it comes in over time, its first and dated ones.
 
     Args:
-        raw: of the dataset: in its public layout, or with folders `<year>-<month>-<day>`, each in that layout.
-        snapshot: how many of the dated folders count, the oldest first; if there are fewer, all do.
+        raw: of the dataset: in its public layout, or with a folder `first` and others named for a day, such as
+            2026-11-30, each in that layout.
+        snapshot: how many of these folders count, `first` and then the oldest; if there are fewer, all do.
 
     Raises:
-        ValueError: dated folders beside anything else, or a date that is none.
+        ValueError: dated folders without a `first`, anything else beside them, or a date that is none.
     """
     inside = sorted(path for path in raw.iterdir() if not path.name.startswith(".")) if raw.is_dir() else []
     dated = [path for path in inside if path.is_dir() and DATED.fullmatch(path.name)]
-    if not dated:
+    first = raw / "first"
+    if not dated and first not in inside:
         return [raw]
-    if others := [path.name for path in inside if path not in dated]:
+    if not first.is_dir():
+        raise ValueError(f"{raw}: {dated[0].name}, but no folder first, from which validation and test come")
+    if others := [path.name for path in inside if path not in dated and path != first]:
         raise ValueError(
-            f"{raw}: {others[0]} beside dated folders such as {dated[0].name}; expected one folder for each delivery, "
-            "each in the dataset's layout, and nothing else: move it into the first one"
+            f"{raw}: {others[0]} beside the folder first; expected that, and one for each later delivery, named for "
+            "its day, and nothing else: move it into one of them"
         )
     for path in dated:
         try:
             date.fromisoformat(path.name)
         except ValueError as error:
             raise ValueError(f"{path}: {error}; expected a folder named for its day, such as 2026-11-30") from error
-    if snapshot > len(dated):
-        logging.info("%s: %d deliveries, all are used; data.snapshot is %d", raw, len(dated), snapshot)
-    return dated[:snapshot]
+    folders = [first, *dated]
+    if snapshot > len(folders):
+        logging.info("%s: %d deliveries, all are used; data.snapshot is %d", raw, len(folders), snapshot)
+    return folders[:snapshot]
 
 
 def main(params: Settings, name: str) -> None:
@@ -64,12 +69,16 @@ def main(params: Settings, name: str) -> None:
     rows, skipped = {}, {split: [] for split in SPLITS}
 
     def tables(raw: Path, part: str, split: str) -> Iterator[pa.Table]:
-        return dataset.tables(
-            raw, part, skipped[split], size=options.size, threads=threads, seed=options.seed, **options.args
-        )
+        try:
+            yield from dataset.tables(
+                raw, part, skipped[split], size=options.size, threads=threads, seed=options.seed, **options.args
+            )
+        except NothingListed:
+            if raw == first:  # a later delivery need not have all splits: all of it is for training
+                raise
 
     with replaced_folder(f"data/{name}") as folder, tqdm(desc=name, unit=" rows") as bar:
-        for split in SPLITS:
+        for split in reversed(SPLITS):  # what is missing of the small ones is told before hours go into the large one
             made = [tables(first, split, split)]
             if split == "train":  # validation and test stay what they were
                 made += [tables(raw, part, split) for raw in later for part in SPLITS]
@@ -78,7 +87,7 @@ def main(params: Settings, name: str) -> None:
                 raise ValueError(f"{first}: nothing is left of {split}: all of its files are broken; get them again")
         manifest = {
             **({} if first.name == name else {"deliveries": [raw.name for raw in folders]}),
-            "rows": rows,
+            "rows": {split: rows[split] for split in SPLITS},
             "skipped": {split: {"files": len(files), "names": files} for split, files in skipped.items()},
             "options": {"size": options.size, "seed": options.seed, "args": options.args},
         }

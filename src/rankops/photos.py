@@ -18,9 +18,9 @@ from rankops.generators import generator
 from rankops.tables import read_table
 
 __all__ = [
-    "SPLITS", "BrokenFile", "as_jpeg", "check_listed", "check_shares", "csv_rows", "known_split", "measure_photos",
-    "numbered_lines", "open_photo", "photo_expectations", "pieces", "read_photos", "require", "score_of", "share_of",
-    "squared",
+    "SPLITS", "BrokenFile", "NothingListed", "as_jpeg", "check_listed", "check_shares", "csv_rows", "known_split",
+    "measure_photos", "numbered_lines", "open_photo", "photo_expectations", "pieces", "read_photos", "require",
+    "score_of", "share_of", "squared",
 ]  # fmt: skip
 
 SPLITS = ("train", "val", "test")
@@ -32,6 +32,10 @@ BROKEN = (OSError, SyntaxError, ValueError, EOFError, IndexError, KeyError, stru
 
 class BrokenFile(ValueError):
     """A photo or video that is there and cannot be decoded: the one fault that `skip_broken` forgives."""
+
+
+class NothingListed(ValueError):
+    """A split without any file, which is forgiven where only some of a dataset has come in."""
 
 
 def _as_rgb(image: Image.Image) -> Image.Image:
@@ -174,10 +178,10 @@ def check_listed(raw: str | Path, files: Sequence[str], *, listed_in: str | Path
 
     Raises:
         FileNotFoundError: some are not; the message names the first and how many.
-        ValueError: the list is empty.
+        NothingListed: the list is empty.
     """
     if not files:
-        raise ValueError(f"{listed_in}: names no file; get it again")
+        raise NothingListed(f"{listed_in}: names no file; get it again")
     missing = [file for file in files if not (Path(raw) / file).is_file()]
     if missing:
         raise FileNotFoundError(
@@ -276,7 +280,7 @@ def share_of(
     A permutation of the sorted names, so the order of the list does not matter; `use` keeps datasets apart.
 
     Raises:
-        ValueError: too few names for three splits.
+        NothingListed: too few names for this split to get one.
 
     >>> shares = {"val_share": 0.2, "test_share": 0.2, "seed": 1, "use": "doctest", "listed_in": Path("labels.csv")}
     >>> [len(share_of("abcdefghij", split, **shares)) for split in SPLITS]
@@ -284,15 +288,15 @@ def share_of(
     """
     check_shares(val_share, test_share)
     held_out, tested = (round(share * len(names)) for share in (val_share, test_share))
-    if min(held_out, tested, len(names) - held_out - tested) < 1:
-        raise ValueError(
-            f"{listed_in}: {len(names)} names are too few for val_share {val_share} and test_share {test_share}: "
-            "each split needs one; larger shares or more data"
-        )
     by_name = sorted(range(len(names)), key=lambda place: names[place])
     order = torch.randperm(len(names), generator=generator(seed, use, "splits")).tolist()
     ends = {"val": (0, held_out), "test": (held_out, held_out + tested), "train": (held_out + tested, len(names))}
     begin, end = ends[known_split(split)]
+    if begin >= end:
+        raise NothingListed(
+            f"{listed_in}: {len(names)} names are too few for val_share {val_share} and test_share {test_share}: "
+            "each split needs one; larger shares or more data"
+        )
     return sorted(by_name[place] for place in order[begin:end])
 
 
