@@ -16,6 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import rankdata, spearmanr
 from sklearn.metrics import average_precision_score
+from torch._subclasses import FakeTensorMode
 
 from rankops import by_name
 from rankops.losses.average_precision import average_precision
@@ -979,3 +980,30 @@ def test_average_precision_of_exact_ranks_is_one_minus_the_metric(seed):
     value = average_precision(scores, labels, sorter=ranks)
     wanted = average_precision_score(labels.numpy()[:, defined], scores.numpy()[:, defined], average="macro")
     assert value.item() == pytest.approx(1 - wanted)
+
+
+# What losses look up by nonzero has a shape that depends on the values, which fake tensors do not have.
+PICKS = ("hinge_ap", "recall", "recall_at_k", "hard_negative_triplet")
+
+
+class TestGpu:
+    @pytest.mark.parametrize("name", [name for name in ALL if name not in PICKS])
+    def test_no_loss_makes_a_tensor_on_another_device_than_the_scores(self, name, generator, monkeypatch):
+        monkeypatch.setattr("rankops.targets.any_of", lambda flags: False)  # values are not there to be looked at
+        scores, wanted = example(name, generator, dtype=torch.float32)
+        options = {"sorter": partial(Handcrafted(), check_finite=False)} if takes_sorter(name) else {}
+        with FakeTensorMode(allow_non_fake_inputs=True), torch.no_grad():
+            there = [torch.empty(one.shape, dtype=one.dtype, device="cuda") for one in (scores, wanted)]
+            assert call(name, *there, **options).device.type == "cuda"
+
+    @pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
+    @pytest.mark.parametrize("name", ALL)
+    def test_values_and_gradients_are_the_cpus(self, name, generator):
+        scores, wanted = example(name, generator)
+        found = []
+        for device in ("cpu", "cuda"):
+            there = scores.to(device).requires_grad_()
+            value = call(name, there, wanted.to(device))
+            found.append((value.item(), torch.autograd.grad(value, there)[0].cpu()))
+        assert found[0][0] == pytest.approx(found[1][0])
+        assert torch.allclose(found[0][1], found[1][1], atol=1e-8)

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from scipy.stats import laplace, rankdata
+from torch._subclasses import FakeTensorMode
 
 from rankops import by_name
 from rankops import sorter_measures as measures
@@ -600,3 +601,44 @@ def test_handcrafted_refuses_a_flat_sigmoid():
 def test_the_papers_lstm_has_its_18_7_million_parameters():
     sorter = LSTM(length=100)
     assert sum(parameter.numel() for parameter in sorter.parameters()) == pytest.approx(18.7e6, rel=0.005)
+
+
+def on_fake_gpu(module: torch.nn.Module) -> torch.nn.Module:
+    """Its weights on a GPU that need not be there; call it in a `FakeTensorMode`."""
+    for part in module.modules():
+        for name, values in part._parameters.items():
+            if values is not None:
+                part._parameters[name] = torch.nn.Parameter(torch.empty_like(values, device="cuda"))
+        for name, values in part._buffers.items():
+            part._buffers[name] = torch.empty_like(values, device="cuda")
+    return module
+
+
+class TestGpu:
+    # The LSTM asks the driver for cuDNN, even here.
+    @pytest.mark.parametrize("text", [text for text in VARIANTS if not text.startswith("lstm")])
+    def test_no_sorter_makes_a_tensor_on_another_device_than_the_scores(self, text):
+        sorter = variant(text)
+        with FakeTensorMode(allow_non_fake_inputs=True), torch.no_grad():
+            scores = torch.randn(3, LENGTH, device="cuda")
+            assert on_fake_gpu(sorter)(scores, check_finite=False).device.type == "cuda"
+            if sorter.length is None:
+                mask = torch.ones(3, LENGTH, dtype=torch.bool, device="cuda")
+                assert sorter(scores, mask=mask, check_finite=False).device.type == "cuda"
+
+    def test_a_tensor_on_another_device_would_be_found(self):
+        with FakeTensorMode(allow_non_fake_inputs=True), pytest.raises(RuntimeError, match="devices"):
+            torch.randn(3, device="cuda") + torch.randn(3)
+
+    @pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
+    @pytest.mark.parametrize("text", VARIANTS)
+    def test_ranks_and_gradients_are_the_cpus(self, text, generator):
+        sorter, scores = variant(text).double(), random_scores(generator, 4, LENGTH)
+        vector, found = random_scores(generator, 4, LENGTH), []
+        for device in ("cpu", "cuda"):
+            there = scores.to(device).requires_grad_()
+            ranked = sorter.to(device)(there)
+            (gradient,) = torch.autograd.grad((ranked * vector.to(device)).sum(), there)
+            found.append((ranked.detach().cpu(), gradient.cpu()))
+        for ours, theirs in zip(*found, strict=True):
+            assert torch.allclose(ours, theirs, atol=1e-8)
