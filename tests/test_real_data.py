@@ -161,7 +161,7 @@ class TestPhotos:
     def test_impossible_splits_are_refused(self, count, shares, message):
         options = {"val_share": shares[0], "test_share": shares[1], "seed": 1, "use": "test", "listed_in": "x"}
         with pytest.raises(ValueError, match=message):
-            photos.share_of([str(number) for number in range(count)], "val", **options)
+            photos.share_of([str(number) for number in range(count)], "train", **options)
 
 
 @pytest.fixture
@@ -838,6 +838,13 @@ class TestDeliveries:
             path.write_text("\n".join(",".join(line.split(",")[:1] + line.split(",")[2:])
                                       for line in path.read_text().splitlines()) + "\n")  # fmt: skip
         assert len(pq.read_table(run("arc", snapshot=3) / "train.parquet")) == 8
+
+    @pytest.mark.parametrize("name", ALL)
+    def test_a_dataset_as_a_delivery_is_read_whole(self, request, name):
+        raw = request.getfixturevalue(ALL[name][0])
+        splits = [read(MODULES[name], raw, split, **ALL[name][1]) for split in photos.SPLITS]
+        whole = read(MODULES[name], raw, "all", **ALL[name][1])
+        assert sorted(whole["name"].to_pylist()) == sorted(pa.concat_tables(splits)["name"].to_pylist())
 
     def test_without_a_first_one_are_refused(self, dated, run):
         (dated / "first").rename(dated / "2026-09-01")

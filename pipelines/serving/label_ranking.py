@@ -13,6 +13,7 @@ from rankops.tasks.label_ranking import load
 class LabelRanking(mlflow.pyfunc.PythonModel):
     def load_context(self, context) -> None:
         self.ranker = load(context.artifacts["weights"])
+        self.colours = colours_of(self.ranker.scorer)
         # MLflow's server asks from several threads: their activations together would be as many times as large.
         self.turn = Lock()
 
@@ -27,9 +28,8 @@ class LabelRanking(mlflow.pyfunc.PythonModel):
         """
         if model_input.empty:
             raise MlflowException.invalid_parameter_value("no rows, expected at least one with a column image")
-        colours, rows = colours_of(self.ranker.scorer), model_input["image"]
-        named = ((f"row {number}", encoded) for number, encoded in enumerate(rows))
-        pictures = ((where, picture(encoded, colours=colours, where=where)) for where, encoded in named)
+        named = ((f"row {number}", encoded) for number, encoded in enumerate(model_input["image"]))
+        pictures = ((where, picture(encoded, colours=self.colours, where=where)) for where, encoded in named)
         try:
             with self.turn:
                 table = predicted(self.ranker, pictures)

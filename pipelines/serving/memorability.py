@@ -29,6 +29,7 @@ def _clip(frames: list[bytes], *, colours: int, where: str) -> Tensor:
 class Memorability(mlflow.pyfunc.PythonModel):
     def load_context(self, context) -> None:
         self.regressor = load(context.artifacts["weights"])
+        self.colours = colours_of(self.regressor.network)
 
     def predict(self, context, model_input: pd.DataFrame, params=None) -> pd.DataFrame:
         """`score` of each clip; only their order means something.
@@ -40,10 +41,10 @@ class Memorability(mlflow.pyfunc.PythonModel):
         Raises:
             MlflowException: a clip that cannot be read; the server answers with status 400.
         """
-        colours, scores = colours_of(self.regressor.network), []
+        scores = []
         try:
             for number, frames in enumerate(model_input["frames"]):
-                scores.append(self.regressor(_clip(frames, colours=colours, where=f"row {number}")).item())
+                scores.append(self.regressor(_clip(frames, colours=self.colours, where=f"row {number}")).item())
         except ValueError as error:
             raise MlflowException.invalid_parameter_value(str(error)) from error
         return pd.DataFrame({"score": scores})

@@ -11,6 +11,7 @@ from rankops.tasks.multilabel import load
 class MultiLabel(mlflow.pyfunc.PythonModel):
     def load_context(self, context) -> None:
         self.classifier = load(context.artifacts["weights"])
+        self.colours = colours_of(self.classifier.network)
 
     def predict(self, context, model_input: pd.DataFrame, params=None) -> pd.DataFrame:
         """`scores` of each image, one a label; only their order over images means something.
@@ -21,10 +22,11 @@ class MultiLabel(mlflow.pyfunc.PythonModel):
         Raises:
             MlflowException: an image that cannot be read; the server answers with status 400.
         """
-        colours, scores = colours_of(self.classifier.network), []
+        scores = []
         try:
             for number, encoded in enumerate(model_input["image"]):
-                scores.append(self.classifier(picture(encoded, colours=colours, where=f"row {number}"))[0].tolist())
+                pixels = picture(encoded, colours=self.colours, where=f"row {number}")
+                scores.append(self.classifier(pixels)[0].tolist())
         except ValueError as error:
             raise MlflowException.invalid_parameter_value(str(error)) from error
         return pd.DataFrame({"scores": scores})

@@ -12,6 +12,7 @@ from rankops.tasks.retrieval import load
 class Retrieval(mlflow.pyfunc.PythonModel):
     def load_context(self, context) -> None:
         self.encoder = load(context.artifacts["weights"])
+        self.colours = colours_of(self.encoder.network)
 
     def predict(self, context, model_input: pd.DataFrame, params=None) -> pd.DataFrame:
         """`embedding` of each row, of unit length: the product of two is their cosine.
@@ -35,8 +36,7 @@ class Retrieval(mlflow.pyfunc.PythonModel):
             raise ValueError(f"row {number}: expected either an image or a caption")
         if isinstance(caption, str):
             return self.encoder.captions([caption])
-        colours = colours_of(self.encoder.network)
-        return self.encoder.images(picture(image, colours=colours, where=f"row {number}"))
+        return self.encoder.images(picture(image, colours=self.colours, where=f"row {number}"))
 
 
 mlflow.models.set_model(Retrieval())

@@ -20,7 +20,7 @@ from tqdm import tqdm
 from pipelines.settings import Settings
 from pipelines.stage import run
 from rankops.atomic_writes import replaced_folder
-from rankops.photos import SPLITS, NothingListed
+from rankops.photos import SPLITS
 
 DATED = re.compile(r"\d{4}-\d{2}-\d{2}")
 
@@ -69,19 +69,15 @@ def main(params: Settings, name: str) -> None:
     rows, skipped = {}, {split: [] for split in SPLITS}
 
     def tables(raw: Path, part: str, split: str) -> Iterator[pa.Table]:
-        try:
-            yield from dataset.tables(
-                raw, part, skipped[split], size=options.size, threads=threads, seed=options.seed, **options.args
-            )
-        except NothingListed:
-            if raw == first:  # a later delivery need not have all splits: all of it is for training
-                raise
+        return dataset.tables(
+            raw, part, skipped[split], size=options.size, threads=threads, seed=options.seed, **options.args
+        )
 
     with replaced_folder(f"data/{name}") as folder, tqdm(desc=name, unit=" rows") as bar:
         for split in reversed(SPLITS):  # what is missing of the small ones is told before hours go into the large one
             made = [tables(first, split, split)]
-            if split == "train":  # validation and test stay what they were
-                made += [tables(raw, part, split) for raw in later for part in SPLITS]
+            if split == "train":  # validation and test stay what they were: later deliveries are for training, whole
+                made += [tables(raw, "all", split) for raw in later]
             rows[split] = _write(folder / f"{split}.parquet", chain.from_iterable(made), bar)
             if not rows[split]:
                 raise ValueError(f"{first}: nothing is left of {split}: all of its files are broken; get them again")

@@ -18,9 +18,9 @@ from rankops.generators import generator
 from rankops.tables import read_table
 
 __all__ = [
-    "SPLITS", "BrokenFile", "NothingListed", "as_jpeg", "check_listed", "check_shares", "csv_rows", "known_split",
-    "measure_photos", "numbered_lines", "open_photo", "photo_expectations", "pieces", "read_photos", "require",
-    "score_of", "share_of", "squared",
+    "SPLITS", "BrokenFile", "as_jpeg", "check_listed", "check_shares", "csv_rows", "measure_photos", "numbered_lines",
+    "open_photo", "photo_expectations", "pieces", "read_photos", "require", "score_of", "share_of", "splits_of",
+    "squared",
 ]  # fmt: skip
 
 SPLITS = ("train", "val", "test")
@@ -32,10 +32,6 @@ BROKEN = (OSError, SyntaxError, ValueError, EOFError, IndexError, KeyError, stru
 
 class BrokenFile(ValueError):
     """A photo or video that is there and cannot be decoded: the one fault that `skip_broken` forgives."""
-
-
-class NothingListed(ValueError):
-    """A split without any file, which is forgiven where only some of a dataset has come in."""
 
 
 def _as_rgb(image: Image.Image) -> Image.Image:
@@ -178,10 +174,10 @@ def check_listed(raw: str | Path, files: Sequence[str], *, listed_in: str | Path
 
     Raises:
         FileNotFoundError: some are not; the message names the first and how many.
-        NothingListed: the list is empty.
+        ValueError: the list is empty.
     """
     if not files:
-        raise NothingListed(f"{listed_in}: names no file; get it again")
+        raise ValueError(f"{listed_in}: names no file; get it again")
     missing = [file for file in files if not (Path(raw) / file).is_file()]
     if missing:
         raise FileNotFoundError(
@@ -248,15 +244,20 @@ def score_of(text: str, *, where: str) -> float:
     return score
 
 
-def known_split(split: str) -> str:
-    """The split, if it is one of the three.
+def splits_of(split: str) -> tuple[str, ...]:
+    """The splits to read for one that is asked for: that one, or for `all` the three of them.
 
     Raises:
-        ValueError: it is not.
+        ValueError: it is none of these.
+
+    >>> splits_of("val"), splits_of("all")
+    (('val',), ('train', 'val', 'test'))
     """
+    if split == "all":
+        return SPLITS
     if split not in SPLITS:
-        raise ValueError(f"split is {split!r}, expected one of {', '.join(SPLITS)}")
-    return split
+        raise ValueError(f"split is {split!r}, expected one of {', '.join(SPLITS)}, or all")
+    return (split,)
 
 
 def check_shares(val_share: float, test_share: float) -> None:
@@ -280,23 +281,25 @@ def share_of(
     A permutation of the sorted names, so the order of the list does not matter; `use` keeps datasets apart.
 
     Raises:
-        NothingListed: too few names for this split to get one.
+        ValueError: too few names for each split to get one, unless `all` of them are asked for.
 
     >>> shares = {"val_share": 0.2, "test_share": 0.2, "seed": 1, "use": "doctest", "listed_in": Path("labels.csv")}
     >>> [len(share_of("abcdefghij", split, **shares)) for split in SPLITS]
     [6, 2, 2]
     """
     check_shares(val_share, test_share)
+    if splits_of(split) == SPLITS:
+        return list(range(len(names)))
     held_out, tested = (round(share * len(names)) for share in (val_share, test_share))
     by_name = sorted(range(len(names)), key=lambda place: names[place])
     order = torch.randperm(len(names), generator=generator(seed, use, "splits")).tolist()
     ends = {"val": (0, held_out), "test": (held_out, held_out + tested), "train": (held_out + tested, len(names))}
-    begin, end = ends[known_split(split)]
-    if begin >= end:
-        raise NothingListed(
+    if any(begin >= end for begin, end in ends.values()):
+        raise ValueError(
             f"{listed_in}: {len(names)} names are too few for val_share {val_share} and test_share {test_share}: "
             "each split needs one; larger shares or more data"
         )
+    begin, end = ends[split]
     return sorted(by_name[place] for place in order[begin:end])
 
 

@@ -12,13 +12,13 @@ from rankops.photos import (
     check_listed,
     check_shares,
     csv_rows,
-    known_split,
     measure_photos,
     numbered_lines,
     photo_expectations,
     read_photos,
     require,
     share_of,
+    splits_of,
 )
 from rankops.tables import IMAGE, read_table
 
@@ -64,7 +64,7 @@ def tables(
 
     Args:
         raw: folder of the dataset, see `LAYOUT`.
-        split: train, val or test.
+        split: train, val, test or all.
         skipped: takes the names of broken files that were left out.
         size: pixels on a side.
         threads: to decode with.
@@ -84,8 +84,8 @@ def tables(
         shares = {"val_share": val_share, "test_share": test_share}
         chosen = share_of(every, split, seed=seed, use="arc", listed_in=path, **shares)
     else:
-        wanted = known_split(split)
-        chosen = [place for place, name in enumerate(every) if splits[name] == wanted]
+        wanted = splits_of(split)
+        chosen = [place for place, name in enumerate(every) if splits[name] in wanted]
     names = [every[place] for place in chosen]
     files = [f"images/{name}" for name in names]
     check_listed(raw, files, listed_in=f"{path} (split {split})")

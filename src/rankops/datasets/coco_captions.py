@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from rankops.photos import check_listed, known_split, measure_photos, photo_expectations, read_photos, require
+from rankops.photos import check_listed, measure_photos, photo_expectations, read_photos, require, splits_of
 from rankops.tables import IMAGE, read_table
 
 __all__ = ["CAPTIONS", "LAYOUT", "SCHEMA", "check", "expectations", "measure", "tables"]
@@ -47,7 +47,7 @@ def tables(
 
     Args:
         raw: folder of the dataset, see `LAYOUT`.
-        split: train (Karpathy's train and restval), val or test.
+        split: train (Karpathy's train and restval), val, test or all.
         skipped: takes the names of broken files that were left out.
         size: pixels on a side.
         threads: to decode with.
@@ -104,7 +104,7 @@ def _listed(raw: Path, split: str) -> tuple[Path, dict[str, list[str]]]:
     images = whole.get("images") if isinstance(whole, dict) else None
     if not isinstance(images, list):
         raise ValueError(f"{path}: no list `images`, expected Karpathy's file; get it again")
-    wanted = known_split(split)
+    wanted = splits_of(split)
     found: dict[str, list[str]] = {}
     for number, image in enumerate(images):
         where = f"{path}: images[{number}]"
@@ -113,7 +113,7 @@ def _listed(raw: Path, split: str) -> tuple[Path, dict[str, list[str]]]:
                 raise ValueError(f"{where}: no {field}, expected Karpathy's file; get it again")
         if image["split"] not in OURS:
             raise ValueError(f"{where}: split is {image['split']!r}, expected one of {', '.join(OURS)}")
-        if OURS[image["split"]] != wanted:
+        if OURS[image["split"]] not in wanted:
             continue
         file = f"{image['filepath']}/{image['filename']}"
         if file in found:

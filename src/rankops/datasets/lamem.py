@@ -8,15 +8,14 @@ from typing import Any
 import pyarrow as pa
 
 from rankops.photos import (
-    SPLITS,
     check_listed,
-    known_split,
     measure_photos,
     numbered_lines,
     photo_expectations,
     read_photos,
     require,
     score_of,
+    splits_of,
 )
 from rankops.tables import IMAGE, read_table
 
@@ -50,7 +49,7 @@ def tables(
 
     Args:
         raw: folder of the dataset, see `LAYOUT`.
-        split: train, val or test.
+        split: train, val, test or all.
         skipped: takes the names of broken files that were left out.
         size: pixels on a side.
         threads: to decode with.
@@ -62,10 +61,10 @@ def tables(
         FileNotFoundError: a list or an image is missing.
         ValueError: a line cannot be understood, an image is there twice or broken, a score is outside [0, 1].
     """
-    path = _list(Path(raw), split, fold)
-    scores = _scores(path)
+    paths = _lists(Path(raw), split, fold)
+    scores = _scores(paths)
     names = list(scores)
-    check_listed(raw, [f"images/{name}" for name in names], listed_in=path)
+    check_listed(raw, [f"images/{name}" for name in names], listed_in=" and ".join(str(path) for path in paths))
     rows = 0
     for places, photos in read_photos(
         raw,
@@ -92,21 +91,20 @@ def check(raw: str | Path, *, fold: int = 1, skip_broken: bool = False) -> None:
         FileNotFoundError: a file is missing; the message names it and shows the layout.
         ValueError: `fold` is below 1.
     """
-    for split in SPLITS:
-        _list(Path(raw), split, fold)
+    _lists(Path(raw), "all", fold)
     require(Path(raw) / "images", LAYOUT)
 
 
-def _list(raw: Path, split: str, fold: int) -> Path:
+def _lists(raw: Path, split: str, fold: int) -> list[Path]:
     if fold < 1:
         raise ValueError(f"lamem: fold is {fold}, expected a number from 1")
-    return require(raw / "splits" / f"{known_split(split)}_{fold}.txt", LAYOUT)
+    return [require(raw / "splits" / f"{name}_{fold}.txt", LAYOUT) for name in splits_of(split)]
 
 
-def _scores(path: Path) -> dict[str, float]:
-    """Scores by image, in the order of the list."""
+def _scores(paths: list[Path]) -> dict[str, float]:
+    """Scores by image, in the order of the lists."""
     scores: dict[str, float] = {}
-    for number, line in numbered_lines(path):
+    for path, (number, line) in ((file, numbered) for file in paths for numbered in numbered_lines(file)):
         where = f"{path}: line {number}"
         parts = LINE.fullmatch(line)
         if not parts:

@@ -12,7 +12,6 @@ from rankops.photos import (
     check_listed,
     check_shares,
     csv_rows,
-    known_split,
     measure_photos,
     photo_expectations,
     pieces,
@@ -62,7 +61,7 @@ def tables(
 
     Args:
         raw: folder of the dataset, see `LAYOUT`.
-        split: train, val or test.
+        split: train, val, test or all.
         skipped: takes the names of broken files that were left out.
         size: pixels on a side.
         threads: to decode with, a video each.
@@ -79,7 +78,7 @@ def tables(
     path, scores = _scores(Path(raw), target)
     every = list(scores)
     shares = {"val_share": val_share, "test_share": test_share}
-    chosen = share_of(every, known_split(split), seed=seed, use="videomem", listed_in=path, **shares)
+    chosen = share_of(every, split, seed=seed, use="videomem", listed_in=path, **shares)
     names = [every[place] for place in chosen]
     files = [f"{videos}/{name}" for name in names]
     check_listed(raw, files, listed_in=path)

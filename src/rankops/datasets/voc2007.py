@@ -10,12 +10,12 @@ import pyarrow as pa
 from rankops.photos import (
     SPLITS,
     check_listed,
-    known_split,
     measure_photos,
     numbered_lines,
     photo_expectations,
     read_photos,
     require,
+    splits_of,
 )
 from rankops.tables import IMAGE, read_table
 
@@ -63,7 +63,7 @@ def tables(
 
     Args:
         raw: folder of the dataset, see `LAYOUT`.
-        split: train, val or test; each has lists of its own.
+        split: train, val or test, each of which has lists of its own, or all.
         skipped: takes the names of broken files that were left out.
         size: pixels on a side.
         threads: to decode with.
@@ -74,7 +74,11 @@ def tables(
         FileNotFoundError: a class's list or an image is missing.
         ValueError: the lists disagree, a line or a class is unknown, or an image is broken.
     """
-    names, flags = _listed(Path(raw), split)
+    names, flags = [], []
+    for part in splits_of(split):
+        some, their_flags = _listed(Path(raw), part)
+        names += some
+        flags += their_flags
     files = [f"{HOME}/JPEGImages/{name}.jpg" for name in names]
     check_listed(raw, files, listed_in=Path(raw) / HOME / f"ImageSets/Main/{CLASSES[0]}_{split}.txt")
     rows = 0
@@ -105,7 +109,7 @@ def check(raw: str | Path, *, skip_broken: bool = False) -> None:
 def _class_files(raw: Path, split: str) -> list[Path]:
     """The lists of all classes for a split, in the order of `CLASSES`."""
     folder = require(raw / HOME / "ImageSets/Main", LAYOUT)
-    suffix = f"_{known_split(split)}.txt"
+    suffix = f"_{split}.txt"
     for path in sorted(folder.glob(f"*{suffix}")):
         if path.name.removesuffix(suffix) not in CLASSES:
             raise ValueError(
