@@ -19,6 +19,7 @@ from rankops.atomic_writes import replaced_file
 __all__ = ["Server", "answering", "servers", "start", "stop"]
 
 FOLDER = Path(".servers")
+MARK = "RANKOPS_SERVER"  # in the environment of a server and of all that it starts: by which they are known
 QUIET = {
     "DO_NOT_TRACK": "1",
     "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
@@ -123,10 +124,16 @@ def _members(server: Server) -> list[int]:
     for process in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):  # it ended in the meantime
             state, _, its_group = (process / "stat").read_text().rpartition(")")[2].split()[:3]
-            ours = server.name.encode() in (process / "cmdline").read_bytes()
+            ours = f"{MARK}={server.name}".encode() in (process / "environ").read_bytes().split(b"\0")
             if int(its_group) == group and state != "Z" and ours:
                 found.append(int(process.name))
     return found
+
+
+def _leaderless(server: Server) -> bool:
+    """Whether its workers outlived it, as they do if it is killed: they answer, and nobody would start them anew."""
+    members = _members(server)
+    return bool(members) and json.loads(server.record.read_text())["process"] not in members
 
 
 def start(server: Server, *, patience: float = 180.0) -> str:
@@ -135,6 +142,8 @@ def start(server: Server, *, patience: float = 180.0) -> str:
     Raises:
         ValueError: its port is taken, it ended, or it did not answer in time; the message names its log.
     """
+    if _leaderless(server):
+        stop(server)
     if answering(server):
         return f"{server.name} is up at {server.address}"
     if not _members(server):
@@ -151,7 +160,7 @@ def start(server: Server, *, patience: float = 180.0) -> str:
         with (FOLDER / f"{server.name}.log").open("ab") as log:
             process = subprocess.Popen(
                 server.command, stdout=log, stderr=log, stdin=subprocess.DEVNULL, start_new_session=True,
-                env={**os.environ, **QUIET, **server.environment},
+                env={**os.environ, **QUIET, **server.environment, MARK: server.name},
             ).pid  # fmt: skip
         with replaced_file(server.record) as partial:
             partial.write_text(json.dumps({"process": process, "port": server.port}) + "\n")

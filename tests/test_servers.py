@@ -1,0 +1,94 @@
+"""Servers that cannot be started, and a Prefect server that cannot be brought to what prefect.yaml says."""
+
+import json
+import os
+import signal
+import socket
+import sys
+import threading
+from collections.abc import Iterator
+from dataclasses import replace
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+
+from pipelines.flows.deploy import deploy
+from pipelines.model_server import free_port
+from pipelines.servers import Server, _members, answering, servers, start, stop
+
+
+class Another(BaseHTTPRequestHandler):
+    """Healthy, and of a version that never was."""
+
+    def do_GET(self) -> None:
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(b'"0.0.1"')
+
+    def log_message(self, *words) -> None:
+        pass
+
+
+@pytest.fixture
+def port_of_another() -> Iterator[int]:
+    with ThreadingHTTPServer(("127.0.0.1", 0), Another) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield server.server_address[1]
+        server.shutdown()
+
+
+def of(name: str, port: int) -> Server:
+    return next(server for server in servers(prefect_port=port, mlflow_port=port) if server.name == name)
+
+
+@pytest.mark.parametrize("name", ["prefect", "mlflow"])
+def test_a_port_in_use_is_told_and_nothing_is_written(tmp_path, monkeypatch, name):
+    monkeypatch.chdir(tmp_path)
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))  # and never answers
+        port = taken.getsockname()[1]
+        with pytest.raises(ValueError, match=rf"port {port}, for {name}, is in use .*{name.upper()}_PORT="):
+            start(of(name, port))
+    assert not list(Path().rglob("*.json"))
+
+
+LEADER = """
+import subprocess, sys, time
+subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+print("up", flush=True)
+time.sleep(600)
+"""
+
+
+def test_workers_that_outlived_a_killed_server_make_way_for_a_new_one(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    server = replace(of("mlflow", free_port()), command=[sys.executable, "-c", LEADER])
+    # As MLflow's do, its worker answers without it.
+    monkeypatch.setattr("pipelines.servers.answering", lambda server: bool(_members(server)))
+    start(server)
+    first = json.loads(server.record.read_text())["process"]
+    os.kill(first, signal.SIGKILL)
+    os.waitpid(first, 0)
+    start(server)
+    second = json.loads(server.record.read_text())["process"]
+    assert second != first
+    assert Path(f"/proc/{second}").exists()
+    with pytest.raises(ProcessLookupError):  # the first one's worker
+        os.killpg(first, 0)
+    stop(server)
+    os.waitpid(second, 0)
+    with pytest.raises(ProcessLookupError):
+        os.killpg(second, 0)
+
+
+@pytest.mark.parametrize("name", ["prefect", "mlflow"])
+def test_a_server_of_another_version_is_refused(port_of_another, name):
+    with pytest.raises(ValueError, match=rf"{name} server at .* is version 0.0.1, but .* is installed here"):
+        answering(of(name, port_of_another))
+
+
+def test_without_a_prefect_server_deploying_says_what_to_start(monkeypatch):
+    monkeypatch.delenv("PREFECT_API_URL", raising=False)
+    with pytest.raises(ConnectionError, match="PREFECT_API_URL is not set: `make deploy` sets it"):
+        deploy()
