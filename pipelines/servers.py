@@ -114,11 +114,18 @@ def answering(server: Server) -> bool:
     return True
 
 
+def _leader(server: Server) -> int | None:
+    """The process that `start` made, whether or not it still runs; the others are of its group."""
+    try:
+        return json.loads(server.record.read_text())["process"]
+    except (FileNotFoundError, ValueError, KeyError):
+        return None
+
+
 def _members(server: Server) -> list[int]:
     """Processes that `start` made and that still run: also those that outlived the one that was started."""
-    try:
-        group = json.loads(server.record.read_text())["process"]
-    except (FileNotFoundError, ValueError, KeyError):
+    group = _leader(server)
+    if group is None:
         return []
     found = []
     for process in Path("/proc").glob("[0-9]*"):
@@ -133,7 +140,7 @@ def _members(server: Server) -> list[int]:
 def _leaderless(server: Server) -> bool:
     """Whether its workers outlived it, as they do if it is killed: they answer, and nobody would start them anew."""
     members = _members(server)
-    return bool(members) and json.loads(server.record.read_text())["process"] not in members
+    return bool(members) and _leader(server) not in members
 
 
 def start(server: Server, *, patience: float = 180.0) -> str:
@@ -180,7 +187,7 @@ def stop(server: Server) -> str:
     if not members:
         server.record.unlink(missing_ok=True)
         return f"{server.name} was not running"
-    group = json.loads(server.record.read_text())["process"]
+    group = _leader(server)
     for number, patience in ((signal.SIGTERM, 15.0), (signal.SIGKILL, 5.0)):
         with suppress(ProcessLookupError):
             os.killpg(group, number)

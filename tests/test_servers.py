@@ -56,7 +56,6 @@ def test_a_port_in_use_is_told_and_nothing_is_written(tmp_path, monkeypatch, nam
 LEADER = """
 import subprocess, sys, time
 subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
-print("up", flush=True)
 time.sleep(600)
 """
 

@@ -74,13 +74,14 @@ def tables(
         FileNotFoundError: a class's list or an image is missing.
         ValueError: the lists disagree, a line or a class is unknown, or an image is broken.
     """
-    names, flags = [], []
-    for part in splits_of(split):
+    names, flags, parts = [], [], splits_of(split)
+    for part in parts:
         some, their_flags = _listed(Path(raw), part)
         names += some
         flags += their_flags
     files = [f"{HOME}/JPEGImages/{name}.jpg" for name in names]
-    check_listed(raw, files, listed_in=Path(raw) / HOME / f"ImageSets/Main/{CLASSES[0]}_{split}.txt")
+    lists = [str(Path(raw) / HOME / f"ImageSets/Main/{CLASSES[0]}_{part}.txt") for part in parts]
+    check_listed(raw, files, listed_in=" and ".join(lists))
     rows = 0
     for places, photos in read_photos(raw, files, size=size, threads=threads, skip_broken=skip_broken, skipped=skipped):
         columns = {
