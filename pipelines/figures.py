@@ -10,6 +10,8 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 
+from pipelines.histories import best_epoch
+
 __all__ = [
     "average_precisions",
     "curves",
@@ -32,15 +34,14 @@ def learning_curves(path: Path, history: pd.DataFrame, *, title: str) -> None:
     """Training loss, and each validation figure, over epochs; the best epoch is marked.
 
     Args:
-        history: one row an epoch; where its numbers begin anew, a second step of training began.
+        history: one row an epoch, see `pipelines.histories`.
     """
-    history = history.assign(epoch=range(1, len(history) + 1))
     figures = [name for name in history if name not in ("epoch", "loss", "learning_rate", "best")]
     figure, axes = plt.subplots(1, 1 + len(figures), figsize=(4 * (1 + len(figures)), 3), layout="constrained")
-    best = history.index[history["best"] == 1][-1]
+    best = best_epoch(history)["epoch"]
     for axis, name in zip(np.atleast_1d(axes), ["loss", *figures], strict=True):
         axis.plot(history["epoch"], history[name], marker=".")
-        axis.axvline(history["epoch"][best], color="grey", linestyle=":", label="best epoch")
+        axis.axvline(best, color="grey", linestyle=":", label="best epoch")
         axis.set(xlabel="epoch", title="training loss" if name == "loss" else f"validation {name}")
         axis.grid(alpha=0.3)
     np.atleast_1d(axes)[0].legend()

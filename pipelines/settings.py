@@ -235,6 +235,10 @@ class SorterParams(Training, Named):
 
 class ScorerTraining(Training):
     shift: Annotated[int, Field(ge=0)]
+    zoom: Annotated[float, Field(ge=1, le=2)] = 1.0
+    rotation: Annotated[float, Field(ge=0, le=45)] = 0.0  # degrees
+    average: Annotated[float, Field(gt=0, lt=1)] | None = None
+    judged_by: Literal["accuracy", "exact_match"] = "accuracy"
 
 
 class ThresholdTraining(Training):
@@ -328,7 +332,8 @@ class Method(Block):
     """A loss in a comparison, and what is tried for it: `grid` maps dotted places in the rest to values.
 
     `viewers` draws the training clips' scores anew, for so many viewers; `sorter_args` are of a sorter that needs no
-    training; `baseline` is what this method is compared with, if not with the comparison's.
+    training; `baseline` is what this method is compared with, if not with the comparison's; `fresh` draws new scenes
+    for each epoch of a label ranker.
     """
 
     loss: Named
@@ -338,24 +343,41 @@ class Method(Block):
     viewers: Count | None = None
     sorter_args: dict[str, Any] | None = None
     baseline: str | None = None
+    fresh: bool = False
     grid: dict[str, list[Any]]
 
 
 class Comparison(Block):
-    task: Literal["memorability", "multilabel", "retrieval"]
+    """Losses of one task; label rankers start from random weights, the others from those of a run.
+
+    `shown` are figures that are tested beside the one that decides; `together` is how many trainings run at once, each
+    with its share of compute.threads.
+    """
+
+    task: Literal["label_ranking", "memorability", "multilabel", "retrieval"]
     dataset: str
     model: Named
-    start: str
+    start: str | None = None
     figure: str
+    shown: list[str] = []
+    together: Count = 1
     settings_each: Count
     seeds: Several
     baseline: str
-    training: RetrievalTraining | TwoSteps
+    training: LabelRankingTraining | RetrievalTraining | TwoSteps
     methods: dict[str, Method]
 
     @model_validator(mode="after")
     def _fair(self) -> "Comparison":
+        alone = self.task == "label_ranking"
+        if (self.start is None) != alone or (not alone and (self.shown or self.together > 1)):
+            raise ValueError(
+                f"start is {self.start}, shown {self.shown}, together {self.together}: label ranking has no start, and "
+                "it alone has shown and together"
+            )
         for name, method in self.methods.items():
+            if (method.viewers or method.fine_tune) if alone else method.fresh:
+                raise ValueError(f"methods.{name}: fresh is of label ranking, viewers and fine_tune are of other tasks")
             if (method.baseline or self.baseline) not in self.methods:
                 raise ValueError(
                     f"methods.{name}: no baseline {method.baseline or self.baseline!r}; there are "
@@ -511,12 +533,7 @@ class Settings(Block):
                 self._check_run(f"{block}.{key}", key, run)
         return self
 
-    def _check_run(self, place: str, key: str, run: Run) -> None:
-        if not key.startswith(f"{run.task}-{run.loss.name}"):
-            raise ValueError(
-                f"{place}: its name should begin with {run.task}-{run.loss.name}, its task and loss "
-                "(then, if need be, -<sorter> and -seed<k>)"
-            )
+    def _check_data_and_model(self, place: str, run: Run) -> None:
         made_here = {name for name in Settings.model_fields if hasattr(getattr(self, name), "canvas")}
         if run.dataset not in made_here | set(self.real_data):
             raise ValueError(
@@ -530,20 +547,21 @@ class Settings(Block):
             raise ValueError(
                 f"{place}.model.name: {run.model.name} does not embed images for {run.task}; try {fitting}"
             )
-        kind = KINDS[run.task]
+
+    def _check_run(self, place: str, key: str, run: Run) -> None:
+        if not key.startswith(f"{run.task}-{run.loss.name}"):
+            raise ValueError(
+                f"{place}: its name should begin with {run.task}-{run.loss.name}, its task and loss "
+                "(then, if need be, -<sorter> and -seed<k>)"
+            )
+        self._check_data_and_model(place, run)
         beside = [(run.beside, f"{place}.beside")] if isinstance(run, SorterRun) else []
         for loss, where in [(run.loss, f"{place}.loss"), *beside]:
-            function = _check_options("losses", loss, where)
-            taken = list(inspect.signature(function).parameters)
-            if taken[1] != kind:
-                fitting = [name for name in by_name.names("losses")
-                           if list(inspect.signature(by_name.find("losses", name)).parameters)[1] == kind]  # fmt: skip
-                raise ValueError(f"{where}.name: {loss.name} is no loss of {run.task}; there are {', '.join(fitting)}")
-            if "sorter" in taken and not isinstance(run, SorterRun):
+            takes_sorter = _check_loss(run.task, loss, where)
+            if takes_sorter and not isinstance(run, SorterRun):
                 raise ValueError(f"{where}.name: {loss.name} needs a sorter: put the run under sorter_runs")
-            if loss is run.loss and "sorter" not in taken and isinstance(run, SorterRun):
+            if loss is run.loss and not takes_sorter and isinstance(run, SorterRun):
                 raise ValueError(f"{where}.name: {loss.name} takes no sorter: put the run under runs or transfer_runs")
-            _check_called(kind, function, loss.args, where)
         if isinstance(run, TransferRun):
             self._check_start(place, run)
         elif run.task != "label_ranking" and not getattr(self.training, run.task).everything.epochs:
@@ -591,6 +609,18 @@ def _backbone(model: Named) -> tuple[str, Any]:
     """Which network gives the feature maps, and its channels."""
     within = model.name in ("dual_encoder", "wildcat")
     return model.args.get("backbone", "convnet") if within else model.name, model.args.get("channels")
+
+
+def _check_loss(task: str, loss: Named, place: str) -> bool:
+    """That it is a loss of this task, with these options; whether it takes a sorter."""
+    function, kind = _check_options("losses", loss, place), KINDS[task]
+    taken = list(inspect.signature(function).parameters)
+    if taken[1] != kind:
+        fitting = [name for name in by_name.names("losses")
+                   if list(inspect.signature(by_name.find("losses", name)).parameters)[1] == kind]  # fmt: skip
+        raise ValueError(f"{place}.name: {loss.name} is no loss of {task}; there are {', '.join(fitting)}")
+    _check_called(kind, function, loss.args, place)
+    return "sorter" in taken
 
 
 def _check_called(kind: str, loss: Callable[..., Any], args: dict[str, Any], place: str) -> None:
@@ -748,11 +778,13 @@ def _check_sorter(params: Settings, place: str, name: str | None, batch_size: in
 
 
 def _check_comparison(params: Settings, place: str, plan: Comparison) -> None:
-    """Every setting of every method is a run that could stand in params.yaml."""
-    if plan.figure not in FIGURES[plan.task]:
-        raise ValueError(
-            f"{place}.figure: no {plan.figure!r} of {plan.task}; there are {', '.join(FIGURES[plan.task])}"
-        )
+    """Every setting of every method is a run that could stand in params.yaml, or a label ranker with more options."""
+    for figure in (plan.figure, *plan.shown):
+        if figure not in FIGURES[plan.task]:
+            raise ValueError(f"{place}.figure: no {figure!r} of {plan.task}; there are {', '.join(FIGURES[plan.task])}")
+    if plan.task == "label_ranking":
+        _check_label_rankers(params, place, plan)
+        return
     base = {
         "task": plan.task,
         "dataset": plan.dataset,
@@ -779,3 +811,28 @@ def _check_comparison(params: Settings, place: str, plan: Comparison) -> None:
                 )
                 params._check_run(f"{here}.beside", f"{plan.task}-{beside.loss.name}", beside)
             params._check_run(here, f"{plan.task}-{run.loss.name}", run)
+
+
+def _check_label_rankers(params: Settings, place: str, plan: Comparison) -> None:
+    for name, method in plan.methods.items():
+        here = f"{place}.methods.{name}"
+        if method.fresh and plan.dataset != "ranked_mnist":
+            raise ValueError(f"{here}.fresh: {plan.dataset} cannot be drawn anew; ranked_mnist can")
+        if method.sorter in params.sorters and params.length_of(method.sorter) is not None:
+            raise ValueError(f"{here}.sorter: {method.sorter} has a fixed length, which is not that of the labels")
+        _check_sorter(params, here, method.sorter, 1)
+        for setting in plan.settings(name):
+            tried = plan.tried(name, setting)
+            LabelRankingTraining.model_validate(tried["training"])
+            losses = {"loss": Named.model_validate(tried["loss"])}
+            if tried["beside"] is not None:
+                losses["beside"] = Beside.model_validate(tried["beside"])
+            takers = [_check_loss(plan.task, loss, f"{here}.{part}") for part, loss in losses.items()]
+            if any(takers) != (method.sorter is not None):
+                known = [*params.sorters, *params.benchmark_sorters.untrained]
+                raise ValueError(
+                    f"{here}.sorter is {method.sorter}: expected one for a loss that takes one, such as "
+                    f"{', '.join(known)}, and null for others"
+                )
+            parts = {"task": plan.task, "dataset": plan.dataset, "model": plan.model, "loss": method.loss, "seed": 1}
+            params._check_data_and_model(here, Run.model_validate(parts))

@@ -20,7 +20,7 @@ from filelock import FileLock, Timeout
 from pipelines.settings import load
 from rankops.atomic_writes import remove_folder
 
-__all__ = ["checkpoint_folder", "refuse_leftovers", "run"]
+__all__ = ["checkpoint_folder", "die_with_parent", "refuse_leftovers", "run"]
 
 PR_SET_PDEATHSIG = 1  # linux/prctl.h
 
@@ -29,7 +29,7 @@ def _parent_of(process: int) -> int:
     return int(Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[1])
 
 
-def _die_with_parent() -> None:
+def die_with_parent() -> None:
     """Kills this process when dvc dies: an orphan would write into the folders of the next `dvc repro`."""
     if sys.platform != "linux":
         return
@@ -67,7 +67,7 @@ def run(main: Callable[..., None]) -> None:
     be dying, is waited for; beside one that goes on, this one refuses to run.
     """
     stage = "@".join([Path(sys.argv[0]).stem, *sys.argv[1:]])
-    _die_with_parent()
+    die_with_parent()
     start = time.perf_counter()
     logging.basicConfig(level=logging.INFO, format=f"{stage}: %(message)s")
     logging.getLogger("accelerate").setLevel(logging.WARNING)  # it tells of each file of each checkpoint
@@ -82,6 +82,14 @@ def run(main: Callable[..., None]) -> None:
         print(f"{stage}: another process runs this stage; wait for it, or end it, and run `dvc repro` again",
               file=sys.stderr)  # fmt: skip
         sys.exit(os.EX_TEMPFAIL)
+    except torch.OutOfMemoryError as error:
+        if os.environ.get("RANKOPS_TRACEBACK"):
+            raise
+        sys.exit(
+            f"{stage}: the GPU's memory is full ({str(error).splitlines()[0]}): lower the batch_size of this training, "
+            "set compute.precision to bf16, or have fewer trainings at once (`together`, in experiments/params.yaml); "
+            "whole epochs are kept, `dvc repro` goes on from them"
+        )
     except (ValueError, OSError, FloatingPointError, KeyboardInterrupt) as error:
         if os.environ.get("RANKOPS_TRACEBACK"):
             raise

@@ -130,7 +130,7 @@ def by_name(command: str) -> set[Path]:
         blocks = PARAMS.sorters.values() if stage == "benchmark_sorters" else [PARAMS.sorters[words[0]]]
         untrained = PARAMS.benchmark_sorters.untrained.values() if stage == "benchmark_sorters" else []
         return {source / f"sorters/{block.name}.py" for block in [*blocks, *untrained]}
-    if stage == "compare_losses":
+    if stage in ("compare_losses", "compare_label_rankers"):
         plan = EXPERIMENTS.comparisons[words[0]]
         method = plan.methods[words[1]]
         losses = [loss.name for loss in (method.loss, method.beside) if loss]

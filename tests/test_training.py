@@ -33,6 +33,10 @@ def problem():
     }
 
 
+def copied(network):
+    return {key: value.detach().clone() for key, value in network.state_dict().items()}
+
+
 def weights_of(network):
     return torch.cat([value.double().flatten() for value in network.state_dict().values()])
 
@@ -63,6 +67,42 @@ def test_a_killed_training_ends_with_the_same_bits(tmp_path, interrupted_in):
     assert found == expected
     assert weights_of(resumed).equal(weights_of(whole))
     assert len(steps) == 24 - (interrupted_in - 1) // 4 * 4  # whole epochs were not done again
+
+
+def test_averaged_weights_are_judged_kept_and_resumed(tmp_path):
+    """Against the average written out: every step keeps 0.9 of it, statistics of batch normalisation included."""
+    network, parts = problem()
+    honest = parts["loss"]
+
+    # The steps of one network, without an average, are the same; so its weights after each step make the average.
+    trained, parts = problem()
+    states = []
+    parts["loss"] = lambda network, rows: states.append(copied(network)) or honest(network, rows)
+    list(fit(trained, epochs=1, **parts, **OPTIONS))
+    states = [*states[1:], copied(trained)]
+    expected = states[0]  # it begins with the weights after the first step
+    for state in states[1:]:
+        for key, value in state.items():
+            if value.is_floating_point():
+                expected[key] = 0.9 * expected[key] + 0.1 * value
+
+    averaged, parts = problem()
+    found = list(fit(averaged, epochs=1, checkpoint=tmp_path, average=0.9, **parts, **OPTIONS))
+    for key, value in averaged.state_dict().items():
+        if value.is_floating_point():
+            assert torch.allclose(value, expected[key], atol=1e-6), key
+    assert found[0].validation == parts["validate"](averaged.eval())
+
+    whole, parts = problem()
+    list(fit(whole, epochs=3, average=0.9, **parts, **OPTIONS | {"schedule": {"name": "constant"}}))
+    resumed, parts = problem()
+    options = OPTIONS | {"schedule": {"name": "constant"}}
+    list(fit(resumed, epochs=1, checkpoint=tmp_path / "second", average=0.9, **parts, **options))
+    resumed, parts = problem()
+    list(fit(resumed, epochs=3, checkpoint=tmp_path / "second", average=0.9, **parts, **options))
+    assert weights_of(resumed).equal(weights_of(whole))
+    with pytest.raises(ValueError, match=r"average is 1\.0, expected a number between 0 and 1"):
+        list(fit(resumed, epochs=1, average=1.0, **parts, **OPTIONS))
 
 
 def test_a_finished_training_is_not_trained_again(tmp_path):

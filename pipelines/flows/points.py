@@ -22,6 +22,7 @@ from ruamel.yaml import YAML
 
 from pipelines.flows.graph import stages
 from pipelines.flows.processes import Commands
+from pipelines.histories import history_of_run
 from pipelines.settings import ParamsError, Settings, SorterRun, check, load
 from pipelines.stages.publish import figures
 from rankops.atomic_writes import remove_folder
@@ -303,9 +304,7 @@ def run_point(point: Point, checkout: Checkout, commands: Commands) -> Result:
         _git(folder, "push", "--quiet", "--force", "origin", f"{experiment}:{experiment}")
         locked = YAML(typ="safe").load(folder / "dvc.lock")["stages"]
         metrics, model = folder / f"metrics/runs/{point.run}.json", folder / "models/runs" / point.run
-        steps = [path for name in ("head_history.csv", "history.csv") if (path := model / name).is_file()]
-        history = pd.concat([pd.read_csv(path) for path in steps], ignore_index=True)
-        history["epoch"] = range(1, len(history) + 1)
+        history = history_of_run(model)
         result = Result(
             point=point,
             entries=[locked[train], locked[evaluate]],

@@ -1,24 +1,23 @@
-"""One loss of one task in the fair comparison: the same number of settings tried on validation, then several seeds.
+"""One loss of one task in the fair comparison, on a network that starts from a run's weights.
 
 Every training that is done is kept, so that a killed comparison goes on with the next one.
 """
 
 import copy
-import json
+from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor
 from tqdm import tqdm
 
+from pipelines.comparison import Training, compared, kept_or_made, measured
 from pipelines.settings import Settings, load_experiments
 from pipelines.sorters import sorter_of
 from pipelines.stage import checkpoint_folder, run
-from rankops.atomic_writes import remove_folder, replaced_file
+from rankops.atomic_writes import remove_folder
 from rankops.by_name import find
-from rankops.evaluation import evaluate
 from rankops.generators import derived_seed
 from rankops.tables import read_table
 
@@ -58,47 +57,34 @@ def main(params: Settings, comparison: str, method: str) -> None:
     )  # fmt: skip
     kept.mkdir(parents=True, exist_ok=True)
     features: dict[str, Tensor] = {}  # the same for all: heads on frozen features
-
-    def trained(number: int, chosen: dict[str, Any], seed: int, *, tested: bool) -> dict[str, float]:
-        """Validation, and maybe test, figure of one training."""
-        file = kept / f"setting{number}-seed{seed}{'-tested' if tested else ''}.json"
-        if not file.is_file():
-            run = plan.tried(method, chosen)
-            best = []
-            for _, epoch, predictor in task.train(
-                splits["train"], splits["val"], model=plan.model.model_dump(), loss=run["loss"],
-                training=run["training"], seed=seed, start=plan.start, sorter=copy.deepcopy(sorter),
-                fine_tune=run["fine_tune"], beside=run["beside"], device=params.compute.device,
-                precision=params.compute.precision, features=features, name=f"{comparison}.{method}",
-            ):  # fmt: skip
-                best.append(epoch.validation[task.JUDGED_BY])
-            result = {"validation": max(best)}
-            if tested:
-                predicted = task.predictions(predictor, splits["test"])
-                figures = evaluate(task.figures(predicted, splits["test"]), resamples=2, seed=0)
-                for part in plan.figure.split("."):
-                    figures = figures[part]
-                result["test"] = figures["value"]
-            with replaced_file(file) as partial:
-                partial.write_text(json.dumps(result))
-        return json.loads(file.read_text())
-
     settings = plan.settings(method)
+
+    def one(training: Training) -> dict[str, float]:
+        number, seed, tested = training
+        run = plan.tried(method, settings[number])
+        validations = []
+        for _, epoch, predictor in task.train(
+            splits["train"], splits["val"], model=plan.model.model_dump(), loss=run["loss"],
+            training=run["training"], seed=seed, start=plan.start, sorter=copy.deepcopy(sorter),
+            fine_tune=run["fine_tune"], beside=run["beside"], device=params.compute.device,
+            precision=params.compute.precision, features=features, name=f"{comparison}.{method}",
+        ):  # fmt: skip
+            validations.append(epoch.validation[task.JUDGED_BY])
+        result = {"validation": max(validations)}
+        if tested:
+            figures = task.figures(task.predictions(predictor, splits["test"]), splits["test"])
+            result["test"] = measured(figures, [plan.figure])[plan.figure]
+        return result
+
     with tqdm(total=len(settings) + plan.seeds, desc=f"{comparison}.{method}", unit=" trainings") as bar:
-        tried = []
-        for number, chosen in enumerate(settings):
-            # One setting needs no choice.
-            validation = trained(number, chosen, 1, tested=False)["validation"] if len(settings) > 1 else None
-            tried.append({"setting": chosen, "validation": validation})
-            bar.update()
-        best = max(range(len(settings)), key=lambda number: tried[number]["validation"] or 0.0)
-        results = []
-        for seed in range(1, plan.seeds + 1):
-            results.append(trained(best, settings[best], seed, tested=True) | {"seed": seed})
-            bar.update()
-    best = settings[best]
-    with replaced_file(f"results/comparisons/{comparison}-{method}.json") as partial:
-        partial.write_text(json.dumps({"tried": tried, "chosen": best, "seeds": results}, indent=2) + "\n")
+        bar.update(len(settings) == 1)  # which is not tried
+
+        def trained(trainings: list[Training]) -> Iterator[dict[str, float]]:
+            for training in trainings:
+                yield kept_or_made(kept, training, lambda: one(training))  # noqa: B023
+                bar.update()
+
+        compared(comparison, method, plan, trained)
     remove_folder(kept)
 
 

@@ -12,6 +12,7 @@ from typing import Any
 import pandas as pd
 from ruamel.yaml import YAML
 
+from pipelines.histories import best_epoch, history_of_run
 from pipelines.settings import Settings, SorterRun
 from pipelines.stage import run
 from pipelines.tracking import Finished, Version, publish, requirements, sorter_signature, store, task_signature
@@ -91,10 +92,7 @@ def finished_trainings(params: Settings) -> list[Finished]:
         stages = params.stages_of(name)
         entries = lock_entries(*stages)
         folder, metrics = Path("models/runs") / name, Path(f"metrics/runs/{name}.json")
-        # Both steps, where there are two; the epochs count on.
-        steps = [folder / file for file in ("head_history.csv", "history.csv") if (folder / file).is_file()]
-        history = pd.concat([pd.read_csv(path) for path in steps], ignore_index=True)
-        history["epoch"] = range(1, len(history) + 1)
+        history = history_of_run(folder)
         training = params.training.model_dump()[options.task]
         result.append(
             Finished(
@@ -126,7 +124,7 @@ def finished_trainings(params: Settings) -> list[Finished]:
                         "pyarrow", "scipy",
                     ),
                 ),
-                quality=history[import_module(f"rankops.tasks.{options.task}").JUDGED_BY].max(),
+                quality=best_epoch(history)[import_module(f"rankops.tasks.{options.task}").JUDGED_BY],
             )
         )  # fmt: skip
     return result

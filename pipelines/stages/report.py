@@ -15,6 +15,7 @@ from pipelines.figures import (
     predicted,
     sorter_errors,
 )
+from pipelines.histories import history_of_run
 from pipelines.pages import markdown, page
 from pipelines.settings import Run, Settings
 from pipelines.stage import refuse_leftovers, run
@@ -158,10 +159,8 @@ def main(params: Settings) -> None:
             history = pd.read_csv(f"models/sorters/{name}/history.csv")
             learning_curves(folder / f"sorter-{name}-learning_curves.png", history, title=f"Sorter {name}")
         for name, options in params.all_runs.items():
-            histories = [Path(f"models/runs/{name}/{file}") for file in ("head_history.csv", "history.csv")]
-            history = pd.concat([pd.read_csv(path) for path in histories if path.is_file()], ignore_index=True)
             title = f"{name}, {source}" if options.dataset not in params.real_data else f"{name}, {options.dataset}"
-            learning_curves(folder / f"{name}-learning_curves.png", history, title=title)
+            learning_curves(folder / f"{name}-learning_curves.png", history_of_run(f"models/runs/{name}"), title=title)
             if options.dataset not in params.real_data:  # whose images this stage does not depend on
                 _examples(
                     folder / f"{name}-examples.png", name, options, title=title, threads=params.compute.threads

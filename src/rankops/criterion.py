@@ -75,7 +75,7 @@ class Criterion:
             sorter.requires_grad_(False)
             self._steps = getattr(torch.optim, fine_tune["name"])(sorter.parameters(), **fine_tune["args"])
 
-    def _made(self, loss: dict[str, Any]) -> tuple[Any, bool]:
+    def _made(self, loss: dict[str, Any]) -> tuple[partial, bool]:
         function = by_name.find("losses", loss["name"])
         runtime = {}
         takes_sorter = "sorter" in inspect.signature(function).parameters
@@ -102,20 +102,28 @@ class Criterion:
         """What changes while the sorter is fine-tuned, for the checkpoint."""
         return [] if self._steps is None else [self._sorter, self._steps]
 
-    def __call__(self, scores: Tensor, target: Tensor, *, epoch: int) -> Tensor:
+    def __call__(
+        self, scores: Tensor, target: Tensor, *, epoch: int, generator: torch.Generator | None = None
+    ) -> Tensor:
         """The loss of a batch.
 
         Args:
             scores, target: as the loss takes them.
             epoch: 1, 2, ..., which decides whether the loss beside it counts.
+            generator: for losses that draw pairs.
         """
+
+        def value_of(loss: partial) -> Tensor:
+            draws_pairs = loss.keywords.get("pairs") is not None
+            return loss(scores, target, **({"generator": generator} if draws_pairs else {}))
+
         if self._steps is not None:
             self._fine_tuned_on(scores, target)
-        value = self._loss(scores, target)
+        value = value_of(self._loss)
         if self._beside is not None:
             until = self._beside_options["epochs"]
             if until is None or epoch <= until:
-                value = value + self._beside_options["weight"] * self._beside(scores, target)
+                value = value + self._beside_options["weight"] * value_of(self._beside)
         return value
 
     def _fine_tuned_on(self, scores: Tensor, target: Tensor) -> None:

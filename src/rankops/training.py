@@ -11,6 +11,7 @@ import torch
 from accelerate import Accelerator
 from safetensors import SafetensorError
 from torch import Tensor, nn
+from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
 from rankops.atomic_writes import replaced_folder, write_error
 
@@ -129,6 +130,7 @@ def fit(
     precision: str = "no",
     checkpoint: str | Path | None = None,
     state: Iterable[Any] = (),
+    average: float | None = None,
     name: str = "training",
 ) -> Iterator[Epoch]:
     """Trains `model` in place and yields each epoch; at the end the model has the weights of its best one.
@@ -153,10 +155,12 @@ def fit(
         device, precision: see `compute`.
         checkpoint: folder for the state, or None to keep none.
         state: what else changes in training, each with `state_dict` and `load_state_dict`; kept in the checkpoint.
+        average: None, or how much of the averaged weights each step keeps, such as 0.999: then it is the exponential
+            moving average of the weights that is validated, and that the model has at the end.
         name: for messages.
 
     Raises:
-        ValueError: an unknown optimiser or schedule.
+        ValueError: an unknown optimiser or schedule, or an `average` that is not between 0 and 1.
         FloatingPointError: a loss or figure is not finite; the message says where, and the last good epoch's
             checkpoint is kept.
     """
@@ -164,6 +168,8 @@ def fit(
         raise ValueError(f"optimiser.name: no {optimiser['name']!r} in torch.optim; try AdamW or SGD")
     if schedule["name"] not in SCHEDULES:
         raise ValueError(f"schedule.name is {schedule['name']!r}, expected one of {', '.join(SCHEDULES)}")
+    if average is not None and not 0 < average < 1:
+        raise ValueError(f"average is {average}, expected a number between 0 and 1, or None")
     trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
     steps = getattr(torch.optim, optimiser["name"])(trained, **optimiser["args"])
     factor = _factor(schedule, epochs)
@@ -171,7 +177,14 @@ def fit(
     bare = model
     # One for each training: what it saves and loads is what was handed to it.
     accelerator = compute(device=device, precision=precision)
+    averaged = None
+    if average is not None:  # statistics of batch normalisation are averaged with the weights
+        averaged = AveragedModel(
+            bare, device=accelerator.device, multi_avg_fn=get_ema_multi_avg_fn(average), use_buffers=True
+        )
+        state = [*state, averaged]
     model, steps = accelerator.prepare(model, steps)
+    judged = model if averaged is None else averaged.module
     progress = _Progress(bare)
     accelerator.register_for_checkpointing(progress, rates, *state)
     if checkpoint is not None:
@@ -196,6 +209,8 @@ def fit(
                 steps.step()
                 steps.zero_grad()
                 rates.step()
+                if averaged is not None:
+                    averaged.update_parameters(bare)
                 losses.append(value.detach())
             every = torch.stack(losses).float().cpu()  # once an epoch: asking each step would stall a GPU
             if not torch.isfinite(every).all():
@@ -205,9 +220,10 @@ def fit(
                     f"{number}; {_kept(checkpoint, number - 1)}. Lower the learning rate, or set optimiser.clip"
                 )
             model.eval()
+            judged.eval()
             try:
                 with torch.no_grad():
-                    validation = validate(model)
+                    validation = validate(judged)
             except ValueError as error:  # predictions that are not finite, and so cannot be scored
                 raise FloatingPointError(
                     f"{name}: cannot be validated after epoch {number}: {error}; {_kept(checkpoint, number - 1)}"
@@ -221,7 +237,7 @@ def fit(
             before = [sign * epoch.validation[judged_by] for epoch in progress.epochs]
             best = not before or sign * validation[judged_by] > max(before)
             if best:
-                progress.best_state = _copied(bare)
+                progress.best_state = _copied(bare if averaged is None else judged)
             epoch = Epoch(number, every.mean().item(), validation, best, rates.get_last_lr()[0])
             progress.epochs.append(epoch)
             if checkpoint is not None:

@@ -1,6 +1,7 @@
 """Training in two steps: the head on frozen features, each computed once; then the whole network."""
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -86,7 +87,8 @@ def train(
             empty mapping is filled, a filled one is used.
 
     Yields:
-        `head` or `everything`, the epoch, and the network. When all are done, it has the weights of the best epoch of
+        `head` or `everything`, the epoch (of the second step it is `best` only if it is no worse than the head's best),
+        and the network. When all are done, it has the weights of the best epoch of
         either step.
 
     Raises:
@@ -154,7 +156,8 @@ def train(
             validate=lambda network: figures(network, network.head(embedded(network, val_images))),
             checkpoint=checkpoint and checkpoint / "everything", name=name,
         ):  # fmt: skip
-            yield "everything", epoch, network
+            worse = best_of_head is not None and epoch.validation[judged_by] < best_of_head[0]
+            yield "everything", replace(epoch, best=epoch.best and not worse), network
         second = [epoch.validation[judged_by] for epoch in epochs[-epoch.number :]]
         if best_of_head is not None and best_of_head[0] > max(second):
             network.load_state_dict(best_of_head[1])

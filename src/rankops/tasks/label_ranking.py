@@ -1,8 +1,7 @@
 """Multi-label ranking: which labels an image has, in order of importance (RLSEP)."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +10,9 @@ import pyarrow as pa
 import torch
 from torch import Tensor, nn
 
-from rankops import by_name
-from rankops.augmentation import shifted
+from rankops.augmentation import warped
 from rankops.checkpoints import build, load_model, save_model
+from rankops.criterion import Criterion
 from rankops.evaluation import Figures
 from rankops.label_ranks import dense_ranks
 from rankops.metrics.label_ranking import ranked, unranked
@@ -23,7 +22,7 @@ from rankops.training import Epoch, compute, fit, random_batches
 
 __all__ = ["LabelRanker", "figures", "label_ranks_of", "load", "load_split", "predictions", "save", "train"]
 
-JUDGED_BY = "accuracy"  # of the validation split's pairs
+JUDGED_BY = "accuracy"  # of the validation split's pairs, unless the params say otherwise
 HISTORIES = {"scorer": "history.csv", "thresholds": "thresholds_history.csv"}
 
 
@@ -66,6 +65,10 @@ def train(
     loss: dict[str, Any],
     training: dict[str, Any],
     seed: int,
+    sorter: nn.Module | None = None,
+    fine_tune: dict[str, Any] | None = None,
+    beside: dict[str, Any] | None = None,
+    fresh: Callable[[int, torch.Generator], tuple[Tensor, Tensor]] | None = None,
     device: str = "auto",
     precision: str = "no",
     checkpoint: Path | None = None,
@@ -76,10 +79,15 @@ def train(
     Args:
         train_split, val_split: as from `load_split`; moved to the device whole.
         model, loss: `name` and `args`, as in the params.
-        training: `scorer`, the options of the scoring network's training: `batch_size`, `shift` (pixels), `epochs`,
-            `patience`, `optimiser` and `schedule`, see `rankops.training.fit`; and `thresholds`, the same of the
-            threshold network, with `hidden`, without `shift`.
+        training: `scorer`, the options of the scoring network's training: `batch_size`; `shift`, and optionally `zoom`
+            and `rotation`, see `rankops.augmentation.warped`; `epochs`, `patience`, `optimiser`, `schedule`, and
+            optionally `average`, see `rankops.training.fit`; optionally `judged_by`, the validation figure that decides
+            on the best epoch, `accuracy` (of pairs) or `exact_match` (0-1); and `thresholds`, the same of the
+            threshold network, with `hidden`, without the augmentation and what is optional.
         seed: of all random choices.
+        sorter, fine_tune, beside: see `rankops.criterion.Criterion`.
+        fresh: draws so many new scenes, images (n, height, width) uint8 and label ranks (n, K), which each epoch is
+            trained on in place of the training split's; the thresholds are trained on the split.
         device, precision: see `rankops.training.compute`.
         checkpoint: folder for the state of a training that may be killed.
         name: for messages.
@@ -98,19 +106,25 @@ def train(
     outputs = label_ranks.shape[1]
     network = build("models", model["name"], model["args"], seed=seed, outputs=outputs, colours=images.shape[1])
     network = network.to(memory_format=torch.channels_last)
-    criterion = partial(by_name.find("losses", loss["name"]), **loss["args"])
-    draws_pairs = loss["args"].get("pairs") is not None
+    criterion = Criterion(
+        loss, sorter=None if sorter is None else sorter.to(place), fine_tune=fine_tune, beside=beside
+    )  # fmt: skip
     batch_size = scorer["batch_size"]
+    moves = {option: scorer[option] for option in ("shift", "zoom", "rotation") if option in scorer}
+    epochs: list[Epoch] = []
 
     def batches(generator: torch.Generator) -> Iterator[tuple]:
+        shown, ranks = images, label_ranks
+        if fresh is not None:
+            shown, ranks = fresh(len(images), generator)
+            shown, ranks = as_batch(shown).to(place), ranks.to(place)
         for rows in random_batches(len(images), batch_size, generator):
             rows = rows.to(place)
-            yield shifted(images[rows], scorer["shift"], generator), label_ranks[rows], generator
+            yield warped(shown[rows], generator, **moves), ranks[rows], generator
 
     def batch_loss(network: nn.Module, batch: tuple) -> Tensor:
         pictures, target, generator = batch
-        runtime = {"generator": generator} if draws_pairs else {}
-        return criterion(network(pictures), target, **runtime)
+        return criterion(network(pictures), target, epoch=len(epochs) + 1, generator=generator)
 
     def scores_of(network: nn.Module, pictures: Tensor) -> tuple[Tensor, Tensor]:
         parts = [network.embed(part) for part in pictures.split(256)]
@@ -124,12 +138,14 @@ def train(
         "models", "threshold_network", {"hidden": thresholds["hidden"]}, seed=seed,
         features=network.embedding_size, outputs=outputs,
     ))  # fmt: skip
-    common = {"seed": seed, "device": device, "precision": precision, "judged_by": JUDGED_BY}
+    common = {"seed": seed, "device": device, "precision": precision}
     for epoch in fit(
         network, batches=batches, loss=batch_loss, validate=validate, epochs=scorer["epochs"],
         batches_per_epoch=-(-len(images) // batch_size), patience=scorer["patience"], optimiser=scorer["optimiser"],
-        schedule=scorer["schedule"], checkpoint=checkpoint and checkpoint / "scorer", name=name, **common,
+        schedule=scorer["schedule"], judged_by=scorer.get("judged_by", JUDGED_BY), average=scorer.get("average"),
+        state=criterion.state, checkpoint=checkpoint and checkpoint / "scorer", name=name, **common,
     ):  # fmt: skip
+        epochs.append(epoch)
         yield "scorer", epoch, ranker
 
     # The scorer is frozen from here on: its scores and embeddings are computed once.
@@ -154,7 +170,7 @@ def train(
     for epoch in fit(
         ranker.thresholds, batches=threshold_batches, loss=threshold_loss, validate=threshold_validate,
         epochs=thresholds["epochs"], batches_per_epoch=-(-len(images) // size), patience=thresholds["patience"],
-        optimiser=thresholds["optimiser"], schedule=thresholds["schedule"],
+        optimiser=thresholds["optimiser"], schedule=thresholds["schedule"], judged_by=JUDGED_BY,
         checkpoint=checkpoint and checkpoint / "thresholds", name=f"{name} (thresholds)", **common,
     ):  # fmt: skip
         yield "thresholds", epoch, ranker
