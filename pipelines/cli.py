@@ -106,6 +106,7 @@ def scale(name: Annotated[str, typer.Argument(help="a file in scales/, such as p
     yaml = YAML()  # keeps comments and order
     yaml.preserve_quotes = True
     yaml.width = 120
+    yaml.representer.ignore_aliases = lambda value: True  # what a scale says of several methods is written out for each
     values, changes = yaml.load(Path("params.yaml")), yaml.load(path)
     experiments = Path("experiments/params.yaml")
     theirs, their_changes = yaml.load(experiments), changes.pop("experiments", {})
