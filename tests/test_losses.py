@@ -30,11 +30,14 @@ from rankops.losses.mean_average_precision import mean_average_precision
 from rankops.losses.mse import mse
 from rankops.losses.multilabel_soft_margin import multilabel_soft_margin
 from rankops.losses.ndcg import ndcg
+from rankops.losses.pairwise_logistic import pairwise_logistic
+from rankops.losses.plackett_luce import plackett_luce
 from rankops.losses.precision_at_k import precision_at_k
 from rankops.losses.recall import recall
 from rankops.losses.recall_at_k import recall_at_k
 from rankops.losses.rlsep import rlsep
 from rankops.losses.spearman import spearman
+from rankops.losses.spearman_of_label_ranks import spearman_of_label_ranks
 from rankops.metrics.kendall import kendall as kendall_metric
 from rankops.metrics.ndcg import ndcg as ndcg_metric
 from rankops.metrics.precision_at_k import precision_at_k as precision_at_k_metric
@@ -44,6 +47,7 @@ from rankops.sorters.lstm import LSTM
 
 ALL = by_name.names("losses")
 OTHER = {
+    "adjacent": 4.0,
     "gain": "linear",
     "hardest": False,
     "k": 2,
@@ -174,7 +178,7 @@ def test_is_finite_and_has_a_finite_gradient_without_anything_to_compare(name, c
         assert not scores.grad.any()
 
 
-@pytest.mark.parametrize("name", of_kind("label_ranks"))
+@pytest.mark.parametrize("name", [name for name in of_kind("label_ranks") if not takes_sorter(name)])
 def test_does_not_overflow(name):
     scores = torch.tensor([[-1e4, 1e4, 0.0]], requires_grad=True)
     value = call(name, scores, torch.tensor([[2, 0, 1]]))
@@ -308,7 +312,7 @@ def test_every_loss_with_a_sorter_takes_a_mask_and_weights():
 @pytest.mark.parametrize("name", MASKED)
 def test_what_is_masked_might_as_well_not_be_there(name, generator):
     scores, wanted = three_groups(name, generator)
-    axes = {"target": (-1,), "labels": (-2,), "positives": (-2, -1)}[kind(name)]
+    axes = {"label_ranks": (-1,), "target": (-1,), "labels": (-2,), "positives": (-2, -1)}[kind(name)]
     kept = torch.tensor([0, 2, 3])
     mask = torch.ones_like(scores, dtype=torch.bool)
     shorter_scores, shorter_wanted = scores, wanted
@@ -453,6 +457,89 @@ def test_cross_entropy_is_equation_1(batch):
         norm = sum(math.exp(value) for value in f)
         total -= sum(math.log(math.exp(f[j]) / norm) / len(present) for j in present)
     assert cross_entropy(*batch).item() == pytest.approx(total / len(scores), abs=1e-12)
+
+
+@settings(deadline=None)
+@given(batches(), st.sampled_from([0.25, 1.0, 3.0]))
+def test_pairwise_logistic_is_the_weighted_mean_over_pairs(batch, adjacent):
+    total = 0.0
+    for f, r in zip(*(part.tolist() for part in batch), strict=True):
+        pairs = [(u, v) for u in range(len(f)) for v in range(len(f)) if r[u] > r[v]]
+        costs = [math.log(1 + math.exp(f[v] - f[u])) for u, v in pairs]
+        weights = [adjacent if r[v] > 0 and r[u] - r[v] == 1 else 1.0 for u, v in pairs]
+        total += np.average(costs, weights=weights) if pairs else 0.0
+    found = pairwise_logistic(*batch, adjacent=adjacent)
+    assert found.item() == pytest.approx(total / len(batch[0]), abs=1e-12)
+
+
+def test_pairwise_logistic_holds_two_present_labels_alone_for_near_ties():
+    scores = torch.tensor([[0.3, -1.0, 0.2, 2.0]])
+    for label_ranks, near in (([[1, 0, 0, 0]], False), ([[2, 0, 0, 2]], False), ([[2, 1, 0, 0]], True)):
+        found = [pairwise_logistic(scores, torch.tensor(label_ranks), adjacent=adjacent) for adjacent in (1.0, 9.0)]
+        assert found[0].equal(found[1]) != near
+
+
+@pytest.mark.parametrize("bad", [0.0, -1.0, math.nan])
+def test_pairwise_logistic_refuses_a_weight_that_is_not_positive(bad):
+    with pytest.raises(ValueError, match=f"adjacent is {bad}, expected a positive number"):
+        pairwise_logistic(torch.zeros(1, 2), torch.tensor([[1, 0]]), adjacent=bad)
+
+
+@settings(deadline=None)
+@given(batches())
+def test_plackett_luce_draws_each_label_from_those_that_are_left(batch):
+    total = 0.0
+    for f, r in zip(*(part.tolist() for part in batch), strict=True):
+        left = list(range(len(f)))
+        for rank in sorted({rank for rank in r if rank > 0}, reverse=True):
+            norm = sum(math.exp(f[v]) for v in left)
+            for u in [u for u in left if r[u] == rank]:
+                total -= math.log(math.exp(f[u]) / norm)
+            left = [u for u in left if r[u] != rank]
+    assert plackett_luce(*batch).item() == pytest.approx(total / len(batch[0]), abs=1e-12)
+
+
+@pytest.mark.parametrize("present", [1, 2, 3, 4, 5])
+def test_plackett_luce_is_a_likelihood(present, generator):
+    # The probabilities of all orders of so many of five labels add up to 1.
+    scores, total = torch.randn(5, generator=generator, dtype=torch.float64), 0.0
+    for order in itertools.permutations(range(5), present):
+        label_ranks = torch.zeros(5, dtype=torch.long)
+        label_ranks[list(order)] = torch.arange(present, 0, -1)
+        total += (-plackett_luce(scores, label_ranks)).exp().item()
+    assert total == pytest.approx(1)
+
+
+def test_plackett_luce_keeps_small_differences_of_large_scores():
+    # Where the next float32 is 64 away, a logarithm of sums of the scores' own exponentials would be as coarse.
+    scores = torch.full((1, 3), 1e9, requires_grad=True)
+    value = plackett_luce(scores, torch.tensor([[2, 1, 0]]))
+    assert value.item() == pytest.approx(math.log(6))
+
+
+@settings(deadline=None)
+@given(batches())
+def test_spearman_of_label_ranks_shares_the_ranks_of_tied_labels(batch):
+    scores, label_ranks = batch
+    if scores.shape[-1] < 2:
+        with pytest.raises(ValueError, match="groups of 1"):
+            spearman_of_label_ranks(scores, label_ranks, sorter=ranks)
+        return
+    values, length = [], scores.shape[-1]
+    for f, r in zip(scores.numpy(), label_ranks.numpy(), strict=True):
+        if len(set(r)) > 1:
+            errors = rankdata(-f) - rankdata(-r)
+            values.append(6 * (errors**2).sum() / (length * (length**2 - 1)))
+    found = spearman_of_label_ranks(scores, label_ranks, sorter=ranks)
+    assert found.item() == pytest.approx(np.mean(values) if values else 0.0, abs=1e-12)
+
+
+def test_spearman_of_label_ranks_by_hand():
+    label_ranks = torch.tensor([[0, 2, 0, 1, 0]])  # wanted: 4, 1, 4, 2, 4
+    level, distinct = tensor([[0.0, 3.0, 0.0, 2.0, 0.0]]), tensor([[-1.0, 3.0, 0.0, 2.0, 1.0]])
+    assert spearman_of_label_ranks(level, label_ranks, sorter=ranks).item() == 0
+    # Three tied labels at the places 5, 4, 3 cost 3 (9 - 1) / (2 * 5 * 24).
+    assert spearman_of_label_ranks(distinct, label_ranks, sorter=ranks).item() == pytest.approx(0.1)
 
 
 @pytest.mark.parametrize("loss", [rlsep, lsep])

@@ -1,10 +1,14 @@
 """Training: resumes bit for bit, keeps the best, stops early, and says where it went wrong."""
 
+import math
+
+import numpy as np
 import pytest
 import torch
+from scipy.ndimage import affine_transform
 from torch import nn
 
-from rankops.augmentation import shifted
+from rankops.augmentation import shifted, warped
 from rankops.tasks import label_ranking
 from rankops.training import compute, fit, random_batches
 
@@ -217,13 +221,64 @@ def test_shifted_images_are_moved_and_filled_with_black(generator):
     assert {tuple(place) for place in places.tolist()} == {(y, x) for y in range(2, 7) for x in range(2, 7)}
 
 
-@pytest.mark.parametrize("loss", ["cross_entropy", "lsep", "rlsep"])
+@pytest.mark.parametrize("colours", [1, 3])
+def test_warped_images_are_those_of_scipy(colours, generator):
+    images = torch.randint(0, 256, (20, colours, 11, 16), generator=generator, dtype=torch.uint8)
+    found = warped(images, torch.Generator().manual_seed(5), shift=3, zoom=1.3, rotation=40.0)
+    assert found.dtype == torch.uint8
+    draws = torch.rand(4, 20, generator=torch.Generator().manual_seed(5)).double().numpy() * 2 - 1
+    centre = np.array([5.0, 7.5])
+    for number, (down, right, scale, turn) in enumerate(draws.T):
+        angle = math.radians(40 * turn)
+        back = np.array([[math.cos(angle), -math.sin(angle)], [math.sin(angle), math.cos(angle)]]) / 1.3**scale
+        origin = centre - back @ (centre + np.array([down, right]) * 3)
+        for image, moved in zip(images[number].double().numpy(), found[number].double().numpy(), strict=True):
+            expected = affine_transform(image, back, origin, order=1, mode="grid-constant")
+            assert np.abs(moved - expected).max() < 0.51  # rounded
+
+
+def test_warped_images_are_scaled_and_turned_as_far_as_asked_for(generator):
+    across = torch.arange(41) - 20
+    disc = (across[:, None] ** 2 + across**2 < 80).to(torch.uint8) * 255
+    areas = warped(disc.expand(300, 1, 41, 41), generator, zoom=1.25).double().sum((1, 2, 3)) / disc.sum()
+    assert areas.log().median().item() == pytest.approx(0, abs=0.05)
+    assert 1.25**-2 * 0.99 < areas.min() < 0.68
+    assert 1.48 < areas.max() < 1.25**2 * 1.01
+
+    dot = torch.zeros(300, 1, 41, 41, dtype=torch.uint8)
+    dot[:, 0, 19:22, 35:38] = 255
+    turned = warped(dot, generator, rotation=30.0).squeeze(1).double()
+    down, right = (turned * across[:, None]).sum((1, 2)), (turned * across).sum((1, 2))
+    angles = torch.rad2deg(torch.atan2(down, right))
+    assert -30.5 < angles.min() < -28
+    assert 28 < angles.max() < 30.5
+
+
+def test_without_zoom_and_rotation_warped_is_shifted():
+    images = torch.randint(0, 256, (9, 1, 8, 8), generator=torch.Generator().manual_seed(1), dtype=torch.uint8)
+    first, second = (torch.Generator().manual_seed(2) for _ in range(2))
+    for most in (0, 3):
+        assert warped(images, first, shift=most).equal(shifted(images, most, second))
+    assert first.get_state().equal(second.get_state())
+
+
+@pytest.mark.parametrize(
+    ("option", "value"), [("shift", -1), ("zoom", 0.99), ("zoom", math.nan), ("rotation", -5.0), ("rotation", math.inf)]
+)
+def test_warped_refuses_what_it_cannot_draw(option, value, generator):
+    with pytest.raises(ValueError, match=f"{option} is {value}, expected at least"):
+        warped(torch.zeros(1, 1, 4, 4, dtype=torch.uint8), generator, **{option: value})
+    with pytest.raises(TypeError, match="images are torch.float32, expected torch.uint8"):
+        warped(torch.zeros(1, 1, 4, 4), generator, zoom=1.1)
+
+
+@pytest.mark.parametrize("loss", ["cross_entropy", "lsep", "pairwise_logistic", "plackett_luce", "rlsep"])
 @pytest.mark.parametrize("model", ["convnet", "mobilenet_v3_small"])
 def test_every_loss_trains_every_model_to_a_ranker_that_comes_back_from_disk(loss, model, tmp_path, generator):
     images = torch.randint(0, 256, (12, 32, 32), generator=generator, dtype=torch.uint8)
     label_ranks = torch.randint(0, 3, (12, 10), generator=generator)
     recipe = {"name": model, "args": {"channels": [4, 4]} if model == "convnet" else {}}
-    args = {} if loss == "cross_entropy" else {"pairs": 3}
+    args = {"pairs": 3} if loss in ("lsep", "rlsep") else {}
     options = {"batch_size": 6, "epochs": 1, "patience": 1} | {
         name: OPTIONS[name] for name in ("optimiser", "schedule")
     }

@@ -1,9 +1,11 @@
 """What training does to images besides showing them."""
 
+import math
+
 import torch
 from torch import Tensor, nn
 
-__all__ = ["shifted"]
+__all__ = ["shifted", "warped"]
 
 
 def shifted(images: Tensor, most: int, generator: torch.Generator) -> Tensor:
@@ -28,3 +30,59 @@ def shifted(images: Tensor, most: int, generator: torch.Generator) -> Tensor:
     numbers = torch.arange(count, device=images.device)[:, None, None, None]
     colour = torch.arange(colours, device=images.device)[None, :, None, None]
     return padded[numbers, colour, rows[:, None, :, None], columns[:, None, None, :]]
+
+
+def warped(
+    images: Tensor, generator: torch.Generator, *, shift: int = 0, zoom: float = 1.0, rotation: float = 0.0
+) -> Tensor:
+    """Scales and turns each whole image about its centre and moves it, at random; what comes in is black.
+
+    All that is in an image is scaled by one factor, so what was larger stays larger: label ranks by size still hold, as
+    long as nothing leaves the image. Interpolates linearly; a move is by any fraction of a pixel. Without a zoom and a
+    rotation it is `shifted`: whole pixels, the same draws and the same bits.
+
+    Args:
+        images: (n, colours, height, width) uint8, on any device.
+        generator: draws everything, on the CPU.
+        shift: largest move both ways, in pixels.
+        zoom: largest factor, at least 1; factors are between 1 / zoom and zoom, uniform in their logarithm.
+        rotation: largest angle both ways, in degrees.
+
+    Returns:
+        Of the images' shape, type and device.
+
+    Raises:
+        ValueError: a `shift` or `rotation` below 0, or a `zoom` below 1.
+        TypeError: images that are not uint8 are to be interpolated.
+
+    >>> images = torch.arange(9, dtype=torch.uint8).view(1, 1, 3, 3)
+    >>> warped(images, torch.Generator(), zoom=0.9)
+    Traceback (most recent call last):
+    ...
+    ValueError: zoom is 0.9, expected at least 1: factors are drawn between 1 / zoom and zoom
+    """
+    if not shift >= 0:
+        raise ValueError(f"shift is {shift}, expected at least 0, in pixels")
+    if not 1 <= zoom < math.inf:
+        raise ValueError(f"zoom is {zoom}, expected at least 1: factors are drawn between 1 / zoom and zoom")
+    if not 0 <= rotation < math.inf:
+        raise ValueError(f"rotation is {rotation}, expected at least 0, in degrees")
+    if zoom == 1 and rotation == 0:
+        return shifted(images, shift, generator)
+    if images.dtype != torch.uint8:
+        raise TypeError(f"images are {images.dtype}, expected torch.uint8: they are rounded to whole brightnesses")
+    height, width = images.shape[-2:]
+    # All four are drawn whatever is asked for, so that one option does not change the draws of another.
+    down, right, scale, turn = torch.rand(4, len(images), generator=generator).mul(2).sub(1)
+    factor, angle = torch.exp(scale * math.log(zoom)), turn * math.radians(rotation)
+    # Where each pixel comes from, p -> A (p - move), with p from the centre; A undoes the scaling and the turn.
+    cosine, sine = torch.cos(angle) / factor, torch.sin(angle) / factor
+    down, right = down * shift, right * shift
+    from_x, from_y = -(cosine * right + sine * down), -(cosine * down - sine * right)
+    # affine_grid counts in half widths and half heights.
+    places = torch.stack([
+        torch.stack([cosine, sine * height / width, from_x * 2 / width], dim=-1),
+        torch.stack([-sine * width / height, cosine, from_y * 2 / height], dim=-1),
+    ], dim=1)  # fmt: skip
+    grid = nn.functional.affine_grid(places.to(images.device), list(images.shape), align_corners=False)
+    return nn.functional.grid_sample(images.float(), grid, align_corners=False).round().to(torch.uint8)

@@ -30,7 +30,7 @@ def find(folder: str, name: str, *, where: str | None = None) -> Callable[..., A
     ...
     ValueError: runs.mine.loss.name: no 'rslep' in rankops/losses; there are average_precision, cross_entropy,
     hard_negative_triplet, hinge_ap, kendall, l1, lsep, mean_average_precision, mse, multilabel_soft_margin, ndcg,
-    precision_at_k, recall, recall_at_k, rlsep, spearman
+    pairwise_logistic, plackett_luce, precision_at_k, recall, recall_at_k, rlsep, spearman, spearman_of_label_ranks
     """
     if name not in names(folder):
         raise ValueError(
