@@ -420,6 +420,47 @@ def test_a_comparison_gives_every_setting_and_seed_and_goes_on_where_it_was_kill
     project.run("git checkout --quiet experiments && rm -r results")
 
 
+def test_label_rankers_are_compared_one_by_one_or_together_and_go_on_where_they_were_killed(project):
+    command = "PYTHONPATH=src python -m pipelines.stages.compare_label_rankers label_ranking rlsep-averaged"
+    project.replace("experiments/params.yaml", "together: 2", "together: 1")
+    project.replace("params.yaml", "threads: 2", "threads: 1")
+    project.run(command)
+    result = project.read("results/comparisons/label_ranking-rlsep-averaged.json")
+    seeds = json.loads(result)["seeds"]
+    assert [one["seed"] for one in seeds] == [1, 2]
+    assert seeds[0]["figures"]["ranked.exact_match"] == seeds[0]["test"]
+    assert len({one["validation"] for one in seeds}) == 2
+    project.replace("experiments/params.yaml", "together: 1", "together: 2")
+    project.replace("params.yaml", "threads: 1", "threads: 2")
+    process = subprocess.Popen(command, shell=True, cwd=project.folder, env=project.environment, start_new_session=True)
+    kept = project.folder / ".checkpoints/compare_label_rankers/label_ranking-rlsep-averaged"
+    deadline = time.monotonic() + 120
+    while not list(kept.rglob("epoch-*")) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    process.kill()  # it alone: its workers end with it
+    process.wait()
+    while workers_in(project.folder) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert not workers_in(project.folder)
+    assert "goes on from" in project.run(command)
+    # One thread each, as before: the same bits.
+    assert project.read("results/comparisons/label_ranking-rlsep-averaged.json") == result
+    project.run("git checkout --quiet experiments && rm -r results")
+
+
+def workers_in(folder) -> list[str]:
+    """Processes of this stage, its workers among them, that work in a folder."""
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            command = (process / "cmdline").read_bytes()
+            if (b"compare_label" in command or b"spawn_main" in command) and (process / "cwd").resolve() == folder:
+                found.append(command.decode())
+        except OSError:
+            continue
+    return found
+
+
 def test_an_experiment_runs_from_the_command_line(project):
     output = project.run("dvc exp run --name lower -S runs.label_ranking-lsep.seed=7 train@label_ranking-lsep")
     assert ran(output) == {"train@label_ranking-lsep"}

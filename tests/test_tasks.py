@@ -113,6 +113,21 @@ class TestEveryTaskAndLoss:
             assert again == whole
 
 
+@pytest.mark.parametrize("rate", [3e-3, 300.0], ids=["learns", "is ruined"])
+def test_an_epoch_of_the_second_step_is_best_only_beside_the_heads(start, generator, monkeypatch, rate):
+    """The last epoch that is called best has the weights that are kept."""
+    data, training = splits("memorability", generator, rows=30), TRAINING | {"everything": step(2) | {"shift": 0}}
+    training["everything"]["optimiser"] = {"name": "SGD", "args": {"lr": rate}, "clip": 1.0}
+    monkeypatch.setitem(globals(), "TRAINING", training)
+    epochs = []
+    for _, epoch, regressor in run_of(CASES[0], data, start):
+        epochs.append(epoch)
+    kept = [epoch.validation["spearman"] for epoch in epochs if epoch.best][-1]
+    assert kept == max(epoch.validation["spearman"] for epoch in epochs)
+    found = evaluate(memorability.figures(memorability.predictions(regressor, data), data), resamples=2, seed=0)
+    assert found["spearman"]["value"] == pytest.approx(kept, abs=1e-5)
+
+
 def test_the_first_step_leaves_the_convolutions_alone_and_is_left_out_without_a_start(start, generator):
     data = splits("memorability", generator)
     given = build("models", "convnet", CHANNELS, seed=9, outputs=1)
