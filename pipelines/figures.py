@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 
 __all__ = [
+    "against",
     "average_precisions",
     "curves",
     "differences",
@@ -184,5 +185,40 @@ def differences(path: Path, panels: dict[str, pd.DataFrame], *, title: str) -> N
         axis.axvline(0, color="grey", linewidth=1)
         axis.set(title=name, xlabel="difference from the baseline")
         axis.grid(axis="x", alpha=0.3)
+    figure.suptitle(title)
+    _save(figure, path)
+
+
+def against(path: Path, table: pd.DataFrame, *, x: list[str], y: str, error: str, title: str) -> None:
+    """One column of a table over each of several others, a panel each; points bear their row's name.
+
+    An axis whose values spread over two decades is logarithmic, and where some are 0, linear below the smallest other.
+
+    Args:
+        table: a row a point, its index the names; a point that has no number is left out.
+        x: columns, one of each panel.
+        y, error: columns of the value and of half of its bar.
+    """
+    columns = min(3, len(x))
+    rows = -(-len(x) // columns)
+    figure, axes = plt.subplots(
+        rows, columns, figsize=(5.2 * columns, 3.9 * rows), layout="constrained", squeeze=False, sharey=True
+    )
+    for axis in axes.flat[len(x) :]:
+        axis.axis("off")
+    for axis, name in zip(axes.flat, x, strict=False):
+        points = table.dropna(subset=[name, y])
+        axis.errorbar(points[name], points[y], points[error], fmt="o", markersize=4, elinewidth=0.5)
+        for label, across, up in zip(points.index, points[name], points[y], strict=True):
+            axis.annotate(label, (across, up), xytext=(4, 2), textcoords="offset points", fontsize=6)
+        above = points[name][points[name] > 0]
+        if (points[name] >= 0).all() and above.max() >= 100 * above.min():
+            how = {"value": "log"} if len(above) == len(points) else {"value": "symlog", "linthresh": above.min()}
+            axis.set_xscale(**how)
+        axis.margins(x=0.2)  # room for the names
+        axis.set(xlabel=name)
+        axis.grid(alpha=0.3)
+    for axis in axes[:, 0]:
+        axis.set_ylabel(y)
     figure.suptitle(title)
     _save(figure, path)
