@@ -69,6 +69,14 @@ def test_measures_of_sorters_are_joined_with_their_use_in_a_loss(tmp_path, monke
     assert found.loc[["zero", "vanishing"], "rank correlation"].tolist() == ["", ""]
     assert found["sorters"].to_dict() == {"fidelity 0.1": 4, "l1": 4, "zero": 4, "vanishing": 2}
 
+    (tmp_path / "sorter_health.json").write_text(json.dumps({name: measured[name] for name in ("d", "c")}))
+    params = settings.load(ROOT / "params.yaml")
+    experiments = settings.load_experiments(params, ROOT / "experiments/params.yaml")
+    (_, shown), (_, of_two) = report_experiments._health(tmp_path, experiments).values()
+    assert shown.loc[0, ["sorter", "test", "l1", "vanishing"]].tolist() == ["d", "0.8100 ± 0.0141", "0.03", ""]
+    assert set(of_two["rank correlation"]) == {""}
+    assert (tmp_path / "sorter_health.png").stat().st_size > 0
+
 
 def test_scores_of_other_viewers_follow_the_hidden_probability(tmp_path):
     probability = torch.rand(500, generator=torch.Generator().manual_seed(0)).numpy()
