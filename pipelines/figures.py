@@ -13,6 +13,7 @@ import pandas as pd
 from pipelines.histories import best_epoch
 
 __all__ = [
+    "against",
     "average_precisions",
     "curves",
     "differences",
@@ -187,3 +188,59 @@ def differences(path: Path, panels: dict[str, pd.DataFrame], *, title: str) -> N
         axis.grid(axis="x", alpha=0.3)
     figure.suptitle(title)
     _save(figure, path)
+
+
+def against(path: Path, table: pd.DataFrame, *, x: list[str], y: str, error: str, title: str) -> None:
+    """One column of a table over each of several others, a panel each; points bear their row's name.
+
+    An axis whose values spread over two decades is logarithmic; where some are 0, it is linear near 0, as it is below a
+    millionth of the largest.
+
+    Args:
+        table: a row a point, its index the names; a point that has no number is left out.
+        x: columns, one of each panel.
+        y, error: columns of the value and of half of its bar.
+    """
+    columns = min(3, len(x))
+    rows = -(-len(x) // columns)
+    figure, axes = plt.subplots(
+        rows, columns, figsize=(5.2 * columns, 4.2 * rows), layout="constrained", squeeze=False, sharey=True
+    )
+    for axis in axes.flat[len(x) :]:
+        axis.axis("off")
+    for axis, name in zip(axes.flat, x, strict=False):
+        points = table.dropna(subset=[name, y])
+        axis.errorbar(points[name], points[y], points[error], fmt="o", markersize=4, elinewidth=0.5)
+        above = points[name][points[name] > 0]
+        if (points[name] >= 0).all() and above.max() >= 100 * above.min():
+            least = 10 ** np.floor(np.log10(max(above.min(), above.max() / 1e6)))
+            how = {"value": "log"} if points[name].min() >= least else {"value": "symlog", "linthresh": least}
+            axis.set_xscale(**how)
+        axis.margins(x=0.1)
+        axis.set(xlabel=name)
+        axis.grid(alpha=0.3)
+    for axis in axes[:, 0]:
+        axis.set_ylabel(y)
+    figure.suptitle(title)
+    figure.draw_without_rendering()  # only then is it known where points lie
+    for axis, name in zip(axes.flat, x, strict=False):
+        _name_points(axis, table.dropna(subset=[name, y]).sort_values(y, kind="stable"), name, y)
+    _save(figure, path)
+
+
+def _name_points(axis, points: pd.DataFrame, x: str, y: str, size: int = 6) -> None:
+    """Names beside points, towards the middle; from the lowest on, moved up past those that are there already."""
+    taken: list[tuple[float, float, float]] = []  # left, right and height of each name, in points
+    middle = axis.bbox.x0 + axis.bbox.width / 2
+    for name, (across, up) in zip(points.index, axis.transData.transform(points[[x, y]]), strict=True):
+        scale, side = 72 / axis.figure.dpi, 1 if across < middle else -1
+        left, right = sorted((across * scale + 4 * side, across * scale + (4 + 0.6 * size * len(name)) * side))
+        height = up * scale
+        for other_left, other_right, there in sorted(taken, key=lambda one: one[2]):
+            if left < other_right and other_left < right and abs(height - there) < size:
+                height = there + size
+        taken.append((left, right, height))
+        axis.annotate(
+            name, (points.loc[name, x], points.loc[name, y]), xytext=(4 * side, height - up * scale), fontsize=size,
+            textcoords="offset points", ha="left" if side > 0 else "right", va="center", annotation_clip=False,
+        )  # fmt: skip

@@ -136,6 +136,10 @@ def by_name(command: str) -> set[Path]:
         losses = [loss.name for loss in (method.loss, method.beside) if loss]
         return {source / f"tasks/{plan.task}.py", source / f"models/{plan.model.name}.py",
                 *(source / f"losses/{loss}.py" for loss in losses), *sorter_file(method.sorter)}  # fmt: skip
+    if stage == "sorter_health":
+        return set().union(
+            *(sorter_file(one.sorter) for one in EXPERIMENTS.comparisons["memorability_sorters"].methods.values())
+        )
     if stage == "synthetic_precision":
         method = EXPERIMENTS.synthetic_precision.methods[words[0]]
         found = {source / "models/perceptron.py", source / f"losses/{method.loss.name}.py"}

@@ -42,6 +42,42 @@ def test_differences_are_paired_by_seed_with_students_interval(plan, tmp_path, m
     assert np.isnan(table.loc["mse", "difference"])
 
 
+def test_measures_of_sorters_are_joined_with_their_use_in_a_loss(tmp_path, monkeypatch):
+    monkeypatch.setattr(report_experiments, "RESULTS", tmp_path)
+    (tmp_path / "comparisons").mkdir()
+    # In the order of the means: l1 is 2, 1, 4, 3 (squared rank differences 1 + 1 + 1 + 1), fidelity falls.
+    tests = {"a": [0.70, 0.72], "b": [0.72, 0.74], "c": [0.75, 0.75], "d": [0.80, 0.82]}
+    measured = {
+        "d": {"l1": 0.03, "fidelity_0.1": 0.1, "zero": 0.0, "vanishing": None},
+        "a": {"l1": 0.02, "fidelity_0.1": 0.9, "zero": 0.0, "vanishing": 0.5},
+        "c": {"l1": 0.04, "fidelity_0.1": 0.2, "zero": 0.0, "vanishing": None},
+        "b": {"l1": 0.01, "fidelity_0.1": 0.3, "zero": 0.0, "vanishing": 0.7},
+    }
+    for name, values in tests.items():
+        result = {"seeds": [{"seed": seed, "test": value} for seed, value in enumerate(values, 1)]}
+        (tmp_path / f"comparisons/memorability_sorters-{name}.json").write_text(json.dumps(result))
+    (tmp_path / "sorter_health.json").write_text(json.dumps(measured))
+    table = report_experiments.sorter_health()
+    assert table.loc["b", ["l1", "test", "deviation"]].tolist() == pytest.approx([0.01, 0.73, 0.02 / math.sqrt(2)])
+    found = report_experiments.rank_correlations(table).set_index("measure")
+    assert found.index[0] == "fidelity 0.1"
+    assert found.loc["fidelity 0.1", "rank correlation"] == "-1.000"
+    assert found.loc["l1", "rank correlation"] == f"{1 - 6 * 4 / (4 * 15):+.3f}"
+    student = 0.6 * math.sqrt(2 / (1 - 0.6**2))
+    assert float(found.loc["l1", "p"]) == pytest.approx(2 * t.sf(student, 2), abs=5e-4)
+    # Equal for all, or of two sorters alone: no correlation.
+    assert found.loc[["zero", "vanishing"], "rank correlation"].tolist() == ["", ""]
+    assert found["sorters"].to_dict() == {"fidelity 0.1": 4, "l1": 4, "zero": 4, "vanishing": 2}
+
+    (tmp_path / "sorter_health.json").write_text(json.dumps({name: measured[name] for name in ("d", "c")}))
+    params = settings.load(ROOT / "params.yaml")
+    experiments = settings.load_experiments(params, ROOT / "experiments/params.yaml")
+    (_, shown), (_, of_two) = report_experiments._health(tmp_path, experiments).values()
+    assert shown.loc[0, ["sorter", "test", "l1", "vanishing"]].tolist() == ["d", "0.8100 ± 0.0141", "0.03", ""]
+    assert set(of_two["rank correlation"]) == {""}
+    assert (tmp_path / "sorter_health.png").stat().st_size > 0
+
+
 def test_scores_of_other_viewers_follow_the_hidden_probability(tmp_path):
     probability = torch.rand(500, generator=torch.Generator().manual_seed(0)).numpy()
     pd.DataFrame({"probability": probability}).to_parquet(tmp_path / "train.parquet")

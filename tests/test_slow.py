@@ -121,10 +121,16 @@ def test_all_experiments_at_a_tiny_scale(undisturbed):
     YAML().dump(values, path)
     undisturbed.run("git add --all && git commit --quiet --message experiments")
     output = undisturbed.run("dvc repro experiments/dvc.yaml")
-    assert output.count("Running stage") == 5 * 2 + 5 + 2 + 3
+    assert output.count("Running stage") == 6 * 2 + 5 + 2 + 4
     page = undisturbed.read("reports/experiments/index.html")
-    for part in ("Comparison: memorability", "Depth of the CNN sorter", "score_sweep-errors.png", "hinge_ap"):
+    for part in (
+        "Comparison: memorability",
+        "Depth of the CNN sorter",
+        "score_sweep-errors.png",
+        "hinge_ap",
+        "sorter_health.png",
+    ):
         assert part in page
-    assert "publish_experiments: sent 10 of 10 runs" in output
+    assert "publish_experiments: sent 12 of 12 runs" in output
     assert "Running stage" not in undisturbed.run("dvc repro experiments/dvc.yaml")
     assert "Running stage" not in undisturbed.run("dvc repro")

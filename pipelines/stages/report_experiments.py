@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-from pipelines.figures import curves, differences
+from pipelines.figures import against, curves, differences
 from pipelines.pages import markdown, page
 from pipelines.settings import Experiments, Settings, load_experiments
 from pipelines.stage import refuse_leftovers, run
@@ -17,6 +17,7 @@ from rankops.atomic_writes import replaced_folder
 RESULTS = Path("results")
 # The papers' margins, in the task's own metric.
 PAPER = {"memorability": "+0.024 (Spearman)", "multilabel": "+0.008 (mAP)", "retrieval": "+0.017 (caption R@1)"}
+SORTERS = "memorability_sorters"  # the comparison whose sorters are measured by themselves too
 
 
 def comparison_table(name: str, plan: Any) -> pd.DataFrame:
@@ -100,12 +101,65 @@ def _sweep(folder: Path) -> None:
            title="One score swept")  # fmt: skip
 
 
+def sorter_health() -> pd.DataFrame:
+    """One row a sorter: what the stage sorter_health measured of it, and `test` and its `deviation` over seeds."""
+    rows = {}
+    for method, measured in json.loads((RESULTS / "sorter_health.json").read_text()).items():
+        result = json.loads((RESULTS / "comparisons" / f"{SORTERS}-{method}.json").read_text())
+        tests = np.array([seed["test"] for seed in result["seeds"]])
+        named = {name.replace("_", " "): value for name, value in measured.items()}
+        rows[method] = named | {"test": tests.mean(), "deviation": tests.std(ddof=1)}
+    return pd.DataFrame.from_dict(rows, orient="index", dtype=float)
+
+
+def rank_correlations(table: pd.DataFrame) -> pd.DataFrame:
+    """Spearman's correlation of each measure in a table of `sorter_health` with `test`, the furthest from 0 first.
+
+    Empty where it is not defined: fewer than three sorters have both, or all of them the same.
+    """
+    rows = []
+    for measure in table.columns.drop(["test", "deviation"]):
+        both = table[[measure, "test"]].dropna()
+        row = {"measure": measure, "rank correlation": "", "p": "", "sorters": len(both)}
+        if len(both) > 2 and (both.nunique() > 1).all():
+            found = stats.spearmanr(both[measure], both["test"])
+            row |= {"rank correlation": f"{found.statistic:+.3f}", "p": f"{found.pvalue:.3f}"}
+        rows.append(row)
+    return pd.DataFrame(sorted(rows, key=lambda row: -abs(float(row["rank correlation"] or 0))))
+
+
+def _health(folder: Path, experiments: Experiments) -> dict[str, tuple[str, pd.DataFrame]]:
+    """What was measured of each sorter beside its use in a loss, how far the one tells the other, and plots of it."""
+    plan, table = experiments.comparisons[SORTERS], sorter_health()
+    measures = list(table.columns.drop(["test", "deviation"]))
+    against(folder / "sorter_health.png", table, x=measures, y="test", error="deviation",
+            title=f"Test {plan.figure} of a loss, by what is measured of its sorter")  # fmt: skip
+    shown = table[measures].map(lambda value: "" if np.isnan(value) else f"{value:.3g}")
+    tests = zip(table["test"], table["deviation"], strict=True)
+    shown.insert(0, "test", [f"{mean:.4f} ± {deviation:.4f}" for mean, deviation in tests])
+    of_seeds = np.sqrt(table["deviation"].pow(2).mean() / plan.seeds)
+    text = (
+        f"Test: {plan.figure} with this sorter in the loss, mean and deviation over {plan.seeds} seeds. The rest is of "
+        "the sorter by itself, on the test vectors of synthetic_ranks."
+    )
+    correlations = (
+        "Spearman's correlation of each measure with the test figure, over the sorters; p is of that measure alone. "
+        "Less is better of L1, vanishing, zero, variation of norms, wrong signs and Adam's steps: a good predictor "
+        f"is negative there. Over sorters the test figures deviate by {table['test'].std():.4f}; seeds alone would "
+        f"make that {of_seeds:.4f}."
+    )
+    return {
+        "Sorters: measured, and in a loss": (text, shown.rename_axis("sorter").reset_index()),
+        "Which measure tells how useful a sorter is": (correlations, rank_correlations(table)),
+    }
+
+
 def main(params: Settings) -> None:
     experiments = load_experiments(params)
     methods = [f"{name}-{method}" for name, plan in experiments.comparisons.items() for method in plan.methods]
     refuse_leftovers(
         {
-            "results": ["comparisons", "synthetic_precision", "sorter_depth", "score_sweep"],
+            "results": ["comparisons", "synthetic_precision", "sorter_depth", "score_sweep", "sorter_health"],
             "results/comparisons": methods,
             "results/synthetic_precision": experiments.synthetic_precision.methods,
             "results/sorter_depth": [str(layers) for layers in experiments.sorter_depth],
@@ -135,6 +189,7 @@ def main(params: Settings) -> None:
         precision = _precision(folder, experiments)
         parts["Average precision on synthetic points"] = ("Mean and deviation over seeds.", precision)
         parts["Depth of the CNN sorter"] = ("L1 / d on the test vectors.", _depth(folder, experiments))
+        parts |= _health(folder, experiments)
         _sweep(folder)
         (folder / "results.md").write_text(markdown(parts))
         pictures = [Path(path.name) for path in sorted(folder.glob("*.png"))]
