@@ -136,6 +136,10 @@ def by_name(command: str) -> set[Path]:
         losses = [loss.name for loss in (method.loss, method.beside) if loss]
         return {source / f"tasks/{plan.task}.py", source / f"models/{plan.model.name}.py",
                 *(source / f"losses/{loss}.py" for loss in losses), *sorter_file(method.sorter)}  # fmt: skip
+    if stage.startswith("label_ranking_"):
+        of_models = ("convnet", "mobilenet_v3_small", "resnet34", "threshold_network")  # whichever a run has
+        losses = {source / "losses/rlsep.py"} if stage == "label_ranking_three_digits" else set()
+        return losses | {source / f"models/{name}.py" for name in of_models}
     if stage == "synthetic_precision":
         method = EXPERIMENTS.synthetic_precision.methods[words[0]]
         found = {source / "models/perceptron.py", source / f"losses/{method.loss.name}.py"}
