@@ -210,7 +210,7 @@ def scene_animation(path: Path, frames: np.ndarray, lines: dict[str, np.ndarray]
     plot.set(xlabel="frame", ylabel="score", xlim=(0, len(frames) + 1),
              ylim=(values.min() - margin, values.max() + margin))  # fmt: skip
     plot.grid(alpha=0.3)
-    plot.legend(loc="center right", fontsize=8)
+    plot.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=len(lines), fontsize=8, frameon=False)
     figure.suptitle(title)
     pages = []
     for last, frame in enumerate(frames, 1):
@@ -255,9 +255,12 @@ def accuracies(path: Path, table: pd.DataFrame, *, x: str, y: str, title: str) -
         x, y: columns, and what the axes show.
     """
     figure, axis = plt.subplots(figsize=(7, 4), layout="constrained")
-    for model, part in table.groupby("model", sort=False):
+    models = list(table.groupby("model", sort=False))
+    for number, (model, part) in enumerate(models):
         errors = [part[y] - part["low"], part["high"] - part[y]]
-        axis.errorbar(part[x], part[y], yerr=errors, marker="o", markersize=4, capsize=3, linewidth=1.2, label=model)
+        beside = 0.08 * (number - (len(models) - 1) / 2)  # so that intervals do not hide each other
+        axis.errorbar(part[x] + beside, part[y], yerr=errors, marker="o", markersize=4, capsize=2, linewidth=1.2,
+                      label=model)  # fmt: skip
     axis.set(xlabel=x, ylabel=y, title=title)
     axis.set_xticks(sorted(table[x].unique()))
     axis.legend(fontsize=8)
