@@ -9,11 +9,14 @@ matplotlib.use("Agg")  # no screen is needed
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
+from PIL import Image
+from scipy.stats import norm
 
 from pipelines.histories import best_epoch
 
 __all__ = [
     "against",
+    "accuracies",
     "average_precisions",
     "curves",
     "differences",
@@ -21,6 +24,8 @@ __all__ = [
     "found_captions",
     "learning_curves",
     "predicted",
+    "scene_animation",
+    "score_histograms",
     "sorter_errors",
 ]
 
@@ -244,3 +249,78 @@ def _name_points(axis, points: pd.DataFrame, x: str, y: str, size: int = 6) -> N
             name, (points.loc[name, x], points.loc[name, y]), xytext=(4 * side, height - up * scale), fontsize=size,
             textcoords="offset points", ha="left" if side > 0 else "right", va="center", annotation_clip=False,
         )  # fmt: skip
+
+
+def scene_animation(path: Path, frames: np.ndarray, lines: dict[str, np.ndarray], *, title: str) -> None:
+    """A scene that changes, as a GIF: each frame beside the scores up to it.
+
+    Args:
+        frames: (n, height, width) uint8.
+        lines: by name, a score of each frame (n,).
+    """
+    number = np.arange(1, len(frames) + 1)
+    figure, (scene, plot) = plt.subplots(1, 2, figsize=(7, 3.4), width_ratios=[1, 1.6], layout="constrained")
+    shown = scene.imshow(frames[0], cmap="gray", vmin=0, vmax=255)
+    scene.axis("off")
+    drawn = {name: plot.plot([], [], marker=".", label=name)[0] for name in lines}
+    values = np.concatenate(list(lines.values()))
+    margin = 0.05 * max(np.ptp(values), 1e-6)
+    plot.set(xlabel="frame", ylabel="score", xlim=(0, len(frames) + 1),
+             ylim=(values.min() - margin, values.max() + margin))  # fmt: skip
+    plot.grid(alpha=0.3)
+    plot.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=len(lines), fontsize=8, frameon=False)
+    figure.suptitle(title)
+    pages = []
+    for last, frame in enumerate(frames, 1):
+        shown.set_data(frame)
+        for name, line in drawn.items():
+            line.set_data(number[:last], lines[name][:last])
+        figure.canvas.draw()
+        pages.append(Image.fromarray(np.asarray(figure.canvas.buffer_rgba())).convert("RGB"))
+    plt.close(figure)
+    # All lines are there in the last one: its colours are everyone's, so that still parts do not flicker.
+    palette = pages[-1].quantize(64, dither=Image.Dither.NONE)
+    pages = [page.quantize(palette=palette, dither=Image.Dither.NONE) for page in pages]
+    pages[0].save(path, format="GIF", save_all=True, append_images=pages[1:], duration=150, loop=0)
+
+
+def score_histograms(path: Path, edges: np.ndarray, groups: dict[str, dict], *, title: str) -> None:
+    """Scores of groups of labels, each with the normal distribution of its mean and deviation.
+
+    Args:
+        edges: of the bins, (bins + 1,).
+        groups: by name, `count`, `mean`, `deviation` and `histogram`, the scores in each bin.
+    """
+    figure, axis = plt.subplots(figsize=(8, 3.8), layout="constrained")
+    places = np.linspace(edges[0], edges[-1], 500)
+    for name, group in groups.items():
+        density = np.array(group["histogram"]) / (group["count"] * np.diff(edges))
+        bars = axis.stairs(density, edges, fill=True, alpha=0.35)
+        label = f"{name}: {group['mean']:.2f} ± {group['deviation']:.2f}"
+        axis.plot(places, norm.pdf(places, group["mean"], group["deviation"]), color=bars.get_facecolor()[:3],
+                  label=label)  # fmt: skip
+    axis.set(xlabel="score", ylabel="density", title=title)
+    axis.legend(fontsize=8)
+    axis.grid(alpha=0.3)
+    _save(figure, path)
+
+
+def accuracies(path: Path, table: pd.DataFrame, *, x: str, y: str, title: str) -> None:
+    """A figure of each model with its interval, over what the models are tried on.
+
+    Args:
+        table: with columns `x`, `model`, `y`, `low` and `high`.
+        x, y: columns, and what the axes show.
+    """
+    figure, axis = plt.subplots(figsize=(7, 4), layout="constrained")
+    models = list(table.groupby("model", sort=False))
+    for number, (model, part) in enumerate(models):
+        errors = [part[y] - part["low"], part["high"] - part[y]]
+        beside = 0.08 * (number - (len(models) - 1) / 2)  # so that intervals do not hide each other
+        axis.errorbar(part[x] + beside, part[y], yerr=errors, marker="o", markersize=4, capsize=2, linewidth=1.2,
+                      label=model)  # fmt: skip
+    axis.set(xlabel=x, ylabel=y, title=title)
+    axis.set_xticks(sorted(table[x].unique()))
+    axis.legend(fontsize=8)
+    axis.grid(alpha=0.3)
+    _save(figure, path)

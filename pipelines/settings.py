@@ -446,11 +446,21 @@ class ScoreSweep(Block):
     seed: Seed
 
 
+class LabelRankingFigures(Block):
+    frames: Several
+    calibration_rows: Several
+    digits_per_image: Annotated[list[Annotated[int, Field(ge=2, le=10)]], Field(min_length=1)]
+    rows: Several
+    overlap: Annotated[float, Field(ge=0, le=1)]
+    seed: Seed
+
+
 class Experiments(Block):
     comparisons: dict[str, Comparison]
     synthetic_precision: SyntheticPrecision
     sorter_depth: list[Count]
     score_sweep: ScoreSweep
+    label_ranking_figures: LabelRankingFigures
 
 
 class Evaluate(Block):

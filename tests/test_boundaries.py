@@ -140,6 +140,10 @@ def by_name(command: str) -> set[Path]:
         return set().union(
             *(sorter_file(one.sorter) for one in EXPERIMENTS.comparisons["memorability_sorters"].methods.values())
         )
+    if stage.startswith("label_ranking_"):
+        of_models = ("convnet", "mobilenet_v3_small", "resnet34", "threshold_network")  # whichever a run has
+        losses = {source / "losses/rlsep.py"} if stage == "label_ranking_three_digits" else set()
+        return losses | {source / f"models/{name}.py" for name in of_models}
     if stage == "synthetic_precision":
         method = EXPERIMENTS.synthetic_precision.methods[words[0]]
         found = {source / "models/perceptron.py", source / f"losses/{method.loss.name}.py"}

@@ -8,11 +8,15 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from scipy.stats import t
+from PIL import Image
+from scipy.stats import spearmanr, t
 
-from pipelines import settings
+from pipelines import digit_scenes, settings
+from pipelines.figures import scene_animation
 from pipelines.pages import markdown, page
-from pipelines.stages import compare_losses, report_experiments
+from pipelines.stages import compare_losses, label_ranking_figures, report_experiments
+from rankops.boxes import largest_overlap
+from rankops.datasets.digits import Digits
 
 ROOT = Path(__file__).parents[1]
 
@@ -95,3 +99,79 @@ def test_a_page_has_every_table_and_picture_and_no_markup_of_its_contents():
     assert "x &lt; y" in text
     assert 'src="figures/one.png"' in text
     assert "| mse | 0.5 |" in markdown(sections)
+
+
+@pytest.fixture
+def digits():
+    """Two full glyphs of each class, so that ink shows where boxes are."""
+    images = torch.full((20, 28, 28), 200, dtype=torch.uint8)
+    return Digits(torch.arange(100, 120), images, torch.arange(20) % 10)
+
+
+def assert_inside(recipe, canvas):
+    there = recipe.size > 0
+    for start in (recipe.top, recipe.left):
+        assert (start[there] >= 0).all()
+        assert (start + recipe.size)[there].max() <= canvas + 1e-4
+
+
+def test_calibration_scenes_have_four_digits_of_exact_scales_apart(digits, generator):
+    recipe = digit_scenes.calibration_recipes(digits, 200, canvas=64, generator=generator)
+    by_size = recipe.size.sort(1).values
+    assert by_size.equal(torch.tensor([0.0] * 6 + [8.0, 16.0, 24.0, 32.0]).expand(200, 10))
+    assert recipe.label_ranks.equal((recipe.size / 8).long())
+    assert largest_overlap(recipe.size, recipe.top, recipe.left).max() == 0
+    assert_inside(recipe, 64)
+    row, label = (recipe.size > 0).nonzero(as_tuple=True)
+    assert (digits.labels[digits.rows_of(recipe.glyph[row, label])] == label).all()
+    # Which class has which size is chance: each of ten has each of four scales.
+    assert len(set(zip(label.tolist(), recipe.size[row, label].tolist(), strict=True))) == 40
+    ink = (digit_scenes.pictures(recipe, digits, canvas=64) > 0).flatten(1).sum(1)
+    assert (ink - 30 * 64).abs().max() <= 2 * (8 + 16 + 24 + 32)  # whole pixels at the edges
+
+
+@pytest.mark.parametrize(("count", "overlap"), [(2, 0.0), (6, 0.0), (10, 0.5)])
+def test_scenes_have_exactly_so_many_digits(digits, generator, count, overlap):
+    images, label_ranks = digit_scenes.scenes_of(
+        count, digits, 40, canvas=64, scale=(1.0, 4.0), overlap=overlap, generator=generator
+    )
+    assert images.shape == (40, 64, 64)
+    assert label_ranks.sort(1).values.equal(torch.tensor([0] * (10 - count) + list(range(1, count + 1))).expand(40, 10))
+
+
+def test_in_the_frames_digit_1_grows_digit_3_shrinks_and_digit_2_stays(digits, generator):
+    recipe = digit_scenes.frame_recipes(digits, 7, canvas=64, generator=generator)
+    assert (recipe.size > 0).any(0).nonzero().flatten().tolist() == [1, 2, 3]
+    steps = recipe.size[:, 1:4].diff(dim=0)
+    assert steps.equal(torch.tensor([4.0, 0.0, -4.0]).expand(6, 3))  # from 8 to 32 pixels and back
+    assert recipe.size[0, 1:4].tolist() == [8.0, 20.0, 32.0]
+    assert (recipe.glyph == recipe.glyph[0]).all()
+    centres = torch.stack([recipe.top + recipe.size / 2, recipe.left + recipe.size / 2])[:, :, 1:4]
+    assert centres.equal(torch.tensor([[16.0, 16.0, 48.0], [16.0, 48.0, 48.0]]).unsqueeze(1).expand(2, 7, 3))
+    assert largest_overlap(recipe.size, recipe.top, recipe.left).max() == 0
+    assert_inside(recipe, 64)
+
+
+def test_calibration_measures_scores_by_true_scale():
+    size = 8.0 * torch.tensor([[1, 2, 3, 4, 0], [4, 3, 0, 2, 1]])
+    scores = torch.tensor([[1.0, 2.0, 3.0, 4.0, -1.0], [4.0, 5.0, -3.0, 2.0, 2.0]])  # the second image is out of order
+    found = label_ranking_figures.calibration(scores, size, canvas=64, resamples=20, seed=1)
+    scales = found["scales"]
+    assert [scales[name]["mean"] for name in ("1", "2", "3", "4", "absent")] == [1.5, 2.0, 4.0, 4.0, -2.0]
+    assert [scales[name]["deviation"] for name in ("1", "2", "3", "4", "absent")] == [0.5, 0.0, 1.0, 0.0, 1.0]
+    assert {group["count"] for group in scales.values()} == {2}
+    assert np.sum([group["histogram"] for group in scales.values()]) == 10
+    assert found["exactly_ordered"]["value"] == 0.5
+    there = size > 0
+    assert found["spearman"] == pytest.approx(spearmanr(scores[there], size[there]).statistic)
+
+
+def test_the_animation_is_small_and_the_same_every_time(tmp_path):
+    frames = np.random.default_rng(0).integers(0, 256, (3, 64, 64), dtype=np.uint8)
+    for name in ("one.gif", "other.gif"):
+        scene_animation(tmp_path / name, frames, {"digit 1": np.array([0.0, 1.0, 2.0])}, title="Title")
+    one = (tmp_path / "one.gif").read_bytes()
+    assert one == (tmp_path / "other.gif").read_bytes()
+    assert len(one) / 3 < 1_000_000 / 30  # of the thirty frames
+    with Image.open(tmp_path / "one.gif") as read:
+        assert read.n_frames == 3

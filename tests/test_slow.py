@@ -121,7 +121,7 @@ def test_all_experiments_at_a_tiny_scale(undisturbed):
     YAML().dump(values, path)
     undisturbed.run("git add --all && git commit --quiet --message experiments")
     output = undisturbed.run("dvc repro experiments/dvc.yaml")
-    assert output.count("Running stage") == 6 * 2 + 5 + 2 + 4
+    assert output.count("Running stage") == 7 * 2 + 5 + 2 + 4 + 2
     page = undisturbed.read("reports/experiments/index.html")
     for part in (
         "Comparison: memorability",
@@ -131,6 +131,6 @@ def test_all_experiments_at_a_tiny_scale(undisturbed):
         "sorter_health.png",
     ):
         assert part in page
-    assert "publish_experiments: sent 12 of 12 runs" in output
+    assert "publish_experiments: sent 14 of 14 runs" in output
     assert "Running stage" not in undisturbed.run("dvc repro experiments/dvc.yaml")
     assert "Running stage" not in undisturbed.run("dvc repro")

@@ -1,0 +1,124 @@
+"""What scores of label rankers do with the size and the number of digits (RLSEP, Figs. 1, 3 and 5)."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from PIL import Image
+from torch import Tensor
+from tqdm import tqdm
+
+from pipelines.digit_scenes import SCALES, calibration_recipes, frame_recipes, pictures, scenes_of
+from pipelines.settings import LabelRankingFigures, Scenes, Settings, load_experiments
+from pipelines.stage import run
+from rankops.atomic_writes import replaced_folder
+from rankops.datasets.digits import DIGITS_OF, Digits, load
+from rankops.generators import derived_seed, generator
+from rankops.intervals import interval
+from rankops.metrics.label_ranking import ranked
+from rankops.metrics.spearman import spearman
+from rankops.tasks import label_ranking
+from rankops.tasks.label_ranking import LabelRanker
+from rankops.training import compute
+
+RUNS = ("label_ranking-rlsep", "label_ranking-lsep", "label_ranking-cross_entropy")
+THREE_DIGITS = "label_ranking-rlsep-three_digits"
+WITHOUT_OVERLAP = 6  # more digits than these do not fit beside each other
+BINS = 60
+
+
+def frames(folder: Path, ranker: LabelRanker, digits: Digits, *, count: int, canvas: int, seed: int) -> None:
+    """Fig. 1: frames.csv, and frames.png with the frames from left to right."""
+    recipe = frame_recipes(digits, count, canvas=canvas, generator=generator(seed, "label_ranking_figures", "frames"))
+    images = pictures(recipe, digits, canvas=canvas)
+    scores = ranker(images)[0]
+    columns = {"frame": range(1, count + 1)}
+    for label in (recipe.size[0] > 0).nonzero().flatten().tolist():
+        columns |= {f"size_{label}": recipe.size[:, label].numpy(), f"score_{label}": scores[:, label].numpy()}
+    pd.DataFrame(columns).to_csv(folder / "frames.csv", index=False, float_format="%.6g")
+    Image.fromarray(np.concatenate(list(images.numpy()), axis=1)).save(folder / "frames.png")
+
+
+def calibration(scores: Tensor, size: Tensor, *, canvas: int, resamples: int, seed: int) -> dict:
+    """Fig. 3: scores by true scale.
+
+    Args:
+        scores: (n, K).
+        size: (n, K) pixels; 0 = absent.
+        canvas: pixels on a side.
+        resamples, seed: of the interval.
+
+    Returns:
+        `bin_edges`; `scales`: by scale, and for `absent` labels, `count`, `mean` and `deviation` of the fitted normal
+        distribution, and the `histogram`; `spearman` of score and size over all digits of all images; and
+        `exactly_ordered`, the share of images whose digits' scores are in the order of their sizes.
+    """
+    edges = np.linspace(scores.min().item(), scores.max().item(), BINS + 1)
+    there = size > 0
+    # Sizes are products of floats; a scale is known by the nearest.
+    groups = {f"{scale:g}": (size - canvas / 8 * scale).abs() < 1e-3 * canvas for scale in sorted(SCALES)}
+    by_scale = {}
+    for name, chosen in (groups | {"absent": ~there}).items():
+        values = scores[chosen].double()
+        by_scale[name] = {
+            "count": len(values),
+            "mean": values.mean().item(),
+            "deviation": values.std(correction=0).item(),
+            "histogram": np.histogram(values.numpy(), edges)[0].tolist(),
+        }
+    largest_first = size.argsort(dim=1, descending=True)[:, : len(SCALES)]
+    ordered = (scores.gather(1, largest_first).diff(dim=1) < 0).all(1)
+    draws = np.random.default_rng(derived_seed(seed, "label_ranking_figures", "calibration"))
+    return {
+        "bin_edges": edges.tolist(),
+        "scales": by_scale,
+        "spearman": spearman(scores[there], size[there]).item(),
+        "exactly_ordered": interval(ordered.double().numpy(), resamples=resamples, generator=draws),
+    }
+
+
+def by_number_of_digits(
+    rankers: dict[str, LabelRanker], digits: Digits, plan: LabelRankingFigures, scene: Scenes, *, resamples: int,
+    seed: int,
+) -> pd.DataFrame:  # fmt: skip
+    """Fig. 5: ranked accuracy of each model on images of exactly so many digits, with its 95 % interval."""
+    rows = []
+    for count in tqdm(plan.digits_per_image, desc="digits per image"):
+        images, label_ranks = scenes_of(
+            count, digits, plan.rows, canvas=scene.canvas, scale=scene.scale,
+            overlap=scene.overlap if count <= WITHOUT_OVERLAP else max(scene.overlap, plan.overlap),
+            generator=generator(plan.seed, "label_ranking_figures", "digits per image", str(count)),
+        )  # fmt: skip
+        for name, ranker in rankers.items():
+            accuracy = ranked(ranker(images)[0], label_ranks)["accuracy"].numpy()
+            # The same resamples for every model: their differences are paired.
+            draws = np.random.default_rng(derived_seed(seed, "label_ranking_figures", str(count)))
+            figure = interval(accuracy, resamples=resamples, generator=draws)
+            rows.append({"digits": count, "model": name, "accuracy": figure["value"]} | figure)
+    return pd.DataFrame(rows).drop(columns="value")
+
+
+def main(params: Settings) -> None:
+    plan, scene = load_experiments(params).label_ranking_figures, params.ranked_mnist
+    device = compute(device=params.compute.device, precision=params.compute.precision).device
+    digits = load("data/digits", DIGITS_OF["test"], threads=params.compute.threads)
+    folders = {name: f"models/runs/{name}" for name in RUNS} | {THREE_DIGITS: f"experiments/models/{THREE_DIGITS}"}
+    rankers = {name: label_ranking.load(folder, device=device) for name, folder in folders.items()}
+    rlsep = rankers["label_ranking-rlsep"]
+    bootstrap = {"resamples": params.evaluate.resamples, "seed": params.evaluate.seed}
+    recipe = calibration_recipes(
+        digits, plan.calibration_rows, canvas=scene.canvas,
+        generator=generator(plan.seed, "label_ranking_figures", "calibration"),
+    )  # fmt: skip
+    scores = rlsep(pictures(recipe, digits, canvas=scene.canvas))[0]
+    with replaced_folder("results/label_ranking_figures") as folder:
+        frames(folder, rlsep, digits, count=plan.frames, canvas=scene.canvas, seed=plan.seed)
+        figures = calibration(scores, recipe.size, canvas=scene.canvas, **bootstrap)
+        (folder / "calibration.json").write_text(json.dumps(figures, indent=2) + "\n")
+        table = by_number_of_digits(rankers, digits, plan, scene, **bootstrap)
+        table.to_csv(folder / "digits_per_image.csv", index=False, float_format="%.6g")
+
+
+if __name__ == "__main__":
+    run(main)

@@ -1,0 +1,53 @@
+"""Trains label_ranking-rlsep on images of exactly three digits, all else as in its own block (RLSEP, Fig. 5)."""
+
+from pathlib import Path
+
+from pipelines.digit_scenes import scenes_of
+from pipelines.epochs import shown, write_history
+from pipelines.settings import Settings
+from pipelines.stage import checkpoint_folder, run
+from rankops.atomic_writes import remove_folder, replaced_folder
+from rankops.datasets.digits import DIGITS_OF, load
+from rankops.generators import generator
+from rankops.tasks import label_ranking
+
+RUN = "label_ranking-rlsep"
+NAME = f"{RUN}-three_digits"
+
+
+def main(params: Settings) -> None:
+    options, training = params.runs[RUN].model_dump(), params.training.label_ranking.model_dump()
+    scene, deliveries = params.ranked_mnist, params.ranked_mnist.deliveries(params.data)
+    splits = [
+        scenes_of(
+            3, load("data/digits", DIGITS_OF[split], threads=params.compute.threads), sum(deliveries[split]),
+            canvas=scene.canvas, scale=scene.scale, overlap=scene.overlap,
+            generator=generator(scene.seed, "label_ranking_three_digits", split),
+        )
+        for split in ("train", "val")
+    ]  # fmt: skip
+    checkpoint = checkpoint_folder(
+        "label_ranking_three_digits", NAME,
+        params={
+            "run": options, "training": training, "scene": scene.model_dump(), "deliveries": deliveries,
+            "compute": params.compute.model_dump(),
+        },
+        inputs=[Path("data/digits") / f"{DIGITS_OF[split]}.parquet" for split in ("train", "val")],
+    )  # fmt: skip
+    progress = label_ranking.train(
+        *splits, model=options["model"], loss=options["loss"], training=training, seed=options["seed"],
+        device=params.compute.device, precision=params.compute.precision, checkpoint=checkpoint, name=NAME,
+    )  # fmt: skip
+    epochs = {}
+    total = sum(step["epochs"] for step in training.values())
+    for step, epoch, ranker in shown(progress, name=NAME, total=total):
+        epochs.setdefault(step, []).append(epoch)
+    with replaced_folder(f"experiments/models/{NAME}") as folder:
+        label_ranking.save(folder, ranker)
+        for step, history in epochs.items():
+            write_history(folder / label_ranking.HISTORIES[step], history)
+    remove_folder(checkpoint)
+
+
+if __name__ == "__main__":
+    run(main)
