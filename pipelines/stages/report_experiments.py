@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
+from pipelines import kept_results
 from pipelines.figures import curves, differences
 from pipelines.pages import markdown, page
 from pipelines.settings import Experiments, Settings, load_experiments
@@ -105,7 +106,7 @@ def main(params: Settings) -> None:
     methods = [f"{name}-{method}" for name, plan in experiments.comparisons.items() for method in plan.methods]
     refuse_leftovers(
         {
-            "results": ["comparisons", "synthetic_precision", "sorter_depth", "score_sweep"],
+            "results": ["comparisons", "synthetic_precision", "sorter_depth", "score_sweep", "paper"],
             "results/comparisons": methods,
             "results/synthetic_precision": experiments.synthetic_precision.methods,
             "results/sorter_depth": [str(layers) for layers in experiments.sorter_depth],
@@ -136,6 +137,7 @@ def main(params: Settings) -> None:
         parts["Average precision on synthetic points"] = ("Mean and deviation over seeds.", precision)
         parts["Depth of the CNN sorter"] = ("L1 / d on the test vectors.", _depth(folder, experiments))
         _sweep(folder)
+        parts |= kept_results.sections()
         (folder / "results.md").write_text(markdown(parts))
         pictures = [Path(path.name) for path in sorted(folder.glob("*.png"))]
         (folder / "index.html").write_text(
