@@ -1,6 +1,6 @@
 # One vocabulary for people, hooks and CI. `make` lists it.
 .DEFAULT_GOAL := help
-.PHONY: help setup repro experiments test test-slow lint scale ui server stop deploy worker serve benchmark lock audit pools secrets
+.PHONY: help setup repro experiments paper label-ranking test test-slow lint scale ui server stop deploy worker serve benchmark lock audit pools secrets
 SHELL := bash
 PYTHON ?= python3
 BIN := $(CURDIR)/.venv/bin
@@ -16,7 +16,7 @@ NIGHTLY ?= 0 3 * * *
 MODEL ?= label_ranking@champion
 
 help: ## this list
-	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-13s %s\n", $$1, $$2}'
 
 setup: .venv/.installed ## the environment, from the hash-pinned requirements.lock
 
@@ -43,6 +43,17 @@ experiments: .venv/.installed ## comparisons of losses and figures that need man
 	$(RUN) rankops fetch
 	$(RUN) $(DVC) --wait-for-lock repro experiments/dvc.yaml
 	$(RUN) python -m pipelines.stages.publish_experiments
+
+paper: .venv/.installed ## the papers' sizes and recipes, repro and experiments: needs a GPU, and hours; make scale SCALE=laptop goes back
+	$(RUN) rankops scale paper
+	$(MAKE) repro
+	$(MAKE) experiments
+
+label-ranking: .venv/.installed ## make label-ranking SCALE=subset_112: the comparison of label rankers alone, at that scale
+	$(RUN) rankops scale $(SCALE)
+	$(RUN) rankops mend
+	$(RUN) rankops fetch
+	$(RUN) $(DVC) --wait-for-lock repro experiments/dvc.yaml:compare_label_ranking
 
 test: .venv/.installed lint ## what must pass before a change lands
 	$(RUN) python -m pytest -m "not slow"

@@ -97,7 +97,8 @@ def params() -> None:
 def scale(name: Annotated[str, typer.Argument(help="a file in scales/, such as paper or laptop")]) -> None:
     """Writes a scale's values into params.yaml, comments kept, and what it says under experiments into theirs.
 
-    DVC sees these files alone, so the values must stand there.
+    DVC sees these files alone, so the values must stand there. A scale may stand `over` another: then its file says
+    what differs.
     """
     _in_project()
     path = Path(f"scales/{name}.yaml")
@@ -107,26 +108,28 @@ def scale(name: Annotated[str, typer.Argument(help="a file in scales/, such as p
     yaml.preserve_quotes = True
     yaml.width = 120
     yaml.representer.ignore_aliases = lambda value: True  # what a scale says of several methods is written out for each
-    values, changes = yaml.load(Path("params.yaml")), yaml.load(path)
+    values, layers = yaml.load(Path("params.yaml")), _layers(yaml, path)
     experiments = Path("experiments/params.yaml")
-    theirs, their_changes = yaml.load(experiments), changes.pop("experiments", {})
+    theirs = yaml.load(experiments)
 
-    def merge(into: dict, changed: dict, place: str, file: str | Path = "params.yaml") -> None:
+    def merge(said_in: Path, into: dict, changed: dict, place: str, file: str | Path = "params.yaml") -> None:
         for key, value in changed.items():
             if key not in into:
-                _fail(f"{path}: {place}{key} is not in {file}, which has {', '.join(map(str, into))} there")
+                _fail(f"{said_in}: {place}{key} is not in {file}, which has {', '.join(map(str, into))} there")
             if isinstance(value, dict) and key in ("args", "schedule"):
                 # They belong to a name, so they are replaced as a whole; in place, which keeps the comments behind.
                 for old in [old for old in into[key] if old not in value]:
                     del into[key][old]
                 into[key].update(value)
             elif isinstance(value, dict) and isinstance(into[key], dict):
-                merge(into[key], value, f"{place}{key}.", file)
+                merge(said_in, into[key], value, f"{place}{key}.", file)
             else:
                 into[key] = value
 
-    merge(values, changes, "")
-    merge(theirs, their_changes, "experiments.", experiments)
+    for said_in, layer in layers:
+        of_experiments = layer.pop("experiments", {})
+        merge(said_in, values, layer, "")
+        merge(said_in, theirs, of_experiments, "experiments.", experiments)
     with replaced_file("params.yaml") as partial, replaced_file(experiments) as their_partial:
         for written, block in ((partial, values), (their_partial, theirs)):
             with written.open("w") as file:
@@ -136,6 +139,17 @@ def scale(name: Annotated[str, typer.Argument(help="a file in scales/, such as p
         except ParamsError as error:
             _fail(error)  # both files stay as they were
     typer.echo(f"params.yaml now has the values of {path}; `git diff params.yaml` shows them, `dvc repro` runs them")
+
+
+def _layers(yaml: YAML, path: Path) -> list[tuple[Path, dict]]:
+    """What a scale's file says, after what the scale says that it names under `over`, and so on."""
+    layers = [(path, yaml.load(path))]
+    while (over := layers[0][1].pop("over", None)) is not None:
+        file = path.with_name(f"{over}.yaml")
+        if not file.is_file() or file in dict(layers):
+            _fail(f"{layers[0][0]}: over is {over!r}, expected another file in scales/")
+        layers.insert(0, (file, yaml.load(file)))
+    return layers
 
 
 @app.command()
@@ -214,6 +228,29 @@ def ship(name: Annotated[str, typer.Argument(help="a sorter of any length, such 
     with replaced_file(target / "origin.json") as partial:
         partial.write_text(json.dumps(entry, indent=2, sort_keys=True) + "\n")
     typer.echo(f"wrote {target}, {sum(file.stat().st_size for file in target.iterdir())} bytes in all")
+
+
+@app.command()
+def keep(
+    name: Annotated[str, typer.Argument(help="of the file in results/paper, such as a scale's")],
+    command: Annotated[str, typer.Option(help="what was run")] = "dvc repro experiments/dvc.yaml:compare_label_ranking",
+    made_on: Annotated[
+        Path | None, typer.Option("--machine", help="what python -m pipelines.kept_results said where they were made")
+    ] = None,
+) -> None:
+    """Keeps the results of the comparison of label rankers in git, with what made them, as results/paper/NAME.json.
+
+    Refuses results of different data or code, or that are not those of experiments/dvc.lock, or not of a commit.
+    """
+    _in_project()
+    from pipelines import kept_results  # scipy: a second, which no other command needs
+
+    try:
+        machine = kept_results.machine() if made_on is None else kept_results.read_machine(made_on)
+        path = kept_results.keep(name, command=command, made_on=machine)
+    except (ValueError, OSError) as error:
+        _fail(error)
+    typer.echo(f"wrote {path}; `git add {path}`")
 
 
 @app.command()

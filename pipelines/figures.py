@@ -15,8 +15,8 @@ from scipy.stats import norm
 from pipelines.histories import best_epoch
 
 __all__ = [
-    "against",
     "accuracies",
+    "against",
     "average_precisions",
     "curves",
     "differences",

@@ -1,14 +1,67 @@
-"""Tables and pictures as Markdown and as one HTML page."""
+"""Tables and pictures as Markdown and as one HTML page, which needs no network."""
 
+import re
 from html import escape
 from pathlib import Path
+from urllib.parse import quote
 
 import pandas as pd
 
 __all__ = ["markdown", "page"]
 
 Sections = dict[str, tuple[str, pd.DataFrame]]
-STYLE = "body{font-family:sans-serif;margin:2em}td,th{padding:.3em .8em;text-align:left}img{max-width:100%}"
+# Figures with their signs, intervals, deviations and units; nothing that a sentence has.
+NUMBER = re.compile(r"[-+−]?\d(?:[\d\s.,()%±+−-]|e(?=[-+\d])|to |nan)*")
+STYLE = """
+:root { color-scheme: light dark; --paper: #fff; --ink: #1c1e21; --faint: #5c636b; --line: #d8dce0; --band: #f4f6f8;
+  --link: #0b57a4; }
+@media (prefers-color-scheme: dark) { :root { --paper: #15181b; --ink: #e4e7ea; --faint: #9ba3ab; --line: #363c42;
+  --band: #1d2125; --link: #8ab8f0; } }
+* { box-sizing: border-box; }
+body { margin: 0; background: var(--paper); color: var(--ink); font: 1rem/1.5 system-ui, sans-serif;
+  overflow-wrap: anywhere; }
+main { max-width: 76rem; margin: 0 auto; padding: 1rem clamp(0.75rem, 3vw, 2rem) 3rem; }
+h1 { margin: 0.5rem 0; font-size: 1.75rem; line-height: 1.2; }
+h2 { margin: 2.5rem 0 0.5rem; font-size: 1.25rem; line-height: 1.3; scroll-margin-top: 0.5rem; }
+p { max-width: 46rem; margin: 0.5rem 0 0.75rem; }
+a { color: var(--link); }
+nav ul { margin: 1rem 0 0; padding: 0.6rem 0 0; border-top: 1px solid var(--line); columns: 16rem; list-style: none; }
+nav a { display: inline-block; padding: 0.15rem 0; text-decoration: none; }
+nav a:hover, nav a:focus { text-decoration: underline; }
+.table { overflow-x: auto; border: 1px solid var(--line); border-radius: 0.4rem; }
+table { width: 100%; border-collapse: collapse; font-size: 0.875rem; font-variant-numeric: tabular-nums; }
+th, td { padding: 0.4rem 0.7rem; text-align: left; vertical-align: top; border-bottom: 1px solid var(--line);
+  overflow-wrap: normal; }
+thead th { vertical-align: bottom; background: var(--band); line-height: 1.25; }
+tbody th { font-weight: 600; white-space: nowrap; }
+tbody tr:last-child > * { border-bottom: 0; }
+td:not(.number) { min-width: 10rem; }
+.number { text-align: right; }
+td.number { white-space: nowrap; }
+.pictures { display: grid; gap: 1.25rem; grid-template-columns: repeat(auto-fit, minmax(min(100%, 30rem), 1fr)); }
+figure { margin: 0; min-width: 0; }
+img { display: block; max-width: 100%; height: auto; background: #fff; border-radius: 0.4rem; }
+figcaption { margin-top: 0.3rem; color: var(--faint); font-size: 0.85rem; }
+@media print {
+  @page { margin: 12mm; }
+  :root { color-scheme: light; --paper: #fff; --ink: #000; --faint: #000; --line: #999; --band: #fff; --link: #000; }
+  nav { display: none; }
+  main { max-width: none; padding: 0; }
+  body { font-size: 10pt; }
+  .table { overflow: visible; border: 0; }
+  table { font-size: 7pt; }
+  th, td { padding: 0.6mm 1mm; }
+  td.number, tbody th { white-space: normal; }
+  td:not(.number) { min-width: 0; }
+  tbody th { overflow-wrap: anywhere; }
+  thead { display: table-header-group; }
+  tr, figure { break-inside: avoid; }
+  h2, h2 + p { break-after: avoid; }
+  .pictures { display: block; }
+  figure { margin: 0 0 6mm; }
+  img { max-height: 230mm; }
+}
+"""
 
 
 def markdown(sections: Sections) -> str:
@@ -31,13 +84,76 @@ def markdown(sections: Sections) -> str:
 
 
 def page(title: str, text: str, sections: Sections, pictures: list[Path]) -> str:
-    """The same as HTML, and then pictures, by paths relative to the page."""
-    body = "".join(
-        f"<h2>{escape(name)}</h2><p>{escape(said)}</p>{table.to_html(index=False, border=0)}"
-        for name, (said, table) in sections.items()
+    """The same as one HTML page with a table of contents, and then pictures, by paths relative to the page.
+
+    For phones (wide tables scroll by themselves), for print, light and dark; columns of numbers stand to the right.
+
+    >>> text = page("Runs", "All of them.", {"One & two": ("", pd.DataFrame({"run": ["a"], "L1": [0.02]}))}, [])
+    >>> '<a href="#one-two">One &amp; two</a>' in text, '<td class="number">0.02</td>' in text
+    (True, True)
+    """
+    anchors = _anchors([*sections, "Pictures"])
+    body, contents = [], [*sections, *(["Pictures"] if pictures else [])]
+    for name, (said, table) in sections.items():
+        body += [f'<h2 id="{anchors[name]}">{escape(name)}</h2>', f"<p>{escape(said)}</p>", _table(name, table)]
+    if pictures:
+        body += [f'<h2 id="{anchors["Pictures"]}">Pictures</h2>', '<div class="pictures">']
+        for one in pictures:
+            source, name = quote(one.as_posix()), escape(one.name)
+            body.append(f'<figure><img src="{source}" alt="{name}"><figcaption>{name}</figcaption></figure>')
+        body.append("</div>")
+    links = "".join(f'<li><a href="#{anchors[name]}">{escape(name)}</a></li>' for name in contents)
+    return "\n".join(
+        [
+            '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">',
+            '<meta name="viewport" content="width=device-width, initial-scale=1">',
+            f"<title>{escape(title)}</title>\n<style>{STYLE}</style>\n</head>\n<body>\n<main>",
+            f"<h1>{escape(title)}</h1>\n<p>{escape(text)}</p>",
+            *([f'<nav aria-label="Contents"><ul>{links}</ul></nav>'] if contents else []),
+            *body,
+            "</main>\n</body>\n</html>\n",
+        ]
     )
-    body += "".join(f'<h3>{escape(one.name)}</h3><img src="{one}" alt="{escape(one.name)}">' for one in pictures)
-    return (
-        f"<!doctype html><meta charset=utf-8><title>{escape(title)}</title><style>{STYLE}</style>"
-        f"<h1>{escape(title)}</h1><p>{escape(text)}</p>{body}\n"
+
+
+def _anchors(titles: list[str]) -> dict[str, str]:
+    """An identifier for each title, no two the same."""
+    taken: dict[str, str] = {}
+    for title in titles:
+        plain = re.sub(r"[^a-z0-9]+", "-", title.lower()).strip("-") or "section"
+        anchor, number = plain, 2
+        while anchor in taken.values():
+            anchor, number = f"{plain}-{number}", number + 1
+        taken[title] = anchor
+    return taken
+
+
+def _table(title: str, table: pd.DataFrame) -> str:
+    """A table that scrolls sideways within itself; its first column names the rows."""
+    rows = [["" if pd.isna(value) else str(value) for value in row] for row in table.itertuples(index=False)]
+    kinds = ['class="number"' if _numbers(column) else "" for column in zip(*rows, strict=True)]
+    kinds = kinds or [""] * len(table.columns)
+
+    def cell(tag: str, text: object, *attributes: str) -> str:
+        return f"<{' '.join([tag, *filter(None, attributes)])}>{escape(str(text))}</{tag}>"
+
+    head = "".join(cell("th", name, 'scope="col"', kind) for name, kind in zip(table.columns, kinds, strict=True))
+    lines = []
+    for row in rows:
+        cells = [cell("th", row[0], 'scope="row"', kinds[0])]
+        cells += [cell("td", value, kind) for value, kind in zip(row[1:], kinds[1:], strict=True)]
+        lines.append(f"<tr>{''.join(cells)}</tr>")
+    return (  # with tabindex, so that it can be scrolled without a mouse
+        f'<div class="table" role="region" tabindex="0" aria-label="{escape(title)}"><table>\n'
+        f"<thead><tr>{head}</tr></thead>\n<tbody>\n" + "\n".join(lines) + "\n</tbody>\n</table></div>"
     )
+
+
+def _numbers(cells: tuple[str, ...]) -> bool:
+    """Whether most of what stands in a column are numbers.
+
+    >>> _numbers(("+0.05 (+0.01 to +0.09)", "baseline", "-0.7")), _numbers(("5,000 images", "")), _numbers(("",))
+    (True, False, False)
+    """
+    filled = [cell.strip() for cell in cells if cell.strip()]
+    return 2 * sum(NUMBER.fullmatch(cell) is not None for cell in filled) > len(filled)

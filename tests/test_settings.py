@@ -271,7 +271,7 @@ class TestScales:
         self.scale("laptop")
         assert settings.load() == settings.check(SHIPPED)
 
-    @pytest.mark.parametrize("name", ["paper", "tiny"])
+    @pytest.mark.parametrize("name", ["paper", "subset", "subset_112", "tiny"])
     def test_a_scale_is_left_as_it_was_entered(self, project, name):
         self.scale(name)
         assert settings.load() != settings.check(SHIPPED)
@@ -285,7 +285,8 @@ class TestScales:
         def keys(block, place=""):
             for key, value in block.items():
                 nested = isinstance(value, dict) and key not in ("args", "schedule")
-                yield from keys(value, f"{place}{key}.") if nested else [f"{place}{key}"]
+                if f"{place}{key}" != "over":
+                    yield from keys(value, f"{place}{key}.") if nested else [f"{place}{key}"]
 
         files = {path.stem: YAML(typ="safe").load(path) for path in (ROOT / "scales").iterdir()}
         for name in ("paper", "laptop"):
@@ -299,11 +300,31 @@ class TestScales:
         assert (paper.ranked_mnist.canvas, paper.ranked_mnist.rows.train) == (224, 60000)
         assert {run.model.name for run in paper.runs.values()} == {"mobilenet_v3_small"}
 
+    def test_a_scale_over_another_says_what_differs(self, project):
+        self.scale("paper")  # of which nothing stays
+        self.scale("subset_112")
+        small, laptop = settings.load(), settings.check(SHIPPED)
+        assert (small.ranked_mnist.canvas, small.ranked_mnist.rows.model_dump()) == (
+            112, {"train": 5000, "val": 1000, "test": 10000, "gate": 1000}
+        )  # fmt: skip
+        assert small.training.label_ranking.scorer.optimiser.name == "SGD"
+        assert {run.model.name for run in small.runs.values()} == {"mobilenet_v3_small"}
+        assert (small.clips, small.sorters, small.training.retrieval) == (
+            laptop.clips, laptop.sorters, laptop.training.retrieval
+        )  # fmt: skip
+        (project / "scales/subset.yaml").write_text("over: subset_112")
+        assert "scales/subset_112.yaml: over is 'subset', expected another file" in self.scale("subset", code=1)
+        (project / "scales/subset.yaml").write_text("over: laptop\nranked_mnist: {canvs: 1}")
+        assert "scales/subset.yaml: ranked_mnist.canvs is not in params.yaml" in self.scale("subset_112", code=1)
+        assert settings.load() == small
+
     def test_an_unknown_key_or_scale_changes_nothing(self, project):
         (project / "scales/mine.yaml").write_text("ranked_mnist: {canvas: 128, canvs: 1}")
         before = (project / "params.yaml").read_text()
         assert "ranked_mnist.canvs is not in params.yaml" in self.scale("mine", code=1)
-        assert "no scales/huge.yaml; there are laptop, mine, paper, tiny" in self.scale("huge", code=1)
+        assert "no scales/huge.yaml; there are laptop, mine, paper, subset, subset_112, tiny" in self.scale(
+            "huge", code=1
+        )
         (project / "scales/mine.yaml").write_text("ranked_mnist: {canvas: 4}")
         assert "ranked_mnist.canvas" in self.scale("mine", code=1)
         assert (project / "params.yaml").read_text() == before

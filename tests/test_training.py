@@ -75,8 +75,7 @@ def test_a_killed_training_ends_with_the_same_bits(tmp_path, interrupted_in):
 
 def test_averaged_weights_are_judged_kept_and_resumed(tmp_path):
     """Against the average written out: every step keeps 0.9 of it, statistics of batch normalisation included."""
-    network, parts = problem()
-    honest = parts["loss"]
+    honest = problem()[1]["loss"]
 
     # The steps of one network, without an average, are the same; so its weights after each step make the average.
     trained, parts = problem()

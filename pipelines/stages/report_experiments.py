@@ -9,6 +9,7 @@ import pandas as pd
 from PIL import Image
 from scipy import stats
 
+from pipelines import kept_results
 from pipelines.figures import accuracies, against, curves, differences, scene_animation, score_histograms
 from pipelines.pages import markdown, page
 from pipelines.settings import Experiments, Settings, load_experiments
@@ -233,6 +234,7 @@ def main(params: Settings) -> None:
                 "score_sweep",
                 "sorter_health",
                 "label_ranking_figures",
+                "paper",
             ],
             "results/comparisons": methods,
             "results/synthetic_precision": experiments.synthetic_precision.methods,
@@ -266,6 +268,7 @@ def main(params: Settings) -> None:
         parts |= _health(folder, experiments)
         _sweep(folder)
         parts |= _label_ranking(folder, experiments)
+        parts |= kept_results.sections()
         (folder / "results.md").write_text(markdown(parts))
         pictures = [Path(path.name) for path in sorted(folder.iterdir()) if path.suffix in (".gif", ".png")]
         (folder / "index.html").write_text(

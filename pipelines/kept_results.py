@@ -1,0 +1,269 @@
+"""Results of scales that a laptop cannot rebuild, as small JSON files in git, with what made them.
+
+On the machine that made the results, where that is another one: `python -m pipelines.kept_results > machine.json`.
+"""
+
+import hashlib
+import json
+import os
+import platform
+import re
+import subprocess
+import sys
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+from ruamel.yaml import YAML
+from scipy import stats
+
+from rankops.atomic_writes import replaced_file
+
+__all__ = ["collected", "keep", "machine", "read_machine", "sections", "table"]
+
+COMPARISON = "label_ranking"
+STAGES = f"experiments/dvc.yaml:compare_{COMPARISON}"
+FOLDER = Path("results/paper")
+# What decides about the results; all of it must be in the commit that is written down.
+COMMITTED = ("src", "pipelines", "params.yaml", "experiments")
+EXACT = "ranked.exact_match"
+TITLES = {
+    EXACT: "ranked 0-1", "ranked.mean_average_precision": "ranked mAP", "ranked.accuracy": "ranked accuracy",
+    "unranked.exact_match": "unranked 0-1", "unranked.accuracy": "unranked accuracy", "unranked.f1": "unranked F1",
+}  # fmt: skip
+# RLSEP, Table 1: means over 30 networks, 5,000 training images; by method, which has the loss's name.
+PAPER = {
+    "cross_entropy": {EXACT: 5.9, "ranked.mean_average_precision": 79.5, "ranked.accuracy": 87.1},
+    "lsep": {EXACT: 5.5, "ranked.mean_average_precision": 79.4, "ranked.accuracy": 87.4},
+    "rlsep": {EXACT: 45.4, "ranked.mean_average_precision": 93.6, "ranked.accuracy": 97.0},
+}
+
+
+def machine() -> dict[str, str]:
+    """The hardware of this machine, and its versions of Python and PyTorch."""
+    info = Path("/proc/cpuinfo")
+    found = re.search(r"^model name\s*:\s*(.+)$", info.read_text(), re.MULTILINE) if info.is_file() else None
+    cpu = found[1] if found else platform.processor() or platform.machine()
+    gpus = [torch.cuda.get_device_name(number) for number in range(torch.cuda.device_count())]
+    return {
+        "hardware": f"{', '.join(gpus) or 'no GPU'}; {os.cpu_count()} cores of {cpu}",
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+    }
+
+
+def read_machine(path: Path) -> dict[str, str]:
+    """What `machine` said elsewhere.
+
+    Raises:
+        ValueError: the file is not that.
+    """
+    found, expected = _read(path), sorted(machine())
+    if not isinstance(found, dict) or sorted(found) != expected:
+        raise ValueError(f"{path}: expected {', '.join(expected)}, as `python -m pipelines.kept_results` writes them")
+    return found
+
+
+def _git(*arguments: str) -> str:
+    done = subprocess.run(["git", *arguments], capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise ValueError(f"git {arguments[0]}: {done.stderr.strip()}: results are kept with the commit that made them")
+    return done.stdout
+
+
+def _commit() -> str:
+    """The commit that is checked out.
+
+    Raises:
+        ValueError: what decides about the results differs from it.
+    """
+    changed = [line[3:] for line in _git("status", "--porcelain", "--", *COMMITTED).splitlines()]
+    if changed:
+        raise ValueError(
+            f"not in a commit: {', '.join(changed)}. Results are kept with the commit that made them: commit these, "
+            "params and experiments/dvc.lock included, and keep the results then"
+        )
+    return _git("rev-parse", "HEAD").strip()
+
+
+def _read(path: Path) -> Any:
+    if not path.is_file():
+        raise FileNotFoundError(f"no {path}: run `dvc repro {STAGES}` where it comes from")
+    try:
+        return YAML(typ="safe").load(path) if path.suffix != ".json" else json.loads(path.read_text())
+    except ValueError as error:
+        raise ValueError(f"{path}: not JSON: {error}") from error
+
+
+def _parts(entry: dict) -> dict[str, Any]:
+    """What went into a stage: the hash of each file, and the value of each param, by where they stand."""
+    hashes = {part["path"]: part["md5"] for part in entry["deps"]}
+    values = {f"{file}: {place}": value for file, given in entry.get("params", {}).items()
+              for place, value in given.items()}  # fmt: skip
+    return hashes | values
+
+
+def _refuse_mixture(entries: dict[str, dict]) -> None:
+    """Refuses methods that were trained on different data, by different code or with different common params."""
+    parts = {method: _parts(entry) for method, entry in entries.items()}
+    for one, other in combinations(parts, 2):
+        for place in parts[one].keys() & parts[other].keys():
+            if parts[one][place] != parts[other][place]:
+                raise ValueError(
+                    f"experiments/dvc.lock: {place} of {one} is not that of {other} ({parts[one][place]} and "
+                    f"{parts[other][place]}), so they cannot stand in one table: run `dvc repro {STAGES}`"
+                )
+
+
+def _refuse_changed() -> None:
+    """Refuses results, code, params and data that are not those of the lock; data that are elsewhere are let be."""
+    from dvc.repo import Repo  # seconds, which the report does not need
+
+    with Repo(".") as repo:
+        for stage in repo.stage.collect(STAGES):
+            for part in [*stage.deps, *stage.outs]:
+                if part.def_path.startswith(("data/", "checks/", "models/")) and not part.exists:
+                    continue
+                for place, state in part.status().items():
+                    raise ValueError(
+                        f"{stage.name}: {place} is not that of experiments/dvc.lock ({_said(state)}): run "
+                        f"`dvc repro {STAGES}`, and commit experiments/dvc.lock"
+                    )
+
+
+def _said(state: Any) -> str:
+    return ", ".join(f"{key} {value}" for key, value in state.items()) if isinstance(state, dict) else str(state)
+
+
+def _digest(entry: dict) -> str:
+    return hashlib.md5(json.dumps(entry, sort_keys=True).encode()).hexdigest()
+
+
+def collected(*, command: str, made_on: dict[str, str]) -> dict[str, Any]:
+    """The results of the comparison of label rankers, and what made them.
+
+    Args:
+        command: what was run.
+        made_on: see `machine`.
+
+    Raises:
+        ValueError: results are missing, of other params, code, data or seeds than the lock or each other say, or their
+            code or params are in no commit.
+    """
+    commit = _commit()
+    params, experiments = (_read(Path(file)) for file in ("params.yaml", "experiments/params.yaml"))
+    plan = experiments["comparisons"].get(COMPARISON)
+    if plan is None:
+        raise ValueError(f"experiments/params.yaml: no comparisons.{COMPARISON}, so there is nothing to keep")
+    lock = _read(Path("experiments/dvc.lock"))["stages"]
+    entries, results = {}, {}
+    for method in plan["methods"]:
+        name, path = f"compare_{COMPARISON}@{method}", Path(f"results/comparisons/{COMPARISON}-{method}.json")
+        if name not in lock:
+            raise ValueError(f"experiments/dvc.lock: no {name}: run `dvc repro experiments/dvc.yaml:{name}`")
+        entries[method], results[method] = lock[name], _read(path)
+        seeds = [one["seed"] for one in results[method]["seeds"]]
+        if seeds != list(range(1, plan["seeds"] + 1)):
+            raise ValueError(
+                f"{path}: has the seeds {seeds}, expected 1 to {plan['seeds']}: run `dvc repro "
+                f"experiments/dvc.yaml:{name}`"
+            )
+    _refuse_mixture(entries)
+    _refuse_changed()
+    return {
+        "comparison": COMPARISON,
+        "command": command,
+        "commit": commit,
+        "made_on": made_on,
+        "params": {name: params[name] for name in ("compute", "ranked_mnist")} | {"comparison": plan},
+        "methods": {method: {"lock_entry": _digest(entries[method])} | found for method, found in results.items()},
+    }
+
+
+def keep(name: str, *, command: str, made_on: dict[str, str]) -> Path:
+    """Writes what is `collected` to results/paper/<name>.json, whole or not at all, and returns where that is."""
+    if not re.fullmatch(r"[a-z0-9][a-z0-9_-]*", name):
+        raise ValueError(f"{name!r} is no name for a file of results: expected small letters, digits, - and _")
+    found = collected(command=command, made_on=made_on)
+    path = FOLDER / f"{name}.json"
+    with replaced_file(path) as partial:
+        partial.write_text(json.dumps(found, indent=1) + "\n")
+    return path
+
+
+def _figures(kept: dict[str, Any]) -> dict[str, pd.DataFrame]:
+    """Each method's test figures, a row a seed."""
+    figure = kept["params"]["comparison"]["figure"]
+    return {
+        method: pd.DataFrame([{figure: one["test"]} | one.get("figures", {}) for one in found["seeds"]],
+                             index=[one["seed"] for one in found["seeds"]])
+        for method, found in kept["methods"].items()
+    }  # fmt: skip
+
+
+def table(kept: dict[str, Any]) -> pd.DataFrame:
+    """One row a method: per cent as mean ± standard error over seeds, the paper's beside, the gain in exact match.
+
+    The gain is that over the method's baseline; its p-value is that of Student's test of the seeds' differences.
+    """
+    plan, figures = kept["params"]["comparison"], _figures(kept)
+    places = [place for place in TITLES if any(place in rows for rows in figures.values())]
+    places += sorted({place for rows in figures.values() for place in rows} - set(places))
+    rows = []
+    for method, found in figures.items():
+        row = {"method": method}
+        for place in places:
+            title = TITLES.get(place, place)
+            values = 100 * found[place] if place in found else pd.Series(dtype=float)
+            row[title] = f"{values.mean():.1f} ± {values.sem():.2f}" if len(values) else ""
+            published = PAPER.get(method, {}).get(place)
+            row[f"paper's {title}"] = "" if published is None else f"{published:.1f}"
+        row["seeds"] = len(found)
+        baseline = plan["methods"][method].get("baseline") or plan["baseline"]
+        row |= {"gain in 0-1": "", "p": "", "over": ""}
+        if method != baseline and EXACT in found and EXACT in figures[baseline]:
+            gain = (found[EXACT] - figures[baseline][EXACT]).to_numpy()
+            row |= {"gain in 0-1": f"{100 * gain.mean():+.1f}", "p": _p_value(gain), "over": baseline}
+        row["lock entry"] = kept["methods"][method]["lock_entry"][:8]
+        rows.append(row)
+    result = pd.DataFrame(rows)
+    return result.loc[:, (result != "").any()]
+
+
+def _p_value(differences: np.ndarray) -> str:
+    if not differences.any():
+        return "1"
+    p = stats.ttest_rel(differences, np.zeros_like(differences)).pvalue
+    return f"{p:.3f}" if p >= 0.001 else f"{p:.0e}"
+
+
+def sections(folder: Path = FOLDER) -> dict[str, tuple[str, pd.DataFrame]]:
+    """A title, text and `table` for each kept file.
+
+    Raises:
+        ValueError: a file is not what `keep` writes.
+    """
+    result = {}
+    for path in sorted(folder.glob("*.json")):
+        try:
+            kept = json.loads(path.read_text())
+            data, made_on = kept["params"]["ranked_mnist"], kept["made_on"]
+            text = (
+                f"{data['rows']['train']:,} training images of {data['canvas']} px, {data['rows']['test']:,} test "
+                "images; per cent, mean ± standard error over seeds; gains are paired by seed. Kept, not rebuilt here: "
+                f"made by `{kept['command']}` at commit {kept['commit'][:10]} on {made_on['hardware']}; Python "
+                f"{made_on['python']}, PyTorch {made_on['torch']}."
+            )
+            result[f"Kept results: {path.stem}"] = text, table(kept)
+        except (KeyError, TypeError, ValueError) as error:
+            raise ValueError(
+                f"{path}: not what `rankops keep` writes ({type(error).__name__}: {error}): `git checkout {path}`"
+            ) from error
+    return result
+
+
+if __name__ == "__main__":
+    json.dump(machine(), sys.stdout, indent=1)
