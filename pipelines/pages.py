@@ -50,10 +50,10 @@ figcaption { margin-top: 0.3rem; color: var(--faint); font-size: 0.85rem; }
   body { font-size: 10pt; }
   .table { overflow: visible; border: 0; }
   table { font-size: 7pt; }
-  th, td { padding: 0.6mm 1mm; }
+  th, td { padding: 0.6mm 0.7mm; }
   td.number, tbody th { white-space: normal; }
   td:not(.number) { min-width: 0; }
-  tbody th { overflow-wrap: anywhere; }
+  tbody th { min-width: 16mm; overflow-wrap: anywhere; }
   thead { display: table-header-group; }
   tr, figure { break-inside: avoid; }
   h2, h2 + p { break-after: avoid; }
