@@ -39,11 +39,15 @@ def comparison_table(name: str, plan: Any) -> pd.DataFrame:
             "test": f"{tests.mean():.4f}",
             "deviation over seeds": f"{tests.std(ddof=1):.4f}",
             "validation": f"{np.mean([seed['validation'] for seed in result['seeds']]):.4f}",
-            "chosen of the tried": ", ".join(
+        }
+        for figure in plan.shown:
+            values = np.array([seed["figures"][figure] for seed in result["seeds"]])
+            row[figure] = f"{values.mean():.4f} ± {values.std(ddof=1):.4f}"
+        if plan.settings_each > 1:
+            row["chosen of the tried"] = ", ".join(
                 f"{place.removeprefix('training.head.optimiser.args.')} = {value}"
                 for place, value in result["chosen"].items()
-            ),
-        }
+            )
         row |= {"against": "", "difference": np.nan, "low": np.nan, "high": np.nan}
         if method != baseline:
             by_seed = tests - test_of[baseline]
@@ -253,9 +257,14 @@ def main(params: Settings) -> None:
                     for d, low, high in zip(table["difference"], table["low"], table["high"], strict=True)
                 ]
             ).drop(columns=["low", "high"])
+            tuned = (
+                f"{plan.settings_each} settings a method on validation, then {plan.seeds} seeds"
+                if plan.settings_each > 1
+                else f"nothing is tuned; {plan.seeds} seeds"
+            )
             text = (
-                f"{plan.figure} on the test split of {plan.dataset}; {plan.settings_each} settings a method on "
-                f"validation, then {plan.seeds} seeds; differences are paired by seed, 95 % Student interval. "
+                f"{plan.figure} on the test split of {plan.dataset}; {tuned}; differences are paired by seed, 95 % "
+                "Student interval. "
             )
             paper = f"The paper's margin: {PAPER[name]}." if name in PAPER else ""
             parts[f"Comparison: {name}"] = (text + paper, shown)
