@@ -10,6 +10,7 @@ import platform
 import re
 import subprocess
 import sys
+from collections.abc import Iterable
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -118,12 +119,12 @@ def _refuse_mixture(entries: dict[str, dict]) -> None:
                 )
 
 
-def _refuse_changed() -> None:
+def _refuse_changed(methods: Iterable[str]) -> None:
     """Refuses results, code, params and data that are not those of the lock; data that are elsewhere are let be."""
     from dvc.repo import Repo  # seconds, which the report does not need
 
     with Repo(".") as repo:
-        for stage in repo.stage.collect(STAGES):
+        for stage in [one for method in methods for one in repo.stage.collect(f"{STAGES}@{method}")]:
             for part in [*stage.deps, *stage.outs]:
                 if part.def_path.startswith(("data/", "checks/", "models/")) and not part.exists:
                     continue
@@ -143,7 +144,7 @@ def _digest(entry: dict) -> str:
 
 
 def collected(*, command: str, made_on: dict[str, str]) -> dict[str, Any]:
-    """The results of the comparison of label rankers, and what made them.
+    """The results of the comparison of label rankers, and what made them; of those methods that were run.
 
     Args:
         command: what was run.
@@ -162,6 +163,8 @@ def collected(*, command: str, made_on: dict[str, str]) -> dict[str, Any]:
     entries, results = {}, {}
     for method in plan["methods"]:
         name, path = f"compare_{COMPARISON}@{method}", Path(f"results/comparisons/{COMPARISON}-{method}.json")
+        if not path.is_file() and method != plan["baseline"]:  # not run at this scale
+            continue
         if name not in lock:
             raise ValueError(f"experiments/dvc.lock: no {name}: run `dvc repro experiments/dvc.yaml:{name}`")
         entries[method], results[method] = lock[name], _read(path)
@@ -172,7 +175,7 @@ def collected(*, command: str, made_on: dict[str, str]) -> dict[str, Any]:
                 f"experiments/dvc.yaml:{name}`"
             )
     _refuse_mixture(entries)
-    _refuse_changed()
+    _refuse_changed(entries)
     return {
         "comparison": COMPARISON,
         "command": command,
@@ -222,9 +225,10 @@ def table(kept: dict[str, Any]) -> pd.DataFrame:
             published = PAPER.get(method, {}).get(place)
             row[f"paper's {title}"] = "" if published is None else f"{published:.1f}"
         row["seeds"] = len(found)
-        baseline = plan["methods"][method].get("baseline") or plan["baseline"]
+        baseline = plan["methods"][method].get("baseline")
+        baseline = baseline if baseline in figures else plan["baseline"]
         row |= {"gain in 0-1": "", "p": "", "over": ""}
-        if method != baseline and EXACT in found and EXACT in figures[baseline]:
+        if method != baseline and {EXACT} <= set(found) & set(figures[baseline]):
             gain = (found[EXACT] - figures[baseline][EXACT]).to_numpy()
             row |= {"gain in 0-1": f"{100 * gain.mean():+.1f}", "p": _p_value(gain), "over": baseline}
         row["lock entry"] = kept["methods"][method]["lock_entry"][:8]
@@ -257,6 +261,8 @@ def sections(folder: Path = FOLDER) -> dict[str, tuple[str, pd.DataFrame]]:
                 f"made by `{kept['command']}` at commit {kept['commit'][:10]} on {made_on['hardware']}; Python "
                 f"{made_on['python']}, PyTorch {made_on['torch']}."
             )
+            if left := [method for method in kept["params"]["comparison"]["methods"] if method not in kept["methods"]]:
+                text += f" Not run: {', '.join(left)}."
             result[f"Kept results: {path.stem}"] = text, table(kept)
         except (KeyError, TypeError, ValueError) as error:
             raise ValueError(

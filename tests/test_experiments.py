@@ -366,9 +366,16 @@ class TestKeptResults:
         path = project / "results/comparisons/label_ranking-rlsep.json"
         path.write_text(path.read_text() + " ")
         self.refused("label_ranking-rlsep.json is not that of experiments/dvc.lock .*modified.*dvc repro")
-        path.unlink()
-        with pytest.raises(FileNotFoundError, match="no results/comparisons/label_ranking-rlsep.json: run `dvc repro"):
+        Path("results/comparisons/label_ranking-lsep.json").unlink()
+        with pytest.raises(FileNotFoundError, match="no results/comparisons/label_ranking-lsep.json: run `dvc repro"):
             kept_results.keep("subset", command="make", made_on=MACHINE)
+
+    def test_a_method_that_was_not_run_is_left_out_and_named(self, project):
+        Path("results/comparisons/label_ranking-rlsep.json").unlink()
+        kept_results.keep("subset", command="make", made_on=MACHINE)
+        ((_, (text, table)),) = kept_results.sections(project / "results/paper").items()
+        assert table["method"].tolist() == ["lsep"]
+        assert text.endswith("Not run: rlsep.")
 
     @pytest.mark.parametrize(("file", "old", "new"), [("src/train.py", "json", " json"), ("params.yaml", "1", "2")])
     def test_results_of_other_code_or_params_than_the_commits_are_refused(self, project, file, old, new):
