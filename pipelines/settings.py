@@ -486,6 +486,7 @@ class Gate(Block):
 
 class Settings(Block):
     compute: Compute
+    train_processes: Count
     data: Data
     digits: DigitsParams
     synthetic_ranks: SyntheticRanks
