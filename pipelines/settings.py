@@ -496,6 +496,7 @@ class Gate(Block):
 
 class Settings(Block):
     compute: Compute
+    train_processes: Count
     data: Data
     digits: DigitsParams
     synthetic_ranks: SyntheticRanks

@@ -83,6 +83,61 @@ def test_killed_at_random_moments_it_ends_with_the_same_lock(undisturbed, new_pr
     assert not list((project.folder / ".checkpoints").rglob("epoch-*"))
 
 
+def working_in(folder: Path) -> list[int]:
+    """All processes that work in a folder; those that a stage starts do not have its name."""
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            if (process / "cwd").resolve() == folder and (process / "cmdline").read_bytes():
+                found.append(int(process.name))
+        except OSError:
+            continue
+    return found
+
+
+def test_a_training_in_two_processes_is_killed_and_ends_with_the_same_lock(new_project):
+    project, target = new_project("two_processes"), "train@label_ranking-rlsep"
+    longer(project)
+    project.replace("params.yaml", "train_processes: 1", "train_processes: 2")
+    project.run(f"dvc repro {target}")
+    expected = project.read("dvc.lock")
+    assert "train_processes: 2" in expected
+
+    def kept() -> set[Path]:
+        return set(project.folder.glob(".checkpoints/train/*/*/scorer/epoch-*[0-9]"))
+
+    for victim in ("dvc", "stage", "worker", "interrupt"):
+        before = kept()
+        process = subprocess.Popen(
+            ["dvc", "repro", "--force", "--single-item", target], cwd=project.folder, env=project.environment,
+            start_new_session=True, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+        )  # fmt: skip
+        deadline = time.monotonic() + 120
+        while kept() <= before and time.monotonic() < deadline:
+            time.sleep(0.02)
+        stages = children_of(project.folder)
+        if victim == "dvc":
+            process.kill()
+        elif victim == "interrupt":
+            os.killpg(process.pid, signal.SIGINT)
+        elif victim == "stage":
+            for stage in stages:
+                os.kill(stage, signal.SIGKILL)
+        else:
+            os.kill(max(set(working_in(project.folder)) - set(stages)), signal.SIGKILL)
+        _, said = process.communicate(timeout=60)
+        assert process.returncode != 0
+        assert ("of 2 was killed by SIGKILL" in said) == (victim == "worker")
+        deadline = time.monotonic() + 10
+        while working_in(project.folder) and time.monotonic() < deadline:
+            time.sleep(0.1)
+        assert not working_in(project.folder), "a process outlived dvc"
+    project.run(f"rankops mend && dvc repro --force --single-item {target}")
+    assert project.read("dvc.lock") == expected
+    assert not list(project.folder.glob("models/**/*.partial-*"))
+    assert not list(project.folder.glob(".checkpoints/**/epoch-*"))
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="mounting a small disk needs root")
 @pytest.mark.parametrize(
     ("stage", "folder"),

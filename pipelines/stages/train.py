@@ -1,4 +1,7 @@
-"""Trains one run: a task with a loss, a model and a seed; some start from trained weights, some have a sorter."""
+"""Trains one run: a task with a loss, a model and a seed; some start from trained weights, some have a sorter.
+
+In one process, or in several that share each batch (`train_processes`): then this one starts and watches them.
+"""
 
 from importlib import import_module
 from pathlib import Path
@@ -6,32 +9,56 @@ from pathlib import Path
 from pipelines.epochs import shown, write_history
 from pipelines.settings import Settings
 from pipelines.stage import checkpoint_folder, run
+from pipelines.train_together import train_together
 from rankops.atomic_writes import remove_folder, replaced_folder
 from rankops.sorters import load_sorter
+from rankops.training import compute
 
 
 def main(params: Settings, name: str) -> None:
     options = params.all_runs[name].model_dump()
-    task = import_module(f"rankops.tasks.{options['task']}")
-    training = params.training.model_dump()[options["task"]]
-    data, start, sorter = Path("data") / options["dataset"], options.get("start"), options.get("sorter")
-    inputs = [data / "train.parquet", data / "val.parquet"]
-    extra = {}
+    import_module(f"rankops.tasks.{options['task']}")  # what was kept is of its present code
+    start, sorter = options.get("start"), options.get("sorter")
+    inputs = [Path("data") / options["dataset"] / f"{split}.parquet" for split in ("train", "val")]
     if start is not None:
-        extra["start"] = start
         inputs += sorted(Path(start).rglob("*.safetensors")) if Path(start).is_dir() else [Path(start)]
     if sorter is not None:
-        folder = Path("models/sorters") / sorter["name"]
-        extra |= {"sorter": load_sorter(folder), "fine_tune": sorter["fine_tune"], "beside": options["beside"]}
-        inputs.append(folder / "model.safetensors")
-    threads = params.compute.threads
-    splits = [task.load_split(data, split, threads=threads) for split in ("train", "val")]
+        inputs.append(Path("models/sorters") / sorter["name"] / "model.safetensors")
+    if missing := [path for path in inputs if not path.is_file()]:
+        raise FileNotFoundError(f"{missing[0]}: no such file; make it with `dvc repro`")
+    processes, computed = params.train_processes, params.compute.model_dump()
     checkpoint = checkpoint_folder(
         "train",
         name,
-        params={"run": options, "training": training, "compute": params.compute.model_dump()},
+        params={
+            "run": options, "training": params.training.model_dump()[options["task"]], "compute": computed,
+            "processes": processes,
+        },
         inputs=inputs,
-    )
+    )  # fmt: skip
+    if processes == 1:
+        train(params, name, checkpoint)
+    else:
+        train_together(
+            train, params, name, checkpoint,
+            processes=processes, device=params.compute.device, threads=params.compute.threads,
+        )  # fmt: skip
+    remove_folder(checkpoint)
+
+
+def train(params: Settings, name: str, checkpoint: Path) -> None:
+    """The training, in each process that takes part; the main one shows it, and writes what came of it."""
+    options = params.all_runs[name].model_dump()
+    task = import_module(f"rankops.tasks.{options['task']}")
+    training = params.training.model_dump()[options["task"]]
+    extra = {}
+    if options.get("start") is not None:
+        extra["start"] = options["start"]
+    if sorter := options.get("sorter"):
+        loaded = load_sorter(Path("models/sorters") / sorter["name"])
+        extra |= {"sorter": loaded, "fine_tune": sorter["fine_tune"], "beside": options["beside"]}
+    threads = max(1, params.compute.threads // params.train_processes)
+    splits = [task.load_split(Path("data") / options["dataset"], split, threads=threads) for split in ("train", "val")]
     progress = task.train(
         *splits,
         model=options["model"],
@@ -44,6 +71,10 @@ def main(params: Settings, name: str) -> None:
         name=name,
         **extra,
     )
+    if not compute(device=params.compute.device, precision=params.compute.precision).is_main_process:
+        for _ in progress:
+            pass
+        return
     epochs = {}
     total = sum(step["epochs"] for step in training.values() if isinstance(step, dict))
     for step, epoch, predictor in shown(progress, name=name, total=total):
@@ -52,7 +83,6 @@ def main(params: Settings, name: str) -> None:
         task.save(folder, predictor)
         for step, history in epochs.items():
             write_history(folder / task.HISTORIES[step], history)
-    remove_folder(checkpoint)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,8 @@
-"""Training: `fit` yields an epoch at a time, and a killed training goes on where its last whole epoch ended."""
+"""Training: `fit` yields an epoch at a time, and a killed training goes on where its last whole epoch ended.
+
+Under several processes that accelerate knows of (`pipelines.train_together` starts them) each takes its share of every
+batch, and all have the same weights after each step.
+"""
 
 import math
 import shutil
@@ -9,6 +13,7 @@ from typing import Any
 
 import torch
 from accelerate import Accelerator
+from accelerate.utils import broadcast_object_list
 from safetensors import SafetensorError
 from torch import Tensor, nn
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
@@ -70,11 +75,19 @@ def compute(*, device: str, precision: str) -> Accelerator:
     """
     if device == "cuda" and not torch.cuda.is_available():
         raise ValueError("compute.device is cuda, but torch finds no GPU: set it to auto or cpu, or look at nvidia-smi")
-    return Accelerator(cpu=device == "cpu", mixed_precision=precision)
+    # Of several processes without a GPU, each would train by itself if the CPU were not named.
+    cpu = device == "cpu" or not torch.accelerator.is_available()
+    return Accelerator(cpu=cpu, mixed_precision=precision)
 
 
 def random_batches(
-    size: int, batch_size: int, generator: torch.Generator, *, limit: int | None = None, multiple_of: int = 1
+    size: int,
+    batch_size: int,
+    generator: torch.Generator,
+    *,
+    limit: int | None = None,
+    multiple_of: int = 1,
+    share: tuple[int, int] = (0, 1),
 ) -> Iterator[Tensor]:
     """Row numbers of one pass in random order, batch by batch; a last batch of one row is left out.
 
@@ -82,8 +95,21 @@ def random_batches(
     With `multiple_of`, as a sorter of fixed length needs it, the last rows that do not fill a group are left out of
     this pass; they are other ones in each.
 
+    Args:
+        size: rows are 0, ..., size - 1.
+        batch_size: of all processes together.
+        generator: draws the order.
+        limit, multiple_of: see above.
+        share: which share of each batch is wanted, of how many: (process, processes). Shares are equally large, of two
+            rows at least and of whole groups; what does not divide is left out of that batch. What is drawn from the
+            generator after the order differs from share to share.
+
     Raises:
-        ValueError: `batch_size` is no multiple of `multiple_of`, or there are fewer rows than that.
+        ValueError: `batch_size` is no multiple of `multiple_of`, or there are fewer rows than that; batches are too
+            small to be shared.
+
+    >>> [list(random_batches(6, 4, torch.Generator(), share=(process, 2))) for process in (0, 1)]
+    [[tensor([0, 5])], [tensor([3, 4])]]
     """
     if batch_size % multiple_of or size < multiple_of:
         raise ValueError(
@@ -91,7 +117,18 @@ def random_batches(
             f"expected a multiple of {multiple_of} and at least {multiple_of} rows"
         )
     count = min(size, limit or size)
-    for rows in torch.randperm(size, generator=generator)[: count - count % multiple_of].split(batch_size):
+    process, processes = share
+    if processes > 1 and min(batch_size, count) // (multiple_of * processes) * multiple_of < 2:
+        raise ValueError(
+            f"batches of {min(batch_size, count)} rows in groups of {multiple_of} cannot be shared by {processes} "
+            "processes, expected two rows and a whole group for each: larger batches, or fewer processes"
+        )
+    order = torch.randperm(size, generator=generator)[: count - count % multiple_of]
+    if process:  # else images at the same place of two shares would be moved alike
+        generator.manual_seed(int(torch.randint(2**31, (process,), generator=generator)[-1]))
+    for batch in order.split(batch_size):
+        length = len(batch) // (multiple_of * processes) * multiple_of
+        rows = batch[process * length : (process + 1) * length]
         if len(rows) > 1 or size == 1:
             yield rows
 
@@ -110,6 +147,26 @@ def _factor(schedule: dict[str, Any], epochs: int) -> Callable[[float], float]:
         return 1.0
 
     return factor
+
+
+def _average(accelerator: Accelerator, tensors: list[Tensor]) -> None:
+    """Gives each tensor the mean of all processes' in its place, by one exchange."""
+    if tensors:
+        flat = accelerator.reduce(torch.cat([tensor.reshape(-1) for tensor in tensors]), reduction="mean")
+        for tensor, mean in zip(tensors, flat.split([tensor.numel() for tensor in tensors]), strict=True):
+            tensor.copy_(mean.view(tensor.shape))
+
+
+def _average_gradients(accelerator: Accelerator, optimiser: torch.optim.Optimizer) -> None:
+    parameters = (parameter for group in optimiser.param_groups for parameter in group["params"])
+    _average(accelerator, [parameter.grad for parameter in parameters if parameter.grad is not None])
+
+
+def _average_statistics(accelerator: Accelerator, model: nn.Module) -> None:
+    """Those of batch normalisation, of which each process has seen its own rows."""
+    weights = dict(model.named_parameters())
+    kept = model.state_dict().items()
+    _average(accelerator, [value for name, value in kept if name not in weights and value.is_floating_point()])
 
 
 def fit(
@@ -139,9 +196,15 @@ def fit(
     same arguments, `fit` yields the epochs that are done once more and goes on; it ends with the same bits as an
     uninterrupted run on the same device, with the same number of threads.
 
+    Of several processes each calls `fit` with the same arguments and equal weights. Gradients are averaged before each
+    step, statistics of batch normalisation after each epoch; the main process validates and keeps the state, and all
+    yield the same epochs. So a step is that of one process with the whole batch, as far as the loss is a mean over
+    examples and no layer looks at several: a loss that compares examples compares those of a share.
+
     Args:
         model: on any device; it is moved.
-        batches: gives one epoch's batches, of which the random choices come from the generator that it is passed.
+        batches: gives one epoch's batches, of which the random choices come from the generator that it is passed; a
+            process's share of each, and equally many in all (see `random_batches`).
         loss: of the model on one batch; a scalar.
         validate: figures of the model in evaluation mode, without gradient.
         judged_by, lower_is_better: which of those figures decides on the best epoch and on stopping early.
@@ -154,7 +217,8 @@ def fit(
         seed: of all random choices in training.
         device, precision: see `compute`.
         checkpoint: folder for the state, or None to keep none.
-        state: what else changes in training, each with `state_dict` and `load_state_dict`; kept in the checkpoint.
+        state: what else changes in training, each with `state_dict` and `load_state_dict`; kept in the checkpoint. The
+            gradients of optimisers among it are averaged over the processes too.
         average: None, or how much of the averaged weights each step keeps, such as 0.999: then it is the exponential
             moving average of the weights that is validated, and that the model has at the end.
         name: for messages.
@@ -177,33 +241,51 @@ def fit(
     bare = model
     # One for each training: what it saves and loads is what was handed to it.
     accelerator = compute(device=device, precision=precision)
+    several = accelerator.num_processes > 1
+    state, hooks = list(state), []
     averaged = None
     if average is not None:  # statistics of batch normalisation are averaged with the weights
         averaged = AveragedModel(
             bare, device=accelerator.device, multi_avg_fn=get_ema_multi_avg_fn(average), use_buffers=True
         )
         state = [*state, averaged]
-    model, steps = accelerator.prepare(model, steps)
+    if several:
+        # Not in DistributedDataParallel, which averages what went through its own call: heads are called by themselves.
+        model, steps = accelerator.prepare_model(model, evaluation_mode=True), accelerator.prepare_optimizer(steps)
+        hooks = [
+            other.register_step_pre_hook(lambda optimiser, *_: _average_gradients(accelerator, optimiser))
+            for other in state
+            if isinstance(other, torch.optim.Optimizer)
+        ]
+    else:
+        model, steps = accelerator.prepare(model, steps)
     judged = model if averaged is None else averaged.module
     progress = _Progress(bare)
     accelerator.register_for_checkpointing(progress, rates, *state)
     if checkpoint is not None:
+        if several:  # the main process may still write what an earlier training ended with
+            accelerator.wait_for_everyone()
         newest = _newest(Path(checkpoint))
         if newest is not None:
             accelerator.load_state(str(newest))
-            yield from progress.epochs
+        if several:  # what one still reads, the main process must not replace or remove
+            accelerator.wait_for_everyone()
+        yield from progress.epochs
     try:
         while len(progress.epochs) < epochs and _since_best(progress.epochs) < patience:
             number = len(progress.epochs) + 1
             # Seeds of an epoch, not a stream over all of them: a resumed training draws what it would have drawn.
             generator = torch.Generator().manual_seed(seed * 1_000_003 + number)
-            torch.manual_seed(seed * 1_000_003 + number)  # for dropout, which takes no generator
+            # For dropout, which takes no generator; of each process another one.
+            torch.manual_seed(seed * 1_000_003 + number + 500_009 * accelerator.process_index)
             losses = []
             model.train()
             for batch in batches(generator):
                 with accelerator.autocast():
                     value = loss(model, batch)
                 accelerator.backward(value)
+                if several:
+                    _average_gradients(accelerator, steps)
                 if optimiser.get("clip"):
                     accelerator.clip_grad_norm_(model.parameters(), optimiser["clip"])
                 steps.step()
@@ -212,7 +294,12 @@ def fit(
                 if averaged is not None:
                     averaged.update_parameters(bare)
                 losses.append(value.detach())
-            every = torch.stack(losses).float().cpu()  # once an epoch: asking each step would stall a GPU
+            every = torch.stack(losses).float()
+            if several:
+                every = accelerator.reduce(every, reduction="mean")
+                for network in (bare,) if averaged is None else (bare, averaged):
+                    _average_statistics(accelerator, network)
+            every = every.cpu()  # once an epoch: asking each step would stall a GPU
             if not torch.isfinite(every).all():
                 batch_number = int((~torch.isfinite(every)).nonzero()[0]) + 1
                 raise FloatingPointError(
@@ -223,11 +310,13 @@ def fit(
             judged.eval()
             try:
                 with torch.no_grad():
-                    validation = validate(judged)
+                    validation = validate(judged) if accelerator.is_main_process else {}
             except ValueError as error:  # predictions that are not finite, and so cannot be scored
                 raise FloatingPointError(
                     f"{name}: cannot be validated after epoch {number}: {error}; {_kept(checkpoint, number - 1)}"
                 ) from error
+            if several:  # one says it to all, so that all take the same decisions
+                validation = broadcast_object_list([validation])[0]
             if not all(math.isfinite(figure) for figure in validation.values()):
                 raise FloatingPointError(
                     f"{name}: a validation figure is not finite after epoch {number}: {validation}; "
@@ -240,10 +329,12 @@ def fit(
                 progress.best_state = _copied(bare if averaged is None else judged)
             epoch = Epoch(number, every.mean().item(), validation, best, rates.get_last_lr()[0])
             progress.epochs.append(epoch)
-            if checkpoint is not None:
+            if checkpoint is not None and accelerator.is_main_process:
                 _save(accelerator, Path(checkpoint), number)
             yield epoch
     finally:
+        for hook in hooks:
+            hook.remove()
         bare.load_state_dict(progress.best_state)
 
 

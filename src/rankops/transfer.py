@@ -95,7 +95,8 @@ def train(
         ValueError: both steps have no epochs, or the batches do not make groups of the sorter's length.
         FloatingPointError: see `rankops.training.fit`.
     """
-    place = compute(device=device, precision=precision).device
+    here = compute(device=device, precision=precision)
+    place, share = here.device, (here.process_index, here.num_processes)
     network = build("models", model["name"], model["args"], seed=seed, colours=images.shape[1], **outputs)
     if start is not None:
         start_from(network, start)
@@ -114,7 +115,7 @@ def train(
     best_of_head: tuple[float, dict[str, Tensor]] | None = None
 
     def batches(generator: torch.Generator) -> Iterator[tuple[Tensor, Any, int]]:
-        for chosen in random_batches(rows, size, generator, multiple_of=group or 1):
+        for chosen in random_batches(rows, size, generator, multiple_of=group or 1, share=share):
             numbers, known = draw(chosen, generator)
             yield numbers.to(place), known, group or len(chosen)
 

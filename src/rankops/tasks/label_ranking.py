@@ -99,7 +99,8 @@ def train(
     Raises:
         ValueError, FloatingPointError: see `rankops.training.fit`.
     """
-    place = compute(device=device, precision=precision).device
+    here = compute(device=device, precision=precision)
+    place, share = here.device, (here.process_index, here.num_processes)
     scorer, thresholds = training["scorer"], training["thresholds"]
     images, label_ranks = as_batch(train_split[0]).to(place), train_split[1].to(place)
     val_images, val_ranks = as_batch(val_split[0]).to(place), val_split[1].to(place)
@@ -118,7 +119,7 @@ def train(
         if fresh is not None:
             shown, ranks = fresh(len(images), generator)
             shown, ranks = as_batch(shown).to(place), ranks.to(place)
-        for rows in random_batches(len(images), batch_size, generator):
+        for rows in random_batches(len(images), batch_size, generator, share=share):
             rows = rows.to(place)
             yield warped(shown[rows], generator, **moves), ranks[rows], generator
 
@@ -156,7 +157,7 @@ def train(
     present, size = (label_ranks > 0).float(), thresholds["batch_size"]
 
     def threshold_batches(generator: torch.Generator) -> Iterator[Tensor]:
-        return (rows.to(place) for rows in random_batches(len(images), size, generator))
+        return (rows.to(place) for rows in random_batches(len(images), size, generator, share=share))
 
     def threshold_loss(network: nn.Module, rows: Tensor) -> Tensor:
         return nn.functional.binary_cross_entropy_with_logits(scores[rows] - network(embeddings[rows]), present[rows])
