@@ -1,4 +1,4 @@
-"""Scenes of Ranked MNIST whose sizes or number of digits are given, for RLSEP's Figs. 1, 3 and 5."""
+"""Scenes of Ranked MNIST drawn in memory: new ones to train on, and those of RLSEP's Figs. 1, 3 and 5."""
 
 import torch
 from torch import Tensor
@@ -28,22 +28,21 @@ def pictures(recipe: ranked_mnist.Recipes, digits: Digits, *, canvas: int) -> Te
 
 
 def scenes_of(
-    count: int,
     digits: Digits,
     rows: int,
     *,
     canvas: int,
+    digits_per_image: tuple[int, int],
     scale: tuple[float, float],
     overlap: float,
     generator: torch.Generator,
 ) -> tuple[Tensor, Tensor]:
-    """Scenes with exactly `count` digits each, as training and figures of label ranking take them.
+    """Scenes as the stage ranked_mnist draws them, for training and figures of label ranking.
 
     Args:
-        count: digits of a scene, all of different classes.
         digits: of one split.
         rows: number of scenes.
-        canvas, scale, overlap, generator: see `rankops.datasets.ranked_mnist.recipes`.
+        canvas, digits_per_image, scale, overlap, generator: see `rankops.datasets.ranked_mnist.recipes`.
 
     Returns:
         Images (rows, canvas, canvas) uint8 and label ranks (rows, 10).
@@ -52,8 +51,9 @@ def scenes_of(
         ValueError: see `rankops.datasets.ranked_mnist.recipes`.
     """
     recipe = ranked_mnist.recipes(
-        digits, rows, canvas=canvas, digits_per_image=(count, count), scale=scale, overlap=overlap, generator=generator
-    )
+        digits, rows, canvas=canvas, digits_per_image=digits_per_image, scale=scale, overlap=overlap,
+        generator=generator,
+    )  # fmt: skip
     return pictures(recipe, digits, canvas=canvas), recipe.label_ranks
 
 

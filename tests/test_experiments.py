@@ -140,7 +140,7 @@ def test_calibration_scenes_have_four_digits_of_exact_scales_apart(digits, gener
 @pytest.mark.parametrize(("count", "overlap"), [(2, 0.0), (6, 0.0), (10, 0.5)])
 def test_scenes_have_exactly_so_many_digits(digits, generator, count, overlap):
     images, label_ranks = digit_scenes.scenes_of(
-        count, digits, 40, canvas=64, scale=(1.0, 4.0), overlap=overlap, generator=generator
+        digits, 40, canvas=64, digits_per_image=(count, count), scale=(1.0, 4.0), overlap=overlap, generator=generator
     )
     assert images.shape == (40, 64, 64)
     assert label_ranks.sort(1).values.equal(torch.tensor([0] * (10 - count) + list(range(1, count + 1))).expand(40, 10))

@@ -4,7 +4,7 @@ Every epoch of every training is kept, so that a killed comparison goes on with 
 """
 
 import multiprocessing
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -14,32 +14,22 @@ from torch import Tensor
 from tqdm import tqdm
 
 from pipelines.comparison import Training, compared, kept_or_made, measured
+from pipelines.digit_scenes import scenes_of
 from pipelines.epochs import shown
 from pipelines.settings import Comparison, Settings, load_experiments
 from pipelines.sorters import sorter_of
 from pipelines.stage import checkpoint_folder, die_with_parent, run
-from rankops import boxes
 from rankops.atomic_writes import remove_folder
 from rankops.by_name import find
-from rankops.datasets import digits, ranked_mnist
+from rankops.datasets import digits
 from rankops.tasks import label_ranking
 
 
-class FreshScenes:
-    """New training scenes as the stage ranked_mnist draws them, from the training digits."""
-
-    def __init__(self, params: Settings):
-        self._options = params.ranked_mnist.model_dump(exclude={"rows", "seed"})
-        self._digits = digits.load("data/digits", digits.DIGITS_OF["train"], threads=params.compute.threads)
-
-    def __call__(self, rows: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-        """Images (rows, canvas, canvas) uint8 and label ranks (rows, 10)."""
-        canvas, images, ranks = self._options["canvas"], [], []
-        for _, count in boxes.pieces(rows, pixels=canvas**2, most=2000):
-            recipe = ranked_mnist.recipes(self._digits, count, generator=generator, **self._options)
-            images.append(ranked_mnist.pictures(recipe, self._digits, canvas=canvas))
-            ranks.append(recipe.label_ranks)
-        return torch.cat(images), torch.cat(ranks)
+def new_scenes(params: Settings) -> Callable[[int, torch.Generator], tuple[Tensor, Tensor]]:
+    """Draws so many training scenes as the stage ranked_mnist draws them, from the training digits."""
+    glyphs = digits.load("data/digits", digits.DIGITS_OF["train"], threads=params.compute.threads)
+    options = params.ranked_mnist.model_dump(exclude={"rows", "seed"})
+    return lambda rows, generator: scenes_of(glyphs, rows, generator=generator, **options)
 
 
 class Trainer:
@@ -66,7 +56,7 @@ class Trainer:
         epochs = label_ranking.train(
             self._splits["train"], self._splits["val"], model=plan.model.model_dump(), loss=run["loss"],
             training=run["training"], seed=seed, sorter=sorter, beside=run["beside"],
-            fresh=FreshScenes(params) if options.fresh else None, device=params.compute.device,
+            fresh=new_scenes(params) if options.fresh else None, device=params.compute.device,
             precision=params.compute.precision, checkpoint=checkpoint, name=f"{self._name}.{self._method}",
         )  # fmt: skip
         judged, best = scorer["judged_by"], None

@@ -86,7 +86,7 @@ def by_number_of_digits(
     rows = []
     for count in tqdm(plan.digits_per_image, desc="digits per image"):
         images, label_ranks = scenes_of(
-            count, digits, plan.rows, canvas=scene.canvas, scale=scene.scale,
+            digits, plan.rows, canvas=scene.canvas, digits_per_image=(count, count), scale=scene.scale,
             overlap=scene.overlap if count <= WITHOUT_OVERLAP else max(scene.overlap, plan.overlap),
             generator=generator(plan.seed, "label_ranking_figures", "digits per image", str(count)),
         )  # fmt: skip

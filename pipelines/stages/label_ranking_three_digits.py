@@ -20,8 +20,8 @@ def main(params: Settings) -> None:
     scene, deliveries = params.ranked_mnist, params.ranked_mnist.deliveries(params.data)
     splits = [
         scenes_of(
-            3, load("data/digits", DIGITS_OF[split], threads=params.compute.threads), sum(deliveries[split]),
-            canvas=scene.canvas, scale=scene.scale, overlap=scene.overlap,
+            load("data/digits", DIGITS_OF[split], threads=params.compute.threads), sum(deliveries[split]),
+            canvas=scene.canvas, digits_per_image=(3, 3), scale=scene.scale, overlap=scene.overlap,
             generator=generator(scene.seed, "label_ranking_three_digits", split),
         )
         for split in ("train", "val")
