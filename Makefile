@@ -44,7 +44,7 @@ experiments: .venv/.installed ## comparisons of losses and figures that need man
 	$(RUN) $(DVC) --wait-for-lock repro experiments/dvc.yaml
 	$(RUN) python -m pipelines.stages.publish_experiments
 
-paper: .venv/.installed ## the papers' sizes and recipes, repro and experiments: needs a GPU, and hours; make scale SCALE=laptop goes back
+paper: .venv/.installed ## the papers' sizes and recipes, repro and experiments: needs a GPU, and days; make scale SCALE=laptop goes back
 	$(RUN) rankops scale paper
 	$(MAKE) repro
 	$(MAKE) experiments

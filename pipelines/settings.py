@@ -569,6 +569,11 @@ class Settings(Block):
         beside = [(run.beside, f"{place}.beside")] if isinstance(run, SorterRun) else []
         for loss, where in [(run.loss, f"{place}.loss"), *beside]:
             takes_sorter = _check_loss(run.task, loss, where)
+            if takes_sorter and run.task == "label_ranking":
+                raise ValueError(
+                    f"{where}.name: {loss.name} needs a sorter, and label rankers have one in comparisons alone: "
+                    "comparisons.label_ranking of experiments/params.yaml"
+                )
             if takes_sorter and not isinstance(run, SorterRun):
                 raise ValueError(f"{where}.name: {loss.name} needs a sorter: put the run under sorter_runs")
             if loss is run.loss and not takes_sorter and isinstance(run, SorterRun):
@@ -788,6 +793,15 @@ def _check_sorter(params: Settings, place: str, name: str | None, batch_size: in
         )
 
 
+def _check_sorter_args(params: Settings, place: str, method: Method) -> None:
+    if method.sorter_args is None:
+        return
+    given = params.benchmark_sorters.untrained.get(method.sorter or "")
+    if given is None:
+        raise ValueError(f"{place}.sorter_args: {method.sorter} is no sorter of benchmark_sorters.untrained")
+    _check_made("sorters", Named(name=given.name, args=given.args | method.sorter_args), f"{place}.sorter")
+
+
 def _check_comparison(params: Settings, place: str, plan: Comparison) -> None:
     """Every setting of every method is a run that could stand in params.yaml, or a label ranker with more options."""
     for figure in (plan.figure, *plan.shown):
@@ -806,6 +820,7 @@ def _check_comparison(params: Settings, place: str, plan: Comparison) -> None:
     kind = type(getattr(params.training, plan.task))
     for name, method in plan.methods.items():
         here = f"{place}.methods.{name}"
+        _check_sorter_args(params, here, method)
         for setting in plan.settings(name):
             tried = plan.tried(name, setting)
             training = kind.model_validate(tried["training"])
@@ -825,13 +840,20 @@ def _check_comparison(params: Settings, place: str, plan: Comparison) -> None:
 
 
 def _check_label_rankers(params: Settings, place: str, plan: Comparison) -> None:
+    judging = ("ranked.exact_match", "ranked.accuracy")
+    if plan.figure not in judging:
+        raise ValueError(f"{place}.figure: {plan.figure} is not measured on validation; {' or '.join(judging)} is")
     for name, method in plan.methods.items():
         here = f"{place}.methods.{name}"
         if method.fresh and plan.dataset != "ranked_mnist":
             raise ValueError(f"{here}.fresh: {plan.dataset} cannot be drawn anew; ranked_mnist can")
-        if method.sorter in params.sorters and params.length_of(method.sorter) is not None:
-            raise ValueError(f"{here}.sorter: {method.sorter} has a fixed length, which is not that of the labels")
+        if method.sorter in params.sorters:
+            raise ValueError(
+                f"{here}.sorter: {method.sorter} is pretrained; expected one that needs no training, of "
+                f"{', '.join(params.benchmark_sorters.untrained)}"
+            )
         _check_sorter(params, here, method.sorter, 1)
+        _check_sorter_args(params, here, method)
         for setting in plan.settings(name):
             tried = plan.tried(name, setting)
             LabelRankingTraining.model_validate(tried["training"])

@@ -4,6 +4,7 @@ import ctypes
 import errno
 import json
 import logging
+import multiprocessing
 import os
 import signal
 import sys
@@ -35,7 +36,8 @@ def die_with_parent() -> None:
         return
     parent = os.getppid()
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != parent:  # it died before we asked
+    started_by = multiprocessing.parent_process()  # of a worker; None in a stage
+    if os.getppid() != parent or (started_by is not None and started_by.pid != parent):  # it died before we asked
         sys.exit("the process that started this stage is gone")
     try:
         command, above = Path(f"/proc/{parent}/cmdline").read_bytes(), _parent_of(parent)

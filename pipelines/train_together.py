@@ -69,8 +69,6 @@ def _work(
     on_gpus: bool,
 ) -> None:
     die_with_parent()
-    if os.getppid() != multiprocessing.parent_process().pid:  # it died while this process began
-        os._exit(1)
     signal.signal(signal.SIGTERM, _told_to_end)  # so that what is half written is removed
     os.environ.update(_environment(process, processes, threads, on_gpus=on_gpus))
     torch.set_num_threads(threads)

@@ -445,7 +445,7 @@ def test_label_rankers_are_compared_one_by_one_or_together_and_go_on_where_they_
     assert "goes on from" in project.run(command)
     # One thread each, as before: the same bits.
     assert project.read("results/comparisons/label_ranking-rlsep-averaged.json") == result
-    project.run("git checkout --quiet experiments && rm -r results")
+    project.run("git checkout --quiet experiments params.yaml && rm -r results/comparisons")
 
 
 def workers_in(folder) -> list[str]:

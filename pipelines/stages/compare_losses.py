@@ -12,12 +12,11 @@ import torch
 from torch import Tensor
 from tqdm import tqdm
 
-from pipelines.comparison import Training, compared, kept_or_made, measured
+from pipelines.comparison import Trial, compared, kept_or_made, kept_trials, measured
 from pipelines.settings import Settings, load_experiments
 from pipelines.sorters import sorter_of
-from pipelines.stage import checkpoint_folder, run
+from pipelines.stage import run
 from rankops.atomic_writes import remove_folder
-from rankops.by_name import find
 from rankops.generators import derived_seed
 from rankops.tables import read_table
 
@@ -42,25 +41,12 @@ def main(params: Settings, comparison: str, method: str) -> None:
     inputs = [data / f"{name}.parquet" for name in splits]
     inputs += sorted(start.rglob("*.safetensors")) if start.is_dir() else [start]
     sorter = None if options.sorter is None else sorter_of(params, options.sorter, options.sorter_args)
-    if options.sorter in params.sorters:
-        inputs.append(Path("models/sorters") / options.sorter / "model.safetensors")
-    for folder, named in (("losses", options.loss), ("losses", options.beside), ("models", plan.model)):
-        if named is not None:
-            find(folder, named.name)  # imported, so that what was kept is of their present code
-    kept = checkpoint_folder(
-        "compare_losses", f"{comparison}-{method}",
-        params={
-            "plan": plan.model_dump(exclude={"methods"}), "method": options.model_dump(),
-            "sorter": getattr(sorter, "recipe", None), "compute": params.compute.model_dump(),
-        },
-        inputs=inputs,
-    )  # fmt: skip
-    kept.mkdir(parents=True, exist_ok=True)
+    kept = kept_trials("compare_losses", params, comparison, method, plan, inputs)
     features: dict[str, Tensor] = {}  # the same for all: heads on frozen features
     settings = plan.settings(method)
 
-    def one(training: Training) -> dict[str, float]:
-        number, seed, tested = training
+    def one(trial: Trial) -> dict[str, float]:
+        number, seed, tested = trial
         run = plan.tried(method, settings[number])
         validations = []
         for _, epoch, predictor in task.train(
@@ -79,9 +65,9 @@ def main(params: Settings, comparison: str, method: str) -> None:
     with tqdm(total=len(settings) + plan.seeds, desc=f"{comparison}.{method}", unit=" trainings") as bar:
         bar.update(len(settings) == 1)  # which is not tried
 
-        def trained(trainings: list[Training]) -> Iterator[dict[str, float]]:
-            for training in trainings:
-                yield kept_or_made(kept, training, lambda: one(training))  # noqa: B023
+        def trained(trials: list[Trial]) -> Iterator[dict[str, float]]:
+            for trial in trials:
+                yield kept_or_made(kept, trial, lambda: one(trial))  # noqa: B023
                 bar.update()
 
         compared(comparison, method, plan, trained)

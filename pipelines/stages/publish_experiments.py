@@ -22,7 +22,9 @@ def comparisons(params: Settings) -> list[Finished]:
         for method, options in plan.methods.items():
             path = Path("results/comparisons") / f"{name}-{method}.json"
             result = json.loads(path.read_text())
-            seeds = pd.DataFrame(result["seeds"]).rename(columns={"seed": "epoch"})
+            rows = [{part: value for part, value in seed.items() if part != "figures"} | seed.get("figures", {})
+                    for seed in result["seeds"]]  # fmt: skip
+            seeds = pd.DataFrame(rows).rename(columns={"seed": "epoch"})
             found.append(
                 Finished(
                     name=f"{name}-{method}",

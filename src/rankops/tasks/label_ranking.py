@@ -16,6 +16,7 @@ from rankops.criterion import Criterion
 from rankops.evaluation import Figures
 from rankops.label_ranks import dense_ranks
 from rankops.metrics.label_ranking import ranked, unranked
+from rankops.models.threshold_network import ThresholdNetwork
 from rankops.ranks import check_scores
 from rankops.tables import as_batch, as_lists, check_finite, decode_images, matrix, read_table
 from rankops.training import Epoch, compute, fit, random_batches
@@ -31,7 +32,7 @@ class LabelRanker:
     """A scoring network f and a threshold network g on its embedding; both on one device, in evaluation mode."""
 
     scorer: nn.Module
-    thresholds: nn.Module
+    thresholds: ThresholdNetwork
 
     @torch.inference_mode()
     def __call__(self, images: Tensor, *, batch_size: int = 256) -> tuple[Tensor, Tensor]:
@@ -66,7 +67,6 @@ def train(
     training: dict[str, Any],
     seed: int,
     sorter: nn.Module | None = None,
-    fine_tune: dict[str, Any] | None = None,
     beside: dict[str, Any] | None = None,
     fresh: Callable[[int, torch.Generator], tuple[Tensor, Tensor]] | None = None,
     device: str = "auto",
@@ -85,7 +85,7 @@ def train(
             on the best epoch, `accuracy` (of pairs) or `exact_match` (0-1); and `thresholds`, the same of the
             threshold network, with `hidden`, without the augmentation and what is optional.
         seed: of all random choices.
-        sorter, fine_tune, beside: see `rankops.criterion.Criterion`.
+        sorter, beside: see `rankops.criterion.Criterion`.
         fresh: draws so many new scenes, images (n, height, width) uint8 and label ranks (n, K), which each epoch is
             trained on in place of the training split's; the thresholds are trained on the split.
         device, precision: see `rankops.training.compute`.
@@ -107,9 +107,7 @@ def train(
     outputs = label_ranks.shape[1]
     network = build("models", model["name"], model["args"], seed=seed, outputs=outputs, colours=images.shape[1])
     network = network.to(memory_format=torch.channels_last)
-    criterion = Criterion(
-        loss, sorter=None if sorter is None else sorter.to(place), fine_tune=fine_tune, beside=beside
-    )  # fmt: skip
+    criterion = Criterion(loss, sorter=None if sorter is None else sorter.to(place), beside=beside)
     batch_size = scorer["batch_size"]
     moves = {option: scorer[option] for option in ("shift", "zoom", "rotation") if option in scorer}
     epochs: list[Epoch] = []
@@ -144,7 +142,7 @@ def train(
         network, batches=batches, loss=batch_loss, validate=validate, epochs=scorer["epochs"],
         batches_per_epoch=-(-len(images) // batch_size), patience=scorer["patience"], optimiser=scorer["optimiser"],
         schedule=scorer["schedule"], judged_by=scorer.get("judged_by", JUDGED_BY), average=scorer.get("average"),
-        state=criterion.state, checkpoint=checkpoint and checkpoint / "scorer", name=name, **common,
+        checkpoint=checkpoint and checkpoint / "scorer", name=name, **common,
     ):  # fmt: skip
         epochs.append(epoch)
         yield "scorer", epoch, ranker
