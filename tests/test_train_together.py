@@ -177,6 +177,7 @@ def main(params, what):
     train_together(work, what, processes=2, device="cpu", threads=2)
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # which a shell's background job ignores
     run(main)
 """
 
