@@ -56,7 +56,7 @@ label-ranking: .venv/.installed ## make label-ranking SCALE=subset_112: the comp
 	$(RUN) $(DVC) --wait-for-lock repro experiments/dvc.yaml:compare_label_ranking
 
 test: .venv/.installed lint ## what must pass before a change lands
-	$(RUN) python -m pytest -m "not slow"
+	$(RUN) python -m pytest -m "not slow" --numprocesses 2 --dist loadfile --no-loadscope-reorder
 
 test-slow: .venv/.installed ## what takes longer: killed stages, a full disk, two clones compared
 	$(RUN) python -m pytest -m slow

@@ -12,6 +12,11 @@ import torch
 ROOT = Path(__file__).parents[1]
 
 
+def pytest_collection_modifyitems(items):
+    """The longest file first, so that no other process waits for it in the end."""
+    items.sort(key=lambda item: item.path.name != "test_pipeline.py")
+
+
 @pytest.fixture(autouse=True)
 def _one_thread():
     """Tests are small: threads would only wait for each other."""
