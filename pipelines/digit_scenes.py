@@ -1,5 +1,7 @@
 """Scenes of Ranked MNIST drawn in memory: new ones to train on, and those of RLSEP's Figs. 1, 3 and 5."""
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
@@ -27,22 +29,14 @@ def pictures(recipe: ranked_mnist.Recipes, digits: Digits, *, canvas: int) -> Te
     return images
 
 
-def scenes_of(
-    digits: Digits,
-    rows: int,
-    *,
-    canvas: int,
-    digits_per_image: tuple[int, int],
-    scale: tuple[float, float],
-    overlap: float,
-    generator: torch.Generator,
-) -> tuple[Tensor, Tensor]:
+def scenes_of(digits: Digits, rows: int, *, canvas: int, **options: Any) -> tuple[Tensor, Tensor]:
     """Scenes as the stage ranked_mnist draws them, for training and figures of label ranking.
 
     Args:
         digits: of one split.
         rows: number of scenes.
-        canvas, digits_per_image, scale, overlap, generator: see `rankops.datasets.ranked_mnist.recipes`.
+        canvas: pixels on a side.
+        options: as for `rankops.datasets.ranked_mnist.recipes`.
 
     Returns:
         Images (rows, canvas, canvas) uint8 and label ranks (rows, 10).
@@ -50,10 +44,7 @@ def scenes_of(
     Raises:
         ValueError: see `rankops.datasets.ranked_mnist.recipes`.
     """
-    recipe = ranked_mnist.recipes(
-        digits, rows, canvas=canvas, digits_per_image=digits_per_image, scale=scale, overlap=overlap,
-        generator=generator,
-    )  # fmt: skip
+    recipe = ranked_mnist.recipes(digits, rows, canvas=canvas, **options)
     return pictures(recipe, digits, canvas=canvas), recipe.label_ranks
 
 

@@ -3,13 +3,15 @@
 import csv
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import TypeVar
+from types import ModuleType
+from typing import Any, TypeVar
 
 from tqdm import tqdm
 
+from rankops.atomic_writes import replaced_folder
 from rankops.training import Epoch
 
-__all__ = ["shown", "write_history"]
+__all__ = ["shown", "write_history", "write_trained"]
 
 T = TypeVar("T")
 
@@ -33,3 +35,23 @@ def write_history(path: Path, epochs: list[Epoch]) -> None:
         for epoch in epochs:
             figures = [f"{value:.9g}" for value in (epoch.loss, *epoch.validation.values(), epoch.learning_rate)]
             writer.writerow([epoch.number, *figures, int(epoch.best)])
+
+
+def write_trained(
+    path: str | Path, task: ModuleType, progress: Iterable[tuple[str, Epoch, Any]], *, name: str, total: int
+) -> None:
+    """Carries a training out with a progress bar, and writes its model and the history of each of its steps.
+
+    Args:
+        path: folder to write, whole or not at all.
+        task: of rankops.tasks.
+        progress: what its `train` yields.
+        name, total: of the training, and how many epochs it has at most.
+    """
+    epochs: dict[str, list[Epoch]] = {}
+    for step, epoch, predictor in shown(progress, name=name, total=total):
+        epochs.setdefault(step, []).append(epoch)
+    with replaced_folder(path) as folder:
+        task.save(folder, predictor)
+        for step, history in epochs.items():
+            write_history(folder / task.HISTORIES[step], history)

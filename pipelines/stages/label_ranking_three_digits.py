@@ -3,10 +3,10 @@
 from pathlib import Path
 
 from pipelines.digit_scenes import scenes_of
-from pipelines.epochs import shown, write_history
+from pipelines.epochs import write_trained
 from pipelines.settings import Settings
 from pipelines.stage import checkpoint_folder, run
-from rankops.atomic_writes import remove_folder, replaced_folder
+from rankops.atomic_writes import remove_folder
 from rankops.datasets.digits import DIGITS_OF, load
 from rankops.generators import generator
 from rankops.tasks import label_ranking
@@ -38,14 +38,8 @@ def main(params: Settings) -> None:
         *splits, model=options["model"], loss=options["loss"], training=training, seed=options["seed"],
         device=params.compute.device, precision=params.compute.precision, checkpoint=checkpoint, name=NAME,
     )  # fmt: skip
-    epochs = {}
     total = sum(step["epochs"] for step in training.values())
-    for step, epoch, ranker in shown(progress, name=NAME, total=total):
-        epochs.setdefault(step, []).append(epoch)
-    with replaced_folder(f"experiments/models/{NAME}") as folder:
-        label_ranking.save(folder, ranker)
-        for step, history in epochs.items():
-            write_history(folder / label_ranking.HISTORIES[step], history)
+    write_trained(f"experiments/models/{NAME}", label_ranking, progress, name=NAME, total=total)
     remove_folder(checkpoint)
 
 

@@ -6,11 +6,11 @@ In one process, or in several that share each batch (`train_processes`): then th
 from importlib import import_module
 from pathlib import Path
 
-from pipelines.epochs import shown, write_history
+from pipelines.epochs import write_trained
 from pipelines.settings import Settings
 from pipelines.stage import checkpoint_folder, run
 from pipelines.train_together import train_together
-from rankops.atomic_writes import remove_folder, replaced_folder
+from rankops.atomic_writes import remove_folder
 from rankops.sorters import load_sorter
 from rankops.training import compute
 
@@ -75,14 +75,8 @@ def train(params: Settings, name: str, checkpoint: Path) -> None:
         for _ in progress:
             pass
         return
-    epochs = {}
     total = sum(step["epochs"] for step in training.values() if isinstance(step, dict))
-    for step, epoch, predictor in shown(progress, name=name, total=total):
-        epochs.setdefault(step, []).append(epoch)
-    with replaced_folder(f"models/runs/{name}") as folder:
-        task.save(folder, predictor)
-        for step, history in epochs.items():
-            write_history(folder / task.HISTORIES[step], history)
+    write_trained(f"models/runs/{name}", task, progress, name=name, total=total)
 
 
 if __name__ == "__main__":
