@@ -288,11 +288,14 @@ def predict(
             annotate(place, one)
     except (ValueError, OSError, FloatingPointError) as error:
         _fail(error)
+    console = Console()
     for one in found:
-        table = Table("place", "label", "score", title=Text(str(one.path)), title_justify="left")
+        console.print(Text(str(one.path) if one.labels else f"{one.path}: no label"), soft_wrap=True)
+        table = Table("place", "label", "score")
         for row in zip(one.places, one.labels, one.scores, strict=True):
             table.add_row(str(row[0]), str(row[1]), f"{row[2]:.3f}")
-        Console().print(table if one.labels else Text(f"{one.path}: no label"))
+        if one.labels:
+            console.print(table)
     for place in places:
         typer.echo(f"drawn: {place}")
 

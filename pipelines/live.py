@@ -47,8 +47,7 @@ def _epochs(step: Path) -> list[dict[str, Any]]:
 
 def _row(epoch: dict[str, Any], number: int) -> dict[str, float]:
     return {
-        "epoch": number, "loss": epoch["loss"], **epoch["validation"], "learning_rate": epoch["learning_rate"],
-        "best": float(epoch["best"]),
+        "epoch": number, "loss": epoch["loss"], **epoch["validation"], "learning_rate": epoch["learning_rate"]
     }  # fmt: skip
 
 

@@ -360,7 +360,7 @@ class Comparison(Block):
     start: str | None = None
     figure: str
     shown: list[str] = []
-    together: Count = 1
+    together: Count
     settings_each: Count
     seeds: Several
     baseline: str
@@ -370,10 +370,9 @@ class Comparison(Block):
     @model_validator(mode="after")
     def _fair(self) -> "Comparison":
         alone = self.task == "label_ranking"
-        if (self.start is None) != alone or (not alone and (self.shown or self.together > 1)):
+        if (self.start is None) != alone or (not alone and self.shown):
             raise ValueError(
-                f"start is {self.start}, shown {self.shown}, together {self.together}: label ranking has no start, and "
-                "it alone has shown and together"
+                f"start is {self.start}, shown {self.shown}: label ranking has no start, and it alone has shown"
             )
         for name, method in self.methods.items():
             if (method.viewers or method.fine_tune) if alone else method.fresh:

@@ -298,12 +298,10 @@ def _send(client: mlflow.MlflowClient, experiment: str, one: Finished) -> str:
     now = int(time.time() * 1000)
     metrics = [Metric(name, float(value), now, 0) for name, value in one.metrics.items()]
     for row in one.history.to_dict("records"):
-        epoch = int(row["epoch"])
-        if epoch in shown:
-            continue
-        metrics += [
-            Metric(f"epoch.{name}", float(value), now + epoch, epoch) for name, value in row.items() if name != "epoch"
-        ]
+        epoch = int(row.pop("epoch"))
+        if epoch in shown:  # which epoch is the best is known when all are done
+            row = {name: value for name, value in row.items() if name == "best"}
+        metrics += [Metric(f"epoch.{name}", float(value), now + epoch, epoch) for name, value in row.items()]
     params = [Param(name, str(value)) for name, value in one.params.items()]
     for start in range(0, max(len(metrics), len(params)), 100):  # what one call may hold
         client.log_batch(run_id, metrics[start : start + 100], params[start : start + 100], [])

@@ -99,7 +99,14 @@ def finished_trainings(params: Settings) -> list[Finished]:
                 name=name,
                 experiment=options.task,
                 key=key_of(_made_by(entries)),
-                params=flat(options.model_dump() | {"training": training, "compute": params.compute.model_dump()}),
+                params=flat(
+                    options.model_dump()
+                    | {
+                        "training": training,
+                        "compute": params.compute.model_dump(),
+                        "train_processes": params.train_processes,
+                    }
+                ),
                 metrics=figures(metrics),
                 tags=everywhere
                 | {"stage": stages[0], "digits_source": source, "loss": options.loss.name}
