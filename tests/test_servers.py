@@ -6,6 +6,7 @@ import signal
 import socket
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -73,12 +74,22 @@ def test_workers_that_outlived_a_killed_server_make_way_for_a_new_one(tmp_path, 
     second = json.loads(server.record.read_text())["process"]
     assert second != first
     assert Path(f"/proc/{second}").exists()
-    with pytest.raises(ProcessLookupError):  # the first one's worker
-        os.killpg(first, 0)
+    assert gone(first)  # its worker too
     stop(server)
     os.waitpid(second, 0)
-    with pytest.raises(ProcessLookupError):
-        os.killpg(second, 0)
+    assert gone(second)
+
+
+def gone(group: int) -> bool:
+    """Whether no process of a group is left; one that ended counts until the system asks for it."""
+    deadline = time.monotonic() + 30
+    while time.monotonic() < deadline:
+        try:
+            os.killpg(group, 0)
+        except ProcessLookupError:
+            return True
+        time.sleep(0.05)
+    return False
 
 
 @pytest.mark.parametrize("name", ["prefect", "mlflow"])
