@@ -20,7 +20,7 @@ from pipelines import digit_scenes, kept_results, settings
 from pipelines.cli import app
 from pipelines.figures import scene_animation
 from pipelines.pages import markdown, page
-from pipelines.stages import compare_losses, label_ranking_figures, report, report_experiments
+from pipelines.stages import compare_losses, label_ranking_figures, publish_experiments, report, report_experiments
 from rankops.boxes import largest_overlap
 from rankops.datasets.digits import Digits
 
@@ -87,6 +87,19 @@ def test_measures_of_sorters_are_joined_with_their_use_in_a_loss(tmp_path, monke
     assert shown.loc[0, ["sorter", "test", "l1", "vanishing"]].tolist() == ["d", "0.8100 ± 0.0141", "0.03", ""]
     assert set(of_two["rank correlation"]) == {""}
     assert (tmp_path / "sorter_health.png").stat().st_size > 0
+
+
+def test_methods_of_two_comparisons_with_the_same_results_are_two_runs(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    shutil.copytree(ROOT / "experiments", "experiments", ignore=shutil.ignore_patterns("models"))
+    params = settings.load(ROOT / "params.yaml")
+    result = {"chosen": {}, "seeds": [{"seed": seed, "validation": 0.5, "test": 0.5} for seed in (1, 2)]}
+    Path("results/comparisons").mkdir(parents=True)
+    for name, plan in settings.load_experiments(params).comparisons.items():
+        for method in plan.methods:
+            Path(f"results/comparisons/{name}-{method}.json").write_text(json.dumps(result))
+    keys = [one.key for one in publish_experiments.comparisons(params)]
+    assert len(set(keys)) == len(keys) > 50
 
 
 def test_scores_of_other_viewers_follow_the_hidden_probability(tmp_path):

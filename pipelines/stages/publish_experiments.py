@@ -29,7 +29,7 @@ def comparisons(params: Settings) -> list[Finished]:
                 Finished(
                     name=f"{name}-{method}",
                     experiment="comparisons",
-                    key=key_of(path.read_text(), options.model_dump(), plan.training.model_dump()),
+                    key=key_of(name, method, path.read_text(), options.model_dump(), plan.training.model_dump()),
                     params=flat(options.model_dump(exclude={"grid"}) | {"chosen": json.dumps(result["chosen"])}),
                     metrics={f"{part}.mean": seeds[part].mean() for part in ("test", "validation")},
                     tags={"comparison": name, "figure": plan.figure, "threads": str(params.compute.threads)},
