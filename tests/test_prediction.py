@@ -283,9 +283,7 @@ class TestPredictCommand:
     def test_prints_the_labels_in_order_and_draws_them(self, run, images, tmp_path, monkeypatch):
         thresholds = lambda self, features: torch.full((len(features), K), -9.0)  # noqa: E731 -- every label is there
         monkeypatch.setattr("rankops.models.threshold_network.ThresholdNetwork.forward", thresholds)
-        monkeypatch.chdir(tmp_path)  # short names: a title is as wide as its table
-        names = [path.name for path in images]
-        said = rankops_says("predict", *names, "--model", run, "--out", tmp_path / "drawn")
+        said = rankops_says("predict", *images, "--model", run, "--out", tmp_path / "drawn")
         ranker = load_ranker(str(run))
         for path in images:
             scores = predictions(ranker, (picture(path, colours=1, where=""), None))["scores"][0].as_py()
@@ -298,11 +296,8 @@ class TestPredictCommand:
                 assert len(drawn.convert("RGB").getcolors(2**20)) > 50
         assert said.count("drawn: ") == 2
 
-    def test_a_single_picture_goes_to_a_file_and_the_registry_is_the_default(
-        self, store, images, tmp_path, monkeypatch
-    ):  # fmt: skip
-        monkeypatch.chdir(tmp_path)
-        said = rankops_says("predict", images[0].name, "--out", tmp_path / "one.jpg")
+    def test_a_single_picture_goes_to_a_file_and_the_registry_is_the_default(self, store, images, tmp_path):
+        said = rankops_says("predict", images[0], "--out", tmp_path / "one.jpg")
         assert images[0].name in said
         with Image.open(tmp_path / "one.jpg") as drawn:
             assert drawn.format == "JPEG"
