@@ -37,7 +37,7 @@ repro: .venv/.installed ## everything from params.yaml: data, checks, sorters, r
 	$(RUN) $(DVC) --wait-for-lock repro
 	$(RUN) python -m pipelines.stages.publish
 
-experiments: .venv/.installed ## comparisons of losses and figures that need many trainings (one to two hours); goes on where it was stopped
+experiments: .venv/.installed ## comparisons of losses and figures that need many trainings (one to three hours); goes on where it was stopped
 	$(RUN) rankops params
 	$(RUN) rankops mend
 	$(RUN) rankops fetch
