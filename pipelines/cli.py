@@ -401,15 +401,18 @@ def servers(
 
     known = both.servers(prefect_port=prefect_port, mlflow_port=mlflow_port)
     try:
-        for server in known:
-            if action == "status":
-                typer.echo(
-                    f"{server.name} {'is up' if both.answering(server) else 'does not answer'} at {server.address}"
-                )
-            elif action in ("start", "stop"):
-                typer.echo((both.start if action == "start" else both.stop)(server))
-            else:
-                _fail(f"servers {action}: expected start, stop or status")
+        if action == "start":
+            for said in both.start_all(known):
+                typer.echo(said)
+        elif action == "stop":
+            for server in known:
+                typer.echo(both.stop(server))
+        elif action == "status":
+            for server in known:
+                found = "is up" if both.answering(server) else "does not answer"
+                typer.echo(f"{server.name} {found} at {server.address}")
+        else:
+            _fail(f"servers {action}: expected start, stop or status")
     except (ValueError, OSError) as error:
         _fail(error)
 

@@ -12,9 +12,10 @@ from typing import Any
 import numpy as np
 import torch
 from filelock import FileLock, Timeout
+from ruamel.yaml import YAML
 
 from pipelines.settings import Settings
-from pipelines.tracking import CHAMPION, Registry
+from pipelines.tracking import CHAMPION, MADE_BY, Registry, ServerUnreachable
 from rankops.datasets import synthetic_ranks
 from rankops.evaluation import Figures, compare, evaluate
 from rankops.generators import derived_seed, generator
@@ -59,6 +60,13 @@ def _alone(model: str) -> Iterator[None]:
             yield
     except Timeout as error:
         raise ValueError(f"{model}: another promotion of this model goes on; wait for it and try again") from error
+
+
+def _chosen_by_person(registry: Registry, model: str, champion: str) -> bool:
+    """In MLflow's UI, by `rankops promote --version`, or by `rankops rollback`."""
+    if registry.tag(model, CHAMPION) not in (None, champion):
+        return True
+    return registry.version_tags(model, champion).get(MADE_BY) in ("person", "rollback")
 
 
 def _sorter_figures(address: str, params: Settings) -> Figures:
@@ -111,8 +119,8 @@ def decide(
 
     It is better if the judged figure is higher by `minimum_gain` at least and the paired bootstrap interval of the
     difference lies above 0, while no guarded figure is lower by more than `tolerance`. The decision and its evidence
-    are written to the challenger's tags and description. A champion that a person set is not replaced unless
-    `over_person`. Run again, it decides the same and changes nothing.
+    are written to the challenger's tags and description. A champion that a person set, in the UI, by `promote_by_hand`
+    or by `roll_back`, is not replaced unless `over_person`. Run again, it decides the same and changes nothing.
 
     Args:
         registry: of models.
@@ -123,7 +131,7 @@ def decide(
 
     Raises:
         ValueError: the model or its champion is not there, a version lacks what it takes to judge it, or the versions
-            cannot be compared. Nothing is changed then.
+            cannot be compared, or the champion was moved in the meantime. No champion is changed then.
     """
     with _alone(model):
         aliases = registry.aliases(model)
@@ -137,7 +145,8 @@ def decide(
             return Decision(model, None, champion, False, "there is no challenger", "", {})
         dataset = None if model.startswith("sorter-") else _dataset(registry, model, challenger)
         if challenger == champion:
-            _write_card(registry, model, challenger, folder)
+            if not registry.description(model, challenger).startswith(_title(model, challenger)):
+                _write_card(registry, model, challenger, folder)
             return Decision(model, challenger, champion, False, "the challenger is the champion already", "", {})
         judge = _Judge(model, params, dataset, folder / "data")
         figures = {version: judge(version) for version in (challenger, champion)}
@@ -147,8 +156,7 @@ def decide(
             seed=derived_seed(options.seed, "gate", model),
         )  # fmt: skip
         better, reason = _verdict(differences, judge.judged, options)
-        person = registry.tag(model, CHAMPION) not in (None, champion)
-        if better and person and not over_person:
+        if better and not over_person and _chosen_by_person(registry, model, champion):
             better = False
             reason += f"; but version {champion} was made champion by a person: `rankops promote {model} --over-person`"
         evidence = {
@@ -163,13 +171,17 @@ def decide(
                 if name in (judge.judged.figure, *judge.judged.guarded)
             },
         }
+        values = evaluate(figures[challenger], resamples=options.resamples, seed=derived_seed(options.seed, "gate"))
         if registry.aliases(model).get("champion") != champion:
             raise ValueError(f"{model}: its champion was moved while it was judged; nothing was changed: try again")
         registry.tag_version(model, challenger, evidence)
-        values = evaluate(figures[challenger], resamples=options.resamples, seed=derived_seed(options.seed, "gate"))
         _write_card(registry, model, challenger, folder, judge.examples, values, evidence)
         if better:
-            registry.set_champion(model, challenger, by="gate")
+            try:
+                registry.set_champion(model, challenger, by="gate", instead_of=champion)
+            except ValueError as error:
+                registry.tag_version(model, challenger, {"gate.decision": "not carried out", "gate.reason": str(error)})
+                raise
         return Decision(model, challenger, champion, better, reason, judge.judged.figure, differences)
 
 
@@ -179,11 +191,16 @@ def decide_all(registry: Registry, models: list[str], params: Settings, **option
     Args:
         registry, params, options: see `decide`.
         models: registered names.
+
+    Raises:
+        ServerUnreachable: the store failed; decisions that were made stand, and are found made by the next call.
     """
     decisions = []
     for model in models:
         try:
             decisions.append(decide(registry, model, params, **options))
+        except ServerUnreachable:
+            raise
         except ValueError as error:
             decisions.append(Decision(model, None, None, False, str(error), "", {}, failed=True))
     return decisions
@@ -220,27 +237,45 @@ def _flat(values: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, dict[
             yield from _flat(value, f"{prefix}{name}.")
 
 
+def _title(model: str, version: str) -> str:
+    return f"# {model}, version {version}"
+
+
+def _hash_of_lock(folder: Path, tags: dict[str, str]) -> str | None:
+    """Of the checkout's `dvc.lock`, if that is of the data that made a version with these tags."""
+    lock = folder / "dvc.lock"
+    if not lock.is_file():
+        return None
+    entries = (YAML(typ="safe").load(lock.read_text()) or {}).get("stages") or {}
+    parts = (part for entry in entries.values() for part in entry.get("deps", []))
+    known = {f"input.{part['path']}": part.get("md5") for part in parts}
+    inputs = {name: value for name, value in tags.items() if name.startswith("input.")}
+    return sha256(lock.read_bytes()).hexdigest()[:16] if inputs.items() <= known.items() else None
+
+
 def _write_card(
     registry: Registry, model: str, version: str, folder: Path, examples: str = "", values: dict | None = None,
     evidence: dict[str, str] | None = None,
 ) -> None:  # fmt: skip
     """The version's description: what it is, from what, how good, and by which decision."""
     tags, run = registry.version_tags(model, version), registry.run_params(model, version)
-    lock = folder / "dvc.lock"
-    lines = [f"# {model}, version {version}: {tags.get('run', 'by hand')}", ""]
+    lines = [f"{_title(model, version)}: {tags.get('run', 'by hand')}", ""]
     lines += [f"Trained by `{tags.get('stage', '?')}` on {run.get('dataset', 'synthetic vectors')}."]
     lines += ["", "| figure | value | 95 % |", "|---|---|---|"] if values else []
     for name, figure in _flat(values or {}):
         if np.isfinite(figure["value"]):
             lines.append(f"| {name} | {figure['value']:.4f} | {figure['low']:.4f} to {figure['high']:.4f} |")
     if values:
-        lines += ["", f"On {examples}, which neither training nor the reported test knows."]
+        known = "on which epochs were chosen" if examples.endswith("/val") else "which training never saw"
+        lines += ["", f"On {examples}, {known}, apart from the reported test."]
     if evidence:
         lines += ["", f"Gate: {evidence['gate.decision']}; {evidence['gate.reason']}."]
     commit = registry.run_tags(model, version).get("git_commit", "unknown")
     lines += ["", f"Lineage: commit {commit}"]
-    if lock.is_file():
-        lines[-1] += f", dvc.lock {sha256(lock.read_bytes()).hexdigest()[:16]}"
+    if of_lock := _hash_of_lock(folder, tags):
+        lines[-1] += f", dvc.lock {of_lock}"
+    if page := registry.run_page(model, version):
+        lines[-1] += f"; its plots and files: [run]({page}/artifacts)"
     lines += [f"- {name}: {value}" for name, value in sorted(tags.items()) if name.startswith("input.")]
     lines += ["", "Params: " + ", ".join(f"{name}={value}" for name, value in sorted(run.items()))]
     registry.describe(model, version, "\n".join(lines)[:5000])

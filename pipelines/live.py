@@ -90,7 +90,7 @@ def watch(params: Settings, folder: Path, ended: threading.Event, *, every: floa
         try:
             if runs is None:
                 with store() as client:
-                    runs = LiveRuns(client)
+                    runs = LiveRuns(client, folder)
             now = going(params, folder)
             for one in now:
                 runs.send(one.name, one.experiment, one.key, one.epochs)

@@ -9,6 +9,7 @@ import sys
 import time
 import urllib.error
 import urllib.request
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from importlib.metadata import version
@@ -16,10 +17,11 @@ from pathlib import Path
 
 from rankops.atomic_writes import replaced_file
 
-__all__ = ["Server", "answering", "servers", "start", "stop"]
+__all__ = ["Server", "answering", "servers", "start", "start_all", "stop"]
 
 FOLDER = Path(".servers")
 MARK = "RANKOPS_SERVER"  # in the environment of a server and of all that it starts: by which they are known
+CLIENTS = {"prefect": "PREFECT_API_URL", "mlflow": "MLFLOW_TRACKING_URI"}  # how they are told of a server
 QUIET = {
     "DO_NOT_TRACK": "1",
     "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
@@ -147,11 +149,18 @@ def start(server: Server, *, patience: float = 180.0) -> str:
     """Starts a server unless it is up, and waits until it answers; returns what to tell.
 
     Raises:
-        ValueError: its port is taken, it ended, or it did not answer in time; the message names its log.
+        ValueError: its port is taken, by another server of the kind too; it ended, or it did not answer in time, and
+            then the message names its log.
     """
     if _leaderless(server):
         stop(server)
     if answering(server):
+        if not _members(server):
+            raise ValueError(
+                f"a {server.name} server that was not started from here answers at {server.address}, with data of its "
+                f"own: choose another port with {server.name.upper()}_PORT=..., stop it where it was started, or "
+                f"start none and use it on purpose, by {CLIENTS[server.name]}"
+            )
         return f"{server.name} is up at {server.address}"
     if not _members(server):
         with socket.socket() as probe:
@@ -179,6 +188,23 @@ def start(server: Server, *, patience: float = 180.0) -> str:
             break
         time.sleep(0.3)
     raise ValueError(f"{server.name} did not come up at {server.address}: look into {FOLDER / server.name}.log")
+
+
+def start_all(known: list[Server]) -> Iterator[str]:
+    """Starts one after another and yields what to tell; if one does not come up, those begun here are stopped again.
+
+    Raises:
+        ValueError: see `start`.
+    """
+    begun = []
+    try:
+        for server in known:
+            begun += [] if _members(server) else [server]
+            yield start(server)
+    except ValueError:
+        for server in begun:
+            stop(server)
+        raise
 
 
 def stop(server: Server) -> str:

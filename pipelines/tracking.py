@@ -4,6 +4,7 @@ import json
 import logging
 import math
 import os
+import platform
 import re
 import shutil
 import subprocess
@@ -36,15 +37,17 @@ from mlflow.types.schema import Array
 from rankops.registry import download
 
 __all__ = [
-    "CHAMPION", "DEFAULT_STORE", "Finished", "LiveRuns", "Registry", "ServerUnreachable", "Version", "publish",
-    "publish_sweep", "run_addresses", "store", "weights_of",
+    "CHAMPION", "DEFAULT_STORE", "MADE_BY", "Finished", "LiveRuns", "Registry", "ServerUnreachable", "Version",
+    "publish", "publish_sweep", "run_addresses", "store", "weights_of",
 ]  # fmt: skip
 
 DEFAULT_STORE = "sqlite:///mlflow.db"
 KEY = "rankops.key"
 CHAMPION = "rankops.champion"  # which version this project made champion: another one there was a person's choice
 HISTORY = "rankops.champions"  # all that were, as JSON, the present one last
+MADE_BY = "rankops.made_champion_by"  # on a version: `first`, `gate`, `person` or `rollback`
 LIVE = "rankops.live"  # on a run that shows a training while it goes on: which attempt
+WATCHED = "rankops.watched"  # on such a run: in which folder of which machine
 MOVING = "rankops.moving"  # a promotion that is going on
 
 
@@ -369,11 +372,34 @@ def _set_aliases(client: mlflow.MlflowClient, model: str, candidates: list[tuple
     client.set_registered_model_tag(model, "rankops.compared", compared)
 
 
+class _InOneLine:
+    """A client whose errors are ValueErrors of one line; that something is not there stays MLflow's own error."""
+
+    def __init__(self, client: mlflow.MlflowClient):
+        self._client = client
+
+    def __getattr__(self, name: str) -> Any:
+        called = getattr(self._client, name)
+
+        def told(*args: Any, **options: Any) -> Any:
+            try:
+                return called(*args, **options)
+            except MlflowException as error:
+                if error.error_code == "RESOURCE_DOES_NOT_EXIST":
+                    raise
+                said = _without_credentials(str(error).splitlines()[0])
+                if re.search(r"\b40[13]\b|PERMISSION_DENIED|UNAUTHENTICATED", f"{error.error_code} {said}"):
+                    raise ValueError(f"the MLflow store does not let this user do that: {said}") from error
+                raise ServerUnreachable(f"the MLflow store failed: {said}") from error
+
+        return told
+
+
 class Registry:
     """Registered models, in the words of the gate; every error is a ValueError of one line."""
 
     def __init__(self, client: mlflow.MlflowClient):
-        self._client = client
+        self._client = _InOneLine(client)
 
     def models(self) -> list[str]:
         """Names of all registered models."""
@@ -383,12 +409,15 @@ class Registry:
         try:
             found = self._client.get_registered_model(model)
         except MlflowException as error:
-            if error.error_code != "RESOURCE_DOES_NOT_EXIST":
-                raise ServerUnreachable(_without_credentials(str(error).splitlines()[0])) from error
             there = ", ".join(self.models()) or "none: `make repro` publishes them"
             raise ValueError(f"no registered model {model!r}; there are {there}") from error
         if MOVING in found.tags:  # killed between two calls
-            self._move(model, **json.loads(found.tags[MOVING]))
+            move = json.loads(found.tags[MOVING])
+            before, champion = move.pop("before", None), found.aliases.get("champion")
+            if champion is None or str(champion) in (move["version"], before):
+                self._move(model, **move)
+            else:  # a person has chosen since
+                self._client.delete_registered_model_tag(model, MOVING)
             found = self._client.get_registered_model(model)
         return found
 
@@ -415,6 +444,10 @@ class Registry:
         for name, value in tags.items():
             self._client.set_model_version_tag(model, version, name, value)
 
+    def description(self, model: str, version: str) -> str:
+        """A version's description, which may be empty."""
+        return self._client.get_model_version(model, version).description or ""
+
     def describe(self, model: str, version: str, text: str) -> None:
         """Sets a version's description, in Markdown."""
         self._client.update_model_version(model, version, description=text)
@@ -436,14 +469,28 @@ class Registry:
         run = self._run(model, version)
         return dict(run.data.tags) if run else {}
 
-    def set_champion(self, model: str, version: str, *, by: str) -> None:
+    def run_page(self, model: str, version: str) -> str | None:
+        """Where MLflow shows the run that made a version, from any of its pages on; None if there is no such run."""
+        run = self._run(model, version)
+        return run and f"#/experiments/{run.info.experiment_id}/runs/{run.info.run_id}"
+
+    def set_champion(self, model: str, version: str, *, by: str, instead_of: str | None = None) -> None:
         """Moves `champion`, whole even if killed in between: what is begun is finished by the next call.
 
         Args:
             by: `first`, `gate`, `person` or `rollback`.
+            instead_of: the champion that is to be replaced; None for any.
+
+        Raises:
+            ValueError: another one is champion by now; nothing is moved.
         """
         held = self._model(model)
         before, history = held.aliases.get("champion"), json.loads(held.tags.get(HISTORY, "[]"))
+        if instead_of is not None and str(before) != instead_of:
+            raise ValueError(
+                f"{model}: version {before} was made champion while {version} was judged against {instead_of}; "
+                "nothing was moved: try again"
+            )
         if by == "rollback":
             while history and history[-1] != version:
                 history.pop()
@@ -452,14 +499,14 @@ class Registry:
                 if one is not None and history[-1:] != [str(one)]:
                     history.append(str(one))
         move = {"version": version, "by": by, "history": history}
-        self._client.set_registered_model_tag(model, MOVING, json.dumps(move))
+        self._client.set_registered_model_tag(model, MOVING, json.dumps(move | {"before": before and str(before)}))
         self._move(model, **move)
 
     def _move(self, model: str, version: str, by: str, history: list[str]) -> None:
         self._client.set_registered_model_alias(model, "champion", version)
         self._client.set_registered_model_tag(model, CHAMPION, version)
         self._client.set_registered_model_tag(model, HISTORY, json.dumps(history))
-        self._client.set_model_version_tag(model, version, "rankops.made_champion_by", by)
+        self._client.set_model_version_tag(model, version, MADE_BY, by)
         self._client.delete_registered_model_tag(model, MOVING)
 
 
@@ -525,8 +572,15 @@ def publish_sweep(client: mlflow.MlflowClient, sweep: Finished, points: list[Fin
 class LiveRuns:
     """Runs of trainings that go on: opened early, sent an epoch at a time, completed by `publish`."""
 
-    def __init__(self, client: mlflow.MlflowClient):
+    def __init__(self, client: mlflow.MlflowClient, folder: Path):
+        """Runs of one folder of one machine: those of others in the same store are left alone.
+
+        Args:
+            client: of the store.
+            folder: in which the trainings go on.
+        """
         self._client = client
+        self._place = sha256(f"{platform.node()}:{folder.resolve()}".encode()).hexdigest()[:16]
         self._runs: dict[str, str] = {}  # by key
         self._sent: dict[str, int] = {}
 
@@ -549,7 +603,9 @@ class LiveRuns:
                     run = found[0].info.run_id
                     self._sent[key] = len(self._client.get_metric_history(run, "epoch.loss"))
                 else:
-                    run = self._client.create_run(place, run_name=name, tags={LIVE: key}).info.run_id
+                    run = self._client.create_run(
+                        place, run_name=name, tags={LIVE: key, WATCHED: self._place}
+                    ).info.run_id
                     self._sent[key] = 0
                 self._runs[key] = run
             now = int(time.time() * 1000)
@@ -564,7 +620,7 @@ class LiveRuns:
             raise ServerUnreachable(f"the MLflow store: {_without_credentials(str(error).splitlines()[0])}") from error
 
     def close(self, going: set[str]) -> None:
-        """Marks as killed what no training goes on with and nothing has completed.
+        """Marks as killed what was begun in this folder, no training goes on with, and nothing has completed.
 
         Args:
             going: keys of attempts that have a checkpoint still.
@@ -574,7 +630,9 @@ class LiveRuns:
         """
         try:
             places = [experiment.experiment_id for experiment in self._client.search_experiments()]
-            for run in self._client.search_runs(places, f"attributes.status = 'RUNNING' and tags.`{LIVE}` != ''"):
+            for run in self._client.search_runs(
+                places, f"attributes.status = 'RUNNING' and tags.`{WATCHED}` = '{self._place}'"
+            ):
                 if run.data.tags[LIVE] not in going and KEY not in run.data.tags:
                     self._client.set_terminated(run.info.run_id, "KILLED")
         except Exception as error:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
+from prefect.exceptions import ParameterTypeError
 from ruamel.yaml import YAML
 
 from pipelines.flows.graph import stages
@@ -185,28 +186,82 @@ class TestWorktree:
             assert worktree.resumed
             worktree.remove()
 
-    def test_what_it_made_is_pushed_for_others(self, project, tmp_path):
-        with opened(project.folder, advance=True) as worktree:
-            with pytest.raises(ValueError, match="no git remote 'team'; there are none: `git remote add`"):
-                worktree.check_remote("team")
-            project.run(f"git init --quiet --bare {tmp_path}/team.git && git remote add team {tmp_path}/team.git")
-            worktree.check_remote("team")
+    def test_one_of_an_earlier_commit_makes_way_and_its_snapshot_is_taken_again(self, project):
+        with opened(project.folder, advance=True) as stuck:
+            pass  # it failed, and would again
+        project.run("git commit --quiet --allow-empty --message mended")
+        with opened(project.folder, advance=False) as worktree:
+            assert not worktree.resumed
+            assert (worktree.snapshot, worktree.branch) == (stuck.snapshot, stuck.branch)
+            assert project.run("git rev-parse HEAD").strip() in project.run(f"git rev-list {worktree.branch}")
+            worktree.commit("Retrain: nothing")
+            (worktree.folder / "dvc.lock").write_text("schema: '2.0' # results\n")
+            worktree.commit("Retrain: done")  # killed before it was taken away
+        project.run("git commit --quiet --allow-empty --message more")
+        with opened(project.folder, advance=False) as later:
+            assert later.branch != worktree.branch
+            later.remove()
+        assert worktree.branch in project.run("git branch --list 'retrain/*'")  # with its results
+
+    def test_linked_raw_data_and_local_settings_of_dvc_come_along(self, project, tmp_path):
+        (tmp_path / "copy").mkdir()
+        (tmp_path / "copy/images.parquet").write_text("linked")
+        (project.folder / "data/raw/lamem").symlink_to(tmp_path / "copy")
+        project.run("dvc remote add --quiet near ../near && dvc remote add --quiet --local far ../far")
+        try:
+            with opened(project.folder, advance=False) as worktree:
+                assert (worktree.folder / "data/raw/lamem/images.parquet").read_text() == "linked"
+                listed = subprocess.run(["dvc", "remote", "list"], cwd=worktree.folder, capture_output=True, text=True)
+                found = dict(line.split()[:2] for line in listed.stdout.splitlines())
+                assert found == {name: str(project.folder.parent / name) for name in ("near", "far")}
+                worktree.remove()
+        finally:
+            project.run("dvc remote remove --quiet near && dvc remote remove --quiet --local far")
+            (project.folder / "data/raw/lamem").unlink()
+
+    def test_what_it_made_is_pushed_for_others_once(self, project, tmp_path):
+        def open_for_team(checkout=project.folder, *, advance=False):
+            return opened(checkout, advance=advance, remote="team")
+
+        def retrained(worktree):
             subprocess.run(
                 ["dvc", "repro", "--quiet", "synthetic_ranks"], cwd=worktree.folder, check=True,
                 env=os.environ | project.environment | {"PYTHONPATH": "src"},
             )  # fmt: skip
             worktree.commit("Retrain: done")
-            with pytest.raises(CommandFailed, match="dvc push ended with"):
+
+        with pytest.raises(ValueError, match="no git remote 'team'; there are none: `git remote add`"):
+            open_for_team().__enter__()
+        project.run(f"git init --quiet --bare {tmp_path}/team.git && git remote add team {tmp_path}/team.git")
+        with pytest.raises(ValueError, match="DVC has no default remote.*`dvc remote add --default NAME ADDRESS`"):
+            open_for_team().__enter__()
+        project.run(f"dvc remote add --quiet --local --default shared {tmp_path}/shared")
+        with open_for_team(advance=True) as worktree:
+            retrained(worktree)
+            assert worktree.is_new()
+            (tmp_path / "shared").write_text("in the way")
+            with pytest.raises(CommandFailed, match="dvc push --run-cache ended with"):
                 worktree.share("team", Commands())
-            subprocess.run(
-                ["dvc", "remote", "add", "--quiet", "--local", "--default", "shared", str(tmp_path / "shared")],
-                cwd=worktree.folder, check=True,
-            )  # fmt: skip
+            (tmp_path / "shared").unlink()
             worktree.share("team", Commands())
             worktree.remove()
+        with open_for_team() as again:  # an hourly one, which finds what this one left
+            retrained(again)
+            assert not again.is_new()
+            again.remove()
         heads = project.run(f"git -C {tmp_path}/team.git for-each-ref --format='%(refname:short)'")
         assert heads.split() == [worktree.branch]
-        assert len(list((tmp_path / "shared").rglob("*.dir"))) == 1
+        assert len(list((tmp_path / "shared/files").rglob("*.dir"))) == 1
+        # A container has a clone of its own, which lacks earlier branches: their names and snapshots are taken.
+        project.run(
+            f"git push --quiet team main && git clone --quiet --branch main {tmp_path}/team.git {tmp_path}/other"
+        )
+        other = tmp_path / "other"
+        setup = f"git remote rename origin team && dvc remote add --quiet --local --default shared {tmp_path}/shared"
+        subprocess.run(setup, shell=True, cwd=other, check=True)
+        with open_for_team(other, advance=True) as elsewhere:
+            assert elsewhere.snapshot == worktree.snapshot + 1
+            assert elsewhere.branch not in heads.split()
 
 
 def test_a_later_snapshot_adds_training_scenes_and_changes_none(tmp_path, monkeypatch):
@@ -241,6 +296,14 @@ def test_prefect_yaml_names_flows_that_are_there_with_parameters_that_they_take(
         flow = getattr(importlib.import_module(file.removesuffix(".py").replace("/", ".")), name)
         for schedule in deployment["schedules"]:
             assert set(schedule.get("parameters", {})) <= set(inspect.signature(flow.fn).parameters)
+
+
+def test_a_retraining_without_workers_is_refused():
+    from pipelines.flows.retrain import retrain
+
+    with pytest.raises(ParameterTypeError, match="greater than or equal to 1"):
+        retrain.validate_parameters({"workers": 0})
+    assert retrain.validate_parameters({"workers": 2})["workers"] == 2
 
 
 def test_the_servers_records_are_json(tmp_path, monkeypatch):

@@ -120,8 +120,40 @@ class TestDecision:
         assert (tags["gate.against"], tags["gate.examples"]) == ("1", "clips/gate")
         assert tags["rankops.made_champion_by"] == "gate"
         card = registry._client.get_model_version("memorability", "2").description
-        for said in ("spearman | 1.0000", "Gate: promoted", "dvc.lock ", "Lineage: commit", "dataset=clips"):
+        for said in (
+            "spearman | 1.0000",
+            "Gate: promoted",
+            "dvc.lock ",
+            "Lineage: commit",
+            "dataset=clips",
+            "[run](#/",
+        ):
             assert said in card
+        # Later decisions, with nothing against it or in a checkout of other data, take nothing from its card.
+        assert not gate.decide(registry, "memorability", params).promoted
+        assert registry._client.get_model_version("memorability", "2").description == card
+
+    def test_a_card_names_no_lock_of_other_data(self, project, clips, registry, params):
+        regressor(project, "worse", 2)
+        regressor(project, "best", 1)
+        registry.tag_version("memorability", "2", {"input.data/clips": "123"})
+        gate.decide(registry, "memorability", params)
+        assert "dvc.lock" not in registry.description("memorability", "2")
+
+    def test_a_champion_moved_while_it_is_judged_stays(self, project, clips, registry, params, monkeypatch):
+        for name, seed in (("worse", 2), ("other", 3), ("best", 1)):
+            regressor(project, name, seed)
+        write_card = gate._write_card
+
+        def meanwhile(*arguments):
+            write_card(*arguments)
+            registry._client.set_registered_model_alias("memorability", "champion", "2")  # in the UI
+
+        monkeypatch.setattr(gate, "_write_card", meanwhile)
+        with pytest.raises(ValueError, match="version 2 was made champion while 3 was judged against 1"):
+            gate.decide(registry, "memorability", params)
+        assert registry.aliases("memorability")["champion"] == "2"
+        assert registry.version_tags("memorability", "3")["gate.decision"] == "not carried out"
 
     def test_a_worse_one_does_not_and_says_why(self, project, clips, registry, params):
         regressor(project, "best", 1)
@@ -193,6 +225,21 @@ class TestAPersonsChoice:
             gate.roll_back(registry, "sorter-x")
         assert registry.aliases("sorter-x")["champion"] == "1"
 
+    @pytest.mark.parametrize("how", ["promoted by hand", "rolled back"])
+    def test_by_hand_stays_until_the_gate_may_replace_it(self, project, clips, registry, params, how):
+        regressor(project, "worse", 2)
+        regressor(project, "best", 1)
+        if how == "rolled back":
+            assert gate.decide(registry, "memorability", params).promoted
+            gate.roll_back(registry, "memorability")
+        else:
+            gate.promote_by_hand(registry, "memorability", "1")
+        decision = gate.decide(registry, "memorability", params)
+        assert not decision.promoted
+        assert "`rankops promote memorability --over-person`" in decision.reason
+        assert registry.aliases("memorability")["champion"] == "1"
+        assert gate.decide(registry, "memorability", params, over_person=True).promoted
+
 
 class TestWhatIsWrong:
     def test_is_said_and_changes_nothing(self, project, clips, registry, params):
@@ -235,10 +282,16 @@ class TestWhatIsWrong:
     def test_a_promotion_killed_in_between_is_finished_by_the_next_look(self, project, registry):
         sorter(project, "one", {"steepness": 1.0})
         sorter(project, "two", {"steepness": 2.0})
-        move = {"version": "2", "by": "gate", "history": ["1", "2"]}
+        sorter(project, "three", {"steepness": 3.0})
+        move = {"version": "2", "by": "gate", "history": ["1", "2"], "before": "1"}
         registry._client.set_registered_model_tag("sorter-x", MOVING, json.dumps(move))
         assert registry.aliases("sorter-x")["champion"] == "2"
         assert registry.tag("sorter-x", CHAMPION) == "2"
+        assert registry.tag("sorter-x", MOVING) is None
+        # Unless a person chose another one before that look.
+        registry._client.set_registered_model_tag("sorter-x", MOVING, json.dumps(move))
+        registry._client.set_registered_model_alias("sorter-x", "champion", "3")
+        assert registry.aliases("sorter-x")["champion"] == "3"
         assert registry.tag("sorter-x", MOVING) is None
 
     def test_two_promotions_at_once_leave_one_champion(self, project, registry):

@@ -10,7 +10,9 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 from PIL import Image
+from prefect.logging import disable_run_logger
 from prefect.settings import PREFECT_API_URL, temporary_settings
+from prefect.states import Cancelled, Completed, Scheduled
 from typer.testing import CliRunner
 
 from pipelines import cli
@@ -235,7 +237,9 @@ def test_a_folder_that_does_not_exist_is_not_made(project, monkeypatch):
 
 def test_drift_asks_for_a_retraining_and_says_why(monitor, scenes, monkeypatch):
     asked = []
-    monkeypatch.setattr(flow, "run_deployment", lambda name, **options: asked.append((name, options)) or Run)
+    monkeypatch.setattr(
+        flow, "run_deployment", lambda name, **options: asked.append((name, options)) or Run("tiny-otter")
+    )
     inverted = redrawn(scenes(100, use="inverted"), lambda images: 255 - images)
     with temporary_settings({PREFECT_API_URL: "http://127.0.0.1:1/api"}):
         assert monitor(scenes(200, use="fresh"), "--retrain")[0] == 0
@@ -251,7 +255,32 @@ def test_drift_asks_for_a_retraining_and_says_why(monitor, scenes, monkeypatch):
 
 
 class Run:
-    name = "tiny-otter"
+    """As Prefect has it, in a state."""
+
+    def __init__(self, name: str):
+        self.name, self.id, self.state = name, f"id of {name}", Scheduled()
+
+
+def test_one_reason_is_one_retraining_until_that_failed(monkeypatch):
+    runs = {}
+    monkeypatch.setattr(
+        flow, "run_deployment",
+        lambda name, idempotency_key, **options: runs.setdefault(idempotency_key, Run(f"run {len(runs)}")),
+    )  # fmt: skip
+    with temporary_settings({PREFECT_API_URL: "http://127.0.0.1:1/api"}):
+        assert flow.retrain("drift: ink", once="ink") == flow.retrain("drift: ink", once="ink") == "run 0"
+        runs["ink"].state = Cancelled()
+        assert flow.retrain("drift: ink", once="ink") == flow.retrain("drift: ink", once="ink") == "run 1"
+        runs["ink; after id of run 0"].state = Completed()
+        assert flow.retrain("drift: ink", once="ink") == "run 1"
+
+
+def test_nothing_has_come_in_yet(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with disable_run_logger():
+        state = flow.monitor.fn()
+    assert state.is_completed()
+    assert "no folder data/incoming" in state.message
 
 
 def test_a_prefect_server_that_does_not_answer_is_told_in_a_line(monitor, scenes):

@@ -11,13 +11,14 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
 
 from pipelines.flows.deploy import deploy
 from pipelines.model_server import free_port
-from pipelines.servers import Server, _members, answering, servers, start, stop
+from pipelines.servers import Server, _members, answering, servers, start, start_all, stop
 
 
 class Another(BaseHTTPRequestHandler):
@@ -100,6 +101,33 @@ def gone(group: int) -> bool:
 def test_a_server_of_another_version_is_refused(port_of_another, name):
     with pytest.raises(ValueError, match=rf"{name} server at .* is version 0.0.1, but .* is installed here"):
         answering(of(name, port_of_another))
+
+
+class ThisVersion(Another):
+    def do_GET(self) -> None:
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(f'"{version("mlflow")}"'.encode())
+
+
+def test_another_projects_server_is_not_taken_for_this_ones_and_what_was_begun_is_stopped(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    first = replace(of("prefect", free_port()), command=[sys.executable, "-c", LEADER])
+    with ThreadingHTTPServer(("127.0.0.1", 0), ThisVersion) as foreign:
+        threading.Thread(target=foreign.serve_forever, daemon=True).start()
+        second = of("mlflow", foreign.server_address[1])
+        monkeypatch.setattr(
+            "pipelines.servers.answering",
+            lambda server: bool(_members(first)) if server is first else answering(server),
+        )
+        said = start_all([first, second])
+        assert "prefect is up" in next(said)
+        process = json.loads(first.record.read_text())["process"]
+        with pytest.raises(ValueError, match="not started from here answers at .* MLFLOW_PORT=.* MLFLOW_TRACKING_URI"):
+            next(said)
+        foreign.shutdown()
+    os.waitpid(process, 0)
+    assert gone(process)
 
 
 def test_without_a_prefect_server_deploying_says_what_to_start(monkeypatch):

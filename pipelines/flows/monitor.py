@@ -26,7 +26,7 @@ def retrain(reason: str, *, once: str | None = None) -> str:
 
     Args:
         reason: for which; the run has it as a parameter.
-        once: a key; asked for again with the same one, it is the same run.
+        once: a key; asked for again with the same one, it is the same run, unless that came to no good end.
 
     Returns:
         The name of the flow run.
@@ -42,7 +42,12 @@ def retrain(reason: str, *, once: str | None = None) -> str:
         )
     address = re.sub(r"://[^/@\s]+@", "://", address)
     try:
-        return run_deployment(DEPLOYMENT, parameters={"reason": reason}, timeout=0, idempotency_key=once).name
+        while True:
+            run = run_deployment(DEPLOYMENT, parameters={"reason": reason}, timeout=0, idempotency_key=once)
+            ended = once is not None and run.state is not None and run.state.is_final()
+            if not ended or run.state.is_completed():
+                return run.name
+            once = f"{once}; after {run.id}"  # that one was cancelled, or it failed
     except ObjectNotFound as error:
         raise ConnectionError(f"no retraining: {address} has no deployment {DEPLOYMENT}; deploy it there") from error
     except (httpx.HTTPError, PrefectException, RuntimeError, OSError) as error:
@@ -89,6 +94,10 @@ def monitor(
     Returns:
         Completed, with the verdict in a line.
     """
+    if not Path(folder).exists():
+        said = f"nothing to compare: no folder {folder}, in which files named by their day come in"
+        get_run_logger().info(said)
+        return Completed(message=said)
     fresh = newest(folder)
     comparison = monitoring.compare(fresh, model=model, dataset=dataset, alpha=alpha, least_distance=least_distance)
     monitoring.write(comparison, Path("reports/monitoring") / f"{fresh.stem}.json")

@@ -16,12 +16,11 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
-from dvc.config import Config
-from dvc.repo import Repo
 from ruamel.yaml import YAML
 
 from pipelines.flows.graph import stages
 from pipelines.flows.processes import Commands
+from pipelines.flows.worktree import share_dvc_settings
 from pipelines.histories import history_of_run
 from pipelines.settings import ParamsError, Settings, SorterRun, check, load
 from pipelines.stages.publish import figures
@@ -61,14 +60,12 @@ class Checkout:
         head: the commit that the experiments belong to.
         tree: git's hash of all its files as they were when the sweep began, uncommitted changes included.
         code: git's hashes of those that decide on results.
-        cache: DVC's.
     """
 
     project: Path
     head: str
     tree: str
     code: tuple[str, ...]
-    cache: str
 
 
 @dataclass(frozen=True)
@@ -193,14 +190,11 @@ def snapshot(project: Path) -> Checkout:
         shutil.copyfile(index, own)
         _git(project, "add", "--all", GIT_INDEX_FILE=str(own))
         tree = _git(project, "write-tree", GIT_INDEX_FILE=str(own))
-    with Repo(str(project)) as repo:
-        cache = repo.cache.local_cache_dir
     return Checkout(
         project=project,
         head=_git(project, "rev-parse", "HEAD"),
         tree=tree,
         code=tuple(_git(project, "rev-parse", f"{tree}:{part}") for part in ("dvc.yaml", "pipelines", "src")),
-        cache=cache,
     )
 
 
@@ -238,12 +232,7 @@ def _own_folder(checkout: Checkout, name: str) -> Iterator[Path]:
             link = folder / path.rstrip("/")
             link.parent.mkdir(parents=True, exist_ok=True)
             link.symlink_to(checkout.project / path.rstrip("/"))
-        shared = checkout.project / ".dvc/config.local"
-        if shared.is_file():
-            shutil.copyfile(shared, folder / ".dvc/config.local")
-        with Config(str(folder / ".dvc")).edit("local") as config:
-            config.setdefault("cache", {})["dir"] = checkout.cache
-            config.setdefault("core", {})["site_cache_dir"] = str(folder / ".dvc/tmp/site")  # gone with the folder
+        share_dvc_settings(checkout.project, folder, site_cache_dir=str(folder / ".dvc/tmp/site"))  # gone with it
         yield folder
     finally:
         remover.stdin.close()

@@ -9,11 +9,12 @@ import threading
 import time
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from prefect.exceptions import MissingContextError
 from prefect.logging import get_logger, get_run_logger
 
-__all__ = ["CommandFailed", "Commands", "TransientFailure", "run_command"]
+__all__ = ["CommandFailed", "Commands", "TransientFailure", "may_go_well", "run_command"]
 
 PROGRESS = re.compile(r"\d+%\|")
 PROGRESS_EVERY = 30.0  # seconds
@@ -23,6 +24,7 @@ TAIL = 12  # lines of output that an error has
 # second process of the stage that is about to end. Wrong params or data are not among them.
 TRANSIENT = re.compile(
     r"exited with -\d+|exited with 75\b|Unable to acquire lock|is busy|another process runs this stage|does not answer"
+    r"|the MLflow store failed"
 )
 
 
@@ -32,6 +34,17 @@ class CommandFailed(RuntimeError):
 
 class TransientFailure(CommandFailed):
     """A command did not end with 0; it may go well the next time."""
+
+
+def may_go_well(task: Any, run: Any, state: Any) -> bool:
+    """Whether a failed task of Prefect's is worth another try: if it ended with a `TransientFailure`."""
+    try:
+        state.result()
+    except TransientFailure:
+        return True
+    except Exception:
+        return False
+    return False
 
 
 def _logger():

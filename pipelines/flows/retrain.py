@@ -7,23 +7,24 @@ import queue
 import sys
 import threading
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import torch
 from prefect import flow, task
-from prefect.artifacts import create_image_artifact, create_markdown_artifact, create_table_artifact
+from prefect.artifacts import create_image_artifact, create_markdown_artifact
 from prefect.cache_policies import NO_CACHE
 from prefect.logging import get_run_logger
 from prefect.states import Completed, State
 from prefect.task_runners import ThreadPoolTaskRunner
+from pydantic import Field
 
 from pipelines.flows.graph import stages
-from pipelines.flows.processes import CommandFailed, Commands, TransientFailure
+from pipelines.flows.processes import CommandFailed, Commands, may_go_well
+from pipelines.flows.promote import judge
 from pipelines.flows.worktree import Worktree, opened
-from pipelines.gate import Decision, decide_all
 from pipelines.live import watch
 from pipelines.settings import Settings, load
-from pipelines.tracking import DEFAULT_STORE, Registry, run_addresses, store
+from pipelines.tracking import DEFAULT_STORE, run_addresses, store
 
 __all__ = ["retrain"]
 
@@ -38,20 +39,9 @@ def _slots(workers: int | None, threads: int) -> list[dict[str, str]]:
     return [{"CUDA_VISIBLE_DEVICES": str(number % gpus)} if gpus else {} for number in range(count)]
 
 
-def _may_go_well(task, run, state) -> bool:
-    """Whether a failed stage is worth another try."""
-    try:
-        state.result()
-    except TransientFailure:
-        return True
-    except Exception:
-        return False
-    return False
-
-
 @task(
     task_run_name="{stage}", cache_policy=NO_CACHE, retries=3, retry_delay_seconds=[2, 10, 60],
-    retry_condition_fn=_may_go_well,
+    retry_condition_fn=may_go_well,
 )  # fmt: skip
 def run_stage(stage: str, folder: Path, commands: Commands, slots: queue.Queue, environment: dict[str, str]) -> None:
     """One stage by DVC, which decides whether there is anything to do; on a slot of its own."""
@@ -62,28 +52,22 @@ def run_stage(stage: str, folder: Path, commands: Commands, slots: queue.Queue, 
         slots.put(slot)
 
 
-@task(cache_policy=NO_CACHE, retries=3, retry_delay_seconds=[2, 10, 60], retry_condition_fn=_may_go_well)
+@task(cache_policy=NO_CACHE, retries=3, retry_delay_seconds=[2, 10, 60], retry_condition_fn=may_go_well)
 def publish(folder: Path, commands: Commands, environment: dict[str, str]) -> None:
     """What MLflow lacks, once more: its state is not DVC's to know."""
     commands.run([sys.executable, "-m", "pipelines.stages.publish"], folder=folder, environment=environment)
 
 
-@task(cache_policy=NO_CACHE)
-def judge(params: Settings, folder: Path) -> list[Decision]:
-    """The gate, for every model that the params have."""
-    torch.set_num_threads(params.compute.threads)
-    models = [f"sorter-{name}" for name in params.sorters]
-    models += sorted({run.task for run in params.all_runs.values()})
-    with store() as client:
-        decisions = decide_all(Registry(client), models, params, folder=folder)
-    for one in decisions:
-        log = get_run_logger().error if one.failed else get_run_logger().info
-        log("%s: %s; %s", one.model, "promoted" if one.promoted else "stays", one.reason)
-    return decisions
+def _fetch(commands: Commands, folder: Path, environment: dict[str, str]) -> None:
+    """What DVC's remote has of this commit and of earlier stages, so that a new machine trains only what is new."""
+    try:
+        commands.run(["dvc", "fetch", "--run-cache"], folder=folder, environment=environment)
+    except CommandFailed as error:
+        get_run_logger().warning("what DVC's remote lacks is made again: %s", str(error).splitlines()[-1])
 
 
-def _shown(params: Settings, folder: Path, decisions: list[Decision]) -> None:
-    """On the run's page: figures with links to MLflow, what the gate decided, and the sheet of examples."""
+def _shown(params: Settings, folder: Path) -> None:
+    """On the run's page: figures with links to MLflow, and the sheet of examples."""
     with store() as client:
         links = run_addresses(client, json.loads((folder / "reports/published.json").read_text()))
     rows = []
@@ -100,17 +84,6 @@ def _shown(params: Settings, folder: Path, decisions: list[Decision]) -> None:
         key="figures", markdown="| run | figure on the test split | value (95 %) |\n|---|---|---|\n" + "\n".join(rows),
         description="Figures of all runs",
     )  # fmt: skip
-    table = [
-        {
-            "model": one.model,
-            "challenger": one.challenger,
-            "champion before": one.champion,
-            "promoted": one.promoted,
-            "why": one.reason,
-        }
-        for one in decisions
-    ]
-    create_table_artifact(key="gate", table=table, description="What the gate decided")
     for sheet in sorted((folder / "reports/figures").glob("label_ranking-*-examples.png"))[-1:]:
         picture = base64.b64encode(sheet.read_bytes()).decode()
         create_image_artifact(key="examples", image_url=f"data:image/png;base64,{picture}", description=sheet.stem)
@@ -123,7 +96,7 @@ def _shown(params: Settings, folder: Path, decisions: list[Decision]) -> None:
 def retrain(
     reason: str = "by hand",
     advance: bool = True,
-    workers: int | None = None,
+    workers: Annotated[int, Field(ge=1)] | None = None,
     gate: bool = True,
     push: str | None = None,
     project: str = ".",
@@ -142,12 +115,10 @@ def retrain(
         project: the checkout.
     """
     logger = get_run_logger()
-    with opened(project, advance=advance) as worktree:
+    with opened(project, advance=advance, remote=push) as worktree:
         logger.info(
             "%s %s, snapshot %d", "goes on with" if worktree.resumed else "works on", worktree.branch, worktree.snapshot
         )
-        if push is not None:
-            worktree.check_remote(push)
         commands = Commands()
         try:
             return _retrained(worktree, commands, reason=reason, workers=workers, gate=gate, push=push)
@@ -170,6 +141,8 @@ def _retrained(
     os.environ["MLFLOW_TRACKING_URI"] = environment["MLFLOW_TRACKING_URI"]
     params = load(folder / "params.yaml")
     commands.run(["rankops", "mend"], folder=folder, environment=environment)
+    if push is not None:
+        _fetch(commands, folder, environment)
     slots: queue.Queue = queue.Queue()
     for slot in _slots(workers, params.compute.threads):
         slots.put(slot)
@@ -195,9 +168,9 @@ def _retrained(
         logger.warning("the closing `dvc repro` found something to do, which no task had done")
     publish(folder, commands, environment)
     decisions = judge(params, folder) if gate else []
-    _shown(params, folder, decisions)
+    _shown(params, folder)
     commit = worktree.commit(f"Retrain: snapshot {worktree.snapshot} ({reason})")
-    if push is not None:
+    if push is not None and worktree.is_new():
         worktree.share(push, commands, environment)
         logger.info("pushed %s to %s, data and models to DVC's remote", worktree.branch, push)
     worktree.remove()

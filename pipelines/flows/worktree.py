@@ -10,13 +10,14 @@ from datetime import date
 from itertools import count
 from pathlib import Path
 
+from dvc.config import Config, merge
 from filelock import FileLock, Timeout
 from ruamel.yaml import YAML
 
 from pipelines.flows.processes import Commands
 from rankops.atomic_writes import replaced_file
 
-__all__ = ["Worktree", "opened"]
+__all__ = ["Worktree", "opened", "share_dvc_settings"]
 
 FOLDER = Path(".retrain/worktree")
 READY = ".retrain/ready"  # beside the worktree, written last: a half-made one is made again
@@ -49,15 +50,11 @@ class Worktree:
         _committed(self.folder, message)
         return _git(self.folder, "rev-parse", "HEAD")
 
-    def check_remote(self, remote: str) -> None:
-        """Sees that git has a remote of this name, before hours go into what is to be pushed there.
-
-        Raises:
-            ValueError: it has not.
-        """
-        if _git(self.project, "remote", "get-url", remote, fails=True) == "":
-            known = _git(self.project, "remote").split()
-            raise ValueError(f"no git remote {remote!r}; there are {', '.join(known) or 'none'}: `git remote add`")
+    def is_new(self) -> bool:
+        """Whether its last commit has anything that neither main nor an earlier retraining has."""
+        others = {"HEAD", *_known(self.project).values()} - {self.branch}
+        trees = {_tree(self.project, name) for name in others}
+        return _tree(self.project, self.branch) not in trees
 
     def share(self, remote: str, commands: Commands, environment: Mapping[str, str] | None = None) -> None:
         """Pushes its data and models to DVC's default remote, then the branch to a git remote, from where others pull.
@@ -72,15 +69,14 @@ class Worktree:
             ValueError: git refuses.
             CommandFailed: `dvc push` did not succeed.
         """
-        commands.run(["dvc", "push"], folder=self.folder, environment=environment)
+        commands.run(["dvc", "push", "--run-cache"], folder=self.folder, environment=environment)
         _git(self.folder, "push", "--quiet", remote, self.branch)
 
     def remove(self) -> None:
         """Takes it away; the branch stays if it has anything new, and DVC's cache has the data and models."""
+        keep = self.is_new() or _pushed(self.project, self.branch)
         _removed(self.project)
-        known = _branches(self.project)
-        trees = {_git(self.project, "rev-parse", f"{name}^{{tree}}") for name in known if name != self.branch}
-        if self.branch in known and _git(self.project, "rev-parse", f"{self.branch}^{{tree}}") in trees:
+        if not keep and self.branch in _branches(self.project):
             _git(self.project, "branch", "--quiet", "-D", self.branch)  # as an earlier retraining left it
 
 
@@ -100,6 +96,10 @@ def _committed(folder: Path, message: str) -> None:
         _git(folder, "commit", "--quiet", "--no-verify", "--message", message)
 
 
+def _tree(project: Path, revision: str) -> str:
+    return _git(project, "rev-parse", f"{revision}^{{tree}}")
+
+
 def _own_commits(project: Path, branch: str) -> bool:
     return bool(_git(project, "rev-list", "--max-count=1", f"HEAD..{branch}"))
 
@@ -113,6 +113,26 @@ def _removed(project: Path) -> None:
             _git(project, "branch", "--quiet", "-D", branch)
 
 
+def _of_present_commit(project: Path) -> bool:
+    """Whether the unfinished retraining has the commit that is checked out now."""
+    branch, _ = (project / READY).read_text().split()
+    return _git(project, "merge-base", "HEAD", branch, fails=True) == _git(project, "rev-parse", "HEAD")
+
+
+def _abandoned(project: Path) -> int:
+    """Takes away what a retraining of an earlier commit left unfinished; the snapshot it was at, which is taken again.
+
+    Its branch goes too, if no result was committed to it.
+    """
+    branch, snapshot = (project / READY).read_text().split()
+    base = _git(project, "merge-base", "HEAD", branch, fails=True)
+    unfinished = base and not _git(project, "diff", "--name-only", base, branch, "--", "dvc.lock")
+    _removed(project)
+    if unfinished and branch in _branches(project):
+        _git(project, "branch", "--quiet", "-D", branch)
+    return int(snapshot)
+
+
 def _snapshot_of(project: Path, revision: str) -> int:
     """A revision's `data.snapshot`; 0 where it has none."""
     text = _git(project, "show", f"{revision}:params.yaml", fails=True)
@@ -120,36 +140,57 @@ def _snapshot_of(project: Path, revision: str) -> int:
 
 
 def _branches(project: Path) -> list[str]:
+    """Of retrainings, in this clone."""
     return _git(project, "for-each-ref", "--format=%(refname:short)", "refs/heads/retrain/").split()
+
+
+def _known(project: Path) -> dict[str, str]:
+    """Names of retrainings' branches, those that remotes were seen to have too, and a revision of each."""
+    remote = _git(project, "for-each-ref", "--format=%(refname)", "refs/remotes/*/retrain/*").split()
+    return {name.split("/", 3)[3]: name for name in remote} | {name: name for name in _branches(project)}
+
+
+def _pushed(project: Path, branch: str) -> bool:
+    return bool(_git(project, "for-each-ref", "--format=%(refname)", f"refs/remotes/*/{branch}"))
+
+
+def _fetched(project: Path, remote: str) -> None:
+    """Looks which retrainings a git remote has, before hours go into what is to be pushed there."""
+    if _git(project, "remote", "get-url", remote, fails=True) == "":
+        known = _git(project, "remote").split()
+        raise ValueError(f"no git remote {remote!r}; there are {', '.join(known) or 'none'}: `git remote add`")
+    if not Config(str(project / ".dvc")).get("core", {}).get("remote"):
+        raise ValueError(
+            f"{project}: DVC has no default remote, so data and models of what is pushed would be nowhere: "
+            "`dvc remote add --default NAME ADDRESS`"
+        )
+    _git(project, "fetch", "--quiet", "--prune", remote, f"+refs/heads/retrain/*:refs/remotes/{remote}/retrain/*")
 
 
 def _brought(project: Path, folder: Path) -> None:
     """Raw data, which git ignores: linked, not copied, where the file system can."""
-    for path in sorted((project / "data/raw").rglob("*")):
-        place = folder / path.relative_to(project)
-        if path.is_file() and not place.exists():
-            place.parent.mkdir(parents=True, exist_ok=True)
-            try:
-                os.link(path, place)
-            except OSError:
-                shutil.copyfile(path, place)
+    for parent, _, names in os.walk(project / "data/raw", followlinks=True):
+        for path in sorted(Path(parent) / name for name in names):
+            place = folder / path.relative_to(project)
+            if path.is_file() and not place.exists():
+                place.parent.mkdir(parents=True, exist_ok=True)
+                try:
+                    os.link(path.resolve(), place)
+                except OSError:
+                    shutil.copyfile(path, place)
 
 
-def _made(project: Path, *, advance: bool) -> None:
+def _made(project: Path, *, advance: bool, least: int = 0) -> None:
     _removed(project)
     folder = project / FOLDER
     folder.parent.mkdir(exist_ok=True)
-    known = _branches(project)
+    known = _known(project)
     day = f"retrain/{date.today().isoformat()}"
     names = (day if number == 1 else f"{day}-{number}" for number in count(1))
     branch = next(name for name in names if name not in known)
-    snapshot = max(_snapshot_of(project, revision) for revision in ["HEAD", *known]) + advance
+    snapshot = max(least, max(_snapshot_of(project, revision) for revision in ["HEAD", *known.values()]) + advance)
     _git(project, "worktree", "add", "--quiet", "-b", branch, str(folder), "HEAD")
-    cache = subprocess.run(
-        ["dvc", "cache", "dir"], cwd=project, capture_output=True, text=True, check=True
-    ).stdout.strip()  # fmt: skip
-    shared = ["dvc", "cache", "dir", "--local", str((project / cache).resolve())]
-    subprocess.run(shared, cwd=folder, capture_output=True, check=True)
+    share_dvc_settings(project, folder)
     _brought(project, folder)
     yaml = YAML()
     yaml.preserve_quotes, yaml.width = True, 120
@@ -162,27 +203,50 @@ def _made(project: Path, *, advance: bool) -> None:
     (project / READY).write_text(f"{branch}\n{snapshot}\n")
 
 
+def share_dvc_settings(project: Path, folder: Path, **core: str) -> None:
+    """Gives another checkout of a project its DVC cache and its settings, what git ignores of them (secrets) too.
+
+    Args:
+        project: whose they are.
+        folder: the other checkout.
+        core: further settings of the section `core`, for it alone.
+    """
+    own = Config(str(project / ".dvc"))
+    with Config(str(folder / ".dvc")).edit("local") as config:
+        for level in ("repo", "local"):  # the former too: its relative addresses are those of the project
+            merge(config, own.load_one(level))
+        config["cache"]["dir"] = str(own["cache"].get("dir") or project / ".dvc/cache")
+        config["core"].update(core)
+
+
 @contextmanager
-def opened(project: str | Path, *, advance: bool) -> Iterator[Worktree]:
+def opened(project: str | Path, *, advance: bool, remote: str | None = None) -> Iterator[Worktree]:
     """The project's worktree for a retraining: what an unfinished one left, or a new one from the present commit.
 
-    A new one has params at the newest snapshot that main or any branch `retrain/...` knows, or at the next.
+    A new one has params at the newest snapshot that main or any branch `retrain/...` knows, or at the next. What was
+    left unfinished is gone on with as long as main has not moved; otherwise its snapshot is begun again with main's
+    code, for which DVC's cache has whatever is the same.
 
     Args:
         project: a checkout with the pipeline.
         advance: take the next snapshot.
+        remote: a git remote whose branches `retrain/...` count as well, and to which this one will be pushed.
 
     Raises:
-        ValueError: another retraining has it, or git refuses.
+        ValueError: another retraining has it, git refuses, or git or DVC have no such remote.
     """
     project = Path(project).resolve()
     (project / ".locks").mkdir(exist_ok=True)
     try:
         # The system lets go of it when the process dies, however it does.
         with FileLock(project / ".locks/retrain.lock", timeout=5):
-            resumed = (project / READY).is_file() and (project / FOLDER / "dvc.yaml").is_file()
+            if remote is not None:
+                _fetched(project, remote)
+            resumed, least = (project / READY).is_file() and (project / FOLDER / "dvc.yaml").is_file(), 0
+            if resumed and not _of_present_commit(project):
+                resumed, least = False, _abandoned(project)
             if not resumed:
-                _made(project, advance=advance)
+                _made(project, advance=advance, least=least)
             branch, snapshot = (project / READY).read_text().split()
             yield Worktree(project, project / FOLDER, branch, int(snapshot), resumed)
     except Timeout as error:

@@ -1,0 +1,75 @@
+"""The flow that promotes: the gate, with its decisions on the run's page."""
+
+from pathlib import Path
+
+import torch
+from prefect import flow, task
+from prefect.artifacts import create_table_artifact
+from prefect.cache_policies import NO_CACHE
+from prefect.logging import get_run_logger
+from prefect.states import Completed, Failed, State
+
+from pipelines.flows.processes import TransientFailure, may_go_well
+from pipelines.gate import Decision, decide_all
+from pipelines.settings import Settings, load
+from pipelines.tracking import Registry, ServerUnreachable, store
+
+__all__ = ["judge", "promote"]
+
+
+@task(cache_policy=NO_CACHE, retries=3, retry_delay_seconds=[2, 10, 60], retry_condition_fn=may_go_well)
+def judge(params: Settings, folder: Path, models: list[str] | None = None, over_person: bool = False) -> list[Decision]:
+    """The gate's decisions, shown as a table.
+
+    Args:
+        params: with the gate's block.
+        folder: the checkout whose data the models are judged on.
+        models: registered names; None for every one that the params have.
+        over_person: see `pipelines.gate.decide`.
+
+    Raises:
+        TransientFailure: MLflow's store failed.
+    """
+    torch.set_num_threads(params.compute.threads)
+    known = [f"sorter-{name}" for name in params.sorters] + sorted({run.task for run in params.all_runs.values()})
+    try:
+        with store() as client:
+            decisions = decide_all(Registry(client), models or known, params, folder=folder, over_person=over_person)
+    except ServerUnreachable as error:
+        raise TransientFailure(str(error)) from error
+    for one in decisions:
+        log = get_run_logger().error if one.failed else get_run_logger().info
+        log("%s: %s; %s", one.model, "promoted" if one.promoted else "stays", one.reason)
+    table = [
+        {
+            "model": one.model,
+            "challenger": one.challenger,
+            "champion before": one.champion,
+            "promoted": one.promoted,
+            "why": one.reason,
+        }
+        for one in decisions
+    ]
+    create_table_artifact(key="gate", table=table, description="What the gate decided")
+    return decisions
+
+
+@flow(name="promote", validate_parameters=True)
+def promote(models: list[str] | None = None, over_person: bool = False, project: str = ".") -> State:
+    """Lets the gate decide whether challengers become champions, as `rankops promote` does.
+
+    Args:
+        models: registered names; None for all of the params.
+        over_person: replace champions that a person set.
+        project: the checkout whose data they are judged on.
+
+    Returns:
+        Completed, with what was promoted; Failed if a model could not be judged.
+    """
+    folder = Path(project)
+    decisions = judge(load(folder / "params.yaml"), folder, models, over_person)
+    promoted = [f"{one.model} {one.challenger}" for one in decisions if one.promoted]
+    said = f"promoted: {', '.join(promoted) or 'none'}"
+    if failed := [one.model for one in decisions if one.failed]:
+        return Failed(message=f"{said}; not judged: {', '.join(failed)}")
+    return Completed(message=said)
