@@ -44,13 +44,14 @@ experiments: .venv/.installed ## comparisons of losses and figures that need man
 	$(RUN) $(DVC) --wait-for-lock repro experiments/dvc.yaml
 	$(RUN) python -m pipelines.stages.publish_experiments
 
-paper: .venv/.installed ## the papers' sizes and recipes, repro and experiments: needs a GPU, and days; make scale SCALE=laptop goes back
+paper: .venv/.installed ## the papers' sizes and recipes but for RLSEP's Table 1 (results/paper/README.md), repro and experiments: needs a GPU, and days; make scale SCALE=laptop goes back
 	$(RUN) rankops scale paper
 	$(MAKE) repro
 	$(MAKE) experiments
 
 label-ranking: .venv/.installed ## make label-ranking SCALE=subset_112: the comparison of label rankers alone, at that scale
 	$(RUN) rankops scale $(SCALE)
+	$(RUN) rankops params
 	$(RUN) rankops mend
 	$(RUN) rankops fetch
 	$(RUN) $(DVC) --wait-for-lock repro experiments/dvc.yaml:compare_label_ranking

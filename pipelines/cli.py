@@ -84,6 +84,13 @@ def params() -> None:
         settings = load()
     except ParamsError as error:
         _fail(error)
+    if settings.compute.device == "cuda":
+        from rankops.training import compute
+
+        try:  # before hours go into data for it
+            compute(device="cuda", precision=settings.compute.precision)
+        except ValueError as error:
+            _fail(f"params.yaml: {error}; `rankops scale laptop` goes back to what a laptop can do")
     typer.echo(f"params.yaml is fine: {len(settings.all_runs)} runs, {len(settings.sorters)} sorters to pretrain")
     try:
         experiments = load_experiments(settings)
@@ -136,20 +143,32 @@ def scale(name: Annotated[str, typer.Argument(help="a file in scales/, such as p
                 yaml.dump(block, file)
         try:
             load_experiments(check(YAML(typ="safe").load(partial), path=path), their_partial)
-        except ParamsError as error:
-            _fail(error)  # both files stay as they were
+        except ParamsError as error:  # both files stay as they were
+            _fail(str(error).replace(str(their_partial), f"{path}: {experiments}"))
     typer.echo(f"params.yaml now has the values of {path}; `git diff params.yaml` shows them, `dvc repro` runs them")
 
 
 def _layers(yaml: YAML, path: Path) -> list[tuple[Path, dict]]:
     """What a scale's file says, after what the scale says that it names under `over`, and so on."""
-    layers = [(path, yaml.load(path))]
+    layers = [(path, _layer(yaml, path))]
     while (over := layers[0][1].pop("over", None)) is not None:
         file = path.with_name(f"{over}.yaml")
         if not file.is_file() or file in dict(layers):
             _fail(f"{layers[0][0]}: over is {over!r}, expected another file in scales/")
-        layers.insert(0, (file, yaml.load(file)))
+        layers.insert(0, (file, _layer(yaml, file)))
     return layers
+
+
+def _layer(yaml: YAML, path: Path) -> dict:
+    try:
+        said = yaml.load(path)
+    except YAMLError as error:
+        _fail(f"{path}: {' '.join(str(error).split())}")
+    if not isinstance(said, dict):
+        _fail(
+            f"{path}: expected keys of params.yaml with their values, found {'nothing' if said is None else repr(said)}"
+        )
+    return said
 
 
 @app.command()

@@ -83,10 +83,13 @@ def markdown(sections: Sections) -> str:
     return "\n".join(parts)
 
 
-def page(title: str, text: str, sections: Sections, pictures: list[Path]) -> str:
+def page(
+    title: str, text: str, sections: Sections, pictures: list[Path], *, links: dict[str, str] | None = None
+) -> str:
     """The same as one HTML page with a table of contents, and then pictures, by paths relative to the page.
 
-    For phones (wide tables scroll by themselves), for print, light and dark; columns of numbers stand to the right.
+    `links` lead to other pages. For phones (wide tables scroll by themselves), for print, light and dark; columns of
+    numbers stand to the right.
 
     >>> text = page("Runs", "All of them.", {"One & two": ("", pd.DataFrame({"run": ["a"], "L1": [0.02]}))}, [])
     >>> '<a href="#one-two">One &amp; two</a>' in text, '<td class="number">0.02</td>' in text
@@ -102,14 +105,15 @@ def page(title: str, text: str, sections: Sections, pictures: list[Path]) -> str
             source, name = quote(one.as_posix()), escape(one.name)
             body.append(f'<figure><img src="{source}" alt="{name}"><figcaption>{name}</figcaption></figure>')
         body.append("</div>")
-    links = "".join(f'<li><a href="#{anchors[name]}">{escape(name)}</a></li>' for name in contents)
+    places = {name: f"#{anchors[name]}" for name in contents} | {name: quote(to) for name, to in (links or {}).items()}
+    listed = "".join(f'<li><a href="{place}">{escape(name)}</a></li>' for name, place in places.items())
     return "\n".join(
         [
             '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">',
             '<meta name="viewport" content="width=device-width, initial-scale=1">',
             f"<title>{escape(title)}</title>\n<style>{STYLE}</style>\n</head>\n<body>\n<main>",
             f"<h1>{escape(title)}</h1>\n<p>{escape(text)}</p>",
-            *([f'<nav aria-label="Contents"><ul>{links}</ul></nav>'] if contents else []),
+            *([f'<nav aria-label="Contents"><ul>{listed}</ul></nav>'] if listed else []),
             *body,
             "</main>\n</body>\n</html>\n",
         ]

@@ -257,6 +257,30 @@ def test_what_is_not_reproduced_follows_from_the_params():
     assert items - set(with_videos["the paper's"]) == {"SoDeep, Table 2: memorability"}
 
 
+@pytest.mark.parametrize(
+    ("images", "dataset", "papers"), [(5_000, "ranked_mnist", "0.454"), (60_000, "ranked_mnist", "0.726"),
+                                      (7_000, "ranked_mnist", None), (5_000, "arc", None)],
+)  # fmt: skip
+def test_label_rankers_stand_beside_the_papers_of_as_many_images(tmp_path, monkeypatch, images, dataset, papers):
+    monkeypatch.chdir(tmp_path)
+    params = settings.load(ROOT / "params.yaml")
+    name, figure = "label_ranking-rlsep", {"value": 0.5, "low": 0.4, "high": 0.6}
+    figures = {"ranked": dict.fromkeys(("accuracy", "exact_match", "mean_average_precision"), figure)}
+    Path("metrics/runs").mkdir(parents=True)
+    Path(f"metrics/runs/{name}.json").write_text(json.dumps(figures | {"unranked": {"f1": figure}}))
+    rows = params.ranked_mnist.rows.model_copy(update={"train": images})
+    changed = params.model_copy(
+        update={
+            "ranked_mnist": params.ranked_mnist.model_copy(update={"rows": rows}),
+            "runs": {name: params.runs[name].model_copy(update={"dataset": dataset})},
+            "transfer_runs": {}, "sorter_runs": {},
+        }
+    )  # fmt: skip
+    (row,) = report.run_table(changed, "label_ranking", dataset).to_dict("records")
+    assert row["ranked 0-1"] == "0.500 (0.400 to 0.600)"
+    assert row.get("paper's ranked 0-1") == papers
+
+
 EXACT = {"lsep": [0.05, 0.06, 0.07], "rlsep": [0.45, 0.50, 0.43]}
 MACHINE = {"hardware": "one abacus", "python": "3.11", "torch": "2.15"}
 STAGE = "experiments/dvc.yaml:compare_label_ranking"
@@ -289,12 +313,16 @@ class TestKeptResults:
         folder = tmp_path_factory.mktemp("kept")
         others = {"ranked.accuracy": 0.9, "own": 0.25}
         results = {
-            method: {"tried": [], "chosen": {}, "seeds": [
+            method: {"tried": [], "chosen": {"training.scorer.shift": 7 * (method == "rlsep")}, "seeds": [
                 {"seed": seed, "validation": 0.5, "test": value, "figures": others}
                 for seed, value in enumerate(values, 1)
             ]} for method, values in EXACT.items()
         }  # fmt: skip
-        plan = {"figure": "ranked.exact_match", "seeds": 3, "baseline": "lsep", "methods": {"lsep": {}, "rlsep": {}}}
+        scorer = {"optimiser": {"name": "SGD", "args": {"lr": 0.01}}, "epochs": 30, "schedule": {"name": "constant"}}
+        plan = {
+            "figure": "ranked.exact_match", "seeds": 3, "baseline": "lsep", "methods": {"lsep": {}, "rlsep": {}},
+            "model": {"name": "convnet"}, "training": {"scorer": scorer},
+        }  # fmt: skip
         files = {
             "params.yaml": "compute: {threads: 1}\nranked_mnist: {canvas: 112, rows: {train: 5000, test: 10000}}\n",
             "experiments/params.yaml": json.dumps({"comparisons": {"label_ranking": plan}}),
@@ -338,12 +366,12 @@ class TestKeptResults:
         assert kept["params"]["ranked_mnist"]["canvas"] == 112
         ((title, (text, table)),) = kept_results.sections(project / "results/paper").items()
         assert title == "Kept results: subset"
-        for said in ("5,000 training images of 112 px, 10,000 test images", "one abacus", kept["commit"][:10]):
+        for said in ("5,000 training images of 112 px, 10,000 test images, convnet", "one abacus", kept["commit"][:10]):
             assert said in text
         lsep, rlsep = table.to_dict("records")
         # 45, 50 and 43: mean 46, deviation the root of (1 + 16 + 9) / 2, over the root of 3.
         assert rlsep["ranked 0-1"] == f"46.0 ± {math.sqrt(13 / 3):.2f}"
-        assert (rlsep["paper's ranked 0-1"], rlsep["paper's ranked accuracy"]) == ("45.4", "97.0")
+        assert (rlsep["paper's ranked 0-1"], rlsep["paper's ranked accuracy"]) == ("45.4 ± 5.6", "97.0")
         assert (rlsep["own"], rlsep["seeds"], rlsep["gain in 0-1"], rlsep["over"]) == (
             "25.0 ± 0.00",
             3,
@@ -351,6 +379,8 @@ class TestKeptResults:
             "lsep",
         )
         assert lsep["gain in 0-1"] == ""
+        assert lsep["scorer trained by"] == "SGD at 0.01, up to 30 epochs, constant"
+        assert rlsep["scorer trained by"] == "SGD at 0.01, up to 30 epochs, constant, moved by up to 7 px"
         gains = np.array([0.40, 0.44, 0.36])
         assert rlsep["p"] == f"{2 * t.sf(gains.mean() / (gains.std(ddof=1) / math.sqrt(3)), 2):.3f}"
         assert rlsep["lock entry"] == kept["methods"]["rlsep"]["lock_entry"][:8] != lsep["lock entry"]

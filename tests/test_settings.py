@@ -5,6 +5,7 @@ import re
 from pathlib import Path
 
 import pytest
+import torch
 from ruamel.yaml import YAML
 from typer.testing import CliRunner
 
@@ -300,6 +301,16 @@ class TestScales:
         assert (paper.ranked_mnist.canvas, paper.ranked_mnist.rows.train) == (224, 60000)
         assert {run.model.name for run in paper.runs.values()} == {"mobilenet_v3_small"}
 
+    @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+    def test_a_scale_for_a_gpu_is_refused_where_there_is_none(self, project):
+        self.scale("paper")
+        result = CliRunner().invoke(app, ["params"])
+        assert result.exit_code == 1
+        assert "compute.device is cuda, but torch finds no GPU" in result.output
+        assert "`rankops scale laptop` goes back" in result.output
+        self.scale("subset_112")
+        assert CliRunner().invoke(app, ["params"]).exit_code == 0
+
     def test_a_scale_over_another_says_what_differs(self, project):
         self.scale("paper")  # of which nothing stays
         self.scale("subset_112")
@@ -327,4 +338,13 @@ class TestScales:
         )
         (project / "scales/mine.yaml").write_text("ranked_mnist: {canvas: 4}")
         assert "ranked_mnist.canvas" in self.scale("mine", code=1)
+        for text, said in (
+            ("", "expected keys of params.yaml with their values, found nothing"),
+            ("data: {seed: 1}\ndata: {seed: 2}", "found duplicate key"),
+            ("experiments: {sorter_depth: [0]}", "experiments/params.yaml: sorter_depth"),
+        ):
+            (project / "scales/mine.yaml").write_text(text)
+            output = self.scale("mine", code=1)
+            assert output.startswith("scales/mine.yaml: ")
+            assert said in output
         assert (project / "params.yaml").read_text() == before

@@ -14,12 +14,12 @@ from pipelines.gate import Decision, decide_all
 from pipelines.settings import Settings, load
 from pipelines.tracking import Registry, ServerUnreachable, store
 
-__all__ = ["judge", "promote"]
+__all__ = ["judge", "promote", "show"]
 
 
 @task(cache_policy=NO_CACHE, retries=3, retry_delay_seconds=[2, 10, 60], retry_condition_fn=may_go_well)
 def judge(params: Settings, folder: Path, models: list[str] | None = None, over_person: bool = False) -> list[Decision]:
-    """The gate's decisions, shown as a table.
+    """The gate's decisions.
 
     Args:
         params: with the gate's block.
@@ -40,6 +40,11 @@ def judge(params: Settings, folder: Path, models: list[str] | None = None, over_
     for one in decisions:
         log = get_run_logger().error if one.failed else get_run_logger().info
         log("%s: %s; %s", one.model, "promoted" if one.promoted else "stays", one.reason)
+    return decisions
+
+
+def show(decisions: list[Decision]) -> None:
+    """A table of decisions on the page of the flow run that calls this (of what a task makes, that shows nothing)."""
     table = [
         {
             "model": one.model,
@@ -51,7 +56,6 @@ def judge(params: Settings, folder: Path, models: list[str] | None = None, over_
         for one in decisions
     ]
     create_table_artifact(key="gate", table=table, description="What the gate decided")
-    return decisions
 
 
 @flow(name="promote", validate_parameters=True)
@@ -68,6 +72,7 @@ def promote(models: list[str] | None = None, over_person: bool = False, project:
     """
     folder = Path(project)
     decisions = judge(load(folder / "params.yaml"), folder, models, over_person)
+    show(decisions)
     promoted = [f"{one.model} {one.challenger}" for one in decisions if one.promoted]
     said = f"promoted: {', '.join(promoted) or 'none'}"
     if failed := [one.model for one in decisions if one.failed]:

@@ -20,7 +20,7 @@ from pydantic import Field
 
 from pipelines.flows.graph import stages
 from pipelines.flows.processes import CommandFailed, Commands, may_go_well
-from pipelines.flows.promote import judge
+from pipelines.flows.promote import judge, show
 from pipelines.flows.worktree import Worktree, opened
 from pipelines.live import watch
 from pipelines.settings import Settings, load
@@ -168,6 +168,7 @@ def _retrained(
         logger.warning("the closing `dvc repro` found something to do, which no task had done")
     publish(folder, commands, environment)
     decisions = judge(params, folder) if gate else []
+    show(decisions)
     _shown(params, folder)
     commit = worktree.commit(f"Retrain: snapshot {worktree.snapshot} ({reason})")
     if push is not None and worktree.is_new():

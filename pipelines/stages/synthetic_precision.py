@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from pathlib import Path
 
 import torch
 from torch import Tensor, nn
@@ -9,8 +10,8 @@ from tqdm import tqdm
 
 from pipelines.settings import Settings, load_experiments
 from pipelines.sorters import sorter_of
-from pipelines.stage import run
-from rankops.atomic_writes import replaced_file
+from pipelines.stage import checkpoint_folder, run
+from rankops.atomic_writes import remove_folder, replaced_file
 from rankops.checkpoints import build
 from rankops.criterion import Criterion, grouped
 from rankops.datasets.synthetic_precision import draw, with_flips
@@ -22,6 +23,12 @@ from rankops.training import fit, random_batches
 def main(params: Settings, method: str) -> None:
     plan = load_experiments(params).synthetic_precision
     options = plan.methods[method]
+    sorters = params.benchmark_sorters.model_dump()["untrained"]
+    weights = [] if options.sorter is None else Path("models/sorters", options.sorter).glob("model.*")
+    checkpoint = checkpoint_folder(
+        "synthetic_precision", method,
+        params={"plan": plan.model_dump(), "compute": params.compute.model_dump(), "sorters": sorters}, inputs=weights,
+    )  # fmt: skip
     curves = []
     with tqdm(total=len(plan.flipped) * plan.seeds, desc=method, unit=" trainings") as bar:
         for flipped in plan.flipped:
@@ -57,7 +64,7 @@ def main(params: Settings, method: str) -> None:
                     learner, batches=batches, loss=loss, validate=validate, judged_by="average_precision",
                     epochs=plan.epochs, batches_per_epoch=half // plan.batch_size, patience=plan.epochs,
                     optimiser=options.optimiser.model_dump(), schedule={"name": "constant"}, seed=seed,
-                    device="cpu", name=f"synthetic_precision.{method}",
+                    device="cpu", checkpoint=checkpoint / f"{flipped}-{seed}", name=f"synthetic_precision.{method}",
                 )  # fmt: skip
                 curve = [epoch.validation["average_precision"] for epoch in epochs]
                 curves.append({"flipped": flipped, "seed": seed, "average_precision": curve})
@@ -65,6 +72,7 @@ def main(params: Settings, method: str) -> None:
     result = {"iterations_per_epoch": plan.rows // 2 // plan.batch_size, "curves": curves}
     with replaced_file(f"results/synthetic_precision/{method}.json") as partial:
         partial.write_text(json.dumps(result, indent=2) + "\n")
+    remove_folder(checkpoint)
 
 
 if __name__ == "__main__":
