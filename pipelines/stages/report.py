@@ -40,16 +40,6 @@ SHOWN = {
                               ("median_rank", "median rank"))
     },
 }  # fmt: skip
-# RLSEP, Tables 1 and 2: Ranked MNIST of 224 px, MobileNetV3-Small, by the number of training images.
-PAPER_LABEL_RANKING = {
-    5_000: {
-        "cross_entropy": (0.871, 0.059, 0.795), "lsep": (0.874, 0.055, 0.794), "rlsep": (0.970, 0.454, 0.936),
-    },
-    60_000: {
-        "cross_entropy": (0.876, 0.057, 0.804, 0.992), "lsep": (0.878, 0.056, 0.793, 0.989),
-        "rlsep": (0.988, 0.726, 0.959, 0.991),
-    },
-}  # fmt: skip
 # Other figures, on the paper's data: VideoMem, ResNet-34; VOC 2007, WILDCAT; COCO captions, DSVE; sorters, d = 100.
 PAPER = {
     ("memorability", "mse"): (0.442,),
@@ -82,19 +72,19 @@ def _figure(values: dict[str, float], digits: int = 3) -> str:
     return f"{values['value']:.{digits}f} ({values['low']:.{digits}f} to {values['high']:.{digits}f})"
 
 
-def _papers(params: Settings, task: str, dataset: str, loss: str) -> tuple:
-    """The paper's figures, in the order of `SHOWN`; none where it has no such images, or not so many."""
+def _papers(params: Settings, task: str, dataset: str, loss: str) -> dict[str, float | None]:
+    """The paper's figures, by their places; none where it has no such images, or not so many."""
     if task != "label_ranking":
-        return PAPER.get((task, loss), ())
+        return dict(zip(SHOWN[task], PAPER.get((task, loss), ()), strict=False))
     images = params.ranked_mnist.rows.train if dataset == "ranked_mnist" else 0
-    return PAPER_LABEL_RANKING.get(images, {}).get(loss, ())
+    return {place: float(value.split()[0]) / 100 for place, value in kept_results.papers(images, loss).items()}
 
 
 def _data(params: Settings, task: str) -> str:
     if task != "label_ranking":
         return DATA[task]
     ours = params.ranked_mnist
-    paper = "also" if ours.rows.train in PAPER_LABEL_RANKING else "not"
+    paper = "also" if ours.rows.train in kept_results.PAPER else "not"
     return f"{ours.rows.train:,} training images of {ours.canvas} px, the paper's are {paper} of so many, of 224 px"
 
 
@@ -107,12 +97,12 @@ def run_table(params: Settings, task: str, dataset: str) -> pd.DataFrame:
         metrics = json.loads(Path(f"metrics/runs/{name}.json").read_text())
         paper = _papers(params, task, dataset, options.loss.name)
         row = {"run": name}
-        for number, (place, title) in enumerate(SHOWN[task].items()):
+        for place, title in SHOWN[task].items():
             figure = metrics
             for part in place.split("."):
                 figure = figure[part]
             row[title] = _figure(figure)
-            published = paper[number] if number < len(paper) else None
+            published = paper.get(place)
             row[f"paper's {title}"] = "" if published is None else f"{published:.3f}"
         rows.append(row)
     table = pd.DataFrame(rows)
