@@ -14,7 +14,7 @@ from pipelines.gate import Decision, decide_all
 from pipelines.settings import Settings, load
 from pipelines.tracking import Registry, ServerUnreachable, store
 
-__all__ = ["judge", "promote", "show"]
+__all__ = ["judge", "promote", "promoted", "show"]
 
 
 @task(cache_policy=NO_CACHE, retries=3, retry_delay_seconds=[2, 10, 60], retry_condition_fn=may_go_well)
@@ -41,6 +41,11 @@ def judge(params: Settings, folder: Path, models: list[str] | None = None, over_
         log = get_run_logger().error if one.failed else get_run_logger().info
         log("%s: %s; %s", one.model, "promoted" if one.promoted else "stays", one.reason)
     return decisions
+
+
+def promoted(decisions: list[Decision]) -> str:
+    """Models with the versions that became champion, in words."""
+    return f"promoted: {', '.join(f'{one.model} {one.challenger}' for one in decisions if one.promoted) or 'none'}"
 
 
 def show(decisions: list[Decision]) -> None:
@@ -73,8 +78,7 @@ def promote(models: list[str] | None = None, over_person: bool = False, project:
     folder = Path(project)
     decisions = judge(load(folder / "params.yaml"), folder, models, over_person)
     show(decisions)
-    promoted = [f"{one.model} {one.challenger}" for one in decisions if one.promoted]
-    said = f"promoted: {', '.join(promoted) or 'none'}"
+    said = promoted(decisions)
     if failed := [one.model for one in decisions if one.failed]:
         return Failed(message=f"{said}; not judged: {', '.join(failed)}")
     return Completed(message=said)

@@ -20,7 +20,7 @@ from pydantic import Field
 
 from pipelines.flows.graph import stages
 from pipelines.flows.processes import CommandFailed, Commands, may_go_well
-from pipelines.flows.promote import judge, show
+from pipelines.flows.promote import judge, promoted, show
 from pipelines.flows.worktree import Worktree, opened
 from pipelines.live import watch
 from pipelines.settings import Settings, load
@@ -175,7 +175,6 @@ def _retrained(
         worktree.share(push, commands, environment)
         logger.info("pushed %s to %s, data and models to DVC's remote", worktree.branch, push)
     worktree.remove()
-    promoted = [f"{one.model} {one.challenger}" for one in decisions if one.promoted]
-    said = f"{worktree.branch} at {commit[:10]}; promoted: {', '.join(promoted) or 'none'}"
+    said = f"{worktree.branch} at {commit[:10]}; {promoted(decisions)}"
     logger.info(said)
     return Completed(message=said)

@@ -74,7 +74,7 @@ class Worktree:
 
     def remove(self) -> None:
         """Takes it away; the branch stays if it has anything new, and DVC's cache has the data and models."""
-        keep = self.is_new() or _pushed(self.project, self.branch)
+        keep = self.is_new()
         _removed(self.project)
         if not keep and self.branch in _branches(self.project):
             _git(self.project, "branch", "--quiet", "-D", self.branch)  # as an earlier retraining left it
@@ -148,10 +148,6 @@ def _known(project: Path) -> dict[str, str]:
     """Names of retrainings' branches, those that remotes were seen to have too, and a revision of each."""
     remote = _git(project, "for-each-ref", "--format=%(refname)", "refs/remotes/*/retrain/*").split()
     return {name.split("/", 3)[3]: name for name in remote} | {name: name for name in _branches(project)}
-
-
-def _pushed(project: Path, branch: str) -> bool:
-    return bool(_git(project, "for-each-ref", "--format=%(refname)", f"refs/remotes/*/{branch}"))
 
 
 def _fetched(project: Path, remote: str) -> None:
