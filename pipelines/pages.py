@@ -3,13 +3,22 @@
 import re
 from html import escape
 from pathlib import Path
+from typing import NamedTuple
 from urllib.parse import quote
 
 import pandas as pd
 
-__all__ = ["markdown", "page"]
+__all__ = ["Section", "markdown", "page"]
 
-Sections = dict[str, tuple[str, pd.DataFrame]]
+
+class Section(NamedTuple):
+    """What stands below a title; pictures by paths relative to the page."""
+
+    text: str
+    table: pd.DataFrame
+    pictures: tuple[Path, ...] = ()
+
+
 # Figures with their signs, intervals, deviations and units; nothing that a sentence has.
 NUMBER = re.compile(r"[-+−]?\d(?:[\d\s.,()%±+−-]|e(?=[-+\d])|to |nan)*")
 STYLE = """
@@ -38,7 +47,8 @@ tbody tr:last-child > * { border-bottom: 0; }
 td:not(.number) { min-width: 10rem; }
 .number { text-align: right; }
 td.number { white-space: nowrap; }
-.pictures { display: grid; gap: 1.25rem; grid-template-columns: repeat(auto-fit, minmax(min(100%, 30rem), 1fr)); }
+.pictures { display: grid; gap: 1.25rem; margin-top: 1rem;
+  grid-template-columns: repeat(auto-fit, minmax(min(100%, 30rem), 1fr)); }
 figure { margin: 0; min-width: 0; }
 img { display: block; max-width: 100%; height: auto; background: #fff; border-radius: 0.4rem; }
 figcaption { margin-top: 0.3rem; color: var(--faint); font-size: 0.85rem; }
@@ -64,10 +74,10 @@ figcaption { margin-top: 0.3rem; color: var(--faint); font-size: 0.85rem; }
 """
 
 
-def markdown(sections: Sections) -> str:
-    """Each section's title and text, and its table.
+def markdown(sections: dict[str, Section]) -> str:
+    """Each section's title and text, and its table, without pictures.
 
-    >>> print(markdown({"Sorters": ("On the test set.", pd.DataFrame({"sorter": ["lstm"], "L1": [0.02]}))}))
+    >>> print(markdown({"Sorters": Section("On the test set.", pd.DataFrame({"sorter": ["lstm"], "L1": [0.02]}))}))
     **Sorters.** On the test set.
     <BLANKLINE>
     | sorter | L1 |
@@ -76,36 +86,30 @@ def markdown(sections: Sections) -> str:
     <BLANKLINE>
     """
     parts = []
-    for title, (text, table) in sections.items():
+    for title, (text, table, _) in sections.items():
         lines = [" | ".join(table.columns), " | ".join("---" for _ in table.columns)]
         lines += [" | ".join(str(value) for value in row) for row in table.itertuples(index=False)]
         parts.append(f"**{title}.** {text}\n\n" + "\n".join(f"| {line} |" for line in lines) + "\n")
     return "\n".join(parts)
 
 
-def page(
-    title: str, text: str, sections: Sections, pictures: list[Path], *, links: dict[str, str] | None = None
-) -> str:
-    """The same as one HTML page with a table of contents, and then pictures, by paths relative to the page.
+def page(title: str, text: str, sections: dict[str, Section], *, links: dict[str, str] | None = None) -> str:
+    """The same with its pictures as one HTML page with a table of contents.
 
     `links` lead to other pages. For phones (wide tables scroll by themselves), for print, light and dark; columns of
     numbers stand to the right.
 
-    >>> text = page("Runs", "All of them.", {"One & two": ("", pd.DataFrame({"run": ["a"], "L1": [0.02]}))}, [])
-    >>> '<a href="#one-two">One &amp; two</a>' in text, '<td class="number">0.02</td>' in text
-    (True, True)
+    >>> runs = Section("", pd.DataFrame({"run": ["a"], "L1": [0.02]}), (Path("a.png"),))
+    >>> text = page("Runs", "All of them.", {"One & two": runs})
+    >>> '<a href="#one-two">One &amp; two</a>' in text, '<td class="number">0.02</td>' in text, 'src="a.png"' in text
+    (True, True, True)
     """
-    anchors = _anchors([*sections, "Pictures"])
-    body, contents = [], [*sections, *(["Pictures"] if pictures else [])]
-    for name, (said, table) in sections.items():
+    anchors = _anchors(list(sections))
+    body = []
+    for name, (said, table, shown) in sections.items():
         body += [f'<h2 id="{anchors[name]}">{escape(name)}</h2>', f"<p>{escape(said)}</p>", _table(name, table)]
-    if pictures:
-        body += [f'<h2 id="{anchors["Pictures"]}">Pictures</h2>', '<div class="pictures">']
-        for one in pictures:
-            source, name = quote(one.as_posix()), escape(one.name)
-            body.append(f'<figure><img src="{source}" alt="{name}"><figcaption>{name}</figcaption></figure>')
-        body.append("</div>")
-    places = {name: f"#{anchors[name]}" for name in contents} | {name: quote(to) for name, to in (links or {}).items()}
+        body += _pictures(shown)
+    places = {name: f"#{anchors[name]}" for name in sections} | {name: quote(to) for name, to in (links or {}).items()}
     listed = "".join(f'<li><a href="{place}">{escape(name)}</a></li>' for name, place in places.items())
     return "\n".join(
         [
@@ -118,6 +122,17 @@ def page(
             "</main>\n</body>\n</html>\n",
         ]
     )
+
+
+def _pictures(paths: tuple[Path, ...]) -> list[str]:
+    """A grid of pictures with their names below; nothing for none."""
+    if not paths:
+        return []
+    figures = []
+    for path in paths:
+        source, name = quote(path.as_posix()), escape(path.name)
+        figures.append(f'<figure><img src="{source}" alt="{name}"><figcaption>{name}</figcaption></figure>')
+    return ['<div class="pictures">', *figures, "</div>"]
 
 
 def _anchors(titles: list[str]) -> dict[str, str]:

@@ -454,12 +454,38 @@ class LabelRankingFigures(Block):
     seed: Seed
 
 
+class Finding(Block):
+    """A question that pairs of methods of a comparison answer: of each pair, what the second gains over the first."""
+
+    asks: str
+    comparison: str
+    pairs: Annotated[list[tuple[str, str]], Field(min_length=1)]
+
+
 class Experiments(Block):
     comparisons: dict[str, Comparison]
+    findings: dict[str, Finding]
     synthetic_precision: SyntheticPrecision
     sorter_depth: list[Count]
     score_sweep: ScoreSweep
     label_ranking_figures: LabelRankingFigures
+
+    @model_validator(mode="after")
+    def _compared(self) -> "Experiments":
+        for name, finding in self.findings.items():
+            if finding.comparison not in self.comparisons:
+                raise ValueError(
+                    f"findings.{name}.comparison: no comparison {finding.comparison!r}; there are "
+                    f"{', '.join(self.comparisons)}"
+                )
+            methods = self.comparisons[finding.comparison].methods
+            for one in {method for pair in finding.pairs for method in pair}:
+                if one not in methods:
+                    raise ValueError(
+                        f"findings.{name}.pairs: {finding.comparison} has no method {one!r}; there are "
+                        f"{', '.join(methods)}"
+                    )
+        return self
 
 
 class Evaluate(Block):

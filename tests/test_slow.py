@@ -171,6 +171,8 @@ def test_all_experiments_at_a_tiny_scale(undisturbed):
             step["epochs"] = min(1, step["epochs"])
         for method in plan["methods"].values():
             method["grid"] = {}
+    for finding in values["findings"].values():
+        finding["pairs"] = [list(values["comparisons"][finding["comparison"]]["methods"])]
     precision = values["synthetic_precision"]
     precision |= {"rows": 400, "batch_size": 64, "epochs": 2, "seeds": 2, "flipped": [0.0, 0.2]}
     values["sorter_depth"] = [1, 2]
@@ -185,6 +187,7 @@ def test_all_experiments_at_a_tiny_scale(undisturbed):
         "score_sweep-errors.png",
         "hinge_ap",
         "sorter_health.png",
+        "finding-the_optimiser_in_rlsep.png",
     ):
         assert part in page
     assert "publish_experiments: sent 14 of 14 runs" in output

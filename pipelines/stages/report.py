@@ -1,6 +1,7 @@
 """Tables and pictures of all runs, beside the papers' figures: Markdown, one HTML page and PNG files."""
 
 import json
+from hashlib import md5
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from pipelines.figures import (
     sorter_errors,
 )
 from pipelines.histories import history_of_run
-from pipelines.pages import markdown, page
+from pipelines.pages import Section, markdown, page
 from pipelines.settings import Run, Settings
 from pipelines.stage import refuse_leftovers, run
 from rankops.atomic_writes import replaced_file, replaced_folder
@@ -49,6 +50,12 @@ PAPER = {
     ("retrieval", "hard_negative_triplet"): (0.698, 0.919, 0.966, None, 0.559, 0.869, 0.940, None),
     ("retrieval", "recall"): (0.715, 0.928, 0.971, None, 0.562, 0.870, 0.943, None),
 }
+# RLSEP's Table 2 has these of ranked labels and, but for the last, of unranked ones.
+TABLE_2 = {
+    "precision": "Pr", "recall": "Re", "f1": "F1", "accuracy": "Acc", "exact_match": "0-1",
+    "mean_average_precision": "mAP",
+}  # fmt: skip
+LOCK = "in dvc.lock"
 PAPER_SORTERS = {"handcrafted": 0.0350, "cnn": 0.0120, "lstm": 0.0033}
 TITLES = {
     "label_ranking": "Label ranking", "memorability": "Memorability", "multilabel": "Multi-label classification",
@@ -80,6 +87,10 @@ def _papers(params: Settings, task: str, dataset: str, loss: str) -> dict[str, f
     return {place: float(value.split()[0]) / 100 for place, value in kept_results.papers(images, loss).items()}
 
 
+def _title(params: Settings, task: str, dataset: str) -> str:
+    return f"{TITLES[task]}, {dataset}" if dataset in params.real_data else TITLES[task]
+
+
 def _data(params: Settings, task: str) -> str:
     if task != "label_ranking":
         return DATA[task]
@@ -96,7 +107,7 @@ def run_table(params: Settings, task: str, dataset: str) -> pd.DataFrame:
             continue
         metrics = json.loads(Path(f"metrics/runs/{name}.json").read_text())
         paper = _papers(params, task, dataset, options.loss.name)
-        row = {"run": name}
+        row = {"run": name, "seed": str(options.seed)}
         for place, title in SHOWN[task].items():
             figure = metrics
             for part in place.split("."):
@@ -104,9 +115,43 @@ def run_table(params: Settings, task: str, dataset: str) -> pd.DataFrame:
             row[title] = _figure(figure)
             published = paper.get(place)
             row[f"paper's {title}"] = "" if published is None else f"{published:.3f}"
+        row[LOCK] = _in_lock(f"metrics/runs/{name}.json")
         rows.append(row)
     table = pd.DataFrame(rows)
     return table.loc[:, (table != "").any()] if len(table) else table
+
+
+def all_label_ranking_figures(params: Settings, dataset: str) -> pd.DataFrame:
+    """Each run's figures that RLSEP's Table 2 has, in per cent with 95 % intervals, and below them the paper's.
+
+    Two rows a run, ranked and unranked, and as many for each number of training images that the paper has of its loss.
+    """
+    rows = []
+    for name, options in params.all_runs.items():
+        if (options.task, options.dataset) != ("label_ranking", dataset):
+            continue
+        metrics = json.loads(Path(f"metrics/runs/{name}.json").read_text())
+        ours = {f"{labels}.{figure}": _per_cent(value) for labels, figures in metrics.items()
+                for figure, value in figures.items()}  # fmt: skip
+        found = {f"here, {params.ranked_mnist.rows.train:,} images" if dataset == "ranked_mnist" else "here": ours}
+        if dataset == "ranked_mnist":
+            found |= {f"the paper's, {images:,} images": kept_results.papers(images, options.loss.name)
+                      for images in kept_results.PAPER}  # fmt: skip
+        for labels in ("ranked", "unranked"):
+            for where, figures in found.items():
+                cells = {title: figures.get(f"{labels}.{place}", "") for place, title in TABLE_2.items()}
+                if any(cells.values()):
+                    rows.append({"run": name, "labels": labels, "trained": where} | cells)
+    return pd.DataFrame(rows)
+
+
+def _per_cent(values: dict[str, float]) -> str:
+    return _figure({name: 100 * value for name, value in values.items()}, 1)
+
+
+def _in_lock(path: str | Path) -> str:
+    """The start of the MD5 by which dvc.lock knows a file; by that, the entry of the stage that made it is found."""
+    return md5(Path(path).read_bytes()).hexdigest()[:8]
 
 
 def _examples(path: Path, name: str, options: Run, *, title: str, threads: int) -> None:
@@ -139,7 +184,7 @@ def _examples(path: Path, name: str, options: Run, *, title: str, threads: int) 
     )  # fmt: skip
 
 
-def sorter_table() -> tuple[pd.DataFrame, pd.DataFrame]:
+def sorter_table(params: Settings) -> tuple[pd.DataFrame, pd.DataFrame]:
     """One row a sorter with its L1, and L1 by kind with a column a sorter."""
     rows, by_kind = [], {}
     for path in sorted(Path("metrics/sorters").glob("*.json")):
@@ -147,6 +192,7 @@ def sorter_table() -> tuple[pd.DataFrame, pd.DataFrame]:
         rows.append(
             {
                 "sorter": path.stem,
+                "seed": str(params.sorters[path.stem].seed) if path.stem in params.sorters else "",
                 "L1": _figure(metrics["l1"], 4),
                 "paper's L1 (d = 100)": f"{PAPER_SORTERS[path.stem]:.4f}" if path.stem in PAPER_SORTERS else "",
                 "exact ranks": f"{metrics['exact_ranks']:.3f}",
@@ -154,6 +200,7 @@ def sorter_table() -> tuple[pd.DataFrame, pd.DataFrame]:
                 "wrong signs": f"{100 * metrics['gradient']['wrong_signs_of_others']:.1f} %",
                 "d": metrics["length"],
                 "parameters": f"{metrics['parameters']:,}",
+                LOCK: _in_lock(path),
             }
         )
         by_kind[path.stem] = metrics["l1_by_kind"]
@@ -219,43 +266,59 @@ def main(params: Settings) -> None:
     )
     digits = json.loads(Path("data/digits/manifest.json").read_text())
     source = {"mnist": "MNIST digits", "bundled": "scikit-learn's bundled digits, not MNIST"}[digits["source"]]
-    sorters, by_kind = sorter_table()
+    sorters, by_kind = sorter_table(params)
+    names: dict[str, list[str]] = {"Sorters": ["sorters-l1_by_kind"]}  # of each section's pictures
     with replaced_folder("reports/figures") as folder:
         sorter_errors(folder / "sorters-l1_by_kind.png", by_kind, title="L1 by kind of vectors, test set")
         for name in params.sorters:
             history = pd.read_csv(f"models/sorters/{name}/history.csv")
             learning_curves(folder / f"sorter-{name}-learning_curves.png", history, title=f"Sorter {name}")
+            names["Sorters"].append(f"sorter-{name}-learning_curves")
         for name, options in params.all_runs.items():
-            title = f"{name}, {source}" if options.dataset not in params.real_data else f"{name}, {options.dataset}"
+            real = options.dataset in params.real_data
+            title = f"{name}, {options.dataset}" if real else f"{name}, {source}"
             learning_curves(folder / f"{name}-learning_curves.png", history_of_run(f"models/runs/{name}"), title=title)
-            if options.dataset not in params.real_data:  # whose images this stage does not depend on
+            shown = names.setdefault(_title(params, options.task, options.dataset), [])
+            if not real:  # this stage does not depend on the images of real data
                 _examples(
                     folder / f"{name}-examples.png", name, options, title=title, threads=params.compute.threads
                 )  # fmt: skip
-        pictures = sorted(path.name for path in folder.iterdir())
-    captions = {}
+                shown.append(f"{name}-examples")
+            shown.append(f"{name}-learning_curves")
+    pictures = {title: tuple(Path(f"figures/{name}.png") for name in shown) for title, shown in names.items()}
+    sections, all_figures = {}, {}
     for task, dataset in sorted({(options.task, options.dataset) for options in params.all_runs.values()}):
-        real = dataset in params.real_data
-        title = f"{TITLES[task]}, {dataset}" if real else TITLES[task]
+        real, title = dataset in params.real_data, _title(params, task, dataset)
         data = "the paper's at its own scale" if real else f"{source}; {_data(params, task)}"
         text = f"Test set, with 95 % bootstrap intervals; {data}."
-        captions[title] = (text, run_table(params, task, dataset))
-    captions["Sorters"] = (
-        "L1: mean |rank error| / d on the same test vectors, with 95 % bootstrap intervals.", sorters
-    )  # fmt: skip
+        sections[title] = Section(text, run_table(params, task, dataset), pictures[title])
+        if task == "label_ranking":
+            all_figures[f"{title}: all figures"] = Section(
+                f"Per cent, with 95 % bootstrap intervals; {source}. Ranked figures are of the order of labels, "
+                "unranked ones of which labels are there; 0-1 is the share of images without any mistake.",
+                all_label_ranking_figures(params, dataset),
+            )
+    sections["Sorters"] = Section(
+        "L1: mean |rank error| / d on the same test vectors, with 95 % bootstrap intervals.",
+        sorters,
+        pictures["Sorters"],
+    )
     with replaced_file("reports/results.md") as partial:
-        partial.write_text(markdown(captions))
+        partial.write_text(markdown(sections))
+    sections |= all_figures
     missing = not_reproduced(params, digits=source)
     if len(missing):
-        captions["Not reproduced here"] = ("What the papers did with other data, sizes or recipes.", missing)
-    captions |= kept_results.sections()
+        sections["Not reproduced here"] = Section("What the papers did with other data, sizes or recipes.", missing)
+    sections |= kept_results.sections()
+    ours = params.compute
     with replaced_file("reports/index.html") as partial:
         partial.write_text(
             page(
                 "RankOps",
-                f"Made with {source}.",
-                captions,
-                [Path("figures") / one for one in pictures],
+                f"Made with {source}; compute.device {ours.device}, {ours.threads} threads, precision "
+                f"{ours.precision}. By what stands under {LOCK!r}, dvc.lock is searched for the entry of the stage "
+                "that made a row: its code, params and data.",
+                sections,
                 links={"Experiments over seeds, once `make experiments` has run": "experiments/index.html"},
             )
         )

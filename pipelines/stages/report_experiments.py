@@ -11,8 +11,8 @@ from scipy import stats
 
 from pipelines import kept_results
 from pipelines.figures import accuracies, against, curves, differences, scene_animation, score_histograms
-from pipelines.pages import markdown, page
-from pipelines.settings import Experiments, Settings, load_experiments
+from pipelines.pages import Section, markdown, page
+from pipelines.settings import Experiments, Finding, Settings, load_experiments
 from pipelines.stage import refuse_leftovers, run
 from rankops.atomic_writes import replaced_folder
 
@@ -28,18 +28,30 @@ EXPLAINED = (
 SORTERS = "memorability_sorters"  # the comparison whose sorters are measured by themselves too
 
 
+def _result(comparison: str, method: str) -> dict[str, Any]:
+    return json.loads((RESULTS / "comparisons" / f"{comparison}-{method}.json").read_text())
+
+
+def _tests(comparison: str, method: str) -> np.ndarray:
+    """A method's test figure by seed."""
+    return np.array([seed["test"] for seed in _result(comparison, method)["seeds"]])
+
+
+def _difference(tests: np.ndarray, others: np.ndarray) -> dict[str, float]:
+    """What `tests` have more than `others`, by seed, with Student's 95 % interval."""
+    bounds = stats.ttest_rel(tests, others).confidence_interval(0.95)
+    return {"difference": (tests - others).mean(), "low": bounds.low, "high": bounds.high}
+
+
 def comparison_table(name: str, plan: Any) -> pd.DataFrame:
     """One row a method: its figure over seeds, and the paired difference from the baseline with a 95 % interval.
 
     The interval is Student's over the seeds' differences: it says what training at random decides, the test set fixed.
     """
-    found = {
-        method: json.loads((RESULTS / "comparisons" / f"{name}-{method}.json").read_text()) for method in plan.methods
-    }
-    test_of = {method: np.array([seed["test"] for seed in result["seeds"]]) for method, result in found.items()}
     rows = []
-    for method, result in found.items():
-        tests, baseline = test_of[method], plan.methods[method].baseline or plan.baseline
+    for method in plan.methods:
+        result, baseline = _result(name, method), plan.methods[method].baseline or plan.baseline
+        tests = _tests(name, method)
         row = {
             "method": method,
             "test": f"{tests.mean():.4f}",
@@ -56,14 +68,51 @@ def comparison_table(name: str, plan: Any) -> pd.DataFrame:
             )
         row |= {"against": "", "difference": np.nan, "low": np.nan, "high": np.nan}
         if method != baseline:
-            by_seed = tests - test_of[baseline]
-            bounds = stats.ttest_rel(tests, test_of[baseline]).confidence_interval(0.95)
-            row |= {"against": baseline, "difference": by_seed.mean(), "low": bounds.low, "high": bounds.high}
+            row |= {"against": baseline} | _difference(tests, _tests(name, baseline))
         rows.append(row)
     return pd.DataFrame(rows)
 
 
-def _precision(folder: Path, experiments: Experiments) -> pd.DataFrame:
+def finding(asked: Finding, *, figure: str) -> tuple[str, pd.DataFrame]:
+    """A sentence and a row for each pair of methods: both figures over seeds, and the paired difference.
+
+    It is called better or worse where Student's 95 % interval of the seeds' differences leaves 0 out.
+    """
+    sentences, rows = [], []
+    for first, second in asked.pairs:
+        before, after = _tests(asked.comparison, first), _tests(asked.comparison, second)
+        gain = _difference(after, before)
+        word = "better than" if gain["low"] > 0 else "worse than" if gain["high"] < 0 else "not told apart from"
+        sentences.append(f"{second} is {word} {first} ({_with_signs(gain)}).")
+        row = {
+            "method": second,
+            figure: f"{after.mean():.4f}",
+            "over": first,
+            f"{figure} of that": f"{before.mean():.4f}",
+        }
+        rows.append(row | {"times": f"{after.mean() / before.mean():.2f}" if before.mean() > 0 else ""} | gain)
+    return " ".join([f"{asked.asks} Differences are paired by seed.", *sentences]), pd.DataFrame(rows)
+
+
+def _with_signs(row: Any) -> str:
+    """A difference and its interval."""
+    return f"{row['difference']:+.4f} ({row['low']:+.4f} to {row['high']:+.4f})"
+
+
+def _findings(folder: Path, experiments: Experiments) -> dict[str, Section]:
+    """What the pairs of each finding say, with a table and a plot."""
+    result = {}
+    for name, asked in experiments.findings.items():
+        figure = experiments.comparisons[asked.comparison].figure
+        said, table = finding(asked, figure=figure)
+        panel = table.assign(method=table["method"] + " over " + table["over"])
+        differences(folder / f"finding-{name}.png", {f"{asked.comparison}: {figure}": panel}, title=asked.asks)
+        shown = table.assign(difference=[_with_signs(row) for _, row in table.iterrows()]).drop(columns=["low", "high"])
+        result[f"Finding: {name.replace('_', ' ')}"] = Section(said, shown, (Path(f"finding-{name}.png"),))
+    return result
+
+
+def _precision(folder: Path, experiments: Experiments) -> Section:
     """Fig. 6: both panels, and a table of the last epoch by share of flipped labels."""
     plan = experiments.synthetic_precision
     by_iteration, by_flips, rows, points = {}, {}, [], []
@@ -86,10 +135,11 @@ def _precision(folder: Path, experiments: Experiments) -> pd.DataFrame:
            title="Average precision on synthetic points")  # fmt: skip
     curves(folder / "average_precision-flipped_labels.png", {"after the last iteration": by_flips},
            x="share of flipped training labels", y="test average precision", title="Label noise")  # fmt: skip
-    return pd.DataFrame(rows)
+    plots = (Path("average_precision-iterations.png"), Path("average_precision-flipped_labels.png"))
+    return Section("Mean and deviation over seeds.", pd.DataFrame(rows), plots)
 
 
-def _depth(folder: Path, experiments: Experiments) -> pd.DataFrame:
+def _depth(folder: Path, experiments: Experiments) -> Section:
     rows = []
     for layers in experiments.sorter_depth:
         figures = json.loads((RESULTS / "sorter_depth" / f"{layers}.json").read_text())
@@ -99,10 +149,10 @@ def _depth(folder: Path, experiments: Experiments) -> pd.DataFrame:
     table.to_csv(folder / "sorter_depth.csv", index=False)
     line = table["layers"].to_numpy(), table["L1"].to_numpy()
     curves(folder / "sorter_depth.png", {"CNN": {"L1": line}}, x="layers", y="test L1 / d", title="Depth")
-    return table.round(4)
+    return Section("L1 / d on the test vectors.", table.round(4), (Path("sorter_depth.png"),))
 
 
-def _sweep(folder: Path) -> None:
+def _sweep(folder: Path) -> Section:
     table = pd.read_csv(RESULTS / "score_sweep.csv")
     table.to_csv(folder / "score_sweep.csv", index=False)
     score, exact = table["score"].to_numpy(), table["exact"].to_numpy()
@@ -111,14 +161,19 @@ def _sweep(folder: Path) -> None:
     curves(folder / "score_sweep.png", {"its rank": lines}, x="the moved score", y="rank", title="One score swept")
     curves(folder / "score_sweep-errors.png", {"rank minus exact rank": errors}, x="the moved score", y="positions",
            title="One score swept")  # fmt: skip
+    rows = []
+    for name, (_, error) in errors.items():
+        off = np.abs(error)
+        rows.append({"sorter": name, "mean |error|": f"{off.mean():.3f}", "largest |error|": f"{off.max():.3f}"})
+    text = f"The rank that each sorter gives to one score, moved from {score.min():g} to {score.max():g}; in positions."
+    return Section(text, pd.DataFrame(rows), (Path("score_sweep.png"), Path("score_sweep-errors.png")))
 
 
 def sorter_health() -> pd.DataFrame:
     """One row a sorter: what the stage sorter_health measured of it, and `test` and its `deviation` over seeds."""
     rows = {}
     for method, measured in json.loads((RESULTS / "sorter_health.json").read_text()).items():
-        result = json.loads((RESULTS / "comparisons" / f"{SORTERS}-{method}.json").read_text())
-        tests = np.array([seed["test"] for seed in result["seeds"]])
+        tests = _tests(SORTERS, method)
         named = {name.replace("_", " "): value for name, value in measured.items()}
         rows[method] = named | {"test": tests.mean(), "deviation": tests.std(ddof=1)}
     return pd.DataFrame.from_dict(rows, orient="index", dtype=float)
@@ -140,7 +195,7 @@ def rank_correlations(table: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(sorted(rows, key=lambda row: -abs(float(row["rank correlation"] or 0))))
 
 
-def _health(folder: Path, experiments: Experiments) -> dict[str, tuple[str, pd.DataFrame]]:
+def _health(folder: Path, experiments: Experiments) -> dict[str, Section]:
     """What was measured of each sorter beside its use in a loss, how far the one tells the other, and plots of it."""
     plan, table = experiments.comparisons[SORTERS], sorter_health()
     measures = list(table.columns.drop(["test", "deviation"]))
@@ -165,12 +220,14 @@ def _health(folder: Path, experiments: Experiments) -> dict[str, tuple[str, pd.D
         f"make that {of_seeds:.4f}."
     )
     return {
-        "Sorters: measured, and in a loss": (text, shown.rename_axis("sorter").reset_index()),
-        "Which measure tells how useful a sorter is": (correlations, rank_correlations(table)),
+        "Sorters: measured, and in a loss": Section(text, shown.rename_axis("sorter").reset_index()),
+        "Which measure tells how useful a sorter is": Section(
+            correlations, rank_correlations(table), (Path("sorter_health.png"),)
+        ),
     }
 
 
-def _label_ranking(folder: Path, experiments: Experiments) -> dict[str, tuple[str, pd.DataFrame]]:
+def _label_ranking(folder: Path, experiments: Experiments) -> dict[str, Section]:
     """RLSEP's Figs. 1, 3 and 5: plots, and for each a text and a table."""
     plan, results = experiments.label_ranking_figures, RESULTS / "label_ranking_figures"
     frames = pd.read_csv(results / "frames.csv")
@@ -215,23 +272,26 @@ def _label_ranking(folder: Path, experiments: Experiments) -> dict[str, tuple[st
     wide = table.assign(cell=cells).pivot(index="digits per image", columns="model", values="cell")
     wide = wide[table["model"].unique()].reset_index()
     return {
-        "Scores while sizes change (RLSEP, Fig. 1)": (
+        "Scores while sizes change (RLSEP, Fig. 1)": Section(
             f"{plan.frames} frames of one scene: digit 1 grows, digit 3 shrinks, digit 2 stays; the scores of "
             "label_ranking-rlsep.",
             pd.DataFrame(moves),
+            (Path("label_ranking-sizes.gif"), Path("label_ranking-sizes.png")),
         ),
-        "Calibration of scores against size (Fig. 3)": (
+        "Calibration of scores against size (Fig. 3)": Section(
             f"{plan.calibration_rows} images of four digits of scales 1, 2, 3 and 4; scores of label_ranking-rlsep. "
             f"Spearman of score and size over all digits: {calibration['spearman']:.3f}; the four scores are in the "
             f"exact order in {ordered['value']:.3f} ({ordered['low']:.3f} to {ordered['high']:.3f}) of the images.",
             pd.DataFrame(fits),
+            (Path("label_ranking-calibration.png"),),
         ),
-        "Ranked accuracy against digits per image (Fig. 5)": (
+        "Ranked accuracy against digits per image (Fig. 5)": Section(
             f"{plan.rows} test images of exactly so many digits, 95 % intervals; boxes of more than six may overlap by "
             f"{plan.overlap:.0%} of the smaller one. The runs are those of params.yaml, trained on ranked_mnist (the "
             "paper trains RLSEP and LSEP anew for each number); three_digits is RLSEP trained on as many images of "
             "exactly three digits.",
             wide,
+            (Path("label_ranking-digits_per_image.png"),),
         ),
     }
 
@@ -255,18 +315,19 @@ def main(params: Settings) -> None:
             "results/sorter_depth": [str(layers) for layers in experiments.sorter_depth],
         }
     )
-    parts: dict[str, tuple[str, pd.DataFrame]] = {}
+    sections: dict[str, Section] = {}
     with replaced_folder("reports/experiments") as folder:
+        sections |= _findings(folder, experiments)
         panels = {}
         for name, plan in experiments.comparisons.items():
             table = comparison_table(name, plan)
             panels[name] = table.dropna(subset=["difference"])
+            plot = Path(f"differences-{name}.png")
+            differences(folder / plot, {name: panels[name]}, title="Differences from the baseline, 95 % intervals")
             shown = table.assign(
-                difference=[
-                    "baseline" if np.isnan(d) else f"{d:+.4f} ({low:+.4f} to {high:+.4f})"
-                    for d, low, high in zip(table["difference"], table["low"], table["high"], strict=True)
-                ]
-            ).drop(columns=["low", "high"])
+                difference=["baseline" if np.isnan(row["difference"]) else _with_signs(row)
+                            for _, row in table.iterrows()]
+            ).drop(columns=["low", "high"])  # fmt: skip
             tuned = (
                 f"{plan.settings_each} settings a method on validation, then {plan.seeds} seeds"
                 if plan.settings_each > 1
@@ -277,25 +338,22 @@ def main(params: Settings) -> None:
                 "Student interval. "
             )
             paper = f"The paper's margin: {PAPER[name]}." if name in PAPER else ""
-            parts[f"Comparison: {name}"] = (text + paper, shown)
-        differences(
+            sections[f"Comparison: {name}"] = Section(text + paper, shown, (plot,))
+        differences(  # for docs/experiments.md
             folder / "differences.png", panels, title="Differences from the baseline, 95 % intervals over seeds"
         )
-        precision = _precision(folder, experiments)
-        parts["Average precision on synthetic points"] = ("Mean and deviation over seeds.", precision)
-        parts["Depth of the CNN sorter"] = ("L1 / d on the test vectors.", _depth(folder, experiments))
-        parts |= _health(folder, experiments)
-        _sweep(folder)
-        parts |= _label_ranking(folder, experiments)
-        parts |= kept_results.sections()
-        (folder / "results.md").write_text(markdown(parts))
-        pictures = [Path(path.name) for path in sorted(folder.iterdir()) if path.suffix in (".gif", ".png")]
+        sections["Average precision on synthetic points (SoDeep, Fig. 6)"] = _precision(folder, experiments)
+        sections["Depth of the CNN sorter (SoDeep, Fig. 4)"] = _depth(folder, experiments)
+        sections["One score swept among others (SoDeep, Fig. 5)"] = _sweep(folder)
+        sections |= _health(folder, experiments)
+        sections |= _label_ranking(folder, experiments)
+        sections |= kept_results.sections()
+        (folder / "results.md").write_text(markdown(sections))
         (folder / "index.html").write_text(
             page(
                 "RankOps: experiments",
                 EXPLAINED,
-                parts,
-                pictures,
+                sections,
                 links={"The runs of make repro": "../index.html"},
             )
         )
