@@ -459,7 +459,7 @@ class Finding(Block):
 
     asks: str
     comparison: str
-    pairs: Annotated[list[tuple[str, str]], Field(min_length=1)]
+    pairs: Annotated[list[Annotated[list[str], Field(min_length=2, max_length=2)]], Field(min_length=1)]
 
 
 class Experiments(Block):

@@ -61,6 +61,14 @@ def _in_a_line(error: BaseException) -> str:
     return str(error)
 
 
+def _full_memory(error: Exception) -> str | None:
+    """Whose memory an error says is full."""
+    if isinstance(error, torch.OutOfMemoryError):
+        return "the GPU's"
+    # PyTorch has no class for that of the CPU.
+    return "this machine's" if isinstance(error, MemoryError) or "DefaultCPUAllocator" in str(error) else None
+
+
 def run(main: Callable[..., None]) -> None:
     """Runs a stage's `main(params, *names)` with the names on the command line, and ends the process.
 
@@ -84,11 +92,11 @@ def run(main: Callable[..., None]) -> None:
         print(f"{stage}: another process runs this stage; wait for it, or end it, and run `dvc repro` again",
               file=sys.stderr)  # fmt: skip
         sys.exit(os.EX_TEMPFAIL)
-    except torch.OutOfMemoryError as error:
-        if os.environ.get("RANKOPS_TRACEBACK"):
+    except (RuntimeError, MemoryError) as error:
+        if os.environ.get("RANKOPS_TRACEBACK") or (whose := _full_memory(error)) is None:
             raise
         sys.exit(
-            f"{stage}: the GPU's memory is full ({str(error).splitlines()[0]}): lower the batch_size of this training, "
+            f"{stage}: {whose} memory is full ({str(error).splitlines()[0]}): lower the batch_size of this training, "
             "set compute.precision to bf16, or have fewer trainings at once (`together`, in experiments/params.yaml); "
             "whole epochs are kept, `dvc repro` goes on from them"
         )

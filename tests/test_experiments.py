@@ -19,7 +19,7 @@ from typer.testing import CliRunner
 from pipelines import digit_scenes, kept_results, settings
 from pipelines.cli import app
 from pipelines.figures import scene_animation
-from pipelines.pages import markdown, page
+from pipelines.pages import Section, markdown, page
 from pipelines.stages import compare_losses, label_ranking_figures, publish_experiments, report, report_experiments
 from rankops.boxes import largest_overlap
 from rankops.datasets.digits import Digits
@@ -53,6 +53,27 @@ def test_differences_are_paired_by_seed_with_students_interval(plan, tmp_path, m
     assert np.isnan(table.loc["mse", "difference"])
 
 
+def test_a_finding_says_better_or_worse_only_where_the_interval_leaves_out_0(tmp_path, monkeypatch):
+    monkeypatch.setattr(report_experiments, "RESULTS", tmp_path)
+    (tmp_path / "comparisons").mkdir()
+    tests = {"sgd": [0.20, 0.22, 0.24], "adamw": [0.40, 0.44, 0.48], "shifted": [0.39, 0.46, 0.47]}
+    for name, values in tests.items():
+        seeds = [{"seed": seed, "test": value} for seed, value in enumerate(values, 1)]
+        (tmp_path / f"comparisons/order-{name}.json").write_text(json.dumps({"seeds": seeds}))
+    asked = settings.Finding(
+        asks="Why?", comparison="order", pairs=[["sgd", "adamw"], ["adamw", "shifted"], ["shifted", "sgd"]]
+    )
+    said, table = report_experiments.finding(asked, figure="0-1")
+    # Gains by seed of the first pair: 0.20, 0.22, 0.24; of the second -0.01, 0.02, -0.01, so 0 on average.
+    half = t.ppf(0.975, 2) * 0.02 / math.sqrt(3)
+    assert f"adamw is better than sgd: +0.2200 (+{0.22 - half:.4f} to +{0.22 + half:.4f})." in said
+    assert "shifted is not told apart from adamw: +0.0000" in said
+    assert "sgd is worse than shifted: -0.2200" in said
+    first = table.iloc[0]
+    assert (first["method"], first["0-1"], first["over"], first["0-1 of that"]) == ("adamw", "0.4400", "sgd", "0.2200")
+    assert first["times"] == "2.00"
+
+
 def test_measures_of_sorters_are_joined_with_their_use_in_a_loss(tmp_path, monkeypatch):
     monkeypatch.setattr(report_experiments, "RESULTS", tmp_path)
     (tmp_path / "comparisons").mkdir()
@@ -83,7 +104,7 @@ def test_measures_of_sorters_are_joined_with_their_use_in_a_loss(tmp_path, monke
     (tmp_path / "sorter_health.json").write_text(json.dumps({name: measured[name] for name in ("d", "c")}))
     params = settings.load(ROOT / "params.yaml")
     experiments = settings.load_experiments(params, ROOT / "experiments/params.yaml")
-    (_, shown), (_, of_two) = report_experiments._health(tmp_path, experiments).values()
+    (_, shown, _), (_, of_two, _) = report_experiments._health(tmp_path, experiments).values()
     assert shown.loc[0, ["sorter", "test", "l1", "vanishing"]].tolist() == ["d", "0.8100 ± 0.0141", "0.03", ""]
     assert set(of_two["rank correlation"]) == {""}
     assert (tmp_path / "sorter_health.png").stat().st_size > 0
@@ -113,8 +134,12 @@ def test_scores_of_other_viewers_follow_the_hidden_probability(tmp_path):
 
 
 def test_a_page_has_every_table_and_picture_and_no_markup_of_its_contents():
-    sections = {"A & B": ("x < y", pd.DataFrame({"loss": ["mse"], "test": [0.5]}))}
-    text = page("Title", "Text", sections, [Path("figures/one.png")])
+    sections = {
+        "A & B": Section("x < y", pd.DataFrame({"loss": ["mse"], "test": [0.5]}), (Path("figures/one.png"),)),
+        "C": Section("", pd.DataFrame({"loss": ["l1"]})),
+    }
+    text = page("Title", "Text", sections)
+    assert text.index("mse") < text.index("one.png") < text.index("l1")
     assert "A &amp; B" in text
     assert "x &lt; y" in text
     assert 'src="figures/one.png"' in text
@@ -205,11 +230,13 @@ def test_a_page_fits_a_phone_and_paper_and_shows_every_picture(tmp_path):
     )
     words = pd.DataFrame({"method": ["mse"], "chosen of the tried": ["training.head.epochs = 60, " * 5]})
     (tmp_path / "figures").mkdir()
-    pictures = [Path("figures/one of 100 %.png"), Path("figures/two#.gif")]
+    pictures = (Path("figures/one of 100 %.png"), Path("figures/two#.gif"))
     for picture in pictures:
         Image.new("RGB", (1600, 900)).save(tmp_path / picture)
     path = tmp_path / "index.html"
-    path.write_text(page("Title", "Text", {"Wide": ("Said.", wide), "Words": ("x" * 300, words)}, pictures))
+    path.write_text(
+        page("Title", "Text", {"Wide": Section("Said.", wide, pictures), "Words": Section("x" * 300, words)})
+    )
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"])
         opened = browser.new_page(viewport={"width": 360, "height": 740})
@@ -222,7 +249,7 @@ def test_a_page_fits_a_phone_and_paper_and_shows_every_picture(tmp_path):
         assert opened.evaluate("getComputedStyle(document.querySelector('td.number')).textAlign") == "right"
         assert all(url.startswith("file://") for url in asked)
         links = opened.evaluate("[...document.querySelectorAll('nav a')].map(a => !!document.querySelector(a.hash))")
-        assert links == [True] * 3
+        assert links == [True] * 2
         opened.emulate_media(color_scheme="dark", media="print")
         opened.set_viewport_size({"width": 703, "height": 1000})  # A4 within the margins
         widths = "[...document.querySelectorAll('table')].map(table => table.scrollWidth)"
@@ -278,6 +305,18 @@ def test_label_rankers_stand_beside_the_papers_of_as_many_images(tmp_path, monke
     )  # fmt: skip
     (row,) = report.run_table(changed, "label_ranking", dataset).to_dict("records")
     assert row["ranked 0-1"] == "0.500 (0.400 to 0.600)"
+    assert row["seed"] == "1"
+    digest = subprocess.run(["md5sum", f"metrics/runs/{name}.json"], capture_output=True, text=True, check=True).stdout
+    assert digest.startswith(row["in dvc.lock"])
+    table = report.all_label_ranking_figures(changed, dataset).set_index(["labels", "trained"])
+    here = f"here, {images:,} images" if dataset == "ranked_mnist" else "here"
+    assert table.loc[("ranked", here), "0-1"] == "50.0 (40.0 to 60.0)"
+    assert table.loc[("unranked", here), ["Pr", "F1"]].tolist() == ["", "50.0 (40.0 to 60.0)"]
+    if dataset == "ranked_mnist":
+        assert table.loc[("ranked", "the paper's, 60,000 images"), ["Pr", "0-1"]].tolist() == ["98.5", "72.6"]
+        assert table.loc[("unranked", "the paper's, 5,000 images"), "0-1"] == "82.7 ± 4.9"
+    else:
+        assert len(table) == 2
     assert row.get("paper's ranked 0-1") == papers
 
 
@@ -364,7 +403,7 @@ class TestKeptResults:
         kept = json.loads((project / "results/paper/subset.json").read_text())
         assert (kept["commit"], kept["command"]) == (git("rev-parse", "HEAD"), "make it")
         assert kept["params"]["ranked_mnist"]["canvas"] == 112
-        ((title, (text, table)),) = kept_results.sections(project / "results/paper").items()
+        ((title, (text, table, _)),) = kept_results.sections(project / "results/paper").items()
         assert title == "Kept results: subset"
         for said in ("5,000 training images of 112 px, 10,000 test images, convnet", "one abacus", kept["commit"][:10]):
             assert said in text
@@ -416,7 +455,7 @@ class TestKeptResults:
     def test_a_method_that_was_not_run_is_left_out_and_named(self, project):
         Path("results/comparisons/label_ranking-rlsep.json").unlink()
         kept_results.keep("subset", command="make", made_on=MACHINE)
-        ((_, (text, table)),) = kept_results.sections(project / "results/paper").items()
+        ((_, (text, table, _)),) = kept_results.sections(project / "results/paper").items()
         assert table["method"].tolist() == ["lsep"]
         assert text.endswith("Not run: rlsep.")
 

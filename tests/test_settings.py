@@ -223,6 +223,25 @@ class TestExperiments:
     def test_a_mistake_is_named(self, tmp_path, place, value, expected):
         assert re.search(expected, self.message(tmp_path, f"comparisons/{place}", value))
 
+    @pytest.mark.parametrize(
+        ("place", "value", "expected"),
+        [
+            (
+                "comparison",
+                "memorable",
+                "findings.the_optimiser.comparison: no comparison 'memorable'; there are label",
+            ),
+            (
+                "pairs",
+                [["rlsep", "rlsep-sgd"]],
+                "findings.the_optimiser.pairs: label_ranking has no method 'rlsep-sgd'",
+            ),
+            ("pairs", [["rlsep"]], "findings.the_optimiser.pairs.0: List should have at least 2 items"),
+        ],
+    )
+    def test_a_finding_of_what_is_not_compared_is_refused(self, tmp_path, place, value, expected):
+        assert expected in self.message(tmp_path, f"findings/the_optimiser/{place}", value)
+
 
 def test_all_mistakes_are_named_at_once():
     values = changed("ranked_mnist/canvass", 64)

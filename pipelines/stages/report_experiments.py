@@ -83,7 +83,7 @@ def finding(asked: Finding, *, figure: str) -> tuple[str, pd.DataFrame]:
         before, after = _tests(asked.comparison, first), _tests(asked.comparison, second)
         gain = _difference(after, before)
         word = "better than" if gain["low"] > 0 else "worse than" if gain["high"] < 0 else "not told apart from"
-        sentences.append(f"{second} is {word} {first} ({_with_signs(gain)}).")
+        sentences.append(f"{second} is {word} {first}: {_with_signs(gain)}.")
         row = {
             "method": second,
             figure: f"{after.mean():.4f}",
@@ -91,7 +91,7 @@ def finding(asked: Finding, *, figure: str) -> tuple[str, pd.DataFrame]:
             f"{figure} of that": f"{before.mean():.4f}",
         }
         rows.append(row | {"times": f"{after.mean() / before.mean():.2f}" if before.mean() > 0 else ""} | gain)
-    return " ".join([f"{asked.asks} Differences are paired by seed.", *sentences]), pd.DataFrame(rows)
+    return " ".join([asked.asks, *sentences, "Differences are paired by seed."]), pd.DataFrame(rows)
 
 
 def _with_signs(row: Any) -> str:

@@ -1,0 +1,63 @@
+"""How a stage ends when memory runs out: a line that says what to lower, and outputs as they were."""
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+ROOT = Path(__file__).parents[1]
+STAGE = """
+import sys, torch
+from pathlib import Path
+from pipelines.stage import run
+from rankops.atomic_writes import replaced_file
+
+def main(params, name):
+    with replaced_file("scores.json") as partial:
+        partial.write_text("half")
+        {fails}
+
+sys.argv = ["train.py", "label_ranking-rlsep"]
+run(main)
+"""
+
+
+def ended(folder: Path, fails: str) -> subprocess.CompletedProcess:
+    shutil.copy(ROOT / "params.yaml", folder)
+    (folder / "scores.json").write_text("whole")
+    path = f"{ROOT / 'src'}:{ROOT}"
+    return subprocess.run(
+        [sys.executable, "-c", STAGE.format(fails=fails)],
+        cwd=folder, env={"PYTHONPATH": path, "PATH": "/usr/bin:/bin", "OMP_NUM_THREADS": "1"},
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("fails", "whose"),
+    [
+        ("torch.empty(2**60)", "this machine's memory is full"),
+        ("raise torch.OutOfMemoryError('CUDA out of memory. Tried to allocate 2 GiB\\nand more')",
+         "the GPU's memory is full (CUDA out of memory. Tried to allocate 2 GiB)"),
+        pytest.param("torch.empty(2**60, dtype=torch.uint8, device='cuda')", "the GPU's memory is full (CUDA out of",
+                     marks=pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")),
+    ],
+)  # fmt: skip
+def test_full_memory_is_a_line_that_says_what_to_lower(tmp_path, fails, whose):
+    done = ended(tmp_path, fails)
+    assert done.returncode == 1
+    assert f"train@label_ranking-rlsep: {whose}" in done.stderr
+    assert "lower the batch_size" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert (tmp_path / "scores.json").read_text() == "whole"
+    assert sorted(path.name for path in tmp_path.iterdir()) == [".locks", "params.yaml", "scores.json"]
+
+
+def test_another_runtime_error_keeps_its_traceback(tmp_path):
+    done = ended(tmp_path, "torch.zeros(2) + torch.zeros(3)")
+    assert done.returncode == 1
+    assert "Traceback" in done.stderr
+    assert "memory is full" not in done.stderr
