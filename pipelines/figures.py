@@ -189,7 +189,7 @@ def differences(path: Path, panels: dict[str, pd.DataFrame], *, title: str) -> N
         axis.errorbar(table["difference"], places, xerr=errors, fmt="o", capsize=3)
         axis.set_yticks(places, table["method"])
         axis.axvline(0, color="grey", linewidth=1)
-        axis.set(title=name, xlabel="difference from the baseline")
+        axis.set(title=name, xlabel="difference")
         axis.grid(axis="x", alpha=0.3)
     figure.suptitle(title)
     _save(figure, path)

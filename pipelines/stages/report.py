@@ -285,7 +285,10 @@ def main(params: Settings) -> None:
                 )  # fmt: skip
                 shown.append(f"{name}-examples")
             shown.append(f"{name}-learning_curves")
-    pictures = {title: tuple(Path(f"figures/{name}.png") for name in shown) for title, shown in names.items()}
+    pictures = {
+        title: tuple(Path(f"figures/{name}.png") for name in sorted(shown, key=lambda name: "learning_curves" in name))
+        for title, shown in names.items()
+    }
     sections, all_figures = {}, {}
     for task, dataset in sorted({(options.task, options.dataset) for options in params.all_runs.values()}):
         real, title = dataset in params.real_data, _title(params, task, dataset)

@@ -1,0 +1,65 @@
+"""Trainings of one label ranker with several seeds, one after another and together in processes: how many times faster.
+
+With a GPU thirty seeds share it; without, as many as there are threads, one each. Needs the data of the pipeline.
+"""
+
+import os
+import tempfile
+import time
+from pathlib import Path
+
+import torch
+
+from benchmarks.results import write
+from pipelines.comparison import compared
+from pipelines.settings import load, load_experiments
+from pipelines.stages.compare_label_rankers import SPLITS, Trainer
+
+COMPARISON, METHOD, EPOCHS, ROUNDS = "label_ranking", "rlsep", 2, 3
+
+
+def main() -> None:
+    params = load()
+    plan = load_experiments(params).comparisons[COMPARISON]
+    data = (Path("data") / plan.dataset).resolve()
+    if missing := [name for name in SPLITS if not (data / f"{name}.parquet").is_file()]:
+        raise SystemExit(f"no {', '.join(missing)} in {data}: run `dvc repro {plan.dataset}` first")
+    torch.set_num_threads(params.compute.threads)
+    on_gpu = params.compute.device != "cpu" and torch.cuda.is_available()
+    seeds = 30 if on_gpu else max(2, params.compute.threads)
+    training = plan.training.model_copy(
+        update={step: getattr(plan.training, step).model_copy(update={"epochs": EPOCHS, "patience": EPOCHS})
+                for step in ("scorer", "thresholds")}
+    )  # fmt: skip
+    common = {"seeds": seeds, "training": training, "methods": {METHOD: plan.methods[METHOD]}}
+    plans = {together: plan.model_copy(update=common | {"together": together}) for together in (1, seeds)}
+    seconds: dict[int, list[float]] = {1: [], seeds: []}
+    results = set()
+    with tempfile.TemporaryDirectory() as scratch:
+        os.chdir(scratch)  # so that no results of the project are written over
+        Path("data").mkdir()
+        (Path("data") / plan.dataset).symlink_to(data)
+        Path("results/comparisons").mkdir(parents=True)
+        for _ in range(ROUNDS):
+            for together, found in plans.items():
+                begun = time.perf_counter()
+                compared(params, COMPARISON, METHOD, found, stage="benchmark", inputs=[], begin=Trainer)
+                seconds[together].append(time.perf_counter() - begun)
+                results.add((together, Path(f"results/comparisons/{COMPARISON}-{METHOD}.json").read_text()))
+        os.chdir(Path(__file__).parents[1])
+    if len(results) > 2:
+        raise SystemExit("the same seeds gave other figures in another round: trainings are not reproducible")
+    ratios = sorted(alone / beside for alone, beside in zip(*seconds.values(), strict=True))
+    write(
+        "seeds_together",
+        {
+            f"{seeds} seeds, {EPOCHS} epochs": {
+                "times faster": ratios[len(ratios) // 2], "lowest": ratios[0], "highest": ratios[-1],
+                "seconds one by one": min(seconds[1]), "seconds together": min(seconds[seeds]),
+            }
+        },
+    )  # fmt: skip
+
+
+if __name__ == "__main__":
+    main()
