@@ -6,7 +6,6 @@ import os
 import shutil
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Annotated
 
@@ -274,20 +273,12 @@ def keep(
 
 @app.command()
 def mend() -> None:
-    """Removes DVC's list of running stages where an interrupt left it half written; `make repro` does so first."""
+    """Mends locks and lists that an interrupted dvc left half written; `make repro` does so first."""
     _in_project()
-    path = Path(".dvc/tmp/rwlock")
-    for _ in range(10):  # a running dvc writes it within milliseconds
-        try:
-            json.loads(path.read_text())
-        except FileNotFoundError:
-            return
-        except ValueError:
-            time.sleep(0.1)
-        else:
-            return
-    path.unlink(missing_ok=True)
-    typer.echo(f"{path} was half written, by an interrupted dvc; removed it")
+    from pipelines import half_written
+
+    for line in half_written.mend():
+        typer.echo(line)
 
 
 @app.command()
