@@ -5,7 +5,9 @@ too: of enough images any difference is significant, and not each is worth a tra
 
 What is held against what:
 
-- Figures of the pixels, against the training split: that is the training distribution.
+- Figures of the pixels, against the training split: that is the training distribution. A registered version is held
+  against the files that it was trained on, from DVC's cache or remote if the checkout's are others by now: after a
+  retraining on what has changed, the same is no drift any more.
 - Figures out of the network (embedding, scores), against the validation split. The weights were fitted to the training
   images: the longer, the further apart scores lie on these than on new images of the very same kind, and that would
   count as drift. Validation images are drawn alike, and no weight was fitted to them; that the best epoch was chosen on
@@ -18,6 +20,7 @@ import json
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
+from hashlib import file_digest
 from io import BytesIO
 from pathlib import Path
 
@@ -84,6 +87,7 @@ class Comparison:
         model, version, dataset: of the reference; the version is None where the model came from a folder.
         alpha: how often a file without drift may be called drifted.
         least_distance: below which a figure has not drifted.
+        reference: which files `train` and `val` are.
         images: how many were compared: `train` (pixels), `val` (network) and `fresh`.
         formats: width, height and mode of the images, and how many have it: `train` and `fresh`.
         figures: all of them.
@@ -95,6 +99,7 @@ class Comparison:
     dataset: str
     alpha: float
     least_distance: float
+    reference: dict[str, str]
     images: dict[str, int]
     formats: dict[str, dict[str, int]]
     figures: list[Figure]
@@ -141,7 +146,7 @@ def compare(
 
     Raises:
         FileNotFoundError, ValueError: a file is missing, corrupt, has no images or too few, or an image is corrupt; the
-            model or the dataset is not there; an option is out of its range.
+            model or the dataset is not there, or the one was not trained on the other; an option is out of its range.
         FloatingPointError: the model gives scores that are not finite.
     """
     if not 0 < alpha < 1:
@@ -150,19 +155,19 @@ def compare(
         raise ValueError(f"the least distance is {least_distance}, expected from 0 to below 1")
     if rows < FEWEST:
         raise ValueError(f"rows is {rows}, expected at least {FEWEST}: a test of fewer images says nothing")
-    files = {split: Path("data") / dataset / f"{split}.parquet" for split in ("train", "val")}
-    if missing := [path for path in files.values() if not path.is_file()]:
-        raise FileNotFoundError(f"{missing[0]}: no such file to compare with; make it with `dvc repro`")
-    files = {"fresh": Path(fresh)} | files  # whose faults are the ones to be expected
-    counts = {split: _count(path) for split, path in files.items()}
-    ranker, version = _ranker(str(model))
+    counts = {"fresh": _count(Path(fresh))}  # whose faults are the ones to be expected
+    ranker, version, tags = _ranker(str(model))
+    reference, said = _trained_on(tags, dataset)
+    files = {"fresh": Path(fresh)} | reference
+    counts |= {split: _count(path) for split, path in reference.items()}
     measured = {
         split: measure(path, ranker, chosen=_chosen(counts[split], rows, seed=seed, use=split))
         for split, path in files.items()
     }
     return Comparison(
         file=str(fresh), model=str(model), version=version, dataset=dataset, alpha=alpha,
-        least_distance=least_distance, images={split: len(part["format"]) for split, part in measured.items()},
+        least_distance=least_distance, reference=said,
+        images={split: len(part["format"]) for split, part in measured.items()},
         formats={split: dict(Counter(measured[split]["format"].tolist())) for split in ("train", "fresh")},
         figures=figures(**measured, alpha=alpha, least_distance=least_distance),
     )  # fmt: skip
@@ -211,19 +216,74 @@ def table(comparison: Comparison) -> Table:
     for side, found in comparison.formats.items():
         most = [f"{name} ({count})" for name, count in Counter(found).most_common(3)]
         formats[side] = ", ".join(most + ["..."] * (len(found) > 3))
-    shown.caption = Text(f"formats: training {formats['train']}; fresh {formats['fresh']}")
+    held = "; ".join(comparison.reference.values())
+    shown.caption = Text(f"formats: training {formats['train']}; fresh {formats['fresh']}\nheld against {held}")
     return shown
 
 
-def _ranker(model: str) -> tuple[LabelRanker, str | None]:
-    """A label ranker, and its version if it is of the registry."""
+def _ranker(model: str) -> tuple[LabelRanker, str | None, dict[str, str]]:
+    """A label ranker; if it is of the registry, its version and the tags of the run that made it."""
     if ":/" not in model:
-        return load_ranker(model), None
-    from pipelines.tracking import weights_of  # MLflow takes seconds to import, and a folder needs none
+        return load_ranker(model), None, {}
+    from pipelines.tracking import Registry, store, weights_of  # MLflow takes seconds to import; a folder needs none
 
     folder = weights_of(model)
     said = folder.parents[1] / "registered_model_meta"  # which MLflow puts beside what it downloads
-    return load_ranker(str(folder)), str(YAML(typ="safe").load(said)["model_version"]) if said.is_file() else None
+    if not said.is_file():
+        return load_ranker(str(folder)), None, {}
+    found = YAML(typ="safe").load(said)
+    name, version = found["model_name"], str(found["model_version"])
+    with store() as client:
+        return load_ranker(str(folder)), version, Registry(client).run_tags(name, version)
+
+
+def _trained_on(tags: dict[str, str], dataset: str) -> tuple[dict[str, Path], dict[str, str]]:
+    """The two splits that a model was trained on, and what to say of each; of a model that does not tell, those of now.
+
+    Args:
+        tags: of the run that made it, with DVC's hash of each input, `input.<path>`.
+        dataset: below data/.
+
+    Raises:
+        ValueError: it was trained on another dataset.
+        FileNotFoundError: a file is neither here, nor in DVC's cache or remote.
+    """
+    inputs = {name.removeprefix("input."): digest for name, digest in tags.items() if name.startswith("input.data/")}
+    others = sorted(Path(path).parent.name for path in inputs if path.endswith("/train.parquet"))
+    if others and dataset not in others:
+        raise ValueError(f"the model was trained on {others[0]}, not on {dataset}: name that as the dataset")
+    files, said = {}, {}
+    for split in ("train", "val"):
+        path = Path("data") / dataset / f"{split}.parquet"
+        if digest := inputs.get(path.as_posix()):
+            files[split], said[split] = _content(path, digest), f"{path}, MD5 {digest}, which the model was trained on"
+        elif path.is_file():
+            files[split], said[split] = path, f"{path} as it is now; the model does not tell what it was trained on"
+        else:
+            raise FileNotFoundError(f"{path}: no such file to compare with; make it with `dvc repro`")
+    return files, said
+
+
+def _content(path: Path, digest: str) -> Path:
+    """Where a file with this MD5 is: in its place, or else in DVC's cache, for which DVC's remote is asked."""
+    if path.is_file():
+        with path.open("rb") as file:
+            if file_digest(file, "md5").hexdigest() == digest:
+                return path
+    from dvc.repo import Repo  # a second, which is seldom needed
+    from dvc_data.hashfile.hash_info import HashInfo
+
+    with Repo(".") as repo:
+        kept = Path(repo.cache.local.oid_to_path(digest))
+        if not kept.is_file() and repo.config["core"].get("remote"):
+            repo.cloud.pull([HashInfo("md5", digest)])
+    if not kept.is_file():
+        raise FileNotFoundError(
+            f"{path}: the model was trained on another version of it (MD5 {digest}), which is neither in DVC's cache "
+            "nor in its default remote: bring it there from where the model was trained (`dvc push`), or compare with "
+            "the file of now by naming the model's folder, such as models/runs/label_ranking-rlsep"
+        )
+    return kept
 
 
 def _opened(path: Path) -> pq.ParquetFile:

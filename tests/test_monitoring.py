@@ -9,13 +9,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import torch
+from dvc.repo import Repo
+from dvc_data.hashfile.hash_info import HashInfo
 from PIL import Image
 from prefect.logging import disable_run_logger
 from prefect.settings import PREFECT_API_URL, temporary_settings
 from prefect.states import Cancelled, Completed, Scheduled
 from typer.testing import CliRunner
 
-from pipelines import cli
+from pipelines import cli, monitoring
 from pipelines.flows import monitor as flow
 from pipelines.monitoring import compare, figures, measure
 from rankops.checkpoints import build
@@ -231,8 +233,64 @@ def test_an_error_is_a_line_and_leaves_no_report(monitor, project, monkeypatch, 
 def test_a_folder_that_does_not_exist_is_not_made(project, monkeypatch):
     monkeypatch.chdir(project)
     with pytest.raises(FileNotFoundError, match="nowhere"):
-        compare("nothing.parquet", model="model", dataset="nowhere")
+        compare("data/ranked_mnist/val.parquet", model="model", dataset="nowhere")
     assert not (project / "data/nowhere").exists()
+
+
+@pytest.fixture
+def retrained(scenes, ranker, tmp_path, monkeypatch):
+    """A checkout whose data are others by now than those that the champion, version 2, was trained on, thin digits."""
+    monkeypatch.chdir(tmp_path)
+    folder = Path("data/ranked_mnist")
+    folder.mkdir(parents=True)
+    tags = {}
+    with Repo.init(".", no_scm=True) as repo:
+        for change in ({"scale": (1.0, 1.2)}, {}):
+            for split in ("train", "val"):
+                path = folder / f"{split}.parquet"
+                path.unlink(missing_ok=True)
+                pq.write_table(scenes(250, use=split, **change), path)
+                (stage,) = repo.add(str(path))
+                tags.setdefault(f"input.{path}", stage.outs[0].hash_info.value)
+    pq.write_table(scenes(250, use="fresh", scale=(1.0, 1.2)), "fresh.parquet")
+    monkeypatch.setattr(monitoring, "_ranker", lambda model: (ranker, "2", tags))
+    return tags
+
+
+def kept_files() -> list[Path]:
+    return [path for path in Path(".dvc/cache/files/md5").rglob("*") if path.is_file()]
+
+
+def test_a_version_is_held_against_what_it_was_trained_on_not_the_data_of_now(retrained, ranker, monkeypatch):
+    found = compare("fresh.parquet", model="models:/label_ranking@champion", dataset="ranked_mnist")
+    assert found.drifted == []
+    digest = retrained["input.data/ranked_mnist/train.parquet"]
+    assert found.reference["train"] == f"data/ranked_mnist/train.parquet, MD5 {digest}, which the model was trained on"
+    monkeypatch.setattr(monitoring, "_ranker", lambda model: (ranker, None, {}))
+    of_now = compare("fresh.parquet", model="models/runs/one", dataset="ranked_mnist")
+    assert "ink" in of_now.drifted
+    assert "as it is now" in of_now.reference["val"]
+
+
+def test_what_it_was_trained_on_is_fetched_or_missed_in_a_line(retrained, tmp_path_factory):
+    remote = tmp_path_factory.mktemp("remote")
+    with Repo(".") as repo, repo.config.edit() as config:
+        config["remote"]["shared"] = {"url": str(remote)}
+        config["core"]["remote"] = "shared"
+    with Repo(".") as repo:
+        repo.cloud.push([HashInfo("md5", digest) for digest in retrained.values()])
+    for path in kept_files():
+        path.unlink()
+    options = {"model": "models:/label_ranking@champion", "dataset": "ranked_mnist"}
+    assert compare("fresh.parquet", **options).drifted == []
+    for path in [*kept_files(), *(path for path in remote.rglob("*") if path.is_file())]:
+        path.unlink()
+    with pytest.raises(
+        FileNotFoundError, match=r"train.parquet: .* another version of it .* neither in DVC's cache nor"
+    ):
+        compare("fresh.parquet", **options)
+    with pytest.raises(ValueError, match="trained on ranked_mnist, not on arc: name that as the dataset"):
+        compare("fresh.parquet", **options | {"dataset": "arc"})
 
 
 def test_drift_asks_for_a_retraining_and_says_why(monitor, scenes, monkeypatch):

@@ -108,7 +108,8 @@ def monitor(
     create_markdown_artifact(
         key="monitored",
         markdown=f"**{comparison.verdict}**\n\n{comparison.model}{version}, beside {comparison.dataset}. "
-        f"Images: {comparison.images}. Formats: {comparison.formats}.",
+        f"Images: {comparison.images}. Formats: {comparison.formats}. "
+        f"Held against {'; '.join(comparison.reference.values())}.",
     )
     get_run_logger().info(comparison.verdict)
     if comparison.drifted and retrain_on_drift:
