@@ -2,12 +2,14 @@
 
 import json
 import os
+import queue
 import signal
 import subprocess
 import sys
 import threading
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pyarrow.parquet as pq
 import pytest
@@ -304,6 +306,25 @@ def test_a_retraining_without_workers_is_refused():
     with pytest.raises(ParameterTypeError, match="greater than or equal to 1"):
         retrain.validate_parameters({"workers": 0})
     assert retrain.validate_parameters({"workers": 2})["workers"] == 2
+
+
+@pytest.mark.parametrize(("tries", "programs"), [(1, ["dvc"]), (2, ["rankops", "dvc"])])
+def test_what_a_killed_dvc_left_half_written_is_mended_before_the_next_try(tmp_path, monkeypatch, tries, programs):
+    from pipelines.flows import retrain
+
+    class Listed:
+        def __init__(self):
+            self.ran = []
+
+        def run(self, command, *, folder, environment):
+            self.ran.append(command[0])
+
+    monkeypatch.setattr(retrain, "task_run", SimpleNamespace(run_count=tries))
+    slots = queue.Queue()
+    slots.put({})
+    retrain.run_stage.fn("train@label_ranking-rlsep", tmp_path, commands := Listed(), slots, {})
+    assert commands.ran == programs
+    assert slots.qsize() == 1
 
 
 def test_the_servers_records_are_json(tmp_path, monkeypatch):

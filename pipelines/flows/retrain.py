@@ -14,6 +14,7 @@ from prefect import flow, task
 from prefect.artifacts import create_image_artifact, create_markdown_artifact
 from prefect.cache_policies import NO_CACHE
 from prefect.logging import get_run_logger
+from prefect.runtime import task_run
 from prefect.states import Completed, State
 from prefect.task_runners import ThreadPoolTaskRunner
 from pydantic import Field
@@ -29,6 +30,7 @@ from pipelines.tracking import DEFAULT_STORE, run_addresses, store
 __all__ = ["retrain"]
 
 REPRO = ["dvc", "--wait-for-lock", "repro"]
+MEND = ["rankops", "mend"]
 MOST_STAGES = 64  # tasks that may wait at once; how many work is decided by the slots
 
 
@@ -47,6 +49,8 @@ def run_stage(stage: str, folder: Path, commands: Commands, slots: queue.Queue, 
     """One stage by DVC, which decides whether there is anything to do; on a slot of its own."""
     slot = slots.get()
     try:
+        if task_run.run_count > 1:  # dvc may have been killed with its stage, in the middle of a write
+            commands.run(MEND, folder=folder, environment=environment)
         commands.run([*REPRO, "--single-item", stage], folder=folder, environment=environment | slot)
     finally:
         slots.put(slot)
@@ -140,7 +144,7 @@ def _retrained(
     }
     os.environ["MLFLOW_TRACKING_URI"] = environment["MLFLOW_TRACKING_URI"]
     params = load(folder / "params.yaml")
-    commands.run(["rankops", "mend"], folder=folder, environment=environment)
+    commands.run(MEND, folder=folder, environment=environment)
     if push is not None:
         _fetch(commands, folder, environment)
     slots: queue.Queue = queue.Queue()
