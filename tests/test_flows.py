@@ -154,6 +154,20 @@ class TestWorktree:
         assert "dvc.lock" in project.run(f"git show --stat {worktree.branch}")
         assert snapshot(project.folder) == 1
 
+    def test_one_whose_git_was_killed_can_commit_again(self, project):
+        with opened(project.folder, advance=True) as worktree:
+            lock = Path(project.run(f"git -C {worktree.folder} rev-parse --git-path index.lock").strip())
+            lock.touch()
+            (worktree.folder / "dvc.lock").write_text("schema: '2.0'\n")
+            with pytest.raises(ValueError, match=r"index.lock': File exists"):
+                worktree.commit("Retrain: done")
+        with opened(project.folder, advance=True) as again:
+            assert again.resumed
+            again.commit("Retrain: done")
+            assert project.run(f"git show {again.branch}:dvc.lock") == "schema: '2.0'\n"
+            again.remove()
+        project.run(f"git branch --quiet -D {again.branch}")
+
     def test_one_that_found_nothing_to_do_leaves_no_branch(self, project):
         known = project.run("git branch --list 'retrain/*'")
         with opened(project.folder, advance=False) as worktree:

@@ -3,6 +3,7 @@
 import os
 import shutil
 import subprocess
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -176,6 +177,16 @@ def _brought(project: Path, folder: Path) -> None:
                     shutil.copyfile(path, place)
 
 
+def _unlock(folder: Path) -> None:
+    """Removes git's lock of a worktree's index, which stays where git was killed; nobody else works there."""
+    lock = folder / _git(folder, "rev-parse", "--git-path", "index.lock")
+    for _ in range(50):  # a git that a killed retraining left may be about to end
+        if not lock.exists():
+            return
+        time.sleep(0.1)
+    lock.unlink(missing_ok=True)
+
+
 def _made(project: Path, *, advance: bool, least: int = 0) -> None:
     _removed(project)
     folder = project / FOLDER
@@ -241,7 +252,9 @@ def opened(project: str | Path, *, advance: bool, remote: str | None = None) -> 
             resumed, least = (project / READY).is_file() and (project / FOLDER / "dvc.yaml").is_file(), 0
             if resumed and not _of_present_commit(project):
                 resumed, least = False, _abandoned(project)
-            if not resumed:
+            if resumed:
+                _unlock(project / FOLDER)
+            else:
                 _made(project, advance=advance, least=least)
             branch, snapshot = (project / READY).read_text().split()
             yield Worktree(project, project / FOLDER, branch, int(snapshot), resumed)
