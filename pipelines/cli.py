@@ -277,8 +277,11 @@ def mend() -> None:
     _in_project()
     from pipelines import half_written
 
-    for line in half_written.mend():
-        typer.echo(line)
+    try:
+        for line in half_written.mend():
+            typer.echo(line)
+    except ValueError as error:
+        _fail(error)
 
 
 @app.command()

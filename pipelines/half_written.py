@@ -2,8 +2,8 @@
 
 import json
 import subprocess
-import time
 from collections.abc import Callable
+from itertools import count
 from pathlib import Path
 
 from rankops.atomic_writes import replaced_file
@@ -13,37 +13,45 @@ __all__ = ["mend"]
 RUNNING = Path(".dvc/tmp/rwlock")
 LOCKS = (Path("dvc.lock"), Path("experiments/dvc.lock"))
 KEPT = Path(".dvc/tmp/half-written")
-PATIENCE = 3.0  # seconds; a running dvc writes a lock within one
 
 
 def mend() -> list[str]:
     """Mends the checkout in the present folder; says what it did, a line each.
 
     A half-written lock becomes the one of the last commit: of what has been run since, DVC's run cache has the results.
-    What there was of it is kept. One with the marks of a merge is left for a person.
+    What there was of it is kept. One with the marks of a merge is left for a person. Where a dvc is at work nothing is
+    looked at: it may be about to write the rest.
+
+    Raises:
+        ValueError: git does not say what the last commit has; nothing is changed then.
     """
+    from dvc.lock import LockError, make_lock  # a second, which `rankops --help` needs not wait for
+    from dvc.repo import Repo
+
+    if not (faulty := [path for path, wrong in _files().items() if _is(wrong, path)]):
+        return []
     said = []
-    if _stays(RUNNING, _no_json):
-        RUNNING.unlink(missing_ok=True)
-        said.append(f"{RUNNING} was half written, by an interrupted dvc; removed it")
-    for lock in LOCKS:
-        if _stays(lock, _no_lock):
-            said.append(_restored(lock))
+    with Repo(".") as repo:
+        of_list = make_lock(f"{RUNNING}.lock", tmp_dir=repo.tmp_dir, hardlink_lock=repo.config["core"]["hardlink_lock"])
+        try:
+            with repo.lock, of_list:
+                for path in faulty:
+                    if _is(_files()[path], path):  # still, now that nobody writes it
+                        said.append(_removed(path) if path == RUNNING else _restored(path))
+        except LockError:
+            said.append(f"{', '.join(map(str, faulty))}: not whole, but a dvc is at work here, which may be writing it")
     return said
 
 
-def _stays(path: Path, faulty: Callable[[str], bool]) -> bool:
-    """Whether a file is there and remains faulty: a running dvc may be about to write the rest."""
-    deadline = time.monotonic() + PATIENCE
-    while True:
-        try:
-            if not faulty(path.read_text()):
-                return False
-        except FileNotFoundError:
-            return False
-        if time.monotonic() > deadline:
-            return True
-        time.sleep(0.1)
+def _files() -> dict[Path, Callable[[str], bool]]:
+    return {RUNNING: _no_json} | dict.fromkeys(LOCKS, _no_lock)
+
+
+def _is(wrong: Callable[[str], bool], path: Path) -> bool:
+    try:
+        return wrong(path.read_text())
+    except FileNotFoundError:
+        return False
 
 
 def _no_json(text: str) -> bool:
@@ -55,7 +63,7 @@ def _no_json(text: str) -> bool:
 
 
 def _no_lock(text: str) -> bool:
-    from dvc.schema import COMPILED_LOCKFILE_SCHEMA  # DVC and YAML take a second to import
+    from dvc.schema import COMPILED_LOCKFILE_SCHEMA
     from ruamel.yaml import YAML, YAMLError
     from voluptuous import Invalid
 
@@ -68,16 +76,33 @@ def _no_lock(text: str) -> bool:
     return False
 
 
+def _removed(path: Path) -> str:
+    path.unlink()
+    return f"{path} was half written, by an interrupted dvc; removed it"
+
+
 def _restored(lock: Path) -> str:
+    committed = _git("ls-tree", "--name-only", "HEAD", "--", f"./{lock.as_posix()}") != b""
+    whole = _git("show", f"HEAD:./{lock.as_posix()}") if committed else None
     KEPT.mkdir(parents=True, exist_ok=True)
-    kept = KEPT / lock.as_posix().replace("/", "-")
+    name = lock.as_posix().replace("/", "-")
+    kept = next(path for number in count(1) if not (path := KEPT / f"{name}.{number}").exists())
     kept.write_bytes(lock.read_bytes())
-    done = subprocess.run(["git", "show", f"HEAD:./{lock.as_posix()}"], capture_output=True, check=False)
-    if done.returncode:  # it is in no commit
+    if whole is None:
         lock.unlink()
         became = "removed it"
     else:
         with replaced_file(lock) as partial:
-            partial.write_bytes(done.stdout)
+            partial.write_bytes(whole)
         became = "it is that of the last commit again"
     return f"{lock} was half written, by an interrupted dvc; {became}. What was run since is in DVC's cache; see {kept}"
+
+
+def _git(*words: str) -> bytes:
+    try:
+        done = subprocess.run(["git", *words], capture_output=True, check=False)
+    except FileNotFoundError as error:
+        raise ValueError("no git on the path, which has the last whole lock") from error
+    if done.returncode:
+        raise ValueError(f"git {words[0]}: {done.stderr.decode().strip()}, so half-written locks were left as they are")
+    return done.stdout

@@ -7,7 +7,7 @@ What is held against what:
 
 - Figures of the pixels, against the training split: that is the training distribution. A registered version is held
   against the files that it was trained on, from DVC's cache or remote if the checkout's are others by now: after a
-  retraining on what has changed, the same is no drift any more.
+  promotion of a model that was trained on what has changed, the same is no drift any more.
 - Figures out of the network (embedding, scores), against the validation split. The weights were fitted to the training
   images: the longer, the further apart scores lie on these than on new images of the very same kind, and that would
   count as drift. Validation images are drawn alike, and no weight was fitted to them; that the best epoch was chosen on
@@ -273,17 +273,22 @@ def _content(path: Path, digest: str) -> Path:
     from dvc.repo import Repo  # a second, which is seldom needed
     from dvc_data.hashfile.hash_info import HashInfo
 
-    with Repo(".") as repo:
-        kept = Path(repo.cache.local.oid_to_path(digest))
-        if not kept.is_file() and repo.config["core"].get("remote"):
-            repo.cloud.pull([HashInfo("md5", digest)])
-    if not kept.is_file():
-        raise FileNotFoundError(
-            f"{path}: the model was trained on another version of it (MD5 {digest}), which is neither in DVC's cache "
-            "nor in its default remote: bring it there from where the model was trained (`dvc push`), or compare with "
-            "the file of now by naming the model's folder, such as models/runs/label_ranking-rlsep"
-        )
-    return kept
+    because = ""
+    try:
+        with Repo(".") as repo:
+            kept = Path(repo.cache.local.oid_to_path(digest))
+            if not kept.is_file() and repo.config["core"].get("remote"):
+                repo.cloud.pull([HashInfo("md5", digest)])
+            if kept.is_file():
+                return kept
+    except Exception as error:  # each kind of remote has its own
+        because = f" ({type(error).__name__}: {' '.join(str(error).split())})"
+    raise FileNotFoundError(
+        f"{path}: the model was trained on another version of it (MD5 {digest}), which is not in DVC's cache and could "
+        f"not be fetched from a default remote{because}: see that `dvc push` was run where the model was trained and "
+        "that the remote answers here, or compare with the file of now by naming the model's folder, such as "
+        "models/runs/label_ranking-rlsep"
+    )
 
 
 def _opened(path: Path) -> pq.ParquetFile:

@@ -95,8 +95,9 @@ def run(main: Callable[..., None]) -> None:
     except (RuntimeError, MemoryError) as error:
         if os.environ.get("RANKOPS_TRACEBACK") or (whose := _full_memory(error)) is None:
             raise
+        said = next(iter(str(error).splitlines()), type(error).__name__)
         sys.exit(
-            f"{stage}: {whose} memory is full ({str(error).splitlines()[0]}): lower the batch_size of this training, "
+            f"{stage}: {whose} memory is full ({said}): lower the batch_size of this training, "
             "set compute.precision to bf16, or have fewer trainings at once (`together`, in experiments/params.yaml); "
             "whole epochs are kept, `dvc repro` goes on from them"
         )

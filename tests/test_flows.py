@@ -156,8 +156,9 @@ class TestWorktree:
 
     def test_one_whose_git_was_killed_can_commit_again(self, project):
         with opened(project.folder, advance=True) as worktree:
-            lock = Path(project.run(f"git -C {worktree.folder} rev-parse --git-path index.lock").strip())
-            lock.touch()
+            for name in ("index.lock", "HEAD.lock", f"refs/heads/{worktree.branch}.lock"):
+                lock = project.run(f"git -C {worktree.folder} rev-parse --path-format=absolute --git-path {name}")
+                Path(lock.strip()).touch()
             (worktree.folder / "dvc.lock").write_text("schema: '2.0'\n")
             with pytest.raises(ValueError, match=r"index.lock': File exists"):
                 worktree.commit("Retrain: done")
@@ -174,6 +175,17 @@ class TestWorktree:
             assert worktree.branch not in known
             worktree.remove()
         assert project.run("git branch --list 'retrain/*'") == known
+
+    def test_one_that_git_was_killed_in_making_is_made_again(self, project):
+        with opened(project.folder, advance=False) as worktree:
+            pass
+        (project.folder / READY).unlink()
+        listed = Path(project.run(f"git -C {worktree.folder} rev-parse --absolute-git-dir").strip())
+        (listed / "locked").write_text("initializing")  # as `git worktree add` has it until it comes to its end
+        with opened(project.folder, advance=False) as again:
+            assert not again.resumed
+            again.remove()
+        assert not listed.exists()
 
     def test_a_half_made_one_is_made_again(self, project):
         (project.folder / FOLDER).mkdir(parents=True)

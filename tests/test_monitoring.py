@@ -286,7 +286,8 @@ def test_what_it_was_trained_on_is_fetched_or_missed_in_a_line(retrained, tmp_pa
     for path in [*kept_files(), *(path for path in remote.rglob("*") if path.is_file())]:
         path.unlink()
     with pytest.raises(
-        FileNotFoundError, match=r"train.parquet: .* another version of it .* neither in DVC's cache nor"
+        FileNotFoundError,
+        match=r"train.parquet: .* another version .* not in DVC's cache and could not be fetched",
     ):
         compare("fresh.parquet", **options)
     with pytest.raises(ValueError, match="trained on ranked_mnist, not on arc: name that as the dataset"):

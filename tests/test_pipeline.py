@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -17,6 +18,7 @@ import torch
 from PIL import Image
 from ruamel.yaml import YAML
 
+from pipelines import monitoring
 from rankops.datasets.voc2007 import CLASSES
 
 RUNS = ["label_ranking-cross_entropy", "label_ranking-lsep", "label_ranking-rlsep"]
@@ -259,6 +261,29 @@ def test_each_task_has_two_versions_and_its_champion_answers_as_the_predictions_
     assert np.allclose(answer["embedding"].tolist(), [row["image_embedding"] for row in expected], atol=1e-4)
     answer = model.predict(pd.DataFrame({"caption": [row["captions"][1] for row in rows]}))
     assert np.allclose(answer["embedding"].tolist(), [row["text_embeddings"][1] for row in expected], atol=1e-4)
+
+
+def test_the_champion_is_monitored_against_the_files_that_its_run_says_it_was_trained_on(project, store, monkeypatch):
+    monkeypatch.setattr(monitoring, "FEWEST", 20)
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    options = {"model": "models:/label_ranking@champion", "dataset": "ranked_mnist", "rows": 20}
+    found = monitoring.compare("data/ranked_mnist/test.parquet", **options)
+    lock = YAML(typ="safe").load(project.folder / "dvc.lock")["stages"]["train@label_ranking-rlsep"]["deps"]
+    hashes = {dep["path"]: dep["md5"] for dep in lock}
+    assert found.version == store.get_model_version_by_alias("label_ranking", "champion").version
+    for split in ("train", "val"):
+        path = f"data/ranked_mnist/{split}.parquet"
+        assert found.reference[split] == f"{path}, MD5 {hashes[path]}, which the model was trained on"
+
+
+def test_each_row_of_the_report_leads_to_the_training_in_the_lock(project):
+    lock = YAML(typ="safe").load(project.folder / "dvc.lock")["stages"]
+    made_by = {out["md5"][:8]: stage for stage, entry in lock.items() for out in entry.get("outs", [])}
+    rows = re.findall(r"^\| (\S+) .* \| ([0-9a-f]{8}) \|$", project.read("reports/results.md"), re.MULTILINE)
+    trained = {name: made_by[digest] for name, digest in rows}
+    for name, stage in trained.items():
+        assert stage in (f"train@{name}", f"train_transfer@{name}", f"train_with_sorter@{name}", f"pretrain@{name}")
+    assert set(trained) == {*RUNS, *(name for names in PAIRS.values() for name in names), "cnn", "comparator", "lstm"}
 
 
 def test_publishing_again_sends_nothing(project):

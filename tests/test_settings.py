@@ -229,18 +229,18 @@ class TestExperiments:
             (
                 "comparison",
                 "memorable",
-                "findings.the_optimiser.comparison: no comparison 'memorable'; there are label",
+                "findings.the_recipe.comparison: no comparison 'memorable'; there are label",
             ),
             (
                 "pairs",
                 [["rlsep", "rlsep-sgd"]],
-                "findings.the_optimiser.pairs: label_ranking has no method 'rlsep-sgd'",
+                "findings.the_recipe.pairs: label_ranking has no method 'rlsep-sgd'",
             ),
-            ("pairs", [["rlsep"]], "findings.the_optimiser.pairs.0: List should have at least 2 items"),
+            ("pairs", [["rlsep"]], "findings.the_recipe.pairs.0: List should have at least 2 items"),
         ],
     )
     def test_a_finding_of_what_is_not_compared_is_refused(self, tmp_path, place, value, expected):
-        assert expected in self.message(tmp_path, f"findings/the_optimiser/{place}", value)
+        assert expected in self.message(tmp_path, f"findings/the_recipe/{place}", value)
 
 
 def test_all_mistakes_are_named_at_once():

@@ -187,7 +187,7 @@ def test_all_experiments_at_a_tiny_scale(undisturbed):
         "score_sweep-errors.png",
         "hinge_ap",
         "sorter_health.png",
-        "finding-the_optimiser.png",
+        "finding-the_recipe.png",
     ):
         assert part in page
     assert "publish_experiments: sent 14 of 14 runs" in output

@@ -40,6 +40,7 @@ def ended(folder: Path, fails: str) -> subprocess.CompletedProcess:
     ("fails", "whose"),
     [
         ("torch.empty(2**60)", "this machine's memory is full"),
+        ("bytearray(2**62)", "this machine's memory is full (MemoryError)"),
         ("raise torch.OutOfMemoryError('CUDA out of memory. Tried to allocate 2 GiB\\nand more')",
          "the GPU's memory is full (CUDA out of memory. Tried to allocate 2 GiB)"),
         pytest.param("torch.empty(2**60, dtype=torch.uint8, device='cuda')", "the GPU's memory is full (CUDA out of",

@@ -20,11 +20,12 @@ PROGRESS = re.compile(r"\d+%\|")
 PROGRESS_EVERY = 30.0  # seconds
 TAIL = 12  # lines of output that an error has
 
-# What may go well the next time: a stage that was killed (out of memory, say), DVC's locks, a server that is away, a
-# second process of the stage that is about to end. Wrong params or data are not among them.
+# What may go well the next time: a stage that was killed (out of memory, say), DVC's locks, half-written ones too (they
+# are mended before the next try), a server that is away, a second process of the stage that is about to end. Wrong
+# params or data are not among them.
 TRANSIENT = re.compile(
     r"exited with -\d+|exited with 75\b|Unable to acquire lock|is busy|another process runs this stage|does not answer"
-    r"|the MLflow store failed"
+    r"|the MLflow store failed|dvc\.lock' (?:is invalid|validation failed)|RWLock-file"
 )
 
 

@@ -108,6 +108,7 @@ def _own_commits(project: Path, branch: str) -> bool:
 def _removed(project: Path) -> None:
     (project / READY).unlink(missing_ok=True)
     shutil.rmtree(project / FOLDER, ignore_errors=True)
+    _git(project, "worktree", "unlock", str(project / FOLDER), fails=True)  # as a killed `git worktree add` left it
     _git(project, "worktree", "prune")
     for branch in _branches(project):  # a retraining that found nothing to do, or was killed before it began
         if not _own_commits(project, branch):
@@ -177,14 +178,16 @@ def _brought(project: Path, folder: Path) -> None:
                     shutil.copyfile(path, place)
 
 
-def _unlock(folder: Path) -> None:
-    """Removes git's lock of a worktree's index, which stays where git was killed; nobody else works there."""
-    lock = folder / _git(folder, "rev-parse", "--git-path", "index.lock")
+def _unlock(folder: Path, branch: str) -> None:
+    """Removes git's locks of a worktree and its branch, which stay where git was killed; nobody else works there."""
+    names = ("index.lock", "HEAD.lock", f"refs/heads/{branch}.lock")
+    locks = [folder / _git(folder, "rev-parse", "--git-path", name) for name in names]
     for _ in range(50):  # a git that a killed retraining left may be about to end
-        if not lock.exists():
+        if not any(lock.exists() for lock in locks):
             return
         time.sleep(0.1)
-    lock.unlink(missing_ok=True)
+    for lock in locks:
+        lock.unlink(missing_ok=True)
 
 
 def _made(project: Path, *, advance: bool, least: int = 0) -> None:
@@ -252,11 +255,11 @@ def opened(project: str | Path, *, advance: bool, remote: str | None = None) -> 
             resumed, least = (project / READY).is_file() and (project / FOLDER / "dvc.yaml").is_file(), 0
             if resumed and not _of_present_commit(project):
                 resumed, least = False, _abandoned(project)
-            if resumed:
-                _unlock(project / FOLDER)
-            else:
+            if not resumed:
                 _made(project, advance=advance, least=least)
             branch, snapshot = (project / READY).read_text().split()
+            if resumed:
+                _unlock(project / FOLDER, branch)
             yield Worktree(project, project / FOLDER, branch, int(snapshot), resumed)
     except Timeout as error:
         raise ValueError(f"{project}: another retraining is at work there; wait for it, or cancel it") from error

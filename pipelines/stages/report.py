@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pyarrow.parquet as pq
+from dvc_data.hashfile.hash_info import HashInfo
+from dvc_data.hashfile.tree import Tree
 
 from pipelines import kept_results
 from pipelines.figures import (
@@ -115,7 +117,7 @@ def run_table(params: Settings, task: str, dataset: str) -> pd.DataFrame:
             row[title] = _figure(figure)
             published = paper.get(place)
             row[f"paper's {title}"] = "" if published is None else f"{published:.3f}"
-        row[LOCK] = _in_lock(f"metrics/runs/{name}.json")
+        row[LOCK] = in_lock(Path("models/runs") / name)
         rows.append(row)
     table = pd.DataFrame(rows)
     return table.loc[:, (table != "").any()] if len(table) else table
@@ -149,9 +151,14 @@ def _per_cent(values: dict[str, float]) -> str:
     return _figure({name: 100 * value for name, value in values.items()}, 1)
 
 
-def _in_lock(path: str | Path) -> str:
-    """The start of the MD5 by which dvc.lock knows a file; by that, the entry of the stage that made it is found."""
-    return md5(Path(path).read_bytes()).hexdigest()[:8]
+def in_lock(folder: Path) -> str:
+    """The start of the hash by which dvc.lock knows a folder: it stands in the entry of the stage that made it."""
+    tree = Tree()
+    for path in sorted(path for path in folder.rglob("*") if path.is_file()):
+        digest = md5(path.read_bytes()).hexdigest()
+        tree.add(path.relative_to(folder).parts, None, HashInfo("md5", digest))
+    tree.digest()
+    return tree.hash_info.value[:8]
 
 
 def _examples(path: Path, name: str, options: Run, *, title: str, threads: int) -> None:
@@ -188,7 +195,7 @@ def sorter_table(params: Settings) -> tuple[pd.DataFrame, pd.DataFrame]:
     """One row a sorter with its L1, and L1 by kind with a column a sorter."""
     rows, by_kind = [], {}
     for path in sorted(Path("metrics/sorters").glob("*.json")):
-        metrics = json.loads(path.read_text())
+        metrics, trained = json.loads(path.read_text()), Path("models/sorters") / path.stem
         rows.append(
             {
                 "sorter": path.stem,
@@ -200,7 +207,7 @@ def sorter_table(params: Settings) -> tuple[pd.DataFrame, pd.DataFrame]:
                 "wrong signs": f"{100 * metrics['gradient']['wrong_signs_of_others']:.1f} %",
                 "d": metrics["length"],
                 "parameters": f"{metrics['parameters']:,}",
-                LOCK: _in_lock(path),
+                LOCK: in_lock(trained) if trained.is_dir() else "",
             }
         )
         by_kind[path.stem] = metrics["l1_by_kind"]
@@ -297,7 +304,7 @@ def main(params: Settings) -> None:
         sections[title] = Section(text, run_table(params, task, dataset), pictures[title])
         if task == "label_ranking":
             all_figures[f"{title}: all figures"] = Section(
-                f"Per cent, with 95 % bootstrap intervals; {source}. Ranked figures are of the order of labels, "
+                f"Per cent, with 95 % bootstrap intervals; {data}. Ranked figures are of the order of labels, "
                 "unranked ones of which labels are there; 0-1 is the share of images without any mistake.",
                 all_label_ranking_figures(params, dataset),
             )
@@ -319,8 +326,8 @@ def main(params: Settings) -> None:
             page(
                 "RankOps",
                 f"Made with {source}; compute.device {ours.device}, {ours.threads} threads, precision "
-                f"{ours.precision}. By what stands under {LOCK!r}, dvc.lock is searched for the entry of the stage "
-                "that made a row: its code, params and data.",
+                f"{ours.precision}. What stands under {LOCK!r} is the hash of a row's model: search dvc.lock for it, "
+                "and you find the stage that trained it, with its code, params and data.",
                 sections,
                 links={"Experiments over seeds, once `make experiments` has run": "experiments/index.html"},
             )

@@ -91,7 +91,11 @@ def finding(asked: Finding, *, figure: str) -> tuple[str, pd.DataFrame]:
             f"{figure} of that": f"{before.mean():.4f}",
         }
         rows.append(row | {"times": f"{after.mean() / before.mean():.2f}" if before.mean() > 0 else ""} | gain)
-    return " ".join([asked.asks, *sentences, "Differences are paired by seed."]), pd.DataFrame(rows)
+    sentences.append(
+        "Differences are paired by seed; their 95 % intervals are over seeds alone, of one test set, and not corrected "
+        "for the number of pairs."
+    )
+    return " ".join([asked.asks, *sentences]), pd.DataFrame(rows)
 
 
 def _with_signs(row: Any) -> str:
