@@ -270,7 +270,7 @@ def test_the_champion_is_monitored_against_the_files_that_its_run_says_it_was_tr
     found = monitoring.compare("data/ranked_mnist/test.parquet", **options)
     lock = YAML(typ="safe").load(project.folder / "dvc.lock")["stages"]["train@label_ranking-rlsep"]["deps"]
     hashes = {dep["path"]: dep["md5"] for dep in lock}
-    assert found.version == store.get_model_version_by_alias("label_ranking", "champion").version
+    assert found.version == str(store.get_model_version_by_alias("label_ranking", "champion").version)
     for split in ("train", "val"):
         path = f"data/ranked_mnist/{split}.parquet"
         assert found.reference[split] == f"{path}, MD5 {hashes[path]}, which the model was trained on"
