@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import mlflow
@@ -13,7 +14,7 @@ import pytest
 from ruamel.yaml import YAML
 
 from pipelines.flows.points import Point, Result, _own_folder, points, snapshot
-from pipelines.flows.sweep import tables
+from pipelines.flows.sweep import _compared, tables
 from pipelines.settings import ParamsError
 
 ROOT = Path(__file__).parents[1]
@@ -90,6 +91,15 @@ def test_a_table_has_the_mean_of_several_seeds():
         "seed": ["1", "2", "mean of 2", "1"],
         "Spearman": ["0.5000", "0.7000", "0.6000 ± 0.1414", "0.2500"],
     }
+
+
+def test_a_sweeps_own_run_has_its_table_and_its_plot(tmp_path):
+    history = pd.DataFrame({"epoch": [1, 2], "spearman": [0.1, 0.2]})
+    results = [replace(_result(MSE, seed, 0.1, 0.5), history=history) for seed in (1, 2)]
+    finished = _compared(results, "rates", "key", tmp_path, {})
+    assert f"| {MSE} | 0.1 | mean of 2 | 0.5000 ± 0.0000 |" in (tmp_path / "results.md").read_text()
+    assert finished.files["figures"] == [tmp_path / "results.md"]
+    assert (tmp_path / "points.png").stat().st_size > 0
 
 
 @pytest.fixture

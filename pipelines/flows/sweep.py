@@ -24,7 +24,7 @@ from prefect.task_runners import TaskRunner, ThreadPoolTaskRunner
 from pipelines.figures import curves, learning_curves
 from pipelines.flows.points import Checkout, Point, Result, at_death, points, run_point, snapshot
 from pipelines.flows.processes import Commands
-from pipelines.pages import markdown
+from pipelines.pages import Section, markdown
 from pipelines.settings import Settings, load
 from pipelines.stages.publish import flat, key_of
 from pipelines.stages.report import SHOWN, TITLES
@@ -176,7 +176,7 @@ def _compared(results: list[Result], name: str, key: str, folder: Path, params: 
 
 
 def _page(results: list[Result]) -> str:
-    return markdown({TITLES[one]: ("On the test split.", table) for one, table in tables(results).items()})
+    return markdown({TITLES[one]: Section("On the test split.", table) for one, table in tables(results).items()})
 
 
 @flow(name="sweep")
