@@ -1,11 +1,11 @@
 """What an interrupted dvc leaves half written, and would not start with: its list of running stages, and its locks."""
 
 import json
-import subprocess
 from collections.abc import Callable
 from itertools import count
 from pathlib import Path
 
+from pipelines.git import file_at
 from rankops.atomic_writes import replaced_file
 
 __all__ = ["mend"]
@@ -82,8 +82,10 @@ def _removed(path: Path) -> str:
 
 
 def _restored(lock: Path) -> str:
-    committed = _git("ls-tree", "--name-only", "HEAD", "--", f"./{lock.as_posix()}") != b""
-    whole = _git("show", f"HEAD:./{lock.as_posix()}") if committed else None
+    try:
+        whole = file_at(".", "HEAD", lock)
+    except ValueError as error:
+        raise ValueError(f"{error}; so half-written locks were left as they are") from error
     KEPT.mkdir(parents=True, exist_ok=True)
     name = lock.as_posix().replace("/", "-")
     kept = next(path for number in count(1) if not (path := KEPT / f"{name}.{number}").exists())
@@ -96,13 +98,3 @@ def _restored(lock: Path) -> str:
             partial.write_bytes(whole)
         became = "it is that of the last commit again"
     return f"{lock} was half written, by an interrupted dvc; {became}. What was run since is in DVC's cache; see {kept}"
-
-
-def _git(*words: str) -> bytes:
-    try:
-        done = subprocess.run(["git", *words], capture_output=True, check=False)
-    except FileNotFoundError as error:
-        raise ValueError("no git on the path, which has the last whole lock") from error
-    if done.returncode:
-        raise ValueError(f"git {words[0]}: {done.stderr.decode().strip()}, so half-written locks were left as they are")
-    return done.stdout

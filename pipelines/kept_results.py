@@ -8,7 +8,6 @@ import json
 import os
 import platform
 import re
-import subprocess
 import sys
 from collections.abc import Iterable
 from itertools import combinations
@@ -21,6 +20,7 @@ import torch
 from ruamel.yaml import YAML, YAMLError
 from scipy import stats
 
+from pipelines.git import git
 from pipelines.pages import Section
 from rankops.atomic_writes import replaced_file
 
@@ -88,26 +88,19 @@ def read_machine(path: Path) -> dict[str, str]:
     return found
 
 
-def _git(*arguments: str) -> str:
-    done = subprocess.run(["git", *arguments], capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise ValueError(f"git {arguments[0]}: {done.stderr.strip()}: results are kept with the commit that made them")
-    return done.stdout
-
-
 def _commit() -> str:
     """The commit that is checked out.
 
     Raises:
         ValueError: what decides about the results differs from it.
     """
-    changed = [line[3:] for line in _git("status", "--porcelain", "--", *COMMITTED).splitlines()]
+    changed = [line[3:] for line in git(".", "status", "--porcelain", "--", *COMMITTED).splitlines()]
     if changed:
         raise ValueError(
             f"not in a commit: {', '.join(changed)}. Results are kept with the commit that made them: commit these, "
             "params and experiments/dvc.lock included, and keep the results then"
         )
-    return _git("rev-parse", "HEAD").strip()
+    return git(".", "rev-parse", "HEAD")
 
 
 def _read(path: Path) -> Any:

@@ -7,7 +7,6 @@ import os
 import platform
 import re
 import shutil
-import subprocess
 import tempfile
 import time
 import warnings
@@ -34,6 +33,7 @@ from mlflow.models import ModelSignature
 from mlflow.types import ColSpec, DataType, Schema, TensorSpec
 from mlflow.types.schema import Array
 
+from pipelines.git import git
 from rankops.registry import download
 
 __all__ = [
@@ -185,9 +185,11 @@ def _without_credentials(text: str) -> str:
     return re.sub(r"://[^/@\s]+@", "://", text)
 
 
-def _git(*words: str) -> str:
-    result = subprocess.run(["git", *words], capture_output=True, text=True, check=False)
-    return result.stdout.strip() if result.returncode == 0 else "unknown"
+def _by_git(*words: str) -> str:
+    try:
+        return git(".", *words)
+    except ValueError:
+        return "unknown"
 
 
 def _experiment(client: mlflow.MlflowClient, name: str) -> str:
@@ -288,8 +290,8 @@ def _files_at(address: str) -> bool:
 def _send(client: mlflow.MlflowClient, experiment: str, one: Finished) -> str:
     tags = dict(one.tags) | {
         KEY: one.key,
-        "git_commit": _git("rev-parse", "HEAD"),
-        "git_dirty": str(_git("status", "--porcelain", "--untracked-files=no", "--", ":!dvc.lock") != "").lower(),
+        "git_commit": _by_git("rev-parse", "HEAD"),
+        "git_dirty": str(_by_git("status", "--porcelain", "--untracked-files=no", "--", ":!dvc.lock") != "").lower(),
     }
     # A run that showed this training while it went on is completed; its epochs are there already.
     run_id, shown = _live_run(client, experiment, one)

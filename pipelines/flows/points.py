@@ -21,6 +21,7 @@ from ruamel.yaml import YAML
 from pipelines.flows.graph import stages
 from pipelines.flows.processes import Commands
 from pipelines.flows.worktree import share_dvc_settings
+from pipelines.git import git
 from pipelines.histories import history_of_run
 from pipelines.settings import ParamsError, Settings, SorterRun, check, load
 from pipelines.stages.publish import figures
@@ -173,28 +174,20 @@ def _set(values: dict[str, Any], key: str, value: Any) -> None:
     block[last] = value
 
 
-def _git(folder: Path, *words: str, **environment: str) -> str:
-    done = subprocess.run(
-        ["git", *words], cwd=folder, env=os.environ | environment, capture_output=True, text=True, check=False
-    )
-    if done.returncode:
-        raise OSError(f"git {' '.join(words)} in {folder}: {done.stderr.strip()}")
-    return done.stdout.strip()
-
-
 def snapshot(project: Path) -> Checkout:
     """The project's files as git knows them now, and where DVC keeps the others; changes nothing in it."""
-    index = project / _git(project, "rev-parse", "--git-path", "index")
+    index = project / git(project, "rev-parse", "--git-path", "index")
     with tempfile.TemporaryDirectory() as scratch:
         own = Path(scratch) / "index"  # so that what is staged stays as it is
         shutil.copyfile(index, own)
-        _git(project, "add", "--all", GIT_INDEX_FILE=str(own))
-        tree = _git(project, "write-tree", GIT_INDEX_FILE=str(own))
+        own_index = {"GIT_INDEX_FILE": str(own)}
+        git(project, "add", "--all", environment=own_index)
+        tree = git(project, "write-tree", environment=own_index)
     return Checkout(
         project=project,
-        head=_git(project, "rev-parse", "HEAD"),
+        head=git(project, "rev-parse", "HEAD"),
         tree=tree,
-        code=tuple(_git(project, "rev-parse", f"{tree}:{part}") for part in ("dvc.yaml", "pipelines", "src")),
+        code=tuple(git(project, "rev-parse", f"{tree}:{part}") for part in ("dvc.yaml", "pipelines", "src")),
     )
 
 
@@ -222,13 +215,13 @@ def _own_folder(checkout: Checkout, name: str) -> Iterator[Path]:
     remover = at_death('for pause in 0 0.1 1 5; do sleep $pause; rm -rf "$1" && break; done', str(folder))
     try:
         # Its objects are those of the project, which therefore has no second copy of them.
-        _git(checkout.project, "clone", "--quiet", "--shared", "--no-checkout", str(checkout.project), str(folder))
+        git(checkout.project, "clone", "--quiet", "--shared", "--no-checkout", str(checkout.project), str(folder))
         for key, other in (("user.name", "rankops sweep"), ("user.email", "sweep@localhost")):  # a clone has not these
-            _git(folder, "config", key, _git(checkout.project, "config", "--default", other, "--get", key))
-        _git(folder, "update-ref", "--no-deref", "HEAD", checkout.head)
-        _git(folder, "read-tree", "--reset", "-u", checkout.tree)
+            git(folder, "config", key, git(checkout.project, "config", "--default", other, "--get", key))
+        git(folder, "update-ref", "--no-deref", "HEAD", checkout.head)
+        git(folder, "read-tree", "--reset", "-u", checkout.tree)
         ignored = ("ls-files", "-z", "--others", "--ignored", "--exclude-standard", "--directory", "data/raw")
-        for path in filter(None, _git(checkout.project, *ignored).split("\0")):
+        for path in filter(None, git(checkout.project, *ignored).split("\0")):
             link = folder / path.rstrip("/")
             link.parent.mkdir(parents=True, exist_ok=True)
             link.symlink_to(checkout.project / path.rstrip("/"))
@@ -263,7 +256,7 @@ def run_point(point: Point, checkout: Checkout, commands: Commands) -> Result:
         commands: that run it, so that they can be stopped.
 
     Raises:
-        OSError: git failed.
+        ValueError: git failed.
         CommandFailed: a stage failed; its output, which is on the log, says why.
     """
     states = checkout.project / ".checkpoints/sweeps" / point.name
@@ -290,7 +283,7 @@ def run_point(point: Point, checkout: Checkout, commands: Commands) -> Result:
         trained = _one_at_a_time(lock, *dvc, "exp", "run", "--name", point.name, evaluate)
         commands.run(trained, folder=folder, environment=environment)
         experiment = f"refs/exps/{checkout.head[:2]}/{checkout.head[2:]}/{point.name}"
-        _git(folder, "push", "--quiet", "--force", "origin", f"{experiment}:{experiment}")
+        git(folder, "push", "--quiet", "--force", "origin", f"{experiment}:{experiment}")
         locked = YAML(typ="safe").load(folder / "dvc.lock")["stages"]
         metrics, model = folder / f"metrics/runs/{point.run}.json", folder / "models/runs" / point.run
         history = history_of_run(model)

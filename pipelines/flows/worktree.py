@@ -2,7 +2,6 @@
 
 import os
 import shutil
-import subprocess
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -16,6 +15,7 @@ from filelock import FileLock, Timeout
 from ruamel.yaml import YAML
 
 from pipelines.flows.processes import Commands
+from pipelines.git import file_at, git
 from rankops.atomic_writes import replaced_file
 
 __all__ = ["Worktree", "opened", "share_dvc_settings"]
@@ -49,7 +49,7 @@ class Worktree:
     def commit(self, message: str) -> str:
         """Commits params and lock to the branch, if they changed; returns the commit."""
         _committed(self.folder, message)
-        return _git(self.folder, "rev-parse", "HEAD")
+        return git(self.folder, "rev-parse", "HEAD")
 
     def is_new(self) -> bool:
         """Whether its last commit has anything that neither main nor an earlier retraining has."""
@@ -71,54 +71,45 @@ class Worktree:
             CommandFailed: `dvc push` did not succeed.
         """
         commands.run(["dvc", "push", "--run-cache"], folder=self.folder, environment=environment)
-        _git(self.folder, "push", "--quiet", remote, self.branch)
+        git(self.folder, "push", "--quiet", remote, self.branch)
 
     def remove(self) -> None:
         """Takes it away; the branch stays if it has anything new, and DVC's cache has the data and models."""
         keep = self.is_new()
         _removed(self.project)
         if not keep and self.branch in _branches(self.project):
-            _git(self.project, "branch", "--quiet", "-D", self.branch)  # as an earlier retraining left it
-
-
-def _git(folder: Path, *words: str, fails: bool = False) -> str:
-    done = subprocess.run(
-        ["git", *words], cwd=folder, capture_output=True, text=True, check=False, env={**os.environ, **AUTHOR}
-    )
-    if done.returncode and not fails:
-        raise ValueError(f"git {' '.join(words)} in {folder}: {done.stderr.strip()}")
-    return done.stdout.strip()
+            git(self.project, "branch", "--quiet", "-D", self.branch)  # as an earlier retraining left it
 
 
 def _committed(folder: Path, message: str) -> None:
     files = [name for name in ("params.yaml", "dvc.lock") if (folder / name).is_file()]
-    _git(folder, "add", *files)
-    if _git(folder, "diff", "--cached", "--name-only"):
-        _git(folder, "commit", "--quiet", "--no-verify", "--message", message)
+    git(folder, "add", *files)
+    if git(folder, "diff", "--cached", "--name-only"):
+        git(folder, "commit", "--quiet", "--no-verify", "--message", message, environment=AUTHOR)
 
 
 def _tree(project: Path, revision: str) -> str:
-    return _git(project, "rev-parse", f"{revision}^{{tree}}")
+    return git(project, "rev-parse", f"{revision}^{{tree}}")
 
 
 def _own_commits(project: Path, branch: str) -> bool:
-    return bool(_git(project, "rev-list", "--max-count=1", f"HEAD..{branch}"))
+    return bool(git(project, "rev-list", "--max-count=1", f"HEAD..{branch}"))
 
 
 def _removed(project: Path) -> None:
     (project / READY).unlink(missing_ok=True)
     shutil.rmtree(project / FOLDER, ignore_errors=True)
-    _git(project, "worktree", "unlock", str(project / FOLDER), fails=True)  # as a killed `git worktree add` left it
-    _git(project, "worktree", "prune")
+    git(project, "worktree", "unlock", str(project / FOLDER), fails=True)  # as a killed `git worktree add` left it
+    git(project, "worktree", "prune")
     for branch in _branches(project):  # a retraining that found nothing to do, or was killed before it began
         if not _own_commits(project, branch):
-            _git(project, "branch", "--quiet", "-D", branch)
+            git(project, "branch", "--quiet", "-D", branch)
 
 
 def _of_present_commit(project: Path) -> bool:
     """Whether the unfinished retraining has the commit that is checked out now."""
     branch, _ = (project / READY).read_text().split()
-    return _git(project, "merge-base", "HEAD", branch, fails=True) == _git(project, "rev-parse", "HEAD")
+    return git(project, "merge-base", "HEAD", branch, fails=True) == git(project, "rev-parse", "HEAD")
 
 
 def _abandoned(project: Path) -> int:
@@ -127,42 +118,42 @@ def _abandoned(project: Path) -> int:
     Its branch goes too, if no result was committed to it.
     """
     branch, snapshot = (project / READY).read_text().split()
-    base = _git(project, "merge-base", "HEAD", branch, fails=True)
-    unfinished = base and not _git(project, "diff", "--name-only", base, branch, "--", "dvc.lock")
+    base = git(project, "merge-base", "HEAD", branch, fails=True)
+    unfinished = base and not git(project, "diff", "--name-only", base, branch, "--", "dvc.lock")
     _removed(project)
     if unfinished and branch in _branches(project):
-        _git(project, "branch", "--quiet", "-D", branch)
+        git(project, "branch", "--quiet", "-D", branch)
     return int(snapshot)
 
 
 def _snapshot_of(project: Path, revision: str) -> int:
     """A revision's `data.snapshot`; 0 where it has none."""
-    text = _git(project, "show", f"{revision}:params.yaml", fails=True)
+    text = file_at(project, revision, "params.yaml")
     return ((YAML(typ="safe").load(text) or {}).get("data") or {}).get("snapshot", 0) if text else 0
 
 
 def _branches(project: Path) -> list[str]:
     """Of retrainings, in this clone."""
-    return _git(project, "for-each-ref", "--format=%(refname:short)", "refs/heads/retrain/").split()
+    return git(project, "for-each-ref", "--format=%(refname:short)", "refs/heads/retrain/").split()
 
 
 def _known(project: Path) -> dict[str, str]:
     """Names of retrainings' branches, those that remotes were seen to have too, and a revision of each."""
-    remote = _git(project, "for-each-ref", "--format=%(refname)", "refs/remotes/*/retrain/*").split()
+    remote = git(project, "for-each-ref", "--format=%(refname)", "refs/remotes/*/retrain/*").split()
     return {name.split("/", 3)[3]: name for name in remote} | {name: name for name in _branches(project)}
 
 
 def _fetched(project: Path, remote: str) -> None:
     """Looks which retrainings a git remote has, before hours go into what is to be pushed there."""
-    if _git(project, "remote", "get-url", remote, fails=True) == "":
-        known = _git(project, "remote").split()
+    if git(project, "remote", "get-url", remote, fails=True) == "":
+        known = git(project, "remote").split()
         raise ValueError(f"no git remote {remote!r}; there are {', '.join(known) or 'none'}: `git remote add`")
     if not Config(str(project / ".dvc")).get("core", {}).get("remote"):
         raise ValueError(
             f"{project}: DVC has no default remote, so data and models of what is pushed would be nowhere: "
             "`dvc remote add --default NAME ADDRESS`"
         )
-    _git(project, "fetch", "--quiet", "--prune", remote, f"+refs/heads/retrain/*:refs/remotes/{remote}/retrain/*")
+    git(project, "fetch", "--quiet", "--prune", remote, f"+refs/heads/retrain/*:refs/remotes/{remote}/retrain/*")
 
 
 def _brought(project: Path, folder: Path) -> None:
@@ -181,7 +172,7 @@ def _brought(project: Path, folder: Path) -> None:
 def _unlock(folder: Path, branch: str) -> None:
     """Removes git's locks of a worktree and its branch, which stay where git was killed; nobody else works there."""
     names = ("index.lock", "HEAD.lock", f"refs/heads/{branch}.lock")
-    locks = [folder / _git(folder, "rev-parse", "--git-path", name) for name in names]
+    locks = [folder / git(folder, "rev-parse", "--git-path", name) for name in names]
     for _ in range(50):  # a git that a killed retraining left may be about to end
         if not any(lock.exists() for lock in locks):
             return
@@ -199,7 +190,7 @@ def _made(project: Path, *, advance: bool, least: int = 0) -> None:
     names = (day if number == 1 else f"{day}-{number}" for number in count(1))
     branch = next(name for name in names if name not in known)
     snapshot = max(least, max(_snapshot_of(project, revision) for revision in ["HEAD", *known.values()]) + advance)
-    _git(project, "worktree", "add", "--quiet", "-b", branch, str(folder), "HEAD")
+    git(project, "worktree", "add", "--quiet", "-b", branch, str(folder), "HEAD")
     share_dvc_settings(project, folder)
     _brought(project, folder)
     yaml = YAML()
