@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 from ruamel.yaml import YAML
 
-pytestmark = pytest.mark.slow
+# The first test waits for two whole pipelines; beside other work each takes its time.
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(3600)]
 
 LONGER = (("    scorer:\n      batch_size: 64\n      shift: 4", "    scorer:\n      batch_size: 8\n      shift: 4"),)
 
@@ -159,7 +160,6 @@ def test_a_full_disk_is_told_and_leaves_nothing_half_written(new_project, stage,
     assert f"Running stage '{target}'" in project.run(f"dvc repro {target}")
 
 
-@pytest.mark.timeout(3600)
 def test_all_experiments_at_a_tiny_scale(undisturbed):
     """Two methods of each comparison, one epoch: every stage, the report's tables and plots, MLflow; then nothing."""
     path = undisturbed.folder / "experiments/params.yaml"
