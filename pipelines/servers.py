@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 
+import psutil
+
 from rankops.atomic_writes import replaced_file
 
 __all__ = ["Server", "answering", "servers", "start", "start_all", "stop"]
@@ -130,12 +132,11 @@ def _members(server: Server) -> list[int]:
     if group is None:
         return []
     found = []
-    for process in Path("/proc").glob("[0-9]*"):
-        with suppress(OSError):  # it ended in the meantime
-            state, _, its_group = (process / "stat").read_text().rpartition(")")[2].split()[:3]
-            ours = f"{MARK}={server.name}".encode() in (process / "environ").read_bytes().split(b"\0")
-            if int(its_group) == group and state != "Z" and ours:
-                found.append(int(process.name))
+    for process in psutil.process_iter():
+        with suppress(OSError, psutil.Error):  # it ended in the meantime, or is somebody else's
+            alive = os.getpgid(process.pid) == group and process.status() != psutil.STATUS_ZOMBIE
+            if alive and process.environ().get(MARK) == server.name:
+                found.append(process.pid)
     return found
 
 

@@ -15,6 +15,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+import psutil
 import torch
 from filelock import FileLock, Timeout
 
@@ -26,30 +27,35 @@ __all__ = ["checkpoint_folder", "die_with_parent", "refuse_leftovers", "run"]
 PR_SET_PDEATHSIG = 1  # linux/prctl.h
 
 
-def _parent_of(process: int) -> int:
-    return int(Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[1])
-
-
 def die_with_parent() -> None:
     """Kills this process when dvc dies: an orphan would write into the folders of the next `dvc repro`."""
-    if sys.platform != "linux":
-        return
-    parent = os.getppid()
-    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    number, tells = os.getppid(), sys.platform == "linux"
+    if tells:  # the kernel does; elsewhere we look
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     started_by = multiprocessing.parent_process()  # of a worker; None in a stage
-    if os.getppid() != parent or (started_by is not None and started_by.pid != parent):  # it died before we asked
-        sys.exit("the process that started this stage is gone")
     try:
-        command, above = Path(f"/proc/{parent}/cmdline").read_bytes(), _parent_of(parent)
-    except OSError:
+        parent = psutil.Process(number)
+        command, above = parent.cmdline(), parent.ppid()
+    except psutil.NoSuchProcess:
+        command = None
+    # It may have died before we asked.
+    if command is None or os.getppid() != number or (started_by is not None and started_by.pid != number):
         sys.exit("the process that started this stage is gone")
-    if b"pipelines.stages" in command:  # a shell that DVC started and that did not become this process: it outlives DVC
+    # A shell that DVC started and that did not become this process: it outlives DVC.
+    shell = any("pipelines.stages" in word for word in command)
 
-        def watch() -> None:
-            while Path(f"/proc/{parent}").exists() and _parent_of(parent) == above:
-                time.sleep(0.5)
-            os.kill(os.getpid(), signal.SIGKILL)
+    def lives() -> bool:
+        try:
+            return os.getppid() == number and (not shell or parent.ppid() == above)
+        except psutil.NoSuchProcess:
+            return False
 
+    def watch() -> None:
+        while lives():
+            time.sleep(0.5)
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    if shell or not tells:
         threading.Thread(target=watch, daemon=True).start()
 
 

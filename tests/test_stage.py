@@ -1,10 +1,12 @@
 """How a stage ends when memory runs out: a line that says what to lower, and outputs as they were."""
 
+import shlex
 import shutil
 import subprocess
 import sys
 from pathlib import Path
 
+import psutil
 import pytest
 import torch
 
@@ -62,3 +64,34 @@ def test_another_runtime_error_keeps_its_traceback(tmp_path):
     assert done.returncode == 1
     assert "Traceback" in done.stderr
     assert "memory is full" not in done.stderr
+
+
+CHILD = """
+import sys, time
+from pipelines.stage import die_with_parent
+sys.platform = {platform!r}
+die_with_parent()
+print("ready", flush=True)
+time.sleep(60)
+"""
+
+
+@pytest.mark.parametrize("platform", ["linux", "darwin"])
+@pytest.mark.parametrize("of_shell", [False, True])
+def test_a_stage_dies_with_what_started_it(tmp_path, platform, of_shell):
+    child = [sys.executable, "-c", CHILD.format(platform=platform), "pipelines.stages.train"]
+    # A shell that waits for it, as where /bin/sh does not become its only command; it outlives dvc, which stands above.
+    child = ["sh", "-c", f"{shlex.join(child)}; true"] if of_shell else child
+    above = f"import subprocess, sys; sys.exit(subprocess.call({child!r}))"
+    environment = {"PYTHONPATH": f"{ROOT / 'src'}:{ROOT}", "PATH": "/usr/bin:/bin", "OMP_NUM_THREADS": "1"}
+    started = subprocess.Popen(
+        [sys.executable, "-c", above], cwd=tmp_path, env=environment, stdout=subprocess.PIPE, text=True
+    )
+    assert started.stdout.readline() == "ready\n"
+    stages = [
+        one for one in psutil.Process(started.pid).children(recursive=True) if not one.children() and one.is_running()
+    ]
+    started.kill()
+    started.wait()
+    assert len(stages) == 1
+    assert psutil.wait_procs(stages, timeout=20)[1] == []
