@@ -398,12 +398,16 @@ class Comparison(Block):
     def tried(self, method: str, setting: dict[str, Any]) -> dict[str, Any]:
         """A method's loss, the loss beside it, fine-tuning and training, with a setting's values put in.
 
+        Label rankers have a `model` too: they start from random weights, so each may have a network of its own.
+
         Raises:
             ValueError: there is no such place.
         """
         options = self.methods[method].model_dump()
         result = {name: options[name] for name in ("loss", "beside", "fine_tune")}
         result["training"] = self.training.model_dump()
+        if self.task == "label_ranking":
+            result["model"] = self.model.model_dump()
         for place, value in setting.items():
             *parents, last = place.split(".")
             block = result
@@ -648,7 +652,7 @@ class Settings(Block):
 
 def _backbone(model: Named) -> tuple[str, Any]:
     """Which network gives the feature maps, and its channels."""
-    within = model.name in ("dual_encoder", "wildcat")
+    within = model.name in ("dual_encoder", "label_attention", "wildcat")
     return model.args.get("backbone", "convnet") if within else model.name, model.args.get("channels")
 
 
@@ -892,5 +896,7 @@ def _check_label_rankers(params: Settings, place: str, plan: Comparison) -> None
                     f"{here}.sorter is {method.sorter}: expected one for a loss that takes one, such as "
                     f"{', '.join(known)}, and null for others"
                 )
-            parts = {"task": plan.task, "dataset": plan.dataset, "model": plan.model, "loss": method.loss, "seed": 1}
+            parts = {"task": plan.task, "dataset": plan.dataset, "seed": 1} | {
+                name: tried[name] for name in ("model", "loss")
+            }
             params._check_data_and_model(here, Run.model_validate(parts))

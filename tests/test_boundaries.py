@@ -135,7 +135,9 @@ def by_name(command: str) -> set[Path]:
         plan = EXPERIMENTS.comparisons[words[0]]
         method = plan.methods[words[1]]
         losses = [loss.name for loss in (method.loss, method.beside) if loss]
-        return {source / f"tasks/{plan.task}.py", source / f"models/{plan.model.name}.py",
+        models = [plan.tried(words[1], setting).get("model", plan.model.model_dump())["name"]
+                  for setting in plan.settings(words[1])]  # fmt: skip
+        return {source / f"tasks/{plan.task}.py", *(source / f"models/{model}.py" for model in models),
                 *(source / f"losses/{loss}.py" for loss in losses), *sorter_file(method.sorter)}  # fmt: skip
     if stage == "sorter_health":
         return set().union(

@@ -200,6 +200,12 @@ class TestExperiments:
             ("retrieval/methods/recall-lstm/grid/beside.weight", [0.5, 1.0], "16 different settings, expected .* = 8"),
             ("memorability/methods/mse/grid/loss.args.sigmoid", [True, True], "4 different settings"),
             ("memorability/methods/mse/grid", {"training.head.epoch": [1, 2]}, "there is no training.head.epoch"),
+            ("memorability/methods/mse/grid", {"model": [{"name": "convnet"}]}, "there is no model in the method"),
+            (
+                "label_ranking/methods/rlsep-label_attention/grid/model",
+                [{"name": "wildcat", "args": {}}],
+                "methods.rlsep-label_attention.model.name: wildcat does not embed images for label_ranking",
+            ),
             ("memorability/methods/mse/loss/name", "msse", "no 'msse' in rankops/losses"),
             ("memorability/methods/mse/loss", {"name": "rlsep", "args": {"sigmoid": True}}, "rlsep takes pairs"),
             ("memorability/methods/spearman-lstm/sorter", None, "spearman needs a sorter"),

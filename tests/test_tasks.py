@@ -1,5 +1,8 @@
 """The three tasks of SoDeep: what trains them, what they predict, and how they are scored."""
 
+import itertools
+import math
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -352,7 +355,28 @@ class TestVocabulary:
 
 def test_a_network_that_sees_coloured_images(generator):
     images = torch.randint(0, 256, (2, 3, 16, 16), generator=generator, dtype=torch.uint8)
-    for name, args in (("convnet", CHANNELS), ("wildcat", CHANNELS), ("resnet34", {}), ("mobilenet_v3_small", {})):
+    for name, args in (
+        ("convnet", CHANNELS),
+        ("wildcat", CHANNELS),
+        ("label_attention", CHANNELS),
+        ("resnet34", {}),
+        ("mobilenet_v3_small", {}),
+    ):
         network = build("models", name, args, seed=0, outputs=4, colours=3).eval()
         assert network(images).shape == (2, 4)
         assert network.head(network.embed(images)).allclose(network(images), atol=1e-5)
+
+
+def test_label_attention_scores_what_each_label_looks_at(generator):
+    network = build("models", "label_attention", CHANNELS, seed=0, outputs=3).eval()
+    images = torch.randint(0, 256, (2, 1, 16, 16), generator=generator, dtype=torch.uint8)
+    with torch.no_grad():
+        found, maps = network(images), network.backbone.maps(images)
+    network.requires_grad_(False)
+    looking = network.attention.weight[:, :, 0, 0], network.attention.bias
+    for image, label in itertools.product(range(2), range(3)):
+        places = [maps[image, :, row, column] for row in range(maps.shape[2]) for column in range(maps.shape[3])]
+        weights = [math.exp(looking[0][label] @ place + looking[1][label]) for place in places]
+        scores = [float(network.weight[label] @ place + network.bias[label]) for place in places]
+        expected = sum(weight * score for weight, score in zip(weights, scores, strict=True)) / sum(weights)
+        assert found[image, label].item() == pytest.approx(expected, abs=1e-5)

@@ -13,6 +13,7 @@ from pipelines.epochs import shown
 from pipelines.settings import Comparison, Settings, load_experiments
 from pipelines.sorters import sorter_of
 from pipelines.stage import run
+from rankops.by_name import find
 from rankops.datasets import digits
 from rankops.tasks import label_ranking
 
@@ -44,7 +45,7 @@ class Trainer:
         sorter = None if options.sorter is None else sorter_of(params, options.sorter, options.sorter_args)
         scorer, thresholds = run["training"]["scorer"], run["training"]["thresholds"]
         progress = label_ranking.train(
-            self._splits["train"], self._splits["val"], model=plan.model.model_dump(), loss=run["loss"],
+            self._splits["train"], self._splits["val"], model=run["model"], loss=run["loss"],
             training=run["training"], seed=seed, sorter=sorter, beside=run["beside"], fresh=self._fresh,
             device=params.compute.device, precision=params.compute.precision, checkpoint=epochs,
             name=f"{self._name}.{self._method}",
@@ -68,6 +69,9 @@ def main(params: Settings, comparison: str, method: str) -> None:
     inputs = [Path("data") / plan.dataset / f"{name}.parquet" for name in SPLITS]
     if plan.methods[method].fresh:
         inputs.append(Path("data/digits") / f"{digits.DIGITS_OF['train']}.parquet")
+    for setting in plan.settings(method):
+        # Imported, so that what was kept is of its present code.
+        find("models", plan.tried(method, setting)["model"]["name"])
     compared(params, comparison, method, plan, stage="compare_label_rankers", inputs=inputs, begin=Trainer)
 
 

@@ -1,0 +1,68 @@
+"""A scoring network that looks at one place of the image for each label."""
+
+import math
+
+import torch
+from torch import Tensor, nn
+
+from rankops.backbones import backbone_of
+
+__all__ = ["LabelAttention"]
+
+
+class LabelAttention(nn.Module):
+    r"""Feature maps, averaged for each label with weights of its own: where it looks; and a score of what is there.
+
+    With features $x_p$ at the places p of the maps, label k's score is
+
+    $$f_k = b_k + v_k \cdot \sum_p \operatorname{softmax}_p(u_k \cdot x_p + c_k) \, x_p.$$
+
+    A mean over the whole image mixes a label's size with what else is there. Here the largest and the smallest object
+    are each seen by themselves, which ranks labels by size from far fewer images.
+
+    Args:
+        outputs: K, number of labels.
+        colours: of the images, 1 (grey) or 3.
+        backbone: `convnet`, `mobilenet_v3_small` or `resnet34`, from which the feature maps come.
+        channels: of the convnet.
+
+    Shapes:
+        images (n, colours, height, width) uint8 or float in 0..255 to scores (n, K); the embedding has K times the
+        features of the maps.
+
+    Raises:
+        ValueError: an unknown `backbone`.
+
+    >>> model = LabelAttention(outputs=10, channels=[8, 16])
+    >>> model(torch.zeros(2, 1, 32, 32, dtype=torch.uint8)).shape
+    torch.Size([2, 10])
+    """
+
+    def __init__(
+        self, *, outputs: int, colours: int = 1, backbone: str = "convnet", channels: list[int] = (16, 32, 64, 96)
+    ):
+        super().__init__()
+        self.backbone = backbone_of(backbone, colours=colours, channels=channels)
+        features = self.backbone.map_size
+        self.embedding_size = outputs * features
+        self.attention = nn.Conv2d(features, outputs, 1)
+        self.weight = nn.Parameter(torch.randn(outputs, features) / math.sqrt(features))
+        self.bias = nn.Parameter(torch.zeros(outputs))
+
+    @property
+    def blocks(self) -> nn.Module:
+        """The convolutional part."""
+        return self.backbone.blocks
+
+    def embed(self, images: Tensor) -> Tensor:
+        """What each label's weights see, (n, K * features)."""
+        maps = self.backbone.maps(images)
+        weights = self.attention(maps).flatten(2).softmax(-1)  # (n, K, places)
+        return torch.einsum("nkp,nfp->nkf", weights.to(maps.dtype), maps.flatten(2)).flatten(1)
+
+    def head(self, embedding: Tensor) -> Tensor:
+        """Scores (n, K) of what `embed` gives."""
+        return (embedding.view(len(embedding), *self.weight.shape) * self.weight).sum(-1) + self.bias
+
+    def forward(self, images: Tensor) -> Tensor:
+        return self.head(self.embed(images))
