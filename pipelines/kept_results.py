@@ -258,13 +258,17 @@ def papers(images: int, method: str) -> dict[str, str]:
 def _recipe(training: dict[str, Any], chosen: dict[str, Any]) -> str:
     """How a method's scorer was trained, in a few words: the plan's training with what was chosen of the grid."""
     scorer = training["scorer"] | {place.removeprefix("training.scorer."): value for place, value in chosen.items()}
-    steps, shift = scorer["optimiser"], scorer.get("shift")
+    steps, shift, zoom, rotation = scorer["optimiser"], scorer.get("shift"), scorer.get("zoom"), scorer.get("rotation")
     words = [
         f"{steps['name']} at {steps['args']['lr']:g}",
         f"up to {scorer['epochs']} epochs",
         scorer["schedule"]["name"],
+        f"moved by up to {shift} px" if shift else "",
+        f"zoomed by up to {zoom:g}" if zoom and zoom > 1 else "",
+        f"turned by up to {rotation:g}°" if rotation else "",
+        f"network {chosen['model']['name']}" if "model" in chosen else "",
     ]
-    return ", ".join([*words, f"moved by up to {shift} px"] if shift else words)
+    return ", ".join(filter(None, words))
 
 
 def _p_value(differences: np.ndarray) -> str:
@@ -287,7 +291,7 @@ def sections(folder: Path = FOLDER) -> dict[str, Section]:
             data, made_on = kept["params"]["ranked_mnist"], kept["made_on"]
             text = (
                 f"{data['rows']['train']:,} training images of {data['canvas']} px, {data['rows']['test']:,} test "
-                f"images, {kept['params']['comparison']['model']['name']}; per cent, "
+                f"images, {kept['params']['comparison']['model']['name']} unless another network is named; per cent, "
                 "mean ± standard error over seeds; gains are paired by seed. Kept, not rebuilt here: "
                 f"made by `{kept['command']}` at commit {kept['commit'][:10]} on {made_on['hardware']}; Python "
                 f"{made_on['python']}, PyTorch {made_on['torch']}. {RECIPE}"
