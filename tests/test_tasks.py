@@ -368,15 +368,14 @@ def test_a_network_that_sees_coloured_images(generator):
 
 
 def test_label_attention_scores_what_each_label_looks_at(generator):
-    network = build("models", "label_attention", CHANNELS, seed=0, outputs=3).eval()
+    network = build("models", "label_attention", CHANNELS, seed=0, outputs=3).eval().requires_grad_(False)
+    network.attention.weight.mul_(100)  # or else each looks everywhere
+    network.bias.normal_(generator=generator)
     images = torch.randint(0, 256, (2, 1, 16, 16), generator=generator, dtype=torch.uint8)
-    with torch.no_grad():
-        found, maps = network(images), network.backbone.maps(images)
-    network.requires_grad_(False)
-    looking = network.attention.weight[:, :, 0, 0], network.attention.bias
+    found, maps = network(images), network.backbone.maps(images)
     for image, label in itertools.product(range(2), range(3)):
         places = [maps[image, :, row, column] for row in range(maps.shape[2]) for column in range(maps.shape[3])]
-        weights = [math.exp(looking[0][label] @ place + looking[1][label]) for place in places]
+        weights = [math.exp(network.attention.weight[label, :, 0, 0] @ place) for place in places]
         scores = [float(network.weight[label] @ place + network.bias[label]) for place in places]
         expected = sum(weight * score for weight, score in zip(weights, scores, strict=True)) / sum(weights)
         assert found[image, label].item() == pytest.approx(expected, abs=1e-5)

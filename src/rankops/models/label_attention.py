@@ -1,4 +1,4 @@
-"""A scoring network that looks at one place of the image for each label."""
+"""A scoring network that looks at the image anew for each label."""
 
 import math
 
@@ -15,37 +15,38 @@ class LabelAttention(nn.Module):
 
     With features $x_p$ at the places p of the maps, label k's score is
 
-    $$f_k = b_k + v_k \cdot \sum_p \operatorname{softmax}_p(u_k \cdot x_p + c_k) \, x_p.$$
+    $$f_k = b_k + v_k \cdot \sum_p \operatorname{softmax}_p(u_k \cdot x_p) \, x_p.$$
 
-    A mean over the whole image mixes a label's size with what else is there. Here the largest and the smallest object
-    are each seen by themselves, which ranks labels by size from far fewer images.
+    A mean over the whole image mixes a label's size with what else is there; here each label can be seen by itself.
 
     Args:
         outputs: K, number of labels.
         colours: of the images, 1 (grey) or 3.
         backbone: `convnet`, `mobilenet_v3_small` or `resnet34`, from which the feature maps come.
-        channels: of the convnet.
+        channels: of the convnet, by default its own.
 
     Shapes:
         images (n, colours, height, width) uint8 or float in 0..255 to scores (n, K); the embedding has K times the
         features of the maps.
 
     Raises:
-        ValueError: an unknown `backbone`.
+        ValueError: an unknown `backbone`; `channels` that are empty, or of another one than the convnet.
 
     >>> model = LabelAttention(outputs=10, channels=[8, 16])
     >>> model(torch.zeros(2, 1, 32, 32, dtype=torch.uint8)).shape
     torch.Size([2, 10])
     """
 
-    def __init__(
-        self, *, outputs: int, colours: int = 1, backbone: str = "convnet", channels: list[int] = (16, 32, 64, 96)
-    ):
+    def __init__(self, *, outputs: int, colours: int = 1, backbone: str = "convnet", channels: list[int] | None = None):
         super().__init__()
-        self.backbone = backbone_of(backbone, colours=colours, channels=channels)
+        if channels is not None and backbone != "convnet":
+            raise ValueError(f"channels are {channels}, but only the convnet has any, and backbone is {backbone}")
+        self.backbone = backbone_of(
+            backbone, colours=colours, channels=(16, 32, 64, 96) if channels is None else channels
+        )
         features = self.backbone.map_size
         self.embedding_size = outputs * features
-        self.attention = nn.Conv2d(features, outputs, 1)
+        self.attention = nn.Conv2d(features, outputs, 1, bias=False)  # which the softmax would cancel
         self.weight = nn.Parameter(torch.randn(outputs, features) / math.sqrt(features))
         self.bias = nn.Parameter(torch.zeros(outputs))
 
