@@ -243,7 +243,7 @@ def table(kept: dict[str, Any]) -> pd.DataFrame:
         if method != baseline and {EXACT} <= set(found) & set(figures[baseline]):
             gain = (found[EXACT] - figures[baseline][EXACT]).to_numpy()
             row |= {"gain in 0-1": f"{100 * gain.mean():+.1f}", "p": _p_value(gain), "over": baseline}
-        row["scorer trained by"] = _recipe(plan["training"], kept["methods"][method]["chosen"])
+        row["scorer trained by"] = _recipe(plan, kept["methods"][method]["chosen"])
         row["lock entry"] = kept["methods"][method]["lock_entry"][:8]
         rows.append(row)
     result = pd.DataFrame(rows)
@@ -255,10 +255,13 @@ def papers(images: int, method: str) -> dict[str, str]:
     return dict(zip(PUBLISHED[images], PAPER[images][method], strict=True)) if method in PAPER.get(images, {}) else {}
 
 
-def _recipe(training: dict[str, Any], chosen: dict[str, Any]) -> str:
-    """How a method's scorer was trained, in a few words: the plan's training with what was chosen of the grid."""
-    scorer = training["scorer"] | {place.removeprefix("training.scorer."): value for place, value in chosen.items()}
+def _recipe(plan: dict[str, Any], chosen: dict[str, Any]) -> str:
+    """How a method's scorer was trained, in a few words: what the plan says, with what was chosen of the grid."""
+    scorer = plan["training"]["scorer"] | {
+        place.removeprefix("training.scorer."): value for place, value in chosen.items()
+    }
     steps, shift, zoom, rotation = scorer["optimiser"], scorer.get("shift"), scorer.get("zoom"), scorer.get("rotation")
+    model = {place: value for place, value in chosen.items() if place.partition(".")[0] == "model"}
     words = [
         f"{steps['name']} at {steps['args']['lr']:g}",
         f"up to {scorer['epochs']} epochs",
@@ -266,9 +269,15 @@ def _recipe(training: dict[str, Any], chosen: dict[str, Any]) -> str:
         f"moved by up to {shift} px" if shift else "",
         f"zoomed by up to {zoom:g}" if zoom and zoom > 1 else "",
         f"turned by up to {rotation:g}°" if rotation else "",
-        f"network {chosen['model']['name']}" if "model" in chosen else "",
+        *(f"{place} {_said_of(value)}" for place, value in model.items()),
     ]
     return ", ".join(filter(None, words))
+
+
+def _said_of(value: Any) -> str:
+    if isinstance(value, dict) and "name" in value:
+        return " ".join([value["name"], *(f"{option} {_said_of(one)}" for option, one in value["args"].items())])
+    return "-".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
 def _p_value(differences: np.ndarray) -> str:
@@ -291,7 +300,7 @@ def sections(folder: Path = FOLDER) -> dict[str, Section]:
             data, made_on = kept["params"]["ranked_mnist"], kept["made_on"]
             text = (
                 f"{data['rows']['train']:,} training images of {data['canvas']} px, {data['rows']['test']:,} test "
-                f"images, {kept['params']['comparison']['model']['name']} unless another network is named; per cent, "
+                f"images, {kept['params']['comparison']['model']['name']} unless another model is named; per cent, "
                 "mean ± standard error over seeds; gains are paired by seed. Kept, not rebuilt here: "
                 f"made by `{kept['command']}` at commit {kept['commit'][:10]} on {made_on['hardware']}; Python "
                 f"{made_on['python']}, PyTorch {made_on['torch']}. {RECIPE}"

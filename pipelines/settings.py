@@ -5,7 +5,7 @@ import inspect
 import json
 import typing
 from collections.abc import Callable
-from itertools import product
+from itertools import permutations, product
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
@@ -401,8 +401,11 @@ class Comparison(Block):
         Label rankers have a `model` too: they start from random weights, so each may have a network of its own.
 
         Raises:
-            ValueError: there is no such place.
+            ValueError: there is no such place, or one lies within another.
         """
+        for place, other in permutations(setting, 2):
+            if place.startswith(f"{other}."):
+                raise ValueError(f"methods.{method}.grid: {place} lies within {other}, which is there too")
         options = self.methods[method].model_dump()
         result = {name: options[name] for name in ("loss", "beside", "fine_tune")}
         result["training"] = self.training.model_dump()
@@ -885,6 +888,7 @@ def _check_label_rankers(params: Settings, place: str, plan: Comparison) -> None
         _check_sorter_args(params, here, method)
         for setting in plan.settings(name):
             tried = plan.tried(name, setting)
+            _check_type(Named, tried["model"], f"{here}.model")
             LabelRankingTraining.model_validate(tried["training"])
             losses = {"loss": Named.model_validate(tried["loss"])}
             if tried["beside"] is not None:

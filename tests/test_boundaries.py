@@ -144,7 +144,7 @@ def by_name(command: str) -> set[Path]:
             *(sorter_file(one.sorter) for one in EXPERIMENTS.comparisons["memorability_sorters"].methods.values())
         )
     if stage.startswith("label_ranking_"):
-        of_models = ("convnet", "mobilenet_v3_small", "resnet34", "threshold_network")  # whichever a run has
+        of_models = ("convnet", "label_attention", "mobilenet_v3_small", "resnet34", "threshold_network")  # any run may
         losses = {source / "losses/rlsep.py"} if stage == "label_ranking_three_digits" else set()
         return losses | {source / f"models/{name}.py" for name in of_models}
     if stage == "synthetic_precision":

@@ -321,7 +321,7 @@ def test_label_rankers_stand_beside_the_papers_of_as_many_images(tmp_path, monke
 EXACT = {"lsep": [0.05, 0.06, 0.07], "rlsep": [0.45, 0.50, 0.43]}
 CHOSEN = {"lsep": {"training.scorer.shift": 0, "training.scorer.zoom": 1.0}, "rlsep": {
     "training.scorer.shift": 7, "training.scorer.zoom": 1.1, "training.scorer.rotation": 5.0,
-    "model": {"name": "wildcat", "args": {}},
+    "model": {"name": "wildcat", "args": {"backbone": "convnet", "channels": [4, 8]}},
 }}  # fmt: skip
 MACHINE = {"hardware": "one abacus", "python": "3.11", "torch": "2.15"}
 STAGE = "experiments/dvc.yaml:compare_label_ranking"
@@ -423,7 +423,7 @@ class TestKeptResults:
         assert lsep["scorer trained by"] == "SGD at 0.01, up to 30 epochs, constant"
         assert rlsep["scorer trained by"] == (
             "SGD at 0.01, up to 30 epochs, constant, moved by up to 7 px, zoomed by up to 1.1, turned by up to 5°, "
-            "network wildcat"
+            "model wildcat backbone convnet channels 4-8"
         )
         gains = np.array([0.40, 0.44, 0.36])
         assert rlsep["p"] == f"{2 * t.sf(gains.mean() / (gains.std(ddof=1) / math.sqrt(3)), 2):.3f}"

@@ -200,6 +200,21 @@ class TestExperiments:
             ("retrieval/methods/recall-lstm/grid/beside.weight", [0.5, 1.0], "16 different settings, expected .* = 8"),
             ("memorability/methods/mse/grid/loss.args.sigmoid", [True, True], "4 different settings"),
             ("memorability/methods/mse/grid", {"training.head.epoch": [1, 2]}, "there is no training.head.epoch"),
+            (
+                "label_ranking/methods/rlsep-label_attention/grid/model",
+                ["convnet"],
+                "label_ranking.methods.rlsep-label_attention.model: .*(found 'convnet')",
+            ),
+            (
+                "label_ranking/methods/rlsep-label_attention/grid/model.args.channels",
+                [[4, 8]],
+                "grid: model.args.channels lies within model, which is there too",
+            ),
+            (
+                "label_ranking/methods/rlsep-label_attention/grid/model",
+                [{"name": "label_attention", "args": {"backbone": "resnet34", "channels": [4]}}],
+                "only the convnet has any, and backbone is resnet34",
+            ),
             ("memorability/methods/mse/grid", {"model": [{"name": "convnet"}]}, "there is no model in the method"),
             (
                 "label_ranking/methods/rlsep-label_attention/grid/model",

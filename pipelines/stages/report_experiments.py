@@ -32,6 +32,12 @@ def _result(comparison: str, method: str) -> dict[str, Any]:
     return json.loads((RESULTS / "comparisons" / f"{comparison}-{method}.json").read_text())
 
 
+def _networks(plan: Any, method: str) -> set[str]:
+    """The networks of a method that are not the comparison's."""
+    tried = [plan.tried(method, setting).get("model") for setting in plan.settings(method)]
+    return {model["name"] for model in tried if model is not None} - {plan.model.name}
+
+
 def _tests(comparison: str, method: str) -> np.ndarray:
     """A method's test figure by seed."""
     return np.array([seed["test"] for seed in _result(comparison, method)["seeds"]])
@@ -341,6 +347,9 @@ def main(params: Settings) -> None:
                 f"{plan.figure} on the test split of {plan.dataset}; {tuned}; differences are paired by seed, 95 % "
                 "Student interval. "
             )
+            if of_others := {method: name for method in plan.methods for name in _networks(plan, method)}:
+                named = ", ".join(f"{method} has {name}" for method, name in of_others.items())
+                text += f"The network is {plan.model.name}, but {named}. "
             paper = f"The paper's margin: {PAPER[name]}." if name in PAPER else ""
             sections[f"Comparison: {name}"] = Section(text + paper, shown, (plot,))
         differences(  # for docs/experiments.md
