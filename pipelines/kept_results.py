@@ -176,7 +176,7 @@ def collected(*, command: str, made_on: dict[str, str]) -> dict[str, Any]:
     entries, results = {}, {}
     for method in plan["methods"]:
         name, path = f"compare_{COMPARISON}@{method}", Path(f"results/comparisons/{COMPARISON}-{method}.json")
-        if not path.is_file() and method != plan["baseline"]:  # not run at this scale
+        if not path.is_file():  # not run at this scale
             continue
         if name not in lock:
             raise ValueError(f"experiments/dvc.lock: no {name}: run `dvc repro experiments/dvc.yaml:{name}`")
@@ -187,6 +187,8 @@ def collected(*, command: str, made_on: dict[str, str]) -> dict[str, Any]:
                 f"{path}: has the seeds {seeds}, expected 1 to {plan['seeds']}: run `dvc repro "
                 f"experiments/dvc.yaml:{name}`"
             )
+    if not entries:
+        raise FileNotFoundError(f"no results/comparisons/{COMPARISON}-*.json: run `dvc repro {STAGES}`")
     _refuse_mixture(entries)
     _refuse_changed(entries)
     return {
@@ -240,10 +242,10 @@ def table(kept: dict[str, Any]) -> pd.DataFrame:
         baseline = plan["methods"][method].get("baseline")
         baseline = baseline if baseline in figures else plan["baseline"]
         row |= {"gain in 0-1": "", "p": "", "over": ""}
-        if method != baseline and {EXACT} <= set(found) & set(figures[baseline]):
+        if method != baseline and EXACT in found and EXACT in figures.get(baseline, ()):
             gain = (found[EXACT] - figures[baseline][EXACT]).to_numpy()
             row |= {"gain in 0-1": f"{100 * gain.mean():+.1f}", "p": _p_value(gain), "over": baseline}
-        row["scorer trained by"] = _recipe(plan, kept["methods"][method]["chosen"])
+        row["scorer trained by"] = _recipe(plan["training"]["scorer"], kept["methods"][method]["chosen"])
         row["lock entry"] = kept["methods"][method]["lock_entry"][:8]
         rows.append(row)
     result = pd.DataFrame(rows)
@@ -255,11 +257,9 @@ def papers(images: int, method: str) -> dict[str, str]:
     return dict(zip(PUBLISHED[images], PAPER[images][method], strict=True)) if method in PAPER.get(images, {}) else {}
 
 
-def _recipe(plan: dict[str, Any], chosen: dict[str, Any]) -> str:
-    """How a method's scorer was trained, in a few words: what the plan says, with what was chosen of the grid."""
-    scorer = plan["training"]["scorer"] | {
-        place.removeprefix("training.scorer."): value for place, value in chosen.items()
-    }
+def _recipe(planned: dict[str, Any], chosen: dict[str, Any]) -> str:
+    """How a method's scorer was trained, in a few words: what was planned for all, with what was chosen of the grid."""
+    scorer = planned | {place.removeprefix("training.scorer."): value for place, value in chosen.items()}
     steps, shift, zoom, rotation = scorer["optimiser"], scorer.get("shift"), scorer.get("zoom"), scorer.get("rotation")
     model = {place: value for place, value in chosen.items() if place.partition(".")[0] == "model"}
     words = [

@@ -453,16 +453,21 @@ class TestKeptResults:
         path = project / "results/comparisons/label_ranking-rlsep.json"
         path.write_text(path.read_text() + " ")
         self.refused("label_ranking-rlsep.json is not that of experiments/dvc.lock .*modified.*dvc repro")
-        Path("results/comparisons/label_ranking-lsep.json").unlink()
-        with pytest.raises(FileNotFoundError, match="no results/comparisons/label_ranking-lsep.json: run `dvc repro"):
+
+    def test_nothing_is_not_kept(self, project):
+        for path in Path("results/comparisons").glob("*.json"):
+            path.unlink()
+        with pytest.raises(FileNotFoundError, match=r"no results/comparisons/label_ranking-\*.json: run `dvc repro"):
             kept_results.keep("subset", command="make", made_on=MACHINE)
 
-    def test_a_method_that_was_not_run_is_left_out_and_named(self, project):
-        Path("results/comparisons/label_ranking-rlsep.json").unlink()
+    @pytest.mark.parametrize(("method", "other"), [("lsep", "rlsep"), ("rlsep", "lsep")])
+    def test_a_method_that_was_not_run_is_left_out_and_named(self, project, method, other):
+        Path(f"results/comparisons/label_ranking-{other}.json").unlink()
         kept_results.keep("subset", command="make", made_on=MACHINE)
         ((_, (text, table, _)),) = kept_results.sections(project / "results/paper").items()
-        assert table["method"].tolist() == ["lsep"]
-        assert text.endswith("Not run: rlsep.")
+        assert table["method"].tolist() == [method]
+        assert "gain in 0-1" not in table  # over the baseline lsep
+        assert text.endswith(f"Not run: {other}.")
 
     @pytest.mark.parametrize(("file", "old", "new"), [("src/train.py", "json", " json"), ("params.yaml", "1", "2")])
     def test_results_of_other_code_or_params_than_the_commits_are_refused(self, project, file, old, new):

@@ -34,8 +34,7 @@ def _result(comparison: str, method: str) -> dict[str, Any]:
 
 def _networks(plan: Any, method: str) -> set[str]:
     """The networks of a method that are not the comparison's."""
-    tried = [plan.tried(method, setting).get("model") for setting in plan.settings(method)]
-    return {model["name"] for model in tried if model is not None} - {plan.model.name}
+    return {model["name"] for model in plan.methods[method].grid.get("model", [])} - {plan.model.name}
 
 
 def _tests(comparison: str, method: str) -> np.ndarray:
