@@ -34,7 +34,9 @@ COMMITTED = ("src", "pipelines", "params.yaml", "experiments")
 EXACT = "ranked.exact_match"
 TITLES = {
     EXACT: "ranked 0-1", "ranked.mean_average_precision": "ranked mAP", "ranked.accuracy": "ranked accuracy",
+    "ranked.f1": "ranked F1", "ranked.precision": "ranked precision", "ranked.recall": "ranked recall",
     "unranked.exact_match": "unranked 0-1", "unranked.accuracy": "unranked accuracy", "unranked.f1": "unranked F1",
+    "unranked.precision": "unranked precision", "unranked.recall": "unranked recall",
 }  # fmt: skip
 # RLSEP, Table 1 (30 networks, 5,000 training images) and Table 2, by the number of training images: what each prints,
 # and its rows by the method, named as its loss.
