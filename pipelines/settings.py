@@ -233,10 +233,14 @@ class SorterParams(Training, Named):
     seed: Seed
 
 
+Zoom = Annotated[float, Field(ge=1, le=2)]
+Rotation = Annotated[float, Field(ge=0, le=45)]  # degrees
+
+
 class ScorerTraining(Training):
     shift: Annotated[int, Field(ge=0)]
-    zoom: Annotated[float, Field(ge=1, le=2)] = 1.0
-    rotation: Annotated[float, Field(ge=0, le=45)] = 0.0  # degrees
+    zoom: Zoom = 1.0
+    rotation: Rotation = 0.0
     average: Annotated[float, Field(gt=0, lt=1)] | None = None
     judged_by: Literal["accuracy", "exact_match"] = "accuracy"
 
@@ -245,9 +249,17 @@ class ThresholdTraining(Training):
     hidden: Count
 
 
+class Views(Block):
+    count: Annotated[int, Field(ge=1, le=64)]
+    shift: Annotated[int, Field(ge=0)]
+    zoom: Zoom
+    rotation: Rotation
+
+
 class LabelRankingTraining(Block):
     scorer: ScorerTraining
     thresholds: ThresholdTraining
+    views: Views | None = None
 
 
 class Step(Block):

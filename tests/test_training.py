@@ -8,7 +8,8 @@ import torch
 from scipy.ndimage import affine_transform
 from torch import nn
 
-from rankops.augmentation import shifted, warped
+from rankops.augmentation import shifted, views, warped
+from rankops.checkpoints import build
 from rankops.tasks import label_ranking
 from rankops.training import compute, fit, random_batches
 
@@ -74,7 +75,7 @@ def test_a_killed_training_ends_with_the_same_bits(tmp_path, interrupted_in):
 
 
 def test_averaged_weights_are_judged_kept_and_resumed(tmp_path):
-    """Against the average written out: every step keeps 0.9 of it, statistics of batch normalisation included."""
+    """Against the average written out: every step keeps 0.9 of it; statistics are those of its own activations."""
     honest = problem()[1]["loss"]
 
     # The steps of one network, without an average, are the same; so its weights after each step make the average.
@@ -91,9 +92,13 @@ def test_averaged_weights_are_judged_kept_and_resumed(tmp_path):
 
     averaged, parts = problem()
     found = list(fit(averaged, epochs=1, checkpoint=tmp_path, average=0.9, **parts, **OPTIONS))
-    for key, value in averaged.state_dict().items():
-        if value.is_floating_point():
-            assert torch.allclose(value, expected[key], atol=1e-6), key
+    for key, value in averaged.named_parameters():
+        assert torch.allclose(value, expected[key], atol=1e-6), key
+    order = torch.randperm(64, generator=torch.Generator().manual_seed(3 * 1_000_003 + 1))
+    inputs = torch.randn(64, 5, generator=torch.Generator().manual_seed(0))
+    seen = averaged[0](inputs[order]).unflatten(0, (4, 16))  # what the normalisation sees of the epoch's four batches
+    assert torch.allclose(averaged[1].running_mean, seen.mean((0, 1)), atol=1e-6)
+    assert torch.allclose(averaged[1].running_var, seen.var(1).mean(0), atol=1e-6)
     assert found[0].validation == parts["validate"](averaged.eval())
 
     whole, parts = problem()
@@ -269,6 +274,41 @@ def test_warped_refuses_what_it_cannot_draw(option, value, generator):
         warped(torch.zeros(1, 1, 4, 4, dtype=torch.uint8), generator, **{option: value})
     with pytest.raises(TypeError, match="images are torch.float32, expected torch.uint8"):
         warped(torch.zeros(1, 1, 4, 4), generator, zoom=1.1)
+
+
+def test_views_move_each_image_by_itself_and_always_alike(generator):
+    images = torch.randint(0, 256, (5, 1, 20, 24), generator=generator, dtype=torch.uint8)
+    moves = {"count": 4, "shift": 3, "zoom": 1.2, "rotation": 10.0}
+    found = list(views(images, **moves))
+    assert found[0].equal(images)
+    assert len({view.numpy().tobytes() for view in found}) == len(found) == 4
+    alone = list(views(images[3:4], **moves))
+    assert all(one.equal(view[3:4]) for one, view in zip(alone, found, strict=True))
+    assert all(view.equal(images) for view in views(images, count=3))
+    with pytest.raises(ValueError, match="count is 0, expected at least 1"):
+        views(images, count=0)
+    with pytest.raises(ValueError, match=r"zoom is 0\.9, expected at least 1"):
+        views(images, count=2, zoom=0.9)
+
+
+def test_a_ranker_averages_scores_and_thresholds_over_views_and_keeps_them_on_disk(tmp_path, generator):
+    scorer = build("models", "convnet", {"channels": [4, 8]}, seed=0, outputs=10, colours=1).eval()
+    thresholds = build("models", "threshold_network", {"hidden": 4}, seed=0, features=scorer.embedding_size, outputs=10)
+    images = torch.randint(0, 256, (7, 1, 32, 32), generator=generator, dtype=torch.uint8)
+    moves = {"count": 3, "shift": 2, "zoom": 1.1, "rotation": 5.0}
+    ranker = label_ranking.LabelRanker(scorer, thresholds.eval(), moves)
+    one_view = label_ranking.LabelRanker(scorer, thresholds)
+    label_ranking.save(tmp_path, ranker)
+    for found in (ranker(images), label_ranking.load(tmp_path)(images, batch_size=2)):
+        for values, part in zip(found, (0, 1), strict=True):
+            expected = torch.stack([one_view(view)[part] for view in views(images, **moves)]).mean(0)
+            assert torch.allclose(values, expected, atol=1e-5)
+    assert not ranker(images)[0].allclose(one_view(images)[0])
+    with pytest.raises(ValueError, match=r"zoom is 0\.5"):
+        label_ranking.LabelRanker(scorer, thresholds, moves | {"zoom": 0.5})
+    (tmp_path / "views.json").write_text('{"counts": 3}')
+    with pytest.raises(ValueError, match=r"views\.json: no options of views .*counts"):
+        label_ranking.load(tmp_path)
 
 
 @pytest.mark.parametrize("loss", ["cross_entropy", "lsep", "pairwise_logistic", "plackett_luce", "rlsep"])

@@ -1,11 +1,27 @@
-"""What training does to images besides showing them."""
+"""Moved images: at random in training, or several views of each, over which scores are averaged."""
 
 import math
+from collections.abc import Iterator
+from itertools import chain
 
 import torch
 from torch import Tensor, nn
 
-__all__ = ["shifted", "warped"]
+__all__ = ["check_moves", "shifted", "views", "warped"]
+
+
+def check_moves(*, shift: int, zoom: float, rotation: float) -> None:
+    """Refuses moves that are none: see `warped`.
+
+    Raises:
+        ValueError: a `shift` or `rotation` below 0, or a `zoom` below 1.
+    """
+    if not shift >= 0:
+        raise ValueError(f"shift is {shift}, expected at least 0, in pixels")
+    if not 1 <= zoom < math.inf:
+        raise ValueError(f"zoom is {zoom}, expected at least 1: factors are drawn between 1 / zoom and zoom")
+    if not 0 <= rotation < math.inf:
+        raise ValueError(f"rotation is {rotation}, expected at least 0, in degrees")
 
 
 def shifted(images: Tensor, most: int, generator: torch.Generator) -> Tensor:
@@ -61,19 +77,54 @@ def warped(
     ...
     ValueError: zoom is 0.9, expected at least 1: factors are drawn between 1 / zoom and zoom
     """
-    if not shift >= 0:
-        raise ValueError(f"shift is {shift}, expected at least 0, in pixels")
-    if not 1 <= zoom < math.inf:
-        raise ValueError(f"zoom is {zoom}, expected at least 1: factors are drawn between 1 / zoom and zoom")
-    if not 0 <= rotation < math.inf:
-        raise ValueError(f"rotation is {rotation}, expected at least 0, in degrees")
+    check_moves(shift=shift, zoom=zoom, rotation=rotation)
     if zoom == 1 and rotation == 0:
         return shifted(images, shift, generator)
+    # All four are drawn whatever is asked for, so that one option does not change the draws of another.
+    moves = torch.rand(4, len(images), generator=generator).mul(2).sub(1)
+    return _moved(images, moves, shift=shift, zoom=zoom, rotation=rotation)
+
+
+def views(
+    images: Tensor, *, count: int, shift: int = 0, zoom: float = 1.0, rotation: float = 0.0
+) -> Iterator[Tensor]:  # fmt: skip
+    """Several views of the images: as they are, and otherwise moved as `warped` moves images.
+
+    Each view moves all images alike, and the views are always the same: what is made of an image does not depend on
+    which others are beside it. A mean of scores over views errs less than the scores of one.
+
+    Args:
+        images: (n, colours, height, width) uint8, on any device.
+        count: number of views, at least 1.
+        shift, zoom, rotation: the largest moves, see `warped`.
+
+    Returns:
+        An iterator over `count` tensors of the images' shape, type and device, each made when it is asked for.
+
+    Raises:
+        ValueError: a `count` below 1, or see `check_moves`.
+        TypeError: images that are not uint8 are to be moved.
+
+    >>> images = torch.arange(9, dtype=torch.uint8).view(1, 1, 3, 3)
+    >>> [view.shape == images.shape for view in views(images, count=3, zoom=1.1)]
+    [True, True, True]
+    """
+    if count < 1:
+        raise ValueError(f"count is {count}, expected at least 1: the images as they are")
+    check_moves(shift=shift, zoom=zoom, rotation=rotation)
+    moves = torch.rand(count - 1, 4, 1, generator=torch.Generator().manual_seed(0)).mul(2).sub(1)
+    moved = (
+        _moved(images, move.expand(4, len(images)), shift=shift, zoom=zoom, rotation=rotation) for move in moves
+    )  # fmt: skip
+    return chain([images], moved)
+
+
+def _moved(images: Tensor, moves: Tensor, *, shift: int, zoom: float, rotation: float) -> Tensor:
+    """Each image moved by its column of (4, n): down, right, scale and turn, as shares (-1 to 1) of the largest."""
     if images.dtype != torch.uint8:
         raise TypeError(f"images are {images.dtype}, expected torch.uint8: they are rounded to whole brightnesses")
     height, width = images.shape[-2:]
-    # All four are drawn whatever is asked for, so that one option does not change the draws of another.
-    down, right, scale, turn = torch.rand(4, len(images), generator=generator).mul(2).sub(1)
+    down, right, scale, turn = moves
     factor, angle = torch.exp(scale * math.log(zoom)), turn * math.radians(rotation)
     # Where each pixel comes from, p -> A (p - move), with p from the centre; A undoes the scaling and the turn.
     cosine, sine = torch.cos(angle) / factor, torch.sin(angle) / factor

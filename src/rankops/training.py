@@ -16,7 +16,7 @@ from accelerate import Accelerator
 from accelerate.utils import broadcast_object_list
 from safetensors import SafetensorError
 from torch import Tensor, nn
-from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
+from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn, update_bn
 
 from rankops.atomic_writes import replaced_folder, write_error
 
@@ -61,6 +61,17 @@ class _Progress:
 
 def _copied(model: nn.Module) -> dict[str, Tensor]:
     return {key: value.detach().clone() for key, value in model.state_dict().items()}
+
+
+class _Loss(nn.Module):
+    """A loss of a network, called as `update_bn` calls a model: with a batch alone."""
+
+    def __init__(self, network: nn.Module, loss: Callable[[nn.Module, Any], Tensor]):
+        super().__init__()
+        self.network, self.loss = network, loss
+
+    def forward(self, batch: Any) -> Tensor:
+        return self.loss(self.network, batch)
 
 
 def compute(*, device: str, precision: str) -> Accelerator:
@@ -220,7 +231,9 @@ def fit(
         state: what else changes in training, each with `state_dict` and `load_state_dict`; kept in the checkpoint. The
             gradients of optimisers among it are averaged over the processes too.
         average: None, or how much of the averaged weights each step keeps, such as 0.999: then it is the exponential
-            moving average of the weights that is validated, and that the model has at the end.
+            moving average of the weights that is validated, and that the model has at the end. The statistics of batch
+            normalisation are no averages: after each epoch they are taken anew, with the averaged weights, in one more
+            pass over its batches without gradient.
         name: for messages.
 
     Raises:
@@ -244,10 +257,8 @@ def fit(
     several = accelerator.num_processes > 1
     state, hooks = list(state), []
     averaged = None
-    if average is not None:  # statistics of batch normalisation are averaged with the weights
-        averaged = AveragedModel(
-            bare, device=accelerator.device, multi_avg_fn=get_ema_multi_avg_fn(average), use_buffers=True
-        )
+    if average is not None:
+        averaged = AveragedModel(bare, device=accelerator.device, multi_avg_fn=get_ema_multi_avg_fn(average))
         state = [*state, averaged]
     if several:
         # Not in DistributedDataParallel, which averages what went through its own call: heads are called by themselves.
@@ -297,8 +308,7 @@ def fit(
             every = torch.stack(losses).float()
             if several:
                 every = accelerator.reduce(every, reduction="mean")
-                for network in (bare,) if averaged is None else (bare, averaged):
-                    _average_statistics(accelerator, network)
+                _average_statistics(accelerator, bare)
             every = every.cpu()  # once an epoch: asking each step would stall a GPU
             if not torch.isfinite(every).all():
                 batch_number = int((~torch.isfinite(every)).nonzero()[0]) + 1
@@ -306,6 +316,12 @@ def fit(
                     f"{name}: the loss became {every[batch_number - 1].item()} in batch {batch_number} of epoch "
                     f"{number}; {_kept(checkpoint, number - 1)}. Lower the learning rate, or set optimiser.clip"
                 )
+            if averaged is not None:
+                again = batches(torch.Generator().manual_seed(seed * 1_000_003 + number))
+                with torch.no_grad(), accelerator.autocast():
+                    update_bn(([batch] for batch in again), _Loss(judged, loss))
+                if several:
+                    _average_statistics(accelerator, judged)
             model.eval()
             judged.eval()
             try:

@@ -1,5 +1,6 @@
 """Multi-label ranking: which labels an image has, in order of importance (RLSEP)."""
 
+import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,7 +11,8 @@ import pyarrow as pa
 import torch
 from torch import Tensor, nn
 
-from rankops.augmentation import warped
+from rankops.atomic_writes import replaced_file
+from rankops.augmentation import views, warped
 from rankops.checkpoints import build, load_model, save_model
 from rankops.criterion import Criterion
 from rankops.evaluation import Figures
@@ -24,15 +26,29 @@ from rankops.training import Epoch, compute, fit, random_batches
 __all__ = ["LabelRanker", "figures", "label_ranks_of", "load", "load_split", "predictions", "save", "train"]
 
 JUDGED_BY = "accuracy"  # of the validation split's pairs, unless the params say otherwise
+VIEWS = "views.json"
 HISTORIES = {"scorer": "history.csv", "thresholds": "thresholds_history.csv"}
 
 
 @dataclass(frozen=True)
 class LabelRanker:
-    """A scoring network f and a threshold network g on its embedding; both on one device, in evaluation mode."""
+    """A scoring network f and a threshold network g on its embedding; both on one device, in evaluation mode.
+
+    Attributes:
+        scorer, thresholds: f and g.
+        views: None, or the options of `rankops.augmentation.views`: scores and thresholds are means over so many views
+            of each image. What is trained and validated sees each image once.
+    """
 
     scorer: nn.Module
     thresholds: ThresholdNetwork
+    views: dict[str, Any] | None = None
+
+    def __post_init__(self) -> None:
+        self._views_of(torch.empty(0, 1, 1, 1, dtype=torch.uint8))  # options that are none are refused at once
+
+    def _views_of(self, images: Tensor) -> Iterator[Tensor]:
+        return views(images, **self.views or {"count": 1})
 
     @torch.inference_mode()
     def __call__(self, images: Tensor, *, batch_size: int = 256) -> tuple[Tensor, Tensor]:
@@ -40,8 +56,9 @@ class LabelRanker:
         device = next(self.scorer.parameters()).device
         results = []
         for batch in as_batch(images).split(batch_size):
-            embedding = self.scorer.embed(batch.to(device))
-            results.append(torch.stack([self.scorer.head(embedding), self.thresholds(embedding)]).float().cpu())
+            embeddings = map(self.scorer.embed, self._views_of(batch.to(device)))
+            both = [torch.stack([self.scorer.head(one), self.thresholds(one)]).float() for one in embeddings]
+            results.append(torch.stack(both).mean(0).cpu())
         scores, thresholds = torch.cat(results, dim=1)
         return scores, thresholds
 
@@ -83,7 +100,8 @@ def train(
             and `rotation`, see `rankops.augmentation.warped`; `epochs`, `patience`, `optimiser`, `schedule`, and
             optionally `average`, see `rankops.training.fit`; optionally `judged_by`, the validation figure that decides
             on the best epoch, `accuracy` (of pairs) or `exact_match` (0-1); and `thresholds`, the same of the
-            threshold network, with `hidden`, without the augmentation and what is optional.
+            threshold network, with `hidden`, without the augmentation and what is optional. Optionally `views`, over
+            which the trained networks average, see `LabelRanker`.
         seed: of all random choices.
         sorter, beside: see `rankops.criterion.Criterion`.
         fresh: draws so many new scenes, images (n, height, width) uint8 and label ranks (n, K), which each epoch is
@@ -126,7 +144,9 @@ def train(
         return criterion(network(pictures), target, epoch=len(epochs) + 1, generator=generator)
 
     def scores_of(network: nn.Module, pictures: Tensor) -> tuple[Tensor, Tensor]:
-        parts = [network.embed(part) for part in pictures.split(256)]
+        with here.autocast():  # the head is in float32: scores of near ties would be rounded to the same
+            parts = [network.embed(part) for part in pictures.split(256)]
+        parts = [part.float() for part in parts]
         return torch.cat([network.head(part) for part in parts]), torch.cat(parts)
 
     def validate(network: nn.Module) -> dict[str, float]:
@@ -136,7 +156,7 @@ def train(
     ranker = LabelRanker(network, build(
         "models", "threshold_network", {"hidden": thresholds["hidden"]}, seed=seed,
         features=network.embedding_size, outputs=outputs,
-    ))  # fmt: skip
+    ), training.get("views"))  # fmt: skip
     common = {"seed": seed, "device": device, "precision": precision}
     for epoch in fit(
         network, batches=batches, loss=batch_loss, validate=validate, epochs=scorer["epochs"],
@@ -176,19 +196,26 @@ def train(
 
 
 def save(path: str | Path, ranker: LabelRanker) -> None:
-    """Writes both networks below `path`, so that `load(path)` rebuilds them."""
+    """Writes both networks below `path`, and the options of views if it has any, so that `load(path)` rebuilds them."""
     save_model(Path(path) / "scorer", ranker.scorer)
     save_model(Path(path) / "thresholds", ranker.thresholds)
+    if ranker.views:
+        with replaced_file(Path(path) / VIEWS) as partial:
+            partial.write_text(json.dumps(ranker.views, indent=2, sort_keys=True) + "\n")
 
 
 def load(path: str | Path, *, device: str | torch.device = "cpu") -> LabelRanker:
     """What `save` wrote.
 
     Raises:
-        FileNotFoundError, ValueError: see `rankops.checkpoints.load_model`.
+        FileNotFoundError, ValueError: see `rankops.checkpoints.load_model`; or the file of views is damaged.
     """
     scorer, thresholds = (load_model(Path(path) / part, device=device) for part in ("scorer", "thresholds"))
-    return LabelRanker(scorer, thresholds)
+    file = Path(path) / VIEWS
+    try:
+        return LabelRanker(scorer, thresholds, json.loads(file.read_text()) if file.is_file() else None)
+    except (ValueError, TypeError) as error:
+        raise ValueError(f"{file}: no options of views ({error}); make it again with `dvc repro`") from error
 
 
 def label_ranks_of(scores: Tensor, selected: Tensor) -> Tensor:
