@@ -226,7 +226,7 @@ def test_names_shapes_that_differ(name):
         call(name, torch.zeros(2, 3), wanted)
 
 
-@pytest.mark.parametrize("name", of_kind("target", "labels", "positives"))
+@pytest.mark.parametrize("name", ALL)
 def test_refuses_what_is_empty(name):
     shape = (0, 3, 3)
     with pytest.raises(ValueError, match=r"\(0, 3, 3\).*not empty"):
@@ -437,6 +437,24 @@ def slow_pairwise(scores, label_ranks, positive):
 @given(batches())
 def test_rlsep_is_equation_6(batch):
     assert rlsep(*batch).item() == pytest.approx(slow_pairwise(*batch, lambda u, v: u > v))
+
+
+@pytest.mark.parametrize("name", of_kind("label_ranks"))
+def test_refuses_what_are_no_label_ranks_and_no_scores(name):
+    with pytest.raises(ValueError, match=r"label_ranks hold -1 at \(0, 2\), expected 0 \(absent\) or more"):
+        call(name, torch.zeros(1, 3), torch.tensor([[1, 0, -1]]))
+    with pytest.raises(ValueError, match=r"label_ranks hold nan at \(0, 0\)"):
+        call(name, torch.zeros(1, 2), torch.tensor([[float("nan"), 0.0]]))
+    with pytest.raises(TypeError, match="scores are torch.int64, expected a floating-point tensor"):
+        call(name, torch.tensor([[3, 1]]), torch.tensor([[1, 0]]))
+
+
+def test_pairwise_logistic_of_half_precision_counts_more_pairs_than_that_can():
+    scores = torch.zeros(1, 400, dtype=torch.float16, requires_grad=True)
+    value = pairwise_logistic(scores, torch.arange(400)[None])
+    value.backward()
+    assert value.item() == pytest.approx(math.log(2))
+    assert scores.grad.abs().max() > 0
 
 
 @settings(deadline=None)

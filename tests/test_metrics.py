@@ -123,6 +123,22 @@ def test_shapes_that_differ_are_named():
         ranked(torch.zeros(2, 3), torch.zeros(2, 4))
 
 
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.int64, torch.float32])
+def test_only_the_order_of_label_ranks_counts_whatever_their_type(dtype):
+    scores = torch.tensor([[0.5, 0.1, 0.9, 0.4], [0.7, 0.2, 0.6, 0.1]])
+    dense, gaps = torch.tensor([[1, 0, 2, 0], [1, 0, 3, 2]]), torch.tensor([[3, 0, 9, 0], [2, 0, 200, 7]])
+    expected = ranked(scores, dense)
+    assert expected["exact_match"].tolist() == [1, 0]
+    assert all(values.equal(expected[name]) for name, values in ranked(scores, gaps.to(dtype)).items())
+    of_booleans, of_numbers = ranked(scores, dense > 0), ranked(scores, (dense > 0).long())
+    assert all(values.equal(of_numbers[name]) for name, values in of_booleans.items())
+
+
+def test_selected_labels_that_are_not_boolean_are_refused():
+    with pytest.raises(ValueError, match="selected is torch.int64, expected booleans"):
+        unranked(torch.tensor([[2, 0, 1]]), torch.tensor([[2, 0, 1]]))
+
+
 def test_scores_that_are_not_finite_are_refused():
     with pytest.raises(ValueError, match="nan at"):
         ranked(torch.full((1, 3), float("nan")), torch.tensor([[0, 1, 2]]))
@@ -402,7 +418,7 @@ def test_ndcg_agrees_with_scikit_learn(pair, k, exponential):
         assert found.isnan()
     else:
         gains = 2**target - 1 if exponential else target
-        assert found.item() == pytest.approx(ndcg_score([gains], [scores], k=k))
+        assert found.item() == pytest.approx(ndcg_score([gains], [scores], k=k), rel=1e-12)
 
 
 @settings(deadline=None)

@@ -507,8 +507,8 @@ def test_an_experiment_runs_from_the_command_line(project):
 def test_an_experiment_elsewhere_runs_its_own_code(project):
     project.replace(
         "src/rankops/losses/rlsep.py",
-        "    check_shapes(",
-        '    raise ValueError("the code of here")\n    check_shapes(',
+        "    check_label_ranks(",
+        '    raise ValueError("the code of here")\n    check_label_ranks(',
     )
     project.run("git commit --quiet --all --message broken")
     output = project.run("dvc exp run --temp train@label_ranking-rlsep", fails=True)

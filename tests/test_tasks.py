@@ -199,6 +199,26 @@ class TestCriterion:
                 assert (sorter(vectors) - ranks(vectors)).abs().mean() < 0.9 * error
                 assert len(criterion.state) == 2
 
+    def test_without_gradients_the_sorter_learns_nothing(self, generator):
+        sorter = small_sorter()
+        before = {key: value.clone() for key, value in sorter.state_dict().items()}
+        fine_tune = {"name": "Adam", "args": {"lr": 1e-2}}
+        criterion = Criterion({"name": "spearman", "args": {}}, sorter=sorter, fine_tune=fine_tune)
+        scores, target = torch.randn(3, 4, generator=generator), torch.rand(3, 4, generator=generator)
+        for off in (torch.no_grad(), torch.inference_mode()):
+            with off:
+                criterion(scores, target, epoch=1)
+        assert all(before[key].equal(value) for key, value in sorter.state_dict().items())
+
+    def test_freezes_a_sorter_that_was_not(self, generator):
+        sorter = build("sorters", "cnn", {"channels": 4, "layers": 2}, seed=0, length=4)
+        before = {key: value.clone() for key, value in sorter.state_dict().items()}
+        scores = torch.randn(3, 4, generator=generator, requires_grad=True)
+        Criterion({"name": "spearman", "args": {}}, sorter=sorter)(scores, torch.rand(3, 4), epoch=1).backward()
+        assert scores.grad.abs().max() > 0
+        assert all(parameter.grad is None for parameter in sorter.parameters())
+        assert all(before[key].equal(value) for key, value in sorter.state_dict().items())
+
     def test_refuses_what_does_not_go_together(self):
         with pytest.raises(ValueError, match="spearman needs a sorter"):
             Criterion({"name": "spearman", "args": {}})

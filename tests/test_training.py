@@ -10,6 +10,7 @@ from torch import nn
 
 from rankops.augmentation import shifted, views, warped
 from rankops.checkpoints import build
+from rankops.ranks import check_scores
 from rankops.tasks import label_ranking
 from rankops.training import compute, fit, random_batches
 
@@ -164,11 +165,22 @@ def test_predictions_that_cannot_be_scored_end_the_training(tmp_path):
     network, parts = problem()
 
     def validate(network):
-        raise ValueError("scores hold nan at (0, 1)")
+        check_scores(torch.tensor([[0.0, float("nan")]]))
 
     with pytest.raises(FloatingPointError, match=r"mine: cannot be validated after epoch 1: scores hold nan"):
         list(fit(network, epochs=2, name="mine", checkpoint=tmp_path, **parts | {"validate": validate}, **OPTIONS))
     assert not list(tmp_path.iterdir())
+
+
+def test_a_validation_that_is_wrong_itself_is_no_diverged_training():
+    def validate(network):
+        raise ValueError("scores (4, 1) and target (4,)")
+
+    network, parts = problem()
+    with pytest.raises(ValueError, match=r"mine: cannot be validated after epoch 1: scores \(4, 1\)"):
+        list(fit(network, epochs=2, name="mine", **parts | {"validate": validate}, **OPTIONS))
+    with pytest.raises(ValueError, match="judged_by is 'accuracy', but validation gives error"):
+        list(fit(network, epochs=2, **parts, **OPTIONS | {"judged_by": "accuracy"}))
 
 
 def test_a_pass_over_some_rows_chooses_them_anew():
@@ -188,15 +200,15 @@ def test_a_figure_that_is_not_finite_ends_the_training():
     ("schedule", "expected"),
     [
         ({"name": "constant"}, [0.05, 0.05, 0.05, 0.05]),
-        ({"name": "step", "factor": 0.5, "every_epochs": 2}, [0.05, 0.025, 0.025, 0.0125]),
-        ({"name": "cosine"}, [0.05 * 0.8535534, 0.025, 0.05 * 0.1464466, 0.0]),
-        ({"name": "cosine", "warm_up_epochs": 2}, [0.025, 0.05, 0.025, 0.0]),
+        ({"name": "step", "factor": 0.5, "every_epochs": 2}, [0.05, 0.05, 0.025, 0.025]),
+        ({"name": "cosine"}, [0.025 * (1 + math.cos(math.pi * (epoch - 0.25) / 4)) for epoch in (1, 2, 3, 4)]),
+        ({"name": "cosine", "warm_up_epochs": 2}, [0.01875, 0.04375, 0.025 * 1.3826834, 0.025 * 0.0761205]),
     ],
 )
 def test_learning_rates_follow_the_schedule(schedule, expected):
     network, parts = problem()
     epochs = list(fit(network, epochs=4, **parts, **OPTIONS | {"schedule": schedule}))
-    # The rate after an epoch's last step, which is the next epoch's first.
+    # That of an epoch's fourth and last step, a quarter of an epoch before its end.
     assert [epoch.learning_rate for epoch in epochs] == pytest.approx(expected, abs=1e-7)
 
 

@@ -31,10 +31,11 @@ def grouped(values: Tensor, length: int) -> Tensor:
 class Criterion:
     r"""A loss as the params describe it, ready to be called with scores and what they should be.
 
-    With a sorter, the loss is $L(f(s), \cdot)$, f frozen. Optionally f goes on learning on the scores that the task
-    really produces (SoDeep, Section 3.2): before each step, one step of its own optimiser on
-    $\|f(s) - \mathrm{rk}(s)\|_1 / d$, s detached. A loss `beside` is added with a weight, for the first epochs or
-    throughout: the parallel loss by which SoDeep keeps scores where the sorter was trained.
+    With a sorter, the loss is $L(f(s), \cdot)$, f frozen: a module is put in evaluation mode, and its weights get no
+    gradient. Optionally f goes on learning on the scores that the task really produces (SoDeep, Section 3.2): before
+    each step, one step of its own optimiser on $\|f(s) - \mathrm{rk}(s)\|_1 / d$, s detached; not where gradients are
+    off, as in validation. A loss `beside` is added with a weight, for the first epochs or throughout: the parallel loss
+    by which SoDeep keeps scores where the sorter was trained.
 
     Args:
         loss: `name` and `args`.
@@ -59,6 +60,8 @@ class Criterion:
         beside: dict[str, Any] | None = None,
     ):
         self._sorter, self._seen = sorter, []
+        if isinstance(sorter, nn.Module):
+            sorter.requires_grad_(False).eval()
         self._loss, takes_sorter = self._made(loss)
         if fine_tune is not None and not takes_sorter:
             raise ValueError(f"fine_tune: {loss['name']} hands the sorter nothing to learn from: leave it out")
@@ -72,7 +75,6 @@ class Criterion:
         if fine_tune is not None:
             if sorter is None or not list(sorter.parameters()):
                 raise ValueError(f"fine_tune: {type(sorter).__name__} has no weights to fine-tune: leave it out")
-            sorter.requires_grad_(False)
             self._steps = getattr(torch.optim, fine_tune["name"])(sorter.parameters(), **fine_tune["args"])
 
     def _made(self, loss: dict[str, Any]) -> tuple[partial, bool]:
@@ -117,7 +119,7 @@ class Criterion:
             draws_pairs = loss.keywords.get("pairs") is not None
             return loss(scores, target, **({"generator": generator} if draws_pairs else {}))
 
-        if self._steps is not None:
+        if self._steps is not None and torch.is_grad_enabled():
             self._fine_tuned_on(scores, target)
         value = value_of(self._loss)
         if self._beside is not None:

@@ -3,14 +3,35 @@
 import torch
 from torch import Tensor
 
-__all__ = ["check_shapes", "log_one_plus_sum", "some_of"]
+from rankops.ranks import any_of, check_scores
+
+__all__ = ["check_label_ranks", "log_one_plus_sum", "some_of"]
 
 
-def check_shapes(scores: Tensor, label_ranks: Tensor) -> None:
-    """Refuses scores and label ranks of different shapes with a ValueError that names both."""
-    if scores.shape != label_ranks.shape or scores.dim() == 0:
+def check_label_ranks(scores: Tensor, label_ranks: Tensor) -> None:
+    """Refuses what is no scores with label ranks.
+
+    Raises:
+        TypeError: scores are not a floating-point tensor.
+        ValueError: different or empty shapes, or a label rank that is negative or NaN.
+
+    >>> check_label_ranks(torch.zeros(1, 2), torch.tensor([[1, -1]]))
+    Traceback (most recent call last):
+    ...
+    ValueError: label_ranks hold -1 at (0, 1), expected 0 (absent) or more: leave out what is not known
+    """
+    check_scores(scores, finite=False)
+    if scores.shape != label_ranks.shape or scores.numel() == 0:
         raise ValueError(
-            f"scores {tuple(scores.shape)} and label_ranks {tuple(label_ranks.shape)}: expected one shape (..., K)"
+            f"scores {tuple(scores.shape)} and label_ranks {tuple(label_ranks.shape)}: expected one shape (..., K), "
+            "not empty"
+        )
+    bad = ~(label_ranks >= 0)
+    if any_of(bad):
+        where = tuple(bad.nonzero()[0].tolist())
+        raise ValueError(
+            f"label_ranks hold {label_ranks[where].item()} at {where}, expected 0 (absent) or more: leave out what is "
+            "not known"
         )
 
 

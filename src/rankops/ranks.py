@@ -5,7 +5,11 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-__all__ = ["any_of", "check_mask", "check_scores", "places", "rank_along", "ranks"]
+__all__ = ["NotFiniteError", "any_of", "check_mask", "check_scores", "places", "rank_along", "ranks"]
+
+
+class NotFiniteError(ValueError):
+    """Scores are NaN or infinite."""
 
 
 def _can_look(values: Tensor) -> bool:
@@ -38,8 +42,8 @@ def check_scores(
 
     Raises:
         TypeError: scores are not a real floating-point tensor.
-        ValueError: no such dimension or an empty one, another length than `length`, or a score that is NaN or
-            infinite.
+        ValueError: no such dimension or an empty one, another length than `length`; `NotFiniteError`: a score that is
+            NaN or infinite.
 
     >>> check_scores(torch.zeros(4, 10), length=32)
     Traceback (most recent call last):
@@ -72,7 +76,7 @@ def check_scores(
         bad = bad & mask
     if any_of(bad):
         where = tuple(bad.nonzero()[0].tolist())
-        raise ValueError(
+        raise NotFiniteError(
             f"scores hold {scores[where].item()} at {where} and {int(bad.sum())} non-finite values in all, "
             "expected finite ones: look for a diverged model or an overflow before the sorter"
         )
@@ -114,7 +118,7 @@ def rank_along(
 
     Args:
         compute: takes scores (..., d) and a mask of that shape or None to descending ranks 1..d of the same shape;
-            scores are float32 or float64, and 0 where the mask is False.
+            scores are float32 or float64, and 0 where the mask is False; called without autocast.
         scores: any shape, floating point; never modified. Half precision is ranked in float32, and the ranks are
             float32 too, because bfloat16 ends at 256 whole numbers and float16 at 2,048.
         dim: the dimension to rank along.
@@ -148,7 +152,8 @@ def rank_along(
         values = values.where(finite, 0.0)
     if there is not None:
         values = values.masked_fill(~there, 0.0)
-    found = compute(values if descending else -values, there).to(values.dtype)
+    with torch.autocast(values.device.type, enabled=False):  # bfloat16 has no 257
+        found = compute(values if descending else -values, there).to(values.dtype)
     if normalised:
         found = found / (values.shape[-1] if there is None else there.sum(-1, keepdim=True).clamp(min=1))
     if finite is not None:

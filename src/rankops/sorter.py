@@ -1,5 +1,7 @@
 """The contract of all sorters: how they are called, and what each says of itself."""
 
+from numbers import Real
+
 from torch import Tensor, nn
 
 from rankops.ranks import rank_along
@@ -18,7 +20,7 @@ def check_positive(name: str, value: float) -> None:
     ...
     ValueError: softness is 0.0, expected a positive number, from 1e-12 to 1e12
     """
-    if isinstance(value, bool) or not isinstance(value, int | float):
+    if isinstance(value, bool) or not isinstance(value, Real):
         raise TypeError(f"{name} is {value!r}, expected a positive number")
     if not 1e-12 <= value <= 1e12:
         raise ValueError(f"{name} is {value}, expected a positive number, from 1e-12 to 1e12")

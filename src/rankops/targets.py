@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from numbers import Integral
 
 import torch
 from torch import Tensor
@@ -234,7 +235,8 @@ def ideal(gains: Tensor, k: int | None) -> Tensor:
     tensor(3.)
     """
     ordered = gains.sort(dim=-1, descending=True).values[..., :k]
-    return (ordered / torch.log2(torch.arange(2, ordered.shape[-1] + 2, device=gains.device))).sum(-1)
+    places = torch.arange(1, ordered.shape[-1] + 1, device=gains.device, dtype=gains.dtype)
+    return (ordered / torch.log2(1 + places)).sum(-1)
 
 
 def both_ways(matrices: Tensor) -> Tensor:
@@ -253,7 +255,7 @@ def check_count(k: int) -> None:
     ...
     ValueError: k is 0, expected at least 1
     """
-    if isinstance(k, bool) or not isinstance(k, int):
+    if isinstance(k, bool) or not isinstance(k, Integral):
         raise TypeError(f"k is {k!r}, expected a whole number of at least 1")
     if k < 1:
         raise ValueError(f"k is {k}, expected at least 1")

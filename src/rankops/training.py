@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn, update_bn
 
 from rankops.atomic_writes import replaced_folder, write_error
+from rankops.ranks import NotFiniteError
 
 __all__ = ["Epoch", "compute", "fit", "random_batches"]
 
@@ -116,12 +117,16 @@ def random_batches(
             generator after the order differs from share to share.
 
     Raises:
-        ValueError: `batch_size` is no multiple of `multiple_of`, or there are fewer rows than that; batches are too
-            small to be shared.
+        ValueError: a `batch_size` of 1; it is no multiple of `multiple_of`, or there are fewer rows than that; batches
+            are too small to be shared.
 
     >>> [list(random_batches(6, 4, torch.Generator(), share=(process, 2))) for process in (0, 1)]
     [[tensor([0, 5])], [tensor([3, 4])]]
     """
+    if batch_size < 2 <= size:
+        raise ValueError(
+            f"batch_size is {batch_size}, expected at least 2: batch normalisation has no variance of one row"
+        )
     if batch_size % multiple_of or size < multiple_of:
         raise ValueError(
             f"batches of {batch_size} out of {size} rows do not make groups of {multiple_of}, the sorter's length: "
@@ -205,7 +210,8 @@ def fit(
 
     With a `checkpoint` folder the state is kept there after each epoch, whole or not at all. Called again with the
     same arguments, `fit` yields the epochs that are done once more and goes on; it ends with the same bits as an
-    uninterrupted run on the same device, with the same number of threads.
+    uninterrupted run on the same device, with the same number of threads. A folder of another training is not noticed:
+    give each its own. PyTorch's global random state is seeded anew in each epoch.
 
     Of several processes each calls `fit` with the same arguments and equal weights. Gradients are averaged before each
     step, statistics of batch normalisation after each epoch; the main process validates and keeps the state, and all
@@ -237,7 +243,8 @@ def fit(
         name: for messages.
 
     Raises:
-        ValueError: an unknown optimiser or schedule, or an `average` that is not between 0 and 1.
+        ValueError: an unknown optimiser or schedule, an `average` that is not between 0 and 1, a `judged_by` that is
+            no figure of `validate`, or what `validate` itself refuses.
         FloatingPointError: a loss or figure is not finite; the message says where, and the last good epoch's
             checkpoint is kept.
     """
@@ -301,6 +308,7 @@ def fit(
                     accelerator.clip_grad_norm_(model.parameters(), optimiser["clip"])
                 steps.step()
                 steps.zero_grad()
+                rate = rates.get_last_lr()[0]  # before the schedule goes on to the next step's
                 rates.step()
                 if averaged is not None:
                     averaged.update_parameters(bare)
@@ -327,8 +335,10 @@ def fit(
             try:
                 with torch.no_grad():
                     validation = validate(judged) if accelerator.is_main_process else {}
-            except ValueError as error:  # predictions that are not finite, and so cannot be scored
-                raise FloatingPointError(
+            except ValueError as error:
+                # Predictions that are not finite cannot be scored; else it is what is validated, or how.
+                kind = FloatingPointError if isinstance(error, NotFiniteError) else ValueError
+                raise kind(
                     f"{name}: cannot be validated after epoch {number}: {error}; {_kept(checkpoint, number - 1)}"
                 ) from error
             if several:  # one says it to all, so that all take the same decisions
@@ -338,12 +348,16 @@ def fit(
                     f"{name}: a validation figure is not finite after epoch {number}: {validation}; "
                     f"{_kept(checkpoint, number - 1)}"
                 )
+            if judged_by not in validation:
+                raise ValueError(
+                    f"judged_by is {judged_by!r}, but validation gives {', '.join(validation) or 'nothing'}"
+                )
             sign = -1 if lower_is_better else 1
             before = [sign * epoch.validation[judged_by] for epoch in progress.epochs]
             best = not before or sign * validation[judged_by] > max(before)
             if best:
                 progress.best_state = _copied(bare if averaged is None else judged)
-            epoch = Epoch(number, every.mean().item(), validation, best, rates.get_last_lr()[0])
+            epoch = Epoch(number, every.mean().item(), validation, best, rate)
             progress.epochs.append(epoch)
             if checkpoint is not None and accelerator.is_main_process:
                 _save(accelerator, Path(checkpoint), number)

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from rankops.pairs import check_shapes
+from rankops.pairs import check_label_ranks
 
 __all__ = ["cross_entropy"]
 
@@ -22,12 +22,12 @@ def cross_entropy(scores: Tensor, label_ranks: Tensor) -> Tensor:
         A scalar.
 
     Raises:
-        ValueError: shapes differ.
+        TypeError, ValueError: see `rankops.pairs.check_label_ranks`.
 
     >>> cross_entropy(torch.zeros(1, 4), torch.tensor([[2, 1, 0, 0]])).exp()
     tensor(4.)
     """
-    check_shapes(scores, label_ranks)
+    check_label_ranks(scores, label_ranks)
     present = (label_ranks > 0).to(scores.dtype)
     share = present / present.sum(-1, keepdim=True).clamp(min=1)
     return -(share * torch.log_softmax(scores, dim=-1)).sum(-1).mean()

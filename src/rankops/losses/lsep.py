@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from rankops.pairs import check_shapes, log_one_plus_sum, some_of
+from rankops.pairs import check_label_ranks, log_one_plus_sum, some_of
 
 __all__ = ["lsep"]
 
@@ -26,11 +26,11 @@ def lsep(
         A scalar.
 
     Raises:
-        ValueError: as `rlsep`.
+        TypeError, ValueError: as `rlsep`.
 
     >>> lsep(torch.tensor([[3.0, 9.0, 0.0]]), torch.tensor([[1, 2, 0]])).item() < 0.05
     True
     """
-    check_shapes(scores, label_ranks)
+    check_label_ranks(scores, label_ranks)
     present = label_ranks > 0
     return log_one_plus_sum(scores, some_of(present.unsqueeze(-1) & ~present.unsqueeze(-2), pairs, generator)).mean()

@@ -1,9 +1,10 @@
 """The pairwise logistic loss on label ranks, which may look harder at near ties."""
 
+import torch
 from torch import Tensor
 from torch.nn import functional
 
-from rankops.pairs import check_shapes
+from rankops.pairs import check_label_ranks
 from rankops.sorter import check_positive
 
 __all__ = ["pairwise_logistic"]
@@ -26,13 +27,11 @@ def pairwise_logistic(scores: Tensor, label_ranks: Tensor, *, adjacent: float = 
         adjacent: how many times as much a near tie weighs.
 
     Returns:
-        A scalar.
+        A scalar, float32 or float64.
 
     Raises:
-        ValueError: shapes differ, or an `adjacent` that is not positive.
-        TypeError: `adjacent` is no number.
+        TypeError, ValueError: see `rankops.pairs.check_label_ranks`; an `adjacent` that is no positive number.
 
-    >>> import torch
     >>> scores, label_ranks = torch.tensor([[2.0, 1.0, 0.0]]), torch.tensor([[2, 1, 0]])
     >>> near, far = torch.tensor([-1.0, -2.0]).exp().log1p()  # two pairs with a difference of 1, one with 2
     >>> torch.isclose(pairwise_logistic(scores, label_ranks), (2 * near + far) / 3)
@@ -40,8 +39,9 @@ def pairwise_logistic(scores: Tensor, label_ranks: Tensor, *, adjacent: float = 
     >>> torch.isclose(pairwise_logistic(scores, label_ranks, adjacent=4.0), (5 * near + far) / 6)
     tensor(True)
     """
-    check_shapes(scores, label_ranks)
+    check_label_ranks(scores, label_ranks)
     check_positive("adjacent", adjacent)
+    scores = scores.to(torch.promote_types(scores.dtype, torch.float32))  # sums over all pairs leave half precision
     upper, lower = label_ranks.unsqueeze(-1), label_ranks.unsqueeze(-2)  # [..., u, v]: r_u and r_v
     weights = (upper > lower).to(scores.dtype)
     if adjacent != 1:

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from rankops.pairs import check_shapes
+from rankops.pairs import check_label_ranks
 
 __all__ = ["plackett_luce"]
 
@@ -32,12 +32,12 @@ def plackett_luce(scores: Tensor, label_ranks: Tensor) -> Tensor:
         A scalar.
 
     Raises:
-        ValueError: shapes differ.
+        TypeError, ValueError: see `rankops.pairs.check_label_ranks`.
 
     >>> plackett_luce(torch.zeros(1, 4), torch.tensor([[0, 2, 0, 1]])).exp()  # one of 4, then one of 3
     tensor(12.)
     """
-    check_shapes(scores, label_ranks)
+    check_label_ranks(scores, label_ranks)
     left = label_ranks.unsqueeze(-2) <= label_ranks.unsqueeze(-1)  # [..., u, v]: v is there when u is drawn
     # Of differences rather than scores: no digits are lost where all scores are large, and u itself is exactly 0.
     differences = scores.unsqueeze(-2) - scores.unsqueeze(-1)  # [..., u, v] = f_v - f_u

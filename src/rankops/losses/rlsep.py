@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from rankops.pairs import check_shapes, log_one_plus_sum, some_of
+from rankops.pairs import check_label_ranks, log_one_plus_sum, some_of
 
 __all__ = ["rlsep"]
 
@@ -27,12 +27,12 @@ def rlsep(
         A scalar.
 
     Raises:
-        ValueError: shapes differ, `pairs` below 1, or `pairs` without a generator.
+        TypeError, ValueError: see `rankops.pairs.check_label_ranks`; `pairs` below 1, or without a generator.
 
     >>> loss = rlsep(torch.tensor([[2.0, 1.0, 0.0]]), torch.tensor([[2, 1, 0]]))
     >>> torch.isclose(loss, torch.tensor([-1.0, -1.0, -2.0]).exp().sum().log1p())
     tensor(True)
     """
-    check_shapes(scores, label_ranks)
+    check_label_ranks(scores, label_ranks)
     ordered = label_ranks.unsqueeze(-1) > label_ranks.unsqueeze(-2)  # [..., u, v]: r_u > r_v
     return log_one_plus_sum(scores, some_of(ordered, pairs, generator)).mean()

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from torch import Tensor
 
 from rankops.losses.spearman import spearman
-from rankops.pairs import check_shapes
+from rankops.pairs import check_label_ranks
 
 __all__ = ["spearman_of_label_ranks"]
 
@@ -46,6 +46,6 @@ def spearman_of_label_ranks(
     >>> spearman_of_label_ranks(scores, label_ranks, sorter=ranks)  # ranks 4, 1, 2.5, 2.5 for 2, 1, 3.5, 3.5
     tensor(0.6000)
     """
-    check_shapes(scores, label_ranks)
+    check_label_ranks(scores, label_ranks)
     # Larger label ranks are more important, as larger targets are: `spearman` ranks both from the top.
     return spearman(scores, label_ranks.double(), sorter=sorter, mask=mask, weights=weights)

@@ -7,6 +7,7 @@ empty denominator is 0.
 import torch
 from torch import Tensor
 
+from rankops.label_ranks import dense_ranks
 from rankops.ranks import check_scores
 
 __all__ = ["ranked", "unranked"]
@@ -34,12 +35,12 @@ def _rates(positive: Tensor, predicted: Tensor, counted: Tensor) -> dict[str, Te
 
 def _pair_rates(scores: Tensor, label_ranks: Tensor) -> dict[str, Tensor]:
     first, second = torch.triu_indices(scores.shape[-1], scores.shape[-1], offset=1, device=scores.device)
-    order = label_ranks[:, first] - label_ranks[:, second]
-    positive = order > 0
+    upper, lower = label_ranks[:, first], label_ranks[:, second]
+    positive = upper > lower
     difference = scores[:, first] - scores[:, second]
     # Equal scores are wrong either way: they count as the opposite of what is true.
     predicted = torch.where(difference == 0, ~positive, difference > 0)
-    return _rates(positive, predicted, order != 0)
+    return _rates(positive, predicted, upper != lower)
 
 
 def ranked(scores: Tensor, label_ranks: Tensor) -> dict[str, Tensor]:
@@ -52,7 +53,7 @@ def ranked(scores: Tensor, label_ranks: Tensor) -> dict[str, Tensor]:
 
     Args:
         scores: (n, K).
-        label_ranks: (n, K), dense: 0 = absent, then 1, 2, ... upwards in importance.
+        label_ranks: (n, K), 0 = absent, larger = more important; only their order counts.
 
     Returns:
         `precision`, `recall`, `f1_per_image`, `accuracy`, `exact_match`, `mean_average_precision`, each (n,) float64.
@@ -66,6 +67,7 @@ def ranked(scores: Tensor, label_ranks: Tensor) -> dict[str, Tensor]:
     """
     _check(scores, label_ranks)
     check_scores(scores)
+    label_ranks = dense_ranks(label_ranks.double())
     rates = _pair_rates(scores, label_ranks)
     highest = label_ranks.amax(-1)
     precisions = torch.zeros_like(rates["precision"])
@@ -86,12 +88,14 @@ def unranked(selected: Tensor, label_ranks: Tensor) -> dict[str, Tensor]:
         `precision`, `recall`, `f1_per_image`, `accuracy`, `exact_match`, each (n,) float64.
 
     Raises:
-        ValueError: not two-dimensional, or shapes differ.
+        ValueError: not two-dimensional, shapes differ, or `selected` is not boolean.
 
     >>> unranked(torch.tensor([[True, True, False]]), torch.tensor([[2, 0, 0]]))["precision"]
     tensor([0.5000], dtype=torch.float64)
     """
     _check(selected, label_ranks)
+    if selected.dtype != torch.bool:
+        raise ValueError(f"selected is {selected.dtype}, expected booleans: `label_ranks > 0` selects what has a rank")
     return _rates(label_ranks > 0, selected, torch.ones_like(selected))
 
 

@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import torch
+
 from rankops.checkpoints import load_model
 from rankops.sorter import Sorter
 
@@ -10,18 +12,18 @@ __all__ = ["load_sorter"]
 SHIPPED = Path(__file__).parent.parent / "shipped"
 
 
-def load_sorter(source: str | Path) -> Sorter:
+def load_sorter(source: str | Path, *, device: str | torch.device = "cpu") -> Sorter:
     """A trained sorter, ready to stand in a loss: in evaluation mode, its weights frozen.
 
     Args:
         source: a folder that holds one (`models/sorters/lstm`), the name of one that comes with the package
             (`comparator`; needs no network), or a registry address (`models:/sorter-lstm@champion`; this imports
             mlflow, and only this does).
+        device: where its weights are to be.
 
     Raises:
         FileNotFoundError, ValueError: there is no sorter, or not a whole one; ModuleNotFoundError: no mlflow.
 
-    >>> import torch
     >>> load_sorter("comparator")(torch.tensor([0.1, 0.7, 0.3])).round()
     tensor([3., 1., 2.])
     >>> load_sorter("models/sorters/none_such")
@@ -39,8 +41,11 @@ def load_sorter(source: str | Path) -> Sorter:
     elif text in shipped and not Path(source).exists():
         source = SHIPPED / text
     try:
-        return load_model(source).requires_grad_(False)
+        model = load_model(source, device=device).requires_grad_(False)
     except FileNotFoundError as error:
         raise FileNotFoundError(
             f"{error}, or one of the sorters that come with the package: {', '.join(shipped)}"
         ) from None
+    if not isinstance(model, Sorter):
+        raise ValueError(f"{source}: holds a {type(model).__name__}, expected a sorter, such as models/sorters/lstm")
+    return model

@@ -33,7 +33,7 @@ class Comparator(Sorter):
     minus their sum for $j = i$,
 
     with $\lambda_i$ the geometric mean of the slopes $(u_k - u_{k+1}) / (s_k - s_{k+1})$ on both sides of $s_i$ and of
-    those that are tied with it, and never below $0.1\,d / \mathrm{std}(s)$. All signs are right and no gradient
+    those that are tied with it, plus $0.1\,d / \mathrm{std}(s)$. All signs are right and no gradient
     vanishes by construction: neighbours are at most 3 apart, so the entry of the closest is at least
     $e^{-3} \cdot 0.05\, d / \mathrm{std}(s)$.
 
@@ -122,8 +122,7 @@ class Comparator(Sorter):
         # Differences first: close scores are as far apart as they are, whatever the others.
         relative = torch.stack(distances, -1) / deviation.unsqueeze(-1) * count.unsqueeze(-1)
         seen = relative.clamp(1e-3, 1e3).log() / 3
-        with torch.autocast(at.device.type, enabled=False):
-            factor = (STEEPEST * torch.tanh(self.network(seen.to(self.network[0].weight.dtype)) / STEEPEST)).exp()
+        factor = (STEEPEST * torch.tanh(self.network(seen.to(self.network[0].weight.dtype)) / STEEPEST)).exp()
         factor = factor.squeeze(-1).to(at.dtype)
         gap = relative[..., 0]
         gaps = -FURTHEST * torch.expm1(-factor * gap)
