@@ -22,7 +22,9 @@ from rankops.atomic_writes import remove_folder, replaced_file
 from rankops.by_name import find
 from rankops.evaluation import Figures, evaluate
 
-__all__ = ["Trial", "compared", "measured"]
+__all__ = ["SPLITS", "Trial", "compared", "measured"]
+
+SPLITS = ("train", "val", "test")  # that a comparison reads of its dataset
 
 Trial = tuple[int, int, bool]  # a training: number of the setting, seed, and whether it is tested
 # Carries one out, with a folder for its epochs: its `validation` figure and, if tested, `test` and maybe `figures`.
@@ -43,7 +45,7 @@ def compared(
         params: all of them.
         comparison, method, plan: their names, and what it says.
         stage: for what is kept.
-        inputs: files of data and weights; those of a pretrained sorter are added.
+        inputs: files that are read beside the dataset's `SPLITS` and a pretrained sorter.
         begin: makes, of the params, the names and the plan, what carries out a trial; once in each process.
     """
     settings = plan.settings(method)
@@ -72,11 +74,14 @@ def _kept_trials(
     """The folder where a method's trials are kept until all are done: of these params, this data and this code."""
     options = plan.methods[method]
     sorter = None if options.sorter is None else sorter_of(params, options.sorter, options.sorter_args)
+    inputs = [*inputs, *(Path("data") / plan.dataset / f"{split}.parquet" for split in SPLITS)]
     if options.sorter in params.sorters:
         inputs = [*inputs, Path("models/sorters") / options.sorter / "model.safetensors"]
-    for folder, named in (("losses", options.loss), ("losses", options.beside), ("models", plan.model)):
-        if named is not None:
-            find(folder, named.name)  # imported, so that what was kept is of their present code
+    for setting in plan.settings(method):
+        tried = {"model": plan.model.model_dump()} | plan.tried(method, setting)
+        for folder, named in (("losses", tried["loss"]), ("losses", tried["beside"]), ("models", tried["model"])):
+            if named is not None:
+                find(folder, named["name"])  # imported, so that what was kept is of their present code
     common = plan.model_dump(exclude={"methods", "baseline", "settings_each", "seeds"})  # which change no trial
     made_with = {"plan": common, "method": options.model_dump(), "compute": params.compute.model_dump(),
                  "sorter": getattr(sorter, "recipe", None),

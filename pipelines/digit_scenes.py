@@ -8,7 +8,6 @@ from torch import Tensor
 from rankops import boxes
 from rankops.datasets import ranked_mnist
 from rankops.datasets.digits import Digits
-from rankops.label_ranks import dense_ranks
 
 __all__ = ["SCALES", "calibration_recipes", "frame_recipes", "pictures", "scenes_of"]
 
@@ -69,7 +68,8 @@ def calibration_recipes(
         new_tops, new_lefts, fits = boxes.placed(sizes[pending], canvas, 0.0, generator)
         tops[pending[fits]], lefts[pending[fits]] = new_tops[fits], new_lefts[fits]
         pending = pending[~fits]
-    return _recipes(digits.drawn(classes, generator), classes, sizes, tops, lefts)
+    there = torch.ones_like(classes, dtype=torch.bool)
+    return ranked_mnist.recipes_of(there, classes, sizes, tops, lefts, digits.drawn(classes, generator))
 
 
 def frame_recipes(digits: Digits, frames: int, *, canvas: int, generator: torch.Generator) -> ranked_mnist.Recipes:
@@ -89,17 +89,5 @@ def frame_recipes(digits: Digits, frames: int, *, canvas: int, generator: torch.
     sizes = canvas / 8 * torch.stack([growing, middle, growing.flip(0)], 1)
     centres = canvas / 4 * torch.tensor([[1.0, 1.0, 3.0], [1.0, 3.0, 3.0]])  # rows, columns
     tops, lefts = centres.unsqueeze(1) - sizes / 2
-    glyphs = digits.drawn(classes, generator)
-    return _recipes(*(values.expand(frames, -1) for values in (glyphs, classes)), sizes, tops, lefts)
-
-
-def _recipes(glyphs: Tensor, classes: Tensor, sizes: Tensor, tops: Tensor, lefts: Tensor) -> ranked_mnist.Recipes:
-    """From one column a digit of the scene to one column a class."""
-
-    def by_class(values: Tensor, absent: float) -> Tensor:
-        return torch.full((len(values), CLASSES), absent, dtype=values.dtype).scatter(1, classes, values)
-
-    size = by_class(sizes, 0.0)
-    return ranked_mnist.Recipes(
-        dense_ranks(size), size, by_class(tops, 0.0), by_class(lefts, 0.0), by_class(glyphs, -1)
-    )  # fmt: skip
+    glyphs, classes = (values.expand(frames, -1) for values in (digits.drawn(classes, generator), classes))
+    return ranked_mnist.recipes_of(torch.ones_like(classes, dtype=torch.bool), classes, sizes, tops, lefts, glyphs)

@@ -38,17 +38,19 @@ def write_history(path: Path, epochs: list[Epoch]) -> None:
 
 
 def write_trained(
-    path: str | Path, task: ModuleType, progress: Iterable[tuple[str, Epoch, Any]], *, name: str, total: int
-) -> None:
+    path: str | Path, task: ModuleType, progress: Iterable[tuple[str, Epoch, Any]], *, name: str,
+    training: dict[str, Any],
+) -> None:  # fmt: skip
     """Carries a training out with a progress bar, and writes its model and the history of each of its steps.
 
     Args:
         path: folder to write, whole or not at all.
         task: of rankops.tasks.
         progress: what its `train` yields.
-        name, total: of the training, and how many epochs it has at most.
+        name, training: of the training, and its params: a block for each step, and what is of no step.
     """
     epochs: dict[str, list[Epoch]] = {}
+    total = sum(training[step]["epochs"] for step in task.HISTORIES)
     for step, epoch, predictor in shown(progress, name=name, total=total):
         epochs.setdefault(step, []).append(epoch)
     with replaced_folder(path) as folder:

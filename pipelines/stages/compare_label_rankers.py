@@ -7,17 +7,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from pipelines.comparison import Trial, compared, measured
+from pipelines.comparison import SPLITS, Trial, compared, measured
 from pipelines.digit_scenes import scenes_of
 from pipelines.epochs import shown
 from pipelines.settings import Comparison, Settings, load_experiments
 from pipelines.sorters import sorter_of
 from pipelines.stage import run
-from rankops.by_name import find
 from rankops.datasets import digits
 from rankops.tasks import label_ranking
-
-SPLITS = ("train", "val", "test")
 
 
 def new_scenes(params: Settings) -> Callable[[int, torch.Generator], tuple[Tensor, Tensor]]:
@@ -66,12 +63,8 @@ class Trainer:
 
 def main(params: Settings, comparison: str, method: str) -> None:
     plan = load_experiments(params).comparisons[comparison]
-    inputs = [Path("data") / plan.dataset / f"{name}.parquet" for name in SPLITS]
-    if plan.methods[method].fresh:
-        inputs.append(Path("data/digits") / f"{digits.DIGITS_OF['train']}.parquet")
-    for setting in plan.settings(method):
-        # Imported, so that what was kept is of its present code.
-        find("models", plan.tried(method, setting)["model"]["name"])
+    fresh = plan.methods[method].fresh
+    inputs = [Path("data/digits") / f"{digits.DIGITS_OF['train']}.parquet"] if fresh else []
     compared(params, comparison, method, plan, stage="compare_label_rankers", inputs=inputs, begin=Trainer)
 
 

@@ -7,14 +7,12 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from pipelines.comparison import Trial, compared, measured
+from pipelines.comparison import SPLITS, Trial, compared, measured
 from pipelines.settings import Comparison, Settings, load_experiments
 from pipelines.sorters import sorter_of
 from pipelines.stage import run
 from rankops.generators import derived_seed
 from rankops.tables import read_table
-
-SPLITS = ("train", "val", "test")
 
 
 def noisy(split: tuple, path: Path, viewers: int) -> tuple:
@@ -63,9 +61,8 @@ class Trainer:
 
 def main(params: Settings, comparison: str, method: str) -> None:
     plan = load_experiments(params).comparisons[comparison]
-    inputs = [Path("data") / plan.dataset / f"{name}.parquet" for name in SPLITS]
     start = Path(plan.start)
-    inputs += sorted(start.rglob("*.safetensors")) if start.is_dir() else [start]
+    inputs = sorted(start.rglob("*.safetensors")) if start.is_dir() else [start]
     compared(params, comparison, method, plan, stage="compare_losses", inputs=inputs, begin=Trainer)
 
 

@@ -38,8 +38,7 @@ def main(params: Settings) -> None:
         *splits, model=options["model"], loss=options["loss"], training=training, seed=options["seed"],
         device=params.compute.device, precision=params.compute.precision, checkpoint=checkpoint, name=NAME,
     )  # fmt: skip
-    total = sum(step["epochs"] for step in training.values())
-    write_trained(f"experiments/models/{NAME}", label_ranking, progress, name=NAME, total=total)
+    write_trained(f"experiments/models/{NAME}", label_ranking, progress, name=NAME, training=training)
     remove_folder(checkpoint)
 
 

@@ -75,8 +75,7 @@ def train(params: Settings, name: str, checkpoint: Path) -> None:
         for _ in progress:
             pass
         return
-    total = sum(step["epochs"] for step in training.values() if isinstance(step, dict))
-    write_trained(f"models/runs/{name}", task, progress, name=name, total=total)
+    write_trained(f"models/runs/{name}", task, progress, name=name, training=training)
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ from rankops.tables import IMAGE, as_fixed_lists, decode_images, encode_images, 
 
 __all__ = [
     "RECIPE", "SCHEMA", "Recipes", "digit_facts", "expectations", "load", "measure", "pictures", "read_recipe",
-    "recipe_columns", "recipes", "tables",
+    "recipe_columns", "recipes", "recipes_of", "tables",
 ]  # fmt: skip
 
 CLASSES = 10
@@ -79,14 +79,26 @@ def recipes(
     sizes, tops, lefts, _ = boxes.arranged(
         there, canvas=canvas, scale=scale, overlap=overlap, used=most, generator=generator
     )  # fmt: skip
-    glyphs = digits.drawn(classes, generator)
+    return recipes_of(there, classes, sizes, tops, lefts, digits.drawn(classes, generator))
 
-    def by_column(values: Tensor, absent: float) -> Tensor:
-        empty = torch.full((rows, CLASSES), absent, dtype=values.dtype)
+
+def recipes_of(
+    there: Tensor, classes: Tensor, sizes: Tensor, tops: Tensor, lefts: Tensor, glyphs: Tensor
+) -> Recipes:  # fmt: skip
+    """From one column a digit of the scene, each (n, digits), to one column a class.
+
+    Args:
+        there: boolean, False where a scene has fewer digits.
+        classes: of the digits, distinct in each scene.
+        sizes, tops, lefts, glyphs: as in `Recipes`.
+    """
+
+    def by_class(values: Tensor, absent: float) -> Tensor:
+        empty = torch.full((len(values), CLASSES), absent, dtype=values.dtype)
         return empty.scatter(1, classes, torch.where(there, values, torch.as_tensor(absent, dtype=values.dtype)))
 
-    size = by_column(sizes, 0.0)
-    return Recipes(dense_ranks(size), size, by_column(tops, 0.0), by_column(lefts, 0.0), by_column(glyphs, -1))
+    size = by_class(sizes, 0.0)
+    return Recipes(dense_ranks(size), size, by_class(tops, 0.0), by_class(lefts, 0.0), by_class(glyphs, -1))
 
 
 def pictures(recipe: Recipes, digits: Digits, *, canvas: int) -> Tensor:
