@@ -263,6 +263,7 @@ def _recipe(planned: dict[str, Any], chosen: dict[str, Any]) -> str:
     """How a method's scorer was trained, in a few words: what was planned for all, with what was chosen of the grid."""
     scorer = planned | {place.removeprefix("training.scorer."): value for place, value in chosen.items()}
     steps, shift, zoom, rotation = scorer["optimiser"], scorer.get("shift"), scorer.get("zoom"), scorer.get("rotation")
+    views = chosen.get("training.views")
     model = {place: value for place, value in chosen.items() if place.partition(".")[0] == "model"}
     words = [
         f"{steps['name']} at {steps['args']['lr']:g}",
@@ -272,6 +273,7 @@ def _recipe(planned: dict[str, Any], chosen: dict[str, Any]) -> str:
         f"zoomed by up to {zoom:g}" if zoom and zoom > 1 else "",
         f"turned by up to {rotation:g}°" if rotation else "",
         *(f"{place} {_said_of(value)}" for place, value in model.items()),
+        f"scores are means over {views['count']} views" if views else "",
     ]
     return ", ".join(filter(None, words))
 

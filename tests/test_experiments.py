@@ -322,6 +322,7 @@ EXACT = {"lsep": [0.05, 0.06, 0.07], "rlsep": [0.45, 0.50, 0.43]}
 CHOSEN = {"lsep": {"training.scorer.shift": 0, "training.scorer.zoom": 1.0}, "rlsep": {
     "training.scorer.shift": 7, "training.scorer.zoom": 1.1, "training.scorer.rotation": 5.0,
     "model": {"name": "wildcat", "args": {"backbone": "convnet", "channels": [4, 8]}},
+    "training.views": {"count": 8, "shift": 3, "zoom": 1.1, "rotation": 5.0},
 }}  # fmt: skip
 MACHINE = {"hardware": "one abacus", "python": "3.11", "torch": "2.15"}
 STAGE = "experiments/dvc.yaml:compare_label_ranking"
@@ -423,7 +424,7 @@ class TestKeptResults:
         assert lsep["scorer trained by"] == "SGD at 0.01, up to 30 epochs, constant"
         assert rlsep["scorer trained by"] == (
             "SGD at 0.01, up to 30 epochs, constant, moved by up to 7 px, zoomed by up to 1.1, turned by up to 5°, "
-            "model wildcat backbone convnet channels 4-8"
+            "model wildcat backbone convnet channels 4-8, scores are means over 8 views"
         )
         gains = np.array([0.40, 0.44, 0.36])
         assert rlsep["p"] == f"{2 * t.sf(gains.mean() / (gains.std(ddof=1) / math.sqrt(3)), 2):.3f}"
