@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 
+from pipelines.errors import in_a_line
 from pipelines.flows.deploy import deploy
 from pipelines.model_server import free_port
 from pipelines.servers import Server, _members, answering, servers, start, start_all, stop
@@ -134,3 +135,16 @@ def test_without_a_prefect_server_deploying_says_what_to_start(monkeypatch):
     monkeypatch.delenv("PREFECT_API_URL", raising=False)
     with pytest.raises(ConnectionError, match="PREFECT_API_URL is not set: `make deploy` sets it"):
         deploy()
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (ConnectionError("http://user:secret@host:1 refused, sqlite:///runs.db\nand more"),
+         "http://host:1 refused, sqlite:///runs.db"),
+        (RuntimeError("\n  no memory\n"), "no memory"),
+        (MemoryError(), "MemoryError"),
+    ],
+)  # fmt: skip
+def test_an_error_is_told_in_a_line_without_credentials(error, said):
+    assert in_a_line(error) == said

@@ -1,7 +1,6 @@
 """Brings a Prefect server to what `prefect.yaml` says: pools, deployments with their schedules, and the automation."""
 
 import os
-import re
 import subprocess
 import sys
 from datetime import timedelta
@@ -15,6 +14,8 @@ from prefect.events.actions import ChangeFlowRunState
 from prefect.events.schemas.automations import EventTrigger, Posture
 from prefect.exceptions import ObjectNotFound, PrefectException
 from prefect.states import StateType
+
+from pipelines.errors import in_a_line, without_credentials
 
 __all__ = ["deploy"]
 
@@ -63,15 +64,16 @@ def deploy() -> str:
     address = os.environ.get("PREFECT_API_URL")
     if not address:
         raise ConnectionError("PREFECT_API_URL is not set: `make deploy` sets it for the server of `make server`")
-    shown = re.sub(r"://[^/@\s]+@", "://", address)
+    shown = without_credentials(address)
     try:
         with get_client(sync_client=True) as client:
             client.raise_for_api_version_mismatch()
             _pools(client)
         _automation()
     except (httpx.HTTPError, PrefectException, RuntimeError) as error:
-        said = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise ConnectionError(f"the Prefect server {shown} refuses ({said}); `make server` starts one") from error
+        raise ConnectionError(
+            f"the Prefect server {shown} refuses ({in_a_line(error)}); `make server` starts one"
+        ) from error
     done = subprocess.run(
         [str(Path(sys.executable).parent / "prefect"), "--no-prompt", "deploy", "--all"],
         capture_output=True, text=True, check=False, env={**os.environ, "RANKOPS_PROJECT": str(Path.cwd())},
