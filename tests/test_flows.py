@@ -1,6 +1,7 @@
 """What the flows are made of: DVC's graph, commands that end with their flow, and worktrees that leave main alone."""
 
 import json
+import logging
 import os
 import queue
 import signal
@@ -19,6 +20,7 @@ from ruamel.yaml import YAML
 from pipelines.flows.graph import stages
 from pipelines.flows.processes import CommandFailed, Commands, TransientFailure
 from pipelines.flows.worktree import FOLDER, READY, opened
+from pipelines.gate import Decision
 from pipelines.made_data import write_splits
 from pipelines.settings import load
 from rankops.datasets import captions, digits
@@ -351,6 +353,33 @@ def test_what_a_killed_dvc_left_half_written_is_mended_before_the_next_try(tmp_p
     retrain.run_stage.fn("train@label_ranking-rlsep", tmp_path, commands := Listed(), slots, {})
     assert commands.ran == programs
     assert slots.qsize() == 1
+
+
+def test_a_retraining_whose_models_the_gate_could_not_judge_is_kept_and_ends_as_failed(tmp_path, monkeypatch):
+    from pipelines.flows import retrain
+
+    done = []
+    worktree = SimpleNamespace(
+        folder=tmp_path, project=tmp_path, branch="retrain/2026-11-23", snapshot=2,
+        commit=lambda message: done.append(message) or "0123456789abcdef", remove=lambda: done.append("removed"),
+    )  # fmt: skip
+    decisions = [
+        Decision("sorter-lstm", "2", "1", True, "better", "negative_l1", {}),
+        Decision("label_ranking", None, None, False, "no gate split", "", {}, failed=True),
+    ]
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "sqlite:///mlflow.db")
+    for name, replaced in {
+        "load": lambda path: load(ROOT / "params.yaml"), "stages": lambda folder: {}, "judge": lambda *_: decisions,
+        "get_run_logger": lambda: logging.getLogger("tests"),
+    }.items():  # fmt: skip
+        monkeypatch.setattr(retrain, name, replaced)
+    for name in ("watch", "publish", "show", "_shown"):
+        monkeypatch.setattr(retrain, name, lambda *_: None)
+    commands = SimpleNamespace(run=lambda *_, **__: "")
+    state = retrain._retrained(worktree, commands, reason="new data", workers=1, gate=True, push=None)
+    assert state.is_failed()
+    assert state.message == "retrain/2026-11-23 at 0123456789; promoted: sorter-lstm 2; not judged: label_ranking"
+    assert done == ["Retrain: snapshot 2 (new data)", "removed"]
 
 
 def test_the_servers_records_are_json(tmp_path, monkeypatch):

@@ -15,13 +15,13 @@ from prefect.artifacts import create_image_artifact, create_markdown_artifact
 from prefect.cache_policies import NO_CACHE
 from prefect.logging import get_run_logger
 from prefect.runtime import task_run
-from prefect.states import Completed, State
+from prefect.states import State
 from prefect.task_runners import ThreadPoolTaskRunner
 from pydantic import Field
 
 from pipelines.flows.graph import stages
 from pipelines.flows.processes import CommandFailed, Commands, may_go_well
-from pipelines.flows.promote import judge, promoted, show
+from pipelines.flows.promote import judge, outcome, show
 from pipelines.flows.worktree import Worktree, opened
 from pipelines.live import watch
 from pipelines.settings import Settings, load
@@ -117,6 +117,9 @@ def retrain(
         gate: let the gate promote what is better.
         push: a git remote that gets the branch, after DVC's default remote has got data and models; None for neither.
         project: the checkout.
+
+    Returns:
+        Completed, with what was promoted; Failed if a model could not be judged, which takes nothing from the rest.
     """
     logger = get_run_logger()
     with opened(project, advance=advance, remote=push) as worktree:
@@ -179,6 +182,4 @@ def _retrained(
         worktree.share(push, commands, environment)
         logger.info("pushed %s to %s, data and models to DVC's remote", worktree.branch, push)
     worktree.remove()
-    said = f"{worktree.branch} at {commit[:10]}; {promoted(decisions)}"
-    logger.info(said)
-    return Completed(message=said)
+    return outcome(decisions, f"{worktree.branch} at {commit[:10]}")
