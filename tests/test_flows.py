@@ -22,7 +22,7 @@ from pipelines.flows.processes import CommandFailed, Commands, TransientFailure
 from pipelines.flows.worktree import FOLDER, READY, opened
 from pipelines.gate import Decision
 from pipelines.made_data import write_splits
-from pipelines.settings import load
+from pipelines.settings import Compute, load
 from rankops.datasets import captions, digits
 
 from conftest import ROOT  # isort: skip
@@ -334,6 +334,28 @@ def test_a_retraining_without_workers_is_refused():
     with pytest.raises(ParameterTypeError, match="greater than or equal to 1"):
         retrain.validate_parameters({"workers": 0})
     assert retrain.validate_parameters({"workers": 2})["workers"] == 2
+
+
+@pytest.mark.parametrize(
+    ("visible", "device", "workers", "expected"),
+    [
+        (None, "auto", None, ["0", "1"]),
+        ("2, 3", "cuda", 3, ["2", "3", "2"]),
+        ("GPU-5c2e,GPU-91aa,99", "auto", None, ["GPU-5c2e", "GPU-91aa"]),  # CUDA ends at the first that is not there
+        ("2,3", "cpu", 2, [None, None]),
+    ],
+)
+def test_stages_that_run_at_once_share_the_gpus_that_the_worker_may_use(
+    monkeypatch, visible, device, workers, expected
+):
+    from pipelines.flows import retrain
+
+    monkeypatch.setattr(retrain.torch.cuda, "device_count", lambda: 2)
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    if visible is not None:
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+    slots = retrain._slots(workers, Compute(threads=1, device=device, precision="no"))
+    assert [slot.get("CUDA_VISIBLE_DEVICES") for slot in slots] == expected
 
 
 @pytest.mark.parametrize(("tries", "programs"), [(1, ["dvc"]), (2, ["rankops", "dvc"])])

@@ -24,7 +24,7 @@ from pipelines.flows.processes import CommandFailed, Commands, may_go_well
 from pipelines.flows.promote import judge, outcome, show
 from pipelines.flows.worktree import Worktree, opened
 from pipelines.live import watch
-from pipelines.settings import Settings, load
+from pipelines.settings import Compute, Settings, load
 from pipelines.tracking import DEFAULT_STORE, run_addresses, store
 
 __all__ = ["retrain"]
@@ -34,11 +34,19 @@ MEND = ["rankops", "mend"]
 MOST_STAGES = 64  # tasks that may wait at once; how many work is decided by the slots
 
 
-def _slots(workers: int | None, threads: int) -> list[dict[str, str]]:
-    """What each of the stages that run at once gets: a GPU where there are some, else a share of the cores."""
-    gpus = torch.cuda.device_count()
-    count = workers or gpus or max(1, (os.cpu_count() or 1) // threads)
-    return [{"CUDA_VISIBLE_DEVICES": str(number % gpus)} if gpus else {} for number in range(count)]
+def _gpus() -> list[str]:
+    """Names of the GPUs that this process may use: those in CUDA_VISIBLE_DEVICES, where it is set, or numbers."""
+    count = torch.cuda.device_count()
+    named = os.environ.get("CUDA_VISIBLE_DEVICES")
+    names = map(str, range(count)) if named is None else [name.strip() for name in named.split(",")]
+    return list(names)[:count]
+
+
+def _slots(workers: int | None, compute: Compute) -> list[dict[str, str]]:
+    """What each of the stages that run at once gets: a GPU where they are to use some, else a share of the cores."""
+    gpus = [] if compute.device == "cpu" else _gpus()
+    count = workers or len(gpus) or max(1, (os.cpu_count() or 1) // compute.threads)
+    return [{"CUDA_VISIBLE_DEVICES": gpus[number % len(gpus)]} if gpus else {} for number in range(count)]
 
 
 @task(
@@ -151,7 +159,7 @@ def _retrained(
     if push is not None:
         _fetch(commands, folder, environment)
     slots: queue.Queue = queue.Queue()
-    for slot in _slots(workers, params.compute.threads):
+    for slot in _slots(workers, params.compute):
         slots.put(slot)
     futures = {}
     for stage, needs in stages(folder).items():
