@@ -358,7 +358,7 @@ def test_stages_that_run_at_once_share_the_gpus_that_the_worker_may_use(
     assert [slot.get("CUDA_VISIBLE_DEVICES") for slot in slots] == expected
 
 
-@pytest.mark.parametrize(("tries", "programs"), [(1, ["dvc"]), (2, ["rankops", "dvc"])])
+@pytest.mark.parametrize(("tries", "programs"), [(1, ["dvc"]), (2, [sys.executable, "dvc"])])
 def test_what_a_killed_dvc_left_half_written_is_mended_before_the_next_try(tmp_path, monkeypatch, tries, programs):
     from pipelines.flows import retrain
 
@@ -375,6 +375,16 @@ def test_what_a_killed_dvc_left_half_written_is_mended_before_the_next_try(tmp_p
     retrain.run_stage.fn("train@label_ranking-rlsep", tmp_path, commands := Listed(), slots, {})
     assert commands.ran == programs
     assert slots.qsize() == 1
+
+
+def test_mending_is_by_the_code_of_the_worktree(tmp_path):
+    from pipelines.flows import retrain
+
+    (tmp_path / "pipelines").mkdir()
+    (tmp_path / "pipelines/__init__.py").touch()
+    (tmp_path / "pipelines/cli.py").write_text("import sys; print(__file__, *sys.argv[1:])")
+    said = Commands().run(retrain.MEND, folder=tmp_path, environment={"PYTHONPATH": "src"})
+    assert said == f"{tmp_path}/pipelines/cli.py mend"
 
 
 def test_a_retraining_whose_models_the_gate_could_not_judge_is_kept_and_ends_as_failed(tmp_path, monkeypatch):

@@ -30,7 +30,7 @@ from pipelines.tracking import DEFAULT_STORE, run_addresses, store
 __all__ = ["retrain"]
 
 REPRO = ["dvc", "--wait-for-lock", "repro"]
-MEND = ["rankops", "mend"]
+MEND = [sys.executable, "-m", "pipelines.cli", "mend"]  # of the worktree; the script `rankops` is the checkout's
 MOST_STAGES = 64  # tasks that may wait at once; how many work is decided by the slots
 
 
