@@ -198,6 +198,38 @@ class TestWorktree:
             worktree.remove()
         assert not (project.folder / READY).exists()
 
+    def test_one_whose_notes_were_not_written_whole_is_made_again(self, project):
+        with opened(project.folder, advance=False) as worktree:
+            pass
+        (project.folder / READY).write_text("")
+        with opened(project.folder, advance=False) as again:
+            assert not again.resumed
+            again.remove()
+        project.run(f"git branch --quiet -D {worktree.branch}")
+
+    def test_a_persons_signing_key_is_not_asked_for(self, project):
+        project.run("git config commit.gpgsign true && git config gpg.program false")
+        try:
+            with opened(project.folder, advance=True) as worktree:
+                assert snapshot(worktree.folder) == worktree.snapshot
+                worktree.remove()
+        finally:
+            project.run("git config --unset commit.gpgsign && git config --unset gpg.program")
+
+    @pytest.mark.parametrize("where", ["here", "elsewhere"])
+    def test_a_branch_that_a_person_has_checked_out_is_left_to_them(self, project, tmp_path, where):
+        if where == "here":
+            project.run("git checkout --quiet -b retrain/2026-01-01")
+        else:
+            project.run(f"git worktree add --quiet -b retrain/2026-01-01 {tmp_path}/other")
+        with opened(project.folder, advance=False) as worktree:
+            assert worktree.branch != "retrain/2026-01-01"
+            worktree.remove()
+        project.run(f"git checkout --quiet main && git worktree remove --force {tmp_path}/other || true")
+        with opened(project.folder, advance=False) as worktree:
+            worktree.remove()
+        assert "retrain/2026-01-01" not in project.run("git branch --list 'retrain/*'")
+
     def test_two_at_once_are_refused(self, project):
         code = (
             "import sys, time; from pipelines.flows.worktree import opened\n"
