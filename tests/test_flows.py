@@ -49,6 +49,10 @@ class TestCommands:
         code = "import os; print('one'); print(' 50%|#####', end='\\r'); print(os.getcwd(), os.environ['WHAT'])"
         assert self.run(code, tmp_path, WHAT="this") == f"one\n{tmp_path} this"
 
+    def test_programs_are_those_of_its_own_environment(self, tmp_path, monkeypatch):
+        monkeypatch.setenv("PATH", "/usr/bin:/bin")
+        assert Commands().run(["python", "-c", "import sys; print(sys.executable)"], folder=tmp_path) == sys.executable
+
     def test_a_failure_has_the_last_lines_and_is_not_tried_again(self, tmp_path):
         with pytest.raises(CommandFailed, match="ended with 1:\nparams.yaml: compute.threads: missing") as caught:
             self.run("import sys; sys.exit('params.yaml: compute.threads: missing')", tmp_path)
@@ -93,8 +97,8 @@ class TestCommands:
 
     def test_a_command_dies_with_the_process_that_ran_it(self, tmp_path):
         code = (
-            "import pathlib, sys; from pipelines.flows.processes import run_command\n"
-            "run_command([sys.executable, '-c', \"import os, pathlib, time; "
+            "import pathlib, sys; from pipelines.flows.processes import Commands\n"
+            "Commands().run([sys.executable, '-c', \"import os, pathlib, time; "
             "pathlib.Path('child').write_text(str(os.getpid())); time.sleep(60)\"], folder=pathlib.Path('.'))"
         )
         parent = subprocess.Popen(

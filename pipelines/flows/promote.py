@@ -3,13 +3,12 @@
 from pathlib import Path
 
 import torch
-from prefect import flow, task
+from prefect import flow
 from prefect.artifacts import create_table_artifact
-from prefect.cache_policies import NO_CACHE
 from prefect.logging import get_run_logger
 from prefect.states import Completed, Failed, State
 
-from pipelines.flows.processes import TransientFailure, may_go_well
+from pipelines.flows.processes import TransientFailure, retried
 from pipelines.gate import Decision, decide_all, known
 from pipelines.settings import Settings, load
 from pipelines.tracking import Registry, ServerUnreachable, store
@@ -17,7 +16,7 @@ from pipelines.tracking import Registry, ServerUnreachable, store
 __all__ = ["judge", "outcome", "promote", "show"]
 
 
-@task(cache_policy=NO_CACHE, retries=3, retry_delay_seconds=[2, 10, 60], retry_condition_fn=may_go_well)
+@retried
 def judge(params: Settings, folder: Path, models: list[str] | None = None, over_person: bool = False) -> list[Decision]:
     """The gate's decisions.
 

@@ -10,9 +10,8 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import torch
-from prefect import flow, task
+from prefect import flow
 from prefect.artifacts import create_image_artifact, create_markdown_artifact
-from prefect.cache_policies import NO_CACHE
 from prefect.logging import get_run_logger
 from prefect.runtime import task_run
 from prefect.states import State
@@ -20,7 +19,7 @@ from prefect.task_runners import ThreadPoolTaskRunner
 from pydantic import Field
 
 from pipelines.flows.graph import stages
-from pipelines.flows.processes import CommandFailed, Commands, may_go_well
+from pipelines.flows.processes import CommandFailed, Commands, retried
 from pipelines.flows.promote import judge, outcome, show
 from pipelines.flows.worktree import Worktree, opened
 from pipelines.live import watch
@@ -49,10 +48,7 @@ def _slots(workers: int | None, compute: Compute) -> list[dict[str, str]]:
     return [{"CUDA_VISIBLE_DEVICES": gpus[number % len(gpus)]} if gpus else {} for number in range(count)]
 
 
-@task(
-    task_run_name="{stage}", cache_policy=NO_CACHE, retries=3, retry_delay_seconds=[2, 10, 60],
-    retry_condition_fn=may_go_well,
-)  # fmt: skip
+@retried(task_run_name="{stage}")
 def run_stage(stage: str, folder: Path, commands: Commands, slots: queue.Queue, environment: dict[str, str]) -> None:
     """One stage by DVC, which decides whether there is anything to do; on a slot of its own."""
     slot = slots.get()
@@ -64,7 +60,7 @@ def run_stage(stage: str, folder: Path, commands: Commands, slots: queue.Queue, 
         slots.put(slot)
 
 
-@task(cache_policy=NO_CACHE, retries=3, retry_delay_seconds=[2, 10, 60], retry_condition_fn=may_go_well)
+@retried
 def publish(folder: Path, commands: Commands, environment: dict[str, str]) -> None:
     """What MLflow lacks, once more: its state is not DVC's to know."""
     commands.run([sys.executable, "-m", "pipelines.stages.publish"], folder=folder, environment=environment)
@@ -148,7 +144,6 @@ def _retrained(
     folder, logger = worktree.folder, get_run_logger()
     environment = {
         "PYTHONPATH": "src",  # the worktree's own
-        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
         # Not the worktree's own: it is removed.
         "MLFLOW_TRACKING_URI": os.environ.get("MLFLOW_TRACKING_URI")
         or DEFAULT_STORE.replace("sqlite:///", f"sqlite:///{worktree.project}/"),
