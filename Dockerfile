@@ -25,5 +25,5 @@ COPY --from=build --chown=rankops:rankops /rankops /rankops
 USER rankops
 WORKDIR /rankops
 ENV PATH=/rankops/.venv/bin:$PATH NVIDIA_VISIBLE_DEVICES=all NVIDIA_DRIVER_CAPABILITIES=compute,utility \
-    MLFLOW_DISABLE_TELEMETRY=true DO_NOT_TRACK=1 PREFECT_SERVER_ANALYTICS_ENABLED=false
+    RANKOPS_PROJECT=/rankops MLFLOW_DISABLE_TELEMETRY=true DO_NOT_TRACK=1 PREFECT_SERVER_ANALYTICS_ENABLED=false
 CMD ["dvc", "repro"]

@@ -89,7 +89,7 @@ deploy: .venv/.installed ## flows and their schedules to the Prefect server (POO
 	$(RUN) $(SERVERS) RANKOPS_POOL=$(POOL) RANKOPS_NIGHTLY="$(NIGHTLY)" rankops deploy
 
 worker: .venv/.installed ## takes scheduled runs from the pool and works on them until Ctrl-C (POOL=gpu)
-	$(RUN) $(SERVERS) PYTHONPATH="$(CURDIR):$(CURDIR)/src" prefect worker start --pool $(POOL) --type process --limit 2
+	$(RUN) $(SERVERS) PYTHONPATH="$(CURDIR):$(CURDIR)/src" RANKOPS_PROJECT="$(CURDIR)" prefect worker start --pool $(POOL) --type process --limit 2
 
 serve: .venv/.installed ## make serve MODEL=label_ranking@champion PORT=5001: a registered version, on 127.0.0.1 alone
 	$(RUN) rankops serve --model models:/$(MODEL) $(if $(filter file,$(origin PORT)),,--port $(PORT))

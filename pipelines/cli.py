@@ -444,7 +444,9 @@ def deploy() -> None:
 
 @app.command()
 def promote(
-    models: Annotated[list[str] | None, typer.Argument(help="registered models; all, if none is named")] = None,
+    models: Annotated[
+        list[str] | None, typer.Argument(help="registered models; all of params.yaml, if none is named")
+    ] = None,
     version: Annotated[str | None, typer.Option(help="make this one champion, whatever the gate says")] = None,
     over_person: Annotated[
         bool, typer.Option("--over-person", help="let the gate replace a champion that a person set")
@@ -470,7 +472,7 @@ def promote(
                 replaced = gate.promote_by_hand(registry, models[0], version)
                 typer.echo(f"{models[0]}: version {version} is champion now; before: {replaced or 'none'}")
                 return
-            decisions = gate.decide_all(registry, models or registry.models(), params, over_person=over_person)
+            decisions = gate.decide_all(registry, models or gate.known(params), params, over_person=over_person)
     except (ValueError, OSError) as error:
         _fail(error)
     table = Table("model", "challenger", "champion", "decision", "why")

@@ -22,7 +22,7 @@ from rankops.generators import derived_seed, generator
 from rankops.registry import download
 from rankops.sorters import load_sorter
 
-__all__ = ["Decision", "decide", "decide_all", "promote_by_hand", "roll_back"]
+__all__ = ["Decision", "decide", "decide_all", "known", "promote_by_hand", "roll_back"]
 
 SORTER_VECTORS = 5000  # fresh ones: no sorter was trained, chosen or reported on them
 
@@ -183,6 +183,11 @@ def decide(
                 registry.tag_version(model, challenger, {"gate.decision": "not carried out", "gate.reason": str(error)})
                 raise
         return Decision(model, challenger, champion, better, reason, judge.judged.figure, differences)
+
+
+def known(params: Settings) -> list[str]:
+    """The registered names of what the params train: a team's store may have other models, not ours to judge."""
+    return [f"sorter-{name}" for name in params.sorters] + sorted({run.task for run in params.all_runs.values()})
 
 
 def decide_all(registry: Registry, models: list[str], params: Settings, **options: Any) -> list[Decision]:

@@ -36,9 +36,17 @@ class Going:
     epochs: list[dict[str, float]]
 
 
+def _inside(folder: Path) -> list[Path]:
+    """What a folder has, but for what is half written or half removed; nothing if it is gone by now."""
+    try:
+        return sorted(path for path in folder.iterdir() if ".partial-" not in path.name)
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+
+
 def _epochs(step: Path) -> list[dict[str, Any]]:
     """Of the newest whole checkpoint of a step; none while it is being replaced."""
-    whole = sorted(path for path in step.glob("epoch-*") if ".partial-" not in path.name)
+    whole = [path for path in _inside(step) if path.name.startswith("epoch-")]
     try:
         return torch.load(whole[-1] / PROGRESS, weights_only=True, mmap=True)["epochs"] if whole else []
     except (OSError, RuntimeError, pickle.UnpicklingError, KeyError):  # removed while it was read
@@ -60,16 +68,18 @@ def going(params: Settings, folder: Path = Path(".checkpoints")) -> list[Going]:
     """
     runs = params.all_runs
     found = []
-    for attempt in sorted([*folder.glob("pretrain/*/*"), *folder.glob("train/*/*")]):
+    trained = [run for stage in ("pretrain", "train") for run in _inside(folder / stage)]
+    for attempt in (attempt for run in trained for attempt in _inside(run)):
         stage, name = attempt.parts[-3:-1]
         if name not in (runs if stage == "train" else params.sorters):
             continue
-        steps = [attempt] if stage == "pretrain" else [step for step in attempt.iterdir() if step.name not in ALSO]
+        steps = [attempt] if stage == "pretrain" else [step for step in _inside(attempt) if step.name not in ALSO]
         steps.sort(key=lambda step: step.name in SECOND)
         epochs = [epoch for step in steps for epoch in _epochs(step)]
         rows = [_row(epoch, number) for number, epoch in enumerate(epochs, start=1)]
         shown, experiment = (name, runs[name].task) if stage == "train" else (f"sorter-{name}", "sorters")
-        found.append(Going(shown, experiment, f"{name}/{attempt.name}", rows))
+        if attempt.is_dir():  # still
+            found.append(Going(shown, experiment, f"{name}/{attempt.name}", rows))
     return found
 
 

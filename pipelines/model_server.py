@@ -9,10 +9,10 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from urllib.error import URLError
 from urllib.request import urlopen
 
+from pipelines.programs import search_path
 from pipelines.tracking import DEFAULT_STORE, weights_of
 
 __all__ = ["HOST", "check", "command", "environment", "free_port", "running"]
@@ -50,7 +50,7 @@ def environment() -> dict[str, str]:
         "MLFLOW_ALLOW_PICKLE_DESERIALIZATION": "false",
         "MLFLOW_DISABLE_TELEMETRY": "true",
         "DO_NOT_TRACK": "1",
-        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}",  # it looks for uvicorn there
+        "PATH": search_path(),  # it looks for uvicorn there
     }
 
 

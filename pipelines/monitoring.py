@@ -37,6 +37,7 @@ from sklearn.decomposition import PCA
 from torch import Tensor
 from torch.nn.functional import conv2d, pad
 
+from pipelines.errors import in_a_line
 from pipelines.prediction import load_ranker
 from rankops.atomic_writes import replaced_file
 from rankops.generators import generator
@@ -393,7 +394,7 @@ def measure(path: Path, ranker: LabelRanker, *, chosen: np.ndarray) -> dict[str,
             except (RuntimeError, IndexError) as error:  # PyTorch's, where pooling leaves nothing
                 raise ValueError(
                     f"{path}: row {rows[0]}: image of {size[-1]} x {size[-2]} pixels, which the network cannot take "
-                    f"({str(error).splitlines()[0]})"
+                    f"({in_a_line(error)})"
                 ) from error
             scores = ranker.scorer.head(embedding)
             selected = (scores > ranker.thresholds(embedding)).sum(1)

@@ -33,6 +33,7 @@ from mlflow.models import ModelSignature
 from mlflow.types import ColSpec, DataType, Schema, TensorSpec
 from mlflow.types.schema import Array
 
+from pipelines.errors import in_a_line, without_credentials
 from pipelines.git import git
 from rankops.registry import download
 
@@ -147,13 +148,13 @@ def store() -> Iterator[mlflow.MlflowClient]:
     except Exception as error:  # database drivers and HTTP clients each have their own
         if re.search(r"\b401\b|\b403\b", str(error)):
             raise ServerUnreachable(
-                f"the MLflow store {_without_credentials(address)} refuses the credentials: "
-                f"{_without_credentials(str(error).splitlines()[0])}. Nothing is lost: set MLFLOW_TRACKING_USERNAME "
+                f"the MLflow store {without_credentials(address)} refuses the credentials: "
+                f"{in_a_line(error)}. Nothing is lost: set MLFLOW_TRACKING_USERNAME "
                 "and MLFLOW_TRACKING_PASSWORD, and run `make repro` again"
             ) from error
         raise ServerUnreachable(
-            f"the MLflow store {_without_credentials(address)} does not answer: "
-            f"{_without_credentials(str(error).splitlines()[0])}. Nothing is lost: start it, or unset "
+            f"the MLflow store {without_credentials(address)} does not answer: "
+            f"{in_a_line(error)}. Nothing is lost: start it, or unset "
             "MLFLOW_TRACKING_URI, and run `make repro` again"
         ) from error
     yield client
@@ -177,12 +178,7 @@ def weights_of(address: str) -> Path:
         try:
             return download(address)
         except (ValueError, OSError) as error:
-            raise ValueError(_without_credentials(" ".join(str(error).split()))) from error
-
-
-def _without_credentials(text: str) -> str:
-    """An address, or a text with addresses in it, without the user and password of any."""
-    return re.sub(r"://[^/@\s]+@", "://", text)
+            raise ValueError(without_credentials(" ".join(str(error).split()))) from error
 
 
 def _by_git(*words: str) -> str:
@@ -228,7 +224,7 @@ def publish(client: mlflow.MlflowClient, finished: list[Finished]) -> list[str]:
     except MlflowException as error:
         raise ServerUnreachable(
             f"the MLflow store failed while publishing, {len(sent)} runs were sent: "
-            f"{_without_credentials(str(error).splitlines()[0])}. Nothing is lost: run `make repro` again"
+            f"{in_a_line(error)}. Nothing is lost: run `make repro` again"
         ) from error
     return sent
 
@@ -389,7 +385,7 @@ class _InOneLine:
             except MlflowException as error:
                 if error.error_code == "RESOURCE_DOES_NOT_EXIST":
                     raise
-                said = _without_credentials(str(error).splitlines()[0])
+                said = in_a_line(error)
                 if re.search(r"\b40[13]\b|PERMISSION_DENIED|UNAUTHENTICATED", f"{error.error_code} {said}"):
                     raise ValueError(f"the MLflow store does not let this user do that: {said}") from error
                 raise ServerUnreachable(f"the MLflow store failed: {said}") from error
@@ -525,9 +521,7 @@ def run_addresses(client: mlflow.MlflowClient, keys: Mapping[str, str]) -> dict[
     found = {}
     for name, key in keys.items():
         for run in client.search_runs(everywhere, f"tags.`{KEY}` = '{key}'", max_results=1):
-            found[name] = (
-                f"{_without_credentials(server)}/#/experiments/{run.info.experiment_id}/runs/{run.info.run_id}"
-            )
+            found[name] = f"{without_credentials(server)}/#/experiments/{run.info.experiment_id}/runs/{run.info.run_id}"
     return found
 
 
@@ -565,9 +559,7 @@ def publish_sweep(client: mlflow.MlflowClient, sweep: Finished, points: list[Fin
             _send_files(client, parent.info.run_id, sweep)
             client.set_tag(parent.info.run_id, "points", there)
     except MlflowException as error:
-        raise ServerUnreachable(
-            f"the MLflow store failed while publishing the sweep: {_without_credentials(str(error).splitlines()[0])}"
-        ) from error
+        raise ServerUnreachable(f"the MLflow store failed while publishing the sweep: {in_a_line(error)}") from error
     return sent
 
 
@@ -619,7 +611,7 @@ class LiveRuns:
                 self._client.log_batch(self._runs[key], metrics, [], [])
                 self._sent[key] += 1
         except Exception as error:  # database drivers and HTTP clients each have their own
-            raise ServerUnreachable(f"the MLflow store: {_without_credentials(str(error).splitlines()[0])}") from error
+            raise ServerUnreachable(f"the MLflow store: {in_a_line(error)}") from error
 
     def close(self, going: set[str]) -> None:
         """Marks as killed what was begun in this folder, no training goes on with, and nothing has completed.
@@ -638,4 +630,4 @@ class LiveRuns:
                 if run.data.tags[LIVE] not in going and KEY not in run.data.tags:
                     self._client.set_terminated(run.info.run_id, "KILLED")
         except Exception as error:
-            raise ServerUnreachable(f"the MLflow store: {_without_credentials(str(error).splitlines()[0])}") from error
+            raise ServerUnreachable(f"the MLflow store: {in_a_line(error)}") from error

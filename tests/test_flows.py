@@ -1,6 +1,7 @@
 """What the flows are made of: DVC's graph, commands that end with their flow, and worktrees that leave main alone."""
 
 import json
+import logging
 import os
 import queue
 import signal
@@ -19,8 +20,9 @@ from ruamel.yaml import YAML
 from pipelines.flows.graph import stages
 from pipelines.flows.processes import CommandFailed, Commands, TransientFailure
 from pipelines.flows.worktree import FOLDER, READY, opened
+from pipelines.gate import Decision
 from pipelines.made_data import write_splits
-from pipelines.settings import load
+from pipelines.settings import Compute, load
 from rankops.datasets import captions, digits
 
 from conftest import ROOT  # isort: skip
@@ -46,6 +48,10 @@ class TestCommands:
     def test_output_comes_back_and_progress_bars_do_not(self, tmp_path):
         code = "import os; print('one'); print(' 50%|#####', end='\\r'); print(os.getcwd(), os.environ['WHAT'])"
         assert self.run(code, tmp_path, WHAT="this") == f"one\n{tmp_path} this"
+
+    def test_programs_are_those_of_its_own_environment(self, tmp_path, monkeypatch):
+        monkeypatch.setenv("PATH", "/usr/bin:/bin")
+        assert Commands().run(["python", "-c", "import sys; print(sys.executable)"], folder=tmp_path) == sys.executable
 
     def test_a_failure_has_the_last_lines_and_is_not_tried_again(self, tmp_path):
         with pytest.raises(CommandFailed, match="ended with 1:\nparams.yaml: compute.threads: missing") as caught:
@@ -91,8 +97,8 @@ class TestCommands:
 
     def test_a_command_dies_with_the_process_that_ran_it(self, tmp_path):
         code = (
-            "import pathlib, sys; from pipelines.flows.processes import run_command\n"
-            "run_command([sys.executable, '-c', \"import os, pathlib, time; "
+            "import pathlib, sys; from pipelines.flows.processes import Commands\n"
+            "Commands().run([sys.executable, '-c', \"import os, pathlib, time; "
             "pathlib.Path('child').write_text(str(os.getpid())); time.sleep(60)\"], folder=pathlib.Path('.'))"
         )
         parent = subprocess.Popen(
@@ -195,6 +201,38 @@ class TestWorktree:
             assert (worktree.folder / "dvc.yaml").read_text() == project.read("dvc.yaml")
             worktree.remove()
         assert not (project.folder / READY).exists()
+
+    def test_one_whose_notes_were_not_written_whole_is_made_again(self, project):
+        with opened(project.folder, advance=False) as worktree:
+            pass
+        (project.folder / READY).write_text("")
+        with opened(project.folder, advance=False) as again:
+            assert not again.resumed
+            again.remove()
+        project.run(f"git branch --quiet -D {worktree.branch}")
+
+    def test_a_persons_signing_key_is_not_asked_for(self, project):
+        project.run("git config commit.gpgsign true && git config gpg.program false")
+        try:
+            with opened(project.folder, advance=True) as worktree:
+                assert snapshot(worktree.folder) == worktree.snapshot
+                worktree.remove()
+        finally:
+            project.run("git config --unset commit.gpgsign && git config --unset gpg.program")
+
+    @pytest.mark.parametrize("where", ["here", "elsewhere"])
+    def test_a_branch_that_a_person_has_checked_out_is_left_to_them(self, project, tmp_path, where):
+        if where == "here":
+            project.run("git checkout --quiet -b retrain/2026-01-01")
+        else:
+            project.run(f"git worktree add --quiet -b retrain/2026-01-01 {tmp_path}/other")
+        with opened(project.folder, advance=False) as worktree:
+            assert worktree.branch != "retrain/2026-01-01"
+            worktree.remove()
+        project.run(f"git checkout --quiet main && git worktree remove --force {tmp_path}/other || true")
+        with opened(project.folder, advance=False) as worktree:
+            worktree.remove()
+        assert "retrain/2026-01-01" not in project.run("git branch --list 'retrain/*'")
 
     def test_two_at_once_are_refused(self, project):
         code = (
@@ -334,7 +372,29 @@ def test_a_retraining_without_workers_is_refused():
     assert retrain.validate_parameters({"workers": 2})["workers"] == 2
 
 
-@pytest.mark.parametrize(("tries", "programs"), [(1, ["dvc"]), (2, ["rankops", "dvc"])])
+@pytest.mark.parametrize(
+    ("visible", "device", "workers", "expected"),
+    [
+        (None, "auto", None, ["0", "1"]),
+        ("2, 3", "cuda", 3, ["2", "3", "2"]),
+        ("GPU-5c2e,GPU-91aa,99", "auto", None, ["GPU-5c2e", "GPU-91aa"]),  # CUDA ends at the first that is not there
+        ("2,3", "cpu", 2, [None, None]),
+    ],
+)
+def test_stages_that_run_at_once_share_the_gpus_that_the_worker_may_use(
+    monkeypatch, visible, device, workers, expected
+):
+    from pipelines.flows import retrain
+
+    monkeypatch.setattr(retrain.torch.cuda, "device_count", lambda: 2)
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    if visible is not None:
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+    slots = retrain._slots(workers, Compute(threads=1, device=device, precision="no"))
+    assert [slot.get("CUDA_VISIBLE_DEVICES") for slot in slots] == expected
+
+
+@pytest.mark.parametrize(("tries", "programs"), [(1, ["dvc"]), (2, [sys.executable, "dvc"])])
 def test_what_a_killed_dvc_left_half_written_is_mended_before_the_next_try(tmp_path, monkeypatch, tries, programs):
     from pipelines.flows import retrain
 
@@ -351,6 +411,43 @@ def test_what_a_killed_dvc_left_half_written_is_mended_before_the_next_try(tmp_p
     retrain.run_stage.fn("train@label_ranking-rlsep", tmp_path, commands := Listed(), slots, {})
     assert commands.ran == programs
     assert slots.qsize() == 1
+
+
+def test_mending_is_by_the_code_of_the_worktree(tmp_path):
+    from pipelines.flows import retrain
+
+    (tmp_path / "pipelines").mkdir()
+    (tmp_path / "pipelines/__init__.py").touch()
+    (tmp_path / "pipelines/cli.py").write_text("import sys; print(__file__, *sys.argv[1:])")
+    said = Commands().run(retrain.MEND, folder=tmp_path, environment={"PYTHONPATH": "src"})
+    assert said == f"{tmp_path}/pipelines/cli.py mend"
+
+
+def test_a_retraining_whose_models_the_gate_could_not_judge_is_kept_and_ends_as_failed(tmp_path, monkeypatch):
+    from pipelines.flows import retrain
+
+    done = []
+    worktree = SimpleNamespace(
+        folder=tmp_path, project=tmp_path, branch="retrain/2026-11-23", snapshot=2,
+        commit=lambda message: done.append(message) or "0123456789abcdef", remove=lambda: done.append("removed"),
+    )  # fmt: skip
+    decisions = [
+        Decision("sorter-lstm", "2", "1", True, "better", "negative_l1", {}),
+        Decision("label_ranking", None, None, False, "no gate split", "", {}, failed=True),
+    ]
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "sqlite:///mlflow.db")
+    for name, replaced in {
+        "load": lambda path: load(ROOT / "params.yaml"), "stages": lambda folder: {}, "judge": lambda *_: decisions,
+        "get_run_logger": lambda: logging.getLogger("tests"),
+    }.items():  # fmt: skip
+        monkeypatch.setattr(retrain, name, replaced)
+    for name in ("watch", "publish", "show", "_shown"):
+        monkeypatch.setattr(retrain, name, lambda *_: None)
+    commands = SimpleNamespace(run=lambda *_, **__: "")
+    state = retrain._retrained(worktree, commands, reason="new data", workers=1, gate=True, push=None)
+    assert state.is_failed()
+    assert state.message == "retrain/2026-11-23 at 0123456789; promoted: sorter-lstm 2; not judged: label_ranking"
+    assert done == ["Retrain: snapshot 2 (new data)", "removed"]
 
 
 def test_the_servers_records_are_json(tmp_path, monkeypatch):

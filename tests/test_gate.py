@@ -10,8 +10,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import torch
+from typer.testing import CliRunner
 
 from pipelines import gate
+from pipelines.cli import app
 from pipelines.settings import load
 from pipelines.tracking import (
     CHAMPION,
@@ -154,6 +156,19 @@ class TestDecision:
             gate.decide(registry, "memorability", params)
         assert registry.aliases("memorability")["champion"] == "2"
         assert registry.version_tags("memorability", "3")["gate.decision"] == "not carried out"
+
+    def test_all_are_those_of_the_params_and_another_teams_are_left_alone(self, project, registry, params):
+        folder = project / "made/theirs"
+        save_model(folder, build("sorters", "handcrafted", {}, seed=0))
+        for name in ("theirs", "theirs, newer"):
+            registered(name, folder, model="their_model", script="sorter", signature=sorter_signature(LENGTH),
+                       params={"dataset": "theirs"})  # fmt: skip
+        before = registry.description("their_model", "2")
+        for file in ("params.yaml", "dvc.yaml"):
+            shutil.copyfile(ROOT / file, project / file)
+        shown = CliRunner().invoke(app, ["promote"], env={"COLUMNS": "200"}, catch_exceptions=False).output
+        assert [line.split()[1] for line in shown.splitlines() if "error" in line] == gate.known(params)
+        assert registry.description("their_model", "2") == before
 
     def test_a_worse_one_does_not_and_says_why(self, project, clips, registry, params):
         regressor(project, "best", 1)

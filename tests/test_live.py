@@ -3,6 +3,7 @@
 import shutil
 import threading
 import time
+from pathlib import Path
 
 import mlflow
 import pytest
@@ -70,6 +71,21 @@ def test_a_sorters_training_is_found_too(kept, params):
     train(kept / "pretrain" / "lstm" / ATTEMPT, 1)
     (one,) = going(params, kept)
     assert (one.name, one.experiment, len(one.epochs)) == ("sorter-lstm", "sorters", 1)
+
+
+def test_what_is_removed_while_it_is_looked_at_is_not_going(kept, params, monkeypatch):
+    train(kept / "pretrain" / "lstm" / ATTEMPT, 1)
+    train(kept / "train" / RUN / ATTEMPT / "head", 1)
+    train(kept / "train" / RUN / f"{'f' * 16}.partial-7-removed" / "head", 1)  # half removed
+    listed = Path.iterdir
+
+    def removed(folder: Path):
+        if folder == kept / "train" / RUN / ATTEMPT:
+            shutil.rmtree(folder)
+        return listed(folder)
+
+    monkeypatch.setattr(Path, "iterdir", removed)
+    assert [one.name for one in going(params, kept)] == ["sorter-lstm"]
 
 
 def test_epochs_reach_the_store_while_the_training_goes_on_and_what_stopped_is_closed(kept, params):

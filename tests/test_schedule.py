@@ -50,6 +50,7 @@ class Site:
             "PREFECT_FLOWS_HEARTBEAT_FREQUENCY": "30",
             "RANKOPS_POOL": "cpu",
             "RANKOPS_NIGHTLY": "*/2 * * * *",
+            "RANKOPS_PROJECT": str(project.folder),  # the worker's; deploying leaves it alone
             "PYTHONPATH": f"{project.folder}:{project.folder}/src",
         }
         self.serve()

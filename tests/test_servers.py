@@ -13,12 +13,20 @@ from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib.metadata import version
 from pathlib import Path
+from uuid import UUID, uuid4
 
 import pytest
+from prefect.server.events.schemas.automations import EventTrigger
+from prefect.server.events.schemas.events import ReceivedEvent
+from prefect.utilities.templating import apply_values
+from ruamel.yaml import YAML
 
-from pipelines.flows.deploy import deploy
+from pipelines.errors import in_a_line
+from pipelines.flows.deploy import _environment, _trigger, deploy
 from pipelines.model_server import free_port
 from pipelines.servers import Server, _members, answering, servers, start, start_all, stop
+
+from conftest import ROOT  # isort: skip
 
 
 class Another(BaseHTTPRequestHandler):
@@ -134,3 +142,45 @@ def test_without_a_prefect_server_deploying_says_what_to_start(monkeypatch):
     monkeypatch.delenv("PREFECT_API_URL", raising=False)
     with pytest.raises(ConnectionError, match="PREFECT_API_URL is not set: `make deploy` sets it"):
         deploy()
+
+
+def test_only_runs_of_our_deployments_are_called_crashed_without_heartbeats():
+    def heartbeat(deployment: UUID | None) -> ReceivedEvent:
+        related = [{"prefect.resource.id": f"prefect.flow.{uuid4()}", "prefect.resource.role": "flow"}]
+        if deployment:
+            of = {"prefect.resource.id": f"prefect.deployment.{deployment}", "prefect.resource.role": "deployment"}
+            related.append(of)
+        return ReceivedEvent(
+            occurred="2026-11-23T03:00:00Z", event="prefect.flow-run.heartbeat", related=related, id=uuid4(),
+            resource={"prefect.resource.id": f"prefect.flow-run.{uuid4()}"},
+        )  # fmt: skip
+
+    ours = [uuid4(), uuid4()]
+    trigger = EventTrigger.model_validate(_trigger(ours).model_dump())
+    assert [trigger.covers(heartbeat(one)) for one in (*ours, uuid4(), None)] == [True, True, False, False]
+
+
+def test_each_worker_says_where_its_checkout_is_and_the_nightly_time_has_a_default(tmp_path, monkeypatch):
+    monkeypatch.setenv("RANKOPS_PROJECT", "/of/who/deploys")
+    monkeypatch.delenv("RANKOPS_NIGHTLY", raising=False)
+    made_with = _environment()
+    assert made_with["RANKOPS_NIGHTLY"] == "0 3 * * *"
+    declared = YAML(typ="safe").load(ROOT / "prefect.yaml")["pull"]
+    monkeypatch.setattr(os, "environ", made_with)
+    stored = apply_values(declared, {}, remove_notset=False)  # as `prefect deploy` does
+    monkeypatch.setattr(os, "environ", {"RANKOPS_PROJECT": str(tmp_path)})
+    (step,) = apply_values(stored, {})  # and as a worker
+    assert list(step.values()) == [{"directory": str(tmp_path)}]
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (ConnectionError("http://user:secret@host:1 refused, sqlite:///runs.db\nand more"),
+         "http://host:1 refused, sqlite:///runs.db"),
+        (RuntimeError("\n  no memory\n"), "no memory"),
+        (MemoryError(), "MemoryError"),
+    ],
+)  # fmt: skip
+def test_an_error_is_told_in_a_line_without_credentials(error, said):
+    assert in_a_line(error) == said

@@ -1,6 +1,5 @@
 """The flow that watches what comes in: the newest file beside the training data; drift starts a retraining."""
 
-import re
 from dataclasses import asdict
 from datetime import date
 from pathlib import Path
@@ -15,6 +14,7 @@ from prefect.settings import get_current_settings
 from prefect.states import Completed, State
 
 from pipelines import monitoring
+from pipelines.errors import in_a_line, without_credentials
 
 __all__ = ["DEPLOYMENT", "monitor", "newest", "retrain"]
 
@@ -40,7 +40,7 @@ def retrain(reason: str, *, once: str | None = None) -> str:
         raise ConnectionError(
             f"no retraining: PREFECT_API_URL is not set, so there is no Prefect server with the deployment {DEPLOYMENT}"
         )
-    address = re.sub(r"://[^/@\s]+@", "://", address)
+    address = without_credentials(address)
     try:
         while True:
             run = run_deployment(DEPLOYMENT, parameters={"reason": reason}, timeout=0, idempotency_key=once)
@@ -51,10 +51,9 @@ def retrain(reason: str, *, once: str | None = None) -> str:
     except ObjectNotFound as error:
         raise ConnectionError(f"no retraining: {address} has no deployment {DEPLOYMENT}; deploy it there") from error
     except (httpx.HTTPError, PrefectException, RuntimeError, OSError) as error:
-        said = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise ConnectionError(
-            f"no retraining: the Prefect server {address} does not take it ({said}); see that it runs and that "
-            "PREFECT_API_URL names it"
+            f"no retraining: the Prefect server {address} does not take it ({in_a_line(error)}); see that it runs and "
+            "that PREFECT_API_URL names it"
         ) from error
 
 

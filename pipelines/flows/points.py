@@ -1,10 +1,8 @@
 """The points of a sweep: which there are, and how one runs as a DVC experiment in a folder of its own."""
 
 import json
-import os
 import shutil
 import subprocess
-import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -272,16 +270,15 @@ def run_point(point: Point, checkout: Checkout, commands: Commands) -> Result:
         yaml.dump(values, folder / "params.yaml")
         settings = load(folder / "params.yaml")
         train, evaluate = settings.stages_of(point.run)
-        environment = {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
         dvc = ("dvc", "--wait-for-lock")
         # Points of the same data make it once: the first does, the others find it in the cache.
         shared = settings.model_dump_json(exclude={"runs", "transfer_runs", "sorter_runs", "training", "evaluate"})
         lock = folder.parent / f"data-{sha256(shared.encode()).hexdigest()[:8]}.lock"
         made = _one_at_a_time(lock, *dvc, "repro", *_upstream(folder, train))
-        commands.run(made, folder=folder, environment=environment)
+        commands.run(made, folder=folder)
         lock = folder.parent / f"{point.name}.lock"  # another sweep may have this point too
         trained = _one_at_a_time(lock, *dvc, "exp", "run", "--name", point.name, evaluate)
-        commands.run(trained, folder=folder, environment=environment)
+        commands.run(trained, folder=folder)
         experiment = f"refs/exps/{checkout.head[:2]}/{checkout.head[2:]}/{point.name}"
         git(folder, "push", "--quiet", "--force", "origin", f"{experiment}:{experiment}")
         locked = YAML(typ="safe").load(folder / "dvc.lock")["stages"]

@@ -8,13 +8,18 @@ import subprocess
 import threading
 import time
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+from prefect import task
+from prefect.cache_policies import NO_CACHE
 from prefect.exceptions import MissingContextError
 from prefect.logging import get_logger, get_run_logger
 
-__all__ = ["CommandFailed", "Commands", "TransientFailure", "may_go_well", "run_command"]
+from pipelines.programs import search_path
+
+__all__ = ["CommandFailed", "Commands", "TransientFailure", "retried"]
 
 PROGRESS = re.compile(r"\d+%\|")
 PROGRESS_EVERY = 30.0  # seconds
@@ -37,7 +42,7 @@ class TransientFailure(CommandFailed):
     """A command did not end with 0; it may go well the next time."""
 
 
-def may_go_well(task: Any, run: Any, state: Any) -> bool:
+def _may_go_well(task: Any, run: Any, state: Any) -> bool:
     """Whether a failed task of Prefect's is worth another try: if it ended with a `TransientFailure`."""
     try:
         state.result()
@@ -46,6 +51,12 @@ def may_go_well(task: Any, run: Any, state: Any) -> bool:
     except Exception:
         return False
     return False
+
+
+# Prefect's `task`, for what is tried again after a `TransientFailure`, in the same run alone.
+retried = partial(
+    task, cache_policy=NO_CACHE, retries=3, retry_delay_seconds=[2, 10, 60], retry_condition_fn=_may_go_well
+)
 
 
 def _logger():
@@ -69,7 +80,7 @@ class Commands:
         It gets a process group of its own, and SIGTERM when this process dies, however that happens.
 
         Args:
-            command: program and arguments.
+            command: program and arguments; the programs of this process's environment come first.
             folder: to run it in.
             environment: variables beside those of this process.
 
@@ -83,8 +94,8 @@ class Commands:
             if self._stopped.is_set():
                 raise CommandFailed(f"not started, the flow is ending: {' '.join(command)}")
             process = subprocess.Popen(
-                command, cwd=folder, env={**os.environ, **(environment or {})}, stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT, text=True, errors="replace", start_new_session=True,
+                command, cwd=folder, env={**os.environ, "PATH": search_path(), **(environment or {})},
+                stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace", start_new_session=True,
             )  # fmt: skip
             self._running.add(process)
         try:
@@ -130,8 +141,3 @@ class Commands:
             deadline = time.monotonic() + 10
             while time.monotonic() < deadline and any(process.poll() is None for process in running):
                 time.sleep(0.1)
-
-
-def run_command(command: list[str], *, folder: Path, environment: Mapping[str, str] | None = None) -> str:
-    """See `Commands.run`, for a command that is alone."""
-    return Commands().run(command, folder=folder, environment=environment)

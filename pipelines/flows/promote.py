@@ -3,21 +3,20 @@
 from pathlib import Path
 
 import torch
-from prefect import flow, task
+from prefect import flow
 from prefect.artifacts import create_table_artifact
-from prefect.cache_policies import NO_CACHE
 from prefect.logging import get_run_logger
 from prefect.states import Completed, Failed, State
 
-from pipelines.flows.processes import TransientFailure, may_go_well
-from pipelines.gate import Decision, decide_all
+from pipelines.flows.processes import TransientFailure, retried
+from pipelines.gate import Decision, decide_all, known
 from pipelines.settings import Settings, load
 from pipelines.tracking import Registry, ServerUnreachable, store
 
-__all__ = ["judge", "promote", "promoted", "show"]
+__all__ = ["judge", "outcome", "promote", "show"]
 
 
-@task(cache_policy=NO_CACHE, retries=3, retry_delay_seconds=[2, 10, 60], retry_condition_fn=may_go_well)
+@retried
 def judge(params: Settings, folder: Path, models: list[str] | None = None, over_person: bool = False) -> list[Decision]:
     """The gate's decisions.
 
@@ -31,10 +30,11 @@ def judge(params: Settings, folder: Path, models: list[str] | None = None, over_
         TransientFailure: MLflow's store failed.
     """
     torch.set_num_threads(params.compute.threads)
-    known = [f"sorter-{name}" for name in params.sorters] + sorted({run.task for run in params.all_runs.values()})
     try:
         with store() as client:
-            decisions = decide_all(Registry(client), models or known, params, folder=folder, over_person=over_person)
+            decisions = decide_all(
+                Registry(client), models or known(params), params, folder=folder, over_person=over_person
+            )
     except ServerUnreachable as error:
         raise TransientFailure(str(error)) from error
     for one in decisions:
@@ -43,9 +43,13 @@ def judge(params: Settings, folder: Path, models: list[str] | None = None, over_
     return decisions
 
 
-def promoted(decisions: list[Decision]) -> str:
-    """Models with the versions that became champion, in words."""
-    return f"promoted: {', '.join(f'{one.model} {one.challenger}' for one in decisions if one.promoted) or 'none'}"
+def outcome(decisions: list[Decision], *done: str) -> State:
+    """Completed, with what was done and the versions that became champion; Failed if a model could not be judged."""
+    champions = ", ".join(f"{one.model} {one.challenger}" for one in decisions if one.promoted)
+    said = "; ".join([*done, f"promoted: {champions or 'none'}"])
+    if failed := [one.model for one in decisions if one.failed]:
+        return Failed(message=f"{said}; not judged: {', '.join(failed)}")
+    return Completed(message=said)
 
 
 def show(decisions: list[Decision]) -> None:
@@ -78,7 +82,4 @@ def promote(models: list[str] | None = None, over_person: bool = False, project:
     folder = Path(project)
     decisions = judge(load(folder / "params.yaml"), folder, models, over_person)
     show(decisions)
-    said = promoted(decisions)
-    if failed := [one.model for one in decisions if one.failed]:
-        return Failed(message=f"{said}; not judged: {', '.join(failed)}")
-    return Completed(message=said)
+    return outcome(decisions)

@@ -10,41 +10,45 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import torch
-from prefect import flow, task
+from prefect import flow
 from prefect.artifacts import create_image_artifact, create_markdown_artifact
-from prefect.cache_policies import NO_CACHE
 from prefect.logging import get_run_logger
 from prefect.runtime import task_run
-from prefect.states import Completed, State
+from prefect.states import State
 from prefect.task_runners import ThreadPoolTaskRunner
 from pydantic import Field
 
 from pipelines.flows.graph import stages
-from pipelines.flows.processes import CommandFailed, Commands, may_go_well
-from pipelines.flows.promote import judge, promoted, show
+from pipelines.flows.processes import CommandFailed, Commands, retried
+from pipelines.flows.promote import judge, outcome, show
 from pipelines.flows.worktree import Worktree, opened
 from pipelines.live import watch
-from pipelines.settings import Settings, load
+from pipelines.settings import Compute, Settings, load
 from pipelines.tracking import DEFAULT_STORE, run_addresses, store
 
 __all__ = ["retrain"]
 
 REPRO = ["dvc", "--wait-for-lock", "repro"]
-MEND = ["rankops", "mend"]
+MEND = [sys.executable, "-m", "pipelines.cli", "mend"]  # of the worktree; the script `rankops` is the checkout's
 MOST_STAGES = 64  # tasks that may wait at once; how many work is decided by the slots
 
 
-def _slots(workers: int | None, threads: int) -> list[dict[str, str]]:
-    """What each of the stages that run at once gets: a GPU where there are some, else a share of the cores."""
-    gpus = torch.cuda.device_count()
-    count = workers or gpus or max(1, (os.cpu_count() or 1) // threads)
-    return [{"CUDA_VISIBLE_DEVICES": str(number % gpus)} if gpus else {} for number in range(count)]
+def _gpus() -> list[str]:
+    """Names of the GPUs that this process may use: those in CUDA_VISIBLE_DEVICES, where it is set, or numbers."""
+    count = torch.cuda.device_count()
+    named = os.environ.get("CUDA_VISIBLE_DEVICES")
+    names = map(str, range(count)) if named is None else [name.strip() for name in named.split(",")]
+    return list(names)[:count]
 
 
-@task(
-    task_run_name="{stage}", cache_policy=NO_CACHE, retries=3, retry_delay_seconds=[2, 10, 60],
-    retry_condition_fn=may_go_well,
-)  # fmt: skip
+def _slots(workers: int | None, compute: Compute) -> list[dict[str, str]]:
+    """What each of the stages that run at once gets: a GPU where they are to use some, else a share of the cores."""
+    gpus = [] if compute.device == "cpu" else _gpus()
+    count = workers or len(gpus) or max(1, (os.cpu_count() or 1) // compute.threads)
+    return [{"CUDA_VISIBLE_DEVICES": gpus[number % len(gpus)]} if gpus else {} for number in range(count)]
+
+
+@retried(task_run_name="{stage}")
 def run_stage(stage: str, folder: Path, commands: Commands, slots: queue.Queue, environment: dict[str, str]) -> None:
     """One stage by DVC, which decides whether there is anything to do; on a slot of its own."""
     slot = slots.get()
@@ -56,7 +60,7 @@ def run_stage(stage: str, folder: Path, commands: Commands, slots: queue.Queue, 
         slots.put(slot)
 
 
-@task(cache_policy=NO_CACHE, retries=3, retry_delay_seconds=[2, 10, 60], retry_condition_fn=may_go_well)
+@retried
 def publish(folder: Path, commands: Commands, environment: dict[str, str]) -> None:
     """What MLflow lacks, once more: its state is not DVC's to know."""
     commands.run([sys.executable, "-m", "pipelines.stages.publish"], folder=folder, environment=environment)
@@ -117,6 +121,9 @@ def retrain(
         gate: let the gate promote what is better.
         push: a git remote that gets the branch, after DVC's default remote has got data and models; None for neither.
         project: the checkout.
+
+    Returns:
+        Completed, with what was promoted; Failed if a model could not be judged, which takes nothing from the rest.
     """
     logger = get_run_logger()
     with opened(project, advance=advance, remote=push) as worktree:
@@ -137,7 +144,6 @@ def _retrained(
     folder, logger = worktree.folder, get_run_logger()
     environment = {
         "PYTHONPATH": "src",  # the worktree's own
-        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
         # Not the worktree's own: it is removed.
         "MLFLOW_TRACKING_URI": os.environ.get("MLFLOW_TRACKING_URI")
         or DEFAULT_STORE.replace("sqlite:///", f"sqlite:///{worktree.project}/"),
@@ -148,7 +154,7 @@ def _retrained(
     if push is not None:
         _fetch(commands, folder, environment)
     slots: queue.Queue = queue.Queue()
-    for slot in _slots(workers, params.compute.threads):
+    for slot in _slots(workers, params.compute):
         slots.put(slot)
     futures = {}
     for stage, needs in stages(folder).items():
@@ -179,6 +185,4 @@ def _retrained(
         worktree.share(push, commands, environment)
         logger.info("pushed %s to %s, data and models to DVC's remote", worktree.branch, push)
     worktree.remove()
-    said = f"{worktree.branch} at {commit[:10]}; {promoted(decisions)}"
-    logger.info(said)
-    return Completed(message=said)
+    return outcome(decisions, f"{worktree.branch} at {commit[:10]}")

@@ -21,6 +21,7 @@ from prefect.runtime import flow_run
 from prefect.settings import PREFECT_API_URL, temporary_settings
 from prefect.task_runners import TaskRunner, ThreadPoolTaskRunner
 
+from pipelines.errors import in_a_line
 from pipelines.figures import curves, learning_curves
 from pipelines.flows.points import Checkout, Point, Result, at_death, points, run_point, snapshot
 from pipelines.flows.processes import Commands
@@ -239,7 +240,7 @@ def sweep(
             try:
                 results[point.name] = future.result()
             except Exception as error:  # of one point; the others go on
-                failed[point.name] = str(error).splitlines()[0]
+                failed[point.name] = in_a_line(error)
                 log.error("%s failed: %s", point.name, failed[point.name])
                 continue
             log.info("%s: done, %d of %d", point.name, len(results), len(wanted))

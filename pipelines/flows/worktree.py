@@ -77,15 +77,17 @@ class Worktree:
         """Takes it away; the branch stays if it has anything new, and DVC's cache has the data and models."""
         keep = self.is_new()
         _removed(self.project)
-        if not keep and self.branch in _branches(self.project):
-            git(self.project, "branch", "--quiet", "-D", self.branch)  # as an earlier retraining left it
+        if not keep:
+            _deleted(self.project, self.branch)  # as an earlier retraining left it
 
 
 def _committed(folder: Path, message: str) -> None:
     files = [name for name in ("params.yaml", "dvc.lock") if (folder / name).is_file()]
     git(folder, "add", *files)
     if git(folder, "diff", "--cached", "--name-only"):
-        git(folder, "commit", "--quiet", "--no-verify", "--message", message, environment=AUTHOR)
+        # Nobody is there to unlock a person's key.
+        git(folder, "-c", "commit.gpgsign=false", "commit", "--quiet", "--no-verify", "--message", message,
+            environment=AUTHOR)  # fmt: skip
 
 
 def _tree(project: Path, revision: str) -> str:
@@ -103,27 +105,37 @@ def _removed(project: Path) -> None:
     git(project, "worktree", "prune")
     for branch in _branches(project):  # a retraining that found nothing to do, or was killed before it began
         if not _own_commits(project, branch):
-            git(project, "branch", "--quiet", "-D", branch)
+            _deleted(project, branch)
 
 
-def _of_present_commit(project: Path) -> bool:
-    """Whether the unfinished retraining has the commit that is checked out now."""
-    branch, _ = (project / READY).read_text().split()
+def _deleted(project: Path, branch: str) -> None:
+    """Takes a branch away, if it is there; one that somebody has checked out, here or in another worktree, stays."""
+    listed = git(project, "for-each-ref", "--format=%(refname:short) %(worktreepath)", "refs/heads/retrain/")
+    if branch in {line.strip() for line in listed.splitlines()}:
+        git(project, "branch", "--quiet", "-D", branch)
+
+
+def _left(project: Path) -> tuple[str, int] | None:
+    """Branch and snapshot of what an unfinished retraining left, if that can be gone on with."""
+    try:
+        branch, snapshot = (project / READY).read_text().split()
+        return (branch, int(snapshot)) if (project / FOLDER / "dvc.yaml").is_file() else None
+    except (FileNotFoundError, ValueError):  # by a full disk, say
+        return None
+
+
+def _of_present_commit(project: Path, branch: str) -> bool:
+    """Whether a retraining's branch has the commit that is checked out now."""
     return git(project, "merge-base", "HEAD", branch, fails=True) == git(project, "rev-parse", "HEAD")
 
 
-def _abandoned(project: Path) -> int:
-    """Takes away what a retraining of an earlier commit left unfinished; the snapshot it was at, which is taken again.
-
-    Its branch goes too, if no result was committed to it.
-    """
-    branch, snapshot = (project / READY).read_text().split()
+def _abandon(project: Path, branch: str) -> None:
+    """Takes away what a retraining of an earlier commit left unfinished; its branch too, if that has no result."""
     base = git(project, "merge-base", "HEAD", branch, fails=True)
     unfinished = base and not git(project, "diff", "--name-only", base, branch, "--", "dvc.lock")
     _removed(project)
-    if unfinished and branch in _branches(project):
-        git(project, "branch", "--quiet", "-D", branch)
-    return int(snapshot)
+    if unfinished:
+        _deleted(project, branch)
 
 
 def _snapshot_of(project: Path, revision: str) -> int:
@@ -181,7 +193,8 @@ def _unlock(folder: Path, branch: str) -> None:
         lock.unlink(missing_ok=True)
 
 
-def _made(project: Path, *, advance: bool, least: int = 0) -> None:
+def _made(project: Path, *, advance: bool, least: int = 0) -> tuple[str, int]:
+    """Makes the worktree anew; its branch and snapshot."""
     _removed(project)
     folder = project / FOLDER
     folder.parent.mkdir(exist_ok=True)
@@ -201,7 +214,9 @@ def _made(project: Path, *, advance: bool, least: int = 0) -> None:
         yaml.dump(values, file)
     # Before anything is trained: MLflow's runs then name a commit that has their params.
     _committed(folder, f"Retrain: snapshot {snapshot}")
-    (project / READY).write_text(f"{branch}\n{snapshot}\n")
+    with replaced_file(project / READY) as partial:
+        partial.write_text(f"{branch}\n{snapshot}\n")
+    return branch, snapshot
 
 
 def share_dvc_settings(project: Path, folder: Path, **core: str) -> None:
@@ -243,14 +258,13 @@ def opened(project: str | Path, *, advance: bool, remote: str | None = None) -> 
         with FileLock(project / ".locks/retrain.lock", timeout=5):
             if remote is not None:
                 _fetched(project, remote)
-            resumed, least = (project / READY).is_file() and (project / FOLDER / "dvc.yaml").is_file(), 0
-            if resumed and not _of_present_commit(project):
-                resumed, least = False, _abandoned(project)
-            if not resumed:
-                _made(project, advance=advance, least=least)
-            branch, snapshot = (project / READY).read_text().split()
-            if resumed:
+            left, least = _left(project), 0
+            if left and not _of_present_commit(project, left[0]):
+                _abandon(project, left[0])
+                left, least = None, left[1]  # its snapshot is taken again
+            branch, snapshot = left or _made(project, advance=advance, least=least)
+            if left:
                 _unlock(project / FOLDER, branch)
-            yield Worktree(project, project / FOLDER, branch, int(snapshot), resumed)
+            yield Worktree(project, project / FOLDER, branch, snapshot, resumed=left is not None)
     except Timeout as error:
         raise ValueError(f"{project}: another retraining is at work there; wait for it, or cancel it") from error

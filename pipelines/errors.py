@@ -1,0 +1,16 @@
+"""What is told of an error: a line of it, without what is secret."""
+
+import re
+
+__all__ = ["in_a_line", "without_credentials"]
+
+
+def without_credentials(text: str) -> str:
+    """An address, or a text with addresses in it, without the user and password of any."""
+    return re.sub(r"://[^/@\s]+@", "://", text)
+
+
+def in_a_line(error: BaseException) -> str:
+    """The first line of what an error says, without credentials; its kind where it says nothing."""
+    lines = str(error).strip().splitlines()
+    return without_credentials(lines[0]) if lines else type(error).__name__
