@@ -28,7 +28,8 @@ def check(model: str, *, port: int) -> None:
     """
     if not model.startswith("models:/"):
         raise ValueError(f"{model}: MLflow serves what is registered; expected such as models:/label_ranking@champion")
-    weights_of(model)
+    with tempfile.TemporaryDirectory() as scratch:
+        weights_of(model, Path(scratch))
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as the server does: one that has ended is no bar
         try:

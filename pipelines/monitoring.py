@@ -23,6 +23,7 @@ from dataclasses import asdict, dataclass
 from hashlib import file_digest
 from io import BytesIO
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import numpy as np
 import pyarrow as pa
@@ -227,14 +228,16 @@ def _ranker(model: str) -> tuple[LabelRanker, str | None, dict[str, str]]:
         return load_ranker(model), None, {}
     from pipelines.tracking import Registry, store, weights_of  # MLflow takes seconds to import; a folder needs none
 
-    folder = weights_of(model)
-    said = folder.parents[1] / "registered_model_meta"  # which MLflow puts beside what it downloads
-    if not said.is_file():
-        return load_ranker(str(folder)), None, {}
-    found = YAML(typ="safe").load(said)
+    with TemporaryDirectory() as scratch:
+        folder = weights_of(model, Path(scratch))
+        ranker = load_ranker(str(folder))
+        said = folder.parents[1] / "registered_model_meta"  # which MLflow puts beside what it downloads
+        if not said.is_file():
+            return ranker, None, {}
+        found = YAML(typ="safe").load(said)
     name, version = found["model_name"], str(found["model_version"])
     with store() as client:
-        return load_ranker(str(folder)), version, Registry(client).run_tags(name, version)
+        return ranker, version, Registry(client).run_tags(name, version)
 
 
 def _trained_on(tags: dict[str, str], dataset: str) -> tuple[dict[str, Path], dict[str, str]]:

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -36,13 +37,16 @@ def load_ranker(model: str) -> LabelRanker:
     if ":/" in model:
         from pipelines.tracking import weights_of  # MLflow takes seconds to import, and a folder needs none
 
-        folder = weights_of(model)
-    else:
-        folder = Path(model)
-        if not folder.is_dir():
-            raise FileNotFoundError(
-                f"{model}: no such folder; expected one that a run wrote, or such as models:/label_ranking@champion"
-            )
+        with TemporaryDirectory() as scratch:
+            return _loaded(weights_of(model, Path(scratch)), model)
+    if not Path(model).is_dir():
+        raise FileNotFoundError(
+            f"{model}: no such folder; expected one that a run wrote, or such as models:/label_ranking@champion"
+        )
+    return _loaded(Path(model), model)
+
+
+def _loaded(folder: Path, model: str) -> LabelRanker:
     for part in ("scorer", "thresholds"):
         if not (folder / part).is_dir():
             raise FileNotFoundError(f"{model}: has no {part}, so it is no label ranker; expected a label_ranking run")
