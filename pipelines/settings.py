@@ -3,6 +3,7 @@
 import importlib
 import inspect
 import json
+import re
 import typing
 from collections.abc import Callable
 from itertools import permutations, product
@@ -10,7 +11,16 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
 import torch
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, field_validator, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    TypeAdapter,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
 from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
@@ -24,6 +34,18 @@ Seed = Annotated[int, Field(ge=0, lt=2**31)]
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
+
+def _plain(name: str) -> str:
+    """Of a dot DVC would make a level of params, of a space two words of a command, of a slash a folder."""
+    if not re.fullmatch(r"\w[\w-]*", name, re.ASCII):
+        raise ValueError(
+            f"the name {name!r} becomes part of commands and files: expected letters, digits, _ and - alone, and no - "
+            "at its start"
+        )
+    return name
+
+
+Name = Annotated[str, AfterValidator(_plain)]
 
 # A loss is known by its second argument: what the scores are held against.
 KINDS = {"label_ranking": "label_ranks", "memorability": "target", "multilabel": "labels", "retrieval": "positives"}
@@ -336,7 +358,7 @@ class RealData(Block):
 
 
 class BenchmarkSorters(Block):
-    untrained: dict[str, Named]
+    untrained: dict[Name, Named]
     resamples: Count
 
 
@@ -377,7 +399,7 @@ class Comparison(Block):
     seeds: Several
     baseline: str
     training: LabelRankingTraining | RetrievalTraining | TwoSteps
-    methods: dict[str, Method]
+    methods: dict[Name, Method]
 
     @model_validator(mode="after")
     def _fair(self) -> "Comparison":
@@ -450,7 +472,7 @@ class SyntheticPrecision(Block):
     batch_size: Several
     epochs: Count
     seeds: Count
-    methods: dict[str, PrecisionMethod]
+    methods: dict[Name, PrecisionMethod]
 
     @model_validator(mode="after")
     def _whole_batch(self) -> "SyntheticPrecision":
@@ -548,13 +570,13 @@ class Settings(Block):
     clips: Clips
     long_tailed_mnist: LongTailedMnist
     captions: Captions
-    sorters: dict[str, SorterParams]
+    sorters: dict[Name, SorterParams]
     benchmark_sorters: BenchmarkSorters
     real_data: dict[str, RealData]
     training: TrainingByTask
-    runs: dict[str, Run]
-    transfer_runs: dict[str, TransferRun]
-    sorter_runs: dict[str, SorterRun]
+    runs: dict[Name, Run]
+    transfer_runs: dict[Name, TransferRun]
+    sorter_runs: dict[Name, SorterRun]
     evaluate: Evaluate
     gate: Gate
 
@@ -755,7 +777,7 @@ def check(values: Any, *, path: str | Path = "params.yaml", model: type[Checked]
     except ValidationError as error:
         lines = []
         for problem in error.errors():
-            place = ".".join(str(part) for part in problem["loc"])
+            place = ".".join(str(part) for part in problem["loc"] if part != "[key]")  # pydantic's, of a wrong one
             if problem["type"] == "extra_forbidden":
                 elsewhere = {"start": "transfer_runs", "sorter": "sorter_runs", "beside": "sorter_runs"}
                 hint = elsewhere.get(str(problem["loc"][-1]), "") if str(problem["loc"][0]).endswith("runs") else ""

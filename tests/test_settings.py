@@ -174,6 +174,20 @@ def test_a_loss_in_a_block_without_what_it_needs_is_named():
         settings.check(run)
 
 
+@pytest.mark.parametrize("ending", ["-lr0.003", " 2", "/2", ";2", "-\u00fc", ""])
+@pytest.mark.parametrize("block", ["sorters", "benchmark_sorters/untrained", "runs", "transfer_runs", "sorter_runs"])
+def test_a_name_that_no_stage_can_have_is_refused(block, ending):
+    values = copy.deepcopy(SHIPPED)
+    named = values
+    for part in block.split("/"):
+        named = named[part]
+    name = next(iter(named)) + ending if ending else "-2"
+    named[name] = next(iter(named.values()))
+    said = f"{block.replace('/', '.')}.{name}: the name {name!r} becomes part of commands and files: expected letters"
+    with pytest.raises(settings.ParamsError, match=re.escape(said)):
+        settings.check(values)
+
+
 class TestExperiments:
     PATH = ROOT / "experiments/params.yaml"
 
@@ -233,6 +247,7 @@ class TestExperiments:
             ("memorability/figure", "spearmann", "no 'spearmann' of memorability"),
             ("memorability/dataset", "clip", "no 'clip'; there are"),
             ("memorability/baseline", "ols", "no baseline 'ols'"),
+            ("memorability/methods/mse 2", {}, "comparisons.memorability.methods.mse 2: the name 'mse 2' becomes part"),
             ("retrieval/training/least_count", 0, "least_count"),
             (
                 "memorability/methods/mse/grid/training.head.optimiser.args.lr",
@@ -373,7 +388,10 @@ class TestScales:
         (project / "scales/mine.yaml").write_text("ranked_mnist: {canvas: 128, canvs: 1}")
         before = (project / "params.yaml").read_text()
         assert "ranked_mnist.canvs is not in params.yaml" in self.scale("mine", code=1)
-        there = "full_112_convnet, full_112_convnet_20_epochs, laptop, mine, paper, subset, subset_112, subset_112_convnet, tiny"
+        there = (
+            "full_112_convnet, full_112_convnet_20_epochs, laptop, mine, paper, subset, subset_112, "
+            "subset_112_convnet, tiny"
+        )
         assert f"no scales/huge.yaml; there are {there}" in self.scale("huge", code=1)
         (project / "scales/mine.yaml").write_text("ranked_mnist: {canvas: 4}")
         assert "ranked_mnist.canvas" in self.scale("mine", code=1)
