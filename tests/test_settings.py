@@ -215,6 +215,26 @@ class TestExperiments:
             ("memorability/methods/mse/grid/loss.args.sigmoid", [True, True], "4 different settings"),
             ("memorability/methods/mse/grid", {"training.head.epoch": [1, 2]}, "there is no training.head.epoch"),
             (
+                "label_ranking/methods/rlsep-averaged_views/grid/training.views",
+                [{"count": 0, "shift": 3, "zoom": 1.1, "rotation": 5.0}],
+                r"comparisons.label_ranking.methods.rlsep-averaged_views.training.views.count: .*1 \(found 0\)$",
+            ),
+            (
+                "label_ranking/methods/rlsep/grid/training.scorer.zoom",
+                [0.5],
+                r"comparisons.label_ranking.methods.rlsep.training.scorer.zoom: .*1 \(found 0.5\)$",
+            ),
+            (
+                "label_ranking/methods/rlsep/grid/beside",
+                [7],
+                "comparisons.label_ranking.methods.rlsep.beside: .*found 7",
+            ),
+            (
+                "memorability/methods/spearman-lstm/grid/beside.epochs",
+                [1, 0],
+                r"comparisons.memorability.methods.spearman-lstm.beside.epochs: .*0 \(found 0\)$",
+            ),
+            (
                 "label_ranking/methods/rlsep-label_attention/grid/model",
                 ["convnet"],
                 "label_ranking.methods.rlsep-label_attention.model: .*(found 'convnet')",
@@ -252,7 +272,7 @@ class TestExperiments:
             (
                 "memorability/methods/mse/grid/training.head.optimiser.args.lr",
                 [-1.0, 1.0, 2.0, 3.0],
-                "args.lr: is -1.0",
+                "comparisons.memorability.methods.mse.training.head.optimiser: args.lr: is -1.0, expected",
             ),
         ],
     )
