@@ -15,7 +15,10 @@ from rich.console import Console
 from rich.table import Column, Table
 from rich.text import Text
 from ruamel.yaml import YAML
+from ruamel.yaml.emitter import Emitter
 from ruamel.yaml.error import YAMLError
+from ruamel.yaml.scanner import Scanner
+from ruamel.yaml.tokens import CommentToken
 
 from pipelines.settings import ParamsError, check, load, load_experiments
 from rankops.atomic_writes import replaced_file
@@ -99,6 +102,13 @@ def params() -> None:
         typer.echo(f"experiments/params.yaml is fine: {len(experiments.comparisons)} comparisons")
 
 
+class _Emitter(Emitter):
+    def write_comment(self, comment: CommentToken, pre: bool = False) -> None:
+        """Right behind its value, not in the column where it stood when another scale's value was longer."""
+        comment.column = comment.column if pre else 0
+        super().write_comment(comment, pre)
+
+
 @app.command()
 def scale(name: Annotated[str, typer.Argument(help="a file in scales/, such as paper or laptop")]) -> None:
     """Writes a scale's values into params.yaml, comments kept, and what it says under experiments into theirs.
@@ -111,10 +121,13 @@ def scale(name: Annotated[str, typer.Argument(help="a file in scales/, such as p
     if not path.is_file():
         _fail(f"no {path}; there are {', '.join(sorted(file.stem for file in Path('scales').glob('*.yaml')))}")
     yaml = YAML()  # keeps comments and order
-    yaml.preserve_quotes = True
-    yaml.width = 120
+    yaml.Emitter = _Emitter
+    yaml.preserve_quotes = yaml.brace_single_entry_mapping_in_flow_sequence = True
+    yaml.width = 4096  # no line is broken that was not
     yaml.representer.ignore_aliases = lambda value: True  # what a scale says of several methods is written out for each
-    values, layers = yaml.load(Path("params.yaml")), _layers(yaml, path)
+    of_scales = YAML()
+    of_scales.Scanner, of_scales.preserve_quotes = Scanner, True  # which passes over comments: they are of the scale
+    values, layers = yaml.load(Path("params.yaml")), _layers(of_scales, path)
     experiments = Path("experiments/params.yaml")
     theirs = yaml.load(experiments)
 
