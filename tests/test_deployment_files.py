@@ -79,6 +79,24 @@ def test_compose_listens_on_this_machine_alone():
     assert all(port.startswith("127.0.0.1:") for port in ports), ports
 
 
+def test_servers_have_the_names_of_this_machine_or_of_the_proxy_before_them():
+    def given(service: str, name: str, **variables: str) -> str:
+        text = services()[service]["environment"][name]
+        while "${" in text:  # the inner ones first
+            text = re.sub(r"\$\{(\w+)(?::-([^${}]*))?\}", lambda found: variables.get(found[1]) or found[2] or "", text)
+        return text
+
+    hosts, own = "MLFLOW_SERVER_ALLOWED_HOSTS", "mlflow:5000,127.0.0.1:5000"
+    assert given("mlflow", hosts, MLFLOW_PORT="5002") == f"{own},127.0.0.1:5002,localhost:5002"
+    assert given("mlflow", hosts, MLFLOW_HOSTS="mlflow.example.org") == f"{own},mlflow.example.org"
+    origin = "https://mlflow.example.org"
+    assert given("mlflow", "MLFLOW_SERVER_CORS_ALLOWED_ORIGINS") == ""
+    assert given("mlflow", "MLFLOW_SERVER_CORS_ALLOWED_ORIGINS", MLFLOW_ORIGINS=origin) == origin
+    page, api = "PREFECT_SERVER_UI_API_URL", "https://prefect.example.org/api"
+    assert given("prefect", page, PREFECT_PORT="4202") == "http://127.0.0.1:4202/api"
+    assert given("prefect", page, PREFECT_UI_API_URL=api) == api
+
+
 def test_compose_pins_images_and_checks_that_servers_are_well():
     for name, service in services().items():
         assert re.fullmatch(r"[\w./-]+:\d[\w.-]*", service["image"]), f"{name}: {service['image']} is no pinned tag"
