@@ -9,8 +9,8 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from http.client import HTTPException
 from pathlib import Path
-from urllib.error import URLError
 from urllib.request import urlopen
 
 from pipelines.tracking import DEFAULT_STORE, weights_of
@@ -95,7 +95,7 @@ def _answers(address: str) -> bool:
     try:
         with urlopen(f"{address}/ping", timeout=5) as answer:
             return answer.status == 200
-    except (URLError, OSError):
+    except (OSError, HTTPException):
         return False
 
 
