@@ -549,7 +549,12 @@ def sweep(
         points(runs, tried, numbers)  # before a server is started for nothing
     except ParamsError as error:
         _fail(error)
+    from httpx import HTTPError
+    from prefect.exceptions import PrefectException
+    from prefect.settings import get_current_settings
+
     from pipelines.flows import sweep as flow
+    from pipelines.tracking import _without_credentials
 
     failure = None
     try:
@@ -558,6 +563,15 @@ def sweep(
         results, failure = error.results, error
     except (ValueError, OSError) as error:
         _fail(error)
+    except (HTTPError, PrefectException, RuntimeError) as error:  # a RuntimeError if no server answers at the start
+        server = f"the Prefect server {address}" if (address := get_current_settings().api.url) else "Prefect"
+        said = " ".join(str(error).split()) or type(error).__name__
+        _fail(
+            _without_credentials(
+                f"sweep: {server} does not take it ({said}); see that it runs and that PREFECT_API_URL names it, or is "
+                "not set; the same sweep again goes on"
+            )
+        )
     for task, rows in flow.tables(results).items():
         last = [column.split(".")[-1] for column in rows]
         shown = [short if last.count(short) == 1 else column for short, column in zip(last, rows, strict=True)]
@@ -593,7 +607,12 @@ def doctor() -> None:
         rows.append(("params.yaml", "fine"))
     except ParamsError as error:
         rows.append(("params.yaml", str(error)))
-    rows.append(("MLflow store", os.environ.get("MLFLOW_TRACKING_URI") or "mlflow.db here -> make ui"))
+    store = "mlflow.db here -> make ui"
+    if address := os.environ.get("MLFLOW_TRACKING_URI"):
+        from pipelines.tracking import _without_credentials  # MLflow: seconds
+
+        store = _without_credentials(address)
+    rows.append(("MLflow store", store))
     table = Table(show_header=False)
     for row in rows:
         table.add_row(*row)

@@ -188,6 +188,14 @@ def test_a_name_that_no_stage_can_have_is_refused(block, ending):
         settings.check(values)
 
 
+def test_the_doctor_tells_nobody_the_stores_password(monkeypatch):
+    monkeypatch.chdir(ROOT)
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://admin:secret@mlflow.example.org")
+    said = CliRunner().invoke(app, ["doctor"]).output
+    assert "http://mlflow.example.org" in said
+    assert "secret" not in said
+
+
 class TestExperiments:
     PATH = ROOT / "experiments/params.yaml"
 
