@@ -38,11 +38,10 @@ from sklearn.decomposition import PCA
 from torch import Tensor
 from torch.nn.functional import conv2d, pad
 
-from pipelines.prediction import load_ranker
+from pipelines.prediction import image_column, load_ranker
 from rankops.atomic_writes import replaced_file
 from rankops.generators import generator
 from rankops.prediction import PIXELS, colours_of, picture
-from rankops.tables import IMAGE
 from rankops.tasks.label_ranking import LabelRanker
 from rankops.transfer import embedded
 
@@ -312,12 +311,7 @@ def _count(path: Path) -> int:
             schema, count = file.schema_arrow, file.metadata.num_rows
     except (pa.ArrowInvalid, OSError) as error:
         raise ValueError(f"{path}: not a whole Parquet file ({error}); make or fetch it again") from error
-    if "image" not in schema.names:
-        raise ValueError(f"{path}: no column image; it has {', '.join(schema.names) or 'none'}")
-    kind = schema.field("image").type
-    kind = kind.field("bytes").type if pa.types.is_struct(kind) and kind.get_field_index("bytes") >= 0 else kind
-    if not (pa.types.is_binary(kind) or pa.types.is_large_binary(kind)):
-        raise ValueError(f"{path}: column image is of type {schema.field('image').type}, expected {IMAGE} or binary")
+    image_column(schema, path)
     if count < FEWEST:
         raise ValueError(f"{path}: {count} images, expected at least {FEWEST}: a test of fewer says nothing")
     return count

@@ -18,7 +18,7 @@ from rankops.prediction import colours_of, order_of, picture, predicted
 from rankops.tables import IMAGE
 from rankops.tasks.label_ranking import LabelRanker, load
 
-__all__ = ["Prediction", "annotate", "load_ranker", "places_for", "predict", "predict_table"]
+__all__ = ["Prediction", "annotate", "image_column", "load_ranker", "places_for", "predict", "predict_table"]
 
 READ, WRITTEN = 64, 8192  # rows at a time: of pictures, which are large, and of predictions
 FORM = [("scores", pa.list_(pa.float32())), ("label_ranks", pa.list_(pa.int64())), ("selected", pa.list_(pa.bool_()))]
@@ -174,7 +174,7 @@ def predict_table(source: Path, target: Path, ranker: LabelRanker) -> int:
         replaced_file(target) as partial,
         tqdm(total=file.metadata.num_rows, desc=source.name, unit=" images", disable=None) as bar,
     ):
-        columns = _columns(file.schema_arrow, source)
+        columns = [image_column(file.schema_arrow, source), *(["id"] if "id" in file.schema_arrow.names else [])]
         kind = file.schema_arrow.field("id").type if "id" in columns else pa.int64()
         waiting: list[pa.Table] = []
         try:
@@ -192,16 +192,20 @@ def predict_table(source: Path, target: Path, ranker: LabelRanker) -> int:
         return file.metadata.num_rows
 
 
-def _columns(schema: pa.Schema, source: Path) -> list[str]:
-    """What is to be read: the pictures' bytes, and `id` if it is there."""
+def image_column(schema: pa.Schema, source: Path) -> str:
+    """Where the pictures' bytes are: `image.bytes` or `image`.
+
+    Raises:
+        ValueError: nowhere, or they are no bytes.
+    """
     if "image" not in schema.names:
-        raise ValueError(f"{source}: no column image; it has {', '.join(schema.names)}")
+        raise ValueError(f"{source}: no column image; it has {', '.join(schema.names) or 'none'}")
     kind, name = schema.field("image").type, "image"
     if pa.types.is_struct(kind) and kind.get_field_index("bytes") >= 0:
         kind, name = kind.field("bytes").type, "image.bytes"
     if not (pa.types.is_binary(kind) or pa.types.is_large_binary(kind)):
         raise ValueError(f"{source}: column image is of type {schema.field('image').type}, expected {IMAGE} or binary")
-    return [name, *(["id"] if "id" in schema.names else [])]
+    return name
 
 
 def _predicted_pieces(
