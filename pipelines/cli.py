@@ -15,8 +15,12 @@ from rich.console import Console
 from rich.table import Column, Table
 from rich.text import Text
 from ruamel.yaml import YAML
+from ruamel.yaml.emitter import Emitter
 from ruamel.yaml.error import YAMLError
+from ruamel.yaml.scanner import Scanner
+from ruamel.yaml.tokens import CommentToken
 
+from pipelines.errors import without_credentials
 from pipelines.settings import ParamsError, check, load, load_experiments
 from rankops.atomic_writes import replaced_file
 from rankops.checkpoints import load_model, save_model
@@ -99,6 +103,13 @@ def params() -> None:
         typer.echo(f"experiments/params.yaml is fine: {len(experiments.comparisons)} comparisons")
 
 
+class _Emitter(Emitter):
+    def write_comment(self, comment: CommentToken, pre: bool = False) -> None:
+        """Right behind its value, not in the column where it stood when another scale's value was longer."""
+        comment.column = comment.column if pre else 0
+        super().write_comment(comment, pre)
+
+
 @app.command()
 def scale(name: Annotated[str, typer.Argument(help="a file in scales/, such as paper or laptop")]) -> None:
     """Writes a scale's values into params.yaml, comments kept, and what it says under experiments into theirs.
@@ -111,10 +122,13 @@ def scale(name: Annotated[str, typer.Argument(help="a file in scales/, such as p
     if not path.is_file():
         _fail(f"no {path}; there are {', '.join(sorted(file.stem for file in Path('scales').glob('*.yaml')))}")
     yaml = YAML()  # keeps comments and order
-    yaml.preserve_quotes = True
-    yaml.width = 120
+    yaml.Emitter = _Emitter
+    yaml.preserve_quotes = yaml.brace_single_entry_mapping_in_flow_sequence = True
+    yaml.width = 4096  # no line is broken that was not
     yaml.representer.ignore_aliases = lambda value: True  # what a scale says of several methods is written out for each
-    values, layers = yaml.load(Path("params.yaml")), _layers(yaml, path)
+    of_scales = YAML()
+    of_scales.Scanner, of_scales.preserve_quotes = Scanner, True  # which passes over comments: they are of the scale
+    values, layers = yaml.load(Path("params.yaml")), _layers(of_scales, path)
     experiments = Path("experiments/params.yaml")
     theirs = yaml.load(experiments)
 
@@ -538,6 +552,10 @@ def sweep(
         points(runs, tried, numbers)  # before a server is started for nothing
     except ParamsError as error:
         _fail(error)
+    from httpx import HTTPError
+    from prefect.exceptions import PrefectException
+    from prefect.settings import get_current_settings
+
     from pipelines.flows import sweep as flow
 
     failure = None
@@ -547,6 +565,15 @@ def sweep(
         results, failure = error.results, error
     except (ValueError, OSError) as error:
         _fail(error)
+    except (HTTPError, PrefectException, RuntimeError) as error:  # a RuntimeError if no server answers at the start
+        server = f"the Prefect server {address}" if (address := get_current_settings().api.url) else "Prefect"
+        said = " ".join(str(error).split()) or type(error).__name__
+        _fail(
+            without_credentials(
+                f"sweep: {server} does not take it ({said}); see that it runs and that PREFECT_API_URL names it, or is "
+                "not set; the same sweep again goes on"
+            )
+        )
     for task, rows in flow.tables(results).items():
         last = [column.split(".")[-1] for column in rows]
         shown = [short if last.count(short) == 1 else column for short, column in zip(last, rows, strict=True)]
@@ -582,7 +609,10 @@ def doctor() -> None:
         rows.append(("params.yaml", "fine"))
     except ParamsError as error:
         rows.append(("params.yaml", str(error)))
-    rows.append(("MLflow store", os.environ.get("MLFLOW_TRACKING_URI") or "mlflow.db here -> make ui"))
+    store = "mlflow.db here -> make ui"
+    if address := os.environ.get("MLFLOW_TRACKING_URI"):
+        store = without_credentials(address)
+    rows.append(("MLflow store", store))
     table = Table(show_header=False)
     for row in rows:
         table.add_row(*row)

@@ -1,12 +1,13 @@
 """The gate: whether a challenger becomes champion, decided on the gate split and written down in the registry."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from hashlib import sha256
 from importlib import import_module
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ from rankops.datasets import synthetic_ranks
 from rankops.evaluation import Figures, compare, evaluate
 from rankops.generators import derived_seed, generator
 from rankops.registry import download
+from rankops.sorter import Sorter
 from rankops.sorters import load_sorter
 
 __all__ = ["Decision", "decide", "decide_all", "known", "promote_by_hand", "roll_back"]
@@ -69,12 +71,9 @@ def _chosen_by_person(registry: Registry, model: str, champion: str) -> bool:
     return registry.version_tags(model, champion).get(MADE_BY) in ("person", "rollback")
 
 
-def _sorter_figures(address: str, params: Settings) -> Figures:
+def _sorter_figures(sorter: Sorter, length: int, seed: int) -> Figures:
     """The negated L1 / d on fresh vectors, and the share of them that are ordered exactly."""
-    sorter = load_sorter(address)
-    length = getattr(sorter, "length", None) or params.synthetic_ranks.length
-    draws = generator(params.gate.seed, "gate", "sorters")
-    vectors, _ = synthetic_ranks.draw(SORTER_VECTORS, length, draws)
+    vectors, _ = synthetic_ranks.draw(SORTER_VECTORS, length, generator(seed, "gate", "sorters"))
     exact = synthetic_ranks.ranks(vectors)
     with torch.no_grad():
         found = torch.cat([sorter(part) for part in vectors.split(1000)])
@@ -85,7 +84,7 @@ def _sorter_figures(address: str, params: Settings) -> Figures:
 
 
 class _Judge:
-    """Figures of versions on the same examples: one split, loaded once."""
+    """Figures of versions on the same examples: one split, loaded once, or vectors of one length."""
 
     def __init__(self, model: str, params: Settings, dataset: str | None, data: Path):
         self.params, self.model = params, model
@@ -96,20 +95,53 @@ class _Judge:
             # Datasets read from disk have no gate split of their own; epochs are chosen on val.
             split = "gate" if (data / dataset / "gate.parquet").is_file() else "val"
             self.judged, self.examples = params.gate.judged[model], f"{dataset}/{split}"
-            self.split = self.task.load_split(data / dataset, split, threads=params.compute.threads)
+            try:
+                self.split = self.task.load_split(data / dataset, split, threads=params.compute.threads)
+            except (OSError, ValueError) as error:
+                raise ValueError(
+                    f"{model} cannot be judged on {dataset}, on which its challenger was trained ({error}). To do "
+                    f"without its judgement: {self._by_hand}"
+                ) from error
 
-    def __call__(self, version: str) -> Figures:
-        address = f"models:/{self.model}/{version}"
+    @property
+    def _by_hand(self) -> str:
+        return f"`rankops promote {self.model} --version N`"
+
+    def __call__(self, versions: Sequence[str]) -> dict[str, Figures]:
+        loaded, figures = {}, {}
+        for version in versions:
+            with self._named(version), TemporaryDirectory() as scratch:
+                folder = download(f"models:/{self.model}/{version}", Path(scratch))
+                loaded[version] = load_sorter(folder) if self.task is None else self.task.load(folder)
+        length = self._length(loaded) if self.task is None else None
+        for version, one in loaded.items():
+            with self._named(version):
+                if length is None:
+                    figures[version] = self.task.figures(self.task.predictions(one, self.split), self.split)
+                else:
+                    figures[version] = _sorter_figures(one, length, self.params.gate.seed)
+        return figures
+
+    @contextmanager
+    def _named(self, version: str) -> Iterator[None]:
         try:
-            if self.task is None:
-                return _sorter_figures(address, self.params)
-            return self.task.figures(self.task.predictions(self.task.load(download(address)), self.split), self.split)
-        except (ValueError, FloatingPointError, FileNotFoundError) as error:
+            yield
+        except Exception as error:  # code that did not make a version fails on it in any way
             raise ValueError(
                 f"{self.model} version {version} cannot be judged by this checkout's code, which may not be the one "
-                f"that made it ({' '.join(str(error).split())}). To do without its judgement: `rankops promote "
-                f"{self.model} --version N`"
+                f"that made it ({' '.join(str(error).split()) or type(error).__name__}). To do without its judgement: "
+                f"{self._by_hand}"
             ) from error
+
+    def _length(self, loaded: dict[str, Sorter]) -> int:
+        """Of the vectors: what the sorters were made for, as longer ones are harder."""
+        fixed = {version: sorter.length for version, sorter in loaded.items() if sorter.length is not None}
+        if len(set(fixed.values())) > 1:
+            raise ValueError(
+                f"{self.model} versions {' and '.join(fixed)} sort {' and '.join(map(str, fixed.values()))} scores, so "
+                f"they cannot be compared: choose by hand, {self._by_hand}"
+            )
+        return next(iter(fixed.values()), self.params.synthetic_ranks.length)
 
 
 def decide(
@@ -149,7 +181,7 @@ def decide(
                 _write_card(registry, model, challenger, folder)
             return Decision(model, challenger, champion, False, "the challenger is the champion already", "", {})
         judge = _Judge(model, params, dataset, folder / "data")
-        figures = {version: judge(version) for version in (challenger, champion)}
+        figures = judge((challenger, champion))
         options = params.gate
         differences = compare(
             figures[challenger], figures[champion], resamples=options.resamples, confidence=options.confidence,

@@ -1,7 +1,6 @@
 """What an interrupted dvc leaves half written, and would not start with: its list of running stages, and its locks."""
 
 import json
-from collections.abc import Callable
 from itertools import count
 from pathlib import Path
 
@@ -28,7 +27,7 @@ def mend() -> list[str]:
     from dvc.lock import LockError, make_lock  # a second, which `rankops --help` needs not wait for
     from dvc.repo import Repo
 
-    if not (faulty := [path for path, wrong in _files().items() if _is(wrong, path)]):
+    if not (faulty := [path for path in (RUNNING, *LOCKS) if _broken(path)]):
         return []
     said = []
     with Repo(".") as repo:
@@ -36,27 +35,21 @@ def mend() -> list[str]:
         try:
             with repo.lock, of_list:
                 for path in faulty:
-                    if _is(_files()[path], path):  # still, now that nobody writes it
+                    if _broken(path):  # still, now that nobody writes it
                         said.append(_removed(path) if path == RUNNING else _restored(path))
         except LockError:
             said.append(f"{', '.join(map(str, faulty))}: not whole, but a dvc is at work here, which may be writing it")
     return said
 
 
-def _files() -> dict[Path, Callable[[str], bool]]:
-    return {RUNNING: _no_json} | dict.fromkeys(LOCKS, _no_lock)
-
-
-def _is(wrong: Callable[[str], bool], path: Path) -> bool:
+def _broken(path: Path) -> bool:
     try:
-        return wrong(path.read_text())
+        text = path.read_text()
+        if path in LOCKS:
+            return _no_lock(text)
+        json.loads(text)
     except FileNotFoundError:
         return False
-
-
-def _no_json(text: str) -> bool:
-    try:
-        json.loads(text)
     except ValueError:
         return True
     return False

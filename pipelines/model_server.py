@@ -9,7 +9,8 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from urllib.error import URLError
+from http.client import HTTPException
+from pathlib import Path
 from urllib.request import urlopen
 
 from pipelines.programs import search_path
@@ -28,7 +29,8 @@ def check(model: str, *, port: int) -> None:
     """
     if not model.startswith("models:/"):
         raise ValueError(f"{model}: MLflow serves what is registered; expected such as models:/label_ranking@champion")
-    weights_of(model)
+    with tempfile.TemporaryDirectory() as scratch:
+        weights_of(model, Path(scratch))
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as the server does: one that has ended is no bar
         try:
@@ -94,7 +96,7 @@ def _answers(address: str) -> bool:
     try:
         with urlopen(f"{address}/ping", timeout=5) as answer:
             return answer.status == 200
-    except (URLError, OSError):
+    except (OSError, HTTPException):
         return False
 
 

@@ -23,6 +23,7 @@ from dataclasses import asdict, dataclass
 from hashlib import file_digest
 from io import BytesIO
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import numpy as np
 import pyarrow as pa
@@ -38,11 +39,10 @@ from torch import Tensor
 from torch.nn.functional import conv2d, pad
 
 from pipelines.errors import in_a_line
-from pipelines.prediction import load_ranker
+from pipelines.prediction import image_column, load_ranker
 from rankops.atomic_writes import replaced_file
 from rankops.generators import generator
 from rankops.prediction import PIXELS, colours_of, picture
-from rankops.tables import IMAGE
 from rankops.tasks.label_ranking import LabelRanker
 from rankops.transfer import embedded
 
@@ -228,14 +228,16 @@ def _ranker(model: str) -> tuple[LabelRanker, str | None, dict[str, str]]:
         return load_ranker(model), None, {}
     from pipelines.tracking import Registry, store, weights_of  # MLflow takes seconds to import; a folder needs none
 
-    folder = weights_of(model)
-    said = folder.parents[1] / "registered_model_meta"  # which MLflow puts beside what it downloads
-    if not said.is_file():
-        return load_ranker(str(folder)), None, {}
-    found = YAML(typ="safe").load(said)
+    with TemporaryDirectory() as scratch:
+        folder = weights_of(model, Path(scratch))
+        ranker = load_ranker(str(folder))
+        said = folder.parents[1] / "registered_model_meta"  # which MLflow puts beside what it downloads
+        if not said.is_file():
+            return ranker, None, {}
+        found = YAML(typ="safe").load(said)
     name, version = found["model_name"], str(found["model_version"])
     with store() as client:
-        return load_ranker(str(folder)), version, Registry(client).run_tags(name, version)
+        return ranker, version, Registry(client).run_tags(name, version)
 
 
 def _trained_on(tags: dict[str, str], dataset: str) -> tuple[dict[str, Path], dict[str, str]]:
@@ -310,12 +312,7 @@ def _count(path: Path) -> int:
             schema, count = file.schema_arrow, file.metadata.num_rows
     except (pa.ArrowInvalid, OSError) as error:
         raise ValueError(f"{path}: not a whole Parquet file ({error}); make or fetch it again") from error
-    if "image" not in schema.names:
-        raise ValueError(f"{path}: no column image; it has {', '.join(schema.names) or 'none'}")
-    kind = schema.field("image").type
-    kind = kind.field("bytes").type if pa.types.is_struct(kind) and kind.get_field_index("bytes") >= 0 else kind
-    if not (pa.types.is_binary(kind) or pa.types.is_large_binary(kind)):
-        raise ValueError(f"{path}: column image is of type {schema.field('image').type}, expected {IMAGE} or binary")
+    image_column(schema, path)
     if count < FEWEST:
         raise ValueError(f"{path}: {count} images, expected at least {FEWEST}: a test of fewer says nothing")
     return count

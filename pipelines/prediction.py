@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -17,7 +18,7 @@ from rankops.prediction import colours_of, order_of, picture, predicted
 from rankops.tables import IMAGE
 from rankops.tasks.label_ranking import LabelRanker, load
 
-__all__ = ["Prediction", "annotate", "load_ranker", "places_for", "predict", "predict_table"]
+__all__ = ["Prediction", "annotate", "image_column", "load_ranker", "places_for", "predict", "predict_table"]
 
 READ, WRITTEN = 64, 8192  # rows at a time: of pictures, which are large, and of predictions
 FORM = [("scores", pa.list_(pa.float32())), ("label_ranks", pa.list_(pa.int64())), ("selected", pa.list_(pa.bool_()))]
@@ -36,13 +37,16 @@ def load_ranker(model: str) -> LabelRanker:
     if ":/" in model:
         from pipelines.tracking import weights_of  # MLflow takes seconds to import, and a folder needs none
 
-        folder = weights_of(model)
-    else:
-        folder = Path(model)
-        if not folder.is_dir():
-            raise FileNotFoundError(
-                f"{model}: no such folder; expected one that a run wrote, or such as models:/label_ranking@champion"
-            )
+        with TemporaryDirectory() as scratch:
+            return _loaded(weights_of(model, Path(scratch)), model)
+    if not Path(model).is_dir():
+        raise FileNotFoundError(
+            f"{model}: no such folder; expected one that a run wrote, or such as models:/label_ranking@champion"
+        )
+    return _loaded(Path(model), model)
+
+
+def _loaded(folder: Path, model: str) -> LabelRanker:
     for part in ("scorer", "thresholds"):
         if not (folder / part).is_dir():
             raise FileNotFoundError(f"{model}: has no {part}, so it is no label ranker; expected a label_ranking run")
@@ -170,7 +174,7 @@ def predict_table(source: Path, target: Path, ranker: LabelRanker) -> int:
         replaced_file(target) as partial,
         tqdm(total=file.metadata.num_rows, desc=source.name, unit=" images", disable=None) as bar,
     ):
-        columns = _columns(file.schema_arrow, source)
+        columns = [image_column(file.schema_arrow, source), *(["id"] if "id" in file.schema_arrow.names else [])]
         kind = file.schema_arrow.field("id").type if "id" in columns else pa.int64()
         waiting: list[pa.Table] = []
         try:
@@ -188,16 +192,20 @@ def predict_table(source: Path, target: Path, ranker: LabelRanker) -> int:
         return file.metadata.num_rows
 
 
-def _columns(schema: pa.Schema, source: Path) -> list[str]:
-    """What is to be read: the pictures' bytes, and `id` if it is there."""
+def image_column(schema: pa.Schema, source: Path) -> str:
+    """Where the pictures' bytes are: `image.bytes` or `image`.
+
+    Raises:
+        ValueError: nowhere, or they are no bytes.
+    """
     if "image" not in schema.names:
-        raise ValueError(f"{source}: no column image; it has {', '.join(schema.names)}")
+        raise ValueError(f"{source}: no column image; it has {', '.join(schema.names) or 'none'}")
     kind, name = schema.field("image").type, "image"
     if pa.types.is_struct(kind) and kind.get_field_index("bytes") >= 0:
         kind, name = kind.field("bytes").type, "image.bytes"
     if not (pa.types.is_binary(kind) or pa.types.is_large_binary(kind)):
         raise ValueError(f"{source}: column image is of type {schema.field('image').type}, expected {IMAGE} or binary")
-    return [name, *(["id"] if "id" in schema.names else [])]
+    return name
 
 
 def _predicted_pieces(

@@ -7,11 +7,11 @@ import socket
 import subprocess
 import sys
 import time
-import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from http.client import HTTPException
 from importlib.metadata import version
 from pathlib import Path
 
@@ -40,7 +40,7 @@ class Server:
 
     Attributes:
         name: `prefect` or `mlflow`.
-        port: on 127.0.0.1, or on `RANKOPS_HOST`.
+        port: on 127.0.0.1.
         command: that starts it.
         health: path of its health check.
         versioned: path that gives its version.
@@ -65,15 +65,14 @@ class Server:
 
 
 def servers(*, prefect_port: int, mlflow_port: int) -> list[Server]:
-    """Both, with their data in this project; `RANKOPS_HOST` lets others than this machine reach them."""
-    host = os.environ.get("RANKOPS_HOST", "127.0.0.1")
+    """Both, with their data in this project."""
     python = Path(sys.executable).parent
     home = (FOLDER / "prefect").resolve()
     store = os.environ.get("MLFLOW_BACKEND_STORE_URI", f"sqlite:///{Path('mlflow.db').resolve()}")
     return [
         Server(
             "prefect", prefect_port,
-            [str(python / "prefect"), "server", "start", "--host", host, "--port", str(prefect_port)],
+            [str(python / "prefect"), "server", "start", "--host", "127.0.0.1", "--port", str(prefect_port)],
             "/api/health", "/api/admin/version",
             {
                 "PREFECT_HOME": str(home),
@@ -85,8 +84,8 @@ def servers(*, prefect_port: int, mlflow_port: int) -> list[Server]:
         ),
         Server(
             "mlflow", mlflow_port,
-            [str(python / "mlflow"), "server", "--host", host, "--port", str(mlflow_port), "--backend-store-uri", store,
-             "--artifacts-destination", str(Path("mlruns").resolve()), "--workers", "2"],
+            [str(python / "mlflow"), "server", "--host", "127.0.0.1", "--port", str(mlflow_port),
+             "--backend-store-uri", store, "--artifacts-destination", str(Path("mlruns").resolve()), "--workers", "2"],
             "/health", "/version", {},
         ),
     ]  # fmt: skip
@@ -97,7 +96,7 @@ def _got(address: str, path: str) -> str | None:
     try:
         with urllib.request.urlopen(f"{address}{path}", timeout=5) as answer:
             return answer.read().decode().strip().strip('"')
-    except (urllib.error.URLError, OSError):
+    except (OSError, HTTPException, UnicodeDecodeError):  # something else listens there
         return None
 
 

@@ -3,6 +3,7 @@
 import importlib
 import inspect
 import json
+import re
 import typing
 from collections.abc import Callable
 from itertools import permutations, product
@@ -10,7 +11,16 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
 import torch
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, field_validator, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    TypeAdapter,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
 from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
@@ -24,6 +34,18 @@ Seed = Annotated[int, Field(ge=0, lt=2**31)]
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
+
+def _plain(name: str) -> str:
+    """Of a dot DVC would make a level of params, of a space two words of a command, of a slash a folder."""
+    if not re.fullmatch(r"\w[\w-]*", name, re.ASCII):
+        raise ValueError(
+            f"the name {name!r} becomes part of commands and files: expected letters, digits, _ and - alone, and no - "
+            "at its start"
+        )
+    return name
+
+
+Name = Annotated[str, AfterValidator(_plain)]
 
 # A loss is known by its second argument: what the scores are held against.
 KINDS = {"label_ranking": "label_ranks", "memorability": "target", "multilabel": "labels", "retrieval": "positives"}
@@ -336,7 +358,7 @@ class RealData(Block):
 
 
 class BenchmarkSorters(Block):
-    untrained: dict[str, Named]
+    untrained: dict[Name, Named]
     resamples: Count
 
 
@@ -377,7 +399,7 @@ class Comparison(Block):
     seeds: Several
     baseline: str
     training: LabelRankingTraining | RetrievalTraining | TwoSteps
-    methods: dict[str, Method]
+    methods: dict[Name, Method]
 
     @model_validator(mode="after")
     def _fair(self) -> "Comparison":
@@ -450,7 +472,7 @@ class SyntheticPrecision(Block):
     batch_size: Several
     epochs: Count
     seeds: Count
-    methods: dict[str, PrecisionMethod]
+    methods: dict[Name, PrecisionMethod]
 
     @model_validator(mode="after")
     def _whole_batch(self) -> "SyntheticPrecision":
@@ -548,13 +570,13 @@ class Settings(Block):
     clips: Clips
     long_tailed_mnist: LongTailedMnist
     captions: Captions
-    sorters: dict[str, SorterParams]
+    sorters: dict[Name, SorterParams]
     benchmark_sorters: BenchmarkSorters
     real_data: dict[str, RealData]
     training: TrainingByTask
-    runs: dict[str, Run]
-    transfer_runs: dict[str, TransferRun]
-    sorter_runs: dict[str, SorterRun]
+    runs: dict[Name, Run]
+    transfer_runs: dict[Name, TransferRun]
+    sorter_runs: dict[Name, SorterRun]
     evaluate: Evaluate
     gate: Gate
 
@@ -711,12 +733,21 @@ def _check_adapter(name: str, block: RealData) -> None:
         _check_type(hints[option], value, f"{place}.args.{option}")
 
 
-def _check_type(kind: Any, value: Any, place: str) -> None:
+def _check_type(kind: Any, value: Any, place: str) -> Any:
+    """The value, as what it must be."""
     try:
-        TypeAdapter(kind).validate_python(value, strict=True)
+        return TypeAdapter(kind).validate_python(value, strict=True)
     except ValidationError as error:
         problem = error.errors()[0]
-        raise ValueError(f"{place}: {problem['msg']} (found {problem['input']!r})") from error
+        raise ValueError(f"{'.'.join(map(str, (place, *problem['loc'])))}: {_said(problem)}") from error
+
+
+def _said(problem: Any) -> str:
+    """What pydantic finds wrong, and with what."""
+    if problem["type"] == "missing":
+        return "missing"
+    message = problem["msg"].removeprefix("Value error, ")
+    return message if problem["type"] == "value_error" else f"{message} (found {problem['input']!r})"
 
 
 def _check_options(folder: str, named: Named, place: str) -> Callable[..., Any]:
@@ -755,7 +786,7 @@ def check(values: Any, *, path: str | Path = "params.yaml", model: type[Checked]
     except ValidationError as error:
         lines = []
         for problem in error.errors():
-            place = ".".join(str(part) for part in problem["loc"])
+            place = ".".join(str(part) for part in problem["loc"] if part != "[key]")  # pydantic's, of a wrong one
             if problem["type"] == "extra_forbidden":
                 elsewhere = {"start": "transfer_runs", "sorter": "sorter_runs", "beside": "sorter_runs"}
                 hint = elsewhere.get(str(problem["loc"][-1]), "") if str(problem["loc"][0]).endswith("runs") else ""
@@ -763,12 +794,8 @@ def check(values: Any, *, path: str | Path = "params.yaml", model: type[Checked]
                     f"{place}: unknown key; {_neighbours(model, problem['loc'])}"
                     + (f"; runs with it stand under {hint}" if hint else "")
                 )
-            elif problem["type"] == "missing":
-                lines.append(f"{place}: missing")
             else:
-                message = problem["msg"].removeprefix("Value error, ")
-                found = "" if problem["type"] == "value_error" else f" (found {problem['input']!r})"
-                lines.append(f"{place}: {message}{found}" if place else f"{message}{found}")
+                lines.append(f"{place}: {_said(problem)}" if place else _said(problem))
         raise ParamsError("\n".join(f"{path}: {line}" for line in lines)) from error
 
 
@@ -817,10 +844,8 @@ def load_experiments(params: Settings, path: str | Path = "experiments/params.ya
             place = f"synthetic_precision.methods.{name}"
             _check_sorter(params, place, method.sorter, experiments.synthetic_precision.batch_size)
             _check_options("losses", method.loss, f"{place}.loss")
-    except (ValueError, KeyError) as error:
-        first = error.errors()[0] if isinstance(error, ValidationError) else None
-        said = f"{'.'.join(map(str, first['loc']))}: {first['msg']}" if first else error
-        raise ParamsError(f"{path}: {said}") from error
+    except ValueError as error:
+        raise ParamsError(f"{path}: {error}") from error
     return experiments
 
 
@@ -867,19 +892,18 @@ def _check_comparison(params: Settings, place: str, plan: Comparison) -> None:
         _check_sorter_args(params, here, method)
         for setting in plan.settings(name):
             tried = plan.tried(name, setting)
-            training = kind.model_validate(tried["training"])
+            training = _check_type(kind, tried["training"], f"{here}.training")
             _check_sorter(params, here, method.sorter, training.batch_size)
-            run: Run = TransferRun.model_validate(base | {"loss": tried["loss"]})
+            run: Run = _check_type(TransferRun, base | {"loss": tried["loss"]}, here)
             if method.sorter is not None:
                 beside = tried["beside"] or tried["loss"] | {"weight": 1.0, "epochs": None}
                 pretrained = method.sorter if method.sorter in params.sorters else next(iter(params.sorters))
                 sorter = {"name": pretrained, "fine_tune": tried["fine_tune"]}
-                run = SorterRun.model_validate(base | {"loss": tried["loss"], "sorter": sorter, "beside": beside})
+                run = _check_type(SorterRun, base | {"loss": tried["loss"], "sorter": sorter, "beside": beside}, here)
             elif tried["beside"] is not None:
-                beside = TransferRun.model_validate(
-                    base | {"loss": {part: tried["beside"][part] for part in ("name", "args")}}
-                )
-                params._check_run(f"{here}.beside", f"{plan.task}-{beside.loss.name}", beside)
+                beside = _check_type(Beside, tried["beside"], f"{here}.beside")
+                alone = run.model_copy(update={"loss": Named(name=beside.name, args=beside.args)})
+                params._check_run(f"{here}.beside", f"{plan.task}-{beside.name}", alone)
             params._check_run(here, f"{plan.task}-{run.loss.name}", run)
 
 
@@ -900,11 +924,12 @@ def _check_label_rankers(params: Settings, place: str, plan: Comparison) -> None
         _check_sorter_args(params, here, method)
         for setting in plan.settings(name):
             tried = plan.tried(name, setting)
-            _check_type(Named, tried["model"], f"{here}.model")
-            LabelRankingTraining.model_validate(tried["training"])
-            losses = {"loss": Named.model_validate(tried["loss"])}
+            parts = {"task": plan.task, "dataset": plan.dataset, "seed": 1}
+            run = _check_type(Run, parts | {part: tried[part] for part in ("model", "loss")}, here)
+            _check_type(LabelRankingTraining, tried["training"], f"{here}.training")
+            losses = {"loss": run.loss}
             if tried["beside"] is not None:
-                losses["beside"] = Beside.model_validate(tried["beside"])
+                losses["beside"] = _check_type(Beside, tried["beside"], f"{here}.beside")
             takers = [_check_loss(plan.task, loss, f"{here}.{part}") for part, loss in losses.items()]
             if any(takers) != (method.sorter is not None):
                 known = [*params.sorters, *params.benchmark_sorters.untrained]
@@ -912,7 +937,4 @@ def _check_label_rankers(params: Settings, place: str, plan: Comparison) -> None
                     f"{here}.sorter is {method.sorter}: expected one for a loss that takes one, such as "
                     f"{', '.join(known)}, and null for others"
                 )
-            parts = {"task": plan.task, "dataset": plan.dataset, "seed": 1} | {
-                name: tried[name] for name in ("model", "loss")
-            }
-            params._check_data_and_model(here, Run.model_validate(parts))
+            params._check_data_and_model(here, run)

@@ -160,8 +160,8 @@ def store() -> Iterator[mlflow.MlflowClient]:
     yield client
 
 
-def weights_of(address: str) -> Path:
-    """The local folder with the weights of a registered version, such as `models:/label_ranking@champion`.
+def weights_of(address: str, to: Path) -> Path:
+    """The folder within `to` that has a copy of the weights of a version, such as `models:/label_ranking@champion`.
 
     Raises:
         ServerUnreachable: see `store`.
@@ -176,7 +176,7 @@ def weights_of(address: str) -> Path:
         )
     with store():
         try:
-            return download(address)
+            return download(address, to)
         except (ValueError, OSError) as error:
             raise ValueError(without_credentials(" ".join(str(error).split()))) from error
 

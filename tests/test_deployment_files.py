@@ -14,6 +14,7 @@ import docker
 import kubernetes_validate
 import pytest
 from docker.types import HostConfig
+from docker.utils.build import exclude_paths
 from prefect.client.schemas.objects import FlowRun
 from prefect_docker.worker import DockerWorkerJobConfiguration
 from prefect_kubernetes.worker import KubernetesWorkerJobConfiguration
@@ -78,6 +79,24 @@ def test_compose_listens_on_this_machine_alone():
     assert all(port.startswith("127.0.0.1:") for port in ports), ports
 
 
+def test_servers_have_the_names_of_this_machine_or_of_the_proxy_before_them():
+    def given(service: str, name: str, **variables: str) -> str:
+        text = services()[service]["environment"][name]
+        while "${" in text:  # the inner ones first
+            text = re.sub(r"\$\{(\w+)(?::-([^${}]*))?\}", lambda found: variables.get(found[1]) or found[2] or "", text)
+        return text
+
+    hosts, own = "MLFLOW_SERVER_ALLOWED_HOSTS", "mlflow:5000,127.0.0.1:5000"
+    assert given("mlflow", hosts, MLFLOW_PORT="5002") == f"{own},127.0.0.1:5002,localhost:5002"
+    assert given("mlflow", hosts, MLFLOW_HOSTS="mlflow.example.org") == f"{own},mlflow.example.org"
+    origin = "https://mlflow.example.org"
+    assert given("mlflow", "MLFLOW_SERVER_CORS_ALLOWED_ORIGINS") == ""
+    assert given("mlflow", "MLFLOW_SERVER_CORS_ALLOWED_ORIGINS", MLFLOW_ORIGINS=origin) == origin
+    page, api = "PREFECT_SERVER_UI_API_URL", "https://prefect.example.org/api"
+    assert given("prefect", page, PREFECT_PORT="4202") == "http://127.0.0.1:4202/api"
+    assert given("prefect", page, PREFECT_UI_API_URL=api) == api
+
+
 def test_compose_pins_images_and_checks_that_servers_are_well():
     for name, service in services().items():
         assert re.fullmatch(r"[\w./-]+:\d[\w.-]*", service["image"]), f"{name}: {service['image']} is no pinned tag"
@@ -101,12 +120,26 @@ def test_what_compose_mounts_and_runs_is_there():
     assert (ROOT / services()["mlflow"]["environment"]["MLFLOW_AUTH_CONFIG_PATH"]).is_file()
 
 
-def test_the_image_is_not_roots_and_has_no_secret():
-    dockerfile = (ROOT / "Dockerfile").read_text()
-    assert re.search(r"^USER rankops$", dockerfile, re.M)
-    ignored = (ROOT / ".dockerignore").read_text().split()
-    assert {".env", ".dvc/config.local", "mlflow.db"} <= set(ignored)
+def test_the_image_is_not_roots():
+    assert re.search(r"^USER rankops$", (ROOT / "Dockerfile").read_text(), re.M)
     assert "/.env" in (ROOT / ".gitignore").read_text().split()
+
+
+def test_no_secret_and_nothing_of_this_machine_goes_into_the_image(tmp_path):
+    kept = {"dvc.yaml", ".dvc/config", "src/rankops/models/convnet.py", "experiments/dvc.lock", "data/raw/README.md"}
+    left_out = {
+        ".env", ".dvc/config.local", ".retrain/worktree/.dvc/config.local", ".retrain/worktree/dvc.yaml",
+        "elsewhere/.dvc/config.local", ".servers/prefect/prefect.db", ".servers/mlflow.log", "mlflow.db",
+        "mlflow.db-wal", "mlruns/1/weights", ".venv/bin/python", "src/rankops/__pycache__/ranks.pyc",
+        "__pycache__/conftest.pyc", "experiments/models/runs/one", "benchmarks/results/sorters.md",
+        "params.yaml.partial-7", "results/a.partial-7", "data/clips/train.parquet", "models/runs/one",
+        ".dvc/cache/files", ".dvc/tmp/rwlock",
+    }  # fmt: skip
+    for path in kept | left_out:
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path).touch()
+    sent = exclude_paths(str(tmp_path), (ROOT / ".dockerignore").read_text().split())
+    assert {path for path in sent if (tmp_path / path).is_file()} == kept
 
 
 @pytest.mark.parametrize("path", KUBERNETES, ids=lambda path: path.name)

@@ -1,7 +1,9 @@
 """The gate: who becomes champion, on what evidence, and that nobody else's choice is lost."""
 
 import json
+import re
 import shutil
+import tempfile
 from concurrent.futures import ThreadPoolExecutor
 
 import mlflow
@@ -10,6 +12,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import torch
+from mlflow.store.artifact.artifact_repo import ArtifactRepository
+from mlflow.store.artifact.local_artifact_repo import LocalArtifactRepository
 from typer.testing import CliRunner
 
 from pipelines import gate
@@ -81,19 +85,19 @@ def registered(name: str, weights, *, model: str, script: str, signature, params
         return str(max(int(found.version) for found in client.search_model_versions(f"name = '{model}'")))
 
 
-def sorter(project, name: str, args: dict) -> str:
+def sorter(project, name: str, args: dict, *, kind: str = "handcrafted", **runtime: int) -> str:
     folder = project / "made" / name
-    save_model(folder, build("sorters", "handcrafted", args, seed=0))
+    save_model(folder, build("sorters", kind, args, seed=0, **runtime))
     return registered(name, folder, model="sorter-x", script="sorter", signature=sorter_signature(LENGTH))
 
 
-def regressor(project, name: str, seed: int) -> str:
+def regressor(project, name: str, seed: int, *, colours: int = 1, dataset: str = "clips") -> str:
     folder = project / "made" / name
-    network = build("models", "convnet", {"channels": [4, 6]}, seed=seed, outputs=1, colours=1)
+    network = build("models", "convnet", {"channels": [4, 6]}, seed=seed, outputs=1, colours=colours)
     memorability.save(folder, memorability.Regressor(network.eval()))
     return registered(
         name, folder, model="memorability", script="memorability", signature=task_signature("memorability"),
-        params={"dataset": "clips", "task": "memorability"},
+        params={"dataset": dataset, "task": "memorability"},
     )  # fmt: skip
 
 
@@ -197,12 +201,19 @@ class TestDecision:
         assert ("exactly_ordered fell by 0.0200, over 0.01" in decision.reason) != promoted
         assert registry.aliases("sorter-x")["champion"] == ("2" if promoted else "1")
 
-    def test_sorters_are_judged_on_vectors_that_none_has_seen(self, project, registry, params):
+    def test_sorters_are_judged_on_vectors_that_none_has_seen_and_leave_no_copy(
+        self, project, registry, params, monkeypatch
+    ):
         sorter(project, "flat", {"steepness": 1.0})
         sorter(project, "steep", {"steepness": 50.0})
+        # As from a server: copied, into a temporary folder where none is named.
+        monkeypatch.setattr(LocalArtifactRepository, "download_artifacts", ArtifactRepository.download_artifacts)
+        (project / "temporary").mkdir()
+        monkeypatch.setattr(tempfile, "tempdir", str(project / "temporary"))
         decision = gate.decide(registry, "sorter-x", params)
         assert decision.promoted
         assert decision.differences["negative_l1"]["low"] > 0.1
+        assert list((project / "temporary").iterdir()) == []
 
     def test_a_minimum_gain_is_asked_for(self, project, clips, registry, params):
         regressor(project, "worse", 2)
@@ -293,6 +304,37 @@ class TestWhatIsWrong:
         assert "sorter-x version 1 cannot be judged by this checkout's code" in broken.reason
         assert "`rankops promote sorter-x --version N`" in broken.reason
         assert registry.aliases("sorter-x")["champion"] == "1"
+
+    @pytest.mark.parametrize(
+        ("champion", "challenger", "said"),
+        [
+            ({"colours": 3}, {}, r"memorability version 1 cannot be judged by .* 3 channels"),
+            ({}, {"dataset": "lamem"}, r"memorability cannot be judged on lamem, .*lamem/val.parquet: no such file"),
+        ],
+    )
+    def test_versions_that_do_not_go_with_the_data_here_keep_no_other_model_from_its_decision(
+        self, project, clips, registry, params, champion, challenger, said
+    ):
+        regressor(project, "first", 2, **champion)
+        regressor(project, "second", 1, **challenger)
+        sorter(project, "one", {"steepness": 1.0})
+        sorter(project, "two", {"steepness": 50.0})
+        broken, fine = gate.decide_all(registry, ["memorability", "sorter-x"], params)
+        assert (broken.failed, broken.promoted, fine.failed, fine.promoted) == (True, False, False, True)
+        assert re.search(said, broken.reason)
+        assert "`rankops promote memorability --version N`" in broken.reason
+        assert registry.aliases("memorability")["champion"] == "1"
+
+    def test_sorters_of_different_lengths_are_not_compared(self, project, registry, params):
+        sorter(project, "short", {"hidden": 2, "layers": 1}, kind="lstm", length=4)
+        sorter(project, "long", {"hidden": 2, "layers": 1}, kind="lstm", length=8)
+        with pytest.raises(
+            ValueError, match="versions 2 and 1 sort 8 and 4 scores, so they cannot be compared: choose"
+        ):
+            gate.decide(registry, "sorter-x", params)
+        assert registry.aliases("sorter-x")["champion"] == "1"
+        sorter(project, "of any length", {"steepness": 50.0})  # which is judged on what the other one sorts
+        assert gate.decide(registry, "sorter-x", params).promoted
 
     def test_a_promotion_killed_in_between_is_finished_by_the_next_look(self, project, registry):
         sorter(project, "one", {"steepness": 1.0})

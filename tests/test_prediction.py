@@ -5,6 +5,7 @@ import json
 import re
 import socket
 import struct
+import tempfile
 import zlib
 from concurrent.futures import ThreadPoolExecutor
 from io import BytesIO
@@ -21,12 +22,14 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 from mlflow.exceptions import MlflowException
+from mlflow.store.artifact.artifact_repo import ArtifactRepository
+from mlflow.store.artifact.local_artifact_repo import LocalArtifactRepository
 from PIL import Image
 from typer.testing import CliRunner
 
 import pipelines.prediction
 import rankops.prediction
-from pipelines import model_server, tracking
+from pipelines import model_server, monitoring, tracking
 from pipelines.cli import app
 from pipelines.prediction import Prediction, annotate, load_ranker, places_for, predict_table
 from pipelines.serving.memorability import Memorability
@@ -301,6 +304,20 @@ class TestPredictCommand:
         assert images[0].name in said
         with Image.open(tmp_path / "one.jpg") as drawn:
             assert drawn.format == "JPEG"
+
+    def test_a_version_from_a_server_leaves_no_copy_behind_and_the_store_keeps_its_own(
+        self, store, tmp_path, monkeypatch
+    ):
+        # As what comes over a network: copied, into a temporary folder where none is named.
+        monkeypatch.setattr(LocalArtifactRepository, "download_artifacts", ArtifactRepository.download_artifacts)
+        monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+        kept = sorted(store.rglob("*"))
+        address = "models:/label_ranking@champion"
+        assert load_ranker(address)
+        assert monitoring._ranker(address)[1] == "1"
+        model_server.check(address, port=model_server.free_port())
+        assert list(tmp_path.iterdir()) == []
+        assert sorted(store.rglob("*")) == kept
 
     def test_pictures_without_labels_and_with_equal_ones(self, tmp_path):
         path = tmp_path / "a $ name.png"

@@ -13,6 +13,7 @@ from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib.metadata import version
 from pathlib import Path
+from socketserver import BaseRequestHandler, ThreadingTCPServer
 from uuid import UUID, uuid4
 
 import pytest
@@ -21,6 +22,7 @@ from prefect.server.events.schemas.events import ReceivedEvent
 from prefect.utilities.templating import apply_values
 from ruamel.yaml import YAML
 
+from pipelines import model_server
 from pipelines.errors import in_a_line
 from pipelines.flows.deploy import _environment, _trigger, deploy
 from pipelines.model_server import free_port
@@ -62,6 +64,24 @@ def test_a_port_in_use_is_told_and_nothing_is_written(tmp_path, monkeypatch, nam
         with pytest.raises(ValueError, match=rf"port {port}, for {name}, is in use .*{name.upper()}_PORT="):
             start(of(name, port))
     assert not list(Path().rglob("*.json"))
+
+
+@pytest.mark.parametrize("said", [b"SSH-2.0-OpenSSH_9.2\r\n", b"HTTP/1.1 200 OK\r\n\r\n\xff"])
+def test_a_port_of_what_is_no_such_server_is_told(tmp_path, monkeypatch, said):
+    monkeypatch.chdir(tmp_path)
+
+    class Speaks(BaseRequestHandler):
+        def handle(self) -> None:
+            self.request.recv(4096)
+            self.request.sendall(said)
+
+    with ThreadingTCPServer(("127.0.0.1", 0), Speaks) as other:
+        threading.Thread(target=other.serve_forever, daemon=True).start()
+        port = other.server_address[1]
+        with pytest.raises(ValueError, match=f"port {port}, for mlflow, is in use by something else"):
+            start(of("mlflow", port))
+        assert model_server._answers(f"http://127.0.0.1:{port}") == said.startswith(b"HTTP")
+        other.shutdown()
 
 
 LEADER = """

@@ -11,8 +11,11 @@ from pathlib import Path
 import mlflow
 import pandas as pd
 import pytest
+from prefect.settings import PREFECT_API_URL, temporary_settings
 from ruamel.yaml import YAML
+from typer.testing import CliRunner
 
+from pipelines.cli import app
 from pipelines.flows.points import Point, Result, _own_folder, points, snapshot
 from pipelines.flows.sweep import _compared, tables
 from pipelines.settings import ParamsError
@@ -76,6 +79,17 @@ def test_an_impossible_sweep_is_refused_in_a_line(runs, changes, seeds, said):
         points(runs, changes, seeds)
     assert said in str(refused.value)
     assert "\n" not in str(refused.value)
+
+
+@pytest.mark.usefixtures("_in_root")
+def test_a_prefect_server_that_does_not_answer_is_told_in_a_line():
+    with temporary_settings({PREFECT_API_URL: "http://user:secret@127.0.0.1:1/api"}):
+        done = CliRunner().invoke(app, ["sweep", RLSEP])
+    assert done.exit_code == 1
+    assert done.stderr.splitlines()[-1].startswith(
+        "sweep: the Prefect server http://127.0.0.1:1/api does not take it ("
+    )
+    assert "secret" not in done.output
 
 
 def _result(run: str, seed: int, rate: float, value: float) -> Result:
