@@ -162,9 +162,11 @@ def decide(
         over_person: replace a champion that a person set.
 
     Raises:
-        ValueError: the model or its champion is not there, a version lacks what it takes to judge it, or the versions
+        ValueError: the model is not ours, it or its champion is not there, a version lacks what it takes to judge it, or the versions
             cannot be compared, or the champion was moved in the meantime. No champion is changed then.
     """
+    if not model.startswith("sorter-") and model not in params.gate.judged:
+        raise ValueError(f"{model} is no model of this project, which has {', '.join(known(params))}")
     with _alone(model):
         aliases = registry.aliases(model)
         champion, challenger = aliases.get("champion"), aliases.get("challenger")

@@ -5,13 +5,15 @@ from pathlib import Path
 __all__ = ["download"]
 
 
-def download(address: str, to: Path | None = None) -> Path:
-    """The local folder with the weights of a registered version, such as `models:/sorter-lstm@champion`.
+def download(address: str, to: Path) -> Path:
+    """A local copy of the weights of a registered version, such as `models:/sorter-lstm@champion`.
 
     Args:
         address: of the version.
-        to: an empty folder that gets a copy. Without it a store on this machine is read in its place, and what comes
-            from a server stays in a temporary folder, which nobody removes.
+        to: an empty folder for it.
+
+    Returns:
+        The folder within `to` that has the weights.
 
     Raises:
         ModuleNotFoundError: mlflow is not installed.
@@ -22,7 +24,7 @@ def download(address: str, to: Path | None = None) -> Path:
     except ModuleNotFoundError as error:
         raise ModuleNotFoundError(f"{address} needs mlflow: pip install mlflow, or give a folder instead") from error
     try:
-        folder = Path(mlflow.artifacts.download_artifacts(address, dst_path=to and str(to)))
+        folder = Path(mlflow.artifacts.download_artifacts(address, dst_path=str(to)))
     except mlflow.exceptions.MlflowException as error:
         raise ValueError(f"{address}: not found in {mlflow.get_tracking_uri()} ({error})") from error
     return folder / "artifacts" / "weights"

@@ -1,6 +1,7 @@
 """Sorters, one class a file; `rankops.sorter.Sorter` says how they are called and what each says of itself."""
 
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import torch
 
@@ -33,12 +34,13 @@ def load_sorter(source: str | Path, *, device: str | torch.device = "cpu") -> So
     of the sorters that come with the package: comparator
     """
     text = str(source)
-    shipped = sorted(folder.name for folder in SHIPPED.iterdir())
     if text.startswith("models:/"):
         from rankops.registry import download
 
-        source = download(text)
-    elif text in shipped and not Path(source).exists():
+        with TemporaryDirectory() as scratch:
+            return load_sorter(download(text, Path(scratch)), device=device)
+    shipped = sorted(folder.name for folder in SHIPPED.iterdir())
+    if text in shipped and not Path(source).exists():
         source = SHIPPED / text
     try:
         model = load_model(source, device=device).requires_grad_(False)
