@@ -162,8 +162,8 @@ def decide(
         over_person: replace a champion that a person set.
 
     Raises:
-        ValueError: the model is not ours, it or its champion is not there, a version lacks what it takes to judge it, or the versions
-            cannot be compared, or the champion was moved in the meantime. No champion is changed then.
+        ValueError: the model is not ours, it or its champion is not there, a version lacks what it takes to judge it,
+            the versions cannot be compared, or the champion was moved in the meantime. No champion is changed then.
     """
     if not model.startswith("sorter-") and model not in params.gate.judged:
         raise ValueError(f"{model} is no model of this project, which has {', '.join(known(params))}")
