@@ -3,17 +3,17 @@
 With a GPU thirty seeds share it; without, as many as there are threads, one each. Needs the data of the pipeline.
 """
 
-import os
 import tempfile
 import time
+from contextlib import chdir
 from pathlib import Path
 
 import torch
 
 from benchmarks.results import write
-from pipelines.comparison import compared
+from pipelines.comparison import SPLITS, compared
 from pipelines.settings import load, load_experiments
-from pipelines.stages.compare_label_rankers import SPLITS, Trainer
+from pipelines.stages.compare_label_rankers import Trainer
 
 COMPARISON, METHOD, EPOCHS, ROUNDS = "label_ranking", "rlsep", 2, 3
 
@@ -35,8 +35,8 @@ def main() -> None:
     plans = {together: plan.model_copy(update=common | {"together": together}) for together in (1, seeds)}
     seconds: dict[int, list[float]] = {1: [], seeds: []}
     results = set()
-    with tempfile.TemporaryDirectory() as scratch:
-        os.chdir(scratch)  # so that no results of the project are written over
+    # Elsewhere, so that no results of the project are written over.
+    with tempfile.TemporaryDirectory() as scratch, chdir(scratch):
         Path("data").mkdir()
         (Path("data") / plan.dataset).symlink_to(data)
         Path("results/comparisons").mkdir(parents=True)
@@ -46,7 +46,6 @@ def main() -> None:
                 compared(params, COMPARISON, METHOD, found, stage="benchmark", inputs=[], begin=Trainer)
                 seconds[together].append(time.perf_counter() - begun)
                 results.add((together, Path(f"results/comparisons/{COMPARISON}-{METHOD}.json").read_text()))
-        os.chdir(Path(__file__).parents[1])
     if len(results) > 2:
         raise SystemExit("the same seeds gave other figures in another round: trainings are not reproducible")
     ratios = sorted(alone / beside for alone, beside in zip(*seconds.values(), strict=True))

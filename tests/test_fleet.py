@@ -4,7 +4,6 @@ import os
 import secrets
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -19,6 +18,8 @@ from tempfile import mkdtemp
 import boto3
 import pytest
 from moto.server import ThreadedMotoServer
+
+from pipelines.model_server import free_port
 
 ROOT = Path(__file__).parents[1]
 BIN = Path(sys.executable).parent
@@ -38,12 +39,6 @@ pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(postgresql() is None, reason="PostgreSQL is not installed: apt-get install postgresql"),
 ]
-
-
-def free_port() -> int:
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return one.getsockname()[1]
 
 
 @contextmanager
