@@ -77,6 +77,7 @@ class Compute(Block):
     threads: Count
     device: Literal["auto", "cpu", "cuda"]
     precision: Literal["no", "bf16", "fp16"]
+    compile: bool
 
 
 class Data(Block):

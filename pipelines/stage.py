@@ -90,6 +90,8 @@ def run(main: Callable[..., None]) -> None:
     try:
         params = load()
         torch.set_num_threads(params.compute.threads)
+        # accelerate looks there, in this process and in those that it starts.
+        os.environ["ACCELERATE_DYNAMO_BACKEND"] = "INDUCTOR" if params.compute.compile else "NO"
         Path(".locks").mkdir(exist_ok=True)
         with FileLock(f".locks/{stage}.lock", timeout=20):
             main(params, *sys.argv[1:])

@@ -390,7 +390,7 @@ def test_stages_that_run_at_once_share_the_gpus_that_the_worker_may_use(
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     if visible is not None:
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
-    slots = retrain._slots(workers, Compute(threads=1, device=device, precision="no"))
+    slots = retrain._slots(workers, Compute(threads=1, device=device, precision="no", compile=False))
     assert [slot.get("CUDA_VISIBLE_DEVICES") for slot in slots] == expected
 
 

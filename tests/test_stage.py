@@ -28,7 +28,8 @@ run(main)
 
 
 def ended(folder: Path, fails: str) -> subprocess.CompletedProcess:
-    shutil.copy(ROOT / "params.yaml", folder)
+    if not (folder / "params.yaml").exists():
+        shutil.copy(ROOT / "params.yaml", folder)
     (folder / "scores.json").write_text("whole")
     path = f"{ROOT / 'src'}:{ROOT}"
     return subprocess.run(
@@ -57,6 +58,15 @@ def test_full_memory_is_a_line_that_says_what_to_lower(tmp_path, fails, whose):
     assert "Traceback" not in done.stderr
     assert (tmp_path / "scores.json").read_text() == "whole"
     assert sorted(path.name for path in tmp_path.iterdir()) == [".locks", "params.yaml", "scores.json"]
+
+
+@pytest.mark.parametrize(("said", "backend"), [("false", "NO"), ("true", "INDUCTOR")])
+def test_networks_are_compiled_where_the_params_say_so(tmp_path, said, backend):
+    params = (ROOT / "params.yaml").read_text()
+    (tmp_path / "params.yaml").write_text(params.replace("compile: false", f"compile: {said}", 1))
+    asks = "from accelerate import Accelerator; print(Accelerator(cpu=True).state.dynamo_plugin.backend.value)"
+    done = ended(tmp_path, asks)
+    assert done.stdout.split() == [backend], done.stderr
 
 
 def test_another_runtime_error_keeps_its_traceback(tmp_path):

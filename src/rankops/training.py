@@ -78,6 +78,8 @@ class _Loss(nn.Module):
 def compute(*, device: str, precision: str) -> Accelerator:
     """Where and how to compute: an Accelerator for the device that the params name.
 
+    Networks are compiled where the environment says so as accelerate reads it: ACCELERATE_DYNAMO_BACKEND=INDUCTOR.
+
     Args:
         device: `auto` (a GPU if there is one), `cpu` or `cuda`.
         precision: `no`, `fp16` or `bf16`.
