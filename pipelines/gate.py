@@ -165,10 +165,10 @@ def decide(
         ValueError: the model is not ours, it or its champion is not there, a version lacks what it takes to judge it,
             the versions cannot be compared, or the champion was moved in the meantime. No champion is changed then.
     """
-    if not model.startswith("sorter-") and model not in params.gate.judged:
-        raise ValueError(f"{model} is no model of this project, which has {', '.join(known(params))}")
     with _alone(model):
         aliases = registry.aliases(model)
+        if not model.startswith("sorter-") and model not in params.gate.judged:
+            raise ValueError(f"{model} is no model of this project, which has {', '.join(known(params))}")
         champion, challenger = aliases.get("champion"), aliases.get("challenger")
         if champion is None:
             raise ValueError(
