@@ -565,7 +565,9 @@ def sweep(
         results, failure = error.results, error
     except (ValueError, OSError) as error:
         _fail(error)
-    except (HTTPError, PrefectException, RuntimeError) as error:  # a RuntimeError if no server answers at the start
+    except (HTTPError, PrefectException, RuntimeError) as error:
+        if isinstance(error, RuntimeError) and not str(error).startswith("Failed to reach API"):  # as Prefect says it
+            raise
         server = f"the Prefect server {address}" if (address := get_current_settings().api.url) else "Prefect"
         said = " ".join(str(error).split()) or type(error).__name__
         _fail(

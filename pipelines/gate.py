@@ -15,6 +15,7 @@ import torch
 from filelock import FileLock, Timeout
 from ruamel.yaml import YAML
 
+from pipelines.errors import without_credentials
 from pipelines.settings import Settings
 from pipelines.tracking import CHAMPION, MADE_BY, Registry, ServerUnreachable
 from rankops.datasets import synthetic_ranks
@@ -126,11 +127,13 @@ class _Judge:
     def _named(self, version: str) -> Iterator[None]:
         try:
             yield
+        except MemoryError:
+            raise
         except Exception as error:  # code that did not make a version fails on it in any way
+            said = without_credentials(" ".join(str(error).split()))
             raise ValueError(
                 f"{self.model} version {version} cannot be judged by this checkout's code, which may not be the one "
-                f"that made it ({' '.join(str(error).split()) or type(error).__name__}). To do without its judgement: "
-                f"{self._by_hand}"
+                f"that made it ({said or type(error).__name__}). To do without its judgement: {self._by_hand}"
             ) from error
 
     def _length(self, loaded: dict[str, Sorter]) -> int:

@@ -369,7 +369,7 @@ def measure(path: Path, ranker: LabelRanker, *, chosen: np.ndarray) -> dict[str,
 
     Returns:
         `format`, `brightness`, `contrast`, `ink` and `sharpness` (n,), `embedding` (n, features), `scores` (n, K) and
-        `selected` (n,), how many labels.
+        `selected` (n,), how many labels; of the images as they are, whatever views the ranker averages over.
 
     Raises:
         ValueError: the file or an image is not whole, or the network cannot take it; the message names its row.

@@ -3,7 +3,9 @@
 import importlib
 import inspect
 import json
+import os
 import re
+import shutil
 import typing
 from collections.abc import Callable
 from itertools import permutations, product
@@ -78,6 +80,16 @@ class Compute(Block):
     device: Literal["auto", "cpu", "cuda"]
     precision: Literal["no", "bf16", "fp16"]
     compile: bool
+
+    @field_validator("compile")
+    @classmethod
+    def _compiler(cls, value: bool) -> bool:
+        compiler = os.environ.get("CXX", "g++")
+        if value and shutil.which(compiler) is None:
+            raise ValueError(
+                f"it needs a C++ compiler, and there is no {compiler} here: install one, or set it to false"
+            )
+        return value
 
 
 class Data(Block):

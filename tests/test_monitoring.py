@@ -19,6 +19,8 @@ from typer.testing import CliRunner
 
 from pipelines import cli, monitoring
 from pipelines.flows import monitor as flow
+from pipelines.flows.promote import outcome
+from pipelines.gate import Decision
 from pipelines.monitoring import compare, figures, measure
 from rankops.checkpoints import build
 from rankops.datasets import digits, ranked_mnist
@@ -330,8 +332,9 @@ def test_one_reason_is_one_retraining_until_that_failed(monkeypatch):
         assert flow.retrain("drift: ink", once="ink") == flow.retrain("drift: ink", once="ink") == "run 0"
         runs["ink"].state = Cancelled()
         assert flow.retrain("drift: ink", once="ink") == flow.retrain("drift: ink", once="ink") == "run 1"
-        runs["ink; after id of run 0"].state = Completed()
-        assert flow.retrain("drift: ink", once="ink") == "run 1"
+        for good in (Completed(), outcome([Decision("clips", "2", "1", False, "no data", "", {}, failed=True)])):
+            runs["ink; after id of run 0"].state = good
+            assert flow.retrain("drift: ink", once="ink") == "run 1"
 
 
 def test_nothing_has_come_in_yet(tmp_path, monkeypatch):

@@ -307,6 +307,16 @@ class TestExperiments:
         assert expected in self.message(tmp_path, f"findings/the_recipe/{place}", value)
 
 
+def test_networks_are_not_compiled_without_a_compiler(monkeypatch):
+    values = changed("compute/compile", True)
+    settings.check(values)
+    monkeypatch.setenv("CXX", "no-such-compiler")
+    with pytest.raises(
+        settings.ParamsError, match=r"compute.compile: it needs a C\+\+ compiler, .* no no-such-compiler"
+    ):
+        settings.check(values)
+
+
 def test_all_mistakes_are_named_at_once():
     values = changed("ranked_mnist/canvass", 64)
     values["compute"]["threads"] = 0

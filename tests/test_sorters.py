@@ -143,8 +143,10 @@ def test_autocast_changes_nothing(text, generator):
     sorter = variant(text)
     with torch.autocast("cpu", dtype=torch.bfloat16):
         found = sorter(scores)
+        loss = sorter.imitation_loss(scores, ranks(scores))
     assert found.dtype == torch.float32
     assert torch.allclose(found, sorter(scores), atol=1e-6)
+    assert loss.item() == pytest.approx(sorter.imitation_loss(scores, ranks(scores)).item(), rel=1e-6)
 
 
 @pytest.mark.parametrize("text", EXACT)

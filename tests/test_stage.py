@@ -34,7 +34,7 @@ def ended(folder: Path, fails: str) -> subprocess.CompletedProcess:
     path = f"{ROOT / 'src'}:{ROOT}"
     return subprocess.run(
         [sys.executable, "-c", STAGE.format(fails=fails)],
-        cwd=folder, env={"PYTHONPATH": path, "PATH": "/usr/bin:/bin", "OMP_NUM_THREADS": "1"},
+        cwd=folder, env={"PYTHONPATH": path, "PATH": "/usr/bin:/bin", "OMP_NUM_THREADS": "1", "CXX": "sh"},
         capture_output=True, text=True, check=False,
     )  # fmt: skip
 
@@ -93,7 +93,7 @@ def test_a_stage_dies_with_what_started_it(tmp_path, platform, of_shell):
     # A shell that waits for it, as where /bin/sh does not become its only command; it outlives dvc, which stands above.
     child = ["sh", "-c", f"{shlex.join([*child, 'pipelines.stages.train'])}; true"] if of_shell else child
     above = f"import subprocess, sys; sys.exit(subprocess.call({child!r}))"
-    environment = {"PYTHONPATH": f"{ROOT / 'src'}:{ROOT}", "PATH": "/usr/bin:/bin", "OMP_NUM_THREADS": "1"}
+    environment = {"PYTHONPATH": f"{ROOT / 'src'}:{ROOT}", "PATH": "/usr/bin:/bin", "OMP_NUM_THREADS": "1", "CXX": "sh"}
     started = subprocess.Popen(
         [sys.executable, "-c", above], cwd=tmp_path, env=environment, stdout=subprocess.PIPE, text=True
     )

@@ -15,6 +15,7 @@ from prefect.states import Completed, State
 
 from pipelines import monitoring
 from pipelines.errors import in_a_line, without_credentials
+from pipelines.flows.promote import NOT_JUDGED
 
 __all__ = ["DEPLOYMENT", "monitor", "newest", "retrain"]
 
@@ -45,7 +46,8 @@ def retrain(reason: str, *, once: str | None = None) -> str:
         while True:
             run = run_deployment(DEPLOYMENT, parameters={"reason": reason}, timeout=0, idempotency_key=once)
             ended = once is not None and run.state is not None and run.state.is_final()
-            if not ended or run.state.is_completed():
+            # What was trained is not trained again because the gate could not judge it.
+            if not ended or run.state.is_completed() or run.state.name == NOT_JUDGED:
                 return run.name
             once = f"{once}; after {run.id}"  # that one was cancelled, or it failed
     except ObjectNotFound as error:

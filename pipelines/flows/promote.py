@@ -13,7 +13,9 @@ from pipelines.gate import Decision, decide_all, known
 from pipelines.settings import Settings, load
 from pipelines.tracking import Registry, ServerUnreachable, store
 
-__all__ = ["judge", "outcome", "promote", "show"]
+__all__ = ["NOT_JUDGED", "judge", "outcome", "promote", "show"]
+
+NOT_JUDGED = "NotJudged"  # the state of a run that came to its end, but for models that could not be judged
 
 
 @retried
@@ -48,7 +50,7 @@ def outcome(decisions: list[Decision], *done: str) -> State:
     champions = ", ".join(f"{one.model} {one.challenger}" for one in decisions if one.promoted)
     said = "; ".join([*done, f"promoted: {champions or 'none'}"])
     if failed := [one.model for one in decisions if one.failed]:
-        return Failed(message=f"{said}; not judged: {', '.join(failed)}")
+        return Failed(name=NOT_JUDGED, message=f"{said}; not judged: {', '.join(failed)}")
     return Completed(message=said)
 
 

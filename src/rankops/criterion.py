@@ -59,7 +59,8 @@ class Criterion:
         fine_tune: dict[str, Any] | None = None,
         beside: dict[str, Any] | None = None,
     ):
-        self._sorter, self._seen = sorter, []
+        self._sorter = sorter
+        self._seen: list[Tensor] | None = None  # collected while the sorter is about to learn from them
         if isinstance(sorter, nn.Module):
             sorter.requires_grad_(False).eval()
         self._loss, takes_sorter = self._made(loss)
@@ -90,7 +91,7 @@ class Criterion:
     def _ranks(self, scores: Tensor, mask: Tensor | None = None) -> Tensor:
         if mask is not None:  # a part of vectors, which is nothing to learn sorting from
             return self._sorter(scores, mask=mask)
-        if self._steps is not None and not torch.is_grad_enabled():
+        if self._seen is not None:
             self._seen.append(scores.detach())
         return self._sorter(scores)
 
@@ -130,10 +131,11 @@ class Criterion:
 
     def _fine_tuned_on(self, scores: Tensor, target: Tensor) -> None:
         """One step of the sorter on the vectors that the loss is about to hand it."""
-        self._seen.clear()
+        self._seen = seen = []
         with torch.no_grad():
             self._loss(scores.detach(), target)
-        vectors = torch.cat([part.reshape(-1, part.shape[-1]) for part in self._seen])
+        self._seen = None
+        vectors = torch.cat([part.reshape(-1, part.shape[-1]) for part in seen])
         self._sorter.requires_grad_(True)
         with torch.enable_grad():
             error = (self._sorter(vectors) - exact_ranks(vectors)).abs().mean() / vectors.shape[-1]

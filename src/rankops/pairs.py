@@ -13,7 +13,8 @@ def check_label_ranks(scores: Tensor, label_ranks: Tensor) -> None:
 
     Raises:
         TypeError: scores are not a floating-point tensor.
-        ValueError: different or empty shapes, or a label rank that is negative or NaN.
+        ValueError: different or empty shapes, or a label rank that is negative or NaN; these are looked for on a CPU
+            alone: each step would wait for a GPU.
 
     >>> check_label_ranks(torch.zeros(1, 2), torch.tensor([[1, -1]]))
     Traceback (most recent call last):
@@ -27,7 +28,7 @@ def check_label_ranks(scores: Tensor, label_ranks: Tensor) -> None:
             "not empty"
         )
     bad = ~(label_ranks >= 0)
-    if any_of(bad):
+    if bad.device.type == "cpu" and any_of(bad):
         where = tuple(bad.nonzero()[0].tolist())
         raise ValueError(
             f"label_ranks hold {label_ranks[where].item()} at {where}, expected 0 (absent) or more: leave out what is "

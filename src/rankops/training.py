@@ -65,14 +65,17 @@ def _copied(model: nn.Module) -> dict[str, Tensor]:
 
 
 class _Loss(nn.Module):
-    """A loss of a network, called as `update_bn` calls a model: with a batch alone."""
+    """A loss of a network, called as `update_bn` calls a model: with a batch alone, which is made without autocast."""
 
-    def __init__(self, network: nn.Module, loss: Callable[[nn.Module, Any], Tensor]):
+    def __init__(
+        self, network: nn.Module, loss: Callable[[nn.Module, Any], Tensor], autocast: Callable[[], Any]
+    ):  # fmt: skip
         super().__init__()
-        self.network, self.loss = network, loss
+        self.network, self.loss, self.autocast = network, loss, autocast
 
     def forward(self, batch: Any) -> Tensor:
-        return self.loss(self.network, batch)
+        with self.autocast():
+            return self.loss(self.network, batch)
 
 
 def compute(*, device: str, precision: str) -> Accelerator:
@@ -328,8 +331,8 @@ def fit(
                 )
             if averaged is not None:
                 again = batches(torch.Generator().manual_seed(seed * 1_000_003 + number))
-                with torch.no_grad(), accelerator.autocast():
-                    update_bn(([batch] for batch in again), _Loss(judged, loss))
+                with torch.no_grad():
+                    update_bn(([batch] for batch in again), _Loss(judged, loss, accelerator.autocast))
                 if several:
                     _average_statistics(accelerator, judged)
             model.eval()

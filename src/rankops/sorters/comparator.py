@@ -122,7 +122,8 @@ class Comparator(Sorter):
         # Differences first: close scores are as far apart as they are, whatever the others.
         relative = torch.stack(distances, -1) / deviation.unsqueeze(-1) * count.unsqueeze(-1)
         seen = relative.clamp(1e-3, 1e3).log() / 3
-        factor = (STEEPEST * torch.tanh(self.network(seen.to(self.network[0].weight.dtype)) / STEEPEST)).exp()
+        with torch.autocast(at.device.type, enabled=False):  # pretraining calls it by itself
+            factor = (STEEPEST * torch.tanh(self.network(seen.to(self.network[0].weight.dtype)) / STEEPEST)).exp()
         factor = factor.squeeze(-1).to(at.dtype)
         gap = relative[..., 0]
         gaps = -FURTHEST * torch.expm1(-factor * gap)

@@ -106,7 +106,8 @@ def train(
         sorter, beside: see `rankops.criterion.Criterion`.
         fresh: draws so many new scenes, images (n, height, width) uint8 and label ranks (n, K), which each epoch is
             trained on in place of the training split's; the thresholds are trained on the split.
-        device, precision: see `rankops.training.compute`.
+        device, precision: see `rankops.training.compute`. Of half precision are the steps, the validation of each epoch
+            and the embeddings that the thresholds learn from; a `LabelRanker` computes in float32.
         checkpoint: folder for the state of a training that may be killed.
         name: for messages.
 
