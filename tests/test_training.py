@@ -5,6 +5,7 @@ import math
 import numpy as np
 import pytest
 import torch
+from accelerate.state import AcceleratorState
 from scipy.ndimage import affine_transform
 from torch import nn
 
@@ -181,6 +182,26 @@ def test_a_validation_that_is_wrong_itself_is_no_diverged_training():
         list(fit(network, epochs=2, name="mine", **parts | {"validate": validate}, **OPTIONS))
     with pytest.raises(ValueError, match="judged_by is 'accuracy', but validation gives error"):
         list(fit(network, epochs=2, **parts, **OPTIONS | {"judged_by": "accuracy"}))
+
+
+def test_what_was_trained_computes_in_float32_and_can_be_trained_compiled_again(monkeypatch):
+    monkeypatch.setattr(AcceleratorState, "_shared_state", {})  # one process computes in one precision otherwise
+    monkeypatch.setenv("ACCELERATE_DYNAMO_BACKEND", "EAGER")
+    network, options = problem()
+    seen = []
+
+    def loss(model, rows):
+        seen.append(type(model).__name__)
+        return options["loss"](model, rows)
+
+    for seed in (3, 4):
+        list(fit(network, **options | {"loss": loss}, **OPTIONS | {"seed": seed}, epochs=1, precision="bf16"))
+        other = problem()[0]
+        other.load_state_dict(network.state_dict())
+        inputs = torch.randn(64, 5)
+        assert torch.equal(network.eval()(inputs), other.eval()(inputs))
+    assert set(seen) == {"OptimizedModule"}
+    assert len(seen) == 8
 
 
 def test_a_pass_over_some_rows_chooses_them_anew():

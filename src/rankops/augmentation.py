@@ -7,10 +7,10 @@ from itertools import chain
 import torch
 from torch import Tensor, nn
 
-__all__ = ["check_moves", "shifted", "views", "warped"]
+__all__ = ["shifted", "views", "warped"]
 
 
-def check_moves(*, shift: int, zoom: float, rotation: float) -> None:
+def _check_moves(*, shift: int, zoom: float, rotation: float) -> None:
     """Refuses moves that are none: see `warped`.
 
     Raises:
@@ -77,7 +77,7 @@ def warped(
     ...
     ValueError: zoom is 0.9, expected at least 1: factors are drawn between 1 / zoom and zoom
     """
-    check_moves(shift=shift, zoom=zoom, rotation=rotation)
+    _check_moves(shift=shift, zoom=zoom, rotation=rotation)
     if zoom == 1 and rotation == 0:
         return shifted(images, shift, generator)
     # All four are drawn whatever is asked for, so that one option does not change the draws of another.
@@ -102,7 +102,7 @@ def views(
         An iterator over `count` tensors of the images' shape, type and device, each made when it is asked for.
 
     Raises:
-        ValueError: a `count` below 1, or see `check_moves`.
+        ValueError: a `count` below 1, or see `warped`.
         TypeError: images that are not uint8 are to be moved.
 
     >>> images = torch.arange(9, dtype=torch.uint8).view(1, 1, 3, 3)
@@ -111,7 +111,7 @@ def views(
     """
     if count < 1:
         raise ValueError(f"count is {count}, expected at least 1: the images as they are")
-    check_moves(shift=shift, zoom=zoom, rotation=rotation)
+    _check_moves(shift=shift, zoom=zoom, rotation=rotation)
     moves = torch.rand(count - 1, 4, 1, generator=torch.Generator().manual_seed(0)).mul(2).sub(1)
     moved = (
         _moved(images, move.expand(4, len(images)), shift=shift, zoom=zoom, rotation=rotation) for move in moves

@@ -285,16 +285,16 @@ def fit(
     judged = model if averaged is None else averaged.module
     progress = _Progress(bare)
     accelerator.register_for_checkpointing(progress, rates, *state)
-    if checkpoint is not None:
-        if several:  # the main process may still write what an earlier training ended with
-            accelerator.wait_for_everyone()
-        newest = _newest(Path(checkpoint))
-        if newest is not None:
-            accelerator.load_state(str(newest))
-        if several:  # what one still reads, the main process must not replace or remove
-            accelerator.wait_for_everyone()
-        yield from progress.epochs
     try:
+        if checkpoint is not None:
+            if several:  # the main process may still write what an earlier training ended with
+                accelerator.wait_for_everyone()
+            newest = _newest(Path(checkpoint))
+            if newest is not None:
+                accelerator.load_state(str(newest))
+            if several:  # what one still reads, the main process must not replace or remove
+                accelerator.wait_for_everyone()
+            yield from progress.epochs
         while len(progress.epochs) < epochs and _since_best(progress.epochs) < patience:
             number = len(progress.epochs) + 1
             # Seeds of an epoch, not a stream over all of them: a resumed training draws what it would have drawn.
@@ -370,6 +370,9 @@ def fit(
     finally:
         for hook in hooks:
             hook.remove()
+        # As it came, so that another training prepares it anew, and what is asked of it later is answered as from disk.
+        accelerator.unwrap_model(model, keep_fp32_wrapper=False, keep_torch_compile=False)
+        vars(bare).pop("_is_accelerate_prepared", None)
         bare.load_state_dict(progress.best_state)
 
 
