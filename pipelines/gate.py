@@ -21,7 +21,6 @@ from pipelines.tracking import CHAMPION, MADE_BY, Registry, ServerUnreachable
 from rankops.datasets import synthetic_ranks
 from rankops.evaluation import Figures, compare, evaluate
 from rankops.generators import derived_seed, generator
-from rankops.registry import download
 from rankops.sorter import Sorter
 from rankops.sorters import load_sorter
 
@@ -87,8 +86,8 @@ def _sorter_figures(sorter: Sorter, length: int, seed: int) -> Figures:
 class _Judge:
     """Figures of versions on the same examples: one split, loaded once, or vectors of one length."""
 
-    def __init__(self, model: str, params: Settings, dataset: str | None, data: Path):
-        self.params, self.model = params, model
+    def __init__(self, registry: Registry, model: str, params: Settings, dataset: str | None, data: Path):
+        self.registry, self.params, self.model = registry, params, model
         self.task = None if dataset is None else import_module(f"rankops.tasks.{model}")
         if dataset is None:
             self.judged, self.examples = params.gate.judged["sorter"], f"{SORTER_VECTORS} fresh vectors"
@@ -111,9 +110,10 @@ class _Judge:
     def __call__(self, versions: Sequence[str]) -> dict[str, Figures]:
         loaded, figures = {}, {}
         for version in versions:
-            with self._named(version), TemporaryDirectory() as scratch:
-                folder = download(f"models:/{self.model}/{version}", Path(scratch))
-                loaded[version] = load_sorter(folder) if self.task is None else self.task.load(folder)
+            with TemporaryDirectory() as scratch:
+                folder = self._weights(version, Path(scratch))
+                with self._named(version):
+                    loaded[version] = load_sorter(folder) if self.task is None else self.task.load(folder)
         length = self._length(loaded) if self.task is None else None
         for version, one in loaded.items():
             with self._named(version):
@@ -122,6 +122,14 @@ class _Judge:
                 else:
                     figures[version] = _sorter_figures(one, length, self.params.gate.seed)
         return figures
+
+    def _weights(self, version: str, to: Path) -> Path:
+        try:
+            return self.registry.weights(self.model, version, to)
+        except ServerUnreachable:
+            raise
+        except ValueError as error:
+            raise ValueError(f"{error}. To do without its judgement: {self._by_hand}") from error
 
     @contextmanager
     def _named(self, version: str) -> Iterator[None]:
@@ -165,6 +173,7 @@ def decide(
         over_person: replace a champion that a person set.
 
     Raises:
+        ServerUnreachable: the store failed.
         ValueError: the model is not ours, it or its champion is not there, a version lacks what it takes to judge it,
             the versions cannot be compared, or the champion was moved in the meantime. No champion is changed then.
     """
@@ -185,7 +194,7 @@ def decide(
             if not registry.description(model, challenger).startswith(_title(model, challenger)):
                 _write_card(registry, model, challenger, folder)
             return Decision(model, challenger, champion, False, "the challenger is the champion already", "", {})
-        judge = _Judge(model, params, dataset, folder / "data")
+        judge = _Judge(registry, model, params, dataset, folder / "data")
         figures = judge((challenger, champion))
         options = params.gate
         differences = compare(

@@ -27,6 +27,7 @@ os.environ.setdefault("MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR", "false")
 import mlflow
 import numpy as np
 import pandas as pd
+import requests
 from mlflow.entities import Metric, Param, ViewType
 from mlflow.exceptions import MlflowException
 from mlflow.models import ModelSignature
@@ -393,11 +394,37 @@ class _InOneLine:
         return told
 
 
+def _connection_was_lost(error: BaseException | None) -> bool:
+    """Whether an error, or one that it came of, is of a server or the way to it, not of what the server was asked."""
+    while error is not None:
+        if isinstance(error, requests.HTTPError):
+            return error.response is not None and error.response.status_code >= 500
+        if isinstance(error, (requests.RequestException, ConnectionError, TimeoutError)):
+            return True
+        error = error.__cause__ or error.__context__
+    return False
+
+
 class Registry:
     """Registered models, in the words of the gate; every error is a ValueError of one line."""
 
     def __init__(self, client: mlflow.MlflowClient):
         self._client = _InOneLine(client)
+
+    def weights(self, model: str, version: str, to: Path) -> Path:
+        """The folder within `to` that has a copy of a version's weights.
+
+        Raises:
+            ServerUnreachable: the connection was lost, or the server failed.
+            ValueError: the store has lost the version's files, or does not give them.
+        """
+        try:
+            return download(f"models:/{model}/{version}", to)
+        except (ValueError, OSError) as error:
+            if _connection_was_lost(error):
+                raise ServerUnreachable(f"the MLflow store failed: {in_a_line(error)}") from error
+            said = without_credentials(" ".join(str(error).split()))
+            raise ValueError(f"{model} version {version}: its files cannot be fetched ({said})") from error
 
     def models(self) -> list[str]:
         """Names of all registered models."""

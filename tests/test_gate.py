@@ -11,6 +11,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import requests
 import torch
 from mlflow.store.artifact.artifact_repo import ArtifactRepository
 from mlflow.store.artifact.local_artifact_repo import LocalArtifactRepository
@@ -24,6 +25,7 @@ from pipelines.tracking import (
     MOVING,
     Finished,
     Registry,
+    ServerUnreachable,
     Version,
     publish,
     sorter_signature,
@@ -99,6 +101,12 @@ def regressor(project, name: str, seed: int, *, colours: int = 1, dataset: str =
         name, folder, model="memorability", script="memorability", signature=task_signature("memorability"),
         params={"dataset": dataset, "task": "memorability"},
     )  # fmt: skip
+
+
+def answer(status: int) -> requests.Response:
+    response = requests.Response()
+    response.status_code = status
+    return response
 
 
 @pytest.fixture
@@ -306,6 +314,33 @@ class TestWhatIsWrong:
         assert "sorter-x version 1 cannot be judged by this checkout's code" in broken.reason
         assert "`rankops promote sorter-x --version N`" in broken.reason
         assert registry.aliases("sorter-x")["champion"] == "1"
+
+    @pytest.mark.parametrize(
+        ("error", "lost"),
+        [
+            (requests.ConnectionError("Connection aborted"), True),
+            (requests.HTTPError("503 Server Error", response=answer(503)), True),
+            (requests.HTTPError("404 Client Error", response=answer(404)), False),
+        ],
+        ids=["connection", "server", "file"],
+    )
+    def test_a_connection_lost_in_a_download_is_tried_again_and_lost_files_are_told(
+        self, project, registry, params, monkeypatch, error, lost
+    ):
+        def download_artifacts(*_, **__):
+            raise error
+
+        sorter(project, "one", {"steepness": 1.0})
+        sorter(project, "two", {"steepness": 50.0})
+        monkeypatch.setattr(LocalArtifactRepository, "download_artifacts", download_artifacts)
+        if lost:
+            with pytest.raises(ServerUnreachable, match="the MLflow store failed: .*(aborted|503)"):
+                gate.decide_all(registry, ["sorter-x"], params)
+        else:
+            (decision,) = gate.decide_all(registry, ["sorter-x"], params)
+            assert decision.failed
+            assert "sorter-x version 2: its files cannot be fetched (404 Client Error)" in decision.reason
+            assert "`rankops promote sorter-x --version N`" in decision.reason
 
     @pytest.mark.parametrize(
         ("champion", "challenger", "said"),
