@@ -43,6 +43,7 @@ from rankops.metrics.ndcg import ndcg as ndcg_metric
 from rankops.metrics.precision_at_k import precision_at_k as precision_at_k_metric
 from rankops.ranks import ranks
 from rankops.sorters.handcrafted import Handcrafted
+from rankops.sorters.laplace import Laplace
 from rankops.sorters.lstm import LSTM
 
 ALL = by_name.names("losses")
@@ -121,6 +122,18 @@ def example(name: str, generator, *, dtype=torch.float64):
 
 def tensor(values, dtype=torch.float64):
     return torch.tensor(values, dtype=dtype)
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_half_precision_is_rounded_once_as_the_scores_are(name, generator):
+    scores, wanted = example(name, generator, dtype=torch.float32)
+    scores = (10 * scores).bfloat16()
+    whole = scores.float().requires_grad_()
+    half = scores.clone().requires_grad_()
+    values = [call(name, one, wanted) for one in (half, whole)]
+    assert values[0].item() == values[1].item()
+    gradients = [torch.autograd.grad(value, one)[0] for value, one in zip(values, (half, whole), strict=True)]
+    assert torch.allclose(gradients[0].float(), gradients[1], rtol=1e-2, atol=1e-6)
 
 
 def test_every_loss_is_of_a_kind_that_is_tested():
@@ -550,6 +563,23 @@ def test_spearman_of_label_ranks_shares_the_ranks_of_tied_labels(batch):
             values.append(6 * (errors**2).sum() / (length * (length**2 - 1)))
     found = spearman_of_label_ranks(scores, label_ranks, sorter=ranks)
     assert found.item() == pytest.approx(np.mean(values) if values else 0.0, abs=1e-12)
+
+
+def test_label_ranks_that_a_mask_leaves_out_may_be_anything():
+    scores, mask = torch.tensor([[0.1, 0.9, 0.5]]), torch.tensor([[False, True, True]])
+    wanted = spearman_of_label_ranks(scores[:, 1:], torch.tensor([[0, 2]]), sorter=ranks)
+    for unknown in (-1.0, math.nan, 7.0):
+        label_ranks = torch.tensor([[unknown, 0.0, 2.0]])
+        assert spearman_of_label_ranks(scores, label_ranks, sorter=ranks, mask=mask) == wanted
+
+
+@pytest.mark.parametrize("factor", [1e-50, 1e50])
+def test_weights_in_double_precision_count_in_proportion_for_scores_in_single(factor):
+    scores, target = torch.tensor([0.3, 0.1, 0.2]), torch.tensor([1.0, 2.0, 3.0])
+    weights = torch.tensor([1.0, 2.0, 3.0], dtype=torch.float64)
+    found, wanted = (spearman(scores, target, sorter=ranks, weights=w) for w in (weights * factor, weights))
+    assert found.item() == pytest.approx(wanted.item())
+    assert wanted > 0
 
 
 def test_spearman_of_label_ranks_by_hand():
@@ -1085,6 +1115,19 @@ def test_average_precision_of_exact_ranks_is_one_minus_the_metric(seed):
     value = average_precision(scores, labels, sorter=ranks)
     wanted = average_precision_score(labels.numpy()[:, defined], scores.numpy()[:, defined], average="macro")
     assert value.item() == pytest.approx(1 - wanted)
+
+
+def test_average_precision_of_soft_ranks_does_not_reward_positives_that_lie_close_together():
+    labels = (torch.arange(16) < 8).long().unsqueeze(1)
+    weights = torch.full((16, 1), 0.01)
+    weights[7] = 1.0
+    inside = torch.cat([torch.linspace(8, 4, 8), torch.linspace(-4, -8, 8)]).unsqueeze(1)
+    below_a_negative = torch.cat([1 - 0.01 * torch.arange(8), torch.tensor([3.0]), -1 - 0.1 * torch.arange(7)])
+    right, wrong = (
+        average_precision(scores, labels, sorter=Laplace(softness=0.2), weights=weights).item()
+        for scores in (inside, below_a_negative.unsqueeze(1))
+    )
+    assert 0 <= right < wrong
 
 
 # What losses look up by nonzero has a shape that depends on the values, which fake tensors do not have.

@@ -225,7 +225,6 @@ def test_spearman_by_hand():
     [
         ([1.0], [2.0], r"Spearman is undefined: 1 examples in \(1,\), expected at least 2"),
         ([1.0, 1.0], [1.0, 2.0], r"Spearman is undefined: scores are all 1.0, expected"),
-        ([[1.0, 2.0], [1.0, 2.0]], [[1.0, 2.0], [3.0, 3.0]], r"undefined: target are all 3.0 at \(1,\)"),
         ([1.0, math.nan], [1.0, 2.0], r"Spearman is undefined: scores hold nan at \(1,\)"),
         ([1.0, 2.0], [1.0, math.inf], r"Spearman is undefined: target hold inf at \(1,\)"),
         ([1.0, 2.0, 3.0], [1.0, 2.0], r"scores \(3,\) and target \(2,\)"),
@@ -234,6 +233,20 @@ def test_spearman_by_hand():
 def test_spearman_says_where_it_is_undefined(scores, target, message):
     with pytest.raises(ValueError, match=message):
         spearman(torch.tensor(scores), torch.tensor(target))
+
+
+@pytest.mark.parametrize("metric", [spearman, kendall])
+def test_of_several_groups_those_without_an_order_are_nan(metric, generator):
+    scores, target = torch.randn(4, 5, generator=generator), torch.rand(4, 5, generator=generator)
+    scores[1], target[2] = 0.1, 0.1  # no two are different
+    mask = torch.ones(4, 5, dtype=torch.bool)
+    mask[3, 1:] = False  # one example
+    weights = torch.rand(4, 5, generator=generator)
+    for options in ({}, {"weights": weights}):
+        single = {name: part[0] for name, part in options.items()}
+        found = metric(scores, target, mask=mask, **options)
+        assert found[0].item() == pytest.approx(metric(scores[0], target[0], **single).item())
+        assert found[1:].isnan().all()
 
 
 # Mean average precision.
@@ -461,6 +474,13 @@ def test_weighted_average_precision_agrees_with_scikit_learn(generator):
     assert average_precision(scores, labels, weights=weights).item() == pytest.approx(wanted)
 
 
+def test_a_masked_median_rank_by_hand():
+    scores = torch.tensor([[0.9, 0.1, 0.2], [0.7, 0.3, 0.5]])
+    positives = torch.tensor([[True, False, False], [False, True, False]])
+    mask = torch.tensor([[True, True, True], [False, True, True]])
+    assert [median_rank(scores, positives, mask=one).item() for one in (None, mask)] == [2.0, 1.5]
+
+
 def test_masked_and_weighted_recall_by_hand():
     scores = torch.tensor([[0.9, 0.1, 0.2], [0.7, 0.3, 0.5]])
     positives = torch.tensor([[True, False, False], [False, False, True]])
@@ -486,3 +506,21 @@ def test_correlations_refuse_what_is_not_floating_point(metric):
     for bad in ([1.0, 2.0], torch.tensor([1, 2]), torch.tensor([1.0, 2.0j])):
         with pytest.raises(TypeError, match="expected a floating-point tensor"):
             metric(bad, torch.tensor([1.0, 2.0]))
+
+
+@pytest.mark.parametrize(("unknown", "said"), [(-1.0, "-1.0"), (math.nan, "nan")])
+def test_label_ranks_that_are_none_are_refused(unknown, said):
+    label_ranks = torch.tensor([[0.0, unknown, 2.0]])
+    for metric, first in ((ranked, torch.rand(1, 3)), (unranked, torch.ones(1, 3, dtype=torch.bool))):
+        with pytest.raises(ValueError, match=rf"label_ranks hold {said} at \(0, 1\), expected 0 \(absent\) or more"):
+            metric(first, label_ranks)
+
+
+def test_an_interval_takes_tensors_and_hits():
+    hits = np.array([True, False, True, True])
+    figures = [
+        interval(column, resamples=99, generator=np.random.default_rng(0))
+        for column in (hits, torch.from_numpy(hits), hits.astype(float))
+    ]
+    assert figures[0] == figures[1] == figures[2]
+    assert figures[0]["value"] == 0.75

@@ -15,7 +15,7 @@ from torch._subclasses import FakeTensorMode
 
 from rankops import by_name
 from rankops import sorter_measures as measures
-from rankops.checkpoints import build, save_model
+from rankops.checkpoints import build, load_model, save_model
 from rankops.datasets.synthetic_ranks import draw
 from rankops.ranks import ranks
 from rankops.sorters import SHIPPED, load_sorter
@@ -650,3 +650,13 @@ class TestGpu:
             found.append((ranked.detach().cpu(), gradient.cpu()))
         for ours, theirs in zip(*found, strict=True):
             assert torch.allclose(ours, theirs, atol=1e-8)
+
+
+def test_options_of_numpy_come_back_and_others_are_refused_before_anything_is_written(tmp_path):
+    save_model(tmp_path / "good", build("sorters", "laplace", {"softness": np.float32(0.25)}, seed=0))
+    assert load_model(tmp_path / "good").recipe["args"]["softness"] == 0.25
+    bad = build("sorters", "laplace", {"softness": 0.25}, seed=0)
+    bad.recipe["args"]["softness"] = object()
+    with pytest.raises(TypeError, match="which model.json cannot hold"):
+        save_model(tmp_path / "bad", bad)
+    assert not (tmp_path / "bad").exists()

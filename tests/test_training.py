@@ -249,6 +249,33 @@ def test_a_gpu_that_is_not_there_is_refused():
             compute(device="cuda", precision="no")
 
 
+def test_a_process_that_computes_in_one_precision_refuses_another(monkeypatch):
+    monkeypatch.setattr(AcceleratorState, "_shared_state", {})
+    compute(device="cpu", precision="no")
+    with pytest.raises(ValueError, match="has begun to compute on cpu in precision no, and is asked for .* bf16"):
+        compute(device="cpu", precision="bf16")
+    assert compute(device="cpu", precision="no").mixed_precision == "no"
+
+
+@pytest.mark.parametrize("limit", [0, 20])
+def test_a_pass_that_would_have_no_batch_is_refused(limit):
+    with pytest.raises(ValueError, match=rf"limit is {limit}, expected at least 32 rows"):
+        list(random_batches(100, 32, torch.Generator(), limit=limit, multiple_of=32))
+
+
+@pytest.mark.parametrize("nothing", [{"epochs": 0}, {"patience": 0}])
+def test_a_training_without_epochs_is_refused(nothing):
+    network, options = problem()
+    with pytest.raises(ValueError, match="expected at least 1 each"):
+        list(fit(network, **options | OPTIONS | {"epochs": 1} | nothing))
+
+
+def test_an_epoch_without_batches_is_refused():
+    network, options = problem()
+    with pytest.raises(ValueError, match="training: `batches` gave none in epoch 1"):
+        list(fit(network, **options | {"batches": lambda generator: []}, **OPTIONS, epochs=1))
+
+
 def test_shifted_images_are_moved_and_filled_with_black(generator):
     images = torch.zeros(200, 1, 9, 9, dtype=torch.uint8)
     images[:, 0, 4, 4] = 255

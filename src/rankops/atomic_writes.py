@@ -11,11 +11,33 @@ __all__ = ["remove_folder", "replaced_file", "replaced_folder", "write_error"]
 
 
 def _partial(path: Path) -> Path:
-    """A place beside `path` (so on the same file system), where leftovers of killed processes are removed."""
+    """A place beside `path` (so on the same file system), where leftovers of killed processes are removed.
+
+    Raises:
+        OSError: `path` is there and is neither a file nor a folder, but a device, say.
+    """
+    if path.exists() and not (path.is_file() or path.is_dir()):
+        raise OSError(errno.EINVAL, "neither a file nor a folder, so it cannot be replaced: name another", str(path))
     path.parent.mkdir(parents=True, exist_ok=True)
     for leftover in path.parent.glob(f"{path.name}.partial-*"):
+        if _writes(leftover):
+            continue
         shutil.rmtree(leftover) if leftover.is_dir() else leftover.unlink(missing_ok=True)
     return path.with_name(f"{path.name}.partial-{os.getpid()}")
+
+
+def _writes(leftover: Path) -> bool:
+    """Whether the process that a partial file is named for still runs, and is another one."""
+    number = leftover.name.rpartition(".partial-")[2].removesuffix("-removed")
+    if not number.isdecimal() or int(number) == os.getpid():
+        return False
+    try:
+        os.kill(int(number), 0)
+    except (ProcessLookupError, OverflowError):
+        return False
+    except PermissionError:  # it is somebody else's
+        return True
+    return True
 
 
 def _synced(path: Path) -> None:

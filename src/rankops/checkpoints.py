@@ -57,11 +57,13 @@ def save_model(path: str | Path, model: nn.Module) -> None:
         model: from `build` or `load_model`.
 
     Raises:
-        TypeError: it is from neither, so that nothing says how to rebuild it.
+        TypeError: it is from neither, so that nothing says how to rebuild it; or an option is nothing that JSON holds.
     """
     if not hasattr(model, "recipe"):
         raise TypeError(f"{type(model).__name__}: not from `rankops.checkpoints.build`, which says how to rebuild it")
     path = Path(path)
+    # Before anything is written: an option may be what JSON does not know. A number of NumPy's is written as a number.
+    recipe = json.dumps(model.recipe, indent=2, sort_keys=True, default=_number) + "\n"
     path.mkdir(parents=True, exist_ok=True)
     weights = {key: value.detach().cpu().contiguous() for key, value in sorted(model.state_dict().items())}
     with replaced_file(path / "model.safetensors") as partial:
@@ -70,11 +72,17 @@ def save_model(path: str | Path, model: nn.Module) -> None:
         except SafetensorError as error:
             raise write_error(path / "model.safetensors", error) from error
     with replaced_file(path / "model.json") as partial:
-        partial.write_text(json.dumps(model.recipe, indent=2, sort_keys=True) + "\n")
+        partial.write_text(recipe)
+
+
+def _number(value: Any) -> Any:
+    if not hasattr(value, "item"):
+        raise TypeError(f"an option is {value!r} of type {type(value).__name__}, which model.json cannot hold")
+    return value.item()
 
 
 def load_model(path: str | Path, *, device: str | torch.device = "cpu") -> nn.Module:
-    """Rebuilds what `save_model` wrote, in evaluation mode.
+    """Rebuilds what `save_model` wrote, in evaluation mode and float32.
 
     Raises:
         FileNotFoundError: the folder lacks one of the two files.

@@ -25,7 +25,7 @@ def interval(
     Resamples for which the statistic is not defined (NaN), such as the correlation of equal values, are left out.
 
     Args:
-        columns: one value an example each, (n,).
+        columns: one value an example each, (n,); booleans count as 0 and 1.
         statistic: of the columns, along an `axis`.
         resamples: how often the rows are drawn.
         generator: draws them.
@@ -63,6 +63,8 @@ def intervals(
     >>> [figure["value"] for figure in figures]
     [0.5, 1.0]
     """
+    columns = tuple(np.asarray(column) for column in columns)
+    columns = tuple(column.astype(np.float64) if column.dtype == np.bool_ else column for column in columns)
     rows = len(columns[0])
     if rows < 2:
         raise ValueError(f"an interval needs at least 2 examples, found {rows}")

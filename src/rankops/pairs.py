@@ -73,8 +73,9 @@ def log_one_plus_sum(scores: Tensor, pairs: Tensor) -> Tensor:
         pairs: (..., K, K) boolean; [..., u, v] says that u should score higher than v.
 
     Returns:
-        (...), 0 where there is no pair.
+        (...), float32 or float64, 0 where there is no pair.
     """
+    scores = scores.to(torch.promote_types(scores.dtype, torch.float32))  # sums over all pairs leave half precision
     differences = scores.unsqueeze(-2) - scores.unsqueeze(-1)  # [..., u, v] = f_v - f_u
     exponents = differences.masked_fill(~pairs, -torch.inf).flatten(-2)
     # The 1 is one more exponent, 0: so large differences cannot overflow.

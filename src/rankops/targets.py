@@ -42,14 +42,16 @@ def counted(scores: Tensor, mask: Tensor | None, weights: Tensor | None) -> Tens
         raise TypeError(f"weights are {found}, expected a floating-point tensor")
     if weights.shape != scores.shape:
         raise ValueError(f"weights {tuple(weights.shape)} and scores {tuple(scores.shape)}: expected one shape")
-    kept = weights.to(kind) if mask is None else weights.to(kind).masked_fill(~mask, 0.0)
+    # In their own type until they are proportions: what double precision holds may leave single precision's range.
+    kept = weights.to(torch.promote_types(weights.dtype, kind))
+    kept = kept if mask is None else kept.masked_fill(~mask, 0.0)
     bad = ~(torch.isfinite(kept) & (kept >= 0))
     if any_of(bad):
         where = tuple(bad.nonzero()[0].tolist())
         raise ValueError(f"weights hold {weights[where].item()} at {where}, expected finite numbers of at least 0")
     # Only proportions matter, and sums of very large or very small ones would leave their range.
     largest = kept.amax() if kept.numel() else kept.sum()
-    return kept / largest.where(largest > 0, 1.0)
+    return (kept / largest.where(largest > 0, 1.0)).to(kind)
 
 
 def present(labels: Tensor, mask: Tensor | None) -> Tensor:

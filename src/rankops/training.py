@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 from accelerate import Accelerator
+from accelerate.state import AcceleratorState
 from accelerate.utils import broadcast_object_list
 from safetensors import SafetensorError
 from torch import Tensor, nn
@@ -88,12 +89,19 @@ def compute(*, device: str, precision: str) -> Accelerator:
         precision: `no`, `fp16` or `bf16`.
 
     Raises:
-        ValueError: `cuda` without a GPU.
+        ValueError: `cuda` without a GPU; or the process has computed elsewhere, or in another precision, before.
     """
     if device == "cuda" and not torch.cuda.is_available():
         raise ValueError("compute.device is cuda, but torch finds no GPU: set it to auto or cpu, or look at nvidia-smi")
     # Of several processes without a GPU, each would train by itself if the CPU were not named.
     cpu = device == "cpu" or not torch.accelerator.is_available()
+    if AcceleratorState._shared_state:  # accelerate keeps what a process began with
+        begun = AcceleratorState()
+        if begun.mixed_precision != precision or (begun.device.type == "cpu") != cpu:
+            raise ValueError(
+                f"this process has begun to compute on {begun.device.type} in precision {begun.mixed_precision}, and "
+                f"is asked for device {device} in precision {precision}: start another process for that"
+            )
     return Accelerator(cpu=cpu, mixed_precision=precision)
 
 
@@ -137,7 +145,9 @@ def random_batches(
             f"batches of {batch_size} out of {size} rows do not make groups of {multiple_of}, the sorter's length: "
             f"expected a multiple of {multiple_of} and at least {multiple_of} rows"
         )
-    count = min(size, limit or size)
+    count = size if limit is None else min(size, limit)
+    if count < max(1, multiple_of):
+        raise ValueError(f"limit is {limit}, expected at least {max(1, multiple_of)} rows: None takes all")
     process, processes = share
     if processes > 1 and min(batch_size, count) // (multiple_of * processes) * multiple_of < 2:
         raise ValueError(
@@ -249,7 +259,7 @@ def fit(
 
     Raises:
         ValueError: an unknown optimiser or schedule, an `average` that is not between 0 and 1, a `judged_by` that is
-            no figure of `validate`, or what `validate` itself refuses.
+            no figure of `validate`, no epochs, patience or batches, or what `validate` itself refuses.
         FloatingPointError: a loss or figure is not finite; the message says where, and the last good epoch's
             checkpoint is kept.
     """
@@ -257,6 +267,8 @@ def fit(
         raise ValueError(f"optimiser.name: no {optimiser['name']!r} in torch.optim; try AdamW or SGD")
     if schedule["name"] not in SCHEDULES:
         raise ValueError(f"schedule.name is {schedule['name']!r}, expected one of {', '.join(SCHEDULES)}")
+    if epochs < 1 or patience < 1:
+        raise ValueError(f"epochs is {epochs} and patience {patience}, expected at least 1 each")
     if average is not None and not 0 < average < 1:
         raise ValueError(f"average is {average}, expected a number between 0 and 1, or None")
     trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
@@ -318,6 +330,8 @@ def fit(
                 if averaged is not None:
                     averaged.update_parameters(bare)
                 losses.append(value.detach())
+            if not losses:
+                raise ValueError(f"{name}: `batches` gave none in epoch {number}, expected at least one")
             every = torch.stack(losses).float()
             if several:
                 every = accelerator.reduce(every, reduction="mean")

@@ -4,6 +4,7 @@ import gzip
 import hashlib
 import shutil
 import socket
+import zlib
 from pathlib import Path
 
 import numpy as np
@@ -50,7 +51,7 @@ def _contents(path: Path) -> bytes:
     try:
         raw = path.read_bytes()
         contents = gzip.decompress(raw) if raw[:2] == b"\x1f\x8b" else raw
-    except (OSError, EOFError) as error:
+    except (OSError, EOFError, zlib.error) as error:
         raise ValueError(f"{path}: damaged or truncated gzip file ({error}); get it again") from error
     digest = hashlib.md5(contents, usedforsecurity=False).hexdigest()
     if digest != FILES[name]:

@@ -22,8 +22,8 @@ def average_precision(
     $1 - \frac1P \sum_{i \in P} \frac{f(y_P)_i}{f(y)_i}$ with f(y) the ranks among all n examples and f(y_P) those among
     the P positives: 1 minus average precision (SoDeep, Eqs. 5-6) when the sorter is exact, averaged over classes.
     `mean_average_precision` makes the mean rank of the positives small, in which all places count alike; here those at
-    the top count most, as in the metric. Classes without a positive or without a negative are left out; if all are,
-    the value is 0 without gradient.
+    the top count most, as in the metric. With soft ranks no precision counts for more than 1. Classes without a
+    positive or without a negative are left out; if all are, the value is 0 without gradient.
 
     Args:
         scores: y, (..., n, C).
@@ -51,7 +51,9 @@ def average_precision(
     positives = labels.bool().mT & there
     weight = weight * positives
     among_all = soft_ranks(sorter, scores.mT, None if mask is None else there)
-    precision = sorter(scores.mT, mask=positives) / among_all.where(positives, 1.0)
+    # Soft ranks among the positives, which lie closer together, can be larger than those among all: a precision above
+    # 1 would reward positives for lying close together.
+    precision = (sorter(scores.mT, mask=positives) / among_all.where(positives, 1.0)).clamp(max=1)
     total = weight.sum(-1).to(precision.dtype)
     both_kinds = (total > 0) & (there & ~positives).any(-1)
     lost = 1 - (precision * weight).sum(-1) / total.where(both_kinds, 1.0)

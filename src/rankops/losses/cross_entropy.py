@@ -19,7 +19,7 @@ def cross_entropy(scores: Tensor, label_ranks: Tensor) -> Tensor:
         label_ranks: (..., K), 0 = absent, anything larger = present.
 
     Returns:
-        A scalar.
+        A scalar, float32 or float64.
 
     Raises:
         TypeError, ValueError: see `rankops.pairs.check_label_ranks`.
@@ -28,6 +28,7 @@ def cross_entropy(scores: Tensor, label_ranks: Tensor) -> Tensor:
     tensor(4.)
     """
     check_label_ranks(scores, label_ranks)
+    scores = scores.to(torch.promote_types(scores.dtype, torch.float32))
     present = (label_ranks > 0).to(scores.dtype)
     share = present / present.sum(-1, keepdim=True).clamp(min=1)
     return -(share * torch.log_softmax(scores, dim=-1)).sum(-1).mean()

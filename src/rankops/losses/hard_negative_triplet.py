@@ -23,7 +23,7 @@ def hard_negative_triplet(scores: Tensor, positives: Tensor, *, margin: float = 
         hardest: only the negative that scores highest counts; otherwise the mean over negatives.
 
     Returns:
-        A scalar.
+        A scalar, float32 or float64.
 
     Raises:
         ValueError: shapes differ or are not square, d of 1, positives that are not boolean or lack one in a row or
@@ -36,6 +36,7 @@ def hard_negative_triplet(scores: Tensor, positives: Tensor, *, margin: float = 
     check_positives(scores, positives)
     if not margin >= 0:
         raise ValueError(f"margin is {margin}, expected at least 0")
+    scores = scores.to(torch.promote_types(scores.dtype, torch.float32))  # sums over rows leave half precision
     similarities = torch.stack([scores, scores.mT])
     own = torch.stack([positives, positives.mT])
     where = own.nonzero(as_tuple=True)  # one entry a positive: p in all

@@ -1,5 +1,6 @@
 """L1, the mean absolute error of regression."""
 
+import torch
 from torch import Tensor
 
 from rankops.targets import check_target
@@ -19,7 +20,7 @@ def l1(scores: Tensor, target: Tensor, *, sigmoid: bool = False) -> Tensor:
         sigmoid: put the scores through a sigmoid first; for targets in [0, 1].
 
     Returns:
-        A scalar.
+        A scalar, float32 or float64.
 
     Raises:
         ValueError: shapes differ or are empty; a target that is not finite or, with `sigmoid`, outside [0, 1].
@@ -30,4 +31,5 @@ def l1(scores: Tensor, target: Tensor, *, sigmoid: bool = False) -> Tensor:
     tensor(1.2500)
     """
     check_target(scores, target, between_0_and_1=sigmoid)
+    scores = scores.to(torch.promote_types(scores.dtype, torch.float32))
     return ((scores.sigmoid() if sigmoid else scores) - target).abs().mean()

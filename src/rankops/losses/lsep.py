@@ -23,7 +23,7 @@ def lsep(
         generator: draws the pairs; needed when `pairs` is given.
 
     Returns:
-        A scalar.
+        A scalar, float32 or float64.
 
     Raises:
         TypeError, ValueError: as `rlsep`.

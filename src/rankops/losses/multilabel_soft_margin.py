@@ -19,7 +19,7 @@ def multilabel_soft_margin(scores: Tensor, labels: Tensor) -> Tensor:
         labels: $y^*$, (..., n, C), boolean, or integers 0 and 1.
 
     Returns:
-        A scalar.
+        A scalar, float32 or float64.
 
     Raises:
         ValueError: shapes differ or are empty, or labels are anything but 0 and 1.
@@ -28,4 +28,5 @@ def multilabel_soft_margin(scores: Tensor, labels: Tensor) -> Tensor:
     tensor(2.)
     """
     check_labels(scores, labels)
+    scores = scores.to(torch.promote_types(scores.dtype, torch.float32))
     return torch.nn.functional.multilabel_soft_margin_loss(scores, labels.to(scores.dtype))

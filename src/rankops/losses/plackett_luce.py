@@ -29,7 +29,7 @@ def plackett_luce(scores: Tensor, label_ranks: Tensor) -> Tensor:
         label_ranks: r, (..., K), 0 = absent, larger = more important.
 
     Returns:
-        A scalar.
+        A scalar, float32 or float64.
 
     Raises:
         TypeError, ValueError: see `rankops.pairs.check_label_ranks`.
@@ -38,6 +38,7 @@ def plackett_luce(scores: Tensor, label_ranks: Tensor) -> Tensor:
     tensor(12.)
     """
     check_label_ranks(scores, label_ranks)
+    scores = scores.to(torch.promote_types(scores.dtype, torch.float32))
     left = label_ranks.unsqueeze(-2) <= label_ranks.unsqueeze(-1)  # [..., u, v]: v is there when u is drawn
     # Of differences rather than scores: no digits are lost where all scores are large, and u itself is exactly 0.
     differences = scores.unsqueeze(-2) - scores.unsqueeze(-1)  # [..., u, v] = f_v - f_u

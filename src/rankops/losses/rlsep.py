@@ -24,7 +24,7 @@ def rlsep(
         generator: draws the pairs; needed when `pairs` is given.
 
     Returns:
-        A scalar.
+        A scalar, float32 or float64.
 
     Raises:
         TypeError, ValueError: see `rankops.pairs.check_label_ranks`; `pairs` below 1, or without a generator.

@@ -6,6 +6,7 @@ from torch import Tensor
 
 from rankops.losses.spearman import spearman
 from rankops.pairs import check_label_ranks
+from rankops.ranks import check_mask
 
 __all__ = ["spearman_of_label_ranks"]
 
@@ -46,6 +47,10 @@ def spearman_of_label_ranks(
     >>> spearman_of_label_ranks(scores, label_ranks, sorter=ranks)  # ranks 4, 1, 2.5, 2.5 for 2, 1, 3.5, 3.5
     tensor(0.6000)
     """
+    if mask is not None:
+        check_mask(scores, mask)
+        if mask.shape == label_ranks.shape:
+            label_ranks = label_ranks.masked_fill(~mask, 0)  # what does not count may be anything
     check_label_ranks(scores, label_ranks)
     # Larger label ranks are more important, as larger targets are: `spearman` ranks both from the top.
     return spearman(scores, label_ranks.double(), sorter=sorter, mask=mask, weights=weights)

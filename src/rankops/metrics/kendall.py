@@ -32,21 +32,22 @@ def kendall(
         top_heavy: pairs count for more, the nearer they are to the top.
 
     Returns:
-        (...), float64, from -1 to 1.
+        (...), float64, from -1 to 1; of several groups, NaN for those without two different scores or targets.
 
     Raises:
         TypeError: a mask or weights of another type.
-        ValueError: shapes differ, fewer than two examples, one that is not finite, scores or targets that are all
-            equal, negative weights.
+        ValueError: shapes differ, one that is not finite, negative weights; of a single group, fewer than two examples,
+            or scores or targets that are all equal.
 
     >>> kendall(torch.tensor([0.1, 0.4, 0.2]), torch.tensor([1.0, 2.0, 3.0]))
     tensor(0.3333, dtype=torch.float64)
     """
-    weight, *values = different_values("Kendall's tau", scores, target, mask, weights)
+    weight, *values, defined = different_values("Kendall's tau", scores, target, mask, weights)
     found, wanted = (torch.sign(one.unsqueeze(-1) - one.unsqueeze(-2)) for one in values)
     pairs = weight.unsqueeze(-1) * weight.unsqueeze(-2)
     if top_heavy:
         closeness = 1 / ranks(values[1], mask=mask).clamp(min=1)
         pairs = pairs * (closeness.unsqueeze(-1) + closeness.unsqueeze(-2))
     agreement, of_found, of_wanted = ((pairs * part).sum((-2, -1)) for part in (found * wanted, found**2, wanted**2))
-    return (agreement / (of_found * of_wanted).sqrt()).clamp(-1.0, 1.0)
+    found = agreement / (of_found * of_wanted).sqrt().where(defined, 1.0)
+    return found.clamp(-1.0, 1.0).where(defined, torch.nan)

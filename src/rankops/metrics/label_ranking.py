@@ -59,7 +59,7 @@ def ranked(scores: Tensor, label_ranks: Tensor) -> dict[str, Tensor]:
         `precision`, `recall`, `f1_per_image`, `accuracy`, `exact_match`, `mean_average_precision`, each (n,) float64.
 
     Raises:
-        ValueError: not two-dimensional, shapes differ, or a score is not finite.
+        ValueError: not two-dimensional, shapes differ, a score is not finite, or a label rank is negative or NaN.
 
     >>> rates = ranked(torch.tensor([[0.9, 0.1, 0.5]]), torch.tensor([[1, 0, 2]]))
     >>> round(rates["accuracy"].item(), 3), rates["exact_match"].item()
@@ -88,7 +88,7 @@ def unranked(selected: Tensor, label_ranks: Tensor) -> dict[str, Tensor]:
         `precision`, `recall`, `f1_per_image`, `accuracy`, `exact_match`, each (n,) float64.
 
     Raises:
-        ValueError: not two-dimensional, shapes differ, or `selected` is not boolean.
+        ValueError: not two-dimensional, shapes differ, `selected` is not boolean, or a label rank is negative or NaN.
 
     >>> unranked(torch.tensor([[True, True, False]]), torch.tensor([[2, 0, 0]]))["precision"]
     tensor([0.5000], dtype=torch.float64)
@@ -103,4 +103,11 @@ def _check(predicted: Tensor, label_ranks: Tensor) -> None:
     if predicted.dim() != 2 or predicted.shape != label_ranks.shape:
         raise ValueError(
             f"predictions {tuple(predicted.shape)} and label_ranks {tuple(label_ranks.shape)}: expected (n, K) twice"
+        )
+    bad = ~(label_ranks >= 0)
+    if bool(bad.any()):
+        where = tuple(bad.nonzero()[0].tolist())
+        raise ValueError(
+            f"label_ranks hold {label_ranks[where].item()} at {where}, expected 0 (absent) or more: leave out what is "
+            "not known"
         )

@@ -20,7 +20,7 @@ def recall(
         weights: (n,), how much each row counts.
 
     Returns:
-        A scalar, float64.
+        A scalar, float64; NaN where no row counts.
 
     Raises:
         TypeError, ValueError: see `first_positive_ranks`; `k` below 1.
@@ -35,11 +35,11 @@ def recall(
     return (found * weight).sum() / weight.sum()
 
 
-def median_rank(scores: Tensor, positives: Tensor) -> Tensor:
+def median_rank(scores: Tensor, positives: Tensor, *, mask: Tensor | None = None) -> Tensor:
     """The median over rows of the rank of the first positive; of an even number, the mean of the middle two.
 
     Args:
-        scores, positives: see `first_positive_ranks`.
+        scores, positives, mask: see `first_positive_ranks`.
 
     Returns:
         A scalar, float64.
@@ -51,7 +51,7 @@ def median_rank(scores: Tensor, positives: Tensor) -> Tensor:
     >>> median_rank(scores, torch.tensor([[True, False, False], [False, False, True]]))
     tensor(1.5000, dtype=torch.float64)
     """
-    ordered = first_positive_ranks(scores, positives).double().sort().values
+    ordered = first_positive_ranks(scores, positives, mask=mask).double().sort().values
     return (ordered[(len(ordered) - 1) // 2] + ordered[len(ordered) // 2]) / 2
 
 

@@ -22,30 +22,31 @@ def spearman(scores: Tensor, target: Tensor, *, mask: Tensor | None = None, weig
         weights: (..., n), how much each example counts in the means, variances and covariance of the ranks.
 
     Returns:
-        (...), float64, from -1 to 1.
+        (...), float64, from -1 to 1; of several groups, NaN for those without two different scores or targets.
 
     Raises:
         TypeError: a mask or weights of another type.
-        ValueError: shapes differ, fewer than two examples, one that is not finite, scores or targets that are all
-            equal, negative weights.
+        ValueError: shapes differ, one that is not finite, negative weights; of a single group, fewer than two examples,
+            or scores or targets that are all equal.
 
     >>> spearman(torch.tensor([0.1, 0.4, 0.2]), torch.tensor([1.0, 2.0, 3.0]))
     tensor(0.5000, dtype=torch.float64)
     """
-    weight, *both = different_values("Spearman", scores, target, mask, weights)
+    weight, *both, defined = different_values("Spearman", scores, target, mask, weights)
     centred = []
     for values in both:
         placed = ranks(values, mask=mask)
         centred.append(placed - (placed * weight).sum(-1, keepdim=True) / weight.sum(-1, keepdim=True))
     first, second = centred
     norms = ((weight * first.square()).sum(-1) * (weight * second.square()).sum(-1)).sqrt()
-    return ((weight * first * second).sum(-1) / norms).clamp(-1.0, 1.0)
+    found = (weight * first * second).sum(-1) / norms.where(defined, 1.0)
+    return found.clamp(-1.0, 1.0).where(defined, torch.nan)
 
 
 def different_values(
     name: str, scores: Tensor, target: Tensor, mask: Tensor | None, weights: Tensor | None
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Weights, scores and target (..., n) in float64, 0 where the mask is False, if a rank correlation is defined.
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Weights, scores and target (..., n) in float64, 0 where the mask is False; and which groups (...) have a value.
 
     Raises:
         TypeError, ValueError: see `spearman`; `name` is the correlation's.
@@ -58,8 +59,10 @@ def different_values(
         raise ValueError(f"scores {tuple(scores.shape)} and target {tuple(target.shape)}: expected one shape (..., n)")
     weight = counted(scores.double(), mask, weights)
     counts = weight > 0
-    fewest = int(counts.sum(-1).min()) if counts.numel() else 0
-    if fewest < 2:
+    several = counts.sum(-1)
+    fewest = int(several.min()) if counts.numel() else 0
+    defined = several >= 2
+    if fewest < 2 and (scores.dim() == 1 or not counts.numel()):
         raise ValueError(f"{name} is undefined: {fewest} examples in {tuple(scores.shape)}, expected at least 2")
     known = []
     for what, given in (("scores", scores), ("target", target)):
@@ -72,11 +75,10 @@ def different_values(
             raise ValueError(f"{name} is undefined: {what} hold {values[where].item()} at {where}, expected numbers")
         largest = values.masked_fill(~counts, -torch.inf).amax(-1)
         equal = largest == values.masked_fill(~counts, torch.inf).amin(-1)
-        if bool(equal.any()):
-            where = tuple(equal.nonzero()[0].tolist())
+        if scores.dim() == 1 and bool(equal):
             raise ValueError(
-                f"{name} is undefined: {what} are all {largest[where].item()}{f' at {where}' if where else ''}, "
-                "expected at least two different ones"
+                f"{name} is undefined: {what} are all {largest.item()}, expected at least two different ones"
             )
+        defined = defined & ~equal
         known.append(values)
-    return weight, known[0], known[1]
+    return weight, known[0], known[1], defined

@@ -151,12 +151,7 @@ def predictions(regressor: Regressor, split: tuple[Tensor, Tensor]) -> pa.Table:
 
 def _spearman(scores: np.ndarray, target: np.ndarray) -> np.ndarray:
     """Of each resample (..., n); NaN for one whose scores or targets are all equal."""
-    constant = (np.ptp(scores, axis=-1) == 0) | (np.ptp(target, axis=-1) == 0)
-    found = np.full(scores.shape[:-1], np.nan)
-    if not constant.all():
-        chosen = [torch.from_numpy(values[~constant]) for values in (scores, target)]
-        found[~constant] = spearman(*chosen).numpy()
-    return found
+    return spearman(torch.from_numpy(scores), torch.from_numpy(target)).numpy()
 
 
 def figures(table: pa.Table, split: tuple[Tensor, Tensor]) -> Figures:

@@ -89,8 +89,8 @@ def first_ranks(images: Tensor, captions: Tensor) -> tuple[Tensor, Tensor]:
     """
     count, several = captions.shape[:2]
     similarity = images @ captions.flatten(0, 1).T  # (n, n * captions)
-    owner = torch.arange(count).repeat_interleave(several)
-    positives = owner == torch.arange(count).unsqueeze(1)
+    numbers = torch.arange(count, device=similarity.device)
+    positives = numbers.repeat_interleave(several) == numbers.unsqueeze(1)
     to_text = first_positive_ranks(similarity, positives)
     to_image = first_positive_ranks(similarity.T, positives.T)
     return to_text, to_image.view(count, several)
