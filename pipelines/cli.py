@@ -71,6 +71,8 @@ def fetch(
     except (FileNotFoundError, ValueError) as error:
         _fail(error)  # a folder was named, or something came, and it is wrong: that is no reason to go on without
     except OSError as error:
+        if root:  # the files are there, and it is the disk
+            _fail(error)
         typer.secho(
             f"{error}\nGoing on without MNIST. To bring it: RANKOPS_MNIST_ROOT=<folder of its files> rankops fetch",
             fg="yellow", err=True,
@@ -128,9 +130,9 @@ def scale(name: Annotated[str, typer.Argument(help="a file in scales/, such as p
     yaml.representer.ignore_aliases = lambda value: True  # what a scale says of several methods is written out for each
     of_scales = YAML()
     of_scales.Scanner, of_scales.preserve_quotes = Scanner, True  # which passes over comments: they are of the scale
-    values, layers = yaml.load(Path("params.yaml")), _layers(of_scales, path)
     experiments = Path("experiments/params.yaml")
-    theirs = yaml.load(experiments)
+    values, theirs = _layer(yaml, Path("params.yaml")), _layer(yaml, experiments)
+    layers = _layers(of_scales, path)
 
     def merge(said_in: Path, into: dict, changed: dict, place: str, file: str | Path = "params.yaml") -> None:
         for key, value in changed.items():
@@ -157,8 +159,20 @@ def scale(name: Annotated[str, typer.Argument(help="a file in scales/, such as p
         try:
             load_experiments(check(YAML(typ="safe").load(partial), path=path), their_partial)
         except ParamsError as error:  # both files stay as they were
-            _fail(str(error).replace(str(their_partial), f"{path}: {experiments}"))
+            _fail(_blamed(error, path).replace(str(their_partial), str(experiments)))
     typer.echo(f"params.yaml now has the values of {path}; `git diff params.yaml` shows them, `dvc repro` runs them")
+
+
+def _blamed(error: ParamsError, path: Path) -> str:
+    """What is wrong with params that a scale was written into: what was wrong before is not its doing."""
+    try:
+        load()
+    except ParamsError as before:
+        known = {line.removeprefix("params.yaml: ") for line in str(before).splitlines()}
+    else:
+        known = set()
+    lines = [line.removeprefix(f"{path}: ") for line in str(error).splitlines()]
+    return "\n".join(f"{'params.yaml' if line in known else path}: {line}" for line in lines)
 
 
 def _layers(yaml: YAML, path: Path) -> list[tuple[Path, dict]]:
@@ -175,8 +189,10 @@ def _layers(yaml: YAML, path: Path) -> list[tuple[Path, dict]]:
 def _layer(yaml: YAML, path: Path) -> dict:
     try:
         said = yaml.load(path)
+    except FileNotFoundError:
+        _fail(f"{path}: no such file; run from the project's top folder")
     except YAMLError as error:
-        _fail(f"{path}: {' '.join(str(error).split())}")
+        _fail(f"{path}: not YAML: {' '.join(str(error).split())}")
     if not isinstance(said, dict):
         _fail(
             f"{path}: expected keys of params.yaml with their values, found {'nothing' if said is None else repr(said)}"
@@ -191,20 +207,25 @@ def readme() -> None:
     results = Path("reports/results.md")
     if not results.is_file():
         _fail(f"no {results}: run `dvc repro` first")
-    _written("README.md", results)
-    Path("docs").mkdir(exist_ok=True)
-    shutil.copyfile("reports/figures/label_ranking-rlsep-examples.png", "docs/label_ranking-rlsep-examples.png")
+    pages = {Path("README.md"): results}
+    pictures = [Path("reports/figures/label_ranking-rlsep-examples.png")]
     experiments = Path("reports/experiments")
     if experiments.is_dir():
-        _written("docs/experiments.md", experiments / "results.md")
-        for name in ("differences", "average_precision-flipped_labels"):
-            shutil.copyfile(experiments / f"{name}.png", f"docs/{name}.png")
+        pages[Path("docs/experiments.md")] = experiments / "results.md"
+        pictures += [experiments / f"{name}.png" for name in ("differences", "average_precision-flipped_labels")]
+    if missing := [str(path) for path in (*pages.values(), *pictures) if not path.is_file()]:
+        _fail(f"no {', '.join(missing)}, which the pages show: run `dvc repro`, or `make experiments`, first")
+    for page, source in pages.items():
+        _written(page, source)
+    Path("docs").mkdir(exist_ok=True)
+    for path in pictures:
+        shutil.copyfile(path, Path("docs") / path.name)
     typer.echo("README.md and docs/ now show the results of the last `dvc repro` and `make experiments`")
 
 
-def _written(page: str, results: Path) -> None:
+def _written(page: Path, results: Path) -> None:
     """Puts results between the two lines of a page that are there for it."""
-    text = Path(page).read_text()
+    text = page.read_text()
     begin, end = "<!-- results: written by `rankops readme` -->\n", "<!-- end of results -->"
     before, _, rest = text.partition(begin)
     _, _, after = rest.partition(end)
@@ -492,7 +513,7 @@ def promote(
     table = Table("model", "challenger", "champion", "decision", "why")
     for one in decisions:
         decided = "error" if one.failed else "promoted" if one.promoted else "stays"
-        table.add_row(one.model, one.challenger or "-", one.champion or "-", decided, one.reason)
+        table.add_row(one.model, one.challenger or "-", one.champion or "-", decided, Text(one.reason))
     Console().print(table)
     if any(one.failed for one in decisions):
         raise typer.Exit(1)
@@ -581,7 +602,7 @@ def sweep(
         shown = [short if last.count(short) == 1 else column for short, column in zip(last, rows, strict=True)]
         table = Table(*(Column(one, overflow="fold") for one in shown), title=Text(task), title_justify="left")
         for row in rows.itertuples(index=False):
-            table.add_row(*row, end_section=row.seed.startswith("mean"))
+            table.add_row(*map(Text, row), end_section=row.seed.startswith("mean"))
         Console().print(table)
     if failure:
         _fail(failure)
@@ -616,8 +637,8 @@ def doctor() -> None:
         store = without_credentials(address)
     rows.append(("MLflow store", store))
     table = Table(show_header=False)
-    for row in rows:
-        table.add_row(*row)
+    for name, said in rows:
+        table.add_row(name, Text(said))
     Console().print(table)
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import torch
 from filelock import FileLock, Timeout
-from ruamel.yaml import YAML
+from ruamel.yaml import YAML, YAMLError
 
 from pipelines.errors import without_credentials
 from pipelines.settings import Settings
@@ -297,7 +297,10 @@ def _hash_of_lock(folder: Path, tags: dict[str, str]) -> str | None:
     lock = folder / "dvc.lock"
     if not lock.is_file():
         return None
-    entries = (YAML(typ="safe").load(lock.read_text()) or {}).get("stages") or {}
+    try:
+        entries = (YAML(typ="safe").load(lock.read_text()) or {}).get("stages") or {}
+    except YAMLError:  # half merged, say: no reason to judge nothing
+        return None
     parts = (part for entry in entries.values() for part in entry.get("deps", []))
     known = {f"input.{part['path']}": part.get("md5") for part in parts}
     inputs = {name: value for name, value in tags.items() if name.startswith("input.")}

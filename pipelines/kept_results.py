@@ -10,6 +10,7 @@ import platform
 import re
 import sys
 from collections.abc import Iterable
+from copy import deepcopy
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,7 @@ from rankops.atomic_writes import replaced_file
 __all__ = ["collected", "keep", "machine", "papers", "read_machine", "sections", "table"]
 
 COMPARISON = "label_ranking"
+DATASET = "ranked_mnist"
 STAGES = f"experiments/dvc.yaml:compare_{COMPARISON}"
 FOLDER = Path("results/paper")
 # What decides about the results; all of it must be in the commit that is written down.
@@ -84,7 +86,8 @@ def read_machine(path: Path) -> dict[str, str]:
     Raises:
         ValueError: the file is not that.
     """
-    found, expected = _read(path), sorted(machine())
+    made_by = f"python -m pipelines.kept_results > {path.name}"
+    found, expected = _read(path, made_by=made_by), sorted(machine())
     if not isinstance(found, dict) or sorted(found) != expected:
         raise ValueError(f"{path}: expected {', '.join(expected)}, as `python -m pipelines.kept_results` writes them")
     return found
@@ -105,9 +108,9 @@ def _commit() -> str:
     return git(".", "rev-parse", "HEAD")
 
 
-def _read(path: Path) -> Any:
+def _read(path: Path, *, made_by: str = f"dvc repro {STAGES}") -> Any:
     if not path.is_file():
-        raise FileNotFoundError(f"no {path}: run `dvc repro {STAGES}` where it comes from")
+        raise FileNotFoundError(f"no {path}: run `{made_by}` where it comes from")
     try:
         return YAML(typ="safe").load(path) if path.suffix != ".json" else json.loads(path.read_text())
     except (ValueError, YAMLError) as error:
@@ -174,7 +177,12 @@ def collected(*, command: str, made_on: dict[str, str]) -> dict[str, Any]:
     plan = experiments["comparisons"].get(COMPARISON)
     if plan is None:
         raise ValueError(f"experiments/params.yaml: no comparisons.{COMPARISON}, so there is nothing to keep")
-    lock = _read(Path("experiments/dvc.lock"))["stages"]
+    if plan["dataset"] != DATASET:
+        raise ValueError(
+            f"experiments/params.yaml: comparisons.{COMPARISON}.dataset is {plan['dataset']}, expected {DATASET}: the "
+            "kept tables stand beside the paper's, which are of that"
+        )
+    lock = (_read(Path("experiments/dvc.lock")) or {}).get("stages") or {}
     entries, results = {}, {}
     for method in plan["methods"]:
         name, path = f"compare_{COMPARISON}@{method}", Path(f"results/comparisons/{COMPARISON}-{method}.json")
@@ -261,18 +269,27 @@ def papers(images: int, method: str) -> dict[str, str]:
 
 def _recipe(planned: dict[str, Any], chosen: dict[str, Any]) -> str:
     """How a method's scorer was trained, in a few words: what was planned for all, with what was chosen of the grid."""
-    scorer = planned | {place.removeprefix("training.scorer."): value for place, value in chosen.items()}
+    scorer = deepcopy(planned)
+    for place, value in chosen.items():
+        if place.startswith("training.scorer."):
+            *within, last = place.removeprefix("training.scorer.").split(".")
+            block = scorer
+            for key in within:
+                block = block[key]
+            block[last] = value
     steps, shift, zoom, rotation = scorer["optimiser"], scorer.get("shift"), scorer.get("zoom"), scorer.get("rotation")
     views = chosen.get("training.views")
     model = {place: value for place, value in chosen.items() if place.partition(".")[0] == "model"}
     words = [
-        f"{steps['name']} at {steps['args']['lr']:g}",
+        f"{steps['name']} at {steps['args']['lr']:g}" if "lr" in steps["args"] else steps["name"],
         f"up to {scorer['epochs']} epochs",
         scorer["schedule"]["name"],
         f"moved by up to {shift} px" if shift else "",
         f"zoomed by up to {zoom:g}" if zoom and zoom > 1 else "",
         f"turned by up to {rotation:g}°" if rotation else "",
         *(f"{place} {_said_of(value)}" for place, value in model.items()),
+        f"averaged weights ({scorer['average']:g} a step)" if scorer.get("average") else "",
+        f"epoch chosen by {scorer['judged_by']}" if scorer.get("judged_by") else "",
         f"scores are means over {views['count']} views" if views else "",
     ]
     return ", ".join(filter(None, words))

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -85,7 +86,10 @@ def servers(*, prefect_port: int, mlflow_port: int) -> list[Server]:
         Server(
             "mlflow", mlflow_port,
             [str(python / "mlflow"), "server", "--host", "127.0.0.1", "--port", str(mlflow_port),
-             "--backend-store-uri", store, "--artifacts-destination", str(Path("mlruns").resolve()), "--workers", "2"],
+             "--backend-store-uri", store, "--workers", "2",
+             # Clients see this folder too. Through the server alone, what it holds could not be had without it.
+             "--default-artifact-root", Path("mlruns").resolve().as_uri(),
+             "--artifacts-destination", str(Path("mlruns").resolve())],
             "/health", "/version", {},
         ),
     ]  # fmt: skip
@@ -104,17 +108,39 @@ def answering(server: Server) -> bool:
     """Whether it is up; a server of another version than the one installed here is refused.
 
     Raises:
-        ValueError: it is of another version.
+        ValueError: it is of another version, or does not say of which.
     """
     if _got(server.address, server.health) is None:
         return False
     found, here = _got(server.address, server.versioned), version(server.name)
+    if found is None:
+        raise ValueError(
+            f"what answers at {server.address} does not say at {server.versioned} of which version it is: it is no "
+            f"{server.name} server, or asks for credentials, and then it cannot be started from here"
+        )
+    if not re.match(r"\d+\.\d+\S*$", found):
+        raise ValueError(_in_use(server))
     if found != here:
         raise ValueError(
             f"{server.name} server at {server.address} is version {found}, but {here} is installed here: install the "
             "same (requirements.lock), or stop it"
         )
     return True
+
+
+def _in_use(server: Server) -> str:
+    return (
+        f"port {server.port}, for {server.name}, is in use by something else: stop that, or choose another with "
+        f"{server.name.upper()}_PORT=..."
+    )
+
+
+def _elsewhere(server: Server) -> int | None:
+    """The port on which `start` made it, if that is another one."""
+    with suppress(FileNotFoundError, ValueError, KeyError):
+        port = json.loads(server.record.read_text())["port"]
+        return port if port != server.port else None
+    return None
 
 
 def _leader(server: Server) -> int | None:
@@ -154,6 +180,11 @@ def start(server: Server, *, patience: float = 180.0) -> str:
     """
     if _leaderless(server):
         stop(server)
+    if _members(server) and (port := _elsewhere(server)) is not None:
+        raise ValueError(
+            f"{server.name} runs already, on port {port}: use that, {server.name.upper()}_PORT={port}, or stop it by "
+            "`make stop`"
+        )
     if answering(server):
         if not _members(server):
             raise ValueError(
@@ -168,10 +199,7 @@ def start(server: Server, *, patience: float = 180.0) -> str:
             try:
                 probe.bind(("127.0.0.1", server.port))
             except OSError as error:
-                raise ValueError(
-                    f"port {server.port}, for {server.name}, is in use by something else: stop that, or choose another "
-                    f"with {server.name.upper()}_PORT=..."
-                ) from error
+                raise ValueError(_in_use(server)) from error
         FOLDER.mkdir(exist_ok=True)
         with (FOLDER / f"{server.name}.log").open("ab") as log:
             process = subprocess.Popen(

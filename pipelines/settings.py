@@ -9,7 +9,7 @@ import shutil
 import typing
 from collections.abc import Callable
 from itertools import permutations, product
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Annotated, Any, Literal, TypeVar
 
 import torch
@@ -207,16 +207,26 @@ class Named(Block):
     args: dict[str, Any]
 
 
+# What torch.optim has for other trainings.
+OTHER_OPTIMISERS = {
+    "LBFGS": "asks for the loss several times a step",
+    "Muon": "takes matrices alone",
+    "SparseAdam": "takes sparse gradients alone",
+}
+
+
 class Steps(Block):
     name: str
-    args: dict[str, float | int | bool | list[float]]
+    args: dict[str, Any]
 
     @field_validator("name")
     @classmethod
     def _known(cls, value: str) -> str:
         kind = getattr(torch.optim, value, None)
-        if not (isinstance(kind, type) and issubclass(kind, torch.optim.Optimizer)):
+        if not (isinstance(kind, type) and issubclass(kind, torch.optim.Optimizer)) or kind is torch.optim.Optimizer:
             raise ValueError(f"no {value!r} in torch.optim; try AdamW or SGD")
+        if value in OTHER_OPTIMISERS:
+            raise ValueError(f"{value} {OTHER_OPTIMISERS[value]}, which trainings here do not have; try AdamW or SGD")
         return value
 
     @model_validator(mode="after")
@@ -226,6 +236,11 @@ class Steps(Block):
         for argument, value in self.args.items():
             if argument not in taken:
                 raise ValueError(f"args.{argument}: torch.optim.{self.name} takes {', '.join(taken)}")
+            parts = value if isinstance(value, list) else [value]
+            if any(type(part) not in (bool, int, float) for part in parts):
+                raise ValueError(
+                    f"args.{argument}: is {value!r}, expected a number, true or false, or a list of numbers"
+                )
             number = type(value) in (int, float) and 0 <= value < float("inf")
             if argument in ("lr", "weight_decay", "momentum", "eps", "dampening", "alpha") and not number:
                 raise ValueError(f"args.{argument}: is {value}, expected a number from 0")
@@ -233,6 +248,8 @@ class Steps(Block):
                 isinstance(value, list) and len(value) == 2 and all(0 <= beta < 1 for beta in value)
             ):
                 raise ValueError(f"args.betas: is {value}, expected two numbers from 0 and below 1")
+        if self.args.get("nesterov") and self.name == "SGD" and not self.args.get("momentum"):
+            raise ValueError("args.nesterov: is true without a momentum, expected one above 0, such as 0.9")
         return self
 
 
@@ -429,7 +446,9 @@ class Comparison(Block):
                     f"methods.{name}: no baseline {method.baseline or self.baseline!r}; there are "
                     f"{', '.join(self.methods)}"
                 )
-            count = len({json.dumps(self.tried(name, setting), sort_keys=True) for setting in self.settings(name)})
+            count = len(
+                {json.dumps(self.tried(name, setting), sort_keys=True, default=str) for setting in self.settings(name)}
+            )
             if count != self.settings_each:
                 raise ValueError(
                     f"methods.{name}.grid has {count} different settings, expected settings_each = "
@@ -684,8 +703,20 @@ class Settings(Block):
 
     def _check_start(self, place: str, run: TransferRun) -> None:
         folder, _, name = run.start.rpartition("/")
+        if run.start != PurePosixPath(run.start).as_posix():  # by which DVC knows what comes first
+            raise ValueError(
+                f"{place}.start: is {run.start!r}, expected a plain path: {PurePosixPath(run.start).as_posix()}"
+            )
         if folder == "models/runs" and name not in self.all_runs:
             raise ValueError(f"{place}.start: no run {name!r}; there are {', '.join(self.all_runs)}")
+        before = [name]
+        while folder == "models/runs" and isinstance(earlier := self.all_runs.get(before[-1]), TransferRun):
+            before.append(earlier.start.rpartition("/")[2])
+            if before[-1] in before[:-1]:
+                raise ValueError(
+                    f"{place}.start: {', which starts from '.join(before)}: expected a run that goes back to random "
+                    "weights or to a file"
+                )
         if folder == "models/runs":
             if run.dataset in self.real_data and self.all_runs[name].dataset not in self.real_data:
                 raise ValueError(

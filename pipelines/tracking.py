@@ -277,10 +277,18 @@ def _published(client: mlflow.MlflowClient, one: Finished) -> tuple[str | None, 
 
 
 def _files_at(address: str) -> bool:
-    """Whether the store still has the files of a run's folder or of a version."""
+    """Whether the store still has the files of a run's folder or of a version.
+
+    Raises:
+        ServerUnreachable: it does not say: what could not be asked for is not lost.
+    """
     try:
         return bool(mlflow.artifacts.list_artifacts(artifact_uri=address))
-    except (MlflowException, OSError):
+    except (MlflowException, OSError) as error:
+        if _connection_was_lost(error):
+            raise ServerUnreachable(
+                f"the MLflow store failed: {in_a_line(error)}. Nothing is lost: run `make repro` again"
+            ) from error
         return False
 
 
@@ -399,6 +407,11 @@ def _connection_was_lost(error: BaseException | None) -> bool:
     while error is not None:
         if isinstance(error, requests.HTTPError):
             return error.response is not None and error.response.status_code >= 500
+        if isinstance(error, MlflowException) and error.error_code in (
+            "TEMPORARILY_UNAVAILABLE",
+            "REQUEST_LIMIT_EXCEEDED",
+        ):
+            return True
         if isinstance(error, (requests.RequestException, ConnectionError, TimeoutError)):
             return True
         error = error.__cause__ or error.__context__
@@ -619,7 +632,10 @@ class LiveRuns:
         try:
             if key not in self._runs:
                 place = _experiment(self._client, experiment)
-                found = self._client.search_runs([place], f"tags.`{LIVE}` = '{key}' and attributes.status = 'RUNNING'")
+                found = self._client.search_runs(
+                    [place],
+                    f"tags.`{LIVE}` = '{key}' and tags.`{WATCHED}` = '{self._place}' and attributes.status = 'RUNNING'",
+                )
                 if found:
                     run = found[0].info.run_id
                     self._sent[key] = len(self._client.get_metric_history(run, "epoch.loss"))

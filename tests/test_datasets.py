@@ -4,13 +4,16 @@ import gzip
 import hashlib
 import os
 import struct
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import torch
+from typer.testing import CliRunner
 
+from pipelines.cli import app
 from rankops import boxes
 from rankops.datasets import digits, mnist, ranked_mnist, synthetic_ranks
 from rankops.generators import generator
@@ -73,8 +76,9 @@ class TestMnist:
             (lambda raw: raw[:200], "train-images-idx3-ubyte.gz: damaged or truncated gzip"),
             (lambda raw: gzip.compress(gzip.decompress(raw)[:-5]), "train-images-idx3-ubyte: 23531 bytes, MD5"),
             (lambda raw: b"", "train-images-idx3-ubyte: 0 bytes"),
+            (lambda raw: raw[:20] + b"\xff" * 20 + raw[40:], "train-images-idx3-ubyte.gz: damaged or truncated gzip"),
         ],
-        ids=["truncated gzip", "truncated contents", "empty"],
+        ids=["truncated gzip", "truncated contents", "empty", "bytes changed"],
     )
     def test_a_damaged_file_is_named_and_not_copied(self, files, tmp_path, damage, message):
         file = files / "train-images-idx3-ubyte.gz"
@@ -82,6 +86,15 @@ class TestMnist:
         with pytest.raises(ValueError, match=message):
             mnist.copy(tmp_path / "given", tmp_path / "raw")
         assert not (tmp_path / "raw" / "train-images-idx3-ubyte").exists()
+
+    def test_a_disk_that_does_not_take_the_files_of_a_named_folder_is_an_error(self, files, tmp_path, monkeypatch):
+        monkeypatch.chdir(tmp_path)
+        monkeypatch.setenv("RANKOPS_MNIST_ROOT", str(files))
+        Path("dvc.yaml").touch()
+        Path("data").touch()  # where a folder should be
+        result = CliRunner().invoke(app, ["fetch"])
+        assert result.exit_code == 1
+        assert "Going on without" not in result.output
 
     def test_a_file_under_anothers_name_is_recognised(self, files, tmp_path):
         test, train = files / "t10k-labels-idx1-ubyte.gz", files / "train-labels-idx1-ubyte.gz"

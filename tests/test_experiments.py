@@ -363,7 +363,7 @@ class TestKeptResults:
         scorer = {"optimiser": {"name": "SGD", "args": {"lr": 0.01}}, "epochs": 30, "schedule": {"name": "constant"}}
         plan = {
             "figure": "ranked.exact_match", "seeds": 3, "baseline": "lsep", "methods": {"lsep": {}, "rlsep": {}},
-            "model": {"name": "convnet"}, "training": {"scorer": scorer},
+            "dataset": "ranked_mnist", "model": {"name": "convnet"}, "training": {"scorer": scorer},
         }  # fmt: skip
         files = {
             "params.yaml": "compute: {threads: 1}\nranked_mnist: {canvas: 112, rows: {train: 5000, test: 10000}}\n",
@@ -430,6 +430,21 @@ class TestKeptResults:
         assert rlsep["p"] == f"{2 * t.sf(gains.mean() / (gains.std(ddof=1) / math.sqrt(3)), 2):.3f}"
         assert rlsep["lock entry"] == kept["methods"]["rlsep"]["lock_entry"][:8] != lsep["lock entry"]
 
+    def test_a_recipe_names_what_a_grid_chose(self):
+        planned = {
+            "optimiser": {"name": "SGD", "args": {"lr": 0.1}}, "epochs": 3, "schedule": {"name": "constant"},
+        }  # fmt: skip
+        chosen = {
+            "training.scorer.optimiser.args.lr": 0.3, "training.scorer.average": 0.99,
+            "training.scorer.judged_by": "exact_match",
+        }  # fmt: skip
+        assert kept_results._recipe(planned, chosen) == (
+            "SGD at 0.3, up to 3 epochs, constant, averaged weights (0.99 a step), epoch chosen by exact_match"
+        )
+        assert planned["optimiser"]["args"]["lr"] == 0.1
+        planned["optimiser"] = {"name": "Adadelta", "args": {}}
+        assert kept_results._recipe(planned, {}) == "Adadelta, up to 3 epochs, constant"
+
     def test_data_may_be_elsewhere(self, project):
         shutil.rmtree(project / "data")
         assert kept_results.keep("subset", command="make", made_on=MACHINE).is_file()
@@ -454,6 +469,12 @@ class TestKeptResults:
         path = project / "results/comparisons/label_ranking-rlsep.json"
         path.write_text(path.read_text() + " ")
         self.refused("label_ranking-rlsep.json is not that of experiments/dvc.lock .*modified.*dvc repro")
+
+    def test_results_on_another_dataset_are_refused(self, project):
+        file = project / "experiments/params.yaml"
+        file.write_text(file.read_text().replace('"ranked_mnist"', '"arc"'))
+        git("commit", "--quiet", "--all", "--message", "other pictures")
+        self.refused("comparisons.label_ranking.dataset is arc, expected ranked_mnist: .* beside the paper's")
 
     def test_nothing_is_not_kept(self, project):
         for path in Path("results/comparisons").glob("*.json"):

@@ -132,6 +132,19 @@ def test_another_watch_goes_on_with_the_same_run(kept, params):
     assert [point.step for point in losses] == [1, 2, 3]
 
 
+def test_the_same_training_in_another_folder_has_a_run_of_its_own(kept, params, tmp_path):
+    ended = threading.Event()
+    ended.set()
+    here, there = kept, tmp_path / "other/.checkpoints"
+    for place in (here, there):
+        train(place / "train" / RUN / ATTEMPT / "everything", 2)
+        watch(params, place, ended)
+    assert [[point.step for point in losses] for _, losses in runs()] == [[1, 2], [1, 2]]
+    shutil.rmtree(here)
+    watch(params, here, ended)
+    assert sorted(run.info.status for run, _ in runs()) == ["KILLED", "RUNNING"]
+
+
 def test_without_a_server_it_says_so_once_and_stops_nothing(kept, params, monkeypatch, caplog):
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://127.0.0.1:1")
     monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")

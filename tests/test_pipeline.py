@@ -14,11 +14,14 @@ import numpy as np
 import pandas as pd
 import pyarrow.parquet as pq
 import pytest
+import requests
 import torch
+from mlflow.exceptions import MlflowException
 from PIL import Image
 from ruamel.yaml import YAML
 
 from pipelines import monitoring
+from pipelines.tracking import ServerUnreachable, _files_at
 from rankops.datasets.voc2007 import CLASSES
 
 RUNS = ["label_ranking-cross_entropy", "label_ranking-lsep", "label_ranking-rlsep"]
@@ -336,6 +339,15 @@ def test_lost_files_are_sent_again_and_aliases_follow(project, store):
         2,
         8,
     )
+
+
+def test_what_could_not_be_asked_for_is_not_lost(monkeypatch):
+    def listed(artifact_uri: str):
+        raise MlflowException("API request failed") from requests.ConnectionError("Read timed out")
+
+    monkeypatch.setattr(mlflow.artifacts, "list_artifacts", listed)
+    with pytest.raises(ServerUnreachable, match="the MLflow store failed: API request failed. Nothing is lost"):
+        _files_at("models:/sorter-lstm/1")
 
 
 def test_an_emptied_store_is_filled_again_and_the_lock_stays(project):

@@ -131,6 +131,43 @@ def test_a_server_of_another_version_is_refused(port_of_another, name):
         answering(of(name, port_of_another))
 
 
+def test_a_server_that_runs_on_another_port_is_named(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("pipelines.servers.answering", lambda server: bool(_members(server)))
+    first = replace(of("mlflow", free_port()), command=[sys.executable, "-c", "import time; time.sleep(600)"])
+    start(first)
+    try:
+        with pytest.raises(ValueError, match=f"mlflow runs already, on port {first.port}: use that, MLFLOW_PORT="):
+            start(of("mlflow", free_port()))
+    finally:
+        stop(first)
+        os.waitpid(-1, 0)
+
+
+class WebPage(Another):
+    def do_GET(self) -> None:
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(b"<!doctype html><html>0.0.1</html>")
+
+
+class Locked(Another):
+    def do_GET(self) -> None:
+        self.send_response(200 if self.path.endswith("health") else 401)
+        self.end_headers()
+
+
+@pytest.mark.parametrize(
+    ("kind", "said"), [(WebPage, "is in use by something else"), (Locked, "is no prefect server, or asks for cred")]
+)
+def test_what_is_no_server_of_ours_is_told(kind, said):
+    with ThreadingHTTPServer(("127.0.0.1", 0), kind) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        with pytest.raises(ValueError, match=said):
+            answering(of("prefect", server.server_address[1]))
+        server.shutdown()
+
+
 class ThisVersion(Another):
     def do_GET(self) -> None:
         self.send_response(200)

@@ -74,6 +74,14 @@ RECALL = "sorter_runs/retrieval-recall-lstm"
         ("sorters/lstm/optimiser/name", "lr_scheduler", "no 'lr_scheduler' in torch.optim"),
         ("sorters/lstm/optimiser/args", {"lr": [1, 2]}, r"args.lr: is \[1(.0)?, 2(.0)?\], expected a number from 0"),
         ("sorters/lstm/optimiser/args", {"lr": True}, "args.lr: is True, expected a number from 0"),
+        ("sorters/lstm/optimiser/args", {"lr": "a"}, r"optimiser: args.lr: is 'a', expected a number, .*[^\n]$"),
+        ("sorters/lstm/optimiser", {"name": "LBFGS", "args": {}}, "LBFGS asks for the loss several times a step"),
+        ("sorters/lstm/optimiser", {"name": "Optimizer", "args": {}}, "no 'Optimizer' in torch.optim"),
+        (
+            "sorters/lstm/optimiser",
+            {"name": "SGD", "args": {"lr": 0.1, "nesterov": True}},
+            "args.nesterov: is true without a momentum",
+        ),
         ("sorters/lstm/optimiser/args", {"betas": [0.9, 1.5]}, "args.betas: is .* below 1"),
         ("sorters/lstm/optimiser/args", {"betas": 0.9}, "args.betas: is 0.9, expected two numbers"),
         ("sorters/lstm/args/layers", 2.0, r"sorters.lstm.args.layers: .*integer.*found 2.0"),
@@ -109,6 +117,12 @@ RECALL = "sorter_runs/retrieval-recall-lstm"
         (f"{MSE}/dataset", "voc2007", r"no 'voc2007'.*needs a block under real_data"),
         (f"{MSE}/start", "models/runs/label_ranking-relsep", "start: no run 'label_ranking-relsep'"),
         (f"{MSE}/start", KeyError, "memorability-mse.start: missing"),
+        (f"{MSE}/start", "./models/runs/nothing", "start: is './models/runs/nothing', expected a plain path: models/"),
+        (
+            f"{MSE}/start",
+            "models/runs/memorability-mse",
+            "start: memorability-mse, which starts from memorability-mse: expected a run that goes back",
+        ),
         (f"{MSE}/model/args/channels", [8, 8], r"convnet with channels \[8, 8\], but it starts from .*\[32, 64, 96\]"),
         (f"{MSE}/model", {"name": "resnet34", "args": {}}, "model: resnet34 with channels None, but it starts from"),
         (f"{MSE}/task", "retrieval", "its name should begin with retrieval-mse"),
@@ -425,6 +439,16 @@ class TestScales:
         (project / "scales/subset.yaml").write_text("over: laptop\nranked_mnist: {canvs: 1}")
         assert "scales/subset.yaml: ranked_mnist.canvs is not in params.yaml" in self.scale("subset_112", code=1)
         assert settings.load() == small
+
+    def test_what_was_wrong_before_is_not_the_scales_doing(self, project):
+        params = (project / "params.yaml").read_text()
+        (project / "params.yaml").write_text(params + "foo: 1\n")
+        (project / "scales/mine.yaml").write_text("ranked_mnist: {canvas: 4}")
+        lines = self.scale("mine", code=1).splitlines()
+        assert {line.partition(":")[0] for line in lines if "foo" in line} == {"params.yaml"}
+        assert {line.partition(":")[0] for line in lines if "canvas" in line} == {"scales/mine.yaml"}
+        (project / "params.yaml").write_text(params + "foo: [1\n")
+        assert "params.yaml: not YAML" in self.scale("laptop", code=1)
 
     def test_an_unknown_key_or_scale_changes_nothing(self, project):
         (project / "scales/mine.yaml").write_text("ranked_mnist: {canvas: 128, canvs: 1}")

@@ -1,5 +1,6 @@
 """How a stage ends when memory runs out: a line that says what to lower, and outputs as they were."""
 
+import os
 import shlex
 import shutil
 import subprocess
@@ -9,6 +10,8 @@ from pathlib import Path
 import psutil
 import pytest
 import torch
+
+from rankops.atomic_writes import replaced_file, replaced_folder
 
 ROOT = Path(__file__).parents[1]
 STAGE = """
@@ -37,6 +40,25 @@ def ended(folder: Path, fails: str) -> subprocess.CompletedProcess:
         cwd=folder, env={"PYTHONPATH": path, "PATH": "/usr/bin:/bin", "OMP_NUM_THREADS": "1", "CXX": "sh"},
         capture_output=True, text=True, check=False,
     )  # fmt: skip
+
+
+def test_a_file_that_another_process_writes_is_left_and_one_of_a_killed_process_removed(tmp_path):
+    target = tmp_path / "report.json"
+    writing, killed = (tmp_path / f"report.json.partial-{number}" for number in (os.getppid(), 2**22 + 1))
+    writing.touch()
+    killed.touch()
+    with replaced_file(target) as partial:
+        partial.write_text("whole")
+    assert sorted(tmp_path.iterdir()) == [target, writing]
+
+
+def test_a_device_is_not_replaced(tmp_path):
+    with pytest.raises(OSError, match="neither a file nor a folder"), replaced_file("/dev/null"):
+        pass
+    assert Path("/dev/null").is_char_device()
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(OSError, match="neither a file nor a folder"), replaced_folder(tmp_path / "pipe"):
+        pass
 
 
 @pytest.mark.parametrize(

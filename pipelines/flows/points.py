@@ -125,9 +125,11 @@ def points(runs: list[str], changes: dict[str, list[Any]], seeds: list[int] | No
             for key, value in by_key.items():
                 _set(changed, key, value)
             given = dict(zip(own, chosen, strict=True))
-            told = ", ".join(f"{key}={json.dumps(value)}" for key, value in {**given, f"{run}.seed": seed}.items())
+            told = ", ".join(
+                f"{key}={json.dumps(value, default=str)}" for key, value in {**given, f"{run}.seed": seed}.items()
+            )
             check(changed, path=f"params.yaml with {told}")
-            digest = sha256(json.dumps([run, changed], sort_keys=True).encode()).hexdigest()[:8]
+            digest = sha256(json.dumps([run, changed], sort_keys=True, default=str).encode()).hexdigest()[:8]
             name = f"{run}-seed{seed}-{digest}"
             task = settings.all_runs[run].task
             found[name] = Point(name=name, run=run, seed=seed, task=task, changes=given, settings=by_key)

@@ -8,6 +8,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -137,7 +138,8 @@ class Commands:
         for number in (signal.SIGTERM, signal.SIGKILL):
             for process in running:
                 if process.poll() is None:
-                    os.killpg(process.pid, number)
+                    with suppress(ProcessLookupError):  # its own thread saw it end in between
+                        os.killpg(process.pid, number)
             deadline = time.monotonic() + 10
             while time.monotonic() < deadline and any(process.poll() is None for process in running):
                 time.sleep(0.1)

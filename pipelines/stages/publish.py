@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
-from ruamel.yaml import YAML
+from ruamel.yaml import YAML, YAMLError
 
 from pipelines.histories import best_epoch, history_of_run
 from pipelines.settings import Settings, SorterRun
@@ -42,10 +42,16 @@ def lock_entries(*stages: str) -> list[dict]:
     """What dvc.lock says of some stages.
 
     Raises:
-        ValueError: it does not know one of them.
+        ValueError: it does not know one of them, or is no YAML.
     """
     path = Path("dvc.lock")
-    known = YAML(typ="safe").load(path)["stages"] if path.is_file() else {}
+    try:
+        known = ((YAML(typ="safe").load(path) if path.is_file() else None) or {}).get("stages") or {}
+    except YAMLError as error:
+        raise ValueError(
+            f"dvc.lock: not YAML ({' '.join(str(error).split())}): end the merge, or take a committed one by `git "
+            "checkout dvc.lock` and run `dvc repro`"
+        ) from error
     for stage in stages:
         if stage not in known:
             raise ValueError(f"dvc.lock: no entry for {stage}, so there is nothing to publish: run `dvc repro` first")
