@@ -16,6 +16,8 @@ from pathlib import Path
 from socketserver import BaseRequestHandler, ThreadingTCPServer
 from uuid import UUID, uuid4
 
+import mlflow
+import pandas as pd
 import pytest
 from prefect.server.events.schemas.automations import EventTrigger
 from prefect.server.events.schemas.events import ReceivedEvent
@@ -27,6 +29,9 @@ from pipelines.errors import in_a_line
 from pipelines.flows.deploy import _environment, _trigger, deploy
 from pipelines.model_server import free_port
 from pipelines.servers import Server, _members, answering, servers, start, start_all, stop
+from pipelines.tracking import Finished, Version, publish, sorter_signature, store, weights_of
+from rankops.checkpoints import build, save_model
+from rankops.sorters import load_sorter
 
 from conftest import ROOT  # isort: skip
 
@@ -142,6 +147,28 @@ def test_a_server_that_runs_on_another_port_is_named(tmp_path, monkeypatch):
     finally:
         stop(first)
         os.waitpid(-1, 0)
+
+
+def test_what_was_published_through_the_server_is_there_without_it(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    server = of("mlflow", free_port())
+    start(server)
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", server.address)
+    save_model(tmp_path / "made", build("sorters", "handcrafted", {"steepness": 7.0}, seed=0))
+    version = Version(
+        "sorter-x", ROOT / "pipelines/serving/sorter.py", tmp_path / "made", sorter_signature(4), ["mlflow"]
+    )
+    history = pd.DataFrame({"epoch": [1], "figure": [0.5]})
+    try:
+        (tmp_path / "src").symlink_to(ROOT / "src")
+        with store() as client:
+            publish(client, [Finished("one", "new", "key", {}, {"figure": 0.5}, {}, history, {}, version)])
+    finally:
+        stop(server)
+    monkeypatch.delenv("MLFLOW_TRACKING_URI")
+    folder = weights_of("models:/sorter-x@champion", tmp_path / "copy")
+    assert load_sorter(folder).steepness == 7.0
+    mlflow.set_tracking_uri(None)
 
 
 class WebPage(Another):
