@@ -87,8 +87,9 @@ def markdown(sections: dict[str, Section]) -> str:
     """
     parts = []
     for title, (text, table, _) in sections.items():
-        lines = [" | ".join(table.columns), " | ".join("---" for _ in table.columns)]
-        lines += [" | ".join(str(value) for value in row) for row in table.itertuples(index=False)]
+        cells = [table.columns, *table.itertuples(index=False)]
+        lines = [" | ".join(str(value).replace("|", r"\|") for value in row) for row in cells]
+        lines.insert(1, " | ".join("---" for _ in table.columns))
         parts.append(f"**{title}.** {text}\n\n" + "\n".join(f"| {line} |" for line in lines) + "\n")
     return "\n".join(parts)
 

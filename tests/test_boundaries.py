@@ -139,6 +139,8 @@ def by_name(command: str) -> set[Path]:
                   for setting in plan.settings(words[1])]  # fmt: skip
         return {source / f"tasks/{plan.task}.py", *(source / f"models/{model}.py" for model in models),
                 *(source / f"losses/{loss}.py" for loss in losses), *sorter_file(method.sorter)}  # fmt: skip
+    if stage == "score_sweep":
+        return set().union(*map(sorter_file, PARAMS.sorters | PARAMS.benchmark_sorters.untrained))
     if stage == "sorter_health":
         return set().union(
             *(sorter_file(one.sorter) for one in EXPERIMENTS.comparisons["memorability_sorters"].methods.values())

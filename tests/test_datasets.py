@@ -18,7 +18,7 @@ from rankops import boxes
 from rankops.datasets import digits, mnist, ranked_mnist, synthetic_ranks
 from rankops.generators import generator
 from rankops.ranks import ranks
-from rankops.tables import decode_images, encode_images, read_table
+from rankops.tables import decode_images, encode_images, matrix, read_table
 
 SCENE = {"canvas": 64, "digits_per_image": (3, 6), "scale": (1.0, 4.0), "overlap": 0.0}
 
@@ -236,6 +236,16 @@ class TestTables:
         column[2]["bytes"] = column[2]["bytes"][:30] if encoded == "half" else encoded
         with pytest.raises(ValueError, match=r"some\.parquet: row 2: not a whole PNG"):
             decode_images(pa.chunked_array([pa.array(column)]), path="some.parquet", threads=1)
+
+    @pytest.mark.parametrize("column", [pa.array([b"PNG"]), pa.array([{"path": "x"}])])
+    def test_a_column_of_other_images_is_named(self, column):
+        with pytest.raises(ValueError, match=r"some\.parquet: images are a column of .*, expected struct<bytes"):
+            decode_images(pa.chunked_array([column]), path="some.parquet", threads=1)
+
+    @pytest.mark.parametrize("values", [[1, 2], [["a"], ["b"]], [[[1]], [[2]]]])
+    def test_a_column_that_is_no_matrix_is_named(self, values):
+        with pytest.raises(ValueError, match=r"some\.parquet: column x: .*, expected lists of numbers"):
+            matrix(pa.table({"x": values}), "x", path="some.parquet")
 
     def test_an_image_of_another_size_is_named(self):
         parts = [encode_images(np.zeros((1, side, side), np.uint8), threads=1) for side in (9, 8)]

@@ -144,6 +144,8 @@ def test_a_page_has_every_table_and_picture_and_no_markup_of_its_contents():
     assert "x &lt; y" in text
     assert 'src="figures/one.png"' in text
     assert "| mse | 0.5 |" in markdown(sections)
+    bars = {"One": Section("", pd.DataFrame({"mean |error|": ["a|b"]}))}
+    assert "| mean \\|error\\| |\n| --- |\n| a\\|b |" in markdown(bars)
 
 
 @pytest.fixture

@@ -381,6 +381,9 @@ class TestCocoCaptions:
             (lambda images: images[0].pop("filepath"), r"images\[0\]: no filepath"),
             (lambda images: images.append(images[0]), r"images\[5\]: train2014/.*0\.jpg is there twice"),
             (lambda images: images.insert(0, "x"), r"images\[0\]: no filepath"),
+            (lambda images: images[1].update(sentences=["a cat"]), r"images\[1\] .*sentences are no list of objects"),
+            (lambda images: images[1].update(sentences=None), r"images\[1\] .*sentences are no list of objects"),
+            (lambda images: images[0].update(split=["train"]), r"images\[0\]: split is \['train'\], expected one"),
         ],
     )
     def test_a_fault_in_the_list_is_named(self, coco, change, message):
@@ -595,6 +598,8 @@ class TestArc:
             ("c.jpg,val", ",val", "line 4: no image is named"),
             ("split,label1", "spilt,label1", "unknown column spilt"),
             ("label3", "label4", "no column label3"),
+            ("image,split", "image,image", "column image is there twice"),
+            ("c.jpg", "c" * 200_000, "line 4: no line of a CSV file"),
         ],
     )
     def test_a_fault_in_the_list_is_named(self, views, old, new, message):
@@ -713,7 +718,7 @@ class TestStage:
         assert images.shape == (2, 3, SIZE, SIZE)
         assert labels.sum(1).tolist() == [1, 2]
         assert difficult.sum(1).tolist() == [0, 1]
-        images, captions = retrieval.load_split(run("coco_captions"), "train", threads=1)
+        images, captions, _ = retrieval.load_split(run("coco_captions"), "train", threads=1)
         assert images.shape == (3, 3, SIZE, SIZE)
         assert [len(several) for several in captions] == [5, 5, 5]
         images, label_ranks = label_ranking.load_split(run("arc"), "train", threads=1)

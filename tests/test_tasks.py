@@ -57,7 +57,8 @@ def splits(task: str, generator: torch.Generator, rows: int = 20):
         labels = (torch.rand(rows, 3, generator=generator) < 0.4).long()
         labels[:2] = torch.tensor([[1, 0, 1], [0, 1, 0]])
         return images, labels, torch.zeros(rows, 3, dtype=torch.bool)
-    return images, [[f"a {number} above {word}" for word in ("this", "that")] for number in range(rows)]
+    captions = [[f"a {number} above {word}" for word in ("this", "that")] for number in range(rows)]
+    return images, captions, torch.arange(rows)
 
 
 TASKS = {"memorability": memorability, "multilabel": multilabel, "retrieval": retrieval}
@@ -279,12 +280,43 @@ class TestFigures:
             {"id": range(10), "image_embedding": images.tolist(), "text_embeddings": texts.tolist(),
              "captions": [["x", "y"]] * 10}
         )  # fmt: skip
-        figures = evaluate(retrieval.figures(table, None), resamples=20, seed=0)
+        split = images, [["x", "y"]] * 10, torch.arange(10)
+        figures = evaluate(retrieval.figures(table, split), resamples=20, seed=0)
         assert figures["text_to_image"]["recall_at_1"]["value"] == 0.5
         assert figures["text_to_image"]["recall_at_5"]["value"] == 1.0
         # Each image is matched as well by its own first caption as by the other's second: a tie counts against it.
         assert figures["image_to_text"]["recall_at_1"]["value"] == 0.0
         assert figures["image_to_text"]["median_rank"]["value"] == 2.0
+
+    def test_twins_are_drawn_together(self):
+        # Five folds of two twins: in the first fold all is found at once, in the others nothing is.
+        images = torch.eye(2).repeat(5, 1)
+        texts = torch.cat([images[:2], -images[2:]]).unsqueeze(1)
+        table = pa.table({"image_embedding": images.tolist(), "text_embeddings": texts.tolist()})
+        twins = retrieval.figures(table, (images, [["x"]] * 10, torch.arange(10) // 2))
+        assert twins.examples == 5
+        place = twins.names.index("text_to_image.recall_at_1")
+        assert twins.of_rows(np.array([[0, 0, 1, 2], [4, 3, 2, 1]]))[place].tolist() == [0.5, 0.0]
+        with pytest.raises(ValueError, match=r"families of \[1, 3\] images, expected one size"):
+            retrieval.figures(table, (images, [["x"]] * 10, torch.tensor([0, 0, 0, 1, 1, 1, 2, 2, 2, 3])))
+
+    def test_kept_features_of_another_network_are_not_taken(self, tmp_path):
+        network = build("models", "convnet", {"channels": [4, 6]}, seed=0, outputs=3, colours=1)
+        save_model(tmp_path / "start/scorer", network)
+        draws = torch.Generator().manual_seed(0)
+        split = torch.randint(0, 256, (12, 2, 16, 16), generator=draws, dtype=torch.uint8), torch.rand(12)
+        steps = {"patience": 1, "optimiser": {"name": "SGD", "args": {"lr": 0.1}}, "schedule": {"name": "constant"}}
+        features, judged = {}, []
+        for seed in (1, 2):
+            *_, (_, epoch, regressor) = memorability.train(
+                split, split, model={"name": "label_attention", "args": {"channels": [4, 6]}},
+                loss={"name": "mse", "args": {}}, seed=seed, start=tmp_path / "start", features=features, device="cpu",
+                training={"batch_size": 4, "head": {"epochs": 1, **steps}, "everything": {"epochs": 0, "shift": 0}},
+            )  # fmt: skip
+            scores = regressor(split[0])
+            judged.append((epoch.validation["spearman"], spearmanr(scores, split[1]).statistic))
+        for told, found in judged:
+            assert told == pytest.approx(found)
 
     def test_a_difference_is_of_the_same_examples_in_each_resample(self):
         """Two models that err together: their figures are uncertain, their difference is not."""

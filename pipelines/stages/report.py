@@ -83,6 +83,8 @@ def _figure(values: dict[str, float], digits: int = 3) -> str:
 
 def _papers(params: Settings, task: str, dataset: str, loss: str) -> dict[str, float | None]:
     """The paper's figures, by their places; none where it has no such images, or not so many."""
+    if dataset == "lamem":  # of which the paper prints nothing
+        return {}
     if task != "label_ranking":
         return dict(zip(SHOWN[task], PAPER.get((task, loss), ()), strict=False))
     images = params.ranked_mnist.rows.train if dataset == "ranked_mnist" else 0

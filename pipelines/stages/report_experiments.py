@@ -349,6 +349,11 @@ def main(params: Settings) -> None:
             if of_others := {method: name for method in plan.methods for name in _networks(plan, method)}:
                 named = ", ".join(f"{method} has {name}" for method, name in of_others.items())
                 text += f"The network is {plan.model.name}, but {named}. "
+            if plan.task == "retrieval":
+                text += (
+                    "On validation, by which settings are chosen, it is another figure, recall@1 both ways in one "
+                    "gallery, so it stands lower. "
+                )
             paper = f"The paper's margin: {PAPER[name]}." if name in PAPER else ""
             sections[f"Comparison: {name}"] = Section(text + paper, shown, (plot,))
         differences(  # for docs/experiments.md

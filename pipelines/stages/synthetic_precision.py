@@ -12,6 +12,7 @@ from pipelines.settings import Settings, load_experiments
 from pipelines.sorters import sorter_of
 from pipelines.stage import checkpoint_folder, run
 from rankops.atomic_writes import remove_folder, replaced_file
+from rankops.by_name import find
 from rankops.checkpoints import build
 from rankops.criterion import Criterion, grouped
 from rankops.datasets.synthetic_precision import draw, with_flips
@@ -24,6 +25,8 @@ def main(params: Settings, method: str) -> None:
     plan = load_experiments(params).synthetic_precision
     options = plan.methods[method]
     sorters = params.benchmark_sorters.model_dump()["untrained"]
+    for folder, name in (("models", "perceptron"), ("losses", options.loss.name)):
+        find(folder, name)  # imported, so that what was kept is of their present code
     weights = [] if options.sorter is None else Path("models/sorters", options.sorter).glob("model.*")
     checkpoint = checkpoint_folder(
         "synthetic_precision", method,

@@ -203,14 +203,22 @@ def csv_rows(path: Path, columns: Sequence[str]) -> tuple[list[str], list[tuple[
     """The names of all columns of a CSV file, and its rows with their line numbers, cells stripped of spaces.
 
     Raises:
-        ValueError: a column of `columns` is missing, or a row has more or fewer cells than there are columns.
+        ValueError: a column of `columns` is missing, one is there twice, a line cannot be read, or a row has more or
+            fewer cells than there are columns.
     """
     lines = list(numbered_lines(path))
     if not lines:
         raise ValueError(f"{path}: empty, expected a line with the columns {', '.join(columns)}")
     # A line at a time: no name in these lists has a line break, and the numbers are those of the file.
-    cells = [[cell.strip() for cell in next(csv.reader([line]))] for _, line in lines]
+    cells = []
+    for number, line in lines:
+        try:
+            cells.append([cell.strip() for cell in next(csv.reader([line]))])
+        except csv.Error as error:
+            raise ValueError(f"{path}: line {number}: no line of a CSV file ({error}); mend it") from error
     header = cells[0]
+    if twice := sorted({name for name in header if header.count(name) > 1}):
+        raise ValueError(f"{path}: column {', '.join(twice)} is there twice; remove one of them")
     missing = [name for name in columns if name not in header]
     if missing:
         raise ValueError(f"{path}: no column {', '.join(missing)}; it has {', '.join(header)}")

@@ -73,8 +73,8 @@ def decode_images(column: pa.ChunkedArray, *, path: str | Path, threads: int) ->
         threads: to decode with.
 
     Raises:
-        ValueError: an image is corrupt, neither grey nor RGB, or of another size or colour than the first; the message
-            names its row.
+        ValueError: it is no `IMAGE` column; or an image is corrupt, neither grey nor RGB, or of another size or colour
+            than the first; the message names its row.
     """
 
     def decode(numbered: tuple[int, bytes | None]) -> np.ndarray:
@@ -88,6 +88,8 @@ def decode_images(column: pa.ChunkedArray, *, path: str | Path, threads: int) ->
             raise ValueError(f"{path}: row {row}: image of mode {image.mode}, expected grey (L) or RGB")
         return np.asarray(image)
 
+    if not pa.types.is_struct(column.type) or column.type.get_field_index("bytes") < 0:
+        raise ValueError(f"{path}: images are a column of {column.type}, expected {IMAGE}; make it again")
     # Chunk by chunk: in one, the bytes of a large split exceed what an offset of Arrow's can say.
     encoded = [image for chunk in column.chunks for image in pa.compute.struct_field(chunk, "bytes").to_pylist()]
     decoded = _in_threads(decode, list(enumerate(encoded)), threads)
@@ -111,10 +113,14 @@ def matrix(table: pa.Table, name: str, *, path: str | Path, length: int | None =
     """A column of lists, all of one length, as a tensor (n, length).
 
     Raises:
-        ValueError: lists of different lengths, or of another than `length`, or a missing value; the message names the
-            column.
+        ValueError: no lists of numbers, lists of different lengths, or of another than `length`, or a missing value;
+            the message names the column.
     """
     column = table[name].combine_chunks()
+    kind = column.type
+    lists = pa.types.is_list(kind) or pa.types.is_fixed_size_list(kind) or pa.types.is_large_list(kind)
+    if not lists or not (pa.types.is_primitive(kind.value_type) and not pa.types.is_temporal(kind.value_type)):
+        raise ValueError(f"{path}: column {name}: {kind}, expected lists of numbers; make it again")
     flat = column.flatten()
     if length is None:
         length = len(flat) // max(len(column), 1)

@@ -84,7 +84,7 @@ def train(
         device, precision: see `rankops.training.compute`.
         checkpoint: folder for the state of a training that may be killed.
         features: the frozen features, which a caller of many trainings on the same images and weights may keep: an
-            empty mapping is filled, a filled one is used.
+            empty mapping is filled, a filled one is used; one of another network's features is filled anew.
 
     Yields:
         `head` or `everything`, the epoch (of the second step it is `best` only if it is no worse than the head's best),
@@ -138,8 +138,10 @@ def train(
 
     if with_head:
         network.blocks.requires_grad_(False)
-        if "train" not in features:
-            features |= {"train": embedded(network, images), "val": embedded(network, val_images)}
+        # Of a network that embeds with weights of its own, which `start` does not give, features are of its seed.
+        probe = embedded(network, images[:8])
+        if "probe" not in features or not torch.equal(features["probe"], probe):
+            features |= {"probe": probe, "train": embedded(network, images), "val": embedded(network, val_images)}
         for epoch in step(
             head, batches=batches,
             loss=lambda network, batch: value(network.head(features["train"][batch[0]]), *batch[1:]),

@@ -111,7 +111,7 @@ def _listed(raw: Path, split: str) -> tuple[Path, dict[str, list[str]]]:
         for field in ("filepath", "filename", "split", "sentences"):
             if not isinstance(image, dict) or field not in image:
                 raise ValueError(f"{where}: no {field}, expected Karpathy's file; get it again")
-        if image["split"] not in OURS:
+        if not isinstance(image["split"], str) or image["split"] not in OURS:
             raise ValueError(f"{where}: split is {image['split']!r}, expected one of {', '.join(OURS)}")
         if OURS[image["split"]] not in wanted:
             continue
@@ -124,6 +124,10 @@ def _listed(raw: Path, split: str) -> tuple[Path, dict[str, list[str]]]:
 
 def _captions(sentences: list[dict[str, str]], *, where: str) -> list[str]:
     """The first five captions of an image, each run of spaces and line breaks as one space."""
+    if not isinstance(sentences, list) or not all(isinstance(sentence, dict) for sentence in sentences):
+        raise ValueError(
+            f"{where}: sentences are no list of objects with `raw`, expected Karpathy's file; get it again"
+        )
     captions = [" ".join(str(sentence.get("raw", "")).split()) for sentence in sentences[:CAPTIONS]]
     if len(captions) < CAPTIONS:
         raise ValueError(f"{where}: {len(captions)} captions, expected at least {CAPTIONS}; remove the image")

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import torch
 from torch import Tensor, nn
 
@@ -30,7 +31,7 @@ JUDGED_BY = "recall_at_1"  # the mean of both directions, on the validation spli
 DEPTHS = (1, 5, 10)
 FOLDS = 5
 
-Split = tuple[Tensor, list[list[str]]]
+Split = tuple[Tensor, list[list[str]], Tensor]  # images, the captions of each, and to which family each belongs
 
 
 @dataclass(frozen=True)
@@ -57,7 +58,10 @@ class Encoder:
 
 
 def load_split(folder: str | Path, split: str, *, threads: int) -> Split:
-    """Images (n, [3,] height, width) uint8 and the captions of each, equally many.
+    """Images (n, [3,] height, width) uint8, the captions of each, equally many, and the number of its family (n,).
+
+    Images of a family, the twins of made scenes, compete for the same captions; without a column `family` each is one
+    by itself.
 
     Raises:
         FileNotFoundError, ValueError: the file is missing or corrupt, images have different numbers of captions, or
@@ -65,6 +69,9 @@ def load_split(folder: str | Path, split: str, *, threads: int) -> Split:
     """
     path = Path(folder) / f"{split}.parquet"
     read = read_table(path, ["image", "captions"])
+    families = torch.arange(len(read))
+    if "family" in pq.read_schema(path).names:
+        families = torch.from_numpy(read_table(path, ["family"])["family"].to_numpy().copy())
     captions = read["captions"].to_pylist()
     for row, several in enumerate(captions):
         if not several or len(several) != len(captions[0]):
@@ -73,7 +80,7 @@ def load_split(folder: str | Path, split: str, *, threads: int) -> Split:
         for caption in several:
             if not caption or not Vocabulary.split(caption):
                 raise ValueError(f"{path}: row {row}: a caption is {caption!r}, expected at least one word")
-    return torch.from_numpy(decode_images(read["image"], path=path, threads=threads)), captions
+    return torch.from_numpy(decode_images(read["image"], path=path, threads=threads)), captions, families
 
 
 def first_ranks(images: Tensor, captions: Tensor) -> tuple[Tensor, Tensor]:
@@ -129,8 +136,8 @@ def train(
     Raises:
         ValueError, FloatingPointError: see `rankops.training.fit`.
     """
-    images, captions = train_split
-    val_images, val_captions = val_split
+    images, captions = train_split[:2]
+    val_images, val_captions = val_split[:2]
     several = len(captions[0])
     flat, val_flat = ([caption for group in split for caption in group] for split in (captions, val_captions))
     vocabulary = Vocabulary.of(flat, least=training["least_count"])
@@ -184,7 +191,7 @@ def predictions(encoder: Encoder, split: Split) -> pa.Table:
     Raises:
         FloatingPointError: an embedding is not finite.
     """
-    images, captions = split
+    images, captions = split[:2]
     placed = encoder.images(images)
     texts = encoder.captions([caption for several in captions for caption in several])
     check_finite(placed, "image's embedding")
@@ -205,15 +212,15 @@ def figures(table: pa.Table, split: Split) -> Figures:
     """Recall at 1, 5 and 10 and the median rank in both directions, each fold searched by itself.
 
     The images are cut into 5 folds of equal size, in order (what is left over at the end is left out), as the papers do
-    on COCO; figures are means over folds, the median is of all folds' ranks. Resamples are of images, the folds'
-    contents fixed.
+    on COCO; figures are means over folds, the median is of all folds' ranks. Resamples are of families of images,
+    which do not err independently, the folds' contents fixed.
 
     Args:
         table: from `predictions`.
-        split: given for the tasks' common form.
+        split: as from `load_split`, in the table's order.
 
     Raises:
-        ValueError: fewer images than folds.
+        ValueError: fewer images than folds, or families of different sizes among those of the folds.
     """
     images = torch.from_numpy(np.stack(table["image_embedding"].to_numpy()))
     several = len(table["text_embeddings"][0])
@@ -231,7 +238,16 @@ def figures(table: pa.Table, split: Split) -> Figures:
         "text_to_image": torch.cat([to_image for _, to_image in parts]).numpy(),
     }
 
+    families, sizes = np.unique(split[2][: fold * FOLDS].numpy(), return_counts=True)
+    if len(set(sizes)) > 1:
+        raise ValueError(
+            f"{fold * FOLDS} images in {FOLDS} folds have families of {sorted(set(sizes.tolist()))} images, expected "
+            "one size: choose a number of images by which no family is cut"
+        )
+    members = np.argsort(split[2][: fold * FOLDS].numpy(), kind="stable").reshape(len(families), -1)
+
     def of_rows(rows: np.ndarray) -> np.ndarray:
+        rows = members[rows].reshape(*rows.shape[:-1], -1)
         found = []
         for values in ranks.values():  # (n, captions that search, or 1)
             chosen = values[rows]
@@ -240,4 +256,4 @@ def figures(table: pa.Table, split: Split) -> Figures:
         return np.stack(found)
 
     of_each = [*(f"recall_at_{depth}" for depth in DEPTHS), "median_rank"]
-    return Figures([f"{direction}.{name}" for direction in ranks for name in of_each], fold * FOLDS, of_rows)
+    return Figures([f"{direction}.{name}" for direction in ranks for name in of_each], len(families), of_rows)
