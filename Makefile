@@ -114,7 +114,8 @@ pools: .venv/.installed ## the work pools docker and kubernetes on the Prefect s
 secrets: .env ## .env for compose.yaml: a random value for each secret of .env.example
 
 .env:
-	@umask 077; while IFS= read -r line; do \
-		case $$line in *=) echo "$$line$$(openssl rand -hex 24)";; *) echo "$$line";; esac; \
-	done < .env.example > .env.partial && mv .env.partial .env
+	@umask 077; trap 'rm -f .env.partial-$$$$' EXIT; while IFS= read -r line; do \
+		case $$line in *=) secret=$$($(PYTHON) -c 'import secrets; print(secrets.token_hex(24))') || exit 1; echo "$$line$$secret";; \
+			*) echo "$$line";; esac; \
+	done < .env.example > .env.partial-$$$$ && mv .env.partial-$$$$ .env
 	@echo "wrote .env, readable by you alone"

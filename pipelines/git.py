@@ -43,8 +43,10 @@ def file_at(folder: str | Path, revision: str, path: str | Path) -> bytes | None
 def _run(folder: str | Path, *words: str, environment: Mapping[str, str] | None = None, fails: bool = False) -> bytes:
     try:
         done = subprocess.run(
-            ["git", *words], cwd=folder, env={**os.environ, **(environment or {})}, capture_output=True, check=False
-        )
+            ["git", *words], cwd=folder, env={**os.environ, "GIT_TERMINAL_PROMPT": "0", **(environment or {})},
+            # Nobody may be there to be asked: without a terminal, what wants a password (ssh too) says so and ends.
+            stdin=subprocess.DEVNULL, start_new_session=True, capture_output=True, check=False,
+        )  # fmt: skip
     except FileNotFoundError as error:
         raise ValueError(f"git {words[0]} in {folder}: there is no git on the path, or no such folder") from error
     if done.returncode and not fails:

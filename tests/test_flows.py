@@ -328,6 +328,17 @@ class TestWorktree:
         with open_for_team(other, advance=True) as elsewhere:
             assert elsewhere.snapshot == worktree.snapshot + 1
             assert elsewhere.branch not in heads.split()
+        # It is killed, and a third machine takes its name in the meantime.
+        project.run(f"git push --quiet team {worktree.branch}:{elsewhere.branch}")
+        with open_for_team(other, advance=True) as gone_on:
+            assert (gone_on.resumed, gone_on.snapshot) == (True, elsewhere.snapshot)
+            assert gone_on.branch not in {worktree.branch, elsewhere.branch}
+            retrained(gone_on)
+            assert gone_on.is_new()
+            gone_on.share("team", Commands())
+            gone_on.remove()
+        heads = project.run(f"git -C {tmp_path}/team.git for-each-ref --format='%(refname:short)' refs/heads/retrain")
+        assert set(heads.split()) == {worktree.branch, elsewhere.branch, gone_on.branch}
 
 
 def test_a_later_snapshot_adds_training_scenes_and_changes_none(tmp_path, monkeypatch):

@@ -21,6 +21,8 @@ from PIL import Image
 from ruamel.yaml import YAML
 
 from pipelines import monitoring
+from pipelines.flows.promote import _bring
+from pipelines.settings import load
 from pipelines.tracking import ServerUnreachable, _files_at
 from rankops.datasets.voc2007 import CLASSES
 
@@ -339,6 +341,12 @@ def test_lost_files_are_sent_again_and_aliases_follow(project, store):
         2,
         8,
     )
+
+
+def test_promoting_brings_data_that_the_checkout_lacks(project):
+    shutil.rmtree(project.folder / "data/clips")
+    _bring(load(project.folder / "params.yaml"), project.folder)
+    assert (project.folder / "data/clips/gate.parquet").is_file()
 
 
 def test_what_could_not_be_asked_for_is_not_lost(monkeypatch):

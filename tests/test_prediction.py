@@ -238,6 +238,17 @@ class TestServedTasks:
         with pytest.raises(MlflowException, match=message):
             served(task, tmp_path).predict(None, pd.DataFrame(rows))
 
+    @pytest.mark.parametrize("task", ["multilabel", "memorability", "retrieval"])
+    def test_refuse_what_is_too_small_for_the_network_by_its_row(self, task, tmp_path):
+        large, small = (encoded(Image.new("L", (side, side))) for side in (16, 2))
+        rows = {"frames": [[large], [small]]} if task == "memorability" else {"image": [large, small]}
+        with pytest.raises(MlflowException, match=r"row 1: .*[Oo]utput size is too small") as refused:
+            served(task, tmp_path).predict(None, pd.DataFrame(rows))
+        assert refused.value.get_http_status_code() == 400
+        if task == "retrieval":
+            with pytest.raises(MlflowException, match=r"row 1: caption 0 is .*expected at least one word"):
+                served(task, tmp_path).predict(None, pd.DataFrame({"caption": ["a three", "?!"]}))
+
 
 class TestPredicted:
     def pictures(self, generator, sizes):

@@ -182,6 +182,20 @@ def test_a_points_folder_goes_when_its_process_is_killed(small):
     assert not list(folder.parent.glob("point-*"))
 
 
+def test_what_a_power_cut_left_of_a_point_goes_with_the_next_and_what_is_in_use_stays(small):
+    checkout = snapshot(small)
+    parent = small / ".dvc/tmp/sweeps"
+    with _own_folder(checkout, "one") as used:
+        left = parent / "point-left"
+        left.mkdir()
+        (left / "params.yaml").touch()
+        (parent / "point-left.used").touch()
+        with _own_folder(checkout, "other"):
+            assert not left.exists()
+            assert (used / "params.yaml").is_file()
+    assert not list(parent.glob("*.used"))
+
+
 SWEEP = f"rankops sweep {RLSEP} {LSEP} --seeds 1,2 --set {RATE}=0.001,0.003"
 
 

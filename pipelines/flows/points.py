@@ -5,7 +5,7 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from copy import deepcopy
 from dataclasses import dataclass
 from hashlib import sha256
@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
+from filelock import FileLock, Timeout
 from ruamel.yaml import YAML
 
 from pipelines.flows.graph import stages
@@ -28,6 +29,7 @@ from rankops.atomic_writes import remove_folder
 __all__ = ["Checkout", "Point", "Result", "at_death", "points", "run_point", "snapshot"]
 
 SCRATCH = Path(".dvc/tmp/sweeps")  # where DVC's own temporary experiments are too: git and DVC ignore it
+USED = ".used"  # after a folder's name: a lock that is held while a point works in it
 
 
 @dataclass(frozen=True)
@@ -210,9 +212,14 @@ def _own_folder(checkout: Checkout, name: str) -> Iterator[Path]:
     """
     parent = checkout.project / SCRATCH
     parent.mkdir(parents=True, exist_ok=True)
+    _remove_abandoned(parent)
     folder = Path(tempfile.mkdtemp(prefix=f"{name}-", dir=parent))
+    used = FileLock(f"{folder}{USED}")
+    used.acquire()
     # What is killed with this process may still write for a moment.
-    remover = at_death('for pause in 0 0.1 1 5; do sleep $pause; rm -rf "$1" && break; done', str(folder))
+    remover = at_death(
+        'for pause in 0 0.1 1 5; do sleep $pause; rm -rf "$1" "$2" && break; done', str(folder), used.lock_file
+    )
     try:
         # Its objects are those of the project, which therefore has no second copy of them.
         git(checkout.project, "clone", "--quiet", "--shared", "--no-checkout", str(checkout.project), str(folder))
@@ -230,6 +237,15 @@ def _own_folder(checkout: Checkout, name: str) -> Iterator[Path]:
     finally:
         remover.stdin.close()
         remover.wait()
+        used.release()
+
+
+def _remove_abandoned(parent: Path) -> None:
+    """Takes away what sweeps left that died with all their processes, as in a power cut."""
+    for lock in parent.glob(f"*{USED}"):
+        with suppress(Timeout), FileLock(lock, timeout=0):  # the system lets go of it when its process dies
+            shutil.rmtree(str(lock).removesuffix(USED), ignore_errors=True)
+            lock.unlink(missing_ok=True)
 
 
 def _upstream(folder: Path, stage: str) -> list[str]:
@@ -259,7 +275,8 @@ def run_point(point: Point, checkout: Checkout, commands: Commands) -> Result:
         ValueError: git failed.
         CommandFailed: a stage failed; its output, which is on the log, says why.
     """
-    states = checkout.project / ".checkpoints/sweeps" / point.name
+    code = sha256(repr(checkout.code).encode()).hexdigest()[:8]  # what another code began is not this one's to remove
+    states = checkout.project / ".checkpoints/sweeps" / f"{point.name}-{code}"
     states.mkdir(parents=True, exist_ok=True)
     with _own_folder(checkout, point.name) as folder:
         (folder / ".checkpoints").symlink_to(states)

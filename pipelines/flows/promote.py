@@ -3,12 +3,13 @@
 from pathlib import Path
 
 import torch
+from dvc.config import Config
 from prefect import flow
 from prefect.artifacts import create_table_artifact
 from prefect.logging import get_run_logger
 from prefect.states import Completed, Failed, State
 
-from pipelines.flows.processes import TransientFailure, retried
+from pipelines.flows.processes import CommandFailed, Commands, TransientFailure, retried
 from pipelines.gate import Decision, decide_all, known
 from pipelines.settings import Settings, load
 from pipelines.tracking import Registry, ServerUnreachable, store
@@ -69,6 +70,19 @@ def show(decisions: list[Decision]) -> None:
     create_table_artifact(key="gate", table=table, description="What the gate decided")
 
 
+def _bring(params: Settings, folder: Path) -> None:
+    """Brings datasets that the checkout lacks out of DVC's cache or default remote: retrainings make them elsewhere."""
+    datasets = sorted({run.dataset for run in params.all_runs.values()})
+    missing = [f"data/{name}" for name in datasets if not (folder / "data" / name).is_dir()]
+    if not missing:
+        return
+    bring = "pull" if Config(str(folder / ".dvc")).get("core", {}).get("remote") else "checkout"
+    try:
+        Commands().run(["dvc", bring, *missing], folder=folder)
+    except CommandFailed as error:  # sorters need none, and of what does, the gate says which files are not there
+        get_run_logger().warning("%s", error)
+
+
 @flow(name="promote", validate_parameters=True)
 def promote(models: list[str] | None = None, over_person: bool = False, project: str = ".") -> State:
     """Lets the gate decide whether challengers become champions, as `rankops promote` does.
@@ -82,6 +96,8 @@ def promote(models: list[str] | None = None, over_person: bool = False, project:
         Completed, with what was promoted; Failed if a model could not be judged.
     """
     folder = Path(project)
-    decisions = judge(load(folder / "params.yaml"), folder, models, over_person)
+    params = load(folder / "params.yaml")
+    _bring(params, folder)
+    decisions = judge(params, folder, models, over_person)
     show(decisions)
     return outcome(decisions)

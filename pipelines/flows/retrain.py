@@ -4,6 +4,7 @@ import base64
 import json
 import os
 import queue
+import re
 import sys
 import threading
 from pathlib import Path
@@ -138,6 +139,15 @@ def retrain(
             raise
 
 
+def _of_project(address: str, project: Path) -> str:
+    """An MLflow store's address from any folder: what it says of a file is of the project's.
+
+    >>> _of_project("sqlite:///mlflow.db", Path("/project")), _of_project("sqlite:////other.db", Path("/project"))
+    ('sqlite:////project/mlflow.db', 'sqlite:////other.db')
+    """
+    return re.sub(r"^(sqlite:///)(?!/)(\./)?", rf"\g<1>{project}/", address)
+
+
 def _retrained(
     worktree: Worktree, commands: Commands, *, reason: str, workers: int | None, gate: bool, push: str | None
 ) -> State:
@@ -145,8 +155,7 @@ def _retrained(
     environment = {
         "PYTHONPATH": "src",  # the worktree's own
         # Not the worktree's own: it is removed.
-        "MLFLOW_TRACKING_URI": os.environ.get("MLFLOW_TRACKING_URI")
-        or DEFAULT_STORE.replace("sqlite:///", f"sqlite:///{worktree.project}/"),
+        "MLFLOW_TRACKING_URI": _of_project(os.environ.get("MLFLOW_TRACKING_URI") or DEFAULT_STORE, worktree.project),
     }
     os.environ["MLFLOW_TRACKING_URI"] = environment["MLFLOW_TRACKING_URI"]
     params = load(folder / "params.yaml")

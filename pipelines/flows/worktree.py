@@ -53,7 +53,7 @@ class Worktree:
 
     def is_new(self) -> bool:
         """Whether its last commit has anything that neither main nor an earlier retraining has."""
-        others = {"HEAD", *_known(self.project).values()} - {self.branch}
+        others = {"HEAD", *_revisions(self.project)} - {self.branch}
         trees = {_tree(self.project, name) for name in others}
         return _tree(self.project, self.branch) not in trees
 
@@ -149,10 +149,38 @@ def _branches(project: Path) -> list[str]:
     return git(project, "for-each-ref", "--format=%(refname:short)", "refs/heads/retrain/").split()
 
 
-def _known(project: Path) -> dict[str, str]:
-    """Names of retrainings' branches, those that remotes were seen to have too, and a revision of each."""
-    remote = git(project, "for-each-ref", "--format=%(refname)", "refs/remotes/*/retrain/*").split()
-    return {name.split("/", 3)[3]: name for name in remote} | {name: name for name in _branches(project)}
+def _of_remotes(project: Path) -> list[str]:
+    """Of retrainings, as remotes were seen to have them."""
+    return git(project, "for-each-ref", "--format=%(refname)", "refs/remotes/*/retrain/*").split()
+
+
+def _revisions(project: Path) -> list[str]:
+    """Of retrainings, here and in remotes; one that both have is there twice, and may differ."""
+    return [*_branches(project), *_of_remotes(project)]
+
+
+def _free_name(project: Path) -> str:
+    """For a branch of today's that neither this clone nor a remote has."""
+    known = {*_branches(project), *(name.split("/", 3)[3] for name in _of_remotes(project))}
+    day = f"retrain/{date.today().isoformat()}"
+    names = (day if number == 1 else f"{day}-{number}" for number in count(1))
+    return next(name for name in names if name not in known)
+
+
+def _under_a_free_name(project: Path, branch: str, snapshot: int, remote: str) -> str:
+    """The branch that was left, under another name if the remote has got one of its name from another machine."""
+    theirs = f"refs/remotes/{remote}/{branch}"
+    if theirs not in _of_remotes(project) or not git(project, "rev-list", "--max-count=1", f"{branch}..{theirs}"):
+        return branch
+    name = _free_name(project)
+    git(project, "branch", "--move", branch, name)
+    _ready(project, name, snapshot)
+    return name
+
+
+def _ready(project: Path, branch: str, snapshot: int) -> None:
+    with replaced_file(project / READY) as partial:
+        partial.write_text(f"{branch}\n{snapshot}\n")
 
 
 def _fetched(project: Path, remote: str) -> None:
@@ -198,11 +226,8 @@ def _made(project: Path, *, advance: bool, least: int = 0) -> tuple[str, int]:
     _removed(project)
     folder = project / FOLDER
     folder.parent.mkdir(exist_ok=True)
-    known = _known(project)
-    day = f"retrain/{date.today().isoformat()}"
-    names = (day if number == 1 else f"{day}-{number}" for number in count(1))
-    branch = next(name for name in names if name not in known)
-    snapshot = max(least, max(_snapshot_of(project, revision) for revision in ["HEAD", *known.values()]) + advance)
+    branch = _free_name(project)
+    snapshot = max(least, max(_snapshot_of(project, name) for name in ["HEAD", *_revisions(project)]) + advance)
     git(project, "worktree", "add", "--quiet", "-b", branch, str(folder), "HEAD")
     share_dvc_settings(project, folder)
     _brought(project, folder)
@@ -214,8 +239,7 @@ def _made(project: Path, *, advance: bool, least: int = 0) -> tuple[str, int]:
         yaml.dump(values, file)
     # Before anything is trained: MLflow's runs then name a commit that has their params.
     _committed(folder, f"Retrain: snapshot {snapshot}")
-    with replaced_file(project / READY) as partial:
-        partial.write_text(f"{branch}\n{snapshot}\n")
+    _ready(project, branch, snapshot)
     return branch, snapshot
 
 
@@ -265,6 +289,7 @@ def opened(project: str | Path, *, advance: bool, remote: str | None = None) -> 
             branch, snapshot = left or _made(project, advance=advance, least=least)
             if left:
                 _unlock(project / FOLDER, branch)
+                branch = branch if remote is None else _under_a_free_name(project, branch, snapshot, remote)
             yield Worktree(project, project / FOLDER, branch, snapshot, resumed=left is not None)
     except Timeout as error:
         raise ValueError(f"{project}: another retraining is at work there; wait for it, or cancel it") from error

@@ -1,12 +1,14 @@
 """What MLflow runs for a registered memorability model: clips of encoded frames in, a score for each out."""
 
+from threading import Lock
+
 import mlflow
 import pandas as pd
 import torch
 from mlflow.exceptions import MlflowException
 from torch import Tensor
 
-from rankops.prediction import PIXELS, colours_of, picture
+from rankops.prediction import PIXELS, colours_of, of_row, picture
 from rankops.tasks.memorability import load
 
 
@@ -30,6 +32,8 @@ class Memorability(mlflow.pyfunc.PythonModel):
     def load_context(self, context) -> None:
         self.regressor = load(context.artifacts["weights"])
         self.colours = colours_of(self.regressor.network)
+        # MLflow's server asks from several threads: their activations together would be as many times as large.
+        self.turn = Lock()
 
     def predict(self, context, model_input: pd.DataFrame, params=None) -> pd.DataFrame:
         """`score` of each clip; only their order means something.
@@ -44,7 +48,10 @@ class Memorability(mlflow.pyfunc.PythonModel):
         scores = []
         try:
             for number, frames in enumerate(model_input["frames"]):
-                scores.append(self.regressor(_clip(frames, colours=self.colours, where=f"row {number}")).item())
+                with of_row(number):
+                    clip = _clip(frames, colours=self.colours, where=f"row {number}")
+                    with self.turn:
+                        scores.append(self.regressor(clip).item())
         except ValueError as error:
             raise MlflowException.invalid_parameter_value(str(error)) from error
         return pd.DataFrame({"score": scores})

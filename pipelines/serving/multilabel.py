@@ -1,10 +1,12 @@
 """What MLflow runs for a registered multi-label classifier: encoded images in, a score for each label out."""
 
+from threading import Lock
+
 import mlflow
 import pandas as pd
 from mlflow.exceptions import MlflowException
 
-from rankops.prediction import colours_of, picture
+from rankops.prediction import colours_of, of_row, picture
 from rankops.tasks.multilabel import load
 
 
@@ -12,6 +14,8 @@ class MultiLabel(mlflow.pyfunc.PythonModel):
     def load_context(self, context) -> None:
         self.classifier = load(context.artifacts["weights"])
         self.colours = colours_of(self.classifier.network)
+        # MLflow's server asks from several threads: their activations together would be as many times as large.
+        self.turn = Lock()
 
     def predict(self, context, model_input: pd.DataFrame, params=None) -> pd.DataFrame:
         """`scores` of each image, one a label; only their order over images means something.
@@ -25,8 +29,10 @@ class MultiLabel(mlflow.pyfunc.PythonModel):
         scores = []
         try:
             for number, encoded in enumerate(model_input["image"]):
-                pixels = picture(encoded, colours=self.colours, where=f"row {number}")
-                scores.append(self.classifier(pixels)[0].tolist())
+                with of_row(number):
+                    pixels = picture(encoded, colours=self.colours, where=f"row {number}")
+                    with self.turn:
+                        scores.append(self.classifier(pixels)[0].tolist())
         except ValueError as error:
             raise MlflowException.invalid_parameter_value(str(error)) from error
         return pd.DataFrame({"scores": scores})

@@ -1,11 +1,13 @@
 """What MLflow runs for a registered dual encoder: encoded images or captions in, embeddings out."""
 
+from threading import Lock
+
 import mlflow
 import pandas as pd
 from mlflow.exceptions import MlflowException
 from torch import Tensor
 
-from rankops.prediction import colours_of, picture
+from rankops.prediction import colours_of, of_row, picture
 from rankops.tasks.retrieval import load
 
 
@@ -13,6 +15,8 @@ class Retrieval(mlflow.pyfunc.PythonModel):
     def load_context(self, context) -> None:
         self.encoder = load(context.artifacts["weights"])
         self.colours = colours_of(self.encoder.network)
+        # MLflow's server asks from several threads: their activations together would be as many times as large.
+        self.turn = Lock()
 
     def predict(self, context, model_input: pd.DataFrame, params=None) -> pd.DataFrame:
         """`embedding` of each row, of unit length: the product of two is their cosine.
@@ -25,10 +29,13 @@ class Retrieval(mlflow.pyfunc.PythonModel):
                 status 400.
         """
         try:
-            rows = enumerate(model_input.to_dict("records"))
-            return pd.DataFrame({"embedding": [self._embedding(number, row)[0].tolist() for number, row in rows]})
+            embeddings = []
+            for number, row in enumerate(model_input.to_dict("records")):
+                with of_row(number):
+                    embeddings.append(self._embedding(number, row)[0].tolist())
         except ValueError as error:
             raise MlflowException.invalid_parameter_value(str(error)) from error
+        return pd.DataFrame({"embedding": embeddings})
 
     def _embedding(self, number: int, row: dict) -> Tensor:
         image, caption = row.get("image"), row.get("caption")
@@ -36,7 +43,9 @@ class Retrieval(mlflow.pyfunc.PythonModel):
             raise ValueError(f"row {number}: expected either an image or a caption")
         if isinstance(caption, str):
             return self.encoder.captions([caption])
-        return self.encoder.images(picture(image, colours=self.colours, where=f"row {number}"))
+        pixels = picture(image, colours=self.colours, where=f"row {number}")
+        with self.turn:
+            return self.encoder.images(pixels)
 
 
 mlflow.models.set_model(Retrieval())

@@ -2,7 +2,8 @@
 
 import inspect
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from io import BytesIO
 from pathlib import Path
 
@@ -15,7 +16,7 @@ from torch import Tensor, nn
 from rankops.photos import BROKEN
 from rankops.tasks.label_ranking import LabelRanker, predictions
 
-__all__ = ["PIXELS", "colours_of", "order_of", "picture", "predicted"]
+__all__ = ["PIXELS", "colours_of", "of_row", "order_of", "picture", "predicted"]
 
 # Of one picture, and of what goes through the network at once. A file of some kilobytes can unpack to gigabytes, and a
 # network needs hundreds of bytes for each pixel.
@@ -105,6 +106,23 @@ def _of_some(ranker: LabelRanker, pictures: list[tuple[str, Tensor]]) -> pa.Tabl
             ) from error
     order = np.argsort([place for places in by_shape.values() for place in places])
     return pa.concat_tables(parts).take(order)
+
+
+@contextmanager
+def of_row(number: int) -> Iterator[None]:
+    """Whatever a row's picture or words fail with, as a ValueError that names the row.
+
+    >>> with of_row(3):
+    ...     raise RuntimeError("too small")
+    Traceback (most recent call last):
+    ...
+    ValueError: row 3: too small
+    """
+    try:
+        yield
+    except (RuntimeError, IndexError, ValueError) as error:
+        said = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise ValueError(said if said.startswith(f"row {number}") else f"row {number}: {said}") from error
 
 
 def order_of(label_ranks: list[int]) -> list[int]:
