@@ -329,7 +329,8 @@ class TestWorktree:
             assert elsewhere.snapshot == worktree.snapshot + 1
             assert elsewhere.branch not in heads.split()
         # It is killed, and a third machine takes its name in the meantime.
-        project.run(f"git push --quiet team {worktree.branch}:{elsewhere.branch}")
+        taken = f"refs/remotes/team/{worktree.branch}:refs/heads/{elsewhere.branch}"
+        project.run(f"git push --quiet team {taken}")
         with open_for_team(other, advance=True) as gone_on:
             assert (gone_on.resumed, gone_on.snapshot) == (True, elsewhere.snapshot)
             assert gone_on.branch not in {worktree.branch, elsewhere.branch}
