@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from scipy.stats import laplace, rankdata
@@ -401,6 +401,9 @@ def test_what_it_denies_of_itself_it_does_not_have(attribute, generator):
 @pytest.mark.parametrize("text", ["sigmoid", "laplace", "straight_through", "comparator", "handcrafted"])
 @settings(deadline=None, max_examples=25)
 @given(values=hnp.arrays("float64", st.integers(2, 10), elements=st.floats(-100, 100)))
+@example(values=np.array([5e-324, 0.0]))
+@example(values=np.array([5e-324, 0.0, 2.5e-323]))
+@example(values=np.array([1e-310, 0.0, 1e-309]))
 def test_raising_a_score_helps_it_and_hurts_the_others(text, values):
     scores = torch.from_numpy(values)
     found = jacobian(double(variant(text)), scores)

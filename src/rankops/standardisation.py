@@ -26,7 +26,8 @@ def standard_deviation(scores: Tensor, mask: Tensor | None = None) -> Tensor:
     """The standard deviation (divided by n) over the last dimension, and 1 where all scores are equal.
 
     Differences are taken from the largest score and divided by their range first, so that neither a large offset nor
-    scores of 1e30 or 1e-30 lose it.
+    scores of 1e30 or 1e-30 lose it. It is at least 2^20 times the smallest normal number: what is divided by less, or
+    its gradient, may be infinite.
 
     Args:
         scores: (..., d), finite, and `tamed`.
@@ -51,7 +52,9 @@ def standard_deviation(scores: Tensor, mask: Tensor | None = None) -> Tensor:
     if mask is not None:
         centred = centred.masked_fill(~mask, 0.0)
     variance = centred.square().sum(-1, keepdim=True) / count
-    return torch.where(apart, variance.where(apart, 1.0).sqrt() * reach, 1.0)
+    limits = torch.finfo(scores.dtype)
+    least = min(limits.tiny * 2**20, limits.eps)  # the latter in float16
+    return torch.where(apart, (variance.where(apart, 1.0).sqrt() * reach).clamp(min=least), 1.0)
 
 
 def standardised(scores: Tensor, mask: Tensor | None = None, *, detach: bool = True) -> Tensor:
