@@ -34,8 +34,9 @@ FOLDER = Path("results/paper")
 # What decides about the results; all of it must be in the commit that is written down.
 COMMITTED = ("src", "pipelines", "params.yaml", "experiments")
 EXACT = "ranked.exact_match"
+MEAN_AVERAGE_PRECISION = "ranked.mean_average_precision"
 TITLES = {
-    EXACT: "ranked 0-1", "ranked.mean_average_precision": "ranked mAP", "ranked.accuracy": "ranked accuracy",
+    EXACT: "ranked 0-1", MEAN_AVERAGE_PRECISION: "ranked mAP", "ranked.accuracy": "ranked accuracy",
     "ranked.f1": "ranked F1", "ranked.precision": "ranked precision", "ranked.recall": "ranked recall",
     "unranked.exact_match": "unranked 0-1", "unranked.accuracy": "unranked accuracy", "unranked.f1": "unranked F1",
     "unranked.precision": "unranked precision", "unranked.recall": "unranked recall",
@@ -43,9 +44,9 @@ TITLES = {
 # RLSEP, Table 1 (30 networks, 5,000 training images) and Table 2, by the number of training images: what each prints,
 # and its rows by the method, named as its loss.
 PUBLISHED = {
-    5_000: (EXACT, "ranked.mean_average_precision", "ranked.accuracy", "unranked.exact_match", "unranked.accuracy"),
+    5_000: (EXACT, MEAN_AVERAGE_PRECISION, "ranked.accuracy", "unranked.exact_match", "unranked.accuracy"),
     60_000: (
-        "ranked.precision", "ranked.recall", "ranked.f1", "ranked.accuracy", EXACT, "ranked.mean_average_precision",
+        "ranked.precision", "ranked.recall", "ranked.f1", "ranked.accuracy", EXACT, MEAN_AVERAGE_PRECISION,
         "unranked.precision", "unranked.recall", "unranked.f1", "unranked.accuracy", "unranked.exact_match",
     ),
 }  # fmt: skip
@@ -161,12 +162,13 @@ def _digest(entry: dict) -> str:
     return hashlib.md5(json.dumps(entry, sort_keys=True).encode()).hexdigest()
 
 
-def collected(*, command: str, made_on: dict[str, str]) -> dict[str, Any]:
+def collected(*, command: str, made_on: dict[str, str], highest: dict[str, float] | None = None) -> dict[str, Any]:
     """The results of the comparison of label rankers, and what made them; of those methods that were run.
 
     Args:
         command: what was run.
         made_on: see `machine`.
+        highest: of figures whose highest is not 1, what a ranking without any mistake has on the test images.
 
     Raises:
         ValueError: results are missing, of other params, code, data or seeds than the lock or each other say, or their
@@ -207,15 +209,16 @@ def collected(*, command: str, made_on: dict[str, str]) -> dict[str, Any]:
         "commit": commit,
         "made_on": made_on,
         "params": {name: params[name] for name in ("compute", "ranked_mnist")} | {"comparison": plan},
+        "highest": highest or {},
         "methods": {method: {"lock_entry": _digest(entries[method])} | found for method, found in results.items()},
     }
 
 
-def keep(name: str, *, command: str, made_on: dict[str, str]) -> Path:
+def keep(name: str, *, command: str, made_on: dict[str, str], highest: dict[str, float] | None = None) -> Path:
     """Writes what is `collected` to results/paper/<name>.json, whole or not at all, and returns where that is."""
     if not re.fullmatch(r"[a-z0-9][a-z0-9_-]*", name):
         raise ValueError(f"{name!r} is no name for a file of results: expected small letters, digits, - and _")
-    found = collected(command=command, made_on=made_on)
+    found = collected(command=command, made_on=made_on, highest=highest)
     path = FOLDER / f"{name}.json"
     with replaced_file(path) as partial:
         partial.write_text(json.dumps(found, indent=1) + "\n")
@@ -326,6 +329,8 @@ def sections(folder: Path = FOLDER) -> dict[str, Section]:
                 f"made by `{kept['command']}` at commit {kept['commit'][:10]} on {made_on['hardware']}; Python "
                 f"{made_on['python']}, PyTorch {made_on['torch']}. {RECIPE}"
             )
+            for place, most in kept.get("highest", {}).items():
+                text += f" A ranking without any mistake has a {TITLES.get(place, place)} of {100 * most:.2f} there."
             if left := [method for method in kept["params"]["comparison"]["methods"] if method not in kept["methods"]]:
                 text += f" Not run: {', '.join(left)}."
             result[f"Kept results: {path.stem}"] = Section(text, table(kept))

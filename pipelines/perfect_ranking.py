@@ -1,0 +1,22 @@
+"""What the paper's ranked mAP is for a ranking without any mistake: less than 1."""
+
+from pathlib import Path
+
+from rankops.metrics.label_ranking import ranked
+from rankops.tables import matrix, read_table
+
+__all__ = ["perfect_mean_average_precision"]
+
+
+def perfect_mean_average_precision(path: Path) -> float:
+    """The ranked mAP of the true label ranks themselves, of a split's images: the most that any ranking can have.
+
+    It averages precisions, and one that is of no pair counts as 0. The last ranking of an image has its most important
+    label alone above all others; if that label is the last of all, it is second in each of its pairs, none of them is
+    positive, and no ranking predicts any either (RLSEP, Section 5.3: see `rankops.metrics.label_ranking.ranked`).
+
+    Raises:
+        FileNotFoundError, ValueError: no such file, or it has no label ranks.
+    """
+    label_ranks = matrix(read_table(path, ["label_ranks"]), "label_ranks", path=path)
+    return ranked(label_ranks.double(), label_ranks)["mean_average_precision"].mean().item()
