@@ -17,9 +17,9 @@ class LabelAttention(nn.Module):
 
     $$f_k = b_k + v_k \cdot \sum_p \operatorname{softmax}_p(u_k \cdot x_p) \, x_p.$$
 
-    A mean over the whole image mixes a label's size with what else is there; here each label can be seen by itself. With
-    `shared`, each score has $g(\sum_p \operatorname{softmax}_p(u_k \cdot x_p) \, x_p)$ added, a perceptron that is the same
-    for all labels: what is large looks much alike for all of them, and it learns that from all labels of every image.
+    A mean over the whole image mixes a label's size with what else is there; here each label can be seen by itself.
+    With `shared`, $g(\sum_p \operatorname{softmax}_p(u_k \cdot x_p) \, x_p)$ is added, with a perceptron g that is the
+    same for all labels: what is large looks much alike for all of them, and it learns that from every label there is.
 
     Args:
         outputs: K, number of labels.
