@@ -419,10 +419,8 @@ def test_a_network_that_sees_coloured_images(generator):
         assert network.head(network.embed(images)).allclose(network(images), atol=1e-5)
 
 
-@pytest.mark.parametrize("shared", [0, 5])
-def test_label_attention_scores_what_each_label_looks_at(generator, shared):
-    args = CHANNELS | {"shared": shared}
-    network = build("models", "label_attention", args, seed=0, outputs=3).eval().requires_grad_(False)
+def test_label_attention_scores_what_each_label_looks_at(generator):
+    network = build("models", "label_attention", CHANNELS, seed=0, outputs=3).eval().requires_grad_(False)
     network.attention.weight.mul_(100)  # or else each looks everywhere
     network.bias.normal_(generator=generator)
     images = torch.randint(0, 256, (2, 1, 16, 16), generator=generator, dtype=torch.uint8)
@@ -430,9 +428,6 @@ def test_label_attention_scores_what_each_label_looks_at(generator, shared):
     for image, label in itertools.product(range(2), range(3)):
         places = [maps[image, :, row, column] for row in range(maps.shape[2]) for column in range(maps.shape[3])]
         weights = [math.exp(network.attention.weight[label, :, 0, 0] @ place) for place in places]
-        seen = sum(weight * place for weight, place in zip(weights, places, strict=True)) / sum(weights)
-        expected = float(network.weight[label] @ seen + network.bias[label])
-        if shared:
-            first, _, last = network.shared
-            expected += float(last.weight[0] @ (first.weight @ seen + first.bias).clamp(min=0) + last.bias)
+        scores = [float(network.weight[label] @ place + network.bias[label]) for place in places]
+        expected = sum(weight * score for weight, score in zip(weights, scores, strict=True)) / sum(weights)
         assert found[image, label].item() == pytest.approx(expected, abs=1e-5)

@@ -18,38 +18,29 @@ class LabelAttention(nn.Module):
     $$f_k = b_k + v_k \cdot \sum_p \operatorname{softmax}_p(u_k \cdot x_p) \, x_p.$$
 
     A mean over the whole image mixes a label's size with what else is there; here each label can be seen by itself.
-    With `shared`, $g(\sum_p \operatorname{softmax}_p(u_k \cdot x_p) \, x_p)$ is added, with a perceptron g that is the
-    same for all labels: what is large looks much alike for all of them, and it learns that from every label there is.
 
     Args:
         outputs: K, number of labels.
         colours: of the images, 1 (grey) or 3.
         backbone: `convnet`, `mobilenet_v3_small` or `resnet34`, from which the feature maps come.
         channels: of the convnet, by default its own.
-        shared: hidden units of the perceptron that all labels share, 0 = no such perceptron.
 
     Shapes:
         images (n, colours, height, width) uint8 or float in 0..255 to scores (n, K); the embedding has K times the
         features of the maps.
 
     Raises:
-        ValueError: an unknown `backbone`; `channels` that are empty, or of another one than the convnet; a negative
-            `shared`.
+        ValueError: an unknown `backbone`; `channels` that are empty, or of another one than the convnet.
 
-    >>> model = LabelAttention(outputs=10, channels=[8, 16], shared=32)
+    >>> model = LabelAttention(outputs=10, channels=[8, 16])
     >>> model(torch.zeros(2, 1, 32, 32, dtype=torch.uint8)).shape
     torch.Size([2, 10])
     """
 
-    def __init__(
-        self, *, outputs: int, colours: int = 1, backbone: str = "convnet", channels: list[int] | None = None,
-        shared: int = 0,
-    ):  # fmt: skip
+    def __init__(self, *, outputs: int, colours: int = 1, backbone: str = "convnet", channels: list[int] | None = None):
         super().__init__()
         if channels is not None and backbone != "convnet":
             raise ValueError(f"channels are {channels}, but only the convnet has any, and backbone is {backbone}")
-        if shared < 0:
-            raise ValueError(f"shared is {shared}, expected a number of hidden units, or 0 for no shared perceptron")
         self.backbone = backbone_of(
             backbone, colours=colours, channels=(16, 32, 64, 96) if channels is None else channels
         )
@@ -58,9 +49,6 @@ class LabelAttention(nn.Module):
         self.attention = nn.Conv2d(features, outputs, 1, bias=False)  # which the softmax would cancel
         self.weight = nn.Parameter(torch.randn(outputs, features) / math.sqrt(features))
         self.bias = nn.Parameter(torch.zeros(outputs))
-        self.shared = None
-        if shared:
-            self.shared = nn.Sequential(nn.Linear(features, shared), nn.ReLU(), nn.Linear(shared, 1))
 
     @property
     def blocks(self) -> nn.Module:
@@ -75,9 +63,7 @@ class LabelAttention(nn.Module):
 
     def head(self, embedding: Tensor) -> Tensor:
         """Scores (n, K) of what `embed` gives."""
-        seen = embedding.view(len(embedding), *self.weight.shape)
-        scores = (seen * self.weight).sum(-1) + self.bias
-        return scores if self.shared is None else scores + self.shared(seen).squeeze(-1)
+        return (embedding.view(len(embedding), *self.weight.shape) * self.weight).sum(-1) + self.bias
 
     def forward(self, images: Tensor) -> Tensor:
         return self.head(self.embed(images))
