@@ -329,7 +329,7 @@ def sections(folder: Path = FOLDER) -> dict[str, Section]:
                 f"made by `{kept['command']}` at commit {kept['commit'][:10]} on {made_on['hardware']}; Python "
                 f"{made_on['python']}, PyTorch {made_on['torch']}. {RECIPE}"
             )
-            for place, most in kept.get("highest", {}).items():
+            for place, most in dict(kept.get("highest", {})).items():
                 text += f" A ranking without any mistake has a {TITLES.get(place, place)} of {100 * most:.2f} there."
             if left := [method for method in kept["params"]["comparison"]["methods"] if method not in kept["methods"]]:
                 text += f" Not run: {', '.join(left)}."
