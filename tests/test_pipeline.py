@@ -1,5 +1,6 @@
 """The whole pipeline at a tiny scale, in a clone of its own: made, left alone, made again in part, published."""
 
+import itertools
 import json
 import os
 import re
@@ -279,6 +280,19 @@ def test_the_champion_is_monitored_against_the_files_that_its_run_says_it_was_tr
     for split in ("train", "val"):
         path = f"data/ranked_mnist/{split}.parquet"
         assert found.reference[split] == f"{path}, MD5 {hashes[path]}, which the model was trained on"
+
+
+def test_the_report_says_what_ranked_map_a_ranking_without_any_mistake_has(project):
+    path = project.folder / "data/ranked_mnist/test.parquet"
+    images = []
+    for ranks in pq.read_table(path, columns=["label_ranks"])["label_ranks"].to_pylist():
+        # All pairs are predicted as they are: the precision is 1 wherever there is a positive one, and else of nothing.
+        kept = [[rank if rank >= lowest else 0 for rank in ranks] for lowest in {*ranks} - {0}]
+        right = [any(one > other for one, other in itertools.combinations(rest, 2)) for rest in kept]
+        images.append(sum(right) / len(right))
+    most = sum(images) / len(images)
+    assert 0.9 < most < 1
+    assert f"A ranking without any mistake has a ranked mAP of {most:.3f} here." in project.read("reports/results.md")
 
 
 def test_each_row_of_the_report_leads_to_the_training_in_the_lock(project):
