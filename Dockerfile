@@ -26,4 +26,4 @@ USER rankops
 WORKDIR /rankops
 ENV PATH=/rankops/.venv/bin:$PATH NVIDIA_VISIBLE_DEVICES=all NVIDIA_DRIVER_CAPABILITIES=compute,utility \
     RANKOPS_PROJECT=/rankops MLFLOW_DISABLE_TELEMETRY=true DO_NOT_TRACK=1 PREFECT_SERVER_ANALYTICS_ENABLED=false
-CMD ["dvc", "repro"]
+CMD ["sh", "-c", "rankops fetch && exec dvc repro"]

@@ -162,7 +162,8 @@ def _together(worker: _Worker, bar: tqdm) -> Iterator[Trials]:
         if isinstance(error, BrokenProcessPool):
             raise ChildProcessError(
                 f"one of {worker.together} trainings at once was killed (for memory?): `dvc repro` goes on from its "
-                f"last whole epoch; a smaller comparisons.{worker.comparison}.together needs less"
+                f"last whole epoch; a smaller comparisons.{worker.comparison}.together needs less memory, and begins "
+                "anew"
             ) from error
         raise
     executor.shutdown()

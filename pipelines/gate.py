@@ -88,13 +88,14 @@ class _Judge:
 
     def __init__(self, registry: Registry, model: str, params: Settings, dataset: str | None, data: Path):
         self.registry, self.params, self.model = registry, params, model
-        self.task = None if dataset is None else import_module(f"rankops.tasks.{model}")
+        task = None if dataset is None else _task(model, params)
+        self.task = None if task is None else import_module(f"rankops.tasks.{task}")
         if dataset is None:
             self.judged, self.examples = params.gate.judged["sorter"], f"{SORTER_VECTORS} fresh vectors"
         else:
             # Datasets read from disk have no gate split of their own; epochs are chosen on val.
             split = "gate" if (data / dataset / "gate.parquet").is_file() else "val"
-            self.judged, self.examples = params.gate.judged[model], f"{dataset}/{split}"
+            self.judged, self.examples = params.gate.judged[task], f"{dataset}/{split}"
             try:
                 self.split = self.task.load_split(data / dataset, split, threads=params.compute.threads)
             except (OSError, ValueError) as error:
@@ -179,7 +180,7 @@ def decide(
     """
     with _alone(model):
         aliases = registry.aliases(model)
-        if not model.startswith("sorter-") and model not in params.gate.judged:
+        if not model.startswith("sorter-") and _task(model, params) is None:
             raise ValueError(f"{model} is no model of this project, which has {', '.join(known(params))}")
         champion, challenger = aliases.get("champion"), aliases.get("challenger")
         if champion is None:
@@ -194,6 +195,12 @@ def decide(
             if not registry.description(model, challenger).startswith(_title(model, challenger)):
                 _write_card(registry, model, challenger, folder)
             return Decision(model, challenger, champion, False, "the challenger is the champion already", "", {})
+        other = registry.run_params(model, champion).get("dataset", dataset) if dataset else None
+        if other != dataset:
+            raise ValueError(
+                f"{model} version {challenger} was trained on {dataset} and its champion, {champion}, on {other}, so "
+                f"they cannot be compared: choose by hand, `rankops promote {model} --version N`"
+            )
         judge = _Judge(registry, model, params, dataset, folder / "data")
         figures = judge((challenger, champion))
         options = params.gate
@@ -233,7 +240,7 @@ def decide(
 
 def known(params: Settings) -> list[str]:
     """The registered names of what the params train: a team's store may have other models, not ours to judge."""
-    return [f"sorter-{name}" for name in params.sorters] + sorted({run.task for run in params.all_runs.values()})
+    return [f"sorter-{name}" for name in params.sorters] + sorted(set(map(params.model_of, params.all_runs.values())))
 
 
 def decide_all(registry: Registry, models: list[str], params: Settings, **options: Any) -> list[Decision]:
@@ -255,6 +262,11 @@ def decide_all(registry: Registry, models: list[str], params: Settings, **option
         except ValueError as error:
             decisions.append(Decision(model, None, None, False, str(error), "", {}, failed=True))
     return decisions
+
+
+def _task(model: str, params: Settings) -> str | None:
+    """Of a registered name, see `Settings.model_of`; None if it has none of ours."""
+    return next((task for task in params.gate.judged if model == task or model.startswith(f"{task}-")), None)
 
 
 def _dataset(registry: Registry, model: str, version: str) -> str:

@@ -51,6 +51,8 @@ Name = Annotated[str, AfterValidator(_plain)]
 
 # A loss is known by its second argument: what the scores are held against.
 KINDS = {"label_ranking": "label_ranks", "memorability": "target", "multilabel": "labels", "retrieval": "positives"}
+# By task, the column of a dataset that it learns from.
+LEARNED = {"label_ranking": "label_ranks", "memorability": "score", "multilabel": "labels", "retrieval": "captions"}
 
 # What models are scored by, larger is better; a sorter's error is negated for that.
 _RATES = ("precision", "recall", "accuracy", "exact_match", "f1")
@@ -649,6 +651,12 @@ class Settings(Block):
                 f"{place}.dataset: no {run.dataset!r}; there are {', '.join(sorted(made_here | set(self.real_data)))} "
                 "(a dataset that is read from disk needs a block under real_data)"
             )
+        if not _teaches(run.dataset, run.task):
+            fitting = [name for name in sorted(made_here | set(self.real_data)) if _teaches(name, run.task)]
+            raise ValueError(
+                f"{place}.dataset: {run.dataset} has no column {LEARNED[run.task]}, from which {run.task} learns; "
+                f"{', '.join(fitting)} can be had"
+            )
         model = _check_made("models", run.model, f"{place}.model", outputs=10, features=1, words=10)
         needed = "embedding_size" if run.task == "label_ranking" else "embed"
         if not hasattr(model, needed) or hasattr(model, "encode_text") != (run.task == "retrieval"):
@@ -696,6 +704,13 @@ class Settings(Block):
                     f"synthetic_ranks.length = {length}, the sorter's: expected a multiple of {length}"
                 )
 
+    def model_of(self, run: Run) -> str:
+        """The registered name of what a run trains: its task's, and of data read from disk theirs too.
+
+        Versions of one name are compared with each other, which takes the same data.
+        """
+        return f"{run.task}-{run.dataset}" if run.dataset in self.real_data else run.task
+
     def length_of(self, sorter: str) -> int | None:
         """How many scores a pretrained sorter takes, or None for any number."""
         takes = inspect.signature(by_name.find("sorters", self.sorters[sorter].name)).parameters
@@ -729,6 +744,11 @@ class Settings(Block):
                     f"{place}.model: {found[0]} with channels {found[1]}, but it starts from {name}, which is "
                     f"{expected[0]} with channels {expected[1]}: expected the same"
                 )
+
+
+def _teaches(dataset: str, task: str) -> bool:
+    """Whether the tables of a dataset have what a task learns from."""
+    return LEARNED[task] in importlib.import_module(f"rankops.datasets.{dataset}").SCHEMA.names
 
 
 def _backbone(model: Named) -> tuple[str, Any]:

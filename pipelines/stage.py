@@ -19,12 +19,14 @@ import psutil
 import torch
 from filelock import FileLock, Timeout
 
+import rankops
 from pipelines.settings import load
 from rankops.atomic_writes import remove_folder
 
 __all__ = ["checkpoint_folder", "die_with_parent", "refuse_leftovers", "run"]
 
 PR_SET_PDEATHSIG = 1  # linux/prctl.h
+SET_ASIDE = 2  # states of other params, data or code, of each training
 
 
 def die_with_parent() -> None:
@@ -107,7 +109,8 @@ def run(main: Callable[..., None]) -> None:
         sys.exit(
             f"{stage}: {whose} memory is full ({said}): lower the batch_size of this training, "
             "set compute.precision to bf16, or have fewer trainings at once (`together`, in experiments/params.yaml); "
-            "whole epochs are kept, `dvc repro` goes on from them"
+            "whole epochs are kept, and `dvc repro` goes on from them if nothing is changed; with another of these it "
+            "begins anew"
         )
     except (ValueError, OSError, FloatingPointError, KeyboardInterrupt) as error:
         if os.environ.get("RANKOPS_TRACEBACK"):
@@ -138,11 +141,12 @@ def checkpoint_folder(stage: str, name: str, *, params: dict[str, Any], inputs: 
     """Where a training keeps its state: a folder of this stage, these params, this data and this code.
 
     Outside the stage's outputs: there, a training with a changed learning rate would go on from the old one's weights.
-    Those of other params, data or code are removed.
+    Those of other params, data or code are set aside, the newest two of a training, for who changes them back.
     """
     root = Path(__file__).parents[1]
     digest = sha256(json.dumps([params, torch.__version__], sort_keys=True).encode())
-    files = {Path(path) for path in inputs}
+    # All of the library: which of its files are imported by now depends on what else the params name.
+    files = {*(Path(path) for path in inputs), *Path(rankops.__file__).parent.rglob("*.py")}
     for module in list(sys.modules.values()):
         file = getattr(module, "__file__", None)
         if file and Path(file).is_relative_to(root) and "site-packages" not in file:
@@ -150,10 +154,20 @@ def checkpoint_folder(stage: str, name: str, *, params: dict[str, Any], inputs: 
     for file in sorted(files):
         digest.update(file.read_bytes())
     folder = Path(".checkpoints") / stage / name / digest.hexdigest()[:16]
-    if folder.parent.is_dir():
-        for other in folder.parent.iterdir():
-            if other != folder:
-                remove_folder(other)
+    aside = Path(".checkpoints/set_aside") / stage / name
+    log = logging.getLogger(__name__)
+    for place in (folder.parent, aside):
+        place.mkdir(parents=True, exist_ok=True)
+    for other in folder.parent.iterdir():
+        if ".partial-" in other.name:  # half removed
+            remove_folder(other)
+        elif other != folder:
+            other.replace(aside / other.name)
+            log.info("begins anew: %s is of other params, data or code; set aside in %s", other.name, aside)
+    if not folder.exists() and (aside / folder.name).exists():
+        (aside / folder.name).replace(folder)
+    for old in sorted(aside.iterdir(), key=lambda other: other.stat().st_mtime_ns)[:-SET_ASIDE]:
+        remove_folder(old)
     if folder.exists():
-        logging.getLogger(__name__).info("goes on from %s", folder)
+        log.info("goes on from %s", folder)
     return folder

@@ -150,13 +150,12 @@ def store() -> Iterator[mlflow.MlflowClient]:
         if re.search(r"\b401\b|\b403\b", str(error)):
             raise ServerUnreachable(
                 f"the MLflow store {without_credentials(address)} refuses the credentials: "
-                f"{in_a_line(error)}. Nothing is lost: set MLFLOW_TRACKING_USERNAME "
-                "and MLFLOW_TRACKING_PASSWORD, and run `make repro` again"
+                f"{in_a_line(error)}. Set MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD, and try again"
             ) from error
         raise ServerUnreachable(
             f"the MLflow store {without_credentials(address)} does not answer: "
-            f"{in_a_line(error)}. Nothing is lost: start it, or unset "
-            "MLFLOW_TRACKING_URI, and run `make repro` again"
+            f"{in_a_line(error)}. Start it, see that MLFLOW_TRACKING_URI names it, or unset that for "
+            "the store of this folder; then try again"
         ) from error
     yield client
 

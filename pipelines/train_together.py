@@ -108,7 +108,8 @@ def _wait_for(workers: list[BaseProcess], store: TCPStore) -> None:
         if code < 0:
             raise ChildProcessError(
                 f"process {process} of {len(workers)} was killed by {signal.Signals(-code).name} (for memory?): "
-                "`dvc repro` goes on from the last whole epoch; a smaller train_processes needs less"
+                "`dvc repro` goes on from the last whole epoch; a smaller train_processes needs less memory, and "
+                "begins anew"
             )
     if store.check(["error"]):
         raise pickle.loads(store.get("error"))

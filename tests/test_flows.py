@@ -462,6 +462,23 @@ def test_a_retraining_whose_models_the_gate_could_not_judge_is_kept_and_ends_as_
     assert done == ["Retrain: snapshot 2 (new data)", "removed"]
 
 
+def test_a_retraining_does_not_fall_back_on_other_digits(tmp_path):
+    from pipelines.flows.retrain import _refuse_other_digits
+
+    params = load(ROOT / "params.yaml")
+    raw = tmp_path / "data/raw/mnist"
+    raw.mkdir(parents=True)
+    (raw / "README.md").write_text("Put MNIST here.")
+    _refuse_other_digits(tmp_path, params)  # nothing was made yet
+    (tmp_path / "dvc.lock").write_text(
+        'schema: "2.0"\nstages: {digits: {cmd: make, deps: [{path: data/raw/mnist, hash: md5, nfiles: 5}]}}\n'
+    )
+    with pytest.raises(ValueError, match=r"data/raw/mnist has 1 files, .* was made with 5, .* rankops fetch"):
+        _refuse_other_digits(tmp_path, params)
+    params.digits.source = "bundled"  # which a person chose
+    _refuse_other_digits(tmp_path, params)
+
+
 def test_the_servers_records_are_json(tmp_path, monkeypatch):
     """A record of a process that is gone, or of another program's, is not taken for a server."""
     from pipelines import servers

@@ -93,12 +93,14 @@ def sorter(project, name: str, args: dict, *, kind: str = "handcrafted", **runti
     return registered(name, folder, model="sorter-x", script="sorter", signature=sorter_signature(LENGTH))
 
 
-def regressor(project, name: str, seed: int, *, colours: int = 1, dataset: str = "clips") -> str:
+def regressor(
+    project, name: str, seed: int, *, colours: int = 1, dataset: str = "clips", model: str = "memorability"
+) -> str:
     folder = project / "made" / name
     network = build("models", "convnet", {"channels": [4, 6]}, seed=seed, outputs=1, colours=colours)
     memorability.save(folder, memorability.Regressor(network.eval()))
     return registered(
-        name, folder, model="memorability", script="memorability", signature=task_signature("memorability"),
+        name, folder, model=model, script="memorability", signature=task_signature("memorability"),
         params={"dataset": dataset, "task": "memorability"},
     )  # fmt: skip
 
@@ -146,6 +148,15 @@ class TestDecision:
         # Later decisions, with nothing against it or in a checkout of other data, take nothing from its card.
         assert not gate.decide(registry, "memorability", params).promoted
         assert registry._client.get_model_version("memorability", "2").description == card
+
+    def test_of_data_read_from_disk_it_is_judged_on_them(self, project, clips, registry, params):
+        (project / "data/clips").rename(project / "data/lamem")
+        (project / "data/lamem/gate.parquet").rename(project / "data/lamem/val.parquet")  # it has no gate split
+        for name, seed in (("first", 2), ("second", 1)):
+            regressor(project, name, seed, dataset="lamem", model="memorability-lamem")
+        decision = gate.decide(registry, "memorability-lamem", params)
+        assert (decision.promoted, decision.challenger, decision.figure) == (True, "2", "spearman")
+        assert registry.version_tags("memorability-lamem", "2")["gate.examples"] == "lamem/val"
 
     def test_a_card_names_no_lock_of_other_data(self, project, clips, registry, params):
         regressor(project, "worse", 2)
@@ -346,7 +357,16 @@ class TestWhatIsWrong:
         ("champion", "challenger", "said"),
         [
             ({"colours": 3}, {}, r"memorability version 1 cannot be judged by .* 3 channels"),
-            ({}, {"dataset": "lamem"}, r"memorability cannot be judged on lamem, .*lamem/val.parquet: no such file"),
+            (
+                {},
+                {"dataset": "lamem"},
+                "version 2 was trained on lamem and its champion, 1, on clips, so they cannot be",
+            ),
+            (
+                {"dataset": "lamem"},
+                {"dataset": "lamem"},
+                r"memorability cannot be judged on lamem, .*lamem/val.parquet: no such file",
+            ),
         ],
     )
     def test_versions_that_do_not_go_with_the_data_here_keep_no_other_model_from_its_decision(

@@ -41,7 +41,7 @@ from rankops.losses.spearman_of_label_ranks import spearman_of_label_ranks
 from rankops.metrics.kendall import kendall as kendall_metric
 from rankops.metrics.ndcg import ndcg as ndcg_metric
 from rankops.metrics.precision_at_k import precision_at_k as precision_at_k_metric
-from rankops.ranks import ranks
+from rankops.ranks import NotFiniteError, ranks
 from rankops.sorters.handcrafted import Handcrafted
 from rankops.sorters.laplace import Laplace
 from rankops.sorters.lstm import LSTM
@@ -60,6 +60,7 @@ OTHER = {
     "weight_by": "positives",
 }
 OWN = torch.eye(4, dtype=torch.bool)
+PICKED_BY_SORTER = ("recall", "recall_at_k")  # of retrieval: ranks in both directions
 PAIRED = torch.tensor([[1, 1, 0, 0], [0, 1, 0, 0], [0, 0, 1, 0], [0, 1, 0, 1]]).bool()
 # Wanted outputs of each kind, one group each.
 WANTED = {
@@ -452,6 +453,31 @@ def test_rlsep_is_equation_6(batch):
     assert rlsep(*batch).item() == pytest.approx(slow_pairwise(*batch, lambda u, v: u > v))
 
 
+@pytest.mark.parametrize("name", [name for name in of_kind("label_ranks") if name not in MASKED])
+def test_a_label_that_cannot_be_there_may_score_minus_infinity(name, generator):
+    label_ranks = torch.tensor([[2, 1, 0, 0], [1, 0, 0, 0]])
+    impossible = torch.tensor([[False, False, False, True], [False, True, False, False]])
+    scores = torch.randn(2, 4, generator=generator, dtype=torch.float64)
+    # e^-1000 is 0 in double precision: so far down nothing is left of a label, but for the gradient to be a number.
+    (found, pulled), (limit, wanted) = (
+        (value, *torch.autograd.grad(value, given))
+        for lowest in (-torch.inf, -1000.0)
+        for given in [scores.masked_fill(impossible, lowest).requires_grad_()]
+        for value in [call(name, given, label_ranks)]
+    )
+    torch.testing.assert_close(found, limit)
+    torch.testing.assert_close(pulled, wanted)
+
+
+@pytest.mark.parametrize("name", ["average_precision", "mean_average_precision", "precision_at_k", *PICKED_BY_SORTER])
+def test_a_score_that_is_not_finite_is_named_by_its_place_in_what_was_given(name):
+    scores = torch.zeros(4, 4)
+    scores[3, 1] = torch.nan
+    options = {"k": 1} if name.endswith("_k") else {}
+    with pytest.raises(NotFiniteError, match=r"nan at \(3, 1\) and 1 non-finite"):
+        by_name.find("losses", name)(scores, torch.eye(4, dtype=torch.bool), sorter=ranks, **options)
+
+
 @pytest.mark.parametrize("name", of_kind("label_ranks"))
 def test_refuses_what_are_no_label_ranks_and_no_scores(name):
     with pytest.raises(ValueError, match=r"label_ranks hold -1 at \(0, 2\), expected 0 \(absent\) or more"):
@@ -460,6 +486,8 @@ def test_refuses_what_are_no_label_ranks_and_no_scores(name):
         call(name, torch.zeros(1, 2), torch.tensor([[float("nan"), 0.0]]))
     with pytest.raises(TypeError, match="scores are torch.int64, expected a floating-point tensor"):
         call(name, torch.tensor([[3, 1]]), torch.tensor([[1, 0]]))
+    with pytest.raises(TypeError, match=r"label_ranks are of type list, expected a tensor: torch.as_tensor"):
+        call(name, torch.zeros(1, 2), [[1, 0]])
 
 
 def test_pairwise_logistic_of_half_precision_counts_more_pairs_than_that_can():

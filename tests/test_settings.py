@@ -115,6 +115,11 @@ RECALL = "sorter_runs/retrieval-recall-lstm"
         ("captions/rows/test", 1002, "rows.test is 1002: .* multiple of 10"),
         (f"{MSE}/dataset", "clip", r"dataset: no 'clip'; there are captions, clips, long_tailed_mnist, ranked_mnist"),
         (f"{MSE}/dataset", "voc2007", r"no 'voc2007'.*needs a block under real_data"),
+        (
+            f"{MSE}/dataset",
+            "ranked_mnist",
+            r"ranked_mnist has no column score, .* memorability learns; clips can be had",
+        ),
         (f"{MSE}/start", "models/runs/label_ranking-relsep", "start: no run 'label_ranking-relsep'"),
         (f"{MSE}/start", KeyError, "memorability-mse.start: missing"),
         (f"{MSE}/start", "./models/runs/nothing", "start: is './models/runs/nothing', expected a plain path: models/"),

@@ -28,6 +28,12 @@ def test_hard_ranks_are_right_and_have_no_gradient(scores):
     assert (health["vanishing"], health["zero"], health["median_norm"]) == (1, 1, 0)
 
 
+def test_exact_ranks_of_ties_are_exact():
+    tied = torch.tensor([[1.0, 1.0, 0.0], [2.0, 3.0, 3.0]])
+    assert measures.accuracy(hard, tied) == {"l1": 0, "exact_ranks": 1, "exactly_ordered": 1}
+    assert measures.accuracy(lambda scores: ranks(scores) + 0.5, tied)["exact_ranks"] == 0
+
+
 def test_ranks_that_are_off_by_a_place(scores):
     found = measures.accuracy(lambda scores: ranks(scores) + 1, scores)
     assert found == {"l1": pytest.approx(1 / 20), "exact_ranks": 0, "exactly_ordered": 1}

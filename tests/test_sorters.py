@@ -2,6 +2,7 @@
 
 import copy
 import json
+import math
 from pathlib import Path
 
 import numpy as np
@@ -19,6 +20,7 @@ from rankops.checkpoints import build, load_model, save_model
 from rankops.datasets.synthetic_ranks import draw
 from rankops.ranks import ranks
 from rankops.sorters import SHIPPED, load_sorter
+from rankops.sorters.cnn import CNN
 from rankops.sorters.comparator import Comparator
 from rankops.sorters.handcrafted import Handcrafted
 from rankops.sorters.laplace import Laplace
@@ -202,6 +204,36 @@ def test_a_masked_vector_is_ranked_as_the_shorter_one(text, generator):
     assert torch.allclose(
         sorter(filled, mask=mask, normalised=True), found / mask.sum(-1, keepdim=True), equal_nan=False
     )
+
+
+@pytest.mark.parametrize("text", ANY_LENGTH)
+@pytest.mark.parametrize("descending", [True, False])
+def test_a_large_offset_beside_masked_scores_costs_nothing(text, descending):
+    sorter = variant(text)
+    scores = torch.tensor([0.0, 0.5, 1.0, 1.5])
+    for offset in (-(2.0**20), 2.0**20):  # to which halves can be added without rounding
+        alone, beside = (scores + offset).requires_grad_(), torch.cat([scores + offset, torch.tensor([torch.nan])])
+        there = torch.tensor([True] * 4 + [False])
+        expected = sorter(alone, descending=descending)
+        found = sorter(beside.requires_grad_(), descending=descending, mask=there)[:4]
+        torch.testing.assert_close(found, expected)
+        weights = torch.arange(4.0)
+        (wanted,), (pulled,) = (
+            torch.autograd.grad((ranked * weights).sum(), given)
+            for ranked, given in ((expected, alone), (found, beside))
+        )
+        torch.testing.assert_close(pulled[:4], wanted)
+
+
+@pytest.mark.parametrize("length", [2, 3, 8, 31, 32, 33, 100])
+def test_a_dilated_convolution_sees_all_scores_from_every_position(length):
+    layers = math.ceil(math.log2(length))
+    sorter = CNN(length=length, channels=2, layers=layers, dilated=True, output="position").eval()
+    with torch.no_grad():  # all weights positive, so that nothing cancels and no ReLU closes
+        for weights in sorter.parameters():
+            weights.fill_(1.0)
+    scores = torch.ones(1, length, dtype=torch.float32)
+    assert (measures.jacobians(sorter, scores) > 0).all()
 
 
 @pytest.mark.parametrize("text", ANY_LENGTH)

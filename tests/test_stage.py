@@ -11,6 +11,7 @@ import psutil
 import pytest
 import torch
 
+from pipelines.stage import checkpoint_folder
 from rankops.atomic_writes import replaced_file, replaced_folder
 
 ROOT = Path(__file__).parents[1]
@@ -125,3 +126,30 @@ def test_a_stage_dies_with_what_started_it(tmp_path, platform, of_shell):
     started.wait()
     assert len(stages) == 1
     assert psutil.wait_procs(stages, timeout=20)[1] == []
+
+
+def test_the_state_of_other_params_is_set_aside_and_gone_on_with_once_they_are_back(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+    def begun(rate: float) -> Path:
+        folder = checkpoint_folder("train", "label_ranking-rlsep", params={"rate": rate}, inputs=[])
+        (folder / "epoch-0001").mkdir(parents=True, exist_ok=True)
+        made.append(folder)
+        os.utime(folder, ns=(len(made), len(made)))  # when it was worked on
+        return folder
+
+    made: list[Path] = []
+    first, second = begun(0.1), begun(0.2)
+    assert list(first.parent.iterdir()) == [second]
+    assert begun(0.1) == first
+    third, fourth = begun(0.3), begun(0.4)
+    kept = {path.name for path in Path(".checkpoints/set_aside/train/label_ranking-rlsep").iterdir()}
+    assert kept == {first.name, third.name}  # of three, the two that were worked on last
+    assert list(first.parent.iterdir()) == [fourth]
+
+
+def test_what_else_the_params_name_does_not_take_a_trainings_state_away(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with_all = checkpoint_folder("train", "label_ranking-rlsep", params={}, inputs=[])
+    monkeypatch.delitem(sys.modules, "rankops.losses.hinge_ap", raising=False)  # as if nothing had named it
+    assert checkpoint_folder("train", "label_ranking-rlsep", params={}, inputs=[]) == with_all

@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 import torch
 from accelerate.state import AcceleratorState
+from hypothesis import assume, given
+from hypothesis import strategies as st
 from scipy.ndimage import affine_transform
 from torch import nn
 
@@ -13,7 +15,7 @@ from rankops.augmentation import shifted, views, warped
 from rankops.checkpoints import build
 from rankops.ranks import check_scores
 from rankops.tasks import label_ranking
-from rankops.training import compute, fit, random_batches
+from rankops.training import batch_count, compute, fit, random_batches
 
 OPTIONS = {
     "judged_by": "error",
@@ -209,6 +211,19 @@ def test_a_pass_over_some_rows_chooses_them_anew():
     seen = [torch.cat(list(random_batches(50, 4, draws, limit=12))).tolist() for _ in range(20)]
     assert all(len(set(rows)) == 12 for rows in seen)
     assert {row for rows in seen for row in rows} == set(range(50))
+
+
+@given(
+    st.integers(1, 40), st.integers(2, 4), st.integers(1, 4), st.one_of(st.none(), st.integers(1, 40)),
+    st.integers(1, 3), st.integers(0, 2),
+)  # fmt: skip
+def test_as_many_batches_are_made_as_are_counted(size, groups, multiple_of, limit, processes, process):
+    options = {"limit": limit, "multiple_of": multiple_of, "share": (process % processes, processes)}
+    try:
+        made = list(random_batches(size, groups * multiple_of, torch.Generator(), **options))
+    except ValueError:
+        assume(False)
+    assert batch_count(size, groups * multiple_of, **options) == len(made)
 
 
 def test_a_figure_that_is_not_finite_ends_the_training():

@@ -39,7 +39,8 @@ def retrain(reason: str, *, once: str | None = None) -> str:
     address = get_current_settings().api.url
     if not address:  # Prefect would start a server of its own, which knows of no deployment
         raise ConnectionError(
-            f"no retraining: PREFECT_API_URL is not set, so there is no Prefect server with the deployment {DEPLOYMENT}"
+            "no retraining: PREFECT_API_URL is not set, so there is no Prefect server with the deployment "
+            f"{DEPLOYMENT}; that of `make server` is PREFECT_API_URL=http://127.0.0.1:4200/api"
         )
     address = without_credentials(address)
     try:

@@ -18,6 +18,7 @@ from prefect.runtime import task_run
 from prefect.states import State
 from prefect.task_runners import ThreadPoolTaskRunner
 from pydantic import Field
+from ruamel.yaml import YAML
 
 from pipelines.flows.graph import stages
 from pipelines.flows.processes import CommandFailed, Commands, retried
@@ -26,10 +27,12 @@ from pipelines.flows.worktree import Worktree, opened
 from pipelines.live import watch
 from pipelines.settings import Compute, Settings, load
 from pipelines.tracking import DEFAULT_STORE, run_addresses, store
+from rankops.datasets import mnist
 
 __all__ = ["retrain"]
 
 REPRO = ["dvc", "--wait-for-lock", "repro"]
+FETCH = [sys.executable, "-m", "pipelines.cli", "fetch"]
 MEND = [sys.executable, "-m", "pipelines.cli", "mend"]  # of the worktree; the script `rankops` is the checkout's
 MOST_STAGES = 64  # tasks that may wait at once; how many work is decided by the slots
 
@@ -127,6 +130,9 @@ def retrain(
         Completed, with what was promoted; Failed if a model could not be judged, which takes nothing from the rest.
     """
     logger = get_run_logger()
+    if load(Path(project) / "params.yaml").digits.source != "bundled":
+        # As `make repro` does; the worktree is handed what is there.
+        Commands().run(FETCH, folder=Path(project), environment={"PYTHONPATH": "src"})
     with opened(project, advance=advance, remote=push) as worktree:
         logger.info(
             "%s %s, snapshot %d", "goes on with" if worktree.resumed else "works on", worktree.branch, worktree.snapshot
@@ -137,6 +143,22 @@ def retrain(
         except BaseException:  # a cancelled run too: nothing may outlive it
             commands.stop()
             raise
+
+
+def _refuse_other_digits(folder: Path, params: Settings) -> None:
+    """Refuses to train everything anew on bundled digits only because MNIST, which the champions saw, is not here."""
+    raw, lock = folder / "data/raw/mnist", folder / "dvc.lock"
+    if params.digits.source != "auto" or mnist.is_there(raw) or not lock.is_file():
+        return
+    entry = YAML(typ="safe").load(lock).get("stages", {}).get("digits", {})
+    before = next((dep.get("nfiles", 0) for dep in entry.get("deps", ()) if dep["path"] == "data/raw/mnist"), 0)
+    here = sum(path.is_file() for path in raw.rglob("*"))
+    if before > here:
+        raise ValueError(
+            f"data/raw/mnist has {here} files, and what dvc.lock tells of was made with {before}, so with MNIST: all "
+            "would be trained anew on other digits. Bring it: RANKOPS_MNIST_ROOT=<folder of its files> rankops fetch; "
+            "or, if that is meant, commit `digits.source: bundled` in params.yaml"
+        )
 
 
 def _of_project(address: str, project: Path) -> str:
@@ -160,6 +182,7 @@ def _retrained(
     os.environ["MLFLOW_TRACKING_URI"] = environment["MLFLOW_TRACKING_URI"]
     params = load(folder / "params.yaml")
     commands.run(MEND, folder=folder, environment=environment)
+    _refuse_other_digits(folder, params)
     if push is not None:
         _fetch(commands, folder, environment)
     slots: queue.Queue = queue.Queue()

@@ -288,6 +288,7 @@ def opened(project: str | Path, *, advance: bool, remote: str | None = None) -> 
                 left, least = None, left[1]  # its snapshot is taken again
             branch, snapshot = left or _made(project, advance=advance, least=least)
             if left:
+                _brought(project, project / FOLDER)  # what has come in since
                 _unlock(project / FOLDER, branch)
                 branch = branch if remote is None else _under_a_free_name(project, branch, snapshot, remote)
             yield Worktree(project, project / FOLDER, branch, snapshot, resumed=left is not None)

@@ -128,7 +128,7 @@ def finished_trainings(params: Settings) -> list[Finished]:
                     "figures": [metrics, *sorted(folder.glob("*history.csv"))],
                 },
                 version=Version(
-                    model=options.task,
+                    model=params.model_of(options),
                     script=SERVING / f"{options.task}.py",
                     weights=folder,
                     signature=task_signature(options.task),

@@ -93,7 +93,8 @@ def _papers(params: Settings, task: str, dataset: str, loss: str) -> dict[str, f
 
 
 def _title(params: Settings, task: str, dataset: str) -> str:
-    return f"{TITLES[task]}, {dataset}" if dataset in params.real_data else TITLES[task]
+    made_here = {run.dataset for run in params.all_runs.values() if run.task == task} - set(params.real_data)
+    return TITLES[task] if made_here == {dataset} else f"{TITLES[task]}, {dataset}"
 
 
 def _data(params: Settings, task: str) -> str:

@@ -33,9 +33,9 @@ class Criterion:
 
     With a sorter, the loss is $L(f(s), \cdot)$, f frozen: a module is put in evaluation mode, and its weights get no
     gradient. Optionally f goes on learning on the scores that the task really produces (SoDeep, Section 3.2): before
-    each step, one step of its own optimiser on $\|f(s) - \mathrm{rk}(s)\|_1 / d$, s detached; not where gradients are
-    off, as in validation. A loss `beside` is added with a weight, for the first epochs or throughout: the parallel loss
-    by which SoDeep keeps scores where the sorter was trained.
+    each step, one step of its own optimiser on $\|f(s) - \mathrm{rk}(s)\|_1 / d^2$, L1 on normalised ranks, s
+    detached; not where gradients are off, as in validation. A loss `beside` is added with a weight, for the first
+    epochs or throughout: the parallel loss by which SoDeep keeps scores where the sorter was trained.
 
     Args:
         loss: `name` and `args`.

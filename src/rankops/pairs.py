@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from rankops.ranks import any_of, check_scores
+from rankops.ranks import any_of, check_scores, check_tensors
 
 __all__ = ["check_label_ranks", "log_one_plus_sum", "some_of"]
 
@@ -12,7 +12,7 @@ def check_label_ranks(scores: Tensor, label_ranks: Tensor) -> None:
     """Refuses what is no scores with label ranks.
 
     Raises:
-        TypeError: scores are not a floating-point tensor.
+        TypeError: scores are not a floating-point tensor, or label ranks no tensor.
         ValueError: different or empty shapes, or a label rank that is negative or NaN; these are looked for on a CPU
             alone: each step would wait for a GPU.
 
@@ -22,6 +22,7 @@ def check_label_ranks(scores: Tensor, label_ranks: Tensor) -> None:
     ValueError: label_ranks hold -1 at (0, 1), expected 0 (absent) or more: leave out what is not known
     """
     check_scores(scores, finite=False)
+    check_tensors(label_ranks=label_ranks)
     if scores.shape != label_ranks.shape or scores.numel() == 0:
         raise ValueError(
             f"scores {tuple(scores.shape)} and label_ranks {tuple(label_ranks.shape)}: expected one shape (..., K), "

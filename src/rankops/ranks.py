@@ -5,7 +5,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-__all__ = ["NotFiniteError", "any_of", "check_mask", "check_scores", "places", "rank_along", "ranks"]
+__all__ = ["NotFiniteError", "any_of", "check_mask", "check_scores", "check_tensors", "places", "rank_along", "ranks"]
 
 
 class NotFiniteError(ValueError):
@@ -80,6 +80,22 @@ def check_scores(
             f"scores hold {scores[where].item()} at {where} and {int(bad.sum())} non-finite values in all, "
             "expected finite ones: look for a diverged model or an overflow before the sorter"
         )
+
+
+def check_tensors(**given: Tensor) -> None:
+    """Refuses what is no tensor.
+
+    Raises:
+        TypeError: it names the argument, and how to make one.
+
+    >>> check_tensors(labels=[1, 0])
+    Traceback (most recent call last):
+    ...
+    TypeError: labels are of type list, expected a tensor: torch.as_tensor makes one
+    """
+    for name, value in given.items():
+        if not torch.is_tensor(value):
+            raise TypeError(f"{name} are of type {type(value).__name__}, expected a tensor: torch.as_tensor makes one")
 
 
 def check_mask(scores: Tensor, mask: Tensor) -> None:

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-__all__ = ["standard_deviation", "standardised", "tamed"]
+__all__ = ["largest", "standard_deviation", "standardised", "tamed"]
 
 
 def tamed(scores: Tensor) -> Tensor:
@@ -16,7 +16,7 @@ def tamed(scores: Tensor) -> Tensor:
     return scores * torch.where(large, 2.0**-20, 1.0).to(scores.dtype)
 
 
-def _largest(scores: Tensor, mask: Tensor | None) -> Tensor:
+def largest(scores: Tensor, mask: Tensor | None) -> Tensor:
     """The largest score (..., 1), as a constant; the least finite number where the mask is all False."""
     kept = scores.detach() if mask is None else scores.detach().masked_fill(~mask, -torch.inf)
     return kept.amax(-1, keepdim=True).clamp(min=torch.finfo(scores.dtype).min)
@@ -40,7 +40,7 @@ def standard_deviation(scores: Tensor, mask: Tensor | None = None) -> Tensor:
     tensor([[1.0000e+30],
             [1.0000e+00]])
     """
-    below = _largest(scores, mask) - scores
+    below = largest(scores, mask) - scores
     if mask is not None:
         below = below.masked_fill(~mask, 0.0)
     reach = below.detach().amax(-1, keepdim=True)
@@ -74,5 +74,5 @@ def standardised(scores: Tensor, mask: Tensor | None = None, *, detach: bool = T
     """
     scores = tamed(scores)
     deviation = standard_deviation(scores.detach() if detach else scores, mask)
-    found = (scores - _largest(scores, mask)) / deviation
+    found = (scores - largest(scores, mask)) / deviation
     return found if mask is None else found.masked_fill(~mask, 0.0)

@@ -7,11 +7,11 @@ from numbers import Integral
 import torch
 from torch import Tensor
 
-from rankops.ranks import any_of, check_mask
+from rankops.ranks import NotFiniteError, any_of, check_mask, check_scores, check_tensors
 
 __all__ = [
-    "both_ways", "check_count", "check_gains", "check_labels", "check_positives", "check_target", "counted",
-    "gains_of", "ideal", "is_ordered", "present", "soft_ranks",
+    "both_ways", "check_count", "check_gains", "check_labels", "check_positives", "check_target",
+    "counted", "gains_of", "ideal", "is_ordered", "present", "soft_ranks", "transposed",
 ]  # fmt: skip
 
 
@@ -59,9 +59,30 @@ def present(labels: Tensor, mask: Tensor | None) -> Tensor:
     return torch.ones_like(labels, dtype=torch.bool) if mask is None else mask
 
 
-def soft_ranks(sorter: Callable[..., Tensor], scores: Tensor, mask: Tensor | None) -> Tensor:
-    """Ranks from a sorter; it is handed a mask only where there is one, so that any function of scores will do."""
-    return sorter(scores) if mask is None else sorter(scores, mask=mask)
+def soft_ranks(
+    sorter: Callable[..., Tensor], scores: Tensor, mask: Tensor | None, *,
+    arranged: Callable[[Tensor], Tensor] = lambda given: given,
+) -> Tensor:  # fmt: skip
+    """Ranks from a sorter; it is handed a mask only where there is one, so that any function of scores will do.
+
+    Args:
+        sorter: takes scores (..., d) to ranks (..., d).
+        scores, mask: as the loss was given them.
+        arranged: makes of each what the sorter is handed, such as its transpose.
+
+    Raises:
+        ValueError: what the sorter refuses; a score that is not finite is named by its place in `scores`.
+    """
+    try:
+        return sorter(arranged(scores)) if mask is None else sorter(arranged(scores), mask=arranged(mask))
+    except NotFiniteError:
+        check_scores(scores, mask=mask)
+        raise
+
+
+def transposed(matrices: Tensor) -> Tensor:
+    """(..., C, n) of (..., n, C)."""
+    return matrices.mT
 
 
 def check_target(
@@ -80,7 +101,7 @@ def check_target(
     ...
     ValueError: target holds nan at (1,), expected finite: look at its row, or leave it out
     """
-    _check_tensors(scores=scores, target=target)
+    check_tensors(scores=scores, target=target)
     if scores.shape != target.shape or scores.numel() == 0 or scores.dim() == 0:
         raise ValueError(
             f"scores {tuple(scores.shape)} and target {tuple(target.shape)}: expected one shape (..., d), not empty"
@@ -108,12 +129,6 @@ def check_target(
         raise ValueError(f"target holds {target[where].item()} at {where}, expected {expected}, or leave it out")
 
 
-def _check_tensors(**given: Tensor) -> None:
-    for name, value in given.items():
-        if not torch.is_tensor(value):
-            raise TypeError(f"{name} are of type {type(value).__name__}, expected a tensor: torch.as_tensor makes one")
-
-
 def check_labels(scores: Tensor, labels: Tensor, *, least: int = 1, mask: Tensor | None = None) -> None:
     """Refuses labels that are not 0 or 1, of another shape than the scores', or of fewer than `least` examples.
 
@@ -127,7 +142,7 @@ def check_labels(scores: Tensor, labels: Tensor, *, least: int = 1, mask: Tensor
     ...
     ValueError: labels hold 2 at (1, 0), expected 0 or 1
     """
-    _check_tensors(scores=scores, labels=labels)
+    check_tensors(scores=scores, labels=labels)
     if scores.shape != labels.shape or scores.numel() == 0 or scores.dim() < 2:
         raise ValueError(
             f"scores {tuple(scores.shape)} and labels {tuple(labels.shape)}: "
@@ -164,7 +179,7 @@ def check_positives(scores: Tensor, positives: Tensor, *, mask: Tensor | None = 
     ...
     ValueError: positives hold no True in row 1: expected at least one in each row and each column
     """
-    _check_tensors(scores=scores, positives=positives)
+    check_tensors(scores=scores, positives=positives)
     if scores.shape != positives.shape or scores.dim() < 2 or scores.shape[-1] != scores.shape[-2]:
         raise ValueError(
             f"scores {tuple(scores.shape)} and positives {tuple(positives.shape)}: expected one shape (..., d, d)"

@@ -22,7 +22,7 @@ from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn, update_bn
 from rankops.atomic_writes import replaced_folder, write_error
 from rankops.ranks import NotFiniteError
 
-__all__ = ["Epoch", "compute", "fit", "random_batches"]
+__all__ = ["Epoch", "batch_count", "compute", "fit", "random_batches"]
 
 SCHEDULES = ("constant", "cosine", "step")
 
@@ -162,6 +162,23 @@ def random_batches(
         rows = batch[process * length : (process + 1) * length]
         if len(rows) > 1 or size == 1:
             yield rows
+
+
+def batch_count(
+    size: int, batch_size: int, *, limit: int | None = None, multiple_of: int = 1, share: tuple[int, int] = (0, 1)
+) -> int:
+    """How many batches `random_batches` makes of one pass: what a schedule that moves with each step counts.
+
+    Args:
+        size, batch_size, limit, multiple_of, share: see `random_batches`.
+
+    >>> batch_count(9, 4), batch_count(130, 64, multiple_of=64)  # a last batch of one row; two rows that make no group
+    (2, 2)
+    """
+    count = size if limit is None else min(size, limit)
+    whole, rest = divmod(count - count % multiple_of, batch_size)
+    kept = [length // (multiple_of * share[1]) * multiple_of for length in (batch_size, rest)]
+    return whole * (kept[0] > 1 or size == 1) + (kept[1] > 1 or rest == size == 1)
 
 
 def _factor(schedule: dict[str, Any], epochs: int) -> Callable[[float], float]:

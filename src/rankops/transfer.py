@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from rankops.augmentation import shifted
 from rankops.checkpoints import build, start_from
 from rankops.criterion import Criterion
-from rankops.training import Epoch, compute, fit, random_batches
+from rankops.training import Epoch, batch_count, compute, fit, random_batches
 
 __all__ = ["HISTORIES", "embedded", "train"]
 
@@ -130,7 +130,8 @@ def train(
     def step(options: dict[str, Any], **how: Any) -> Iterator[Epoch]:
         for epoch in fit(
             network, epochs=options["epochs"], patience=options["patience"], optimiser=options["optimiser"],
-            schedule=options["schedule"], judged_by=judged_by, batches_per_epoch=-(-rows // size), seed=seed,
+            schedule=options["schedule"], judged_by=judged_by, seed=seed,
+            batches_per_epoch=batch_count(rows, size, multiple_of=group or 1, share=share),
             device=device, precision=precision, state=criterion.state, **how,
         ):  # fmt: skip
             epochs.append(epoch)

@@ -22,7 +22,7 @@ from rankops.photos import (
 )
 from rankops.tables import IMAGE, read_table
 
-__all__ = ["LAYOUT", "check", "expectations", "measure", "schema", "tables"]
+__all__ = ["LAYOUT", "SCHEMA", "check", "expectations", "measure", "schema", "tables"]
 
 LABELS = ("label1", "label2", "label3")
 LAYOUT = """\
@@ -34,17 +34,15 @@ arc/
 """
 
 
+SCHEMA = pa.schema(
+    [("id", pa.int64()), ("name", pa.string()), ("image", IMAGE), ("label_ranks", pa.list_(pa.int64()))]
+)  # of any classes
+
+
 def schema(classes: list[str]) -> pa.Schema:
     """Of the tables for some classes: there are as many label ranks as classes."""
-    return pa.schema(
-        [
-            ("id", pa.int64()),
-            ("name", pa.string()),
-            ("image", IMAGE),
-            ("label_ranks", pa.list_(pa.int64(), len(classes))),
-        ],
-        metadata={"classes": json.dumps(classes)},
-    )
+    place, kind = SCHEMA.get_field_index("label_ranks"), pa.list_(pa.int64(), len(classes))
+    return SCHEMA.set(place, pa.field("label_ranks", kind)).with_metadata({"classes": json.dumps(classes)})
 
 
 def tables(

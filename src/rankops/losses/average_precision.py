@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from torch import Tensor
 
-from rankops.targets import check_labels, counted, present, soft_ranks
+from rankops.targets import check_labels, counted, present, soft_ranks, transposed
 
 __all__ = ["average_precision"]
 
@@ -36,6 +36,7 @@ def average_precision(
         A scalar.
 
     Raises:
+        TypeError: scores, a mask or weights of another type than above, or no tensors.
         ValueError: shapes differ or are empty, groups of one example, labels that are anything but 0 and 1, negative
             weights, or what the sorter refuses: scores that are not finite, a mask if it is of fixed length.
 
@@ -50,7 +51,7 @@ def average_precision(
     there = present(labels, mask).mT
     positives = labels.bool().mT & there
     weight = weight * positives
-    among_all = soft_ranks(sorter, scores.mT, None if mask is None else there)
+    among_all = soft_ranks(sorter, scores, mask, arranged=transposed)
     # Soft ranks among the positives, which lie closer together, can be larger than those among all: a precision above
     # 1 would reward positives for lying close together.
     precision = (sorter(scores.mT, mask=positives) / among_all.where(positives, 1.0)).clamp(max=1)

@@ -15,7 +15,7 @@ def cross_entropy(scores: Tensor, label_ranks: Tensor) -> Tensor:
     the batch (RLSEP, Eq. 1). An example with no label present has no such p; it adds 0 and has no gradient.
 
     Args:
-        scores: f, (..., K).
+        scores: f, (..., K); -inf says that a label cannot be there.
         label_ranks: (..., K), 0 = absent, anything larger = present.
 
     Returns:
@@ -31,4 +31,4 @@ def cross_entropy(scores: Tensor, label_ranks: Tensor) -> Tensor:
     scores = scores.to(torch.promote_types(scores.dtype, torch.float32))
     present = (label_ranks > 0).to(scores.dtype)
     share = present / present.sum(-1, keepdim=True).clamp(min=1)
-    return -(share * torch.log_softmax(scores, dim=-1)).sum(-1).mean()
+    return -(share * torch.log_softmax(scores, dim=-1).where(label_ranks > 0, 0.0)).sum(-1).mean()

@@ -45,9 +45,9 @@ def kendall(
         A scalar.
 
     Raises:
+        TypeError: scores or a target, a mask or weights of another type than above, or no tensors.
         ValueError: shapes differ or are empty, groups of one, a target that is not finite, negative weights, a
             `temperature` that is not positive, or what the sorter refuses.
-        TypeError: `target` is not floating point.
 
     >>> scores, target = torch.tensor([0.1, 0.9, 0.5, 0.7]), torch.tensor([10.0, 30.0, 20.0, 15.0])
     >>> kendall(scores, target, sorter=ranks, temperature=0.01)  # one pair of six is wrong: tau = 4 / 6

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from rankops.targets import check_labels, counted, present, soft_ranks
+from rankops.targets import check_labels, counted, present, soft_ranks, transposed
 
 __all__ = ["mean_average_precision"]
 
@@ -41,6 +41,7 @@ def mean_average_precision(
         A scalar.
 
     Raises:
+        TypeError: scores, a mask or weights of another type than above, or no tensors.
         ValueError: shapes differ or are empty, groups of one example, labels that are anything but 0 and 1,
             negative weights, an unknown `weight_by`, or what the sorter refuses: scores that are not finite, another n
             than its length.
@@ -60,7 +61,7 @@ def mean_average_precision(
     length, count = there.sum(-1), positives.sum(-1)
     weight = weight * positives
     total = weight.sum(-1)
-    found = (soft_ranks(sorter, scores.mT, None if mask is None else there) * weight).sum(-1)
+    found = (soft_ranks(sorter, scores, mask, arranged=transposed) * weight).sum(-1)
     # The least possible sum: places 1, 2, ..., the heaviest first.
     places = torch.arange(1, weight.shape[-1] + 1, device=weight.device, dtype=weight.dtype)
     least = (weight.sort(dim=-1, descending=True).values * places).sum(-1)

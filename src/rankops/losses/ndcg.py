@@ -43,10 +43,11 @@ def ndcg(
         A scalar.
 
     Raises:
+        TypeError: `k` is no whole number; scores, a target, a mask or weights of another type than above, or no
+            tensors.
         ValueError: shapes differ or are empty, a target that is negative or not finite, or too large for an exponential
             gain, negative weights, `k` below 1, a `temperature` that is not positive, an unknown `gain`, or what the
             sorter refuses.
-        TypeError: `target` is not floating point.
 
     >>> from rankops.ranks import ranks
     >>> ndcg(torch.tensor([0.9, 0.5, 0.1]), torch.tensor([0.0, 1.0, 0.0]), sorter=ranks)  # 1 - 1 / log2(3)

@@ -22,7 +22,7 @@ def pairwise_logistic(scores: Tensor, label_ranks: Tensor, *, adjacent: float = 
     whether something is there. An example without any pair (no label present, or all tied) adds 0 and has no gradient.
 
     Args:
-        scores: f, (..., K).
+        scores: f, (..., K); -inf says that a label cannot be there.
         label_ranks: r, (..., K), 0 = absent, larger = more important, without gaps; ties are not compared.
         adjacent: how many times as much a near tie weighs.
 
@@ -47,6 +47,8 @@ def pairwise_logistic(scores: Tensor, label_ranks: Tensor, *, adjacent: float = 
     if adjacent != 1:
         weights = weights.masked_fill((upper == lower + 1) & (lower > 0), adjacent)
     # log(1 + exp(-x)) without overflow, as softplus, and without its threshold, beyond which that has no curvature.
-    costs = -functional.logsigmoid(scores.unsqueeze(-1) - scores.unsqueeze(-2))
+    # What is no pair is blanked before, not after: labels that are absent may score -inf.
+    differences = (scores.unsqueeze(-1) - scores.unsqueeze(-2)).where(upper > lower, 0.0)
+    costs = -functional.logsigmoid(differences)
     total = weights.sum((-2, -1))
     return ((costs * weights).sum((-2, -1)) / total.where(total > 0, 1.0)).mean()

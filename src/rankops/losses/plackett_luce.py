@@ -25,7 +25,7 @@ def plackett_luce(scores: Tensor, label_ranks: Tensor) -> Tensor:
     An example with no label present adds 0 and has no gradient.
 
     Args:
-        scores: f, (..., K).
+        scores: f, (..., K); -inf says that a label cannot be there.
         label_ranks: r, (..., K), 0 = absent, larger = more important.
 
     Returns:
@@ -42,5 +42,7 @@ def plackett_luce(scores: Tensor, label_ranks: Tensor) -> Tensor:
     left = label_ranks.unsqueeze(-2) <= label_ranks.unsqueeze(-1)  # [..., u, v]: v is there when u is drawn
     # Of differences rather than scores: no digits are lost where all scores are large, and u itself is exactly 0.
     differences = scores.unsqueeze(-2) - scores.unsqueeze(-1)  # [..., u, v] = f_v - f_u
+    # Of a label that is never drawn, and may score -inf, nothing is asked: not even a gradient of 0 times infinity.
+    differences = differences.where((label_ranks > 0).unsqueeze(-1), 0.0)
     costs = torch.logsumexp(differences.masked_fill(~left, -torch.inf), dim=-1)
     return costs.where(label_ranks > 0, 0.0).sum(-1).mean()

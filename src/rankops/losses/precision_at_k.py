@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from rankops.sorter import check_positive
-from rankops.targets import check_count, check_labels, counted, present, soft_ranks
+from rankops.targets import check_count, check_labels, counted, present, soft_ranks, transposed
 
 __all__ = ["precision_at_k"]
 
@@ -41,6 +41,7 @@ def precision_at_k(
         A scalar.
 
     Raises:
+        TypeError: `k` is no whole number; scores, a mask or weights of another type than above, or no tensors.
         ValueError: shapes differ or are empty, groups of one example, labels that are anything but 0 and 1, negative
             weights, `k` below 1, a `temperature` that is not positive, or what the sorter refuses.
 
@@ -54,7 +55,7 @@ def precision_at_k(
     check_positive("temperature", temperature)
     weight = counted(scores, mask, weights).mT * labels.bool().mT  # (..., C, n)
     there = present(labels, mask).mT
-    places = soft_ranks(sorter, scores.mT, None if mask is None else there)
+    places = soft_ranks(sorter, scores, mask, arranged=transposed)
     found = (torch.sigmoid((k + 0.5 - places) / temperature) * weight).sum(-1)
     most = weight.sort(dim=-1, descending=True).values[..., :k].sum(-1).to(found.dtype)
     both_kinds = (most > 0) & (there & ~labels.bool().mT).any(-1)

@@ -39,6 +39,7 @@ def recall(
         A scalar.
 
     Raises:
+        TypeError: scores, a mask or weights of another type than above, or no tensors.
         ValueError: shapes differ or are not square, d of 1, positives that are not boolean or lack one in a row or
             column, a negative `margin`, or what the sorter refuses: scores that are not finite, another d than its
             length.
@@ -54,7 +55,7 @@ def recall(
         raise ValueError(f"margin is {margin}, expected at least 0")
     weight = both_ways(counted(scores, mask, weights))
     there = present(positives, mask)
-    places = soft_ranks(sorter, both_ways(scores), None if mask is None else both_ways(mask))
+    places = soft_ranks(sorter, scores, mask, arranged=both_ways)
     own = both_ways(positives & there)
     where = own.nonzero(as_tuple=True)  # one entry a positive: p in all
     rivals = both_ways(~positives & there)[where[:-1]]  # (p, d), the negatives of its row

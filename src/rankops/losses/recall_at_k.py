@@ -41,6 +41,7 @@ def recall_at_k(
         A scalar.
 
     Raises:
+        TypeError: `k` is no whole number; scores, a mask or weights of another type than above, or no tensors.
         ValueError: shapes differ or are not square, d of 1, positives that are not boolean or lack one in a row or
             column, `k` below 1, `temperature` not positive, or what the sorter refuses: scores that are not finite,
             another d than its length.
@@ -55,7 +56,7 @@ def recall_at_k(
     check_positive("temperature", temperature)
     own = both_ways(positives if mask is None else positives & mask)
     weight = both_ways(counted(scores, mask, weights)).masked_fill(~own, 0.0).amax(-1)
-    places = soft_ranks(sorter, both_ways(scores), None if mask is None else both_ways(mask))
+    places = soft_ranks(sorter, scores, mask, arranged=both_ways)
     any_own = own.any(-1)
     first = places.masked_fill(~own, torch.inf).amin(-1).where(any_own, 0.0)
     share = weight.to(places.dtype)

@@ -36,9 +36,9 @@ def spearman(
         A scalar.
 
     Raises:
+        TypeError: scores or a target, a mask or weights of another type than above, or no tensors.
         ValueError: shapes differ or are empty, groups of one, a target that is not finite, negative weights, or what
             the sorter refuses: scores that are not finite, groups of another length than its own.
-        TypeError: `target` is not floating point.
 
     >>> import torch
     >>> from rankops.sorters.handcrafted import Handcrafted

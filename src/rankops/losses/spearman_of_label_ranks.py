@@ -6,7 +6,7 @@ from torch import Tensor
 
 from rankops.losses.spearman import spearman
 from rankops.pairs import check_label_ranks
-from rankops.ranks import check_mask
+from rankops.ranks import check_mask, check_tensors
 
 __all__ = ["spearman_of_label_ranks"]
 
@@ -38,6 +38,7 @@ def spearman_of_label_ranks(
         A scalar.
 
     Raises:
+        TypeError: scores, a mask or weights of another type than above, or no tensors.
         ValueError: shapes differ or are empty, K of 1, negative weights, or what the sorter refuses: scores that are
             not finite, another K than its length.
 
@@ -47,6 +48,7 @@ def spearman_of_label_ranks(
     >>> spearman_of_label_ranks(scores, label_ranks, sorter=ranks)  # ranks 4, 1, 2.5, 2.5 for 2, 1, 3.5, 3.5
     tensor(0.6000)
     """
+    check_tensors(label_ranks=label_ranks)
     if mask is not None:
         check_mask(scores, mask)
         if mask.shape == label_ranks.shape:

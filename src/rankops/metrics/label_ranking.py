@@ -59,6 +59,7 @@ def ranked(scores: Tensor, label_ranks: Tensor) -> dict[str, Tensor]:
         `precision`, `recall`, `f1_per_image`, `accuracy`, `exact_match`, `mean_average_precision`, each (n,) float64.
 
     Raises:
+        TypeError: scores are not floating point.
         ValueError: not two-dimensional, shapes differ, a score is not finite, or a label rank is negative or NaN.
 
     >>> rates = ranked(torch.tensor([[0.9, 0.1, 0.5]]), torch.tensor([[1, 0, 2]]))

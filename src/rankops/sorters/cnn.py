@@ -18,8 +18,9 @@ class CNN(Sorter):
         channels: of the hidden blocks.
         layers: number of blocks.
         kernel: width of the convolutions, odd.
-        dilated: dilation 1, 2, 4, ... (while it fits the length, then from 1 again), so that every position sees
-            all of them.
+        dilated: dilation 1, 2, 4, ... (while it fits the length, then from 1 again): $\lceil \log_2 d \rceil$ layers of
+            kernel 3 are enough for every position to see all scores; without it, or with fewer, one sees those near it
+            alone until the paper's affine layer (`output`).
         output: `channel`, the paper's: the last block makes d channels, and one affine layer over its positions
             makes each channel a rank; or `position`: an affine map, the same for all positions, of the channels
             there, which learns several times faster.
@@ -52,7 +53,8 @@ class CNN(Sorter):
         self.length = length
         self.output = output
         self.standardise = self.shift_invariant = self.scale_invariant = standardise
-        cycle = max(1, (length - 1).bit_length() - 1) if dilated else 1
+        # Up to the largest power of 2 below the length: together they reach from one end to the other.
+        cycle = max(1, (length - 1).bit_length()) if dilated else 1
         blocks: list[nn.Module] = []
         width = 1
         for layer in range(layers):

@@ -5,7 +5,7 @@ from torch import Tensor
 
 from rankops.laplace_sums import sums_of_others
 from rankops.sorter import Sorter, check_positive
-from rankops.standardisation import standardised
+from rankops.standardisation import largest, standardised
 
 __all__ = ["Laplace", "laplace_ranks"]
 
@@ -54,6 +54,8 @@ class Laplace(Sorter):
 
 def laplace_ranks(scores: Tensor, mask: Tensor | None, softness: float) -> Tensor:
     """The sum of `Laplace` as it stands, over the scores that the mask leaves."""
+    if mask is not None:  # in the place of the largest, where they widen no gap
+        scores = scores.where(mask, largest(scores, mask))
     ordered = scores.sort(dim=-1, descending=True, stable=True)
     weights = torch.ones_like(scores) if mask is None else mask.to(scores.dtype).gather(-1, ordered.indices)
     # From the largest, so that an offset costs no precision.

@@ -21,7 +21,7 @@ from rankops.metrics.label_ranking import ranked, unranked
 from rankops.models.threshold_network import ThresholdNetwork
 from rankops.ranks import check_scores
 from rankops.tables import as_batch, as_lists, check_finite, decode_images, matrix, read_table
-from rankops.training import Epoch, compute, fit, random_batches
+from rankops.training import Epoch, batch_count, compute, fit, random_batches
 
 __all__ = ["LabelRanker", "figures", "label_ranks_of", "load", "load_split", "predictions", "save", "train"]
 
@@ -161,9 +161,9 @@ def train(
     common = {"seed": seed, "device": device, "precision": precision}
     for epoch in fit(
         network, batches=batches, loss=batch_loss, validate=validate, epochs=scorer["epochs"],
-        batches_per_epoch=-(-len(images) // batch_size), patience=scorer["patience"], optimiser=scorer["optimiser"],
-        schedule=scorer["schedule"], judged_by=scorer.get("judged_by", JUDGED_BY), average=scorer.get("average"),
-        checkpoint=checkpoint and checkpoint / "scorer", name=name, **common,
+        batches_per_epoch=batch_count(len(images), batch_size, share=share), patience=scorer["patience"],
+        optimiser=scorer["optimiser"], schedule=scorer["schedule"], judged_by=scorer.get("judged_by", JUDGED_BY),
+        average=scorer.get("average"), checkpoint=checkpoint and checkpoint / "scorer", name=name, **common,
     ):  # fmt: skip
         epochs.append(epoch)
         yield "scorer", epoch, ranker
@@ -189,9 +189,9 @@ def train(
 
     for epoch in fit(
         ranker.thresholds, batches=threshold_batches, loss=threshold_loss, validate=threshold_validate,
-        epochs=thresholds["epochs"], batches_per_epoch=-(-len(images) // size), patience=thresholds["patience"],
-        optimiser=thresholds["optimiser"], schedule=thresholds["schedule"], judged_by=JUDGED_BY,
-        checkpoint=checkpoint and checkpoint / "thresholds", name=f"{name} (thresholds)", **common,
+        epochs=thresholds["epochs"], batches_per_epoch=batch_count(len(images), size, share=share),
+        patience=thresholds["patience"], optimiser=thresholds["optimiser"], schedule=thresholds["schedule"],
+        judged_by=JUDGED_BY, checkpoint=checkpoint and checkpoint / "thresholds", name=f"{name} (thresholds)", **common,
     ):  # fmt: skip
         yield "thresholds", epoch, ranker
 
