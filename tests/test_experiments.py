@@ -322,6 +322,22 @@ def test_label_rankers_stand_beside_the_papers_of_as_many_images(tmp_path, monke
     assert row.get("paper's ranked 0-1") == papers
 
 
+def test_runs_of_one_task_on_several_datasets_have_a_title_and_a_registered_name_each():
+    params = settings.load(ROOT / "params.yaml")
+    run = params.runs["label_ranking-rlsep"]
+    assert report._title(params, "label_ranking", "ranked_mnist") == "Label ranking"
+    read = settings.RealData(size=64, args={}, seed=1)
+    other = params.model_copy(update={
+        "runs": params.runs | {f"label_ranking-rlsep-{name}": run.model_copy(update={"dataset": name})
+                               for name in ("captions", "arc")},
+        "real_data": {"arc": read},
+    })  # fmt: skip
+    titles = {report._title(other, "label_ranking", name) for name in ("ranked_mnist", "captions", "arc")}
+    assert len(titles) == 3
+    assert other.model_of(run) == "label_ranking"
+    assert other.model_of(other.runs["label_ranking-rlsep-arc"]) == "label_ranking-arc"
+
+
 EXACT = {"lsep": [0.05, 0.06, 0.07], "rlsep": [0.45, 0.50, 0.43]}
 CHOSEN = {"lsep": {"training.scorer.shift": 0, "training.scorer.zoom": 1.0}, "rlsep": {
     "training.scorer.shift": 7, "training.scorer.zoom": 1.1, "training.scorer.rotation": 5.0,

@@ -475,8 +475,8 @@ def test_a_retraining_does_not_fall_back_on_other_digits(tmp_path):
     )
     with pytest.raises(ValueError, match=r"data/raw/mnist has 1 files, .* was made with 5, .* rankops fetch"):
         _refuse_other_digits(tmp_path, params)
-    params.digits.source = "bundled"  # which a person chose
-    _refuse_other_digits(tmp_path, params)
+    chosen = params.digits.model_copy(update={"source": "bundled"})  # by a person
+    _refuse_other_digits(tmp_path, params.model_copy(update={"digits": chosen}))
 
 
 def test_the_servers_records_are_json(tmp_path, monkeypatch):
