@@ -254,8 +254,9 @@ def benchmark(
     folder = Path("benchmarks/results")
     tables = [folder / f"{title}.md" for titles in BENCHMARKS.values() for title in titles]
     together = folder / "together.md"
-    together.write_text("".join(table.read_text() for table in tables if table.is_file()))
-    _written("docs/sorters.md", together)
+    with replaced_file(together) as partial:
+        partial.write_text("".join(table.read_text() for table in tables if table.is_file()))
+    _written(Path("docs/sorters.md"), together)
     if (folder / "sorters.png").is_file():
         shutil.copyfile(folder / "sorters.png", "docs/sorters.png")
 
@@ -615,7 +616,7 @@ def _values(option: str, text: str) -> list:
     """`0.001,[2, 8],null` as values, as they would stand in params.yaml."""
     try:
         return YAML(typ="safe").load(f"[{text}]")
-    except YAMLError:
+    except (YAMLError, ValueError):  # the latter of a day that there is not
         _fail(f"{option}: {text!r} is no list of values, such as 1,2 or [2, 8],[3, 6]")
 
 

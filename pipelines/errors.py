@@ -7,7 +7,8 @@ __all__ = ["in_a_line", "without_credentials"]
 
 def without_credentials(text: str) -> str:
     """An address, or a text with addresses in it, without the user and password of any."""
-    return re.sub(r"://[^/@\s]+@", "://", text)
+    # Up to the last @ of the word: a password may have one, or a slash.
+    return re.sub(r"://\S*@", "://", text)
 
 
 def in_a_line(error: BaseException) -> str:

@@ -881,7 +881,7 @@ def _read(path: Path) -> Any:
         return YAML(typ="safe").load(path)  # YAML 1.2, as DVC reads it
     except FileNotFoundError as error:
         raise ParamsError(f"{path}: no such file; run from the project's top folder") from error
-    except YAMLError as error:
+    except (YAMLError, ValueError) as error:  # the latter of a day that there is not
         raise ParamsError(f"{path}: not YAML: {error}") from error
 
 

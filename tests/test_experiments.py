@@ -5,6 +5,7 @@ import math
 import shutil
 import subprocess
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -336,6 +337,25 @@ def test_runs_of_one_task_on_several_datasets_have_a_title_and_a_registered_name
     assert len(titles) == 3
     assert other.model_of(run) == "label_ranking"
     assert other.model_of(other.runs["label_ranking-rlsep-arc"]) == "label_ranking-arc"
+
+
+def test_benchmarks_are_written_between_the_lines_of_their_page(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for folder in ("docs", "benchmarks/results"):
+        Path(folder).mkdir(parents=True)
+    Path("dvc.yaml").touch()
+    page = Path("docs/sorters.md")
+    page.write_text("before\n<!-- results: written by `rankops readme` -->\nold\n<!-- end of results -->\nafter\n")
+
+    def measured(command: list[str], **_) -> SimpleNamespace:
+        Path(f"benchmarks/results/{command[-1].removeprefix('benchmarks.')}.md").write_text("| new |\n")
+        return SimpleNamespace(returncode=0)
+
+    monkeypatch.setattr("subprocess.run", measured)
+    done = CliRunner().invoke(app, ["benchmark", "sorters"], catch_exceptions=False)
+    assert done.exit_code == 0
+    lines = ["before", "<!-- results: written by `rankops readme` -->", "| new |", "<!-- end of results -->", "after"]
+    assert page.read_text().splitlines() == lines
 
 
 EXACT = {"lsep": [0.05, 0.06, 0.07], "rlsep": [0.45, 0.50, 0.43]}

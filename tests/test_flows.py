@@ -1,9 +1,11 @@
 """What the flows are made of: DVC's graph, commands that end with their flow, and worktrees that leave main alone."""
 
+import errno
 import json
 import logging
 import os
 import queue
+import shutil
 import signal
 import subprocess
 import sys
@@ -159,6 +161,31 @@ class TestWorktree:
         assert not (project.folder / FOLDER).exists()
         assert "dvc.lock" in project.run(f"git show --stat {worktree.branch}")
         assert snapshot(project.folder) == 1
+
+    @pytest.mark.parametrize("other_disk", [False, True])
+    def test_one_that_is_gone_on_with_sees_the_raw_data_as_they_are_by_then(self, project, other_disk, monkeypatch):
+        def refused(*_):
+            raise OSError(errno.EXDEV, "Invalid cross-device link")
+
+        if other_disk:
+            monkeypatch.setattr(os, "link", refused)
+        raw = project.folder / "data/raw/photos"
+        raw.mkdir()
+        for name in ("labels.csv", "broken.jpg"):
+            (raw / name).write_text("bad")
+        with opened(project.folder, advance=False) as worktree:
+            place = worktree.folder / "data/raw/photos"
+            assert {path.name for path in place.iterdir()} == {"labels.csv", "broken.jpg"}
+        mended = raw / "labels.csv.new"
+        mended.write_text("good")
+        mended.replace(raw / "labels.csv")
+        (raw / "broken.jpg").unlink()
+        with opened(project.folder, advance=False) as again:
+            assert again.resumed
+            assert {path.name: path.read_text() for path in place.iterdir()} == {"labels.csv": "good"}
+            assert (again.folder / "data/raw/README.md").is_file()  # which git has
+            again.remove()
+        shutil.rmtree(raw)
 
     def test_one_whose_git_was_killed_can_commit_again(self, project):
         with opened(project.folder, advance=True) as worktree:

@@ -22,9 +22,11 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 from mlflow.exceptions import MlflowException
+from mlflow.pyfunc import scoring_server
 from mlflow.store.artifact.artifact_repo import ArtifactRepository
 from mlflow.store.artifact.local_artifact_repo import LocalArtifactRepository
 from PIL import Image
+from starlette.testclient import TestClient
 from typer.testing import CliRunner
 
 import pipelines.prediction
@@ -40,6 +42,8 @@ from rankops.prediction import PIXELS, colours_of, order_of, picture, predicted
 from rankops.tasks import memorability, multilabel, retrieval
 from rankops.tasks.label_ranking import LabelRanker, predictions, save
 from rankops.vocabulary import Vocabulary
+
+SERVING = Path(__file__).parents[1] / "pipelines/serving"
 
 K = 4  # labels
 
@@ -212,6 +216,34 @@ class TestServedTasks:
         found = np.stack(model.predict(None, mixed)["embedding"])
         expected = torch.cat([model.encoder.images(pixels[:1]), model.encoder.captions(["a large three"])])
         assert np.allclose(found, expected, atol=1e-5)
+
+    @pytest.mark.parametrize(
+        ("task", "row"),
+        [("multilabel", {"image": 0}), ("memorability", {"frames": [0, 1]}), ("retrieval", {"image": 0}),
+         ("retrieval", {"caption": "a large three"})],
+    )  # fmt: skip
+    def test_the_server_answers_json_as_the_model_does(self, task, row, generator, tmp_path):
+        images = [encoded(noise(generator, 16, 16)) for _ in range(2)]
+
+        def with_images(made) -> dict:
+            return {name: [made(images[one]) for one in value] if isinstance(value, list) else made(images[value])
+                    if isinstance(value, int) else value for name, value in row.items()}  # fmt: skip
+
+        expected = (
+            served(task, tmp_path / "weights").predict(None, pd.DataFrame([with_images(bytes)])).to_dict("records")
+        )
+        mlflow.pyfunc.save_model(
+            tmp_path / "model", python_model=str(SERVING / f"{task}.py"), pip_requirements=["mlflow"],
+            artifacts={"weights": str(tmp_path / "weights")}, signature=tracking.task_signature(task),
+        )  # fmt: skip
+        server = TestClient(scoring_server.init(mlflow.pyfunc.load_model(str(tmp_path / "model"))))
+        sent = with_images(lambda image: base64.b64encode(image).decode())
+        for body in ({"dataframe_records": [sent]},
+                     {"dataframe_split": {"columns": list(sent), "data": [list(sent.values())]}}):  # fmt: skip
+            answer = server.post("/invocations", json=body)
+            assert answer.status_code == 200, answer.text
+            for name, value in expected[0].items():
+                assert answer.json()["predictions"][0][name] == pytest.approx(value, abs=1e-5)
 
     @pytest.mark.parametrize("task", ["multilabel", "memorability", "retrieval"])
     @pytest.mark.parametrize("contents", [b"", b"GIF89a", bomb(60_000, 60_000)], ids=["empty", "other", "bomb"])

@@ -262,6 +262,7 @@ def test_each_worker_says_where_its_checkout_is_and_the_nightly_time_has_a_defau
     [
         (ConnectionError("http://user:secret@host:1 refused, sqlite:///runs.db\nand more"),
          "http://host:1 refused, sqlite:///runs.db"),
+        (ConnectionError("postgresql://mlflow:Zx/9+@se@db/runs or http://u:p@host"), "postgresql://db/runs or http://host"),
         (RuntimeError("\n  no memory\n"), "no memory"),
         (MemoryError(), "MemoryError"),
     ],

@@ -197,16 +197,35 @@ def _fetched(project: Path, remote: str) -> None:
 
 
 def _brought(project: Path, folder: Path) -> None:
-    """Raw data, which git ignores: linked, not copied, where the file system can."""
-    for parent, _, names in os.walk(project / "data/raw", followlinks=True):
-        for path in sorted(Path(parent) / name for name in names):
-            place = folder / path.relative_to(project)
-            if path.is_file() and not place.exists():
-                place.parent.mkdir(parents=True, exist_ok=True)
+    """Raw data, which git ignores, as they are by now: linked, not copied, where the file system can."""
+    tracked = {folder / name for name in git(folder, "ls-files", "-z", "data/raw").split("\0") if name}
+    places = {folder / path.relative_to(project): path for path in _files(project / "data/raw")}
+    for place, path in places.items():
+        if place not in tracked and not _is_same(place, path):
+            with replaced_file(place) as partial:
                 try:
-                    os.link(path.resolve(), place)
+                    os.link(path.resolve(), partial)
                 except OSError:
-                    shutil.copyfile(path, place)
+                    shutil.copy2(path, partial)  # with its time, by which it is known again
+    for place in _files(folder / "data/raw"):  # what has been taken away since
+        if place not in tracked and place not in places:
+            place.unlink()
+
+
+def _files(folder: Path) -> list[Path]:
+    return [
+        path
+        for parent, _, names in os.walk(folder, followlinks=True)
+        for name in sorted(names)
+        if (path := Path(parent) / name).is_file()
+    ]
+
+
+def _is_same(place: Path, path: Path) -> bool:
+    if not place.exists():
+        return False
+    here, there = place.stat(), path.stat()
+    return place.samefile(path) or (here.st_size, here.st_mtime_ns) == (there.st_size, there.st_mtime_ns)
 
 
 def _unlock(folder: Path, branch: str) -> None:

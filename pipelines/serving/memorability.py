@@ -1,5 +1,6 @@
 """What MLflow runs for a registered memorability model: clips of encoded frames in, a score for each out."""
 
+import base64
 from threading import Lock
 
 import mlflow
@@ -12,11 +13,19 @@ from rankops.prediction import PIXELS, colours_of, of_row, picture
 from rankops.tasks.memorability import load
 
 
+def _image(frame: bytes) -> bytes:
+    """MLflow's server decodes base64, which no image is, in a column of bytes but not in one of lists of them."""
+    try:
+        return base64.b64decode(frame, validate=True)
+    except ValueError:
+        return frame
+
+
 def _clip(frames: list[bytes], *, colours: int, where: str) -> Tensor:
     """The frames of one clip (1, n, ...)."""
     pixels, total = [], 0
     for place, frame in enumerate(frames):
-        pixels.append(picture(frame, colours=colours, where=f"{where}, frame {place}"))
+        pixels.append(picture(_image(frame), colours=colours, where=f"{where}, frame {place}"))
         total += pixels[-1].shape[-2] * pixels[-1].shape[-1]
         if total > PIXELS:  # they go through the network together
             raise ValueError(f"{where}: frames of more than {PIXELS:,} pixels in all: send fewer or smaller ones")
@@ -39,8 +48,8 @@ class Memorability(mlflow.pyfunc.PythonModel):
         """`score` of each clip; only their order means something.
 
         Args:
-            model_input: a column `frames`, lists of encoded images (PNG or JPEG bytes); any number of rows and of
-                frames, those of a clip of one size.
+            model_input: a column `frames`, lists of encoded images (PNG or JPEG bytes, or base64 of them); any
+                number of rows and of frames, those of a clip of one size.
 
         Raises:
             MlflowException: a clip that cannot be read; the server answers with status 400.

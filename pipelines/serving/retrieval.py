@@ -22,7 +22,8 @@ class Retrieval(mlflow.pyfunc.PythonModel):
         """`embedding` of each row, of unit length: the product of two is their cosine.
 
         Args:
-            model_input: columns `image` (encoded, PNG or JPEG bytes) and `caption`; each row has one of them.
+            model_input: columns `image` (encoded, PNG or JPEG bytes) and `caption`; each row has one of them. In
+                JSON all rows of a request have the same one, because MLflow's server decodes columns as a whole.
 
         Raises:
             MlflowException: a row with both or neither, or an image that cannot be read; the server answers with
