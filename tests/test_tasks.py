@@ -1,7 +1,10 @@
 """The three tasks of SoDeep: what trains them, what they predict, and how they are scored."""
 
+import gc
 import itertools
+import json
 import math
+import weakref
 
 import numpy as np
 import pyarrow as pa
@@ -11,6 +14,7 @@ import torch
 from scipy.stats import spearmanr
 from torch import nn
 
+from rankops import transfer
 from rankops.checkpoints import build, save_model, start_from
 from rankops.criterion import Criterion, grouped
 from rankops.evaluation import compare, evaluate
@@ -143,6 +147,37 @@ def test_the_first_step_leaves_the_convolutions_alone_and_is_left_out_without_a_
     assert [name for name, _, _ in run_of(CASES[0], data, None)] == ["everything", "everything"]
 
 
+def test_the_second_step_draws_anew_and_keeps_no_frozen_features(start, generator, monkeypatch):
+    data, training = splits("memorability", generator), TRAINING | {"everything": step(2) | {"shift": 0}}
+    monkeypatch.setitem(globals(), "TRAINING", training)
+    orders, alive = [], []
+    drawn = transfer.random_batches
+    monkeypatch.setattr(
+        transfer, "random_batches", lambda *args, **options: orders.append(list(drawn(*args, **options))) or orders[-1]
+    )
+    features = transfer.embedded
+    monkeypatch.setattr(transfer, "embedded", lambda *args: alive.append(weakref.ref(made := features(*args))) or made)
+    for name, _, _ in run_of(CASES[0], data, start):
+        if name == "everything":
+            gc.collect()
+            assert not any(one() is not None for one in alive[1:3])  # of the training and validation split
+    assert len({str(order) for order in orders}) == len(orders) == 4
+
+
+def test_an_encoder_and_a_vocabulary_that_were_not_saved_together_are_refused(start, generator, tmp_path):
+    *_, (_, _, encoder) = run_of(CASES[6], splits("retrieval", generator), start)
+    retrieval.save(tmp_path / "run", encoder)
+    file = tmp_path / "run/vocabulary.json"
+    file.write_text(json.dumps([*encoder.vocabulary.words, "zebra"]))
+    with pytest.raises(
+        ValueError, match=rf"{len(encoder.vocabulary) + 1} words, but the network .* not saved together"
+    ):
+        retrieval.load(tmp_path / "run")
+    file.write_text('["<padding>",')
+    with pytest.raises(ValueError, match=r"vocabulary.json: no list of words"):
+        retrieval.load(tmp_path / "run")
+
+
 def test_weights_to_start_from_must_be_there_and_fit(tmp_path, start):
     network = build("models", "convnet", CHANNELS, seed=0, outputs=1)
     start_from(network, start)
@@ -160,13 +195,16 @@ def test_weights_to_start_from_must_be_there_and_fit(tmp_path, start):
 
 def test_torchvisions_own_names_are_understood(tmp_path):
     from safetensors.torch import save_file
-    from torchvision.models import resnet34
+    from torchvision.models import mobilenet_v3_small, resnet34
 
     theirs = resnet34(weights=None)
     save_file(theirs.state_dict(), tmp_path / "resnet34.safetensors")
     ours = build("models", "resnet34", {}, seed=0, outputs=1)
     start_from(ours, tmp_path / "resnet34.safetensors")
     assert ours.blocks.layer4[0].conv1.weight.equal(theirs.layer4[0].conv1.weight)
+    save_file(mobilenet_v3_small(weights=None).state_dict(), tmp_path / "mobilenet.safetensors")
+    with pytest.raises(ValueError, match="expect images normalised as photographs are"):
+        start_from(build("models", "mobilenet_v3_small", {}, seed=0, outputs=1), tmp_path / "mobilenet.safetensors")
 
 
 class TestCriterion:

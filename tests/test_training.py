@@ -124,6 +124,8 @@ def test_a_finished_training_is_not_trained_again(tmp_path):
     parts["loss"] = None
     assert list(fit(again, epochs=3, checkpoint=tmp_path, **parts, **OPTIONS)) == expected
     assert weights_of(again).equal(weights_of(network))
+    assert not again.training
+    assert not network.training
 
 
 def test_a_half_written_checkpoint_is_passed_over(tmp_path):
@@ -246,6 +248,13 @@ def test_learning_rates_follow_the_schedule(schedule, expected):
     epochs = list(fit(network, epochs=4, **parts, **OPTIONS | {"schedule": schedule}))
     # That of an epoch's fourth and last step, a quarter of an epoch before its end.
     assert [epoch.learning_rate for epoch in epochs] == pytest.approx(expected, abs=1e-7)
+
+
+def test_steps_within_an_epoch_are_not_lost_to_rounding():
+    network, parts = problem()  # of 4 batches an epoch
+    schedule = {"name": "step", "factor": 0.5, "every_epochs": 0.05}
+    epochs = list(fit(network, epochs=3, **parts, **OPTIONS | {"schedule": schedule}))
+    assert [epoch.learning_rate for epoch in epochs] == pytest.approx([0.05 * 2.0**-halved for halved in (15, 35, 55)])
 
 
 def test_unknown_optimisers_and_schedules_are_refused():
@@ -384,6 +393,8 @@ def test_a_ranker_averages_scores_and_thresholds_over_views_and_keeps_them_on_di
     (tmp_path / "views.json").write_text('{"counts": 3}')
     with pytest.raises(ValueError, match=r"views\.json: no options of views .*counts"):
         label_ranking.load(tmp_path)
+    label_ranking.save(tmp_path, one_view)
+    assert label_ranking.load(tmp_path).views is None
 
 
 @pytest.mark.parametrize("loss", ["cross_entropy", "lsep", "pairwise_logistic", "plackett_luce", "rlsep"])

@@ -16,7 +16,7 @@ from rankops.atomic_writes import replaced_file, write_error
 __all__ = ["build", "load_model", "save_model", "start_from"]
 
 WITHIN = ("", "scorer", "network")  # where a folder keeps the network that embeds images
-PREFIXES = ("blocks.", "backbone.blocks.", "features.", "")  # before the names of convolutional weights in a file
+PREFIXES = ("blocks.", "backbone.blocks.", "")  # before the names of convolutional weights in a file
 
 
 def build(folder: str, name: str, args: dict[str, Any], *, seed: int, **runtime: Any) -> nn.Module:
@@ -109,11 +109,12 @@ def start_from(network: nn.Module, path: str | Path) -> None:
     Args:
         network: with `blocks`, its convolutional part.
         path: a safetensors file, or a folder of a trained network or run. Its weights below `blocks.` or
-            `backbone.blocks.` are taken, or, as torchvision names them, those below `features.` or without a prefix.
+            `backbone.blocks.` are taken, or, as torchvision names ResNet's, those without a prefix.
 
     Raises:
         FileNotFoundError: no weights there.
-        ValueError: they are not of a network of this kind; the message names the first that is missing or differs.
+        ValueError: they are not of a network of this kind; the message names the first that is missing or differs. Or
+            they are torchvision's of MobileNet, which expect images that are normalised as ours are not.
     """
     path = Path(path)
     places = [path] if path.suffix == ".safetensors" else [path / part / "model.safetensors" for part in WITHIN]
@@ -125,6 +126,11 @@ def start_from(network: nn.Module, path: str | Path) -> None:
     except SafetensorError as error:
         raise ValueError(f"{file}: not a whole safetensors file ({error}); make or fetch it again") from error
     wanted = network.blocks.state_dict()
+    if any(f"features.{name}" in weights for name in wanted):
+        raise ValueError(
+            f"{file}: torchvision's weights of a MobileNet, which expect images normalised as photographs are; "
+            "mobilenet_v3_small here takes them as they are: start from those of resnet34, or from a run"
+        )
     prefix = next((one for one in PREFIXES if any(f"{one}{name}" in weights for name in wanted)), PREFIXES[0])
     found = {name: weights.get(f"{prefix}{name}") for name in wanted}
     for name, value in wanted.items():

@@ -191,7 +191,8 @@ def _factor(schedule: dict[str, Any], epochs: int) -> Callable[[float], float]:
         if schedule["name"] == "cosine":
             return 0.5 * (1 + math.cos(math.pi * min(1.0, (time - warm_up) / max(epochs - warm_up, 1e-8))))
         if schedule["name"] == "step":
-            return schedule["factor"] ** int(time // schedule["every_epochs"])
+            # A little later than it is, so that no rounding error keeps a step from coming.
+            return schedule["factor"] ** int(time / schedule["every_epochs"] + 1e-6)
         return 1.0
 
     return factor
@@ -405,6 +406,7 @@ def fit(
         accelerator.unwrap_model(model, keep_fp32_wrapper=False, keep_torch_compile=False)
         vars(bare).pop("_is_accelerate_prepared", None)
         bare.load_state_dict(progress.best_state)
+        bare.eval()
 
 
 def _since_best(epochs: list[Epoch]) -> int:

@@ -130,7 +130,7 @@ def train(
     def step(options: dict[str, Any], **how: Any) -> Iterator[Epoch]:
         for epoch in fit(
             network, epochs=options["epochs"], patience=options["patience"], optimiser=options["optimiser"],
-            schedule=options["schedule"], judged_by=judged_by, seed=seed,
+            schedule=options["schedule"], judged_by=judged_by,
             batches_per_epoch=batch_count(rows, size, multiple_of=group or 1, share=share),
             device=device, precision=precision, state=criterion.state, **how,
         ):  # fmt: skip
@@ -144,18 +144,20 @@ def train(
         if "probe" not in features or not torch.equal(features["probe"], probe):
             features |= {"probe": probe, "train": embedded(network, images), "val": embedded(network, val_images)}
         for epoch in step(
-            head, batches=batches,
+            head, batches=batches, seed=seed,
             loss=lambda network, batch: value(network.head(features["train"][batch[0]]), *batch[1:]),
             validate=lambda network: figures(network, network.head(features["val"])),
             checkpoint=checkpoint and checkpoint / "head", name=f"{name} (head)",
         ):  # fmt: skip
             yield "head", epoch, network
         network.blocks.requires_grad_(True)
+        features = {}  # the head is done with them; whoever gave the mapping keeps them
         state_now = {key: weights.detach().clone() for key, weights in network.state_dict().items()}
         best_of_head = max(epoch.validation[judged_by] for epoch in epochs), state_now
     if everything["epochs"]:
         for epoch in step(
-            everything, batches=moved,
+            # Not the head's, or its batches would come once more; others' seeds end below 2^31.
+            everything, batches=moved, seed=seed + 2**31,
             loss=lambda network, batch: value(network(batch[0]), *batch[1:]),
             validate=lambda network: figures(network, network.head(embedded(network, val_images))),
             checkpoint=checkpoint and checkpoint / "everything", name=name,

@@ -198,6 +198,7 @@ def train(
 
 def save(path: str | Path, ranker: LabelRanker) -> None:
     """Writes both networks below `path`, and the options of views if it has any, so that `load(path)` rebuilds them."""
+    (Path(path) / VIEWS).unlink(missing_ok=True)  # of another ranker, which was saved there
     save_model(Path(path) / "scorer", ranker.scorer)
     save_model(Path(path) / "thresholds", ranker.thresholds)
     if ranker.views:

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from rankops import transfer
+from rankops.atomic_writes import replaced_file
 from rankops.checkpoints import load_model, save_model
 from rankops.criterion import grouped
 from rankops.evaluation import Figures
@@ -169,20 +170,30 @@ def train(
 def save(path: str | Path, encoder: Encoder) -> None:
     """Writes the network and its vocabulary below `path`, so that `load(path)` rebuilds them."""
     save_model(Path(path) / "network", encoder.network)
-    (Path(path) / "vocabulary.json").write_text(json.dumps(encoder.vocabulary.words, indent=0) + "\n")
+    with replaced_file(Path(path) / "vocabulary.json") as partial:
+        partial.write_text(json.dumps(encoder.vocabulary.words, indent=0) + "\n")
 
 
 def load(path: str | Path, *, device: str | torch.device = "cpu") -> Encoder:
     """What `save` wrote.
 
     Raises:
-        FileNotFoundError, ValueError: see `rankops.checkpoints.load_model`; no vocabulary.
+        FileNotFoundError, ValueError: see `rankops.checkpoints.load_model`; no vocabulary, or not that of the network.
     """
     words = Path(path) / "vocabulary.json"
     if not words.is_file():
         raise FileNotFoundError(f"{words}: no such file; expected a folder that a retrieval run wrote")
     network = load_model(Path(path) / "network", device=device)
-    return Encoder(network, Vocabulary(json.loads(words.read_text())))
+    try:
+        vocabulary = Vocabulary(json.loads(words.read_text()))
+    except (ValueError, TypeError) as error:
+        raise ValueError(f"{words}: no list of words ({error}); make it again with `dvc repro`") from error
+    if len(vocabulary) != network.words.num_embeddings:
+        raise ValueError(
+            f"{words}: {len(vocabulary)} words, but the network beside it has embeddings of "
+            f"{network.words.num_embeddings}: they were not saved together; make both again with `dvc repro`"
+        )
+    return Encoder(network, vocabulary)
 
 
 def predictions(encoder: Encoder, split: Split) -> pa.Table:
