@@ -1,6 +1,8 @@
 """Images a second of `fit` on the label-ranking task, against the bare forward, backward and step of the same model."""
 
 import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from itertools import pairwise
 
 import numpy as np
@@ -16,7 +18,10 @@ from rankops.training import compute
 IMAGES, EPOCHS, ROUNDS = 1280, 3, 3
 
 
-def bare(images: torch.Tensor, label_ranks: torch.Tensor, model: dict, batch_size: int, optimiser: dict) -> float:
+def bare(
+    images: torch.Tensor, label_ranks: torch.Tensor, model: dict, batch_size: int, optimiser: dict,
+    autocast: Callable[[], AbstractContextManager],
+) -> float:  # fmt: skip
     """Images a second with everything but the three calls left out: no augmentation, no shuffling, one batch."""
     network = build("models", model["name"], model["args"], seed=1, outputs=10).to(
         images.device, memory_format=torch.channels_last
@@ -25,14 +30,20 @@ def bare(images: torch.Tensor, label_ranks: torch.Tensor, model: dict, batch_siz
     batch, target = images[:batch_size].unsqueeze(1), label_ranks[:batch_size]
     for step in range((1 + EPOCHS) * IMAGES // batch_size):
         if step == IMAGES // batch_size:  # after an epoch to warm up, as below
+            _wait_for(images)
             start = time.perf_counter()
-        loss = rlsep(network(batch), target)
+        with autocast():
+            loss = rlsep(network(batch), target)
         loss.backward()
         steps.step()
         steps.zero_grad()
-    if images.is_cuda:
-        torch.cuda.synchronize()
+    _wait_for(images)
     return EPOCHS * IMAGES / (time.perf_counter() - start)
+
+
+def _wait_for(images: torch.Tensor) -> None:
+    if images.is_cuda:  # which has only been told what to do
+        torch.cuda.synchronize()
 
 
 def random_scenes(canvas: int) -> tuple[torch.Tensor, torch.Tensor]:
@@ -75,12 +86,12 @@ def main() -> None:
     training = params.training.label_ranking.model_dump()
     canvas, where = params.ranked_mnist.canvas, (params.compute.device, params.compute.precision)
     images, label_ranks = random_scenes(canvas)
-    device = compute(device=params.compute.device, precision=params.compute.precision).device
+    here = compute(device=params.compute.device, precision=params.compute.precision)
     ratios, speeds = [], []
     for _ in range(ROUNDS):
         base = bare(
-            images.to(device), label_ranks.to(device), options["model"], training["scorer"]["batch_size"],
-            training["scorer"]["optimiser"],
+            images.to(here.device), label_ranks.to(here.device), options["model"], training["scorer"]["batch_size"],
+            training["scorer"]["optimiser"], here.autocast,
         )  # fmt: skip
         speed = fitted(images, label_ranks, options["model"], options["loss"], training, *where)
         ratios.append(speed / base)

@@ -184,6 +184,11 @@ def collected(*, command: str, made_on: dict[str, str], highest: dict[str, float
             f"experiments/params.yaml: comparisons.{COMPARISON}.dataset is {plan['dataset']}, expected {DATASET}: the "
             "kept tables stand beside the paper's, which are of that"
         )
+    if params["data"]["snapshot"] != 1:
+        raise ValueError(
+            f"params.yaml: data.snapshot is {params['data']['snapshot']}, expected 1: the kept tables stand beside the "
+            "paper's, and images that came in later make other numbers of them"
+        )
     lock = (_read(Path("experiments/dvc.lock")) or {}).get("stages") or {}
     entries, results = {}, {}
     for method in plan["methods"]:

@@ -398,6 +398,12 @@ class TestScales:
         self.scale("laptop")
         self.assert_shipped(project)
 
+    @pytest.mark.parametrize("name", sorted({path.stem for path in (ROOT / "scales").iterdir()} - {"tiny"}))
+    def test_both_losses_of_retrieval_see_as_many_rivals(self, project, name):
+        self.scale(name)
+        params = settings.load()
+        assert params.training.retrieval.batch_size == params.synthetic_ranks.length
+
     def test_every_scale_says_everything_that_one_says(self):
         def keys(block, place=""):
             for key, value in block.items():
