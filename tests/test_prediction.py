@@ -217,6 +217,7 @@ class TestServedTasks:
         expected = torch.cat([model.encoder.images(pixels[:1]), model.encoder.captions(["a large three"])])
         assert np.allclose(found, expected, atol=1e-5)
 
+    @pytest.mark.filterwarnings("ignore:.*input example was not provided")
     @pytest.mark.parametrize(
         ("task", "row"),
         [("multilabel", {"image": 0}), ("memorability", {"frames": [0, 1]}), ("retrieval", {"image": 0}),
