@@ -158,10 +158,10 @@ def checkpoint_folder(stage: str, name: str, *, params: dict[str, Any], inputs: 
     log = logging.getLogger(__name__)
     for place in (folder.parent, aside):
         place.mkdir(parents=True, exist_ok=True)
+        for half in list(place.glob("*.partial-*")):  # removed
+            remove_folder(half)
     for other in folder.parent.iterdir():
-        if ".partial-" in other.name:  # half removed
-            remove_folder(other)
-        elif other != folder:
+        if other != folder:
             other.replace(aside / other.name)
             log.info("begins anew: %s is of other params, data or code; set aside in %s", other.name, aside)
     if not folder.exists() and (aside / folder.name).exists():

@@ -202,11 +202,14 @@ def _brought(project: Path, folder: Path) -> None:
     places = {folder / path.relative_to(project): path for path in _files(project / "data/raw")}
     for place, path in places.items():
         if place not in tracked and not _is_same(place, path):
-            with replaced_file(place) as partial:
-                try:
-                    os.link(path.resolve(), partial)
-                except OSError:
-                    shutil.copy2(path, partial)  # with its time, by which it is known again
+            place.parent.mkdir(parents=True, exist_ok=True)
+            place.unlink(missing_ok=True)
+            try:
+                os.link(path.resolve(), place)
+            except OSError:
+                partial = place.with_name(f"{place.name}.partial")  # if killed, taken away by the next
+                shutil.copy2(path, partial)  # with its time, by which it is known again
+                partial.replace(place)
     for place in _files(folder / "data/raw"):  # what has been taken away since
         if place not in tracked and place not in places:
             place.unlink()

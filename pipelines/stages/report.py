@@ -94,8 +94,12 @@ def _papers(params: Settings, task: str, dataset: str, loss: str) -> dict[str, f
         return {}
     if task != "label_ranking":
         return dict(zip(SHOWN[task], PAPER.get((task, loss), ()), strict=False))
-    found = {"ranked_mnist": lambda: kept_results.papers(_images(params), loss), "arc": lambda: _papers_of_arc(loss)}
-    return {place: float(value.split()[0]) / 100 for place, value in found.get(dataset, dict)().items()}
+    printed = {}
+    if dataset == "ranked_mnist":
+        printed = kept_results.papers(_images(params), loss)
+    elif dataset == "arc":
+        printed = _papers_of_arc(loss)
+    return {place: float(value.split()[0]) / 100 for place, value in printed.items()}
 
 
 def _papers_of_arc(loss: str) -> dict[str, str]:
