@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from ruamel.yaml import YAML
 
 ROOT = Path(__file__).parents[1]
 
@@ -75,6 +76,10 @@ class Project:
 
     def read(self, file: str) -> str:
         return (self.folder / file).read_text()
+
+    def locked(self) -> dict:
+        """What dvc.lock says of each stage: a new one has them in the order of running, which differs by hash seeds."""
+        return YAML(typ="safe").load(self.folder / "dvc.lock")["stages"]
 
 
 @pytest.fixture(scope="session")
