@@ -19,7 +19,6 @@ from pipelines.settings import Comparison, Settings
 from pipelines.sorters import sorter_of
 from pipelines.stage import checkpoint_folder, die_with_parent
 from rankops.atomic_writes import remove_folder, replaced_file
-from rankops.by_name import find
 from rankops.evaluation import Figures, evaluate
 
 __all__ = ["SPLITS", "Trial", "compared", "measured"]
@@ -77,11 +76,6 @@ def _kept_trials(
     inputs = [*inputs, *(Path("data") / plan.dataset / f"{split}.parquet" for split in SPLITS)]
     if options.sorter in params.sorters:
         inputs = [*inputs, Path("models/sorters") / options.sorter / "model.safetensors"]
-    for setting in plan.settings(method):
-        tried = {"model": plan.model.model_dump()} | plan.tried(method, setting)
-        for folder, named in (("losses", tried["loss"]), ("losses", tried["beside"]), ("models", tried["model"])):
-            if named is not None:
-                find(folder, named["name"])  # imported, so that what was kept is of their present code
     common = plan.model_dump(exclude={"methods", "baseline", "settings_each", "seeds"})  # which change no trial
     made_with = {"plan": common, "method": options.model_dump(), "compute": params.compute.model_dump(),
                  "sorter": getattr(sorter, "recipe", None),

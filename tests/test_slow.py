@@ -48,7 +48,7 @@ def test_two_clones_give_the_same_lock(undisturbed, new_project):
     other = new_project("other")
     longer(other)
     other.run("dvc repro")
-    assert other.locked() == undisturbed.locked()
+    assert other.read("dvc.lock") == undisturbed.read("dvc.lock")
 
 
 @pytest.mark.parametrize("seed", range(2))
@@ -79,7 +79,7 @@ def test_killed_at_random_moments_it_ends_with_the_same_lock(undisturbed, new_pr
             assert not children_of(project.folder), "a stage outlived dvc"
     # As `make repro` does: an interrupt may hit dvc itself while it writes its list of running stages.
     project.run("rankops mend && dvc repro")
-    assert project.locked() == undisturbed.locked()
+    assert project.read("dvc.lock") == undisturbed.read("dvc.lock")
     assert not [path for path in project.folder.rglob("*.partial-*") if ".dvc" not in path.parts]
     assert not list((project.folder / ".checkpoints").rglob("epoch-*"))
 
@@ -101,7 +101,7 @@ def test_a_training_in_two_processes_is_killed_and_ends_with_the_same_lock(new_p
     longer(project)
     project.replace("params.yaml", "train_processes: 1", "train_processes: 2")
     project.run(f"dvc repro {target}")
-    expected = project.locked()
+    expected = project.read("dvc.lock")
     assert "train_processes: 2" in expected
 
     def kept() -> set[Path]:
@@ -134,7 +134,7 @@ def test_a_training_in_two_processes_is_killed_and_ends_with_the_same_lock(new_p
             time.sleep(0.1)
         assert not working_in(project.folder), "a process outlived dvc"
     project.run(f"rankops mend && dvc repro --force --single-item {target}")
-    assert project.locked() == expected
+    assert project.read("dvc.lock") == expected
     assert not list(project.folder.glob("models/**/*.partial-*"))
     assert not list(project.folder.glob(".checkpoints/**/epoch-*"))
 

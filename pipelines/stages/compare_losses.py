@@ -61,7 +61,6 @@ class Trainer:
 
 def main(params: Settings, comparison: str, method: str) -> None:
     plan = load_experiments(params).comparisons[comparison]
-    import_module(f"rankops.tasks.{plan.task}")  # so that kept trials are of its present code
     start = Path(plan.start)
     inputs = sorted(start.rglob("*.safetensors")) if start.is_dir() else [start]
     compared(params, comparison, method, plan, stage="compare_losses", inputs=inputs, begin=Trainer)

@@ -17,7 +17,6 @@ from rankops.training import compute
 
 def main(params: Settings, name: str) -> None:
     options = params.all_runs[name].model_dump()
-    import_module(f"rankops.tasks.{options['task']}")  # what was kept is of its present code
     start, sorter = options.get("start"), options.get("sorter")
     inputs = [Path("data") / options["dataset"] / f"{split}.parquet" for split in ("train", "val")]
     if start is not None:
