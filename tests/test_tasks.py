@@ -79,11 +79,11 @@ CASES = [
 ]
 
 
-def run_of(case, data, start, **options):
+def run_of(case, data, start, device="cpu", **options):
     task, model, loss, sorter, beside = case
     made = {"lstm": small_sorter, "handcrafted": Handcrafted, None: lambda: None}[sorter]()
     return TASKS[task].train(
-        data, data, model=model, loss={"name": loss, "args": {}}, training=TRAINING, seed=0, device="cpu",
+        data, data, model=model, loss={"name": loss, "args": {}}, training=TRAINING, seed=0, device=device,
         start=start, sorter=made, beside=None if beside is None else BESIDE | {"name": beside}, **options,
     )  # fmt: skip
 

@@ -2,6 +2,8 @@
 
 import inspect
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -42,11 +44,21 @@ def build(folder: str, name: str, args: dict[str, Any], *, seed: int, **runtime:
     by_name.check_options(folder, name, args)
     make = by_name.find(folder, name)
     taken = {key: value for key, value in runtime.items() if key in inspect.signature(make).parameters}
-    with torch.random.fork_rng():
-        torch.manual_seed(seed)
+    with _on_cpu():
+        torch.default_generator.manual_seed(seed)
         module = make(**args, **taken)
     module.recipe = {"folder": folder, "name": name, "args": args | taken}
     return module
+
+
+@contextmanager
+def _on_cpu() -> Iterator[None]:
+    """Modules are made on the CPU, by its random state, which is then as it was; those of GPUs are not touched.
+
+    Else each process would begin to use every GPU that there is, if only to keep its random state.
+    """
+    with torch.device("cpu"), torch.random.fork_rng(devices=[]):
+        yield
 
 
 def save_model(path: str | Path, model: nn.Module) -> None:
@@ -94,7 +106,7 @@ def load_model(path: str | Path, *, device: str | torch.device = "cpu") -> nn.Mo
             raise FileNotFoundError(f"{path}: no {file} there; expected a folder that save_model wrote")
     try:
         recipe = json.loads((path / "model.json").read_text())
-        with torch.random.fork_rng():
+        with _on_cpu():
             model = by_name.find(recipe["folder"], recipe["name"])(**recipe["args"])
         model.recipe = recipe
         model.load_state_dict(load_file(path / "model.safetensors"))

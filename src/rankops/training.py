@@ -289,13 +289,14 @@ def fit(
         raise ValueError(f"epochs is {epochs} and patience {patience}, expected at least 1 each")
     if average is not None and not 0 < average < 1:
         raise ValueError(f"average is {average}, expected a number between 0 and 1, or None")
+    # One for each training: what it saves and loads is what was handed to it.
+    accelerator = compute(device=device, precision=precision)
+    model.to(accelerator.device)  # before the optimiser is told of its parameters
     trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
     steps = getattr(torch.optim, optimiser["name"])(trained, **optimiser["args"])
     factor = _factor(schedule, epochs)
     rates = torch.optim.lr_scheduler.LambdaLR(steps, lambda step: factor(step / batches_per_epoch))
     bare = model
-    # One for each training: what it saves and loads is what was handed to it.
-    accelerator = compute(device=device, precision=precision)
     several = accelerator.num_processes > 1
     state, hooks = list(state), []
     averaged = None
