@@ -53,12 +53,17 @@ def build(folder: str, name: str, args: dict[str, Any], *, seed: int, **runtime:
 
 @contextmanager
 def _on_cpu() -> Iterator[None]:
-    """Modules are made on the CPU, by its random state, which is then as it was; those of GPUs are not touched.
+    """Modules are made on the CPU in float32, by its random state, which is then as it was.
 
-    Else each process would begin to use every GPU that there is, if only to keep its random state.
+    Those of GPUs are not touched: else each process would begin to use every GPU that there is.
     """
-    with torch.device("cpu"), torch.random.fork_rng(devices=[]):
-        yield
+    default = torch.get_default_dtype()
+    torch.set_default_dtype(torch.float32)
+    try:
+        with torch.device("cpu"), torch.random.fork_rng(devices=[]):
+            yield
+    finally:
+        torch.set_default_dtype(default)
 
 
 def save_model(path: str | Path, model: nn.Module) -> None:
@@ -70,12 +75,22 @@ def save_model(path: str | Path, model: nn.Module) -> None:
 
     Raises:
         TypeError: it is from neither, so that nothing says how to rebuild it; or an option is nothing that JSON holds.
+        ValueError: it has been given other weights than its options make, by a parametrisation, say.
     """
+    model = getattr(model, "_orig_mod", model)  # of torch.compile, which passes on the recipe and renames the weights
     if not hasattr(model, "recipe"):
         raise TypeError(f"{type(model).__name__}: not from `rankops.checkpoints.build`, which says how to rebuild it")
     path = Path(path)
     # Before anything is written: an option may be what JSON does not know. A number of NumPy's is written as a number.
     recipe = json.dumps(model.recipe, indent=2, sort_keys=True, default=_number) + "\n"
+    with torch.device("meta"):
+        wanted = by_name.find(model.recipe["folder"], model.recipe["name"])(**model.recipe["args"]).state_dict().keys()
+    if wanted != model.state_dict().keys():
+        odd = ", ".join(sorted(wanted ^ model.state_dict().keys()))
+        raise ValueError(
+            f"{type(model).__name__}: its weights are not those that {model.recipe['name']} has, they differ in {odd}: "
+            "take off what was put around it, such as torch.nn.utils.parametrize"
+        )
     path.mkdir(parents=True, exist_ok=True)
     weights = {key: value.detach().cpu().contiguous() for key, value in sorted(model.state_dict().items())}
     with replaced_file(path / "model.safetensors") as partial:
