@@ -1212,8 +1212,8 @@ def test_a_group_counts_like_others_however_small_its_weights_are(small):
 
 
 @pytest.mark.parametrize("kind", [torch.uint8, torch.int8, torch.int64])
-def test_the_largest_label_rank_of_a_type_is_no_near_tie_of_the_smallest(kind):
-    label_ranks = torch.tensor([[1, torch.iinfo(kind).max]], dtype=kind)
+def test_the_largest_label_rank_of_a_type_is_no_near_tie_of_an_absent_one(kind):
+    label_ranks = torch.tensor([[0, torch.iinfo(kind).max]], dtype=kind)
     scores = torch.tensor([[0.0, 5.0]])
     assert pairwise_logistic(scores, label_ranks, adjacent=4.0) == pairwise_logistic(scores, label_ranks)
 

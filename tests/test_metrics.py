@@ -528,9 +528,9 @@ def test_an_interval_takes_tensors_and_hits():
 
 @pytest.mark.parametrize("small", [1.0, 1e-90, 1e-300])
 def test_kendall_of_small_weights_is_that_of_large_ones(small):
-    scores, target = torch.tensor([0.1, 0.4, 0.2]).double(), torch.tensor([1.0, 2.0, 3.0]).double()
-    value = kendall(scores, target, weights=torch.full((3,), small, dtype=torch.float64))
-    assert value.item() == pytest.approx(1 / 3)
+    scores, target = torch.tensor([[0.1, 0.4, 0.2]] * 2).double(), torch.tensor([[1.0, 2.0, 3.0]] * 2).double()
+    weights = torch.tensor([[1.0] * 3, [small] * 3], dtype=torch.float64)
+    assert kendall(scores, target, weights=weights).tolist() == pytest.approx([1 / 3] * 2)
 
 
 @pytest.mark.parametrize("kind", [torch.float32, torch.bfloat16])
