@@ -24,6 +24,7 @@ RUN apt-get update && apt-get install --yes --no-install-recommends git && rm -r
 COPY --from=build --chown=rankops:rankops /rankops /rankops
 USER rankops
 WORKDIR /rankops
-ENV PATH=/rankops/.venv/bin:$PATH NVIDIA_VISIBLE_DEVICES=all NVIDIA_DRIVER_CAPABILITIES=compute,utility \
+# Which GPUs there are is for `--gpus` to say.
+ENV PATH=/rankops/.venv/bin:$PATH NVIDIA_DRIVER_CAPABILITIES=compute,utility \
     RANKOPS_PROJECT=/rankops MLFLOW_DISABLE_TELEMETRY=true DO_NOT_TRACK=1 PREFECT_SERVER_ANALYTICS_ENABLED=false
 CMD ["sh", "-c", "rankops fetch && exec dvc repro"]

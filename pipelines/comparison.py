@@ -5,16 +5,18 @@ Every trial that is done is kept, and every epoch of those under way, so that a 
 
 import json
 import multiprocessing
+import os
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
 import torch
 from tqdm import tqdm
 
+from pipelines.gpus import gpus, on_one
 from pipelines.settings import Comparison, Settings
 from pipelines.sorters import sorter_of
 from pipelines.stage import checkpoint_folder, die_with_parent
@@ -93,7 +95,7 @@ class _Worker:
     ):  # fmt: skip
         self._given, self._begin, self._kept, self._train = (params, comparison, method, plan), begin, kept, None
         self.comparison, self.together = comparison, plan.together
-        self.threads = max(1, params.compute.threads // plan.together)
+        self.compute, self.threads = params.compute, max(1, params.compute.threads // plan.together)
 
     def __call__(self, trial: Trial) -> dict[str, Any]:
         number, seed, tested = trial
@@ -124,9 +126,13 @@ def _one_by_one(worker: _Worker, bar: tqdm) -> Iterator[Trials]:
 _worker: _Worker  # of a process that carries out trials beside others
 
 
-def _begin_process(worker: _Worker) -> None:
+_until_its_end = ExitStack()
+
+
+def _begin_process(worker: _Worker, names: list[str]) -> None:
     global _worker
     die_with_parent()
+    os.environ |= _until_its_end.enter_context(on_one(names))  # before it looks for GPUs
     torch.set_num_threads(worker.threads)
     _worker = worker
 
@@ -138,7 +144,9 @@ def _carry_out(trial: Trial) -> dict[str, Any]:
 @contextmanager
 def _together(worker: _Worker, bar: tqdm) -> Iterator[Trials]:
     spawn = multiprocessing.get_context("spawn")  # a forked process cannot use a GPU
-    executor = ProcessPoolExecutor(worker.together, mp_context=spawn, initializer=_begin_process, initargs=(worker,))
+    executor = ProcessPoolExecutor(
+        worker.together, mp_context=spawn, initializer=_begin_process, initargs=(worker, gpus(worker.compute))
+    )  # fmt: skip
 
     def trained(trials: list[Trial]) -> list[dict[str, Any]]:
         futures = [executor.submit(_carry_out, trial) for trial in trials]

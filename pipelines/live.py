@@ -48,7 +48,11 @@ def _epochs(step: Path) -> list[dict[str, Any]]:
     """Of the newest whole checkpoint of a step; none while it is being replaced."""
     whole = [path for path in _inside(step) if path.name.startswith("epoch-")]
     try:
-        return torch.load(whole[-1] / PROGRESS, weights_only=True, mmap=True)["epochs"] if whole else []
+        return (
+            torch.load(whole[-1] / PROGRESS, weights_only=True, mmap=True, map_location="cpu")["epochs"]
+            if whole
+            else []
+        )
     except (OSError, RuntimeError, pickle.UnpicklingError, KeyError):  # removed while it was read
         return []
 

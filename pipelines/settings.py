@@ -6,6 +6,7 @@ import json
 import os
 import re
 import shutil
+import sysconfig
 import typing
 from collections.abc import Callable
 from itertools import permutations, product
@@ -20,6 +21,7 @@ from pydantic import (
     Field,
     TypeAdapter,
     ValidationError,
+    ValidationInfo,
     field_validator,
     model_validator,
 )
@@ -85,11 +87,21 @@ class Compute(Block):
 
     @field_validator("compile")
     @classmethod
-    def _compiler(cls, value: bool) -> bool:
-        compiler = os.environ.get("CXX", "g++")
-        if value and shutil.which(compiler) is None:
+    def _compiler(cls, value: bool, others: ValidationInfo) -> bool:
+        if not value:
+            return value
+        if others.data.get("device") != "cpu" and torch.cuda.is_available():  # Triton's, not Inductor's
+            kind, compilers = "C", [os.environ["CC"]] if "CC" in os.environ else ["gcc", "clang"]
+            if not (header := Path(sysconfig.get_path("include")) / "Python.h").is_file():
+                raise ValueError(
+                    f"it needs Python's headers, and there is no {header}: install them, or set it to false"
+                )
+        else:
+            kind, compilers = "C++", [os.environ.get("CXX", "g++")]
+        if not any(map(shutil.which, compilers)):
             raise ValueError(
-                f"it needs a C++ compiler, and there is no {compiler} here: install one, or set it to false"
+                f"it needs a {kind} compiler, and there is no {' or '.join(compilers)} here: install one, or set it to "
+                "false"
             )
         return value
 
@@ -696,6 +708,11 @@ class Settings(Block):
                 raise ValueError(
                     f"{place}.sorter.name: no sorter {run.sorter.name!r} is pretrained; there are "
                     f"{', '.join(self.sorters)}"
+                )
+            if (file := self.sorters[run.sorter.name].name) != run.sorter.name:
+                raise ValueError(
+                    f"{place}.sorter.name: {run.sorter.name} is a sorter {file}; runs take one whose key is its "
+                    f"name too, by which dvc.yaml finds its code: call the block sorters.{file}"
                 )
             batch_size, length = getattr(self.training, run.task).batch_size, self.length_of(run.sorter.name)
             if length is not None and batch_size % length:

@@ -69,9 +69,13 @@ def _in_a_line(error: BaseException) -> str:
     return str(error)
 
 
+# Of what is not allocated by PyTorch itself: a process's context, and the libraries' own memory.
+GPU_IS_FULL = ("CUDA error: out of memory", "CUBLAS_STATUS_ALLOC_FAILED", "CUDNN_STATUS_ALLOC_FAILED")
+
+
 def _full_memory(error: Exception) -> str | None:
     """Whose memory an error says is full."""
-    if isinstance(error, torch.OutOfMemoryError):
+    if isinstance(error, torch.OutOfMemoryError) or any(said in str(error) for said in GPU_IS_FULL):
         return "the GPU's"
     # PyTorch has no class for that of the CPU.
     return "this machine's" if isinstance(error, MemoryError) or "DefaultCPUAllocator" in str(error) else None

@@ -47,6 +47,7 @@ class Project:
             "OMP_NUM_THREADS": "1",
             "GIT_CONFIG_GLOBAL": "/dev/null",
             "DO_NOT_TRACK": "1",
+            "CUDA_VISIBLE_DEVICES": "",  # whose kernels do not give the same bits again
             "PYTHONHASHSEED": "0",  # by which DVC orders the stages of a new lock
         }
         for command in (

@@ -235,7 +235,7 @@ def test_prefect_makes_a_container_of_the_docker_template(monkeypatch):
     assert options.pop("user") == "1000:1000"
     host = HostConfig(version="1.43", mem_limit=configuration.mem_limit, **options)
     assert host["DeviceRequests"] == [
-        docker.types.DeviceRequest(driver="nvidia", count=1, capabilities=[["gpu"]])
+        docker.types.DeviceRequest(driver="nvidia", count=-1, capabilities=[["gpu"]])
     ]  # fmt: skip
     assert host["CapDrop"] == ["ALL"]
 

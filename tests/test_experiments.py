@@ -20,7 +20,7 @@ from scipy.stats import spearmanr, t
 from typer.testing import CliRunner
 
 from pipelines import digit_scenes, kept_results, settings
-from pipelines.cli import app
+from pipelines.cli import BENCHMARKS, app
 from pipelines.figures import scene_animation
 from pipelines.pages import Section, markdown, page
 from pipelines.stages import compare_losses, label_ranking_figures, publish_experiments, report, report_experiments
@@ -358,10 +358,34 @@ def test_benchmarks_are_written_between_the_lines_of_their_page(tmp_path, monkey
         return SimpleNamespace(returncode=0)
 
     monkeypatch.setattr("subprocess.run", measured)
+    for title in BENCHMARKS["losses"]:
+        Path(f"benchmarks/results/{title}.md").write_text("| earlier |\n")
     done = CliRunner().invoke(app, ["benchmark", "sorters"], catch_exceptions=False)
     assert done.exit_code == 0
-    lines = ["before", "<!-- results: written by `rankops readme` -->", "| new |", "<!-- end of results -->", "after"]
+    lines = [
+        "before",
+        "<!-- results: written by `rankops readme` -->",
+        "| new |",
+        "| earlier |",
+        "| earlier |",
+        "<!-- end of results -->",
+        "after",
+    ]
     assert page.read_text().splitlines() == lines
+
+
+def test_tables_that_were_not_measured_do_not_go_from_the_page(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for folder in ("docs", "benchmarks/results"):
+        Path(folder).mkdir(parents=True)
+    Path("dvc.yaml").touch()
+    Path("docs/sorters.md").write_text("old tables")
+    Path("benchmarks/results/sorters.md").write_text("| new |")
+    monkeypatch.setattr("subprocess.run", lambda *_, **__: SimpleNamespace(returncode=0))
+    done = CliRunner().invoke(app, ["benchmark", "sorters"])
+    assert done.exit_code == 1
+    assert "there is no benchmarks/results/losses, Spearman of clips.md" in done.output
+    assert Path("docs/sorters.md").read_text() == "old tables"
 
 
 EXACT = {"lsep": [0.05, 0.06, 0.07], "rlsep": [0.45, 0.50, 0.43]}

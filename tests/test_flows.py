@@ -425,7 +425,7 @@ def test_stages_that_run_at_once_share_the_gpus_that_the_worker_may_use(
 ):
     from pipelines.flows import retrain
 
-    monkeypatch.setattr(retrain.torch.cuda, "device_count", lambda: 2)
+    monkeypatch.setattr("torch.cuda.device_count", lambda: 2)
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     if visible is not None:
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)

@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import nn
 
-from pipelines.live import going, watch
+from pipelines.live import PROGRESS, going, watch
 from pipelines.settings import load
 from pipelines.tracking import LIVE
 from rankops.training import fit
@@ -71,6 +71,20 @@ def test_a_sorters_training_is_found_too(kept, params):
     train(kept / "pretrain" / "lstm" / ATTEMPT, 1)
     (one,) = going(params, kept)
     assert (one.name, one.experiment, len(one.epochs)) == ("sorter-lstm", "sorters", 1)
+
+
+def test_a_training_on_a_gpu_is_watched_where_there_is_none(kept, params, monkeypatch):
+    step = kept / "pretrain" / "lstm" / ATTEMPT
+    train(step, 1)
+    (progress,) = step.glob(f"epoch-*/{PROGRESS}")
+    with monkeypatch.context() as patched:  # so that it says of its tensors what it says on a GPU
+        patched.setattr("torch.serialization.location_tag", lambda storage: "cuda:0")
+        torch.save(torch.load(progress, weights_only=True), progress)
+    if not torch.cuda.is_available():
+        with pytest.raises(RuntimeError, match="CUDA device"):
+            torch.load(progress, weights_only=True)
+    (one,) = going(params, kept)
+    assert len(one.epochs) == 1
 
 
 def test_what_is_removed_while_it_is_looked_at_is_not_going(kept, params, monkeypatch):

@@ -1183,3 +1183,45 @@ class TestGpu:
             found.append((value.item(), torch.autograd.grad(value, there)[0].cpu()))
         assert found[0][0] == pytest.approx(found[1][0])
         assert torch.allclose(found[0][1], found[1][1], atol=1e-8)
+
+
+def test_an_example_of_which_no_label_can_be_there_gets_no_gradient_from_cross_entropy():
+    logits = torch.zeros(2, 3, requires_grad=True)
+    scores = logits + torch.tensor([[0.0, 0, 0], [-torch.inf] * 3])
+    cross_entropy(scores, torch.tensor([[1, 0, 0], [0, 0, 0]])).backward()
+    assert logits.grad[1].tolist() == [0.0, 0.0, 0.0]
+    assert logits.grad[0].abs().sum() > 0
+
+
+@pytest.mark.parametrize("small", [1.0, 1e-20, 1e-36])
+def test_a_group_counts_like_others_however_small_its_weights_are(small):
+    scores, target = torch.tensor([[1.0, 2, 3], [1.0, 2, 3]]), torch.tensor([[1.0, 2, 3], [3.0, 2, 1]])
+    weights = torch.tensor([[1.0] * 3, [small] * 3])
+    assert spearman(scores, target, sorter=ranks, weights=weights).item() == pytest.approx(1.0)
+    labels = torch.tensor([[[0], [0], [1]], [[1], [0], [0]]])
+    value = mean_average_precision(scores.unsqueeze(-1), labels, sorter=ranks, weights=weights.unsqueeze(-1))
+    assert value.item() == pytest.approx(1 / 3)
+    right, wrong = torch.eye(3, dtype=torch.bool), torch.eye(3, dtype=torch.bool).flip(0)
+    for loss in (recall, recall_at_k):
+        values = [
+            loss(torch.eye(3), positives, sorter=ranks, weights=torch.full((3, 3), small)).item()
+            for positives in (right, wrong)
+        ]
+        wanted = [loss(torch.eye(3), positives, sorter=ranks).item() for positives in (right, wrong)]
+        assert values == pytest.approx(wanted)
+
+
+@pytest.mark.parametrize("kind", [torch.uint8, torch.int8, torch.int64])
+def test_the_largest_label_rank_of_a_type_is_no_near_tie_of_an_absent_one(kind):
+    label_ranks = torch.tensor([[0, torch.iinfo(kind).max]], dtype=kind)
+    scores = torch.tensor([[0.0, 5.0]])
+    assert pairwise_logistic(scores, label_ranks, adjacent=4.0) == pairwise_logistic(scores, label_ranks)
+
+
+def test_hinge_ap_does_not_feel_an_offset(generator):
+    scores, labels = torch.randn(400, 1, generator=generator), torch.rand(400, 1, generator=generator) < 0.3
+    wanted = hinge_ap(scores.double(), labels).item()
+    assert hinge_ap(scores + 2.0**17, labels).item() == pytest.approx(
+        hinge_ap((scores + 2.0**17).double(), labels).item(), rel=1e-6
+    )
+    assert hinge_ap(scores, labels).item() == pytest.approx(wanted, rel=1e-6)

@@ -524,3 +524,32 @@ def test_an_interval_takes_tensors_and_hits():
     ]
     assert figures[0] == figures[1] == figures[2]
     assert figures[0]["value"] == 0.75
+
+
+@pytest.mark.parametrize("small", [1.0, 1e-90, 1e-300])
+def test_kendall_of_small_weights_is_that_of_large_ones(small):
+    scores, target = torch.tensor([[0.1, 0.4, 0.2]] * 2).double(), torch.tensor([[1.0, 2.0, 3.0]] * 2).double()
+    weights = torch.tensor([[1.0] * 3, [small] * 3], dtype=torch.float64)
+    assert kendall(scores, target, weights=weights).tolist() == pytest.approx([1 / 3] * 2)
+
+
+@pytest.mark.parametrize("kind", [torch.float32, torch.bfloat16])
+def test_precision_is_exact_whatever_type_is_the_default(kind):
+    torch.set_default_dtype(kind)
+    try:
+        thirds = precision_at_k(torch.zeros(3, 1, dtype=torch.float64), torch.tensor([[1], [0], [0]]), k=1)
+        whole = precision_at_k(torch.zeros(3, 1, dtype=torch.float64), torch.ones(3, 1, dtype=torch.bool), k=2)
+    finally:
+        torch.set_default_dtype(torch.float32)
+    assert thirds.tolist() == [1 / 3]
+    assert whole.tolist() == pytest.approx([1.0], abs=1e-15)
+
+
+@pytest.mark.parametrize(
+    ("metric", "name"),
+    [(partial(recall, k=1), "positives"), (median_rank, "positives"), (ranked, "label_ranks"),
+     (unranked, "label_ranks")],
+)  # fmt: skip
+def test_arrays_are_refused_by_name(metric, name):
+    with pytest.raises(TypeError, match=f"{name} are of type ndarray, expected a tensor: torch.as_tensor"):
+        metric(torch.zeros(2, 3), np.ones((2, 3), dtype=bool))

@@ -336,6 +336,30 @@ def test_networks_are_not_compiled_without_a_compiler(monkeypatch):
         settings.check(values)
 
 
+def test_for_a_gpu_networks_are_compiled_by_another_compiler(monkeypatch, tmp_path):
+    values = changed("compute/compile", True)
+    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
+    monkeypatch.setattr("sysconfig.get_path", lambda name: str(tmp_path))
+    with pytest.raises(settings.ParamsError, match=r"compute.compile: it needs Python's headers, .*Python\.h"):
+        settings.check(values)
+    (tmp_path / "Python.h").touch()
+    monkeypatch.setenv("CXX", "no-such-compiler")  # which is not asked
+    settings.check(values)
+    monkeypatch.setenv("CC", "no-such-compiler")
+    with pytest.raises(settings.ParamsError, match="it needs a C compiler, .* no no-such-compiler"):
+        settings.check(values)
+
+
+def test_a_run_takes_a_sorter_whose_key_is_its_name(monkeypatch):
+    values = changed("sorters/lstm_wide", SHIPPED["sorters"]["lstm"])
+    settings.check(values)
+    values["sorter_runs"]["memorability-spearman-lstm"]["sorter"]["name"] = "lstm_wide"
+    with pytest.raises(
+        settings.ParamsError, match="sorter.name: lstm_wide is a sorter lstm; .* the block sorters.lstm"
+    ):
+        settings.check(values)
+
+
 def test_all_mistakes_are_named_at_once():
     values = changed("ranked_mnist/canvass", 64)
     values["compute"]["threads"] = 0

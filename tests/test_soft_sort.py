@@ -69,3 +69,9 @@ def test_autocast_rounds_no_value():
     with torch.autocast("cpu", dtype=torch.bfloat16):
         found = soft_sort(values, sorter=StraightThrough(), temperature=1e-3)
     assert torch.allclose(found, values.sort(descending=True).values)
+
+
+def test_values_keep_their_precision_beside_scores_of_less():
+    values, scores = torch.tensor([1732406401, 1732406407, 1732406403]).double(), torch.tensor([1.0, 3.0, 2.0])
+    found = soft_sort(values, scores=scores, sorter=StraightThrough(), temperature=0.001)
+    assert found.tolist() == [1732406407, 1732406403, 1732406401]

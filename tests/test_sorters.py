@@ -697,3 +697,59 @@ def test_options_of_numpy_come_back_and_others_are_refused_before_anything_is_wr
     with pytest.raises(TypeError, match="which model.json cannot hold"):
         save_model(tmp_path / "bad", bad)
     assert not (tmp_path / "bad").exists()
+
+
+@pytest.mark.parametrize("far", [1e8, 3e38, -1e9])
+def test_a_score_far_away_does_not_tie_the_others(far):
+    sorter = Laplace(softness=0.2, standardise=False)
+    near = torch.tensor([0.1, 0.7, 0.3, -0.4])
+    scores = torch.cat([near, torch.tensor([far])]).requires_grad_()
+    place = 0.0 if far < 0 else 1.0
+    assert sorter(scores)[:4].allclose(sorter(near) + place)
+    alone = near.clone().requires_grad_()
+    (wanted,) = torch.autograd.grad(sorter(alone)[0], alone)
+    assert torch.autograd.grad(sorter(scores)[0], scores)[0][:4].allclose(wanted)
+
+
+def test_a_compiled_sorter_is_saved_as_it_is(tmp_path):
+    sorter = build("sorters", "comparator", {"hidden": 8}, seed=0)
+    save_model(tmp_path, torch.compile(sorter, backend="eager"))
+    scores = torch.linspace(-1, 1, 9)
+    assert load_sorter(tmp_path)(scores).equal(sorter(scores))
+
+
+def test_what_could_not_be_loaded_again_is_not_saved(tmp_path):
+    sorter = build("sorters", "comparator", {"hidden": 8}, seed=0)
+    torch.nn.utils.parametrizations.weight_norm(sorter.network[0])
+    with pytest.raises(ValueError, match=r"not those that comparator has, they differ in network\.0\.param"):
+        save_model(tmp_path / "sorter", sorter)
+    assert not (tmp_path / "sorter").exists()
+
+
+def test_a_compiled_comparator_takes_any_length():
+    """Within the number of times that PyTorch compiles a function anew, 8."""
+    torch.compiler.reset()
+    sorter = load_sorter("comparator")
+    compiled = torch.compile(sorter, backend="eager", fullgraph=True)
+    for length in range(20, 60, 4):
+        scores = torch.randn(2, length, generator=torch.Generator().manual_seed(length))
+        assert compiled(scores).allclose(sorter(scores), atol=1e-4)
+
+
+@pytest.mark.parametrize("kind", [torch.float64, torch.bfloat16])
+def test_a_sorter_is_made_and_loaded_in_float32_whatever_is_the_default(kind):
+    wanted = load_sorter("comparator").state_dict()
+    torch.set_default_dtype(kind)
+    try:
+        loaded, made = load_sorter("comparator"), build("sorters", "lstm", {"hidden": 4}, seed=0, length=4)
+        assert torch.get_default_dtype() == kind
+    finally:
+        torch.set_default_dtype(torch.float32)
+    assert all(weights.equal(wanted[name]) for name, weights in loaded.state_dict().items())
+    assert {weights.dtype for weights in made.parameters()} == {torch.float32}
+
+
+def test_a_folder_of_the_same_name_does_not_hide_the_shipped_sorter(tmp_path, monkeypatch):
+    (tmp_path / "comparator").mkdir()
+    monkeypatch.chdir(tmp_path)
+    assert load_sorter("comparator").length is None

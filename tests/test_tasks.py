@@ -20,6 +20,7 @@ from rankops.criterion import Criterion, grouped
 from rankops.evaluation import compare, evaluate
 from rankops.intervals import interval, intervals
 from rankops.ranks import ranks
+from rankops.single_precision import similarities
 from rankops.sorters.handcrafted import Handcrafted
 from rankops.sorters.lstm import LSTM
 from rankops.tables import encode_images
@@ -79,11 +80,11 @@ CASES = [
 ]
 
 
-def run_of(case, data, start, **options):
+def run_of(case, data, start, device="cpu", **options):
     task, model, loss, sorter, beside = case
     made = {"lstm": small_sorter, "handcrafted": Handcrafted, None: lambda: None}[sorter]()
     return TASKS[task].train(
-        data, data, model=model, loss={"name": loss, "args": {}}, training=TRAINING, seed=0, device="cpu",
+        data, data, model=model, loss={"name": loss, "args": {}}, training=TRAINING, seed=0, device=device,
         start=start, sorter=made, beside=None if beside is None else BESIDE | {"name": beside}, **options,
     )  # fmt: skip
 
@@ -455,6 +456,25 @@ def test_a_network_that_sees_coloured_images(generator):
         network = build("models", name, args, seed=0, outputs=4, colours=3).eval()
         assert network(images).shape == (2, 4)
         assert network.head(network.embed(images)).allclose(network(images), atol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["convnet", "wildcat", "label_attention", "resnet34", "mobilenet_v3_small"])
+def test_scores_in_half_precision_are_not_rounded_to_ties(name, generator):
+    network = build("models", name, {}, seed=0, outputs=500).eval().requires_grad_(False)
+    images = torch.randint(0, 256, (2, 1, 64, 64), generator=generator, dtype=torch.uint8)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        scores = network(images)
+    assert scores.dtype == torch.float32
+    assert all(len(set(row.tolist())) > 490 for row in scores)
+    assert network.half()(images.half()).dtype in (torch.float16, torch.float32)  # all of it in half works too
+
+
+def test_similarities_in_half_precision_are_not_rounded_to_ties(generator):
+    network = build("models", "dual_encoder", DUAL["args"] | {"size": 32}, seed=0, words=50)
+    images = torch.randint(0, 256, (40, 1, 16, 16), generator=generator, dtype=torch.uint8)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        found = similarities(network(images), network.encode_text(torch.randint(1, 50, (40, 3), generator=generator)))
+    assert all(len(set(row.tolist())) == 40 for row in found)
 
 
 def test_label_attention_scores_what_each_label_looks_at(generator):

@@ -21,6 +21,7 @@ from pipelines.flows.graph import stages
 from pipelines.flows.processes import Commands
 from pipelines.flows.worktree import share_dvc_settings
 from pipelines.git import git
+from pipelines.gpus import gpus, on_one
 from pipelines.histories import history_of_run
 from pipelines.settings import ParamsError, Settings, SorterRun, check, load
 from pipelines.stages.publish import figures
@@ -295,9 +296,12 @@ def run_point(point: Point, checkout: Checkout, commands: Commands) -> Result:
         lock = folder.parent / f"data-{sha256(shared.encode()).hexdigest()[:8]}.lock"
         made = _one_at_a_time(lock, *dvc, "repro", *_upstream(folder, train))
         commands.run(made, folder=folder)
+        # One training a GPU; one in several processes takes all that there are.
+        names = gpus(settings.compute) if settings.train_processes == 1 else []
         lock = folder.parent / f"{point.name}.lock"  # another sweep may have this point too
         trained = _one_at_a_time(lock, *dvc, "exp", "run", "--name", point.name, evaluate)
-        commands.run(trained, folder=folder)
+        with on_one(names) as environment:
+            commands.run(trained, folder=folder, environment=environment)
         experiment = f"refs/exps/{checkout.head[:2]}/{checkout.head[2:]}/{point.name}"
         git(folder, "push", "--quiet", "--force", "origin", f"{experiment}:{experiment}")
         locked = YAML(typ="safe").load(folder / "dvc.lock")["stages"]

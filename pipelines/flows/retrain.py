@@ -10,7 +10,6 @@ import threading
 from pathlib import Path
 from typing import Annotated, Any
 
-import torch
 from prefect import flow
 from prefect.artifacts import create_image_artifact, create_markdown_artifact
 from prefect.logging import get_run_logger
@@ -24,6 +23,7 @@ from pipelines.flows.graph import stages
 from pipelines.flows.processes import CommandFailed, Commands, retried
 from pipelines.flows.promote import judge, outcome, show
 from pipelines.flows.worktree import Worktree, opened
+from pipelines.gpus import gpus
 from pipelines.live import watch
 from pipelines.settings import Compute, Settings, load
 from pipelines.tracking import DEFAULT_STORE, run_addresses, store
@@ -37,19 +37,11 @@ MEND = [sys.executable, "-m", "pipelines.cli", "mend"]  # of the worktree; the s
 MOST_STAGES = 64  # tasks that may wait at once; how many work is decided by the slots
 
 
-def _gpus() -> list[str]:
-    """Names of the GPUs that this process may use: those in CUDA_VISIBLE_DEVICES, where it is set, or numbers."""
-    count = torch.cuda.device_count()
-    named = os.environ.get("CUDA_VISIBLE_DEVICES")
-    names = map(str, range(count)) if named is None else [name.strip() for name in named.split(",")]
-    return list(names)[:count]
-
-
 def _slots(workers: int | None, compute: Compute) -> list[dict[str, str]]:
     """What each of the stages that run at once gets: a GPU where they are to use some, else a share of the cores."""
-    gpus = [] if compute.device == "cpu" else _gpus()
-    count = workers or len(gpus) or max(1, (os.cpu_count() or 1) // compute.threads)
-    return [{"CUDA_VISIBLE_DEVICES": gpus[number % len(gpus)]} if gpus else {} for number in range(count)]
+    names = gpus(compute)
+    count = workers or len(names) or max(1, (os.cpu_count() or 1) // compute.threads)
+    return [{"CUDA_VISIBLE_DEVICES": names[number % len(names)]} if names else {} for number in range(count)]
 
 
 @retried(task_run_name="{stage}")

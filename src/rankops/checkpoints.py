@@ -2,6 +2,8 @@
 
 import inspect
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -42,11 +44,26 @@ def build(folder: str, name: str, args: dict[str, Any], *, seed: int, **runtime:
     by_name.check_options(folder, name, args)
     make = by_name.find(folder, name)
     taken = {key: value for key, value in runtime.items() if key in inspect.signature(make).parameters}
-    with torch.random.fork_rng():
-        torch.manual_seed(seed)
+    with _on_cpu():
+        torch.default_generator.manual_seed(seed)
         module = make(**args, **taken)
     module.recipe = {"folder": folder, "name": name, "args": args | taken}
     return module
+
+
+@contextmanager
+def _on_cpu() -> Iterator[None]:
+    """Modules are made on the CPU in float32, by its random state, which is then as it was.
+
+    Those of GPUs are not touched: else each process would begin to use every GPU that there is.
+    """
+    default = torch.get_default_dtype()
+    torch.set_default_dtype(torch.float32)
+    try:
+        with torch.device("cpu"), torch.random.fork_rng(devices=[]):
+            yield
+    finally:
+        torch.set_default_dtype(default)
 
 
 def save_model(path: str | Path, model: nn.Module) -> None:
@@ -58,12 +75,22 @@ def save_model(path: str | Path, model: nn.Module) -> None:
 
     Raises:
         TypeError: it is from neither, so that nothing says how to rebuild it; or an option is nothing that JSON holds.
+        ValueError: it has been given other weights than its options make, by a parametrisation, say.
     """
+    model = getattr(model, "_orig_mod", model)  # of torch.compile, which passes on the recipe and renames the weights
     if not hasattr(model, "recipe"):
         raise TypeError(f"{type(model).__name__}: not from `rankops.checkpoints.build`, which says how to rebuild it")
     path = Path(path)
     # Before anything is written: an option may be what JSON does not know. A number of NumPy's is written as a number.
     recipe = json.dumps(model.recipe, indent=2, sort_keys=True, default=_number) + "\n"
+    with torch.device("meta"):
+        wanted = by_name.find(model.recipe["folder"], model.recipe["name"])(**model.recipe["args"]).state_dict().keys()
+    if wanted != model.state_dict().keys():
+        odd = ", ".join(sorted(wanted ^ model.state_dict().keys()))
+        raise ValueError(
+            f"{type(model).__name__}: its weights are not those that {model.recipe['name']} has, they differ in {odd}: "
+            "take off what was put around it, such as torch.nn.utils.parametrize"
+        )
     path.mkdir(parents=True, exist_ok=True)
     weights = {key: value.detach().cpu().contiguous() for key, value in sorted(model.state_dict().items())}
     with replaced_file(path / "model.safetensors") as partial:
@@ -94,7 +121,7 @@ def load_model(path: str | Path, *, device: str | torch.device = "cpu") -> nn.Mo
             raise FileNotFoundError(f"{path}: no {file} there; expected a folder that save_model wrote")
     try:
         recipe = json.loads((path / "model.json").read_text())
-        with torch.random.fork_rng():
+        with _on_cpu():
             model = by_name.find(recipe["folder"], recipe["name"])(**recipe["args"])
         model.recipe = recipe
         model.load_state_dict(load_file(path / "model.safetensors"))

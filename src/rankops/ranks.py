@@ -8,24 +8,29 @@ from torch import Tensor
 __all__ = ["NotFiniteError", "any_of", "check_mask", "check_scores", "check_tensors", "places", "rank_along", "ranks"]
 
 
+# What a GPU's failure is, as against a tensor that is not to be looked at. PyTorch before 2.8 knows the first alone.
+_FAILURES = (torch.OutOfMemoryError, getattr(torch, "AcceleratorError", torch.OutOfMemoryError))
+
+
 class NotFiniteError(ValueError):
     """Scores are NaN or infinite."""
 
 
-def _can_look(values: Tensor) -> bool:
-    """Whether values may decide what happens next: not while a graph is compiled, nor under `torch.func.vmap`."""
+def _seen(flags: Tensor) -> bool | None:
+    """Whether any is True; None where values cannot be looked at: compiled, and under `torch.func.vmap`."""
     if torch.compiler.is_compiling():
-        return False
+        return None
     try:
-        bool((values[:0] == values[:0]).all())
+        return bool(flags.any())  # once: a GPU is waited for
+    except _FAILURES:
+        raise
     except RuntimeError:  # vmap refuses it
-        return False
-    return True
+        return None
 
 
 def any_of(flags: Tensor) -> bool:
     """Whether any is True; False where values cannot be looked at: compiled, and under `torch.func.vmap`."""
-    return _can_look(flags) and bool(flags.any())
+    return bool(_seen(flags))
 
 
 def check_scores(
@@ -68,18 +73,24 @@ def check_scores(
             f"scores have length {scores.shape[dim]} in shape {tuple(scores.shape)}, expected {length}: "
             "give vectors of that length, or another sorter"
         )
-    if not finite:
-        return
+    if finite:
+        _seen_finite(scores, mask)
+
+
+def _seen_finite(scores: Tensor, mask: Tensor | None) -> bool:
+    """Refuses scores that are NaN or infinite; False where they cannot be looked at."""
     bad = ~torch.isfinite(scores)
     if mask is not None:
         check_mask(scores, mask)
         bad = bad & mask
-    if any_of(bad):
+    seen = _seen(bad)
+    if seen:
         where = tuple(bad.nonzero()[0].tolist())
         raise NotFiniteError(
             f"scores hold {scores[where].item()} at {where} and {int(bad.sum())} non-finite values in all, "
             "expected finite ones: look for a diverged model or an overflow before the sorter"
         )
+    return seen is not None
 
 
 def check_tensors(**given: Tensor) -> None:
@@ -155,9 +166,7 @@ def rank_along(
         check_mask(scores, mask)
         if length is not None:
             raise ValueError(f"a mask is given to a sorter of fixed length {length}: choose one of any length")
-    check_finite = check_finite and _can_look(scores) and (mask is None or _can_look(mask))
-    if check_finite:
-        check_scores(scores, length=length, dim=dim, mask=mask)
+    check_finite = check_finite and _seen_finite(scores, mask)
     values = scores.movedim(dim, -1)
     values = values if values.dtype in (torch.float32, torch.float64) else values.float()
     there = None if mask is None else mask.movedim(dim, -1)

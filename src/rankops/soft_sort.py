@@ -85,5 +85,6 @@ def soft_sort(
     ranks = sorter(by) if mask is None else sorter(by, mask=mask)
     known = values if mask is None else values.masked_fill(~mask, 0.0)
     shares = soft_permutation(ranks, temperature=temperature, mask=mask)
+    kind = torch.promote_types(shares.dtype, known.dtype)
     # Not by `@`, which autocast would round to half precision.
-    return (shares * known.to(shares.dtype).unsqueeze(-2)).sum(-1)
+    return (shares.to(kind) * known.to(kind).unsqueeze(-2)).sum(-1)

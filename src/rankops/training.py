@@ -4,6 +4,7 @@ Under several processes that accelerate knows of (`pipelines.train_together` sta
 batch, and all have the same weights after each step.
 """
 
+import logging
 import math
 import shutil
 from collections.abc import Callable, Iterable, Iterator
@@ -91,8 +92,14 @@ def compute(*, device: str, precision: str) -> Accelerator:
     Raises:
         ValueError: `cuda` without a GPU; or the process has computed elsewhere, or in another precision, before.
     """
-    if device == "cuda" and not torch.cuda.is_available():
-        raise ValueError("compute.device is cuda, but torch finds no GPU: set it to auto or cpu, or look at nvidia-smi")
+    if device != "cpu" and not torch.cuda.is_available():
+        unusable = torch.cuda.device_count()  # which the driver tells, whether or not torch can use it
+        why = f"there are {unusable}, whose driver is too old for torch's CUDA {torch.version.cuda}: update the driver"
+        if device == "cuda":
+            advice = why if unusable else "set it to auto or cpu, or look at nvidia-smi"
+            raise ValueError(f"compute.device is cuda, but torch finds no GPU: {advice}")
+        if unusable:
+            logging.getLogger(__name__).warning("compute.device is auto, and torch finds no GPU: %s", why)
     # Of several processes without a GPU, each would train by itself if the CPU were not named.
     cpu = device == "cpu" or not torch.accelerator.is_available()
     if AcceleratorState._shared_state:  # accelerate keeps what a process began with
@@ -289,18 +296,20 @@ def fit(
         raise ValueError(f"epochs is {epochs} and patience {patience}, expected at least 1 each")
     if average is not None and not 0 < average < 1:
         raise ValueError(f"average is {average}, expected a number between 0 and 1, or None")
+    # One for each training: what it saves and loads is what was handed to it.
+    accelerator = compute(device=device, precision=precision)
+    model.to(accelerator.device)  # before the optimiser is told of its parameters
     trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
     steps = getattr(torch.optim, optimiser["name"])(trained, **optimiser["args"])
     factor = _factor(schedule, epochs)
     rates = torch.optim.lr_scheduler.LambdaLR(steps, lambda step: factor(step / batches_per_epoch))
     bare = model
-    # One for each training: what it saves and loads is what was handed to it.
-    accelerator = compute(device=device, precision=precision)
     several = accelerator.num_processes > 1
     state, hooks = list(state), []
     averaged = None
     if average is not None:
         averaged = AveragedModel(bare, device=accelerator.device, multi_avg_fn=get_ema_multi_avg_fn(average))
+        averaged.n_averaged = averaged.n_averaged.cpu()  # it is looked at in each step: a GPU would be waited for
         state = [*state, averaged]
     if several:
         # Not in DistributedDataParallel, which averages what went through its own call: heads are called by themselves.

@@ -30,5 +30,6 @@ def cross_entropy(scores: Tensor, label_ranks: Tensor) -> Tensor:
     check_label_ranks(scores, label_ranks)
     scores = scores.to(torch.promote_types(scores.dtype, torch.float32))
     present = (label_ranks > 0).to(scores.dtype)
+    scores = scores.where(present.any(-1, keepdim=True), 0.0)  # none may be there: -inf alone would give NaN
     share = present / present.sum(-1, keepdim=True).clamp(min=1)
     return -(share * torch.log_softmax(scores, dim=-1).where(label_ranks > 0, 0.0)).sum(-1).mean()

@@ -38,6 +38,7 @@ def hinge_ap(scores: Tensor, labels: Tensor) -> Tensor:
     check_labels(scores, labels, least=2)
     positive = labels.bool().mT  # (..., C, n)
     values = scores.mT.to(torch.promote_types(scores.dtype, torch.float32))
+    values = values - values.detach().amax(-1, keepdim=True)  # only differences count: an offset costs no precision
     count = positive.sum(-1, keepdim=True)
     rest = positive.shape[-1] - count
     pairs = (count * rest).clamp(min=1)

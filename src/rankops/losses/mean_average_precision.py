@@ -65,7 +65,8 @@ def mean_average_precision(
     # The least possible sum: places 1, 2, ..., the heaviest first.
     places = torch.arange(1, weight.shape[-1] + 1, device=weight.device, dtype=weight.dtype)
     least = (weight.sort(dim=-1, descending=True).values * places).sum(-1)
-    above_least = (found - least.to(found.dtype)) / (total.clamp(min=1e-30) * length.clamp(min=1))
+    above_least = (found - least.to(found.dtype)) / (total.where(total > 0, 1.0) * length.clamp(min=1))
     both_kinds = (count > 0) & (count < length) & (total > 0)
     share = (both_kinds if weight_by == "classes" else total * both_kinds).to(found.dtype)
-    return (above_least * share).sum() / share.sum().clamp(min=1e-30)
+    whole = share.sum()
+    return (above_least * share).sum() / whole.where(whole > 0, 1.0)

@@ -45,7 +45,7 @@ def pairwise_logistic(scores: Tensor, label_ranks: Tensor, *, adjacent: float = 
     upper, lower = label_ranks.unsqueeze(-1), label_ranks.unsqueeze(-2)  # [..., u, v]: r_u and r_v
     weights = (upper > lower).to(scores.dtype)
     if adjacent != 1:
-        weights = weights.masked_fill((upper == lower + 1) & (lower > 0), adjacent)
+        weights = weights.masked_fill((upper == lower + 1) & (upper > lower) & (lower > 0), adjacent)
     # log(1 + exp(-x)) without overflow, as softplus, and without its threshold, beyond which that has no curvature.
     # What is no pair is blanked before, not after: labels that are absent may score -inf.
     differences = (scores.unsqueeze(-1) - scores.unsqueeze(-2)).where(upper > lower, 0.0)

@@ -62,4 +62,5 @@ def recall(
     violations = (margin + places[where].unsqueeze(-1) - places[where[:-1]]).relu().masked_fill(~rivals, 0.0)
     each = violations.amax(-1) if hardest else violations.sum(-1) / rivals.sum(-1).clamp(min=1)
     share = (weight[where] * rivals.any(-1)).to(each.dtype)
-    return (each * share).sum() / share.sum().clamp(min=1e-30)
+    whole = share.sum()
+    return (each * share).sum() / whole.where(whole > 0, 1.0)

@@ -25,7 +25,8 @@ def recall_at_k(
 
     $1 - \sigma\left( (K + \frac12 - f(Y_i)_p) / \tau \right)$ with p the positive that is ranked first, averaged over
     the rows (image to text) and the columns (text to image) of the score matrix Y: SoDeep, Eq. 8, its step made soft,
-    halfway between the places K and K + 1. With an exact sorter it tends to 1 - R@K as $\tau$ tends to 0.
+    halfway between the places K and K + 1. With an exact sorter and nothing tied it tends to 1 - R@K as $\tau$
+    tends to 0.
 
     Args:
         scores: Y, (..., d, d), row = image, column = text.
@@ -60,4 +61,5 @@ def recall_at_k(
     any_own = own.any(-1)
     first = places.masked_fill(~own, torch.inf).amin(-1).where(any_own, 0.0)
     share = weight.to(places.dtype)
-    return (torch.sigmoid((first - k - 0.5) / temperature) * share).sum() / share.sum().clamp(min=1e-30)
+    whole = share.sum()
+    return (torch.sigmoid((first - k - 0.5) / temperature) * share).sum() / whole.where(whole > 0, 1.0)

@@ -52,6 +52,7 @@ def spearman(
     # In float64, because half precision does not hold every rank.
     wanted = ranks(target.double(), mask=mask).to(found.dtype)
     length = scores.shape[-1] if mask is None else mask.sum(-1).clamp(min=2)
-    errors = ((found - wanted).square() * weight).sum(-1) / weight.sum(-1).clamp(min=1e-30)
+    total = weight.sum(-1)
+    errors = ((found - wanted).square() * weight).sum(-1) / total.where(total > 0, 1.0)
     ordered = is_ordered(target, weight)
     return (errors * 6 / (length**2 - 1)).where(ordered, 0.0).sum() / ordered.sum().clamp(min=1)

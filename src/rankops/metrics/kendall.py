@@ -43,6 +43,8 @@ def kendall(
     tensor(0.3333, dtype=torch.float64)
     """
     weight, *values, defined = different_values("Kendall's tau", scores, target, mask, weights)
+    heaviest = weight.amax(-1, keepdim=True)  # products of four small ones would vanish
+    weight = weight / heaviest.where(heaviest > 0, 1.0)
     found, wanted = (torch.sign(one.unsqueeze(-1) - one.unsqueeze(-2)) for one in values)
     pairs = weight.unsqueeze(-1) * weight.unsqueeze(-2)
     if top_heavy:

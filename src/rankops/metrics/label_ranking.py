@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from rankops.label_ranks import dense_ranks
-from rankops.ranks import check_scores
+from rankops.ranks import check_scores, check_tensors
 
 __all__ = ["ranked", "unranked"]
 
@@ -101,6 +101,7 @@ def unranked(selected: Tensor, label_ranks: Tensor) -> dict[str, Tensor]:
 
 
 def _check(predicted: Tensor, label_ranks: Tensor) -> None:
+    check_tensors(predictions=predicted, label_ranks=label_ranks)
     if predicted.dim() != 2 or predicted.shape != label_ranks.shape:
         raise ValueError(
             f"predictions {tuple(predicted.shape)} and label_ranks {tuple(label_ranks.shape)}: expected (n, K) twice"

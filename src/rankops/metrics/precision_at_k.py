@@ -40,5 +40,5 @@ def precision_at_k(
     check_count(k)
     weight = counted(scores, mask, weights).double() * labels.bool()
     above, up_to = (place.mT for place in places(scores.double().mT, None if mask is None else mask.mT))
-    inside = ((k - above).clamp(min=0) / (up_to - above).clamp(min=1)).clamp(max=1.0)
+    inside = ((k - above).clamp(min=0).double() / (up_to - above).clamp(min=1)).clamp(max=1.0)
     return (weight * inside).sum(-2) / k

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from rankops.ranks import check_mask, check_scores
+from rankops.ranks import check_mask, check_scores, check_tensors
 from rankops.targets import check_count, counted
 
 __all__ = ["first_positive_ranks", "median_rank", "recall"]
@@ -69,7 +69,7 @@ def first_positive_ranks(scores: Tensor, positives: Tensor, *, mask: Tensor | No
         (n,), int64.
 
     Raises:
-        TypeError: scores are not floating point.
+        TypeError: scores are not floating point, or one of the two is no tensor.
         ValueError: shapes differ, are not (n, m) or are empty, a score that is not finite, positives that are not
             boolean, or a row without any.
 
@@ -77,6 +77,7 @@ def first_positive_ranks(scores: Tensor, positives: Tensor, *, mask: Tensor | No
     >>> first_positive_ranks(scores, torch.tensor([[True, False, False], [False, False, True]]))
     tensor([1, 2])
     """
+    check_tensors(scores=scores, positives=positives)
     if scores.dim() != 2 or scores.shape != positives.shape or scores.numel() == 0:
         raise ValueError(
             f"scores {tuple(scores.shape)} and positives {tuple(positives.shape)}: expected (n, m) twice, not empty"

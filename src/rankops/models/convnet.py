@@ -3,6 +3,8 @@
 import torch
 from torch import Tensor, nn
 
+from rankops.single_precision import ScoreLayer
+
 __all__ = ["Convnet"]
 
 
@@ -48,7 +50,7 @@ class Convnet(nn.Module):
         self.blocks = nn.Sequential(*blocks)
         self.map_size = width
         self.embedding_size = 2 * width
-        self.head = nn.Linear(self.embedding_size, outputs)
+        self.head = ScoreLayer(self.embedding_size, outputs)
 
     def maps(self, images: Tensor) -> Tensor:
         """The last feature maps, (n, map_size, height', width')."""

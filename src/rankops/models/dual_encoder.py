@@ -3,6 +3,7 @@
 from torch import Tensor, nn
 
 from rankops.backbones import backbone_of
+from rankops.single_precision import ScoreLayer
 
 __all__ = ["DualEncoder"]
 
@@ -43,7 +44,7 @@ class DualEncoder(nn.Module):
         network = backbone_of(backbone, colours=colours, channels=channels)
         self.backbone = network
         self.grid = nn.Sequential(nn.AdaptiveAvgPool2d(grid), nn.Flatten())
-        self.projection = nn.Linear(network.map_size * grid * grid, size)
+        self.projection = ScoreLayer(network.map_size * grid * grid, size)
         self.words = nn.Embedding(words, word_size, padding_idx=0)
         self.reader = nn.GRU(word_size, size, batch_first=True)
 

@@ -4,6 +4,8 @@ import torch
 from torch import Tensor, nn
 from torchvision.models import mobilenet_v3_small
 
+from rankops.single_precision import ScoreLayer
+
 __all__ = ["MobileNetV3Small"]
 
 
@@ -29,6 +31,7 @@ class MobileNetV3Small(nn.Module):
                 module.momentum = batch_norm_momentum
         self.blocks = network.features
         self.head = network.classifier
+        self.head[-1] = ScoreLayer.of(self.head[-1])
         self.map_size = self.embedding_size = self.head[0].in_features
 
     def maps(self, images: Tensor) -> Tensor:

@@ -6,6 +6,8 @@ import torch
 from torch import Tensor, nn
 from torchvision.models import resnet34
 
+from rankops.single_precision import ScoreLayer
+
 __all__ = ["ResNet34"]
 
 # Of the photographs that published weights were trained on.
@@ -32,7 +34,7 @@ class ResNet34(nn.Module):
         parts = ("conv1", "bn1", "relu", "maxpool", "layer1", "layer2", "layer3", "layer4")
         self.blocks = nn.Sequential(OrderedDict((name, getattr(network, name)) for name in parts))
         self.map_size = self.embedding_size = 512
-        self.head = nn.Linear(512, outputs)
+        self.head = ScoreLayer(512, outputs)
         self.register_buffer("mean", torch.tensor(MEAN).view(1, 3, 1, 1), persistent=False)
         self.register_buffer("deviation", torch.tensor(DEVIATION).view(1, 3, 1, 1), persistent=False)
 

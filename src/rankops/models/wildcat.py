@@ -56,7 +56,9 @@ class Wildcat(nn.Module):
 
     def head(self, features: Tensor) -> Tensor:
         """Scores (n, K) of feature maps."""
-        maps = self.score_maps(features).unflatten(1, (self.outputs, -1)).mean(2).flatten(2)  # (n, K, places)
+        maps = self.score_maps(features)
+        maps = maps.to(self.score_maps.weight.dtype)  # means of half precision's, in more than that
+        maps = maps.unflatten(1, (self.outputs, -1)).mean(2).flatten(2)  # (n, K, places)
         ordered = maps.sort(dim=-1, descending=True).values
         count = min(self.highest, ordered.shape[-1])
         return ordered[..., :count].mean(-1) + self.lowest_weight * ordered[..., -count:].mean(-1)

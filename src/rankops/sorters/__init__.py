@@ -40,7 +40,7 @@ def load_sorter(source: str | Path, *, device: str | torch.device = "cpu") -> So
         with TemporaryDirectory() as scratch:
             return load_sorter(download(text, Path(scratch)), device=device)
     shipped = sorted(folder.name for folder in SHIPPED.iterdir())
-    if text in shipped and not Path(source).exists():
+    if text in shipped and not (Path(source) / "model.json").is_file():
         source = SHIPPED / text
     try:
         model = load_model(source, device=device).requires_grad_(False)

@@ -22,9 +22,9 @@ class Comparator(Sorter):
     r"""Soft ranks of scores that a learned, increasing warp has moved apart.
 
     Scores are sorted and standardised. For each gap between neighbours, a small network sees the (log) distances
-    around it, relative to d, and says how far apart $u_i$ and $u_{i+1}$ are to be: from 0 for a tie up to 3, increasing
-    with the gap. Then $\hat r_i = 1 + \sum_{j \neq i} F(u_j - u_i)$ with the Laplace distribution function F, as in
-    `Laplace`: O(d log d), any length, and no two ranks in the wrong order, but for rounding.
+    around it, relative to d, and says how far apart $u_i$ and $u_{i+1}$ are to be: from 0 for a tie up to 3. Then
+    $\hat r_i = 1 + \sum_{j \neq i} F(u_j - u_i)$ with the Laplace distribution function F, as in `Laplace`: O(d log d),
+    any length, and no two ranks in the wrong order, but for rounding.
 
     The gradient holds the warp constant (detached context) and is that of all-pairs sums in which each pair sees the
     mean slope of the warp at its two scores,
@@ -33,8 +33,9 @@ class Comparator(Sorter):
     minus their sum for $j = i$,
 
     with $\lambda_i$ the geometric mean of the slopes $(u_k - u_{k+1}) / (s_k - s_{k+1})$ on both sides of $s_i$ and of
-    those that are tied with it, plus $0.1\,d / \mathrm{std}(s)$. All signs are right and no gradient
-    vanishes by construction: neighbours are at most 3 apart, so the entry of the closest is at least
+    those that are tied with it, plus $0.1\,d / \mathrm{std}(s)$. All its signs are right (the ranks themselves
+    may now and then move the other way, because the warp changes with its context) and no gradient vanishes by
+    construction: neighbours are at most 3 apart, so the entry of the closest is at least
     $e^{-3} \cdot 0.05\, d / \mathrm{std}(s)$.
 
     Args:
@@ -132,7 +133,9 @@ class Comparator(Sorter):
         number = torch.arange(length - 1, device=at.device).expand_as(gap)
         before = number.where(gap > 0, -1).cummax(-1).values
         after = number.where(gap > 0, length).flip(-1).cummin(-1).values.flip(-1)
-        before, after = nn.functional.pad(before, (1, 0), value=-1), nn.functional.pad(after, (0, 1), value=length)
+        # Not by padding with the length, of which torch.compile would make a constant.
+        none, end = torch.full_like(before[..., :1], -1), torch.full_like(after[..., :1], length)
+        before, after = torch.cat([none, before], -1), torch.cat([after, end], -1)
         first = torch.where(before < 0, after, before)
         second = torch.where(after == length, before, after)
         apart = (first >= 0) & (first < length)

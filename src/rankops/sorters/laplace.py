@@ -16,8 +16,7 @@ class Laplace(Sorter):
 
     It is the expected rank when the difference of each pair is seen through Laplace noise. Exactly the all-pairs sum,
     but after a sort each side of a score is a sum that decays from one neighbour to the next, so time and memory grow
-    like d log d and d, whatever the scores' scale, offset and distances. Any length. Not standardised, scores that are
-    more than 1e38 widths apart have ranks of NaN.
+    like d log d and d, whatever the scores' scale, offset and distances. Any length.
 
     Args:
         softness: b, the width of the noise, in standard deviations (or in the scores' own unit).
@@ -58,35 +57,35 @@ def laplace_ranks(scores: Tensor, mask: Tensor | None, softness: float) -> Tenso
         scores = scores.where(mask, largest(scores, mask))
     ordered = scores.sort(dim=-1, descending=True, stable=True)
     weights = torch.ones_like(scores) if mask is None else mask.to(scores.dtype).gather(-1, ordered.indices)
-    # From the largest, so that an offset costs no precision.
-    values = (ordered.values - ordered.values[..., :1].detach()) / softness
-    found = _SortedRanks.apply(values, weights)
+    found = _SortedRanks.apply(ordered.values, weights, softness)
     return torch.zeros_like(found).scatter(-1, ordered.indices, found)
 
 
 class _SortedRanks(torch.autograd.Function):
     r"""Ranks of scores that are sorted, largest first; weights are 1, or 0 where there is no score.
 
-    The derivative is written out, $(J^\top g)_k = \frac12 \sum_{i \neq k} e^{-|s_i - s_k|} (w_k g_i - w_i g_k)$:
-    through the gaps, autograd would find each entry as a difference of sums over many pairs, and lose small ones'
-    signs.
+    They are used by their gaps to their neighbours alone, so neither an offset nor a score far away costs precision.
+    The derivative is written out,
+    $(J^\top g)_k = \frac{1}{2b} \sum_{i \neq k} e^{-|s_i - s_k| / b} (w_k g_i - w_i g_k)$: through the gaps, autograd
+    would find each entry as a difference of sums over many pairs, and lose small ones' signs.
     """
 
     generate_vmap_rule = True
 
     @staticmethod
-    def forward(scores: Tensor, weights: Tensor) -> Tensor:
-        before, after = sums_of_others(scores[..., :-1] - scores[..., 1:], weights)
+    def forward(scores: Tensor, weights: Tensor, softness: float) -> Tensor:
+        before, after = sums_of_others((scores[..., :-1] - scores[..., 1:]) / softness, weights)
         return 1 + (weights.cumsum(-1) - weights) + (after - before) / 2
 
     @staticmethod
-    def setup_context(ctx, inputs: tuple[Tensor, Tensor], output: Tensor) -> None:
-        ctx.save_for_backward(*inputs)
+    def setup_context(ctx, inputs: tuple[Tensor, Tensor, float], output: Tensor) -> None:
+        ctx.save_for_backward(*inputs[:2])
+        ctx.softness = inputs[2]
 
     @staticmethod
-    def backward(ctx, gradient: Tensor) -> tuple[Tensor, None]:
+    def backward(ctx, gradient: Tensor) -> tuple[Tensor, None, None]:
         scores, weights = ctx.saved_tensors
-        gaps = scores[..., :-1] - scores[..., 1:]
+        gaps = (scores[..., :-1] - scores[..., 1:]) / ctx.softness
         before, after = sums_of_others(gaps, torch.stack([gradient, weights]))
         pulled, around = before + after
-        return (weights * pulled - gradient * around) / 2, None
+        return (weights * pulled - gradient * around) / (2 * ctx.softness), None, None

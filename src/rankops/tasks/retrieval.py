@@ -18,6 +18,7 @@ from rankops.checkpoints import load_model, save_model
 from rankops.criterion import grouped
 from rankops.evaluation import Figures
 from rankops.metrics.recall import first_positive_ranks
+from rankops.single_precision import similarities
 from rankops.tables import as_batch, as_lists, check_finite, decode_images, read_table
 from rankops.training import Epoch
 from rankops.transfer import HISTORIES, embedded
@@ -53,9 +54,13 @@ class Encoder:
         Raises:
             ValueError: a caption has no words.
         """
-        device = next(self.network.parameters()).device
-        numbers = self.vocabulary.encode(captions).to(device)
-        return torch.cat([self.network.encode_text(part).float().cpu() for part in numbers.split(batch_size)])
+        return _encoded(self.network, self.vocabulary.encode(captions), batch_size).cpu()
+
+
+def _encoded(network: nn.Module, words: Tensor, batch_size: int = 1024) -> Tensor:
+    """Embeddings of captions, part by part; on the network's device."""
+    device = next(network.parameters()).device
+    return torch.cat([network.encode_text(part.to(device)).float() for part in words.split(batch_size)])
 
 
 def load_split(folder: str | Path, split: str, *, threads: int) -> Split:
@@ -142,7 +147,7 @@ def train(
     several = len(captions[0])
     flat, val_flat = ([caption for group in split for caption in group] for split in (captions, val_captions))
     vocabulary = Vocabulary.of(flat, least=training["least_count"])
-    numbers = vocabulary.encode(flat)
+    numbers, val_numbers = vocabulary.encode(flat), vocabulary.encode(val_flat)
 
     def draw(rows: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
         words = numbers[rows * several + torch.randint(several, (len(rows),), generator=generator)]
@@ -150,12 +155,12 @@ def train(
 
     def compared(network: nn.Module, outputs: Tensor, words: Tensor, length: int) -> tuple[Tensor, Tensor]:
         texts = network.encode_text(words.to(outputs.device))
-        similarity = grouped(outputs, length) @ grouped(texts, length).mT  # (groups, length, length)
+        similarity = similarities(grouped(outputs, length), grouped(texts, length))  # (groups, length, length)
         return similarity, torch.eye(length, dtype=torch.bool, device=outputs.device).expand_as(similarity)
 
     def validated(network: nn.Module, outputs: Tensor) -> dict[str, float]:
-        texts = Encoder(network, vocabulary).captions(val_flat).unflatten(0, (len(val_images), -1))
-        to_text, to_image = first_ranks(outputs.float().cpu(), texts)
+        texts = _encoded(network, val_numbers).unflatten(0, (len(val_images), -1))
+        to_text, to_image = first_ranks(outputs.float(), texts)
         both = [(ranks <= 1).double().mean().item() for ranks in (to_text, to_image)]
         return {JUDGED_BY: sum(both) / 2, "image_to_text": both[0], "text_to_image": both[1]}
 
