@@ -1,6 +1,5 @@
 """Which GPUs of this machine a training gets, where several run at once."""
 
-import getpass
 import itertools
 import os
 import tempfile
@@ -38,7 +37,7 @@ def on_one(names: list[str]) -> Iterator[dict[str, str]]:
     if not names:
         yield {}
         return
-    folder = Path(tempfile.gettempdir()) / f"rankops-gpus-{getpass.getuser()}"
+    folder = Path(tempfile.gettempdir()) / f"rankops-gpus-{os.getuid()}"  # a container's may have no name
     folder.mkdir(mode=0o700, exist_ok=True)
     for beside, name in ((count, name) for count in itertools.count() for name in names):
         lock = FileLock(folder / f"{name.replace('/', '-')}-{beside}.lock", timeout=0)

@@ -48,11 +48,9 @@ def _epochs(step: Path) -> list[dict[str, Any]]:
     """Of the newest whole checkpoint of a step; none while it is being replaced."""
     whole = [path for path in _inside(step) if path.name.startswith("epoch-")]
     try:
-        return (
-            torch.load(whole[-1] / PROGRESS, weights_only=True, mmap=True, map_location="cpu")["epochs"]
-            if whole
-            else []
-        )
+        # Mapped, and to the CPU: of the weights beside the epochs nothing is read.
+        read = {"weights_only": True, "mmap": True, "map_location": "cpu"}
+        return torch.load(whole[-1] / PROGRESS, **read)["epochs"] if whole else []
     except (OSError, RuntimeError, pickle.UnpicklingError, KeyError):  # removed while it was read
         return []
 
