@@ -20,7 +20,7 @@ from ruamel.yaml.error import YAMLError
 from ruamel.yaml.scanner import Scanner
 from ruamel.yaml.tokens import CommentToken
 
-from pipelines.errors import without_credentials
+from pipelines.errors import on_one_line, without_credentials
 from pipelines.settings import ParamsError, check, load, load_experiments
 from rankops.atomic_writes import replaced_file
 from rankops.checkpoints import load_model, save_model
@@ -192,7 +192,7 @@ def _layer(yaml: YAML, path: Path) -> dict:
     except FileNotFoundError:
         _fail(f"{path}: no such file; run from the project's top folder")
     except YAMLError as error:
-        _fail(f"{path}: not YAML: {' '.join(str(error).split())}")
+        _fail(f"{path}: not YAML: {on_one_line(error)}")
     if not isinstance(said, dict):
         _fail(
             f"{path}: expected keys of params.yaml with their values, found {'nothing' if said is None else repr(said)}"
@@ -271,14 +271,16 @@ def ship(name: Annotated[str, typer.Argument(help="a sorter of any length, such 
     `origin.json` beside the weights holds DVC's entry of the training: its params, and the hashes of code and data.
     """
     _in_project()
-    from pipelines.stages.publish import lock_entries
+    from pipelines import lock
 
     source, target = Path("models/sorters") / name, Path("src/rankops/shipped") / name
     try:
         sorter = load_model(source)
-        (entry,) = lock_entries(f"pretrain@{name}")
+        entry = lock.stages().get(f"pretrain@{name}")
     except (FileNotFoundError, ValueError) as error:
         _fail(error)
+    if entry is None:
+        _fail(f"dvc.lock: no entry for pretrain@{name}: run `dvc repro pretrain@{name}` first")
     if sorter.length is not None:
         _fail(f"{name} sorts {sorter.length} scores and no other number: expected a sorter of any length")
     save_model(target, sorter)
@@ -598,7 +600,7 @@ def sweep(
         if isinstance(error, RuntimeError) and not str(error).startswith("Failed to reach API"):  # as Prefect says it
             raise
         server = f"the Prefect server {address}" if (address := get_current_settings().api.url) else "Prefect"
-        said = " ".join(str(error).split()) or type(error).__name__
+        said = on_one_line(error)
         _fail(
             without_credentials(
                 f"sweep: {server} does not take it ({said}); see that it runs and that PREFECT_API_URL names it, or is "

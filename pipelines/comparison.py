@@ -13,6 +13,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from tqdm import tqdm
 
@@ -21,7 +22,7 @@ from pipelines.settings import Comparison, Settings
 from pipelines.sorters import sorter_of
 from pipelines.stage import checkpoint_folder, die_with_parent
 from rankops.atomic_writes import remove_folder, replaced_file
-from rankops.evaluation import Figures, evaluate
+from rankops.evaluation import Figures
 
 __all__ = ["SPLITS", "Trial", "compared", "measured"]
 
@@ -172,12 +173,13 @@ def _together(worker: _Worker, bar: tqdm) -> Iterator[Trials]:
 
 
 def measured(figures: Figures, names: Iterable[str]) -> dict[str, float]:
-    """Figures by their dotted names, without intervals: those are over seeds."""
-    found = evaluate(figures, resamples=2, seed=0)
-    result = {}
-    for name in names:
-        figure: Any = found
-        for part in name.split("."):
-            figure = figure[part]
-        result[name] = figure["value"]
-    return result
+    """Figures of all examples by their dotted names, without intervals: those are over seeds.
+
+    Raises:
+        ValueError: one is not defined.
+    """
+    found = dict(zip(figures.names, figures.of_rows(np.arange(figures.examples)).tolist(), strict=True))
+    wanted = {name: found[name] for name in names}
+    if undefined := [name for name, value in wanted.items() if not np.isfinite(value)]:
+        raise ValueError(f"{', '.join(undefined)}: not defined for these {figures.examples} examples")
+    return wanted

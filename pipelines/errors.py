@@ -1,8 +1,8 @@
-"""What is told of an error: a line of it, without what is secret."""
+"""What is told of an error: in a line, without what is secret."""
 
 import re
 
-__all__ = ["in_a_line", "without_credentials"]
+__all__ = ["in_a_line", "on_one_line", "without_credentials"]
 
 
 def without_credentials(text: str) -> str:
@@ -15,3 +15,12 @@ def in_a_line(error: BaseException) -> str:
     """The first line of what an error says, without credentials; its kind where it says nothing."""
     lines = str(error).strip().splitlines()
     return without_credentials(lines[0]) if lines else type(error).__name__
+
+
+def on_one_line(error: BaseException) -> str:
+    """All that an error says, without line breaks and credentials; its kind where it says nothing.
+
+    >>> on_one_line(ValueError("no access to s3://user:word@bucket:\\n  refused"))
+    'no access to s3://bucket: refused'
+    """
+    return without_credentials(" ".join(str(error).split())) or type(error).__name__

@@ -1,6 +1,5 @@
 """The gate: whether a challenger becomes champion, decided on the gate split and written down in the registry."""
 
-import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -13,14 +12,16 @@ from typing import Any
 import numpy as np
 import torch
 from filelock import FileLock, Timeout
-from ruamel.yaml import YAML, YAMLError
 
-from pipelines.errors import without_credentials
+from pipelines import lock
+from pipelines.errors import on_one_line
+from pipelines.metrics import flat
 from pipelines.settings import Settings
 from pipelines.tracking import CHAMPION, MADE_BY, Registry, ServerUnreachable
 from rankops.datasets import synthetic_ranks
 from rankops.evaluation import Figures, compare, evaluate
 from rankops.generators import derived_seed, generator
+from rankops.ranks import ranks
 from rankops.sorter import Sorter
 from rankops.sorters import load_sorter
 
@@ -74,11 +75,11 @@ def _chosen_by_person(registry: Registry, model: str, champion: str) -> bool:
 def _sorter_figures(sorter: Sorter, length: int, seed: int) -> Figures:
     """The negated L1 / d on fresh vectors, and the share of them that are ordered exactly."""
     vectors, _ = synthetic_ranks.draw(SORTER_VECTORS, length, generator(seed, "gate", "sorters"))
-    exact = synthetic_ranks.ranks(vectors)
+    exact = ranks(vectors)
     with torch.no_grad():
         found = torch.cat([sorter(part) for part in vectors.split(1000)])
     error = (found - exact).abs().mean(1) / length
-    ordered = (found.argsort(1) == exact.argsort(1)).all(1).float()
+    ordered = (ranks(-found) == exact).all(1).float()  # the smallest rank is the largest score's
     columns = torch.stack([-error, ordered]).double().numpy()
     return Figures(["negative_l1", "exactly_ordered"], len(vectors), lambda rows: columns[:, rows].mean(-1))
 
@@ -139,10 +140,9 @@ class _Judge:
         except MemoryError:
             raise
         except Exception as error:  # code that did not make a version fails on it in any way
-            said = without_credentials(" ".join(str(error).split()))
             raise ValueError(
                 f"{self.model} version {version} cannot be judged by this checkout's code, which may not be the one "
-                f"that made it ({said or type(error).__name__}). To do without its judgement: {self._by_hand}"
+                f"that made it ({on_one_line(error)}). To do without its judgement: {self._by_hand}"
             ) from error
 
     def _length(self, loaded: dict[str, Sorter]) -> int:
@@ -180,8 +180,11 @@ def decide(
     """
     with _alone(model):
         aliases = registry.aliases(model)
-        if not model.startswith("sorter-") and _task(model, params) is None:
-            raise ValueError(f"{model} is no model of this project, which has {', '.join(known(params))}")
+        if _task(model, params) is None:
+            raise ValueError(
+                f"{model} is no model of this project: expected a name that begins with one of "
+                f"{', '.join(params.gate.judged)}; the params have {', '.join(known(params))}"
+            )
         champion, challenger = aliases.get("champion"), aliases.get("challenger")
         if champion is None:
             raise ValueError(
@@ -265,7 +268,10 @@ def decide_all(registry: Registry, models: list[str], params: Settings, **option
 
 
 def _task(model: str, params: Settings) -> str | None:
-    """Of a registered name, see `Settings.model_of`; None if it has none of ours."""
+    """Which of the gate's blocks a registered name goes by, see `Settings.model_of`; None if by none of them.
+
+    Models of runs that the params no longer have are judged too.
+    """
     return next((task for task in params.gate.judged if model == task or model.startswith(f"{task}-")), None)
 
 
@@ -292,31 +298,23 @@ def _verdict(differences: dict[str, dict[str, float]], judged: Any, options: Any
     return True, f"{said}: better beyond chance"
 
 
-def _flat(values: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, dict[str, float]]]:
-    for name, value in values.items():
-        if "value" in value:
-            yield prefix + name, value
-        else:
-            yield from _flat(value, f"{prefix}{name}.")
-
-
 def _title(model: str, version: str) -> str:
     return f"# {model}, version {version}"
 
 
 def _hash_of_lock(folder: Path, tags: dict[str, str]) -> str | None:
     """Of the checkout's `dvc.lock`, if that is of the data that made a version with these tags."""
-    lock = folder / "dvc.lock"
-    if not lock.is_file():
+    path = folder / "dvc.lock"
+    if not path.is_file():
         return None
     try:
-        entries = (YAML(typ="safe").load(lock.read_text()) or {}).get("stages") or {}
-    except YAMLError:  # half merged, say: no reason to judge nothing
+        entries = lock.stages(path)
+    except ValueError:  # half merged, say: no reason to judge nothing
         return None
     parts = (part for entry in entries.values() for part in entry.get("deps", []))
-    known = {f"input.{part['path']}": part.get("md5") for part in parts}
-    inputs = {name: value for name, value in tags.items() if name.startswith("input.")}
-    return sha256(lock.read_bytes()).hexdigest()[:16] if inputs.items() <= known.items() else None
+    known = {f"{lock.INPUT}{part['path']}": part.get("md5") for part in parts}
+    inputs = {name: value for name, value in tags.items() if name.startswith(lock.INPUT)}
+    return sha256(path.read_bytes()).hexdigest()[:16] if inputs.items() <= known.items() else None
 
 
 def _write_card(
@@ -328,9 +326,11 @@ def _write_card(
     lines = [f"{_title(model, version)}: {tags.get('run', 'by hand')}", ""]
     lines += [f"Trained by `{tags.get('stage', '?')}` on {run.get('dataset', 'synthetic vectors')}."]
     lines += ["", "| figure | value | 95 % |", "|---|---|---|"] if values else []
-    for name, figure in _flat(values or {}):
-        if np.isfinite(figure["value"]):
-            lines.append(f"| {name} | {figure['value']:.4f} | {figure['low']:.4f} to {figure['high']:.4f} |")
+    found = flat(values or {})
+    for name in (place.removesuffix(".value") for place in found if place.endswith(".value")):
+        if np.isfinite(found[f"{name}.value"]):
+            low, high = found[f"{name}.low"], found[f"{name}.high"]
+            lines.append(f"| {name} | {found[f'{name}.value']:.4f} | {low:.4f} to {high:.4f} |")
     if values:
         known = "on which epochs were chosen" if examples.endswith("/val") else "which training never saw"
         lines += ["", f"On {examples}, {known}, apart from the reported test."]
@@ -342,7 +342,7 @@ def _write_card(
         lines[-1] += f", dvc.lock {of_lock}"
     if page := registry.run_page(model, version):
         lines[-1] += f"; its plots and files: [run]({page}/artifacts)"
-    lines += [f"- {name}: {value}" for name, value in sorted(tags.items()) if name.startswith("input.")]
+    lines += [f"- {name}: {value}" for name, value in sorted(tags.items()) if name.startswith(lock.INPUT)]
     lines += ["", "Params: " + ", ".join(f"{name}={value}" for name, value in sorted(run.items()))]
     registry.describe(model, version, "\n".join(lines)[:5000])
 
@@ -371,8 +371,7 @@ def roll_back(registry: Registry, model: str) -> tuple[str | None, str]:
     with _alone(model):
         now = registry.aliases(model).get("champion")
         there = set(registry.versions(model))
-        earlier = [version for version in json.loads(registry.tag(model, "rankops.champions") or "[]")
-                   if version != now and version in there]  # fmt: skip
+        earlier = [version for version in registry.champions(model) if version != now and version in there]
         if not earlier:
             raise ValueError(
                 f"{model}: no earlier champion is known; choose one with `rankops promote {model} --version N`"

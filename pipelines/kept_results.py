@@ -21,11 +21,13 @@ import torch
 from ruamel.yaml import YAML, YAMLError
 from scipy import stats
 
+from pipelines.errors import on_one_line
 from pipelines.git import git
 from pipelines.pages import Section
+from pipelines.papers import RANKED_MNIST, SUBSET
 from rankops.atomic_writes import replaced_file
 
-__all__ = ["collected", "keep", "machine", "papers", "read_machine", "sections", "table"]
+__all__ = ["collected", "keep", "machine", "read_machine", "sections", "table"]
 
 COMPARISON = "label_ranking"
 DATASET = "ranked_mnist"
@@ -41,30 +43,13 @@ TITLES = {
     "unranked.exact_match": "unranked 0-1", "unranked.accuracy": "unranked accuracy", "unranked.f1": "unranked F1",
     "unranked.precision": "unranked precision", "unranked.recall": "unranked recall",
 }  # fmt: skip
-# RLSEP, Table 1 (30 networks, 5,000 training images) and Table 2, by the number of training images: what each prints,
-# and its rows by the method, named as its loss.
-PUBLISHED = {
-    5_000: (EXACT, MEAN_AVERAGE_PRECISION, "ranked.accuracy", "unranked.exact_match", "unranked.accuracy"),
-    60_000: (
-        "ranked.precision", "ranked.recall", "ranked.f1", "ranked.accuracy", EXACT, MEAN_AVERAGE_PRECISION,
-        "unranked.precision", "unranked.recall", "unranked.f1", "unranked.accuracy", "unranked.exact_match",
-    ),
-}  # fmt: skip
-PAPER = {
-    5_000: {
-        "cross_entropy": ("5.9 ± 2.2", "79.5", "87.1", "81.9 ± 3.2", "97.4"),
-        "lsep": ("5.5 ± 1.7", "79.4", "87.4", "83.3 ± 3.5", "97.8"),
-        "rlsep": ("45.4 ± 5.6", "93.6", "97.0", "82.7 ± 4.9", "97.7"),
-    },
-    60_000: {
-        "cross_entropy": ("86.4", "87.1", "86.8", "87.6", "5.7", "80.4", "99.1", "99.3", "99.2", "99.1", "94.3"),
-        "lsep": ("85.8", "88.6", "87.2", "87.8", "5.6", "79.3", "99.1", "98.7", "98.9", "98.8", "91.8"),
-        "rlsep": ("98.5", "98.7", "98.6", "98.8", "72.6", "95.9", "99.1", "99.1", "99.1", "99.0", "93.3"),
-    },
-}
 RECIPE = (
     "The paper's networks are MobileNetV3-Small, on images of 224 px, with up to 300 epochs of SGD at 0.001 and a "
-    "patience of 20; its ± is a deviation."
+    "patience of 20."
+)
+OF_SUBSET = (
+    " Its figures are means of 30 networks on 100 test images; the ± is a deviation by the table's caption, a standard "
+    "error by the text."
 )
 
 
@@ -115,7 +100,7 @@ def _read(path: Path, *, made_by: str = f"dvc repro {STAGES}") -> Any:
     try:
         return YAML(typ="safe").load(path) if path.suffix != ".json" else json.loads(path.read_text())
     except (ValueError, YAMLError) as error:
-        raise ValueError(f"{path}: not {path.suffix[1:].upper()}: {' '.join(str(error).split())}") from error
+        raise ValueError(f"{path}: not {path.suffix[1:].upper()}: {on_one_line(error)}") from error
 
 
 def _parts(entry: dict) -> dict[str, Any]:
@@ -246,11 +231,11 @@ def table(kept: dict[str, Any]) -> pd.DataFrame:
     The gain is that over the method's baseline; its p-value is that of Student's test of the seeds' differences.
     """
     plan, figures, rows = kept["params"]["comparison"], _figures(kept), []
-    images = kept["params"]["ranked_mnist"]["rows"]["train"]
+    published = RANKED_MNIST.get(kept["params"]["ranked_mnist"]["rows"]["train"], {})
     places = [place for place in TITLES if any(place in rows for rows in figures.values())]
     places += sorted({place for rows in figures.values() for place in rows} - set(places))
     for method, found in figures.items():
-        row, printed = {"method": method}, papers(images, method)
+        row, printed = {"method": method}, published.get(method, {})
         for place in places:
             title = TITLES.get(place, place)
             values = 100 * found[place] if place in found else pd.Series(dtype=float)
@@ -268,11 +253,6 @@ def table(kept: dict[str, Any]) -> pd.DataFrame:
         rows.append(row)
     result = pd.DataFrame(rows)
     return result.loc[:, (result != "").any()]
-
-
-def papers(images: int, method: str) -> dict[str, str]:
-    """What RLSEP's tables print, in per cent, for so many training images; nothing if they have no such row."""
-    return dict(zip(PUBLISHED[images], PAPER[images][method], strict=True)) if method in PAPER.get(images, {}) else {}
 
 
 def _recipe(planned: dict[str, Any], chosen: dict[str, Any]) -> str:
@@ -327,18 +307,26 @@ def sections(folder: Path = FOLDER) -> dict[str, Section]:
         try:
             kept = json.loads(path.read_text())
             data, made_on = kept["params"]["ranked_mnist"], kept["made_on"]
+            rows, published = table(kept), RANKED_MNIST.get(data["rows"]["train"], {})
+            paired = "; gains are paired by seed" if "gain in 0-1" in rows else ""
             text = (
                 f"{data['rows']['train']:,} training images of {data['canvas']} px, {data['rows']['test']:,} test "
                 f"images, {kept['params']['comparison']['model']['name']} unless another model is named; per cent, "
-                "mean ± standard error over seeds; gains are paired by seed. Kept, not rebuilt here: "
+                f"mean ± standard error over seeds{paired}. Kept, not rebuilt here: "
                 f"made by `{kept['command']}` at commit {kept['commit'][:10]} on {made_on['hardware']}; Python "
                 f"{made_on['python']}, PyTorch {made_on['torch']}. {RECIPE}"
             )
+            if data["rows"]["train"] == SUBSET:
+                text += OF_SUBSET
+            elif published and not published.keys() & kept["methods"].keys():
+                shown = (EXACT, MEAN_AVERAGE_PRECISION, "ranked.accuracy", "unranked.exact_match")
+                told = ", ".join(f"{TITLES[place]} {published['rlsep'][place]}" for place in shown)
+                text += f" RLSEP has there, of as many training images: {told}."
             for place, most in dict(kept.get("highest", {})).items():
                 text += f" A ranking without any mistake has a {TITLES.get(place, place)} of {100 * most:.2f} there."
             if left := [method for method in kept["params"]["comparison"]["methods"] if method not in kept["methods"]]:
                 text += f" Not run: {', '.join(left)}."
-            result[f"Kept results: {path.stem}"] = Section(text, table(kept))
+            result[f"Kept results: {path.stem}"] = Section(text, rows)
         except (KeyError, TypeError, ValueError) as error:
             raise ValueError(
                 f"{path}: not what `rankops keep` writes ({type(error).__name__}: {error}): `git checkout {path}`"

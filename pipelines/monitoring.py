@@ -38,7 +38,8 @@ from sklearn.decomposition import PCA
 from torch import Tensor
 from torch.nn.functional import conv2d, pad
 
-from pipelines.errors import in_a_line
+from pipelines.errors import in_a_line, on_one_line
+from pipelines.lock import INPUT
 from pipelines.prediction import image_column, load_ranker
 from rankops.atomic_writes import replaced_file
 from rankops.generators import generator
@@ -251,7 +252,7 @@ def _trained_on(tags: dict[str, str], dataset: str) -> tuple[dict[str, Path], di
         ValueError: it was trained on another dataset.
         FileNotFoundError: a file is neither here, nor in DVC's cache or remote.
     """
-    inputs = {name.removeprefix("input."): digest for name, digest in tags.items() if name.startswith("input.data/")}
+    inputs = {name.removeprefix(INPUT): digest for name, digest in tags.items() if name.startswith(f"{INPUT}data/")}
     others = sorted(Path(path).parent.name for path in inputs if path.endswith("/train.parquet"))
     if others and dataset not in others:
         raise ValueError(f"the model was trained on {others[0]}, not on {dataset}: name that as the dataset")
@@ -285,7 +286,7 @@ def _content(path: Path, digest: str) -> Path:
             if kept.is_file():
                 return kept
     except Exception as error:  # each kind of remote has its own
-        because = f" ({type(error).__name__}: {' '.join(str(error).split())})"
+        because = f" ({type(error).__name__}: {on_one_line(error)})"
     raise FileNotFoundError(
         f"{path}: the model was trained on another version of it (MD5 {digest}), which is not in DVC's cache and could "
         f"not be fetched from a default remote{because}: see that `dvc push` was run where the model was trained and "

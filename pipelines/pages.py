@@ -34,6 +34,7 @@ h1 { margin: 0.5rem 0; font-size: 1.75rem; line-height: 1.2; }
 h2 { margin: 2.5rem 0 0.5rem; font-size: 1.25rem; line-height: 1.3; scroll-margin-top: 0.5rem; }
 p { max-width: 46rem; margin: 0.5rem 0 0.75rem; }
 a { color: var(--link); }
+code { font-family: ui-monospace, monospace; font-size: 0.9em; }
 nav ul { margin: 1rem 0 0; padding: 0.6rem 0 0; border-top: 1px solid var(--line); columns: 16rem; list-style: none; }
 nav a { display: inline-block; padding: 0.15rem 0; text-decoration: none; }
 nav a:hover, nav a:focus { text-decoration: underline; }
@@ -108,16 +109,16 @@ def page(title: str, text: str, sections: dict[str, Section], *, links: dict[str
     anchors = _anchors(list(sections))
     body = []
     for name, (said, table, shown) in sections.items():
-        body += [f'<h2 id="{anchors[name]}">{escape(name)}</h2>', f"<p>{escape(said)}</p>", _table(name, table)]
+        body += [f'<h2 id="{anchors[name]}">{escape(name)}</h2>', f"<p>{_with_code(said)}</p>", _table(name, table)]
         body += _pictures(shown)
     places = {name: f"#{anchors[name]}" for name in sections} | {name: quote(to) for name, to in (links or {}).items()}
-    listed = "".join(f'<li><a href="{place}">{escape(name)}</a></li>' for name, place in places.items())
+    listed = "".join(f'<li><a href="{place}">{_with_code(name)}</a></li>' for name, place in places.items())
     return "\n".join(
         [
             '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">',
             '<meta name="viewport" content="width=device-width, initial-scale=1">',
             f"<title>{escape(title)}</title>\n<style>{STYLE}</style>\n</head>\n<body>\n<main>",
-            f"<h1>{escape(title)}</h1>\n<p>{escape(text)}</p>",
+            f"<h1>{escape(title)}</h1>\n<p>{_with_code(text)}</p>",
             *([f'<nav aria-label="Contents"><ul>{listed}</ul></nav>'] if listed else []),
             *body,
             "</main>\n</body>\n</html>\n",
@@ -126,14 +127,33 @@ def page(title: str, text: str, sections: dict[str, Section], *, links: dict[str
 
 
 def _pictures(paths: tuple[Path, ...]) -> list[str]:
-    """A grid of pictures with their names below; nothing for none."""
+    """A grid of pictures, with what they are of below; nothing for none."""
     if not paths:
         return []
     figures = []
     for path in paths:
-        source, name = quote(path.as_posix()), escape(path.name)
+        source, name = quote(path.as_posix()), escape(_caption(path))
         figures.append(f'<figure><img src="{source}" alt="{name}"><figcaption>{name}</figcaption></figure>')
     return ['<div class="pictures">', *figures, "</div>"]
+
+
+def _caption(path: Path) -> str:
+    """What a picture is of, after its name: what it is about, a hyphen, what it shows of that.
+
+    >>> _caption(Path("figures/memorability-mse-learning_curves.png")), _caption(Path("score_sweep.png"))
+    ('memorability-mse: learning curves', 'score sweep')
+    """
+    about, _, shows = path.stem.rpartition("-")
+    return f"{about}: {shows.replace('_', ' ')}" if about else shows.replace("_", " ")
+
+
+def _with_code(text: str) -> str:
+    """As HTML; what stands between backticks, as in Markdown, is code.
+
+    >>> _with_code("a < b: run `dvc repro`")
+    'a &lt; b: run <code>dvc repro</code>'
+    """
+    return re.sub("`([^`]+)`", r"<code>\1</code>", escape(text))
 
 
 def _anchors(titles: list[str]) -> dict[str, str]:

@@ -15,9 +15,10 @@ __all__ = ["perfect_mean_average_precision"]
 def perfect_mean_average_precision(path: Path) -> float:
     """The ranked mAP of the true label ranks themselves, of a split's images: the most that any ranking can have.
 
-    It averages precisions, and one that is of no pair counts as 0. The last ranking of an image has its most important
-    label alone above all others; if that label is the last of all, it is second in each of its pairs, none of them is
-    positive, and no ranking predicts any either (RLSEP, Section 5.3: see `rankops.metrics.label_ranking.ranked`).
+    It averages precisions, and one that is of no pair counts as 0. Where the labels that are left above the absent ones
+    are the last of all, in ascending order (the last label alone, say), each is second in its pairs with less important
+    ones: none of them is positive, and no ranking predicts any either (RLSEP, Section 5.3: see
+    `rankops.metrics.label_ranking.ranked`).
 
     Raises:
         FileNotFoundError, ValueError: no such file, or it has no label ranks.

@@ -51,10 +51,13 @@ def _plain(name: str) -> str:
 
 Name = Annotated[str, AfterValidator(_plain)]
 
+Task = Literal["label_ranking", "memorability", "multilabel", "retrieval"]
 # A loss is known by its second argument: what the scores are held against.
 KINDS = {"label_ranking": "label_ranks", "memorability": "target", "multilabel": "labels", "retrieval": "positives"}
 # By task, the column of a dataset that it learns from.
 LEARNED = {"label_ranking": "label_ranks", "memorability": "score", "multilabel": "labels", "retrieval": "captions"}
+
+FOLDS = 5  # of the captions' test images: each is a gallery by itself (`rankops.tasks.retrieval`)
 
 # What models are scored by, larger is better; a sorter's error is negated for that.
 _RATES = ("precision", "recall", "accuracy", "exact_match", "f1")
@@ -207,7 +210,7 @@ class Captions(Scenes):
                 f"digits_per_image is {self.digits_per_image}: captions compare digits, expected 2 or more"
             )
         for split, rows in self.rows:
-            multiple = 10 if split in ("test", "gate") else 2  # their five folds are searched by themselves
+            multiple = 2 * FOLDS if split in ("test", "gate") else 2  # their folds are searched by themselves
             if rows % multiple:
                 raise ValueError(
                     f"rows.{split} is {rows}: scenes come in pairs of twins that stay together, expected a multiple of "
@@ -363,7 +366,7 @@ class TrainingByTask(Block):
 
 
 class Run(Block):
-    task: Literal["label_ranking", "memorability", "multilabel", "retrieval"]
+    task: Task
     dataset: str
     model: Named
     loss: Named
@@ -432,7 +435,7 @@ class Comparison(Block):
     with its share of compute.threads.
     """
 
-    task: Literal["label_ranking", "memorability", "multilabel", "retrieval"]
+    task: Task
     dataset: str
     model: Named
     start: str | None = None
@@ -542,11 +545,15 @@ class LabelRankingFigures(Block):
 
 
 class Finding(Block):
-    """A question that pairs of methods of a comparison answer: of each pair, what the second gains over the first."""
+    """A question that pairs of methods of a comparison answer: of each pair, what the second gains over the first.
+
+    `contrasts` are two such pairs each: whether the second one's gain is another than the first one's.
+    """
 
     asks: str
     comparison: str
     pairs: Annotated[list[Annotated[list[str], Field(min_length=2, max_length=2)]], Field(min_length=1)]
+    contrasts: list[Annotated[list[str], Field(min_length=4, max_length=4)]] = []
 
 
 class Experiments(Block):
@@ -566,12 +573,13 @@ class Experiments(Block):
                     f"{', '.join(self.comparisons)}"
                 )
             methods = self.comparisons[finding.comparison].methods
-            for one in {method for pair in finding.pairs for method in pair}:
-                if one not in methods:
-                    raise ValueError(
-                        f"findings.{name}.pairs: {finding.comparison} has no method {one!r}; there are "
-                        f"{', '.join(methods)}"
-                    )
+            for place in ("pairs", "contrasts"):
+                for one in {method for several in getattr(finding, place) for method in several}:
+                    if one not in methods:
+                        raise ValueError(
+                            f"findings.{name}.{place}: {finding.comparison} has no method {one!r}; there are "
+                            f"{', '.join(methods)}"
+                        )
         return self
 
 
@@ -756,10 +764,11 @@ class Settings(Block):
                     f"for {run.dataset}: give it a safetensors file of weights (docs/real_data.md)"
                 )
             found, expected = (_backbone(model) for model in (run.model, self.all_runs[name].model))
-            if found[0] != expected[0] or (found[0] == "convnet" and found != expected):
+            if found != expected:
+                told = [which if channels is None else f"{which} with channels {channels}"
+                        for which, channels in (found, expected)]  # fmt: skip
                 raise ValueError(
-                    f"{place}.model: {found[0]} with channels {found[1]}, but it starts from {name}, which is "
-                    f"{expected[0]} with channels {expected[1]}: expected the same"
+                    f"{place}.model: {told[0]}, but it starts from {name}, which is {told[1]}: expected the same"
                 )
 
 
@@ -770,8 +779,11 @@ def _teaches(dataset: str, task: str) -> bool:
 
 def _backbone(model: Named) -> tuple[str, Any]:
     """Which network gives the feature maps, and its channels."""
-    within = model.name in ("dual_encoder", "label_attention", "wildcat")
-    return model.args.get("backbone", "convnet") if within else model.name, model.args.get("channels")
+    options = inspect.signature(by_name.find("models", model.name)).parameters
+    name = model.args.get("backbone", options["backbone"].default) if "backbone" in options else model.name
+    own = inspect.signature(by_name.find("models", name)).parameters.get("channels")
+    given = model.args.get("channels")
+    return name, list(own.default if given is None else given) if own else None
 
 
 def _check_loss(task: str, loss: Named, place: str) -> bool:

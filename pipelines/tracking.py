@@ -34,13 +34,13 @@ from mlflow.models import ModelSignature
 from mlflow.types import ColSpec, DataType, Schema, TensorSpec
 from mlflow.types.schema import Array
 
-from pipelines.errors import in_a_line, without_credentials
+from pipelines.errors import in_a_line, on_one_line, without_credentials
 from pipelines.git import git
 from rankops.registry import download
 
 __all__ = [
     "CHAMPION", "DEFAULT_STORE", "MADE_BY", "Finished", "LiveRuns", "Registry", "ServerUnreachable", "Version",
-    "publish", "publish_sweep", "run_addresses", "store", "weights_of",
+    "key_of", "publish", "publish_sweep", "run_addresses", "store", "weights_of",
 ]  # fmt: skip
 
 DEFAULT_STORE = "sqlite:///mlflow.db"
@@ -51,6 +51,11 @@ MADE_BY = "rankops.made_champion_by"  # on a version: `first`, `gate`, `person` 
 LIVE = "rankops.live"  # on a run that shows a training while it goes on: which attempt
 WATCHED = "rankops.watched"  # on such a run: in which folder of which machine
 MOVING = "rankops.moving"  # a promotion that is going on
+
+
+def key_of(*parts: Any) -> str:
+    """A hash of what makes a run another one: by it a run that was sent is known again."""
+    return sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:32]
 
 
 class ServerUnreachable(ValueError):
@@ -178,7 +183,7 @@ def weights_of(address: str, to: Path) -> Path:
         try:
             return download(address, to)
         except (ValueError, OSError) as error:
-            raise ValueError(without_credentials(" ".join(str(error).split()))) from error
+            raise ValueError(on_one_line(error)) from error
 
 
 def _by_git(*words: str) -> str:
@@ -435,8 +440,9 @@ class Registry:
         except (ValueError, OSError) as error:
             if _connection_was_lost(error):
                 raise ServerUnreachable(f"the MLflow store failed: {in_a_line(error)}") from error
-            said = without_credentials(" ".join(str(error).split()))
-            raise ValueError(f"{model} version {version}: its files cannot be fetched ({said})") from error
+            raise ValueError(
+                f"{model} version {version}: its files cannot be fetched ({on_one_line(error)})"
+            ) from error
 
     def models(self) -> list[str]:
         """Names of all registered models."""
@@ -471,6 +477,10 @@ class Registry:
     def tag(self, model: str, name: str) -> str | None:
         """A registered model's tag."""
         return self._model(model).tags.get(name)
+
+    def champions(self, model: str) -> list[str]:
+        """All versions that this project made champion, the present one last."""
+        return json.loads(self.tag(model, HISTORY) or "[]")
 
     def version_tags(self, model: str, version: str) -> dict[str, str]:
         """All tags of a version."""

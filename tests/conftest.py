@@ -60,7 +60,7 @@ class Project:
         ):
             self.run(command)
 
-    def run(self, command: str, *, fails: bool = False, patience: int = 800, **environment: str) -> str:
+    def run(self, command: str, *, fails: bool = False, patience: int = 1800, **environment: str) -> str:
         """What a command prints; it must succeed, or fail where that is expected, within so many seconds."""
         done = subprocess.run(
             command, shell=True, cwd=self.folder, env=self.environment | environment, capture_output=True, text=True,

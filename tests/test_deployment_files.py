@@ -20,6 +20,8 @@ from prefect_docker.worker import DockerWorkerJobConfiguration
 from prefect_kubernetes.worker import KubernetesWorkerJobConfiguration
 from ruamel.yaml import YAML
 
+from pipelines.flows.deploy import HEARTBEAT
+
 ROOT = Path(__file__).parents[1]
 COMPOSE = ("compose.yaml", "compose.gpu.yaml")
 KUBERNETES = sorted(path for path in (ROOT / "deploy/kubernetes").glob("*.yaml") if path.stem != "kustomization")
@@ -243,3 +245,12 @@ def test_prefect_makes_a_container_of_the_docker_template(monkeypatch):
 def test_a_docker_run_without_a_gpu():
     configuration = prepared(DockerWorkerJobConfiguration, "docker", devices=[])
     assert not configuration.container_create_kwargs["device_requests"]
+
+
+def test_flows_send_their_heartbeats_as_often_as_the_server_looks_for_them():
+    said = [
+        re.search(r"PREFECT_FLOWS_HEARTBEAT_FREQUENCY\W+(\d+)", (ROOT / path).read_text())[1]
+        for path in ("Makefile", "compose.yaml", "deploy/docker/job-template.json", "deploy/kubernetes/settings.yaml",
+                     "docs/fleet.md")
+    ]  # fmt: skip
+    assert said == [str(HEARTBEAT)] * 5

@@ -64,7 +64,10 @@ def test_a_finding_says_better_or_worse_only_where_the_interval_leaves_out_0(tmp
         seeds = [{"seed": seed, "test": value} for seed, value in enumerate(values, 1)]
         (tmp_path / f"comparisons/order-{name}.json").write_text(json.dumps({"seeds": seeds}))
     asked = settings.Finding(
-        asks="Why?", comparison="order", pairs=[["sgd", "adamw"], ["adamw", "shifted"], ["shifted", "sgd"]]
+        asks="Why?",
+        comparison="order",
+        pairs=[["sgd", "adamw"], ["adamw", "shifted"], ["shifted", "sgd"]],
+        contrasts=[["adamw", "shifted", "sgd", "adamw"]],
     )
     said, table = report_experiments.finding(asked, figure="0-1")
     # Gains by seed of the first pair: 0.20, 0.22, 0.24; of the second -0.01, 0.02, -0.01, so 0 on average.
@@ -75,6 +78,11 @@ def test_a_finding_says_better_or_worse_only_where_the_interval_leaves_out_0(tmp
     first = table.iloc[0]
     assert (first["method"], first["0-1"], first["over"], first["0-1 of that"]) == ("adamw", "0.4400", "sgd", "0.2200")
     assert first["times"] == "2.00"
+    # The first pair's gains less the second's: 0.21, 0.20, 0.25.
+    half = t.ppf(0.975, 2) * np.std([0.21, 0.20, 0.25], ddof=1) / math.sqrt(3)
+    expected = f"+0.2200 (+{0.22 - half:.4f} to +{0.22 + half:.4f})."
+    assert f"The gain of adamw over sgd is more than that of shifted over adamw: {expected}" in said
+    assert table.iloc[3][["0-1", "0-1 of that"]].tolist() == ["+0.2200", "+0.0000"]
 
 
 def test_measures_of_sorters_are_joined_with_their_use_in_a_loss(tmp_path, monkeypatch):
@@ -490,7 +498,7 @@ class TestKeptResults:
         lsep, rlsep = table.to_dict("records")
         # 45, 50 and 43: mean 46, deviation the root of (1 + 16 + 9) / 2, over the root of 3.
         assert rlsep["ranked 0-1"] == f"46.0 ± {math.sqrt(13 / 3):.2f}"
-        assert (rlsep["paper's ranked 0-1"], rlsep["paper's ranked accuracy"]) == ("45.4 ± 5.6", "97.0")
+        assert (rlsep["paper's ranked 0-1"], rlsep["paper's ranked accuracy"]) == ("45.4 ± 5.6", "97.0 ± 0.4")
         assert (rlsep["own"], rlsep["seeds"], rlsep["gain in 0-1"], rlsep["over"]) == (
             "25.0 ± 0.00",
             3,

@@ -192,7 +192,9 @@ class TestDecision:
         shown = CliRunner().invoke(app, ["promote"], env={"COLUMNS": "200"}, catch_exceptions=False).output
         assert [line.split()[1] for line in shown.splitlines() if "error" in line] == gate.known(params)
         assert registry.description("their_model", "2") == before
-        with pytest.raises(ValueError, match="their_model is no model of this project, which has sorter-cnn, "):
+        with pytest.raises(
+            ValueError, match="their_model is no model of this project: expected .*; the params have sorter-cnn, "
+        ):
             gate.decide(registry, "their_model", params)
 
     def test_a_worse_one_does_not_and_says_why(self, project, clips, registry, params):

@@ -22,8 +22,10 @@ from PIL import Image
 from ruamel.yaml import YAML
 
 from pipelines import monitoring
+from pipelines.flows.processes import TRANSIENT
 from pipelines.flows.promote import _bring
-from pipelines.settings import load
+from pipelines.metrics import figures
+from pipelines.settings import FIGURES, load
 from pipelines.tracking import ServerUnreachable, _files_at
 from rankops.datasets.voc2007 import CLASSES
 
@@ -192,6 +194,11 @@ def store(project, monkeypatch):
 
 
 PUBLISH = "PYTHONPATH=src python -m pipelines.stages.publish"
+
+
+def test_every_figure_that_models_can_be_judged_by_is_measured(project):
+    for name, run in load(project.folder / "params.yaml").all_runs.items():
+        assert set(FIGURES[run.task]) <= figures(project.folder / f"metrics/runs/{name}.json").keys()
 
 
 def test_runs_can_be_compared_and_their_inputs_and_pictures_seen(project, store):
@@ -368,8 +375,9 @@ def test_what_could_not_be_asked_for_is_not_lost(monkeypatch):
         raise MlflowException("API request failed") from requests.ConnectionError("Read timed out")
 
     monkeypatch.setattr(mlflow.artifacts, "list_artifacts", listed)
-    with pytest.raises(ServerUnreachable, match="the MLflow store failed: API request failed. Nothing is lost"):
+    with pytest.raises(ServerUnreachable, match="API request failed. Nothing is lost") as caught:
         _files_at("models:/sorter-lstm/1")
+    assert TRANSIENT.search(str(caught.value))
 
 
 def test_an_emptied_store_is_filled_again_and_the_lock_stays(project):
@@ -383,6 +391,7 @@ def test_an_emptied_store_is_filled_again_and_the_lock_stays(project):
 def test_a_store_that_does_not_answer_stops_publishing_alone(project):
     said = project.run(PUBLISH, fails=True, MLFLOW_TRACKING_URI="http://someone:secret@127.0.0.1:9")
     assert "publish: the MLflow store http://127.0.0.1:9 does not answer" in said
+    assert TRANSIENT.search(said)  # a flow tries again
     assert "secret" not in said
     assert "Traceback" not in said
 

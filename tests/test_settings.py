@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 
 from pipelines import settings
 from pipelines.cli import app
+from rankops.tasks import retrieval
 
 ROOT = Path(__file__).parents[1]
 SHIPPED = YAML(typ="safe").load(ROOT / "params.yaml")
@@ -27,6 +28,10 @@ def changed(place: str, value) -> dict:
     else:
         block[last] = value
     return values
+
+
+def test_a_split_of_captions_has_as_many_folds_as_are_searched():
+    assert settings.FOLDS == retrieval.FOLDS
 
 
 RLSEP = "runs/label_ranking-rlsep"
@@ -129,7 +134,7 @@ RECALL = "sorter_runs/retrieval-recall-lstm"
             "start: memorability-mse, which starts from memorability-mse: expected a run that goes back",
         ),
         (f"{MSE}/model/args/channels", [8, 8], r"convnet with channels \[8, 8\], but it starts from .*\[32, 64, 96\]"),
-        (f"{MSE}/model", {"name": "resnet34", "args": {}}, "model: resnet34 with channels None, but it starts from"),
+        (f"{MSE}/model", {"name": "resnet34", "args": {}}, "model: resnet34, but it starts from"),
         (f"{MSE}/task", "retrieval", "its name should begin with retrieval-mse"),
         (f"{MSE}/loss/args/sigmoid", "yes", r"loss.args.sigmoid: .*bool.*found 'yes'"),
         (f"{LSTM}/sorter/name", "gru", "sorter.name: no sorter 'gru' is pretrained; there are cnn, comparator, lstm"),
@@ -320,6 +325,11 @@ class TestExperiments:
                 "findings.the_recipe.pairs: label_ranking has no method 'rlsep-sgd'",
             ),
             ("pairs", [["rlsep"]], "findings.the_recipe.pairs.0: List should have at least 2 items"),
+            (
+                "contrasts",
+                [["rlsep", "lsep", "rlsep", "rlsep-sgd"]],
+                "findings.the_recipe.contrasts: label_ranking has no method 'rlsep-sgd'",
+            ),
         ],
     )
     def test_a_finding_of_what_is_not_compared_is_refused(self, tmp_path, place, value, expected):

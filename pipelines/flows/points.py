@@ -17,14 +17,15 @@ import pandas as pd
 from filelock import FileLock, Timeout
 from ruamel.yaml import YAML
 
+from pipelines import lock as lock_file
 from pipelines.flows.graph import stages
 from pipelines.flows.processes import Commands
 from pipelines.flows.worktree import share_dvc_settings
 from pipelines.git import git
 from pipelines.gpus import gpus, on_one
 from pipelines.histories import history_of_run
+from pipelines.metrics import figures
 from pipelines.settings import ParamsError, Settings, SorterRun, check, load
-from pipelines.stages.publish import figures
 from rankops.atomic_writes import remove_folder
 
 __all__ = ["Checkout", "Point", "Result", "at_death", "points", "run_point", "snapshot"]
@@ -304,7 +305,7 @@ def run_point(point: Point, checkout: Checkout, commands: Commands) -> Result:
             commands.run(trained, folder=folder, environment=environment)
         experiment = f"refs/exps/{checkout.head[:2]}/{checkout.head[2:]}/{point.name}"
         git(folder, "push", "--quiet", "--force", "origin", f"{experiment}:{experiment}")
-        locked = YAML(typ="safe").load(folder / "dvc.lock")["stages"]
+        locked = lock_file.stages(folder / "dvc.lock")
         metrics, model = folder / f"metrics/runs/{point.run}.json", folder / "models/runs" / point.run
         history = history_of_run(model)
         result = Result(

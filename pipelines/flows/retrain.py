@@ -8,7 +8,7 @@ import re
 import sys
 import threading
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 from prefect import flow
 from prefect.artifacts import create_image_artifact, create_markdown_artifact
@@ -17,14 +17,15 @@ from prefect.runtime import task_run
 from prefect.states import State
 from prefect.task_runners import ThreadPoolTaskRunner
 from pydantic import Field
-from ruamel.yaml import YAML
 
+from pipelines import lock
 from pipelines.flows.graph import stages
 from pipelines.flows.processes import CommandFailed, Commands, retried
 from pipelines.flows.promote import judge, outcome, show
 from pipelines.flows.worktree import Worktree, opened
 from pipelines.gpus import gpus
 from pipelines.live import watch
+from pipelines.metrics import figures
 from pipelines.settings import Compute, Settings, load
 from pipelines.tracking import DEFAULT_STORE, run_addresses, store
 from rankops.datasets import mnist
@@ -76,12 +77,9 @@ def _shown(params: Settings, folder: Path) -> None:
         links = run_addresses(client, json.loads((folder / "reports/published.json").read_text()))
     rows = []
     for name in params.all_runs:
-        figures = json.loads((folder / f"metrics/runs/{name}.json").read_text())
+        found = figures(folder / f"metrics/runs/{name}.json")
         judged = params.gate.judged[params.all_runs[name].task].figure
-        value: Any = figures
-        for part in judged.split("."):
-            value = value[part]
-        shown = f"{value['value']:.4f} ({value['low']:.4f} to {value['high']:.4f})"
+        shown = f"{found[judged]:.4f} ({found[f'{judged}.low']:.4f} to {found[f'{judged}.high']:.4f})"
         linked = f"[{name}]({links[name]})" if name in links else name
         rows.append(f"| {linked} | {judged} | {shown} |")
     create_markdown_artifact(
@@ -139,10 +137,10 @@ def retrain(
 
 def _refuse_other_digits(folder: Path, params: Settings) -> None:
     """Refuses to train everything anew on bundled digits only because MNIST, which the champions saw, is not here."""
-    raw, lock = folder / "data/raw/mnist", folder / "dvc.lock"
-    if params.digits.source != "auto" or mnist.is_there(raw) or not lock.is_file():
+    raw = folder / "data/raw/mnist"
+    if params.digits.source != "auto" or mnist.is_there(raw):
         return
-    entry = YAML(typ="safe").load(lock).get("stages", {}).get("digits", {})
+    entry = lock.stages(folder / "dvc.lock").get("digits", {})
     before = next((dep.get("nfiles", 0) for dep in entry.get("deps", ()) if dep["path"] == "data/raw/mnist"), 0)
     here = sum(path.is_file() for path in raw.rglob("*"))
     if before > here:

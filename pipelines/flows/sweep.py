@@ -21,15 +21,16 @@ from prefect.runtime import flow_run
 from prefect.settings import PREFECT_API_URL, temporary_settings
 from prefect.task_runners import TaskRunner, ThreadPoolTaskRunner
 
+from pipelines import lock
 from pipelines.errors import in_a_line
 from pipelines.figures import curves, learning_curves
 from pipelines.flows.points import Checkout, Point, Result, at_death, points, run_point, snapshot
 from pipelines.flows.processes import Commands
+from pipelines.metrics import flat
 from pipelines.pages import Section, markdown
 from pipelines.settings import Settings, load
-from pipelines.stages.publish import flat, key_of
 from pipelines.stages.report import SHOWN, TITLES
-from pipelines.tracking import Finished, publish_sweep, store
+from pipelines.tracking import Finished, key_of, publish_sweep, store
 
 __all__ = ["SweepIncomplete", "sweep", "tables"]
 
@@ -140,17 +141,16 @@ def _finished(result: Result, sweep_key: str, folder: Path, settings: Settings) 
         for key, value in entry["params"]["params.yaml"].items():  # runs.<run>, training.<task>, compute, ...
             block, _, named = key.partition(".")
             params |= value if named == point.run else {block: value}
-    inputs = [dep for entry in result.entries for dep in entry["deps"] if dep["path"].startswith("data/")]
     return Finished(
         name=point.name,
         experiment=EXPERIMENT,
-        key=key_of(sweep_key, point.name, [(entry["outs"], entry["params"]) for entry in result.entries]),
+        key=key_of(sweep_key, point.name, lock.made_by(result.entries)),
         params=flat(params) | {key: json.dumps(value) for key, value in point.changes.items()},
         metrics=result.figures,
         tags={"run": point.run, "task": point.task, "seed": str(point.seed), "dvc_experiment": point.name,
               "loss": settings.all_runs[point.run].loss.name}
         | {f"point.{key}": json.dumps(value) for key, value in point.changes.items()}
-        | {f"input.{dep['path']}": dep["md5"] for dep in inputs},
+        | lock.inputs(result.entries),
         history=result.history,
         files={"plots": [plot], "figures": [metrics, folder / "history.csv"]},
         version=None,

@@ -12,7 +12,7 @@ from pipelines.stage import checkpoint_folder, run
 from rankops.atomic_writes import remove_folder, replaced_folder
 from rankops.checkpoints import build, save_model
 from rankops.datasets import synthetic_ranks
-from rankops.training import Epoch, compute, fit, random_batches
+from rankops.training import Epoch, batch_count, compute, fit, random_batches
 
 DATA = Path("data/synthetic_ranks")
 VALIDATED = 2048  # vectors at once: the paper's LSTM keeps some 2 MB of each
@@ -24,7 +24,12 @@ def pretrained(params: Settings, options: SorterParams, name: str) -> tuple[nn.M
     scores, ranks = (part.to(device) for part in synthetic_ranks.load(DATA, "train")[:2])
     val_scores, val_ranks = (part.to(device) for part in synthetic_ranks.load(DATA, "val")[:2])
     length = scores.shape[1]
-    size = options.epoch_size if options.vectors == "fresh" else min(options.epoch_size, len(scores))
+    if options.vectors == "fresh":
+        size = options.epoch_size
+        count = -(-size // options.batch_size)
+    else:
+        size = min(options.epoch_size, len(scores))
+        count = batch_count(len(scores), options.batch_size, limit=size)
     sorter = build("sorters", options.name, options.args, seed=options.seed, length=length)
 
     def batches(generator) -> Iterator[tuple[Tensor, Tensor]]:
@@ -58,7 +63,7 @@ def pretrained(params: Settings, options: SorterParams, name: str) -> tuple[nn.M
                 judged_by="l1",
                 lower_is_better=True,
                 epochs=options.epochs,
-                batches_per_epoch=-(-size // options.batch_size),
+                batches_per_epoch=count,
                 patience=options.patience,
                 optimiser=options.optimiser.model_dump(),
                 schedule=options.schedule.model_dump(),

@@ -4,63 +4,44 @@ Run by hand as `python -m pipelines.stages.publish`, it restores what an emptied
 """
 
 import json
-from hashlib import sha256
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
-from ruamel.yaml import YAML, YAMLError
 
+from pipelines import lock
 from pipelines.histories import best_epoch, history_of_run
+from pipelines.metrics import figures, flat
 from pipelines.settings import Settings, SorterRun
 from pipelines.stage import run
-from pipelines.tracking import Finished, Version, publish, requirements, sorter_signature, store, task_signature
+from pipelines.tracking import (
+    Finished,
+    Version,
+    key_of,
+    publish,
+    requirements,
+    sorter_signature,
+    store,
+    task_signature,
+)
 from rankops.atomic_writes import replaced_file
 
 FIGURES = Path("reports/figures")
 SERVING = Path(__file__).parents[1] / "serving"
 
 
-def flat(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Nested mappings as one, with dotted names."""
-    result = {}
-    for key, value in values.items():
-        result |= flat(value, f"{prefix}{key}.") if isinstance(value, dict) else {f"{prefix}{key}": value}
-    return result
-
-
-def figures(path: Path) -> dict[str, float]:
-    """The figures of a metrics file: `ranked.accuracy`, `ranked.accuracy.low`, ..."""
-    numbers = {
-        key: value for key, value in flat(json.loads(path.read_text())).items() if isinstance(value, int | float)
-    }
-    return {key.removesuffix(".value"): value for key, value in numbers.items()}
-
-
-def lock_entries(*stages: str) -> list[dict]:
+def _entries(*stages: str) -> list[dict[str, Any]]:
     """What dvc.lock says of some stages.
 
     Raises:
-        ValueError: it does not know one of them, or is no YAML.
+        ValueError: it does not know one of them, or is no lock file.
     """
-    path = Path("dvc.lock")
-    try:
-        known = ((YAML(typ="safe").load(path) if path.is_file() else None) or {}).get("stages") or {}
-    except YAMLError as error:
-        raise ValueError(
-            f"dvc.lock: not YAML ({' '.join(str(error).split())}): end the merge, or take a committed one by `git "
-            "checkout dvc.lock` and run `dvc repro`"
-        ) from error
+    known = lock.stages()
     for stage in stages:
         if stage not in known:
             raise ValueError(f"dvc.lock: no entry for {stage}, so there is nothing to publish: run `dvc repro` first")
     return [known[stage] for stage in stages]
-
-
-def key_of(*parts: Any) -> str:
-    """A hash of what this stage depends on, so that it changes exactly when DVC runs the stage again."""
-    return sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:32]
 
 
 def finished_trainings(params: Settings) -> list[Finished]:
@@ -68,17 +49,17 @@ def finished_trainings(params: Settings) -> list[Finished]:
     everywhere = {"device": params.compute.device, "threads": str(params.compute.threads)}
     result = []
     for name, options in params.sorters.items():
-        entries = lock_entries(f"pretrain@{name}")
+        entries = _entries(f"pretrain@{name}")
         folder, metrics = Path("models/sorters") / name, Path(f"metrics/sorters/{name}.json")
         history = pd.read_csv(folder / "history.csv")
         result.append(
             Finished(
                 name=f"sorter-{name}",
                 experiment="sorters",
-                key=key_of(_made_by(entries), metrics.read_text()),
+                key=key_of(lock.made_by(entries), metrics.read_text()),
                 params=flat(options.model_dump() | {"length": json.loads(metrics.read_text())["length"]}),
                 metrics=figures(metrics),
-                tags=everywhere | {"stage": f"pretrain@{name}"} | _inputs(entries),
+                tags=everywhere | {"stage": f"pretrain@{name}"} | lock.inputs(entries),
                 history=history,
                 files={
                     "plots": [FIGURES / f"sorter-{name}-learning_curves.png", FIGURES / "sorters-l1_by_kind.png"],
@@ -96,7 +77,7 @@ def finished_trainings(params: Settings) -> list[Finished]:
         )
     for name, options in params.all_runs.items():
         stages = params.stages_of(name)
-        entries = lock_entries(*stages)
+        entries = _entries(*stages)
         folder, metrics = Path("models/runs") / name, Path(f"metrics/runs/{name}.json")
         history = history_of_run(folder)
         training = params.training.model_dump()[options.task]
@@ -104,7 +85,7 @@ def finished_trainings(params: Settings) -> list[Finished]:
             Finished(
                 name=name,
                 experiment=options.task,
-                key=key_of(_made_by(entries)),
+                key=key_of(lock.made_by(entries)),
                 params=flat(
                     options.model_dump()
                     | {
@@ -117,7 +98,7 @@ def finished_trainings(params: Settings) -> list[Finished]:
                 tags=everywhere
                 | {"stage": stages[0], "digits_source": source, "loss": options.loss.name}
                 | ({"sorter": options.sorter.name} if isinstance(options, SorterRun) else {})
-                | _inputs(entries),
+                | lock.inputs(entries),
                 history=history,
                 files={
                     "plots": [
@@ -141,16 +122,6 @@ def finished_trainings(params: Settings) -> list[Finished]:
             )
         )  # fmt: skip
     return result
-
-
-def _made_by(entries: list[dict]) -> list:
-    return [(entry["outs"], entry.get("params")) for entry in entries]
-
-
-def _inputs(entries: list[dict]) -> dict[str, str]:
-    """Hashes of the data that went in, as DVC knows them."""
-    parts = [part for entry in entries for part in entry["deps"] if part["path"].startswith("data/")]
-    return {f"input.{part['path']}": part["md5"] for part in parts}
 
 
 def main(params: Settings) -> None:

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pandas as pd
 
+from pipelines.metrics import flat
 from pipelines.settings import Settings, load_experiments
 from pipelines.stage import run
-from pipelines.stages.publish import flat, key_of
-from pipelines.tracking import Finished, publish, store
+from pipelines.tracking import Finished, key_of, publish, store
 from rankops.atomic_writes import replaced_file
 
 PLOTS = Path("reports/experiments")

@@ -1,6 +1,7 @@
 """Tables and pictures of all runs, beside the papers' figures: Markdown, one HTML page and PNG files."""
 
 import json
+from collections.abc import Callable
 from hashlib import md5
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ import pyarrow.parquet as pq
 from dvc_data.hashfile.hash_info import HashInfo
 from dvc_data.hashfile.tree import Tree
 
-from pipelines import kept_results
+from pipelines import kept_results, papers
 from pipelines.figures import (
     average_precisions,
     example_sheet,
@@ -21,9 +22,10 @@ from pipelines.figures import (
     sorter_errors,
 )
 from pipelines.histories import history_of_run
+from pipelines.metrics import figures
 from pipelines.pages import Section, markdown, page
 from pipelines.perfect_ranking import perfect_mean_average_precision
-from pipelines.settings import Run, Settings
+from pipelines.settings import FOLDS, Run, Settings
 from pipelines.stage import refuse_leftovers, run
 from rankops.atomic_writes import replaced_file, replaced_folder
 from rankops.tables import decode_images, read_table
@@ -44,28 +46,12 @@ SHOWN = {
                               ("median_rank", "median rank"))
     },
 }  # fmt: skip
-# Other figures, on the paper's data: VideoMem, ResNet-34; VOC 2007, WILDCAT; COCO captions, DSVE; sorters, d = 100.
-PAPER = {
-    ("memorability", "mse"): (0.442,),
-    ("memorability", "spearman"): (0.466,),
-    ("multilabel", "multilabel_soft_margin"): (0.932,),
-    ("multilabel", "mean_average_precision"): (0.940,),
-    ("retrieval", "hard_negative_triplet"): (0.698, 0.919, 0.966, None, 0.559, 0.869, 0.940, None),
-    ("retrieval", "recall"): (0.715, 0.928, 0.971, None, 0.562, 0.870, 0.943, None),
-}
 # RLSEP's Table 2 has these of ranked labels and, but for the last, of unranked ones.
 TABLE_2 = {
     "precision": "Pr", "recall": "Re", "f1": "F1", "accuracy": "Acc", "exact_match": "0-1",
     "mean_average_precision": "mAP",
 }  # fmt: skip
-# RLSEP's Table 2, ARC: in the order of what it prints of Ranked MNIST.
-ARC = {
-    "cross_entropy": ("80.2", "81.8", "81.0", "82.1", "12.8", "75.6", "58.2", "73.3", "64.9", "79.7", "10.8"),
-    "lsep": ("79.8", "81.4", "80.6", "82.0", "9.6", "75.6", "55.1", "81.4", "65.8", "77.9", "6.9"),
-    "rlsep": ("80.4", "82.3", "81.3", "82.1", "14.0", "76.8", "55.3", "78.7", "65.0", "77.8", "9.3"),
-}
 LOCK = "in dvc.lock"
-PAPER_SORTERS = {"handcrafted": 0.0350, "cnn": 0.0120, "lstm": 0.0033}
 TITLES = {
     "label_ranking": "Label ranking", "memorability": "Memorability", "multilabel": "Multi-label classification",
     "retrieval": "Cross-modal retrieval",
@@ -73,7 +59,7 @@ TITLES = {
 DATA = {
     "memorability": "made clips, the paper's are VideoMem",
     "multilabel": "made images with long-tailed labels, the paper's are VOC 2007",
-    "retrieval": "made scenes with captions, 5 folds; the paper's are COCO, 5 folds of 1,000 images",
+    "retrieval": "made scenes with captions, {folds} folds of {fold} images; the paper's are COCO, of 1,000 each",
 }
 # The papers' items on real data: the adapter's name, the task, the item and the data.
 REAL_DATA = {
@@ -84,27 +70,25 @@ REAL_DATA = {
 }
 
 
-def _figure(values: dict[str, float], digits: int = 3) -> str:
-    return f"{values['value']:.{digits}f} ({values['low']:.{digits}f} to {values['high']:.{digits}f})"
+def _figure(found: dict[str, float], place: str, shown: Callable[[float], str] = "{:.3f}".format) -> str:
+    """A figure of a metrics file with its interval."""
+    return f"{shown(found[place])} ({shown(found[f'{place}.low'])} to {shown(found[f'{place}.high'])})"
 
 
-def _papers(params: Settings, task: str, dataset: str, loss: str) -> dict[str, float | None]:
+def _per_cent(value: float) -> str:
+    """Rounded as where it is shown as a share, so that one page does not round it in two ways."""
+    return f"{100 * float(f'{value:.3f}'):.1f}"
+
+
+def _published(params: Settings, task: str, dataset: str, loss: str) -> dict[str, float]:
     """The paper's figures, by their places; none where it has no such images, or not so many."""
     if dataset == "lamem":  # of which the paper prints nothing
         return {}
     if task != "label_ranking":
-        return dict(zip(SHOWN[task], PAPER.get((task, loss), ()), strict=False))
-    printed = {}
-    if dataset == "ranked_mnist":
-        printed = kept_results.papers(_images(params), loss)
-    elif dataset == "arc":
-        printed = _papers_of_arc(loss)
+        return papers.OTHER_TASKS.get((task, loss), {})
+    tables = {"ranked_mnist": papers.RANKED_MNIST.get(_images(params), {}), "arc": papers.ARC}
+    printed = tables.get(dataset, {}).get(loss, {})
     return {place: float(value.split()[0]) / 100 for place, value in printed.items()}
-
-
-def _papers_of_arc(loss: str) -> dict[str, str]:
-    """What RLSEP's Table 2 prints of ARC, in per cent; nothing of other losses than its three."""
-    return dict(zip(kept_results.PUBLISHED[60_000], ARC.get(loss, ()), strict=False))
 
 
 def _images(params: Settings) -> int:
@@ -119,10 +103,11 @@ def _title(params: Settings, task: str, dataset: str) -> str:
 
 def _data(params: Settings, task: str) -> str:
     if task != "label_ranking":
-        return DATA[task]
+        return DATA[task].format(folds=FOLDS, fold=params.captions.rows.test // FOLDS)
     images, canvas = _images(params), params.ranked_mnist.canvas
-    paper = "also" if images in kept_results.PAPER else "not"
-    return f"{images:,} training images of {canvas} px, the paper's are {paper} of so many, of 224 px"
+    paper = "also" if images in papers.RANKED_MNIST else "not"
+    said = f"{images:,} training images of {canvas} px, the paper's are {paper} of so many, of 224 px"
+    return f"{said}, and its figures means of 30 networks on 100 test images" if images == papers.SUBSET else said
 
 
 def run_table(params: Settings, task: str, dataset: str) -> pd.DataFrame:
@@ -131,14 +116,11 @@ def run_table(params: Settings, task: str, dataset: str) -> pd.DataFrame:
     for name, options in params.all_runs.items():
         if (options.task, options.dataset) != (task, dataset):
             continue
-        metrics = json.loads(Path(f"metrics/runs/{name}.json").read_text())
-        paper = _papers(params, task, dataset, options.loss.name)
+        found = figures(Path(f"metrics/runs/{name}.json"))
+        paper = _published(params, task, dataset, options.loss.name)
         row = {"run": name, "seed": str(options.seed)}
         for place, title in SHOWN[task].items():
-            figure = metrics
-            for part in place.split("."):
-                figure = figure[part]
-            row[title] = _figure(figure)
+            row[title] = _figure(found, place, "{:.1f}".format if title.endswith("rank") else "{:.3f}".format)
             published = paper.get(place)
             row[f"paper's {title}"] = "" if published is None else f"{published:.3f}"
         row[LOCK] = in_lock(Path("models/runs") / name)
@@ -157,25 +139,20 @@ def all_label_ranking_figures(params: Settings, dataset: str) -> pd.DataFrame:
     for name, options in params.all_runs.items():
         if (options.task, options.dataset) != ("label_ranking", dataset):
             continue
-        metrics = json.loads(Path(f"metrics/runs/{name}.json").read_text())
-        ours = {f"{labels}.{figure}": _per_cent(value) for labels, figures in metrics.items()
-                for figure, value in figures.items()}  # fmt: skip
-        found = {f"here, {_images(params):,} images" if dataset == "ranked_mnist" else "here": ours}
+        metrics, loss = figures(Path(f"metrics/runs/{name}.json")), options.loss.name
+        ours = {place: _figure(metrics, place, _per_cent) for place in metrics if f"{place}.low" in metrics}
+        rivals = {f"here, {_images(params):,} images" if dataset == "ranked_mnist" else "here": ours}
         if dataset == "arc":
-            found["the paper's"] = _papers_of_arc(options.loss.name)
+            rivals["the paper's"] = papers.ARC.get(loss, {})
         if dataset == "ranked_mnist":
-            found |= {f"the paper's, {images:,} images": kept_results.papers(images, options.loss.name)
-                      for images in kept_results.PAPER}  # fmt: skip
+            rivals |= {f"the paper's, {images:,} images": printed.get(loss, {})
+                       for images, printed in papers.RANKED_MNIST.items()}  # fmt: skip
         for labels in ("ranked", "unranked"):
-            for where, figures in found.items():
-                cells = {title: figures.get(f"{labels}.{place}", "") for place, title in TABLE_2.items()}
+            for where, of_place in rivals.items():
+                cells = {title: of_place.get(f"{labels}.{place}", "") for place, title in TABLE_2.items()}
                 if any(cells.values()):
                     rows.append({"run": name, "labels": labels, "trained": where} | cells)
     return pd.DataFrame(rows)
-
-
-def _per_cent(values: dict[str, float]) -> str:
-    return _figure({name: 100 * value for name, value in values.items()}, 1)
 
 
 def in_lock(folder: Path) -> str:
@@ -227,8 +204,8 @@ def sorter_table(params: Settings) -> tuple[pd.DataFrame, pd.DataFrame]:
             {
                 "sorter": path.stem,
                 "seed": str(params.sorters[path.stem].seed) if path.stem in params.sorters else "",
-                "L1": _figure(metrics["l1"], 4),
-                "paper's L1 (d = 100)": f"{PAPER_SORTERS[path.stem]:.4f}" if path.stem in PAPER_SORTERS else "",
+                "L1": _figure(figures(metrics), "l1", "{:.4f}".format),
+                "paper's L1 (d = 100)": f"{papers.SORTERS[path.stem]:.4f}" if path.stem in papers.SORTERS else "",
                 "exact ranks": f"{metrics['exact_ranks']:.3f}",
                 "vanishing gradients": f"{100 * metrics['gradient']['vanishing']:.1f} %",
                 "wrong signs": f"{100 * metrics['gradient']['wrong_signs_of_others']:.1f} %",

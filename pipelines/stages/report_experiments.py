@@ -9,7 +9,7 @@ import pandas as pd
 from PIL import Image
 from scipy import stats
 
-from pipelines import kept_results
+from pipelines import kept_results, papers
 from pipelines.figures import accuracies, against, curves, differences, scene_animation, score_histograms
 from pipelines.pages import Section, markdown, page
 from pipelines.settings import Experiments, Finding, Settings, load_experiments
@@ -17,8 +17,7 @@ from pipelines.stage import refuse_leftovers, run
 from rankops.atomic_writes import replaced_folder
 
 RESULTS = Path("results")
-# The papers' margins, in the task's own metric.
-PAPER = {"memorability": "+0.024 (Spearman)", "multilabel": "+0.008 (mAP)", "retrieval": "+0.017 (caption R@1)"}
+METRICS = {"memorability": "Spearman", "multilabel": "mAP", "retrieval": "caption R@1"}  # of the paper's margins
 EXPLAINED = (
     "Written by make experiments. Of label ranking, ranked figures are of the order of labels, from scores; unranked "
     "ones of which labels are there, after label selection; exact_match is what the paper calls 0-1: the share of "
@@ -81,7 +80,8 @@ def comparison_table(name: str, plan: Any) -> pd.DataFrame:
 def finding(asked: Finding, *, figure: str) -> tuple[str, pd.DataFrame]:
     """A sentence and a row for each pair of methods: both figures over seeds, and the paired difference.
 
-    It is called better or worse where Student's 95 % interval of the seeds' differences leaves 0 out.
+    For each contrast the same of two pairs' differences. It is called better or worse, more or less, where Student's
+    95 % interval of the seeds' differences leaves 0 out.
     """
     sentences, rows = [], []
     for first, second in asked.pairs:
@@ -96,6 +96,19 @@ def finding(asked: Finding, *, figure: str) -> tuple[str, pd.DataFrame]:
             f"{figure} of that": f"{before.mean():.4f}",
         }
         rows.append(row | {"times": f"{after.mean() / before.mean():.2f}" if before.mean() > 0 else ""} | gain)
+    for contrast in asked.contrasts:
+        tests = [_tests(asked.comparison, method) for method in contrast]
+        one, other = tests[1] - tests[0], tests[3] - tests[2]
+        gain, names = _difference(other, one), [f"{contrast[place + 1]} over {contrast[place]}" for place in (0, 2)]
+        word = "more than" if gain["low"] > 0 else "less than" if gain["high"] < 0 else "not told apart from"
+        sentences.append(f"The gain of {names[1]} is {word} that of {names[0]}: {_with_signs(gain)}.")
+        row = {
+            "method": names[1],
+            figure: f"{other.mean():+.4f}",
+            "over": names[0],
+            f"{figure} of that": f"{one.mean():+.4f}",
+        }
+        rows.append(row | {"times": ""} | gain)
     sentences.append(
         "Differences are paired by seed; their 95 % intervals are over seeds alone, of one test set, and not corrected "
         "for the number of pairs."
@@ -145,7 +158,7 @@ def _precision(folder: Path, experiments: Experiments) -> Section:
     curves(folder / "average_precision-flipped_labels.png", {"after the last iteration": by_flips},
            x="share of flipped training labels", y="test average precision", title="Label noise")  # fmt: skip
     plots = (Path("average_precision-iterations.png"), Path("average_precision-flipped_labels.png"))
-    return Section("Mean and deviation over seeds.", pd.DataFrame(rows), plots)
+    return Section(f"After the last epoch; mean and deviation over {plan.seeds} seeds.", pd.DataFrame(rows), plots)
 
 
 def _depth(folder: Path, experiments: Experiments) -> Section:
@@ -156,9 +169,10 @@ def _depth(folder: Path, experiments: Experiments) -> Section:
         rows.append({"layers": layers, "L1": l1["value"], "low": l1["low"], "high": l1["high"]})
     table = pd.DataFrame(rows)
     table.to_csv(folder / "sorter_depth.csv", index=False)
+    shown = table.assign(**{name: table[name].map("{:.4f}".format) for name in ("L1", "low", "high")})
     line = table["layers"].to_numpy(), table["L1"].to_numpy()
     curves(folder / "sorter_depth.png", {"CNN": {"L1": line}}, x="layers", y="test L1 / d", title="Depth")
-    return Section("L1 / d on the test vectors.", table.round(4), (Path("sorter_depth.png"),))
+    return Section("L1 / d on the test vectors.", shown, (Path("sorter_depth.png"),))
 
 
 def _sweep(folder: Path) -> Section:
@@ -354,7 +368,9 @@ def main(params: Settings) -> None:
                     "On validation, by which settings are chosen, it is another figure, recall@1 both ways in one "
                     "gallery, so it stands lower. "
                 )
-            paper = f"The paper's margin: {PAPER[name]}." if name in PAPER else ""
+            if tested_with := [method for method, options in plan.methods.items() if "training.views" in options.grid]:
+                text += f"On validation {', '.join(tested_with)} has no views, so that figure is of another model. "
+            paper = f"The paper's margin: {papers.margin(name):+.3f} ({METRICS[name]})." if name in METRICS else ""
             sections[f"Comparison: {name}"] = Section(text + paper, shown, (plot,))
         differences(  # for docs/experiments.md
             folder / "differences.png", panels, title="Differences from the baseline, 95 % intervals over seeds"

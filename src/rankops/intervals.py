@@ -18,9 +18,8 @@ def interval(
     statistic: Callable[..., np.ndarray] = mean,
     resamples: int,
     generator: np.random.Generator,
-    confidence: float = 0.95,
 ) -> dict[str, float]:
-    """A statistic of some paired columns, with its percentile bootstrap interval over rows.
+    """A statistic of some paired columns, with its 95 % percentile bootstrap interval over rows.
 
     Resamples for which the statistic is not defined (NaN), such as the correlation of equal values, are left out.
 
@@ -29,7 +28,6 @@ def interval(
         statistic: of the columns, along an `axis`.
         resamples: how often the rows are drawn.
         generator: draws them.
-        confidence: share of the distribution inside the interval.
 
     Returns:
         `value`, `low` and `high`.
@@ -46,7 +44,7 @@ def interval(
     def one(*columns: np.ndarray, axis: int = -1) -> np.ndarray:
         return np.asarray(statistic(*columns, axis=axis))[None]
 
-    return intervals(*columns, statistic=one, resamples=resamples, generator=generator, confidence=confidence)[0]
+    return intervals(*columns, statistic=one, resamples=resamples, generator=generator)[0]
 
 
 def intervals(
@@ -57,6 +55,8 @@ def intervals(
     confidence: float = 0.95,
 ) -> list[dict[str, float]]:
     """The same of several statistics at once, from the same resamples: `statistic` gives them along a first dimension.
+
+    `confidence` is the share of the distribution that is inside an interval.
 
     >>> both = lambda values, axis: np.stack([values.mean(axis), values.max(axis)])
     >>> figures = intervals(np.array([0.0, 1.0]), statistic=both, resamples=9, generator=np.random.default_rng(0))

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from rankops.ranks import any_of, check_scores, check_tensors
+from rankops.ranks import check_not_negative, check_scores, check_tensors
 
 __all__ = ["check_label_ranks", "log_one_plus_sum", "some_of"]
 
@@ -28,13 +28,8 @@ def check_label_ranks(scores: Tensor, label_ranks: Tensor) -> None:
             f"scores {tuple(scores.shape)} and label_ranks {tuple(label_ranks.shape)}: expected one shape (..., K), "
             "not empty"
         )
-    bad = ~(label_ranks >= 0)
-    if bad.device.type == "cpu" and any_of(bad):
-        where = tuple(bad.nonzero()[0].tolist())
-        raise ValueError(
-            f"label_ranks hold {label_ranks[where].item()} at {where}, expected 0 (absent) or more: leave out what is "
-            "not known"
-        )
+    if label_ranks.device.type == "cpu":
+        check_not_negative(label_ranks)
 
 
 def some_of(pairs: Tensor, count: int | None, generator: torch.Generator | None) -> Tensor:

@@ -5,7 +5,17 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-__all__ = ["NotFiniteError", "any_of", "check_mask", "check_scores", "check_tensors", "places", "rank_along", "ranks"]
+__all__ = [
+    "NotFiniteError",
+    "any_of",
+    "check_mask",
+    "check_not_negative",
+    "check_scores",
+    "check_tensors",
+    "places",
+    "rank_along",
+    "ranks",
+]
 
 
 # What a GPU's failure is, as against a tensor that is not to be looked at. PyTorch before 2.8 knows the first alone.
@@ -107,6 +117,26 @@ def check_tensors(**given: Tensor) -> None:
     for name, value in given.items():
         if not torch.is_tensor(value):
             raise TypeError(f"{name} are of type {type(value).__name__}, expected a tensor: torch.as_tensor makes one")
+
+
+def check_not_negative(label_ranks: Tensor) -> None:
+    """Refuses label ranks that are negative or NaN.
+
+    Raises:
+        ValueError: it names the first of them, and where it is.
+
+    >>> check_not_negative(torch.tensor([[1, -1]]))
+    Traceback (most recent call last):
+    ...
+    ValueError: label_ranks hold -1 at (0, 1), expected 0 (absent) or more: leave out what is not known
+    """
+    bad = ~(label_ranks >= 0)
+    if any_of(bad):
+        where = tuple(bad.nonzero()[0].tolist())
+        raise ValueError(
+            f"label_ranks hold {label_ranks[where].item()} at {where}, expected 0 (absent) or more: leave out what is "
+            "not known"
+        )
 
 
 def check_mask(scores: Tensor, mask: Tensor) -> None:

@@ -49,7 +49,7 @@ def _in_threads(function: Callable, items: Sequence, threads: int) -> list:
         return [result for part in pool.map(lambda part: [function(item) for item in part], parts) for result in part]
 
 
-def encode_images(images: np.ndarray, *, threads: int, names: Sequence[str] | None = None) -> pa.Array:
+def encode_images(images: np.ndarray, *, threads: int) -> pa.Array:
     """Grey images (n, height, width) uint8 as PNG, lossless, in the form of `IMAGE`."""
 
     def encode(image: np.ndarray) -> bytes:
@@ -60,7 +60,7 @@ def encode_images(images: np.ndarray, *, threads: int, names: Sequence[str] | No
 
     encoded = _in_threads(encode, images, threads)
     return pa.StructArray.from_arrays(
-        [pa.array(encoded, pa.binary()), pa.array(names or [None] * len(encoded), pa.string())], fields=list(IMAGE)
+        [pa.array(encoded, pa.binary()), pa.nulls(len(encoded), pa.string())], fields=list(IMAGE)
     )
 
 

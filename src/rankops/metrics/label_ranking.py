@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from rankops.label_ranks import dense_ranks
-from rankops.ranks import check_scores, check_tensors
+from rankops.ranks import check_not_negative, check_scores, check_tensors
 
 __all__ = ["ranked", "unranked"]
 
@@ -106,10 +106,4 @@ def _check(predicted: Tensor, label_ranks: Tensor) -> None:
         raise ValueError(
             f"predictions {tuple(predicted.shape)} and label_ranks {tuple(label_ranks.shape)}: expected (n, K) twice"
         )
-    bad = ~(label_ranks >= 0)
-    if bool(bad.any()):
-        where = tuple(bad.nonzero()[0].tolist())
-        raise ValueError(
-            f"label_ranks hold {label_ranks[where].item()} at {where}, expected 0 (absent) or more: leave out what is "
-            "not known"
-        )
+    check_not_negative(label_ranks)
