@@ -481,6 +481,18 @@ class TestKeptResults:
             kept_results.keep("subset", command="make", made_on=MACHINE)
         assert [path.name for path in Path("results/paper").iterdir()] == ["README.md"]
 
+    def test_results_of_fewer_seeds_than_are_planned_are_refused(self, project):
+        path = project / "results/comparisons/label_ranking-rlsep.json"
+        found = json.loads(path.read_text())
+        path.write_text(json.dumps(found | {"seeds": found["seeds"][:2]}))
+        self.refused(r"label_ranking-rlsep.json: has the seeds \[1, 2\], expected 1 to 3")
+
+    def test_methods_with_other_common_params_are_refused(self):
+        entries = {name: {"deps": [], "params": {"params.yaml": {"compute.precision": value}}}
+                   for name, value in (("lsep", "no"), ("rlsep", "bf16"))}  # fmt: skip
+        with pytest.raises(ValueError, match="params.yaml: compute.precision of lsep is not that of rlsep"):
+            kept_results._refuse_mixture(entries)
+
     def test_they_are_written_with_what_made_them_and_shown_beside_the_papers(self, project):
         (project / "machine.json").write_text(json.dumps(MACHINE))
         result = CliRunner().invoke(app, ["keep", "subset", "--machine", "machine.json", "--command", "make it"])

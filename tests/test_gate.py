@@ -5,8 +5,10 @@ import re
 import shutil
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
 
 import mlflow
+import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -19,7 +21,7 @@ from typer.testing import CliRunner
 
 from pipelines import gate
 from pipelines.cli import app
-from pipelines.settings import load
+from pipelines.settings import FIGURES, load
 from pipelines.tracking import (
     CHAMPION,
     MOVING,
@@ -32,7 +34,11 @@ from pipelines.tracking import (
     store,
     task_signature,
 )
+from rankops import sorter_measures as measures
 from rankops.checkpoints import build, save_model
+from rankops.datasets.synthetic_ranks import draw
+from rankops.generators import derived_seed, generator
+from rankops.ranks import ranks
 from rankops.tables import encode_images
 from rankops.tasks import memorability
 
@@ -425,3 +431,73 @@ class TestWhatIsWrong:
         assert registry.tag("sorter-x", CHAMPION) == champion == history[-1]
         assert sorted(history) == ["1", "2", "3"]
         assert sorted(replaced) == sorted(history[:2])
+
+
+class TestVerdict:
+    def better(self, *, minimum_gain: float = 0.05, **differences: tuple[float, float, float]) -> bool:
+        """By (low, value, high) of each figure, the judged one first."""
+        found = {name: dict(zip(("low", "value", "high"), bounds, strict=True)) for name, bounds in differences.items()}
+        judged = SimpleNamespace(figure="gain", guarded=list(found)[1:])
+        return gate._verdict(found, judged, SimpleNamespace(minimum_gain=minimum_gain, tolerance=0.01))[0]
+
+    def test_the_same_predictions_are_not_better(self):
+        assert not self.better(minimum_gain=0.0, gain=(0.0, 0.0, 0.0))
+
+    def test_the_gain_itself_must_be_large_enough_and_its_interval_above_0(self):
+        assert self.better(gain=(0.02, 0.06, 0.1))
+        assert not self.better(gain=(0.02, 0.04, 0.06))
+        assert not self.better(gain=(-0.01, 0.06, 0.1))
+
+    def test_no_guarded_figure_may_fall_itself(self):
+        assert self.better(gain=(0.06, 0.07, 0.08), guarded=(-0.03, -0.005, 0.02))
+        assert not self.better(gain=(0.06, 0.07, 0.08), fine=(0.0, 0.0, 0.0), fallen=(-0.04, -0.02, -0.01))
+
+    def test_level_seed_and_resamples_are_those_of_the_params(self, project, registry, params, monkeypatch):
+        sorter(project, "flat", {"steepness": 1.0})
+        sorter(project, "steep", {"steepness": 50.0})
+        seen, none = [], {name: dict.fromkeys(("value", "low", "high"), 0.0) for name in FIGURES["sorter"]}
+        monkeypatch.setattr(gate, "compare", lambda *_, **options: seen.append(options) or none)
+        own = params.gate.model_copy(update={"confidence": 0.8, "seed": 7, "resamples": 30})
+        gate.decide(registry, "sorter-x", params.model_copy(update={"gate": own}))
+        assert seen == [{"resamples": 30, "confidence": 0.8, "seed": derived_seed(7, "gate", "sorter-x")}]
+
+
+def test_sorters_with_ties_where_there_are_none_are_not_exactly_ordered():
+    figures = gate._sorter_figures(lambda scores: ranks((scores * 20).round()), 32, 1)
+    values = dict(zip(figures.names, figures.of_rows(np.arange(figures.examples)), strict=True))
+    vectors, _ = draw(gate.SORTER_VECTORS, 32, generator(1, "gate", "sorters"))
+    measured = measures.accuracy(lambda scores: ranks((scores * 20).round()), vectors)
+    assert 0 < values["exactly_ordered"] < 1
+    assert values["exactly_ordered"] == pytest.approx(measured["exactly_ordered"])
+
+
+def test_the_gates_own_split_is_taken_where_there_is_a_validation_split_too(project, clips, registry, params):
+    shutil.copyfile("data/clips/gate.parquet", "data/clips/val.parquet")
+    regressor(project, "worse", 2)
+    regressor(project, "best", 1)
+    gate.decide(registry, "memorability", params)
+    assert registry.version_tags("memorability", "2")["gate.examples"] == "clips/gate"
+
+
+def test_a_champion_that_was_moved_while_it_was_judged_stops_the_decision(project, registry, params, monkeypatch):
+    for steepness in (50.0, 1.0, 2.0):
+        sorter(project, f"steepness {steepness}", {"steepness": steepness})
+    compare = gate.compare
+
+    def moved(*given, **options):
+        registry._client.set_registered_model_alias("sorter-x", "champion", "2")
+        return compare(*given, **options)
+
+    monkeypatch.setattr(gate, "compare", moved)
+    with pytest.raises(ValueError, match="its champion was moved while it was judged; nothing was changed"):
+        gate.decide(registry, "sorter-x", params)
+    assert "gate.decision" not in registry.version_tags("sorter-x", "3")
+
+
+def test_rolling_back_leaves_out_a_version_that_was_deleted(project, registry):
+    for steepness in (1.0, 2.0, 3.0):
+        sorter(project, f"steepness {steepness}", {"steepness": steepness})
+    for version in ("2", "3"):
+        gate.promote_by_hand(registry, "sorter-x", version)
+    registry._client.delete_model_version("sorter-x", "2")
+    assert gate.roll_back(registry, "sorter-x") == ("3", "1")

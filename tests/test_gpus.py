@@ -3,10 +3,12 @@
 import multiprocessing
 import os
 from contextlib import ExitStack
+from types import SimpleNamespace
 
 import pytest
+import torch
 
-from pipelines.gpus import on_one
+from pipelines.gpus import gpus, on_one
 
 
 @pytest.fixture(autouse=True)
@@ -65,3 +67,12 @@ def test_a_comparisons_processes_are_told_before_they_look(monkeypatch):
         comparison._begin_process(Worker(), ["0", "1"])
         assert os.environ["CUDA_VISIBLE_DEVICES"] == expected
     comparison._until_its_end.close()
+
+
+def test_those_are_named_that_this_process_may_see(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3, GPU-5c2e ,9")  # there is no ninth, so CUDA counts two
+    assert gpus(SimpleNamespace(device="auto")) == ["3", "GPU-5c2e"]
+    assert gpus(SimpleNamespace(device="cpu")) == []
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES")
+    assert gpus(SimpleNamespace(device="cuda")) == ["0", "1"]

@@ -1225,3 +1225,75 @@ def test_hinge_ap_does_not_feel_an_offset(generator):
         hinge_ap((scores + 2.0**17).double(), labels).item(), rel=1e-6
     )
     assert hinge_ap(scores, labels).item() == pytest.approx(wanted, rel=1e-6)
+
+
+class TestMasksAndWeightsInValue:
+    """Worked out by hand: losses with the exact ranks of `ranks` as their sorter are metrics."""
+
+    LABELS = torch.tensor([[1, 1], [1, 0], [0, 1], [0, 0]])
+    SCORES = torch.tensor([[0.2, 0.9], [0.4, 0.5], [0.9, 0.1], [0.7, 0.3]])
+    # The first class has only positives that count.
+    MASK = torch.tensor([[True, True], [True, True], [False, True], [False, True]])
+
+    def test_what_the_mask_leaves_out_has_no_top_heavy_place(self):
+        scores, target = torch.tensor([3.0, 1.0, 2.0, 9.0]), torch.tensor([1.0, 2.0, 3.0, 99.0])
+        options = {"sorter": ranks, "temperature": 0.01, "top_heavy": True}
+        found = kendall(scores, target, mask=torch.tensor([True, True, True, False]), **options)
+        assert found.item() == pytest.approx(kendall(scores[:3], target[:3], **options).item())
+
+    def test_kendall_of_nearly_tied_scores_is_neither_good_nor_steep(self):
+        target = torch.arange(5.0, dtype=torch.float64)
+        scores = (target * 1e-9).requires_grad_()
+        value = kendall(scores, target, sorter=Handcrafted(steepness=1.0))
+        value.backward()
+        assert value.item() > 0.99
+        assert scores.grad.abs().max() < 1e3
+
+    @pytest.mark.parametrize("loss", [kendall, spearman])
+    def test_targets_that_are_tied_but_for_one_without_weight_say_nothing(self, loss):
+        scores, target = torch.tensor([3.0, 1.0, 2.0]).requires_grad_(), torch.tensor([1.0, 1.0, 5.0])
+        value = loss(scores, target, sorter=Handcrafted(), weights=torch.tensor([1.0, 1.0, 0.0]))
+        value.backward()
+        assert value.item() == 0
+        assert not scores.grad.any()
+
+    def test_precision_at_k_could_have_had_the_heaviest_positives(self):
+        weights = torch.tensor([[1.0], [3.0], [1.0]])
+        scores, labels = torch.tensor([[0.9], [0.5], [0.1]]), torch.tensor([[1], [1], [0]])
+        found = precision_at_k(scores, labels, sorter=ranks, weights=weights, k=1, temperature=0.01)
+        assert found.item() == pytest.approx(1 - 1 / 3)
+
+    def test_average_precision_weighs_positives_and_what_stands_before_them(self):
+        weights = torch.tensor([[1.0], [3.0], [1.0]])
+        scores, labels = torch.tensor([[0.9], [0.5], [0.7]]), torch.tensor([[1], [1], [0]])
+        found = average_precision(scores, labels, sorter=ranks, weights=weights)
+        assert found.item() == pytest.approx(1 - (1 * 1 + 3 * 2 / 3) / 4)
+
+    def test_each_search_weighs_as_the_heaviest_of_its_own(self):
+        scores, own = torch.tensor([[0.9, 0.1], [0.8, 0.2]]), torch.eye(2, dtype=torch.bool)
+        # Of both rows and both columns the second row alone, of weight 3, does not find its own first.
+        weights = torch.tensor([[1.0, 9.0], [9.0, 3.0]])
+        found = recall_at_k(scores, own, sorter=ranks, weights=weights, temperature=0.01)
+        assert found.item() == pytest.approx(3 / (1 + 3 + 1 + 3))
+
+    def test_classes_weigh_as_their_positives(self):
+        scores, labels = torch.tensor([[0.9, 0.1], [0.5, 0.9], [0.1, 0.5]]), torch.tensor([[1, 1], [0, 0], [0, 0]])
+        weights = torch.tensor([[1.0, 3.0], [1.0, 1.0], [1.0, 1.0]])
+        # The positive is too low by 0 of 3 places in the first class and by 2 in the second.
+        found = mean_average_precision(scores, labels, sorter=ranks, weights=weights, weight_by="positives")
+        assert found.item() == pytest.approx((0 + 3 * 2 / 3) / 4)
+
+    def test_a_class_whose_positives_have_no_weight_does_not_count(self):
+        scores, labels = torch.tensor([[0.9, 0.1], [0.5, 0.9], [0.1, 0.5]]), torch.tensor([[0, 1], [1, 0], [0, 0]])
+        weights = torch.tensor([[1.0, 1.0], [0.0, 1.0], [1.0, 1.0]])
+        found = mean_average_precision(scores, labels, sorter=ranks, weights=weights)
+        assert found.item() == pytest.approx(mean_average_precision(scores[:, 1:], labels[:, 1:], sorter=ranks).item())
+
+    @pytest.mark.parametrize("loss", [average_precision, partial(precision_at_k, k=1, temperature=0.1)])
+    def test_a_class_whose_negatives_are_all_masked_does_not_count(self, loss):
+        found = loss(self.SCORES, self.LABELS, sorter=ranks, mask=self.MASK)
+        assert found.item() == pytest.approx(loss(self.SCORES[:, 1:], self.LABELS[:, 1:], sorter=ranks).item())
+
+    def test_an_example_without_labels_adds_nothing_to_the_mean_cross_entropy(self):
+        found = cross_entropy(torch.zeros(2, 4), torch.tensor([[2, 1, 0, 0], [0, 0, 0, 0]]))
+        assert found.item() == pytest.approx(math.log(4) / 2)

@@ -665,3 +665,8 @@ class TestCaptions:
         pq.write_table(table.set_column(2, "captions", few), tmp_path / "val.parquet")
         with pytest.raises(ValueError, match=r"val\.parquet: row 3: captions are .* expected 5 texts"):
             captions.load(tmp_path, "val", threads=1)
+
+
+def test_label_ranks_that_leave_one_out_do_not_follow_sizes():
+    sizes = torch.tensor([[2.0, 5.0], [2.0, 5.0]])
+    assert boxes.ranks_follow_sizes(torch.tensor([[1, 2], [1, 3]]), sizes).tolist() == [True, False]

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from scipy.stats import kendalltau, rankdata, spearmanr, weightedtau
 from sklearn.metrics import average_precision_score, ndcg_score, precision_recall_fscore_support
 
-from rankops.evaluation import evaluate
-from rankops.intervals import interval
+from rankops.evaluation import Figures, compare, evaluate
+from rankops.intervals import interval, intervals
 from rankops.metrics.kendall import kendall
 from rankops.metrics.label_ranking import ranked, unranked
 from rankops.metrics.mean_average_precision import average_precision, mean_average_precision
@@ -553,3 +553,44 @@ def test_precision_is_exact_whatever_type_is_the_default(kind):
 def test_arrays_are_refused_by_name(metric, name):
     with pytest.raises(TypeError, match=f"{name} are of type ndarray, expected a tensor: torch.as_tensor"):
         metric(torch.zeros(2, 3), np.ones((2, 3), dtype=bool))
+
+
+def test_what_a_mask_leaves_out_has_no_top_heavy_place():
+    scores, target = torch.tensor([3.0, 1.0, 2.0, 9.0]), torch.tensor([-1.0, -2.0, -3.0, 99.0])
+    found = kendall(scores, target, mask=torch.tensor([True, True, True, False]), top_heavy=True)
+    assert found.item() == pytest.approx(kendall(scores[:3], target[:3], top_heavy=True).item())
+
+
+class TestLevelAndSeed:
+    VALUES = np.random.default_rng(0).normal(size=60)
+
+    def figures(self, values: np.ndarray) -> Figures:
+        return Figures(["mean"], len(values), lambda rows: values[rows].mean(-1)[None])
+
+    def bounds(self, confidence: float, *, seed: int = 3) -> dict[str, float]:
+        (found,) = intervals(
+            self.VALUES, statistic=lambda values, axis: values.mean(axis)[None], resamples=999,
+            generator=np.random.default_rng(seed), confidence=confidence,
+        )  # fmt: skip
+        return found
+
+    def test_half_of_the_distribution_is_in_an_interval_of_a_half(self):
+        half, most = self.bounds(0.5), self.bounds(0.95)
+        assert (half["high"] - half["low"]) / (most["high"] - most["low"]) == pytest.approx(0.674 / 1.96, rel=0.1)
+
+    def test_one_constant_column_of_two_leaves_an_interval(self):
+        found = interval(
+            self.VALUES, np.ones(60), statistic=lambda one, other, axis: (one * other).mean(axis), resamples=99,
+            generator=np.random.default_rng(0),
+        )  # fmt: skip
+        assert found["low"] < found["value"] < found["high"]
+
+    @pytest.mark.parametrize("seed", [3, 4])
+    def test_figures_have_95_per_cent_by_the_seed(self, seed):
+        found = evaluate(self.figures(self.VALUES), resamples=999, seed=seed)["mean"]
+        assert found == pytest.approx(self.bounds(0.95, seed=seed))
+
+    def test_differences_have_the_level_that_is_asked_for(self):
+        zeros = self.figures(np.zeros(60))
+        found = compare(self.figures(self.VALUES), zeros, resamples=999, seed=3, confidence=0.5)["mean"]
+        assert found == pytest.approx(self.bounds(0.5))

@@ -70,3 +70,11 @@ def test_half_a_pixel_is_seen(glyphs):
         for top in (5.0, 5.5)
     )
     assert not here.equal(there)
+
+
+def test_pixels_are_rounded_to_the_nearest(generator):
+    glyphs = torch.randint(0, 256, (1, 1, 28, 28), generator=generator, dtype=torch.uint8)
+    size, top, left = (torch.tensor([[value]]) for value in (20.3, 3.4, 5.7))
+    down, across = (interpolation_weights(start[0], size[0], 32)[0] for start in (top, left))
+    exact = down @ glyphs[0, 0].float() @ across.T
+    assert (draw(glyphs, size, top, left, canvas=32)[0] - exact).abs().max() < 0.51

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from pydantic import ValidationError
 from ruamel.yaml import YAML
 from typer.testing import CliRunner
 
@@ -513,3 +514,15 @@ class TestScales:
             assert output.startswith("scales/mine.yaml: ")
             assert said in output
         assert (project / "params.yaml").read_text() == before
+
+
+def test_moments_of_an_optimiser_must_be_below_1():
+    with pytest.raises(ValidationError, match="expected two numbers from 0 and below 1"):
+        settings.Steps(name="AdamW", args={"betas": [0.9, 1.0]})
+
+
+def test_deliveries_of_twins_are_even():
+    captions = settings.load(ROOT / "params.yaml").captions
+    few = 3 / captions.rows.train
+    first, *others = captions.deliveries(settings.Data(snapshot=3, growth=few))["train"]
+    assert (first, others) == (captions.rows.train, [4, 4])  # 3, made even

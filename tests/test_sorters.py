@@ -753,3 +753,38 @@ def test_a_folder_of_the_same_name_does_not_hide_the_shipped_sorter(tmp_path, mo
     (tmp_path / "comparator").mkdir()
     monkeypatch.chdir(tmp_path)
     assert load_sorter("comparator").length is None
+
+
+class TestImitation:
+    def test_the_comparators_loss_is_its_formula(self, generator):
+        scores = torch.randn(3, 6, generator=generator, dtype=torch.float64).requires_grad_()
+        sorter = build("sorters", "comparator", {"hidden": 8}, seed=0).double()
+        found, probe = sorter(scores), torch.tensor([1.0, -1.0] * 3).double()
+        (ours,) = torch.autograd.grad((found * probe).sum(), scores)
+        width = (scores.std(-1, correction=0) * math.sqrt(2) * 3 / 6)[:, None, None]
+        density = torch.exp(-((scores.unsqueeze(-1) - scores.unsqueeze(-2)) / width).square() / 2)
+        theirs = density @ probe - density.sum(-1) * probe
+        cosine = torch.nn.functional.cosine_similarity(ours, theirs, dim=-1)
+        expected = (found - ranks(scores)).abs().mean() + (1 - cosine).mean()
+        assert sorter.imitation_loss(scores, ranks(scores)).item() == pytest.approx(expected.item())
+
+    def test_that_of_others_is_the_mean_error_over_the_length(self):
+        loss = Handcrafted(steepness=1.0).imitation_loss(torch.zeros(1, 4), torch.tensor([[1.0, 2.0, 3.0, 4.0]]))
+        assert loss.item() == pytest.approx((1.5 + 0.5 + 0.5 + 1.5) / 4 / 4)  # all are at 2.5
+
+
+def test_straight_through_has_the_gradient_of_the_softer_sorter_alone(generator):
+    scores, vector = torch.randn(2, 6, generator=generator, dtype=torch.float64).unbind()
+    gradients = []
+    for sorter in (StraightThrough(softness=0.05, gradient_softness=0.3), Laplace(softness=0.3)):
+        given = scores.clone().requires_grad_()
+        gradients += torch.autograd.grad((sorter(given) * vector).sum(), given)
+    assert torch.allclose(*gradients)
+
+
+def test_making_a_sorter_leaves_the_callers_random_state():
+    torch.manual_seed(5)
+    expected = torch.rand(3)
+    torch.manual_seed(5)
+    build("sorters", "lstm", {"hidden": 2, "layers": 1}, seed=0, length=4)
+    assert torch.rand(3).equal(expected)

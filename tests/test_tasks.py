@@ -489,3 +489,17 @@ def test_label_attention_scores_what_each_label_looks_at(generator):
         scores = [float(network.weight[label] @ place + network.bias[label]) for place in places]
         expected = sum(weight * score for weight, score in zip(weights, scores, strict=True)) / sum(weights)
         assert found[image, label].item() == pytest.approx(expected, abs=1e-5)
+
+
+def test_features_are_those_of_a_network_that_does_not_learn_and_it_is_left_as_it_was():
+    network = build("models", "convnet", {"channels": [4, 6]}, seed=0, outputs=1).train()
+    features = transfer.embedded(network, torch.zeros(3, 1, 16, 16, dtype=torch.uint8))
+    assert network.training
+    assert not features.requires_grad
+
+
+def test_similarities_of_double_precision_stay_in_it():
+    apart = torch.tensor([[1.0], [1.0 + 1e-12]], dtype=torch.float64)
+    found = similarities(apart, apart[:1])
+    assert found.dtype == torch.float64
+    assert found[1] > found[0]

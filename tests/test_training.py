@@ -419,3 +419,37 @@ def test_every_loss_trains_every_model_to_a_ranker_that_comes_back_from_disk(los
     again = label_ranking.load(tmp_path)(images)
     assert again[0].equal(scores)
     assert again[1].equal(thresholds)
+
+
+def test_a_step_is_no_longer_than_the_clipped_gradient():
+    network, parts = problem()
+    before = nn.utils.parameters_to_vector(network.parameters()).detach().clone()
+    steps = {"name": "SGD", "args": {"lr": 1.0}, "clip": 0.01}
+    parts |= {"batches": lambda generator: random_batches(64, 16, generator, limit=16)}  # one step
+    list(fit(network, epochs=1, **parts, **OPTIONS | {"optimiser": steps, "schedule": {"name": "constant"}}))
+    moved = nn.utils.parameters_to_vector(network.parameters()).detach() - before
+    assert moved.norm().item() == pytest.approx(0.01, rel=1e-2)
+
+
+def test_validation_needs_no_gradient_and_no_dropout():
+    network, parts = problem()
+    parts |= {"validate": lambda network: {"error": float(torch.is_grad_enabled() or network.training)}}
+    assert [epoch.validation for epoch in fit(network, epochs=1, **parts, **OPTIONS)] == [{"error": 0.0}]
+
+
+def test_each_epoch_of_each_seed_draws_its_own_dropout():
+    (network, parts), drawn = problem(), []
+    honest = parts["loss"]
+    parts |= {"loss": lambda network, rows: drawn.append(torch.rand(()).item()) or honest(network, rows)}
+    for seed in (3, 4):
+        list(fit(network, epochs=2, **parts, **OPTIONS | {"seed": seed}))
+    assert len(set(drawn)) == 2 * 2 * 4
+
+
+def test_shares_of_a_batch_are_moved_each_in_its_own_way():
+    drawn = []
+    for process in (0, 1):
+        generator = torch.Generator().manual_seed(0)
+        for _ in random_batches(16, 8, generator, share=(process, 2)):
+            drawn.append(torch.rand((), generator=generator).item())
+    assert len(set(drawn)) == 4

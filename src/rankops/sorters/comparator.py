@@ -82,7 +82,7 @@ class Comparator(Sorter):
         found = 1 + (weights.cumsum(-1) - weights) + (after - before) / 2
         l1 = (found - ranks.gather(-1, order)).abs().mean()
         probe = torch.where(torch.arange(scores.shape[-1], device=scores.device) % 2 == 0, 1.0, -1.0)
-        probe = probe.expand_as(relative).gather(-1, order.argsort(-1))
+        probe = probe.expand_as(relative).gather(-1, order)
         ours = pulled(probe, weights, gaps, slopes)
         width = math.sqrt(2) * NOISE / scores.shape[-1]
         apart = (relative.unsqueeze(-1) - relative.unsqueeze(-2)) / width
