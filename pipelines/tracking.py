@@ -39,8 +39,8 @@ from pipelines.git import git
 from rankops.registry import download
 
 __all__ = [
-    "CHAMPION", "DEFAULT_STORE", "MADE_BY", "Finished", "LiveRuns", "Registry", "ServerUnreachable", "Version",
-    "key_of", "publish", "publish_sweep", "run_addresses", "store", "weights_of",
+    "CHAMPION", "DEFAULT_STORE", "MADE_BY", "CredentialsRefused", "Finished", "LiveRuns", "Registry",
+    "ServerUnreachable", "Version", "key_of", "publish", "publish_sweep", "run_addresses", "store", "weights_of",
 ]  # fmt: skip
 
 DEFAULT_STORE = "sqlite:///mlflow.db"
@@ -60,6 +60,10 @@ def key_of(*parts: Any) -> str:
 
 class ServerUnreachable(ValueError):
     """The store that MLFLOW_TRACKING_URI names does not answer."""
+
+
+class CredentialsRefused(ServerUnreachable):
+    """It answers, and refuses the user or the password: asking again does not help."""
 
 
 @dataclass(frozen=True)
@@ -140,7 +144,8 @@ def store() -> Iterator[mlflow.MlflowClient]:
     """The store: `MLFLOW_TRACKING_URI`, or SQLite in this folder.
 
     Raises:
-        ServerUnreachable: it does not answer, or refuses the credentials.
+        ServerUnreachable: it does not answer.
+        CredentialsRefused: it refuses the user or the password.
     """
     address = os.environ.get("MLFLOW_TRACKING_URI") or DEFAULT_STORE
     # It tells of each migration of its tables, and asks for examples of models that have a signature.
@@ -153,7 +158,7 @@ def store() -> Iterator[mlflow.MlflowClient]:
         client.search_experiments(max_results=1)
     except Exception as error:  # database drivers and HTTP clients each have their own
         if re.search(r"\b401\b|\b403\b", str(error)):
-            raise ServerUnreachable(
+            raise CredentialsRefused(
                 f"the MLflow store {without_credentials(address)} refuses the credentials: "
                 f"{in_a_line(error)}. Set MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD, and try again"
             ) from error

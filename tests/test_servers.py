@@ -14,11 +14,13 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib.metadata import version
 from pathlib import Path
 from socketserver import BaseRequestHandler, ThreadingTCPServer
+from types import SimpleNamespace
 from uuid import UUID, uuid4
 
 import mlflow
 import pandas as pd
 import pytest
+import torch
 from prefect.server.events.schemas.automations import EventTrigger
 from prefect.server.events.schemas.events import ReceivedEvent
 from prefect.utilities.templating import apply_values
@@ -27,9 +29,10 @@ from ruamel.yaml import YAML
 from pipelines import model_server
 from pipelines.errors import in_a_line
 from pipelines.flows.deploy import _environment, _trigger, deploy
+from pipelines.flows.promote import judge
 from pipelines.model_server import free_port
 from pipelines.servers import Server, _members, answering, servers, start, start_all, stop
-from pipelines.tracking import Finished, Version, publish, sorter_signature, store, weights_of
+from pipelines.tracking import CredentialsRefused, Finished, Version, publish, sorter_signature, store, weights_of
 from rankops.checkpoints import build, save_model
 from rankops.sorters import load_sorter
 
@@ -183,6 +186,8 @@ class Locked(Another):
         self.send_response(200 if self.path.endswith("health") else 401)
         self.end_headers()
 
+    do_POST = do_GET
+
 
 @pytest.mark.parametrize(
     ("kind", "said"), [(WebPage, "is in use by something else"), (Locked, "is no prefect server, or asks for cred")]
@@ -193,6 +198,19 @@ def test_what_is_no_server_of_ours_is_told(kind, said):
         with pytest.raises(ValueError, match=said):
             answering(of("prefect", server.server_address[1]))
         server.shutdown()
+
+
+def test_a_store_that_refuses_the_credentials_is_not_asked_again(tmp_path, monkeypatch):
+    params = SimpleNamespace(compute=SimpleNamespace(threads=torch.get_num_threads()))
+    before = mlflow.get_tracking_uri()
+    with ThreadingHTTPServer(("127.0.0.1", 0), Locked) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        monkeypatch.setenv("MLFLOW_TRACKING_URI", f"http://u:secret@127.0.0.1:{server.server_address[1]}")
+        with pytest.raises(CredentialsRefused, match="refuses the credentials.*MLFLOW_TRACKING_PASSWORD") as caught:
+            judge.fn(params, tmp_path, ["label_ranking"])
+        server.shutdown()
+    mlflow.set_tracking_uri(before)
+    assert "secret" not in str(caught.value)
 
 
 class ThisVersion(Another):

@@ -12,7 +12,7 @@ from prefect.states import Completed, Failed, State
 from pipelines.flows.processes import CommandFailed, Commands, TransientFailure, retried
 from pipelines.gate import Decision, decide_all, known
 from pipelines.settings import Settings, load
-from pipelines.tracking import Registry, ServerUnreachable, store
+from pipelines.tracking import CredentialsRefused, Registry, ServerUnreachable, store
 
 __all__ = ["NOT_JUDGED", "judge", "outcome", "promote", "show"]
 
@@ -31,6 +31,7 @@ def judge(params: Settings, folder: Path, models: list[str] | None = None, over_
 
     Raises:
         TransientFailure: MLflow's store failed.
+        CredentialsRefused: see `pipelines.tracking.store`.
     """
     torch.set_num_threads(params.compute.threads)
     try:
@@ -38,6 +39,8 @@ def judge(params: Settings, folder: Path, models: list[str] | None = None, over_
             decisions = decide_all(
                 Registry(client), models or known(params), params, folder=folder, over_person=over_person
             )
+    except CredentialsRefused:
+        raise
     except ServerUnreachable as error:
         raise TransientFailure(str(error)) from error
     for one in decisions:
