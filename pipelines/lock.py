@@ -16,15 +16,19 @@ def stages(path: Path = Path("dvc.lock")) -> dict[str, Any]:
     """The entry of each stage; none where there is no such file, or nothing in it.
 
     Raises:
-        ValueError: it is no YAML: half merged, say.
+        ValueError: it is not what DVC writes: half merged, say.
     """
     try:
-        return ((YAML(typ="safe").load(path) if path.is_file() else None) or {}).get("stages") or {}
-    except (YAMLError, AttributeError) as error:
+        written = (YAML(typ="safe").load(path) if path.is_file() else None) or {}
+        found = (written.get("stages") or {}) if isinstance(written, dict) else written
+        if not isinstance(found, dict):
+            raise TypeError(f"expected stages by their names, found a {type(found).__name__}")
+    except (YAMLError, TypeError) as error:
         raise ValueError(
             f"{path}: not a lock file of DVC's ({on_one_line(error)}): end the merge, or take a committed one "
             f"by `git checkout {path}` and run `dvc repro`"
         ) from error
+    return found
 
 
 def made_by(entries: list[dict[str, Any]]) -> list[tuple[Any, Any]]:

@@ -662,6 +662,10 @@ class Settings(Block):
                 if sum(key in others for others in blocks.values()) > 1:
                     raise ValueError(f"{block}.{key}: this name is taken by another run")
                 self._check_run(f"{block}.{key}", key, run)
+        for block, runs in blocks.items():
+            for key, run in runs.items():
+                if isinstance(run, TransferRun):  # once the run that it starts from is known to be one
+                    self._check_start(f"{block}.{key}", run)
         return self
 
     def _check_data_and_model(self, place: str, run: Run) -> None:
@@ -704,9 +708,8 @@ class Settings(Block):
                 raise ValueError(f"{where}.name: {loss.name} needs a sorter: put the run under sorter_runs")
             if loss is run.loss and not takes_sorter and isinstance(run, SorterRun):
                 raise ValueError(f"{where}.name: {loss.name} takes no sorter: put the run under runs or transfer_runs")
-        if isinstance(run, TransferRun):
-            self._check_start(place, run)
-        elif run.task != "label_ranking" and not getattr(self.training, run.task).everything.epochs:
+        from_random = not isinstance(run, TransferRun) and run.task != "label_ranking"
+        if from_random and not getattr(self.training, run.task).everything.epochs:
             raise ValueError(
                 f"training.{run.task}.everything.epochs is 0, but {place} starts from random weights, without a first "
                 "step: expected at least 1"
@@ -998,6 +1001,7 @@ def _check_comparison(params: Settings, place: str, plan: Comparison) -> None:
                 alone = run.model_copy(update={"loss": Named(name=beside.name, args=beside.args)})
                 params._check_run(f"{here}.beside", f"{plan.task}-{beside.name}", alone)
             params._check_run(here, f"{plan.task}-{run.loss.name}", run)
+            params._check_start(here, run)
 
 
 def _check_label_rankers(params: Settings, place: str, plan: Comparison) -> None:

@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -62,12 +63,17 @@ class Project:
 
     def run(self, command: str, *, fails: bool = False, patience: int = 1800, **environment: str) -> str:
         """What a command prints; it must succeed, or fail where that is expected, within so many seconds."""
-        done = subprocess.run(
-            command, shell=True, cwd=self.folder, env=self.environment | environment, capture_output=True, text=True,
-            timeout=patience,
+        running = subprocess.Popen(
+            command, shell=True, cwd=self.folder, env=self.environment | environment, stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE, text=True, start_new_session=True,
         )  # fmt: skip
-        output = done.stdout + done.stderr
-        assert (done.returncode != 0) == fails, f"{command} ended with {done.returncode}:\n{output[-6000:]}"
+        try:
+            output = "".join(running.communicate(timeout=patience))
+        except BaseException:
+            os.killpg(running.pid, signal.SIGKILL)  # dvc and its stages too, not the shell alone
+            running.wait()
+            raise
+        assert (running.returncode != 0) == fails, f"{command} ended with {running.returncode}:\n{output[-6000:]}"
         return output
 
     def replace(self, file: str, old: str, new: str) -> None:

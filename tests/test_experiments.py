@@ -21,11 +21,21 @@ from typer.testing import CliRunner
 
 from pipelines import digit_scenes, kept_results, settings
 from pipelines.cli import BENCHMARKS, app
+from pipelines.comparison import measured
 from pipelines.figures import scene_animation
 from pipelines.pages import Section, markdown, page
-from pipelines.stages import compare_losses, label_ranking_figures, publish_experiments, report, report_experiments
+from pipelines.stages import (
+    compare_losses,
+    label_ranking_figures,
+    pretrain,
+    publish_experiments,
+    report,
+    report_experiments,
+)
 from rankops.boxes import largest_overlap
+from rankops.datasets import synthetic_ranks
 from rankops.datasets.digits import Digits
+from rankops.evaluation import Figures
 
 ROOT = Path(__file__).parents[1]
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
@@ -606,3 +616,27 @@ class TestKeptResults:
         (tmp_path / "subset.json").write_text('{"methods": {}}')
         with pytest.raises(ValueError, match=r"subset.json: not what `rankops keep` writes \(KeyError: 'params'\)"):
             kept_results.sections(tmp_path)
+
+
+def test_a_figure_that_is_not_defined_is_refused_where_it_is_asked_for():
+    figures = Figures(["a", "b.c"], 4, lambda rows: np.array([0.5, np.nan]))
+    assert measured(figures, ["a"]) == {"a": 0.5}
+    with pytest.raises(ValueError, match="b.c: not defined for these 4 examples"):
+        measured(figures, ["a", "b.c"])
+
+
+@pytest.mark.parametrize(("rows", "epoch_size", "batches"), [(9, 9, 2), (9, 6, 2), (9, 4, 1), (3, 9, 1), (8, 8, 2)])
+def test_a_sorters_epoch_has_as_many_batches_as_its_schedule_counts(rows, epoch_size, batches, tmp_path, monkeypatch):
+    params = settings.load(ROOT / "params.yaml")
+    vectors = torch.rand(rows, 6, generator=torch.Generator().manual_seed(0))
+    asked = {}
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(synthetic_ranks, "load", lambda folder, split: (vectors, vectors, None))
+    monkeypatch.setattr(pretrain, "fit", lambda sorter, **options: asked.update(options) or [])
+    monkeypatch.setattr(pretrain, "checkpoint_folder", lambda *names, **parts: tmp_path)
+    options = params.sorters["comparator"].model_copy(
+        update={"vectors": "stored", "epoch_size": epoch_size, "batch_size": 4}
+    )
+    pretrain.pretrained(params, options, "comparator")
+    drawn = list(asked["batches"](torch.Generator().manual_seed(0)))
+    assert asked["batches_per_epoch"] == len(drawn) == batches

@@ -9,7 +9,7 @@ import pytest
 from dvc.repo import Repo
 from typer.testing import CliRunner
 
-from pipelines import half_written
+from pipelines import half_written, lock
 from pipelines.cli import app
 from pipelines.flows.processes import Commands, TransientFailure
 
@@ -137,3 +137,21 @@ def test_what_dvc_says_of_half_written_locks_is_known_to_be_over_the_next_time(p
             Commands().run([str(Path(sys.executable).parent / "dvc"), "repro"], folder=project)
         assert "half written" in mended()
     Commands().run([str(Path(sys.executable).parent / "dvc"), "repro"], folder=project)
+
+
+@pytest.mark.parametrize(
+    ("written", "said"),
+    [("stages: [a]", "found a list"), ("stages: 5", "found a int"), ("- a", "found a list"), ("{a", "while parsing"),
+     ("<<<<<<< ours\nstages: {}\n=======\n", "")],
+)  # fmt: skip
+def test_what_is_no_lock_is_refused_and_what_to_do_is_told(tmp_path, written, said):
+    (tmp_path / "dvc.lock").write_text(written)
+    with pytest.raises(ValueError, match=rf"dvc.lock: not a lock file of DVC.s .*{said}.*: end the merge"):
+        lock.stages(tmp_path / "dvc.lock")
+
+
+@pytest.mark.parametrize("written", [None, "", "schema: '2.0'\n", "stages:\n"])
+def test_a_lock_without_stages_has_none(tmp_path, written):
+    if written is not None:
+        (tmp_path / "dvc.lock").write_text(written)
+    assert lock.stages(tmp_path / "dvc.lock") == {}

@@ -199,6 +199,20 @@ def test_a_loss_in_a_block_without_what_it_needs_is_named():
         settings.check(run)
 
 
+@pytest.mark.parametrize(
+    ("model", "said"),
+    [
+        ({"name": "convnet", "args": {"channels": 8}}, "model.args.channels: .*found 8"),
+        ({"name": "nonesuch", "args": {}}, "model.name: no 'nonesuch'"),
+    ],
+)
+def test_a_wrong_model_is_told_of_its_own_run_not_of_the_one_that_starts_from_it(model, said):
+    values = changed(f"{MSE}/start", "models/runs/memorability-spearman-lstm")
+    values["sorter_runs"]["memorability-spearman-lstm"]["model"] = model
+    with pytest.raises(settings.ParamsError, match=f"sorter_runs.memorability-spearman-lstm.{said}"):
+        settings.check(values)
+
+
 @pytest.mark.parametrize("ending", ["-lr0.003", " 2", "/2", ";2", "-\u00fc", ""])
 @pytest.mark.parametrize("block", ["sorters", "benchmark_sorters/untrained", "runs", "transfer_runs", "sorter_runs"])
 def test_a_name_that_no_stage_can_have_is_refused(block, ending):

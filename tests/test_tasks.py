@@ -493,9 +493,15 @@ def test_label_attention_scores_what_each_label_looks_at(generator):
 
 def test_features_are_those_of_a_network_that_does_not_learn_and_it_is_left_as_it_was():
     network = build("models", "convnet", {"channels": [4, 6]}, seed=0, outputs=1).train()
-    features = transfer.embedded(network, torch.zeros(3, 1, 16, 16, dtype=torch.uint8))
+    before = {name: values.clone() for name, values in network.state_dict().items()}
+    draws = torch.Generator().manual_seed(0)
+    images = torch.randint(0, 256, (3, 1, 16, 16), generator=draws, dtype=torch.uint8)
+    features = transfer.embedded(network, images)
     assert network.training
     assert not features.requires_grad
+    assert all(values.equal(before[name]) for name, values in network.state_dict().items())
+    with torch.no_grad():
+        assert features.equal(network.eval().embed(images))
 
 
 def test_similarities_of_double_precision_stay_in_it():
