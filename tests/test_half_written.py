@@ -137,3 +137,22 @@ def test_what_dvc_says_of_half_written_locks_is_known_to_be_over_the_next_time(p
             Commands().run([str(Path(sys.executable).parent / "dvc"), "repro"], folder=project)
         assert "half written" in mended()
     Commands().run([str(Path(sys.executable).parent / "dvc"), "repro"], folder=project)
+
+
+def test_what_there_was_of_each_lock_is_kept_beside_earlier_ones(project):
+    halves = ["schema: '2.0'\nst", "schema: '2.0'\nsta"]
+    for half in halves:
+        (project / "dvc.lock").write_text(half)
+        assert "half written" in mended()
+    kept = project / ".dvc/tmp/half-written"
+    assert [path.read_text() for path in sorted(kept.iterdir())] == halves
+
+
+def test_a_half_written_list_of_running_stages_goes_and_a_whole_one_stays(project):
+    listed = project / ".dvc/tmp/rwlock"
+    listed.write_text('{"train.txt": {"wr')
+    assert mended() == ".dvc/tmp/rwlock was half written, by an interrupted dvc; removed it\n"
+    assert not listed.exists()
+    listed.write_text("{}")
+    assert mended() == ""
+    assert listed.read_text() == "{}"

@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import psutil
 import pytest
@@ -175,7 +176,9 @@ def test_on_other_data_a_training_begins_anew_and_goes_on_once_they_are_back(tmp
 def test_a_state_that_is_half_removed_takes_no_place_among_those_that_are_set_aside(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     name = "label_ranking-rlsep"
-    places = [Path(f".checkpoints/{place}/{name}/{'f' * 16}.partial-7-removed") for place in ("train", "set_aside/train")]
+    places = [
+        Path(f".checkpoints/{place}/{name}/{'f' * 16}.partial-7-removed") for place in ("train", "set_aside/train")
+    ]
     for half in places:
         half.mkdir(parents=True)
     folder = checkpoint_folder("train", name, params={}, inputs=[])
@@ -194,10 +197,7 @@ def test_what_the_params_no_longer_have_is_named_and_what_is_half_written_is_not
 def in_process(tmp_path, monkeypatch):
     """Where a stage can run within this process, with three threads."""
     monkeypatch.chdir(tmp_path)
-    params = (ROOT / "params.yaml").read_text()
-    assert "threads: 2" in params
-    Path("params.yaml").write_text(params.replace("threads: 2", "threads: 3", 1))
-    Path(".locks").mkdir()
+    monkeypatch.setattr(stage, "load", lambda: SimpleNamespace(compute=SimpleNamespace(threads=3, compile=False)))
     monkeypatch.setattr(stage, "die_with_parent", lambda: None)
     monkeypatch.setattr(stage, "FileLock", lambda path, timeout: FileLock(path, timeout=0))
     monkeypatch.setenv("ACCELERATE_DYNAMO_BACKEND", "NO")
@@ -214,6 +214,7 @@ def test_a_stage_computes_with_as_many_threads_as_the_params_say():
 @pytest.mark.usefixtures("in_process")
 def test_beside_another_process_of_the_same_stage_it_does_nothing_and_ends_with_what_a_flow_tries_again(capsys):
     ran = []
+    Path(".locks").mkdir()
     with FileLock(".locks/train@label_ranking-rlsep.lock"), pytest.raises(SystemExit) as ended:
         stage.run(lambda *arguments: ran.append(arguments))
     assert (ended.value.code, ran) == (75, [])  # see TRANSIENT in pipelines/flows/processes.py
