@@ -1,5 +1,6 @@
 """`rankops monitor`: silent about more of the same, loud about what has changed, clear about what it cannot read."""
 
+import copy
 import json
 from io import BytesIO
 from pathlib import Path
@@ -386,10 +387,6 @@ def test_pixels_are_held_against_training_images_and_the_network_against_validat
     assert (found["score 0"].reference, found["score 0"].distance) == (7, 0)
     # Validation images lie at 0 in the direction in which training images vary; half of the fresh ones beside it.
     assert found["embedding 1"].distance == pytest.approx(0.5)
-    assert (found["embedding, rest"].reference, found["embedding, rest"].fresh) == (
-        pytest.approx(np.abs(spread).mean()),
-        pytest.approx(0, abs=1e-6),
-    )
 
 
 def test_rare_formats_are_tested_as_one():
@@ -406,12 +403,14 @@ def test_rare_formats_are_tested_as_one():
 def test_what_is_compared_is_what_the_ranker_says_of_the_images(scenes, ranker, tmp_path):
     table = scenes(60, use="said")
     pq.write_table(table, tmp_path / "scenes.parquet")
-    found = measure(tmp_path / "scenes.parquet", ranker, chosen=np.ones(60, bool))
+    high = LabelRanker(ranker.scorer, copy.deepcopy(ranker.thresholds))
+    high.thresholds.layers[-1].bias.data += torch.linspace(-1, 3, 10)  # so that fewer labels are selected than not
+    found = measure(tmp_path / "scenes.parquet", high, chosen=np.ones(60, bool))
     pixels = torch.from_numpy(decode_images(table["image"], path="scenes", threads=1))
-    scores, thresholds = ranker(pixels)
+    scores, thresholds = high(pixels)
     assert np.allclose(found["scores"], scores, atol=1e-5)
     assert found["selected"].tolist() == (scores > thresholds).sum(1).tolist()
-    assert set(found["selected"].tolist()) != {5}  # of ten, as many are not
+    assert max(found["selected"]) < 5
     assert np.allclose(found["brightness"], pixels.float().mean((1, 2)) / 255, atol=1e-6)
     assert np.allclose(found["ink"], (pixels > 127).float().mean((1, 2)), atol=1e-6)
 
