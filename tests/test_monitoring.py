@@ -381,12 +381,15 @@ def test_pixels_are_held_against_training_images_and_the_network_against_validat
     of_training, of_validation = (np.outer(spread, np.eye(3, dtype=np.float32)[axis]) for axis in (0, 1))
     train = measured(brightness=spread + 2, embedding=of_training, scores=np.full((60, 2), 3, np.float32))
     val = measured(brightness=spread + 5, embedding=of_validation, scores=np.full((60, 2), 7, np.float32))
-    fresh = measured(brightness=spread + 2, embedding=2 * of_training, scores=np.full((60, 2), 7, np.float32))
+    beside = 2 * of_training + np.array([1, 0, 0], np.float32)
+    fresh = measured(brightness=spread + 2, embedding=beside, scores=np.full((60, 2), 7, np.float32))
     found = {figure.name: figure for figure in figures(train, val, fresh, alpha=0.01, least_distance=0.1)}
     assert (found["brightness"].reference, found["brightness"].distance) == (pytest.approx(2), 0)
     assert (found["score 0"].reference, found["score 0"].distance) == (7, 0)
-    # Validation images lie at 0 in the direction in which training images vary; half of the fresh ones beside it.
-    assert found["embedding 1"].distance == pytest.approx(0.5)
+    # In the direction in which training images vary, validation images lie at 0, and fresh ones from -1 to 3.
+    direction = found["embedding 1"]
+    assert (direction.reference, abs(direction.fresh)) == (pytest.approx(0, abs=1e-6), pytest.approx(1, abs=1e-6))
+    assert direction.distance == pytest.approx(0.75)
 
 
 def test_rare_formats_are_tested_as_one():
@@ -462,6 +465,8 @@ def test_a_verdict_names_the_four_that_moved_furthest():
     assert comparison(0.2, 0.6, 0.3, 0.5, 0.4).verdict == (
         "drift: score 1, score 3, score 4, score 2 and 1 more in x.parquet (70 images)"
     )
+    four = comparison(0.2, 0.3, 0.4, 0.5).verdict
+    assert four == "drift: score 3, score 2, score 1, score 0 in x.parquet (70 images)"
     assert comparison(0.2, 0.3).verdict == "drift: score 1, score 0 in x.parquet (70 images)"
     assert comparison().verdict == "no drift in x.parquet (70 images)"
 

@@ -14,10 +14,11 @@ from torch import nn
 
 from rankops.augmentation import shifted, views, warped
 from rankops.checkpoints import build
+from rankops.criterion import Criterion
 from rankops.metrics.label_ranking import ranked
 from rankops.ranks import check_scores
 from rankops.tasks import label_ranking
-from rankops.training import batch_count, compute, fit, random_batches
+from rankops.training import Epoch, batch_count, compute, fit, random_batches
 
 OPTIONS = {
     "judged_by": "error",
@@ -536,6 +537,23 @@ class TestLabelRankersParts:
         assert (thresholds.get("average"), thresholds["judged_by"]) == (None, "accuracy")
         usual, _ = parts()[-2:]
         assert (usual["average"], usual["judged_by"]) == (None, "accuracy")
+
+    def test_epochs_are_counted_so_that_a_loss_beside_ends(self, parts, monkeypatch):
+        counted, called = [], Criterion.__call__
+
+        def call(self, *args, epoch, **options):
+            counted.append(epoch)
+            return called(self, *args, epoch=epoch, **options)
+
+        def fit(network, *, batches, loss, epochs, **options):
+            for number in range(1, epochs + 1):
+                loss(network, next(iter(batches(torch.Generator()))))
+                yield Epoch(number, 0.0, {}, True, 0.1)
+
+        monkeypatch.setattr(Criterion, "__call__", call)
+        monkeypatch.setattr(label_ranking, "fit", fit)
+        parts()
+        assert counted == [1, 2]
 
     def test_the_scorer_is_validated_on_the_validation_split(self, parts):
         network = build("models", "convnet", {"channels": [4, 4]}, seed=5, outputs=3, colours=1).eval()
