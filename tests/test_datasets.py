@@ -262,3 +262,29 @@ class TestTables:
         path.write_bytes(path.read_bytes()[:-20])
         with pytest.raises(ValueError, match=r"t\.parquet: not a whole Parquet file"):
             read_table(path, ["a"])
+
+
+def test_a_picture_that_stands_twice_in_mnist_is_used_once(monkeypatch):
+    training, test = (np.random.default_rng(seed).integers(0, 256, (30, 28, 28), np.uint8) for seed in (0, 1))
+    training[7], training[9], test[3] = training[2], test[4], test[4]
+    labels = np.arange(30) % 10
+    monkeypatch.setattr(digits.mnist, "read", lambda raw, test: (of[test], labels))
+    of = {False: training, True: test}
+    pictures = [
+        image["bytes"] for table in digits.tables("mnist", "", seed=0, threads=1).values()
+        for image in table["image"].to_pylist()
+    ]  # fmt: skip
+    assert len(pictures) == len(set(pictures)) == 57
+
+
+def test_the_gate_and_validation_share_digits_and_the_test_has_its_own():
+    assert digits.DIGITS_OF["gate"] == digits.DIGITS_OF["val"]
+    assert len({digits.DIGITS_OF[split] for split in ("train", "val", "test")}) == 3
+
+
+def test_fresh_vectors_are_as_many_as_asked_for_with_their_ranks():
+    draws = torch.Generator().manual_seed(0)
+    made = list(synthetic_ranks.batches(10, 6, 4, draws))
+    assert [tuple(scores.shape) for scores, _ in made] == [(4, 6), (4, 6), (2, 6)]
+    assert all(found.equal(ranks(scores)) for scores, found in made)
+    assert not made[0][0].equal(made[1][0])

@@ -4,6 +4,7 @@ import json
 import math
 import shutil
 import subprocess
+from contextlib import suppress
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -19,7 +20,7 @@ from playwright.sync_api import sync_playwright
 from scipy.stats import spearmanr, t
 from typer.testing import CliRunner
 
-from pipelines import digit_scenes, kept_results, settings
+from pipelines import comparison, digit_scenes, kept_results, settings
 from pipelines.cli import BENCHMARKS, app
 from pipelines.comparison import measured
 from pipelines.figures import scene_animation
@@ -640,3 +641,68 @@ def test_a_sorters_epoch_has_as_many_batches_as_its_schedule_counts(rows, epoch_
     pretrain.pretrained(params, options, "comparator")
     drawn = list(asked["batches"](torch.Generator().manual_seed(0)))
     assert asked["batches_per_epoch"] == len(drawn) == batches
+
+
+class TestCompared:
+    """A comparison of trainings whose figures are known: a method of eight settings, each seed of the best tested."""
+
+    VALIDATIONS = (-0.5, -0.25, -0.125, -0.75, -0.25, -1.0, -0.375, -0.5)  # the third is the best
+
+    @pytest.fixture
+    def carried_out(self, plan, tmp_path, monkeypatch):
+        params = settings.load(ROOT / "params.yaml")
+        monkeypatch.chdir(tmp_path)
+        for split in comparison.SPLITS:
+            path = Path("data") / plan.dataset / f"{split}.parquet"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(split)
+        one_by_one = plan.model_copy(update={"together": 1})
+
+        def run(*, dies_at: int | None = None) -> list[tuple]:
+            """Trials that were begun, and whether each found epochs of an earlier one."""
+            trials = []
+
+            def train(trial, epochs):
+                trials.append((*trial, epochs.is_dir()))
+                epochs.mkdir(exist_ok=True)
+                if len(trials) == dies_at:
+                    raise KeyboardInterrupt
+                number, seed, tested = trial
+                return {"validation": self.VALIDATIONS[number]} | ({"test": seed / 10} if tested else {})
+
+            with suppress(KeyboardInterrupt):
+                comparison.compared(
+                    params, "memorability", "mse", one_by_one, stage="compare_losses", inputs=[],
+                    begin=lambda *given: train,
+                )  # fmt: skip
+            return trials
+
+        return run
+
+    def test_the_best_on_validation_is_trained_with_every_seed_and_tested(self, plan, carried_out):
+        trials = carried_out()
+        assert trials == [(number, 1, False, False) for number in range(8)] + [
+            (2, seed, True, seed == 1)
+            for seed in range(1, plan.seeds + 1)  # whose first is trained already
+        ]
+        found = json.loads(Path("results/comparisons/memorability-mse.json").read_text())
+        assert found["chosen"] == plan.settings("mse")[2]
+        assert [one["validation"] for one in found["tried"]] == list(self.VALIDATIONS)
+        assert [one["setting"] for one in found["tried"]] == plan.settings("mse")
+        assert found["seeds"] == [
+            {"validation": -0.125, "test": seed / 10, "seed": seed} for seed in range(1, plan.seeds + 1)
+        ]
+        assert list(Path(".checkpoints/compare_losses/memorability-mse").iterdir()) == []
+
+    def test_killed_it_goes_on_with_the_trial_that_was_under_way(self, plan, carried_out):
+        assert len(carried_out(dies_at=4)) == 4
+        assert carried_out(dies_at=6)[0] == (3, 1, False, True)
+        again = carried_out()
+        assert again[0] == (2, 1, True, True)
+        assert len(again) == plan.seeds
+        assert json.loads(Path("results/comparisons/memorability-mse.json").read_text())["seeds"][0]["test"] == 0.1
+
+    def test_on_other_data_it_begins_anew(self, plan, carried_out):
+        carried_out(dies_at=4)
+        (Path("data") / plan.dataset / "test.parquet").write_text("other")
+        assert carried_out()[0] == (0, 1, False, False)

@@ -20,7 +20,7 @@ from prefect.exceptions import ParameterTypeError
 from ruamel.yaml import YAML
 
 from pipelines.flows.graph import stages
-from pipelines.flows.processes import CommandFailed, Commands, TransientFailure
+from pipelines.flows.processes import CommandFailed, Commands, TransientFailure, _may_go_well
 from pipelines.flows.worktree import FOLDER, READY, opened
 from pipelines.gate import Decision
 from pipelines.made_data import write_splits
@@ -516,3 +516,24 @@ def test_the_servers_records_are_json(tmp_path, monkeypatch):
     for process in (os.getpid(), 2**22 + 1):
         server.record.write_text(json.dumps({"process": process}))
         assert servers.stop(server) == "mlflow was not running"
+
+
+def test_only_what_may_be_over_the_next_time_is_tried_again():
+    def ended_with(error):
+        def result():
+            if error is not None:
+                raise error
+
+        return _may_go_well(None, None, SimpleNamespace(result=result))
+
+    assert ended_with(TransientFailure("killed"))
+    assert not any(map(ended_with, [CommandFailed("params.yaml: no"), ValueError("no"), None]))
+
+
+@pytest.mark.parametrize(
+    "said", ["the MLflow store http://127.0.0.1:5000 does not answer: refused", "the MLflow store failed: OSError",
+             "publish@runs: another process runs this stage; wait for it", "'/data' is busy, it is being blocked by"],
+)  # fmt: skip
+def test_a_server_that_is_away_and_a_stage_beside_may_be_over_the_next_time(tmp_path, said):
+    with pytest.raises(TransientFailure):
+        Commands().run([sys.executable, "-c", f"import sys; sys.exit({said!r})"], folder=tmp_path)

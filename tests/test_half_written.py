@@ -155,3 +155,22 @@ def test_a_lock_without_stages_has_none(tmp_path, written):
     if written is not None:
         (tmp_path / "dvc.lock").write_text(written)
     assert lock.stages(tmp_path / "dvc.lock") == {}
+
+
+def test_what_there_was_of_each_lock_is_kept_beside_earlier_ones(project):
+    halves = ["schema: '2.0'\nst", "schema: '2.0'\nsta"]
+    for half in halves:
+        (project / "dvc.lock").write_text(half)
+        assert "half written" in mended()
+    kept = project / ".dvc/tmp/half-written"
+    assert [path.read_text() for path in sorted(kept.iterdir())] == halves
+
+
+def test_a_half_written_list_of_running_stages_goes_and_a_whole_one_stays(project):
+    listed = project / ".dvc/tmp/rwlock"
+    listed.write_text('{"train.txt": {"wr')
+    assert mended() == ".dvc/tmp/rwlock was half written, by an interrupted dvc; removed it\n"
+    assert not listed.exists()
+    listed.write_text("{}")
+    assert mended() == ""
+    assert listed.read_text() == "{}"

@@ -4,16 +4,19 @@ import shutil
 import threading
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import mlflow
 import pytest
 import torch
 from torch import nn
 
+from pipelines.epochs import write_trained
+from pipelines.histories import best_epoch, history_of_run
 from pipelines.live import PROGRESS, going, watch
 from pipelines.settings import load
 from pipelines.tracking import LIVE
-from rankops.training import fit
+from rankops.training import Epoch, fit
 
 from conftest import ROOT  # isort: skip
 
@@ -172,3 +175,28 @@ def test_without_a_server_it_says_so_once_and_stops_nothing(kept, params, monkey
     assert not watching.is_alive()
     told = [record for record in caplog.records if "cannot be watched for now" in record.message]
     assert len(told) == 1
+
+
+def test_the_history_of_two_steps_is_read_back_as_it_was_trained(tmp_path):
+    with pytest.raises(FileNotFoundError, match="no head_history.csv or history.csv there; run `dvc repro`"):
+        history_of_run(tmp_path)
+    progress = [
+        (step, Epoch(number, loss, {"spearman": figure}, best, 0.1), f"network after {step} {number}")
+        for step, number, loss, figure, best in (
+            ("head", 1, 0.5, 0.25, True), ("head", 2, 0.4, 0.123456789, False),
+            ("everything", 1, 0.3, 0.5, True), ("everything", 2, 0.2, 0.375, False),
+        )
+    ]  # fmt: skip
+    task = SimpleNamespace(
+        HISTORIES={"everything": "history.csv", "head": "head_history.csv"},
+        save=lambda folder, network: (folder / "network").write_text(network),
+    )
+    training = {"head": {"epochs": 2}, "everything": {"epochs": 2}, "batch_size": 8}
+    write_trained(tmp_path / "run", task, progress, name="mine", training=training)
+    assert (tmp_path / "run/network").read_text() == "network after everything 2"
+    history = history_of_run(tmp_path / "run")
+    assert history.to_dict("list") == {
+        "epoch": [1, 2, 3, 4], "loss": [0.5, 0.4, 0.3, 0.2], "spearman": [0.25, 0.123456789, 0.5, 0.375],
+        "learning_rate": [0.1] * 4, "best": [1, 0, 1, 0],
+    }  # fmt: skip
+    assert best_epoch(history)["epoch"] == 3

@@ -670,3 +670,11 @@ class TestCaptions:
 def test_label_ranks_that_leave_one_out_do_not_follow_sizes():
     sizes = torch.tensor([[2.0, 5.0], [2.0, 5.0]])
     assert boxes.ranks_follow_sizes(torch.tensor([[1, 2], [1, 3]]), sizes).tolist() == [True, False]
+
+
+def test_cameras_drift_and_zoom_both_ways_alike(known):
+    recipe = clips.recipes(known["train"], 300, generator=generator(1, "test"), **OPTIONS["clips"])
+    for moves in (recipe.drift[:, 0] / 0.5, recipe.drift[:, 1] / 0.5, recipe.zoom.log() / np.log(1.05)):
+        assert moves.min().item() == pytest.approx(-1, abs=0.05)
+        assert moves.max().item() == pytest.approx(1, abs=0.05)
+        assert moves.mean().item() == pytest.approx(0, abs=0.15)

@@ -594,3 +594,13 @@ class TestLevelAndSeed:
         zeros = self.figures(np.zeros(60))
         found = compare(self.figures(self.VALUES), zeros, resamples=999, seed=3, confidence=0.5)["mean"]
         assert found == pytest.approx(self.bounds(0.5))
+
+    def test_columns_are_drawn_in_pairs(self):
+        def correlation(one, other, axis):
+            one, other = (values - values.mean(axis, keepdims=True) for values in (one, other))
+            return (one * other).mean(axis) / np.sqrt((one**2).mean(axis) * (other**2).mean(axis))
+
+        found = interval(
+            self.VALUES, 2 * self.VALUES, statistic=correlation, resamples=99, generator=np.random.default_rng(0)
+        )
+        assert found == pytest.approx({"value": 1, "low": 1, "high": 1})

@@ -1,5 +1,6 @@
 """`rankops monitor`: silent about more of the same, loud about what has changed, clear about what it cannot read."""
 
+import copy
 import json
 from io import BytesIO
 from pathlib import Path
@@ -15,13 +16,14 @@ from PIL import Image
 from prefect.logging import disable_run_logger
 from prefect.settings import PREFECT_API_URL, temporary_settings
 from prefect.states import Cancelled, Completed, Scheduled
+from scipy.stats import chi2_contingency
 from typer.testing import CliRunner
 
 from pipelines import cli, monitoring
 from pipelines.flows import monitor as flow
 from pipelines.flows.promote import outcome
 from pipelines.gate import Decision
-from pipelines.monitoring import compare, figures, measure
+from pipelines.monitoring import Comparison, Figure, compare, figures, measure
 from rankops.checkpoints import build
 from rankops.datasets import digits, ranked_mnist
 from rankops.generators import generator
@@ -365,3 +367,127 @@ def test_the_newest_file_is_the_one_of_the_latest_day(tmp_path):
         (tmp_path / f"{name}.parquet").touch()
     (tmp_path / "2026-12-24.parquet.partial-7").touch()
     assert flow.newest(tmp_path).name == "2026-11-02.parquet"
+
+
+def measured(**changed: np.ndarray) -> dict[str, np.ndarray]:
+    """Of 60 images that are all alike, as `measure` has it."""
+    pixels = {name: np.zeros(60, np.float32) for name in ("brightness", "contrast", "ink", "sharpness")}
+    network = {"embedding": np.zeros((60, 3), np.float32), "scores": np.zeros((60, 2), np.float32)}
+    return {"format": np.array(["8 x 8 L"] * 60), **pixels, **network, "selected": np.ones(60, int)} | changed
+
+
+def test_pixels_are_held_against_training_images_and_the_network_against_validation_images():
+    spread = np.linspace(-1, 1, 60, dtype=np.float32)
+    of_training, of_validation = (np.outer(spread, np.eye(3, dtype=np.float32)[axis]) for axis in (0, 1))
+    train = measured(brightness=spread + 2, embedding=of_training, scores=np.full((60, 2), 3, np.float32))
+    val = measured(brightness=spread + 5, embedding=of_validation, scores=np.full((60, 2), 7, np.float32))
+    beside = 2 * of_training + np.array([1, 0, 0], np.float32)
+    fresh = measured(brightness=spread + 2, embedding=beside, scores=np.full((60, 2), 7, np.float32))
+    found = {figure.name: figure for figure in figures(train, val, fresh, alpha=0.01, least_distance=0.1)}
+    assert (found["brightness"].reference, found["brightness"].distance) == (pytest.approx(2), 0)
+    assert (found["score 0"].reference, found["score 0"].distance) == (7, 0)
+    # In the direction in which training images vary, validation images lie at 0, and fresh ones from -1 to 3.
+    direction = found["embedding 1"]
+    assert (direction.reference, abs(direction.fresh)) == (pytest.approx(0, abs=1e-6), pytest.approx(1, abs=1e-6))
+    assert direction.distance == pytest.approx(0.75)
+
+
+def test_rare_formats_are_tested_as_one():
+    def formats(*counts: int, rare: str) -> np.ndarray:
+        several = [kind for kind, count in zip("LP", counts, strict=True) for _ in range(count)]
+        return np.array(several + [f"{number} x 8 {rare}" for number in range(60 - len(several))])
+
+    train, fresh = (measured(format=formats(*counts, rare=rare)) for counts, rare in (((36, 18), "L"), ((24, 24), "P")))
+    found = figures(train, measured(), fresh, alpha=0.01, least_distance=0.1)[0]
+    assert (found.name, found.p) == ("format", pytest.approx(chi2_contingency([[36, 18, 6], [24, 24, 12]]).pvalue))
+    assert found.distance == pytest.approx((12 + 6 + 6 + 12) / 60 / 2)  # no rare one is on both sides
+
+
+def test_what_is_compared_is_what_the_ranker_says_of_the_images(scenes, ranker, tmp_path):
+    table = scenes(60, use="said")
+    pq.write_table(table, tmp_path / "scenes.parquet")
+    high = LabelRanker(ranker.scorer, copy.deepcopy(ranker.thresholds))
+    high.thresholds.layers[-1].bias.data += torch.linspace(-1, 3, 10)  # so that fewer labels are selected than not
+    found = measure(tmp_path / "scenes.parquet", high, chosen=np.ones(60, bool))
+    pixels = torch.from_numpy(decode_images(table["image"], path="scenes", threads=1))
+    scores, thresholds = high(pixels)
+    assert np.allclose(found["scores"], scores, atol=1e-5)
+    assert found["selected"].tolist() == (scores > thresholds).sum(1).tolist()
+    assert max(found["selected"]) < 5
+    assert np.allclose(found["brightness"], pixels.float().mean((1, 2)) / 255, atol=1e-6)
+    assert np.allclose(found["ink"], (pixels > 127).float().mean((1, 2)), atol=1e-6)
+
+
+def test_a_colour_is_as_bright_as_its_three_parts(tmp_path):
+    scorer = build("models", "convnet", {"channels": [4, 8]}, seed=1, outputs=2, colours=3)
+    thresholds = build("models", "threshold_network", {"hidden": 8}, seed=1, features=scorer.embedding_size, outputs=2)
+    red = BytesIO()
+    Image.new("RGB", (16, 16), (255, 0, 0)).save(red, "PNG")
+    pq.write_table(images(red.getvalue()), tmp_path / "red.parquet")
+    found = measure(tmp_path / "red.parquet", LabelRanker(scorer.eval(), thresholds.eval()), chosen=np.ones(1, bool))
+    assert found["brightness"].tolist() == [pytest.approx(1 / 3)]
+    assert found["ink"].tolist() == [0]
+
+
+def test_scores_that_are_not_finite_are_told_with_the_row_that_is_looked_at(ranker, tmp_path):
+    broken = build("models", "convnet", {"channels": [4, 8]}, seed=1, outputs=10, colours=1).eval()
+    for weights in broken.parameters():
+        weights.data.fill_(torch.nan)
+    pq.write_table(images(*[GOOD] * 4), tmp_path / "four.parquet")
+    with pytest.raises(FloatingPointError, match=r"four.parquet: row 2: the model's scores of it are not finite"):
+        measure(tmp_path / "four.parquet", LabelRanker(broken, ranker.thresholds), chosen=np.arange(4) >= 2)
+
+
+def test_of_more_images_than_rows_so_many_are_drawn_by_the_seed(project, monkeypatch):
+    monkeypatch.chdir(project)
+    found = [
+        compare("data/ranked_mnist/val.parquet", model="model", dataset="ranked_mnist", rows=60, seed=seed)
+        for seed in (0, 0, 1)
+    ]
+    assert [one.images for one in found] == [{"train": 60, "val": 60, "fresh": 60}] * 3
+    assert found[0] == found[1]
+    brightness = [[(figure.reference, figure.fresh) for figure in one.figures][1] for one in found]
+    assert brightness[0][0] != brightness[2][0]
+    assert brightness[0][1] != brightness[2][1]
+
+
+def comparison(*drifted: float, version: str = "3") -> Comparison:
+    """Of some figures that have drifted so far."""
+    moved = [Figure(f"score {k}", "", 0, 0, far, 0, 0, True) for k, far in enumerate(drifted)]
+    rest = [Figure("ink", "", 0, 0, 0.99, 1, 1, False)]
+    return Comparison(
+        "x.parquet", "models:/one@champion", version, "ranked_mnist", 0.01, 0.1, {}, {"fresh": 70}, {}, moved + rest
+    )
+
+
+def test_a_verdict_names_the_four_that_moved_furthest():
+    assert comparison(0.2, 0.6, 0.3, 0.5, 0.4).drifted == ["score 1", "score 3", "score 4", "score 2", "score 0"]
+    assert comparison(0.2, 0.6, 0.3, 0.5, 0.4).verdict == (
+        "drift: score 1, score 3, score 4, score 2 and 1 more in x.parquet (70 images)"
+    )
+    four = comparison(0.2, 0.3, 0.4, 0.5).verdict
+    assert four == "drift: score 3, score 2, score 1, score 0 in x.parquet (70 images)"
+    assert comparison(0.2, 0.3).verdict == "drift: score 1, score 0 in x.parquet (70 images)"
+    assert comparison().verdict == "no drift in x.parquet (70 images)"
+
+
+def test_the_flow_asks_once_for_a_file_and_a_version_where_there_is_drift_and_it_may(tmp_path, monkeypatch):
+    asked, written = [], []
+    monkeypatch.setattr(flow, "retrain", lambda reason, once: asked.append((reason, once)))
+    monkeypatch.setattr(flow.monitoring, "write", lambda found, path: written.append(path))
+    for name in ("create_table_artifact", "create_markdown_artifact"):
+        monkeypatch.setattr(flow, name, lambda **options: None)
+    (tmp_path / "2026-11-21.parquet").touch()
+    for found, may in (
+        (comparison(), True), (comparison(0.4), False), (comparison(0.4), True), (comparison(0.4), True),
+        (comparison(0.4, version="4"), True), (comparison(0.5, 0.4), True),
+    ):  # fmt: skip
+        monkeypatch.setattr(flow.monitoring, "compare", lambda fresh, found=found, **options: found)
+        with disable_run_logger():
+            state = flow.monitor.fn(folder=str(tmp_path), retrain_on_drift=may)
+        assert state.message == found.verdict
+    assert [reason for reason, _ in asked] == [comparison(0.4).verdict] * 3 + [comparison(0.5, 0.4).verdict]
+    (_, first), (_, again), (_, of_version), (_, of_figures) = asked
+    assert first == again
+    assert len({first, of_version, of_figures}) == 3
+    assert set(written) == {Path("reports/monitoring/2026-11-21.json")}

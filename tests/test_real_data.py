@@ -888,3 +888,11 @@ def test_check_and_tables_take_the_same_options(name):
     of = lambda function: set(by_name.options(function)) - {"size", "threads", "seed"}  # noqa: E731
     assert of(MODULES[name].tables) == of(MODULES[name].check)
     assert f"{name}/" in MODULES[name].LAYOUT
+
+
+def test_lists_that_windows_wrote_are_read_alike(memorable, views):
+    """With the mark of UTF-8 at their begin, which is part of no name."""
+    for path in (memorable / "splits/train_1.txt", views / "labels.csv", views / "classes.txt"):
+        path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes())
+    assert read(lamem, memorable, "train")["name"].to_pylist() == ["a.jpg", "b.jpg"]
+    assert read(arc, views, "train")["label_ranks"].to_pylist() == [[1, 2, 0, 0], [1, 2, 3, 0]]

@@ -100,3 +100,60 @@ def test_out_of_distribution_of_exact_ranks_is_0(generator):
     found = measures.out_of_distribution(ranks, 3, 20, generator)
     assert len(found) == 5
     assert not any(found.values())
+
+
+def test_a_gradient_of_nothing_has_no_wrong_sign(scores):
+    health = measures.gradient_health(hard, scores)
+    assert (health["wrong_signs_of_own"], health["wrong_signs_of_others"]) == (0, 0)
+
+
+def test_norms_by_hand():
+    # Rows of J with norms of 1, 1 and 4, at a deviation of 3: in units of d / s these are 1, 1 and 4.
+    apart = 3 * math.sqrt(1.5)
+    health = measures.gradient_health(
+        lambda scores: scores * torch.tensor([1.0, 1.0, 4.0]), torch.tensor([[-apart, 0.0, apart]])
+    )
+    assert health["median_norm"] == pytest.approx(1)
+    assert health["variation_of_norms"] == pytest.approx(math.sqrt(3) / 2)  # deviation over mean: the root of 3, over 2
+    assert health["wrong_signs_of_own"] == 1
+
+
+def test_ties_are_measured_on_scores_in_tenths_of_their_deviation(scores):
+    seen = []
+    found = measures.ties(lambda scores: seen.append(scores.detach()) or hard(scores), 7 * scores)
+    in_tenths = 10 * scores / scores.std(-1, correction=0, keepdim=True)
+    assert torch.allclose(10 * seen[0], in_tenths.round(), atol=1e-4)
+    assert (found["l1_of_tied"], found["spread_of_tied_ranks"]) == (0, 0)
+    spread = measures.ties(lambda scores: ranks(scores) + 0 * scores + torch.linspace(0, 1, 20), scores)
+    assert 0.4 < 20 * spread["l1_of_tied"] < 0.6  # the mean of what was added
+
+
+def test_steps_are_in_deviations_of_the_scores(scores):
+    drops, steps = [], []
+    for scale in (1.0, 1000.0):
+        draws = torch.Generator().manual_seed(0)
+        drops.append(measures.drop_of_spearman(Laplace(softness=0.2), scale * scores, draws))
+        steps.append(measures.adam_steps(Laplace(softness=0.3), 2, 6, draws, deviation=scale, most=200))
+    assert drops[1] == pytest.approx(drops[0], abs=1e-4)
+    assert steps[1] == pytest.approx(steps[0], abs=1)
+    assert 1 < steps[0] < 200
+
+
+def test_what_is_right_after_the_first_step_took_one():
+    found = [measures.adam_steps(hard, 1, 2, torch.Generator().manual_seed(k), deviation=1.0, most=3) for k in range(9)]
+    assert set(found) == {1.0, 3.0}  # two scores, in order or not, which nothing moves
+
+
+def test_out_of_distribution_are_the_five_kinds(generator):
+    seen = []
+    names = list(measures.out_of_distribution(lambda scores: seen.append(scores) or ranks(scores), 30, 40, generator))
+    assert names == ["l1_cauchy", "l1_clusters", "l1_duplicates", "l1_offset_1e4", "l1_bfloat16"]
+    cauchy, clusters, duplicates, offset, half = seen
+    assert cauchy.abs().median().item() == pytest.approx(1, abs=0.15)
+    assert cauchy.abs().max() > 50
+    assert (clusters - clusters.round()).std().item() == pytest.approx(0.001, rel=0.1)
+    assert clusters.round().unique().tolist() == list(range(10))
+    assert duplicates.unique().tolist() == list(range(21))
+    assert (offset - 1e4).mean().item() == pytest.approx(0, abs=0.1)
+    assert half.equal(half.bfloat16().float())
+    assert half.std().item() == pytest.approx(1, abs=0.1)

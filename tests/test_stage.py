@@ -6,12 +6,15 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import psutil
 import pytest
 import torch
+from filelock import FileLock
 
-from pipelines.stage import checkpoint_folder
+from pipelines import stage
+from pipelines.stage import checkpoint_folder, refuse_leftovers
 from rankops.atomic_writes import replaced_file, replaced_folder
 
 ROOT = Path(__file__).parents[1]
@@ -159,3 +162,60 @@ def test_what_else_the_params_name_does_not_take_a_trainings_state_away(tmp_path
     with_all = checkpoint_folder("train", "label_ranking-rlsep", params={}, inputs=[])
     monkeypatch.delitem(sys.modules, "rankops.losses.hinge_ap")  # as if nothing had named it
     assert checkpoint_folder("train", "label_ranking-rlsep", params={}, inputs=[]) == with_all
+
+
+def test_on_other_data_a_training_begins_anew_and_goes_on_once_they_are_back(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    found = []
+    for contents in (b"old scenes", b"new scenes", b"old scenes"):
+        Path("train.parquet").write_bytes(contents)
+        found.append(checkpoint_folder("train", "label_ranking-rlsep", params={}, inputs=["train.parquet"]))
+    assert found[0] == found[2] != found[1]
+
+
+def test_a_state_that_is_half_removed_takes_no_place_among_those_that_are_set_aside(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    name = "label_ranking-rlsep"
+    places = [
+        Path(f".checkpoints/{place}/{name}/{'f' * 16}.partial-7-removed") for place in ("train", "set_aside/train")
+    ]
+    for half in places:
+        half.mkdir(parents=True)
+    folder = checkpoint_folder("train", name, params={}, inputs=[])
+    assert [list(parent.iterdir()) for parent in (folder.parent, places[1].parent)] == [[], []]
+
+
+def test_what_the_params_no_longer_have_is_named_and_what_is_half_written_is_not(tmp_path):
+    for name in ("kept.parquet", "gone.parquet", ".gitignore", "kept.parquet.partial-7"):
+        (tmp_path / name).touch()
+    refuse_leftovers({str(tmp_path): ["kept", "gone"]})
+    with pytest.raises(ValueError, match=rf"no longer has left these; rm -r {tmp_path}/gone\.parquet$"):
+        refuse_leftovers({str(tmp_path): ["kept"]})
+
+
+@pytest.fixture
+def in_process(tmp_path, monkeypatch):
+    """Where a stage can run within this process, with three threads."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(stage, "load", lambda: SimpleNamespace(compute=SimpleNamespace(threads=3, compile=False)))
+    monkeypatch.setattr(stage, "die_with_parent", lambda: None)
+    monkeypatch.setattr(stage, "FileLock", lambda path, timeout: FileLock(path, timeout=0))
+    monkeypatch.setenv("ACCELERATE_DYNAMO_BACKEND", "NO")
+    monkeypatch.setattr(sys, "argv", ["train.py", "label_ranking-rlsep"])
+
+
+@pytest.mark.usefixtures("in_process")
+def test_a_stage_computes_with_as_many_threads_as_the_params_say():
+    found = []
+    stage.run(lambda params, name: found.append((name, torch.get_num_threads())))
+    assert found == [("label_ranking-rlsep", 3)]
+
+
+@pytest.mark.usefixtures("in_process")
+def test_beside_another_process_of_the_same_stage_it_does_nothing_and_ends_with_what_a_flow_tries_again(capsys):
+    ran = []
+    Path(".locks").mkdir()
+    with FileLock(".locks/train@label_ranking-rlsep.lock"), pytest.raises(SystemExit) as ended:
+        stage.run(lambda *arguments: ran.append(arguments))
+    assert (ended.value.code, ran) == (75, [])  # see TRANSIENT in pipelines/flows/processes.py
+    assert "train@label_ranking-rlsep: another process runs this stage" in capsys.readouterr().err

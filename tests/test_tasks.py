@@ -434,6 +434,7 @@ class TestVocabulary:
         assert vocabulary.encode(["the eight three", "seven"]).tolist() == [[3, 1, 4], [2, 0, 0]]
         with pytest.raises(ValueError, match=r"caption 1 is '\.\.', expected at least one word"):
             vocabulary.encode(["the", ".."])
+        assert Vocabulary.split("It's the DOG's, isn't_it?") == ["it's", "the", "dog's", "isn't", "it"]
 
     def test_padding_changes_nothing_and_order_does(self, generator):
         network = build("models", "dual_encoder", DUAL["args"], seed=0, words=9).eval()
@@ -509,3 +510,153 @@ def test_similarities_of_double_precision_stay_in_it():
     found = similarities(apart, apart[:1])
     assert found.dtype == torch.float64
     assert found[1] > found[0]
+
+
+class TestParts:
+    """What a task hands to `transfer.train`, which here trains nothing."""
+
+    @pytest.fixture
+    def parts(self, monkeypatch):
+        given = {}
+        monkeypatch.setattr(transfer, "train", lambda **options: given.update(options) or [])
+
+        def of(task, train, val=None):
+            model = DUAL if task == "retrieval" else CONVNET
+            list(TASKS[task].train(train, val or train, model=model, loss={}, training=TRAINING, seed=0))
+            return given
+
+        return of
+
+    def drawn(self, parts):
+        """Numbers of images, and what is known of each, of many batches of rows 4, 0 and 2."""
+        draws = torch.Generator().manual_seed(0)
+        return [parts["draw"](torch.tensor([4, 0, 2]), draws) for _ in range(30)]
+
+    def test_each_clip_is_seen_by_any_of_its_frames_with_its_own_score(self, parts):
+        frames, target = torch.arange(18, dtype=torch.uint8).view(6, 3, 1, 1).expand(6, 3, 4, 4), torch.arange(6.0)
+        given = parts("memorability", (frames, target))
+        seen = [set(), set(), set()]
+        for numbers, known in self.drawn(given):
+            assert known.tolist() == [4, 0, 2]
+            for frame, place in zip(given["images"][numbers][:, 0, 0, 0].tolist(), seen, strict=True):
+                place.add(frame)
+        assert seen == [{12, 13, 14}, {0, 1, 2}, {6, 7, 8}]
+
+    def test_each_image_is_seen_with_its_own_labels(self, parts, generator):
+        images, labels, _ = split = splits("multilabel", generator)
+        given = parts("multilabel", split)
+        for numbers, known in self.drawn(given):
+            assert known.equal(labels[[4, 0, 2]])
+            assert given["images"][numbers].equal(images[[4, 0, 2]].unsqueeze(1))
+
+    def test_each_image_is_seen_with_any_of_its_own_captions(self, parts):
+        captions = [[f"picture{number} {which}" for which in ("one", "two", "three")] for number in range(6)]
+        given = parts("retrieval", (torch.zeros(6, 4, 4, dtype=torch.uint8), captions, torch.arange(6)))
+        vocabulary = Vocabulary.of([caption for several in captions for caption in several])
+        seen = [set(), set(), set()]
+        for numbers, known in self.drawn(given):
+            assert numbers.tolist() == [4, 0, 2]
+            for words, place in zip(known.tolist(), seen, strict=True):
+                place.add(" ".join(vocabulary.words[word] for word in words))
+        assert seen == [set(captions[4]), set(captions[0]), set(captions[2])]
+
+    def test_difficult_objects_are_skipped_in_validation(self, parts, generator):
+        scores = torch.tensor([[0.1, 0.9], [0.9, 0.1], [0.5, 0.5]])
+        labels = torch.tensor([[1, 0], [1, 1], [0, 0]])
+        images = torch.zeros(3, 4, 4, dtype=torch.uint8)
+        judged = []
+        for difficult in ([0, 0], [1, 0]):  # in the first image
+            split = images, labels, torch.tensor([difficult, [0, 0], [0, 0]]).bool()
+            judged.append(parts("multilabel", split)["figures"](None, scores)[multilabel.JUDGED_BY])
+        assert judged == pytest.approx([((1 + 2 / 3) / 2 + 1 / 3) / 2, (1 + 1 / 3) / 2])
+
+    def test_retrieval_is_judged_by_the_mean_of_both_directions(self, parts):
+        # Each image finds its first caption at once; its second caption finds the other image.
+        texts = torch.tensor([[1.0, 0.0], [0.0, 0.5], [0.0, 1.0], [0.5, 0.0]])
+        given = parts("retrieval", (torch.zeros(2, 4, 4, dtype=torch.uint8), [["a", "b"], ["c", "d"]], torch.arange(2)))
+
+        class Told(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.weight = nn.Parameter(torch.zeros(1))
+
+            def encode_text(self, words):
+                return texts
+
+        found = given["figures"](Told(), torch.eye(2))
+        assert found == {"recall_at_1": 0.75, "image_to_text": 1.0, "text_to_image": 0.5}
+
+    def test_a_difficult_positive_counts_in_no_figure(self):
+        table = pa.table(
+            {"scores": [[0.1, 0.9], [0.9, 0.1], [0.5, 0.5]], "labels": [[1, 0], [1, 1], [0, 0]],
+             "difficult": [[True, False], [False, True], [False, False]]}
+        )  # fmt: skip
+        figures = multilabel.figures(table, None)
+        assert figures.names == ["mean_average_precision", "average_precision.0"]  # the other has none that counts
+        assert figures.of_rows(np.arange(3)).tolist() == [1.0, 1.0]
+
+
+class TestTwoSteps:
+    def train(self, start, **changed):
+        draws = torch.Generator().manual_seed(0)
+        images = torch.randint(0, 256, (8, 1, 16, 16), generator=draws, dtype=torch.uint8)
+        return transfer.train(**{
+            "model": CONVNET, "outputs": {"outputs": 1}, "loss": {"name": "mse", "args": {}}, "training": TRAINING,
+            "rows": 8, "images": images, "val_images": images, "judged_by": "figure", "seed": 0, "name": "test",
+            "draw": lambda rows, draws: (rows, rows.float()), "start": start, "device": "cpu",
+            "compared": lambda network, outputs, known, length: (outputs.squeeze(1), known),
+            "figures": lambda network, outputs: {"figure": 0.5},
+        } | changed)  # fmt: skip
+
+    def test_of_equal_epochs_the_first_of_the_second_step_is_best_and_kept(self, start):
+        best = []
+        for step, epoch, network in self.train(start):
+            if epoch.best:
+                best.append((step, epoch.number))
+                kept = {key: value.clone() for key, value in network.state_dict().items()}
+        assert best == [("head", 1), ("everything", 1)]
+        assert all(kept[key].equal(value) for key, value in network.state_dict().items())
+
+    def test_epochs_count_on_so_that_a_loss_beside_ends_once_and_images_move_in_the_second_step(
+        self, start, monkeypatch
+    ):
+        counted, moved, called = [], [], Criterion.__call__
+
+        def call(self, *args, epoch):
+            counted.append(epoch)
+            return called(self, *args, epoch=epoch)
+
+        shifted = transfer.shifted
+        monkeypatch.setattr(Criterion, "__call__", call)
+        monkeypatch.setattr(
+            transfer,
+            "shifted",
+            lambda images, most, draws: moved.append((len(counted), most)) or shifted(images, most, draws),
+        )
+        training = TRAINING | {"everything": step(2) | {"shift": 3}}
+        assert len(list(self.train(start, training=training))) == 4  # of one batch each
+        assert counted == [1, 2, 3, 4]
+        assert moved == [(2, 3), (3, 3)]
+
+    @pytest.mark.parametrize("place", [None, "start"])
+    def test_what_is_validated_are_the_validation_images(self, start, place):
+        levels = torch.tensor([10, 250, 90], dtype=torch.uint8)
+        images = levels.view(3, 1, 1, 1).expand(3, 1, 16, 16)
+        seen = []
+        one = step(1) | {"shift": 0}
+        training = TRAINING | ({"head": one, "everything": one | {"epochs": 0}} if place else {"everything": one})
+        *_, (_, _, network) = self.train(
+            start if place else None, training=training, val_images=images,
+            figures=lambda network, outputs: seen.append(outputs.clone()) or {"figure": 0.5},
+        )  # fmt: skip
+        assert len(seen) == 1
+        assert seen[0].allclose(network(images), atol=1e-5)
+
+
+@pytest.mark.parametrize(("name", "folder"), [("wildcat", "network"), ("convnet", "scorer"), ("convnet", ".")])
+def test_a_run_of_any_task_gives_its_convolutions(name, folder, tmp_path):
+    theirs, ours = (build("models", one, CHANNELS, seed=seed, outputs=2) for seed, one in enumerate((name, "convnet")))
+    save_model(tmp_path / folder, theirs)
+    start_from(ours, tmp_path)
+    given = (theirs.backbone if name == "wildcat" else theirs).blocks.state_dict()
+    assert all(given[key].equal(value) for key, value in ours.blocks.state_dict().items())

@@ -1,6 +1,7 @@
 """Training: resumes bit for bit, keeps the best, stops early, and says where it went wrong."""
 
 import math
+import shutil
 
 import numpy as np
 import pytest
@@ -13,9 +14,11 @@ from torch import nn
 
 from rankops.augmentation import shifted, views, warped
 from rankops.checkpoints import build
+from rankops.criterion import Criterion
+from rankops.metrics.label_ranking import ranked
 from rankops.ranks import check_scores
 from rankops.tasks import label_ranking
-from rankops.training import batch_count, compute, fit, random_batches
+from rankops.training import Epoch, batch_count, compute, fit, random_batches
 
 OPTIONS = {
     "judged_by": "error",
@@ -453,3 +456,127 @@ def test_shares_of_a_batch_are_moved_each_in_its_own_way():
         for _ in random_batches(16, 8, generator, share=(process, 2)):
             drawn.append(torch.rand((), generator=generator).item())
     assert len(set(drawn)) == 4
+
+
+def test_a_checkpoint_takes_the_room_of_one_epoch_and_of_two_the_later_counts(tmp_path):
+    network, parts = problem()
+    begun = fit(network, epochs=3, checkpoint=tmp_path / "kept", **parts, **OPTIONS)
+    next(begun)
+    shutil.copytree(tmp_path / "kept/epoch-000001", tmp_path / "earlier")
+    expected = list(begun)
+    assert [path.name for path in (tmp_path / "kept").iterdir()] == ["epoch-000003"]
+    (tmp_path / "earlier").rename(tmp_path / "kept/epoch-000001")  # as it was killed before it took that away
+    again, parts = problem()
+    found = list(fit(again, epochs=3, checkpoint=tmp_path / "kept", **parts | {"loss": None}, **OPTIONS))
+    assert found[1:] == expected
+
+
+def test_an_epochs_loss_is_the_mean_over_its_batches():
+    (network, parts), losses = problem(), []
+    honest = parts["loss"]
+    parts |= {"loss": lambda network, rows: losses.append(value := honest(network, rows)) or value}
+    epochs = list(fit(network, epochs=2, **parts, **OPTIONS))
+    means = torch.stack(losses).detach().view(2, 4).mean(1).tolist()
+    assert [epoch.loss for epoch in epochs] == pytest.approx(means, rel=1e-6)
+
+
+class TestLabelRankersParts:
+    """What `label_ranking.train` hands to `fit`, which here trains nothing."""
+
+    STEP = {"batch_size": 4, "epochs": 2, "patience": 1} | {name: OPTIONS[name] for name in ("optimiser", "schedule")}
+    RANKS = torch.tensor([[1, 0, 2], [0, 2, 1], [2, 1, 0], [0, 0, 1], [1, 2, 3], [0, 0, 0], [3, 1, 2], [1, 0, 0]])
+
+    @pytest.fixture
+    def parts(self, monkeypatch):
+        """Image k of the training split is grey of level 20 k, and its label ranks are row k of `RANKS`."""
+        calls = []
+        monkeypatch.setattr(label_ranking, "fit", lambda network, **options: calls.append(options) or [])
+        train = (20 * torch.arange(8, dtype=torch.uint8)).view(8, 1, 1).expand(8, 16, 16), self.RANKS
+        draws = torch.Generator().manual_seed(1)
+        val = torch.randint(0, 256, (6, 16, 16), generator=draws, dtype=torch.uint8), self.RANKS[:6].flip(0)
+
+        def of(fresh=None, **scorer):
+            training = {"scorer": self.STEP | {"shift": 0} | scorer, "thresholds": self.STEP | {"hidden": 4}}
+            list(label_ranking.train(
+                train, val, model={"name": "convnet", "args": {"channels": [4, 4]}}, seed=0, device="cpu",
+                loss={"name": "rlsep", "args": {}}, training=training, fresh=fresh,
+            ))  # fmt: skip
+            return calls
+
+        return of
+
+    def rows(self, batches, level=20):
+        """Which rows the pictures of an epoch are, beside the label ranks that came with each."""
+        found = [batch[:2] for batch in batches(torch.Generator().manual_seed(0))]
+        pictures, label_ranks = (torch.cat(part) for part in zip(*found, strict=True))
+        return (pictures[:, 0, 8, 8] // level).tolist(), label_ranks
+
+    def test_pictures_come_with_their_own_label_ranks_in_random_order(self, parts):
+        rows, label_ranks = self.rows(parts()[0]["batches"])
+        assert sorted(rows) == list(range(8)) != rows
+        assert label_ranks.equal(self.RANKS[rows])
+
+    def test_so_do_fresh_ones(self, parts):
+        pictures = (30 * torch.arange(8, dtype=torch.uint8)).view(8, 1, 1).expand(8, 16, 16)
+        asked = []
+        scorer, _ = parts(fresh=lambda rows, draws: asked.append(rows) or (pictures, self.RANKS.flip(0)))
+        rows, label_ranks = self.rows(scorer["batches"], level=30)
+        assert (sorted(rows), asked) == (list(range(8)), [8])
+        assert label_ranks.equal(self.RANKS.flip(0)[rows])
+
+    def test_every_move_that_is_asked_for_is_made(self, parts, monkeypatch):
+        moves, made = {"shift": 2, "zoom": 1.1, "rotation": 5.0}, []
+        monkeypatch.setattr(label_ranking, "warped", lambda images, draws, **asked: made.append(asked) or images)
+        for asked in (moves, {"shift": 1}):
+            self.rows(parts(**asked)[-2]["batches"])
+        assert made == [moves] * 2 + [{"shift": 1}] * 2
+
+    def test_what_is_asked_for_the_scorer_reaches_its_training_alone(self, parts):
+        scorer, thresholds = parts(average=0.9, judged_by="exact_match")
+        assert (scorer["average"], scorer["judged_by"], scorer["batches_per_epoch"]) == (0.9, "exact_match", 2)
+        assert (thresholds.get("average"), thresholds["judged_by"]) == (None, "accuracy")
+        usual, _ = parts()[-2:]
+        assert (usual["average"], usual["judged_by"]) == (None, "accuracy")
+
+    def test_epochs_are_counted_so_that_a_loss_beside_ends(self, parts, monkeypatch):
+        counted, called = [], Criterion.__call__
+
+        def call(self, *args, epoch, **options):
+            counted.append(epoch)
+            return called(self, *args, epoch=epoch, **options)
+
+        def fit(network, *, batches, loss, epochs, **options):
+            for number in range(1, epochs + 1):
+                loss(network, next(iter(batches(torch.Generator()))))
+                yield Epoch(number, 0.0, {}, True, 0.1)
+
+        monkeypatch.setattr(Criterion, "__call__", call)
+        monkeypatch.setattr(label_ranking, "fit", fit)
+        parts()
+        assert counted == [1, 2]
+
+    def test_the_scorer_is_validated_on_the_validation_split(self, parts):
+        network = build("models", "convnet", {"channels": [4, 4]}, seed=5, outputs=3, colours=1).eval()
+        draws = torch.Generator().manual_seed(1)
+        images = torch.randint(0, 256, (6, 1, 16, 16), generator=draws, dtype=torch.uint8)
+        with torch.no_grad():
+            found, expected = parts()[0]["validate"](network), ranked(network(images), self.RANKS[:6].flip(0))
+        assert found == pytest.approx({name: expected[name].mean().item() for name in ("accuracy", "exact_match")})
+        assert 0 < found["accuracy"] < 1
+
+    def test_thresholds_learn_to_lie_below_the_scores_of_labels_that_are_there(self, parts):
+        thresholds = parts()[1]
+        rows = torch.cat(list(thresholds["batches"](torch.Generator().manual_seed(0))))
+        assert sorted(rows.tolist()) == list(range(8))
+        below, above = (torch.where(self.RANKS[rows] > 0, -far, far) for far in (99.0, -99.0))
+        assert thresholds["loss"](lambda embeddings: below, rows).item() == pytest.approx(0, abs=1e-6)
+        assert thresholds["loss"](lambda embeddings: above, rows).item() > 50
+        of_val = self.RANKS[:6].flip(0)
+        right = thresholds["validate"](lambda embeddings: torch.where(of_val > 0, -99.0, 99.0))
+        one_wrong = thresholds["validate"](lambda embeddings: torch.where(of_val > 1, -99.0, 99.0))
+        assert right == {"accuracy": 1, "exact_match": 1}
+        wrong = of_val == 1  # which now lie below
+        assert one_wrong["accuracy"] == pytest.approx(1 - wrong.double().mean().item())
+        assert one_wrong["exact_match"] == pytest.approx(1 - wrong.any(1).double().mean().item())
+        with pytest.raises(ValueError, match="scores hold nan"):
+            thresholds["validate"](lambda embeddings: torch.full((6, 3), math.nan))

@@ -203,3 +203,31 @@ def test_a_rank_that_is_off_in_both_directions_would_be_seen():
     # The fault above must not be seen by chance: the facts themselves are right for right data and wrong for wrong.
     table = synthetic_ranks.table(5, 4, generator(0, "test"))
     assert np.ptp(np.stack(table["ranks"].to_numpy()), axis=1).tolist() == [3.0] * 5
+
+
+def test_digits_that_cover_each_other_are_too_many_or_leave_at_the_left_are_named(check, tables):
+    table = tables["ranked_mnist"]["train"]
+    counts = [sum(size > 0 for size in sizes) for sizes in table["size"].to_pylist()]
+    many = counts.index(max(counts))
+    covered, off = [row for row in range(2, 5) if row != many][:2]
+
+    def over_the_first(cell):
+        first, second, *_ = (place for place, value in enumerate(sizes) if value > 0)
+        return [cell[first] if place == second else value for place, value in enumerate(cell)]
+
+    sizes = table["size"][covered].as_py()
+    faulty = table
+    for column in ("top", "left"):
+        faulty = with_cell(faulty, column, covered, over_the_first)
+    faulty = with_list_cell(faulty, "left", off, lambda _: present(table["size"][off].as_py()), lambda _: -3.0)
+    faulty = with_list_cell(faulty, "size", many, lambda cell: cell.index(0.0), lambda _: 9.0)
+    said = check("ranked_mnist", change=lambda _: faulty)
+    for part in (f"id {covered}: overlap = ", f"id {off}, label", "digits: inside_canvas", f"id {many}: digits = 7"):
+        assert part in said
+
+
+def test_pictures_of_another_side_than_the_params_say_are_named(check, tables, params):
+    canvas = params.ranked_mnist.canvas
+    images = np.zeros((len(tables["ranked_mnist"]["val"]), canvas + 8, canvas + 8), np.uint8)
+    said = check("ranked_mnist", "val", lambda table: table.set_column(1, "image", encode_images(images, threads=1)))
+    assert f"split val, id 0: side = {canvas + 8}" in said
