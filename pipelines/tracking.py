@@ -157,7 +157,9 @@ def store() -> Iterator[mlflow.MlflowClient]:
         client = mlflow.MlflowClient()
         client.search_experiments(max_results=1)
     except Exception as error:  # database drivers and HTTP clients each have their own
-        if re.search(r"\b401\b|\b403\b", str(error)):
+        if re.search(
+            r"error code 40[13]\b|UNAUTHENTICATED|PERMISSION_DENIED", str(error)
+        ):  # a host may be named node-403
             raise CredentialsRefused(
                 f"the MLflow store {without_credentials(address)} refuses the credentials: "
                 f"{in_a_line(error)}. Set MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD, and try again"

@@ -127,7 +127,11 @@ def _findings(folder: Path, experiments: Experiments) -> dict[str, Section]:
     for name, asked in experiments.findings.items():
         figure = experiments.comparisons[asked.comparison].figure
         said, table = finding(asked, figure=figure)
-        panel = table.assign(method=table["method"] + " over " + table["over"])
+        between = [" over "] * len(asked.pairs) + ["\nmore than "] * len(asked.contrasts)  # of gains, with long names
+        labels = [
+            f"{one}{word}{other}" for one, word, other in zip(table["method"], between, table["over"], strict=True)
+        ]
+        panel = table.assign(method=labels)
         differences(folder / f"finding-{name}.png", {f"{asked.comparison}: {figure}": panel}, title=asked.asks)
         shown = table.assign(difference=[_with_signs(row) for _, row in table.iterrows()]).drop(columns=["low", "high"])
         result[f"Finding: {name.replace('_', ' ')}"] = Section(said, shown, (Path(f"finding-{name}.png"),))
