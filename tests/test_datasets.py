@@ -3,8 +3,12 @@
 import gzip
 import hashlib
 import os
+import shutil
+import socket
 import struct
+import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pyarrow as pa
@@ -16,7 +20,7 @@ from typer.testing import CliRunner
 from pipelines.cli import app
 from rankops import boxes
 from rankops.datasets import digits, mnist, ranked_mnist, synthetic_ranks
-from rankops.generators import generator
+from rankops.generators import derived_seed, generator
 from rankops.ranks import ranks
 from rankops.tables import decode_images, encode_images, matrix, read_table
 
@@ -117,6 +121,26 @@ class TestMnist:
             file.rename(files / file.stem / file.name)
         mnist.copy(tmp_path / "given", tmp_path / "raw")
         assert len(mnist.read(tmp_path / "raw", test=True)[1]) == 12
+
+    def test_a_download_is_given_up_when_it_stays_silent_and_leaves_nothing_else(self, files, tmp_path, monkeypatch):
+        before, asked = socket.getdefaulttimeout(), []
+
+        def fetched(root, download):
+            asked.append((socket.getdefaulttimeout(), download))
+            shutil.copytree(files, Path(root) / "MNIST/raw")
+            if len(asked) == 2:
+                raise RuntimeError("Error downloading t10k-labels-idx1-ubyte.gz")
+
+        torchvision = SimpleNamespace(datasets=SimpleNamespace(MNIST=fetched))
+        monkeypatch.setitem(sys.modules, "torchvision", torchvision)
+        monkeypatch.setitem(sys.modules, "torchvision.datasets", torchvision.datasets)
+        mnist.download(tmp_path / "mnist", timeout=7.0)
+        mnist.check(tmp_path / "mnist")
+        with pytest.raises(OSError, match="MNIST could not be downloaded .*t10k-labels"):
+            mnist.download(tmp_path / "other", timeout=9.0)
+        assert asked == [(7.0, True), (9.0, True)]
+        assert socket.getdefaulttimeout() == before
+        assert sorted(path.name for path in tmp_path.iterdir()) == ["given", "mnist"]
 
     def test_a_missing_file_or_folder_is_named(self, files, tmp_path):
         (files / "t10k-images-idx3-ubyte.gz").unlink()
@@ -262,3 +286,10 @@ class TestTables:
         path.write_bytes(path.read_bytes()[:-20])
         with pytest.raises(ValueError, match=r"t\.parquet: not a whole Parquet file"):
             read_table(path, ["a"])
+
+
+def test_each_use_has_a_seed_of_its_own_and_keeps_it():
+    """If one changed, every made dataset would be another one."""
+    digest = hashlib.sha256(b"1/ranked_mnist/train").hexdigest()
+    assert derived_seed(1, "ranked_mnist", "train") == int(digest[:12], 16)
+    assert len({derived_seed(*use) for use in ((1, "ab"), (1, "a", "b"), (1, "1"), (11,), (1,))}) == 5
