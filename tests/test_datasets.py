@@ -122,6 +122,13 @@ class TestMnist:
         mnist.copy(tmp_path / "given", tmp_path / "raw")
         assert len(mnist.read(tmp_path / "raw", test=True)[1]) == 12
 
+    def test_one_of_the_four_files_is_enough_not_to_be_passed_over(self, files, tmp_path):
+        assert not mnist.is_there(tmp_path)
+        shutil.copy(files / "t10k-labels-idx1-ubyte.gz", tmp_path)
+        assert mnist.is_there(tmp_path)
+        with pytest.raises(FileNotFoundError, match="train-images-idx3-ubyte: no such file"):
+            mnist.read(tmp_path, test=True)
+
     def test_a_download_is_given_up_when_it_stays_silent_and_leaves_nothing_else(self, files, tmp_path, monkeypatch):
         before, asked = socket.getdefaulttimeout(), []
 
@@ -269,6 +276,11 @@ class TestTables:
     @pytest.mark.parametrize("values", [[1, 2], [["a"], ["b"]], [[[1]], [[2]]]])
     def test_a_column_that_is_no_matrix_is_named(self, values):
         with pytest.raises(ValueError, match=r"some\.parquet: column x: .*, expected lists of numbers"):
+            matrix(pa.table({"x": values}), "x", path="some.parquet")
+
+    @pytest.mark.parametrize("values", [[[1, 2], [3, None]], [[1.0, 2.0], None], [[1, 2], [3]]])
+    def test_a_value_that_is_missing_from_a_list_is_told(self, values):
+        with pytest.raises(ValueError, match="column x: lists of different lengths or missing values, expected"):
             matrix(pa.table({"x": values}), "x", path="some.parquet")
 
     def test_an_image_of_another_size_is_named(self):
