@@ -3,8 +3,12 @@
 import gzip
 import hashlib
 import os
+import shutil
+import socket
 import struct
+import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pyarrow as pa
@@ -16,7 +20,7 @@ from typer.testing import CliRunner
 from pipelines.cli import app
 from rankops import boxes
 from rankops.datasets import digits, mnist, ranked_mnist, synthetic_ranks
-from rankops.generators import generator
+from rankops.generators import derived_seed, generator
 from rankops.ranks import ranks
 from rankops.tables import decode_images, encode_images, matrix, read_table
 
@@ -117,6 +121,33 @@ class TestMnist:
             file.rename(files / file.stem / file.name)
         mnist.copy(tmp_path / "given", tmp_path / "raw")
         assert len(mnist.read(tmp_path / "raw", test=True)[1]) == 12
+
+    def test_one_of_the_four_files_is_enough_not_to_be_passed_over(self, files, tmp_path):
+        assert not mnist.is_there(tmp_path)
+        shutil.copy(files / "t10k-labels-idx1-ubyte.gz", tmp_path)
+        assert mnist.is_there(tmp_path)
+        with pytest.raises(FileNotFoundError, match="train-images-idx3-ubyte: no such file"):
+            mnist.read(tmp_path, test=True)
+
+    def test_a_download_is_given_up_when_it_stays_silent_and_leaves_nothing_else(self, files, tmp_path, monkeypatch):
+        before, asked = socket.getdefaulttimeout(), []
+
+        def fetched(root, download):
+            asked.append((socket.getdefaulttimeout(), download))
+            shutil.copytree(files, Path(root) / "MNIST/raw")
+            if len(asked) == 2:
+                raise RuntimeError("Error downloading t10k-labels-idx1-ubyte.gz")
+
+        torchvision = SimpleNamespace(datasets=SimpleNamespace(MNIST=fetched))
+        monkeypatch.setitem(sys.modules, "torchvision", torchvision)
+        monkeypatch.setitem(sys.modules, "torchvision.datasets", torchvision.datasets)
+        mnist.download(tmp_path / "mnist", timeout=7.0)
+        mnist.check(tmp_path / "mnist")
+        with pytest.raises(OSError, match="MNIST could not be downloaded .*t10k-labels"):
+            mnist.download(tmp_path / "other", timeout=9.0)
+        assert asked == [(7.0, True), (9.0, True)]
+        assert socket.getdefaulttimeout() == before
+        assert sorted(path.name for path in tmp_path.iterdir()) == ["given", "mnist"]
 
     def test_a_missing_file_or_folder_is_named(self, files, tmp_path):
         (files / "t10k-images-idx3-ubyte.gz").unlink()
@@ -247,6 +278,11 @@ class TestTables:
         with pytest.raises(ValueError, match=r"some\.parquet: column x: .*, expected lists of numbers"):
             matrix(pa.table({"x": values}), "x", path="some.parquet")
 
+    @pytest.mark.parametrize("values", [[[1, 2], [3, None]], [[1.0, 2.0], None], [[1, 2], [3]]])
+    def test_a_value_that_is_missing_from_a_list_is_told(self, values):
+        with pytest.raises(ValueError, match="column x: lists of different lengths or missing values, expected"):
+            matrix(pa.table({"x": values}), "x", path="some.parquet")
+
     def test_an_image_of_another_size_is_named(self):
         parts = [encode_images(np.zeros((1, side, side), np.uint8), threads=1) for side in (9, 8)]
         with pytest.raises(ValueError, match=r"row 1: image of \(8, 8\), expected \(9, 9\)"):
@@ -288,3 +324,10 @@ def test_fresh_vectors_are_as_many_as_asked_for_with_their_ranks():
     assert [tuple(scores.shape) for scores, _ in made] == [(4, 6), (4, 6), (2, 6)]
     assert all(found.equal(ranks(scores)) for scores, found in made)
     assert not made[0][0].equal(made[1][0])
+
+
+def test_each_use_has_a_seed_of_its_own_and_keeps_it():
+    """If one changed, every made dataset would be another one."""
+    digest = hashlib.sha256(b"1/ranked_mnist/train").hexdigest()
+    assert derived_seed(1, "ranked_mnist", "train") == int(digest[:12], 16)
+    assert len({derived_seed(*use) for use in ((1, "ab"), (1, "a", "b"), (1, "1"), (11,), (1,))}) == 5

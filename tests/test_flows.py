@@ -21,7 +21,7 @@ from ruamel.yaml import YAML
 
 from pipelines.flows.graph import stages
 from pipelines.flows.processes import CommandFailed, Commands, TransientFailure, _may_go_well
-from pipelines.flows.worktree import FOLDER, READY, opened
+from pipelines.flows.worktree import FOLDER, READY, _brought, opened
 from pipelines.gate import Decision
 from pipelines.made_data import write_splits
 from pipelines.settings import Compute, load
@@ -537,3 +537,25 @@ def test_only_what_may_be_over_the_next_time_is_tried_again():
 def test_a_server_that_is_away_and_a_stage_beside_may_be_over_the_next_time(tmp_path, said):
     with pytest.raises(TransientFailure):
         Commands().run([sys.executable, "-c", f"import sys; sys.exit({said!r})"], folder=tmp_path)
+
+
+@pytest.mark.parametrize("other_disk", [False, True])
+def test_raw_data_of_the_same_length_are_brought_anew(tmp_path, other_disk, monkeypatch):
+    def refused(*_):
+        raise OSError(errno.EXDEV, "Invalid cross-device link")
+
+    if other_disk:
+        monkeypatch.setattr(os, "link", refused)
+    scores, folder = tmp_path / "data/raw/scores.csv", tmp_path / ".retrain/worktree"
+    subprocess.run(["git", "init", "--quiet", str(folder)], check=True)
+    scores.parent.mkdir(parents=True)
+    for number, text in enumerate(("1.jpg,0.1", "1.jpg,0.9"), 1):
+        fresh = tmp_path / "fresh.csv"
+        fresh.write_text(text)
+        os.utime(fresh, (number, number))
+        fresh.replace(scores)
+        _brought(tmp_path, folder)
+        assert (folder / "data/raw/scores.csv").read_text() == text
+    copied = (folder / "data/raw/scores.csv").stat().st_ino
+    _brought(tmp_path, folder)
+    assert (folder / "data/raw/scores.csv").stat().st_ino == copied  # what is the same is not copied again

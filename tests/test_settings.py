@@ -159,6 +159,9 @@ RECALL = "sorter_runs/retrieval-recall-lstm"
             "args.folds: unknown option; lamem takes",
         ),
         ("real_data", {"lamem": {"size": 64, "args": {"fold": "2"}, "seed": 1}}, r"args.fold: .*integer.*found '2'"),
+        ("gate/judged/retrieval/guarded", ["recall_at_1"], "judged.retrieval: no figure 'recall_at_1'"),
+        ("gate/judged/memorability", KeyError, "gate: judged has no block for memorability: every model is judged"),
+        ("gate/judged/clips", {"figure": "spearman", "guarded": []}, "judged.clips: there is no such task; there are"),
     ],
 )
 def test_a_mistake_is_named(place, value, message):
@@ -321,10 +324,36 @@ class TestExperiments:
                 [-1.0, 1.0, 2.0, 3.0],
                 "comparisons.memorability.methods.mse.training.head.optimiser: args.lr: is -1.0, expected",
             ),
+            ("label_ranking/figure", "ranked.f1", "figure: ranked.f1 is not measured on validation"),
+            ("label_ranking/shown", ["ranked.accurate"], "figure: no 'ranked.accurate' of label_ranking"),
+            ("label_ranking/start", "models/runs/label_ranking-rlsep", "label ranking has no start"),
+            ("memorability/start", None, "start is None"),
+            ("memorability/methods/mse/fresh", True, "methods.mse: fresh is of label ranking"),
+            ("label_ranking/methods/rlsep/viewers", 5, "methods.rlsep: .*viewers and fine_tune are of other tasks"),
+            ("label_ranking/dataset", "captions", "rlsep-fresh_scenes.fresh: captions cannot be drawn anew"),
+            ("label_ranking/methods/rlsep/sorter", "lstm", "sorter: lstm is pretrained; expected one that needs no"),
+            ("label_ranking/methods/rlsep/sorter", "laplace", "sorter is laplace: expected one for a loss"),
+            (
+                "memorability/methods/spearman-lstm/sorter_args",
+                {"softness": 1.0},
+                "sorter_args: lstm is no sorter of benchmark_sorters.untrained",
+            ),
         ],
     )
     def test_a_mistake_is_named(self, tmp_path, place, value, expected):
         assert re.search(expected, self.message(tmp_path, f"comparisons/{place}", value))
+
+    @pytest.mark.parametrize(
+        ("place", "value", "expected"),
+        [
+            ("batch_size", 10_001, "batch_size is 10001, expected at most half of rows = 20000"),
+            ("batch_size", 500, "methods.lstm: batches of 500 do not make groups of synthetic_ranks.length = 32"),
+            ("methods/hinge_ap/sorter", "gru", "methods.hinge_ap.sorter: no sorter 'gru'; there are cnn"),
+            ("methods/hinge_ap/loss/args", {"pairs": 3}, "methods.hinge_ap.loss.args.pairs: unknown option"),
+        ],
+    )
+    def test_a_mistake_in_the_synthetic_experiment_is_named(self, tmp_path, place, value, expected):
+        assert expected in self.message(tmp_path, f"synthetic_precision/{place}", value)
 
     @pytest.mark.parametrize(
         ("place", "value", "expected"),

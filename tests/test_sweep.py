@@ -16,9 +16,10 @@ from ruamel.yaml import YAML
 from typer.testing import CliRunner
 
 from pipelines.cli import app
+from pipelines.flows import sweep as flow
 from pipelines.flows.points import Point, Result, _own_folder, points, snapshot
-from pipelines.flows.sweep import _compared, tables
-from pipelines.settings import ParamsError
+from pipelines.flows.sweep import _compared, _finished, tables
+from pipelines.settings import ParamsError, load
 
 ROOT = Path(__file__).parents[1]
 RATE = "training.label_ranking.scorer.optimiser.args.lr"
@@ -114,6 +115,53 @@ def test_a_sweeps_own_run_has_its_table_and_its_plot(tmp_path):
     assert f"| {MSE} | 0.1 | mean of 2 | 0.5000 ± 0.0000 |" in (tmp_path / "results.md").read_text()
     assert finished.files["figures"] == [tmp_path / "results.md"]
     assert (tmp_path / "points.png").stat().st_size > 0
+
+
+@pytest.mark.usefixtures("_in_root")
+def test_a_point_is_sent_with_the_params_of_its_run_and_the_data_that_went_in(tmp_path, monkeypatch):
+    drawn = []
+    monkeypatch.setattr(flow, "learning_curves", lambda path, history, title: drawn.append((path, title)))
+    history = pd.DataFrame({"epoch": [1, 2], "spearman": [0.1, 0.2]})
+    train = {
+        "deps": [{"path": "data/clips", "md5": "1f"}, {"path": "src/rankops/ranks.py", "md5": "2e"}], "outs": ["model"],
+        "params": {"params.yaml": {f"runs.{MSE}": {"seed": 3}, "training.memorability": {"head": {"epochs": 2}}}},
+    }  # fmt: skip
+    evaluate = {"deps": [], "outs": ["metrics"], "params": {"params.yaml": {"evaluate": {"resamples": 9}}}}
+    result = replace(_result(MSE, 3, 0.1, 0.5), entries=[train, evaluate], metrics="{}", history=history)
+    sent = _finished(result, "of the sweep", tmp_path / "point", load())
+    assert (sent.name, sent.experiment, sent.version) == (f"{MSE}-3", "sweeps", None)
+    assert sent.params == {"seed": 3, "training.head.epochs": 2, "evaluate.resamples": 9, "lr": "0.1"}
+    assert sent.metrics == {"spearman": 0.5}
+    assert sent.tags == {
+        "run": MSE, "task": "memorability", "seed": "3", "dvc_experiment": f"{MSE}-3", "loss": "mse",
+        "point.lr": "0.1", "input.data/clips": "1f",
+    }  # fmt: skip
+    assert drawn == [(tmp_path / "point/learning_curves.png", f"{MSE}-3")]
+    assert pd.read_csv(tmp_path / "point/history.csv").equals(history)
+    # Known again by what it is made of: the sweep, its name, outputs and params.
+    other = replace(result, entries=[train | {"outs": ["another"]}, evaluate])
+    keys = [
+        _finished(one, of, tmp_path / str(number), load()).key
+        for number, (one, of) in enumerate(((result, "of the sweep"), (result, "of another"), (other, "of the sweep")))
+    ]
+    assert keys[0] == sent.key
+    assert len(set(keys)) == 3
+
+
+def test_what_another_code_began_is_known_as_such_and_other_params_or_documents_are_not(tmp_path):
+    for file in ("dvc.yaml", "pipelines/stage.py", "src/rankops/ranks.py", "params.yaml", "README.md"):
+        (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / file).write_text("old")
+    subprocess.run(["git", "init", "--quiet"], cwd=tmp_path, check=True)
+    person = ("-c", "user.name=tests", "-c", "user.email=t@example.org")
+    for words in (("add", "--all"), (*person, "commit", "--quiet", "--message", "start")):
+        subprocess.run(["git", *words], cwd=tmp_path, check=True)
+    codes = [snapshot(tmp_path).code]
+    for file in ("params.yaml", "README.md", "dvc.yaml", "pipelines/stage.py", "src/rankops/ranks.py"):
+        (tmp_path / file).write_text("new")
+        codes.append(snapshot(tmp_path).code)
+    assert codes[0] == codes[1] == codes[2]
+    assert len(set(codes)) == 4
 
 
 @pytest.fixture

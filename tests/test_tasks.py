@@ -660,3 +660,97 @@ def test_a_run_of_any_task_gives_its_convolutions(name, folder, tmp_path):
     start_from(ours, tmp_path)
     given = (theirs.backbone if name == "wildcat" else theirs).blocks.state_dict()
     assert all(given[key].equal(value) for key, value in ours.blocks.state_dict().items())
+
+
+def losses_of(data, start, training, **options) -> list[float]:
+    trained = memorability.train(
+        data, data, model=CONVNET, loss={"name": "mse", "args": {}}, training=training, seed=0, device="cpu",
+        start=start, **options,
+    )  # fmt: skip
+    return [epoch.loss for _, epoch, _ in trained]
+
+
+def test_the_second_step_teaches_the_convolutions_themselves(start, generator):
+    """Statistics of batch normalisation change without a step of theirs."""
+    given = build("models", "convnet", CHANNELS, seed=9, outputs=1)
+    start_from(given, start)
+    for name, _, regressor in run_of(CASES[0], splits("memorability", generator), start):
+        assert regressor.network.blocks[0].weight.equal(given.blocks[0].weight) == (name == "head")
+
+
+def test_epochs_of_a_loss_beside_it_are_counted_through_both_steps(start, generator):
+    data = splits("memorability", generator)
+    # One batch an epoch, so that the second epoch's loss is of the weights that the first one left.
+    training = {"batch_size": 20, "head": step(1), "everything": step(1) | {"shift": 0}}
+    throughout, first, both = (
+        losses_of(data, start, training, beside=BESIDE | {"name": "l1", "epochs": epochs}) for epochs in (None, 1, 2)
+    )
+    assert throughout == both
+    assert throughout[0] == first[0]
+    assert throughout[1] > first[1]
+
+
+def test_the_learning_rate_moves_by_the_batches_that_make_whole_groups(generator):
+    rates = {"name": "step", "factor": 0.5, "every_epochs": 1.0}
+    training = {"batch_size": 4, "head": step(0), "everything": step(3) | {"shift": 0, "schedule": rates}}
+    data = splits("memorability", generator, rows=6)  # one batch of four in an epoch; two rows make no group
+    trained = memorability.train(
+        data, data, model=CONVNET, loss={"name": "spearman", "args": {}}, training=training, seed=0, device="cpu",
+        sorter=small_sorter(4),
+    )  # fmt: skip
+    assert [epoch.learning_rate for _, epoch, _ in trained] == pytest.approx([3e-3, 1.5e-3, 0.75e-3])
+
+
+def test_each_step_of_a_fine_tuned_sorter_is_down_the_gradient_of_its_own_error_alone(generator):
+    class Scaled(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.factor = nn.Parameter(torch.tensor(0.5))
+
+        def forward(self, scores):
+            return self.factor * scores
+
+    sorter = Scaled()
+    criterion = Criterion(
+        {"name": "spearman", "args": {}}, sorter=sorter, fine_tune={"name": "SGD", "args": {"lr": 2.0}}
+    )
+    expected = 0.5
+    for _ in range(3):
+        scores, target = torch.randn(2, 5, generator=generator), torch.rand(2, 5, generator=generator)
+        criterion(scores, target, epoch=1)
+        # |factor * s - rk(s)|, in the mean, on ranks from 0 to 1
+        signs = np.sign(expected * scores.numpy() - ranks(scores).numpy())
+        expected -= 2.0 * (signs * scores.numpy()).mean() / 5
+        assert sorter.factor.item() == pytest.approx(expected, rel=1e-5)
+
+
+def retrieving(train_split, val_split, **training):
+    return retrieval.train(
+        train_split, val_split, model=DUAL, loss={"name": "hard_negative_triplet", "args": {}}, seed=0, device="cpu",
+        training=TRAINING | {"head": step(0), "everything": step(1) | {"shift": 0}} | training,
+    )  # fmt: skip
+
+
+def test_the_vocabulary_is_of_frequent_words_of_the_training_captions(generator):
+    images, _, families = splits("retrieval", generator, rows=8)
+    captions = [[f"three odd{row}", f"a seven {'twice' if row < 2 else ''}"] for row in range(8)]
+    split = images, captions, families
+    val = images, [["zebra three", "zebra"]] * 8, families
+    for least, known in ((2, ["a", "seven", "three", "twice"]), (3, ["a", "seven", "three"])):
+        ((_, _, encoder),) = retrieving(split, val, least_count=least)
+        assert encoder.vocabulary.words[2:] == known
+
+
+def test_validated_recall_is_that_of_each_direction_and_judged_by_the_mean(generator):
+    """Captions that are all the same: no image finds its own before the others', and all captions find one image."""
+    images, _, families = splits("retrieval", generator, rows=8)
+    split = images, [["a three above a seven"]] * 8, families
+    ((_, epoch, _),) = retrieving(split, split)
+    assert epoch.validation == {"image_to_text": 0.0, "text_to_image": 1 / 8, "recall_at_1": 1 / 16}
+
+
+def test_families_of_images_are_read_where_the_table_has_them(tmp_path):
+    columns = {"image": encode_images(np.zeros((4, 4, 4), np.uint8), threads=1), "captions": [["a three"]] * 4}
+    for more, expected in (({}, [0, 1, 2, 3]), ({"family": [7, 7, 2, 2]}, [7, 7, 2, 2])):
+        pq.write_table(pa.table(columns | more), tmp_path / "test.parquet")
+        assert retrieval.load_split(tmp_path, "test", threads=1)[2].tolist() == expected

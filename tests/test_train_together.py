@@ -1,6 +1,7 @@
 """One training in two processes: it ends where one process does, alike in both; and nothing outlives its error."""
 
 import os
+import pickle
 import signal
 import subprocess
 import sys
@@ -11,7 +12,7 @@ import pytest
 import torch
 from torch import nn
 
-from pipelines.train_together import train_together
+from pipelines.train_together import _pickled, train_together
 from rankops.checkpoints import build
 from rankops.criterion import Criterion, grouped
 from rankops.training import compute, fit, random_batches
@@ -151,6 +152,25 @@ def test_more_processes_than_gpus_are_refused(monkeypatch):
     for device in ("auto", "cuda"):
         with pytest.raises(ValueError, match="train_processes is 3, but torch finds 2 GPUs: expected at most one"):
             train_together(train_all, None, processes=3, device=device, threads=1)
+
+
+class BrokenRow(Exception):
+    """Comes back from no pickle: that calls it with what Exception was given."""
+
+    def __init__(self, file, row):
+        super().__init__(f"{file}: row {row} is broken")
+
+
+@pytest.mark.parametrize("kind", [BrokenRow, lambda file, row: ValueError(f"{file}: row {row} is broken")])
+def test_an_error_reaches_the_other_process_with_its_text_and_its_traceback(kind):
+    try:
+        raise kind("train.parquet", 3)
+    except Exception as error:
+        found = pickle.loads(_pickled(error, 1))
+    said = "\n".join([str(found), *found.__notes__] if hasattr(found, "__notes__") else [str(found)])
+    assert "train.parquet: row 3 is broken" in str(found)
+    assert "In process 1:" in said
+    assert 'raise kind("train.parquet", 3)' in said
 
 
 STAGE = """
