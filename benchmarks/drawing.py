@@ -9,10 +9,10 @@ import torch
 from PIL import Image
 
 from benchmarks.results import write
-from rankops.datasets.digits import SIDE, Digits, tables
-from rankops.datasets.ranked_mnist import recipes
-from rankops.scenes import draw
-from rankops.tables import decode_images
+from rankops.datasets.scenes.digits import SIDE, Digits, tables
+from rankops.datasets.scenes.drawing import draw
+from rankops.datasets.scenes.ranked_mnist import recipes
+from rankops.io.parquet import decode_images
 
 ROUNDS = 7
 
@@ -90,7 +90,7 @@ def main() -> None:
             if name == "pil":
                 figures[f"{canvas} px"] |= {"lowest": float(ratios.min()), "highest": float(ratios.max())}
         same = draw(glyphs, scene.size, scene.top, scene.left, canvas=canvas).numpy().astype(int)
-        figures[f"{canvas} px"]["mean grey difference"] = float(abs(same - by_pil(arrays, *lists, canvas)).mean())
+        figures[f"{canvas} px"]["mean gray difference"] = float(abs(same - by_pil(arrays, *lists, canvas)).mean())
     write("drawing", figures)
 
 

@@ -14,10 +14,10 @@ import pyarrow.parquet as pq
 import torch
 
 from benchmarks.results import write
-from pipelines.monitoring import figures, measure
-from rankops.datasets import digits, ranked_mnist
-from rankops.generators import generator
-from rankops.tables import decode_images, encode_images
+from pipelines.monitoring.drift import figures, measure
+from rankops.datasets.scenes import digits, ranked_mnist
+from rankops.io.parquet import decode_images, encode_images
+from rankops.seeding import generator
 from rankops.tasks import label_ranking
 
 SCENES = {"canvas": 32, "digits_per_image": (3, 6), "scale": (1.0, 4.0), "overlap": 0.3}
@@ -25,7 +25,7 @@ REFERENCE = 1000  # images of each of the two splits
 POOL, CHANGED_POOL = 10_000, 1500  # scenes out of which each trial's are drawn
 TRIALS, CHANGED_TRIALS = 300, 30
 SIZES = (100, 300)  # of a fresh file
-STEP = {"batch_size": 64, "patience": 20, "optimiser": {"name": "AdamW", "args": {"lr": 3e-3}}}
+STEP = {"batch_size": 64, "patience": 20, "optimizer": {"name": "AdamW", "args": {"lr": 3e-3}}}
 TRAINING = {
     "scorer": STEP | {"shift": 2, "epochs": 12, "schedule": {"name": "cosine"}},
     "thresholds": STEP | {"hidden": 32, "epochs": 8, "schedule": {"name": "cosine"}},
@@ -122,7 +122,7 @@ def main() -> None:
         "digits a tenth larger": {"scale": (1.1, 4.4)},
         "noise of 5 %": {"change": partial(noisy, spread=0.05)},
         "noise of 2 %": {"change": partial(noisy, spread=0.02)},
-        "inverted colours": {"change": lambda images: 255 - images},
+        "inverted colors": {"change": lambda images: 255 - images},
         "a 7 in 75 % instead of 45 %": {"share": 0.75},
         "a 7 in 60 % instead of 45 %": {"share": 0.6},
     }

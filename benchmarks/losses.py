@@ -15,7 +15,8 @@ from torch import Tensor, nn
 
 from benchmarks.peers import peers
 from benchmarks.results import write
-from rankops.checkpoints import load_model
+from rankops.io.checkpoints import load_model
+from rankops.io.parquet import as_batch
 from rankops.losses.average_precision import average_precision
 from rankops.losses.kendall import kendall
 from rankops.losses.mean_average_precision import mean_average_precision
@@ -27,9 +28,8 @@ from rankops.metrics.spearman import spearman as exact_spearman
 from rankops.sorters import load_sorter
 from rankops.sorters.laplace import Laplace
 from rankops.sorters.straight_through import StraightThrough
-from rankops.tables import as_batch
 from rankops.tasks import memorability, multilabel
-from rankops.transfer import embedded
+from rankops.training.finetune import embedded
 
 START = Path("models/runs/label_ranking-rlsep")
 RATES = (1e-3, 3e-3, 1e-2)
@@ -39,7 +39,7 @@ Loss = Callable[[Tensor, Tensor], Tensor]
 
 
 def features(splits: dict[str, tuple[Tensor, Tensor]]) -> dict[str, tuple[Tensor, Tensor]]:
-    """What the label ranker's network sees in images (n, height, width), standardised over the training split."""
+    """What the label ranker's network sees in images (n, height, width), standardized over the training split."""
     network = load_model(START / "scorer")
     found = {split: embedded(network, as_batch(images)) for split, (images, _) in splits.items()}
     mean, deviation = found["train"].mean(0), found["train"].std(0).clamp(min=1e-6)
@@ -51,16 +51,16 @@ def trained(loss: Loss, data: dict, figure: Callable[[Tensor, Tensor], float], *
     torch.manual_seed(seed)
     (inputs, wanted), outputs = data["train"], data["train"][1].shape[1:].numel()
     head = nn.Sequential(nn.Linear(inputs.shape[1], HIDDEN), nn.ReLU(), nn.Dropout(0.2), nn.Linear(HIDDEN, outputs))
-    optimiser = torch.optim.AdamW(head.parameters(), lr=rate, weight_decay=1e-2)
-    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, STEPS)
+    optimizer = torch.optim.AdamW(head.parameters(), lr=rate, weight_decay=1e-2)
+    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, STEPS)
     best = {"validation": -1.0, "test": -1.0}
     for step in range(STEPS):
         rows = torch.randint(len(inputs), (BATCH,))
-        optimiser.zero_grad()
+        optimizer.zero_grad()
         loss(head(inputs[rows]).view(BATCH, *wanted.shape[1:]), wanted[rows]).backward()
         if not torch.isfinite(nn.utils.clip_grad_norm_(head.parameters(), 10.0)):
             break  # the training has diverged: what it had reached counts
-        optimiser.step()
+        optimizer.step()
         schedule.step()
         if (step + 1) % EVERY == 0:
             head.eval()

@@ -8,7 +8,7 @@ import torch
 
 from benchmarks.results import write
 from benchmarks.training import ROUNDS, fitted, random_scenes
-from pipelines.settings import load
+from pipelines.config.schema import load
 
 NETWORKS = {"convnet": {"channels": [32, 64, 96]}, "mobilenet_v3_small": {}}
 PLAIN = ("no", "NO")

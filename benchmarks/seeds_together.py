@@ -12,7 +12,7 @@ import torch
 
 from benchmarks.results import write
 from pipelines.comparison import SPLITS, compared
-from pipelines.settings import load, load_experiments
+from pipelines.config.schema import load, load_experiments
 from pipelines.stages.compare_label_rankers import Trainer
 
 COMPARISON, METHOD, EPOCHS, ROUNDS = "label_ranking", "rlsep", 2, 3

@@ -17,40 +17,41 @@ import pandas as pd
 import torch
 
 from benchmarks.results import write
-from pipelines import model_server, tracking
-from pipelines.settings import load
-from rankops.checkpoints import build
-from rankops.tables import encode_images
+from pipelines.config.schema import load
+from pipelines.serving import server
+from pipelines.tracking import publish
+from rankops.io.checkpoints import build
+from rankops.io.parquet import encode_images
 from rankops.tasks.label_ranking import LabelRanker, save
 
 CLIENTS, ROUNDS, WARMING = 100, 10, 20
-SERVING = Path(tracking.__file__).parent / "serving"
+SERVING = Path(publish.__file__).parents[1] / "serving"
 
 
 @contextmanager
 def registered() -> Iterator[str]:
     """The address of a version with random weights, of the network of params.yaml, in a store of its own."""
     run, training = load().runs["label_ranking-rlsep"], load().training.label_ranking
-    scorer = build("models", run.model.name, run.model.args, seed=0, outputs=10, colours=1)
+    scorer = build("models", run.model.name, run.model.args, seed=0, outputs=10, colors=1)
     options = {"hidden": training.model_dump()["thresholds"]["hidden"]}
     thresholds = build("models", "threshold_network", options, seed=0, features=scorer.embedding_size, outputs=10)
     with tempfile.TemporaryDirectory() as folder:
         os.environ["MLFLOW_TRACKING_URI"] = f"sqlite:///{folder}/mlflow.db"
         save(Path(folder) / "run", LabelRanker(scorer.eval(), thresholds.eval()))
-        version = tracking.Version(
+        version = publish.Version(
             model="label_ranking",
             script=SERVING / "label_ranking.py",
             weights=Path(folder) / "run",
-            signature=tracking.task_signature("label_ranking"),
-            requirements=tracking.requirements("mlflow"),
+            signature=publish.task_signature("label_ranking"),
+            requirements=publish.requirements("mlflow"),
         )
-        finished = tracking.Finished(
+        finished = publish.Finished(
             name="random", experiment="label_ranking", key="random", params={}, metrics={}, tags={},
             history=pd.DataFrame({"epoch": [1]}), files={}, version=version,
         )  # fmt: skip
-        with tracking.store() as client:
+        with publish.store() as client:
             client.create_experiment("label_ranking", artifact_location=f"{folder}/artifacts")
-            tracking.publish(client, [finished])
+            publish.publish(client, [finished])
         yield "models:/label_ranking@champion"
 
 
@@ -103,7 +104,7 @@ def measured(address: str, bodies: list[bytes], *, clients: int, rounds: int) ->
 def main() -> None:
     torch.set_num_threads(load().compute.threads)
     bodies = requests(CLIENTS, canvas=load().ranked_mnist.canvas)
-    with registered() as model, model_server.running(model, port=model_server.free_port()) as address:
+    with registered() as model, server.running(model, port=server.free_port()) as address:
         for body in bodies[:WARMING]:
             milliseconds(address, body)
         figures = {

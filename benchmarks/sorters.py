@@ -20,9 +20,9 @@ from torch.utils._pytree import tree_leaves
 
 from benchmarks.peers import peers
 from benchmarks.results import FOLDER, write
-from rankops import sorter_measures as measures
-from rankops.checkpoints import build
-from rankops.datasets.synthetic_ranks import draw
+from rankops.datasets.vectors.score_vectors import draw
+from rankops.io.checkpoints import build
+from rankops.metrics import sorter_quality as measures
 from rankops.sorters import load_sorter
 
 LENGTH, ROWS, VECTORS = 100, 1000, 40

@@ -9,7 +9,7 @@ import torch
 
 from benchmarks.drawing import bundled_digits
 from benchmarks.results import write
-from rankops.datasets.ranked_mnist import SCHEMA, tables
+from rankops.datasets.scenes.ranked_mnist import SCHEMA, tables
 
 IMAGES = 4000
 

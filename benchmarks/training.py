@@ -9,24 +9,24 @@ import numpy as np
 import torch
 
 from benchmarks.results import write
-from pipelines.settings import load
-from rankops.checkpoints import build
+from pipelines.config.schema import load
+from rankops.io.checkpoints import build
 from rankops.losses.rlsep import rlsep
 from rankops.tasks import label_ranking
-from rankops.training import compute
+from rankops.training.loop import compute
 
 IMAGES, EPOCHS, ROUNDS = 1280, 3, 3
 
 
 def bare(
-    images: torch.Tensor, label_ranks: torch.Tensor, model: dict, batch_size: int, optimiser: dict,
+    images: torch.Tensor, label_ranks: torch.Tensor, model: dict, batch_size: int, optimizer: dict,
     autocast: Callable[[], AbstractContextManager],
 ) -> float:  # fmt: skip
     """Images a second with everything but the three calls left out: no augmentation, no shuffling, one batch."""
     network = build("models", model["name"], model["args"], seed=1, outputs=10).to(
         images.device, memory_format=torch.channels_last
     )
-    steps = getattr(torch.optim, optimiser["name"])(network.parameters(), **optimiser["args"])
+    steps = getattr(torch.optim, optimizer["name"])(network.parameters(), **optimizer["args"])
     batch, target = images[:batch_size].unsqueeze(1), label_ranks[:batch_size]
     for step in range((1 + EPOCHS) * IMAGES // batch_size):
         if step == IMAGES // batch_size:  # after an epoch to warm up, as below
@@ -91,7 +91,7 @@ def main() -> None:
     for _ in range(ROUNDS):
         base = bare(
             images.to(here.device), label_ranks.to(here.device), options["model"], training["scorer"]["batch_size"],
-            training["scorer"]["optimiser"], here.autocast,
+            training["scorer"]["optimizer"], here.autocast,
         )  # fmt: skip
         speed = fitted(images, label_ranks, options["model"], options["loss"], training, *where)
         ratios.append(speed / base)

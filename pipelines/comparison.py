@@ -17,12 +17,13 @@ import numpy as np
 import torch
 from tqdm import tqdm
 
-from pipelines.gpus import gpus, on_one
-from pipelines.settings import Comparison, Settings
+from pipelines.config.schema import Comparison, Settings
+from pipelines.ops.gpus import gpus, on_one
+from pipelines.ops.process import die_with_parent
 from pipelines.sorters import sorter_of
-from pipelines.stage import checkpoint_folder, die_with_parent
-from rankops.atomic_writes import remove_folder, replaced_file
-from rankops.evaluation import Figures
+from pipelines.stages.runner import checkpoint_folder
+from rankops.io.atomic import remove_folder, replaced_file
+from rankops.metrics.evaluation import Figures
 
 __all__ = ["SPLITS", "Trial", "compared", "measured"]
 

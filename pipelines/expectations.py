@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from rankops.atomic_writes import replaced_folder
+from rankops.io.atomic import replaced_folder
 
 os.environ.setdefault("GX_ANALYTICS_ENABLED", "false")  # before the import, which reads it
 

@@ -5,8 +5,8 @@ from typing import Any
 
 from torch import nn
 
-from pipelines.settings import Settings
-from rankops.checkpoints import build
+from pipelines.config.schema import Settings
+from rankops.io.checkpoints import build
 from rankops.sorters import load_sorter
 
 __all__ = ["sorter_of"]

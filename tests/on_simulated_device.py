@@ -10,14 +10,14 @@ from accelerate.state import AcceleratorState, PartialState
 from simulated_device import PLACE, simulated
 from test_tasks import CASES, CHANNELS, CONVNET, TASKS, TRAINING, run_of, splits, start, step  # noqa: F401
 
-from pipelines.settings import load
-from pipelines.stages import pretrain, synthetic_ranks
-from rankops import scenes
-from rankops.checkpoints import build, load_model, save_model
-from rankops.label_ranks import dense_ranks
+from pipelines.config.schema import load
+from pipelines.stages import pretrain, score_vectors
+from rankops.datasets.scenes import drawing
+from rankops.io.checkpoints import build, load_model, save_model
+from rankops.metrics.dense_ranks import dense_ranks
 from rankops.sorters.laplace import Laplace
 from rankops.tasks import label_ranking
-from rankops.training import compute
+from rankops.training.loop import compute
 
 
 @pytest.fixture
@@ -71,10 +71,10 @@ def test_a_task_trains_is_resumed_and_predicts_as_on_the_cpu(case, start, genera
 def test_so_does_label_ranking(loss, fresh, generator, tmp_path, there):
     images = torch.randint(0, 256, (24, 32, 32), generator=generator, dtype=torch.uint8)
     split = images, dense_ranks(torch.randint(0, 4, (24, 5), generator=generator))
-    optimiser = {"name": "AdamW", "args": {"lr": 1e-3}, "clip": 1.0}
+    optimizer = {"name": "AdamW", "args": {"lr": 1e-3}, "clip": 1.0}
     training = {
         "scorer": step(2) | {"batch_size": 8, "shift": 2, "zoom": 1.1, "rotation": 5.0, "average": 0.9}
-        | {"optimiser": optimiser},
+        | {"optimizer": optimizer},
         "thresholds": step(2) | {"batch_size": 8, "hidden": 8},
         "views": {"count": 3, "shift": 1, "zoom": 1.1, "rotation": 2.0},
     }  # fmt: skip
@@ -104,16 +104,16 @@ def test_so_does_label_ranking(loss, fresh, generator, tmp_path, there):
 @pytest.mark.parametrize("name", ["cnn", "comparator", "lstm"])
 def test_a_sorter_is_pretrained(name, vectors, tmp_path, monkeypatch, there):
     params = load(Path(__file__).parents[1] / "params.yaml")
-    few = params.synthetic_ranks.rows.model_copy(update={"train": 64, "val": 20, "test": 20})
+    few = params.score_vectors.rows.model_copy(update={"train": 64, "val": 20, "test": 20})
     params = params.model_copy(
-        update={"synthetic_ranks": params.synthetic_ranks.model_copy(update={"length": 8, "rows": few})}
+        update={"score_vectors": params.score_vectors.model_copy(update={"length": 8, "rows": few})}
     )
     small = {"cnn": {"channels": 4, "layers": 2}, "comparator": {"hidden": 4}, "lstm": {"hidden": 4, "layers": 1}}
     options = params.sorters[name].model_copy(
         update={"epochs": 2, "epoch_size": 32, "batch_size": 8, "vectors": vectors, "args": small[name]}
     )
     monkeypatch.chdir(tmp_path)
-    synthetic_ranks.main(params)
+    score_vectors.main(params)
     losses = []
     for device in ("auto", "cpu"):
         AcceleratorState._reset_state(reset_partial_state=True)
@@ -129,7 +129,7 @@ def test_scenes_are_drawn(generator, there):
     glyphs = torch.randint(0, 256, (40, 4, 28, 28), dtype=torch.uint8, generator=generator)
     sizes = torch.randint(0, 3, (40, 4), generator=generator) * 10.0
     tops, lefts = torch.rand(2, 40, 4, generator=generator) * 30
-    wanted = scenes.draw(glyphs, sizes, tops, lefts, canvas=64)
-    drawn = scenes.draw(*(part.to(PLACE) for part in (glyphs, sizes, tops, lefts)), canvas=64)
+    wanted = drawing.draw(glyphs, sizes, tops, lefts, canvas=64)
+    drawn = drawing.draw(*(part.to(PLACE) for part in (glyphs, sizes, tops, lefts)), canvas=64)
     assert drawn.device == PLACE
     assert (drawn.cpu().int() - wanted.int()).abs().max() <= 1

@@ -9,17 +9,17 @@ from pathlib import Path
 import pytest
 from dvc.repo import Repo
 
-from pipelines.settings import SorterRun, load, load_experiments
-from rankops.by_name import names
+from pipelines.config.schema import SorterRun, load, load_experiments
+from rankops.lookup import names
 
 ROOT = Path(__file__).parents[1]
 PLATFORM = ("dvc", "mlflow", "prefect", "great_expectations", "pipelines")
 
 # What a stage uses of these does not change what it makes: they check, guard, find, name or tell.
 NOT_DEPENDENCIES = {
-    "pipelines/__init__.py", "pipelines/errors.py", "pipelines/git.py", "pipelines/stages/__init__.py",
-    "pipelines/settings.py", "pipelines/stage.py",
-    "src/rankops/__init__.py", "src/rankops/by_name.py", "src/rankops/registry.py",
+    "pipelines/__init__.py", "pipelines/ops/messages.py", "pipelines/ops/git.py", "pipelines/stages/__init__.py",
+    "pipelines/config/schema.py", "pipelines/stages/runner.py",
+    "src/rankops/__init__.py", "src/rankops/lookup.py", "src/rankops/sorters/registry.py",
     *(f"src/rankops/{folder}/__init__.py" for folder in ("datasets", "losses", "metrics", "models", "tasks")),
 }  # fmt: skip
 # Runs of several tasks share a stage's list of dependencies, and DVC has no optional ones: a run may list what only
@@ -35,7 +35,7 @@ def loaded_by(statement: str) -> set[str]:
 
 
 CORE = (
-    "import rankops.ranks, rankops.sorters, rankops.checkpoints, rankops.losses.rlsep, rankops.losses.spearman, "
+    "import rankops.ranks, rankops.sorters, rankops.io.checkpoints, rankops.losses.rlsep, rankops.losses.spearman, "
     "rankops.losses.mean_average_precision, rankops.losses.recall, rankops.losses.hinge_ap, "
     "rankops.metrics.label_ranking, rankops.metrics.spearman, rankops.metrics.mean_average_precision, "
     "rankops.metrics.recall"
@@ -90,7 +90,7 @@ def code_behind(file: Path) -> frozenset[Path]:
 def test_arrows_point_one_way():
     order = [
         "pipelines", "tasks", "transfer criterion training datasets models metrics", "losses", "sorters",
-        "sorter standardisation laplace_sums targets", "ranks pairs label_ranks",
+        "sorter standardization laplace_sums targets", "ranks pairs label_ranks",
     ]  # fmt: skip
     level = {name: number for number, names in enumerate(order) for name in names.split()}
     for file in (ROOT / "src/rankops").rglob("*.py"):
@@ -103,7 +103,8 @@ def test_arrows_point_one_way():
 
 
 @pytest.mark.parametrize(
-    ("package", "home"), [("mlflow", "pipelines/tracking.py"), ("great_expectations", "pipelines/expectations.py")]
+    ("package", "home"),
+    [("mlflow", "pipelines/tracking/publish.py"), ("great_expectations", "pipelines/expectations.py")],
 )
 def test_each_platform_library_has_one_home(package, home):
     files = [file.relative_to(ROOT).as_posix() for file in (ROOT / "pipelines").rglob("*.py")
@@ -125,7 +126,7 @@ def by_name(command: str) -> set[Path]:
             if "sorter" in run:
                 found.add(source / f"sorters/{run['sorter']['name']}.py")
         return found
-    if stage == "validate" and words[0] not in ("digits", "synthetic_ranks"):
+    if stage == "validate" and words[0] not in ("digits", "score_vectors"):
         return {source / f"datasets/{words[0]}.py"}
     if stage in ("pretrain", "benchmark_sorters"):
         blocks = PARAMS.sorters.values() if stage == "benchmark_sorters" else [PARAMS.sorters[words[0]]]
@@ -194,8 +195,12 @@ def test_a_stage_depends_on_no_file_that_it_does_not_use(name):
     if group := next((start for start in OF_ANY_TASK if name.startswith(start)), None):
         code = frozenset().union(*(STAGES[other][0] for other in STAGES if other.startswith(group)))
     used = {path.relative_to(ROOT).as_posix() for path in code}
-    of_any_sorter = ("src/rankops/sorters/", "src/rankops/standardisation.py", "src/rankops/laplace_sums.py")
-    shared = ("src/rankops/models/", *of_any_sorter, "pipelines/serving", "src/rankops/pairs.py")
+    of_any_sorter = (
+        "src/rankops/sorters/",
+        "src/rankops/sorters/standardize.py",
+        "src/rankops/sorters/laplace_sums.py",
+    )
+    shared = ("src/rankops/models/", *of_any_sorter, "pipelines/serving", "src/rankops/losses/pairs.py")
     assert not {dep for dep in dependencies if dep.endswith(".py") and dep not in used and not dep.startswith(shared)}
 
 
@@ -210,7 +215,7 @@ def test_a_run_depends_on_its_own_losses_alone():
 
 def test_a_missing_dependency_would_be_found():
     code, dependencies = STAGES["train_with_sorter@memorability-spearman-lstm"]
-    for file in ("src/rankops/transfer.py", "src/rankops/losses/l1.py", "src/rankops/sorters/lstm.py"):
+    for file in ("src/rankops/training/finetune.py", "src/rankops/losses/l1.py", "src/rankops/sorters/lstm.py"):
         assert missing(code, dependencies - {file}) == {file}
 
 

@@ -17,12 +17,12 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
-from pipelines.cli import app
-from rankops import boxes
-from rankops.datasets import digits, mnist, ranked_mnist, synthetic_ranks
-from rankops.generators import derived_seed, generator
+from pipelines.cli.app import app
+from rankops.datasets.scenes import digits, layout, mnist, ranked_mnist
+from rankops.datasets.vectors import score_vectors
+from rankops.io.parquet import decode_images, encode_images, matrix, read_table
 from rankops.ranks import ranks
-from rankops.tables import decode_images, encode_images, matrix, read_table
+from rankops.seeding import derived_seed, generator
 
 SCENE = {"canvas": 64, "digits_per_image": (3, 6), "scale": (1.0, 4.0), "overlap": 0.0}
 
@@ -100,7 +100,7 @@ class TestMnist:
         assert result.exit_code == 1
         assert "Going on without" not in result.output
 
-    def test_a_file_under_anothers_name_is_recognised(self, files, tmp_path):
+    def test_a_file_under_anothers_name_is_recognized(self, files, tmp_path):
         test, train = files / "t10k-labels-idx1-ubyte.gz", files / "train-labels-idx1-ubyte.gz"
         train.write_bytes(test.read_bytes())
         with pytest.raises(ValueError, match="it holds the contents of t10k-labels-idx1-ubyte"):
@@ -220,18 +220,18 @@ class TestRankedMnist:
         assert images.equal(ranked_mnist.pictures(recipe, train, canvas=64))
 
     def test_says_when_digits_do_not_fit(self, bundled, monkeypatch):
-        monkeypatch.setattr(boxes, "ROUNDS", 3)
+        monkeypatch.setattr(layout, "ROUNDS", 3)
         train = digits.load(bundled, "train", threads=1)
         options = SCENE | {"digits_per_image": (9, 9), "scale": (3.0, 4.0)}
         with pytest.raises(ValueError, match=r"20 of 20 scenes with up to 9 boxes of scale 3\.0 to 4"):
             ranked_mnist.recipes(train, 20, generator=generator(1, "test"), **options)
 
 
-class TestSyntheticRanks:
+class TestScoreVectors:
     def test_each_kind_is_what_it_says(self):
-        scores, kinds = synthetic_ranks.draw(4000, 20, generator(1, "test"))
+        scores, kinds = score_vectors.draw(4000, 20, generator(1, "test"))
         of = lambda name: scores[torch.isin(kinds, kinds_of(name))]  # noqa: E731
-        kinds_of = lambda name: torch.tensor([i for i, k in enumerate(synthetic_ranks.KINDS) if k == name])  # noqa: E731
+        kinds_of = lambda name: torch.tensor([i for i, k in enumerate(score_vectors.KINDS) if k == name])  # noqa: E731
         assert of("uniform").abs().max() <= 1
         assert of("uniform").std() == pytest.approx(3**-0.5, rel=0.03)
         assert of("normal").std() == pytest.approx(1, rel=0.05)
@@ -248,8 +248,8 @@ class TestSyntheticRanks:
         assert of("shuffled_then_uniform")[:, -1].min() < -0.5
 
     def test_a_stored_split_comes_back(self, tmp_path):
-        pq.write_table(synthetic_ranks.table(50, 7, generator(1, "test")), tmp_path / "val.parquet")
-        scores, stored, kinds = synthetic_ranks.load(tmp_path, "val")
+        pq.write_table(score_vectors.table(50, 7, generator(1, "test")), tmp_path / "val.parquet")
+        scores, stored, kinds = score_vectors.load(tmp_path, "val")
         assert scores.shape == (50, 7)
         assert stored.equal(ranks(scores))
         assert kinds.min() >= 0
@@ -320,7 +320,7 @@ def test_the_gate_and_validation_share_digits_and_the_test_has_its_own():
 
 def test_fresh_vectors_are_as_many_as_asked_for_with_their_ranks():
     draws = torch.Generator().manual_seed(0)
-    made = list(synthetic_ranks.batches(10, 6, 4, draws))
+    made = list(score_vectors.batches(10, 6, 4, draws))
     assert [tuple(scores.shape) for scores, _ in made] == [(4, 6), (4, 6), (2, 6)]
     assert all(found.equal(ranks(scores)) for scores, found in made)
     assert not made[0][0].equal(made[1][0])

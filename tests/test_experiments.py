@@ -20,11 +20,13 @@ from playwright.sync_api import sync_playwright
 from scipy.stats import spearmanr, t
 from typer.testing import CliRunner
 
-from pipelines import comparison, digit_scenes, kept_results, settings
-from pipelines.cli import BENCHMARKS, app
+from pipelines import comparison, digit_scenes
+from pipelines.cli.app import BENCHMARKS, app
 from pipelines.comparison import measured
-from pipelines.figures import scene_animation
-from pipelines.pages import Section, markdown, page
+from pipelines.config import schema
+from pipelines.reporting import archive
+from pipelines.reporting.html import Section, markdown, page
+from pipelines.reporting.plots import scene_animation
 from pipelines.stages import (
     compare_losses,
     label_ranking_figures,
@@ -33,10 +35,10 @@ from pipelines.stages import (
     report,
     report_experiments,
 )
-from rankops.boxes import largest_overlap
-from rankops.datasets import synthetic_ranks
-from rankops.datasets.digits import Digits
-from rankops.evaluation import Figures
+from rankops.datasets.scenes.digits import Digits
+from rankops.datasets.scenes.facts import largest_overlap
+from rankops.datasets.vectors import score_vectors
+from rankops.metrics.evaluation import Figures
 
 ROOT = Path(__file__).parents[1]
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
@@ -44,8 +46,8 @@ CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shuti
 
 @pytest.fixture
 def plan():
-    params = settings.load(ROOT / "params.yaml")
-    return settings.load_experiments(params, ROOT / "experiments/params.yaml").comparisons["memorability"]
+    params = schema.load(ROOT / "params.yaml")
+    return schema.load_experiments(params, ROOT / "experiments/params.yaml").comparisons["memorability"]
 
 
 def test_differences_are_paired_by_seed_with_students_interval(plan, tmp_path, monkeypatch):
@@ -74,7 +76,7 @@ def test_a_finding_says_better_or_worse_only_where_the_interval_leaves_out_0(tmp
     for name, values in tests.items():
         seeds = [{"seed": seed, "test": value} for seed, value in enumerate(values, 1)]
         (tmp_path / f"comparisons/order-{name}.json").write_text(json.dumps({"seeds": seeds}))
-    asked = settings.Finding(
+    asked = schema.Finding(
         asks="Why?",
         comparison="order",
         pairs=[["sgd", "adamw"], ["adamw", "shifted"], ["shifted", "sgd"]],
@@ -124,8 +126,8 @@ def test_measures_of_sorters_are_joined_with_their_use_in_a_loss(tmp_path, monke
     assert found["sorters"].to_dict() == {"fidelity 0.1": 4, "l1": 4, "zero": 4, "vanishing": 2}
 
     (tmp_path / "sorter_health.json").write_text(json.dumps({name: measured[name] for name in ("d", "c")}))
-    params = settings.load(ROOT / "params.yaml")
-    experiments = settings.load_experiments(params, ROOT / "experiments/params.yaml")
+    params = schema.load(ROOT / "params.yaml")
+    experiments = schema.load_experiments(params, ROOT / "experiments/params.yaml")
     (_, shown, _), (_, of_two, _) = report_experiments._health(tmp_path, experiments).values()
     assert shown.loc[0, ["sorter", "test", "l1", "vanishing"]].tolist() == ["d", "0.8100 ± 0.0141", "0.03", ""]
     assert set(of_two["rank correlation"]) == {""}
@@ -135,10 +137,10 @@ def test_measures_of_sorters_are_joined_with_their_use_in_a_loss(tmp_path, monke
 def test_methods_of_two_comparisons_with_the_same_results_are_two_runs(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     shutil.copytree(ROOT / "experiments", "experiments", ignore=shutil.ignore_patterns("models"))
-    params = settings.load(ROOT / "params.yaml")
+    params = schema.load(ROOT / "params.yaml")
     result = {"chosen": {}, "seeds": [{"seed": seed, "validation": 0.5, "test": 0.5} for seed in (1, 2)]}
     Path("results/comparisons").mkdir(parents=True)
-    for name, plan in settings.load_experiments(params).comparisons.items():
+    for name, plan in schema.load_experiments(params).comparisons.items():
         for method in plan.methods:
             Path(f"results/comparisons/{name}-{method}.json").write_text(json.dumps(result))
     keys = [one.key for one in publish_experiments.comparisons(params)]
@@ -215,8 +217,8 @@ def test_in_the_frames_digit_1_grows_digit_3_shrinks_and_digit_2_stays(digits, g
     assert steps.equal(torch.tensor([4.0, 0.0, -4.0]).expand(6, 3))  # from 8 to 32 pixels and back
     assert recipe.size[0, 1:4].tolist() == [8.0, 20.0, 32.0]
     assert (recipe.glyph == recipe.glyph[0]).all()
-    centres = torch.stack([recipe.top + recipe.size / 2, recipe.left + recipe.size / 2])[:, :, 1:4]
-    assert centres.equal(torch.tensor([[16.0, 16.0, 48.0], [16.0, 48.0, 48.0]]).unsqueeze(1).expand(2, 7, 3))
+    centers = torch.stack([recipe.top + recipe.size / 2, recipe.left + recipe.size / 2])[:, :, 1:4]
+    assert centers.equal(torch.tensor([[16.0, 16.0, 48.0], [16.0, 48.0, 48.0]]).unsqueeze(1).expand(2, 7, 3))
     assert largest_overlap(recipe.size, recipe.top, recipe.left).max() == 0
     assert_inside(recipe, 64)
 
@@ -283,14 +285,14 @@ def test_a_page_fits_a_phone_and_paper_and_shows_every_picture(tmp_path):
 
 
 def test_what_is_not_reproduced_follows_from_the_params():
-    params = settings.load(ROOT / "params.yaml")
+    params = schema.load(ROOT / "params.yaml")
     missing = report.not_reproduced(params)
     assert len(missing) == 7
     assert "5,000 images of 64 px with MNIST digits; convnet" in missing["setting here"].iloc[0]
     scorer = params.training.label_ranking.scorer.model_copy(
-        update={"epochs": 300, "shift": 0, "optimiser": settings.Optimiser(name="SGD", args={"lr": 1e-3})}
+        update={"epochs": 300, "shift": 0, "optimizer": schema.Optimizer(name="SGD", args={"lr": 1e-3})}
     )
-    network = settings.Named(name="mobilenet_v3_small", args={})
+    network = schema.Named(name="mobilenet_v3_small", args={})
     task = params.training.label_ranking.model_copy(update={"scorer": scorer})
     changes = {
         "ranked_mnist": params.ranked_mnist.model_copy(update={"canvas": 224}),
@@ -314,7 +316,7 @@ def test_what_is_not_reproduced_follows_from_the_params():
 )  # fmt: skip
 def test_label_rankers_stand_beside_the_papers_of_as_many_images(tmp_path, monkeypatch, images, dataset, papers):
     monkeypatch.chdir(tmp_path)
-    params = settings.load(ROOT / "params.yaml")
+    params = schema.load(ROOT / "params.yaml")
     name, figure = "label_ranking-rlsep", {"value": 0.5, "low": 0.4, "high": 0.6}
     figures = {"ranked": dict.fromkeys(("accuracy", "exact_match", "mean_average_precision"), figure)}
     Path("metrics/runs").mkdir(parents=True)
@@ -349,10 +351,10 @@ def test_label_rankers_stand_beside_the_papers_of_as_many_images(tmp_path, monke
 
 
 def test_runs_of_one_task_on_several_datasets_have_a_title_and_a_registered_name_each():
-    params = settings.load(ROOT / "params.yaml")
+    params = schema.load(ROOT / "params.yaml")
     run = params.runs["label_ranking-rlsep"]
     assert report._title(params, "label_ranking", "ranked_mnist") == "Label ranking"
-    read = settings.RealData(size=64, args={}, seed=1)
+    read = schema.RealData(size=64, args={}, seed=1)
     other = params.model_copy(update={
         "runs": params.runs | {f"label_ranking-rlsep-{name}": run.model_copy(update={"dataset": name})
                                for name in ("captions", "arc")},
@@ -449,7 +451,7 @@ class TestKeptResults:
                 for seed, value in enumerate(values, 1)
             ]} for method, values in EXACT.items()
         }  # fmt: skip
-        scorer = {"optimiser": {"name": "SGD", "args": {"lr": 0.01}}, "epochs": 30, "schedule": {"name": "constant"}}
+        scorer = {"optimizer": {"name": "SGD", "args": {"lr": 0.01}}, "epochs": 30, "schedule": {"name": "constant"}}
         plan = {
             "figure": "ranked.exact_match", "seeds": 3, "baseline": "lsep", "methods": {"lsep": {}, "rlsep": {}},
             "dataset": "ranked_mnist", "model": {"name": "convnet"}, "training": {"scorer": scorer},
@@ -489,7 +491,7 @@ class TestKeptResults:
 
     def refused(self, message: str) -> None:
         with pytest.raises(ValueError, match=message):
-            kept_results.keep("subset", command="make", made_on=MACHINE)
+            archive.keep("subset", command="make", made_on=MACHINE)
         assert [path.name for path in Path("results/paper").iterdir()] == ["README.md"]
 
     def test_results_of_fewer_seeds_than_are_planned_are_refused(self, project):
@@ -502,7 +504,7 @@ class TestKeptResults:
         entries = {name: {"deps": [], "params": {"params.yaml": {"compute.precision": value}}}
                    for name, value in (("lsep", "no"), ("rlsep", "bf16"))}  # fmt: skip
         with pytest.raises(ValueError, match="params.yaml: compute.precision of lsep is not that of rlsep"):
-            kept_results._refuse_mixture(entries)
+            archive._refuse_mixture(entries)
 
     def test_they_are_written_with_what_made_them_and_shown_beside_the_papers(self, project):
         (project / "machine.json").write_text(json.dumps(MACHINE))
@@ -511,7 +513,7 @@ class TestKeptResults:
         kept = json.loads((project / "results/paper/subset.json").read_text())
         assert (kept["commit"], kept["command"]) == (git("rev-parse", "HEAD"), "make it")
         assert kept["params"]["ranked_mnist"]["canvas"] == 112
-        ((title, (text, table, _)),) = kept_results.sections(project / "results/paper").items()
+        ((title, (text, table, _)),) = archive.sections(project / "results/paper").items()
         assert title == "Kept results: subset"
         for said in (
             "5,000 training images of 112 px, 10,000 test images, convnet", "one abacus", kept["commit"][:10],
@@ -540,23 +542,23 @@ class TestKeptResults:
 
     def test_a_recipe_names_what_a_grid_chose(self):
         planned = {
-            "optimiser": {"name": "SGD", "args": {"lr": 0.1}}, "epochs": 3, "schedule": {"name": "constant"},
+            "optimizer": {"name": "SGD", "args": {"lr": 0.1}}, "epochs": 3, "schedule": {"name": "constant"},
         }  # fmt: skip
         chosen = {
-            "training.scorer.optimiser.args.lr": 0.3, "training.scorer.average": 0.99,
+            "training.scorer.optimizer.args.lr": 0.3, "training.scorer.average": 0.99,
             "training.scorer.judged_by": "exact_match",
         }  # fmt: skip
-        assert kept_results._recipe(planned, chosen) == (
+        assert archive._recipe(planned, chosen) == (
             "SGD at 0.3, up to 3 epochs, constant, averaged weights (0.99 a step), epoch chosen by exact_match"
         )
-        assert planned["optimiser"]["args"]["lr"] == 0.1
-        planned["optimiser"] = {"name": "Adadelta", "args": {}}
-        assert kept_results._recipe(planned, {}) == "Adadelta, up to 3 epochs, constant"
+        assert planned["optimizer"]["args"]["lr"] == 0.1
+        planned["optimizer"] = {"name": "Adadelta", "args": {}}
+        assert archive._recipe(planned, {}) == "Adadelta, up to 3 epochs, constant"
 
     def test_data_may_be_elsewhere(self, project):
         shutil.rmtree(project / "data")
         assert CliRunner().invoke(app, ["keep", "subset", "--command", "make"]).exit_code == 0
-        ((_, (text, _, _)),) = kept_results.sections(project / "results/paper").items()
+        ((_, (text, _, _)),) = archive.sections(project / "results/paper").items()
         assert "without any mistake" not in text
 
     @pytest.mark.parametrize("file", ["src/train.py", "params.yaml", "experiments/dvc.lock", "pipelines/new.py"])
@@ -596,13 +598,13 @@ class TestKeptResults:
         for path in Path("results/comparisons").glob("*.json"):
             path.unlink()
         with pytest.raises(FileNotFoundError, match=r"no results/comparisons/label_ranking-\*.json: run `dvc repro"):
-            kept_results.keep("subset", command="make", made_on=MACHINE)
+            archive.keep("subset", command="make", made_on=MACHINE)
 
     @pytest.mark.parametrize(("method", "other"), [("lsep", "rlsep"), ("rlsep", "lsep")])
     def test_a_method_that_was_not_run_is_left_out_and_named(self, project, method, other):
         Path(f"results/comparisons/label_ranking-{other}.json").unlink()
-        kept_results.keep("subset", command="make", made_on=MACHINE)
-        ((_, (text, table, _)),) = kept_results.sections(project / "results/paper").items()
+        archive.keep("subset", command="make", made_on=MACHINE)
+        ((_, (text, table, _)),) = archive.sections(project / "results/paper").items()
         assert table["method"].tolist() == [method]
         assert "gain in 0-1" not in table  # over the baseline lsep
         assert text.endswith(f"Not run: {other}.")
@@ -616,7 +618,7 @@ class TestKeptResults:
     def test_a_file_that_is_none_is_named(self, tmp_path):
         (tmp_path / "subset.json").write_text('{"methods": {}}')
         with pytest.raises(ValueError, match=r"subset.json: not what `rankops keep` writes \(KeyError: 'params'\)"):
-            kept_results.sections(tmp_path)
+            archive.sections(tmp_path)
 
 
 def test_a_figure_that_is_not_defined_is_refused_where_it_is_asked_for():
@@ -628,11 +630,11 @@ def test_a_figure_that_is_not_defined_is_refused_where_it_is_asked_for():
 
 @pytest.mark.parametrize(("rows", "epoch_size", "batches"), [(9, 9, 2), (9, 6, 2), (9, 4, 1), (3, 9, 1), (8, 8, 2)])
 def test_a_sorters_epoch_has_as_many_batches_as_its_schedule_counts(rows, epoch_size, batches, tmp_path, monkeypatch):
-    params = settings.load(ROOT / "params.yaml")
+    params = schema.load(ROOT / "params.yaml")
     vectors = torch.rand(rows, 6, generator=torch.Generator().manual_seed(0))
     asked = {}
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(synthetic_ranks, "load", lambda folder, split: (vectors, vectors, None))
+    monkeypatch.setattr(score_vectors, "load", lambda folder, split: (vectors, vectors, None))
     monkeypatch.setattr(pretrain, "fit", lambda sorter, **options: asked.update(options) or [])
     monkeypatch.setattr(pretrain, "checkpoint_folder", lambda *names, **parts: tmp_path)
     options = params.sorters["comparator"].model_copy(
@@ -650,7 +652,7 @@ class TestCompared:
 
     @pytest.fixture
     def carried_out(self, plan, tmp_path, monkeypatch):
-        params = settings.load(ROOT / "params.yaml")
+        params = schema.load(ROOT / "params.yaml")
         monkeypatch.chdir(tmp_path)
         for split in comparison.SPLITS:
             path = Path("data") / plan.dataset / f"{split}.parquet"

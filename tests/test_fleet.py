@@ -19,7 +19,7 @@ import boto3
 import pytest
 from moto.server import ThreadedMotoServer
 
-from pipelines.model_server import free_port
+from pipelines.serving.server import free_port
 
 ROOT = Path(__file__).parents[1]
 BIN = Path(sys.executable).parent

@@ -19,13 +19,13 @@ import pytest
 from prefect.exceptions import ParameterTypeError
 from ruamel.yaml import YAML
 
+from pipelines.config.schema import Compute, load
 from pipelines.flows.graph import stages
 from pipelines.flows.processes import CommandFailed, Commands, TransientFailure, _may_go_well
 from pipelines.flows.worktree import FOLDER, READY, _brought, opened
-from pipelines.gate import Decision
-from pipelines.made_data import write_splits
-from pipelines.settings import Compute, load
-from rankops.datasets import captions, digits
+from pipelines.stages.write_splits import write_splits
+from pipelines.tracking.gate import Decision
+from rankops.datasets.scenes import captions, digits
 
 from conftest import ROOT  # isort: skip
 
@@ -318,7 +318,7 @@ class TestWorktree:
 
         def retrained(worktree):
             subprocess.run(
-                ["dvc", "repro", "--quiet", "synthetic_ranks"], cwd=worktree.folder, check=True,
+                ["dvc", "repro", "--quiet", "score_vectors"], cwd=worktree.folder, check=True,
                 env=os.environ | project.environment | {"PYTHONPATH": "src"},
             )  # fmt: skip
             worktree.commit("Retrain: done")
@@ -457,9 +457,9 @@ def test_mending_is_by_the_code_of_the_worktree(tmp_path):
 
     (tmp_path / "pipelines").mkdir()
     (tmp_path / "pipelines/__init__.py").touch()
-    (tmp_path / "pipelines/cli.py").write_text("import sys; print(__file__, *sys.argv[1:])")
+    (tmp_path / "pipelines/cli/app.py").write_text("import sys; print(__file__, *sys.argv[1:])")
     said = Commands().run(retrain.MEND, folder=tmp_path, environment={"PYTHONPATH": "src"})
-    assert said == f"{tmp_path}/pipelines/cli.py mend"
+    assert said == f"{tmp_path}/pipelines/cli/app.py mend"
 
 
 def test_a_retraining_whose_models_the_gate_could_not_judge_is_kept_and_ends_as_failed(tmp_path, monkeypatch):
@@ -508,7 +508,7 @@ def test_a_retraining_does_not_fall_back_on_other_digits(tmp_path):
 
 def test_the_servers_records_are_json(tmp_path, monkeypatch):
     """A record of a process that is gone, or of another program's, is not taken for a server."""
-    from pipelines import servers
+    from pipelines.ops import servers
 
     monkeypatch.chdir(tmp_path)
     (tmp_path / ".servers").mkdir()

@@ -19,27 +19,27 @@ from mlflow.store.artifact.artifact_repo import ArtifactRepository
 from mlflow.store.artifact.local_artifact_repo import LocalArtifactRepository
 from typer.testing import CliRunner
 
-from pipelines import gate
-from pipelines.cli import app
-from pipelines.settings import FIGURES, load
-from pipelines.tracking import (
+from pipelines.cli.app import app
+from pipelines.config.schema import FIGURES, load
+from pipelines.tracking.publish import (
     CHAMPION,
     MOVING,
     Finished,
     Registry,
     ServerUnreachable,
     Version,
+    gate,
     publish,
     sorter_signature,
     store,
     task_signature,
 )
-from rankops import sorter_measures as measures
-from rankops.checkpoints import build, save_model
-from rankops.datasets.synthetic_ranks import draw
-from rankops.generators import derived_seed, generator
+from rankops.datasets.vectors.score_vectors import draw
+from rankops.io.checkpoints import build, save_model
+from rankops.io.parquet import encode_images
+from rankops.metrics import sorter_quality as measures
 from rankops.ranks import ranks
-from rankops.tables import encode_images
+from rankops.seeding import derived_seed, generator
 from rankops.tasks import memorability
 
 from conftest import ROOT  # isort: skip
@@ -100,10 +100,10 @@ def sorter(project, name: str, args: dict, *, kind: str = "handcrafted", **runti
 
 
 def regressor(
-    project, name: str, seed: int, *, colours: int = 1, dataset: str = "clips", model: str = "memorability"
+    project, name: str, seed: int, *, colors: int = 1, dataset: str = "clips", model: str = "memorability"
 ) -> str:
     folder = project / "made" / name
-    network = build("models", "convnet", {"channels": [4, 6]}, seed=seed, outputs=1, colours=colours)
+    network = build("models", "convnet", {"channels": [4, 6]}, seed=seed, outputs=1, colors=colors)
     memorability.save(folder, memorability.Regressor(network.eval()))
     return registered(
         name, folder, model=model, script="memorability", signature=task_signature("memorability"),
@@ -121,7 +121,7 @@ def answer(status: int) -> requests.Response:
 def clips(project):
     """A gate split whose scores are what the network of seed 1 says, so that it is the best there can be."""
     images = torch.randint(0, 256, (60, 2, 16, 16), generator=torch.Generator().manual_seed(0), dtype=torch.uint8)
-    network = build("models", "convnet", {"channels": [4, 6]}, seed=1, outputs=1, colours=1)
+    network = build("models", "convnet", {"channels": [4, 6]}, seed=1, outputs=1, colors=1)
     scores = memorability.Regressor(network.eval())(images)
     frames = pa.FixedSizeListArray.from_arrays(encode_images(images.flatten(0, 1).numpy(), threads=1), 2)
     (project / "data/clips").mkdir(parents=True)
@@ -364,7 +364,7 @@ class TestWhatIsWrong:
     @pytest.mark.parametrize(
         ("champion", "challenger", "said"),
         [
-            ({"colours": 3}, {}, r"memorability version 1 cannot be judged by .* 3 channels"),
+            ({"colors": 3}, {}, r"memorability version 1 cannot be judged by .* 3 channels"),
             (
                 {},
                 {"dataset": "lamem"},

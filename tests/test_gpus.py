@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from pipelines.gpus import gpus, on_one
+from pipelines.ops.gpus import gpus, on_one
 
 
 @pytest.fixture(autouse=True)

@@ -9,9 +9,9 @@ import pytest
 from dvc.repo import Repo
 from typer.testing import CliRunner
 
-from pipelines import half_written, lock
-from pipelines.cli import app
+from pipelines.cli.app import app
 from pipelines.flows.processes import Commands, TransientFailure
+from pipelines.ops import dvc_lock, dvc_repair
 
 STAGES = """
 stages:
@@ -113,7 +113,7 @@ def test_a_lock_that_was_whole_by_the_time_that_nobody_wrote_it_is_left_alone(pr
         lock.write_text(whole)  # by now dvc has come to its end
         return text != whole
 
-    monkeypatch.setattr(half_written, "_no_lock", faulty)
+    monkeypatch.setattr(dvc_repair, "_no_lock", faulty)
     lock.write_text("")
     assert mended() == ""
     assert asked == ["", whole]
@@ -147,14 +147,14 @@ def test_what_dvc_says_of_half_written_locks_is_known_to_be_over_the_next_time(p
 def test_what_is_no_lock_is_refused_and_what_to_do_is_told(tmp_path, written, said):
     (tmp_path / "dvc.lock").write_text(written)
     with pytest.raises(ValueError, match=rf"dvc.lock: not a lock file of DVC.s .*{said}.*: end the merge"):
-        lock.stages(tmp_path / "dvc.lock")
+        dvc_lock.stages(tmp_path / "dvc.lock")
 
 
 @pytest.mark.parametrize("written", [None, "", "schema: '2.0'\n", "stages:\n"])
 def test_a_lock_without_stages_has_none(tmp_path, written):
     if written is not None:
         (tmp_path / "dvc.lock").write_text(written)
-    assert lock.stages(tmp_path / "dvc.lock") == {}
+    assert dvc_lock.stages(tmp_path / "dvc.lock") == {}
 
 
 def test_what_there_was_of_each_lock_is_kept_beside_earlier_ones(project):

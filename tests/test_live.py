@@ -11,12 +11,12 @@ import pytest
 import torch
 from torch import nn
 
-from pipelines.epochs import write_trained
-from pipelines.histories import best_epoch, history_of_run
-from pipelines.live import PROGRESS, going, watch
-from pipelines.settings import load
-from pipelines.tracking import LIVE
-from rankops.training import Epoch, fit
+from pipelines.config.schema import load
+from pipelines.reporting.histories import best_epoch, history_of_run
+from pipelines.reporting.history import write_trained
+from pipelines.tracking.live import PROGRESS, going, watch
+from pipelines.tracking.publish import LIVE
+from rankops.training.loop import Epoch, fit
 
 from conftest import ROOT  # isort: skip
 
@@ -46,7 +46,7 @@ def train(folder, epochs: int) -> list:
             loss=lambda model, batch: model(batch).square().mean(),
             validate=lambda model: {"spearman": model.weight.abs().sum().item()},
             judged_by="spearman", epochs=epochs, batches_per_epoch=1, patience=99,
-            optimiser={"name": "SGD", "args": {"lr": 0.1}}, schedule={"name": "constant"}, seed=0, device="cpu",
+            optimizer={"name": "SGD", "args": {"lr": 0.1}}, schedule={"name": "constant"}, seed=0, device="cpu",
             precision="no", checkpoint=folder, name="test",
         )
     )  # fmt: skip

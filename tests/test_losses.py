@@ -18,7 +18,8 @@ from scipy.stats import rankdata, spearmanr
 from sklearn.metrics import average_precision_score
 from torch._subclasses import FakeTensorMode
 
-from rankops import by_name
+from rankops import lookup
+from rankops.checks import NotFiniteError
 from rankops.losses.average_precision import average_precision
 from rankops.losses.cross_entropy import cross_entropy
 from rankops.losses.hard_negative_triplet import hard_negative_triplet
@@ -41,12 +42,12 @@ from rankops.losses.spearman_of_label_ranks import spearman_of_label_ranks
 from rankops.metrics.kendall import kendall as kendall_metric
 from rankops.metrics.ndcg import ndcg as ndcg_metric
 from rankops.metrics.precision_at_k import precision_at_k as precision_at_k_metric
-from rankops.ranks import NotFiniteError, ranks
+from rankops.ranks import ranks
 from rankops.sorters.handcrafted import Handcrafted
 from rankops.sorters.laplace import Laplace
 from rankops.sorters.lstm import LSTM
 
-ALL = by_name.names("losses")
+ALL = lookup.names("losses")
 OTHER = {
     "adjacent": 4.0,
     "gain": "linear",
@@ -91,7 +92,7 @@ UNDEFINED = {  # the value and the gradient are 0 there
 
 
 def kind(name: str) -> str:
-    return list(inspect.signature(by_name.find("losses", name)).parameters)[1]
+    return list(inspect.signature(lookup.find("losses", name)).parameters)[1]
 
 
 def of_kind(*kinds: str) -> list[str]:
@@ -103,7 +104,7 @@ ANY_LENGTH = ("average_precision",)
 
 
 def takes_sorter(name: str) -> bool:
-    return "sorter" in inspect.signature(by_name.find("losses", name)).parameters
+    return "sorter" in inspect.signature(lookup.find("losses", name)).parameters
 
 
 def call(name: str, scores, wanted, **options):
@@ -111,7 +112,7 @@ def call(name: str, scores, wanted, **options):
         options["generator"] = torch.Generator().manual_seed(0)
     if takes_sorter(name):
         options.setdefault("sorter", Handcrafted(steepness=3.0))
-    return by_name.find("losses", name)(scores, wanted, **options)
+    return lookup.find("losses", name)(scores, wanted, **options)
 
 
 def example(name: str, generator, *, dtype=torch.float64):
@@ -248,7 +249,7 @@ def test_refuses_what_is_empty(name):
 
 
 @pytest.mark.parametrize(
-    ("name", "option"), [(name, option) for name in ALL for option in by_name.options(by_name.find("losses", name))]
+    ("name", "option"), [(name, option) for name in ALL for option in lookup.options(lookup.find("losses", name))]
 )
 def test_every_option_changes_something(name, option, generator):
     scores, wanted = example(name, generator)
@@ -308,7 +309,7 @@ def test_refuses_a_target_that_wants_a_gradient(name, generator):
         call(name, scores, wanted.clone().requires_grad_())
 
 
-MASKED = [name for name in ALL if "mask" in inspect.signature(by_name.find("losses", name)).parameters]
+MASKED = [name for name in ALL if "mask" in inspect.signature(lookup.find("losses", name)).parameters]
 
 
 def three_groups(name: str, generator) -> tuple:
@@ -320,7 +321,7 @@ def three_groups(name: str, generator) -> tuple:
 def test_every_loss_with_a_sorter_takes_a_mask_and_weights():
     with_sorter = [name for name in ALL if takes_sorter(name)]
     assert with_sorter == MASKED
-    assert all("weights" in inspect.signature(by_name.find("losses", name)).parameters for name in MASKED)
+    assert all("weights" in inspect.signature(lookup.find("losses", name)).parameters for name in MASKED)
 
 
 @pytest.mark.parametrize("name", MASKED)
@@ -390,7 +391,7 @@ def test_runs_compiled_whole_and_mapped_over(name, generator):
         torch.func.vmap(value)(scores, wanted), torch.stack([value(*pair) for pair in zip(scores, wanted, strict=True)])
     )
     sorter = Handcrafted(steepness=3.0)
-    loss = by_name.find("losses", name)
+    loss = lookup.find("losses", name)
     compiled = torch.compile(
         lambda scores, wanted: loss(scores, wanted, sorter=sorter), fullgraph=True, backend="eager"
     )
@@ -475,7 +476,7 @@ def test_a_score_that_is_not_finite_is_named_by_its_place_in_what_was_given(name
     scores[3, 1] = torch.nan
     options = {"k": 1} if name.endswith("_k") else {}
     with pytest.raises(NotFiniteError, match=r"nan at \(3, 1\) and 1 non-finite"):
-        by_name.find("losses", name)(scores, torch.eye(4, dtype=torch.bool), sorter=ranks, **options)
+        lookup.find("losses", name)(scores, torch.eye(4, dtype=torch.bool), sorter=ranks, **options)
 
 
 @pytest.mark.parametrize("name", of_kind("label_ranks"))
@@ -1165,7 +1166,7 @@ PICKS = ("hinge_ap", "recall", "recall_at_k", "hard_negative_triplet")
 class TestGpu:
     @pytest.mark.parametrize("name", [name for name in ALL if name not in PICKS])
     def test_no_loss_makes_a_tensor_on_another_device_than_the_scores(self, name, generator, monkeypatch):
-        monkeypatch.setattr("rankops.targets.any_of", lambda flags: False)  # values are not there to be looked at
+        monkeypatch.setattr("rankops.losses.inputs.any_of", lambda flags: False)  # values are not there to be looked at
         scores, wanted = example(name, generator, dtype=torch.float32)
         options = {"sorter": partial(Handcrafted(), check_finite=False)} if takes_sorter(name) else {}
         with FakeTensorMode(allow_non_fake_inputs=True), torch.no_grad():

@@ -9,11 +9,10 @@ import torch
 from scipy.stats import skew, spearmanr
 
 from pipelines.expectations import ExpectationsFailed, Suite, validate
-from rankops import boxes
-from rankops.datasets import captions, clips, digits, long_tailed_mnist, ranked_mnist
-from rankops.generators import generator
-from rankops.scenes import draw
-from rankops.tables import decode_images, encode_images
+from rankops.datasets.scenes import captions, clips, digits, facts, layout, long_tailed_mnist, ranked_mnist
+from rankops.datasets.scenes.drawing import draw
+from rankops.io.parquet import decode_images, encode_images
+from rankops.seeding import generator
 
 SPLITS = {"train": 80, "val": 40, "test": 40}
 SCENE = {"canvas": 32, "digits_per_image": (3, 6), "scale": (1.0, 4.0), "overlap": 0.0}
@@ -210,7 +209,7 @@ class TestClips:
         )  # fmt: skip
         wide = clips.pictures(clips.Recipes(moved, recipe.drift, recipe.zoom), known["train"], canvas=64)
         difference = wide[:, :, 16:48, 16:48].int() - inside.int()
-        # A pixel whose centre is on a box's edge may fall on either side.
+        # A pixel whose center is on a box's edge may fall on either side.
         assert (difference.abs() > 1).float().mean() < 1e-4
         assert (wide.flatten(2).long().sum(2) > inside.flatten(2).long().sum(2)).any(1).float().mean() > 0.5
 
@@ -242,8 +241,8 @@ class TestClips:
         table = pa.concat_tables(tables["clips"].values())
         score, hidden = (table[name].to_numpy().astype(float) for name in ("score", "probability"))
         assert np.abs(score * VIEWERS - np.round(score * VIEWERS)).max() < 1e-4
-        standardised = (score - hidden) / np.sqrt(hidden * (1 - hidden) / VIEWERS)
-        assert 0.7 < standardised.std() < 1.3
+        standardized = (score - hidden) / np.sqrt(hidden * (1 - hidden) / VIEWERS)
+        assert 0.7 < standardized.std() < 1.3
 
     @pytest.mark.parametrize(
         ("option", "message"),
@@ -301,7 +300,7 @@ class TestClips:
             share = np.round(table["probability"].to_numpy() * VIEWERS) / VIEWERS
             return table.set_column(2, "score", pa.array(share, pa.float32()))
 
-        assert "clips: standardised_score: expect_column_stdev_to_be_between" in check("clips", exact, "all")
+        assert "clips: standardized_score: expect_column_stdev_to_be_between" in check("clips", exact, "all")
 
     def test_a_clip_with_too_few_frames_and_a_corrupt_frame_are_named(self, known, tables, tmp_path):
         table = tables["clips"]["val"]
@@ -404,7 +403,7 @@ class TestLongTailedMnist:
             make("long_tailed_mnist", known, "train", 4, **option)
 
     def test_says_when_boxes_do_not_fit(self, known, monkeypatch):
-        monkeypatch.setattr(boxes, "ROUNDS", 3)
+        monkeypatch.setattr(layout, "ROUNDS", 3)
         with pytest.raises(ValueError, match="found no place in 3 draws: fewer or smaller ones, or more overlap"):
             make("long_tailed_mnist", known, "train", 4, scale=(3.0, 4.0), distractors=(9, 10), overlap=0.0)
 
@@ -669,7 +668,7 @@ class TestCaptions:
 
 def test_label_ranks_that_leave_one_out_do_not_follow_sizes():
     sizes = torch.tensor([[2.0, 5.0], [2.0, 5.0]])
-    assert boxes.ranks_follow_sizes(torch.tensor([[1, 2], [1, 3]]), sizes).tolist() == [True, False]
+    assert facts.ranks_follow_sizes(torch.tensor([[1, 2], [1, 3]]), sizes).tolist() == [True, False]
 
 
 def test_cameras_drift_and_zoom_both_ways_alike(known):

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from scipy.stats import kendalltau, rankdata, spearmanr, weightedtau
 from sklearn.metrics import average_precision_score, ndcg_score, precision_recall_fscore_support
 
-from rankops.evaluation import Figures, compare, evaluate
-from rankops.intervals import interval, intervals
+from rankops.metrics.bootstrap import interval, intervals
+from rankops.metrics.evaluation import Figures, compare, evaluate
 from rankops.metrics.kendall import kendall
 from rankops.metrics.label_ranking import ranked, unranked
 from rankops.metrics.mean_average_precision import average_precision, mean_average_precision

@@ -19,15 +19,16 @@ from prefect.states import Cancelled, Completed, Scheduled
 from scipy.stats import chi2_contingency
 from typer.testing import CliRunner
 
-from pipelines import cli, monitoring
+from pipelines.cli.app import app
 from pipelines.flows import monitor as flow
 from pipelines.flows.promote import outcome
-from pipelines.gate import Decision
-from pipelines.monitoring import Comparison, Figure, compare, figures, measure
-from rankops.checkpoints import build
-from rankops.datasets import digits, ranked_mnist
-from rankops.generators import generator
-from rankops.tables import decode_images, encode_images
+from pipelines.monitoring import drift
+from pipelines.monitoring.drift import Comparison, Figure, compare, figures, measure
+from pipelines.tracking.gate import Decision
+from rankops.datasets.scenes import digits, ranked_mnist
+from rankops.io.checkpoints import build
+from rankops.io.parquet import decode_images, encode_images
+from rankops.seeding import generator
 from rankops.tasks.label_ranking import LabelRanker, save
 
 SCENES = {"canvas": 32, "digits_per_image": (2, 4), "scale": (1.0, 3.0), "overlap": 0.3}
@@ -56,7 +57,7 @@ def scenes(glyphs):
 @pytest.fixture(scope="module")
 def ranker() -> LabelRanker:
     """Untrained: whether equal distributions look equal is no question of what a network has learnt."""
-    scorer = build("models", "convnet", {"channels": [4, 8]}, seed=1, outputs=10, colours=1)
+    scorer = build("models", "convnet", {"channels": [4, 8]}, seed=1, outputs=10, colors=1)
     thresholds = build("models", "threshold_network", {"hidden": 8}, seed=1, features=scorer.embedding_size, outputs=10)
     return LabelRanker(scorer.eval(), thresholds.eval())
 
@@ -82,7 +83,7 @@ def monitor(project, monkeypatch):
         if isinstance(table, pa.Table):
             pq.write_table(table, "fresh.parquet")
             table = "fresh.parquet"
-        done = CliRunner().invoke(cli.app, ["monitor", table, "--model", "model", *options])
+        done = CliRunner().invoke(app.app, ["monitor", table, "--model", "model", *options])
         assert done.exception is None or isinstance(done.exception, SystemExit), done.exception
         return done.exit_code, done.output
 
@@ -131,7 +132,7 @@ def test_more_of_the_same_ends_with_0_and_a_whole_report(monitor, scenes, projec
         ("inverted", "ink"),
         ("fewer digits", "contrast"),
         ("another canvas", "format"),
-        ("colours", "format"),
+        ("colors", "format"),
     ],
 )
 def test_a_change_ends_with_3_and_names_the_figure(monitor, scenes, project, change, figure):
@@ -142,7 +143,7 @@ def test_a_change_ends_with_3_and_names_the_figure(monitor, scenes, project, cha
     pixels = {
         "noise": lambda images: (images + noise).clip(0, 255).astype(np.uint8),
         "inverted": lambda images: 255 - images,
-        "colours": lambda images: np.stack([images] * 3, axis=-1),
+        "colors": lambda images: np.stack([images] * 3, axis=-1),
     }
     table = scenes(150, use=change, **options.get(change, {}))
     code, output = monitor(redrawn(table, pixels.get(change, lambda images: images)))
@@ -257,7 +258,7 @@ def retrained(scenes, ranker, tmp_path, monkeypatch):
                 (stage,) = repo.add(str(path))
                 tags.setdefault(f"input.{path}", stage.outs[0].hash_info.value)
     pq.write_table(scenes(250, use="fresh", scale=(1.0, 1.2)), "fresh.parquet")
-    monkeypatch.setattr(monitoring, "_ranker", lambda model: (ranker, "2", tags))
+    monkeypatch.setattr(drift, "_ranker", lambda model: (ranker, "2", tags))
     return tags
 
 
@@ -270,7 +271,7 @@ def test_a_version_is_held_against_what_it_was_trained_on_not_the_data_of_now(re
     assert found.drifted == []
     digest = retrained["input.data/ranked_mnist/train.parquet"]
     assert found.reference["train"] == f"data/ranked_mnist/train.parquet, MD5 {digest}, which the model was trained on"
-    monkeypatch.setattr(monitoring, "_ranker", lambda model: (ranker, None, {}))
+    monkeypatch.setattr(drift, "_ranker", lambda model: (ranker, None, {}))
     of_now = compare("fresh.parquet", model="models/runs/one", dataset="ranked_mnist")
     assert "ink" in of_now.drifted
     assert "as it is now" in of_now.reference["val"]
@@ -418,8 +419,8 @@ def test_what_is_compared_is_what_the_ranker_says_of_the_images(scenes, ranker, 
     assert np.allclose(found["ink"], (pixels > 127).float().mean((1, 2)), atol=1e-6)
 
 
-def test_a_colour_is_as_bright_as_its_three_parts(tmp_path):
-    scorer = build("models", "convnet", {"channels": [4, 8]}, seed=1, outputs=2, colours=3)
+def test_a_color_is_as_bright_as_its_three_parts(tmp_path):
+    scorer = build("models", "convnet", {"channels": [4, 8]}, seed=1, outputs=2, colors=3)
     thresholds = build("models", "threshold_network", {"hidden": 8}, seed=1, features=scorer.embedding_size, outputs=2)
     red = BytesIO()
     Image.new("RGB", (16, 16), (255, 0, 0)).save(red, "PNG")
@@ -430,7 +431,7 @@ def test_a_colour_is_as_bright_as_its_three_parts(tmp_path):
 
 
 def test_scores_that_are_not_finite_are_told_with_the_row_that_is_looked_at(ranker, tmp_path):
-    broken = build("models", "convnet", {"channels": [4, 8]}, seed=1, outputs=10, colours=1).eval()
+    broken = build("models", "convnet", {"channels": [4, 8]}, seed=1, outputs=10, colors=1).eval()
     for weights in broken.parameters():
         weights.data.fill_(torch.nan)
     pq.write_table(images(*[GOOD] * 4), tmp_path / "four.parquet")

@@ -21,13 +21,13 @@ from mlflow.exceptions import MlflowException
 from PIL import Image
 from ruamel.yaml import YAML
 
-from pipelines import monitoring
+from pipelines.config.schema import FIGURES, load
 from pipelines.flows.processes import TRANSIENT
 from pipelines.flows.promote import _bring
-from pipelines.metrics import figures
-from pipelines.settings import FIGURES, load
-from pipelines.tracking import ServerUnreachable, _files_at
-from rankops.datasets.voc2007 import CLASSES
+from pipelines.monitoring import drift
+from pipelines.reporting.results import figures
+from pipelines.tracking.publish import ServerUnreachable, _files_at
+from rankops.datasets.public.voc2007 import CLASSES
 
 RUNS = ["label_ranking-cross_entropy", "label_ranking-lsep", "label_ranking-rlsep"]
 PAIRS = {
@@ -277,10 +277,10 @@ def test_each_task_has_two_versions_and_its_champion_answers_as_the_predictions_
 
 
 def test_the_champion_is_monitored_against_the_files_that_its_run_says_it_was_trained_on(project, store, monkeypatch):
-    monkeypatch.setattr(monitoring, "FEWEST", 20)
+    monkeypatch.setattr(drift, "FEWEST", 20)
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
     options = {"model": "models:/label_ranking@champion", "dataset": "ranked_mnist", "rows": 20}
-    found = monitoring.compare("data/ranked_mnist/test.parquet", **options)
+    found = drift.compare("data/ranked_mnist/test.parquet", **options)
     lock = YAML(typ="safe").load(project.folder / "dvc.lock")["stages"]["train@label_ranking-rlsep"]["deps"]
     hashes = {dep["path"]: dep["md5"] for dep in lock}
     assert found.version == str(store.get_model_version_by_alias("label_ranking", "champion").version)
@@ -430,7 +430,7 @@ def test_a_failed_expectation_stops_the_graph(project):
 
 
 def test_a_dataset_from_disk_needs_params_alone(project, generator):
-    """VOC's layout with a dozen photographs, coloured; first incomplete, then whole."""
+    """VOC's layout with a dozen photographs, colored; first incomplete, then whole."""
     root = project.folder / "data/raw/voc2007/VOCdevkit/VOC2007"
     (root / "JPEGImages").mkdir(parents=True)
     (root / "ImageSets/Main").mkdir(parents=True)

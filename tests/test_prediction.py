@@ -29,27 +29,30 @@ from PIL import Image
 from starlette.testclient import TestClient
 from typer.testing import CliRunner
 
-import pipelines.prediction
-import rankops.prediction
-from pipelines import model_server, monitoring, tracking
-from pipelines.cli import app
-from pipelines.prediction import Prediction, annotate, load_ranker, places_for, predict_table
+import pipelines.serving.batch
+import rankops.tasks.predict
+from pipelines.cli.app import app
+from pipelines.monitoring import drift
+from pipelines.serving import server
+from pipelines.serving.batch import Prediction, annotate, load_ranker, places_for, predict_table
 from pipelines.serving.memorability import Memorability
 from pipelines.serving.multilabel import MultiLabel
 from pipelines.serving.retrieval import Retrieval
-from rankops.checkpoints import build
-from rankops.prediction import PIXELS, colours_of, order_of, picture, predicted
+from pipelines.tracking import publish
+from rankops.io.checkpoints import build
+from rankops.io.images import PIXELS, picture
+from rankops.models.tokenizer import Vocabulary
 from rankops.tasks import memorability, multilabel, retrieval
 from rankops.tasks.label_ranking import LabelRanker, predictions, save
-from rankops.vocabulary import Vocabulary
+from rankops.tasks.predict import colors_of, order_of, predicted
 
 SERVING = Path(__file__).parents[1] / "pipelines/serving"
 
 K = 4  # labels
 
 
-def ranker_of(colours: int = 1) -> LabelRanker:
-    scorer = build("models", "convnet", {"channels": [4, 6]}, seed=3, outputs=K, colours=colours)
+def ranker_of(colors: int = 1) -> LabelRanker:
+    scorer = build("models", "convnet", {"channels": [4, 6]}, seed=3, outputs=K, colors=colors)
     thresholds = build("models", "threshold_network", {"hidden": 4}, seed=3, features=12, outputs=K)
     return LabelRanker(scorer.eval(), thresholds.eval())
 
@@ -61,7 +64,7 @@ def encoded(image: Image.Image, kind: str = "PNG", **options) -> bytes:
 
 
 def noise(generator: torch.Generator, *size: int) -> Image.Image:
-    """Height, width, and 3 for a coloured one."""
+    """Height, width, and 3 for a colored one."""
     return Image.fromarray(torch.randint(0, 256, size, generator=generator, dtype=torch.uint8).numpy())
 
 
@@ -78,7 +81,7 @@ def bomb(width: int, height: int) -> bytes:
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory) -> Path:
-    """A folder as a run writes it, of grey images."""
+    """A folder as a run writes it, of gray images."""
     folder = tmp_path_factory.mktemp("run")
     save(folder, ranker_of())
     return folder
@@ -90,17 +93,17 @@ def store(tmp_path_factory, run):
     folder = tmp_path_factory.mktemp("store")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{folder}/mlflow.db")
-        finished = tracking.Finished(
+        finished = publish.Finished(
             name="label_ranking-rlsep", experiment="label_ranking", key="tiny", params={}, metrics={}, tags={},
             history=pd.DataFrame({"epoch": [1]}), files={},
-            version=tracking.Version(
-                model="label_ranking", script=Path(tracking.__file__).parent / "serving/label_ranking.py", weights=run,
-                signature=tracking.task_signature("label_ranking"), requirements=tracking.requirements("mlflow"),
+            version=publish.Version(
+                model="label_ranking", script=Path(publish.__file__).parents[1] / "serving/label_ranking.py", weights=run,
+                signature=publish.task_signature("label_ranking"), requirements=publish.requirements("mlflow"),
             ),
         )  # fmt: skip
-        with tracking.store() as client:
+        with publish.store() as client:
             client.create_experiment("label_ranking", artifact_location=f"{folder}/artifacts")
-            tracking.publish(client, [finished])
+            publish.publish(client, [finished])
         yield folder
     mlflow.set_tracking_uri(None)
     mlflow.set_registry_uri(None)
@@ -117,24 +120,24 @@ def rankops_says(*words: object, code: int = 0) -> str:
 
 
 class TestPicture:
-    def test_is_grey_or_coloured_as_the_network_wants_it_and_upright(self, generator, tmp_path):
-        colours = noise(generator, 5, 7, 3)
-        assert picture(encoded(colours), colours=3, where="").numpy().tolist() == [
-            np.asarray(colours).transpose(2, 0, 1).tolist()
+    def test_is_gray_or_colored_as_the_network_wants_it_and_upright(self, generator, tmp_path):
+        colors = noise(generator, 5, 7, 3)
+        assert picture(encoded(colors), colors=3, where="").numpy().tolist() == [
+            np.asarray(colors).transpose(2, 0, 1).tolist()
         ]
-        assert picture(encoded(colours), colours=1, where="").numpy().tolist() == [
-            np.asarray(colours.convert("L")).tolist()
+        assert picture(encoded(colors), colors=1, where="").numpy().tolist() == [
+            np.asarray(colors.convert("L")).tolist()
         ]
-        (tmp_path / "file.png").write_bytes(encoded(colours))
-        assert picture(tmp_path / "file.png", colours=3, where="").shape == (1, 3, 5, 7)
+        (tmp_path / "file.png").write_bytes(encoded(colors))
+        assert picture(tmp_path / "file.png", colors=3, where="").shape == (1, 3, 5, 7)
         sideways = Image.Exif()
         sideways[0x0112] = 6  # the camera was turned
-        assert picture(encoded(colours, "JPEG", exif=sideways), colours=3, where="").shape == (1, 3, 7, 5)
+        assert picture(encoded(colors, "JPEG", exif=sideways), colors=3, where="").shape == (1, 3, 7, 5)
 
     def test_opaque_pictures_with_an_alpha_channel_are_taken(self, generator):
-        grey = noise(generator, 4, 4)
-        alpha = grey.convert("RGBA")
-        assert picture(encoded(alpha), colours=1, where="").equal(picture(encoded(grey), colours=1, where=""))
+        gray = noise(generator, 4, 4)
+        alpha = gray.convert("RGBA")
+        assert picture(encoded(alpha), colors=1, where="").equal(picture(encoded(gray), colors=1, where=""))
 
     @pytest.mark.parametrize(
         ("contents", "found"),
@@ -154,12 +157,12 @@ class TestPicture:
     )
     def test_refuses_others_and_says_what_was_found_and_expected(self, contents, found):
         with pytest.raises(ValueError, match=rf"row 3: not a readable image \(.*({found}).*\); expected a whole PNG"):
-            picture(contents, colours=1, where="row 3")
+            picture(contents, colors=1, where="row 3")
 
     def test_a_bomb_is_refused_before_it_is_unpacked(self, monkeypatch):
         monkeypatch.setattr(Image.Image, "load", lambda self: pytest.fail("it was unpacked"))
         with pytest.raises(ValueError, match="9000 x 9000 pixels"):
-            picture(bomb(9000, 9000), colours=1, where="row 0")
+            picture(bomb(9000, 9000), colors=1, where="row 0")
 
     def test_every_damage_to_a_file_ends_in_an_answer_or_in_the_same_error(self, generator):
         draws = np.random.default_rng(0)
@@ -170,29 +173,29 @@ class TestPicture:
             for place in draws.integers(len(damaged), size=draws.integers(1, 6)):
                 damaged[place] = draws.integers(256)
             try:
-                endings.append(str(picture(bytes(damaged), colours=1, where="x").dtype))
+                endings.append(str(picture(bytes(damaged), colors=1, where="x").dtype))
             except ValueError as error:
                 endings.append(str(error)[:25])
         assert set(endings) == {"torch.uint8", "x: not a readable image ("}
         assert min(endings.count(one) for one in set(endings)) > 20
 
 
-def test_a_network_whose_colours_were_never_said_has_its_default():
-    for model, colours in (("convnet", 1), ("mobilenet_v3_small", 3)):
+def test_a_network_whose_colors_were_never_said_has_its_default():
+    for model, colors in (("convnet", 1), ("mobilenet_v3_small", 3)):
         scorer = build("models", model, {}, seed=0, outputs=K)
-        assert colours_of(scorer) == colours
+        assert colors_of(scorer) == colors
 
 
 def served(task: str, folder: Path):
-    """The model of a task as MLflow's server runs it, on weights of a small network for grey images."""
+    """The model of a task as MLflow's server runs it, on weights of a small network for gray images."""
     options = {"channels": [4, 6]}
     if task == "retrieval":
         vocabulary = Vocabulary.of(["a large three"])
-        network = build("models", "dual_encoder", options, seed=3, words=len(vocabulary), colours=1)
+        network = build("models", "dual_encoder", options, seed=3, words=len(vocabulary), colors=1)
         retrieval.save(folder, retrieval.Encoder(network.eval(), vocabulary))
     else:
         outputs = K if task == "multilabel" else 1
-        network = build("models", "convnet", options, seed=3, outputs=outputs, colours=1).eval()
+        network = build("models", "convnet", options, seed=3, outputs=outputs, colors=1).eval()
         {"multilabel": lambda: multilabel.save(folder, multilabel.Classifier(network)),
          "memorability": lambda: memorability.save(folder, memorability.Regressor(network))}[task]()  # fmt: skip
     model = {"multilabel": MultiLabel, "memorability": Memorability, "retrieval": Retrieval}[task]()
@@ -235,7 +238,7 @@ class TestServedTasks:
         )
         mlflow.pyfunc.save_model(
             tmp_path / "model", python_model=str(SERVING / f"{task}.py"), pip_requirements=["mlflow"],
-            artifacts={"weights": str(tmp_path / "weights")}, signature=tracking.task_signature(task),
+            artifacts={"weights": str(tmp_path / "weights")}, signature=publish.task_signature(task),
         )  # fmt: skip
         server = TestClient(scoring_server.init(mlflow.pyfunc.load_model(str(tmp_path / "model"))))
         sent = with_images(lambda image: base64.b64encode(image).decode())
@@ -295,7 +298,7 @@ class TestPredicted:
         pictures = self.pictures(generator, [(16, 16), (20, 16), (16, 16), (16, 24), (20, 16)])
         alone = [predictions(ranker, (image, None)).to_pylist()[0] for _, image in pictures]
         for pixels in (PIXELS, 16 * 16 + 20 * 16, 1):  # together, some at a time, one at a time
-            monkeypatch.setattr(rankops.prediction, "PIXELS", pixels)
+            monkeypatch.setattr(rankops.tasks.predict, "PIXELS", pixels)
             for row, (one, expected) in enumerate(
                 zip(predicted(ranker, iter(pictures)).to_pylist(), alone, strict=True)
             ):
@@ -305,9 +308,9 @@ class TestPredicted:
 
     def test_no_more_than_the_limit_is_held_at_once(self, generator, monkeypatch):
         ranker, seen = ranker_of(), []
-        monkeypatch.setattr(rankops.prediction, "PIXELS", 4 * 16 * 16)
+        monkeypatch.setattr(rankops.tasks.predict, "PIXELS", 4 * 16 * 16)
         monkeypatch.setattr(
-            rankops.prediction,
+            rankops.tasks.predict,
             "predictions",
             lambda ranker, split: seen.append(len(split[0])) or predictions(ranker, split),
         )
@@ -333,7 +336,7 @@ class TestPredictCommand:
         said = rankops_says("predict", *images, "--model", run, "--out", tmp_path / "drawn")
         ranker = load_ranker(str(run))
         for path in images:
-            scores = predictions(ranker, (picture(path, colours=1, where=""), None))["scores"][0].as_py()
+            scores = predictions(ranker, (picture(path, colors=1, where=""), None))["scores"][0].as_py()
             rows = said.split(path.name)[1].splitlines()[4 : 4 + K]
             found = [[cell.strip() for cell in row.strip("│").split("│")] for row in rows]
             order = sorted(range(K), key=lambda label: -scores[label])
@@ -358,8 +361,8 @@ class TestPredictCommand:
         kept = sorted(store.rglob("*"))
         address = "models:/label_ranking@champion"
         assert load_ranker(address)
-        assert monitoring._ranker(address)[1] == "1"
-        model_server.check(address, port=model_server.free_port())
+        assert drift._ranker(address)[1] == "1"
+        server.check(address, port=server.free_port())
         assert list(tmp_path.iterdir()) == []
         assert sorted(store.rglob("*")) == kept
 
@@ -397,8 +400,8 @@ class TestPredictCommand:
         assert "models:/label_ranking@nobody: not found in sqlite" in said("models:/label_ranking@nobody")
         assert "models:/nothing@champion: not found in sqlite" in said("models:/nothing@champion")
         with socket.socket() as taken:  # nothing answers there
-            taken.bind((model_server.HOST, 0))
-            address = f"http://person:secret@{model_server.HOST}:{taken.getsockname()[1]}"
+            taken.bind((server.HOST, 0))
+            address = f"http://person:secret@{server.HOST}:{taken.getsockname()[1]}"
             monkeypatch.setenv("MLFLOW_TRACKING_URI", address)
             unreachable = said("models:/label_ranking@champion")
         assert "does not answer" in unreachable
@@ -435,7 +438,7 @@ class TestPredictTable:
 
     @pytest.fixture
     def expected(self, images):
-        pixels = torch.cat([picture(one, colours=1, where="") for one in images])
+        pixels = torch.cat([picture(one, colors=1, where="") for one in images])
         return predictions(ranker_of(), (pixels, None))
 
     def write(self, path, image, **columns):
@@ -451,7 +454,7 @@ class TestPredictTable:
         assert np.allclose(found["scores"].to_pylist(), expected["scores"].to_pylist(), atol=1e-5)
 
     def test_is_what_the_stage_predicts_whatever_the_form_of_the_column(self, run, images, expected, tmp_path):
-        form = pa.array([{"bytes": one, "path": None} for one in images], rankops.tables.IMAGE)
+        form = pa.array([{"bytes": one, "path": None} for one in images], rankops.io.parquet.IMAGE)
         source = self.write(tmp_path / "in.parquet", form, label=list(range(self.ROWS)))
         said = rankops_says("predict-table", source, tmp_path / "out.parquet", "--model", run)
         assert f"out.parquet: predictions of {self.ROWS} images" in said
@@ -463,8 +466,8 @@ class TestPredictTable:
             self.check(tmp_path / f"{number}.parquet", expected, names)
 
     def test_row_groups_are_large_however_few_rows_are_read_at_once(self, run, images, expected, tmp_path, monkeypatch):
-        monkeypatch.setattr(pipelines.prediction, "READ", 7)
-        monkeypatch.setattr(pipelines.prediction, "WRITTEN", 100)
+        monkeypatch.setattr(pipelines.serving.batch, "READ", 7)
+        monkeypatch.setattr(pipelines.serving.batch, "WRITTEN", 100)
         source = self.write(tmp_path / "in.parquet", images)
         predict_table(source, tmp_path / "out.parquet", load_ranker(str(run)))
         self.check(tmp_path / "out.parquet", expected)
@@ -485,14 +488,14 @@ class TestPredictTable:
             held.append(pa.total_allocated_bytes())
             return pa.concat_tables([one] * len(list(pictures)))
 
-        monkeypatch.setattr(pipelines.prediction, "predicted", instead)
+        monkeypatch.setattr(pipelines.serving.batch, "predicted", instead)
         before = pa.total_allocated_bytes()
         assert predict_table(source, tmp_path / "out.parquet", load_ranker(str(run))) == count
         assert source.stat().st_size > 12 * 2**20
         assert max(held) - before < 6 * 2**20
 
     def test_an_empty_table_stays_one(self, run, expected, tmp_path):
-        source = self.write(tmp_path / "in.parquet", pa.array([], rankops.tables.IMAGE))
+        source = self.write(tmp_path / "in.parquet", pa.array([], rankops.io.parquet.IMAGE))
         assert predict_table(source, tmp_path / "out.parquet", load_ranker(str(run))) == 0
         assert pq.read_schema(tmp_path / "out.parquet") == expected.schema
 
@@ -546,11 +549,11 @@ class TestServer:
 
     @pytest.fixture(scope="class")
     def address(self, store):
-        port = model_server.free_port()
-        with model_server.running("models:/label_ranking@champion", port=port) as address:
+        port = server.free_port()
+        with server.running("models:/label_ranking@champion", port=port) as address:
             yield address
         with socket.socket() as probe:
-            assert probe.connect_ex((model_server.HOST, port)) != 0  # it has ended
+            assert probe.connect_ex((server.HOST, port)) != 0  # it has ended
 
     def ask(self, address, body, kind="application/json"):
         """Status and answer."""
@@ -566,7 +569,7 @@ class TestServer:
         images = [encoded(noise(generator, 16, 16)), encoded(noise(generator, 20, 24, 3), "JPEG")]
         sent = [base64.b64encode(one).decode() for one in images]
         expected = predicted(
-            load_ranker(str(run)), [("", picture(one, colours=1, where="")) for one in images]
+            load_ranker(str(run)), [("", picture(one, colors=1, where="")) for one in images]
         ).to_pylist()
         for body in (
             {"dataframe_records": [{"image": one} for one in sent]},
@@ -630,7 +633,7 @@ class TestServer:
 
     def test_a_port_that_is_taken_and_a_missing_version_are_told_before_it_starts(self, store):
         with socket.socket() as taken:
-            taken.bind((model_server.HOST, 0))
+            taken.bind((server.HOST, 0))
             taken.listen()
             port = taken.getsockname()[1]
             assert f"port {port} of 127.0.0.1: " in rankops_says("serve", "--port", port, code=1)
@@ -639,9 +642,9 @@ class TestServer:
 
     def test_is_started_for_this_machine_alone_and_without_pickle(self, monkeypatch):
         monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
-        words = " ".join(model_server.command("models:/x@champion", port=5))
+        words = " ".join(server.command("models:/x@champion", port=5))
         assert "models serve --env-manager local --model-uri models:/x@champion --host 127.0.0.1 --port 5" in words
-        variables = model_server.environment()
+        variables = server.environment()
         assert variables["MLFLOW_ALLOW_PICKLE_DESERIALIZATION"] == "false"
         assert variables["MLFLOW_DISABLE_TELEMETRY"] == "true"
-        assert variables["MLFLOW_TRACKING_URI"] == tracking.DEFAULT_STORE
+        assert variables["MLFLOW_TRACKING_URI"] == publish.DEFAULT_STORE

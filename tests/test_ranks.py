@@ -32,8 +32,8 @@ def test_are_right_in_half_precision_too(dtype):
     assert ranks(scores).tolist() == list(range(1, 251))
 
 
-def test_normalised_ranks_lie_above_zero_and_up_to_one():
-    assert ranks(torch.tensor([5.0, 1.0]), normalised=True).tolist() == [0.5, 1.0]
+def test_normalized_ranks_lie_above_zero_and_up_to_one():
+    assert ranks(torch.tensor([5.0, 1.0]), normalized=True).tolist() == [0.5, 1.0]
 
 
 def test_leave_the_scores_alone(generator):

@@ -19,8 +19,9 @@ from torchvision.transforms.v2 import functional
 
 from pipelines.expectations import ExpectationsFailed, Suite, validate
 from pipelines.stages import real_data
-from rankops import by_name, photos
-from rankops.datasets import arc, coco_captions, lamem, videomem, voc2007
+from rankops import lookup
+from rankops.datasets.public import arc, coco_captions, lamem, reading, videomem, voc2007
+from rankops.io import images as images_io
 from rankops.tasks import label_ranking, memorability, multilabel, retrieval
 
 SIZE = 32
@@ -28,7 +29,7 @@ READ = {"size": SIZE, "threads": 2, "seed": 1}
 
 
 def picture(number: int, size: tuple[int, int] = (60, 40)) -> Image.Image:
-    """A smooth colour picture of its own, so that JPEG hardly changes it."""
+    """A smooth color picture of its own, so that JPEG hardly changes it."""
     across, down = np.meshgrid(np.linspace(0, 1, size[0]), np.linspace(0, 1, size[1]))
     waves = np.stack([across * 200, down * 200, (across + down + number / 7) % 1 * 60], -1)
     return Image.fromarray(waves.astype(np.uint8))
@@ -60,12 +61,12 @@ def read(module, raw, split, **options) -> pa.Table:
 
 
 class TestPhotos:
-    def centre(self, tmp_path, name):
-        return photos.open_photo(tmp_path / name, SIZE).getpixel((SIZE // 2, SIZE // 2))
+    def center(self, tmp_path, name):
+        return images_io.open_photo(tmp_path / name, SIZE).getpixel((SIZE // 2, SIZE // 2))
 
     def test_is_the_short_side_resized_and_the_middle_cut_out(self, tmp_path):
         picture(1, (90, 60)).save(tmp_path / "a.png")
-        ours = np.asarray(photos.open_photo(tmp_path / "a.png", SIZE)).astype(int)
+        ours = np.asarray(images_io.open_photo(tmp_path / "a.png", SIZE)).astype(int)
         whole = functional.pil_to_tensor(picture(1, (90, 60)))
         theirs = functional.center_crop(functional.resize(whole, [SIZE], antialias=True), [SIZE, SIZE])
         difference = np.abs(ours - theirs.permute(1, 2, 0).numpy())
@@ -75,10 +76,10 @@ class TestPhotos:
     @pytest.mark.parametrize("size", [(5000, 3), (3, 5000), (1, 1)])
     def test_a_narrow_strip_and_a_point_are_photos_too(self, tmp_path, size):
         picture(1, size).save(tmp_path / "a.png")
-        assert photos.open_photo(tmp_path / "a.png", SIZE).size == (SIZE, SIZE)
+        assert images_io.open_photo(tmp_path / "a.png", SIZE).size == (SIZE, SIZE)
 
     @pytest.mark.parametrize(
-        ("mode", "ending", "colour", "expected"),
+        ("mode", "ending", "color", "expected"),
         [
             ("L", "jpg", 120, (120, 120, 120)),
             ("1", "png", 1, (255, 255, 255)),
@@ -89,31 +90,31 @@ class TestPhotos:
             ("LA", "png", (200, 127), (100, 100, 100)),
         ],
     )
-    def test_any_mode_becomes_rgb(self, tmp_path, mode, ending, colour, expected):
-        Image.new(mode, (50, 40), colour).save(tmp_path / f"a.{ending}")
-        assert self.centre(tmp_path, f"a.{ending}") == pytest.approx(expected, abs=3)
+    def test_any_mode_becomes_rgb(self, tmp_path, mode, ending, color, expected):
+        Image.new(mode, (50, 40), color).save(tmp_path / f"a.{ending}")
+        assert self.center(tmp_path, f"a.{ending}") == pytest.approx(expected, abs=3)
 
-    def test_a_transparent_colour_of_a_palette_is_black(self, tmp_path):
+    def test_a_transparent_color_of_a_palette_is_black(self, tmp_path):
         image = Image.new("P", (40, 40), 1)
         image.putpalette([10, 20, 30, 200, 100, 50])
         image.save(tmp_path / "opaque.png")
         image.save(tmp_path / "clear.png", transparency=1)
         image.save(tmp_path / "clear.gif", transparency=1)
-        assert self.centre(tmp_path, "opaque.png") == (200, 100, 50)
-        assert self.centre(tmp_path, "clear.png") == (0, 0, 0)
-        assert self.centre(tmp_path, "clear.gif") == (0, 0, 0)
+        assert self.center(tmp_path, "opaque.png") == (200, 100, 50)
+        assert self.center(tmp_path, "clear.png") == (0, 0, 0)
+        assert self.center(tmp_path, "clear.gif") == (0, 0, 0)
 
-    def test_a_transparent_colour_without_a_palette_is_black(self, tmp_path):
+    def test_a_transparent_color_without_a_palette_is_black(self, tmp_path):
         Image.new("RGB", (40, 40), (9, 8, 7)).save(tmp_path / "a.png", transparency=(9, 8, 7))
-        assert self.centre(tmp_path, "a.png") == (0, 0, 0)
+        assert self.center(tmp_path, "a.png") == (0, 0, 0)
 
     def test_is_turned_as_the_camera_was_held(self, tmp_path):
         turned = picture(2).transpose(Image.Transpose.ROTATE_90)
         exif = Image.Exif()
         exif[0x0112] = 6  # turn clockwise to see it upright
         turned.save(tmp_path / "a.jpg", exif=exif, quality=100)
-        upright = np.asarray(photos.squared(picture(2), SIZE)).astype(int)
-        assert np.abs(np.asarray(photos.open_photo(tmp_path / "a.jpg", SIZE)) - upright).mean() < 3
+        upright = np.asarray(images_io.squared(picture(2), SIZE)).astype(int)
+        assert np.abs(np.asarray(images_io.open_photo(tmp_path / "a.jpg", SIZE)) - upright).mean() < 3
 
     @pytest.mark.parametrize("contents", [b"", b"no image", "half"])
     def test_a_broken_photo_is_named(self, tmp_path, contents):
@@ -122,32 +123,32 @@ class TestPhotos:
             truncate(tmp_path / "a.jpg")
         else:
             (tmp_path / "a.jpg").write_bytes(contents)
-        with pytest.raises(photos.BrokenFile, match=r"a\.jpg: not a whole image .* skip_broken: true"):
-            photos.open_photo(tmp_path / "a.jpg", SIZE)
+        with pytest.raises(images_io.BrokenFile, match=r"a\.jpg: not a whole image .* skip_broken: true"):
+            images_io.open_photo(tmp_path / "a.jpg", SIZE)
 
     def test_pixels_that_are_no_photo_are_named(self, tmp_path):
         Image.new("F", (9, 9), 0.5).save(tmp_path / "a.tiff")
-        with pytest.raises(photos.BrokenFile, match="pixels of mode F, expected grey"):
-            photos.open_photo(tmp_path / "a.tiff", SIZE)
+        with pytest.raises(images_io.BrokenFile, match="pixels of mode F, expected gray"):
+            images_io.open_photo(tmp_path / "a.tiff", SIZE)
 
     def test_a_bomb_is_a_broken_photo(self, tmp_path, monkeypatch):
         save(tmp_path / "a.png")
         monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 1000)
-        with pytest.raises(photos.BrokenFile, match="decompression bomb"):
-            photos.open_photo(tmp_path / "a.png", SIZE)
+        with pytest.raises(images_io.BrokenFile, match="decompression bomb"):
+            images_io.open_photo(tmp_path / "a.png", SIZE)
 
     def test_are_read_in_pieces_of_the_stated_size_and_order(self):
-        seen = list(photos.pieces("abcdefg", str.upper, threads=3, skip_broken=False, skipped=None, rows=3))
+        seen = list(reading.pieces("abcdefg", str.upper, threads=3, skip_broken=False, skipped=None, rows=3))
         assert seen == [([0, 1, 2], ["A", "B", "C"]), ([3, 4, 5], ["D", "E", "F"]), ([6], ["G"])]
 
     def test_splits_by_seed_are_disjoint_whole_and_do_not_depend_on_the_order(self):
         names = [f"video{number}" for number in range(50)]
         options = {"val_share": 0.1, "test_share": 0.2, "use": "test", "listed_in": "x"}
-        of = lambda names, seed, split: {names[p] for p in photos.share_of(names, split, seed=seed, **options)}  # noqa: E731
-        splits = [of(names, 1, split) for split in photos.SPLITS]
+        of = lambda names, seed, split: {names[p] for p in reading.share_of(names, split, seed=seed, **options)}  # noqa: E731
+        splits = [of(names, 1, split) for split in reading.SPLITS]
         assert [len(split) for split in splits] == [35, 5, 10]
         assert len(set.union(*splits)) == 50
-        assert splits == [of(names[::-1], 1, split) for split in photos.SPLITS]
+        assert splits == [of(names[::-1], 1, split) for split in reading.SPLITS]
         assert splits[2] != of(names, 2, "test")
 
     @pytest.mark.parametrize(
@@ -161,12 +162,12 @@ class TestPhotos:
     def test_impossible_splits_are_refused(self, count, shares, message):
         options = {"val_share": shares[0], "test_share": shares[1], "seed": 1, "use": "test", "listed_in": "x"}
         with pytest.raises(ValueError, match=message):
-            photos.share_of([str(number) for number in range(count)], "train", **options)
+            reading.share_of([str(number) for number in range(count)], "train", **options)
 
 
 @pytest.fixture
 def voc(tmp_path):
-    """Two, one and one images; 000017 has a difficult dog, 000030 is grey."""
+    """Two, one and one images; 000017 has a difficult dog, 000030 is gray."""
     raw = tmp_path / "data/raw/voc2007"
     home = raw / "VOCdevkit/VOC2007"
     (home / "ImageSets/Main").mkdir(parents=True)
@@ -214,7 +215,7 @@ def memorable(tmp_path):
 
 
 def film(path, frames, codec="mpeg4"):
-    """A video whose frame k is grey of level 8 k."""
+    """A video whose frame k is gray of level 8 k."""
     import av
 
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -265,13 +266,13 @@ class TestVoc2007:
         assert [named(row) for row in table["difficult"].to_pylist()] == [set(), {"dog"}]
         photo = table["image"][1].as_py()
         assert photo["path"] == "VOCdevkit/VOC2007/JPEGImages/000017.jpg"
-        assert np.abs(stored(photo) - np.asarray(photos.squared(picture(1), SIZE))).mean() < 5
+        assert np.abs(stored(photo) - np.asarray(images_io.squared(picture(1), SIZE))).mean() < 5
         assert json.loads(table.schema.metadata[b"classes"]) == list(voc2007.CLASSES)
 
     def test_the_test_split_has_images_of_its_own(self, voc):
         table = read(voc2007, voc, "test")
         assert table["name"].to_pylist() == ["000030"]
-        assert np.abs(stored(table["image"][0].as_py()) - 90).max() <= 2  # grey
+        assert np.abs(stored(table["image"][0].as_py()) - 90).max() <= 2  # gray
 
     def test_a_missing_list_or_folder_is_named_with_the_layout(self, voc, tmp_path):
         with pytest.raises(
@@ -406,7 +407,7 @@ class TestLamem:
     def test_both_separators_are_understood(self, memorable):
         lamem.check(memorable)
         scores = {}
-        for split in photos.SPLITS:
+        for split in reading.SPLITS:
             table = read(lamem, memorable, split)
             scores |= dict(zip(table["name"].to_pylist(), table["score"].to_pylist(), strict=True))
         assert scores == {"a.jpg": 0.5, "b.jpg": 1.0, "c.jpg": 0.25, "d.jpg": 0.0, "e.jpg": 0.75}
@@ -450,7 +451,7 @@ class TestVideomem:
 
     def test_frames_are_the_middles_of_seven_parts(self, videos):
         videomem.check(videos, **self.shares)
-        tables = {split: read(videomem, videos, split, **self.shares) for split in photos.SPLITS}
+        tables = {split: read(videomem, videos, split, **self.shares) for split in reading.SPLITS}
         assert {split: len(table) for split, table in tables.items()} == {"train": 3, "val": 1, "test": 1}
         scores = {}
         for table in tables.values():
@@ -484,7 +485,7 @@ class TestVideomem:
             videomem.check(videos, target="fame")
 
     def broken(self, videos, name):
-        with pytest.raises(photos.BrokenFile) as error:
+        with pytest.raises(images_io.BrokenFile) as error:
             videomem._frames(videos / "sources" / name, SIZE)
         return str(error.value)
 
@@ -492,7 +493,7 @@ class TestVideomem:
         film(videos / "sources/video1.mp4", 6)
         assert "video1.mp4: 6 frames, expected at least 7" in self.broken(videos, "video1.mp4")
         names, skipped = [], []
-        for split in photos.SPLITS:
+        for split in reading.SPLITS:
             for table in videomem.tables(videos, split, skipped, skip_broken=True, **READ, **self.shares):
                 names += table["name"].to_pylist()
         assert sorted(names) == [f"video{k}.mp4" for k in (0, 2, 3, 4)]
@@ -582,7 +583,7 @@ class TestArc:
         cells = [line.split(",") for line in lines]
         (views / "labels.csv").write_text("\n".join(",".join([row[0], *row[2:]]) for row in cells))
         shares = {"val_share": 0.25, "test_share": 0.25}
-        names = [read(arc, views, split, **shares)["name"].to_pylist() for split in photos.SPLITS]
+        names = [read(arc, views, split, **shares)["name"].to_pylist() for split in reading.SPLITS]
         assert [len(part) for part in names] == [2, 1, 1]
         assert sorted(name for part in names for name in part) == ["a.jpg", "c.jpg", "d.jpg", "in/b.png"]
 
@@ -671,14 +672,14 @@ def half(photo):
     return photo | {"bytes": photo["bytes"][: len(photo["bytes"]) // 2]}
 
 
-def grey(photo):
+def gray(photo):
     buffer = BytesIO()
     Image.new("L", (SIZE, SIZE)).save(buffer, "JPEG")
     return photo | {"bytes": buffer.getvalue()}
 
 
 def larger(photo):
-    return photo | {"bytes": photos.as_jpeg(Image.new("RGB", (SIZE + 1, SIZE)))}
+    return photo | {"bytes": images_io.as_jpeg(Image.new("RGB", (SIZE + 1, SIZE)))}
 
 
 FAULTS = [
@@ -686,14 +687,14 @@ FAULTS = [
     ("voc2007", "labels", lambda row: [0] * 20, "labels: expect_column_values_to_be_between"),
     ("voc2007", "difficult", lambda row: [True] * 20, "difficult_are_present"),
     ("voc2007", "image", half, "decodes"),
-    ("voc2007", "image", grey, "mode = L"),
+    ("voc2007", "image", gray, "mode = L"),
     ("voc2007", "image", larger, "size = 33 x 32"),
     ("voc2007", "name", lambda name: "", "name: expect_column_value_lengths"),
     ("coco_captions", "captions", lambda row: [" ", *row[1:]], "shortest_caption"),
     ("coco_captions", "id", lambda number: 1, "split, id: expect_compound_columns"),
     ("lamem", "score", lambda score: 1.5, "score = 1.5"),
     ("lamem", "score", lambda score: None, "score: expect_column_values_to_not_be_null"),
-    ("lamem", "frames", lambda frames: [grey(frames[0])], "mode = L"),
+    ("lamem", "frames", lambda frames: [gray(frames[0])], "mode = L"),
     ("videomem", "score", lambda score: -0.5, "score = -0.5"),
     ("videomem", "frames", lambda frames: [*frames[:6], half(frames[6])], "decodes"),
     ("videomem", "frames", lambda frames: [*frames[:6], larger(frames[6])], "size = 32 x 32, 33 x 32"),
@@ -707,7 +708,7 @@ class TestStage:
     def test_writes_tables_that_hold_what_is_expected(self, run, name):
         folder = run(name)
         manifest = json.loads((folder / "manifest.json").read_text())
-        rows = {split: pq.read_metadata(folder / f"{split}.parquet").num_rows for split in photos.SPLITS}
+        rows = {split: pq.read_metadata(folder / f"{split}.parquet").num_rows for split in reading.SPLITS}
         assert manifest["rows"] == rows
         assert manifest["options"] == {"size": SIZE, "seed": 1, "args": ALL[name][1]}
         assert manifest["skipped"]["train"] == {"files": 0, "names": []}
@@ -802,7 +803,7 @@ class TestDeliveries:
         for number, day in enumerate(("2026-10-01", "2026-11-01")):
             folder = views / day
             lines = ["image,split,label1,label2,label3"]
-            for place, split in enumerate(photos.SPLITS):
+            for place, split in enumerate(reading.SPLITS):
                 save(folder / f"images/{day}-{place}.jpg", 10 * (number + 1) + place)
                 lines.append(f"{day}-{place}.jpg,{split if number == 0 else 'train'},sky,sea,")
             (folder / "labels.csv").write_text("\n".join(lines) + "\n")
@@ -847,7 +848,7 @@ class TestDeliveries:
     @pytest.mark.parametrize("name", ALL)
     def test_a_dataset_as_a_delivery_is_read_whole(self, request, name):
         raw = request.getfixturevalue(ALL[name][0])
-        splits = [read(MODULES[name], raw, split, **ALL[name][1]) for split in photos.SPLITS]
+        splits = [read(MODULES[name], raw, split, **ALL[name][1]) for split in reading.SPLITS]
         whole = read(MODULES[name], raw, "all", **ALL[name][1])
         assert sorted(whole["name"].to_pylist()) == sorted(pa.concat_tables(splits)["name"].to_pylist())
 
@@ -866,7 +867,7 @@ class TestDeliveries:
 def test_drawing_splits_does_not_touch_the_global_state():
     before = torch.get_rng_state()
     options = {"val_share": 0.2, "test_share": 0.2, "seed": 1, "use": "test", "listed_in": "x"}
-    photos.share_of([str(number) for number in range(9)], "train", **options)
+    reading.share_of([str(number) for number in range(9)], "train", **options)
     assert torch.get_rng_state().equal(before)
 
 
@@ -878,14 +879,14 @@ def test_the_examples_in_the_documentation_are_of_known_options():
         for name, block in example["real_data"].items():
             seen[name] = block
             assert set(block) == {"size", "args", "seed"}
-            assert set(block["args"]) <= set(by_name.options(MODULES[name].check))
+            assert set(block["args"]) <= set(lookup.options(MODULES[name].check))
         assert {run["dataset"] for runs in list(example.values())[1:] for run in runs.values()} <= set(seen)
     assert set(seen) == set(MODULES)
 
 
 @pytest.mark.parametrize("name", ALL)
 def test_check_and_tables_take_the_same_options(name):
-    of = lambda function: set(by_name.options(function)) - {"size", "threads", "seed"}  # noqa: E731
+    of = lambda function: set(lookup.options(function)) - {"size", "threads", "seed"}  # noqa: E731
     assert of(MODULES[name].tables) == of(MODULES[name].check)
     assert f"{name}/" in MODULES[name].LAYOUT
 

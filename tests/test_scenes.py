@@ -5,7 +5,7 @@ import pytest
 import torch
 from PIL import Image
 
-from rankops.scenes import draw, interpolation_weights
+from rankops.datasets.scenes.drawing import draw, interpolation_weights
 
 
 @pytest.fixture
@@ -28,9 +28,9 @@ def test_a_glyph_is_scaled_as_pil_scales_it(glyphs, size):
 
 def test_weights_of_a_pixel_sum_to_one_inside_the_box_and_to_none_outside():
     weights = interpolation_weights(torch.tensor([2.3, 0.0]), torch.tensor([9.1, 40.0]), 48).sum(-1)
-    centres = torch.arange(48) + 0.5
+    centers = torch.arange(48) + 0.5
     for row, start, size in ((0, 2.3, 9.1), (1, 0.0, 40.0)):
-        inside = (centres >= start) & (centres < start + size)
+        inside = (centers >= start) & (centers < start + size)
         assert torch.allclose(weights[row], inside.float(), atol=1e-5)
 
 

@@ -18,8 +18,8 @@ import pytest
 from playwright.sync_api import sync_playwright
 from ruamel.yaml import YAML
 
-from pipelines.model_server import free_port
-from pipelines.settings import load
+from pipelines.config.schema import load
+from pipelines.serving.server import free_port
 
 from conftest import ROOT  # isort: skip
 

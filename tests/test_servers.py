@@ -26,14 +26,22 @@ from prefect.server.events.schemas.events import ReceivedEvent
 from prefect.utilities.templating import apply_values
 from ruamel.yaml import YAML
 
-from pipelines import model_server
-from pipelines.errors import in_a_line
 from pipelines.flows.deploy import _environment, _trigger, deploy
 from pipelines.flows.promote import judge
-from pipelines.model_server import free_port
-from pipelines.servers import Server, _members, answering, servers, start, start_all, stop
-from pipelines.tracking import CredentialsRefused, Finished, Version, publish, sorter_signature, store, weights_of
-from rankops.checkpoints import build, save_model
+from pipelines.ops.messages import in_a_line
+from pipelines.ops.servers import Server, _members, answering, servers, start, start_all, stop
+from pipelines.serving import server
+from pipelines.serving.server import free_port
+from pipelines.tracking.publish import (
+    CredentialsRefused,
+    Finished,
+    Version,
+    publish,
+    sorter_signature,
+    store,
+    weights_of,
+)
+from rankops.io.checkpoints import build, save_model
 from rankops.sorters import load_sorter
 
 from conftest import ROOT  # isort: skip
@@ -88,7 +96,7 @@ def test_a_port_of_what_is_no_such_server_is_told(tmp_path, monkeypatch, said):
         port = other.server_address[1]
         with pytest.raises(ValueError, match=f"port {port}, for mlflow, is in use by something else"):
             start(of("mlflow", port))
-        assert model_server._answers(f"http://127.0.0.1:{port}") == said.startswith(b"HTTP")
+        assert server._answers(f"http://127.0.0.1:{port}") == said.startswith(b"HTTP")
         other.shutdown()
 
 
@@ -103,7 +111,7 @@ def test_workers_that_outlived_a_killed_server_make_way_for_a_new_one(tmp_path, 
     monkeypatch.chdir(tmp_path)
     server = replace(of("mlflow", free_port()), command=[sys.executable, "-c", LEADER])
     # As MLflow's do, its worker answers without it.
-    monkeypatch.setattr("pipelines.servers.answering", lambda server: bool(_members(server)))
+    monkeypatch.setattr("pipelines.ops.servers.answering", lambda server: bool(_members(server)))
     start(server)
     first = json.loads(server.record.read_text())["process"]
     os.kill(first, signal.SIGKILL)
@@ -141,7 +149,7 @@ def test_a_server_of_another_version_is_refused(port_of_another, name):
 
 def test_a_server_that_runs_on_another_port_is_named(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("pipelines.servers.answering", lambda server: bool(_members(server)))
+    monkeypatch.setattr("pipelines.ops.servers.answering", lambda server: bool(_members(server)))
     first = replace(of("mlflow", free_port()), command=[sys.executable, "-c", "import time; time.sleep(600)"])
     start(first)
     try:
@@ -227,7 +235,7 @@ def test_another_projects_server_is_not_taken_for_this_ones_and_what_was_begun_i
         threading.Thread(target=foreign.serve_forever, daemon=True).start()
         second = of("mlflow", foreign.server_address[1])
         monkeypatch.setattr(
-            "pipelines.servers.answering",
+            "pipelines.ops.servers.answering",
             lambda server: bool(_members(first)) if server is first else answering(server),
         )
         said = start_all([first, second])

@@ -10,8 +10,8 @@ from pydantic import ValidationError
 from ruamel.yaml import YAML
 from typer.testing import CliRunner
 
-from pipelines import settings
-from pipelines.cli import app
+from pipelines.cli.app import app
+from pipelines.config import schema
 from rankops.tasks import retrieval
 
 ROOT = Path(__file__).parents[1]
@@ -32,7 +32,7 @@ def changed(place: str, value) -> dict:
 
 
 def test_a_split_of_captions_has_as_many_folds_as_are_searched():
-    assert settings.FOLDS == retrieval.FOLDS
+    assert schema.FOLDS == retrieval.FOLDS
 
 
 RLSEP = "runs/label_ranking-rlsep"
@@ -69,27 +69,27 @@ RECALL = "sorter_runs/retrieval-recall-lstm"
             "sorters.lstm.name: no 'lsmt' in rankops/sorters; there are cnn, comparator, handcrafted, laplace, lstm",
         ),
         ("sorters/lstm/args/hiden", 4, "sorters.lstm.args.hiden: unknown option; lstm takes hidden, layers"),
-        ("sorters/lstm/optimiser/name", "Adamw", "no 'Adamw' in torch.optim"),
+        ("sorters/lstm/optimizer/name", "Adamw", "no 'Adamw' in torch.optim"),
         (
-            "sorters/lstm/optimiser/args",
+            "sorters/lstm/optimizer/args",
             {"learning_rate": 0.1},
             "args.learning_rate: torch.optim.AdamW takes lr, betas",
         ),
-        ("sorters/lstm/optimiser/args", {"lr": float("nan")}, "args.lr: is nan, expected a number from 0"),
+        ("sorters/lstm/optimizer/args", {"lr": float("nan")}, "args.lr: is nan, expected a number from 0"),
         ("sorters/lstm/schedule", {"name": "step"}, "factor and every_epochs go with the schedule step"),
-        ("sorters/lstm/optimiser/name", "lr_scheduler", "no 'lr_scheduler' in torch.optim"),
-        ("sorters/lstm/optimiser/args", {"lr": [1, 2]}, r"args.lr: is \[1(.0)?, 2(.0)?\], expected a number from 0"),
-        ("sorters/lstm/optimiser/args", {"lr": True}, "args.lr: is True, expected a number from 0"),
-        ("sorters/lstm/optimiser/args", {"lr": "a"}, r"optimiser: args.lr: is 'a', expected a number, .*[^\n]$"),
-        ("sorters/lstm/optimiser", {"name": "LBFGS", "args": {}}, "LBFGS asks for the loss several times a step"),
-        ("sorters/lstm/optimiser", {"name": "Optimizer", "args": {}}, "no 'Optimizer' in torch.optim"),
+        ("sorters/lstm/optimizer/name", "lr_scheduler", "no 'lr_scheduler' in torch.optim"),
+        ("sorters/lstm/optimizer/args", {"lr": [1, 2]}, r"args.lr: is \[1(.0)?, 2(.0)?\], expected a number from 0"),
+        ("sorters/lstm/optimizer/args", {"lr": True}, "args.lr: is True, expected a number from 0"),
+        ("sorters/lstm/optimizer/args", {"lr": "a"}, r"optimizer: args.lr: is 'a', expected a number, .*[^\n]$"),
+        ("sorters/lstm/optimizer", {"name": "LBFGS", "args": {}}, "LBFGS asks for the loss several times a step"),
+        ("sorters/lstm/optimizer", {"name": "Optimizer", "args": {}}, "no 'Optimizer' in torch.optim"),
         (
-            "sorters/lstm/optimiser",
+            "sorters/lstm/optimizer",
             {"name": "SGD", "args": {"lr": 0.1, "nesterov": True}},
             "args.nesterov: is true without a momentum",
         ),
-        ("sorters/lstm/optimiser/args", {"betas": [0.9, 1.5]}, "args.betas: is .* below 1"),
-        ("sorters/lstm/optimiser/args", {"betas": 0.9}, "args.betas: is 0.9, expected two numbers"),
+        ("sorters/lstm/optimizer/args", {"betas": [0.9, 1.5]}, "args.betas: is .* below 1"),
+        ("sorters/lstm/optimizer/args", {"betas": 0.9}, "args.betas: is 0.9, expected two numbers"),
         ("sorters/lstm/args/layers", 2.0, r"sorters.lstm.args.layers: .*integer.*found 2.0"),
         ("sorters/lstm/args/hidden", None, r"sorters.lstm.args.hidden: .*integer.*found None"),
         ("sorters/cnn/args/output", "chanel", "sorters.cnn.args: output is 'chanel', expected 'channel' or 'position'"),
@@ -149,7 +149,7 @@ RECALL = "sorter_runs/retrieval-recall-lstm"
         (f"{LSTM}/beside", KeyError, "beside: missing"),
         (f"{RECALL}/model", {"name": "convnet", "args": {}}, "convnet does not embed images for retrieval; try dual_"),
         ("training/memorability/batch_size", 48, "batch_size is 48, but .* ranks groups of .*length = 32"),
-        ("synthetic_ranks/length", 24, "expected a multiple of 24"),
+        ("score_vectors/length", 24, "expected a multiple of 24"),
         ("training/memorability/head/epochs", -1, "head.epochs: .*greater than or equal to 0"),
         ("real_data", {"voc2012": {"size": 64, "args": {}, "seed": 1}}, "real_data.voc2012: no 'voc2012'"),
         ("real_data", {"clips": {"size": 64, "args": {}, "seed": 1}}, "clips is made here, not read from disk"),
@@ -166,10 +166,10 @@ RECALL = "sorter_runs/retrieval-recall-lstm"
 )
 def test_a_mistake_is_named(place, value, message):
     if message is None:
-        settings.check(changed(place, value))
+        schema.check(changed(place, value))
     else:
-        with pytest.raises(settings.ParamsError, match=message):
-            settings.check(changed(place, value))
+        with pytest.raises(schema.ParamsError, match=message):
+            schema.check(changed(place, value))
 
 
 @pytest.mark.parametrize(
@@ -184,8 +184,8 @@ def test_a_run_in_the_wrong_block_is_named(block, run, message):
     values = copy.deepcopy(SHIPPED)
     place, name = run.split("/")
     values[block][name] = values[place].pop(name)
-    with pytest.raises(settings.ParamsError, match=message):
-        settings.check(values)
+    with pytest.raises(schema.ParamsError, match=message):
+        schema.check(values)
 
 
 def test_a_loss_in_a_block_without_what_it_needs_is_named():
@@ -194,12 +194,12 @@ def test_a_loss_in_a_block_without_what_it_needs_is_named():
     values["transfer_runs"]["memorability-spearman"] = {
         key: value for key, value in run.items() if key not in ("sorter", "beside")
     }
-    with pytest.raises(settings.ParamsError, match="spearman needs a sorter: put the run under sorter_runs"):
-        settings.check(values)
+    with pytest.raises(schema.ParamsError, match="spearman needs a sorter: put the run under sorter_runs"):
+        schema.check(values)
     run = changed(f"{LSTM}/loss", {"name": "mse", "args": {}})
     run["sorter_runs"]["memorability-mse-lstm"] = run["sorter_runs"].pop("memorability-spearman-lstm")
-    with pytest.raises(settings.ParamsError, match="mse takes no sorter: put the run under"):
-        settings.check(run)
+    with pytest.raises(schema.ParamsError, match="mse takes no sorter: put the run under"):
+        schema.check(run)
 
 
 @pytest.mark.parametrize(
@@ -212,8 +212,8 @@ def test_a_loss_in_a_block_without_what_it_needs_is_named():
 def test_a_wrong_model_is_told_of_its_own_run_not_of_the_one_that_starts_from_it(model, said):
     values = changed(f"{MSE}/start", "models/runs/memorability-spearman-lstm")
     values["sorter_runs"]["memorability-spearman-lstm"]["model"] = model
-    with pytest.raises(settings.ParamsError, match=f"sorter_runs.memorability-spearman-lstm.{said}"):
-        settings.check(values)
+    with pytest.raises(schema.ParamsError, match=f"sorter_runs.memorability-spearman-lstm.{said}"):
+        schema.check(values)
 
 
 @pytest.mark.parametrize("ending", ["-lr0.003", " 2", "/2", ";2", "-\u00fc", ""])
@@ -226,8 +226,8 @@ def test_a_name_that_no_stage_can_have_is_refused(block, ending):
     name = next(iter(named)) + ending if ending else "-2"
     named[name] = next(iter(named.values()))
     said = f"{block.replace('/', '.')}.{name}: the name {name!r} becomes part of commands and files: expected letters"
-    with pytest.raises(settings.ParamsError, match=re.escape(said)):
-        settings.check(values)
+    with pytest.raises(schema.ParamsError, match=re.escape(said)):
+        schema.check(values)
 
 
 def test_the_doctor_tells_nobody_the_stores_password(monkeypatch):
@@ -249,12 +249,12 @@ class TestExperiments:
             block = block[parent]
         block[last] = value
         YAML().dump(values, tmp_path / "params.yaml")
-        with pytest.raises(settings.ParamsError) as error:
-            settings.load_experiments(settings.check(SHIPPED), tmp_path / "params.yaml")
+        with pytest.raises(schema.ParamsError) as error:
+            schema.load_experiments(schema.check(SHIPPED), tmp_path / "params.yaml")
         return str(error.value)
 
     def test_the_shipped_ones_are_fine(self):
-        plans = settings.load_experiments(settings.check(SHIPPED), self.PATH).comparisons
+        plans = schema.load_experiments(schema.check(SHIPPED), self.PATH).comparisons
         assert all(plan.seeds >= 3 for plan in plans.values())
         assert len(plans["memorability"].settings("mse")) == 8
 
@@ -320,9 +320,9 @@ class TestExperiments:
             ("memorability/methods/mse 2", {}, "comparisons.memorability.methods.mse 2: the name 'mse 2' becomes part"),
             ("retrieval/training/least_count", 0, "least_count"),
             (
-                "memorability/methods/mse/grid/training.head.optimiser.args.lr",
+                "memorability/methods/mse/grid/training.head.optimizer.args.lr",
                 [-1.0, 1.0, 2.0, 3.0],
-                "comparisons.memorability.methods.mse.training.head.optimiser: args.lr: is -1.0, expected",
+                "comparisons.memorability.methods.mse.training.head.optimizer: args.lr: is -1.0, expected",
             ),
             ("label_ranking/figure", "ranked.f1", "figure: ranked.f1 is not measured on validation"),
             ("label_ranking/shown", ["ranked.accurate"], "figure: no 'ranked.accurate' of label_ranking"),
@@ -347,7 +347,7 @@ class TestExperiments:
         ("place", "value", "expected"),
         [
             ("batch_size", 10_001, "batch_size is 10001, expected at most half of rows = 20000"),
-            ("batch_size", 500, "methods.lstm: batches of 500 do not make groups of synthetic_ranks.length = 32"),
+            ("batch_size", 500, "methods.lstm: batches of 500 do not make groups of score_vectors.length = 32"),
             ("methods/hinge_ap/sorter", "gru", "methods.hinge_ap.sorter: no sorter 'gru'; there are cnn"),
             ("methods/hinge_ap/loss/args", {"pairs": 3}, "methods.hinge_ap.loss.args.pairs: unknown option"),
         ],
@@ -382,43 +382,39 @@ class TestExperiments:
 
 def test_networks_are_not_compiled_without_a_compiler(monkeypatch):
     values = changed("compute/compile", True)
-    settings.check(values)
+    schema.check(values)
     monkeypatch.setenv("CXX", "no-such-compiler")
-    with pytest.raises(
-        settings.ParamsError, match=r"compute.compile: it needs a C\+\+ compiler, .* no no-such-compiler"
-    ):
-        settings.check(values)
+    with pytest.raises(schema.ParamsError, match=r"compute.compile: it needs a C\+\+ compiler, .* no no-such-compiler"):
+        schema.check(values)
 
 
 def test_for_a_gpu_networks_are_compiled_by_another_compiler(monkeypatch, tmp_path):
     values = changed("compute/compile", True)
     monkeypatch.setattr("torch.cuda.is_available", lambda: True)
     monkeypatch.setattr("sysconfig.get_path", lambda name: str(tmp_path))
-    with pytest.raises(settings.ParamsError, match=r"compute.compile: it needs Python's headers, .*Python\.h"):
-        settings.check(values)
+    with pytest.raises(schema.ParamsError, match=r"compute.compile: it needs Python's headers, .*Python\.h"):
+        schema.check(values)
     (tmp_path / "Python.h").touch()
     monkeypatch.setenv("CXX", "no-such-compiler")  # which is not asked
-    settings.check(values)
+    schema.check(values)
     monkeypatch.setenv("CC", "no-such-compiler")
-    with pytest.raises(settings.ParamsError, match="it needs a C compiler, .* no no-such-compiler"):
-        settings.check(values)
+    with pytest.raises(schema.ParamsError, match="it needs a C compiler, .* no no-such-compiler"):
+        schema.check(values)
 
 
 def test_a_run_takes_a_sorter_whose_key_is_its_name(monkeypatch):
     values = changed("sorters/lstm_wide", SHIPPED["sorters"]["lstm"])
-    settings.check(values)
+    schema.check(values)
     values["sorter_runs"]["memorability-spearman-lstm"]["sorter"]["name"] = "lstm_wide"
-    with pytest.raises(
-        settings.ParamsError, match="sorter.name: lstm_wide is a sorter lstm; .* the block sorters.lstm"
-    ):
-        settings.check(values)
+    with pytest.raises(schema.ParamsError, match="sorter.name: lstm_wide is a sorter lstm; .* the block sorters.lstm"):
+        schema.check(values)
 
 
 def test_all_mistakes_are_named_at_once():
     values = changed("ranked_mnist/canvass", 64)
     values["compute"]["threads"] = 0
-    with pytest.raises(settings.ParamsError, match=r"(?s)compute.threads.*ranked_mnist.canvass"):
-        settings.check(values)
+    with pytest.raises(schema.ParamsError, match=r"(?s)compute.threads.*ranked_mnist.canvass"):
+        schema.check(values)
 
 
 @pytest.mark.parametrize(
@@ -428,15 +424,15 @@ def test_all_mistakes_are_named_at_once():
 )
 def test_a_file_that_holds_no_params_is_named(tmp_path, text, message):
     (tmp_path / "params.yaml").write_text(text)
-    with pytest.raises(settings.ParamsError, match=message):
-        settings.load(tmp_path / "params.yaml")
-    with pytest.raises(settings.ParamsError, match="no such file"):
-        settings.load(tmp_path / "elsewhere.yaml")
+    with pytest.raises(schema.ParamsError, match=message):
+        schema.load(tmp_path / "params.yaml")
+    with pytest.raises(schema.ParamsError, match="no such file"):
+        schema.load(tmp_path / "elsewhere.yaml")
 
 
 def test_numbers_are_read_as_yaml_1_2(tmp_path):
     (tmp_path / "params.yaml").write_text((ROOT / "params.yaml").read_text().replace("5.0e-3", "5e-3"))
-    assert settings.load(tmp_path / "params.yaml").sorters["lstm"].optimiser.args["lr"] == 0.005
+    assert schema.load(tmp_path / "params.yaml").sorters["lstm"].optimizer.args["lr"] == 0.005
 
 
 class TestScales:
@@ -469,18 +465,18 @@ class TestScales:
     @pytest.mark.parametrize("name", sorted({path.stem for path in (ROOT / "scales").iterdir()} - {"laptop"}))
     def test_a_scale_is_left_as_it_was_entered(self, project, name):
         self.scale(name)
-        assert settings.load() != settings.check(SHIPPED)
+        assert schema.load() != schema.check(SHIPPED)
         theirs = (project / "experiments/params.yaml").read_text()
         assert "# all that the paper prints" not in theirs  # which the scales' files say to their readers
-        assert "# What another optimiser adds, then images that are moved" in theirs
+        assert "# What another optimizer adds, then images that are moved" in theirs
         self.scale("laptop")
         self.assert_shipped(project)
 
     @pytest.mark.parametrize("name", sorted({path.stem for path in (ROOT / "scales").iterdir()} - {"tiny"}))
     def test_both_losses_of_retrieval_see_as_many_rivals(self, project, name):
         self.scale(name)
-        params = settings.load()
-        assert params.training.retrieval.batch_size == params.synthetic_ranks.length
+        params = schema.load()
+        assert params.training.retrieval.batch_size == params.score_vectors.length
 
     def test_every_scale_says_everything_that_one_says(self):
         def keys(block, place=""):
@@ -496,8 +492,8 @@ class TestScales:
 
     def test_the_papers_sizes(self, project):
         self.scale("paper")
-        paper = settings.load()
-        assert paper.synthetic_ranks.length == 100
+        paper = schema.load()
+        assert paper.score_vectors.length == 100
         assert (paper.ranked_mnist.canvas, paper.ranked_mnist.rows.train) == (224, 60000)
         assert {run.model.name for run in paper.runs.values()} == {"mobilenet_v3_small"}
 
@@ -514,11 +510,11 @@ class TestScales:
     def test_a_scale_over_another_says_what_differs(self, project):
         self.scale("paper")  # of which nothing stays
         self.scale("subset_112")
-        small, laptop = settings.load(), settings.check(SHIPPED)
+        small, laptop = schema.load(), schema.check(SHIPPED)
         assert (small.ranked_mnist.canvas, small.ranked_mnist.rows.model_dump()) == (
             112, {"train": 5000, "val": 1000, "test": 10000, "gate": 1000}
         )  # fmt: skip
-        assert small.training.label_ranking.scorer.optimiser.name == "SGD"
+        assert small.training.label_ranking.scorer.optimizer.name == "SGD"
         assert {run.model.name for run in small.runs.values()} == {"mobilenet_v3_small"}
         assert (small.clips, small.sorters, small.training.retrieval) == (
             laptop.clips, laptop.sorters, laptop.training.retrieval
@@ -527,7 +523,7 @@ class TestScales:
         assert "scales/subset_112.yaml: over is 'subset', expected another file" in self.scale("subset", code=1)
         (project / "scales/subset.yaml").write_text("over: laptop\nranked_mnist: {canvs: 1}")
         assert "scales/subset.yaml: ranked_mnist.canvs is not in params.yaml" in self.scale("subset_112", code=1)
-        assert settings.load() == small
+        assert schema.load() == small
 
     def test_what_was_wrong_before_is_not_the_scales_doing(self, project):
         params = (project / "params.yaml").read_text()
@@ -559,13 +555,13 @@ class TestScales:
         assert (project / "params.yaml").read_text() == before
 
 
-def test_moments_of_an_optimiser_must_be_below_1():
+def test_moments_of_an_optimizer_must_be_below_1():
     with pytest.raises(ValidationError, match="expected two numbers from 0 and below 1"):
-        settings.Steps(name="AdamW", args={"betas": [0.9, 1.0]})
+        schema.Steps(name="AdamW", args={"betas": [0.9, 1.0]})
 
 
 def test_deliveries_of_twins_are_even():
-    captions = settings.load(ROOT / "params.yaml").captions
+    captions = schema.load(ROOT / "params.yaml").captions
     few = 3 / captions.rows.train
-    first, *others = captions.deliveries(settings.Data(snapshot=3, growth=few))["train"]
+    first, *others = captions.deliveries(schema.Data(snapshot=3, growth=few))["train"]
     assert (first, others) == (captions.rows.train, [4, 4])  # 3, made even

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from rankops.ranks import ranks
-from rankops.soft_sort import soft_permutation, soft_sort
 from rankops.sorters.laplace import Laplace
+from rankops.sorters.soft_sort import soft_permutation, soft_sort
 from rankops.sorters.straight_through import StraightThrough
 
 VALUES = hnp.arrays("float64", st.integers(1, 10), elements=st.integers(-4, 4))
@@ -35,7 +35,7 @@ def test_rows_are_shares_and_the_order_of_what_comes_in_does_not_matter(values, 
 
 def test_sorts_by_other_scores_and_has_the_gradient_of_both(generator):
     values, scores = (torch.randn(2, 5, generator=generator, dtype=torch.float64).requires_grad_() for _ in range(2))
-    sorter = Laplace(softness=0.3, standardise=False)
+    sorter = Laplace(softness=0.3, standardize=False)
     assert torch.autograd.gradcheck(
         lambda values, scores: soft_sort(values, scores=scores, sorter=sorter, temperature=0.5), (values, scores)
     )

@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from rankops import sorter_measures as measures
+from rankops.metrics import sorter_quality as measures
 from rankops.ranks import ranks
 from rankops.sorters.handcrafted import Handcrafted
 from rankops.sorters.laplace import Laplace

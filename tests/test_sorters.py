@@ -14,10 +14,10 @@ from hypothesis.extra import numpy as hnp
 from scipy.stats import laplace, rankdata
 from torch._subclasses import FakeTensorMode
 
-from rankops import by_name
-from rankops import sorter_measures as measures
-from rankops.checkpoints import build, load_model, save_model
-from rankops.datasets.synthetic_ranks import draw
+from rankops import lookup
+from rankops.datasets.vectors.score_vectors import draw
+from rankops.io.checkpoints import build, load_model, save_model
+from rankops.metrics import sorter_quality as measures
 from rankops.ranks import ranks
 from rankops.sorters import SHIPPED, load_sorter
 from rankops.sorters.cnn import CNN
@@ -33,10 +33,10 @@ LENGTH = 6
 SMALL = {"cnn": {"channels": 4, "layers": 2}, "lstm": {"hidden": 4, "layers": 1}, "comparator": {"hidden": 8}}
 # For every option another value, which must change the ranks or, where it says so, their gradient.
 OTHER = {
-    "steepness": 3.0, "hidden": 5, "layers": 3, "projection": "shared", "standardise": True, "channels": 5, "kernel": 5,
+    "steepness": 3.0, "hidden": 5, "layers": 3, "projection": "shared", "standardize": True, "channels": 5, "kernel": 5,
     "dilated": True, "output": "position", "softness": 0.7, "gradient_softness": 0.7, "detach": False,
 }  # fmt: skip
-ALL = by_name.names("sorters")
+ALL = lookup.names("sorters")
 
 
 def make(name: str, **options) -> torch.nn.Module:
@@ -48,8 +48,8 @@ def variants() -> list[str]:
     found = []
     for name in ALL:
         found.append(name)
-        for option in ("standardise", "detach"):
-            if option in by_name.options(by_name.find("sorters", name)):
+        for option in ("standardize", "detach"):
+            if option in lookup.options(lookup.find("sorters", name)):
                 found.append(f"{name}, {option}")
     return found
 
@@ -107,11 +107,11 @@ def test_any_dimension_may_be_ranked(text, generator):
 
 
 @pytest.mark.parametrize("text", VARIANTS)
-def test_ascending_is_descending_of_the_negated_and_normalised_is_divided_by_d(text, generator):
+def test_ascending_is_descending_of_the_negated_and_normalized_is_divided_by_d(text, generator):
     scores = random_scores(generator, 3, LENGTH, dtype=torch.float32)
     sorter = variant(text)
     assert torch.allclose(sorter(scores, descending=False), sorter(-scores))
-    assert torch.allclose(sorter(scores, normalised=True), sorter(scores) / LENGTH)
+    assert torch.allclose(sorter(scores, normalized=True), sorter(scores) / LENGTH)
 
 
 @pytest.mark.parametrize("text", VARIANTS)
@@ -202,7 +202,7 @@ def test_a_masked_vector_is_ranked_as_the_shorter_one(text, generator):
         assert torch.allclose(pulled[row][mask[row]], gradient)
         assert (pulled[row][~mask[row]] == 0).all()
     assert torch.allclose(
-        sorter(filled, mask=mask, normalised=True), found / mask.sum(-1, keepdim=True), equal_nan=False
+        sorter(filled, mask=mask, normalized=True), found / mask.sum(-1, keepdim=True), equal_nan=False
     )
 
 
@@ -241,7 +241,7 @@ def test_a_dilated_convolution_sees_all_scores_from_every_position(length):
 @pytest.mark.parametrize("text", ANY_LENGTH)
 def test_where_nothing_is_left_all_ranks_are_zero(text):
     scores = torch.full((2, 4), torch.nan, requires_grad=True)
-    found = variant(text)(scores, mask=torch.zeros(2, 4, dtype=torch.bool), normalised=True)
+    found = variant(text)(scores, mask=torch.zeros(2, 4, dtype=torch.bool), normalized=True)
     assert found.tolist() == [[0.0] * 4] * 2
     found.sum().backward()
     assert (scores.grad == 0).all()
@@ -328,7 +328,7 @@ def test_scores_at_the_limits_of_float32_are_ranked(text):
     assert torch.isfinite(scores.grad).all()
 
 
-@pytest.mark.parametrize("text", ["laplace", "laplace, standardise", "straight_through", "comparator", "sigmoid"])
+@pytest.mark.parametrize("text", ["laplace", "laplace, standardize", "straight_through", "comparator", "sigmoid"])
 def test_a_large_offset_costs_nothing_that_the_scores_have_not_lost(text, generator):
     scores = (torch.randn(200, generator=generator) * 64).round() / 64
     moved = scores + 1e5  # exact in float32
@@ -459,7 +459,7 @@ def test_an_attached_deviation_turns_signs_around(generator):
 
 
 @pytest.mark.parametrize(
-    ("name", "option"), [(name, option) for name in ALL for option in by_name.options(by_name.find("sorters", name))]
+    ("name", "option"), [(name, option) for name in ALL for option in lookup.options(lookup.find("sorters", name))]
 )
 def test_every_option_changes_something(name, option, generator):
     # Dilation can only be seen where there is a layer to dilate.
@@ -513,7 +513,7 @@ def test_the_shipped_comparator_says_what_made_it():
     origin = json.loads((SHIPPED / "comparator/origin.json").read_text())
     assert origin["cmd"].endswith("pipelines.stages.pretrain comparator")
     assert origin["params"]["params.yaml"]["sorters.comparator"]["name"] == "comparator"
-    assert "data/synthetic_ranks/train.parquet" in [dep["path"] for dep in origin["deps"]]
+    assert "data/score_vectors/train.parquet" in [dep["path"] for dep in origin["deps"]]
 
 
 def test_a_damaged_file_is_named(tmp_path):
@@ -531,7 +531,7 @@ def test_a_model_that_is_no_sorter_is_refused(tmp_path):
 
 
 def test_a_module_that_nothing_can_rebuild_is_not_written(tmp_path):
-    with pytest.raises(TypeError, match=r"LSTM: not from `rankops.checkpoints.build`"):
+    with pytest.raises(TypeError, match=r"LSTM: not from `rankops.io.checkpoints.build`"):
         save_model(tmp_path / "lstm", LSTM(length=4))
     assert not (tmp_path / "lstm").exists()
 
@@ -557,7 +557,7 @@ def test_those_that_are_sums_are_these_sums(values):
         (Handcrafted(), summed(values, logistic(10))),
         (Sigmoid(steepness=5.0), summed(values / deviation, logistic(5))),
         (Laplace(softness=0.3), summed(values / deviation, laplace(scale=0.3).cdf)),
-        (Laplace(softness=0.3, standardise=False), summed(values, laplace(scale=0.3).cdf)),
+        (Laplace(softness=0.3, standardize=False), summed(values, laplace(scale=0.3).cdf)),
     ):
         assert sorter(scores).numpy() == pytest.approx(expected, abs=1e-9)
 
@@ -568,7 +568,7 @@ def test_soft_ranks_tend_to_the_exact_ones(values):
     scores, expected = torch.from_numpy(values), rankdata(-values)
     for sorter in (
         Handcrafted(steepness=60.0), Sigmoid(steepness=200.0), Laplace(softness=0.005),
-        Laplace(softness=0.01, standardise=False), StraightThrough(), StraightThrough(softness=0.005),
+        Laplace(softness=0.01, standardize=False), StraightThrough(), StraightThrough(softness=0.005),
     ):  # fmt: skip
         assert sorter(scores).numpy() == pytest.approx(expected, abs=1e-6)
 
@@ -576,7 +576,7 @@ def test_soft_ranks_tend_to_the_exact_ones(values):
 def test_detached_gradients_are_those_of_the_formula_with_the_deviation_held_constant(generator):
     scores = random_scores(generator, LENGTH)
     deviation = scores.std(correction=0).item()
-    fixed = Laplace(softness=0.1 * deviation, standardise=False)
+    fixed = Laplace(softness=0.1 * deviation, standardize=False)
     assert torch.allclose(jacobian(Laplace(softness=0.1), scores), jacobian(fixed, scores))
     fixed = Handcrafted(steepness=4 / deviation)
     assert torch.allclose(jacobian(Sigmoid(steepness=4.0), scores), jacobian(fixed, scores))
@@ -701,7 +701,7 @@ def test_options_of_numpy_come_back_and_others_are_refused_before_anything_is_wr
 
 @pytest.mark.parametrize("far", [1e8, 3e38, -1e9])
 def test_a_score_far_away_does_not_tie_the_others(far):
-    sorter = Laplace(softness=0.2, standardise=False)
+    sorter = Laplace(softness=0.2, standardize=False)
     near = torch.tensor([0.1, 0.7, 0.3, -0.4])
     scores = torch.cat([near, torch.tensor([far])]).requires_grad_()
     place = 0.0 if far < 0 else 1.0

@@ -13,16 +13,16 @@ import pytest
 import torch
 from filelock import FileLock
 
-from pipelines import stage
-from pipelines.stage import checkpoint_folder, refuse_leftovers
-from rankops.atomic_writes import replaced_file, replaced_folder
+from pipelines.stages import runner
+from pipelines.stages.runner import checkpoint_folder, refuse_leftovers
+from rankops.io.atomic import replaced_file, replaced_folder
 
 ROOT = Path(__file__).parents[1]
 STAGE = """
 import sys, torch
 from pathlib import Path
-from pipelines.stage import run
-from rankops.atomic_writes import replaced_file
+from pipelines.stages.runner import run
+from rankops.io.atomic import replaced_file
 
 def main(params, name):
     with replaced_file("scores.json") as partial:
@@ -108,7 +108,7 @@ def test_another_runtime_error_keeps_its_traceback(tmp_path):
 
 CHILD = """
 import sys, time
-from pipelines.stage import die_with_parent
+from pipelines.stages.runner import die_with_parent
 sys.platform = {platform!r}
 die_with_parent()
 print("ready", flush=True)
@@ -197,9 +197,9 @@ def test_what_the_params_no_longer_have_is_named_and_what_is_half_written_is_not
 def in_process(tmp_path, monkeypatch):
     """Where a stage can run within this process, with three threads."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(stage, "load", lambda: SimpleNamespace(compute=SimpleNamespace(threads=3, compile=False)))
-    monkeypatch.setattr(stage, "die_with_parent", lambda: None)
-    monkeypatch.setattr(stage, "FileLock", lambda path, timeout: FileLock(path, timeout=0))
+    monkeypatch.setattr(runner, "load", lambda: SimpleNamespace(compute=SimpleNamespace(threads=3, compile=False)))
+    monkeypatch.setattr(runner, "die_with_parent", lambda: None)
+    monkeypatch.setattr(runner, "FileLock", lambda path, timeout: FileLock(path, timeout=0))
     monkeypatch.setenv("ACCELERATE_DYNAMO_BACKEND", "NO")
     monkeypatch.setattr(sys, "argv", ["train.py", "label_ranking-rlsep"])
 
@@ -207,7 +207,7 @@ def in_process(tmp_path, monkeypatch):
 @pytest.mark.usefixtures("in_process")
 def test_a_stage_computes_with_as_many_threads_as_the_params_say():
     found = []
-    stage.run(lambda params, name: found.append((name, torch.get_num_threads())))
+    runner.run(lambda params, name: found.append((name, torch.get_num_threads())))
     assert found == [("label_ranking-rlsep", 3)]
 
 
@@ -216,6 +216,6 @@ def test_beside_another_process_of_the_same_stage_it_does_nothing_and_ends_with_
     ran = []
     Path(".locks").mkdir()
     with FileLock(".locks/train@label_ranking-rlsep.lock"), pytest.raises(SystemExit) as ended:
-        stage.run(lambda *arguments: ran.append(arguments))
+        runner.run(lambda *arguments: ran.append(arguments))
     assert (ended.value.code, ran) == (75, [])  # see TRANSIENT in pipelines/flows/processes.py
     assert "train@label_ranking-rlsep: another process runs this stage" in capsys.readouterr().err

@@ -15,14 +15,14 @@ from prefect.settings import PREFECT_API_URL, temporary_settings
 from ruamel.yaml import YAML
 from typer.testing import CliRunner
 
-from pipelines.cli import app
+from pipelines.cli.app import app
+from pipelines.config.schema import ParamsError, load
 from pipelines.flows import sweep as flow
 from pipelines.flows.points import Point, Result, _own_folder, points, snapshot
 from pipelines.flows.sweep import _compared, _finished, tables
-from pipelines.settings import ParamsError, load
 
 ROOT = Path(__file__).parents[1]
-RATE = "training.label_ranking.scorer.optimiser.args.lr"
+RATE = "training.label_ranking.scorer.optimizer.args.lr"
 RLSEP, LSEP, MSE = "label_ranking-rlsep", "label_ranking-lsep", "memorability-mse"
 
 
@@ -65,7 +65,7 @@ def test_a_key_of_one_runs_block_concerns_that_run_and_those_that_start_from_it(
         ([RLSEP], {}, [], "no seed"),
         ([RLSEP], {}, ["one"], "params.yaml with label_ranking-rlsep.seed=\"one\": runs.label_ranking-rlsep.seed: "),
         ([RLSEP], {RATE: []}, None, "has no value to try"),
-        ([RLSEP], {RATE: [-1.0]}, None, "params.yaml with training.label_ranking.scorer.optimiser.args.lr=-1.0"),
+        ([RLSEP], {RATE: [-1.0]}, None, "params.yaml with training.label_ranking.scorer.optimizer.args.lr=-1.0"),
         ([RLSEP], {"training.label_rankin.scorer.shift": [1]}, None, "no 'label_rankin' for training.label_rankin"),
         ([RLSEP], {"training.label_ranking.scorer.shfit": [1]}, None, "shfit: unknown key; there are batch_size"),
         ([RLSEP], {"loss.args.pears": [1]}, None, "unknown option; rlsep takes pairs"),
@@ -149,7 +149,7 @@ def test_a_point_is_sent_with_the_params_of_its_run_and_the_data_that_went_in(tm
 
 
 def test_what_another_code_began_is_known_as_such_and_other_params_or_documents_are_not(tmp_path):
-    for file in ("dvc.yaml", "pipelines/stage.py", "src/rankops/ranks.py", "params.yaml", "README.md"):
+    for file in ("dvc.yaml", "pipelines/stages/runner.py", "src/rankops/ranks.py", "params.yaml", "README.md"):
         (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / file).write_text("old")
     subprocess.run(["git", "init", "--quiet"], cwd=tmp_path, check=True)
@@ -157,7 +157,7 @@ def test_what_another_code_began_is_known_as_such_and_other_params_or_documents_
     for words in (("add", "--all"), (*person, "commit", "--quiet", "--message", "start")):
         subprocess.run(["git", *words], cwd=tmp_path, check=True)
     codes = [snapshot(tmp_path).code]
-    for file in ("params.yaml", "README.md", "dvc.yaml", "pipelines/stage.py", "src/rankops/ranks.py"):
+    for file in ("params.yaml", "README.md", "dvc.yaml", "pipelines/stages/runner.py", "src/rankops/ranks.py"):
         (tmp_path / file).write_text("new")
         codes.append(snapshot(tmp_path).code)
     assert codes[0] == codes[1] == codes[2]

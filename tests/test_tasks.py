@@ -14,19 +14,19 @@ import torch
 from scipy.stats import spearmanr
 from torch import nn
 
-from rankops import transfer
-from rankops.checkpoints import build, save_model, start_from
-from rankops.criterion import Criterion, grouped
-from rankops.evaluation import compare, evaluate
-from rankops.intervals import interval, intervals
+from rankops.io.checkpoints import build, save_model, start_from
+from rankops.io.parquet import encode_images
+from rankops.metrics.bootstrap import interval, intervals
+from rankops.metrics.evaluation import compare, evaluate
+from rankops.models.layers import similarities
+from rankops.models.tokenizer import Vocabulary
 from rankops.ranks import ranks
-from rankops.single_precision import similarities
 from rankops.sorters.handcrafted import Handcrafted
 from rankops.sorters.lstm import LSTM
-from rankops.tables import encode_images
 from rankops.tasks import memorability, multilabel, retrieval
-from rankops.training import random_batches
-from rankops.vocabulary import Vocabulary
+from rankops.training import finetune
+from rankops.training.loop import random_batches
+from rankops.training.objective import Criterion, grouped
 
 CHANNELS = {"channels": [4, 6]}
 CONVNET = {"name": "convnet", "args": CHANNELS}
@@ -35,8 +35,8 @@ BESIDE = {"args": {}, "weight": 0.5, "epochs": 1}
 
 
 def step(epochs: int) -> dict:
-    optimiser = {"name": "AdamW", "args": {"lr": 3e-3}}
-    return {"epochs": epochs, "patience": 9, "optimiser": optimiser, "schedule": {"name": "cosine"}}
+    optimizer = {"name": "AdamW", "args": {"lr": 3e-3}}
+    return {"epochs": epochs, "patience": 9, "optimizer": optimizer, "schedule": {"name": "cosine"}}
 
 
 TRAINING = {"batch_size": 8, "least_count": 1, "head": step(2), "everything": step(2) | {"shift": 1}}
@@ -126,7 +126,7 @@ class TestEveryTaskAndLoss:
 def test_an_epoch_of_the_second_step_is_best_only_beside_the_heads(start, generator, monkeypatch, rate):
     """The last epoch that is called best has the weights that are kept."""
     data, training = splits("memorability", generator, rows=30), TRAINING | {"everything": step(2) | {"shift": 0}}
-    training["everything"]["optimiser"] = {"name": "SGD", "args": {"lr": rate}, "clip": 1.0}
+    training["everything"]["optimizer"] = {"name": "SGD", "args": {"lr": rate}, "clip": 1.0}
     monkeypatch.setitem(globals(), "TRAINING", training)
     epochs = []
     for _, epoch, regressor in run_of(CASES[0], data, start):
@@ -152,12 +152,12 @@ def test_the_second_step_draws_anew_and_keeps_no_frozen_features(start, generato
     data, training = splits("memorability", generator), TRAINING | {"everything": step(2) | {"shift": 0}}
     monkeypatch.setitem(globals(), "TRAINING", training)
     orders, alive = [], []
-    drawn = transfer.random_batches
+    drawn = finetune.random_batches
     monkeypatch.setattr(
-        transfer, "random_batches", lambda *args, **options: orders.append(list(drawn(*args, **options))) or orders[-1]
+        finetune, "random_batches", lambda *args, **options: orders.append(list(drawn(*args, **options))) or orders[-1]
     )
-    features = transfer.embedded
-    monkeypatch.setattr(transfer, "embedded", lambda *args: alive.append(weakref.ref(made := features(*args))) or made)
+    features = finetune.embedded
+    monkeypatch.setattr(finetune, "embedded", lambda *args: alive.append(weakref.ref(made := features(*args))) or made)
     for name, _, _ in run_of(CASES[0], data, start):
         if name == "everything":
             gc.collect()
@@ -204,7 +204,7 @@ def test_torchvisions_own_names_are_understood(tmp_path):
     start_from(ours, tmp_path / "resnet34.safetensors")
     assert ours.blocks.layer4[0].conv1.weight.equal(theirs.layer4[0].conv1.weight)
     save_file(mobilenet_v3_small(weights=None).state_dict(), tmp_path / "mobilenet.safetensors")
-    with pytest.raises(ValueError, match="expect images normalised as photographs are"):
+    with pytest.raises(ValueError, match="expect images normalized as photographs are"):
         start_from(build("models", "mobilenet_v3_small", {}, seed=0, outputs=1), tmp_path / "mobilenet.safetensors")
 
 
@@ -340,11 +340,11 @@ class TestFigures:
             retrieval.figures(table, (images, [["x"]] * 10, torch.tensor([0, 0, 0, 1, 1, 1, 2, 2, 2, 3])))
 
     def test_kept_features_of_another_network_are_not_taken(self, tmp_path):
-        network = build("models", "convnet", {"channels": [4, 6]}, seed=0, outputs=3, colours=1)
+        network = build("models", "convnet", {"channels": [4, 6]}, seed=0, outputs=3, colors=1)
         save_model(tmp_path / "start/scorer", network)
         draws = torch.Generator().manual_seed(0)
         split = torch.randint(0, 256, (12, 2, 16, 16), generator=draws, dtype=torch.uint8), torch.rand(12)
-        steps = {"patience": 1, "optimiser": {"name": "SGD", "args": {"lr": 0.1}}, "schedule": {"name": "constant"}}
+        steps = {"patience": 1, "optimizer": {"name": "SGD", "args": {"lr": 0.1}}, "schedule": {"name": "constant"}}
         features, judged = {}, []
         for seed in (1, 2):
             *_, (_, epoch, regressor) = memorability.train(
@@ -445,7 +445,7 @@ class TestVocabulary:
             network.encode_text(torch.zeros(1, 3, dtype=torch.long))
 
 
-def test_a_network_that_sees_coloured_images(generator):
+def test_a_network_that_sees_colored_images(generator):
     images = torch.randint(0, 256, (2, 3, 16, 16), generator=generator, dtype=torch.uint8)
     for name, args in (
         ("convnet", CHANNELS),
@@ -454,7 +454,7 @@ def test_a_network_that_sees_coloured_images(generator):
         ("resnet34", {}),
         ("mobilenet_v3_small", {}),
     ):
-        network = build("models", name, args, seed=0, outputs=4, colours=3).eval()
+        network = build("models", name, args, seed=0, outputs=4, colors=3).eval()
         assert network(images).shape == (2, 4)
         assert network.head(network.embed(images)).allclose(network(images), atol=1e-5)
 
@@ -497,7 +497,7 @@ def test_features_are_those_of_a_network_that_does_not_learn_and_it_is_left_as_i
     before = {name: values.clone() for name, values in network.state_dict().items()}
     draws = torch.Generator().manual_seed(0)
     images = torch.randint(0, 256, (3, 1, 16, 16), generator=draws, dtype=torch.uint8)
-    features = transfer.embedded(network, images)
+    features = finetune.embedded(network, images)
     assert network.training
     assert not features.requires_grad
     assert all(values.equal(before[name]) for name, values in network.state_dict().items())
@@ -513,12 +513,12 @@ def test_similarities_of_double_precision_stay_in_it():
 
 
 class TestParts:
-    """What a task hands to `transfer.train`, which here trains nothing."""
+    """What a task hands to `finetune.train`, which here trains nothing."""
 
     @pytest.fixture
     def parts(self, monkeypatch):
         given = {}
-        monkeypatch.setattr(transfer, "train", lambda **options: given.update(options) or [])
+        monkeypatch.setattr(finetune, "train", lambda **options: given.update(options) or [])
 
         def of(task, train, val=None):
             model = DUAL if task == "retrieval" else CONVNET
@@ -600,7 +600,7 @@ class TestTwoSteps:
     def train(self, start, **changed):
         draws = torch.Generator().manual_seed(0)
         images = torch.randint(0, 256, (8, 1, 16, 16), generator=draws, dtype=torch.uint8)
-        return transfer.train(**{
+        return finetune.train(**{
             "model": CONVNET, "outputs": {"outputs": 1}, "loss": {"name": "mse", "args": {}}, "training": TRAINING,
             "rows": 8, "images": images, "val_images": images, "judged_by": "figure", "seed": 0, "name": "test",
             "draw": lambda rows, draws: (rows, rows.float()), "start": start, "device": "cpu",
@@ -626,10 +626,10 @@ class TestTwoSteps:
             counted.append(epoch)
             return called(self, *args, epoch=epoch)
 
-        shifted = transfer.shifted
+        shifted = finetune.shifted
         monkeypatch.setattr(Criterion, "__call__", call)
         monkeypatch.setattr(
-            transfer,
+            finetune,
             "shifted",
             lambda images, most, draws: moved.append((len(counted), most)) or shifted(images, most, draws),
         )
@@ -671,7 +671,7 @@ def losses_of(data, start, training, **options) -> list[float]:
 
 
 def test_the_second_step_teaches_the_convolutions_themselves(start, generator):
-    """Statistics of batch normalisation change without a step of theirs."""
+    """Statistics of batch normalization change without a step of theirs."""
     given = build("models", "convnet", CHANNELS, seed=9, outputs=1)
     start_from(given, start)
     for name, _, regressor in run_of(CASES[0], splits("memorability", generator), start):

@@ -12,15 +12,15 @@ import pytest
 import torch
 from torch import nn
 
-from pipelines.train_together import _pickled, train_together
-from rankops.checkpoints import build
-from rankops.criterion import Criterion, grouped
-from rankops.training import compute, fit, random_batches
+from pipelines.ops.launch import _pickled, train_together
+from rankops.io.checkpoints import build
+from rankops.training.loop import compute, fit, random_batches
+from rankops.training.objective import Criterion, grouped
 
 ROOT = Path(__file__).parents[1]
 OPTIONS = {
     "judged_by": "error", "lower_is_better": True, "epochs": 4, "patience": 10, "batches_per_epoch": 4,
-    "optimiser": {"name": "SGD", "args": {"lr": 0.2, "momentum": 0.9}, "clip": 1.0}, "seed": 3, "device": "cpu",
+    "optimizer": {"name": "SGD", "args": {"lr": 0.2, "momentum": 0.9}, "clip": 1.0}, "seed": 3, "device": "cpu",
     "schedule": {"name": "cosine"},
 }  # fmt: skip
 
@@ -35,7 +35,7 @@ def result_of(epochs, *modules):
 
 
 def ranked(share):
-    """A network without batch normalisation; its loss ranks groups of four by a sorter that is fine-tuned."""
+    """A network without batch normalization; its loss ranks groups of four by a sorter that is fine-tuned."""
     draws = torch.Generator().manual_seed(0)
     inputs, target = torch.randn(64, 5, generator=draws), torch.randn(64, generator=draws)
     network, sorter = network_of(draws), build("sorters", "lstm", {"hidden": 4}, seed=0, length=4)
@@ -57,8 +57,8 @@ class Interrupted(Exception):
     pass
 
 
-def normalised(share, checkpoint=None, until=None):
-    """A network with batch normalisation and dropout, of which an average is kept; interrupted in one batch."""
+def normalized(share, checkpoint=None, until=None):
+    """A network with batch normalization and dropout, of which an average is kept; interrupted in one batch."""
     draws = torch.Generator().manual_seed(0)
     inputs, outputs = torch.randn(66, 5, generator=draws), torch.randn(66, 1, generator=draws)
     network, seen = network_of(draws, nn.BatchNorm1d(8), nn.Dropout(0.3)), []
@@ -86,10 +86,10 @@ def train_all(folder):
     """What each process does; all batches are seen by both, so both are interrupted in the same."""
     here = compute(device="auto", precision="no")
     share = (here.process_index, here.num_processes)
-    results = {"ranked": ranked(share), "whole": normalised(share)}
-    results["interrupted"] = normalised(share, folder / "checkpoint", until=11)
-    results["resumed"] = normalised(share, folder / "checkpoint")
-    results["again"] = normalised(share, folder / "checkpoint")
+    results = {"ranked": ranked(share), "whole": normalized(share)}
+    results["interrupted"] = normalized(share, folder / "checkpoint", until=11)
+    results["resumed"] = normalized(share, folder / "checkpoint")
+    results["again"] = normalized(share, folder / "checkpoint")
     torch.save(results | {"threads": torch.get_num_threads()}, folder / f"{here.process_index}.pt")
 
 
@@ -178,8 +178,8 @@ import os, signal, sys, time
 from pathlib import Path
 import torch
 from accelerate import PartialState
-from pipelines.stage import run
-from pipelines.train_together import train_together
+from pipelines.stages.runner import run
+from pipelines.ops.launch import train_together
 
 def work(what):
     process = PartialState().process_index

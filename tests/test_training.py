@@ -12,19 +12,19 @@ from hypothesis import strategies as st
 from scipy.ndimage import affine_transform
 from torch import nn
 
-from rankops.augmentation import shifted, views, warped
-from rankops.checkpoints import build
-from rankops.criterion import Criterion
+from rankops.checks import check_scores
+from rankops.io.checkpoints import build
 from rankops.metrics.label_ranking import ranked
-from rankops.ranks import check_scores
 from rankops.tasks import label_ranking
-from rankops.training import Epoch, batch_count, compute, fit, random_batches
+from rankops.training.augmentation import shifted, views, warped
+from rankops.training.loop import Epoch, batch_count, compute, fit, random_batches
+from rankops.training.objective import Criterion
 
 OPTIONS = {
     "judged_by": "error",
     "lower_is_better": True,
     "patience": 10,
-    "optimiser": {"name": "AdamW", "args": {"lr": 0.05}, "clip": 1.0},
+    "optimizer": {"name": "AdamW", "args": {"lr": 0.05}, "clip": 1.0},
     "schedule": {"name": "cosine", "warm_up_epochs": 1},
     "seed": 3,
     "device": "cpu",
@@ -32,7 +32,7 @@ OPTIONS = {
 
 
 def problem():
-    """A network with dropout and batch normalisation, so that random state and buffers count."""
+    """A network with dropout and batch normalization, so that random state and buffers count."""
     draws = torch.Generator().manual_seed(0)
     inputs, outputs = torch.randn(64, 5, generator=draws), torch.randn(64, 1, generator=draws)
     torch.manual_seed(0)
@@ -103,7 +103,7 @@ def test_averaged_weights_are_judged_kept_and_resumed(tmp_path):
         assert torch.allclose(value, expected[key], atol=1e-6), key
     order = torch.randperm(64, generator=torch.Generator().manual_seed(3 * 1_000_003 + 1))
     inputs = torch.randn(64, 5, generator=torch.Generator().manual_seed(0))
-    seen = averaged[0](inputs[order]).unflatten(0, (4, 16))  # what the normalisation sees of the epoch's four batches
+    seen = averaged[0](inputs[order]).unflatten(0, (4, 16))  # what the normalization sees of the epoch's four batches
     assert torch.allclose(averaged[1].running_mean, seen.mean((0, 1)), atol=1e-6)
     assert torch.allclose(averaged[1].running_var, seen.var(1).mean(0), atol=1e-6)
     assert found[0].validation == parts["validate"](averaged.eval())
@@ -260,10 +260,10 @@ def test_steps_within_an_epoch_are_not_lost_to_rounding():
     assert [epoch.learning_rate for epoch in epochs] == pytest.approx([0.05 * 2.0**-halved for halved in (15, 35, 55)])
 
 
-def test_unknown_optimisers_and_schedules_are_refused():
+def test_unknown_optimizers_and_schedules_are_refused():
     network, parts = problem()
     with pytest.raises(ValueError, match="no 'AdamX' in torch.optim"):
-        next(fit(network, epochs=1, **parts, **OPTIONS | {"optimiser": {"name": "AdamX", "args": {}}}))
+        next(fit(network, epochs=1, **parts, **OPTIONS | {"optimizer": {"name": "AdamX", "args": {}}}))
     with pytest.raises(ValueError, match="schedule.name is 'linear'"):
         next(fit(network, epochs=1, **parts, **OPTIONS | {"schedule": {"name": "linear"}}))
 
@@ -312,17 +312,17 @@ def test_shifted_images_are_moved_and_filled_with_black(generator):
     assert {tuple(place) for place in places.tolist()} == {(y, x) for y in range(2, 7) for x in range(2, 7)}
 
 
-@pytest.mark.parametrize("colours", [1, 3])
-def test_warped_images_are_those_of_scipy(colours, generator):
-    images = torch.randint(0, 256, (20, colours, 11, 16), generator=generator, dtype=torch.uint8)
+@pytest.mark.parametrize("colors", [1, 3])
+def test_warped_images_are_those_of_scipy(colors, generator):
+    images = torch.randint(0, 256, (20, colors, 11, 16), generator=generator, dtype=torch.uint8)
     found = warped(images, torch.Generator().manual_seed(5), shift=3, zoom=1.3, rotation=40.0)
     assert found.dtype == torch.uint8
     draws = torch.rand(4, 20, generator=torch.Generator().manual_seed(5)).double().numpy() * 2 - 1
-    centre = np.array([5.0, 7.5])
+    center = np.array([5.0, 7.5])
     for number, (down, right, scale, turn) in enumerate(draws.T):
         angle = math.radians(40 * turn)
         back = np.array([[math.cos(angle), -math.sin(angle)], [math.sin(angle), math.cos(angle)]]) / 1.3**scale
-        origin = centre - back @ (centre + np.array([down, right]) * 3)
+        origin = center - back @ (center + np.array([down, right]) * 3)
         for image, moved in zip(images[number].double().numpy(), found[number].double().numpy(), strict=True):
             expected = affine_transform(image, back, origin, order=1, mode="grid-constant")
             assert np.abs(moved - expected).max() < 0.51  # rounded
@@ -379,7 +379,7 @@ def test_views_move_each_image_by_itself_and_always_alike(generator):
 
 
 def test_a_ranker_averages_scores_and_thresholds_over_views_and_keeps_them_on_disk(tmp_path, generator):
-    scorer = build("models", "convnet", {"channels": [4, 8]}, seed=0, outputs=10, colours=1).eval()
+    scorer = build("models", "convnet", {"channels": [4, 8]}, seed=0, outputs=10, colors=1).eval()
     thresholds = build("models", "threshold_network", {"hidden": 4}, seed=0, features=scorer.embedding_size, outputs=10)
     images = torch.randint(0, 256, (7, 1, 32, 32), generator=generator, dtype=torch.uint8)
     moves = {"count": 3, "shift": 2, "zoom": 1.1, "rotation": 5.0}
@@ -408,7 +408,7 @@ def test_every_loss_trains_every_model_to_a_ranker_that_comes_back_from_disk(los
     recipe = {"name": model, "args": {} if model == "mobilenet_v3_small" else {"channels": [4, 4]}}
     args = {"pairs": 3} if loss in ("lsep", "rlsep") else {}
     options = {"batch_size": 6, "epochs": 1, "patience": 1} | {
-        name: OPTIONS[name] for name in ("optimiser", "schedule")
+        name: OPTIONS[name] for name in ("optimizer", "schedule")
     }
     split = images, label_ranks
     for network, _, ranker in label_ranking.train(
@@ -429,7 +429,7 @@ def test_a_step_is_no_longer_than_the_clipped_gradient():
     before = nn.utils.parameters_to_vector(network.parameters()).detach().clone()
     steps = {"name": "SGD", "args": {"lr": 1.0}, "clip": 0.01}
     parts |= {"batches": lambda generator: random_batches(64, 16, generator, limit=16)}  # one step
-    list(fit(network, epochs=1, **parts, **OPTIONS | {"optimiser": steps, "schedule": {"name": "constant"}}))
+    list(fit(network, epochs=1, **parts, **OPTIONS | {"optimizer": steps, "schedule": {"name": "constant"}}))
     moved = nn.utils.parameters_to_vector(network.parameters()).detach() - before
     assert moved.norm().item() == pytest.approx(0.01, rel=1e-2)
 
@@ -483,12 +483,12 @@ def test_an_epochs_loss_is_the_mean_over_its_batches():
 class TestLabelRankersParts:
     """What `label_ranking.train` hands to `fit`, which here trains nothing."""
 
-    STEP = {"batch_size": 4, "epochs": 2, "patience": 1} | {name: OPTIONS[name] for name in ("optimiser", "schedule")}
+    STEP = {"batch_size": 4, "epochs": 2, "patience": 1} | {name: OPTIONS[name] for name in ("optimizer", "schedule")}
     RANKS = torch.tensor([[1, 0, 2], [0, 2, 1], [2, 1, 0], [0, 0, 1], [1, 2, 3], [0, 0, 0], [3, 1, 2], [1, 0, 0]])
 
     @pytest.fixture
     def parts(self, monkeypatch):
-        """Image k of the training split is grey of level 20 k, and its label ranks are row k of `RANKS`."""
+        """Image k of the training split is gray of level 20 k, and its label ranks are row k of `RANKS`."""
         calls = []
         monkeypatch.setattr(label_ranking, "fit", lambda network, **options: calls.append(options) or [])
         train = (20 * torch.arange(8, dtype=torch.uint8)).view(8, 1, 1).expand(8, 16, 16), self.RANKS
@@ -556,7 +556,7 @@ class TestLabelRankersParts:
         assert counted == [1, 2]
 
     def test_the_scorer_is_validated_on_the_validation_split(self, parts):
-        network = build("models", "convnet", {"channels": [4, 4]}, seed=5, outputs=3, colours=1).eval()
+        network = build("models", "convnet", {"channels": [4, 4]}, seed=5, outputs=3, colors=1).eval()
         draws = torch.Generator().manual_seed(1)
         images = torch.randint(0, 256, (6, 1, 16, 16), generator=draws, dtype=torch.uint8)
         with torch.no_grad():

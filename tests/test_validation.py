@@ -8,35 +8,36 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 
-from pipelines import settings
+from pipelines.config import schema
 from pipelines.expectations import ExpectationsFailed, validate
 from pipelines.stages.validate import SUITES
-from rankops.datasets import digits, ranked_mnist, synthetic_ranks
-from rankops.generators import generator
-from rankops.tables import encode_images
+from rankops.datasets.scenes import digits, ranked_mnist
+from rankops.datasets.vectors import score_vectors
+from rankops.io.parquet import encode_images
+from rankops.seeding import generator
 
 ROWS = {"train": 120, "val": 60, "test": 60}
 SCENES = ROWS | {"gate": 60}
-PATHS = {"digits": "data/digits", "synthetic_ranks": "data/synthetic_ranks", "ranked_mnist": "data/ranked_mnist"}
+PATHS = {"digits": "data/digits", "score_vectors": "data/score_vectors", "ranked_mnist": "data/ranked_mnist"}
 
 
 @pytest.fixture(scope="module")
 def params():
-    values = settings.load().model_dump()
-    values["synthetic_ranks"] |= {"length": 8, "rows": ROWS}
+    values = schema.load().model_dump()
+    values["score_vectors"] |= {"length": 8, "rows": ROWS}
     values["ranked_mnist"] |= {"rows": SCENES}
-    return settings.check(values)
+    return schema.check(values)
 
 
 @pytest.fixture(scope="module")
 def tables(params):
     """The three datasets, small and faultless: tables by dataset and split."""
     scene = params.ranked_mnist.model_dump(include={"canvas", "digits_per_image", "scale", "overlap"})
-    made = {"digits": digits.tables("bundled", "", seed=1, threads=1), "synthetic_ranks": {}, "ranked_mnist": {}}
+    made = {"digits": digits.tables("bundled", "", seed=1, threads=1), "score_vectors": {}, "ranked_mnist": {}}
     for split, rows in SCENES.items():
         draws = generator(1, "test", split)
         if split in ROWS:
-            made["synthetic_ranks"][split] = synthetic_ranks.table(rows, 8, draws)
+            made["score_vectors"][split] = score_vectors.table(rows, 8, draws)
         table = made["digits"][digits.DIGITS_OF[split]]
         images = digits.decode_images(table["image"], path="digits", threads=1)
         numbers, labels = (torch.from_numpy(table[name].to_numpy().copy()) for name in ("glyph", "label"))
@@ -193,15 +194,15 @@ def test_a_digit_in_two_splits_is_named(check, tables):
     ],
     ids=["rank off by one", "NaN", "one kind only"],
 )
-def test_a_fault_in_synthetic_ranks_is_named(check, change, expected):
-    said = check("synthetic_ranks", change=change)
+def test_a_fault_in_score_vectors_is_named(check, change, expected):
+    said = check("score_vectors", change=change)
     for part in expected:
         assert part in said
 
 
 def test_a_rank_that_is_off_in_both_directions_would_be_seen():
     # The fault above must not be seen by chance: the facts themselves are right for right data and wrong for wrong.
-    table = synthetic_ranks.table(5, 4, generator(0, "test"))
+    table = score_vectors.table(5, 4, generator(0, "test"))
     assert np.ptp(np.stack(table["ranks"].to_numpy()), axis=1).tolist() == [3.0] * 5
 
 

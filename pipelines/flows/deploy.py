@@ -21,7 +21,7 @@ from prefect.exceptions import ObjectNotFound, PrefectException
 from prefect.states import StateType
 from ruamel.yaml import YAML
 
-from pipelines.errors import in_a_line, without_credentials
+from pipelines.ops.messages import in_a_line, without_credentials
 
 __all__ = ["deploy"]
 

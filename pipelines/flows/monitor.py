@@ -13,9 +13,9 @@ from prefect.logging import get_run_logger
 from prefect.settings import get_current_settings
 from prefect.states import Completed, State
 
-from pipelines import monitoring
-from pipelines.errors import in_a_line, without_credentials
 from pipelines.flows.promote import NOT_JUDGED
+from pipelines.monitoring import drift
+from pipelines.ops.messages import in_a_line, without_credentials
 
 __all__ = ["DEPLOYMENT", "monitor", "newest", "retrain"]
 
@@ -86,11 +86,11 @@ def monitor(
     least_distance: float = 0.1,
     retrain_on_drift: bool = True,
 ) -> State:
-    """Compares the newest file of a folder of dated ones with the training data; see `pipelines.monitoring.compare`.
+    """Compares the newest file of a folder of dated ones with the training data; see `pipelines.monitoring.drift.compare`.
 
     Args:
         folder: see `newest`.
-        model, dataset, alpha, least_distance: see `pipelines.monitoring.compare`.
+        model, dataset, alpha, least_distance: see `pipelines.monitoring.drift.compare`.
         retrain_on_drift: have a retraining scheduled where there is drift.
 
     Returns:
@@ -101,8 +101,8 @@ def monitor(
         get_run_logger().info(said)
         return Completed(message=said)
     fresh = newest(folder)
-    comparison = monitoring.compare(fresh, model=model, dataset=dataset, alpha=alpha, least_distance=least_distance)
-    monitoring.write(comparison, Path("reports/monitoring") / f"{fresh.stem}.json")
+    comparison = drift.compare(fresh, model=model, dataset=dataset, alpha=alpha, least_distance=least_distance)
+    drift.write(comparison, Path("reports/monitoring") / f"{fresh.stem}.json")
     create_table_artifact(
         key="monitored-figures", table=[asdict(figure) for figure in comparison.figures], description=comparison.verdict
     )

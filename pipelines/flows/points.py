@@ -17,16 +17,16 @@ import pandas as pd
 from filelock import FileLock, Timeout
 from ruamel.yaml import YAML
 
-from pipelines import lock as lock_file
+from pipelines.config.schema import ParamsError, Settings, SorterRun, check, load
 from pipelines.flows.graph import stages
 from pipelines.flows.processes import Commands
 from pipelines.flows.worktree import share_dvc_settings
-from pipelines.git import git
-from pipelines.gpus import gpus, on_one
-from pipelines.histories import history_of_run
-from pipelines.metrics import figures
-from pipelines.settings import ParamsError, Settings, SorterRun, check, load
-from rankops.atomic_writes import remove_folder
+from pipelines.ops import dvc_lock as lock_file
+from pipelines.ops.git import git
+from pipelines.ops.gpus import gpus, on_one
+from pipelines.reporting.histories import history_of_run
+from pipelines.reporting.results import figures
+from rankops.io.atomic import remove_folder
 
 __all__ = ["Checkout", "Point", "Result", "at_death", "points", "run_point", "snapshot"]
 

@@ -18,7 +18,7 @@ from prefect.cache_policies import NO_CACHE
 from prefect.exceptions import MissingContextError
 from prefect.logging import get_logger, get_run_logger
 
-from pipelines.programs import search_path
+from pipelines.ops.programs import search_path
 
 __all__ = ["CommandFailed", "Commands", "TransientFailure", "retried"]
 

@@ -9,10 +9,10 @@ from prefect.artifacts import create_table_artifact
 from prefect.logging import get_run_logger
 from prefect.states import Completed, Failed, State
 
+from pipelines.config.schema import Settings, load
 from pipelines.flows.processes import CommandFailed, Commands, TransientFailure, retried
-from pipelines.gate import Decision, decide_all, known
-from pipelines.settings import Settings, load
-from pipelines.tracking import CredentialsRefused, Registry, ServerUnreachable, store
+from pipelines.tracking.gate import Decision, decide_all, known
+from pipelines.tracking.publish import CredentialsRefused, Registry, ServerUnreachable, store
 
 __all__ = ["NOT_JUDGED", "judge", "outcome", "promote", "show"]
 
@@ -27,11 +27,11 @@ def judge(params: Settings, folder: Path, models: list[str] | None = None, over_
         params: with the gate's block.
         folder: the checkout whose data the models are judged on.
         models: registered names; None for every one that the params have.
-        over_person: see `pipelines.gate.decide`.
+        over_person: see `pipelines.tracking.gate.decide`.
 
     Raises:
         TransientFailure: MLflow's store failed.
-        CredentialsRefused: see `pipelines.tracking.store`.
+        CredentialsRefused: see `pipelines.tracking.publish.store`.
     """
     torch.set_num_threads(params.compute.threads)
     try:

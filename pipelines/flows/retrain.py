@@ -18,23 +18,23 @@ from prefect.states import State
 from prefect.task_runners import ThreadPoolTaskRunner
 from pydantic import Field
 
-from pipelines import lock
+from pipelines.config.schema import Compute, Settings, load
 from pipelines.flows.graph import stages
 from pipelines.flows.processes import CommandFailed, Commands, retried
 from pipelines.flows.promote import judge, outcome, show
 from pipelines.flows.worktree import Worktree, opened
-from pipelines.gpus import gpus
-from pipelines.live import watch
-from pipelines.metrics import figures
-from pipelines.settings import Compute, Settings, load
-from pipelines.tracking import DEFAULT_STORE, run_addresses, store
-from rankops.datasets import mnist
+from pipelines.ops import dvc_lock
+from pipelines.ops.gpus import gpus
+from pipelines.reporting.results import figures
+from pipelines.tracking.live import watch
+from pipelines.tracking.publish import DEFAULT_STORE, run_addresses, store
+from rankops.datasets.scenes import mnist
 
 __all__ = ["retrain"]
 
 REPRO = ["dvc", "--wait-for-lock", "repro"]
-FETCH = [sys.executable, "-m", "pipelines.cli", "fetch"]
-MEND = [sys.executable, "-m", "pipelines.cli", "mend"]  # of the worktree; the script `rankops` is the checkout's
+FETCH = [sys.executable, "-m", "pipelines.cli.app", "fetch"]
+MEND = [sys.executable, "-m", "pipelines.cli.app", "mend"]  # of the worktree; the script `rankops` is the checkout's
 MOST_STAGES = 64  # tasks that may wait at once; how many work is decided by the slots
 
 
@@ -140,7 +140,7 @@ def _refuse_other_digits(folder: Path, params: Settings) -> None:
     raw = folder / "data/raw/mnist"
     if params.digits.source != "auto" or mnist.is_there(raw):
         return
-    entry = lock.stages(folder / "dvc.lock").get("digits", {})
+    entry = dvc_lock.stages(folder / "dvc.lock").get("digits", {})
     before = next((dep.get("nfiles", 0) for dep in entry.get("deps", ()) if dep["path"] == "data/raw/mnist"), 0)
     here = sum(path.is_file() for path in raw.rglob("*"))
     if before > here:

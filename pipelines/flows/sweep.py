@@ -1,6 +1,5 @@
 """The flow that compares seeds, losses and params: each combination a DVC experiment, all of them one run in MLflow."""
 
-import importlib
 import json
 import subprocess
 import sys
@@ -21,16 +20,17 @@ from prefect.runtime import flow_run
 from prefect.settings import PREFECT_API_URL, temporary_settings
 from prefect.task_runners import TaskRunner, ThreadPoolTaskRunner
 
-from pipelines import lock
-from pipelines.errors import in_a_line
-from pipelines.figures import curves, learning_curves
+from pipelines.config.schema import Settings, load
 from pipelines.flows.points import Checkout, Point, Result, at_death, points, run_point, snapshot
 from pipelines.flows.processes import Commands
-from pipelines.metrics import flat
-from pipelines.pages import Section, markdown
-from pipelines.settings import Settings, load
+from pipelines.ops import dvc_lock
+from pipelines.ops.messages import in_a_line
+from pipelines.reporting.html import Section, markdown
+from pipelines.reporting.plots import curves, learning_curves
+from pipelines.reporting.results import flat
 from pipelines.stages.report import SHOWN, TITLES
-from pipelines.tracking import Finished, key_of, publish_sweep, store
+from pipelines.tracking.publish import Finished, key_of, publish_sweep, store
+from rankops import lookup
 
 __all__ = ["SweepIncomplete", "sweep", "tables"]
 
@@ -144,13 +144,13 @@ def _finished(result: Result, sweep_key: str, folder: Path, settings: Settings) 
     return Finished(
         name=point.name,
         experiment=EXPERIMENT,
-        key=key_of(sweep_key, point.name, lock.made_by(result.entries)),
+        key=key_of(sweep_key, point.name, dvc_lock.made_by(result.entries)),
         params=flat(params) | {key: json.dumps(value) for key, value in point.changes.items()},
         metrics=result.figures,
         tags={"run": point.run, "task": point.task, "seed": str(point.seed), "dvc_experiment": point.name,
               "loss": settings.all_runs[point.run].loss.name}
         | {f"point.{key}": json.dumps(value) for key, value in point.changes.items()}
-        | lock.inputs(result.entries),
+        | dvc_lock.inputs(result.entries),
         history=result.history,
         files={"plots": [plot], "figures": [metrics, folder / "history.csv"]},
         version=None,
@@ -162,7 +162,7 @@ def _compared(results: list[Result], name: str, key: str, folder: Path, params: 
     panels: dict[str, dict[str, Any]] = {}
     for result in results:
         point = result.point
-        judged = importlib.import_module(f"rankops.tasks.{point.task}").JUDGED_BY
+        judged = lookup.module("tasks", point.task).JUDGED_BY
         changed = (f"{key.split('.')[-1]} {value}" for key, value in point.changes.items())
         label = ", ".join([f"seed {point.seed}", *changed])
         lines = panels.setdefault(f"{point.run}: {judged}", {})

@@ -15,8 +15,8 @@ from filelock import FileLock, Timeout
 from ruamel.yaml import YAML
 
 from pipelines.flows.processes import Commands
-from pipelines.git import file_at, git
-from rankops.atomic_writes import replaced_file
+from pipelines.ops.git import file_at, git
+from rankops.io.atomic import replaced_file
 
 __all__ = ["Worktree", "opened", "share_dvc_settings"]
 

@@ -6,14 +6,15 @@ import mlflow
 import pandas as pd
 from mlflow.exceptions import MlflowException
 
-from rankops.prediction import colours_of, order_of, picture, predicted
+from rankops.io.images import picture
 from rankops.tasks.label_ranking import load
+from rankops.tasks.predict import colors_of, order_of, predicted
 
 
 class LabelRanking(mlflow.pyfunc.PythonModel):
     def load_context(self, context) -> None:
         self.ranker = load(context.artifacts["weights"])
-        self.colours = colours_of(self.ranker.scorer)
+        self.colors = colors_of(self.ranker.scorer)
         # MLflow's server asks from several threads: their activations together would be as many times as large.
         self.turn = Lock()
 
@@ -29,7 +30,7 @@ class LabelRanking(mlflow.pyfunc.PythonModel):
         if model_input.empty:
             raise MlflowException.invalid_parameter_value("no rows, expected at least one with a column image")
         named = ((f"row {number}", encoded) for number, encoded in enumerate(model_input["image"]))
-        pictures = ((where, picture(encoded, colours=self.colours, where=where)) for where, encoded in named)
+        pictures = ((where, picture(encoded, colors=self.colors, where=where)) for where, encoded in named)
         try:
             with self.turn:
                 table = predicted(self.ranker, pictures)

@@ -9,8 +9,9 @@ import torch
 from mlflow.exceptions import MlflowException
 from torch import Tensor
 
-from rankops.prediction import PIXELS, colours_of, of_row, picture
+from rankops.io.images import PIXELS, picture
 from rankops.tasks.memorability import load
+from rankops.tasks.predict import colors_of, of_row
 
 
 def _image(frame: bytes) -> bytes:
@@ -21,11 +22,11 @@ def _image(frame: bytes) -> bytes:
         return frame
 
 
-def _clip(frames: list[bytes], *, colours: int, where: str) -> Tensor:
+def _clip(frames: list[bytes], *, colors: int, where: str) -> Tensor:
     """The frames of one clip (1, n, ...)."""
     pixels, total = [], 0
     for place, frame in enumerate(frames):
-        pixels.append(picture(_image(frame), colours=colours, where=f"{where}, frame {place}"))
+        pixels.append(picture(_image(frame), colors=colors, where=f"{where}, frame {place}"))
         total += pixels[-1].shape[-2] * pixels[-1].shape[-1]
         if total > PIXELS:  # they go through the network together
             raise ValueError(f"{where}: frames of more than {PIXELS:,} pixels in all: send fewer or smaller ones")
@@ -40,7 +41,7 @@ def _clip(frames: list[bytes], *, colours: int, where: str) -> Tensor:
 class Memorability(mlflow.pyfunc.PythonModel):
     def load_context(self, context) -> None:
         self.regressor = load(context.artifacts["weights"])
-        self.colours = colours_of(self.regressor.network)
+        self.colors = colors_of(self.regressor.network)
         # MLflow's server asks from several threads: their activations together would be as many times as large.
         self.turn = Lock()
 
@@ -58,7 +59,7 @@ class Memorability(mlflow.pyfunc.PythonModel):
         try:
             for number, frames in enumerate(model_input["frames"]):
                 with of_row(number):
-                    clip = _clip(frames, colours=self.colours, where=f"row {number}")
+                    clip = _clip(frames, colors=self.colors, where=f"row {number}")
                     with self.turn:
                         scores.append(self.regressor(clip).item())
         except ValueError as error:

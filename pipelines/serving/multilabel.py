@@ -6,14 +6,15 @@ import mlflow
 import pandas as pd
 from mlflow.exceptions import MlflowException
 
-from rankops.prediction import colours_of, of_row, picture
+from rankops.io.images import picture
 from rankops.tasks.multilabel import load
+from rankops.tasks.predict import colors_of, of_row
 
 
 class MultiLabel(mlflow.pyfunc.PythonModel):
     def load_context(self, context) -> None:
         self.classifier = load(context.artifacts["weights"])
-        self.colours = colours_of(self.classifier.network)
+        self.colors = colors_of(self.classifier.network)
         # MLflow's server asks from several threads: their activations together would be as many times as large.
         self.turn = Lock()
 
@@ -30,7 +31,7 @@ class MultiLabel(mlflow.pyfunc.PythonModel):
         try:
             for number, encoded in enumerate(model_input["image"]):
                 with of_row(number):
-                    pixels = picture(encoded, colours=self.colours, where=f"row {number}")
+                    pixels = picture(encoded, colors=self.colors, where=f"row {number}")
                     with self.turn:
                         scores.append(self.classifier(pixels)[0].tolist())
         except ValueError as error:

@@ -7,14 +7,15 @@ import pandas as pd
 from mlflow.exceptions import MlflowException
 from torch import Tensor
 
-from rankops.prediction import colours_of, of_row, picture
+from rankops.io.images import picture
+from rankops.tasks.predict import colors_of, of_row
 from rankops.tasks.retrieval import load
 
 
 class Retrieval(mlflow.pyfunc.PythonModel):
     def load_context(self, context) -> None:
         self.encoder = load(context.artifacts["weights"])
-        self.colours = colours_of(self.encoder.network)
+        self.colors = colors_of(self.encoder.network)
         # MLflow's server asks from several threads: their activations together would be as many times as large.
         self.turn = Lock()
 
@@ -44,7 +45,7 @@ class Retrieval(mlflow.pyfunc.PythonModel):
             raise ValueError(f"row {number}: expected either an image or a caption")
         if isinstance(caption, str):
             return self.encoder.captions([caption])
-        pixels = picture(image, colours=self.colours, where=f"row {number}")
+        pixels = picture(image, colors=self.colors, where=f"row {number}")
         with self.turn:
             return self.encoder.images(pixels)
 

@@ -7,20 +7,20 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from pipelines.settings import Settings
+from pipelines.config.schema import Settings
 from pipelines.sorters import sorter_of
-from pipelines.stage import refuse_leftovers, run
-from rankops import sorter_measures as measures
-from rankops.atomic_writes import replaced_folder
-from rankops.datasets import synthetic_ranks
-from rankops.generators import derived_seed, generator
-from rankops.intervals import interval
+from pipelines.stages.runner import refuse_leftovers, run
+from rankops.datasets.vectors import score_vectors
+from rankops.io.atomic import replaced_folder
+from rankops.metrics import sorter_quality as measures
+from rankops.metrics.bootstrap import interval
+from rankops.seeding import derived_seed, generator
 
 VECTORS = 40  # of which the Jacobian is looked at
 
 
 def measure(sorter: nn.Module, test: tuple, *, resamples: int) -> dict:
-    """L1 on normalised ranks with its interval, by kind, and what `rankops.sorter_measures` measures."""
+    """L1 on normalized ranks with its interval, by kind, and what `rankops.metrics.sorter_quality` measures."""
     scores, ranks, kinds = test
     length = scores.shape[1]
     with torch.inference_mode():
@@ -28,8 +28,8 @@ def measure(sorter: nn.Module, test: tuple, *, resamples: int) -> dict:
     errors = (found - ranks).abs().double()
     per_vector = (errors.mean(1) / length).numpy()
     by_kind = {}
-    for kind in dict.fromkeys(synthetic_ranks.KINDS):
-        of_kind = np.isin(kinds.numpy(), [i for i, name in enumerate(synthetic_ranks.KINDS) if name == kind])
+    for kind in dict.fromkeys(score_vectors.KINDS):
+        of_kind = np.isin(kinds.numpy(), [i for i, name in enumerate(score_vectors.KINDS) if name == kind])
         if of_kind.any():
             by_kind[kind] = per_vector[of_kind].mean().item()
     draws = np.random.default_rng(derived_seed(0, "benchmark_sorters"))
@@ -65,7 +65,7 @@ def gradients(sorter: nn.Module, scores: Tensor) -> dict[str, dict[str, float]]:
 def main(params: Settings) -> None:
     refuse_leftovers({"models/sorters": params.sorters})
     options = params.benchmark_sorters
-    test = synthetic_ranks.load("data/synthetic_ranks", "test")
+    test = score_vectors.load("data/score_vectors", "test")
     sorters = {name: sorter_of(params, name) for name in [*params.sorters, *options.untrained]}
     with replaced_folder("metrics/sorters") as folder:
         for name, sorter in sorters.items():

@@ -1,9 +1,9 @@
 """Captions: scenes in twos that differ in order alone, with five sentences each; digits are of its split."""
 
-from pipelines.made_data import write_splits
-from pipelines.settings import Settings
-from pipelines.stage import run
-from rankops.datasets.captions import SCHEMA, tables
+from pipelines.config.schema import Settings
+from pipelines.stages.runner import run
+from pipelines.stages.write_splits import write_splits
+from rankops.datasets.scenes.captions import SCHEMA, tables
 
 
 def main(params: Settings) -> None:

@@ -2,11 +2,11 @@
 
 from functools import partial
 
-from pipelines.made_data import write_splits
-from pipelines.settings import Settings
-from pipelines.stage import run
-from rankops.datasets.clips import SCHEMA, class_effects, tables
-from rankops.generators import generator
+from pipelines.config.schema import Settings
+from pipelines.stages.runner import run
+from pipelines.stages.write_splits import write_splits
+from rankops.datasets.scenes.clips import SCHEMA, class_effects, tables
+from rankops.seeding import generator
 
 
 def main(params: Settings) -> None:

@@ -8,12 +8,12 @@ import torch
 from torch import Tensor
 
 from pipelines.comparison import SPLITS, Trial, compared, measured
+from pipelines.config.schema import Comparison, Settings, load_experiments
 from pipelines.digit_scenes import scenes_of
-from pipelines.epochs import shown
-from pipelines.settings import Comparison, Settings, load_experiments
+from pipelines.reporting.history import shown
 from pipelines.sorters import sorter_of
-from pipelines.stage import run
-from rankops.datasets import digits
+from pipelines.stages.runner import run
+from rankops.datasets.scenes import digits
 from rankops.tasks import label_ranking
 
 

@@ -1,18 +1,18 @@
 """One loss of one task in the fair comparison, on a network that starts from a run's weights."""
 
 import copy
-from importlib import import_module
 from pathlib import Path
 
 import torch
 from torch import Tensor
 
 from pipelines.comparison import SPLITS, Trial, compared, measured
-from pipelines.settings import Comparison, Settings, load_experiments
+from pipelines.config.schema import Comparison, Settings, load_experiments
 from pipelines.sorters import sorter_of
-from pipelines.stage import run
-from rankops.generators import derived_seed
-from rankops.tables import read_table
+from pipelines.stages.runner import run
+from rankops import lookup
+from rankops.io.parquet import read_table
+from rankops.seeding import derived_seed
 
 
 def noisy(split: tuple, path: Path, viewers: int) -> tuple:
@@ -29,7 +29,7 @@ class Trainer:
 
     def __init__(self, params: Settings, comparison: str, method: str, plan: Comparison):
         self._params, self._name, self._method, self._plan = params, comparison, method, plan
-        self._task = import_module(f"rankops.tasks.{plan.task}")
+        self._task = lookup.module("tasks", plan.task)
         options, data = plan.methods[method], Path("data") / plan.dataset
         self._splits = {
             name: self._task.load_split(data, name, threads=torch.get_num_threads()) for name in SPLITS

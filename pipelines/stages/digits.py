@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 
-from pipelines.settings import Settings
-from pipelines.stage import run
-from rankops.atomic_writes import replaced_folder
-from rankops.datasets import mnist
-from rankops.datasets.digits import tables
+from pipelines.config.schema import Settings
+from pipelines.stages.runner import run
+from rankops.datasets.scenes import mnist
+from rankops.datasets.scenes.digits import tables
+from rankops.io.atomic import replaced_folder
 
 RAW = Path("data/raw/mnist")
 

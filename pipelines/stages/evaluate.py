@@ -1,22 +1,22 @@
 """Predicts the test split with one run's model, and scores the predictions with confidence intervals."""
 
 import json
-from importlib import import_module
 from pathlib import Path
 
 import pyarrow.parquet as pq
 
-from pipelines.settings import Settings
-from pipelines.stage import run
-from rankops.atomic_writes import replaced_file
-from rankops.evaluation import evaluate
-from rankops.generators import derived_seed
-from rankops.training import compute
+from pipelines.config.schema import Settings
+from pipelines.stages.runner import run
+from rankops import lookup
+from rankops.io.atomic import replaced_file
+from rankops.metrics.evaluation import evaluate
+from rankops.seeding import derived_seed
+from rankops.training.loop import compute
 
 
 def main(params: Settings, name: str) -> None:
     options = params.all_runs[name]
-    task = import_module(f"rankops.tasks.{options.task}")
+    task = lookup.module("tasks", options.task)
     device = compute(device=params.compute.device, precision=params.compute.precision).device
     split = task.load_split(Path("data") / options.dataset, "test", threads=params.compute.threads)
     table = task.predictions(task.load(f"models/runs/{name}", device=device), split)

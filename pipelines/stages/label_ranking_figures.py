@@ -9,18 +9,18 @@ from PIL import Image
 from torch import Tensor
 from tqdm import tqdm
 
+from pipelines.config.schema import LabelRankingFigures, Scenes, Settings, load_experiments
 from pipelines.digit_scenes import SCALES, calibration_recipes, frame_recipes, pictures, scenes_of
-from pipelines.settings import LabelRankingFigures, Scenes, Settings, load_experiments
-from pipelines.stage import run
-from rankops.atomic_writes import replaced_folder
-from rankops.datasets.digits import DIGITS_OF, Digits, load
-from rankops.generators import derived_seed, generator
-from rankops.intervals import interval
+from pipelines.stages.runner import run
+from rankops.datasets.scenes.digits import DIGITS_OF, Digits, load
+from rankops.io.atomic import replaced_folder
+from rankops.metrics.bootstrap import interval
 from rankops.metrics.label_ranking import ranked
 from rankops.metrics.spearman import spearman
+from rankops.seeding import derived_seed, generator
 from rankops.tasks import label_ranking
 from rankops.tasks.label_ranking import LabelRanker
-from rankops.training import compute
+from rankops.training.loop import compute
 
 RUNS = ("label_ranking-rlsep", "label_ranking-lsep", "label_ranking-cross_entropy")
 THREE_DIGITS = "label_ranking-rlsep-three_digits"

@@ -2,13 +2,13 @@
 
 from pathlib import Path
 
+from pipelines.config.schema import Settings
 from pipelines.digit_scenes import scenes_of
-from pipelines.epochs import write_trained
-from pipelines.settings import Settings
-from pipelines.stage import checkpoint_folder, run
-from rankops.atomic_writes import remove_folder
-from rankops.datasets.digits import DIGITS_OF, load
-from rankops.generators import generator
+from pipelines.reporting.history import write_trained
+from pipelines.stages.runner import checkpoint_folder, run
+from rankops.datasets.scenes.digits import DIGITS_OF, load
+from rankops.io.atomic import remove_folder
+from rankops.seeding import generator
 from rankops.tasks import label_ranking
 
 RUN = "label_ranking-rlsep"

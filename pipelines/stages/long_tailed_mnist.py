@@ -1,9 +1,9 @@
 """Long-tailed MNIST: scenes of common and rare digits among distractors, each split from digits of its own."""
 
-from pipelines.made_data import write_splits
-from pipelines.settings import Settings
-from pipelines.stage import run
-from rankops.datasets.long_tailed_mnist import SCHEMA, tables
+from pipelines.config.schema import Settings
+from pipelines.stages.runner import run
+from pipelines.stages.write_splits import write_splits
+from rankops.datasets.scenes.long_tailed_mnist import SCHEMA, tables
 
 
 def main(params: Settings) -> None:

@@ -6,23 +6,23 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from pipelines.epochs import shown, write_history
-from pipelines.settings import Settings, SorterParams
-from pipelines.stage import checkpoint_folder, run
-from rankops.atomic_writes import remove_folder, replaced_folder
-from rankops.checkpoints import build, save_model
-from rankops.datasets import synthetic_ranks
-from rankops.training import Epoch, batch_count, compute, fit, random_batches
+from pipelines.config.schema import Settings, SorterParams
+from pipelines.reporting.history import shown, write_history
+from pipelines.stages.runner import checkpoint_folder, run
+from rankops.datasets.vectors import score_vectors
+from rankops.io.atomic import remove_folder, replaced_folder
+from rankops.io.checkpoints import build, save_model
+from rankops.training.loop import Epoch, batch_count, compute, fit, random_batches
 
-DATA = Path("data/synthetic_ranks")
+DATA = Path("data/score_vectors")
 VALIDATED = 2048  # vectors at once: the paper's LSTM keeps some 2 MB of each
 
 
 def pretrained(params: Settings, options: SorterParams, name: str) -> tuple[nn.Module, list[Epoch], Path]:
     """A trained sorter, its epochs, and the folder of its checkpoint, which the caller removes when all is written."""
     device = compute(device=params.compute.device, precision=params.compute.precision).device
-    scores, ranks = (part.to(device) for part in synthetic_ranks.load(DATA, "train")[:2])
-    val_scores, val_ranks = (part.to(device) for part in synthetic_ranks.load(DATA, "val")[:2])
+    scores, ranks = (part.to(device) for part in score_vectors.load(DATA, "train")[:2])
+    val_scores, val_ranks = (part.to(device) for part in score_vectors.load(DATA, "val")[:2])
     length = scores.shape[1]
     if options.vectors == "fresh":
         size = options.epoch_size
@@ -34,7 +34,7 @@ def pretrained(params: Settings, options: SorterParams, name: str) -> tuple[nn.M
 
     def batches(generator) -> Iterator[tuple[Tensor, Tensor]]:
         if options.vectors == "fresh":
-            for batch in synthetic_ranks.batches(size, length, options.batch_size, generator):
+            for batch in score_vectors.batches(size, length, options.batch_size, generator):
                 yield tuple(part.to(device) for part in batch)
         else:
             for rows in random_batches(len(scores), options.batch_size, generator, limit=size):
@@ -65,7 +65,7 @@ def pretrained(params: Settings, options: SorterParams, name: str) -> tuple[nn.M
                 epochs=options.epochs,
                 batches_per_epoch=count,
                 patience=options.patience,
-                optimiser=options.optimiser.model_dump(),
+                optimizer=options.optimizer.model_dump(),
                 schedule=options.schedule.model_dump(),
                 seed=options.seed,
                 device=params.compute.device,

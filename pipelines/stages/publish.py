@@ -4,18 +4,17 @@ Run by hand as `python -m pipelines.stages.publish`, it restores what an emptied
 """
 
 import json
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
-from pipelines import lock
-from pipelines.histories import best_epoch, history_of_run
-from pipelines.metrics import figures, flat
-from pipelines.settings import Settings, SorterRun
-from pipelines.stage import run
-from pipelines.tracking import (
+from pipelines.config.schema import Settings, SorterRun
+from pipelines.ops import dvc_lock
+from pipelines.reporting.histories import best_epoch, history_of_run
+from pipelines.reporting.results import figures, flat
+from pipelines.stages.runner import run
+from pipelines.tracking.publish import (
     Finished,
     Version,
     key_of,
@@ -25,7 +24,8 @@ from pipelines.tracking import (
     store,
     task_signature,
 )
-from rankops.atomic_writes import replaced_file
+from rankops import lookup
+from rankops.io.atomic import replaced_file
 
 FIGURES = Path("reports/figures")
 SERVING = Path(__file__).parents[1] / "serving"
@@ -37,7 +37,7 @@ def _entries(*stages: str) -> list[dict[str, Any]]:
     Raises:
         ValueError: it does not know one of them, or is no lock file.
     """
-    known = lock.stages()
+    known = dvc_lock.stages()
     for stage in stages:
         if stage not in known:
             raise ValueError(f"dvc.lock: no entry for {stage}, so there is nothing to publish: run `dvc repro` first")
@@ -56,10 +56,10 @@ def finished_trainings(params: Settings) -> list[Finished]:
             Finished(
                 name=f"sorter-{name}",
                 experiment="sorters",
-                key=key_of(lock.made_by(entries), metrics.read_text()),
+                key=key_of(dvc_lock.made_by(entries), metrics.read_text()),
                 params=flat(options.model_dump() | {"length": json.loads(metrics.read_text())["length"]}),
                 metrics=figures(metrics),
-                tags=everywhere | {"stage": f"pretrain@{name}"} | lock.inputs(entries),
+                tags=everywhere | {"stage": f"pretrain@{name}"} | dvc_lock.inputs(entries),
                 history=history,
                 files={
                     "plots": [FIGURES / f"sorter-{name}-learning_curves.png", FIGURES / "sorters-l1_by_kind.png"],
@@ -85,7 +85,7 @@ def finished_trainings(params: Settings) -> list[Finished]:
             Finished(
                 name=name,
                 experiment=options.task,
-                key=key_of(lock.made_by(entries)),
+                key=key_of(dvc_lock.made_by(entries)),
                 params=flat(
                     options.model_dump()
                     | {
@@ -98,7 +98,7 @@ def finished_trainings(params: Settings) -> list[Finished]:
                 tags=everywhere
                 | {"stage": stages[0], "digits_source": source, "loss": options.loss.name}
                 | ({"sorter": options.sorter.name} if isinstance(options, SorterRun) else {})
-                | lock.inputs(entries),
+                | dvc_lock.inputs(entries),
                 history=history,
                 files={
                     "plots": [
@@ -118,7 +118,7 @@ def finished_trainings(params: Settings) -> list[Finished]:
                         "pyarrow", "scipy",
                     ),
                 ),
-                quality=best_epoch(history)[import_module(f"rankops.tasks.{options.task}").JUDGED_BY],
+                quality=best_epoch(history)[lookup.module("tasks", options.task).JUDGED_BY],
             )
         )  # fmt: skip
     return result

@@ -5,11 +5,12 @@ from pathlib import Path
 
 import pandas as pd
 
-from pipelines.metrics import flat
-from pipelines.settings import Settings, load_experiments
-from pipelines.stage import run
-from pipelines.tracking import Finished, key_of, publish, store
-from rankops.atomic_writes import replaced_file
+from pipelines.config.schema import Settings, load_experiments
+from pipelines.reporting.results import flat
+from pipelines.stages.runner import run
+from pipelines.tracking import publish
+from pipelines.tracking.publish import Finished, key_of, store
+from rankops.io.atomic import replaced_file
 
 PLOTS = Path("reports/experiments")
 

@@ -3,7 +3,6 @@
 Data that comes in over time has a folder a delivery there; those after the first add training rows.
 """
 
-import importlib
 import json
 import logging
 import re
@@ -17,10 +16,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from tqdm import tqdm
 
-from pipelines.settings import Settings
-from pipelines.stage import run
-from rankops.atomic_writes import replaced_folder
-from rankops.photos import SPLITS
+from pipelines.config.schema import Settings
+from pipelines.stages.runner import run
+from rankops import lookup
+from rankops.datasets.public.reading import SPLITS
+from rankops.io.atomic import replaced_folder
 
 DATED = re.compile(r"\d{4}-\d{2}-\d{2}")
 
@@ -62,7 +62,7 @@ def deliveries(raw: Path, snapshot: int) -> list[Path]:
 def main(params: Settings, name: str) -> None:
     options, threads = params.real_data[name], params.compute.threads
     # By its name, so that another adapter's change does not rerun this one.
-    dataset = importlib.import_module(f"rankops.datasets.{name}")
+    dataset = lookup.module("datasets", name)
     first, *later = folders = deliveries(Path("data/raw") / name, params.data.snapshot)
     for raw in folders:
         dataset.check(raw, **options.args)

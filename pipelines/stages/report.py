@@ -12,8 +12,12 @@ import pyarrow.parquet as pq
 from dvc_data.hashfile.hash_info import HashInfo
 from dvc_data.hashfile.tree import Tree
 
-from pipelines import kept_results, papers
-from pipelines.figures import (
+from pipelines.config.schema import FOLDS, Run, Settings
+from pipelines.reporting import archive, papers
+from pipelines.reporting.histories import history_of_run
+from pipelines.reporting.html import Section, markdown, page
+from pipelines.reporting.perfect_ranking import perfect_mean_average_precision
+from pipelines.reporting.plots import (
     average_precisions,
     example_sheet,
     found_captions,
@@ -21,14 +25,10 @@ from pipelines.figures import (
     predicted,
     sorter_errors,
 )
-from pipelines.histories import history_of_run
-from pipelines.metrics import figures
-from pipelines.pages import Section, markdown, page
-from pipelines.perfect_ranking import perfect_mean_average_precision
-from pipelines.settings import FOLDS, Run, Settings
-from pipelines.stage import refuse_leftovers, run
-from rankops.atomic_writes import replaced_file, replaced_folder
-from rankops.tables import decode_images, read_table
+from pipelines.reporting.results import figures
+from pipelines.stages.runner import refuse_leftovers, run
+from rankops.io.atomic import replaced_file, replaced_folder
+from rankops.io.parquet import decode_images, read_table
 
 EXAMPLES = 12
 # What a table shows of a task: the figure's place in metrics/runs/<run>.json, and its title.
@@ -222,7 +222,7 @@ def _label_ranking(rows: int, canvas: int, digits: str, model: str, training: di
     moved = f", images moved by up to {training['shift']} px" if training["shift"] else ""
     return (
         f"{rows:,} images of {canvas} px with {digits}; {model}; up to {training['epochs']} epochs of "
-        f"{training['optimiser']} at {training['lr']:g}{moved}"
+        f"{training['optimizer']} at {training['lr']:g}{moved}"
     )
 
 
@@ -239,12 +239,12 @@ def not_reproduced(params: Settings, *, digits: str = "MNIST digits") -> pd.Data
     """
     ours, scorer = params.ranked_mnist, params.training.label_ranking.scorer
     models = sorted({run.model.name for run in params.runs.values() if run.dataset == "ranked_mnist"})
-    steps = scorer.optimiser
-    recipe = {"epochs": scorer.epochs, "shift": scorer.shift, "optimiser": steps.name, "lr": steps.args.get("lr", 0)}
+    steps = scorer.optimizer
+    recipe = {"epochs": scorer.epochs, "shift": scorer.shift, "optimizer": steps.name, "lr": steps.args.get("lr", 0)}
     here = _label_ranking(_images(params), ours.canvas, digits, ", ".join(models) or "no run", recipe)
     rows = []
     for table, images, scale in (("1, subset", 5_000, "subset"), ("2, all images", 60_000, "paper")):
-        recipe = {"epochs": 300, "shift": 0, "optimiser": "SGD", "lr": 1e-3}
+        recipe = {"epochs": 300, "shift": 0, "optimizer": "SGD", "lr": 1e-3}
         paper = _label_ranking(images, 224, "MNIST digits", "mobilenet_v3_small", recipe)
         how = f"make scale SCALE={scale} && make repro (a GPU)"
         if scale == "subset":
@@ -253,7 +253,7 @@ def not_reproduced(params: Settings, *, digits: str = "MNIST digits") -> pd.Data
     here, lstm = "no sorter lstm", params.sorters.get("lstm")
     if lstm is not None:
         here = _sorters(
-            params.synthetic_ranks.length, lstm.args.get("layers", 2), lstm.args.get("hidden", 512), lstm.epochs
+            params.score_vectors.length, lstm.args.get("layers", 2), lstm.args.get("hidden", 512), lstm.epochs
         )
     paper = _sorters(100, 2, 512, 400)
     rows.append(("SoDeep, Table 1: sorters", paper, here, "make scale SCALE=paper && make repro (a GPU)"))
@@ -326,7 +326,7 @@ def main(params: Settings) -> None:
     missing = not_reproduced(params, digits=source)
     if len(missing):
         sections["Not reproduced here"] = Section("What the papers did with other data, sizes or recipes.", missing)
-    sections |= kept_results.sections()
+    sections |= archive.sections()
     ours = params.compute
     with replaced_file("reports/index.html") as partial:
         partial.write_text(

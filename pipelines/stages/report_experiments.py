@@ -9,12 +9,12 @@ import pandas as pd
 from PIL import Image
 from scipy import stats
 
-from pipelines import kept_results, papers
-from pipelines.figures import accuracies, against, curves, differences, scene_animation, score_histograms
-from pipelines.pages import Section, markdown, page
-from pipelines.settings import Experiments, Finding, Settings, load_experiments
-from pipelines.stage import refuse_leftovers, run
-from rankops.atomic_writes import replaced_folder
+from pipelines.config.schema import Experiments, Finding, Settings, load_experiments
+from pipelines.reporting import archive, papers
+from pipelines.reporting.html import Section, markdown, page
+from pipelines.reporting.plots import accuracies, against, curves, differences, scene_animation, score_histograms
+from pipelines.stages.runner import refuse_leftovers, run
+from rankops.io.atomic import replaced_folder
 
 RESULTS = Path("results")
 METRICS = {"memorability": "Spearman", "multilabel": "mAP", "retrieval": "caption R@1"}  # of the paper's margins
@@ -67,7 +67,7 @@ def comparison_table(name: str, plan: Any) -> pd.DataFrame:
             row[figure] = f"{values.mean():.4f} ± {values.std(ddof=1):.4f}"
         if plan.settings_each > 1:
             row["chosen of the tried"] = ", ".join(
-                f"{place.removeprefix('training.head.optimiser.args.')} = {value}"
+                f"{place.removeprefix('training.head.optimizer.args.')} = {value}"
                 for place, value in result["chosen"].items()
             )
         row |= {"against": "", "difference": np.nan, "low": np.nan, "high": np.nan}
@@ -234,7 +234,7 @@ def _health(folder: Path, experiments: Experiments) -> dict[str, Section]:
     of_seeds = np.sqrt(table["deviation"].pow(2).mean() / plan.seeds)
     text = (
         f"Test: {plan.figure} with this sorter in the loss, mean and deviation over {plan.seeds} seeds. The rest is of "
-        "the sorter by itself, on the test vectors of synthetic_ranks. Of the gradients of ranks with respect to "
+        "the sorter by itself, on the test vectors of score_vectors. Of the gradients of ranks with respect to "
         "scores: vanishing is the share below 1e-3 of d over the standard deviation, zero that of none, median norm "
         "and variation of norms their size and unevenness; a wrong sign says that a higher score would worsen its own "
         "rank, or better another's; fidelity is their cosine with those of ranks under noise of so many deviations; "
@@ -384,7 +384,7 @@ def main(params: Settings) -> None:
         sections["One score swept among others (SoDeep, Fig. 5)"] = _sweep(folder)
         sections |= _health(folder, experiments)
         sections |= _label_ranking(folder, experiments)
-        sections |= kept_results.sections()
+        sections |= archive.sections()
         (folder / "results.md").write_text(markdown(sections))
         (folder / "index.html").write_text(
             page(

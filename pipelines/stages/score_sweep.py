@@ -3,17 +3,17 @@
 import pandas as pd
 import torch
 
-from pipelines.settings import Settings, load_experiments
+from pipelines.config.schema import Settings, load_experiments
 from pipelines.sorters import sorter_of
-from pipelines.stage import run
-from rankops.atomic_writes import replaced_file
-from rankops.generators import generator
+from pipelines.stages.runner import run
+from rankops.io.atomic import replaced_file
 from rankops.ranks import ranks
+from rankops.seeding import generator
 
 
 @torch.inference_mode()
 def main(params: Settings) -> None:
-    plan, length = load_experiments(params).score_sweep, params.synthetic_ranks.length
+    plan, length = load_experiments(params).score_sweep, params.score_vectors.length
     others = torch.rand(length, generator=generator(plan.seed, "score_sweep")) * 2 - 1
     moved = torch.linspace(-1, 1, plan.steps)
     vectors = others.repeat(plan.steps, 1)

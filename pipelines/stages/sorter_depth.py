@@ -2,19 +2,19 @@
 
 import json
 
-from pipelines.settings import Settings
-from pipelines.stage import run
+from pipelines.config.schema import Settings
 from pipelines.stages.benchmark_sorters import measure
 from pipelines.stages.pretrain import pretrained
-from rankops.atomic_writes import remove_folder, replaced_file
-from rankops.datasets import synthetic_ranks
+from pipelines.stages.runner import run
+from rankops.datasets.vectors import score_vectors
+from rankops.io.atomic import remove_folder, replaced_file
 
 
 def main(params: Settings, layers: str) -> None:
     own = params.sorters["cnn"]
     options = own.model_copy(update={"args": own.args | {"layers": int(layers)}})
     sorter, epochs, checkpoint = pretrained(params, options, f"cnn-{layers}_layers")
-    test = synthetic_ranks.load("data/synthetic_ranks", "test")
+    test = score_vectors.load("data/score_vectors", "test")
     figures = measure(sorter.eval().cpu(), test, resamples=params.benchmark_sorters.resamples)
     figures["validation"] = [epoch.validation["l1"] for epoch in epochs]
     with replaced_file(f"results/sorter_depth/{layers}.json") as partial:

@@ -6,19 +6,19 @@ import math
 import torch
 from torch import Tensor, nn
 
-from pipelines.settings import Settings, load_experiments
+from pipelines.config.schema import Settings, load_experiments
 from pipelines.sorters import sorter_of
-from pipelines.stage import run
 from pipelines.stages.benchmark_sorters import gradients
-from rankops.atomic_writes import replaced_file
-from rankops.datasets import synthetic_ranks
-from rankops.sorter_measures import accuracy
+from pipelines.stages.runner import run
+from rankops.datasets.vectors import score_vectors
+from rankops.io.atomic import replaced_file
+from rankops.metrics.sorter_quality import accuracy
 
 COMPARISON = "memorability_sorters"
 
 
 def health(sorter: nn.Module, scores: Tensor) -> dict[str, float | None]:
-    """What may tell how useful a sorter is, on vectors (n, d), see `rankops.sorter_measures`; None where undefined."""
+    """What may tell how useful a sorter is, on vectors (n, d), see `rankops.metrics.sorter_quality`; None where undefined."""
     with torch.inference_mode():
         found = torch.cat([sorter(part) for part in scores.split(1024)])
     measured, near = gradients(sorter, scores), accuracy(lambda _: found, scores)
@@ -34,7 +34,7 @@ def health(sorter: nn.Module, scores: Tensor) -> dict[str, float | None]:
 
 
 def main(params: Settings) -> None:
-    scores, _, _ = synthetic_ranks.load("data/synthetic_ranks", "test")
+    scores, _, _ = score_vectors.load("data/score_vectors", "test")
     methods = load_experiments(params).comparisons[COMPARISON].methods
     figures = {
         name: health(sorter_of(params, method.sorter, method.sorter_args), scores)

@@ -8,17 +8,17 @@ import torch
 from torch import Tensor, nn
 from tqdm import tqdm
 
-from pipelines.settings import Settings, load_experiments
+from pipelines.config.schema import Settings, load_experiments
 from pipelines.sorters import sorter_of
-from pipelines.stage import checkpoint_folder, run
-from rankops.atomic_writes import remove_folder, replaced_file
-from rankops.by_name import find
-from rankops.checkpoints import build
-from rankops.criterion import Criterion, grouped
-from rankops.datasets.synthetic_precision import draw, with_flips
-from rankops.generators import generator
+from pipelines.stages.runner import checkpoint_folder, run
+from rankops.datasets.vectors.labelled_points import draw, with_flips
+from rankops.io.atomic import remove_folder, replaced_file
+from rankops.io.checkpoints import build
+from rankops.lookup import find
 from rankops.metrics.mean_average_precision import mean_average_precision
-from rankops.training import fit, random_batches
+from rankops.seeding import generator
+from rankops.training.loop import fit, random_batches
+from rankops.training.objective import Criterion, grouped
 
 
 def main(params: Settings, method: str) -> None:
@@ -66,7 +66,7 @@ def main(params: Settings, method: str) -> None:
                 epochs = fit(
                     learner, batches=batches, loss=loss, validate=validate, judged_by="average_precision",
                     epochs=plan.epochs, batches_per_epoch=half // plan.batch_size, patience=plan.epochs,
-                    optimiser=options.optimiser.model_dump(), schedule={"name": "constant"}, seed=seed,
+                    optimizer=options.optimizer.model_dump(), schedule={"name": "constant"}, seed=seed,
                     device="cpu", checkpoint=checkpoint / f"{flipped}-{seed}", name=f"synthetic_precision.{method}",
                 )  # fmt: skip
                 curve = [epoch.validation["average_precision"] for epoch in epochs]

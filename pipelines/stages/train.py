@@ -3,16 +3,16 @@
 In one process, or in several that share each batch (`train_processes`): then this one starts and watches them.
 """
 
-from importlib import import_module
 from pathlib import Path
 
-from pipelines.epochs import write_trained
-from pipelines.settings import Settings
-from pipelines.stage import checkpoint_folder, run
-from pipelines.train_together import train_together
-from rankops.atomic_writes import remove_folder
+from pipelines.config.schema import Settings
+from pipelines.ops.launch import train_together
+from pipelines.reporting.history import write_trained
+from pipelines.stages.runner import checkpoint_folder, run
+from rankops import lookup
+from rankops.io.atomic import remove_folder
 from rankops.sorters import load_sorter
-from rankops.training import compute
+from rankops.training.loop import compute
 
 
 def main(params: Settings, name: str) -> None:
@@ -48,7 +48,7 @@ def main(params: Settings, name: str) -> None:
 def train(params: Settings, name: str, checkpoint: Path) -> None:
     """The training, in each process that takes part; the main one shows it, and writes what came of it."""
     options = params.all_runs[name].model_dump()
-    task = import_module(f"rankops.tasks.{options['task']}")
+    task = lookup.module("tasks", options["task"])
     training = params.training.model_dump()[options["task"]]
     extra = {}
     if options.get("start") is not None:

@@ -2,17 +2,18 @@
 
 import json
 from functools import partial
-from importlib import import_module
 from pathlib import Path
 
 import pandas as pd
 
+from pipelines.config.schema import Settings
 from pipelines.expectations import Suite, validate
-from pipelines.settings import Settings
-from pipelines.stage import run
-from rankops.atomic_writes import replaced_file
-from rankops.datasets import clips, digits, synthetic_ranks
-from rankops.generators import generator
+from pipelines.stages.runner import run
+from rankops import lookup
+from rankops.datasets.scenes import clips, digits
+from rankops.datasets.vectors import score_vectors
+from rankops.io.atomic import replaced_file
+from rankops.seeding import generator
 
 
 def _digits(params: Settings) -> list[Suite]:
@@ -21,18 +22,18 @@ def _digits(params: Settings) -> list[Suite]:
     return [Suite("digits", _joined(facts), digits.expectations(rows=rows), ["split", "glyph"])]
 
 
-def _synthetic_ranks(params: Settings) -> list[Suite]:
-    options = params.synthetic_ranks
+def _score_vectors(params: Settings) -> list[Suite]:
+    options = params.score_vectors
     rows = options.rows.model_dump()
-    facts = [synthetic_ranks.measure("data/synthetic_ranks", split) for split in rows]
-    expectations = synthetic_ranks.expectations(length=options.length, rows=rows)
+    facts = [score_vectors.measure("data/score_vectors", split) for split in rows]
+    expectations = score_vectors.expectations(length=options.length, rows=rows)
     return [Suite("vectors", _joined(facts), expectations, ["split", "id"])]
 
 
 def _scenes(params: Settings, name: str, *, index: list[str], measured: dict | None = None) -> list[Suite]:
     """Suites of a dataset drawn from digits, a table each; `index` names a row of each, besides split and id."""
     options, threads = getattr(params, name), params.compute.threads
-    dataset = import_module(f"rankops.datasets.{name}")
+    dataset = lookup.module("datasets", name)
     facts, rows = [], {split: sum(counts) for split, counts in options.deliveries(params.data).items()}
     for split in rows:
         known = digits.load("data/digits", digits.DIGITS_OF[split], threads=threads)
@@ -52,7 +53,7 @@ def _clips(params: Settings) -> list[Suite]:
 
 
 def _real_data(params: Settings, name: str) -> list[Suite]:
-    dataset, folder = import_module(f"rankops.datasets.{name}"), Path("data") / name
+    dataset, folder = lookup.module("datasets", name), Path("data") / name
     rows = json.loads((folder / "manifest.json").read_text())["rows"]
     facts = _joined([dataset.measure(folder, split, threads=params.compute.threads) for split in rows])
     expectations = dataset.expectations(rows=rows, size=params.real_data[name].size)
@@ -65,7 +66,7 @@ def _joined(facts: list[dict]) -> pd.DataFrame:
 
 SUITES = {
     "digits": _digits,
-    "synthetic_ranks": _synthetic_ranks,
+    "score_vectors": _score_vectors,
     "ranked_mnist": partial(_scenes, name="ranked_mnist", index=["", "label"]),
     "clips": _clips,
     "long_tailed_mnist": partial(_scenes, name="long_tailed_mnist", index=["", "label", "distractor"]),

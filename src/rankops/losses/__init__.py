@@ -1,1 +1,1 @@
-"""Ranking losses, one function a file: `name(scores, target, *, options)` returns a scalar to minimise."""
+"""Ranking losses, one function a file: `name(scores, target, *, options)` returns a scalar to minimize."""

@@ -4,7 +4,8 @@ from collections.abc import Callable
 
 from torch import Tensor
 
-from rankops.targets import check_labels, counted, present, soft_ranks, transposed
+from rankops.checks import check_labels
+from rankops.losses.inputs import counted, present, soft_ranks, transposed
 
 __all__ = ["average_precision"]
 

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from rankops.pairs import check_label_ranks
+from rankops.checks import check_label_ranks
 
 __all__ = ["cross_entropy"]
 
@@ -22,7 +22,7 @@ def cross_entropy(scores: Tensor, label_ranks: Tensor) -> Tensor:
         A scalar, float32 or float64.
 
     Raises:
-        TypeError, ValueError: see `rankops.pairs.check_label_ranks`.
+        TypeError, ValueError: see `rankops.checks.check_label_ranks`.
 
     >>> cross_entropy(torch.zeros(1, 4), torch.tensor([[2, 1, 0, 0]])).exp()
     tensor(4.)

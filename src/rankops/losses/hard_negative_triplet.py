@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from rankops.targets import check_positives
+from rankops.checks import check_positives
 
 __all__ = ["hard_negative_triplet"]
 

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from rankops.targets import check_labels
+from rankops.checks import check_labels
 
 __all__ = ["hinge_ap"]
 

@@ -5,9 +5,9 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from rankops.checks import check_positive, check_target, is_ordered
+from rankops.losses.inputs import counted, soft_ranks
 from rankops.ranks import ranks
-from rankops.sorter import check_positive
-from rankops.targets import check_target, counted, is_ordered, soft_ranks
 
 __all__ = ["kendall"]
 

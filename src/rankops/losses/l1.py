@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from rankops.targets import check_target
+from rankops.checks import check_target
 
 __all__ = ["l1"]
 

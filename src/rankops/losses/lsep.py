@@ -3,7 +3,8 @@
 import torch
 from torch import Tensor
 
-from rankops.pairs import check_label_ranks, log_one_plus_sum, some_of
+from rankops.checks import check_label_ranks
+from rankops.losses.pairs import log_one_plus_sum, some_of
 
 __all__ = ["lsep"]
 

@@ -5,7 +5,8 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from rankops.targets import check_labels, counted, present, soft_ranks, transposed
+from rankops.checks import check_labels
+from rankops.losses.inputs import counted, present, soft_ranks, transposed
 
 __all__ = ["mean_average_precision"]
 

@@ -1,12 +1,13 @@
-"""Normalised discounted cumulative gain as a loss, with ranks from a sorter."""
+"""Normalized discounted cumulative gain as a loss, with ranks from a sorter."""
 
 from collections.abc import Callable
 
 import torch
 from torch import Tensor
 
-from rankops.sorter import check_positive
-from rankops.targets import check_gains, check_target, counted, gains_of, ideal, soft_ranks
+from rankops.checks import check_gains, check_positive, check_target
+from rankops.losses.inputs import counted, soft_ranks
+from rankops.metrics.gains import gains_of, ideal
 
 __all__ = ["ndcg"]
 

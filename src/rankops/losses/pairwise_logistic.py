@@ -4,8 +4,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from rankops.pairs import check_label_ranks
-from rankops.sorter import check_positive
+from rankops.checks import check_label_ranks, check_positive
 
 __all__ = ["pairwise_logistic"]
 
@@ -30,7 +29,7 @@ def pairwise_logistic(scores: Tensor, label_ranks: Tensor, *, adjacent: float = 
         A scalar, float32 or float64.
 
     Raises:
-        TypeError, ValueError: see `rankops.pairs.check_label_ranks`; an `adjacent` that is no positive number.
+        TypeError, ValueError: see `rankops.checks.check_label_ranks`; an `adjacent` that is no positive number.
 
     >>> scores, label_ranks = torch.tensor([[2.0, 1.0, 0.0]]), torch.tensor([[2, 1, 0]])
     >>> near, far = torch.tensor([-1.0, -2.0]).exp().log1p()  # two pairs with a difference of 1, one with 2

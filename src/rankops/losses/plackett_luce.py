@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from rankops.pairs import check_label_ranks
+from rankops.checks import check_label_ranks
 
 __all__ = ["plackett_luce"]
 
@@ -32,7 +32,7 @@ def plackett_luce(scores: Tensor, label_ranks: Tensor) -> Tensor:
         A scalar, float32 or float64.
 
     Raises:
-        TypeError, ValueError: see `rankops.pairs.check_label_ranks`.
+        TypeError, ValueError: see `rankops.checks.check_label_ranks`.
 
     >>> plackett_luce(torch.zeros(1, 4), torch.tensor([[0, 2, 0, 1]])).exp()  # one of 4, then one of 3
     tensor(12.)

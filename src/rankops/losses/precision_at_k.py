@@ -5,8 +5,8 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from rankops.sorter import check_positive
-from rankops.targets import check_count, check_labels, counted, present, soft_ranks, transposed
+from rankops.checks import check_count, check_labels, check_positive
+from rankops.losses.inputs import counted, present, soft_ranks, transposed
 
 __all__ = ["precision_at_k"]
 

@@ -4,7 +4,8 @@ from collections.abc import Callable
 
 from torch import Tensor
 
-from rankops.targets import both_ways, check_positives, counted, present, soft_ranks
+from rankops.checks import check_positives
+from rankops.losses.inputs import both_ways, counted, present, soft_ranks
 
 __all__ = ["recall"]
 

@@ -5,8 +5,8 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from rankops.sorter import check_positive
-from rankops.targets import both_ways, check_count, check_positives, counted, soft_ranks
+from rankops.checks import check_count, check_positive, check_positives
+from rankops.losses.inputs import both_ways, counted, soft_ranks
 
 __all__ = ["recall_at_k"]
 

@@ -3,7 +3,8 @@
 import torch
 from torch import Tensor
 
-from rankops.pairs import check_label_ranks, log_one_plus_sum, some_of
+from rankops.checks import check_label_ranks
+from rankops.losses.pairs import log_one_plus_sum, some_of
 
 __all__ = ["rlsep"]
 
@@ -27,7 +28,7 @@ def rlsep(
         A scalar, float32 or float64.
 
     Raises:
-        TypeError, ValueError: see `rankops.pairs.check_label_ranks`; `pairs` below 1, or without a generator.
+        TypeError, ValueError: see `rankops.checks.check_label_ranks`; `pairs` below 1, or without a generator.
 
     >>> loss = rlsep(torch.tensor([[2.0, 1.0, 0.0]]), torch.tensor([[2, 1, 0]]))
     >>> torch.isclose(loss, torch.tensor([-1.0, -1.0, -2.0]).exp().sum().log1p())

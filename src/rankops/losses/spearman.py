@@ -4,8 +4,9 @@ from collections.abc import Callable
 
 from torch import Tensor
 
+from rankops.checks import check_target, is_ordered
+from rankops.losses.inputs import counted, soft_ranks
 from rankops.ranks import ranks
-from rankops.targets import check_target, counted, is_ordered, soft_ranks
 
 __all__ = ["spearman"]
 

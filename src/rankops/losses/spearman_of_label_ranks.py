@@ -4,9 +4,8 @@ from collections.abc import Callable
 
 from torch import Tensor
 
+from rankops.checks import check_label_ranks, check_mask, check_tensors
 from rankops.losses.spearman import spearman
-from rankops.pairs import check_label_ranks
-from rankops.ranks import check_mask, check_tensors
 
 __all__ = ["spearman_of_label_ranks"]
 

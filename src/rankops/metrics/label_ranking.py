@@ -7,8 +7,8 @@ empty denominator is 0.
 import torch
 from torch import Tensor
 
-from rankops.label_ranks import dense_ranks
-from rankops.ranks import check_not_negative, check_scores, check_tensors
+from rankops.checks import check_not_negative, check_scores, check_tensors
+from rankops.metrics.dense_ranks import dense_ranks
 
 __all__ = ["ranked", "unranked"]
 

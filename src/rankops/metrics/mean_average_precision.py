@@ -3,8 +3,8 @@
 import torch
 from torch import Tensor
 
-from rankops.ranks import check_scores
-from rankops.targets import check_labels, counted
+from rankops.checks import check_labels, check_scores
+from rankops.losses.inputs import counted
 
 __all__ = ["average_precision", "mean_average_precision"]
 

@@ -1,10 +1,12 @@
-"""Normalised discounted cumulative gain, exact."""
+"""Normalized discounted cumulative gain, exact."""
 
 import torch
 from torch import Tensor
 
-from rankops.ranks import check_scores, places
-from rankops.targets import check_gains, check_target, counted, gains_of, ideal
+from rankops.checks import check_gains, check_scores, check_target
+from rankops.losses.inputs import counted
+from rankops.metrics.gains import gains_of, ideal
+from rankops.ranks import places
 
 __all__ = ["ndcg"]
 

@@ -2,8 +2,9 @@
 
 from torch import Tensor
 
-from rankops.ranks import check_scores, places
-from rankops.targets import check_count, check_labels, counted
+from rankops.checks import check_count, check_labels, check_scores
+from rankops.losses.inputs import counted
+from rankops.ranks import places
 
 __all__ = ["precision_at_k"]
 

@@ -3,8 +3,8 @@
 import torch
 from torch import Tensor
 
-from rankops.ranks import check_mask, check_scores, check_tensors
-from rankops.targets import check_count, counted
+from rankops.checks import check_count, check_mask, check_scores, check_tensors
+from rankops.losses.inputs import counted
 
 __all__ = ["first_positive_ranks", "median_rank", "recall"]
 

@@ -3,8 +3,8 @@
 import torch
 from torch import Tensor
 
+from rankops.losses.inputs import counted
 from rankops.ranks import ranks
-from rankops.targets import counted
 
 __all__ = ["different_values", "spearman"]
 
@@ -33,11 +33,11 @@ def spearman(scores: Tensor, target: Tensor, *, mask: Tensor | None = None, weig
     tensor(0.5000, dtype=torch.float64)
     """
     weight, *both, defined = different_values("Spearman", scores, target, mask, weights)
-    centred = []
+    centerd = []
     for values in both:
         placed = ranks(values, mask=mask)
-        centred.append(placed - (placed * weight).sum(-1, keepdim=True) / weight.sum(-1, keepdim=True))
-    first, second = centred
+        centerd.append(placed - (placed * weight).sum(-1, keepdim=True) / weight.sum(-1, keepdim=True))
+    first, second = centerd
     norms = ((weight * first.square()).sum(-1) * (weight * second.square()).sum(-1)).sqrt()
     found = (weight * first * second).sum(-1) / norms.where(defined, 1.0)
     return found.clamp(-1.0, 1.0).where(defined, torch.nan)

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor, nn
 
-from rankops.single_precision import ScoreLayer
+from rankops.models.layers import ScoreLayer
 
 __all__ = ["Convnet"]
 
@@ -11,16 +11,16 @@ __all__ = ["Convnet"]
 class Convnet(nn.Module):
     """Pairs of [Conv, BatchNorm, ReLU], halved in between; mean and maximum over the image; a linear head.
 
-    The first convolution is 5 x 5 with stride 2, all others are 3 x 3: at full resolution normalising and rectifying
+    The first convolution is 5 x 5 with stride 2, all others are 3 x 3: at full resolution normalizing and rectifying
     would cost a CPU more than all the rest.
 
     Args:
         outputs: K, number of scores.
-        colours: of the images, 1 (grey) or 3.
+        colors: of the images, 1 (gray) or 3.
         channels: of each pair of blocks; the image is halved by the first block and after each pair but the last.
 
     Shapes:
-        images (n, colours, height, width) uint8 or float in 0..255 to scores (n, K).
+        images (n, colors, height, width) uint8 or float in 0..255 to scores (n, K).
 
     Raises:
         ValueError: no `channels`.
@@ -30,12 +30,12 @@ class Convnet(nn.Module):
     torch.Size([2, 10])
     """
 
-    def __init__(self, *, outputs: int, colours: int = 1, channels: list[int] = (16, 32, 64, 96)):
+    def __init__(self, *, outputs: int, colors: int = 1, channels: list[int] = (16, 32, 64, 96)):
         super().__init__()
         if not channels:
             raise ValueError("channels is empty, expected a width for each pair of blocks")
         blocks: list[nn.Module] = []
-        width = colours
+        width = colors
         for stage, wider in enumerate(channels):
             if stage:
                 blocks.append(nn.MaxPool2d(2))

@@ -2,8 +2,8 @@
 
 from torch import Tensor, nn
 
-from rankops.backbones import backbone_of
-from rankops.single_precision import ScoreLayer
+from rankops.models.backbone import backbone_of
+from rankops.models.layers import ScoreLayer
 
 __all__ = ["DualEncoder"]
 
@@ -16,7 +16,7 @@ class DualEncoder(nn.Module):
 
     Args:
         words: size of the vocabulary; word 0 is padding.
-        colours: of the images, 1 (grey) or 3.
+        colors: of the images, 1 (gray) or 3.
         backbone: `convnet`, `mobilenet_v3_small` or `resnet34`, from which the feature maps come.
         channels: of the convnet.
         grid: places on a side over which the maps are averaged.
@@ -24,7 +24,7 @@ class DualEncoder(nn.Module):
         word_size: of a word's embedding.
 
     Shapes:
-        images (n, colours, height, width) uint8 or float in 0..255 to (n, size); captions (n, longest) word numbers,
+        images (n, colors, height, width) uint8 or float in 0..255 to (n, size); captions (n, longest) word numbers,
         padded with 0, to (n, size).
 
     Raises:
@@ -37,11 +37,11 @@ class DualEncoder(nn.Module):
     """
 
     def __init__(
-        self, *, words: int, colours: int = 1, backbone: str = "convnet", channels: list[int] = (16, 32, 64, 96),
+        self, *, words: int, colors: int = 1, backbone: str = "convnet", channels: list[int] = (16, 32, 64, 96),
         grid: int = 4, size: int = 128, word_size: int = 64,
     ):  # fmt: skip
         super().__init__()
-        network = backbone_of(backbone, colours=colours, channels=channels)
+        network = backbone_of(backbone, colors=colors, channels=channels)
         self.backbone = network
         self.grid = nn.Sequential(nn.AdaptiveAvgPool2d(grid), nn.Flatten())
         self.projection = ScoreLayer(network.map_size * grid * grid, size)

@@ -5,7 +5,7 @@ import math
 import torch
 from torch import Tensor, nn
 
-from rankops.backbones import backbone_of
+from rankops.models.backbone import backbone_of
 
 __all__ = ["LabelAttention"]
 
@@ -21,12 +21,12 @@ class LabelAttention(nn.Module):
 
     Args:
         outputs: K, number of labels.
-        colours: of the images, 1 (grey) or 3.
+        colors: of the images, 1 (gray) or 3.
         backbone: `convnet`, `mobilenet_v3_small` or `resnet34`, from which the feature maps come.
         channels: of the convnet, by default its own.
 
     Shapes:
-        images (n, colours, height, width) uint8 or float in 0..255 to scores (n, K); the embedding has K times the
+        images (n, colors, height, width) uint8 or float in 0..255 to scores (n, K); the embedding has K times the
         features of the maps.
 
     Raises:
@@ -37,12 +37,12 @@ class LabelAttention(nn.Module):
     torch.Size([2, 10])
     """
 
-    def __init__(self, *, outputs: int, colours: int = 1, backbone: str = "convnet", channels: list[int] | None = None):
+    def __init__(self, *, outputs: int, colors: int = 1, backbone: str = "convnet", channels: list[int] | None = None):
         super().__init__()
         if channels is not None and backbone != "convnet":
             raise ValueError(f"channels are {channels}, but only the convnet has any, and backbone is {backbone}")
         self.backbone = backbone_of(
-            backbone, colours=colours, channels=(16, 32, 64, 96) if channels is None else channels
+            backbone, colors=colors, channels=(16, 32, 64, 96) if channels is None else channels
         )
         features = self.backbone.map_size
         self.embedding_size = outputs * features

@@ -4,13 +4,13 @@ import torch
 from torch import Tensor, nn
 from torchvision.models import mobilenet_v3_small
 
-from rankops.single_precision import ScoreLayer
+from rankops.models.layers import ScoreLayer
 
 __all__ = ["MobileNetV3Small"]
 
 
 class MobileNetV3Small(nn.Module):
-    """MobileNetV3-Small from random weights, on grey images (RLSEP, Section 5.2).
+    """MobileNetV3-Small from random weights, on gray images (RLSEP, Section 5.2).
 
     Args:
         outputs: K, number of labels.
@@ -37,7 +37,7 @@ class MobileNetV3Small(nn.Module):
     def maps(self, images: Tensor) -> Tensor:
         """The last feature maps, (n, 576, height / 32, width / 32)."""
         images = images.to(self.blocks[0][0].weight.dtype) / 255
-        # torchvision's first convolution takes three channels; a grey image is the same in all.
+        # torchvision's first convolution takes three channels; a gray image is the same in all.
         return self.blocks(images.expand(-1, 3, -1, -1).contiguous(memory_format=torch.channels_last))
 
     def embed(self, images: Tensor) -> Tensor:

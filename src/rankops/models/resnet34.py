@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 from torchvision.models import resnet34
 
-from rankops.single_precision import ScoreLayer
+from rankops.models.layers import ScoreLayer
 
 __all__ = ["ResNet34"]
 

@@ -2,7 +2,7 @@
 
 from torch import Tensor, nn
 
-from rankops.backbones import backbone_of
+from rankops.models.backbone import backbone_of
 
 __all__ = ["Wildcat"]
 
@@ -15,7 +15,7 @@ class Wildcat(nn.Module):
 
     Args:
         outputs: K, number of labels.
-        colours: of the images, 1 (grey) or 3.
+        colors: of the images, 1 (gray) or 3.
         backbone: `convnet`, `mobilenet_v3_small` or `resnet34`, from which the feature maps come.
         channels: of the convnet.
         maps_per_label: M.
@@ -23,7 +23,7 @@ class Wildcat(nn.Module):
         lowest_weight: $\alpha$.
 
     Shapes:
-        images (n, colours, height, width) uint8 or float in 0..255 to scores (n, K).
+        images (n, colors, height, width) uint8 or float in 0..255 to scores (n, K).
 
     Raises:
         ValueError: an unknown `backbone`; `maps_per_label` or `highest` below 1.
@@ -34,13 +34,13 @@ class Wildcat(nn.Module):
     """
 
     def __init__(
-        self, *, outputs: int, colours: int = 1, backbone: str = "convnet", channels: list[int] = (16, 32, 64, 96),
+        self, *, outputs: int, colors: int = 1, backbone: str = "convnet", channels: list[int] = (16, 32, 64, 96),
         maps_per_label: int = 4, highest: int = 4, lowest_weight: float = 0.7,
     ):  # fmt: skip
         super().__init__()
         if maps_per_label < 1 or highest < 1:
             raise ValueError(f"maps_per_label is {maps_per_label} and highest {highest}, expected at least 1")
-        network = backbone_of(backbone, colours=colours, channels=channels)
+        network = backbone_of(backbone, colors=colors, channels=channels)
         self.backbone = network
         self.outputs, self.highest, self.lowest_weight = outputs, highest, lowest_weight
         self.score_maps = nn.Conv2d(network.map_size, outputs * maps_per_label, 1)

@@ -1,16 +1,16 @@
-"""Sorters, one class a file; `rankops.sorter.Sorter` says how they are called and what each says of itself."""
+"""Sorters, one class a file; `rankops.sorters.base.Sorter` says how they are called and what each says of itself."""
 
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import torch
 
-from rankops.checkpoints import load_model
-from rankops.sorter import Sorter
+from rankops.io.checkpoints import load_model
+from rankops.sorters.base import Sorter
 
 __all__ = ["load_sorter"]
 
-SHIPPED = Path(__file__).parent.parent / "shipped"
+SHIPPED = Path(__file__).parent / "pretrained"
 
 
 def load_sorter(source: str | Path, *, device: str | torch.device = "cpu") -> Sorter:
@@ -35,7 +35,7 @@ def load_sorter(source: str | Path, *, device: str | torch.device = "cpu") -> So
     """
     text = str(source)
     if text.startswith("models:/"):
-        from rankops.registry import download
+        from rankops.sorters.registry import download
 
         with TemporaryDirectory() as scratch:
             return load_sorter(download(text, Path(scratch)), device=device)

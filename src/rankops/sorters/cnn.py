@@ -2,8 +2,8 @@
 
 from torch import Tensor, nn
 
-from rankops.sorter import Sorter
-from rankops.standardisation import standardised
+from rankops.sorters.base import Sorter
+from rankops.sorters.standardize import standardized
 
 __all__ = ["CNN"]
 
@@ -24,7 +24,7 @@ class CNN(Sorter):
         output: `channel`, the paper's: the last block makes d channels, and one affine layer over its positions
             makes each channel a rank; or `position`: an affine map, the same for all positions, of the channels
             there, which learns several times faster.
-        standardise: bring each vector to mean 0 and variance 1 first; ranks do not change under it.
+        standardize: bring each vector to mean 0 and variance 1 first; ranks do not change under it.
 
     Shapes:
         scores (..., d) to ranks (..., d), 1 for the largest score.
@@ -41,7 +41,7 @@ class CNN(Sorter):
 
     def __init__(
         self, *, length: int, channels: int = 64, layers: int = 8, kernel: int = 3, dilated: bool = False,
-        output: str = "channel", standardise: bool = False,
+        output: str = "channel", standardize: bool = False,
     ):  # fmt: skip
         super().__init__()
         if output not in ("channel", "position"):
@@ -52,7 +52,7 @@ class CNN(Sorter):
             raise ValueError(f"layers is {layers}, expected at least 1")
         self.length = length
         self.output = output
-        self.standardise = self.shift_invariant = self.scale_invariant = standardise
+        self.standardize = self.shift_invariant = self.scale_invariant = standardize
         # Up to the largest power of 2 below the length: together they reach from one end to the other.
         cycle = max(1, (length - 1).bit_length()) if dilated else 1
         blocks: list[nn.Module] = []
@@ -73,11 +73,11 @@ class CNN(Sorter):
 
     def soft_ranks(self, scores: Tensor, mask: Tensor | None) -> Tensor:
         batch = scores.reshape(-1, self.length)
-        if self.standardise:
-            batch = standardised(batch, detach=False)
+        if self.standardize:
+            batch = standardized(batch, detach=False)
             batch = batch - batch.mean(-1, keepdim=True)
         features = self.blocks(batch.to(self.affine.weight.dtype).unsqueeze(1))  # (n, channels, d)
         if self.output == "position":
             features = features.transpose(1, 2)
-        relative = 0.5 + self.affine(features).squeeze(-1)  # (n, d), normalised ranks
+        relative = 0.5 + self.affine(features).squeeze(-1)  # (n, d), normalized ranks
         return (relative * self.length).reshape(scores.shape)

@@ -1,18 +1,18 @@
-"""A learned comparator: how surely neighbouring scores are apart, given those around them."""
+"""A learned comparator: how surely neighboring scores are apart, given those around them."""
 
 import math
 
 import torch
 from torch import Tensor, nn
 
-from rankops.laplace_sums import sums_of_others
-from rankops.sorter import Sorter
-from rankops.standardisation import standard_deviation, tamed
+from rankops.sorters.base import Sorter
+from rankops.sorters.laplace_sums import sums_of_others
+from rankops.sorters.standardize import standard_deviation, tamed
 
 __all__ = ["Comparator"]
 
 NEIGHBOURS = (1, 2, 4, 8)
-FURTHEST = 3.0  # distance at which neighbours count as surely apart; e^-3 / 2 of their difference is still felt
+FURTHEST = 3.0  # distance at which neighbors count as surely apart; e^-3 / 2 of their difference is still felt
 LEAST_SLOPE = 0.1  # of the warp, over d per standard deviation
 STEEPEST = 3.0  # largest |log| of the learned factor
 NOISE = 3.0  # standard deviations over d, in training
@@ -21,7 +21,7 @@ NOISE = 3.0  # standard deviations over d, in training
 class Comparator(Sorter):
     r"""Soft ranks of scores that a learned, increasing warp has moved apart.
 
-    Scores are sorted and standardised. For each gap between neighbours, a small network sees the (log) distances
+    Scores are sorted and standardized. For each gap between neighbors, a small network sees the (log) distances
     around it, relative to d, and says how far apart $u_i$ and $u_{i+1}$ are to be: from 0 for a tie up to 3. Then
     $\hat r_i = 1 + \sum_{j \neq i} F(u_j - u_i)$ with the Laplace distribution function F, as in `Laplace`: O(d log d),
     any length, and no two ranks in the wrong order, but for rounding.
@@ -35,7 +35,7 @@ class Comparator(Sorter):
     with $\lambda_i$ the geometric mean of the slopes $(u_k - u_{k+1}) / (s_k - s_{k+1})$ on both sides of $s_i$ and of
     those that are tied with it, plus $0.1\,d / \mathrm{std}(s)$. All its signs are right (the ranks themselves
     may now and then move the other way, because the warp changes with its context) and no gradient vanishes by
-    construction: neighbours are at most 3 apart, so the entry of the closest is at least
+    construction: neighbors are at most 3 apart, so the entry of the closest is at least
     $e^{-3} \cdot 0.05\, d / \mathrm{std}(s)$.
 
     Args:

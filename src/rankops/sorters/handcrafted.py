@@ -2,7 +2,8 @@
 
 from torch import Tensor
 
-from rankops.sorter import Sorter, check_positive
+from rankops.checks import check_positive
+from rankops.sorters.base import Sorter
 from rankops.sorters.sigmoid import pairwise_ranks
 
 __all__ = ["Handcrafted"]

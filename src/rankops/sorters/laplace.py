@@ -3,9 +3,10 @@
 import torch
 from torch import Tensor
 
-from rankops.laplace_sums import sums_of_others
-from rankops.sorter import Sorter, check_positive
-from rankops.standardisation import largest, standardised
+from rankops.checks import check_positive
+from rankops.sorters.base import Sorter
+from rankops.sorters.laplace_sums import sums_of_others
+from rankops.sorters.standardize import largest, standardized
 
 __all__ = ["Laplace", "laplace_ranks"]
 
@@ -15,12 +16,12 @@ class Laplace(Sorter):
     $F(t) = 1 - \frac12 e^{-t}$ for $t \ge 0$ and $\frac12 e^t$ below: the distribution function of Laplace.
 
     It is the expected rank when the difference of each pair is seen through Laplace noise. Exactly the all-pairs sum,
-    but after a sort each side of a score is a sum that decays from one neighbour to the next, so time and memory grow
+    but after a sort each side of a score is a sum that decays from one neighbor to the next, so time and memory grow
     like d log d and d, whatever the scores' scale, offset and distances. Any length.
 
     Args:
         softness: b, the width of the noise, in standard deviations (or in the scores' own unit).
-        standardise: measure differences in standard deviations of the vector, so that scale does not matter.
+        standardize: measure differences in standard deviations of the vector, so that scale does not matter.
         detach: hold the standard deviation constant in the gradient; see `Sigmoid`.
 
     Shapes:
@@ -29,26 +30,26 @@ class Laplace(Sorter):
     Raises:
         ValueError: `softness` not positive; see `rank_along` for a call's.
 
-    >>> Laplace(softness=0.1, standardise=False)(torch.tensor([0.5, 0.45, 2.0]))
+    >>> Laplace(softness=0.1, standardize=False)(torch.tensor([0.5, 0.45, 2.0]))
     tensor([2.3033, 2.6967, 1.0000])
     """
 
-    def __init__(self, *, softness: float = 0.05, standardise: bool = True, detach: bool = True):
+    def __init__(self, *, softness: float = 0.05, standardize: bool = True, detach: bool = True):
         super().__init__()
         check_positive("softness", softness)
         self.softness = softness
-        self.standardise = standardise
+        self.standardize = standardize
         self.detach = detach
-        self.scale_invariant = standardise
-        self.exact_gradient = not (standardise and detach)
+        self.scale_invariant = standardize
+        self.exact_gradient = not (standardize and detach)
 
     def soft_ranks(self, scores: Tensor, mask: Tensor | None) -> Tensor:
-        if self.standardise:
-            scores = standardised(scores, mask, detach=self.detach)
+        if self.standardize:
+            scores = standardized(scores, mask, detach=self.detach)
         return laplace_ranks(scores, mask, self.softness)
 
     def extra_repr(self) -> str:
-        return f"softness={self.softness}, standardise={self.standardise}, detach={self.detach}"
+        return f"softness={self.softness}, standardize={self.standardize}, detach={self.detach}"
 
 
 def laplace_ranks(scores: Tensor, mask: Tensor | None, softness: float) -> Tensor:
@@ -64,7 +65,7 @@ def laplace_ranks(scores: Tensor, mask: Tensor | None, softness: float) -> Tenso
 class _SortedRanks(torch.autograd.Function):
     r"""Ranks of scores that are sorted, largest first; weights are 1, or 0 where there is no score.
 
-    They are used by their gaps to their neighbours alone, so neither an offset nor a score far away costs precision.
+    They are used by their gaps to their neighbors alone, so neither an offset nor a score far away costs precision.
     The derivative is written out,
     $(J^\top g)_k = \frac{1}{2b} \sum_{i \neq k} e^{-|s_i - s_k| / b} (w_k g_i - w_i g_k)$: through the gaps, autograd
     would find each entry as a difference of sums over many pairs, and lose small ones' signs.

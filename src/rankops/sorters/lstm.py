@@ -2,8 +2,8 @@
 
 from torch import Tensor, nn
 
-from rankops.sorter import Sorter
-from rankops.standardisation import standardised
+from rankops.sorters.base import Sorter
+from rankops.sorters.standardize import standardized
 
 __all__ = ["LSTM"]
 
@@ -20,7 +20,7 @@ class LSTM(Sorter):
         layers: stacked LSTMs (the authors': 2).
         projection: `full`, each rank an affine map of all positions' features (the authors'), or `shared`, the same
             affine map of each position's own features, which learns several times faster.
-        standardise: bring each vector to mean 0 and variance 1 first; ranks do not change under it.
+        standardize: bring each vector to mean 0 and variance 1 first; ranks do not change under it.
 
     Shapes:
         scores (..., d) to ranks (..., d), 1 for the largest score.
@@ -37,13 +37,13 @@ class LSTM(Sorter):
 
     def __init__(
         self, *, length: int, hidden: int = 512, layers: int = 2, projection: str = "full",
-        standardise: bool = False,
+        standardize: bool = False,
     ):  # fmt: skip
         super().__init__()
         if projection not in ("full", "shared"):
             raise ValueError(f"projection is {projection!r}, expected 'full' or 'shared'")
         self.length = length
-        self.standardise = self.shift_invariant = self.scale_invariant = standardise
+        self.standardize = self.shift_invariant = self.scale_invariant = standardize
         self.recurrent = nn.LSTM(1, hidden, layers, batch_first=True, bidirectional=True)
         if projection == "full":
             self.projection = nn.Sequential(nn.Flatten(), nn.Linear(2 * hidden * length, length))
@@ -59,9 +59,9 @@ class LSTM(Sorter):
 
     def soft_ranks(self, scores: Tensor, mask: Tensor | None) -> Tensor:
         batch = scores.reshape(-1, self.length)
-        if self.standardise:
-            batch = standardised(batch, detach=False)
+        if self.standardize:
+            batch = standardized(batch, detach=False)
             batch = batch - batch.mean(-1, keepdim=True)
         hidden, _ = self.recurrent(batch.to(self.recurrent.weight_ih_l0.dtype).unsqueeze(-1))  # (n, d, 2 hidden)
-        relative = 0.5 + self.projection(hidden)  # (n, d), normalised ranks
+        relative = 0.5 + self.projection(hidden)  # (n, d), normalized ranks
         return (relative * self.length).reshape(scores.shape)

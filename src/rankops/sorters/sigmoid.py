@@ -3,8 +3,9 @@
 import torch
 from torch import Tensor
 
-from rankops.sorter import Sorter, check_positive
-from rankops.standardisation import standardised
+from rankops.checks import check_positive
+from rankops.sorters.base import Sorter
+from rankops.sorters.standardize import standardized
 
 __all__ = ["Sigmoid"]
 
@@ -12,7 +13,7 @@ __all__ = ["Sigmoid"]
 class Sigmoid(Sorter):
     r"""$\hat r_i = 1 + \sum_{j \neq i} \sigma(\lambda (s_j - s_i) / \mathrm{std}(s))$.
 
-    The handcrafted sorter (SoDeep, Eqs. 11-12) on standardised scores, so that it is as sharp at any scale. Any
+    The handcrafted sorter (SoDeep, Eqs. 11-12) on standardized scores, so that it is as sharp at any scale. Any
     length; takes d^2 time and memory.
 
     Args:
@@ -39,7 +40,7 @@ class Sigmoid(Sorter):
         self.exact_gradient = not detach
 
     def soft_ranks(self, scores: Tensor, mask: Tensor | None) -> Tensor:
-        return pairwise_ranks(standardised(scores, mask, detach=self.detach), mask, self.steepness)
+        return pairwise_ranks(standardized(scores, mask, detach=self.detach), mask, self.steepness)
 
     def extra_repr(self) -> str:
         return f"steepness={self.steepness}, detach={self.detach}"

@@ -2,10 +2,11 @@
 
 from torch import Tensor
 
+from rankops.checks import check_positive
 from rankops.ranks import ranks
-from rankops.sorter import Sorter, check_positive
+from rankops.sorters.base import Sorter
 from rankops.sorters.laplace import laplace_ranks
-from rankops.standardisation import standardised
+from rankops.sorters.standardize import standardized
 
 __all__ = ["StraightThrough"]
 
@@ -45,7 +46,7 @@ class StraightThrough(Sorter):
         self.softness = softness
 
     def soft_ranks(self, scores: Tensor, mask: Tensor | None) -> Tensor:
-        relative = standardised(scores, mask)
+        relative = standardized(scores, mask)
         soft = laplace_ranks(relative, mask, self.gradient_softness)
         if self.softness == 0:
             shown = ranks(scores, mask=mask, check_finite=False)

@@ -11,17 +11,17 @@ import pyarrow as pa
 import torch
 from torch import Tensor, nn
 
-from rankops.atomic_writes import replaced_file
-from rankops.augmentation import views, warped
-from rankops.checkpoints import build, load_model, save_model
-from rankops.criterion import Criterion
-from rankops.evaluation import Figures
-from rankops.label_ranks import dense_ranks
+from rankops.checks import check_finite, check_scores
+from rankops.io.atomic import replaced_file
+from rankops.io.checkpoints import build, load_model, save_model
+from rankops.io.parquet import as_batch, as_lists, decode_images, matrix, read_table
+from rankops.metrics.dense_ranks import dense_ranks
+from rankops.metrics.evaluation import Figures
 from rankops.metrics.label_ranking import ranked, unranked
 from rankops.models.threshold_network import ThresholdNetwork
-from rankops.ranks import check_scores
-from rankops.tables import as_batch, as_lists, check_finite, decode_images, matrix, read_table
-from rankops.training import Epoch, batch_count, compute, fit, random_batches
+from rankops.training.augmentation import views, warped
+from rankops.training.loop import Epoch, batch_count, compute, fit, random_batches
+from rankops.training.objective import Criterion
 
 __all__ = ["LabelRanker", "figures", "label_ranks_of", "load", "load_split", "predictions", "save", "train"]
 
@@ -36,7 +36,7 @@ class LabelRanker:
 
     Attributes:
         scorer, thresholds: f and g.
-        views: None, or the options of `rankops.augmentation.views`: scores and thresholds are means over so many views
+        views: None, or the options of `rankops.training.augmentation.views`: scores and thresholds are means over so many views
             of each image. What is trained and validated sees each image once.
     """
 
@@ -97,16 +97,16 @@ def train(
         train_split, val_split: as from `load_split`; moved to the device whole.
         model, loss: `name` and `args`, as in the params.
         training: `scorer`, the options of the scoring network's training: `batch_size`; `shift`, and optionally `zoom`
-            and `rotation`, see `rankops.augmentation.warped`; `epochs`, `patience`, `optimiser`, `schedule`, and
-            optionally `average`, see `rankops.training.fit`; optionally `judged_by`, the validation figure that decides
+            and `rotation`, see `rankops.training.augmentation.warped`; `epochs`, `patience`, `optimizer`, `schedule`, and
+            optionally `average`, see `rankops.training.loop.fit`; optionally `judged_by`, the validation figure that decides
             on the best epoch, `accuracy` (of pairs) or `exact_match` (0-1); and `thresholds`, the same of the
             threshold network, with `hidden`, without the augmentation and what is optional. Optionally `views`, over
             which the trained networks average, see `LabelRanker`.
         seed: of all random choices.
-        sorter, beside: see `rankops.criterion.Criterion`.
+        sorter, beside: see `rankops.training.objective.Criterion`.
         fresh: draws so many new scenes, images (n, height, width) uint8 and label ranks (n, K), which each epoch is
             trained on in place of the training split's; the thresholds are trained on the split.
-        device, precision: see `rankops.training.compute`. Of half precision are the steps, the validation of each epoch
+        device, precision: see `rankops.training.loop.compute`. Of half precision are the steps, the validation of each epoch
             and the embeddings that the thresholds learn from; a `LabelRanker` computes in float32.
         checkpoint: folder for the state of a training that may be killed.
         name: for messages.
@@ -116,7 +116,7 @@ def train(
         the iteration has ended).
 
     Raises:
-        ValueError, FloatingPointError: see `rankops.training.fit`.
+        ValueError, FloatingPointError: see `rankops.training.loop.fit`.
     """
     here = compute(device=device, precision=precision)
     place, share = here.device, (here.process_index, here.num_processes)
@@ -124,7 +124,7 @@ def train(
     images, label_ranks = as_batch(train_split[0]).to(place), train_split[1].to(place)
     val_images, val_ranks = as_batch(val_split[0]).to(place), val_split[1].to(place)
     outputs = label_ranks.shape[1]
-    network = build("models", model["name"], model["args"], seed=seed, outputs=outputs, colours=images.shape[1])
+    network = build("models", model["name"], model["args"], seed=seed, outputs=outputs, colors=images.shape[1])
     network = network.to(memory_format=torch.channels_last)
     criterion = Criterion(loss, sorter=None if sorter is None else sorter.to(place), beside=beside)
     batch_size = scorer["batch_size"]
@@ -162,7 +162,7 @@ def train(
     for epoch in fit(
         network, batches=batches, loss=batch_loss, validate=validate, epochs=scorer["epochs"],
         batches_per_epoch=batch_count(len(images), batch_size, share=share), patience=scorer["patience"],
-        optimiser=scorer["optimiser"], schedule=scorer["schedule"], judged_by=scorer.get("judged_by", JUDGED_BY),
+        optimizer=scorer["optimizer"], schedule=scorer["schedule"], judged_by=scorer.get("judged_by", JUDGED_BY),
         average=scorer.get("average"), checkpoint=checkpoint and checkpoint / "scorer", name=name, **common,
     ):  # fmt: skip
         epochs.append(epoch)
@@ -190,7 +190,7 @@ def train(
     for epoch in fit(
         ranker.thresholds, batches=threshold_batches, loss=threshold_loss, validate=threshold_validate,
         epochs=thresholds["epochs"], batches_per_epoch=batch_count(len(images), size, share=share),
-        patience=thresholds["patience"], optimiser=thresholds["optimiser"], schedule=thresholds["schedule"],
+        patience=thresholds["patience"], optimizer=thresholds["optimizer"], schedule=thresholds["schedule"],
         judged_by=JUDGED_BY, checkpoint=checkpoint and checkpoint / "thresholds", name=f"{name} (thresholds)", **common,
     ):  # fmt: skip
         yield "thresholds", epoch, ranker
@@ -210,7 +210,7 @@ def load(path: str | Path, *, device: str | torch.device = "cpu") -> LabelRanker
     """What `save` wrote.
 
     Raises:
-        FileNotFoundError, ValueError: see `rankops.checkpoints.load_model`; or the file of views is damaged.
+        FileNotFoundError, ValueError: see `rankops.io.checkpoints.load_model`; or the file of views is damaged.
     """
     scorer, thresholds = (load_model(Path(path) / part, device=device) for part in ("scorer", "thresholds"))
     file = Path(path) / VIEWS

@@ -10,15 +10,15 @@ import pyarrow as pa
 import torch
 from torch import Tensor, nn
 
-from rankops import transfer
-from rankops.checkpoints import load_model, save_model
-from rankops.criterion import grouped
-from rankops.evaluation import Figures
+from rankops.checks import check_finite, check_scores
+from rankops.io.checkpoints import load_model, save_model
+from rankops.io.parquet import IMAGE, as_batch, decode_images, read_table
+from rankops.metrics.evaluation import Figures
 from rankops.metrics.spearman import spearman
-from rankops.ranks import check_scores
-from rankops.tables import IMAGE, as_batch, check_finite, decode_images, read_table
-from rankops.training import Epoch
-from rankops.transfer import HISTORIES, embedded
+from rankops.training import finetune
+from rankops.training.finetune import HISTORIES, embedded
+from rankops.training.loop import Epoch
+from rankops.training.objective import grouped
 
 __all__ = ["HISTORIES", "JUDGED_BY", "Regressor", "figures", "load", "load_split", "predictions", "save", "train"]
 
@@ -78,18 +78,18 @@ def train(
     Args:
         train_split, val_split: as from `load_split`; moved to the device whole.
         model, loss: `name` and `args`, as in the params.
-        training: `batch_size`, `head` and `everything`, see `rankops.transfer.train`.
+        training: `batch_size`, `head` and `everything`, see `rankops.training.finetune.train`.
         seed: of all random choices.
         name: for messages.
         options: `start`, `sorter`, `fine_tune`, `beside`, `device`, `precision`, `checkpoint` and `features`, see
-            `rankops.transfer.train`.
+            `rankops.training.finetune.train`.
 
     Yields:
         `head` or `everything`, the epoch, and the network with the weights of its best epoch (complete once the
         iteration has ended).
 
     Raises:
-        ValueError, FloatingPointError: see `rankops.training.fit`; all validation scores are equal.
+        ValueError, FloatingPointError: see `rankops.training.loop.fit`; all validation scores are equal.
     """
     frames, target = train_split
     val_frames, val_target = val_split
@@ -113,7 +113,7 @@ def train(
         constant = bool((scores == scores[0]).all())
         return {"spearman": 0.0 if constant else spearman(scores, val_target).item()}
 
-    for step, epoch, network in transfer.train(
+    for step, epoch, network in finetune.train(
         model=model, outputs={"outputs": 1}, loss=loss, training=training, rows=len(frames),
         images=as_batch(frames.flatten(0, 1)), val_images=as_batch(val_frames.flatten(0, 1)), draw=draw,
         compared=compared, figures=validated, judged_by=JUDGED_BY, seed=seed, name=name, **options,
@@ -130,7 +130,7 @@ def load(path: str | Path, *, device: str | torch.device = "cpu") -> Regressor:
     """What `save` wrote.
 
     Raises:
-        FileNotFoundError, ValueError: see `rankops.checkpoints.load_model`.
+        FileNotFoundError, ValueError: see `rankops.io.checkpoints.load_model`.
     """
     return Regressor(load_model(Path(path) / "network", device=device))
 

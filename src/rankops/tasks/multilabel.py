@@ -10,15 +10,15 @@ import pyarrow as pa
 import torch
 from torch import Tensor, nn
 
-from rankops import transfer
-from rankops.checkpoints import load_model, save_model
-from rankops.criterion import grouped
-from rankops.evaluation import Figures
+from rankops.checks import check_finite, check_scores
+from rankops.io.checkpoints import load_model, save_model
+from rankops.io.parquet import as_batch, as_lists, decode_images, matrix, read_table
+from rankops.metrics.evaluation import Figures
 from rankops.metrics.mean_average_precision import average_precision, mean_average_precision
-from rankops.ranks import check_scores
-from rankops.tables import as_batch, as_lists, check_finite, decode_images, matrix, read_table
-from rankops.training import Epoch
-from rankops.transfer import HISTORIES, embedded
+from rankops.training import finetune
+from rankops.training.finetune import HISTORIES, embedded
+from rankops.training.loop import Epoch
+from rankops.training.objective import grouped
 
 __all__ = ["HISTORIES", "JUDGED_BY", "Classifier", "figures", "load", "load_split", "predictions", "save", "train"]
 
@@ -74,18 +74,18 @@ def train(
     Args:
         train_split, val_split: as from `load_split`; moved to the device whole.
         model, loss: `name` and `args`, as in the params.
-        training: `batch_size`, `head` and `everything`, see `rankops.transfer.train`.
+        training: `batch_size`, `head` and `everything`, see `rankops.training.finetune.train`.
         seed: of all random choices.
         name: for messages.
         options: `start`, `sorter`, `fine_tune`, `beside`, `device`, `precision`, `checkpoint` and `features`, see
-            `rankops.transfer.train`.
+            `rankops.training.finetune.train`.
 
     Yields:
         `head` or `everything`, the epoch, and the network with the weights of its best epoch (complete once the
         iteration has ended).
 
     Raises:
-        ValueError, FloatingPointError: see `rankops.training.fit`; no validation image has any label.
+        ValueError, FloatingPointError: see `rankops.training.loop.fit`; no validation image has any label.
     """
     images, labels, _ = train_split
     val_images, val_labels, val_difficult = val_split
@@ -101,7 +101,7 @@ def train(
         check_scores(scores)
         return {JUDGED_BY: mean_average_precision(scores, val_labels, mask=~val_difficult).item()}
 
-    for step, epoch, network in transfer.train(
+    for step, epoch, network in finetune.train(
         model=model, outputs={"outputs": labels.shape[1]}, loss=loss, training=training, rows=len(images),
         images=as_batch(images), val_images=as_batch(val_images), draw=draw, compared=compared, figures=validated,
         judged_by=JUDGED_BY, seed=seed, name=name, **options,
@@ -118,7 +118,7 @@ def load(path: str | Path, *, device: str | torch.device = "cpu") -> Classifier:
     """What `save` wrote.
 
     Raises:
-        FileNotFoundError, ValueError: see `rankops.checkpoints.load_model`.
+        FileNotFoundError, ValueError: see `rankops.io.checkpoints.load_model`.
     """
     return Classifier(load_model(Path(path) / "network", device=device))
 

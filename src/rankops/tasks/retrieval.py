@@ -12,17 +12,18 @@ import pyarrow.parquet as pq
 import torch
 from torch import Tensor, nn
 
-from rankops import transfer
-from rankops.atomic_writes import replaced_file
-from rankops.checkpoints import load_model, save_model
-from rankops.criterion import grouped
-from rankops.evaluation import Figures
+from rankops.checks import check_finite
+from rankops.io.atomic import replaced_file
+from rankops.io.checkpoints import load_model, save_model
+from rankops.io.parquet import as_batch, as_lists, decode_images, read_table
+from rankops.metrics.evaluation import Figures
 from rankops.metrics.recall import first_positive_ranks
-from rankops.single_precision import similarities
-from rankops.tables import as_batch, as_lists, check_finite, decode_images, read_table
-from rankops.training import Epoch
-from rankops.transfer import HISTORIES, embedded
-from rankops.vocabulary import Vocabulary
+from rankops.models.layers import similarities
+from rankops.models.tokenizer import Vocabulary
+from rankops.training import finetune
+from rankops.training.finetune import HISTORIES, embedded
+from rankops.training.loop import Epoch
+from rankops.training.objective import grouped
 
 __all__ = [
     "HISTORIES", "JUDGED_BY", "Encoder", "figures", "first_ranks", "load", "load_split", "predictions", "save",
@@ -129,18 +130,18 @@ def train(
         train_split, val_split: as from `load_split`; images are moved to the device whole.
         model, loss: `name` and `args`, as in the params.
         training: `batch_size`, `least_count` (how often a word must occur to be in the vocabulary), `head` and
-            `everything`, see `rankops.transfer.train`; the text encoder learns in both steps.
+            `everything`, see `rankops.training.finetune.train`; the text encoder learns in both steps.
         seed: of all random choices.
         name: for messages.
         options: `start`, `sorter`, `fine_tune`, `beside`, `device`, `precision`, `checkpoint` and `features`, see
-            `rankops.transfer.train`.
+            `rankops.training.finetune.train`.
 
     Yields:
         `head` or `everything`, the epoch, and the encoder with the weights of its best epoch (complete once the
         iteration has ended).
 
     Raises:
-        ValueError, FloatingPointError: see `rankops.training.fit`.
+        ValueError, FloatingPointError: see `rankops.training.loop.fit`.
     """
     images, captions = train_split[:2]
     val_images, val_captions = val_split[:2]
@@ -164,7 +165,7 @@ def train(
         both = [(ranks <= 1).double().mean().item() for ranks in (to_text, to_image)]
         return {JUDGED_BY: sum(both) / 2, "image_to_text": both[0], "text_to_image": both[1]}
 
-    for step, epoch, network in transfer.train(
+    for step, epoch, network in finetune.train(
         model=model, outputs={"words": len(vocabulary)}, loss=loss, training=training, rows=len(images),
         images=as_batch(images), val_images=as_batch(val_images), draw=draw, compared=compared, figures=validated,
         judged_by=JUDGED_BY, seed=seed, name=name, **options,
@@ -183,7 +184,7 @@ def load(path: str | Path, *, device: str | torch.device = "cpu") -> Encoder:
     """What `save` wrote.
 
     Raises:
-        FileNotFoundError, ValueError: see `rankops.checkpoints.load_model`; no vocabulary, or not that of the network.
+        FileNotFoundError, ValueError: see `rankops.io.checkpoints.load_model`; no vocabulary, or not that of the network.
     """
     words = Path(path) / "vocabulary.json"
     if not words.is_file():

@@ -1,0 +1,1 @@
+"""What params.yaml may hold."""

@@ -1,0 +1,1 @@
+"""Processes, git and DVC's own files."""

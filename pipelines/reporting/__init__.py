@@ -1,0 +1,1 @@
+"""Results: read, drawn, and written as pages."""

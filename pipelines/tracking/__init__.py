@@ -1,0 +1,1 @@
+"""MLflow: the only package that imports it."""

@@ -1,0 +1,1 @@
+"""Datasets that are read from disk in their public layout."""

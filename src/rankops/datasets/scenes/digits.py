@@ -1,0 +1,160 @@
+"""Handwritten digits, 28 x 28 with labels, in disjoint splits: MNIST, or those that scikit-learn ships."""
+
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import torch
+from PIL import Image
+
+from rankops.datasets.scenes import mnist
+from rankops.io.parquet import decode_images, encode_images, read_table
+
+__all__ = ["DIGITS_OF", "SPLITS", "Digits", "expectations", "load", "measure", "tables"]
+
+SPLITS = ("train", "val", "test")
+# Whose digits the scenes of a split are made of. The gate's are those on which epochs are chosen, not the test's: it
+# decides on models again and again, and the reported test set must not know of that.
+DIGITS_OF = {"train": "train", "val": "val", "test": "test", "gate": "val"}
+CLASSES = 10
+SIDE = 28
+
+
+@dataclass(frozen=True)
+class Digits:
+    """One split. `glyph` numbers digits over all splits, so that a digit in two of them is seen."""
+
+    glyph: torch.Tensor  # (n,) int64
+    images: torch.Tensor  # (n, 28, 28) uint8
+    labels: torch.Tensor  # (n,) int64
+
+    def drawn(self, classes: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+        """A glyph of each class (...), uniform among the digits of the class.
+
+        Raises:
+            ValueError: a class has no digit.
+        """
+        # Rows of one class stand together after a sort.
+        by_class = self.labels.argsort(stable=True)
+        counts = torch.bincount(self.labels, minlength=CLASSES)
+        if (counts == 0).any():
+            raise ValueError(f"no digit of class {int((counts == 0).nonzero()[0])} among {len(by_class)} digits")
+        begins = counts.cumsum(0) - counts
+        within = (torch.rand(classes.shape, generator=generator) * counts[classes]).long()
+        return self.glyph[by_class[begins[classes] + within]]
+
+    def rows_of(self, glyph: torch.Tensor) -> torch.Tensor:
+        """Rows that hold these glyphs; any row where none does."""
+        order = self.glyph.argsort()
+        return order[torch.searchsorted(self.glyph[order], glyph).clamp(max=len(order) - 1)]
+
+
+def _enlarged(images: np.ndarray) -> np.ndarray:
+    """scikit-learn's 8 x 8 digits of 0..16, at 28 x 28 with a margin like MNIST's."""
+    canvas = np.zeros((len(images), SIDE, SIDE), np.uint8)
+    for place, image in zip(canvas, (images * (255 / 16)).round().astype(np.uint8), strict=True):
+        place[2:26, 2:26] = np.asarray(Image.fromarray(image).resize((24, 24), Image.Resampling.BICUBIC))
+    return canvas
+
+
+def tables(source: str, raw: str | Path, *, seed: int, threads: int) -> dict[str, pa.Table]:
+    """The three splits as tables `glyph`, `label`, `image` ({bytes, path}).
+
+    MNIST: test from its test split, validation a sixth of its train split. Bundled: 60, 20 and 20 %. A digit whose
+    pixels stand in the source twice is used once, so that no split knows another's.
+
+    Args:
+        source: `mnist` or `bundled`.
+        raw: folder of the MNIST files.
+        seed: of the split.
+        threads: to encode images with.
+
+    Raises:
+        FileNotFoundError, ValueError: MNIST is asked for and is not there, or damaged.
+    """
+    shuffle = np.random.default_rng(seed)
+    if source == "mnist":
+        parts = [mnist.read(raw, test=False), mnist.read(raw, test=True)]
+        images = np.concatenate([part[0] for part in parts])
+        labels = np.concatenate([part[1] for part in parts])
+        training = shuffle.permutation(len(parts[0][1]))
+        held_out = len(training) // 6
+        rows = {
+            "train": training[held_out:],
+            "val": training[:held_out],
+            "test": np.arange(len(training), len(labels)),
+        }
+    else:
+        from sklearn.datasets import load_digits  # takes seconds to import, and only this needs it
+
+        bundled = load_digits()
+        images, labels = _enlarged(bundled.images), bundled.target
+        every = shuffle.permutation(len(labels))
+        rows = dict(zip(SPLITS, np.split(every, [len(every) * 6 // 10, len(every) * 8 // 10]), strict=True))
+    first = np.zeros(len(images), bool)
+    first[np.unique([sha256(image.tobytes()).digest() for image in images], return_index=True)[1]] = True
+    result = {}
+    for split, chosen in rows.items():
+        chosen = np.sort(chosen[first[chosen]])
+        result[split] = pa.table(
+            {
+                "glyph": pa.array(chosen, pa.int64()),
+                "label": pa.array(labels[chosen], pa.int64()),
+                "image": encode_images(images[chosen], threads=threads),
+            }
+        )
+    return result
+
+
+def load(folder: str | Path, split: str, *, threads: int) -> Digits:
+    """One split of `data/digits`.
+
+    Raises:
+        FileNotFoundError, ValueError: the file is missing or corrupt.
+    """
+    path = Path(folder) / f"{split}.parquet"
+    read = read_table(path, ["glyph", "label", "image"])
+    return Digits(
+        torch.from_numpy(read["glyph"].to_numpy().copy()),
+        torch.from_numpy(decode_images(read["image"], path=path, threads=threads)),
+        torch.from_numpy(read["label"].to_numpy().copy()),
+    )
+
+
+def measure(folder: str | Path, split: str, *, threads: int) -> dict[str, Any]:
+    """What the expectations are held against, one row a digit."""
+    digits = load(folder, split, threads=threads)
+    images = digits.images.numpy()
+    return {
+        "split": [split] * len(images),
+        "glyph": digits.glyph.numpy(),
+        "label": digits.labels.numpy(),
+        "height": np.full(len(images), images.shape[1]),
+        "width": np.full(len(images), images.shape[2]),
+        "ink": images.reshape(len(images), -1).mean(1),
+        "pixels": [sha256(image.tobytes()).hexdigest() for image in images],
+    }
+
+
+def expectations(*, rows: dict[str, int]) -> list[dict[str, Any]]:
+    """What must hold, as plain data: `type` and arguments of a Great Expectations expectation."""
+    between = "expect_column_values_to_be_between"
+    return [
+        {"type": "expect_table_row_count_to_equal", "value": sum(rows.values())},
+        {"type": "expect_column_values_to_be_in_set", "column": "split", "value_set": list(rows)},
+        {"type": "expect_column_values_to_be_in_set", "column": "label", "value_set": list(range(CLASSES))},
+        {"type": "expect_column_values_to_be_unique", "column": "glyph"},
+        {"type": "expect_column_values_to_be_unique", "column": "pixels"},
+        {"type": between, "column": "height", "min_value": SIDE, "max_value": SIDE},
+        {"type": between, "column": "width", "min_value": SIDE, "max_value": SIDE},
+        {"type": between, "column": "ink", "min_value": 1.0, "max_value": 160.0},
+        {
+            "type": "expect_column_kl_divergence_to_be_less_than",
+            "column": "label",
+            "partition_object": {"values": list(range(CLASSES)), "weights": [1 / CLASSES] * CLASSES},
+            "threshold": 0.05,
+        },
+    ]

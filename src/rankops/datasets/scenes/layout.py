@@ -1,0 +1,110 @@
+"""Boxes on a canvas: where glyphs of a scene are placed, and the facts and expectations that all made scenes share."""
+
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor
+
+__all__ = ["arranged", "pieces", "placed"]
+
+
+PLACES_TRIED = 32
+ROUNDS = 1000
+PIECE = 25_000_000  # larger ones come as fresh pages from the system each time, which costs as much as drawing
+
+
+def pieces(rows: int, *, pixels: int, most: int, multiple_of: int = 1) -> Iterator[tuple[int, int]]:
+    """Where pieces of a split begin and how many rows they have, so that memory does not grow with the split.
+
+    Args:
+        rows: of the split.
+        pixels: of a row.
+        most: rows of a piece, if those have fewer than 25 MB.
+        multiple_of: rows that stay together.
+
+    >>> list(pieces(5, pixels=10_000_000, most=2000))
+    [(0, 2), (2, 2), (4, 1)]
+    """
+    size = multiple_of * max(1, min(most, PIECE // pixels) // multiple_of)
+    for start in range(0, rows, size):
+        yield start, min(size, rows - start)
+
+
+def placed(sizes: Tensor, canvas: int, overlap: float, generator: torch.Generator) -> tuple[Tensor, Tensor, Tensor]:
+    """Places boxes, the largest first, each at the first of some random places that is free.
+
+    Args:
+        sizes: (n, T), descending, 0 = not there.
+
+    Returns:
+        tops, lefts (n, T) and whether all boxes of a scene found a place (n,).
+    """
+    scenes, slots = sizes.shape
+    tops, lefts = torch.zeros_like(sizes), torch.zeros_like(sizes)
+    fits = torch.ones(scenes, dtype=torch.bool)
+    for slot in range(slots):
+        size = sizes[:, slot, None]
+        places = torch.rand(2, scenes, PLACES_TRIED, generator=generator) * (canvas - size)
+        free = torch.ones(scenes, PLACES_TRIED, dtype=torch.bool)
+        for earlier in range(slot):
+            other = sizes[:, earlier, None]
+            shared = [
+                torch.minimum(at + size, before + other) - torch.maximum(at, before)
+                for at, before in zip(places, (tops[:, earlier, None], lefts[:, earlier, None]), strict=True)
+            ]
+            # The smaller of two boxes is this one.
+            free &= shared[0].clamp(min=0) * shared[1].clamp(min=0) <= overlap * size * size
+        first = free.to(torch.uint8).argmax(-1, keepdim=True)
+        there = sizes[:, slot] > 0
+        tops[:, slot] = torch.where(there, places[0].gather(1, first).squeeze(1), 0.0)
+        lefts[:, slot] = torch.where(there, places[1].gather(1, first).squeeze(1), 0.0)
+        fits &= free.any(-1) | ~there
+    return tops, lefts, fits
+
+
+def arranged(
+    there: Tensor,
+    *,
+    canvas: int,
+    scale: tuple[float, float],
+    overlap: float,
+    used: int,
+    generator: torch.Generator,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Sizes and places of boxes: a box of scale s ~ U(scale) has s * canvas / 8 pixels on a side.
+
+    Boxes are placed largest first; where one finds no free place, all of the scene's are drawn again.
+
+    Args:
+        there: (n, T) bool, which boxes are there.
+        canvas: pixels on a side.
+        scale: least and most.
+        overlap: largest share of the smaller box that two boxes may have in common.
+        used: most boxes of a scene that are there.
+        generator: source of all draws.
+
+    Returns:
+        Sizes, tops and lefts (n, used), largest first, 0 = not there; and which of the T boxes each is (n, used).
+
+    Raises:
+        ValueError: the boxes of some scenes do not fit.
+    """
+    rows, boxes = there.shape
+    sizes, tops, lefts = (torch.zeros(rows, used) for _ in range(3))
+    which = torch.zeros(rows, used, dtype=torch.int64)
+    pending = torch.arange(rows)
+    for _ in range(ROUNDS):
+        scales = torch.rand(len(pending), boxes, generator=generator) * (scale[1] - scale[0]) + scale[0]
+        drawn, order = (canvas / 8 * scales * there[pending]).sort(dim=-1, descending=True)
+        drawn, order = drawn[:, :used], order[:, :used]  # what no scene uses is not placed
+        new_tops, new_lefts, fits = placed(drawn, canvas, overlap, generator)
+        done = pending[fits]
+        for values, new in ((sizes, drawn), (tops, new_tops), (lefts, new_lefts), (which, order)):
+            values[done] = new[fits]
+        pending = pending[~fits]
+        if not len(pending):
+            return sizes, tops, lefts, which
+    raise ValueError(
+        f"{len(pending)} of {rows} scenes with up to {used} boxes of scale {scale[0]} to {scale[1]} found no place in "
+        f"{ROUNDS} draws: fewer or smaller ones, or more overlap (now {overlap})"
+    )

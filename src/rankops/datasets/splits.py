@@ -1,0 +1,117 @@
+"""The tables that tasks learn from: one reader for each set of columns, whichever dataset wrote them."""
+
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import torch
+from torch import Tensor
+
+from rankops.io.parquet import IMAGE, decode_images, matrix, read_table
+from rankops.models.tokenizer import Vocabulary
+
+__all__ = ["read_captions", "read_clips", "read_label_ranks", "read_labels"]
+
+
+def read_label_ranks(folder: str | Path, split: str, *, threads: int) -> tuple[Tensor, Tensor]:
+    """Read images and the label ranks of each.
+
+    Args:
+        folder: of the dataset, with `<split>.parquet`.
+        split: `train`, `val`, `test` or `gate`.
+        threads: to decode images with.
+
+    Returns:
+        Images (n, [3,] height, width) uint8 and label ranks (n, K).
+
+    Raises:
+        FileNotFoundError, ValueError: the file is missing or corrupt, or an image is.
+    """
+    path = Path(folder) / f"{split}.parquet"
+    read = read_table(path, ["image", "label_ranks"])
+    images = torch.from_numpy(decode_images(read["image"], path=path, threads=threads))
+    return images, matrix(read, "label_ranks", path=path)
+
+
+def read_clips(folder: str | Path, split: str, *, threads: int) -> tuple[Tensor, Tensor]:
+    """Read clips and the score of each.
+
+    Args:
+        folder, split, threads: see `read_label_ranks`.
+
+    Returns:
+        Frames (n, frames, [3,] height, width) uint8 and scores (n,) float32.
+
+    Raises:
+        FileNotFoundError, ValueError: the file is missing or corrupt, clips differ in length, or a score is not finite.
+    """
+    path = Path(folder) / f"{split}.parquet"
+    read = read_table(path, ["frames", "score"])
+    target = torch.from_numpy(read["score"].to_numpy().astype(np.float32))
+    lengths = pa.compute.list_value_length(read["frames"]).fill_null(0).to_numpy()
+    if len(lengths) and (lengths[0] == 0 or (lengths != lengths[0]).any()):
+        row = int((lengths != max(lengths[0], 1)).argmax())
+        expected = f"{lengths[0]} as in row 0" if lengths[0] else "at least one"
+        raise ValueError(f"{path}: row {row}: {lengths[row]} frames, expected {expected}")
+    if not torch.isfinite(target).all():
+        row = int((~torch.isfinite(target)).nonzero()[0])
+        raise ValueError(f"{path}: row {row}: score is {target[row].item()}, expected a number")
+    every = pa.chunked_array([chunk.flatten() for chunk in read["frames"].chunks], type=IMAGE)
+    images = decode_images(every, path=path, threads=threads)
+    return torch.from_numpy(images).unflatten(0, (len(lengths), -1)), target
+
+
+def read_labels(folder: str | Path, split: str, *, threads: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Read images and which labels each has.
+
+    Difficult labels are positive in training and skipped in average precision (VOC's rule).
+
+    Args:
+        folder, split, threads: see `read_label_ranks`.
+
+    Returns:
+        Images (n, [3,] height, width) uint8, labels (n, C) 0/1, and which of them are difficult (n, C) boolean.
+
+    Raises:
+        FileNotFoundError, ValueError: the file is missing or corrupt, or a label is neither 0 nor 1.
+    """
+    path = Path(folder) / f"{split}.parquet"
+    read = read_table(path, ["image", "labels", "difficult"])
+    labels, difficult = (matrix(read, name, path=path) for name in ("labels", "difficult"))
+    if ((labels != 0) & (labels != 1)).any():
+        row, label = ((labels != 0) & (labels != 1)).nonzero()[0].tolist()
+        raise ValueError(f"{path}: row {row}: label {label} is {labels[row, label].item()}, expected 0 or 1")
+    return torch.from_numpy(decode_images(read["image"], path=path, threads=threads)), labels, difficult.bool()
+
+
+def read_captions(folder: str | Path, split: str, *, threads: int) -> tuple[Tensor, list[list[str]], Tensor]:
+    """Read images, the captions of each, and the family of each.
+
+    Images of a family, the twins of made scenes, compete for the same captions; without a column `family` each image
+    is a family by itself.
+
+    Args:
+        folder, split, threads: see `read_label_ranks`.
+
+    Returns:
+        Images (n, [3,] height, width) uint8, captions, equally many of each image, and family numbers (n,).
+
+    Raises:
+        FileNotFoundError, ValueError: the file is missing or corrupt, images have different numbers of captions, or
+            one is empty.
+    """
+    path = Path(folder) / f"{split}.parquet"
+    read = read_table(path, ["image", "captions"])
+    families = torch.arange(len(read))
+    if "family" in pq.read_schema(path).names:
+        families = torch.from_numpy(read_table(path, ["family"])["family"].to_numpy().copy())
+    captions = read["captions"].to_pylist()
+    for row, several in enumerate(captions):
+        if not several or len(several) != len(captions[0]):
+            expected = f"{len(captions[0])} as in row 0" if captions[0] else "at least one"
+            raise ValueError(f"{path}: row {row}: {len(several or [])} captions, expected {expected}")
+        for caption in several:
+            if not caption or not Vocabulary.split(caption):
+                raise ValueError(f"{path}: row {row}: a caption is {caption!r}, expected at least one word")
+    return torch.from_numpy(decode_images(read["image"], path=path, threads=threads)), captions, families

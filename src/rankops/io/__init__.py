@@ -1,0 +1,1 @@
+"""Files: checkpoints, Parquet tables, images; written whole or not at all."""

@@ -1,0 +1,172 @@
+"""Models on disk: a folder with `model.safetensors` and a `model.json` from which the model is rebuilt."""
+
+import inspect
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from torch import nn
+
+from rankops import lookup
+from rankops.io.atomic import replaced_file, write_error
+
+__all__ = ["build", "load_model", "save_model", "start_from"]
+
+WITHIN = ("", "scorer", "network")  # where a folder keeps the network that embeds images
+PREFIXES = ("blocks.", "backbone.blocks.", "")  # before the names of convolutional weights in a file
+
+
+def build(folder: str, name: str, args: dict[str, Any], *, seed: int, **runtime: Any) -> nn.Module:
+    """The module of that name, its weights drawn from `seed`; the caller's random state is left as it was.
+
+    Args:
+        folder: `sorters` or `models`.
+        name: the file's name in that folder.
+        args: its options, as in the params.
+        seed: of the weights.
+        runtime: what the data decides, such as `length`, `outputs` or `colors`; what the module does not ask for is
+            left out.
+
+    Returns:
+        The module; its attribute `recipe` is what `save_model` needs to know of it.
+
+    Raises:
+        ValueError: an unknown name or option.
+
+    >>> build("sorters", "handcrafted", {"steepness": 5.0}, seed=0)
+    Handcrafted(steepness=5.0)
+    """
+    lookup.check_options(folder, name, args)
+    make = lookup.find(folder, name)
+    taken = {key: value for key, value in runtime.items() if key in inspect.signature(make).parameters}
+    with _on_cpu():
+        torch.default_generator.manual_seed(seed)
+        module = make(**args, **taken)
+    module.recipe = {"folder": folder, "name": name, "args": args | taken}
+    return module
+
+
+@contextmanager
+def _on_cpu() -> Iterator[None]:
+    """Modules are made on the CPU in float32, by its random state, which is then as it was.
+
+    Those of GPUs are not touched: else each process would begin to use every GPU that there is.
+    """
+    default = torch.get_default_dtype()
+    torch.set_default_dtype(torch.float32)
+    try:
+        with torch.device("cpu"), torch.random.fork_rng(devices=[]):
+            yield
+    finally:
+        torch.set_default_dtype(default)
+
+
+def save_model(path: str | Path, model: nn.Module) -> None:
+    """Writes a model's two files, so that `load_model(path)` rebuilds it.
+
+    Args:
+        path: the folder to write into; other files there stay.
+        model: from `build` or `load_model`.
+
+    Raises:
+        TypeError: it is from neither, so that nothing says how to rebuild it; or an option is nothing that JSON holds.
+        ValueError: it has been given other weights than its options make, by a parametrization, say.
+    """
+    model = getattr(model, "_orig_mod", model)  # of torch.compile, which passes on the recipe and renames the weights
+    if not hasattr(model, "recipe"):
+        raise TypeError(
+            f"{type(model).__name__}: not from `rankops.io.checkpoints.build`, which says how to rebuild it"
+        )
+    path = Path(path)
+    # Before anything is written: an option may be what JSON does not know. A number of NumPy's is written as a number.
+    recipe = json.dumps(model.recipe, indent=2, sort_keys=True, default=_number) + "\n"
+    with torch.device("meta"):
+        wanted = lookup.find(model.recipe["folder"], model.recipe["name"])(**model.recipe["args"]).state_dict().keys()
+    if wanted != model.state_dict().keys():
+        odd = ", ".join(sorted(wanted ^ model.state_dict().keys()))
+        raise ValueError(
+            f"{type(model).__name__}: its weights are not those that {model.recipe['name']} has, they differ in {odd}: "
+            "take off what was put around it, such as torch.nn.utils.parametrize"
+        )
+    path.mkdir(parents=True, exist_ok=True)
+    weights = {key: value.detach().cpu().contiguous() for key, value in sorted(model.state_dict().items())}
+    with replaced_file(path / "model.safetensors") as partial:
+        try:
+            save_file(weights, partial)
+        except SafetensorError as error:
+            raise write_error(path / "model.safetensors", error) from error
+    with replaced_file(path / "model.json") as partial:
+        partial.write_text(recipe)
+
+
+def _number(value: Any) -> Any:
+    if not hasattr(value, "item"):
+        raise TypeError(f"an option is {value!r} of type {type(value).__name__}, which model.json cannot hold")
+    return value.item()
+
+
+def load_model(path: str | Path, *, device: str | torch.device = "cpu") -> nn.Module:
+    """Rebuilds what `save_model` wrote, in evaluation mode and float32.
+
+    Raises:
+        FileNotFoundError: the folder lacks one of the two files.
+        ValueError: the weights are truncated or do not fit the recipe.
+    """
+    path = Path(path)
+    for file in ("model.json", "model.safetensors"):
+        if not (path / file).is_file():
+            raise FileNotFoundError(f"{path}: no {file} there; expected a folder that save_model wrote")
+    try:
+        recipe = json.loads((path / "model.json").read_text())
+        with _on_cpu():
+            model = lookup.find(recipe["folder"], recipe["name"])(**recipe["args"])
+        model.recipe = recipe
+        model.load_state_dict(load_file(path / "model.safetensors"))
+    except (SafetensorError, RuntimeError, KeyError, TypeError, json.JSONDecodeError) as error:
+        raise ValueError(f"{path}: not a whole model ({error}); make it again with `dvc repro`") from error
+    return model.to(device, memory_format=torch.channels_last).eval()
+
+
+def start_from(network: nn.Module, path: str | Path) -> None:
+    """Gives a network the convolutional weights of a trained one; its head stays as it is.
+
+    Args:
+        network: with `blocks`, its convolutional part.
+        path: a safetensors file, or a folder of a trained network or run. Its weights below `blocks.` or
+            `backbone.blocks.` are taken, or, as torchvision names ResNet's, those without a prefix.
+
+    Raises:
+        FileNotFoundError: no weights there.
+        ValueError: they are not of a network of this kind; the message names the first that is missing or differs. Or
+            they are torchvision's of MobileNet, which expect images that are normalized as ours are not.
+    """
+    path = Path(path)
+    places = [path] if path.suffix == ".safetensors" else [path / part / "model.safetensors" for part in WITHIN]
+    file = next((place for place in places if place.is_file()), None)
+    if file is None:
+        raise FileNotFoundError(f"{path}: no weights to start from; expected {' or '.join(map(str, places))}")
+    try:
+        weights = load_file(file)
+    except SafetensorError as error:
+        raise ValueError(f"{file}: not a whole safetensors file ({error}); make or fetch it again") from error
+    wanted = network.blocks.state_dict()
+    if any(f"features.{name}" in weights for name in wanted):
+        raise ValueError(
+            f"{file}: torchvision's weights of a MobileNet, which expect images normalized as photographs are; "
+            "mobilenet_v3_small here takes them as they are: start from those of resnet34, or from a run"
+        )
+    prefix = next((one for one in PREFIXES if any(f"{one}{name}" in weights for name in wanted)), PREFIXES[0])
+    found = {name: weights.get(f"{prefix}{name}") for name in wanted}
+    for name, value in wanted.items():
+        if found[name] is None or found[name].shape != value.shape:
+            there = "nothing" if found[name] is None else tuple(found[name].shape)
+            raise ValueError(
+                f"{file}: {prefix}{name}: found {there}, expected {tuple(value.shape)}: the weights are of another "
+                "network; give both the same model and options"
+            )
+    network.blocks.load_state_dict(found)

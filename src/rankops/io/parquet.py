@@ -1,0 +1,141 @@
+"""Parquet tables with images in them: read with clear errors, in the common `image: {bytes, path}` form."""
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from io import BytesIO
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute
+import pyarrow.parquet as pq
+import torch
+from PIL import Image
+from torch import Tensor
+
+__all__ = ["IMAGE", "as_batch", "as_fixed_lists", "as_lists", "decode_images", "encode_images", "matrix", "read_table"]
+
+
+# How datasets libraries store an image in Parquet, so that any of them shows it.
+IMAGE = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
+
+
+def read_table(path: str | Path, columns: Sequence[str]) -> pa.Table:
+    """Some columns of a Parquet file.
+
+    Raises:
+        FileNotFoundError: no such file.
+        ValueError: not a whole Parquet file, or a column is missing.
+    """
+    path = Path(path)
+    if not path.is_file():
+        raise FileNotFoundError(f"{path}: no such file; make it with `dvc repro`")
+    try:
+        there = pq.read_schema(path).names
+        missing = [name for name in columns if name not in there]
+        if not missing:
+            return pq.read_table(path, columns=list(columns))
+    except (pa.ArrowInvalid, OSError) as error:
+        raise ValueError(f"{path}: not a whole Parquet file ({error}); make it again with `dvc repro`") from error
+    raise ValueError(f"{path}: no column {', '.join(missing)}; it has {', '.join(there)}")
+
+
+def _in_threads(function: Callable, items: Sequence, threads: int) -> list:
+    """`function` of each item; many items a task, because handing over one costs as much as decoding one."""
+    parts = [items[start : start + 256] for start in range(0, len(items), 256)]
+    with ThreadPoolExecutor(threads) as pool:
+        return [result for part in pool.map(lambda part: [function(item) for item in part], parts) for result in part]
+
+
+def encode_images(images: np.ndarray, *, threads: int) -> pa.Array:
+    """Gray images (n, height, width) uint8 as PNG, lossless, in the form of `IMAGE`."""
+
+    def encode(image: np.ndarray) -> bytes:
+        buffer = BytesIO()
+        # The fastest level: mostly black images are small at any.
+        Image.fromarray(image).save(buffer, "PNG", compress_level=1)
+        return buffer.getvalue()
+
+    encoded = _in_threads(encode, images, threads)
+    return pa.StructArray.from_arrays(
+        [pa.array(encoded, pa.binary()), pa.nulls(len(encoded), pa.string())], fields=list(IMAGE)
+    )
+
+
+def decode_images(column: pa.ChunkedArray, *, path: str | Path, threads: int) -> np.ndarray:
+    """Images of an `IMAGE` column: (n, height, width) uint8 if they are gray, (n, 3, height, width) if colored.
+
+    Args:
+        column: the column, as `read_table` gives it.
+        path: of the file, for messages.
+        threads: to decode with.
+
+    Raises:
+        ValueError: it is no `IMAGE` column; or an image is corrupt, neither gray nor RGB, or of another size or color
+            than the first; the message names its row.
+    """
+
+    def decode(numbered: tuple[int, bytes | None]) -> np.ndarray:
+        row, encoded = numbered
+        try:
+            with Image.open(BytesIO(encoded or b""), formats=["PNG", "JPEG"]) as image:
+                image.load()
+        except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
+            raise ValueError(f"{path}: row {row}: not a whole PNG or JPEG image ({error}); make it again") from error
+        if image.mode not in ("L", "RGB"):
+            raise ValueError(f"{path}: row {row}: image of mode {image.mode}, expected gray (L) or RGB")
+        return np.asarray(image)
+
+    if not pa.types.is_struct(column.type) or column.type.get_field_index("bytes") < 0:
+        raise ValueError(f"{path}: images are a column of {column.type}, expected {IMAGE}; make it again")
+    # Chunk by chunk: in one, the bytes of a large split exceed what an offset of Arrow's can say.
+    encoded = [image for chunk in column.chunks for image in pa.compute.struct_field(chunk, "bytes").to_pylist()]
+    decoded = _in_threads(decode, list(enumerate(encoded)), threads)
+    for row, image in enumerate(decoded):
+        if image.shape != decoded[0].shape:
+            raise ValueError(f"{path}: row {row}: image of {image.shape}, expected {decoded[0].shape} as in row 0")
+    images = np.stack(decoded) if decoded else np.zeros((0, 0, 0), np.uint8)
+    return np.ascontiguousarray(images.transpose(0, 3, 1, 2)) if images.ndim == 4 else images
+
+
+def as_batch(images: Tensor) -> Tensor:
+    """Images as networks take them, (n, colors, height, width): gray ones (n, height, width) get their dimension.
+
+    >>> as_batch(torch.zeros(2, 8, 8)).shape
+    torch.Size([2, 1, 8, 8])
+    """
+    return images.unsqueeze(1) if images.dim() == 3 else images
+
+
+def matrix(table: pa.Table, name: str, *, path: str | Path, length: int | None = None) -> Tensor:
+    """A column of lists, all of one length, as a tensor (n, length).
+
+    Raises:
+        ValueError: no lists of numbers, lists of different lengths, or of another than `length`, or a missing value;
+            the message names the column.
+    """
+    column = table[name].combine_chunks()
+    kind = column.type
+    lists = pa.types.is_list(kind) or pa.types.is_fixed_size_list(kind) or pa.types.is_large_list(kind)
+    if not lists or not (pa.types.is_primitive(kind.value_type) and not pa.types.is_temporal(kind.value_type)):
+        raise ValueError(f"{path}: column {name}: {kind}, expected lists of numbers; make it again")
+    flat = column.flatten()
+    if length is None:
+        length = len(flat) // max(len(column), 1)
+    lengths = pa.compute.list_value_length(column)
+    if column.null_count or flat.null_count or pa.compute.any(pa.compute.not_equal(lengths, length)).as_py():
+        raise ValueError(
+            f"{path}: column {name}: lists of different lengths or missing values, expected {length} values in each row"
+        )
+    return torch.from_numpy(flat.to_numpy(zero_copy_only=False).reshape(len(column), length).copy())
+
+
+def as_lists(values: Tensor) -> pa.Array:
+    """A tensor (n, length) as a column of lists."""
+    flat = pa.array(values.numpy().ravel())
+    return pa.ListArray.from_arrays(pa.array(np.arange(len(values) + 1) * values.shape[1], pa.int32()), flat)
+
+
+def as_fixed_lists(values: Tensor) -> pa.Array:
+    """A tensor (n, length) as a column of lists whose type says their length."""
+    return pa.FixedSizeListArray.from_arrays(pa.array(values.numpy().ravel()), values.shape[1])

@@ -1,0 +1,52 @@
+"""Pairs of labels of which one should score higher: chosen, and summed without overflow."""
+
+import torch
+from torch import Tensor
+
+__all__ = ["log_one_plus_sum", "some_of"]
+
+
+def some_of(pairs: Tensor, count: int | None, generator: torch.Generator | None) -> Tensor:
+    """At most `count` random pairs of each example.
+
+    Args:
+        pairs: (..., K, K) boolean, which pairs there are.
+        count: t; None keeps all.
+        generator: draws them, on its own device, so that CPU and GPU choose the same.
+
+    Raises:
+        ValueError: `count` below 1, or no generator to draw them with.
+
+    >>> kept = some_of(torch.ones(2, 3, 3, dtype=torch.bool), 4, torch.Generator().manual_seed(0))
+    >>> kept.sum((1, 2))
+    tensor([4, 4])
+    """
+    if count is None:
+        return pairs
+    if count < 1:
+        raise ValueError(f"pairs is {count}, expected at least 1, or None for all")
+    if generator is None:
+        raise ValueError("pairs are drawn at random: pass generator=torch.Generator().manual_seed(...)")
+    flat = pairs.flatten(-2)
+    if count >= flat.shape[-1]:
+        return pairs
+    keys = torch.rand(flat.shape, generator=generator, device=generator.device).to(flat.device)
+    chosen = keys.masked_fill(~flat, -1.0).topk(count, dim=-1).indices
+    return (flat & torch.zeros_like(flat).scatter(-1, chosen, True)).view_as(pairs)
+
+
+def log_one_plus_sum(scores: Tensor, pairs: Tensor) -> Tensor:
+    r"""$\log(1 + \sum_{(u, v)} e^{f_v - f_u})$ over the pairs of each example.
+
+    Args:
+        scores: f, (..., K).
+        pairs: (..., K, K) boolean; [..., u, v] says that u should score higher than v.
+
+    Returns:
+        (...), float32 or float64, 0 where there is no pair.
+    """
+    scores = scores.to(torch.promote_types(scores.dtype, torch.float32))  # sums over all pairs leave half precision
+    differences = scores.unsqueeze(-2) - scores.unsqueeze(-1)  # [..., u, v] = f_v - f_u
+    exponents = differences.masked_fill(~pairs, -torch.inf).flatten(-2)
+    # The 1 is one more exponent, 0: so large differences cannot overflow.
+    return torch.logsumexp(torch.nn.functional.pad(exponents, (1, 0)), dim=-1)

@@ -1,0 +1,67 @@
+"""The contract of all sorters: how they are called, and what each says of itself."""
+
+from torch import Tensor, nn
+
+from rankops.ranks import rank_along
+
+__all__ = ["Sorter"]
+
+
+class Sorter(nn.Module):
+    """Takes scores to soft ranks, 1 for the largest score; see `rank_along` for the arguments of a call.
+
+    A sorter implements `soft_ranks` and says what it is; tests hold each to what it says.
+
+    Attributes:
+        length: the number of scores it takes, or None for any. Those of a fixed length take no mask, and need not run
+            under `torch.func.vmap` or compile whole.
+        equivariant: permuting the scores permutes the ranks.
+        shift_invariant, scale_invariant: adding a number to all scores, or multiplying all by a positive one, changes
+            no rank.
+        exact_gradient: what autograd gives is the derivative of what `forward` computes. Where it is not, the class
+            says of what it is the derivative.
+    """
+
+    length: int | None = None
+    equivariant: bool = True
+    shift_invariant: bool = True
+    scale_invariant: bool = True
+    exact_gradient: bool = True
+
+    def soft_ranks(self, scores: Tensor, mask: Tensor | None) -> Tensor:
+        """Descending ranks 1..d along the last dimension.
+
+        Args:
+            scores: (..., d), finite, float32 or float64, and 0 where the mask is False.
+            mask: (..., d) boolean or None.
+
+        Returns:
+            (..., d); anything where the mask is False.
+        """
+        raise NotImplementedError
+
+    def forward(
+        self,
+        scores: Tensor,
+        *,
+        dim: int = -1,
+        mask: Tensor | None = None,
+        descending: bool = True,
+        normalized: bool = False,
+        check_finite: bool = True,
+    ) -> Tensor:
+        return rank_along(
+            self.soft_ranks, scores, dim=dim, mask=mask, descending=descending, normalized=normalized,
+            check_finite=check_finite, length=self.length,
+        )  # fmt: skip
+
+    def imitation_loss(self, scores: Tensor, ranks: Tensor) -> Tensor:
+        """What pretraining makes small: L1 on normalized ranks (SoDeep, Section 3.2).
+
+        Args:
+            scores, ranks: (..., d), the exact ranks of the scores.
+
+        Returns:
+            A scalar.
+        """
+        return (self(scores) - ranks).abs().mean() / scores.shape[-1]
