@@ -1,0 +1,36 @@
+"""All commands of `rankops`, in the order in which `rankops --help` shows them."""
+
+import logging
+from typing import Annotated
+
+import typer
+
+from pipelines.cli import data, doctor, models, params, project
+from rankops.command import show_version
+
+PANELS = {
+    "Use": (doctor.doctor, params.check, params.scale, data.fetch, models.predict, models.serve),
+    "Operate": (models.monitor, models.promote, project.watch, project.deploy, project.repair),
+}
+
+app = typer.Typer(
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+@app.callback()
+def main(
+    version: Annotated[
+        bool, typer.Option("--version", callback=show_version, is_eager=True, help="Show the version and exit.")
+    ] = False,
+) -> None:
+    """Train on ranking metrics. `make repro` runs the whole pipeline; these commands use and operate it."""
+    logging.basicConfig(level=logging.INFO, format="%(message)s")
+    logging.getLogger("httpx").setLevel(logging.WARNING)  # it logs every request
+
+
+for panel, commands in PANELS.items():
+    for command in commands:
+        app.command(rich_help_panel=panel)(command)
