@@ -21,6 +21,7 @@ def watch(every: Annotated[float, typer.Option(min=1, help="Seconds between look
     with errors_in_a_line():
         settings = load()
         try:
+            typer.echo("watching trainings until Ctrl-C")
             follow(settings, Path(".checkpoints"), ended, every=every)
         except KeyboardInterrupt:
             ended.set()
