@@ -6,7 +6,6 @@ import shutil
 import subprocess
 from contextlib import suppress
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -18,10 +17,8 @@ from dvc.repo import Repo
 from PIL import Image
 from playwright.sync_api import sync_playwright
 from scipy.stats import spearmanr, t
-from typer.testing import CliRunner
 
 from pipelines import comparison, digit_scenes
-from pipelines.cli.app import BENCHMARKS, app
 from pipelines.comparison import measured
 from pipelines.config import schema
 from pipelines.reporting import archive
@@ -366,49 +363,6 @@ def test_runs_of_one_task_on_several_datasets_have_a_title_and_a_registered_name
     assert other.model_of(other.runs["label_ranking-rlsep-arc"]) == "label_ranking-arc"
 
 
-def test_benchmarks_are_written_between_the_lines_of_their_page(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    for folder in ("docs", "benchmarks/results"):
-        Path(folder).mkdir(parents=True)
-    Path("dvc.yaml").touch()
-    page = Path("docs/sorters.md")
-    page.write_text("before\n<!-- results: written by `rankops readme` -->\nold\n<!-- end of results -->\nafter\n")
-
-    def measured(command: list[str], **_) -> SimpleNamespace:
-        Path(f"benchmarks/results/{command[-1].removeprefix('benchmarks.')}.md").write_text("| new |\n")
-        return SimpleNamespace(returncode=0)
-
-    monkeypatch.setattr("subprocess.run", measured)
-    for title in BENCHMARKS["losses"]:
-        Path(f"benchmarks/results/{title}.md").write_text("| earlier |\n")
-    done = CliRunner().invoke(app, ["benchmark", "sorters"], catch_exceptions=False)
-    assert done.exit_code == 0
-    lines = [
-        "before",
-        "<!-- results: written by `rankops readme` -->",
-        "| new |",
-        "| earlier |",
-        "| earlier |",
-        "<!-- end of results -->",
-        "after",
-    ]
-    assert page.read_text().splitlines() == lines
-
-
-def test_tables_that_were_not_measured_do_not_go_from_the_page(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    for folder in ("docs", "benchmarks/results"):
-        Path(folder).mkdir(parents=True)
-    Path("dvc.yaml").touch()
-    Path("docs/sorters.md").write_text("old tables")
-    Path("benchmarks/results/sorters.md").write_text("| new |")
-    monkeypatch.setattr("subprocess.run", lambda *_, **__: SimpleNamespace(returncode=0))
-    done = CliRunner().invoke(app, ["benchmark", "sorters"])
-    assert done.exit_code == 1
-    assert "there is no benchmarks/results/losses, Spearman of clips.md" in done.output
-    assert Path("docs/sorters.md").read_text() == "old tables"
-
-
 EXACT = {"lsep": [0.05, 0.06, 0.07], "rlsep": [0.45, 0.50, 0.43]}
 CHOSEN = {"lsep": {"training.scorer.shift": 0, "training.scorer.zoom": 1.0}, "rlsep": {
     "training.scorer.shift": 7, "training.scorer.zoom": 1.1, "training.scorer.rotation": 5.0,
@@ -507,9 +461,7 @@ class TestKeptResults:
             archive._refuse_mixture(entries)
 
     def test_they_are_written_with_what_made_them_and_shown_beside_the_papers(self, project):
-        (project / "machine.json").write_text(json.dumps(MACHINE))
-        result = CliRunner().invoke(app, ["keep", "subset", "--machine", "machine.json", "--command", "make it"])
-        assert result.exit_code == 0, result.output
+        archive.keep("subset", command="make it", made_on=MACHINE, highest={})
         kept = json.loads((project / "results/paper/subset.json").read_text())
         assert (kept["commit"], kept["command"]) == (git("rev-parse", "HEAD"), "make it")
         assert kept["params"]["ranked_mnist"]["canvas"] == 112
@@ -517,7 +469,6 @@ class TestKeptResults:
         assert title == "Kept results: subset"
         for said in (
             "5,000 training images of 112 px, 10,000 test images, convnet", "one abacus", kept["commit"][:10],
-            "A ranking without any mistake has a ranked mAP of 33.33 there.",
         ):  # fmt: skip
             assert said in text
         lsep, rlsep = table.to_dict("records")
@@ -557,7 +508,7 @@ class TestKeptResults:
 
     def test_data_may_be_elsewhere(self, project):
         shutil.rmtree(project / "data")
-        assert CliRunner().invoke(app, ["keep", "subset", "--command", "make"]).exit_code == 0
+        archive.keep("subset", command="make", made_on=MACHINE)
         ((_, (text, _, _)),) = archive.sections(project / "results/paper").items()
         assert "without any mistake" not in text
 

@@ -5,12 +5,9 @@ import re
 from pathlib import Path
 
 import pytest
-import torch
 from pydantic import ValidationError
 from ruamel.yaml import YAML
-from typer.testing import CliRunner
 
-from pipelines.cli.app import app
 from pipelines.config import schema
 from rankops.tasks import retrieval
 
@@ -230,14 +227,6 @@ def test_a_name_that_no_stage_can_have_is_refused(block, ending):
         schema.check(values)
 
 
-def test_the_doctor_tells_nobody_the_stores_password(monkeypatch):
-    monkeypatch.chdir(ROOT)
-    monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://admin:secret@mlflow.example.org")
-    said = CliRunner().invoke(app, ["doctor"]).output
-    assert "http://mlflow.example.org" in said
-    assert "secret" not in said
-
-
 class TestExperiments:
     PATH = ROOT / "experiments/params.yaml"
 
@@ -433,126 +422,6 @@ def test_a_file_that_holds_no_params_is_named(tmp_path, text, message):
 def test_numbers_are_read_as_yaml_1_2(tmp_path):
     (tmp_path / "params.yaml").write_text((ROOT / "params.yaml").read_text().replace("5.0e-3", "5e-3"))
     assert schema.load(tmp_path / "params.yaml").sorters["lstm"].optimizer.args["lr"] == 0.005
-
-
-class TestScales:
-    @pytest.fixture
-    def project(self, tmp_path, monkeypatch):
-        for file in (
-            "params.yaml",
-            "dvc.yaml",
-            "experiments/params.yaml",
-            *(f"scales/{path.name}" for path in (ROOT / "scales").iterdir()),
-        ):
-            (tmp_path / file).parent.mkdir(exist_ok=True)
-            (tmp_path / file).write_text((ROOT / file).read_text())
-        monkeypatch.chdir(tmp_path)
-        return tmp_path
-
-    def scale(self, name: str, *, code: int = 0) -> str:
-        result = CliRunner().invoke(app, ["scale", name])
-        assert result.exit_code == code, result.output
-        return result.output
-
-    def assert_shipped(self, project):
-        for file in ("params.yaml", "experiments/params.yaml"):
-            assert (project / file).read_text() == (ROOT / file).read_text()
-
-    def test_the_defaults_are_the_laptops(self, project):
-        self.scale("laptop")
-        self.assert_shipped(project)
-
-    @pytest.mark.parametrize("name", sorted({path.stem for path in (ROOT / "scales").iterdir()} - {"laptop"}))
-    def test_a_scale_is_left_as_it_was_entered(self, project, name):
-        self.scale(name)
-        assert schema.load() != schema.check(SHIPPED)
-        theirs = (project / "experiments/params.yaml").read_text()
-        assert "# all that the paper prints" not in theirs  # which the scales' files say to their readers
-        assert "# What another optimizer adds, then images that are moved" in theirs
-        self.scale("laptop")
-        self.assert_shipped(project)
-
-    @pytest.mark.parametrize("name", sorted({path.stem for path in (ROOT / "scales").iterdir()} - {"tiny"}))
-    def test_both_losses_of_retrieval_see_as_many_rivals(self, project, name):
-        self.scale(name)
-        params = schema.load()
-        assert params.training.retrieval.batch_size == params.score_vectors.length
-
-    def test_every_scale_says_everything_that_one_says(self):
-        def keys(block, place=""):
-            for key, value in block.items():
-                nested = isinstance(value, dict) and key not in ("args", "schedule")
-                if f"{place}{key}" != "over":
-                    yield from keys(value, f"{place}{key}.") if nested else [f"{place}{key}"]
-
-        files = {path.stem: YAML(typ="safe").load(path) for path in (ROOT / "scales").iterdir()}
-        for name in ("paper", "laptop"):
-            for other in files:
-                assert not set(keys(files[other])) - set(keys(files[name])), (name, other)
-
-    def test_the_papers_sizes(self, project):
-        self.scale("paper")
-        paper = schema.load()
-        assert paper.score_vectors.length == 100
-        assert (paper.ranked_mnist.canvas, paper.ranked_mnist.rows.train) == (224, 60000)
-        assert {run.model.name for run in paper.runs.values()} == {"mobilenet_v3_small"}
-
-    @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
-    def test_a_scale_for_a_gpu_is_refused_where_there_is_none(self, project):
-        self.scale("paper")
-        result = CliRunner().invoke(app, ["params"])
-        assert result.exit_code == 1
-        assert "compute.device is cuda, but torch finds no GPU" in result.output
-        assert "`rankops scale laptop` goes back" in result.output
-        self.scale("subset_112")
-        assert CliRunner().invoke(app, ["params"]).exit_code == 0
-
-    def test_a_scale_over_another_says_what_differs(self, project):
-        self.scale("paper")  # of which nothing stays
-        self.scale("subset_112")
-        small, laptop = schema.load(), schema.check(SHIPPED)
-        assert (small.ranked_mnist.canvas, small.ranked_mnist.rows.model_dump()) == (
-            112, {"train": 5000, "val": 1000, "test": 10000, "gate": 1000}
-        )  # fmt: skip
-        assert small.training.label_ranking.scorer.optimizer.name == "SGD"
-        assert {run.model.name for run in small.runs.values()} == {"mobilenet_v3_small"}
-        assert (small.clips, small.sorters, small.training.retrieval) == (
-            laptop.clips, laptop.sorters, laptop.training.retrieval
-        )  # fmt: skip
-        (project / "scales/subset.yaml").write_text("over: subset_112")
-        assert "scales/subset_112.yaml: over is 'subset', expected another file" in self.scale("subset", code=1)
-        (project / "scales/subset.yaml").write_text("over: laptop\nranked_mnist: {canvs: 1}")
-        assert "scales/subset.yaml: ranked_mnist.canvs is not in params.yaml" in self.scale("subset_112", code=1)
-        assert schema.load() == small
-
-    def test_what_was_wrong_before_is_not_the_scales_doing(self, project):
-        params = (project / "params.yaml").read_text()
-        (project / "params.yaml").write_text(params + "foo: 1\n")
-        (project / "scales/mine.yaml").write_text("ranked_mnist: {canvas: 4}")
-        lines = self.scale("mine", code=1).splitlines()
-        assert {line.partition(":")[0] for line in lines if "foo" in line} == {"params.yaml"}
-        assert {line.partition(":")[0] for line in lines if "canvas" in line} == {"scales/mine.yaml"}
-        (project / "params.yaml").write_text(params + "foo: [1\n")
-        assert "params.yaml: not YAML" in self.scale("laptop", code=1)
-
-    def test_an_unknown_key_or_scale_changes_nothing(self, project):
-        (project / "scales/mine.yaml").write_text("ranked_mnist: {canvas: 128, canvs: 1}")
-        before = (project / "params.yaml").read_text()
-        assert "ranked_mnist.canvs is not in params.yaml" in self.scale("mine", code=1)
-        there = ", ".join(sorted(path.stem for path in (project / "scales").glob("*.yaml")))
-        assert f"no scales/huge.yaml; there are {there}" in self.scale("huge", code=1)
-        (project / "scales/mine.yaml").write_text("ranked_mnist: {canvas: 4}")
-        assert "ranked_mnist.canvas" in self.scale("mine", code=1)
-        for text, said in (
-            ("", "expected keys of params.yaml with their values, found nothing"),
-            ("data: {seed: 1}\ndata: {seed: 2}", "found duplicate key"),
-            ("experiments: {sorter_depth: [0]}", "experiments/params.yaml: sorter_depth"),
-        ):
-            (project / "scales/mine.yaml").write_text(text)
-            output = self.scale("mine", code=1)
-            assert output.startswith("scales/mine.yaml: ")
-            assert said in output
-        assert (project / "params.yaml").read_text() == before
 
 
 def test_moments_of_an_optimizer_must_be_below_1():
