@@ -7,6 +7,7 @@ that has metrics; runs may be named, and `--in experiments` takes those of anoth
 import argparse
 import hashlib
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -84,8 +85,11 @@ def main() -> None:
     parser.add_argument("--in", dest="folder", type=Path, default=Path())
     parser.add_argument("--command", default="dvc repro")
     given = parser.parse_args()
-    for path in keep(given.name, runs=given.runs, folder=given.folder, command=given.command):
-        print(path)
+    try:
+        for path in keep(given.name, runs=given.runs, folder=given.folder, command=given.command):
+            print(path)
+    except (ValueError, OSError) as error:
+        sys.exit(str(error))
 
 
 if __name__ == "__main__":

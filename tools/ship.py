@@ -3,6 +3,7 @@
 `origin.json` beside the weights is the training's entry in dvc.lock: its params, and the hashes of code and data.
 """
 
+import argparse
 import json
 import sys
 from pathlib import Path
@@ -33,4 +34,9 @@ def ship(name: str) -> Path:
 
 
 if __name__ == "__main__":
-    print(f"wrote {ship(*sys.argv[1:])}")
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("name")
+    try:
+        print(ship(parser.parse_args().name))
+    except (ValueError, OSError) as error:
+        sys.exit(str(error))
