@@ -193,7 +193,8 @@ def train_one(params: Settings, name: str, place: int, seed: int, job: Path) -> 
         sorter=None if run["sorter"] == NONE else load_sorter(Path("models/sorters") / run["sorter"]),
         sorter_optimizer=run["sorter_optimizer"],
         auxiliary=run["auxiliary"],
-    ).to(accelerator.device)
+        device=accelerator.device,
+    )
     shown = f"{name}, {job.name}"
     epochs = train(
         task,
