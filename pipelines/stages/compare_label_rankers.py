@@ -9,19 +9,19 @@ from torch import Tensor
 
 from pipelines.comparison import SPLITS, Trial, compared, measured
 from pipelines.config.schema import Comparison, Settings, load_experiments
-from pipelines.digit_scenes import scenes_of
 from pipelines.reporting.history import shown
 from pipelines.sorters import sorter_of
 from pipelines.stages.runner import run
 from rankops.datasets.scenes import digits
+from rankops.datasets.scenes.ranked_mnist import RankedMnist
 from rankops.tasks import label_ranking
 
 
 def new_scenes(params: Settings) -> Callable[[int, torch.Generator], tuple[Tensor, Tensor]]:
     """Draws so many training scenes as the stage ranked_mnist draws them, from the training digits."""
     glyphs = digits.load("data/digits", digits.DIGITS_OF["train"], threads=torch.get_num_threads())
-    options = params.ranked_mnist.model_dump(exclude={"rows", "seed"})
-    return lambda rows, generator: scenes_of(glyphs, rows, generator=generator, **options)
+    dataset = RankedMnist(**params.ranked_mnist.model_dump())
+    return lambda rows, generator: dataset.scenes(glyphs, rows, generator)
 
 
 class Trainer:
