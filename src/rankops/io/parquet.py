@@ -76,15 +76,18 @@ def decode_images(column: pa.ChunkedArray, *, path: str | Path, threads: int, ea
             than the first; the message names its row.
     """
 
+    def where(number: int) -> str:
+        return f"{path}: row {number // each}"
+
     def decode(numbered: tuple[int, bytes | None]) -> np.ndarray:
         number, encoded = numbered
         try:
             with Image.open(BytesIO(encoded or b""), formats=["PNG", "JPEG"]) as image:
                 image.load()
         except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
-            raise ValueError(f"{path}: row {number // each}: not a whole PNG or JPEG image ({error}); make it again") from error
+            raise ValueError(f"{where(number)}: not a whole PNG or JPEG image ({error}); make it again") from error
         if image.mode not in ("L", "RGB"):
-            raise ValueError(f"{path}: row {number // each}: image of mode {image.mode}, expected gray (L) or RGB")
+            raise ValueError(f"{where(number)}: image of mode {image.mode}, expected gray (L) or RGB")
         return np.asarray(image)
 
     if not pa.types.is_struct(column.type) or column.type.get_field_index("bytes") < 0:
@@ -94,7 +97,7 @@ def decode_images(column: pa.ChunkedArray, *, path: str | Path, threads: int, ea
     decoded = _in_threads(decode, list(enumerate(encoded)), threads)
     for number, image in enumerate(decoded):
         if image.shape != decoded[0].shape:
-            raise ValueError(f"{path}: row {number // each}: image of {image.shape}, expected {decoded[0].shape} as in row 0")
+            raise ValueError(f"{where(number)}: image of {image.shape}, expected {decoded[0].shape} as in row 0")
     images = np.stack(decoded) if decoded else np.zeros((0, 0, 0), np.uint8)
     return np.ascontiguousarray(images.transpose(0, 3, 1, 2)) if images.ndim == 4 else images
 

@@ -65,7 +65,7 @@ class Captions(RankedMnist):
             multiple = FAMILY * FOLDS if split in ("test", "gate") else FAMILY
             if rows % multiple:
                 raise ValueError(
-                    f"rows.{split} is {rows}, expected a multiple of {multiple}: scenes come in pairs that stay together"
+                    f"rows.{split} is {rows}, expected a multiple of {multiple}: scenes come in pairs of twins"
                 )
 
     def draw(self, digits: Digits, numbers: range, generator: torch.Generator) -> Recipe:
@@ -267,8 +267,8 @@ def sentences(recipe: Recipe, *, canvas: int, generator: torch.Generator) -> lis
         free = scene.one_of(range(CAPTIONS))
         captions: list[str] = []
         while len(captions) < CAPTIONS:
-            one, two = scene.one_of(list(scene.relations)) if len(captions) == free else scene.one_of([pair, pair[::-1]])
-            caption = scene.sentence(one, two)
+            pairs = list(scene.relations) if len(captions) == free else [pair, pair[::-1]]
+            caption = scene.sentence(*scene.one_of(pairs))
             if caption not in captions:
                 captions.append(caption)
         result.append(captions)

@@ -78,7 +78,7 @@ class Clips(RankedMnist):
         if not 0 <= self.drift < float("inf"):
             raise ValueError(f"drift is {self.drift}, expected pixels a frame from 0")
         if not 1 <= self.zoom < float("inf"):
-            raise ValueError(f"zoom is {self.zoom}, expected a magnification a frame from 1: in and out are drawn alike")
+            raise ValueError(f"zoom is {self.zoom}, expected a magnification a frame from 1")
 
     @property
     def effects(self) -> Tensor:
@@ -141,7 +141,7 @@ class Clips(RankedMnist):
             "zoom": recipe["zoom"].numpy(),
             "probability_follows_content": np.abs(probability - hidden) < 1e-5,
             "score": score,
-            "score_is_a_share_of_viewers": (np.abs(score * viewers - remembered) < 1e-4) & (0 <= score) & (score <= 1),
+            "score_is_a_share_of_viewers": (np.abs(score * viewers - remembered) < 1e-4) & (score >= 0) & (score <= 1),
             "score_is_believable": chance >= BELIEVED,
             "standardized_score": (score - hidden) / np.sqrt(hidden * (1 - hidden) / viewers),
         }

@@ -15,7 +15,7 @@ from rankops.datasets.expected import between, frequencies, in_set, unique
 from rankops.datasets.scenes import mnist
 from rankops.io.parquet import decode_images, encode_images, read_table
 
-__all__ = ["CLASSES", "DIGITS_OF", "SPLITS", "Digits", "expectations", "load", "measure", "tables"]
+__all__ = ["CLASSES", "DIGITS_OF", "Digits", "expectations", "load", "measure", "tables"]
 
 SPLITS = ("train", "val", "test")
 # Whose digits the scenes of a split are made of. The gate's are those on which epochs are chosen, not the test's: it

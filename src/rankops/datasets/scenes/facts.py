@@ -63,11 +63,15 @@ def box_facts(images: Tensor, digits: Digits, boxes: tuple[Tensor, ...]) -> tupl
     ink = summed[row, last_row, last_column] - summed[row, first_row, last_column]
     ink += summed[row, first_row, first_column] - summed[row, last_row, first_column]
     inside = (top >= 0) & (left >= 0) & (torch.maximum(top, left) + size <= canvas + 1e-3)
-    return row, place, {
-        "glyph": glyph.numpy(),
-        "size": size.numpy(),
-        "glyph_is_of_this_split": known.numpy(),
-        "glyph_class": torch.where(known, digits.labels[digits.rows_of(glyph)], -1).numpy(),
-        "inside_canvas": inside.numpy(),
-        "ink_in_box": (ink / size.square()).numpy(),
-    }
+    return (
+        row,
+        place,
+        {
+            "glyph": glyph.numpy(),
+            "size": size.numpy(),
+            "glyph_is_of_this_split": known.numpy(),
+            "glyph_class": torch.where(known, digits.labels[digits.rows_of(glyph)], -1).numpy(),
+            "inside_canvas": inside.numpy(),
+            "ink_in_box": (ink / size.square()).numpy(),
+        },
+    )
