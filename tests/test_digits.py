@@ -1,7 +1,8 @@
-"""The datasets that are made here, and bringing and reading MNIST."""
+"""Digits, score vectors and the tables that all datasets are stored in: read, and every planted fault named."""
 
 import gzip
 import hashlib
+import json
 import os
 import shutil
 import socket
@@ -15,24 +16,16 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import torch
-from typer.testing import CliRunner
 
-from pipelines.cli.app import app
-from rankops.datasets.scenes import digits, layout, mnist, ranked_mnist
+from pipelines.expectations import ExpectationsFailed
+from pipelines.stages import score_vectors as score_vectors_stage
+from pipelines.stages import validate
+from rankops.datasets.scenes import digits, mnist
 from rankops.datasets.vectors import score_vectors
+from rankops.io.images import image_batches, image_count
 from rankops.io.parquet import decode_images, encode_images, matrix, read_table
 from rankops.ranks import ranks
 from rankops.seeding import derived_seed, generator
-
-SCENE = {"canvas": 64, "digits_per_image": (3, 6), "scale": (1.0, 4.0), "overlap": 0.0}
-
-
-@pytest.fixture(scope="module")
-def bundled(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("digits")
-    for split, table in digits.tables("bundled", "", seed=1, threads=1).items():
-        pq.write_table(table, folder / f"{split}.parquet")
-    return folder
 
 
 class TestMnist:
@@ -90,15 +83,6 @@ class TestMnist:
         with pytest.raises(ValueError, match=message):
             mnist.copy(tmp_path / "given", tmp_path / "raw")
         assert not (tmp_path / "raw" / "train-images-idx3-ubyte").exists()
-
-    def test_a_disk_that_does_not_take_the_files_of_a_named_folder_is_an_error(self, files, tmp_path, monkeypatch):
-        monkeypatch.chdir(tmp_path)
-        monkeypatch.setenv("RANKOPS_MNIST_ROOT", str(files))
-        Path("dvc.yaml").touch()
-        Path("data").touch()  # where a folder should be
-        result = CliRunner().invoke(app, ["fetch"])
-        assert result.exit_code == 1
-        assert "Going on without" not in result.output
 
     def test_a_file_under_anothers_name_is_recognized(self, files, tmp_path):
         test, train = files / "t10k-labels-idx1-ubyte.gz", files / "train-labels-idx1-ubyte.gz"
@@ -166,67 +150,6 @@ def test_the_real_files_are_brought_and_read(tmp_path):
     assert mnist.read(tmp_path, test=False)[0].shape == (60000, 28, 28)
 
 
-class TestRankedMnist:
-    @pytest.fixture(scope="class")
-    def recipe(self, bundled):
-        train = digits.load(bundled, "train", threads=1)
-        return ranked_mnist.recipes(train, 500, generator=generator(1, "test"), **SCENE)
-
-    def test_ranks_follow_sizes(self, recipe):
-        for sizes, label_ranks in zip(recipe.size.tolist(), recipe.label_ranks.tolist(), strict=True):
-            levels = sorted({size for size in sizes if size > 0})
-            assert label_ranks == [levels.index(size) + 1 if size > 0 else 0 for size in sizes]
-
-    def test_numbers_and_sizes_are_as_asked_for(self, recipe):
-        counts = (recipe.size > 0).sum(1)
-        assert set(counts.tolist()) == {3, 4, 5, 6}
-        there = recipe.size[recipe.size > 0]
-        assert (there >= 8).all()
-        assert (there <= 32).all()
-        assert (there != there.round()).float().mean() > 0.99  # real-valued: whole pixels would make ties
-
-    def test_boxes_neither_overlap_nor_leave_the_canvas(self, recipe):
-        for size, top, left in zip(recipe.size.tolist(), recipe.top.tolist(), recipe.left.tolist(), strict=True):
-            boxes = [(t, left[k], size[k]) for k, t in enumerate(top) if size[k] > 0]
-            for number, (t, l, s) in enumerate(boxes):  # noqa: E741
-                assert t >= 0
-                assert l >= 0
-                assert max(t, l) + s <= 64 + 1e-4
-                for other_t, other_l, other_s in boxes[:number]:
-                    down = min(t + s, other_t + other_s) - max(t, other_t)
-                    across = min(l + s, other_l + other_s) - max(l, other_l)
-                    assert min(down, across) <= 1e-5
-
-    def test_overlap_is_allowed_up_to_the_stated_share(self, bundled):
-        train = digits.load(bundled, "train", threads=1)
-        options = SCENE | {"digits_per_image": (8, 9), "overlap": 0.3}
-        recipe = ranked_mnist.recipes(train, 50, generator=generator(1, "test"), **options)
-        assert set((recipe.size > 0).sum(1).tolist()) == {8, 9}
-
-    def test_is_the_same_from_the_same_seed_and_another_from_another(self, bundled):
-        train = digits.load(bundled, "train", threads=1)
-        first, again, other = (
-            next(ranked_mnist.tables(train, 20, threads=1, generator=generator(seed, "test"), **SCENE))
-            for seed in (1, 1, 2)
-        )
-        assert first.equals(again)
-        assert not first.equals(other)
-
-    def test_can_be_drawn_again_from_what_was_written(self, bundled, tmp_path):
-        train = digits.load(bundled, "train", threads=1)
-        pieces = list(ranked_mnist.tables(train, 30, threads=1, generator=generator(1, "test"), **SCENE))
-        pq.write_table(pa.concat_tables(pieces), tmp_path / "train.parquet")
-        images, recipe = ranked_mnist.load(tmp_path, "train", threads=1)
-        assert images.equal(ranked_mnist.pictures(recipe, train, canvas=64))
-
-    def test_says_when_digits_do_not_fit(self, bundled, monkeypatch):
-        monkeypatch.setattr(layout, "ROUNDS", 3)
-        train = digits.load(bundled, "train", threads=1)
-        options = SCENE | {"digits_per_image": (9, 9), "scale": (3.0, 4.0)}
-        with pytest.raises(ValueError, match=r"20 of 20 scenes with up to 9 boxes of scale 3\.0 to 4"):
-            ranked_mnist.recipes(train, 20, generator=generator(1, "test"), **options)
-
-
 class TestScoreVectors:
     def test_each_kind_is_what_it_says(self):
         scores, kinds = score_vectors.draw(4000, 20, generator(1, "test"))
@@ -253,6 +176,115 @@ class TestScoreVectors:
         assert scores.shape == (50, 7)
         assert stored.equal(ranks(scores))
         assert kinds.min() >= 0
+
+
+class TestValidation:
+    ROWS = {"train": 120, "val": 60, "test": 60}  # noqa: RUF012
+
+    @pytest.fixture
+    def check(self, tmp_path, monkeypatch):
+        """Writes a dataset, its training split changed, and validates it: what is said against it, or None."""
+        monkeypatch.chdir(tmp_path)
+        rows = SimpleNamespace(model_dump=lambda: self.ROWS)
+        params = SimpleNamespace(
+            datasets={},
+            score_vectors=SimpleNamespace(length=8, rows=rows, seed=1),
+            compute=SimpleNamespace(threads=1),
+        )
+
+        def run(name, change=lambda table: table):
+            if name == "score_vectors":
+                score_vectors_stage.main(params)
+            else:
+                Path("data/digits").mkdir(parents=True)
+                made = digits.tables("bundled", "", seed=1, threads=1)
+                for split, table in made.items():
+                    pq.write_table(table, f"data/digits/{split}.parquet")
+                manifest = {"source": "bundled", "rows": {split: len(table) for split, table in made.items()}}
+                Path("data/digits/manifest.json").write_text(json.dumps(manifest))
+            path = Path("data") / name / "train.parquet"
+            pq.write_table(change(pq.read_table(path)), path)
+            try:
+                validate.main(params, name)
+            except ExpectationsFailed as failed:
+                assert not Path(f"checks/{name}.passed").exists()
+                return str(failed)
+            assert Path(f"checks/{name}.passed").read_text() == "passed\n"
+            return None
+
+        return run
+
+    @pytest.mark.parametrize("name", ["digits", "score_vectors"])
+    def test_faultless_data_pass(self, check, name):
+        assert check(name) is None
+
+    def test_faults_in_digits_are_named(self, check):
+        foreign = digits.tables("bundled", "", seed=1, threads=1)["test"].slice(0, 1)
+
+        def change(table):
+            table = with_cell(table, "label", 3, lambda _: 12)
+            table = with_cell(table, "image", 5, lambda _: table["image"][8].as_py())
+            return pa.concat_tables([foreign, table.slice(1)])
+
+        message = check("digits", change)
+        for part in ("digits.digits: label", "label = 12", "digits: pixels", "digits: glyph", "split test", "split train"):
+            assert part in message
+
+    def test_faults_in_score_vectors_are_named(self, check):
+        def change(table):
+            table = with_cell(table, "ranks", 2, lambda ranks: [ranks[0] + 1, *ranks[1:]])
+            table = with_cell(table, "scores", 3, lambda scores: [float("nan"), *scores[1:]])
+            return table.set_column(1, "kind", pa.array([1] * len(table)))
+
+        message = check("score_vectors", change)
+        for part in (
+            "vectors: largest_rank_error", "split train, id 2: largest_rank_error = 1.0",
+            "vectors: finite", "split train, id 3: finite = False", "vectors: kind",
+        ):  # fmt: skip
+            assert part in message
+
+
+def with_cell(table, column, row, change):
+    """The table with one cell changed."""
+    values, field = table[column].to_pylist(), table.schema.field(column)
+    values[row] = change(values[row])
+    return table.set_column(table.column_names.index(column), field, pa.array(values, field.type))
+
+
+class TestImagesOfPeople:
+    """Parquet files of images that did not come from here."""
+
+    @pytest.mark.parametrize("kind", [pa.binary(), pa.struct([("bytes", pa.binary()), ("path", pa.string())])])
+    def test_are_read_in_pieces_with_other_columns(self, tmp_path, kind):
+        contents = [str(number).encode() for number in range(150)]
+        images = contents if kind == pa.binary() else [{"bytes": one, "path": None} for one in contents]
+        path = tmp_path / "a.parquet"
+        pq.write_table(pa.table({"other": range(150), "id": range(7, 157), "image": pa.array(images, kind)}), path)
+        assert image_count(path) == 150
+        pieces = list(image_batches(path, columns=["id"]))
+        assert [first for first, _ in pieces] == [0, 64, 128]
+        assert [one for _, batch in pieces for one in batch["image"].to_pylist()] == contents
+        assert [one for _, batch in pieces for one in batch["id"].to_pylist()] == list(range(7, 157))
+
+    @pytest.mark.parametrize("table", [{"picture": [1]}, {"image": [1]}, {"image": [{"path": "x"}]}])
+    def test_of_another_form_are_refused(self, tmp_path, table):
+        pq.write_table(pa.table(table), tmp_path / "a.parquet")
+        for read in (image_count, lambda path: list(image_batches(path))):
+            with pytest.raises(ValueError, match=r"a\.parquet: .*column image"):
+                read(tmp_path / "a.parquet")
+
+    def test_a_file_that_is_missing_or_cut_off_is_named(self, tmp_path):
+        path = tmp_path / "a.parquet"
+        with pytest.raises(FileNotFoundError, match=r"a\.parquet"):
+            list(image_batches(path))
+        pq.write_table(pa.table({"image": [b"x" * 1000] * 1000}), path)
+        whole = path.read_bytes()
+        path.write_bytes(whole[:-20])
+        with pytest.raises(ValueError, match=r"a\.parquet: not a whole"):
+            image_count(path)
+        path.write_bytes(b"PAR1" + bytes(len(whole) - 1000) + whole[-996:])
+        with pytest.raises(ValueError, match=r"a\.parquet: not a whole"):
+            list(image_batches(path))
 
 
 class TestTables:
