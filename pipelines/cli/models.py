@@ -137,7 +137,7 @@ def promote(
 
     The gate compares both on the gate split, example by example; see the block gate in params.yaml.
     """
-    from pipelines.config.schema import load
+    from pipelines.config import load
     from pipelines.tracking import gate
     from pipelines.tracking.publish import Registry, store
 

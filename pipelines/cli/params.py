@@ -33,20 +33,17 @@ def check(
 
 def problems(file: Path) -> list[str]:
     """Return what is wrong with a params file, a line each."""
-    from pipelines.config.schema import ParamsError, load, load_experiments
-    from rankops.training.loop import compute
+    from pipelines.config import ParamsError, rules
+    from rankops.training.device import make_accelerator
 
     try:
-        if file.resolve() == EXPERIMENTS.resolve():
-            load_experiments(load(PARAMS), file)
-            return []
-        settings = load(file)
-        if settings.compute.device == "cuda":
-            compute(device="cuda", precision=settings.compute.precision)  # raises before hours go into data for it
+        compute = rules.check(file).compute
+        if compute.device == "cuda":
+            make_accelerator(device="cuda", precision=compute.precision)  # raises before hours go into data for it
     except ParamsError as error:
         return str(error).splitlines()
     except ValueError as error:
-        return [f"{file}: {error}; set compute.device to auto, or run `rankops scale laptop`"]
+        return [f"{file}: {error}"]
     return []
 
 

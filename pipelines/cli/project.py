@@ -14,7 +14,7 @@ def watch(every: Annotated[float, typer.Option(min=1, help="Seconds between look
     """Send epochs of running trainings to MLflow, beside `dvc repro`, until Ctrl-C. Flows do so by themselves."""
     import threading
 
-    from pipelines.config.schema import load
+    from pipelines.config import load
     from pipelines.tracking.live import watch as follow
 
     ended = threading.Event()
