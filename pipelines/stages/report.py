@@ -1,345 +1,366 @@
-"""Tables and pictures of all runs, beside the papers' figures: Markdown, one HTML page and PNG files."""
+"""Write the report: one HTML page with its pictures, and the short tables of README."""
 
 import json
-from collections.abc import Callable
-from hashlib import md5
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import numpy as np
 import pandas as pd
-import pyarrow.parquet as pq
-from dvc_data.hashfile.hash_info import HashInfo
-from dvc_data.hashfile.tree import Tree
+from jinja2 import Environment, PackageLoader, select_autoescape
+from PIL import Image
 
-from pipelines.config.schema import FOLDS, Run, Settings
-from pipelines.reporting import archive, papers
-from pipelines.reporting.histories import history_of_run
-from pipelines.reporting.html import Section, markdown, page
-from pipelines.reporting.perfect_ranking import perfect_mean_average_precision
-from pipelines.reporting.plots import (
-    average_precisions,
-    example_sheet,
-    found_captions,
-    learning_curves,
-    predicted,
-    sorter_errors,
-)
-from pipelines.reporting.results import figures
-from pipelines.stages.runner import refuse_leftovers, run
+from pipelines.config import Settings
+from pipelines.reporting import papers, plots
+from pipelines.reporting.archive import kept_results
+from pipelines.reporting.results import history, number, read_comparisons, read_run, read_runs, read_sorters
+from pipelines.stages.runner import refuse_leftovers
+from rankops import lookup
 from rankops.io.atomic import replaced_file, replaced_folder
-from rankops.io.parquet import decode_images, read_table
+from rankops.io.parquet import decode_images, matrix, read_table
+from rankops.metrics.label_ranking import ranked_ceiling
 
-EXAMPLES = 12
-# What a table shows of a task: the figure's place in metrics/runs/<run>.json, and its title.
-SHOWN = {
-    "label_ranking": {
-        "ranked.accuracy": "ranked accuracy", "ranked.exact_match": "ranked 0-1",
-        "ranked.mean_average_precision": "ranked mAP", "unranked.f1": "unranked F1",
-    },
-    "memorability": {"spearman": "Spearman"},
-    "multilabel": {"mean_average_precision": "mAP"},
-    "retrieval": {
-        f"{direction}.{figure}": f"{title} {short}"
-        for direction, title in (("image_to_text", "caption"), ("text_to_image", "image"))
-        for figure, short in (("recall_at_1", "R@1"), ("recall_at_5", "R@5"), ("recall_at_10", "R@10"),
-                              ("median_rank", "median rank"))
-    },
-}  # fmt: skip
-# RLSEP's Table 2 has these of ranked labels and, but for the last, of unranked ones.
-TABLE_2 = {
-    "precision": "Pr", "recall": "Re", "f1": "F1", "accuracy": "Acc", "exact_match": "0-1",
-    "mean_average_precision": "mAP",
-}  # fmt: skip
-LOCK = "in dvc.lock"
-TITLES = {
-    "label_ranking": "Label ranking", "memorability": "Memorability", "multilabel": "Multi-label classification",
-    "retrieval": "Cross-modal retrieval",
-}  # fmt: skip
-DATA = {
-    "memorability": "made clips, the paper's are VideoMem",
-    "multilabel": "made images with long-tailed labels, the paper's are VOC 2007",
-    "retrieval": "made scenes with captions, {folds} folds of {fold} images; the paper's are COCO, of 1,000 each",
-}
-# The papers' items on real data: the adapter's name, the task, the item and the data.
-REAL_DATA = {
-    "videomem": ("memorability", "SoDeep, Table 2: memorability", "VideoMem"),
-    "coco_captions": ("retrieval", "SoDeep, Table 3: cross-modal retrieval", "COCO captions"),
-    "voc2007": ("multilabel", "SoDeep, Table 4: multi-label classification", "VOC 2007"),
-    "arc": ("label_ranking", "RLSEP, Table 2: label ranking", "ARC"),
-}
-
-
-def _figure(found: dict[str, float], place: str, shown: Callable[[float], str] = "{:.3f}".format) -> str:
-    """A figure of a metrics file with its interval."""
-    return f"{shown(found[place])} ({shown(found[f'{place}.low'])} to {shown(found[f'{place}.high'])})"
-
-
-def _per_cent(value: float) -> str:
-    """Rounded as where it is shown as a share, so that one page does not round it in two ways."""
-    return f"{100 * float(f'{value:.3f}'):.1f}"
-
-
-def _published(params: Settings, task: str, dataset: str, loss: str) -> dict[str, float]:
-    """The paper's figures, by their places; none where it has no such images, or not so many."""
-    if dataset == "lamem":  # of which the paper prints nothing
-        return {}
-    if task != "label_ranking":
-        return papers.OTHER_TASKS.get((task, loss), {})
-    tables = {"ranked_mnist": papers.RANKED_MNIST.get(_images(params), {}), "arc": papers.ARC}
-    printed = tables.get(dataset, {}).get(loss, {})
-    return {place: float(value.split()[0]) / 100 for place, value in printed.items()}
-
-
-def _images(params: Settings) -> int:
-    """How many images of Ranked MNIST there were to train on, those that came in later included."""
-    return sum(params.ranked_mnist.deliveries(params.data)["train"])
-
-
-def _title(params: Settings, task: str, dataset: str) -> str:
-    made_here = {run.dataset for run in params.all_runs.values() if run.task == task} - set(params.real_data)
-    return TITLES[task] if made_here == {dataset} else f"{TITLES[task]}, {dataset}"
-
-
-def _data(params: Settings, task: str) -> str:
-    if task != "label_ranking":
-        return DATA[task].format(folds=FOLDS, fold=params.captions.rows.test // FOLDS)
-    images, canvas = _images(params), params.ranked_mnist.canvas
-    paper = "also" if images in papers.RANKED_MNIST else "not"
-    said = f"{images:,} training images of {canvas} px, the paper's are {paper} of so many, of 224 px"
-    return f"{said}, and its figures means of 30 networks on 100 test images" if images == papers.SUBSET else said
-
-
-def run_table(params: Settings, task: str, dataset: str) -> pd.DataFrame:
-    """One row a run of a task on a dataset: its main figures with 95 % intervals, and the paper's."""
-    rows = []
-    for name, options in params.all_runs.items():
-        if (options.task, options.dataset) != (task, dataset):
-            continue
-        found = figures(Path(f"metrics/runs/{name}.json"))
-        paper = _published(params, task, dataset, options.loss.name)
-        row = {"run": name, "seed": str(options.seed)}
-        for place, title in SHOWN[task].items():
-            row[title] = _figure(found, place, "{:.1f}".format if title.endswith("rank") else "{:.3f}".format)
-            published = paper.get(place)
-            row[f"paper's {title}"] = "" if published is None else f"{published:.3f}"
-        row[LOCK] = in_lock(Path("models/runs") / name)
-        rows.append(row)
-    table = pd.DataFrame(rows)
-    return table.loc[:, (table != "").any()] if len(table) else table
-
-
-def all_label_ranking_figures(params: Settings, dataset: str) -> pd.DataFrame:
-    """Each run's figures that RLSEP's Table 2 has, in per cent with 95 % intervals, and below them the paper's.
-
-    Two rows a run, ranked and unranked, and as many for each number of training images that the paper has of its loss:
-    of ARC one.
-    """
-    rows = []
-    for name, options in params.all_runs.items():
-        if (options.task, options.dataset) != ("label_ranking", dataset):
-            continue
-        metrics, loss = figures(Path(f"metrics/runs/{name}.json")), options.loss.name
-        ours = {place: _figure(metrics, place, _per_cent) for place in metrics if f"{place}.low" in metrics}
-        rivals = {f"here, {_images(params):,} images" if dataset == "ranked_mnist" else "here": ours}
-        if dataset == "arc":
-            rivals["the paper's"] = papers.ARC.get(loss, {})
-        if dataset == "ranked_mnist":
-            rivals |= {f"the paper's, {images:,} images": printed.get(loss, {})
-                       for images, printed in papers.RANKED_MNIST.items()}  # fmt: skip
-        for labels in ("ranked", "unranked"):
-            for where, of_place in rivals.items():
-                cells = {title: of_place.get(f"{labels}.{place}", "") for place, title in TABLE_2.items()}
-                if any(cells.values()):
-                    rows.append({"run": name, "labels": labels, "trained": where} | cells)
-    return pd.DataFrame(rows)
-
-
-def in_lock(folder: Path) -> str:
-    """The start of the hash by which dvc.lock knows a folder: it stands in the entry of the stage that made it."""
-    tree = Tree()
-    for path in sorted(path for path in folder.rglob("*") if path.is_file()):
-        digest = md5(path.read_bytes()).hexdigest()
-        tree.add(path.relative_to(folder).parts, None, HashInfo("md5", digest))
-    tree.digest()
-    return tree.hash_info.value[:8]
-
-
-def _examples(path: Path, name: str, options: Run, *, title: str, threads: int) -> None:
-    """A picture of what a run does on the first test examples, or on all of them."""
-    found = pq.read_table(f"predictions/{name}.parquet")
-    if options.task == "memorability":
-        predicted(path, found["score"].to_numpy(), found["target"].to_numpy(), title=title)
-        return
-    if options.task == "multilabel":
-        counts = np.stack(found["labels"].to_numpy()).sum(0)
-        metrics = json.loads(Path(f"metrics/runs/{name}.json").read_text())
-        average_precisions(path, metrics["average_precision"], counts, title=title)
-        return
-    data = Path(f"data/{options.dataset}/test.parquet")
-    columns = ["image", "captions" if options.task == "retrieval" else "label_ranks"]
-    first = read_table(data, columns).slice(0, EXAMPLES)
-    images = decode_images(first["image"], path=data, threads=threads)
-    if options.task == "label_ranking":
-        ranks = [np.stack(table["label_ranks"].to_numpy()) for table in (first, found.slice(0, EXAMPLES))]
-        example_sheet(path, images, *ranks, title=title)
-        return
-    placed = np.stack(found["image_embedding"].slice(0, EXAMPLES).to_numpy())
-    texts = found["text_embeddings"].combine_chunks().flatten().flatten().to_numpy().reshape(-1, placed.shape[1])
-    captions = [caption for several in found["captions"].to_pylist() for caption in several]
-    best = np.argsort(-(placed @ texts.T), axis=1, kind="stable")[:, :3]
-    several = len(captions) // len(found)
-    found_captions(
-        path, images, [[captions[one] for one in row] for row in best],
-        [[one // several == image for one in row] for image, row in enumerate(best)], title=title,
-    )  # fmt: skip
-
-
-def sorter_table(params: Settings) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """One row a sorter with its L1, and L1 by kind with a column a sorter."""
-    rows, by_kind = [], {}
-    for path in sorted(Path("metrics/sorters").glob("*.json")):
-        metrics, trained = json.loads(path.read_text()), Path("models/sorters") / path.stem
-        rows.append(
-            {
-                "sorter": path.stem,
-                "seed": str(params.sorters[path.stem].seed) if path.stem in params.sorters else "",
-                "L1": _figure(figures(metrics), "l1", "{:.4f}".format),
-                "paper's L1 (d = 100)": f"{papers.SORTERS[path.stem]:.4f}" if path.stem in papers.SORTERS else "",
-                "exact ranks": f"{metrics['exact_ranks']:.3f}",
-                "vanishing gradients": f"{100 * metrics['gradient']['vanishing']:.1f} %",
-                "wrong signs": f"{100 * metrics['gradient']['wrong_signs_of_others']:.1f} %",
-                "d": metrics["length"],
-                "parameters": f"{metrics['parameters']:,}",
-                LOCK: in_lock(trained) if trained.is_dir() else "",
-            }
-        )
-        by_kind[path.stem] = metrics["l1_by_kind"]
-    return pd.DataFrame(rows), pd.DataFrame(by_kind)
-
-
-def _label_ranking(rows: int, canvas: int, digits: str, model: str, training: dict[str, Any]) -> str:
-    moved = f", images moved by up to {training['shift']} px" if training["shift"] else ""
-    return (
-        f"{rows:,} images of {canvas} px with {digits}; {model}; up to {training['epochs']} epochs of "
-        f"{training['optimizer']} at {training['lr']:g}{moved}"
-    )
-
-
-def _sorters(length: int, layers: int, hidden: int, epochs: int) -> str:
-    return f"d = {length}; LSTM of {layers} x {hidden} units; up to {epochs} epochs"
-
-
-def not_reproduced(params: Settings, *, digits: str = "MNIST digits") -> pd.DataFrame:
-    """The papers' items that these params do not reproduce, a row each; what they do reproduce has none.
-
-    Args:
-        params: what was run.
-        digits: what its images are drawn of.
-    """
-    ours, scorer = params.ranked_mnist, params.training.label_ranking.scorer
-    models = sorted({run.model.name for run in params.runs.values() if run.dataset == "ranked_mnist"})
-    steps = scorer.optimizer
-    recipe = {"epochs": scorer.epochs, "shift": scorer.shift, "optimizer": steps.name, "lr": steps.args.get("lr", 0)}
-    here = _label_ranking(_images(params), ours.canvas, digits, ", ".join(models) or "no run", recipe)
-    rows = []
-    for table, images, scale in (("1, subset", 5_000, "subset"), ("2, all images", 60_000, "paper")):
-        recipe = {"epochs": 300, "shift": 0, "optimizer": "SGD", "lr": 1e-3}
-        paper = _label_ranking(images, 224, "MNIST digits", "mobilenet_v3_small", recipe)
-        how = f"make scale SCALE={scale} && make repro (a GPU)"
-        if scale == "subset":
-            how += f"; its 30 seeds: make label-ranking SCALE={scale}"
-        rows.append((f"RLSEP, Table {table}", paper, here, how))
-    here, lstm = "no sorter lstm", params.sorters.get("lstm")
-    if lstm is not None:
-        here = _sorters(
-            params.score_vectors.length, lstm.args.get("layers", 2), lstm.args.get("hidden", 512), lstm.epochs
-        )
-    paper = _sorters(100, 2, 512, 400)
-    rows.append(("SoDeep, Table 1: sorters", paper, here, "make scale SCALE=paper && make repro (a GPU)"))
-    for name, (task, item, paper) in REAL_DATA.items():
-        datasets = sorted({run.dataset for run in params.all_runs.values() if run.task == task})
-        if name not in datasets:
-            rows.append((item, paper, ", ".join(datasets), f"data/raw/{name} and a run of it: docs/real_data.md"))
-    table = pd.DataFrame(rows, columns=["the paper's", "its setting", "setting here", "how to get it"])
-    return table[table["its setting"] != table["setting here"]]
+FIGURES = Path("reports/figures")
+EXAMPLES = 12  # pictures of a run
+SHEET = 6  # images that are shown under every loss
+SOURCES = {"mnist": "MNIST digits", "bundled": "scikit-learn's bundled digits, not MNIST"}
 
 
 def main(params: Settings) -> None:
-    refuse_leftovers(
-        {
-            "models/runs": params.all_runs,
-            "metrics/runs": params.all_runs,
-            "predictions": params.all_runs,
-            "models/sorters": params.sorters,
-            "metrics/sorters": [*params.sorters, *params.benchmark_sorters.untrained],
-        }
+    known = {"models/runs": [*params.runs, "none"], "metrics/runs": params.runs, "predictions": params.runs,
+             "models/sorters": [*params.sorters, "none"], "metrics/sorters": params.sorters,
+             "metrics/comparisons": params.comparisons}  # fmt: skip
+    refuse_leftovers({folder: names for folder, names in known.items() if Path(folder).is_dir()})
+    environment = Environment(
+        loader=PackageLoader("pipelines.reporting"),
+        autoescape=select_autoescape(["html.j2"]),
+        trim_blocks=True,
+        lstrip_blocks=True,
     )
-    digits = json.loads(Path("data/digits/manifest.json").read_text())
-    source = {"mnist": "MNIST digits", "bundled": "scikit-learn's bundled digits, not MNIST"}[digits["source"]]
-    sorters, by_kind = sorter_table(params)
-    names: dict[str, list[str]] = {"Sorters": ["sorters-l1_by_kind"]}  # of each section's pictures
-    with replaced_folder("reports/figures") as folder:
-        sorter_errors(folder / "sorters-l1_by_kind.png", by_kind, title="L1 by kind of vectors, test set")
-        for name in params.sorters:
-            history = pd.read_csv(f"models/sorters/{name}/history.csv")
-            learning_curves(folder / f"sorter-{name}-learning_curves.png", history, title=f"Sorter {name}")
-            names["Sorters"].append(f"sorter-{name}-learning_curves")
-        for name, options in params.all_runs.items():
-            real = options.dataset in params.real_data
-            title = f"{name}, {options.dataset}" if real else f"{name}, {source}"
-            learning_curves(folder / f"{name}-learning_curves.png", history_of_run(f"models/runs/{name}"), title=title)
-            shown = names.setdefault(_title(params, options.task, options.dataset), [])
-            if not real:  # this stage does not depend on the images of real data
-                _examples(
-                    folder / f"{name}-examples.png", name, options, title=title, threads=params.compute.threads
-                )  # fmt: skip
-                shown.append(f"{name}-examples")
-            shown.append(f"{name}-learning_curves")
-    pictures = {
-        title: tuple(Path(f"figures/{name}.png") for name in sorted(shown, key=lambda name: "learning_curves" in name))
-        for title, shown in names.items()
+    environment.filters |= {"cell": _markdown_cell, "quoted": quote}
+    environment.tests["numbers"] = _numbers
+    environment.globals["width"] = lambda name: Image.open(FIGURES / name).width // 2  # two pixels for each of the page
+    with replaced_folder(FIGURES) as folder:
+        content = evidence(params, folder)
+    for template, path in (("report.html.j2", "reports/index.html"), ("results.md.j2", "reports/results.md")):
+        with replaced_file(path) as partial:
+            partial.write_text(environment.get_template(template).render(content))
+
+
+def evidence(params: Settings, folder: Path) -> dict[str, Any]:
+    """Return what the templates show, and draw the pictures of the page into `folder`."""
+    runs = read_runs()
+    tasks: dict[tuple[str, str], list[str]] = {}
+    for name, run in params.runs.items():
+        tasks.setdefault((run.task, run.dataset), []).append(name)
+    return {
+        "source": SOURCES[json.loads(Path("data/digits/manifest.json").read_text())["source"]],
+        "compute": params.compute,
+        "comparisons": comparisons(params, runs, folder),
+        "sheet": _sheet(params, folder),
+        "tasks": [_task(params, runs, *key, names, folder) for key, names in tasks.items()],
+        "runs": _runs(params, runs),
+        "sorters": _sorters(params, folder),
+        "kept": kept_results(),
+        "missing": _not_reproduced(params),
     }
-    sections, all_figures = {}, {}
-    for task, dataset in sorted({(options.task, options.dataset) for options in params.all_runs.values()}):
-        real, title = dataset in params.real_data, _title(params, task, dataset)
-        data = "the paper's at its own scale" if real else f"{source}; {_data(params, task)}"
-        text = f"Test set, with 95 % bootstrap intervals; {data}."
-        if (task, real) == ("label_ranking", False):
-            most = perfect_mean_average_precision(Path(f"data/{dataset}/test.parquet"))
-            text += f" A ranking without any mistake has a ranked mAP of {most:.3f} here."
-        sections[title] = Section(text, run_table(params, task, dataset), pictures[title])
-        if task == "label_ranking":
-            all_figures[f"{title}: all figures"] = Section(
-                f"Per cent, with 95 % bootstrap intervals; {data}. Ranked figures are of the order of labels, "
-                "unranked ones of which labels are there; 0-1 is the share of images without any mistake.",
-                all_label_ranking_figures(params, dataset),
-            )
-    sections["Sorters"] = Section(
-        "L1: mean |rank error| / d on the same test vectors, with 95 % bootstrap intervals.",
-        sorters,
-        pictures["Sorters"],
-    )
-    with replaced_file("reports/results.md") as partial:
-        partial.write_text(markdown(sections))
-    sections |= all_figures
-    missing = not_reproduced(params, digits=source)
-    if len(missing):
-        sections["Not reproduced here"] = Section("What the papers did with other data, sizes or recipes.", missing)
-    sections |= archive.sections()
-    ours = params.compute
-    with replaced_file("reports/index.html") as partial:
-        partial.write_text(
-            page(
-                "RankOps",
-                f"Made with {source}; compute.device {ours.device}, {ours.threads} threads, precision "
-                f"{ours.precision}. What stands under {LOCK!r} is the hash of a row's model: search dvc.lock for it, "
-                "and you find the stage that trained it, with its code, params and data.",
-                sections,
-                links={"Experiments over seeds, once `make experiments` has run": "experiments/index.html"},
-            )
-        )
 
 
-if __name__ == "__main__":
-    run(main)
+def comparisons(params: Settings, runs: pd.DataFrame, folder: Path) -> list[dict[str, Any]]:
+    """Return each comparison with its baseline and, for each of its runs, the difference from that."""
+    if not params.comparisons:
+        return []
+    table, result = read_comparisons(), []
+    for name in params.comparisons:
+        rows = table[table["comparison"] == name]
+        if rows.empty:
+            raise ValueError(f"metrics/comparisons: no runs for {name}; run `dvc repro compare`")
+        baseline, metric = rows.iloc[0]["baseline"], rows.iloc[0]["metric"]
+        about = _metrics(params.runs[baseline].task)[metric]
+        plots.differences(folder / f"comparison-{name}.png", rows)
+        result.append(
+            {
+                "task": _title(params, params.runs[baseline]),
+                "metric": about,
+                "question": rows.iloc[0]["question"],
+                "picture": f"comparison-{name}.png",
+                "baseline": {"run": baseline, "loss": _loss(params.runs[baseline]), "value": _value(runs, baseline, metric)},
+                "runs": [
+                    {
+                        "run": row.run,
+                        "loss": _loss(params.runs[row.run]),
+                        "value": _value(runs, row.run, metric),
+                        "difference": number(row.difference, row.low, row.high, sign=True),
+                        "verdict": _verdict(row.low, row.high, lower_is_better=about.lower_is_better),
+                        "p": "< 0.001" if row.p < 0.001 else number(row.p),
+                        "seeds": row.seeds,
+                    }
+                    for row in rows.itertuples()
+                ],
+            }
+        )  # fmt: skip
+    return result
+
+
+def _metrics(task: str) -> dict[str, Any]:
+    return {metric.name: metric for metric in lookup.find("tasks", task).metrics}
+
+
+def _title(params: Settings, run: Any) -> str:
+    """Return the title of a run's task, with its dataset if the task has several."""
+    title = lookup.find("tasks", run.task).title
+    several = {other.dataset for other in params.runs.values() if other.task == run.task} != {run.dataset}
+    return f"{title}, {run.dataset}" if several else title
+
+
+def _loss(run: Any) -> str:
+    """Return a run's loss, and what else its objective has."""
+    names = [run.loss.name, *(name for name in (run.sorter, run.auxiliary.name) if name != "none")]
+    return " + ".join(names)
+
+
+def _value(runs: pd.DataFrame, run: str, metric: str) -> str:
+    """Return a metric of a run, over its seeds.
+
+    Raises:
+        ValueError: the run has no such metric.
+    """
+    rows = runs[(runs["run"] == run) & (runs["metric"] == metric) & runs["seed"].isna()]
+    if rows.empty:
+        raise ValueError(f"metrics/runs/{run}.json: no {metric}; make it again with `dvc repro`")
+    return number(*rows.iloc[0][["value", "low", "high"]])
+
+
+def _verdict(low: float, high: float, *, lower_is_better: bool) -> str:
+    """Return what the interval of a difference says: `better` or `worse` if it excludes 0.
+
+    >>> _verdict(0.1, 0.2, lower_is_better=False), _verdict(0.1, 0.2, lower_is_better=True)
+    ('better', 'worse')
+    """
+    if low <= 0 <= high:
+        return "no clear difference"
+    return "better" if (low > 0) != lower_is_better else "worse"
+
+
+def _runs(params: Settings, runs: pd.DataFrame) -> pd.DataFrame:
+    """Return one row a run: its main metric, and the papers' beside."""
+    rows = []
+    for name, run in params.runs.items():
+        main_metric = next(iter(_metrics(run.task).values()))
+        row = {"run": name, "metric": main_metric.title, "value": _value(runs, name, main_metric.name)}
+        row["seeds"] = str(len(run.seeds))
+        paper = papers.printed(run.task, _adapter(params, run.dataset), run.loss.name)
+        row["papers"] = _papers(paper, main_metric.name, separator="; ")
+        rows.append(row)
+    return pd.DataFrame(rows)
+
+
+def _papers(printed: dict[str, dict[str, str]], metric: str, *, separator: str) -> str:
+    rows = [(values[metric], where) for where, values in printed.items() if metric in values]
+    return separator.join(f"{value} ({where})" if where else value for value, where in rows)
+
+
+def _adapter(params: Settings, dataset: str) -> str:
+    """Return the file in rankops/datasets that a dataset is made by."""
+    return params.datasets[dataset].name if dataset in params.datasets else dataset
+
+
+def _task(
+    params: Settings, runs: pd.DataFrame, task: str, dataset: str, names: list[str], folder: Path
+) -> dict[str, Any]:
+    """Return the details of a task on a dataset: a column a run, and the pictures of each."""
+    columns: dict[str, dict[str, str]] = {}
+    pictures = {}
+    for name in names:
+        run, trained = params.runs[name], read_run(f"models/runs/{name}")
+        settings = ", ".join(f"{place.removeprefix('training.')} {value}" for place, value in trained["setting"].items())
+        start = run.start.removeprefix("models/runs/").replace("none", "random weights")
+        column = {"loss": _loss(run), "model": run.model.name, "start": start}
+        column |= {"seeds": ", ".join(map(str, trained["seeds"])), "chosen setting": settings}
+        printed = papers.printed(task, _adapter(params, dataset), run.loss.name)
+        for metric in _metrics(task).values():
+            column[metric.title] = _value(runs, name, metric.name)
+            column[f"papers' {metric.title}"] = _papers(printed, metric.name, separator=", ")
+        columns[name] = column
+        pictures[name] = _pictures(params, runs, name, trained, folder)
+    table = pd.DataFrame(columns)
+    table = table[(table != "").any(axis=1)]
+    return {
+        "title": _title(params, params.runs[names[0]]),
+        "text": _about(params, task, dataset, names[0]),
+        "table": table.rename_axis("").reset_index(),
+        "pictures": pictures,
+    }
+
+
+def _about(params: Settings, task: str, dataset: str, run: str) -> str:
+    text = f"Test split of {dataset}"
+    if dataset in params.datasets:
+        scenes = params.datasets[dataset]
+        train = sum(scenes.deliveries(params.data)["train"])
+        text += f": {train:,} training and {scenes.rows.test:,} test examples of {scenes.canvas} px"
+    text += f". The papers: {papers.ABOUT[task]}." if task in papers.ABOUT else "."
+    if task == "label_ranking":
+        path = Path(f"predictions/{run}.parquet")
+        most = ranked_ceiling(matrix(read_table(path, ["true_label_ranks"]), "true_label_ranks", path=path))
+        text += f" A perfect ranking scores {number(most)} ranked mAP on this split."
+    return text
+
+
+def _pictures(params: Settings, runs: pd.DataFrame, name: str, trained: dict[str, Any], folder: Path) -> list[str]:
+    """Draw a run's learning curves and examples, and return the names of the files."""
+    histories = {f"seed {seed}": history(f"models/runs/{name}/seed{seed}") for seed in trained["seeds"]}
+    plots.learning_curves(folder / f"{name}-learning_curves.png", histories)
+    draw = EXAMPLES_OF.get(params.runs[name].task)
+    if draw is None or params.runs[name].dataset in params.real_data:  # the stage does not depend on real images
+        return [f"{name}-learning_curves.png"]
+    draw(folder / f"{name}-examples.png", params, runs, name, trained["best"])
+    return [f"{name}-examples.png", f"{name}-learning_curves.png"]
+
+
+def _predictions(name: str, seed: int, columns: list[str]) -> Any:
+    """Return what one seed of a run predicts of the test split."""
+    table = read_table(f"predictions/{name}.parquet", ["seed", *columns])
+    return table.filter(np.equal(table["seed"].to_numpy(), seed))
+
+
+def _images(params: Settings, dataset: str, count: int) -> np.ndarray:
+    path = Path(f"data/{dataset}/test.parquet")
+    return decode_images(read_table(path, ["image"])["image"][:count], path=path, threads=params.compute.threads)
+
+
+def _label_ranks(name: str, seed: int, count: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return the true and the predicted label ranks of the first test images."""
+    columns = ["true_label_ranks", "label_ranks"]
+    table = _predictions(name, seed, columns)[:count]
+    true, predicted = (matrix(table, column, path=f"predictions/{name}.parquet").numpy() for column in columns)
+    return true, predicted
+
+
+def _draw_orders(path: Path, params: Settings, runs: pd.DataFrame, name: str, seed: int) -> None:
+    true, predicted = _label_ranks(name, seed, EXAMPLES)
+    images = _images(params, params.runs[name].dataset, EXAMPLES)
+    plots.orders(path, images, true, {params.runs[name].loss.name: predicted})
+
+
+def _draw_predicted(path: Path, params: Settings, runs: pd.DataFrame, name: str, seed: int) -> None:
+    table = _predictions(name, seed, ["score", "target"])
+    plots.predicted(path, table["score"].to_numpy(), table["target"].to_numpy())
+
+
+def _draw_average_precisions(path: Path, params: Settings, runs: pd.DataFrame, name: str, seed: int) -> None:
+    counts = np.stack(_predictions(name, seed, ["labels"])["labels"].to_numpy()).sum(0)
+    rows = runs[(runs["run"] == name) & runs["metric"].str.startswith("average_precision.") & runs["seed"].isna()]
+    classes = rows["metric"].str.removeprefix("average_precision.").astype(int)
+    plots.average_precisions(path, rows.set_index(classes)[["value", "low", "high"]], counts)
+
+
+def _draw_captions(path: Path, params: Settings, runs: pd.DataFrame, name: str, seed: int) -> None:
+    table = _predictions(name, seed, ["image_embedding", "captions", "text_embeddings"])
+    embeddings = np.stack(table["image_embedding"][:EXAMPLES].to_numpy())
+    texts = table["text_embeddings"].combine_chunks().flatten().flatten().to_numpy().reshape(-1, embeddings.shape[1])
+    captions = [(caption, image) for image, several in enumerate(table["captions"].to_pylist()) for caption in several]
+    best = np.argsort(-(embeddings @ texts.T), axis=1, kind="stable")[:, :3]
+    found = [[(captions[one][0], captions[one][1] == image) for one in row] for image, row in enumerate(best)]
+    plots.found_captions(path, _images(params, params.runs[name].dataset, EXAMPLES), found)
+
+
+EXAMPLES_OF = {
+    "label_ranking": _draw_orders,
+    "memorability": _draw_predicted,
+    "multilabel": _draw_average_precisions,
+    "retrieval": _draw_captions,
+}
+
+
+def _sheet(params: Settings, folder: Path) -> list[dict[str, Any]]:
+    """Return the first test images with their true order of labels and that by each loss, and draw them as one picture.
+
+    Of each loss the first run on the first dataset that is made here, its seed that is best on validation.
+    """
+    ours = {name: run for name, run in params.runs.items()
+            if run.task == "label_ranking" and run.dataset not in params.real_data}  # fmt: skip
+    if not ours:
+        return []
+    dataset = next(iter(ours.values())).dataset
+    by_loss: dict[str, str] = {}
+    for name, run in ours.items():
+        if run.dataset == dataset:
+            by_loss.setdefault(_loss(run), name)
+    images, predicted = _images(params, dataset, SHEET), {}
+    for loss, name in by_loss.items():
+        true, predicted[loss] = _label_ranks(name, read_run(f"models/runs/{name}")["best"], SHEET)
+    plots.orders(folder / "orders.png", images, true, predicted)
+    cards = []
+    for number_, image in enumerate(images):
+        Image.fromarray(image if image.ndim == 2 else image.transpose(1, 2, 0)).save(folder / f"image-{number_}.png")
+        orders = {"true": true[number_]} | {loss: ranks[number_] for loss, ranks in predicted.items()}
+        cards.append(
+            {"picture": f"image-{number_}.png",
+             "orders": {loss: plots.places(true[number_], ranks) for loss, ranks in orders.items()}}
+        )  # fmt: skip
+    return cards
+
+
+def _sorters(params: Settings, folder: Path) -> dict[str, Any]:
+    """Return a table with a row a sorter, and the pictures by title."""
+    if not params.sorters:
+        return {}
+    table = read_sorters()
+    wide = table.pivot(index="sorter", columns="metric", values="value").loc[list(params.sorters)]
+    l1 = table[table["metric"] == "l1"].set_index("sorter")
+    rows = [
+        {
+            "sorter": name,
+            "L1": number(*l1.loc[name, ["value", "low", "high"]], digits=4),
+            "paper's L1 (d = 100)": papers.SORTERS.get(name, ""),
+            "exact ranks": number(row["exact_ranks"]),
+            "vanishing gradients": number(row["gradient.vanishing"]),
+            "wrong signs": number(row["gradient.wrong_signs_of_others"]),
+            "d": f"{row['length']:.0f}",
+            "parameters": f"{row['parameters']:,.0f}",
+        }
+        for name, row in wide.iterrows()
+    ]
+    by_kind = wide.filter(like="l1_by_kind.").rename(columns=lambda name: name.removeprefix("l1_by_kind."))
+    plots.sorter_errors(folder / "sorters-l1_by_kind.png", by_kind.rename_axis(index=None, columns=None).T)
+    pictures = {"L1 by kind of vectors": "sorters-l1_by_kind.png"}
+    for name in params.sorters:
+        if Path(f"models/sorters/{name}/history.csv").is_file():  # there is none if nothing was trained
+            pictures[f"{name}: learning curves"] = f"sorter-{name}-learning_curves.png"
+            curves = {name: history(f"models/sorters/{name}")}
+            plots.learning_curves(folder / pictures[f"{name}: learning curves"], curves)
+    return {"table": pd.DataFrame(rows), "pictures": pictures}
+
+
+def _not_reproduced(params: Settings) -> pd.DataFrame:
+    """Return the papers' items that these params do not reproduce, a row each."""
+    here = {run.dataset for run in params.runs.values()}
+    rows = [(item, data, f"data/raw/{name} and a run: docs/real_data.md") for item, data, name in papers.ITEMS
+            if name not in here]  # fmt: skip
+    scenes = [params.datasets[name] for name in here & set(params.datasets) if params.datasets[name].name == "ranked_mnist"]
+    for item, images, scale in (("RLSEP, Table 1", 5_000, "subset"), ("RLSEP, Table 2", 60_000, "paper")):
+        if (images, 224) not in {(one.rows.train, one.canvas) for one in scenes}:
+            rows.append((f"{item}: label ranking", f"{images:,} images of 224 px", f"the scale {scale}, on a GPU"))
+    if params.score_vectors.length != 100:
+        rows.append(("SoDeep, Table 1: sorters", "d = 100, LSTM of 2 x 512 units, 400 epochs", "the scale paper, on a GPU"))
+    return pd.DataFrame(rows, columns=["item", "setting", "how to get it"])
+
+
+def _numbers(column: pd.Series) -> bool:
+    """Return whether all that stands in a column are numbers, so that they are aligned.
+
+    >>> _numbers(pd.Series(["+0.5 (0.4 to 0.6)", ""])), _numbers(pd.Series(["5,000", "VOC"])), _numbers(pd.Series([""]))
+    (True, False, False)
+    """
+    filled = [text for text in column if text]
+    return bool(filled) and all(text[0].isdigit() or text[0] in "+-" for text in filled)
+
+
+def _markdown_cell(text: object) -> str:
+    """Return a text as a cell of a Markdown table.
+
+    >>> _markdown_cell("a|b <i>")
+    'a\\\\|b &lt;i>'
+    """
+    return str(text).replace("|", r"\|").replace("<", "&lt;").replace("\n", " ")
