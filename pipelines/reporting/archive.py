@@ -32,7 +32,9 @@ def kept_results(folder: str | Path = "results") -> dict[str, pd.DataFrame]:
             raise ValueError(
                 f"{path}: not a kept result ({type(error).__name__}: {error}): `git checkout {path}`"
             ) from error
-    return {name: _side_by_side(some) if name == PAPER else pd.DataFrame(some).fillna("") for name, some in parts.items()}
+    return {
+        name: _side_by_side(some) if name == PAPER else pd.DataFrame(some).fillna("") for name, some in parts.items()
+    }
 
 
 def _run(name: str, kept: dict[str, Any]) -> dict[str, str]:

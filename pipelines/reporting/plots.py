@@ -24,7 +24,9 @@ __all__ = [
 ]
 
 # Sizes are in inches of 80 pixels of the page, so that no label is smaller than 12 of them.
-plt.rcParams.update({"font.size": 11, "axes.titlesize": 12, "axes.grid": True, "grid.alpha": 0.3, "lines.linewidth": 1.2})
+plt.rcParams.update(
+    {"font.size": 11, "axes.titlesize": 12, "axes.grid": True, "grid.alpha": 0.3, "lines.linewidth": 1.2}
+)
 RIGHT, WRONG = "#e3e7eb", "#f3b7ae"
 
 
@@ -85,7 +87,9 @@ def places(true: np.ndarray, predicted: np.ndarray) -> list[tuple[str, bool]]:
     """
     expected = np.sort(true[true > 0])[::-1]
     order = [label for label in np.argsort(-predicted, kind="stable") if predicted[label] > 0]
-    result = [(str(label), place < len(expected) and true[label] == expected[place]) for place, label in enumerate(order)]
+    result = [
+        (str(label), place < len(expected) and true[label] == expected[place]) for place, label in enumerate(order)
+    ]
     return result + [("", False)] * (len(expected) - len(order))
 
 

@@ -42,13 +42,15 @@ def read_sorters(folder: str | Path = "metrics/sorters") -> pd.DataFrame:
     rows = []
     for path in _files(folder):
         for metric, leaf in _leaves(_read(path), path):
-            bounds = {name: _number(leaf, name, f"{path}: {metric}") for name in ("value", "low", "high") if name in leaf}
+            bounds = {
+                name: _number(leaf, name, f"{path}: {metric}") for name in ("value", "low", "high") if name in leaf
+            }
             rows.append({"sorter": path.stem, "metric": metric} | bounds)
     return _table(rows, ["sorter", "metric", "value", "low", "high"])
 
 
 def read_comparisons(folder: str | Path = "metrics/comparisons") -> pd.DataFrame:
-    """Return one row for each run that is compared with a baseline.
+    """Return a row for each run that is compared with a baseline.
 
     Columns: `comparison`, `question`, `metric`, `baseline`, `run`, `value`, `difference`, `low` and `high` (the 95 %
     interval of the difference), `p` and `seeds`.
@@ -63,6 +65,8 @@ def read_comparisons(folder: str | Path = "metrics/comparisons") -> pd.DataFrame
         content = _read(path)
         about = {name: _field(content, name, str(path), kind=str) for name in ("question", "metric", "baseline")}
         for run, result in _field(content, "runs", str(path), kind=dict).items():
+            if run == about["baseline"]:
+                continue
             where = f"{path}: runs.{run}"
             difference = _field(result, "difference", where, kind=dict)
             low, middle, high = (_number(difference, name, f"{where}.difference") for name in ("low", "value", "high"))
@@ -168,7 +172,8 @@ def _leaves(values: dict[str, Any], path: Path, prefix: str = "") -> Iterator[tu
 def _field(content: Any, name: str, where: str, *, kind: type) -> Any:
     if not isinstance(content, dict) or not isinstance(content.get(name), kind):
         found = repr(content.get(name)) if isinstance(content, dict) and name in content else "nothing"
-        raise ValueError(f"{where}.{name}: found {found}, expected {getattr(kind, '__name__', 'number')}; make it again with `dvc repro`")
+        expected = getattr(kind, "__name__", "number")
+        raise ValueError(f"{where}.{name}: found {found}, expected {expected}; make it again with `dvc repro`")
     return content[name]
 
 

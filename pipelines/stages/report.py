@@ -10,7 +10,7 @@ import pandas as pd
 from jinja2 import Environment, PackageLoader, select_autoescape
 from PIL import Image
 
-from pipelines.config import Settings
+from pipelines.config import Run, Settings
 from pipelines.reporting import papers, plots
 from pipelines.reporting.archive import kept_results
 from pipelines.reporting.results import history, number, read_comparisons, read_run, read_runs, read_sorters
@@ -19,6 +19,7 @@ from rankops import lookup
 from rankops.io.atomic import replaced_file, replaced_folder
 from rankops.io.parquet import decode_images, matrix, read_table
 from rankops.metrics.label_ranking import ranked_ceiling
+from rankops.tasks.base import Metric
 
 FIGURES = Path("reports/figures")
 EXAMPLES = 12  # pictures of a run
@@ -49,71 +50,71 @@ def main(params: Settings) -> None:
 
 def evidence(params: Settings, folder: Path) -> dict[str, Any]:
     """Return what the templates show, and draw the pictures of the page into `folder`."""
-    runs = read_runs()
+    # All is read before anything is drawn, which takes long.
+    runs, kept = read_runs(), kept_results()
+    compared = read_comparisons() if params.comparisons else None
+    measured = read_sorters() if params.sorters else None
     tasks: dict[tuple[str, str], list[str]] = {}
     for name, run in params.runs.items():
         tasks.setdefault((run.task, run.dataset), []).append(name)
     return {
         "source": SOURCES[json.loads(Path("data/digits/manifest.json").read_text())["source"]],
         "compute": params.compute,
-        "comparisons": comparisons(params, runs, folder),
+        "comparisons": [_comparison(params, runs, compared, name, folder) for name in params.comparisons],
         "sheet": _sheet(params, folder),
         "tasks": [_task(params, runs, *key, names, folder) for key, names in tasks.items()],
         "runs": _runs(params, runs),
-        "sorters": _sorters(params, folder),
-        "kept": kept_results(),
+        "sorters": {} if measured is None else _sorters(params, measured, folder),
+        "kept": kept,
         "missing": _not_reproduced(params),
     }
 
 
-def comparisons(params: Settings, runs: pd.DataFrame, folder: Path) -> list[dict[str, Any]]:
-    """Return each comparison with its baseline and, for each of its runs, the difference from that."""
-    if not params.comparisons:
-        return []
-    table, result = read_comparisons(), []
-    for name in params.comparisons:
-        rows = table[table["comparison"] == name]
-        if rows.empty:
-            raise ValueError(f"metrics/comparisons: no runs for {name}; run `dvc repro compare`")
-        baseline, metric = rows.iloc[0]["baseline"], rows.iloc[0]["metric"]
-        about = _metrics(params.runs[baseline].task)[metric]
-        plots.differences(folder / f"comparison-{name}.png", rows)
-        result.append(
-            {
-                "task": _title(params, params.runs[baseline]),
-                "metric": about,
-                "question": rows.iloc[0]["question"],
-                "picture": f"comparison-{name}.png",
-                "baseline": {"run": baseline, "loss": _loss(params.runs[baseline]), "value": _value(runs, baseline, metric)},
-                "runs": [
-                    {
-                        "run": row.run,
-                        "loss": _loss(params.runs[row.run]),
-                        "value": _value(runs, row.run, metric),
-                        "difference": number(row.difference, row.low, row.high, sign=True),
-                        "verdict": _verdict(row.low, row.high, lower_is_better=about.lower_is_better),
-                        "p": "< 0.001" if row.p < 0.001 else number(row.p),
-                        "seeds": row.seeds,
-                    }
-                    for row in rows.itertuples()
-                ],
-            }
-        )  # fmt: skip
-    return result
+def _comparison(params: Settings, runs: pd.DataFrame, table: pd.DataFrame, name: str, folder: Path) -> dict[str, Any]:
+    """Return a comparison's baseline and, for each of its runs, the difference from that; and draw them."""
+    table = table[table["comparison"] == name]
+    if table.empty:
+        raise ValueError(f"metrics/comparisons/{name}.json: no runs; make it again with `dvc repro`")
+    question, baseline, metric = table.iloc[0][["question", "baseline", "metric"]]
+    about = _metrics(params.runs[baseline].task).get(metric, Metric(metric, metric))
+    plots.differences(folder / f"comparison-{name}.png", table)
+    rows = [
+        {
+            "loss": _loss(params.runs[row.run]),
+            "value": _value(runs, row.run, metric),
+            "difference": number(row.difference, row.low, row.high, sign=True),
+            "verdict": _verdict(row.low, row.high, lower_is_better=about.lower_is_better),
+            "p": "< 0.001" if row.p < 0.001 else number(row.p),
+            "seeds": row.seeds,
+        }
+        for row in table.itertuples()
+    ]
+    return {
+        "task": _title(params, params.runs[baseline]),
+        "metric": about,
+        "question": question,
+        "baseline": {
+            "run": baseline,
+            "loss": _loss(params.runs[baseline]),
+            "value": _value(runs, baseline, metric),
+        },
+        "runs": rows,
+        "picture": f"comparison-{name}.png",
+    }
 
 
-def _metrics(task: str) -> dict[str, Any]:
+def _metrics(task: str) -> dict[str, Metric]:
     return {metric.name: metric for metric in lookup.find("tasks", task).metrics}
 
 
-def _title(params: Settings, run: Any) -> str:
+def _title(params: Settings, run: Run) -> str:
     """Return the title of a run's task, with its dataset if the task has several."""
     title = lookup.find("tasks", run.task).title
     several = {other.dataset for other in params.runs.values() if other.task == run.task} != {run.dataset}
     return f"{title}, {run.dataset}" if several else title
 
 
-def _loss(run: Any) -> str:
+def _loss(run: Run) -> str:
     """Return a run's loss, and what else its objective has."""
     names = [run.loss.name, *(name for name in (run.sorter, run.auxiliary.name) if name != "none")]
     return " + ".join(names)
@@ -173,7 +174,9 @@ def _task(
     pictures = {}
     for name in names:
         run, trained = params.runs[name], read_run(f"models/runs/{name}")
-        settings = ", ".join(f"{place.removeprefix('training.')} {value}" for place, value in trained["setting"].items())
+        settings = ", ".join(
+            f"{place.removeprefix('training.')} {value}" for place, value in trained["setting"].items()
+        )
         start = run.start.removeprefix("models/runs/").replace("none", "random weights")
         column = {"loss": _loss(run), "model": run.model.name, "start": start}
         column |= {"seeds": ", ".join(map(str, trained["seeds"])), "chosen setting": settings}
@@ -302,11 +305,8 @@ def _sheet(params: Settings, folder: Path) -> list[dict[str, Any]]:
     return cards
 
 
-def _sorters(params: Settings, folder: Path) -> dict[str, Any]:
+def _sorters(params: Settings, table: pd.DataFrame, folder: Path) -> dict[str, Any]:
     """Return a table with a row a sorter, and the pictures by title."""
-    if not params.sorters:
-        return {}
-    table = read_sorters()
     wide = table.pivot(index="sorter", columns="metric", values="value").loc[list(params.sorters)]
     l1 = table[table["metric"] == "l1"].set_index("sorter")
     rows = [
@@ -338,12 +338,16 @@ def _not_reproduced(params: Settings) -> pd.DataFrame:
     here = {run.dataset for run in params.runs.values()}
     rows = [(item, data, f"data/raw/{name} and a run: docs/real_data.md") for item, data, name in papers.ITEMS
             if name not in here]  # fmt: skip
-    scenes = [params.datasets[name] for name in here & set(params.datasets) if params.datasets[name].name == "ranked_mnist"]
+    scenes = [
+        params.datasets[name] for name in here & set(params.datasets) if params.datasets[name].name == "ranked_mnist"
+    ]
     for item, images, scale in (("RLSEP, Table 1", 5_000, "subset"), ("RLSEP, Table 2", 60_000, "paper")):
         if (images, 224) not in {(one.rows.train, one.canvas) for one in scenes}:
             rows.append((f"{item}: label ranking", f"{images:,} images of 224 px", f"the scale {scale}, on a GPU"))
     if params.score_vectors.length != 100:
-        rows.append(("SoDeep, Table 1: sorters", "d = 100, LSTM of 2 x 512 units, 400 epochs", "the scale paper, on a GPU"))
+        rows.append(
+            ("SoDeep, Table 1: sorters", "d = 100, LSTM of 2 x 512 units, 400 epochs", "the scale paper, on a GPU")
+        )
     return pd.DataFrame(rows, columns=["item", "setting", "how to get it"])
 
 

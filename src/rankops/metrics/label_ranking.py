@@ -101,7 +101,7 @@ def unranked(selected: Tensor, label_ranks: Tensor) -> dict[str, Tensor]:
 
 
 def ranked_ceiling(label_ranks: Tensor) -> float:
-    """Return the mean `mean_average_precision` of a perfect ranking: the most that any ranking can reach, often below 1.
+    """Return the mean `mean_average_precision` of a perfect ranking: the most that any can reach, often below 1.
 
     It averages precisions, and the precision of no positive pair counts as 0. If the labels that are left above the
     absent ones are the last of all, in ascending order, each of their pairs is negative: a perfect ranking predicts no
