@@ -1,6 +1,6 @@
 """The metrics that the papers print, under the names that a run's metrics have; nothing is computed here."""
 
-__all__ = ["ABOUT", "ITEMS", "SORTERS", "printed"]
+__all__ = ["ABOUT", "SORTERS", "printed"]
 
 _RANKED = ("ranked.precision", "ranked.recall", "ranked.f1", "ranked.accuracy", "ranked.exact_match",
            "ranked.mean_average_precision")  # fmt: skip
@@ -59,13 +59,6 @@ ABOUT = {
     "multilabel": "VOC 2007",
     "retrieval": "COCO captions, in folds of 1,000 images",
 }
-# Items of the papers, their setting, and the dataset from disk that each needs.
-ITEMS = (
-    ("SoDeep, Table 2: memorability", "VideoMem", "videomem"),
-    ("SoDeep, Table 3: cross-modal retrieval", "COCO captions", "coco_captions"),
-    ("SoDeep, Table 4: multi-label classification", "VOC 2007", "voc2007"),
-    ("RLSEP, Table 2: label ranking", "ARC", "arc"),
-)
 
 
 def printed(task: str, dataset: str, loss: str) -> dict[str, dict[str, str]]:

@@ -1,6 +1,7 @@
 """Draw what runs did, as PNG files with the same bits every time."""
 
 from pathlib import Path
+from typing import Any
 
 import matplotlib
 
@@ -12,37 +13,23 @@ import pandas as pd
 
 from pipelines.reporting.results import best_epoch
 
-__all__ = [
-    "average_precisions",
-    "differences",
-    "found_captions",
-    "learning_curves",
-    "orders",
-    "places",
-    "predicted",
-    "sorter_errors",
-]
+__all__ = ["average_precisions", "found_captions", "learning_curves", "orders", "predicted", "sorter_errors"]
 
 # Sizes are in inches of 80 pixels of the page, so that no label is smaller than 12 of them.
-plt.rcParams.update(
-    {"font.size": 11, "axes.titlesize": 12, "axes.grid": True, "grid.alpha": 0.3, "lines.linewidth": 1.2}
-)
+plt.rcParams.update({"font.size": 11, "axes.titlesize": 12, "axes.grid": True, "grid.alpha": 0.3})
 RIGHT, WRONG = "#e3e7eb", "#f3b7ae"
 
 
-def _save(figure, path: Path) -> None:
+def _save(figure: plt.Figure, path: Path) -> None:
     # Two pixels for each of the page. Without the library's version, which differs between machines.
     figure.savefig(path, dpi=160, metadata={"Software": None})
     plt.close(figure)
 
 
-def _panels(count: int, *, columns: int, width: float, height: float):
-    """Return a figure and its axes, as many as are needed, in rows."""
-    columns = min(columns, count)
-    rows = -(-count // columns)
-    figure, axes = plt.subplots(
-        rows, columns, figsize=(width * columns, height * rows), layout="constrained", squeeze=False
-    )
+def _panels(count: int, *, columns: int, width: float, height: float) -> tuple[plt.Figure, list[plt.Axes]]:
+    rows, columns = -(-count // columns), min(columns, count)
+    size = (width * columns, height * rows)
+    figure, axes = plt.subplots(rows, columns, figsize=size, layout="constrained", squeeze=False)
     for axis in axes.flat[count:]:
         axis.set_axis_off()
     return figure, list(axes.flat[:count])
@@ -61,7 +48,7 @@ def learning_curves(path: Path, histories: dict[str, pd.DataFrame]) -> None:
         for number, (label, history) in enumerate(histories.items()):
             # A line for each phase: losses of two phases are not comparable.
             for _, part in history.groupby(history.get("phase", pd.Series("", history.index)), sort=False):
-                axis.plot(part["epoch"], part[name], color=f"C{number}", label=label)
+                axis.plot(part["epoch"], part[name], color=f"C{number}", linewidth=1.2, label=label)
                 label = None
                 if (part["best"] == 1).any():
                     best = best_epoch(part)
@@ -72,75 +59,61 @@ def learning_curves(path: Path, histories: dict[str, pd.DataFrame]) -> None:
     _save(figure, path)
 
 
-def places(true: np.ndarray, predicted: np.ndarray) -> list[tuple[str, bool]]:
-    """Return the predicted order of labels, the most important first, and whether each is in its true place.
-
-    A place that the prediction leaves empty is "" and wrong.
-
-    Args:
-        true, predicted: label ranks (K,), 0 = absent.
-
-    >>> places(np.array([0, 3, 2, 1]), np.array([1, 3, 2, 0]))
-    [('1', True), ('2', True), ('0', False)]
-    >>> places(np.array([0, 3, 2, 1]), np.array([0, 1, 0, 0]))
-    [('1', True), ('', False), ('', False)]
-    """
-    expected = np.sort(true[true > 0])[::-1]
-    order = [label for label in np.argsort(-predicted, kind="stable") if predicted[label] > 0]
-    result = [
-        (str(label), place < len(expected) and true[label] == expected[place]) for place, label in enumerate(order)
-    ]
-    return result + [("", False)] * (len(expected) - len(order))
+def _show(axis: plt.Axes, image: np.ndarray, **options: Any) -> None:
+    axis.set_axis_off()
+    axis.imshow(image, cmap="gray", vmin=0, vmax=255, **options)
 
 
-def orders(path: Path, images: np.ndarray, true: np.ndarray, predicted: dict[str, np.ndarray]) -> None:
-    """Draw images with their true order of labels and that by each loss; wrong places are marked.
+def _box(right: bool) -> dict[str, str]:
+    return {"boxstyle": "round,pad=0.2", "facecolor": RIGHT if right else WRONG, "edgecolor": "none"}
+
+
+def orders(path: Path, images: list[np.ndarray], orders: list[dict[str, list[tuple[str, bool]]]]) -> None:
+    """Draw images with orders of their labels by name; wrong places are marked.
 
     Args:
-        images: (n, height, width) uint8, or (n, 3, height, width).
-        true: label ranks (n, K).
-        predicted: the same by loss.
+        images: (height, width[, 3]) uint8.
+        orders: of each image, from `pipelines.reporting.examples.places`.
     """
-    marked = [{name: places(truth, ranks[row]) for name, ranks in {"true": true, **predicted}.items()}
-              for row, truth in enumerate(true)]  # fmt: skip
-    left = 0.4 + 0.115 * max(len(name) for name in ["true", *predicted])  # of the first place
-    width = max(1.8, left + 0.36 * max(len(order) for one in marked for order in one.values()))
-    height = 1.9 + 0.38 * (1 + len(predicted))
+    left = 0.4 + 0.115 * max(map(len, orders[0]))  # of the first place
+    width = max(1.8, left + 0.36 * max(len(order) for one in orders for order in one.values()))
+    height = 1.9 + 0.38 * len(orders[0])
     figure, axes = _panels(len(images), columns=max(1, int(10.4 / width)), width=width, height=height)
-    for axis, image, one in zip(axes, images, marked, strict=True):
-        axis.set_axis_off()
-        axis.imshow(_picture(image), cmap="gray", vmin=0, vmax=255, extent=(0, 1.6, 1.6, 0))
+    for axis, image, one in zip(axes, images, orders, strict=True):
+        _show(axis, image, extent=(0, 1.6, 1.6, 0))
         axis.set(xlim=(0, width), ylim=(height, 0))
         for row, (name, order) in enumerate(one.items()):
             y = 1.85 + 0.38 * row
-            axis.text(0, y, name, va="center", fontsize=15, fontweight="bold" if row == 0 else "normal")
+            axis.text(0, y, name, va="center", size=15, weight="bold" if row == 0 else "normal")
             for place, (label, right) in enumerate(order):
-                box = {"boxstyle": "round,pad=0.2", "facecolor": RIGHT if right else WRONG, "edgecolor": "none"}
-                axis.text(left + 0.36 * place, y, label or "–", va="center", ha="center", fontsize=15, bbox=box)
+                x = left + 0.36 * place
+                axis.text(x, y, label or "–", va="center", ha="center", size=15, bbox=_box(right))
     _save(figure, path)
 
 
-def _picture(image: np.ndarray) -> np.ndarray:
-    return image if image.ndim == 2 else image.transpose(1, 2, 0)
+def found_captions(path: Path, images: list[np.ndarray], found: list[list[tuple[str, bool]]]) -> None:
+    """Draw images with the captions that were found for them, the best first; wrong ones are marked.
 
-
-def sorter_errors(path: Path, by_kind: pd.DataFrame) -> None:
-    """Draw the mean L1 of each sorter (columns) on each kind of vectors (rows)."""
-    figure, axis = plt.subplots(figsize=(9, 0.6 + 0.2 * by_kind.size), layout="constrained")
-    by_kind.plot.barh(ax=axis, width=0.8)
-    axis.set(xlabel="mean |rank error| / d")
-    axis.legend(loc="upper left", bbox_to_anchor=(1, 1))
+    Args:
+        images: (height, width[, 3]) uint8.
+        found: captions of each image, and whether they are its own.
+    """
+    figure, axes = _panels(len(images), columns=3, width=4.6, height=3.4)
+    for axis, image, captions in zip(axes, images, found, strict=True):
+        _show(axis, image)
+        for line, (caption, right) in enumerate(captions):
+            y = -0.08 - 0.11 * line
+            axis.text(0.5, y, caption, transform=axis.transAxes, ha="center", va="center", bbox=_box(right))
     _save(figure, path)
 
 
 def predicted(path: Path, scores: np.ndarray, target: np.ndarray) -> None:
     """Draw true scores over predicted ones, and the ranks of both: only their order is judged."""
     figure, axes = _panels(2, columns=2, width=4.4, height=3.6)
-    axes[0].scatter(scores, target, s=6, alpha=0.4)
-    axes[0].set(xlabel="predicted score", ylabel="true score")
-    order = [values.argsort(kind="stable").argsort(kind="stable") for values in (scores, target)]
-    axes[1].scatter(*order, s=6, alpha=0.4)
-    axes[1].set(xlabel="place by predicted score", ylabel="place by true score")
+    ranks = [values.argsort(kind="stable").argsort(kind="stable") for values in (scores, target)]
+    for axis, values, name in zip(axes, ((scores, target), ranks), ("score", "rank"), strict=True):
+        axis.scatter(*values, s=6, alpha=0.4)
+        axis.set(xlabel=f"predicted {name}", ylabel=f"true {name}")
     _save(figure, path)
 
 
@@ -160,36 +133,10 @@ def average_precisions(path: Path, table: pd.DataFrame, counts: np.ndarray) -> N
     _save(figure, path)
 
 
-def found_captions(path: Path, images: np.ndarray, found: list[list[tuple[str, bool]]]) -> None:
-    """Draw images with the captions that were found for them, the best first; wrong ones are marked.
-
-    Args:
-        images: (n, height, width) uint8, or (n, 3, height, width).
-        found: captions of each image, and whether they are its own.
-    """
-    figure, axes = _panels(len(images), columns=3, width=4.6, height=3.4)
-    for axis, image, captions in zip(axes, images, found, strict=True):
-        axis.set_axis_off()
-        axis.imshow(_picture(image), cmap="gray", vmin=0, vmax=255)
-        for line, (caption, right) in enumerate(captions):
-            axis.text(
-                0.5, -0.08 - 0.11 * line, caption, transform=axis.transAxes, ha="center", va="center",
-                bbox={"boxstyle": "round,pad=0.15", "facecolor": RIGHT if right else WRONG, "edgecolor": "none"},
-            )  # fmt: skip
-    _save(figure, path)
-
-
-def differences(path: Path, table: pd.DataFrame) -> None:
-    """Draw each run's difference from the baseline with its interval.
-
-    Args:
-        table: columns `run`, `difference`, `low` and `high`.
-    """
-    figure, axis = plt.subplots(figsize=(9, 0.9 + 0.32 * len(table)), layout="constrained")
-    at = np.arange(len(table))[::-1]
-    errors = [table["difference"] - table["low"], table["high"] - table["difference"]]
-    axis.errorbar(table["difference"], at, xerr=errors, fmt="o", capsize=3)
-    axis.set_yticks(at, table["run"])
-    axis.axvline(0, color="gray", linewidth=1)
-    axis.set(xlabel="difference, 95 % interval", ylim=(-0.6, len(table) - 0.4))
+def sorter_errors(path: Path, by_kind: pd.DataFrame) -> None:
+    """Draw the mean L1 of each sorter (columns) on each kind of vectors (rows)."""
+    figure, axis = plt.subplots(figsize=(9, 0.6 + 0.2 * by_kind.size), layout="constrained")
+    by_kind.plot.barh(ax=axis, width=0.8)
+    axis.set(xlabel="mean |rank error| / d")
+    axis.legend(loc="upper left", bbox_to_anchor=(1, 1))
     _save(figure, path)
