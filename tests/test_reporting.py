@@ -250,7 +250,7 @@ def test_the_page_loads_nothing_from_elsewhere_and_needs_no_script(made):
 
 def test_markup_in_texts_is_text(made):
     folder, page = made
-    assert COMPARISON["question"] in page.words
+    assert f"Question: {COMPARISON['question']}" in page.words
     assert "<b>Spearman" not in (folder / "reports/index.html").read_text()
 
 

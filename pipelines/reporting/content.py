@@ -26,8 +26,8 @@ def content(params: Settings, folder: Path) -> dict[str, Any]:
     """Return what the templates show, and draw the page's pictures into `folder`."""
     # All is read before anything is drawn, which takes long.
     runs, kept = read_runs(), kept_results()
-    compared = read_comparisons() if params.comparisons else None
-    measured = read_sorters() if params.sorters else None
+    compared = read_comparisons() if params.comparisons else pd.DataFrame()
+    measured = read_sorters() if params.sorters else pd.DataFrame()
     tasks: dict[tuple[str, str], list[str]] = {}
     for name, run in params.runs.items():
         tasks.setdefault((run.task, run.dataset), []).append(name)
@@ -37,7 +37,7 @@ def content(params: Settings, folder: Path) -> dict[str, Any]:
         "comparisons": [_comparison(params, runs, compared, name) for name in params.comparisons],
         "sheet": sheet(params, folder),
         "tasks": [_task(params, runs, names, folder) for names in tasks.values()],
-        "sorters": {} if measured is None else _sorters(params, measured, folder),
+        "sorters": {} if measured.empty else _sorters(params, measured, folder),
         "kept": kept,
     }
 
@@ -138,8 +138,9 @@ def _about(params: Settings, name: str) -> str:
     run = params.runs[name]
     text = f"Test split of {run.dataset}"
     if scenes := params.datasets.get(run.dataset):
-        train, canvas = sum(scenes.deliveries(params.data)["train"]), scenes.options.get("canvas")
-        text += f": {train:,} training and {scenes.rows.test:,} test examples" + (f" of {canvas} px" if canvas else "")
+        canvas, snapshot = (scenes.model_extra or {}).get("canvas"), params.data.snapshot
+        text += f": {scenes.rows.train:,} training and {scenes.rows.test:,} test examples"
+        text += (f" of {canvas} px" if canvas else "") + (f", and those of snapshot {snapshot}" if snapshot > 1 else "")
     text += f". The papers: {papers.ABOUT[run.task]}." if run.task in papers.ABOUT else "."
     if run.task == "label_ranking":
         path = Path(f"predictions/{name}.parquet")

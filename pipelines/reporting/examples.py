@@ -5,7 +5,6 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pyarrow as pa
-import pyarrow.compute as pc
 from PIL import Image
 
 from pipelines.config import Run, Settings
@@ -45,7 +44,7 @@ def places(true: np.ndarray, predicted: np.ndarray) -> list[tuple[str, bool]]:
 def _predictions(name: str, columns: list[str]) -> pa.Table:
     """Return what the seed of a run that is best on validation predicts of the test split."""
     table = read_table(f"predictions/{name}.parquet", ["seed", *columns])
-    return table.filter(pc.equal(table["seed"], read_run(f"models/runs/{name}")["best"]))
+    return table.filter(pa.array(table["seed"].to_numpy() == read_run(f"models/runs/{name}")["best"]))
 
 
 def _images(params: Settings, dataset: str, count: int) -> list[np.ndarray]:

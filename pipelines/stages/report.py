@@ -1,5 +1,6 @@
 """Write the report: one HTML page with its pictures, and the short tables of README."""
 
+from collections.abc import Iterable
 from pathlib import Path
 from urllib.parse import quote
 
@@ -17,13 +18,13 @@ FIGURES = Path("reports/figures")
 
 def main(params: Settings) -> None:
     runs = ("metrics/runs", "models/runs", "predictions")
-    known = {folder: [*params.runs, NONE] for folder in runs if Path(folder).is_dir()}
+    known: dict[str, Iterable[str]] = {folder: [*params.runs, NONE] for folder in runs if Path(folder).is_dir()}
     known |= {folder: [*params.sorters, NONE] for folder in ("metrics/sorters", "models/sorters") if params.sorters}
     refuse_leftovers(known)
     loader, escaped = PackageLoader("pipelines.reporting"), select_autoescape(["html.j2"])
     environment = Environment(loader=loader, autoescape=escaped, trim_blocks=True, lstrip_blocks=True)
     environment.filters["quoted"] = quote
-    environment.globals["width"] = _width
+    environment.globals.update(width=_width)
     with replaced_folder(FIGURES) as folder:
         shown = content(params, folder)
     for template, path in {"report.html.j2": "reports/index.html", "results.md.j2": "reports/results.md"}.items():
