@@ -39,8 +39,7 @@ def _run(name: str, kept: dict[str, Any]) -> list[dict[str, str]]:
         for key in metric.name.split("."):
             leaf = leaf[key]
         row[metric.title] = number(leaf["value"], leaf["low"], leaf["high"])
-    machine = kept["machine"]
-    return [row | _made(kept["commit"], machine["gpu"] or machine["processor"])]
+    return [row | {"commit": kept["commit"][:10]}]
 
 
 def _comparison(name: str, kept: dict[str, Any]) -> list[dict[str, str]]:
@@ -49,16 +48,12 @@ def _comparison(name: str, kept: dict[str, Any]) -> list[dict[str, str]]:
     images = f"{data['rows']['train']:,}"
     for method, result in kept["methods"].items():
         tests = pd.DataFrame([{plan["figure"]: one["test"]} | one.get("figures", {}) for one in result["seeds"]])
-        row = {"run": f"{name}: {method}", "images": f"{images} of {data['canvas']} px", "seeds": str(len(tests))}
+        row = {"run": f"{name}: {method}", "made with": f"{images} of {data['canvas']} px, {len(tests)} seeds"}
         paper = printed("label_ranking", "ranked_mnist", plan["methods"][method]["loss"]["name"]).get(images, {})
         for metric in find("tasks", "label_ranking").metrics:
             if metric.name in tests:
                 values = tests[metric.name]
                 text = f"{number(values.mean())} ± {number(values.sem())}"
                 row[metric.title] = text + (f" (paper {paper[metric.name]})" if metric.name in paper else "")
-        rows.append(row | _made(kept["commit"], kept["made_on"]["hardware"]))
+        rows.append(row | {"commit": kept["commit"][:10]})
     return rows
-
-
-def _made(commit: str, hardware: str) -> dict[str, str]:
-    return {"made on": hardware, "commit": commit[:10]}

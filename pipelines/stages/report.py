@@ -23,8 +23,7 @@ def main(params: Settings) -> None:
     refuse_leftovers(known)
     loader, escaped = PackageLoader("pipelines.reporting"), select_autoescape(["html.j2"])
     environment = Environment(loader=loader, autoescape=escaped, trim_blocks=True, lstrip_blocks=True)
-    environment.filters["quoted"] = quote
-    environment.globals.update(width=_width)
+    environment.filters |= {"quoted": quote, "width": _width}
     with replaced_folder(FIGURES) as folder:
         shown = content(params, folder)
     for template, path in {"report.html.j2": "reports/index.html", "results.md.j2": "reports/results.md"}.items():
