@@ -23,15 +23,14 @@ from ruamel.yaml import YAML
 from typer.testing import CliRunner
 
 from pipelines.cli.app import app
-from pipelines.config.schema import load
+from pipelines.config import load
 from rankops.io.checkpoints import build, save_model
 from rankops.io.parquet import encode_images
 from rankops.tasks.label_ranking import LabelRanker, save
 
 ROOT = Path(__file__).parents[1]
 HEAVY = {"torch", "numpy", "pandas", "mlflow", "prefect", "dvc", "great_expectations", "pydantic", "ruamel"}
-FILES = ("params.yaml", "dvc.yaml", "pyproject.toml", "experiments/params.yaml", "scales/laptop.yaml",
-         "scales/tiny.yaml", "scales/paper.yaml")  # fmt: skip
+FILES = ("params.yaml", "dvc.yaml", "pyproject.toml", "scales/laptop.yaml", "scales/tiny.yaml", "scales/paper.yaml")
 
 
 def rankops(*words: object, code: int = 0, typed_in: Path | None = None) -> str:
@@ -57,6 +56,8 @@ def project(tmp_path, monkeypatch) -> Path:
     for file in FILES:
         (tmp_path / file).parent.mkdir(exist_ok=True)
         shutil.copyfile(ROOT / file, tmp_path / file)
+    (tmp_path / "experiments").mkdir()
+    shutil.copyfile(ROOT / "params.yaml", tmp_path / "experiments/params.yaml")
     monkeypatch.chdir(tmp_path)
     for name in ("RANKOPS_MNIST_ROOT", "MLFLOW_TRACKING_URI", "PREFECT_API_URL"):
         monkeypatch.delenv(name, raising=False)
@@ -226,20 +227,29 @@ class TestScale:
         rankops("scale", "mine")
         assert "optimizer: {name: SGD, args: {lr: 5.0e-1}}" in (project / "params.yaml").read_text()
 
+    def test_what_shares_an_anchor_may_change_alone(self, project):
+        (project / "scales/mine.yaml").write_text("runs: {memorability-mse: {seeds: [7]}}")
+        rankops("scale", "mine")
+        seeds = {name: run.seeds for name, run in load().runs.items()}
+        assert seeds.pop("memorability-mse") == [7]
+        assert [7] not in seeds.values()
+        assert "# pairs: null = all" in (project / "params.yaml").read_text()
+
     def test_a_run_that_the_params_no_longer_have_is_left_out(self, project):
         values = YAML().load(project / "params.yaml")
-        del values["runs"]["label_ranking-lsep"]
+        del values["runs"]["memorability-spearman-lstm"]
+        values["comparisons"]["memorability"]["runs"].remove("memorability-spearman-lstm")
         YAML().dump(values, project / "params.yaml")
-        assert "runs.label_ranking-lsep" in rankops("scale", "tiny")
-        assert "label_ranking-lsep" not in load().runs
+        assert "runs.memorability-spearman-lstm" in rankops("scale", "tiny")
+        assert "memorability-spearman-lstm" not in load().runs
 
     @pytest.mark.parametrize(
         ("text", "expected"),
         [
             (None, "mine.yaml"),
-            ("ranked_mnist: {canvas: 128, canvs: 1}", "ranked_mnist.canvs.*did you mean canvas"),
-            ("ranked_mnist: {canvas: 4}", "mine.*ranked_mnist.canvas"),
-            ("ranked_mnist: {canvas: 64, canvas: 32}", "mine.yaml: not YAML"),
+            ("datasets: {clips: {canvas: 128, canvs: 1}}", "datasets.clips.canvs.*did you mean canvas"),
+            ("datasets: {clips: {canvas: 4}}", "mine.*datasets.clips.*canvas"),
+            ("evaluate: {seed: 1, seed: 2}", "mine.yaml: not YAML"),
             ("", "mine.yaml: expected a mapping"),
         ],
     )
@@ -251,7 +261,6 @@ class TestScale:
 
     def test_another_project_may_have_its_own(self, project):
         shutil.copytree(project / "scales", project / "experiments/scales")
-        shutil.copyfile(project / "params.yaml", project / "experiments/params.yaml")
         rankops("scale", "tiny", "--in", "experiments")
         assert load("experiments/params.yaml").score_vectors.length == 8
         assert load().score_vectors.length == 32
@@ -461,5 +470,3 @@ def test_watch_refuses_broken_params(project):
     assert "params.yaml" in rankops("watch", code=1)
 
 
-def test_deploy_without_a_server_says_how_to_name_one(project):
-    assert "PREFECT_API_URL" in rankops("deploy", code=1)

@@ -10,7 +10,7 @@ from rankops.command import show_version
 
 PANELS = {
     "Use": (doctor.doctor, params.check, params.scale, data.fetch, models.predict, models.serve),
-    "Operate": (models.monitor, models.promote, project.watch, project.deploy, project.repair),
+    "Operate": (models.monitor, models.promote, project.watch, project.repair),
 }
 
 app = typer.Typer(

@@ -1,6 +1,5 @@
 """Commands on trained models: predict, serve, monitor, promote."""
 
-import os
 from pathlib import Path
 from typing import Annotated
 
@@ -32,11 +31,11 @@ def predict(
             fail(f"{len(sources)} files, {out=!s}: expected one Parquet file and --out predictions.parquet")
         _predict_table(sources[0], out, model, as_json=as_json)
         return
-    from pipelines.serving.batch import annotate, load_ranker, places_for
+    from pipelines.serving.batch import annotate, annotated_paths, load_ranker
     from pipelines.serving.batch import predict as predictions_of
 
     with errors_in_a_line():
-        places = places_for(sources, out) if out else []
+        places = annotated_paths(sources, out) if out else []
         found = predictions_of(load_ranker(model), sources)
         for place, one in zip(places, found, strict=False):
             annotate(place, one)
@@ -75,9 +74,7 @@ def serve(
     from pipelines.serving import server
 
     with errors_in_a_line():
-        server.check(model, port=port)
-    command = server.command(model, port=port)
-    os.execvpe(command[0], command, server.environment())
+        server.serve(model, port=port)
 
 
 def monitor(
@@ -137,26 +134,23 @@ def promote(
 
     The gate compares both on the gate split, example by example; see the block gate in params.yaml.
     """
-    from pipelines.config import load
-    from pipelines.tracking import gate
-    from pipelines.tracking.publish import Registry, store
-
-    by_hand = version is not None or rollback
     if version is not None and rollback:
         fail("--version and --rollback: expected one of them")
-    if by_hand and (models is None or len(models) != 1):
+    if (version is not None or rollback) and len(models or []) != 1:
         fail("--version and --rollback need one model, as in `rankops promote sorter-lstm --version 2`")
-    with errors_in_a_line(), store() as client:
-        registry = Registry(client)
-        if by_hand:
-            if rollback:
-                before, now = gate.roll_back(registry, models[0])
+    from pipelines.config import load
+    from pipelines.tracking import gate
+
+    with errors_in_a_line():
+        if models and (version is not None or rollback):
+            model, now = models[0], version
+            if now is None:
+                before, now = gate.roll_back(model)
             else:
-                before, now = gate.promote_by_hand(registry, models[0], version), version
-            typer.echo(f"{models[0]}: version {now} is champion; before: {before or 'none'}")
+                before = gate.promote_by_hand(model, now)
+            typer.echo(f"{model}: version {now} is champion; before: {before or 'none'}")
             return
-        settings = load()
-        decisions = gate.decide_all(registry, models or gate.known(settings), settings, over_person=over_person)
+        decisions = gate.decide_all(models or None, load(), over_person=over_person)
     rows = [
         (one.model, one.challenger or "-", one.champion or "-",
          "error" if one.failed else "promoted" if one.promoted else "stays", one.reason)

@@ -1,4 +1,4 @@
-"""Commands on the checkout and its servers."""
+"""Commands on the checkout."""
 
 from pathlib import Path
 from typing import Annotated
@@ -7,7 +7,7 @@ import typer
 
 from pipelines.cli.shared import errors_in_a_line
 
-__all__ = ["deploy", "repair", "watch"]
+__all__ = ["repair", "watch"]
 
 
 def watch(every: Annotated[float, typer.Option(min=1, help="Seconds between looks.")] = 10.0) -> None:
@@ -28,18 +28,10 @@ def watch(every: Annotated[float, typer.Option(min=1, help="Seconds between look
             follow(settings, Path(".checkpoints"), ended, every=0)
 
 
-def deploy() -> None:
-    """Bring the Prefect server to what prefect.yaml declares: pools, deployments, schedules."""
-    with errors_in_a_line():
-        from pipelines.flows.deploy import deploy as bring
-
-        typer.echo(bring())
-
-
 def repair() -> None:
     """Repair locks and lists that an interrupted dvc left half-written. `make repro` does so first."""
     from pipelines.ops import dvc_repair
 
     with errors_in_a_line():
-        for line in dvc_repair.mend():
+        for line in dvc_repair.repair():
             typer.echo(line)

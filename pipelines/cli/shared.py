@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Generator, Iterable
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any, NoReturn
@@ -21,7 +21,7 @@ def fail(message: object) -> NoReturn:
 
 
 @contextmanager
-def errors_in_a_line() -> Iterator[None]:
+def errors_in_a_line() -> Generator[None]:
     """Print what the project refuses as a message, without a traceback."""
     try:
         yield
@@ -33,13 +33,13 @@ def print_json(value: Any) -> None:
     typer.echo(json.dumps(value, indent=2))
 
 
-def table(*columns: str, rows: list[tuple[object, ...]], **options: Any) -> None:
+def table(*columns: str, rows: Iterable[Iterable[object]]) -> None:
     """Print rows as a table; nothing in a cell is markup."""
     from rich.console import Console
     from rich.table import Column, Table
     from rich.text import Text
 
-    shown = Table(*(Column(one, overflow="fold") for one in columns), **options)
+    shown = Table(*(Column(one, overflow="fold") for one in columns))
     for row in rows:
         shown.add_row(*(Text(str(cell)) for cell in row))
     Console().print(shown)
