@@ -817,8 +817,7 @@ def _check_called(kind: str, loss: Callable[..., Any], args: dict[str, Any], pla
 def _check_adapter(name: str, block: RealData) -> None:
     """That there is an adapter of this name, and that it takes these options."""
     place = f"real_data.{name}"
-    lookup.find("datasets", name, where=place)
-    module = lookup.module("datasets", name)
+    module = lookup.module("datasets", name, where=place)
     if not hasattr(module, "LAYOUT"):
         raise ValueError(f"{place}: {name} is made here, not read from disk: it has a block of its own")
     taken, hints = lookup.options(module.check), typing.get_type_hints(module.check)

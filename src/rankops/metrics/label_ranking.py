@@ -7,44 +7,14 @@ empty denominator is 0.
 import torch
 from torch import Tensor
 
-from rankops.checks import check_not_negative, check_scores, check_tensors
+from rankops.checks import check_not_negative, check_scores, check_shapes
 from rankops.metrics.dense_ranks import dense_ranks
 
-__all__ = ["ranked", "unranked"]
-
-
-def _ratio(part: Tensor, whole: Tensor) -> Tensor:
-    return torch.where(whole > 0, part / torch.where(whole > 0, whole, 1.0), 0.0)
-
-
-def _rates(positive: Tensor, predicted: Tensor, counted: Tensor) -> dict[str, Tensor]:
-    """The five rates over the last dimension of boolean tensors (n, m)."""
-    true_positive = (positive & predicted & counted).sum(-1).double()
-    total = counted.sum(-1).double()
-    right = ((positive == predicted) & counted).sum(-1).double()
-    precision = _ratio(true_positive, (predicted & counted).sum(-1).double())
-    recall = _ratio(true_positive, (positive & counted).sum(-1).double())
-    return {
-        "precision": precision,
-        "recall": recall,
-        "f1_per_image": _ratio(2 * precision * recall, (precision + recall)),
-        "accuracy": _ratio(right, total),
-        "exact_match": (right == total).double(),
-    }
-
-
-def _pair_rates(scores: Tensor, label_ranks: Tensor) -> dict[str, Tensor]:
-    first, second = torch.triu_indices(scores.shape[-1], scores.shape[-1], offset=1, device=scores.device)
-    upper, lower = label_ranks[:, first], label_ranks[:, second]
-    positive = upper > lower
-    difference = scores[:, first] - scores[:, second]
-    # Equal scores are wrong either way: they count as the opposite of what is true.
-    predicted = torch.where(difference == 0, ~positive, difference > 0)
-    return _rates(positive, predicted, upper != lower)
+__all__ = ["perfect_mean_average_precision", "ranked", "unranked"]
 
 
 def ranked(scores: Tensor, label_ranks: Tensor) -> dict[str, Tensor]:
-    r"""How well the order of the scores agrees with the label ranks, absent labels among them.
+    r"""Compute how well the order of the scores agrees with the label ranks, absent labels among them.
 
     Over $P = \{(u, v) : u < v, r_u \neq r_v\}$ a pair is positive if $r_u > r_v$ and predicted positive if
     $f_u > f_v$; equal scores count as wrong. `exact_match` is 1 if no pair is wrong. `mean_average_precision` is the
@@ -79,7 +49,7 @@ def ranked(scores: Tensor, label_ranks: Tensor) -> dict[str, Tensor]:
 
 
 def unranked(selected: Tensor, label_ranks: Tensor) -> dict[str, Tensor]:
-    """How well the selected label set agrees with the present labels, whatever their order.
+    """Compute how well the selected label set agrees with the present labels, whatever their order.
 
     Args:
         selected: (n, K) boolean.
@@ -100,10 +70,55 @@ def unranked(selected: Tensor, label_ranks: Tensor) -> dict[str, Tensor]:
     return _rates(label_ranks > 0, selected, torch.ones_like(selected))
 
 
-def _check(predicted: Tensor, label_ranks: Tensor) -> None:
-    check_tensors(predictions=predicted, label_ranks=label_ranks)
-    if predicted.dim() != 2 or predicted.shape != label_ranks.shape:
-        raise ValueError(
-            f"predictions {tuple(predicted.shape)} and label_ranks {tuple(label_ranks.shape)}: expected (n, K) twice"
-        )
+def perfect_mean_average_precision(label_ranks: Tensor) -> Tensor:
+    """Compute the ranked mAP of a ranking without any mistake: the most that any scores can have, which may be below 1.
+
+    It averages precisions, and the precision of no pairs counts as 0. If the labels that are left above the absent ones
+    are the last of all, in ascending order (the last label alone, say), each is second in its pairs with less important
+    ones: none of these pairs is positive, and no ranking predicts a positive one.
+
+    Args:
+        label_ranks: (n, K), see `ranked`.
+
+    Returns:
+        (n,) float64.
+
+    >>> perfect_mean_average_precision(torch.tensor([[2, 1, 0], [0, 0, 1]]))
+    tensor([1., 0.], dtype=torch.float64)
+    """
+    return ranked(label_ranks.double(), label_ranks)["mean_average_precision"]
+
+
+def _check(predictions: Tensor, label_ranks: Tensor) -> None:
+    check_shapes("(n, K)", dims=2, leading=False, empty=True, predictions=predictions, label_ranks=label_ranks)
     check_not_negative(label_ranks)
+
+
+def _pair_rates(scores: Tensor, label_ranks: Tensor) -> dict[str, Tensor]:
+    first, second = torch.triu_indices(scores.shape[-1], scores.shape[-1], offset=1, device=scores.device)
+    upper, lower = label_ranks[:, first], label_ranks[:, second]
+    positive = upper > lower
+    difference = scores[:, first] - scores[:, second]
+    # Equal scores are wrong either way: they count as the opposite of what is true.
+    predicted = torch.where(difference == 0, ~positive, difference > 0)
+    return _rates(positive, predicted, upper != lower)
+
+
+def _rates(positive: Tensor, predicted: Tensor, compared: Tensor) -> dict[str, Tensor]:
+    """Compute the five rates over the last dimension of boolean tensors (n, m)."""
+    true_positive = (positive & predicted & compared).sum(-1).double()
+    total = compared.sum(-1).double()
+    right = ((positive == predicted) & compared).sum(-1).double()
+    precision = _ratio(true_positive, (predicted & compared).sum(-1).double())
+    recall = _ratio(true_positive, (positive & compared).sum(-1).double())
+    return {
+        "precision": precision,
+        "recall": recall,
+        "f1_per_image": _ratio(2 * precision * recall, (precision + recall)),
+        "accuracy": _ratio(right, total),
+        "exact_match": (right == total).double(),
+    }
+
+
+def _ratio(part: Tensor, whole: Tensor) -> Tensor:
+    return torch.where(whole > 0, part / torch.where(whole > 0, whole, 1.0), 0.0)

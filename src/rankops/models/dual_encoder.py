@@ -1,15 +1,17 @@
-"""Two encoders with one space: images by a convnet, captions by a GRU; their cosine says how well they match."""
+"""Two encoders into one space, a convnet for images and a GRU for captions, compared by their cosine."""
+
+from collections.abc import Sequence
 
 from torch import Tensor, nn
 
-from rankops.models.backbone import backbone_of
+from rankops.models.backbone import CHANNELS, BackboneName, backbone_of
 from rankops.models.layers import ScoreLayer
 
 __all__ = ["DualEncoder"]
 
 
 class DualEncoder(nn.Module):
-    """Embeddings of unit length of images and of captions (after DSVE, which SoDeep's Section 4.2.3 trains).
+    """Unit-length embeddings of images and of captions (after DSVE; SoDeep, Section 4.2.3).
 
     The image's feature maps are averaged over a coarse grid, not over the whole image, because captions say where
     things are. The caption's embedding is the GRU's state after its last word.
@@ -37,9 +39,16 @@ class DualEncoder(nn.Module):
     """
 
     def __init__(
-        self, *, words: int, colors: int = 1, backbone: str = "convnet", channels: list[int] = (16, 32, 64, 96),
-        grid: int = 4, size: int = 128, word_size: int = 64,
-    ):  # fmt: skip
+        self,
+        *,
+        words: int,
+        colors: int = 1,
+        backbone: BackboneName = "convnet",
+        channels: Sequence[int] = CHANNELS,
+        grid: int = 4,
+        size: int = 128,
+        word_size: int = 64,
+    ):
         super().__init__()
         network = backbone_of(backbone, colors=colors, channels=channels)
         self.backbone = network
@@ -54,20 +63,20 @@ class DualEncoder(nn.Module):
         return self.backbone.blocks
 
     def embed(self, images: Tensor) -> Tensor:
-        """Feature maps averaged over the grid, (n, map_size * grid^2)."""
+        """Return feature maps averaged over the grid, (n, map_size * grid^2)."""
         return self.grid(self.backbone.maps(images))
 
     def head(self, features: Tensor) -> Tensor:
-        """The image's place in the common space, (n, size), of unit length."""
+        """Return the image's embedding, (n, size), of unit length."""
         return nn.functional.normalize(self.projection(features), dim=-1)
 
     def encode_text(self, captions: Tensor) -> Tensor:
-        """The captions' places in the common space, (n, size), of unit length."""
+        """Return the captions' embeddings, (n, size), of unit length."""
         lengths = (captions != 0).sum(1)
         if not bool((lengths > 0).all()):
             raise ValueError(f"caption {int((lengths == 0).nonzero()[0])} has no words, expected at least one")
         states, _ = self.reader(self.words(captions))
-        # The state after the last word; what comes after it is padding, which the GRU reads for nothing.
+        # The state after the last word; padding comes after it.
         last = states.gather(1, (lengths - 1).view(-1, 1, 1).expand(-1, 1, states.shape[2])).squeeze(1)
         return nn.functional.normalize(last, dim=-1)
 

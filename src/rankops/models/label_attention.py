@@ -1,17 +1,18 @@
-"""A scoring network that looks at the image anew for each label."""
+"""A scoring network that looks at the image anew for each label, by attention over the feature maps."""
 
 import math
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
 
-from rankops.models.backbone import backbone_of
+from rankops.models.backbone import CHANNELS, BackboneName, backbone_of
 
 __all__ = ["LabelAttention"]
 
 
 class LabelAttention(nn.Module):
-    r"""Feature maps, averaged for each label with weights of its own: where it looks; and a score of what is there.
+    r"""Attention over feature maps: each label looks at places of its own, and scores what it sees there.
 
     With features $x_p$ at the places p of the maps, label k's score is
 
@@ -37,13 +38,18 @@ class LabelAttention(nn.Module):
     torch.Size([2, 10])
     """
 
-    def __init__(self, *, outputs: int, colors: int = 1, backbone: str = "convnet", channels: list[int] | None = None):
+    def __init__(
+        self,
+        *,
+        outputs: int,
+        colors: int = 1,
+        backbone: BackboneName = "convnet",
+        channels: Sequence[int] | None = None,
+    ):
         super().__init__()
         if channels is not None and backbone != "convnet":
-            raise ValueError(f"channels are {channels}, but only the convnet has any, and backbone is {backbone}")
-        self.backbone = backbone_of(
-            backbone, colors=colors, channels=(16, 32, 64, 96) if channels is None else channels
-        )
+            raise ValueError(f"channels is {channels}, expected none for {backbone}: only the convnet has channels")
+        self.backbone = backbone_of(backbone, colors=colors, channels=CHANNELS if channels is None else channels)
         features = self.backbone.map_size
         self.embedding_size = outputs * features
         self.attention = nn.Conv2d(features, outputs, 1, bias=False)  # which the softmax would cancel
@@ -56,13 +62,13 @@ class LabelAttention(nn.Module):
         return self.backbone.blocks
 
     def embed(self, images: Tensor) -> Tensor:
-        """What each label's weights see, (n, K * features)."""
+        """Return what each label sees, (n, K * features)."""
         maps = self.backbone.maps(images)
         weights = self.attention(maps).flatten(2).softmax(-1)  # (n, K, places)
         return torch.einsum("nkp,nfp->nkf", weights.to(maps.dtype), maps.flatten(2)).flatten(1)
 
     def head(self, embedding: Tensor) -> Tensor:
-        """Scores (n, K) of what `embed` gives."""
+        """Return scores (n, K) of what `embed` returns."""
         return (embedding.view(len(embedding), *self.weight.shape) * self.weight).sum(-1) + self.bias
 
     def forward(self, images: Tensor) -> Tensor:

@@ -4,13 +4,13 @@ import torch
 from torch import Tensor, nn
 from torchvision.models import mobilenet_v3_small
 
-from rankops.models.layers import ScoreLayer
+from rankops.models.layers import ScoreLayer, weight_dtype
 
 __all__ = ["MobileNetV3Small"]
 
 
 class MobileNetV3Small(nn.Module):
-    """MobileNetV3-Small from random weights, on gray images (RLSEP, Section 5.2).
+    """torchvision's MobileNetV3-Small with random weights, on gray images (RLSEP, Section 5.2).
 
     Args:
         outputs: K, number of labels.
@@ -30,18 +30,18 @@ class MobileNetV3Small(nn.Module):
             if isinstance(module, nn.BatchNorm2d):
                 module.momentum = batch_norm_momentum
         self.blocks = network.features
-        self.head = network.classifier
-        self.head[-1] = ScoreLayer.of(self.head[-1])
-        self.map_size = self.embedding_size = self.head[0].in_features
+        *hidden, last = network.classifier
+        self.head: nn.Module = nn.Sequential(*hidden, ScoreLayer.of(last))
+        self.map_size = self.embedding_size = 576
 
     def maps(self, images: Tensor) -> Tensor:
-        """The last feature maps, (n, 576, height / 32, width / 32)."""
-        images = images.to(self.blocks[0][0].weight.dtype) / 255
+        """Return the last feature maps, (n, 576, height / 32, width / 32)."""
+        images = images.to(weight_dtype(self)) / 255
         # torchvision's first convolution takes three channels; a gray image is the same in all.
         return self.blocks(images.expand(-1, 3, -1, -1).contiguous(memory_format=torch.channels_last))
 
     def embed(self, images: Tensor) -> Tensor:
-        """The last features before the head, (n, 576)."""
+        """Return the last features before the head, (n, 576)."""
         return self.maps(images).mean((2, 3))
 
     def forward(self, images: Tensor) -> Tensor:

@@ -6,16 +6,16 @@ import torch
 from torch import Tensor, nn
 from torchvision.models import resnet34
 
-from rankops.models.layers import ScoreLayer
+from rankops.models.layers import ScoreLayer, weight_dtype
 
 __all__ = ["ResNet34"]
 
-# Of the photographs that published weights were trained on.
+# Mean and deviation of the photographs that published weights were trained on.
 MEAN, DEVIATION = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 
 
 class ResNet34(nn.Module):
-    """ResNet-34 with random weights; `start` in a run gives it trained ones (SoDeep, Section 4.2.1).
+    """torchvision's ResNet-34 with random weights (SoDeep, Section 4.2.1); `start` in a run gives it trained ones.
 
     Args:
         outputs: K, number of scores.
@@ -34,17 +34,17 @@ class ResNet34(nn.Module):
         parts = ("conv1", "bn1", "relu", "maxpool", "layer1", "layer2", "layer3", "layer4")
         self.blocks = nn.Sequential(OrderedDict((name, getattr(network, name)) for name in parts))
         self.map_size = self.embedding_size = 512
-        self.head = ScoreLayer(512, outputs)
-        self.register_buffer("mean", torch.tensor(MEAN).view(1, 3, 1, 1), persistent=False)
-        self.register_buffer("deviation", torch.tensor(DEVIATION).view(1, 3, 1, 1), persistent=False)
+        self.head: nn.Module = ScoreLayer(512, outputs)
+        self.mean = nn.Buffer(torch.tensor(MEAN).view(1, 3, 1, 1), persistent=False)
+        self.deviation = nn.Buffer(torch.tensor(DEVIATION).view(1, 3, 1, 1), persistent=False)
 
     def maps(self, images: Tensor) -> Tensor:
-        """The last feature maps, (n, 512, height / 32, width / 32)."""
-        images = images.to(self.blocks.conv1.weight.dtype).expand(-1, 3, -1, -1) / 255
+        """Return the last feature maps, (n, 512, height / 32, width / 32)."""
+        images = images.to(weight_dtype(self)).expand(-1, 3, -1, -1) / 255
         return self.blocks(((images - self.mean) / self.deviation).contiguous(memory_format=torch.channels_last))
 
     def embed(self, images: Tensor) -> Tensor:
-        """The last features before the head, (n, 512)."""
+        """Return the last features before the head, (n, 512)."""
         return self.maps(images).mean((2, 3))
 
     def forward(self, images: Tensor) -> Tensor:
