@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from rankops.sorters.base import Sorter
 from rankops.sorters.laplace_sums import sums_of_others
-from rankops.sorters.standardize import standard_deviation, tamed
+from rankops.sorters.standardize import standard_deviation
 
 __all__ = ["Comparator"]
 
@@ -95,7 +95,6 @@ class Comparator(Sorter):
 
     def _warped(self, scores: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
         """Return the order, largest first; in that order scores in deviations, weights, warped gaps and slopes."""
-        scores = tamed(scores)
         values = scores.detach()
         deviation = standard_deviation(values, mask)
         key = values if mask is None else values.masked_fill(~mask, -torch.inf)

@@ -3,17 +3,7 @@
 import torch
 from torch import Tensor
 
-__all__ = ["centered", "largest", "standard_deviation", "standardized", "tamed"]
-
-
-def tamed(scores: Tensor) -> Tensor:
-    """Divide vectors (..., d) by 2^20 whose scores are so large that their differences would overflow.
-
-    >>> tamed(torch.tensor([[3e38, -3e38], [1.0, 2.0]])).isfinite().all(), tamed(torch.tensor([1.0, 2.0]))
-    (tensor(True), tensor([1., 2.]))
-    """
-    large = scores.detach().abs().amax(-1, keepdim=True) > torch.finfo(scores.dtype).max / 8
-    return scores * torch.where(large, 2.0**-20, 1.0).to(scores.dtype)
+__all__ = ["centered", "largest", "standard_deviation", "standardized"]
 
 
 def largest(scores: Tensor, mask: Tensor | None) -> Tensor:
@@ -30,7 +20,7 @@ def standard_deviation(scores: Tensor, mask: Tensor | None = None) -> Tensor:
     their gradient could be infinite.
 
     Args:
-        scores: (..., d), finite, and `tamed`.
+        scores: (..., d), finite.
         mask: (..., d) boolean, False where there is no score; None if all are there.
 
     Returns:
@@ -72,7 +62,6 @@ def standardized(scores: Tensor, mask: Tensor | None = None, *, detach: bool = T
     tensor([[-2.,  0.],
             [ 0.,  0.]])
     """
-    scores = tamed(scores)
     deviation = standard_deviation(scores.detach() if detach else scores, mask)
     result = (scores - largest(scores, mask)) / deviation
     return result if mask is None else result.masked_fill(~mask, 0.0)
