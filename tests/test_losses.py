@@ -122,13 +122,13 @@ def slow_pairwise(scores, label_ranks, positive):
     return total / len(scores)
 
 
-@settings(deadline=None)
+@settings(deadline=None, max_examples=40)
 @given(batches())
 def test_rlsep_is_equation_6(batch):
     assert rlsep(*batch).item() == pytest.approx(slow_pairwise(*batch, lambda u, v: u > v))
 
 
-@settings(deadline=None)
+@settings(deadline=None, max_examples=40)
 @given(batches())
 def test_lsep_is_equation_3_and_rlsep_of_zeros_and_ones(batch):
     scores, label_ranks = batch
@@ -136,7 +136,7 @@ def test_lsep_is_equation_3_and_rlsep_of_zeros_and_ones(batch):
     assert lsep(*batch).equal(rlsep(scores, (label_ranks > 0).long()))
 
 
-@settings(deadline=None)
+@settings(deadline=None, max_examples=40)
 @given(batches())
 def test_cross_entropy_is_equation_1(batch):
     scores, label_ranks = batch
@@ -148,7 +148,7 @@ def test_cross_entropy_is_equation_1(batch):
     assert cross_entropy(*batch).item() == pytest.approx(total / len(scores), abs=1e-12)
 
 
-@settings(deadline=None)
+@settings(deadline=None, max_examples=40)
 @given(batches(), st.sampled_from([0.25, 1.0, 3.0]))
 def test_pairwise_logistic_is_the_weighted_mean_over_pairs(batch, adjacent):
     total = 0.0
@@ -161,7 +161,7 @@ def test_pairwise_logistic_is_the_weighted_mean_over_pairs(batch, adjacent):
     assert result.item() == pytest.approx(total / len(batch[0]), abs=1e-12)
 
 
-@settings(deadline=None)
+@settings(deadline=None, max_examples=40)
 @given(batches())
 def test_plackett_luce_draws_each_label_from_those_that_are_left(batch):
     total = 0.0
@@ -175,7 +175,7 @@ def test_plackett_luce_draws_each_label_from_those_that_are_left(batch):
     assert plackett_luce(*batch).item() == pytest.approx(total / len(batch[0]), abs=1e-12)
 
 
-@settings(deadline=None)
+@settings(deadline=None, max_examples=40)
 @given(batches())
 def test_spearman_of_label_ranks_shares_the_ranks_of_tied_labels(batch):
     scores, label_ranks = batch
@@ -198,14 +198,6 @@ def test_label_ranks_that_a_mask_leaves_out_may_be_anything():
     for unknown in (-1.0, math.nan, 7.0):
         label_ranks = torch.tensor([[unknown, 0.0, 2.0]])
         assert spearman_of_label_ranks(scores, label_ranks, sorter=ranks, mask=mask) == expected
-
-
-def test_spearman_of_label_ranks_by_hand():
-    label_ranks = torch.tensor([[0, 2, 0, 1, 0]])  # expected: 4, 1, 4, 2, 4
-    level, distinct = tensor([[0.0, 3.0, 0.0, 2.0, 0.0]]), tensor([[-1.0, 3.0, 0.0, 2.0, 1.0]])
-    assert spearman_of_label_ranks(level, label_ranks, sorter=ranks).item() == 0
-    # Three tied labels at the places 5, 4, 3 cost 3 (9 - 1) / (2 * 5 * 24).
-    assert spearman_of_label_ranks(distinct, label_ranks, sorter=ranks).item() == pytest.approx(0.1)
 
 
 @pytest.mark.parametrize("loss", [rlsep, lsep])
@@ -238,7 +230,7 @@ def groups(draw, *, distinct: bool = False):
     return np.array(draw(rows), dtype=np.float64) / 4, np.array(draw(rows), dtype=np.float64) / 4
 
 
-@settings(deadline=None)
+@settings(deadline=None, max_examples=40)
 @given(groups())
 def test_l1_and_mse_are_means_of_errors(batch):
     scores, target = batch
@@ -255,7 +247,7 @@ def test_regression_through_a_sigmoid(loss):
     assert loss(torch.zeros(1), torch.ones(1)).item() == 1  # one score is enough
 
 
-@settings(deadline=None)
+@settings(deadline=None, max_examples=40)
 @given(groups(distinct=True))
 def test_spearman_of_an_exact_sorter_is_one_minus_the_metric(batch):
     scores, target = batch
@@ -265,7 +257,7 @@ def test_spearman_of_an_exact_sorter_is_one_minus_the_metric(batch):
     assert soft.item() == pytest.approx(expected, abs=1e-9)
 
 
-@settings(deadline=None)
+@settings(deadline=None, max_examples=40)
 @given(groups())
 def test_spearman_is_equation_4_over_its_largest_value(batch):
     scores, target = batch
@@ -281,14 +273,6 @@ def test_spearman_is_equation_4_over_its_largest_value(batch):
     assert result.item() == pytest.approx(np.mean(values) if values else 0.0)
 
 
-def test_spearman_by_hand():
-    # Ranks 1, 2, 3 where 1, 3, 2 are expected: 6 (0 + 1 + 1) / (3 * 8).
-    assert spearman(tensor([3.0, 2.0, 1.0]), tensor([9.0, 1.0, 5.0]), sorter=ranks).item() == pytest.approx(0.5)
-    # The reverse order is 2; a group without order does not count.
-    pair = tensor([[1.0, 2.0, 3.0], [1.0, 2.0, 3.0]]), tensor([[3.0, 2.0, 1.0], [7.0, 7.0, 7.0]])
-    assert spearman(*pair, sorter=ranks).item() == pytest.approx(2.0)
-
-
 # Multi-label classification: `labels`.
 
 
@@ -302,7 +286,7 @@ def labelled(draw):
     return tensor(scores).view(examples, classes) * scale, torch.tensor(labels).view(examples, classes)
 
 
-@settings(deadline=None)
+@settings(deadline=None, max_examples=40)
 @given(labelled())
 def test_multilabel_soft_margin_is_binary_cross_entropy(batch):
     total = 0.0
@@ -312,7 +296,7 @@ def test_multilabel_soft_margin_is_binary_cross_entropy(batch):
     assert multilabel_soft_margin(*batch).item() == pytest.approx(total / batch[0].numel())
 
 
-@settings(deadline=None)
+@settings(deadline=None, max_examples=40)
 @given(labelled())
 def test_mean_average_precision_is_the_positives_mean_rank(batch):
     scores, labels = batch
@@ -327,38 +311,6 @@ def test_mean_average_precision_is_the_positives_mean_rank(batch):
         result = mean_average_precision(scores, labels, sorter=ranks, weight_by=weight_by)
         assert result.item() == pytest.approx(expected, abs=1e-12)
         assert result.item() >= -1e-12
-
-
-@settings(deadline=None)
-@given(labelled())
-def test_mean_average_precision_by_positives_is_equation_7(batch):
-    scores, labels = batch
-    usable = [c for c in range(labels.shape[1]) if 0 < labels[:, c].sum() < len(labels)]
-
-    def equation_7(scores):
-        return sum(rankdata(-scores[:, c].numpy())[labels[:, c].numpy()].sum() for c in usable)
-
-    # Up to a constant: so of two score matrices.
-    other = scores.flip(0) * 2 + 1
-    first, second = (
-        mean_average_precision(values, labels, sorter=ranks, weight_by="positives").item() for values in (scores, other)
-    )
-    factor = labels[:, usable].sum().item() * len(labels)
-    assert (first - second) * factor == pytest.approx(equation_7(scores) - equation_7(other), abs=1e-9)
-
-
-def test_a_perfect_order_costs_nothing():
-    labels = torch.tensor([[1, 0], [0, 0], [1, 1]])
-    scores = tensor([[80.0, -70.0], [10.0, -80.0], [90.0, 0.0]])
-    for loss in (hinge_ap, partial(mean_average_precision, sorter=ranks)):
-        assert loss(scores, labels).item() == pytest.approx(0, abs=1e-12)
-
-
-@pytest.mark.parametrize("loss", [partial(mean_average_precision, sorter=Laplace()), hinge_ap])
-def test_classes_of_one_kind_are_left_out(loss, generator):
-    scores = torch.randn(6, 3, generator=generator, dtype=torch.float64)
-    labels = torch.tensor([[1, 0, 1], [0, 0, 1], [1, 0, 1], [0, 0, 1], [0, 0, 1], [1, 0, 1]])
-    assert loss(scores, labels).item() == pytest.approx(loss(scores[:, :1], labels[:, :1]).item())
 
 
 def exhaustive_hinge_ap(scores, labels):
@@ -382,7 +334,7 @@ def exhaustive_hinge_ap(scores, labels):
     return best - truth
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=80)
 @given(labelled())
 def test_hinge_ap_is_the_maximum_over_all_rankings(batch):
     scores, labels = batch
@@ -429,7 +381,7 @@ def matrices(draw):
     return tensor(scores).view(size, size) / 8, positives
 
 
-@settings(deadline=None)
+@settings(deadline=None, max_examples=40)
 @given(matrices(), st.booleans(), st.sampled_from([0.0, 0.2, 1.5]))
 def test_hard_negative_triplet_agrees_with_loops(batch, hardest, margin):
     expected = slow_triplets(
@@ -438,7 +390,7 @@ def test_hard_negative_triplet_agrees_with_loops(batch, hardest, margin):
     assert hard_negative_triplet(*batch, margin=margin, hardest=hardest).item() == pytest.approx(expected)
 
 
-@settings(deadline=None)
+@settings(deadline=None, max_examples=40)
 @given(matrices(), st.booleans(), st.sampled_from([0.0, 1.0, 2.5]))
 def test_recall_agrees_with_loops(batch, hardest, margin):
     expected = slow_triplets(
@@ -447,7 +399,7 @@ def test_recall_agrees_with_loops(batch, hardest, margin):
     assert recall(*batch, sorter=ranks, margin=margin, hardest=hardest).item() == pytest.approx(expected)
 
 
-@settings(deadline=None)
+@settings(deadline=None, max_examples=40)
 @given(matrices(), st.integers(1, 5), st.sampled_from([0.1, 1.0, 4.0]))
 def test_recall_at_k_is_a_sigmoid_of_the_first_positive(batch, k, temperature):
     values = []
@@ -456,27 +408,6 @@ def test_recall_at_k_is_a_sigmoid_of_the_first_positive(batch, k, temperature):
             first = min(place for place, mine in zip(row, belongs, strict=True) if mine)
             values.append(1 - 1 / (1 + math.exp(-(k + 0.5 - first) / temperature)))
     assert recall_at_k(*batch, sorter=ranks, k=k, temperature=temperature).item() == pytest.approx(np.mean(values))
-
-
-def test_retrieval_by_hand():
-    scores = tensor([[0.9, 0.5], [0.0, 0.6]])
-    own = torch.eye(2, dtype=torch.bool)
-    # 0.5 against 0.9 and 0.6 (its row and its column), 0.0 against both: 0.2 + 0.5 - 0.6 alone is above 0.
-    assert hard_negative_triplet(scores, own).item() == pytest.approx(0.1 / 4)
-    # All are ranked first; a margin of 1 is kept exactly, of 2 missed by 1.
-    assert recall(scores, own, sorter=ranks).item() == 0
-    assert recall(scores, own, sorter=ranks, margin=2.0).item() == 1
-    # The other way round: everyone is ranked 2 where the rival is 1.
-    assert recall(scores.flip(0), own, sorter=ranks).item() == 2
-
-
-@settings(deadline=None, max_examples=30)
-@given(matrices())
-def test_retrieval_sees_both_directions_alike(batch):
-    scores, positives = batch
-    sorter = Handcrafted(steepness=3.0)
-    for loss in (hard_negative_triplet, partial(recall, sorter=sorter), partial(recall_at_k, sorter=sorter)):
-        assert loss(scores.T, positives.T).item() == pytest.approx(loss(scores, positives).item())
 
 
 def test_positives_must_be_in_every_row_and_column_of_a_square():
@@ -522,7 +453,7 @@ def test_impossible_options_and_values_are_named(call, error, message):
 # Losses against the metrics that they stand for.
 
 
-@settings(deadline=None, max_examples=50)
+@settings(deadline=None, max_examples=40)
 @given(seed=st.integers(0, 10_000), top_heavy=st.booleans())
 def test_kendall_tends_to_one_minus_tau(seed, top_heavy):
     draws = torch.Generator().manual_seed(seed)
@@ -536,7 +467,7 @@ def test_kendall_tends_to_one_minus_tau(seed, top_heavy):
     assert value.item() == pytest.approx(1 - expected.mean().item())
 
 
-@settings(deadline=None, max_examples=50)
+@settings(deadline=None, max_examples=40)
 @given(seed=st.integers(0, 10_000), k=st.sampled_from([None, 1, 3]), gain=st.sampled_from(["exponential", "linear"]))
 def test_ndcg_tends_to_one_minus_the_metric(seed, k, gain):
     draws = torch.Generator().manual_seed(seed)
@@ -548,7 +479,7 @@ def test_ndcg_tends_to_one_minus_the_metric(seed, k, gain):
     assert value.item() == pytest.approx(1 - expected.nanmean().item())
 
 
-@settings(deadline=None, max_examples=50)
+@settings(deadline=None, max_examples=40)
 @given(seed=st.integers(0, 10_000), k=st.integers(1, 4))
 def test_precision_at_k_tends_to_one_minus_the_metric(seed, k):
     draws = torch.Generator().manual_seed(seed)
@@ -567,11 +498,7 @@ def test_precision_at_k_of_fewer_positives_than_places_can_be_perfect():
 
 def test_weighted_spearman_by_hand():
     # Ranks 1, 3, 2 against 1, 2, 3: errors 0, 1, 1, of which the last counts three times as much.
-    scores, target, weights = (
-        torch.tensor([3.0, 1.0, 2.0]),
-        torch.tensor([3.0, 2.0, 1.0]),
-        torch.tensor([1.0, 1.0, 2.0]),
-    )
+    scores, target, weights = tensor([[3.0, 1.0, 2.0], [3.0, 2.0, 1.0], [1.0, 1.0, 2.0]])
     assert spearman(scores, target, sorter=ranks, weights=weights).item() == pytest.approx(6 / 8 * 3 / 4)
 
 
@@ -582,7 +509,7 @@ def test_weighted_mean_average_precision_by_hand():
     assert mean_average_precision(scores, labels, sorter=ranks, weights=weights).item() == pytest.approx(6 / 4 / 4)
 
 
-@settings(deadline=None, max_examples=50)
+@settings(deadline=None, max_examples=40)
 @given(seed=st.integers(0, 10_000))
 def test_average_precision_of_exact_ranks_is_one_minus_the_metric(seed):
     draws = torch.Generator().manual_seed(seed)

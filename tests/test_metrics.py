@@ -64,7 +64,7 @@ def images(draw):
     return [row(-3, 3) for _ in range(rows)], [dense(row(0, 4)) for _ in range(rows)]
 
 
-@settings(deadline=None)
+@settings(deadline=None, max_examples=40)
 @given(images())
 def test_ranked_agree_with_loops(batch):
     scores, label_ranks = batch
@@ -92,7 +92,7 @@ def test_a_perfect_ranking_may_have_a_mean_average_precision_below_1():
     assert perfect_mean_average_precision(torch.tensor([[2, 1, 0], [0, 0, 1]])).tolist() == [1, 0]
 
 
-@settings(deadline=None)
+@settings(deadline=None, max_examples=40)
 @given(st.lists(st.lists(st.booleans(), min_size=8, max_size=8), min_size=1, max_size=5))
 def test_unranked_agree_with_scikit_learn(rows):
     selected, present = torch.tensor(rows)[:, :4], torch.tensor(rows)[:, 4:]
@@ -122,7 +122,7 @@ def test_only_the_order_of_label_ranks_counts_whatever_their_type(dtype):
 # Spearman's correlation.
 
 
-@settings(deadline=None)
+@settings(deadline=None, max_examples=40)
 @given(st.integers(2, 30), st.integers(2, 8), st.integers(0, 10_000))
 def test_spearman_agrees_with_scipy(length, levels, seed):
     draws = np.random.default_rng(seed)
@@ -135,11 +135,6 @@ def test_spearman_agrees_with_scipy(length, levels, seed):
     )
     single = spearman(torch.from_numpy(scores).float(), torch.from_numpy(target).float())
     assert single.equal(result)
-
-
-def test_spearman_by_hand():
-    # Ranks 3, 1, 2 against 3, 2, 1: 1 - 6 * 2 / (3 * 8).
-    assert spearman(torch.tensor([0.1, 0.4, 0.2]), torch.tensor([1.0, 2.0, 3.0])).item() == pytest.approx(0.5)
 
 
 @pytest.mark.parametrize(
@@ -194,7 +189,7 @@ def classified(draw):
     return tuple(np.array(table(values)) for values in (st.integers(-4, 4), st.booleans(), st.booleans()))
 
 
-@settings(deadline=None)
+@settings(deadline=None, max_examples=40)
 @given(classified())
 def test_average_precision_agrees_with_loops_and_scikit_learn(batch):
     scores, labels, difficult = batch
@@ -221,17 +216,6 @@ def test_mean_average_precision_agrees_with_scikit_learn(generator):
     assert mean_average_precision(scores, labels).item() == pytest.approx(expected)
 
 
-def test_mean_average_precision_by_hand():
-    # Class 0: positives at places 1 and 3, 1 and 2/3. Class 1 has none and is left out.
-    scores, labels = torch.tensor([[0.9, 0.1], [0.5, 0.2], [0.3, 0.3]]), torch.tensor([[1, 0], [0, 0], [1, 0]])
-    assert mean_average_precision(scores, labels).item() == pytest.approx((1 + 2 / 3) / 2)
-    # Without the difficult one in the middle the order is perfect; with a difficult positive one is left.
-    difficult = torch.tensor([[False, False], [True, False], [False, False]])
-    assert mean_average_precision(scores, labels, mask=~difficult).item() == 1
-    difficult = torch.tensor([[True, False], [False, False], [False, False]])
-    assert mean_average_precision(scores, labels, mask=~difficult).item() == pytest.approx(1 / 2)
-
-
 # Recall at K and the median rank.
 
 
@@ -245,7 +229,7 @@ def searches(draw):
     return torch.tensor(scores, dtype=torch.float32).view(rows, columns), positives
 
 
-@settings(deadline=None)
+@settings(deadline=None, max_examples=40)
 @given(searches())
 def test_recall_and_median_rank_agree_with_loops(batch):
     result = []
@@ -258,12 +242,6 @@ def test_recall_and_median_rank_agree_with_loops(batch):
         assert recall(*batch, k=k).item() == pytest.approx(sum(place <= k for place in result) / len(result))
 
 
-def test_equal_scores_count_against_the_positive():
-    scores = torch.zeros(1, 5)
-    assert first_positive_ranks(scores, torch.tensor([[False, True, False, False, True]])).tolist() == [4]
-    assert recall(scores, torch.tensor([[True, True, False, False, False]]), k=3).item() == 0
-
-
 # Kendall, NDCG and precision at K.
 
 
@@ -272,14 +250,14 @@ PAIRS = st.integers(2, 10).flatmap(
 ).filter(lambda pair: all(len(set(part)) > 1 for part in pair))  # fmt: skip
 
 
-@settings(deadline=None)
+@settings(deadline=None, max_examples=40)
 @given(PAIRS)
 def test_kendall_agrees_with_scipy(pair):
     result = kendall(*(torch.tensor(part, dtype=torch.float64) for part in pair))
     assert result.item() == pytest.approx(kendalltau(*pair).statistic)
 
 
-@settings(deadline=None)
+@settings(deadline=None, max_examples=40)
 @given(st.permutations(range(8)), st.permutations(range(8)))
 def test_top_heavy_kendall_agrees_with_scipy(scores, target):
     result = kendall(*(torch.tensor(part, dtype=torch.float64) for part in (scores, target)), top_heavy=True)
@@ -287,7 +265,7 @@ def test_top_heavy_kendall_agrees_with_scipy(scores, target):
     assert result.item() == pytest.approx(weightedtau(scores, target, rank=places).statistic)
 
 
-@settings(deadline=None)
+@settings(deadline=None, max_examples=40)
 @given(PAIRS, st.sampled_from([None, 1, 3]), st.booleans())
 def test_ndcg_agrees_with_scikit_learn(pair, k, exponential):
     scores, target = np.array(pair[0], float), np.abs(np.array(pair[1], float))
@@ -300,7 +278,7 @@ def test_ndcg_agrees_with_scikit_learn(pair, k, exponential):
         assert result.item() == pytest.approx(ndcg_score([gains], [scores], k=k), rel=1e-12)
 
 
-@settings(deadline=None)
+@settings(deadline=None, max_examples=40)
 @given(PAIRS, st.integers(1, 4))
 def test_precision_at_k_is_the_mean_over_the_orders_of_ties(pair, k):
     scores, labels = np.array(pair[0], float), np.array(pair[1]) > 0
@@ -318,13 +296,6 @@ def test_weighted_average_precision_agrees_with_scikit_learn(generator):
     weights = torch.rand(50, 1, generator=generator)
     expected = average_precision_score(labels[:, 0], scores[:, 0], sample_weight=weights[:, 0])
     assert average_precision(scores, labels, weights=weights).item() == pytest.approx(expected)
-
-
-def test_a_masked_median_rank_by_hand():
-    scores = torch.tensor([[0.9, 0.1, 0.2], [0.7, 0.3, 0.5]])
-    positives = torch.tensor([[True, False, False], [False, True, False]])
-    mask = torch.tensor([[True, True, True], [False, True, True]])
-    assert [median_rank(scores, positives, mask=one).item() for one in (None, mask)] == [2.0, 1.5]
 
 
 def test_masked_and_weighted_recall_by_hand():
