@@ -16,13 +16,14 @@ import pytest
 import torch
 from dvc.repo import Repo
 from PIL import Image
+from pipelines.comparison import measured
 from playwright.sync_api import sync_playwright
+from rankops.metrics.evaluation import Figures
 from scipy.stats import spearmanr, t
 from typer.testing import CliRunner
 
 from pipelines import comparison, digit_scenes
 from pipelines.cli.app import BENCHMARKS, app
-from pipelines.comparison import measured
 from pipelines.config import schema
 from pipelines.reporting import archive
 from pipelines.reporting.html import Section, markdown, page
@@ -38,7 +39,6 @@ from pipelines.stages import (
 from rankops.datasets.scenes.digits import Digits
 from rankops.datasets.scenes.facts import largest_overlap
 from rankops.datasets.vectors import score_vectors
-from rankops.metrics.evaluation import Figures
 
 ROOT = Path(__file__).parents[1]
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")

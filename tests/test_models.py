@@ -53,7 +53,8 @@ class TestRetrieval:
         assert Vocabulary.split("It's the DOG's, isn't_it?") == ["it's", "the", "dog's", "isn't", "it"]
 
     def test_padding_changes_nothing_and_order_does(self):
-        network = build("models", "dual_encoder", CHANNELS | {"size": 8}, seed=0, words=9).eval()
+        words = Vocabulary.of(["b c d"]).words
+        network = build("models", "dual_encoder", CHANNELS | {"size": 8}, seed=0, words=words).eval()
         short, long = torch.tensor([[2, 3]]), torch.tensor([[2, 3, 0, 0]])
         assert network.encode_text(short).allclose(network.encode_text(long))
         assert not network.encode_text(short).allclose(network.encode_text(short.flip(1)))

@@ -1,7 +1,7 @@
 """Look up a component by name: the files of a folder are the registry.
 
 `losses/spearman.py` defines `spearman` and `models/resnet34.py` defines `ResNet34`: the public name of a component is
-that of its file, case and underscores aside. A dataset is its whole module.
+that of its file, case and underscores aside.
 """
 
 import difflib
@@ -21,11 +21,11 @@ RUNTIME = {"generator", "sorter", "mask", "weights", "length", "outputs", "featu
 # Files of these folders that hold no component.
 HELPERS = {
     "losses": {"inputs", "pairs"},
-    "metrics": {"bootstrap", "dense_ranks", "evaluation", "gains", "sorter_quality"},
+    "metrics": {"bootstrap", "dense_ranks", "gains", "sorter_quality", "weights"},
     "models": {"backbone", "layers", "tokenizer"},
     "sorters": {"base", "laplace_sums", "load", "soft_sort", "standardize"},
     "tasks": {"base", "predict"},
-    "datasets": {"base", "drawing", "facts", "layout", "mnist", "reading", "splits"},
+    "datasets": {"base", "drawing", "expected", "facts", "layout", "mnist", "reading", "rlsep", "splits"},
 }
 
 
@@ -76,8 +76,7 @@ def find(folder: str, name: str, *, where: str | None = None) -> Callable[..., A
     """Return a component: the function or class that its file is named after.
 
     Raises:
-        ValueError: there is no component of this name; see `module`.
-        TypeError: its file defines nothing of this name.
+        ValueError: there is no component of this name, or its file defines nothing of this name.
 
     >>> find("sorters", "straight_through").__name__, find("losses", "rlsep").__name__
     ('StraightThrough', 'rlsep')
@@ -86,9 +85,9 @@ def find(folder: str, name: str, *, where: str | None = None) -> Callable[..., A
     for public in getattr(file, "__all__", []):
         if public.lower() == name.replace("_", "") or public == name:
             return getattr(file, public)
-    raise TypeError(
-        f"{file.__name__}: nothing in __all__ is called {name}; a file that holds no component belongs to HELPERS in "
-        "rankops/lookup.py"
+    raise ValueError(
+        f"{where or f'{folder}.name'}: {file.__name__} has nothing called {name} in its __all__; a file that holds no "
+        "component belongs to HELPERS in rankops/lookup.py"
     )
 
 

@@ -20,20 +20,21 @@ def default(thing: Callable[..., Any], option: str) -> Any:
 
 def required(thing: Callable[..., Any]) -> dict[str, Any]:
     """A value for each option that has no default."""
-    options = lookup.options(thing).items()
-    return {name: other(hint) for name, hint in options if default(thing, name) is inspect.Parameter.empty}
+    return {
+        name: other(hint) for name, hint in options(thing).items() if default(thing, name) is inspect.Parameter.empty
+    }
 
 
 def small(thing: Callable[..., Any]) -> dict[str, Any]:
     """Options that make a network small: at most 4 units or layers of a kind, and two pairs of convolutions."""
-    options = {}
-    for name in lookup.options(thing):
+    values = {}
+    for name in options(thing):
         value = default(thing, name)
         if isinstance(value, int) and value > 4:
-            options[name] = 4
+            values[name] = 4
         elif isinstance(value, tuple):
-            options[name] = [4, 8]
-    return options
+            values[name] = [4, 8]
+    return values
 
 
 def other(hint: Any, value: Any = None) -> Any:
@@ -56,17 +57,26 @@ def other(hint: Any, value: Any = None) -> Any:
 def changed(thing: Callable[..., Any], option: str) -> Any:
     """Another value of an option than the one that it has in tests."""
     usual = {option: default(thing, option)} | required(thing) | small(thing)
-    return other(lookup.options(thing)[option], usual[option])
+    return other(options(thing)[option], usual[option])
+
+
+def is_block(hint: Any) -> bool:
+    """Whether an option is a block of options of something else, which has tests of its own."""
+    return any(get_origin(part) is dict for part in (hint, *get_args(hint)))
+
+
+def options(thing: Callable[..., Any]) -> dict[str, Any]:
+    return {name: hint for name, hint in lookup.options(thing).items() if not is_block(hint)}
 
 
 def options_of(folder: str, components: Sequence[str]) -> list[tuple[str, str]]:
-    return [(name, option) for name in components for option in lookup.options(lookup.find(folder, name))]
+    return [(name, option) for name in components for option in options(lookup.find(folder, name))]
 
 
 def settings_to_try(thing: Callable[..., Any], option: str) -> Iterator[dict[str, Any]]:
     """The defaults, and then each other option changed: an option may count only together with another."""
     yield {}
-    for name in lookup.options(thing):
+    for name in options(thing):
         if name != option:
             yield {name: changed(thing, name)}
 

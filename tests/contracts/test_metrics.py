@@ -8,7 +8,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from contracts.options import check_nothing_else_changes, check_option, check_summary, parameters, required
+from contracts.options import check_nothing_else_changes, check_option, check_summary, options, parameters, required
 from contracts.truths import AXES, IMPOSSIBLE, TRUTHS, example, kind, without
 from rankops import lookup
 
@@ -123,8 +123,8 @@ def test_names_what_it_refuses(name, generator):
 
 
 @pytest.mark.parametrize(
-    ("name", "option"), [(name, option) for name, metric in METRICS.items() for option in lookup.options(metric)]
+    ("name", "option"), [(name, option) for name, metric in METRICS.items() for option in options(metric)]
 )
 def test_every_option_changes_the_value(name, option, generator):
     scores, truth = one(name, generator)
-    check_option(METRICS[name], option, lambda options: call(name, scores, truth, **options).nan_to_num())
+    check_option(METRICS[name], option, lambda values: call(name, scores, truth, **values).nan_to_num())

@@ -1,4 +1,4 @@
-"""What every network must do. Its constructor's arguments tell what it takes: `features` of vectors, or images."""
+"""What every network must do. Its constructor's arguments tell what it takes: vectors of `features`, or images."""
 
 from functools import cache
 
@@ -12,16 +12,19 @@ from rankops.io.checkpoints import build, load_model, save_model
 
 ALL = lookup.names("models")
 CLASSES = {name: lookup.find("models", name) for name in ALL}
-IMAGES = [name for name in ALL if hasattr(CLASSES[name], "embed")]
-RUNTIME = {"outputs": 5, "features": 7, "words": 9}
+IMAGES = [name for name in ALL if "features" not in parameters(CLASSES[name])]
+BACKBONES = [name for name in IMAGES if hasattr(CLASSES[name], "embed")]
+SCORER = {"name": "convnet", "args": {"channels": [4, 8]}}
+RUNTIME = {"outputs": 5, "features": 7, "words": ["<padding>", "<unknown>", *"abcdefg"], "colors": 1}
 
 every = pytest.mark.parametrize("name", ALL)
 of_images = pytest.mark.parametrize("name", IMAGES)
 
 
 def make(name: str, **options) -> nn.Module:
-    runtime = {key: options.pop(key, value) for key, value in (RUNTIME | {"colors": 1}).items()}
-    return build("models", name, small(CLASSES[name]) | options, seed=0, **runtime)
+    runtime = {key: options.pop(key, value) for key, value in RUNTIME.items()}
+    blocks = {"scorer": SCORER} if "scorer" in parameters(CLASSES[name]) else {}
+    return build("models", name, small(CLASSES[name]) | blocks | options, seed=0, **runtime)
 
 
 @cache
@@ -37,8 +40,10 @@ def inputs(name: str, *, colors: int = 1) -> Tensor:
 
 
 def everything(model: nn.Module, given: Tensor) -> list[Tensor]:
-    """The output for each kind of input that a network takes."""
-    return [model(given)] + ([model.encode_text(torch.tensor([[4, 7, 0]]))] if hasattr(model, "encode_text") else [])
+    """All outputs, for each kind of input that a network takes."""
+    output = model(given)
+    texts = [model.encode_text(torch.tensor([[4, 7, 0]]))] if hasattr(model, "encode_text") else []
+    return [*output, *texts] if isinstance(output, tuple) else [output, *texts]
 
 
 @every
@@ -48,12 +53,15 @@ def test_is_documented(name):
 
 @every
 def test_gives_an_output_a_row_whatever_the_others_and_changes_nothing_else(name):
-    given = inputs(name)
-    output = check_nothing_else_changes(lambda: network(name)(given), given, *network(name).state_dict().values())
-    assert output.dtype == torch.float32
-    assert output.shape == (3, RUNTIME["outputs"] if "outputs" in parameters(CLASSES[name]) else output.shape[1])
-    assert torch.allclose(network(name)(given[1:2]), output[1:2], atol=1e-5)
-    assert network(name)(given.float()).equal(output)
+    given, weights = inputs(name), network(name).state_dict().values()
+    outputs = check_nothing_else_changes(lambda: everything(network(name), given), given, *weights)
+    assert outputs[0].dtype == torch.float32
+    assert outputs[0].shape == (
+        3,
+        RUNTIME["outputs"] if "outputs" in parameters(CLASSES[name]) else outputs[0].shape[1],
+    )
+    assert torch.allclose(everything(network(name), given[1:2])[0], outputs[0][1:2], atol=1e-5)
+    assert everything(network(name), given.float())[0].equal(outputs[0])
 
 
 @every
@@ -64,7 +72,7 @@ def test_takes_colored_images_and_every_weight_gets_a_finite_gradient(name):
         assert torch.isfinite(weights.grad).all()
 
 
-@of_images
+@pytest.mark.parametrize("name", BACKBONES)
 def test_is_a_head_on_features_of_convolutions(name):
     model, given = network(name), inputs(name)
     assert torch.allclose(model.head(model.embed(given)), model(given), atol=1e-5)
@@ -77,11 +85,11 @@ def test_is_a_head_on_features_of_convolutions(name):
 def test_outputs_are_not_rounded_to_ties_in_half_precision(name):
     model = make(name, outputs=500, size=500).eval() if name == "dual_encoder" else make(name, outputs=500).eval()
     with torch.autocast("cpu", dtype=torch.bfloat16), torch.no_grad():
-        output = model(inputs(name))
+        output, *_ = everything(model, inputs(name))
     if name in IMAGES:
         assert output.dtype == torch.float32
         assert all(len(row.unique()) > 490 for row in output)
-    assert torch.isfinite(model.bfloat16()(inputs(name).bfloat16())).all()
+    assert torch.isfinite(everything(model.bfloat16(), inputs(name).bfloat16())[0]).all()
 
 
 @every
@@ -97,7 +105,7 @@ def test_every_option_changes_the_output(name, option):
     def result(options):
         model = make(name, **options).train()
         with torch.no_grad():
-            model(inputs(name))  # which moves the statistics of BatchNorm
+            everything(model, inputs(name))  # which moves the statistics of BatchNorm
             return torch.cat([output.flatten() for output in everything(model.eval(), inputs(name))])
 
     check_option(CLASSES[name], option, result)
@@ -108,4 +116,5 @@ def test_every_option_changes_the_output(name, option):
 def test_compiles_whole(name):
     torch.compiler.reset()
     compiled = torch.compile(network(name), fullgraph=True, backend="eager")
-    assert torch.allclose(compiled(inputs(name)), network(name)(inputs(name)), atol=1e-5)
+    pairs = zip(everything(compiled, inputs(name)), everything(network(name), inputs(name)), strict=True)
+    assert all(torch.allclose(*pair, atol=1e-5) for pair in pairs)

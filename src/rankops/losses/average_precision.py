@@ -4,8 +4,9 @@ from collections.abc import Callable
 
 from torch import Tensor
 
-from rankops.checks import check_labels, relative_weights
+from rankops.checks import check_labels
 from rankops.losses.inputs import present, soft_ranks, transposed
+from rankops.metrics.weights import relative_weights
 
 __all__ = ["average_precision"]
 

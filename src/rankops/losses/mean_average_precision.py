@@ -6,8 +6,9 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from rankops.checks import check_choice, check_labels, relative_weights
+from rankops.checks import check_choice, check_labels
 from rankops.losses.inputs import present, soft_ranks, transposed
+from rankops.metrics.weights import relative_weights
 
 __all__ = ["mean_average_precision"]
 

@@ -5,9 +5,10 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from rankops.checks import check_count, check_positive, check_target, relative_weights
+from rankops.checks import check_count, check_positive, check_target
 from rankops.losses.inputs import soft_ranks
 from rankops.metrics.gains import Gain, gains_of, ideal
+from rankops.metrics.weights import relative_weights
 
 __all__ = ["ndcg"]
 

@@ -1,7 +1,5 @@
 """No loss: 0, whatever the scores."""
 
-from typing import Any
-
 from torch import Tensor
 
 from rankops.losses.inputs import at_least_single
@@ -9,21 +7,21 @@ from rankops.losses.inputs import at_least_single
 __all__ = ["none"]
 
 
-def none(scores: Tensor, anything: Any) -> Tensor:
+def none(scores: Tensor, truth: object = None) -> Tensor:
     """Return 0, with a gradient of 0: what `auxiliary: {name: none}` in a run adds to its loss.
 
     It is no loss of any task by itself: nothing would be learned.
 
     Args:
         scores: any shape.
-        anything: is not looked at.
+        truth: is not looked at.
 
     Returns:
         A scalar, float32 or float64.
 
     >>> import torch
     >>> scores = torch.randn(2, 3, requires_grad=True)
-    >>> none(scores, None), torch.autograd.grad(none(scores, None), scores)[0].any()
+    >>> none(scores), torch.autograd.grad(none(scores), scores)[0].any()
     (tensor(0., grad_fn=<SumBackward0>), tensor(False))
     """
     return at_least_single(scores).flatten()[:0].sum()  # of no score, so that not even NaN reaches it

@@ -5,8 +5,9 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from rankops.checks import check_count, check_labels, check_positive, relative_weights
+from rankops.checks import check_count, check_labels, check_positive
 from rankops.losses.inputs import present, soft_ranks, transposed
+from rankops.metrics.weights import relative_weights
 
 __all__ = ["precision_at_k"]
 

@@ -4,8 +4,9 @@ from collections.abc import Callable
 
 from torch import Tensor
 
-from rankops.checks import check_positive, check_positives, relative_weights
+from rankops.checks import check_positive, check_positives
 from rankops.losses.inputs import both_ways, present, soft_ranks
+from rankops.metrics.weights import relative_weights
 
 __all__ = ["recall"]
 

@@ -5,8 +5,9 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from rankops.checks import check_count, check_positive, check_positives, relative_weights
+from rankops.checks import check_count, check_positive, check_positives
 from rankops.losses.inputs import both_ways, soft_ranks
+from rankops.metrics.weights import relative_weights
 
 __all__ = ["recall_at_k"]
 

@@ -4,8 +4,9 @@ from collections.abc import Callable
 
 from torch import Tensor
 
-from rankops.checks import check_target, relative_weights
+from rankops.checks import check_target
 from rankops.losses.inputs import is_ordered, soft_ranks
+from rankops.metrics.weights import relative_weights
 from rankops.ranks import ranks
 
 __all__ = ["spearman"]

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from rankops.checks import check_varied
+from rankops.metrics.weights import comparable
 from rankops.ranks import ranks
 
 __all__ = ["kendall"]
@@ -42,7 +42,7 @@ def kendall(
     >>> kendall(torch.tensor([0.1, 0.4, 0.2]), torch.tensor([1.0, 2.0, 3.0]))
     tensor(0.3333, dtype=torch.float64)
     """
-    weight, *values, defined = check_varied("Kendall's tau", scores, target, mask, weights)
+    weight, *values, defined = comparable("Kendall's tau", scores, target, mask, weights)
     heaviest = weight.amax(-1, keepdim=True)  # products of four small ones would vanish
     weight = weight / heaviest.where(heaviest > 0, 1.0)
     ours, true = (torch.sign(one.unsqueeze(-1) - one.unsqueeze(-2)) for one in values)

@@ -3,7 +3,8 @@
 import torch
 from torch import Tensor
 
-from rankops.checks import check_labels, check_scores, relative_weights
+from rankops.checks import check_labels, check_scores
+from rankops.metrics.weights import relative_weights
 
 __all__ = ["average_precision", "mean_average_precision"]
 

@@ -3,8 +3,9 @@
 import torch
 from torch import Tensor
 
-from rankops.checks import check_count, check_scores, check_target, relative_weights
+from rankops.checks import check_count, check_scores, check_target
 from rankops.metrics.gains import Gain, gains_of, ideal
+from rankops.metrics.weights import relative_weights
 from rankops.ranks import places
 
 __all__ = ["ndcg"]

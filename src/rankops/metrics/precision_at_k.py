@@ -2,7 +2,8 @@
 
 from torch import Tensor
 
-from rankops.checks import check_count, check_labels, check_scores, relative_weights
+from rankops.checks import check_count, check_labels, check_scores
+from rankops.metrics.weights import relative_weights
 from rankops.ranks import places
 
 __all__ = ["precision_at_k"]

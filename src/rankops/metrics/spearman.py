@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from rankops.checks import check_varied
+from rankops.metrics.weights import comparable
 from rankops.ranks import ranks
 
 __all__ = ["spearman"]
@@ -32,7 +32,7 @@ def spearman(scores: Tensor, target: Tensor, *, mask: Tensor | None = None, weig
     >>> spearman(torch.tensor([0.1, 0.4, 0.2]), torch.tensor([1.0, 2.0, 3.0]))
     tensor(0.5000, dtype=torch.float64)
     """
-    weight, *both, defined = check_varied("Spearman", scores, target, mask, weights)
+    weight, *both, defined = comparable("Spearman", scores, target, mask, weights)
     centered = []
     for values in both:
         placed = ranks(values, mask=mask)
