@@ -22,13 +22,13 @@ def images(generator, colors: int = 1) -> torch.Tensor:
 def test_label_attention_scores_what_each_label_looks_at(generator):
     network = build("models", "label_attention", CHANNELS, seed=0, outputs=3).eval().requires_grad_(False)
     network.attention.weight.mul_(100)  # or else each looks everywhere
-    network.bias.normal_(generator=generator)
+    network.head.bias.normal_(generator=generator)
     given = images(generator)
-    output, maps = network(given), network.backbone.maps(given)
+    output, maps = network(given), network.blocks(given)
     for image, label in itertools.product(range(2), range(3)):
         places = [maps[image, :, row, column] for row in range(maps.shape[2]) for column in range(maps.shape[3])]
         weights = [math.exp(network.attention.weight[label, :, 0, 0] @ place) for place in places]
-        scores = [float(network.weight[label] @ place + network.bias[label]) for place in places]
+        scores = [float(network.head.weight[label] @ place + network.head.bias[label]) for place in places]
         expected = sum(weight * score for weight, score in zip(weights, scores, strict=True)) / sum(weights)
         assert output[image, label].item() == pytest.approx(expected, abs=1e-5)
 
@@ -36,7 +36,10 @@ def test_label_attention_scores_what_each_label_looks_at(generator):
 def test_wildcat_pools_its_highest_and_lowest_places(generator):
     network = build("models", "wildcat", CHANNELS | {"maps_per_label": 2, "highest": 3}, seed=0, outputs=2).eval()
     with torch.no_grad():
-        output, maps = network(images(generator)), network.score_maps(network.embed(images(generator.manual_seed(0))))
+        output, maps = (
+            network(images(generator)),
+            network.head.score_maps(network.embed(images(generator.manual_seed(0)))),
+        )
     for image, label in itertools.product(range(2), range(2)):
         places = sorted(maps[image, 2 * label : 2 * label + 2].mean(0).flatten().tolist())
         assert output[image, label].item() == pytest.approx(sum(places[-3:]) / 3 + 0.7 * sum(places[:3]) / 3, abs=1e-5)

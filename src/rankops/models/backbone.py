@@ -1,57 +1,70 @@
-"""Image networks in two parts, convolutions and head, and those that lend others their convolutions."""
+"""Image networks in two parts, convolutions and head, so that either can be trained, frozen or lent by itself."""
 
 from collections.abc import Sequence
-from typing import Any, Literal, Protocol
+from typing import Literal
 
 from torch import Tensor, nn
 
 from rankops.checks import check_choice
-from rankops.models.convnet import CHANNELS, Convnet
-from rankops.models.mobilenet_v3_small import MobileNetV3Small
-from rankops.models.resnet34 import ResNet34
 
-__all__ = ["CHANNELS", "Backbone", "BackboneName", "backbone_of"]
+__all__ = ["Backbone", "BackboneName", "Blocks", "blocks_of"]
 
 BackboneName = Literal["convnet", "mobilenet_v3_small", "resnet34"]
 
 
-class Backbone(Protocol):
-    """An image network in two parts, so that a head can be trained on features of frozen convolutions."""
+class Blocks(nn.Sequential):
+    """The convolutional part: takes images (n, colors, height, width), uint8 or float in 0..255, to feature maps.
 
-    @property
-    def blocks(self) -> nn.Module:
-        """The convolutional part."""
-        ...
+    Attributes:
+        size: channels of the maps.
+    """
+
+    size: int
+
+
+class Backbone(nn.Module):
+    """A network of `blocks` and a `head`; a subclass sets both, and implements `embed`.
+
+    Attributes:
+        blocks: the convolutional part.
+        head: takes what `embed` returns to the output.
+        embedding_size: of a vector that `embed` returns, if it returns vectors.
+    """
+
+    blocks: Blocks
+    head: nn.Module
+    embedding_size: int
 
     def embed(self, images: Tensor) -> Tensor:
-        """Return the features that the head sees, (n, ...), of images (n, colors, height, width)."""
-        ...
+        """Return the last features before the head, (n, ...)."""
+        raise NotImplementedError
 
-    def head(self, features: Tensor, /) -> Tensor:
-        """Return the output, (n, K), of what `embed` returns."""
-        ...
-
-    def __call__(self, images: Tensor, /) -> Any: ...
+    def forward(self, images: Tensor) -> Tensor:
+        return self.head(self.embed(images))
 
 
-def backbone_of(name: BackboneName, *, colors: int, channels: Sequence[int]) -> Convnet | MobileNetV3Small | ResNet34:
-    """Return a network without its head, for its feature maps: `maps(images)`, of `map_size` channels.
+def blocks_of(name: BackboneName, *, colors: int, channels: Sequence[int] | None) -> Blocks:
+    """Return the convolutional part of a network.
 
     Args:
-        name: of its file.
+        name: `convnet`, `mobilenet_v3_small` or `resnet34`.
         colors: of the images, 1 (gray) or 3; only the convnet is built for one of them.
-        channels: of the convnet.
+        channels: of the convnet; None for its own.
 
     Raises:
-        ValueError: another name.
+        ValueError: another name, or channels of another network than the convnet.
 
-    >>> backbone_of("resnet34", colors=1, channels=[]).map_size
+    >>> blocks_of("resnet34", colors=1, channels=None).size
     512
     """
     check_choice("backbone", name, BackboneName)
     if name == "convnet":
-        network = Convnet(outputs=1, colors=colors, channels=channels)
-    else:
-        network = {"mobilenet_v3_small": MobileNetV3Small, "resnet34": ResNet34}[name](outputs=1)
-    network.head = nn.Identity()
-    return network
+        from rankops.models.convnet import CHANNELS, Convnet
+
+        return Convnet(outputs=1, colors=colors, channels=CHANNELS if channels is None else channels).blocks
+    if channels is not None:
+        raise ValueError(f"channels is {channels}, expected none for {name}: only the convnet has channels")
+    from rankops.models.mobilenet_v3_small import MobileNetV3Small
+    from rankops.models.resnet34 import ResNet34
+
+    return {"mobilenet_v3_small": MobileNetV3Small, "resnet34": ResNet34}[name](outputs=1).blocks

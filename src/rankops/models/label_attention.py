@@ -6,12 +6,12 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from rankops.models.backbone import CHANNELS, BackboneName, backbone_of
+from rankops.models.backbone import Backbone, BackboneName, blocks_of
 
 __all__ = ["LabelAttention"]
 
 
-class LabelAttention(nn.Module):
+class LabelAttention(Backbone):
     r"""Attention over feature maps: each label looks at places of its own, and scores what it sees there.
 
     With features $x_p$ at the places p of the maps, label k's score is
@@ -47,29 +47,25 @@ class LabelAttention(nn.Module):
         channels: Sequence[int] | None = None,
     ):
         super().__init__()
-        if channels is not None and backbone != "convnet":
-            raise ValueError(f"channels is {channels}, expected none for {backbone}: only the convnet has channels")
-        self.backbone = backbone_of(backbone, colors=colors, channels=CHANNELS if channels is None else channels)
-        features = self.backbone.map_size
-        self.embedding_size = outputs * features
-        self.attention = nn.Conv2d(features, outputs, 1, bias=False)  # which the softmax would cancel
-        self.weight = nn.Parameter(torch.randn(outputs, features) / math.sqrt(features))
-        self.bias = nn.Parameter(torch.zeros(outputs))
-
-    @property
-    def blocks(self) -> nn.Module:
-        """The convolutional part."""
-        return self.backbone.blocks
+        self.blocks = blocks_of(backbone, colors=colors, channels=channels)
+        self.embedding_size = outputs * self.blocks.size
+        self.attention = nn.Conv2d(self.blocks.size, outputs, 1, bias=False)  # a bias would cancel in the softmax
+        self.head = _LabelScores(outputs, self.blocks.size)
 
     def embed(self, images: Tensor) -> Tensor:
         """Return what each label sees, (n, K * features)."""
-        maps = self.backbone.maps(images)
+        maps = self.blocks(images)
         weights = self.attention(maps).flatten(2).softmax(-1)  # (n, K, places)
         return torch.einsum("nkp,nfp->nkf", weights.to(maps.dtype), maps.flatten(2)).flatten(1)
 
-    def head(self, embedding: Tensor) -> Tensor:
-        """Return scores (n, K) of what `embed` returns."""
-        return (embedding.view(len(embedding), *self.weight.shape) * self.weight).sum(-1) + self.bias
 
-    def forward(self, images: Tensor) -> Tensor:
-        return self.head(self.embed(images))
+class _LabelScores(nn.Module):
+    """Scores (n, K) of embeddings (n, K * features), each of its own features."""
+
+    def __init__(self, outputs: int, features: int):
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(outputs, features) / math.sqrt(features))
+        self.bias = nn.Parameter(torch.zeros(outputs))
+
+    def forward(self, embedding: Tensor) -> Tensor:
+        return (embedding.view(len(embedding), *self.weight.shape) * self.weight).sum(-1) + self.bias

@@ -5,12 +5,12 @@ from collections.abc import Sequence
 from torch import Tensor, nn
 
 from rankops.checks import check_count
-from rankops.models.backbone import CHANNELS, BackboneName, backbone_of
+from rankops.models.backbone import Backbone, BackboneName, blocks_of
 
 __all__ = ["Wildcat"]
 
 
-class Wildcat(nn.Module):
+class Wildcat(Backbone):
     r"""WILDCAT: score maps for each label, pooled over their highest and lowest places (SoDeep, Section 4.2.2).
 
     After Durand et al. (2017): a 1 x 1 convolution gives M maps a label, which are averaged; the score is the mean of
@@ -20,7 +20,7 @@ class Wildcat(nn.Module):
         outputs: K, number of labels.
         colors: of the images, 1 (gray) or 3.
         backbone: `convnet`, `mobilenet_v3_small` or `resnet34`, from which the feature maps come.
-        channels: of the convnet.
+        channels: of the convnet, by default its own.
         maps_per_label: M.
         highest: how many places; all of them if there are fewer.
         lowest_weight: $\alpha$.
@@ -29,7 +29,8 @@ class Wildcat(nn.Module):
         images (n, colors, height, width) uint8 or float in 0..255 to scores (n, K).
 
     Raises:
-        ValueError: an unknown `backbone`; `maps_per_label` or `highest` below 1.
+        ValueError: an unknown `backbone`; `channels` of another one than the convnet; `maps_per_label` or `highest`
+            below 1.
 
     >>> import torch
     >>> Wildcat(outputs=10, channels=[8, 16])(torch.zeros(2, 1, 32, 32, dtype=torch.uint8)).shape
@@ -42,7 +43,7 @@ class Wildcat(nn.Module):
         outputs: int,
         colors: int = 1,
         backbone: BackboneName = "convnet",
-        channels: Sequence[int] = CHANNELS,
+        channels: Sequence[int] | None = None,
         maps_per_label: int = 4,
         highest: int = 4,
         lowest_weight: float = 0.7,
@@ -50,28 +51,26 @@ class Wildcat(nn.Module):
         super().__init__()
         check_count("maps_per_label", maps_per_label)
         check_count("highest", highest)
-        network = backbone_of(backbone, colors=colors, channels=channels)
-        self.backbone = network
-        self.outputs, self.highest, self.lowest_weight = outputs, highest, lowest_weight
-        self.score_maps = nn.Conv2d(network.map_size, outputs * maps_per_label, 1)
-
-    @property
-    def blocks(self) -> nn.Module:
-        """The convolutional part."""
-        return self.backbone.blocks
+        self.blocks = blocks_of(backbone, colors=colors, channels=channels)
+        self.head = _Pooling(self.blocks.size, outputs, maps_per_label, highest, lowest_weight)
 
     def embed(self, images: Tensor) -> Tensor:
         """Return the last feature maps, (n, channels, height', width')."""
-        return self.backbone.maps(images)
+        return self.blocks(images)
 
-    def head(self, features: Tensor) -> Tensor:
-        """Return scores (n, K) of feature maps."""
+
+class _Pooling(nn.Module):
+    """Scores (n, K) of feature maps."""
+
+    def __init__(self, features: int, outputs: int, maps_per_label: int, highest: int, lowest_weight: float):
+        super().__init__()
+        self.outputs, self.highest, self.lowest_weight = outputs, highest, lowest_weight
+        self.score_maps = nn.Conv2d(features, outputs * maps_per_label, 1)
+
+    def forward(self, features: Tensor) -> Tensor:
         maps = self.score_maps(features)
         maps = maps.to(self.score_maps.weight.dtype)  # half-precision maps are averaged in float32
         maps = maps.unflatten(1, (self.outputs, -1)).mean(2).flatten(2)  # (n, K, places)
         ordered = maps.sort(dim=-1, descending=True).values
         count = min(self.highest, ordered.shape[-1])
         return ordered[..., :count].mean(-1) + self.lowest_weight * ordered[..., -count:].mean(-1)
-
-    def forward(self, images: Tensor) -> Tensor:
-        return self.head(self.embed(images))
