@@ -16,7 +16,6 @@ from types import SimpleNamespace
 
 import pyarrow.parquet as pq
 import pytest
-from pipelines.stages.write_splits import write_splits
 from prefect.exceptions import ParameterTypeError
 from ruamel.yaml import YAML
 
@@ -24,6 +23,7 @@ from pipelines.config.schema import Compute, load
 from pipelines.flows.graph import stages
 from pipelines.flows.processes import CommandFailed, Commands, TransientFailure, _may_go_well
 from pipelines.flows.worktree import FOLDER, READY, _brought, opened
+from pipelines.stages.write_splits import write_splits
 from pipelines.tracking.gate import Decision
 from rankops.datasets.scenes import captions, digits
 

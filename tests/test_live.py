@@ -9,11 +9,11 @@ from types import SimpleNamespace
 import mlflow
 import pytest
 import torch
-from pipelines.reporting.history import write_trained
 from torch import nn
 
 from pipelines.config.schema import load
 from pipelines.reporting.histories import best_epoch, history_of_run
+from pipelines.reporting.history import write_trained
 from pipelines.tracking.live import PROGRESS, going, watch
 from pipelines.tracking.publish import LIVE
 from rankops.training.loop import Epoch, fit

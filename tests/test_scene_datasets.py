@@ -18,17 +18,8 @@ from rankops import lookup
 from rankops.datasets import splits
 from rankops.datasets.scenes import captions, digits, facts, layout, long_tailed_mnist, rlsep
 from rankops.datasets.scenes.base import Scenes
-from rankops.datasets.scenes.clips import (
-    BIAS,
-    CLASS,
-    CLUTTER,
-    CLUTTER_USUAL,
-    COUNT,
-    COUNT_USUAL,
-    DOMINANCE,
-    DOMINANCE_USUAL,
-    probabilities,
-)
+from rankops.datasets.scenes.clips import BIAS, CLASS, CLUTTER, CLUTTER_USUAL, COUNT, COUNT_USUAL, DOMINANCE
+from rankops.datasets.scenes.clips import DOMINANCE_USUAL, probabilities
 from rankops.datasets.scenes.drawing import draw
 from rankops.io.parquet import encode_images
 from rankops.seeding import generator

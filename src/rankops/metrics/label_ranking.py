@@ -10,7 +10,7 @@ from torch import Tensor
 from rankops.checks import check_not_negative, check_scores, check_shapes
 from rankops.metrics.dense_ranks import dense_ranks
 
-__all__ = ["perfect_mean_average_precision", "ranked", "unranked"]
+__all__ = ["ranked", "ranked_ceiling", "unranked"]
 
 
 def ranked(scores: Tensor, label_ranks: Tensor) -> dict[str, Tensor]:
@@ -70,23 +70,20 @@ def unranked(selected: Tensor, label_ranks: Tensor) -> dict[str, Tensor]:
     return _rates(label_ranks > 0, selected, torch.ones_like(selected))
 
 
-def perfect_mean_average_precision(label_ranks: Tensor) -> Tensor:
-    """Compute the ranked mAP of a ranking without any mistake: the most that any scores can have, which may be below 1.
+def ranked_ceiling(label_ranks: Tensor) -> float:
+    """Return the mean `mean_average_precision` of a perfect ranking: the most that any can reach, often below 1.
 
-    It averages precisions, and the precision of no pairs counts as 0. If the labels that are left above the absent ones
-    are the last of all, in ascending order (the last label alone, say), each is second in its pairs with less important
-    ones: none of these pairs is positive, and no ranking predicts a positive one.
+    It averages precisions, and the precision of no positive pair counts as 0. If the labels that are left above the
+    absent ones are the last of all, in ascending order, each of their pairs is negative: a perfect ranking predicts no
+    positive one.
 
     Args:
-        label_ranks: (n, K), see `ranked`.
+        label_ranks: (n, K), 0 = absent, larger = more important.
 
-    Returns:
-        (n,) float64.
-
-    >>> perfect_mean_average_precision(torch.tensor([[2, 1, 0], [0, 0, 1]]))
-    tensor([1., 0.], dtype=torch.float64)
+    >>> ranked_ceiling(torch.tensor([[2, 1, 0], [0, 1, 2]]))
+    0.5
     """
-    return ranked(label_ranks.double(), label_ranks)["mean_average_precision"]
+    return ranked(label_ranks.double(), label_ranks)["mean_average_precision"].mean().item()
 
 
 def _check(predictions: Tensor, label_ranks: Tensor) -> None:
