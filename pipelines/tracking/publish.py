@@ -36,7 +36,7 @@ from mlflow.types.schema import Array
 
 from pipelines.ops.git import git
 from pipelines.ops.messages import in_a_line, on_one_line, without_credentials
-from rankops.sorters.registry import download
+from rankops.sorters.load import download
 
 __all__ = [
     "CHAMPION", "DEFAULT_STORE", "MADE_BY", "CredentialsRefused", "Finished", "LiveRuns", "Registry",
