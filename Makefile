@@ -31,15 +31,15 @@ setup: .venv/.installed ## the environment, from the hash-pinned requirements.lo
 	@touch $@
 
 repro: .venv/.installed ## everything from params.yaml: data, checks, sorters, runs, evidence, registry
-	$(RUN) rankops params
-	$(RUN) rankops mend
+	$(RUN) rankops check params.yaml
+	$(RUN) rankops repair
 	$(RUN) rankops fetch
 	$(RUN) $(DVC) --wait-for-lock repro
 	$(RUN) python -m pipelines.stages.publish
 
 experiments: .venv/.installed ## comparisons of losses and figures that need many trainings (one to three hours); goes on where it was stopped
-	$(RUN) rankops params
-	$(RUN) rankops mend
+	$(RUN) rankops check params.yaml
+	$(RUN) rankops repair
 	$(RUN) rankops fetch
 	$(RUN) $(DVC) --wait-for-lock repro experiments/dvc.yaml
 	$(RUN) python -m pipelines.stages.publish_experiments
@@ -51,8 +51,8 @@ paper: .venv/.installed ## the papers' sizes and recipes but for RLSEP's Table 1
 
 label-ranking: .venv/.installed ## make label-ranking SCALE=subset_112: the comparison of label rankers alone, at that scale
 	$(RUN) rankops scale $(SCALE)
-	$(RUN) rankops params
-	$(RUN) rankops mend
+	$(RUN) rankops check params.yaml
+	$(RUN) rankops repair
 	$(RUN) rankops fetch
 	$(RUN) $(DVC) --wait-for-lock repro experiments/dvc.yaml:compare_label_ranking
 
@@ -97,8 +97,7 @@ serve: .venv/.installed ## make serve MODEL=label_ranking@champion PORT=5001: a 
 	$(RUN) rankops serve --model models:/$(MODEL) $(if $(filter file,$(origin PORT)),,--port $(PORT))
 
 benchmark: .venv/.installed ## all benchmarks; figures in benchmarks/results
-	set -e; for file in benchmarks/[a-z]*.py; do name=$$(basename $$file .py); \
-		if [ $$name != results ]; then $(RUN) python -m benchmarks.$$name; fi; done
+	$(RUN) python -m benchmarks
 
 lock: ## requirements.lock anew, from pyproject.toml; what is pinned stays, unless UPGRADE=--upgrade
 	uv pip compile pyproject.toml --extra fleet --group dev --universal --python-version 3.11 --generate-hashes \

@@ -66,7 +66,7 @@ def _alone(model: str) -> Iterator[None]:
 
 
 def _chosen_by_person(registry: Registry, model: str, champion: str) -> bool:
-    """In MLflow's UI, by `rankops promote --version`, or by `rankops rollback`."""
+    """In MLflow's UI, by `rankops promote --version`, or by `rankops promote --rollback`."""
     if registry.tag(model, CHAMPION) not in (None, champion):
         return True
     return registry.version_tags(model, champion).get(MADE_BY) in ("person", "rollback")
