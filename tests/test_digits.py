@@ -227,7 +227,14 @@ class TestValidation:
             return pa.concat_tables([foreign, table.slice(1)])
 
         message = check("digits", change)
-        for part in ("digits.digits: label", "label = 12", "digits: pixels", "digits: glyph", "split test", "split train"):
+        for part in (
+            "digits.digits: label",
+            "label = 12",
+            "digits: pixels",
+            "digits: glyph",
+            "split test",
+            "split train",
+        ):
             assert part in message
 
     def test_faults_in_score_vectors_are_named(self, check):

@@ -5,7 +5,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 from tqdm import tqdm
 
-from pipelines.config.schema import Settings
+from pipelines.config import Settings
 from rankops import lookup
 from rankops.datasets.scenes import digits
 from rankops.io.atomic import replaced_folder
@@ -16,7 +16,7 @@ __all__ = ["main"]
 def main(params: Settings, key: str) -> None:
     block = params.datasets[key]
     dataset = lookup.find("datasets", block.name)(**block.model_dump(exclude={"name"}))
-    deliveries = dataset.deliveries(snapshot=params.data.snapshot, growth=params.data.growth)
+    deliveries = block.deliveries(params.data)
     rows, threads = sum(map(sum, deliveries.values())), params.compute.threads
     with replaced_folder(Path("data") / key) as folder, tqdm(total=rows, desc=key, unit=" scenes") as bar:
         for split, counts in deliveries.items():

@@ -6,7 +6,7 @@ from typing import Any
 
 import pandas as pd
 
-from pipelines.config.schema import Settings
+from pipelines.config import Settings
 from pipelines.expectations import validate
 from rankops import lookup
 from rankops.datasets.scenes import digits
@@ -30,8 +30,7 @@ def _measured(params: Settings, key: str) -> tuple[list[dict[str, pd.DataFrame]]
     if key in params.datasets:
         block = params.datasets[key]
         dataset = lookup.find("datasets", block.name)(**block.model_dump(exclude={"name"}))
-        deliveries = dataset.deliveries(snapshot=params.data.snapshot, growth=params.data.growth)
-        rows = {split: sum(counts) for split, counts in deliveries.items()}
+        rows = {split: sum(counts) for split, counts in block.deliveries(params.data).items()}
         glyphs = {split: digits.load("data/digits", split, threads=threads) for split in set(digits.DIGITS_OF.values())}
         parts = [dataset.measure(folder, glyphs[digits.DIGITS_OF[split]], split, threads=threads) for split in rows]
         return parts, dataset.expectations(rows)

@@ -34,6 +34,7 @@ class PublicDataset:
 
     skip_broken: bool = False
 
+    __pydantic_config__: ClassVar = {"extra": "forbid"}  # unknown options are errors where the params are checked
     layout: ClassVar[str]
     needs: ClassVar[tuple[str, ...]] = ()  # folders
     schema: ClassVar[pa.Schema]  # `id`, `name`, `image` or `frames`, and what the task learns from

@@ -53,6 +53,7 @@ class Scenes:
     overlap: float
     seed: int
 
+    __pydantic_config__: ClassVar = {"extra": "forbid"}  # unknown options are errors where the params are checked
     schema: ClassVar[pa.Schema]
     frames: ClassVar[int] = 1
     family: ClassVar[int] = 1  # scenes that are drawn together
@@ -151,17 +152,6 @@ class Scenes:
     def name(self) -> str:
         """The dataset's file, by which the params name it."""
         return type(self).__module__.rpartition(".")[2]
-
-    def deliveries(self, *, snapshot: int, growth: float) -> dict[str, list[int]]:
-        """Return how many rows of each split come at once: the first, and in each later snapshot new training rows.
-
-        Args:
-            snapshot: number of deliveries.
-            growth: new rows of a snapshot, as a share of `rows.train`.
-        """
-        new = 2 * max(1, round(self.rows["train"] * growth / 2))  # even: twins of captions come together
-        later = {"train": [new] * (snapshot - 1)}
-        return {split: [rows, *later.get(split, [])] for split, rows in self.rows.items()}
 
     def tables(self, digits: Digits, split: str, counts: list[int], *, threads: int) -> Iterator[pa.Table]:
         """Draw a split in pieces, so that memory does not grow with the number of scenes.
