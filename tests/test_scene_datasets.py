@@ -373,6 +373,12 @@ def test_labels_that_are_too_frequent_and_scores_without_noise_are_named(check):
     assert "standardized_score: expect_column_stdev_to_be_between" in check("clips", **dict.fromkeys(ROWS, [exact]))
 
 
+def test_deliveries_are_for_training_and_of_an_even_number():
+    dataset = build("captions", rows=ROWS | {"train": 100})
+    later = dataset.deliveries(snapshot=3, growth=0.03)
+    assert later == {"train": [100, 4, 4], "val": [40], "test": [40], "gate": [40]}
+
+
 class TestRankedMnist:
     @pytest.fixture(scope="class")
     def recipe(self, known):

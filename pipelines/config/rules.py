@@ -179,7 +179,7 @@ def _check_dataset_of(settings: Settings, run: Run, task: type, place: str) -> N
 def _lacks(settings: Settings, dataset: str, task: type) -> list[str]:
     """Return the columns that a task learns from and a dataset does not have."""
     name = settings.datasets[dataset].name if dataset in settings.datasets else dataset
-    columns = lookup.module("datasets", name).SCHEMA.names
+    columns = lookup.find("datasets", name).schema.names
     return [column for column in task.learns_from if column not in columns]
 
 

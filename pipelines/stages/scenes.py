@@ -16,7 +16,7 @@ __all__ = ["main"]
 def main(params: Settings, key: str) -> None:
     block = params.datasets[key]
     dataset = lookup.find("datasets", block.name)(**block.model_dump(exclude={"name"}))
-    deliveries = block.deliveries(params.data)
+    deliveries = dataset.deliveries(snapshot=params.data.snapshot, growth=params.data.growth)
     rows, threads = sum(map(sum, deliveries.values())), params.compute.threads
     with replaced_folder(Path("data") / key) as folder, tqdm(total=rows, desc=key, unit=" scenes") as bar:
         for split, counts in deliveries.items():

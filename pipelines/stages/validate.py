@@ -30,7 +30,8 @@ def _measured(params: Settings, key: str) -> tuple[list[dict[str, pd.DataFrame]]
     if key in params.datasets:
         block = params.datasets[key]
         dataset = lookup.find("datasets", block.name)(**block.model_dump(exclude={"name"}))
-        rows = {split: sum(counts) for split, counts in block.deliveries(params.data).items()}
+        deliveries = dataset.deliveries(snapshot=params.data.snapshot, growth=params.data.growth)
+        rows = {split: sum(counts) for split, counts in deliveries.items()}
         glyphs = {split: digits.load("data/digits", split, threads=threads) for split in set(digits.DIGITS_OF.values())}
         parts = [dataset.measure(folder, glyphs[digits.DIGITS_OF[split]], split, threads=threads) for split in rows]
         return parts, dataset.expectations(rows)

@@ -153,6 +153,17 @@ class Scenes:
         """The dataset's file, by which the params name it."""
         return type(self).__module__.rpartition(".")[2]
 
+    def deliveries(self, *, snapshot: int, growth: float) -> dict[str, list[int]]:
+        """Return how many rows of each split come at once: the first, and in each later snapshot new training rows.
+
+        Args:
+            snapshot: number of deliveries.
+            growth: new rows of a snapshot, as a share of `rows.train`.
+        """
+        new = 2 * max(1, round(self.rows["train"] * growth / 2))  # even: twins of captions come together
+        later = {"train": [new] * (snapshot - 1)}
+        return {split: [rows, *later.get(split, [])] for split, rows in self.rows.items()}
+
     def tables(self, digits: Digits, split: str, counts: list[int], *, threads: int) -> Iterator[pa.Table]:
         """Draw a split in pieces, so that memory does not grow with the number of scenes.
 
