@@ -370,7 +370,8 @@ def test_labels_that_are_too_frequent_and_scores_without_noise_are_named(check):
         share = np.round(table["probability"].to_numpy() * 40) / 40
         return table.set_column(2, "score", pa.array(share, pa.float32()))
 
-    assert "standardized_score: expect_column_stdev_to_be_between" in check("clips", **dict.fromkeys(ROWS, [exact]))
+    message = check("clips", **{split: [exact] for split in ROWS})
+    assert "standardized_score: expect_column_stdev_to_be_between" in message
 
 
 def test_deliveries_are_for_training_and_of_an_even_number():
@@ -384,27 +385,11 @@ class TestRankedMnist:
     def recipe(self, known):
         return build("ranked_mnist").draw(known["train"], range(500), generator(1, "test"))
 
-    def test_ranks_follow_sizes(self, recipe):
-        for sizes, label_ranks in zip(recipe["size"].tolist(), recipe["label_ranks"].tolist(), strict=True):
-            levels = sorted({size for size in sizes if size > 0})
-            assert label_ranks == [levels.index(size) + 1 if size > 0 else 0 for size in sizes]
-
     def test_numbers_and_sizes_are_as_asked_for(self, recipe):
         sizes = recipe["size"][recipe["size"] > 0]
         assert set((recipe["size"] > 0).sum(1).tolist()) == {3, 4, 5, 6}
         assert 4 <= sizes.min() <= sizes.max() <= 16
         assert (sizes != sizes.round()).float().mean() > 0.99  # real-valued: whole pixels would make ties
-
-    def test_boxes_neither_overlap_nor_leave_the_canvas(self, recipe):
-        for row in range(500):
-            boxes = list(boxes_of(recipe, row).values())
-            for number, (size, top, left, _) in enumerate(boxes):
-                assert min(top, left) >= 0
-                assert max(top, left) + size <= 32 + 1e-4
-                for other_size, other_top, other_left, _ in boxes[:number]:
-                    down = min(top + size, other_top + other_size) - max(top, other_top)
-                    across = min(left + size, other_left + other_size) - max(left, other_left)
-                    assert min(down, across) <= 1e-5
 
     def test_scenes_in_memory_are_those_of_the_recipes(self, known):
         dataset = build("ranked_mnist", digits_per_image=(8, 9), overlap=0.3)
@@ -446,11 +431,6 @@ class TestClips:
                 drawn = draw(glyphs[None], *torch.tensor(moved).T[:, None], canvas=32)[0]
                 assert (drawn.int() - frames[row, frame].int()).abs().max() <= 1
 
-    def test_the_middle_frame_is_ranked_mnists_picture(self, dataset, recipe, known):
-        frames = dataset.pictures(recipe, known["val"])
-        middle = build("ranked_mnist").pictures(recipe, known["val"])
-        assert (middle.int() - frames[:, 3].int()).abs().max() <= 1
-
     def test_digits_leave_the_canvas_as_on_a_larger_one(self, dataset, known):
         """What is drawn beyond the edges is cut off, and nothing else changes."""
         recipe = replace(dataset, drift=4.0).draw(known["train"], range(30), generator(1, "test"))
@@ -486,11 +466,6 @@ class TestClips:
                 + CLUTTER * (total / 32**2 - CLUTTER_USUAL)
             )
             assert result[row].item() == pytest.approx(1 / (1 + np.exp(-logit)), abs=1e-6)
-
-    def test_viewers_err_about_the_stored_chance(self, recipe):
-        score, hidden = (recipe[name].double().numpy() for name in ("score", "probability"))
-        assert np.abs(score * 40 - np.round(score * 40)).max() < 1e-4
-        assert 0.8 < ((score - hidden) / np.sqrt(hidden * (1 - hidden) / 40)).std() < 1.2
 
     def test_cameras_drift_and_zoom_both_ways_alike(self, recipe):
         for moves in (recipe["drift"][:, 0] / 0.5, recipe["drift"][:, 1] / 0.5, recipe["zoom"].log() / np.log(1.05)):
@@ -528,11 +503,6 @@ class TestLongTailedMnist:
     @pytest.fixture(scope="class")
     def dataset(self):
         return build("long_tailed_mnist")
-
-    def test_labels_follow_the_recipe_and_nothing_is_difficult(self, dataset, known):
-        recipe = dataset.draw(known["train"], range(80), generator(1, "test"))
-        assert recipe["labels"].equal((recipe["size"] > 0).long())
-        assert not recipe["difficult"].any()
 
     def test_classes_are_as_frequent_as_the_exact_distribution_says(self, dataset, known):
         recipe = dataset.draw(known["train"], range(20000), generator(1, "test"))

@@ -48,49 +48,32 @@ OF_PIXELS = ("format", "brightness", "contrast", "ink", "sharpness")
 class Quantity:
     """A quantity of the images, on both sides.
 
-    Attributes:
-        name: such as `brightness`, `score 3`.
-        test: `kolmogorov_smirnov` for what is measured, `chi_squared` for what is counted.
-        reference, fresh: means; of `format`, the shares of the reference's most frequent one.
-        distance: Kolmogorov-Smirnov's: the largest difference of the two shares of images below any value. Formats have
-            no order, so theirs is the share of images that would have to change.
-        p: of the test.
-        adjusted_p: the same after Benjamini-Hochberg's correction over all quantities.
-        drifted: significant and far enough.
+    The distance is Kolmogorov-Smirnov's: the largest difference of the two shares of images below any value. Formats
+    have no order, so theirs is the share of images that would have to change.
     """
 
-    name: str
-    test: str
-    reference: float
+    name: str  # such as `brightness`, `score 3`
+    test: str  # `kolmogorov_smirnov` for what is measured, `chi_squared` for what is counted
+    reference: float  # mean; of `format`, the share of the reference's most frequent one
     fresh: float
     distance: float
     p: float
-    adjusted_p: float
-    drifted: bool
+    adjusted_p: float  # after Benjamini-Hochberg's correction over all quantities
+    drifted: bool  # significant and far enough
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """A fresh file against the training data.
-
-    Attributes:
-        file: the fresh one.
-        model, version, dataset: of the reference; the version is None if the model came from a folder.
-        alpha: how often a file without drift may be called drifted.
-        least_distance: below which a quantity has not drifted.
-        images: how many were compared: `train` (pixels), `val` (network) and `fresh`.
-        formats: width, height and mode of the images, and how many have it: `train` and `fresh`.
-        quantities: all of them.
-    """
+    """A fresh file against the training data, see `compare`."""
 
     file: str
     model: str
-    version: str | None
+    version: str | None  # None if the model came from a folder
     dataset: str
     alpha: float
     least_distance: float
-    images: dict[str, int]
-    formats: dict[str, dict[str, int]]
+    images: dict[str, int]  # that were compared: `train` (pixels), `val` (network) and `fresh`
+    formats: dict[str, dict[str, int]]  # of `train` and `fresh`: how many images have a width, height and mode
     quantities: list[Quantity]
 
     @property
@@ -215,11 +198,9 @@ def table(comparison: Comparison) -> Table:
         numbers = [f"{number:.3f}" for number in (one.reference, one.fresh, one.distance)]
         style = "bold red" if one.drifted else ""
         shown.add_row(one.name, *numbers, f"{one.adjusted_p:.2g}", "yes" if one.drifted else "no", style=style)
-    formats = {}
-    for side, counts in comparison.formats.items():
-        most = [f"{name} ({count})" for name, count in Counter(counts).most_common(3)]
-        formats[side] = ", ".join(most + ["..."] * (len(counts) > 3))
-    shown.caption = Text(f"formats: training {formats['train']}; fresh {formats['fresh']}")
+    most = {side: Counter(counts).most_common(3) for side, counts in comparison.formats.items()}
+    lines = [f"{side}: {', '.join(f'{name} ({count})' for name, count in formats)}" for side, formats in most.items()]
+    shown.caption = Text(f"most frequent formats of {'; '.join(lines)}")
     return shown
 
 

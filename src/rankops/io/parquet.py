@@ -21,7 +21,7 @@ IMAGE = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
 
 
 def read_table(path: str | Path, columns: Sequence[str]) -> pa.Table:
-    """Some columns of a Parquet file.
+    """Read some columns of a Parquet file.
 
     Raises:
         FileNotFoundError: no such file.
@@ -31,24 +31,24 @@ def read_table(path: str | Path, columns: Sequence[str]) -> pa.Table:
     if not path.is_file():
         raise FileNotFoundError(f"{path}: no such file; make it with `dvc repro`")
     try:
-        there = pq.read_schema(path).names
-        missing = [name for name in columns if name not in there]
+        names = pq.read_schema(path).names
+        missing = [name for name in columns if name not in names]
         if not missing:
             return pq.read_table(path, columns=list(columns))
     except (pa.ArrowInvalid, OSError) as error:
         raise ValueError(f"{path}: not a whole Parquet file ({error}); make it again with `dvc repro`") from error
-    raise ValueError(f"{path}: no column {', '.join(missing)}; it has {', '.join(there)}")
+    raise ValueError(f"{path}: no column {', '.join(missing)}; it has {', '.join(names)}")
 
 
 def _in_threads(function: Callable, items: Sequence, threads: int) -> list:
-    """`function` of each item; many items a task, because handing over one costs as much as decoding one."""
+    """Call a function on each item; many items a task, because handing over one costs as much as decoding one."""
     parts = [items[start : start + 256] for start in range(0, len(items), 256)]
     with ThreadPoolExecutor(threads) as pool:
         return [result for part in pool.map(lambda part: [function(item) for item in part], parts) for result in part]
 
 
 def encode_images(images: np.ndarray, *, threads: int) -> pa.Array:
-    """Gray images (n, height, width) uint8 as PNG, lossless, in the form of `IMAGE`."""
+    """Encode gray images (n, height, width) uint8 as PNG, lossless, in the form of `IMAGE`."""
 
     def encode(image: np.ndarray) -> bytes:
         buffer = BytesIO()
@@ -103,7 +103,7 @@ def decode_images(column: pa.ChunkedArray, *, path: str | Path, threads: int, ea
 
 
 def as_batch(images: Tensor) -> Tensor:
-    """Images as networks take them, (n, colors, height, width): gray ones (n, height, width) get their dimension.
+    """Return images as networks take them, (n, colors, height, width): gray ones (n, height, width) get a dimension.
 
     >>> as_batch(torch.zeros(2, 8, 8)).shape
     torch.Size([2, 1, 8, 8])
@@ -112,7 +112,7 @@ def as_batch(images: Tensor) -> Tensor:
 
 
 def matrix(table: pa.Table, name: str, *, path: str | Path, length: int | None = None) -> Tensor:
-    """A column of lists, all of one length, as a tensor (n, length).
+    """Return a column of lists, all of one length, as a tensor (n, length).
 
     Raises:
         ValueError: no lists of numbers, lists of different lengths, or of another than `length`, or a missing value;
@@ -135,11 +135,11 @@ def matrix(table: pa.Table, name: str, *, path: str | Path, length: int | None =
 
 
 def as_lists(values: Tensor) -> pa.Array:
-    """A tensor (n, length) as a column of lists."""
+    """Return a tensor (n, length) as a column of lists."""
     flat = pa.array(values.numpy().ravel())
     return pa.ListArray.from_arrays(pa.array(np.arange(len(values) + 1) * values.shape[1], pa.int32()), flat)
 
 
 def as_fixed_lists(values: Tensor) -> pa.Array:
-    """A tensor (n, length) as a column of lists whose type says their length."""
+    """Return a tensor (n, length) as a column of lists of fixed length."""
     return pa.FixedSizeListArray.from_arrays(pa.array(values.numpy().ravel()), values.shape[1])
