@@ -16,6 +16,7 @@ from collections import Counter, defaultdict
 from dataclasses import asdict, dataclass
 from io import BytesIO
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -24,7 +25,7 @@ from rich.table import Table
 from rich.text import Text
 from scipy.stats import chi2_contingency, false_discovery_control, ks_2samp
 from sklearn.decomposition import PCA
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn.functional import conv2d, pad
 
 from pipelines.ops.messages import in_a_line
@@ -217,7 +218,7 @@ def _pixel_quantities(images: Tensor) -> dict[str, Tensor]:
 
 
 @torch.inference_mode()
-def measure(path: Path, ranker: nn.Module, *, chosen: np.ndarray) -> dict[str, np.ndarray]:
+def measure(path: Path, ranker: Any, *, chosen: np.ndarray) -> dict[str, np.ndarray]:
     """Measure what pixels and network say of the images of a file; a row an image, in any order.
 
     Args:
@@ -254,7 +255,7 @@ def measure(path: Path, ranker: nn.Module, *, chosen: np.ndarray) -> dict[str, n
     return {name: np.concatenate(values) for name, values in parts.items()}
 
 
-def _network_quantities(path: Path, ranker: nn.Module, rows: tuple[int, ...], images: Tensor) -> dict[str, Tensor]:
+def _network_quantities(path: Path, ranker: Any, rows: tuple[int, ...], images: Tensor) -> dict[str, Tensor]:
     """What a label ranker makes of images of one size, which are these rows of the file."""
     try:
         embedding = embedded(ranker.scorer, images)

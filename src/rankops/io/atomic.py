@@ -3,7 +3,7 @@
 import errno
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -65,7 +65,7 @@ def write_error(path: str | Path, error: Exception) -> OSError:
 
 
 @contextmanager
-def replaced_file(path: str | Path) -> Iterator[Path]:
+def replaced_file(path: str | Path) -> Generator[Path, None, None]:
     """Yield a temporary path to write to; on success it replaces `path`, on any error it is removed.
 
     >>> import tempfile
@@ -86,7 +86,7 @@ def replaced_file(path: str | Path) -> Iterator[Path]:
 
 
 @contextmanager
-def replaced_folder(path: str | Path) -> Iterator[Path]:
+def replaced_folder(path: str | Path) -> Generator[Path, None, None]:
     """Yield a temporary folder to fill; on success it replaces `path`, on any error it is removed."""
     path = Path(path)
     partial = _partial(path)

@@ -7,13 +7,23 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import torch
 from PIL import Image
 from torch import Tensor
 
-__all__ = ["IMAGE", "as_batch", "as_fixed_lists", "as_lists", "decode_images", "encode_images", "matrix", "read_table"]
+__all__ = [
+    "IMAGE",
+    "as_batch",
+    "as_fixed_lists",
+    "as_lists",
+    "decode_images",
+    "encode_images",
+    "list_lengths",
+    "matrix",
+    "read_table",
+]
 
 
 # How datasets libraries store an image in Parquet, so that any of them shows it.
@@ -40,7 +50,7 @@ def read_table(path: str | Path, columns: Sequence[str]) -> pa.Table:
     raise ValueError(f"{path}: no column {', '.join(missing)}; it has {', '.join(names)}")
 
 
-def _in_threads(function: Callable, items: Sequence, threads: int) -> list:
+def _in_threads(function: Callable, items: Sequence | np.ndarray, threads: int) -> list:
     """Call a function on each item; many items a task, because handing over one costs as much as decoding one."""
     parts = [items[start : start + 256] for start in range(0, len(items), 256)]
     with ThreadPoolExecutor(threads) as pool:
@@ -93,7 +103,7 @@ def decode_images(column: pa.ChunkedArray, *, path: str | Path, threads: int, ea
     if not pa.types.is_struct(column.type) or column.type.get_field_index("bytes") < 0:
         raise ValueError(f"{path}: images are a column of {column.type}, expected {IMAGE}; make it again")
     # Chunk by chunk: in one, the bytes of a large split exceed what an offset of Arrow's can say.
-    encoded = [image for chunk in column.chunks for image in pa.compute.struct_field(chunk, "bytes").to_pylist()]
+    encoded = [image for chunk in column.chunks for image in chunk.field("bytes").to_pylist()]
     decoded = _in_threads(decode, list(enumerate(encoded)), threads)
     for number, image in enumerate(decoded):
         if image.shape != decoded[0].shape:
@@ -126,12 +136,16 @@ def matrix(table: pa.Table, name: str, *, path: str | Path, length: int | None =
     flat = column.flatten()
     if length is None:
         length = len(flat) // max(len(column), 1)
-    lengths = pa.compute.list_value_length(column)
-    if column.null_count or flat.null_count or pa.compute.any(pa.compute.not_equal(lengths, length)).as_py():
+    if column.null_count or flat.null_count or (list_lengths(column) != length).any():
         raise ValueError(
             f"{path}: column {name}: lists of different lengths or missing values, expected {length} values in each row"
         )
     return torch.from_numpy(flat.to_numpy(zero_copy_only=False).reshape(len(column), length).copy())
+
+
+def list_lengths(column: pa.Array | pa.ChunkedArray) -> np.ndarray:
+    """Return how many values each row of a column of lists has; a missing list has none."""
+    return pc.list_value_length(column).fill_null(0).to_numpy(zero_copy_only=False)  # ty: ignore
 
 
 def as_lists(values: Tensor) -> pa.Array:
