@@ -1,11 +1,9 @@
 """What must agree with what in the params: names are components, options fit them, runs can be trained."""
 
-import difflib
 import inspect
 import json
 import typing
 from collections.abc import Callable, Iterator
-from dataclasses import fields
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -14,6 +12,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from pipelines.config.schema import NONE, Component, ParamsError, Run, Settings, check_shapes, describe, read
 from rankops import lookup
+from rankops.datasets.public.reading import PublicDataset
 from rankops.datasets.scenes.base import Scenes
 
 __all__ = ["SORTER_METRICS", "check", "check_values"]
@@ -97,29 +96,17 @@ def _built(folder: str, component: Component, place: str, **runtime: Any) -> tor
 def _check_dataset(settings: Settings, key: str) -> None:
     block, place = settings.datasets[key], f"datasets.{key}"
     kind = lookup.find("datasets", block.name, where=f"{place}.name")
-    if not isinstance(kind, type) or not issubclass(kind, Scenes):
+    if not (isinstance(kind, type) and issubclass(kind, Scenes)):
         raise ValueError(f"{place}.name: {block.name} is not drawn here; expected a file of rankops/datasets/scenes")
-    known = [field.name for field in fields(kind)]
-    options = block.model_dump(exclude={"name"})
-    for option in options:
-        if option not in known:
-            near = difflib.get_close_matches(option, known, n=1)
-            hint = f"did you mean {near[0]}? " if near else ""
-            raise ValueError(f"{place}.{option}: unknown option; {hint}{block.name} takes {', '.join(known)}")
-    _typed(kind, options, place)
+    _typed(kind, block.model_dump(exclude={"name"}), place)
 
 
 def _check_adapter(settings: Settings, key: str) -> None:
     place, block = f"real_data.{key}", settings.real_data[key]
-    lookup.find("datasets", key, where=place)
-    module = lookup.module("datasets", key)
-    if not hasattr(module, "LAYOUT"):
+    kind = lookup.find("datasets", key, where=place)
+    if not (isinstance(kind, type) and issubclass(kind, PublicDataset)):
         raise ValueError(f"{place}: {key} is drawn here, not read from disk: give it a block under datasets")
-    known, hints = lookup.options(module.check), typing.get_type_hints(module.check)
-    for option, value in block.args.items():
-        if option not in known:
-            raise ValueError(f"{place}.args.{option}: unknown option; {key} takes {', '.join(known) or 'no options'}")
-        _typed(hints[option], value, f"{place}.args.{option}")
+    _typed(kind, block.args, f"{place}.args")
 
 
 def _check_sorter(settings: Settings, key: str) -> None:

@@ -104,14 +104,13 @@ def monitor(
     comparison = drift.compare(fresh, model=model, dataset=dataset, alpha=alpha, least_distance=least_distance)
     drift.write(comparison, Path("reports/monitoring") / f"{fresh.stem}.json")
     create_table_artifact(
-        key="monitored-figures", table=[asdict(figure) for figure in comparison.figures], description=comparison.verdict
+        key="monitored-figures", table=[asdict(one) for one in comparison.quantities], description=comparison.verdict
     )
     version = f", version {comparison.version}" if comparison.version else ""
     create_markdown_artifact(
         key="monitored",
         markdown=f"**{comparison.verdict}**\n\n{comparison.model}{version}, beside {comparison.dataset}. "
-        f"Images: {comparison.images}. Formats: {comparison.formats}. "
-        f"Held against {'; '.join(comparison.reference.values())}.",
+        f"Images: {comparison.images}. Formats: {comparison.formats}.",
     )
     get_run_logger().info(comparison.verdict)
     if comparison.drifted and retrain_on_drift:
