@@ -1,1 +1,1 @@
-"""MLflow: the only package that imports it."""
+"""MLflow: runs, registered models and the gate. Only this package imports mlflow, and what MLflow runs (serving)."""
