@@ -23,7 +23,7 @@ class Model(mlflow.pyfunc.PythonModel):
         # MLflow's server asks from several threads, whose activations would add up in memory.
         self.turn = Lock()
 
-    def predict(self, context, model_input: np.ndarray | pd.DataFrame, params=None) -> np.ndarray | pd.DataFrame:
+    def predict(self, context, model_input: pd.DataFrame, params=None) -> pd.DataFrame:  # MLflow warns of other hints
         """Return the answer of each row.
 
         Args:

@@ -113,7 +113,7 @@ def _decide(client: mlflow.MlflowClient, name: str, params: Settings, folder: Pa
         seed=derived_seed(gate.seed, "gate", name), confidence=gate.confidence,
     )  # fmt: skip
     judged = gate.judged[task]
-    better, reason = _verdict(differences, judged, gate, lower_is_better)
+    better, reason = verdict(differences, judged, gate, lower_is_better)
     if better and not over_person and registry.chosen_by_person(client, model):
         better = False
         reason += f"; but version {champion} was made champion by a person: `rankops promote {name} --over-person`"
@@ -227,7 +227,7 @@ def _interval(difference: Difference) -> str:
     return f"{difference['value']:+.4f} ({difference['low']:+.4f} to {difference['high']:+.4f})"
 
 
-def _verdict(
+def verdict(
     differences: dict[str, Difference], judged: Any, gate: Any, lower_is_better: dict[str, bool]
 ) -> tuple[bool, str]:
     signs = {name: -1 if lower else 1 for name, lower in lower_is_better.items()}
