@@ -25,7 +25,7 @@ PARAMS = SimpleNamespace(
     gate=SimpleNamespace(
         resamples=200, seed=1, confidence=0.95, minimum_gain=0.0, tolerance=0.01,
         judged={
-            "sorter": SimpleNamespace(metric="l1", guarded=["exactly_ordered"]),
+            "sorter": SimpleNamespace(metric="negative_l1", guarded=["exactly_ordered"]),
             "memorability": SimpleNamespace(metric="spearman", guarded=[]),
         },
     ),
@@ -79,14 +79,14 @@ def test_a_better_challenger_becomes_champion_and_its_version_says_why(store):
     sorter("steep", 50.0)
     decision = decide()
     assert (decision.promoted, decision.challenger, decision.champion) == (True, "2", "1")
-    assert decision.differences["l1"]["high"] < -0.1
+    assert decision.differences["negative_l1"]["low"] > 0.1
     version = store.get_model_version_by_alias(MODEL, "champion")
     assert str(version.version) == "2"
     assert {name: version.tags[f"gate.{name}"] for name in ("decision", "against")} == {
         "decision": "promoted", "against": "1"
     }  # fmt: skip
     assert "better beyond chance" in version.tags["gate.reason"]
-    assert "| l1 | 0.0" in version.description
+    assert "| negative_l1 | -0.0" in version.description
     assert not decide().promoted
     assert store.get_model_version(MODEL, "2").description == version.description
 

@@ -13,6 +13,7 @@ import torch
 from torch import nn
 
 from pipelines.config import Settings
+from pipelines.config.rules import SORTER_METRICS
 from pipelines.ops.messages import on_one_line
 from pipelines.tracking import registry
 from pipelines.tracking.store import CredentialsRefused, ServerUnreachable, answering, connect
@@ -26,7 +27,6 @@ from rankops.seeding import derived_seed, generator
 __all__ = ["Decision", "decide_all", "known", "promote_by_hand", "roll_back"]
 
 SORTER_VECTORS = 5000  # fresh ones: no sorter was trained, chosen or reported on them
-SORTER_METRICS = {"l1": True, "exactly_ordered": False}  # whether lower is better
 GATE = "\n\n## Gate\n\n"  # in a version's description: what follows is rewritten by each decision
 
 Difference = dict[str, float]  # value, low, high
@@ -199,7 +199,7 @@ def _judge(name: str, numbers: tuple[str, str], task: str, data: Path | None, pa
         length = next(iter(lengths.values()), params.score_vectors.length)  # longer vectors are harder
         vectors, _ = score_vectors.draw(SORTER_VECTORS, length, generator(params.gate.seed, "gate", "sorters"))
         statistics = _each(name, networks, partial(_of_sorter, vectors))
-        return statistics, SORTER_METRICS, f"{SORTER_VECTORS} fresh vectors"
+        return statistics, dict.fromkeys(SORTER_METRICS, False), f"{SORTER_VECTORS} fresh vectors"
     # Datasets read from disk have no gate split; their epochs were chosen on val.
     judge, split = lookup.find("tasks", task)(), "gate" if (data / "gate.parquet").is_file() else "val"
     try:
@@ -215,11 +215,11 @@ def _judge(name: str, numbers: tuple[str, str], task: str, data: Path | None, pa
 
 @torch.no_grad()
 def _of_sorter(vectors: torch.Tensor, sorter: nn.Module) -> Statistic:
-    """Return the L1 of normalized ranks, and the share of vectors that are ordered exactly."""
+    """Return `SORTER_METRICS`: minus the L1 of normalized ranks, and the share of vectors that are ordered exactly."""
     exact, soft = ranks(vectors), torch.cat([sorter(part) for part in vectors.split(1000)])
     error = (soft - exact).abs().mean(1) / vectors.shape[1]
     ordered = (ranks(-soft) == exact).all(1)  # the smallest rank is the largest score's
-    columns = torch.stack([error.double(), ordered.double()]).numpy()
+    columns = torch.stack([-error.double(), ordered.double()]).numpy()
     return Statistic(list(SORTER_METRICS), len(vectors), lambda rows: columns[:, rows].mean(-1))
 
 

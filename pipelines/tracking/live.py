@@ -17,6 +17,7 @@ from typing import Any
 import mlflow
 from mlflow.entities import Metric, Run
 
+from pipelines.config import Settings
 from pipelines.ops.messages import in_a_line
 from pipelines.tracking.store import connect, experiment_of
 
@@ -62,40 +63,33 @@ def discard(client: mlflow.MlflowClient, name: str, folder: Path = CHECKPOINTS) 
         client.delete_run(run.info.run_id)
 
 
-def _trainings(params: Any, folder: Path) -> dict[str, tuple[str, str, Path]]:
+def _trainings(params: Settings, folder: Path) -> dict[str, tuple[str, str, Path]]:
     """Return the name, the experiment and the history of each training that goes on, by its attempt."""
+    known = [("pretrain", key, "*/history.csv", f"sorter-{key}", "sorters") for key in params.sorters]
+    known += [("train", key, "*/*/history.csv", key, run.task) for key, run in params.runs.items()]
     result = {}
-    for stage, known in (("train", params.runs), ("pretrain", params.sorters)):
-        for key in known:
-            name, experiment = (key, params.runs[key].task) if stage == "train" else (f"sorter-{key}", "sorters")
-            try:
-                histories = sorted((folder / stage / key).rglob("history.csv"))
-            except FileNotFoundError:  # one has just ended and removed its folder: the next look has the others
-                continue
-            for history in histories:
-                if ".partial-" not in str(history):
-                    result[history.parent.relative_to(folder).as_posix()] = (name, experiment, history)
+    for stage, key, pattern, name, experiment in known:
+        try:
+            histories = sorted((folder / stage / key).glob(pattern))
+        except FileNotFoundError:  # a training has just ended and removed its folder: the next look has the others
+            continue
+        for history in histories:
+            if ".partial-" not in str(history):
+                result[history.parent.relative_to(folder).as_posix()] = (name, experiment, history)
     return result
 
 
-def _rows(history: Path) -> list[dict[str, str]]:
-    """Return the rows that are written whole."""
-    try:
-        text = history.read_text()
-    except FileNotFoundError:  # the training has just ended
-        return []
-    return list(csv.DictReader(text[: text.rfind("\n") + 1].splitlines()))
-
-
-def _send(client: mlflow.MlflowClient, params: Any, folder: Path) -> None:
+def _send(client: mlflow.MlflowClient, params: Settings, folder: Path) -> None:
     """Send the epochs that the store does not have yet."""
     going = {run.data.tags[ATTEMPT]: run for run in _live_runs(client, folder, "attributes.status = 'RUNNING'")}
     for attempt, (name, experiment, history) in _trainings(params, folder).items():
-        rows, run = _rows(history), going.get(attempt)
+        try:
+            rows, run = list(csv.DictReader(history.read_text().splitlines())), going.get(attempt)
+        except FileNotFoundError:  # the training has just ended
+            continue
         if rows and run is None:
-            part = Path(attempt).parts[3:]  # such as seed2
             run = client.create_run(
-                experiment_of(client, experiment), run_name=" ".join((name, *part)),
+                experiment_of(client, experiment), run_name=" ".join((name, *Path(attempt).parts[3:])),  # such as seed2
                 tags={ATTEMPT: attempt, NAME: name, PLACE: _place(folder)},
             )  # fmt: skip
         for row in rows:
@@ -104,7 +98,7 @@ def _send(client: mlflow.MlflowClient, params: Any, folder: Path) -> None:
                 client.log_batch(run.info.run_id, [epoch, *epoch_metrics([row])])
 
 
-def _close(client: mlflow.MlflowClient, params: Any, folder: Path) -> None:
+def _close(client: mlflow.MlflowClient, params: Settings, folder: Path) -> None:
     """Mark the runs of trainings as killed that were not published and are not going on."""
     going = _trainings(params, folder)
     for run in _live_runs(client, folder, "attributes.status = 'RUNNING'"):
@@ -112,7 +106,7 @@ def _close(client: mlflow.MlflowClient, params: Any, folder: Path) -> None:
             client.set_terminated(run.info.run_id, "KILLED")
 
 
-def watch(params: Any, folder: Path, ended: threading.Event, *, every: float = 10.0) -> None:
+def watch(params: Settings, folder: Path, ended: threading.Event, *, every: float = 10.0) -> None:
     """Send the epochs of trainings that go on until `ended` is set.
 
     A store that does not answer is asked again at the next look, and reported once.
