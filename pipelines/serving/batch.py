@@ -1,7 +1,7 @@
 """Label ranking for people: images from files, annotated ones, and whole tables from Parquet to Parquet."""
 
-import json
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -10,18 +10,19 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import torch
 from matplotlib.figure import Figure
-from torch import nn
+from torch import Tensor, nn
 from tqdm import tqdm
 
-from rankops import lookup
 from rankops.io.atomic import replaced_file, write_error
 from rankops.io.checkpoints import load_model
 from rankops.io.images import picture
 from rankops.io.parquet import IMAGE
+from rankops.tasks.label_ranking import LabelRanking
+from rankops.tasks.predict import order_of, picture_of, predicted
 
 __all__ = ["Prediction", "annotate", "annotated_paths", "image_column", "load_ranker", "predict", "predict_table"]
 
-TASK = "label_ranking"
+TASK = LabelRanking()
 READ, WRITTEN = 64, 8192  # rows at a time: of images, which are large, and of predictions
 COLUMNS = [
     ("scores", pa.list_(pa.float32())), ("label_ranks", pa.list_(pa.int64())), ("selected", pa.list_(pa.bool_()))
@@ -32,32 +33,26 @@ def load_ranker(model: str) -> nn.Module:
     """Load a label ranker, on the GPU if there is one.
 
     Args:
-        model: a registered version; the folder of a run, such as models/runs/label_ranking-rlsep, of which the seed
-            that is best on validation is taken; or the folder of a seed.
+        model: a registered version, or a folder: of a run, such as models/runs/label_ranking-rlsep, of which the seed
+            that is best on validation is taken, or of a seed.
 
     Raises:
         FileNotFoundError: no such folder.
         ValueError: not a label ranker, or see `pipelines.tracking.registry.weights_of`.
     """
-    if ":/" in model:
-        from pipelines.tracking.registry import weights_of
+    with TemporaryDirectory() as scratch:
+        folder = Path(model)
+        if ":/" in model:
+            from pipelines.tracking.registry import weights_of
 
-        with TemporaryDirectory() as scratch:
-            return _loaded(weights_of(model, Path(scratch)), model)
-    folder = Path(model)
-    if not folder.is_dir():
-        raise FileNotFoundError(
-            f"{model}: no such folder; expected one that a run wrote, or such as models:/label_ranking@champion"
-        )
-    if (folder / "run.json").is_file():
-        folder /= f"seed{json.loads((folder / 'run.json').read_text())['best']}"
-    return _loaded(folder, model)
-
-
-def _loaded(folder: Path, model: str) -> nn.Module:
-    network = load_model(folder, device="cuda" if torch.cuda.is_available() else "cpu")
-    if (task := network.recipe.get("task")) != TASK:
-        raise ValueError(f"{model}: a model of {task or 'no task'}, expected one of {TASK}")
+            folder = weights_of(model, Path(scratch))
+        elif not folder.is_dir():
+            raise FileNotFoundError(
+                f"{model}: no such folder; expected one that a run wrote, or such as models:/label_ranking@champion"
+            )
+        network = load_model(folder, device="cuda" if torch.cuda.is_available() else "cpu")
+    if (task := network.recipe.get("task")) != TASK.name:
+        raise ValueError(f"{model}: a model of {task or 'no task'}, expected one of {TASK.name}")
     return network
 
 
@@ -88,16 +83,22 @@ def predict(ranker: nn.Module, paths: Sequence[Path]) -> list[Prediction]:
     for path in paths:
         if not path.is_file():
             raise FileNotFoundError(f"{path}: no such file")
-    answers = lookup.find("tasks", TASK)().respond(ranker, [{"where": str(path), "image": path} for path in paths])
-    return [
-        Prediction(
-            path=path,
-            places=[max(answer["label_ranks"]) + 1 - answer["label_ranks"][label] for label in answer["labels"]],
-            labels=answer["labels"],
-            scores=[answer["scores"][label] for label in answer["labels"]],
-        )
-        for path, answer in zip(paths, answers, strict=True)
-    ]
+    results = []
+    for path, row in zip(paths, _predicted(ranker, [(str(path), path) for path in paths]).to_pylist(), strict=True):
+        labels, ranks = order_of(row["label_ranks"]), row["label_ranks"]
+        places = [max(ranks) + 1 - ranks[label] for label in labels]
+        results.append(Prediction(path, places, labels, [row["scores"][label] for label in labels]))
+    return results
+
+
+def _predicted(ranker: nn.Module, images: list[tuple[str, bytes | Path | None]]) -> pa.Table:
+    """Return predictions of encoded images; messages call them by their names."""
+
+    def decoded(named: tuple[str, bytes | Path | None]) -> tuple[str, Tensor]:
+        return named[0], picture_of(ranker, named[1], where=named[0])
+
+    with ThreadPoolExecutor(torch.get_num_threads()) as pool:
+        return predicted(pool.map(decoded, images), lambda pixels: TASK.predict(ranker, (pixels, None)))
 
 
 def annotated_paths(paths: Sequence[Path], out: Path) -> list[Path]:
@@ -177,26 +178,19 @@ def predict_table(source: Path, target: Path, ranker: nn.Module) -> int:
     with file, replaced_file(target) as partial, progress as bar:
         try:
             with pq.ParquetWriter(partial, schema, compression="zstd") as writer:
-                waiting: list[dict] = []
-                for rows in _rows(file, columns, source):
-                    waiting += _answers(ranker, rows)
-                    bar.update(len(rows))
-                    if len(waiting) >= WRITTEN:  # many together: each writing makes a row group
-                        writer.write_table(pa.Table.from_pylist(waiting, schema=schema))
+                waiting: list[pa.Table] = []
+                for ids, images in _pieces(file, columns, source):
+                    table = _predicted(ranker, images)
+                    waiting.append(table.set_column(0, "id", ids))
+                    bar.update(len(table))
+                    if sum(map(len, waiting)) >= WRITTEN:  # many together: each writing makes a row group
+                        writer.write_table(pa.concat_tables(waiting))
                         waiting = []
                 if waiting:
-                    writer.write_table(pa.Table.from_pylist(waiting, schema=schema))
+                    writer.write_table(pa.concat_tables(waiting))
         except OSError as error:
             raise write_error(target, error) from error
     return count
-
-
-def _answers(ranker: nn.Module, rows: list[dict]) -> list[dict]:
-    answers = lookup.find("tasks", TASK)().respond(ranker, rows)
-    return [
-        answer | {"id": row["id"], "selected": [rank > 0 for rank in answer["label_ranks"]]}
-        for row, answer in zip(rows, answers, strict=True)
-    ]
 
 
 def image_column(schema: pa.Schema, source: Path) -> str:
@@ -215,17 +209,16 @@ def image_column(schema: pa.Schema, source: Path) -> str:
     return name
 
 
-def _rows(file: pq.ParquetFile, columns: list[str], source: Path) -> Iterator[list[dict]]:
+def _pieces(file: pq.ParquetFile, columns: list[str], source: Path) -> Iterator[tuple[pa.Array, list]]:
+    """Yield ids and named images."""
     first = 0
     try:
         for batch in file.iter_batches(batch_size=READ, columns=columns):
-            image = batch["image"]
+            image, rows = batch["image"], range(first, first + len(batch))
             encoded = (image.field("bytes") if pa.types.is_struct(image.type) else image).to_pylist()
-            ids = batch["id"].to_pylist() if "id" in columns else range(first, first + len(encoded))
-            yield [
-                {"where": f"{source}: row {first + number}", "image": one, "id": name}
-                for number, (one, name) in enumerate(zip(encoded, ids, strict=True))
-            ]
-            first += len(encoded)
+            ids = batch["id"] if "id" in columns else pa.array(rows, pa.int64())
+            if rows:
+                yield ids, [(f"{source}: row {row}", one) for row, one in zip(rows, encoded, strict=True)]
+            first += len(rows)
     except (pa.ArrowInvalid, OSError) as error:
         raise ValueError(f"{source}: not a whole Parquet file ({error})") from error

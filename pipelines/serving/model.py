@@ -39,8 +39,6 @@ class Model(mlflow.pyfunc.PythonModel):
             with self.turn, torch.inference_mode():
                 if self.sorts:
                     return self.network(torch.as_tensor(np.asarray(model_input), dtype=torch.float32)).numpy()
-                if model_input.empty:
-                    raise ValueError(f"no rows, expected at least one with {' or '.join(self.task.columns)}")
                 return pd.DataFrame(self.task.respond(self.network, model_input.to_dict("records")))
         except ValueError as error:
             raise MlflowException.invalid_parameter_value(str(error)) from error
