@@ -48,7 +48,7 @@ def regressor(name: str, seed: int, *, dataset: str = "clips", model: str = "mem
     save_model(Path("made") / name, network)
     signature = task_signature(lookup.find("tasks", "memorability").columns)
     version = Version(model, Path("made") / name, signature)
-    publish([Run(name, "tests", name, {"dataset": dataset}, version=version)])
+    publish([Run(name, "tests", name, tags={"dataset": dataset}, version=version)])
 
 
 @pytest.fixture
@@ -251,7 +251,7 @@ class TestWhatCannotBeJudged:
     def test_sorters_of_different_lengths_are_not_compared(self, store):
         sorter("short", kind="lstm", length=4)
         sorter("long", kind="lstm", length=8)
-        assert "versions 2 and 1 sort 8 and 4 scores" in decide().reason
+        assert "8 (version 2) and 4 (version 1)" in decide().reason
         sorter("any", 50.0)  # is judged on what the champion sorts
         assert decide().promoted
 
@@ -291,8 +291,8 @@ class TestTasks:
         assert "`rankops promote memorability --version N`" in decision.reason
         assert champion(store, "memorability") == "1"
 
-    def test_a_version_without_a_run_is_told(self, store, clips):
+    def test_a_version_of_another_hand_is_told(self, store, clips):
         regressor("one", 2)
         made = store.create_model_version("memorability", str(Path("made/one").resolve()))
         store.set_registered_model_alias("memorability", "challenger", made.version)
-        assert "version 2 has no run that says on which dataset" in decide("memorability").reason
+        assert "version 2 has no tag dataset" in decide("memorability").reason

@@ -1,5 +1,6 @@
 """What MLflow holds after publishing, in a real store: runs with their seeds, versions, aliases; once, and mended."""
 
+import json
 import shutil
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -11,11 +12,15 @@ import pytest
 import requests
 from mlflow.exceptions import MlflowException
 
+from pipelines.config import load
+from pipelines.stages.publish import main
 from pipelines.tracking import registry
 from pipelines.tracking.publish import PARENT, Run, Version, addresses, publish, sorter_signature
 from pipelines.tracking.store import CredentialsRefused, ServerUnreachable, connect
-from rankops.io.checkpoints import build, save_model
+from rankops.io.checkpoints import build, load_model, save_model
 from rankops.sorters import load_sorter
+
+from conftest import ROOT  # isort: skip
 
 MODEL = "sorter-x"
 
@@ -43,8 +48,8 @@ def found(store) -> tuple[list, dict[str, list]]:
     """All runs without a parent, and the children of each."""
     runs = store.search_runs([store.get_experiment_by_name("tests").experiment_id])
     parents = [run for run in runs if PARENT not in run.data.tags]
-    children = {run.info.run_id: [one for one in runs if one.data.tags.get(PARENT) == run.info.run_id] for run in parents}
-    return parents, children
+    ids = [run.info.run_id for run in parents]
+    return parents, {id_: [run for run in runs if run.data.tags.get(PARENT) == id_] for id_ in ids}
 
 
 def whole(store, name: str, seeds: int = 2) -> str:
@@ -203,3 +208,74 @@ def test_what_could_not_be_asked_for_is_not_lost(store, monkeypatch, lost):
 def test_addresses_of_runs_are_those_of_a_server(store):
     publish([training("one")])
     assert addresses({"one": "one"}) == {}
+
+
+def made_pipeline(params) -> None:
+    """What the stages of one run with two seeds, a trained sorter and one without weights leave, in files."""
+    entry = {"outs": [{"path": "out", "md5": "1f"}], "deps": [{"path": "data/clips/train.parquet", "md5": "2e"}]}
+    stages = [f"pretrain@{key}" for key in params.sorters] + [
+        f"{one}@memorability-mse" for one in ("train", "evaluate")
+    ]
+    history = "phase,epoch,loss,spearman,learning_rate,best\nprobe,1,0.5,0.2,0.1,1\nfinetune,2,0.25,0.4,0.1,1\n"
+    spearman = {"value": 0.5, "low": 0.4, "high": 0.6, "seeds": {"1": 0.45, "2": 0.55}}
+    record = {"seeds": [1, 2], "best": 2, "setting": {}, "tried": [], "validation": {"1": 0.3, "2": 0.4}}
+    files = {
+        "dvc.lock": {"stages": dict.fromkeys(stages, entry)}, "data/digits/manifest.json": {"source": "bundled"},
+        "metrics/runs/memorability-mse.json": {"spearman": spearman}, "models/runs/memorability-mse/run.json": record,
+        "reports/figures/memorability-mse-examples.png": "", "models/sorters/lstm/history.csv": history,
+    }  # fmt: skip
+    for seed in (1, 2):
+        network = build("models", "convnet", {"channels": [4, 6]}, seed=seed, outputs=1, colors=1)
+        network.recipe["task"] = "memorability"
+        save_model(f"models/runs/memorability-mse/seed{seed}", network)
+        files[f"models/runs/memorability-mse/seed{seed}/history.csv"] = history
+    for key, args in {"lstm": {"hidden": 2}, "laplace": {}}.items():
+        save_model(f"models/sorters/{key}", build("sorters", key, args, seed=0, length=8))
+        files[f"metrics/sorters/{key}.json"] = {"l1": {"value": 0.01, "low": 0.0, "high": 0.02}, "parameters": 3}
+    for name, contents in files.items():
+        Path(name).parent.mkdir(parents=True, exist_ok=True)
+        Path(name).write_text(contents if isinstance(contents, str) else json.dumps(contents))
+
+
+def test_the_stage_sends_what_the_pipeline_made(store, capsys):
+    params = load(ROOT / "params.yaml")
+    params = params.model_copy(
+        update={
+            "runs": {"memorability-mse": params.runs["memorability-mse"].model_copy(update={"seeds": [1, 2]})},
+            "sorters": {key: params.sorters[key] for key in ("lstm", "laplace")},
+        }
+    )
+    made_pipeline(params)
+    main(params)
+    assert "sent 3 of 3 runs: sorter-lstm, sorter-laplace, memorability-mse" in capsys.readouterr().out
+    runs = store.search_runs([one.experiment_id for one in store.search_experiments()])
+    runs = {run.info.run_name: run for run in runs}
+    parent, best = runs["memorability-mse"], runs["memorability-mse-seed2"]
+    assert parent.data.metrics == {"spearman": 0.5, "spearman.low": 0.4, "spearman.high": 0.6}
+    assert parent.data.params["loss.name"] == parent.data.tags["loss"] == "mse"
+    assert float(parent.data.params["training.finetune.optimizer.args.lr"]) > 0
+    assert parent.data.tags["input.data/clips/train.parquet"] == "2e"
+    assert best.data.tags[PARENT] == parent.info.run_id
+    assert best.data.metrics["spearman"] == 0.55
+    assert [point.step for point in store.get_metric_history(best.info.run_id, "epoch.loss")] == [1, 2]
+    champion = store.get_model_version_by_alias("memorability", "champion")
+    assert (champion.tags["seed"], champion.run_id) == ("2", parent.info.run_id)
+    registered = load_model(registry.weights_of("models:/memorability@champion", Path("copy")))
+    assert registered.head.weight.equal(load_model("models/runs/memorability-mse/seed2").head.weight)
+    assert [model.name for model in store.search_registered_models()] == ["memorability", "sorter-lstm"]
+    assert runs["sorter-laplace"].data.metrics["l1"] == 0.01
+    assert runs["sorter-lstm"].data.metrics["epoch.spearman"] == 0.4
+    assert [*json.loads(Path("reports/published.json").read_text())] == [
+        "sorter-lstm",
+        "sorter-laplace",
+        "memorability-mse",
+    ]
+    main(params)
+    assert "sent 0 of 3 runs" in capsys.readouterr().out
+
+
+def test_without_an_entry_in_the_lock_there_is_nothing_to_publish(store):
+    params = load(ROOT / "params.yaml")
+    Path("metrics/sorters").mkdir(parents=True)
+    with pytest.raises(ValueError, match=f"dvc.lock: no entry for pretrain@{next(iter(params.sorters))}"):
+        main(params)

@@ -58,17 +58,10 @@ def load_ranker(model: str) -> nn.Module:
 
 @dataclass(frozen=True)
 class Prediction:
-    """The labels of an image, the most important first.
-
-    Attributes:
-        path: of the image.
-        places: of each label; equally important ones share theirs.
-        labels: their numbers.
-        scores: theirs.
-    """
+    """The labels of an image, the most important first."""
 
     path: Path
-    places: list[int]
+    places: list[int]  # equally important labels share theirs
     labels: list[int]
     scores: list[float]
 
@@ -105,25 +98,14 @@ def annotated_paths(paths: Sequence[Path], out: Path) -> list[Path]:
     """Return where annotated images go: to `out` for a single one, into the folder `out` for several.
 
     Raises:
-        ValueError: `out` is not of a kind that can be drawn, two images would have the same name, or one would replace
-            an image that is read.
+        ValueError: one would replace another, or an image that is read.
     """
-    if len(paths) == 1 and not out.is_dir():
-        if out.suffix.removeprefix(".").lower() not in Figure().canvas.get_supported_filetypes():
-            raise ValueError(f"--out {out}: not a kind of image that can be drawn; expected a name such as out.png")
-        results = [out]
-    else:
-        if out.exists() and not out.is_dir():
-            raise ValueError(f"--out {out}: a file; expected a folder for the {len(paths)} annotated images")
-        results = [out / f"{path.stem}.png" for path in paths]
+    single = len(paths) == 1 and out.suffix and not out.is_dir()
+    results = [out] if single else [out / f"{path.stem}.png" for path in paths]
+    read = {path.resolve() for path in paths}
     for number, result in enumerate(results):
-        if result in results[:number]:
-            raise ValueError(
-                f"--out {out}: {paths[results.index(result)]} and {paths[number]} would both become {result}; "
-                "give them different names"
-            )
-        if result.resolve() in [path.resolve() for path in paths]:
-            raise ValueError(f"--out {out}: {result} would replace an image that is read; name another")
+        if result in results[:number] or result.resolve() in read:
+            raise ValueError(f"--out {out}: the annotated {paths[number]} would replace {result}: name another folder")
     return results
 
 

@@ -20,27 +20,20 @@ PLOTS = Path("reports/figures")
 
 
 def _entries(*stages: str) -> list[dict[str, Any]]:
-    """Return the entries of stages in dvc.lock.
-
-    Raises:
-        ValueError: there is no entry for one of them, or dvc.lock is broken.
-    """
+    """Return the entries of stages in dvc.lock."""
     known = dvc_lock.stages()
     if missing := [stage for stage in stages if stage not in known]:
         raise ValueError(f"dvc.lock: no entry for {missing[0]}, so there is nothing to publish: run `dvc repro` first")
     return [known[stage] for stage in stages]
 
 
-def _flat(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+def _flat(values: dict[str, Any]) -> dict[str, Any]:
     """Return nested values by dotted names.
 
     >>> _flat({"loss": {"name": "rlsep", "args": {"pairs": 4}}})
     {'loss.name': 'rlsep', 'loss.args.pairs': 4}
     """
-    result: dict[str, Any] = {}
-    for name, value in values.items():
-        result |= _flat(value, f"{prefix}{name}.") if isinstance(value, dict) else {f"{prefix}{name}": value}
-    return result
+    return pd.json_normalize(values).to_dict("records")[0]
 
 
 def _metrics(rows: pd.DataFrame) -> dict[str, float]:
@@ -73,7 +66,7 @@ def _sorters(params: Settings, tags: dict[str, str]) -> list[Run]:
             Run(
                 name=f"sorter-{key}",
                 experiment="sorters",
-                key=key_of(dvc_lock.made_by(entries), metrics.read_text()),
+                key=key_of(stage, dvc_lock.made_by(entries), metrics.read_text()),
                 params=_flat(options.model_dump()),
                 metrics=_metrics(results[results["sorter"] == key]),
                 tags=tags | {"stage": stage} | dvc_lock.inputs(entries),
@@ -86,11 +79,11 @@ def _sorters(params: Settings, tags: dict[str, str]) -> list[Run]:
 
 
 def _runs(params: Settings, tags: dict[str, str]) -> list[Run]:
-    source = json.loads(Path("data/digits/manifest.json").read_text())["source"]
+    digits = {"digits_source": json.loads(Path("data/digits/manifest.json").read_text())["source"]}
     results, runs = read_runs(), []
     for name, options in params.runs.items():
         entries = _entries(f"train@{name}", f"evaluate@{name}")
-        folder, key = Path("models/runs") / name, key_of(dvc_lock.made_by(entries))
+        folder, key = Path("models/runs") / name, key_of(name, dvc_lock.made_by(entries))
         trained, rows = read_run(folder), results[results["run"] == name]
         best = trained["best"]
         seeds = tuple(
@@ -105,7 +98,7 @@ def _runs(params: Settings, tags: dict[str, str]) -> list[Run]:
             )
             for seed in trained["seeds"]
         )
-        named = {"loss": options.loss.name, "sorter": options.sorter, "digits_source": source}
+        named = {"dataset": options.dataset, "loss": options.loss.name, "sorter": options.sorter}
         settings = {
             "training": params.training_of(name), "compute": params.compute.model_dump(), "chosen": trained["setting"]
         }  # fmt: skip
@@ -116,7 +109,7 @@ def _runs(params: Settings, tags: dict[str, str]) -> list[Run]:
                 key=key,
                 params=_flat(options.model_dump() | settings),
                 metrics=_metrics(rows[rows["seed"].isna()]),
-                tags=tags | named | {"stage": f"train@{name}"} | dvc_lock.inputs(entries),
+                tags=tags | digits | named | {"stage": f"train@{name}"} | dvc_lock.inputs(entries),
                 files={"results": [Path(f"metrics/runs/{name}.json"), folder / "run.json"]}
                 | _plots(f"{name}-learning_curves", f"{name}-examples"),
                 seeds=seeds,

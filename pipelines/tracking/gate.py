@@ -34,29 +34,21 @@ Difference = dict[str, float]  # value, low, high
 
 @dataclass(frozen=True)
 class Decision:
-    """What the gate decided.
+    """What the gate decided."""
 
-    Attributes:
-        model: registered name.
-        challenger, champion: versions; no challenger if nothing stands against the champion.
-        promoted: whether the challenger is champion now.
-        reason: in a sentence.
-        differences: challenger minus champion, of each metric.
-        failed: whether they could not be judged; the reason says why.
-    """
-
-    model: str
-    challenger: str | None
-    champion: str | None
-    promoted: bool
-    reason: str
-    differences: dict[str, Difference] = field(default_factory=dict)
-    failed: bool = False
+    model: str  # registered name
+    challenger: str | None  # its version; None if nothing stands against the champion
+    champion: str | None  # its version before
+    promoted: bool  # whether the challenger is champion now
+    reason: str  # in a sentence
+    differences: dict[str, Difference] = field(default_factory=dict)  # challenger minus champion, of each metric
+    failed: bool = False  # whether they could not be judged
 
 
 def known(params: Settings) -> list[str]:
     """Return the names of the models that the params train; a team's store may have others."""
-    return [f"sorter-{name}" for name in params.sorters] + sorted({params.model_of(run) for run in params.runs.values()})
+    trained = {params.model_of(run) for run in params.runs.values()}
+    return [*(f"sorter-{name}" for name in params.sorters), *sorted(trained)]
 
 
 def decide_all(
@@ -74,9 +66,6 @@ def decide_all(
         params: with the gate's block.
         folder: the checkout whose data are used.
         over_person: replace champions that a person chose.
-
-    Raises:
-        ServerUnreachable, CredentialsRefused: the store failed; decisions that were made stand.
     """
     client, decisions = connect(), []
     for name in known(params) if models is None else models:
@@ -119,18 +108,11 @@ def _decide(client: mlflow.MlflowClient, name: str, params: Settings, folder: Pa
         reason += f"; but version {champion} was made champion by a person: `rankops promote {name} --over-person`"
     if registry.holder(registry.model_of(client, name), "champion") != champion:
         raise ValueError(f"{name}: its champion was moved while it was judged; nothing was changed: try again")
-    decision = "promoted" if better else "rejected"
-    shown = {metric: _interval(differences[metric]) for metric in (judged.metric, *judged.guarded)}
-    tags = {"decision": decision, "reason": reason, "against": champion, "examples": examples} | shown
-    for tag, value in tags.items():
+    evidence = {"decision": "promoted" if better else "rejected", "reason": reason, "against": champion}
+    evidence |= {"examples": examples} | {one: _interval(differences[one]) for one in (judged.metric, *judged.guarded)}
+    for tag, value in evidence.items():
         client.set_model_version_tag(name, challenger, f"gate.{tag}", value)
-    text = client.get_model_version(name, challenger).description or ""
-    lines = [f"{decision}; {reason}.", "", f"On {examples}:", "", f"| metric | {challenger} | {champion} | difference |"]
-    lines += ["|---|---|---|---|"]
-    values = zip(*(statistics[number].of_rows(np.arange(statistics[number].examples)) for number in numbers), strict=True)
-    for (metric, gap), (ours, theirs) in zip(differences.items(), values, strict=True):
-        lines.append(f"| {metric} | {ours:.4f} | {theirs:.4f} | {_interval(gap)} |")
-    client.update_model_version(name, challenger, description=text.split(GATE)[0] + GATE + "\n".join(lines))
+    _describe(client, name, evidence, {number: statistics[number] for number in numbers}, differences)
     if better:
         registry.set_champion(client, name, challenger, by="gate")
     return Decision(name, challenger, champion, better, reason, differences)
@@ -141,18 +123,17 @@ def _by_hand(name: str) -> str:
 
 
 def _dataset(client: mlflow.MlflowClient, name: str, numbers: tuple[str, str]) -> str:
-    """Return the dataset that both versions were trained on; a run that was deleted since says nothing."""
-    runs = [registry.run_of(client, client.get_model_version(name, number)) for number in numbers]
-    challenger, champion = (run.data.params.get("dataset") if run else None for run in runs)
+    """Return the dataset that both versions were trained on."""
+    challenger, champion = (client.get_model_version(name, number).tags.get("dataset") for number in numbers)
     if challenger is None:
         raise ValueError(
-            f"{name} version {numbers[0]} has no run that says on which dataset it was trained, so it cannot be judged: "
-            f"publish it by the pipeline, or choose by hand, {_by_hand(name)}"
+            f"{name} version {numbers[0]} has no tag dataset, so it cannot be judged: publish it by the pipeline, or "
+            f"choose by hand, {_by_hand(name)}"
         )
     if champion not in (None, challenger):
         raise ValueError(
-            f"{name} version {numbers[0]} was trained on {challenger} and its champion, {numbers[1]}, on {champion}, so "
-            f"they cannot be compared: choose by hand, {_by_hand(name)}"
+            f"{name} version {numbers[0]} was trained on {challenger} and its champion, {numbers[1]}, on {champion}: "
+            f"choose by hand, {_by_hand(name)}"
         )
     return challenger
 
@@ -178,24 +159,16 @@ def _load(address: str) -> nn.Module:
         return load_model(registry.weights_of(address, Path(scratch)))
 
 
-def _judge(name: str, numbers: tuple[str, str], task: str, data: Path | None, params: Settings) -> tuple:
-    """Return statistics of each version on the same examples, whether lower is better for each metric, the examples.
-
-    Args:
-        name: of the model.
-        numbers: of the versions.
-        task: the gate's block for them.
-        data: folder of the dataset; None for sorters.
-        params: with the gate's block.
-    """
+def _judge(
+    name: str, numbers: tuple[str, str], task: str, data: Path | None, params: Settings
+) -> tuple[dict[str, Statistic], dict[str, bool], str]:
+    """Return the statistic of each version, for each metric whether lower is better, and the name of the examples."""
     networks = _each(name, {number: f"models:/{name}/{number}" for number in numbers}, _load)
     if data is None:
         lengths = {number: sorter.length for number, sorter in networks.items() if sorter.length is not None}
         if len(set(lengths.values())) > 1:
-            raise ValueError(
-                f"{name} versions {' and '.join(lengths)} sort {' and '.join(map(str, lengths.values()))} scores, so "
-                f"they cannot be compared: choose by hand, {_by_hand(name)}"
-            )
+            sorted_by = " and ".join(f"{length} (version {number})" for number, length in lengths.items())
+            raise ValueError(f"{name}: its versions sort {sorted_by} scores: choose by hand, {_by_hand(name)}")
         length = next(iter(lengths.values()), params.score_vectors.length)  # longer vectors are harder
         vectors, _ = score_vectors.draw(SORTER_VECTORS, length, generator(params.gate.seed, "gate", "sorters"))
         statistics = _each(name, networks, partial(_of_sorter, vectors))
@@ -243,11 +216,28 @@ def verdict(
     return True, f"{text}: better beyond chance"
 
 
+def _describe(
+    client: mlflow.MlflowClient,
+    name: str,
+    evidence: dict[str, str],
+    statistics: dict[str, Statistic],
+    differences: dict[str, Difference],
+) -> None:
+    """Write the decision and all metrics into the challenger's description, in place of an earlier decision's."""
+    challenger, champion = statistics
+    lines = [f"{evidence['decision']}; {evidence['reason']}.", "", f"On {evidence['examples']}:", ""]
+    lines += [f"| metric | version {challenger} | version {champion} | difference |", "|---|---|---|---|"]
+    ours, theirs = (one.of_rows(np.arange(one.examples)) for one in statistics.values())
+    for place, (metric, gap) in enumerate(differences.items()):
+        lines.append(f"| {metric} | {ours[place]:.4f} | {theirs[place]:.4f} | {_interval(gap)} |")
+    text = client.get_model_version(name, challenger).description or ""
+    client.update_model_version(name, challenger, description=text.split(GATE)[0] + GATE + "\n".join(lines))
+
+
 def promote_by_hand(name: str, version: str) -> str | None:
     """Make a version champion because a person says so; return the one that it replaces.
 
     Raises:
-        ServerUnreachable, CredentialsRefused: the store failed.
         ValueError: there is no such version.
     """
     client = connect()
@@ -263,7 +253,6 @@ def roll_back(name: str) -> tuple[str | None, str]:
     """Give `champion` back to the version before; return the one that it was taken from, and that one.
 
     Raises:
-        ServerUnreachable, CredentialsRefused: the store failed.
         ValueError: no earlier champion is known, or left.
     """
     client = connect()

@@ -3,7 +3,7 @@
 import json
 import shutil
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from hashlib import sha256
 from importlib.metadata import version as installed
@@ -39,47 +39,28 @@ KINDS = {"image": DataType.binary, "images": Array(DataType.binary), "text": Dat
 
 @dataclass(frozen=True)
 class Version:
-    """A model to register.
+    """A model to register."""
 
-    Attributes:
-        model: registered name, such as `sorter-lstm`.
-        weights: its folder.
-        signature: of its input and output.
-        quality: on the validation split, larger is better; decides which of several new versions is the challenger.
-        tags: of the version, besides those of its run.
-    """
-
-    model: str
-    weights: Path
+    model: str  # registered name, such as `sorter-lstm`
+    weights: Path  # its folder
     signature: ModelSignature
-    quality: float = 0.0
-    tags: Mapping[str, str] = field(default_factory=dict)
+    quality: float = 0.0  # on validation, larger is better: decides which of several new versions is the challenger
+    tags: Mapping[str, str] = field(default_factory=dict)  # besides those of its run
 
 
 @dataclass(frozen=True)
 class Run:
-    """A finished training.
-
-    Attributes:
-        name: of the run.
-        experiment: it belongs to.
-        key: a hash of what made it; a run with the same key is sent once.
-        params, metrics, tags: flat.
-        history: a row per epoch, with a column `epoch`; of its columns the numbers are sent.
-        files: by folder in the run's artifacts.
-        seeds: child runs.
-        version: None for a run without a model of its own.
-    """
+    """A finished training; its params, metrics and tags are flat."""
 
     name: str
     experiment: str
-    key: str
+    key: str  # a hash of what made it; a run with the same key is sent once
     params: Mapping[str, Any] = field(default_factory=dict)
     metrics: Mapping[str, float] = field(default_factory=dict)
     tags: Mapping[str, str] = field(default_factory=dict)
-    history: pd.DataFrame | None = None
-    files: Mapping[str, list[Path]] = field(default_factory=dict)
-    seeds: tuple["Run", ...] = ()
+    history: pd.DataFrame | None = None  # a row per epoch, with a column `epoch`
+    files: Mapping[str, list[Path]] = field(default_factory=dict)  # by folder in the run's artifacts
+    seeds: tuple["Run", ...] = ()  # child runs
     version: Version | None = None
 
 
@@ -100,14 +81,8 @@ def task_signature(columns: Mapping[str, str]) -> ModelSignature:
     >>> task_signature({"image": "image?", "caption": "text?"}).inputs
     ['image': binary (optional), 'caption': string (optional)]
     """
-    return ModelSignature(
-        inputs=Schema(
-            [
-                ColSpec(KINDS[kind.removesuffix("?")], name, required=not kind.endswith("?"))
-                for name, kind in columns.items()
-            ]
-        )
-    )
+    kinds = {name: (KINDS[kind.removesuffix("?")], not kind.endswith("?")) for name, kind in columns.items()}
+    return ModelSignature(Schema([ColSpec(kind, name, required=required) for name, (kind, required) in kinds.items()]))
 
 
 def publish(runs: list[Run]) -> list[str]:
@@ -118,9 +93,6 @@ def publish(runs: list[Run]) -> list[str]:
 
     Returns:
         Names of the runs that were sent or completed.
-
-    Raises:
-        ServerUnreachable, CredentialsRefused: see `pipelines.tracking.store`.
     """
     client, sent, made = connect(create=True), [], {}
     for run in runs:
@@ -144,7 +116,7 @@ def publish(runs: list[Run]) -> list[str]:
 
 
 def _sent(client: mlflow.MlflowClient, experiment: str, run: Run, *, parent: str | None = None) -> tuple[str, bool]:
-    """Return the id of a run that the store now has, and whether anything had to be sent; a parent is not finished yet."""
+    """Return the id of a run that the store now has, and whether anything was sent; a new parent is left unfinished."""
     every = client.search_runs([experiment], f"tags.`{KEY}` = '{run.key}'", run_view_type=ViewType.ALL)
     whole = next((one for one in every if one.info.status == "FINISHED"), None)
     for one in every:
@@ -155,23 +127,22 @@ def _sent(client: mlflow.MlflowClient, experiment: str, run: Run, *, parent: str
         if parent is not None:
             client.set_terminated(run_id, "FINISHED")
         return run_id, True
-    run_id, changed = whole.info.run_id, False
-    if whole.info.lifecycle_stage == "deleted":
+    run_id, changed = whole.info.run_id, whole.info.lifecycle_stage == "deleted"
+    if changed:
         client.restore_run(run_id)
-        changed = True
     if parent is not None and whole.data.tags.get(PARENT) != parent:
         client.set_tag(run_id, PARENT, parent)
-    lost = [folder for folder in run.files if not registry.files_of(f"runs:/{run_id}/{folder}")]
+    lost = [folder for folder in run.files if not registry.has_files(f"runs:/{run_id}/{folder}")]
     _send_files(client, run_id, run, lost)
     return run_id, changed or bool(lost)
 
 
 def _create(client: mlflow.MlflowClient, experiment: str, run: Run, parent: str | None) -> str:
-    tags = dict(run.tags) | {KEY: run.key} | _commit() | ({PARENT: parent} if parent else {})
+    tags = {**run.tags, KEY: run.key, **_commit(), **({PARENT: parent} if parent else {})}
     run_id = client.create_run(experiment, run_name=run.name, tags=tags).info.run_id
     now = int(time.time() * 1000)
     metrics = [Metric(name, float(value), now, 0) for name, value in run.metrics.items()]
-    metrics += live.epoch_metrics([] if run.history is None else run.history.to_dict("records"))
+    metrics += [] if run.history is None else live.epoch_metrics(run.history.to_dict("records"))
     params = [Param(name, str(value)) for name, value in run.params.items()]
     for start in range(0, max(len(metrics), len(params)), 100):  # as many params as one call may hold
         client.log_batch(run_id, metrics[start : start + 100], params[start : start + 100], [])
@@ -187,7 +158,7 @@ def _commit() -> dict[str, str]:
         return {"git_commit": "unknown"}
 
 
-def _send_files(client: mlflow.MlflowClient, run_id: str, run: Run, folders: Mapping | list) -> None:
+def _send_files(client: mlflow.MlflowClient, run_id: str, run: Run, folders: Iterable[str]) -> None:
     for folder in folders:
         for file in run.files[folder]:
             client.log_artifact(run_id, str(file), folder)
@@ -197,9 +168,8 @@ def _registered(client: mlflow.MlflowClient, run_id: str, run: Run) -> tuple[str
     """Return the number of a run's version, and whether it had to be registered."""
     model = run.version.model
     made = client.search_model_versions(f"name = '{model}' and tags.`{KEY}` = '{run.key}'")
-    whole = [
-        str(one.version) for one in made if one.run_id == run_id and registry.files_of(f"models:/{model}/{one.version}")
-    ]
+    of_run = [str(one.version) for one in made if one.run_id == run_id]
+    whole = [number for number in of_run if registry.has_files(f"models:/{model}/{number}")]
     number = whole[0] if whole else _register(client, run_id, run)
     for one in made:
         if str(one.version) != number:  # its run or its files are gone
@@ -227,23 +197,21 @@ def _register(client: mlflow.MlflowClient, run_id: str, run: Run) -> str:
     except MlflowException as error:
         if error.error_code != "RESOURCE_ALREADY_EXISTS":
             raise
-    tags = {**run.tags, **version.tags, KEY: run.key, "run": run.name}
-    metrics = json.dumps({name: round(value, 4) for name, value in run.metrics.items()})
+    description = [f"Trained by `{run.tags.get('stage', run.name)}`.", "", "| metric | value |", "|---|---|"]
+    description += [f"| {name} | {value:.4f} |" for name, value in run.metrics.items()]
     made = client.create_model_version(
-        version.model, logged.model_uri, run_id, tags=tags, model_id=logged.model_id,
-        description=f"{run.name}: {metrics}"[:4000],
-    )  # fmt: skip
+        version.model,
+        logged.model_uri,
+        run_id,
+        tags={**run.tags, **version.tags, KEY: run.key, "run": run.name},
+        model_id=logged.model_id,
+        description="\n".join(description)[:4000],
+    )
     return str(made.version)
 
 
 def _set_aliases(client: mlflow.MlflowClient, name: str, candidates: list[tuple[float, int, str]]) -> None:
-    """Set a model's aliases.
-
-    Args:
-        client: of the store.
-        name: of the model.
-        candidates: quality, number and key of each version that dvc.lock has.
-    """
+    """Set a model's aliases among the versions of dvc.lock, each with its quality, number and key."""
     model = registry.model_of(client, name)
     best = str(max(candidates)[1])
     # As long as the same versions are compared, the alias is a person's to move.
@@ -260,18 +228,13 @@ def addresses(keys: Mapping[str, str]) -> dict[str, str]:
 
     Args:
         keys: of runs, by name, as in reports/published.json.
-
-    Raises:
-        ServerUnreachable, CredentialsRefused: see `pipelines.tracking.store`.
     """
-    client, server = connect(create=True), mlflow.get_tracking_uri()
-    if not server.startswith("http"):
-        return {}
-    result = {}
-    with answering():
-        experiments = [experiment.experiment_id for experiment in client.search_experiments()]
-        for name, key in keys.items():
-            for run in client.search_runs(experiments, f"tags.`{KEY}` = '{key}'", max_results=1):
-                page = f"#/experiments/{run.info.experiment_id}/runs/{run.info.run_id}"
-                result[name] = f"{without_credentials(server)}/{page}"
+    client, server, result = connect(create=True), mlflow.get_tracking_uri(), {}
+    if server.startswith("http"):
+        with answering():
+            experiments = [experiment.experiment_id for experiment in client.search_experiments()]
+            for name, key in keys.items():
+                for run in client.search_runs(experiments, f"tags.`{KEY}` = '{key}'", max_results=1):
+                    page = f"#/experiments/{run.info.experiment_id}/runs/{run.info.run_id}"
+                    result[name] = f"{without_credentials(server)}/{page}"
     return result

@@ -5,10 +5,11 @@ marked as moved. A process killed before the alias moves leaves a last entry wit
 """
 
 import json
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import mlflow
-from mlflow.entities import Run
 from mlflow.entities.model_registry import ModelVersion, RegisteredModel
 from mlflow.exceptions import MlflowException
 
@@ -17,7 +18,7 @@ from pipelines.tracking.store import ServerUnreachable, answering, connect, is_u
 from rankops.sorters.registry import download
 
 __all__ = [
-    "champions", "chosen_by_person", "files_of", "holder", "made_from", "model_of", "replace", "run_of", "set_champion",
+    "champions", "chosen_by_person", "has_files", "holder", "made_from", "model_of", "replace", "set_champion",
     "versions", "weights_of",
 ]  # fmt: skip
 
@@ -25,27 +26,28 @@ CHAMPIONS = "rankops.champions"  # on a model: every version that this project m
 MADE_BY = "rankops.made_champion_by"  # on a version that became champion: `first`, `gate`, `person` or `rollback`
 
 
-def model_of(client: mlflow.MlflowClient, name: str) -> RegisteredModel:
-    """Return a registered model.
-
-    Raises:
-        ValueError: there is none of this name.
-    """
+def _or_none(call: Callable[..., Any], *arguments: str) -> Any:
+    """Return what the store has, or None if it has no such thing."""
     try:
-        return client.get_registered_model(name)
+        return call(*arguments)
     except MlflowException as error:
         if error.error_code != "RESOURCE_DOES_NOT_EXIST":
             raise
+        return None
+
+
+def model_of(client: mlflow.MlflowClient, name: str) -> RegisteredModel:
+    """Return a registered model, or raise a ValueError that names those that there are."""
+    model = _or_none(client.get_registered_model, name)
+    if model is None:
         known = ", ".join(sorted(model.name for model in client.search_registered_models(max_results=1000)))
-        raise ValueError(
-            f"no registered model {name!r}; there are {known or 'none: `make repro` publishes them'}"
-        ) from error
+        raise ValueError(f"no registered model {name!r}; there are {known or 'none: `make repro` publishes them'}")
+    return model
 
 
 def holder(model: RegisteredModel, alias: str = "champion") -> str | None:
     """Return the version that has an alias."""
-    version = model.aliases.get(alias)
-    return None if version is None else str(version)
+    return str(model.aliases[alias]) if alias in model.aliases else None
 
 
 def versions(client: mlflow.MlflowClient, name: str) -> list[str]:
@@ -54,53 +56,26 @@ def versions(client: mlflow.MlflowClient, name: str) -> list[str]:
     return [str(number) for number in sorted(int(version.version) for version in every)]
 
 
-def run_of(client: mlflow.MlflowClient, version: ModelVersion) -> Run | None:
-    """Return the run that made a version; None if there was none or it was deleted for good."""
-    try:
-        return client.get_run(version.run_id) if version.run_id else None
-    except MlflowException as error:
-        if error.error_code != "RESOURCE_DOES_NOT_EXIST":
-            raise
-        return None
-
-
-def _tags(client: mlflow.MlflowClient, name: str, version: str) -> dict[str, str] | None:
-    """Return a version's tags; None if it was deleted."""
-    try:
-        return dict(client.get_model_version(name, version).tags)
-    except MlflowException as error:
-        if error.error_code != "RESOURCE_DOES_NOT_EXIST":
-            raise
-        return None
-
-
 def champions(client: mlflow.MlflowClient, model: RegisteredModel) -> list[str]:
     """Return every version that this project made champion, the latest last; not one whose alias was never moved."""
     result = json.loads(model.tags.get(CHAMPIONS, "[]"))
     if result and result[-1] != holder(model):
-        tags = _tags(client, model.name, result[-1])
-        if tags is not None and MADE_BY not in tags:
+        version = _or_none(client.get_model_version, model.name, result[-1])
+        if version is not None and MADE_BY not in version.tags:
             result.pop()
     return result
 
 
 def chosen_by_person(client: mlflow.MlflowClient, model: RegisteredModel) -> bool:
-    """Check whether a person chose the champion: in MLflow's UI, by `rankops promote --version`, by `rankops rollback`."""
+    """Check whether a person chose the champion: in MLflow's UI, or by `rankops promote --version` or `rollback`."""
     champion = holder(model)
     if champions(client, model)[-1:] != [champion]:
         return True
-    return (_tags(client, model.name, champion) or {}).get(MADE_BY) in ("person", "rollback")
+    return client.get_model_version(model.name, champion).tags.get(MADE_BY) in ("person", "rollback")
 
 
 def set_champion(client: mlflow.MlflowClient, name: str, version: str, *, by: str) -> None:
-    """Make a version champion.
-
-    Args:
-        client: of the store.
-        name: of the model.
-        version: its number.
-        by: `first`, `gate`, `person` or `rollback`.
-    """
+    """Make a version champion; `by` is `first`, `gate`, `person` or `rollback`."""
     model = model_of(client, name)
     made = champions(client, model)
     if by == "rollback":
@@ -115,29 +90,25 @@ def set_champion(client: mlflow.MlflowClient, name: str, version: str, *, by: st
 
 
 def replace(client: mlflow.MlflowClient, lost: ModelVersion, version: str) -> None:
-    """Put a version in the place of one that has lost its run or its files: aliases, list of champions and tags."""
+    """Put a version in the place of one that has lost its run or its files: tags, list of champions, aliases."""
     for tag, value in lost.tags.items():
         if tag.startswith(("gate.", MADE_BY)):
             client.set_model_version_tag(lost.name, version, tag, value)
     model = client.get_registered_model(lost.name)
     made = [version if one == str(lost.version) else one for one in json.loads(model.tags.get(CHAMPIONS, "[]"))]
     client.set_registered_model_tag(lost.name, CHAMPIONS, json.dumps(made))
-    for alias, number in model.aliases.items():
-        if str(number) == str(lost.version):
+    for alias in model.aliases:
+        if holder(model, alias) == str(lost.version):
             client.set_registered_model_alias(lost.name, alias, version)
     client.delete_model_version(lost.name, lost.version)
 
 
-def files_of(address: str) -> bool:
-    """Check whether the store still has the files of `runs:/<id>/<folder>` or `models:/<name>/<version>`.
-
-    Raises:
-        ServerUnreachable: the store does not say; what could not be asked for is not lost.
-    """
+def has_files(address: str) -> bool:
+    """Check whether the store still has the files of `runs:/<id>/<folder>` or `models:/<name>/<version>`."""
     try:
         return bool(mlflow.artifacts.list_artifacts(artifact_uri=address))
     except (MlflowException, OSError) as error:
-        if is_unreachable(error):
+        if is_unreachable(error):  # what could not be asked for is not lost
             raise ServerUnreachable(f"the MLflow store failed: {in_a_line(error)}") from error
         return False
 
@@ -146,7 +117,7 @@ def weights_of(address: str, to: Path) -> Path:
     """Copy the weights of a version, such as `models:/label_ranking@champion`, and return their folder below `to`.
 
     Raises:
-        ServerUnreachable, CredentialsRefused, FileNotFoundError: see `pipelines.tracking.store.connect`.
+        FileNotFoundError: there is no store yet.
         ValueError: the store has no such model, version or alias, or has lost its files.
     """
     connect()
@@ -159,8 +130,7 @@ def weights_of(address: str, to: Path) -> Path:
 
 
 def made_from(name: str, version: str) -> dict[str, str]:
-    """Return the tags of the run that made a version, `input.<path>` among them; none if there is no such run."""
+    """Return the tags of a version, the hash of each input (`input.<path>`) among them."""
     client = connect()
     with answering():
-        run = run_of(client, client.get_model_version(name, version))
-    return dict(run.data.tags) if run else {}
+        return dict(client.get_model_version(name, version).tags)

@@ -42,12 +42,7 @@ def connect(*, create: bool = False) -> mlflow.MlflowClient:
     """Connect to the store that `MLFLOW_TRACKING_URI` names, by default SQLite in this folder.
 
     Args:
-        create: make the default store if it does not exist.
-
-    Raises:
-        ServerUnreachable: it does not answer.
-        CredentialsRefused: it refuses the user or the password.
-        FileNotFoundError: there is no store yet.
+        create: make the default store if it does not exist; else that is a FileNotFoundError.
     """
     address = os.environ.get("MLFLOW_TRACKING_URI") or DEFAULT_STORE
     file = Path(DEFAULT_STORE.removeprefix("sqlite:///"))
@@ -88,15 +83,10 @@ def experiment_of(client: mlflow.MlflowClient, name: str) -> str:
 
 @contextmanager
 def answering(doing: str = "") -> Iterator[None]:
-    """Turn errors of MLflow into errors of one line.
+    """Turn errors of MLflow into errors of one line: ValueError for what the store does not have, and those above.
 
     Args:
         doing: what was going on, for the message.
-
-    Raises:
-        ServerUnreachable: the connection was lost, or the store failed.
-        CredentialsRefused: this user may not do that.
-        ValueError: the store has no such model, version, alias or run.
     """
     try:
         yield
@@ -120,8 +110,6 @@ def is_unreachable(error: BaseException | None) -> bool:
     while error is not None:
         if isinstance(error, requests.HTTPError):
             return error.response is not None and error.response.status_code >= 500
-        if getattr(error, "error_code", "") in ("TEMPORARILY_UNAVAILABLE", "REQUEST_LIMIT_EXCEEDED"):
-            return True
         if isinstance(error, (requests.RequestException, ConnectionError, TimeoutError)):
             return True
         error = error.__cause__ or error.__context__
