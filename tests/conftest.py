@@ -3,6 +3,7 @@
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -89,6 +90,13 @@ class Project:
 def new_project(tmp_path_factory):
     """Makes a tiny project in a folder of its own."""
     return lambda name: Project(tmp_path_factory.mktemp(name))
+
+
+def free_port() -> int:
+    """Return a port of this machine that nothing listens to."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
 
 
 @pytest.fixture(scope="session")

@@ -5,7 +5,6 @@ import json
 import os
 import re
 import signal
-import socket
 import struct
 import subprocess
 import sys
@@ -41,7 +40,7 @@ from rankops.tasks import predict as requests
 from rankops.tasks.label_ranking import LabelRanking
 from rankops.tasks.predict import colors_of, order_of, predicted
 
-from conftest import ROOT  # isort: skip
+from conftest import ROOT, free_port  # isort: skip
 
 K = 4  # labels
 SMALL = {"channels": [4, 6]}
@@ -454,12 +453,6 @@ class TestPredictTable:
         monkeypatch.setattr("shutil.disk_usage", lambda path: SimpleNamespace(free=0))
         assert "[Errno 28] could not be written" in message()
         assert {path.name for path in tmp_path.iterdir()} == {"run", "in.parquet"}
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind((server.HOST, 0))
-        return probe.getsockname()[1]
 
 
 class TestServe:

@@ -20,7 +20,7 @@ from rankops.io.parquet import IMAGE
 from rankops.tasks.label_ranking import LabelRanking
 from rankops.tasks.predict import order_of, picture_of, predicted
 
-__all__ = ["Prediction", "annotate", "annotated_paths", "image_column", "load_ranker", "predict", "predict_table"]
+__all__ = ["Prediction", "annotate", "annotated_paths", "load_ranker", "predict", "predict_table"]
 
 TASK = LabelRanking()
 READ, WRITTEN = 64, 8192  # rows at a time: of images, which are large, and of predictions
@@ -154,7 +154,7 @@ def predict_table(source: Path, target: Path, ranker: nn.Module) -> int:
     except (pa.ArrowInvalid, OSError) as error:
         raise ValueError(f"{source}: not a whole Parquet file ({error})") from error
     count, names = file.metadata.num_rows, file.schema_arrow.names
-    columns = [image_column(file.schema_arrow, source), *(["id"] if "id" in names else [])]
+    columns = [_image_column(file.schema_arrow, source), *(["id"] if "id" in names else [])]
     schema = pa.schema([("id", file.schema_arrow.field("id").type if "id" in names else pa.int64()), *COLUMNS])
     progress = tqdm(total=count, desc=source.name, unit=" images", disable=None)
     with file, replaced_file(target) as partial, progress as bar:
@@ -175,7 +175,7 @@ def predict_table(source: Path, target: Path, ranker: nn.Module) -> int:
     return count
 
 
-def image_column(schema: pa.Schema, source: Path) -> str:
+def _image_column(schema: pa.Schema, source: Path) -> str:
     """Return where the bytes of the images are: `image.bytes` or `image`.
 
     Raises:

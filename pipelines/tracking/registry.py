@@ -14,11 +14,11 @@ from mlflow.entities.model_registry import ModelVersion, RegisteredModel
 from mlflow.exceptions import MlflowException
 
 from pipelines.ops.messages import in_a_line, on_one_line
-from pipelines.tracking.store import ServerUnreachable, answering, connect, is_unreachable
+from pipelines.tracking.store import ServerUnreachable, connect, is_unreachable
 from rankops.sorters.registry import download
 
 __all__ = [
-    "champions", "chosen_by_person", "has_files", "holder", "made_from", "model_of", "replace", "set_champion",
+    "champions", "chosen_by_person", "has_files", "holder", "model_of", "replace", "set_champion",
     "versions", "weights_of",
 ]  # fmt: skip
 
@@ -127,10 +127,3 @@ def weights_of(address: str, to: Path) -> Path:
         if is_unreachable(error):
             raise ServerUnreachable(f"the MLflow store failed: {in_a_line(error)}") from error
         raise ValueError(on_one_line(error)) from error
-
-
-def made_from(name: str, version: str) -> dict[str, str]:
-    """Return the tags of a version, the hash of each input (`input.<path>`) among them."""
-    client = connect()
-    with answering():
-        return dict(client.get_model_version(name, version).tags)
