@@ -20,7 +20,7 @@ import torch
 
 from benchmarks.results import write
 from pipelines.config import load
-from pipelines.tracking.publish import Run, Version, publish, task_signature
+from pipelines.tracking.publish import Run, Version, publish
 from rankops.io.checkpoints import save_model
 from rankops.io.parquet import encode_images
 from rankops.tasks.label_ranking import LabelRanking
@@ -39,7 +39,7 @@ def served() -> Iterator[str]:
     with tempfile.TemporaryDirectory() as folder:
         os.environ["MLFLOW_TRACKING_URI"] = f"sqlite:///{folder}/mlflow.db"
         save_model(Path(folder) / "weights", network)
-        version = Version("label_ranking", Path(folder) / "weights", task_signature(LabelRanking.columns))
+        version = Version("label_ranking", Path(folder) / "weights")
         publish([Run("random", "label_ranking", "random", version=version)])
         server = subprocess.Popen([sys.executable, "-c", SERVE], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         address = f"http://127.0.0.1:{PORT}"

@@ -14,9 +14,8 @@ import torch
 from mlflow.store.artifact.local_artifact_repo import LocalArtifactRepository
 
 from pipelines.tracking import gate
-from pipelines.tracking.publish import Run, Version, publish, sorter_signature, task_signature
+from pipelines.tracking.publish import Run, Version, publish
 from pipelines.tracking.store import ServerUnreachable
-from rankops import lookup
 from rankops.io.checkpoints import build, save_model
 from rankops.io.parquet import encode_images
 
@@ -38,7 +37,7 @@ def sorter(name: str, steepness: float = 1.0, *, kind: str = "handcrafted", **op
     """Publish a version of a sorter; the steeper a handcrafted one, the better."""
     args = {"steepness": steepness} if kind == "handcrafted" else {"hidden": 2, "layers": 1}
     save_model(Path("made") / name, build("sorters", kind, args, seed=0, **options))
-    publish([Run(name, "tests", name, version=Version(MODEL, Path("made") / name, sorter_signature(None)))])
+    publish([Run(name, "tests", name, version=Version(MODEL, Path("made") / name))])
 
 
 def regressor(name: str, seed: int, *, dataset: str = "clips", model: str = "memorability", colors: int = 1) -> None:
@@ -46,8 +45,7 @@ def regressor(name: str, seed: int, *, dataset: str = "clips", model: str = "mem
     network = build("models", "convnet", {"channels": [4, 6]}, seed=seed, outputs=1, colors=colors)
     network.recipe["task"] = "memorability"
     save_model(Path("made") / name, network)
-    signature = task_signature(lookup.find("tasks", "memorability").columns)
-    version = Version(model, Path("made") / name, signature)
+    version = Version(model, Path("made") / name)
     publish([Run(name, "tests", name, tags={"dataset": dataset}, version=version)])
 
 
@@ -278,7 +276,7 @@ class TestTasks:
         ("first", "second", "reason"),
         [
             ({"colors": 3}, {}, "memorability version 1 cannot be judged here.*3 channels"),
-            ({}, {"dataset": "lamem"}, "2 was trained on lamem and its champion, 1, on clips"),
+            ({}, {"dataset": "lamem"}, "version 2 was trained on dataset lamem and its champion, 1, on clips"),
             ({"dataset": "lamem"}, {"dataset": "lamem"}, "cannot be judged on lamem.*lamem/val.parquet: no such file"),
         ],
     )
@@ -295,4 +293,4 @@ class TestTasks:
         regressor("one", 2)
         made = store.create_model_version("memorability", str(Path("made/one").resolve()))
         store.set_registered_model_alias("memorability", "challenger", made.version)
-        assert "version 2 has no tag dataset" in decide("memorability").reason
+        assert "version 2 was trained on dataset None" in decide("memorability").reason

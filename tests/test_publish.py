@@ -15,7 +15,7 @@ from mlflow.exceptions import MlflowException
 from pipelines.config import load
 from pipelines.stages.publish import main
 from pipelines.tracking import registry
-from pipelines.tracking.publish import PARENT, Run, Version, addresses, publish, sorter_signature
+from pipelines.tracking.publish import PARENT, Run, Version, addresses, publish
 from pipelines.tracking.store import CredentialsRefused, ServerUnreachable, connect
 from rankops.io.checkpoints import build, load_model, save_model
 from rankops.sorters import load_sorter
@@ -30,7 +30,7 @@ def training(name: str, steepness: float | None = None, *, seeds: int = 2, quali
     version = None
     if steepness is not None:
         save_model(Path("made") / name, build("sorters", "handcrafted", {"steepness": steepness}, seed=0))
-        version = Version(MODEL, Path("made") / name, sorter_signature(None), quality)
+        version = Version(MODEL, Path("made") / name, quality)
     Path("made").mkdir(exist_ok=True)
     Path("made/metrics.json").write_text("{}")
     history = pd.DataFrame({"phase": "probe", "epoch": [1, 2], "loss": [0.5, 0.25], "l1": [0.3, float("nan")]})

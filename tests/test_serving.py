@@ -30,7 +30,7 @@ from starlette.testclient import TestClient
 
 from pipelines.serving import batch, server
 from pipelines.serving.batch import Prediction, annotate, annotated_paths, load_ranker, predict, predict_table
-from pipelines.tracking.publish import Run, Version, publish, sorter_signature, task_signature
+from pipelines.tracking.publish import Run, Version, publish, signature_of
 from rankops import lookup
 from rankops.io.checkpoints import build, save_model
 from rankops.io.images import PIXELS, picture
@@ -104,7 +104,7 @@ class TestPicture:
             (b"GIF89a what it is not", "no PNG or JPEG"),
             (encoded(Image.new("L", (64, 64), 9))[:60], "runcated|broken|unrecognized"),
             (encoded(Image.new("RGBA", (4, 4), (1, 2, 3, 128))), "transparent"),
-            (encoded(Image.fromarray(np.full((4, 4), 40_000, np.uint16))), "16 bits"),
+            (encoded(Image.fromarray(np.full((4, 4), 40_000, np.uint16))), "8 bits a color"),
             (encoded(Image.new("L", (4, 4)), "GIF"), "no PNG or JPEG"),
             (bomb(2049, 2048), "2049 x 2048 pixels"),
             (bomb(50_000, 50_000), "2500000000 pixels"),
@@ -179,7 +179,7 @@ def served(tmp_path_factory):
             mlflow.pyfunc.save_model(
                 folder / "model", python_model=str(ROOT / "pipelines/serving/model.py"), pip_requirements=["mlflow"],
                 artifacts={"weights": str(folder / "weights")},
-                signature=task_signature(lookup.find("tasks", task).columns),
+                signature=signature_of(folder / "weights"),
             )  # fmt: skip
             app = scoring_server.init(mlflow.pyfunc.load_model(str(folder / "model")))
             made[task] = TestClient(app, raise_server_exceptions=False)
@@ -267,7 +267,7 @@ class TestServed:
         monkeypatch.setenv("MLFLOW_ALLOW_PICKLE_DESERIALIZATION", "false")
         sorter = build("sorters", "handcrafted", {"steepness": 5.0}, seed=0)
         save_model("made", sorter)
-        publish([Run("x", "sorters", "x", version=Version("sorter-x", Path("made"), sorter_signature(None)))])
+        publish([Run("x", "sorters", "x", version=Version("sorter-x", Path("made")))])
         model = mlflow.pyfunc.load_model("models:/sorter-x@champion")
         for shape in ((1, 8), (5, 3)):
             scores = torch.randn(shape)
@@ -286,8 +286,7 @@ def run(tmp_path) -> Path:
 class TestLoadRanker:
     def test_takes_a_run_a_seed_or_a_version(self, store, run, tmp_path, monkeypatch):
         expected = network_of("label_ranking").state_dict()
-        signature = task_signature(LabelRanking.columns)
-        publish([Run("x", "tests", "x", version=Version("label_ranking", run / "seed2", signature))])
+        publish([Run("x", "tests", "x", version=Version("label_ranking", run / "seed2"))])
         # As what comes over a network: copied, into a temporary folder where none is named.
         monkeypatch.setattr(LocalArtifactRepository, "download_artifacts", ArtifactRepository.download_artifacts)
         (tmp_path / "temporary").mkdir()
@@ -457,8 +456,7 @@ class TestPredictTable:
 
 class TestServe:
     def test_asked_by_many_at_once_it_answers_each_as_one_alone(self, store, run, generator):
-        signature = task_signature(LabelRanking.columns)
-        publish([Run("x", "tests", "x", version=Version("label_ranking", run / "seed2", signature))])
+        publish([Run("x", "tests", "x", version=Version("label_ranking", run / "seed2"))])
         port = free_port()
         command = f"from pipelines.serving.server import serve; serve('models:/label_ranking@champion', port={port})"
         process = subprocess.Popen(

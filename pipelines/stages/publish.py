@@ -12,8 +12,7 @@ import pandas as pd
 from pipelines.config import Settings
 from pipelines.ops import dvc_lock
 from pipelines.reporting.results import history, read_run, read_runs, read_sorters
-from pipelines.tracking.publish import Run, Version, key_of, publish, sorter_signature, task_signature
-from rankops import lookup
+from pipelines.tracking.publish import Run, Version, key_of, publish
 from rankops.io.atomic import replaced_file
 
 PLOTS = Path("reports/figures")
@@ -59,9 +58,7 @@ def _sorters(params: Settings, tags: dict[str, str]) -> list[Run]:
         entries = _entries(stage)
         version, epochs = None, None
         if (folder / "history.csv").is_file():  # it has weights
-            epochs = history(folder)
-            length = json.loads((folder / "model.json").read_text())["args"].get("length")
-            version = Version(f"sorter-{key}", folder, sorter_signature(length))
+            version, epochs = Version(f"sorter-{key}", folder), history(folder)
         runs.append(
             Run(
                 name=f"sorter-{key}",
@@ -116,7 +113,6 @@ def _runs(params: Settings, tags: dict[str, str]) -> list[Run]:
                 version=Version(
                     model=params.model_of(options),
                     weights=folder / f"seed{best}",
-                    signature=task_signature(lookup.find("tasks", options.task).columns),
                     quality=trained["validation"][str(best)],
                     tags={"seed": str(best)},
                 ),

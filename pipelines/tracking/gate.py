@@ -112,10 +112,11 @@ def _decide(client: mlflow.MlflowClient, name: str, params: Settings, folder: Pa
     evidence |= {"examples": examples} | {one: _interval(differences[one]) for one in (judged.metric, *judged.guarded)}
     for tag, value in evidence.items():
         client.set_model_version_tag(name, challenger, f"gate.{tag}", value)
-    _describe(client, name, evidence, {number: statistics[number] for number in numbers}, differences)
+    decision = Decision(name, challenger, champion, better, reason, differences)
+    _describe(client, decision, examples, statistics)
     if better:
         registry.set_champion(client, name, challenger, by="gate")
-    return Decision(name, challenger, champion, better, reason, differences)
+    return decision
 
 
 def _by_hand(name: str) -> str:
@@ -125,15 +126,10 @@ def _by_hand(name: str) -> str:
 def _dataset(client: mlflow.MlflowClient, name: str, numbers: tuple[str, str]) -> str:
     """Return the dataset that both versions were trained on."""
     challenger, champion = (client.get_model_version(name, number).tags.get("dataset") for number in numbers)
-    if challenger is None:
+    if challenger is None or champion not in (None, challenger):
         raise ValueError(
-            f"{name} version {numbers[0]} has no tag dataset, so it cannot be judged: publish it by the pipeline, or "
-            f"choose by hand, {_by_hand(name)}"
-        )
-    if champion not in (None, challenger):
-        raise ValueError(
-            f"{name} version {numbers[0]} was trained on {challenger} and its champion, {numbers[1]}, on {champion}: "
-            f"choose by hand, {_by_hand(name)}"
+            f"{name}: by their tags, version {numbers[0]} was trained on dataset {challenger} and its champion, "
+            f"{numbers[1]}, on {champion}: choose by hand, {_by_hand(name)}"
         )
     return challenger
 
@@ -216,22 +212,17 @@ def verdict(
     return True, f"{text}: better beyond chance"
 
 
-def _describe(
-    client: mlflow.MlflowClient,
-    name: str,
-    evidence: dict[str, str],
-    statistics: dict[str, Statistic],
-    differences: dict[str, Difference],
-) -> None:
+def _describe(client: mlflow.MlflowClient, decision: Decision, examples: str, statistics: dict[str, Statistic]) -> None:
     """Write the decision and all metrics into the challenger's description, in place of an earlier decision's."""
-    challenger, champion = statistics
-    lines = [f"{evidence['decision']}; {evidence['reason']}.", "", f"On {evidence['examples']}:", ""]
-    lines += [f"| metric | version {challenger} | version {champion} | difference |", "|---|---|---|---|"]
+    number = decision.challenger
+    heads = " | ".join(f"version {one}" for one in statistics)
+    lines = [f"{'promoted' if decision.promoted else 'rejected'}; {decision.reason}.", "", f"On {examples}:", ""]
+    lines += [f"| metric | {heads} | difference |", "|---|---|---|---|"]
     ours, theirs = (one.of_rows(np.arange(one.examples)) for one in statistics.values())
-    for place, (metric, gap) in enumerate(differences.items()):
+    for place, (metric, gap) in enumerate(decision.differences.items()):
         lines.append(f"| {metric} | {ours[place]:.4f} | {theirs[place]:.4f} | {_interval(gap)} |")
-    text = client.get_model_version(name, challenger).description or ""
-    client.update_model_version(name, challenger, description=text.split(GATE)[0] + GATE + "\n".join(lines))
+    text = client.get_model_version(decision.model, number).description or ""
+    client.update_model_version(decision.model, number, description=text.split(GATE)[0] + GATE + "\n".join(lines))
 
 
 def promote_by_hand(name: str, version: str) -> str | None:

@@ -98,14 +98,6 @@ def _send(client: mlflow.MlflowClient, params: Settings, folder: Path) -> None:
                 client.log_batch(run.info.run_id, [epoch, *epoch_metrics([row])])
 
 
-def _close(client: mlflow.MlflowClient, params: Settings, folder: Path) -> None:
-    """Mark the runs of trainings as killed that were not published and are not going on."""
-    going = _trainings(params, folder)
-    for run in _live_runs(client, folder, "attributes.status = 'RUNNING'"):
-        if run.data.tags[ATTEMPT] not in going:
-            client.set_terminated(run.info.run_id, "KILLED")
-
-
 def watch(params: Settings, folder: Path, ended: threading.Event, *, every: float = 10.0) -> None:
     """Send the epochs of trainings that go on until `ended` is set.
 
@@ -123,8 +115,6 @@ def watch(params: Settings, folder: Path, ended: threading.Event, *, every: floa
         try:
             client = client or connect(create=True)
             _send(client, params, folder)
-            if last:
-                _close(client, params, folder)
             reported = False
         except Exception as error:  # database drivers and HTTP clients each have their own
             if not reported:

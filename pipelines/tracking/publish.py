@@ -24,8 +24,9 @@ from pipelines.ops.git import git
 from pipelines.ops.messages import without_credentials
 from pipelines.tracking import live, registry
 from pipelines.tracking.store import answering, connect, experiment_of
+from rankops import lookup
 
-__all__ = ["Run", "Version", "addresses", "key_of", "publish", "sorter_signature", "task_signature"]
+__all__ = ["Run", "Version", "addresses", "key_of", "publish", "signature_of"]
 
 KEY = "rankops.key"  # on runs and versions: a hash of what made them
 COMPARED = "rankops.compared"  # on a model: among which versions its challenger was chosen
@@ -43,7 +44,6 @@ class Version:
 
     model: str  # registered name, such as `sorter-lstm`
     weights: Path  # its folder
-    signature: ModelSignature
     quality: float = 0.0  # on validation, larger is better: decides which of several new versions is the challenger
     tags: Mapping[str, str] = field(default_factory=dict)  # besides those of its run
 
@@ -67,22 +67,6 @@ class Run:
 def key_of(*parts: Any) -> str:
     """Return a hash of what makes a run a different one."""
     return sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:32]
-
-
-def sorter_signature(length: int | None) -> ModelSignature:
-    """Return the signature of a sorter: scores (n, length) in, ranks (n, length) out; any length if it is None."""
-    tensor = Schema([TensorSpec(np.dtype(np.float32), (-1, length or -1))])
-    return ModelSignature(inputs=tensor, outputs=tensor)
-
-
-def task_signature(columns: Mapping[str, str]) -> ModelSignature:
-    """Return the signature of a task's model from `Task.columns`; a kind that ends with `?` is optional.
-
-    >>> task_signature({"image": "image?", "caption": "text?"}).inputs
-    ['image': binary (optional), 'caption': string (optional)]
-    """
-    kinds = {name: (KINDS[kind.removesuffix("?")], not kind.endswith("?")) for name, kind in columns.items()}
-    return ModelSignature(Schema([ColSpec(kind, name, required=required) for name, (kind, required) in kinds.items()]))
 
 
 def publish(runs: list[Run]) -> list[str]:
@@ -177,6 +161,19 @@ def _registered(client: mlflow.MlflowClient, run_id: str, run: Run) -> tuple[str
     return number, not whole
 
 
+def signature_of(weights: Path) -> ModelSignature:
+    """Return what a model takes: the columns of a task, or of a sorter scores (n, length) of its own or any length."""
+    recipe = json.loads((weights / "model.json").read_text())
+    if recipe["folder"] == "sorters":
+        tensor = Schema([TensorSpec(np.dtype(np.float32), (-1, recipe["args"].get("length", -1)))])
+        return ModelSignature(inputs=tensor, outputs=tensor)
+    columns = [
+        ColSpec(KINDS[kind.removesuffix("?")], name, required=not kind.endswith("?"))
+        for name, kind in lookup.find("tasks", recipe["task"]).columns.items()
+    ]
+    return ModelSignature(inputs=Schema(columns))
+
+
 def _register(client: mlflow.MlflowClient, run_id: str, run: Run) -> str:
     version = run.version
     with TemporaryDirectory() as scratch:
@@ -188,7 +185,7 @@ def _register(client: mlflow.MlflowClient, run_id: str, run: Run) -> str:
                 python_model=str(SERVED_BY),
                 artifacts={"weights": str(weights)},
                 code_paths=["src/rankops"],  # the model runs where rankops is not installed
-                signature=version.signature,
+                signature=signature_of(version.weights),
                 # Asking MLflow to find them takes ten seconds.
                 pip_requirements=[f"{name}=={installed(name).split('+')[0]}" for name in REQUIREMENTS],
             )
