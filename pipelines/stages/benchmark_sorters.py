@@ -2,19 +2,21 @@
 
 import json
 from functools import partial
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from pipelines.config.schema import Settings
-from pipelines.sorters import sorter_of
-from pipelines.stages.runner import refuse_leftovers, run
+from pipelines.config import Settings
+from pipelines.config.schema import NONE
+from pipelines.stages.runner import refuse_leftovers
 from rankops.datasets.vectors import score_vectors
 from rankops.io.atomic import replaced_folder
 from rankops.metrics import sorter_quality as measures
 from rankops.metrics.bootstrap import interval
 from rankops.seeding import derived_seed, generator
+from rankops.sorters import load_sorter
 
 VECTORS = 40  # of which the Jacobian is looked at
 
@@ -32,10 +34,10 @@ def measure(sorter: nn.Module, test: tuple, *, resamples: int) -> dict:
         of_kind = np.isin(kinds.numpy(), [i for i, name in enumerate(score_vectors.KINDS) if name == kind])
         if of_kind.any():
             by_kind[kind] = per_vector[of_kind].mean().item()
-    draws = np.random.default_rng(derived_seed(0, "benchmark_sorters"))
+    draws = derived_seed(0, "benchmark_sorters")
     return {
         **measures.accuracy(lambda _: found, scores),
-        "l1": interval(per_vector, resamples=resamples, generator=draws),
+        "l1": interval(per_vector, resamples=resamples, seed=draws),
         "l1_by_kind": by_kind,
         "parameters": sum(parameter.numel() for parameter in sorter.parameters()),
         "length": length,
@@ -43,7 +45,7 @@ def measure(sorter: nn.Module, test: tuple, *, resamples: int) -> dict:
     }
 
 
-def gradients(sorter: nn.Module, scores: Tensor) -> dict[str, dict[str, float]]:
+def gradients(sorter: nn.Module, scores: Tensor) -> dict[str, Any]:
     """Measures 2 to 6, 8 and 9 of a differentiable rank."""
     draws = partial(generator, 0, "benchmark_sorters")
     few, length = scores[:VECTORS], scores.shape[1]
@@ -63,15 +65,9 @@ def gradients(sorter: nn.Module, scores: Tensor) -> dict[str, dict[str, float]]:
 
 
 def main(params: Settings) -> None:
-    refuse_leftovers({"models/sorters": params.sorters})
-    options = params.benchmark_sorters
+    refuse_leftovers({"models/sorters": [*params.sorters, NONE]})
     test = score_vectors.load("data/score_vectors", "test")
-    sorters = {name: sorter_of(params, name) for name in [*params.sorters, *options.untrained]}
     with replaced_folder("metrics/sorters") as folder:
-        for name, sorter in sorters.items():
-            figures = measure(sorter, test, resamples=options.resamples)
-            (folder / f"{name}.json").write_text(json.dumps(figures, indent=2) + "\n")
-
-
-if __name__ == "__main__":
-    run(main)
+        for name in params.sorters:
+            metrics = measure(load_sorter(f"models/sorters/{name}"), test, resamples=params.benchmark_sorters.resamples)
+            (folder / f"{name}.json").write_text(json.dumps(metrics, indent=2) + "\n")

@@ -1,38 +1,38 @@
-"""Predicts the test split with one run's model, and scores the predictions with confidence intervals."""
+"""Predicts the test split with each seed of a run, and scores the predictions over seeds and examples."""
 
 import json
 from pathlib import Path
 
+import pyarrow as pa
 import pyarrow.parquet as pq
+import torch
 
-from pipelines.config.schema import Settings
-from pipelines.stages.runner import run
+from pipelines.config import Settings
 from rankops import lookup
 from rankops.io.atomic import replaced_file
-from rankops.metrics.evaluation import evaluate
+from rankops.io.checkpoints import load_model
+from rankops.metrics.bootstrap import evaluate
 from rankops.seeding import derived_seed
-from rankops.training.loop import compute
+from rankops.training.device import make_accelerator
 
 
 def main(params: Settings, name: str) -> None:
-    options = params.all_runs[name]
-    task = lookup.module("tasks", options.task)
-    device = compute(device=params.compute.device, precision=params.compute.precision).device
-    split = task.load_split(Path("data") / options.dataset, "test", threads=params.compute.threads)
-    table = task.predictions(task.load(f"models/runs/{name}", device=device), split)
-    figures = evaluate(
-        task.figures(table, split),
-        resamples=params.evaluate.resamples,
-        # The same resamples for every run: their differences are paired.
-        seed=derived_seed(params.evaluate.seed, "evaluate"),
-    )
+    run = params.runs[name]
+    task = lookup.find("tasks", run.task)()
+    device = make_accelerator(device=params.compute.device, precision=params.compute.precision).device
+    split = task.load(Path("data") / run.dataset, "test", threads=params.compute.threads)
+    tables, statistics = [], {}
+    for seed in run.seeds:
+        with torch.no_grad():
+            table = task.predict(load_model(f"models/runs/{name}/seed{seed}", device=device), split)
+        statistics[seed] = task.statistic(table)
+        tables.append(table.add_column(1, "seed", pa.array([seed] * len(table), pa.int64())))
+    # The same resamples for every run: their differences are paired.
+    draws = derived_seed(params.evaluate.seed, "evaluate")
+    metrics = evaluate(statistics, resamples=params.evaluate.resamples, seed=draws)
     with (
         replaced_file(f"predictions/{name}.parquet") as predictions,
-        replaced_file(f"metrics/runs/{name}.json") as metrics,
+        replaced_file(f"metrics/runs/{name}.json") as target,
     ):
-        pq.write_table(table, predictions, compression="zstd")
-        metrics.write_text(json.dumps(figures, indent=2, sort_keys=True) + "\n")
-
-
-if __name__ == "__main__":
-    run(main)
+        pq.write_table(pa.concat_tables(tables), predictions, compression="zstd")
+        target.write_text(json.dumps(metrics, indent=2, sort_keys=True) + "\n")

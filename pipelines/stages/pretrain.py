@@ -1,92 +1,110 @@
-"""Teaches a sorter to imitate sorting, by its own loss; judged by L1 between its ranks and the exact ones."""
+"""Makes a sorter: trains one that has weights to imitate sorting, and writes the others down."""
 
-from collections.abc import Iterator
+import hashlib
+import json
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from pipelines.config.schema import Settings, SorterParams
-from pipelines.reporting.history import shown, write_history
-from pipelines.stages.runner import checkpoint_folder, run
+from pipelines.config import Settings
+from pipelines.stages.progress import followed
+from pipelines.stages.runner import checkpoint_folder
+from rankops import lookup
 from rankops.datasets.vectors import score_vectors
 from rankops.io.atomic import remove_folder, replaced_folder
 from rankops.io.checkpoints import build, save_model
-from rankops.training.loop import Epoch, batch_count, compute, fit, random_batches
+from rankops.training.device import make_accelerator
+from rankops.training.loop import fit
 
 DATA = Path("data/score_vectors")
 VALIDATED = 2048  # vectors at once: the paper's LSTM keeps some 2 MB of each
 
 
-def pretrained(params: Settings, options: SorterParams, name: str) -> tuple[nn.Module, list[Epoch], Path]:
-    """A trained sorter, its epochs, and the folder of its checkpoint, which the caller removes when all is written."""
-    device = compute(device=params.compute.device, precision=params.compute.precision).device
-    scores, ranks = (part.to(device) for part in score_vectors.load(DATA, "train")[:2])
-    val_scores, val_ranks = (part.to(device) for part in score_vectors.load(DATA, "val")[:2])
-    length = scores.shape[1]
-    if options.vectors == "fresh":
-        size = options.epoch_size
-        count = -(-size // options.batch_size)
-    else:
-        size = min(options.epoch_size, len(scores))
-        count = batch_count(len(scores), options.batch_size, limit=size)
-    sorter = build("sorters", options.name, options.args, seed=options.seed, length=length)
+class Imitation:
+    """Score vectors and their exact ranks, which a sorter learns to imitate by its own loss; validated by L1.
 
-    def batches(generator) -> Iterator[tuple[Tensor, Tensor]]:
-        if options.vectors == "fresh":
-            for batch in score_vectors.batches(size, length, options.batch_size, generator):
-                yield tuple(part.to(device) for part in batch)
-        else:
-            for rows in random_batches(len(scores), options.batch_size, generator, limit=size):
-                yield scores[rows.to(device)], ranks[rows.to(device)]
+    Args:
+        length: of a vector.
+        fresh: whether vectors are drawn anew for each batch instead of taken from the training split.
+    """
 
-    def imitation(sorter: nn.Module, batch: tuple[Tensor, Tensor]) -> Tensor:
-        return sorter.imitation_loss(*batch)
+    lower_is_better = True
 
-    def validate(sorter: nn.Module) -> dict[str, float]:
-        found = torch.cat([sorter(part) for part in val_scores.split(VALIDATED)])
-        return {"l1": ((found - val_ranks).abs().mean() / length).item()}
+    def __init__(self, length: int, *, fresh: bool):
+        self.length, self.fresh = length, fresh
 
-    checkpoint = checkpoint_folder(
-        "pretrain",
-        name,
-        params=options.model_dump() | {"compute": params.compute.model_dump()},
-        inputs=[DATA / "train.parquet", DATA / "val.parquet"],
-    )
-    epochs = list(
-        shown(
-            fit(
-                sorter,
-                batches=batches,
-                loss=imitation,
-                validate=validate,
-                judged_by="l1",
-                lower_is_better=True,
-                epochs=options.epochs,
-                batches_per_epoch=count,
-                patience=options.patience,
-                optimizer=options.optimizer.model_dump(),
-                schedule=options.schedule.model_dump(),
-                seed=options.seed,
-                device=params.compute.device,
-                precision=params.compute.precision,
-                checkpoint=checkpoint,
-                name=f"sorters.{name}",
-            ),
-            name=name,
-            total=options.epochs,
-        )
-    )
-    return sorter, epochs, checkpoint
+    def monitor_in(self, phase: str) -> str:
+        return "l1"
+
+    def batch(
+        self, data: tuple[Tensor, Tensor], phase: str, rows: Tensor, generator: torch.Generator
+    ) -> tuple[Tensor, Tensor]:
+        scores, ranks = data
+        if self.fresh:
+            drawn = next(score_vectors.batches(len(rows), self.length, len(rows), generator))
+            return drawn[0].to(scores.device), drawn[1].to(scores.device)
+        rows = rows.to(scores.device)
+        return scores[rows], ranks[rows]
+
+    def loss(self, module: nn.Module, phase: str, batch: tuple[Tensor, Tensor], objective: Any) -> Tensor:
+        return module.imitation_loss(*batch)
+
+    def validate(self, module: nn.Module, phase: str, data: tuple[Tensor, Tensor]) -> dict[str, float]:
+        scores, ranks = data
+        found = torch.cat([module(part) for part in scores.split(VALIDATED)])
+        return {"l1": ((found - ranks).abs().mean() / self.length).item()}
+
+
+def code_of(sorter: str) -> str:
+    """Return a hash of a sorter's code and of what all sorters share: runs that name it depend on it."""
+    package = Path(lookup.module("sorters", sorter).__file__).parent
+    files = [package / f"{sorter}.py", *(package / f"{name}.py" for name in sorted(lookup.HELPERS["sorters"]))]
+    files.append(package.parent / "ranks.py")
+    digest = hashlib.md5(usedforsecurity=False)
+    for file in files:
+        digest.update(file.read_bytes())
+    return digest.hexdigest()
 
 
 def main(params: Settings, name: str) -> None:
-    sorter, epochs, checkpoint = pretrained(params, params.sorters[name], name)
+    options = params.sorters[name]
+    length = params.score_vectors.length
+    sorter = build("sorters", options.name, options.args, seed=options.seed, length=length)
+    checkpoint = None
+    if options.training is not None:
+        training = options.training.model_dump()
+        compute = params.compute
+        device = make_accelerator(device=compute.device, precision=compute.precision).device
+        splits = [tuple(part.to(device) for part in score_vectors.load(DATA, split)[:2]) for split in ("train", "val")]
+        checkpoint = checkpoint_folder(
+            "pretrain",
+            name,
+            params=options.model_dump() | {"compute": compute.model_dump()},
+            inputs=[DATA / "train.parquet", DATA / "val.parquet"],
+        )
+        epochs = fit(
+            Imitation(length, fresh=training["vectors"] == "fresh"),
+            "imitation",
+            sorter,
+            *splits,
+            options=training,
+            rows=training["epoch_size"] or len(splits[0][0]),
+            seed=options.seed,
+            device=compute.device,
+            precision=compute.precision,
+            checkpoint=checkpoint,
+            name=f"sorters.{name}",
+        )
+        history = checkpoint / "history.csv"
+        phases = (("imitation", epoch) for epoch in epochs)
+        for _ in followed(phases, name=name, total=training["epochs"], history=history):
+            pass
     with replaced_folder(f"models/sorters/{name}") as folder:
         save_model(folder, sorter)
-        write_history(folder / "history.csv", epochs)
-    remove_folder(checkpoint)
-
-
-if __name__ == "__main__":
-    run(main)
+        (folder / "code.json").write_text(json.dumps({"code": code_of(options.name)}) + "\n")
+        if checkpoint is not None:
+            (folder / "history.csv").write_bytes((checkpoint / "history.csv").read_bytes())
+    if checkpoint is not None:
+        remove_folder(checkpoint)

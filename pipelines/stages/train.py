@@ -1,81 +1,230 @@
-"""Trains one run: a task with a loss, a model and a seed; some start from trained weights, some have a sorter.
+"""Trains one run: each of its seeds, with the setting of its grid that is best on validation.
 
-In one process, or in several that share each batch (`train_processes`): then this one starts and watches them.
+Seeds and settings are independent jobs. They run side by side (`jobs` of the params), each is resumed by itself, and
+each ends with the same bits wherever and beside however many others it ran.
 """
 
+import json
+import os
 from pathlib import Path
+from statistics import fmean
+from typing import Any
 
-from pipelines.config.schema import Settings
-from pipelines.ops.launch import train_together
-from pipelines.reporting.history import write_trained
-from pipelines.stages.runner import checkpoint_folder, run
+import torch
+from filelock import FileLock
+from joblib import Parallel, delayed, parallel_config
+
+from pipelines.config import Settings
+from pipelines.config.schema import NONE
+from pipelines.ops.process import tie_to
+from pipelines.stages.progress import followed
+from pipelines.stages.runner import checkpoint_folder
 from rankops import lookup
-from rankops.io.atomic import remove_folder
+from rankops.io.atomic import remove_folder, replaced_folder
+from rankops.io.checkpoints import folder_of, save_model, start_from
 from rankops.sorters import load_sorter
-from rankops.training.loop import compute
+from rankops.training.device import make_accelerator
+from rankops.training.loop import train
+from rankops.training.objective import Objective
+
+CHOOSING = 3  # seeds by which a setting of the grid is chosen
+FEATURES = Path(".checkpoints/features")
 
 
 def main(params: Settings, name: str) -> None:
-    options = params.all_runs[name].model_dump()
-    start, sorter = options.get("start"), options.get("sorter")
-    inputs = [Path("data") / options["dataset"] / f"{split}.parquet" for split in ("train", "val")]
-    if start is not None:
-        inputs += sorted(Path(start).rglob("*.safetensors")) if Path(start).is_dir() else [Path(start)]
-    if sorter is not None:
-        inputs.append(Path("models/sorters") / sorter["name"] / "model.safetensors")
-    if missing := [path for path in inputs if not path.is_file()]:
-        raise FileNotFoundError(f"{missing[0]}: no such file; make it with `dvc repro`")
-    processes, computed = params.train_processes, params.compute.model_dump()
-    checkpoint = checkpoint_folder(
+    run = params.runs[name]
+    folder = checkpoint_folder(
         "train",
         name,
         params={
-            "run": options, "training": params.training.model_dump()[options["task"]], "compute": computed,
-            "processes": processes,
+            "run": run.model_dump(exclude={"seeds", "grid"}),  # more seeds keep those that are there
+            "training": params.training_of(name),
+            "compute": params.compute.model_dump(),
         },
-        inputs=inputs,
-    )  # fmt: skip
-    if processes == 1:
-        train(params, name, checkpoint)
-    else:
-        train_together(
-            train, params, name, checkpoint,
-            processes=processes, device=params.compute.device, threads=params.compute.threads,
-        )  # fmt: skip
-    remove_folder(checkpoint)
-
-
-def train(params: Settings, name: str, checkpoint: Path) -> None:
-    """The training, in each process that takes part; the main one shows it, and writes what came of it."""
-    options = params.all_runs[name].model_dump()
-    task = lookup.module("tasks", options["task"])
-    training = params.training.model_dump()[options["task"]]
-    extra = {}
-    if options.get("start") is not None:
-        extra["start"] = options["start"]
-    if sorter := options.get("sorter"):
-        loaded = load_sorter(Path("models/sorters") / sorter["name"])
-        extra |= {"sorter": loaded, "fine_tune": sorter["fine_tune"], "beside": options["beside"]}
-    threads = max(1, params.compute.threads // params.train_processes)
-    splits = [task.load_split(Path("data") / options["dataset"], split, threads=threads) for split in ("train", "val")]
-    progress = task.train(
-        *splits,
-        model=options["model"],
-        loss=options["loss"],
-        training=training,
-        seed=options["seed"],
-        device=params.compute.device,
-        precision=params.compute.precision,
-        checkpoint=checkpoint,
-        name=name,
-        **extra,
+        inputs=_inputs(params, name),
     )
-    if not compute(device=params.compute.device, precision=params.compute.precision).is_main_process:
-        for _ in progress:
-            pass
+    settings = run.settings
+    first = run.seeds[:CHOOSING] if len(settings) > 1 else []  # one setting needs no choice
+    tried = _trained(params, name, [(place, seed) for place in range(len(settings)) for seed in first], folder)
+    means = [fmean(tried[place, seed] for seed in first) if first else 0.0 for place in range(len(settings))]
+    chosen = means.index(max(means))
+    validation = _trained(params, name, [(chosen, seed) for seed in run.seeds], folder)
+    with replaced_folder(f"models/runs/{name}") as target:
+        for seed in run.seeds:
+            result = folder / _key(settings[chosen], seed) / "result"
+            (target / f"seed{seed}").mkdir()
+            for file in sorted(result.iterdir()):
+                if file.name != "validation.json":
+                    (target / f"seed{seed}" / file.name).write_bytes(file.read_bytes())
+        record = {
+            "seeds": run.seeds,
+            "best": max(run.seeds, key=lambda seed: validation[chosen, seed]),
+            "setting": settings[chosen],
+            "tried": [
+                {"setting": setting, "validation": {str(seed): tried[place, seed] for seed in first}}
+                for place, setting in enumerate(settings)
+                if first
+            ],
+            "validation": {str(seed): validation[chosen, seed] for seed in run.seeds},
+        }
+        (target / "run.json").write_text(json.dumps(record, indent=2) + "\n")
+    remove_folder(folder)
+
+
+def _inputs(params: Settings, name: str) -> list[Path]:
+    """Return the files that a run learns from.
+
+    Raises:
+        FileNotFoundError: one is missing.
+    """
+    run = params.runs[name]
+    inputs = [Path("data") / run.dataset / f"{split}.parquet" for split in ("train", "val")]
+    if (start := Path(run.start)).name != NONE:
+        inputs += [start if start.suffix == ".safetensors" else folder_of(start) / "model.safetensors"]
+    if run.sorter != NONE:
+        inputs += [Path("models/sorters") / run.sorter / file for file in ("model.json", "model.safetensors")]
+    if missing := [path for path in inputs if not path.is_file()]:
+        raise FileNotFoundError(f"{missing[0]}: no such file; make it with `dvc repro`")
+    return inputs
+
+
+def _key(setting: dict[str, Any], seed: int) -> str:
+    """Return the name of a job's folder."""
+    values = "-".join(f"{place.rpartition('.')[2]}={value}" for place, value in setting.items())
+    return f"seed{seed}-{values}".replace("/", "_").replace(" ", "") if values else f"seed{seed}"
+
+
+def _trained(params: Settings, name: str, jobs: list[tuple[int, int]], folder: Path) -> dict[tuple[int, int], float]:
+    """Train (setting, seed) jobs side by side and return the validation metric of each.
+
+    Raises:
+        ValueError, FloatingPointError: of a job that failed; the others are kept, and the message names which failed.
+    """
+    settings = params.runs[name].settings
+    waiting = [job for job in jobs if not (folder / _key(settings[job[0]], job[1]) / "result").is_dir()]
+    at_once = min(params.jobs.count, len(waiting))
+    if at_once > 1 or (waiting and params.jobs.backend != "loky"):
+        with parallel_config(params.jobs.backend, **_backend(params)):
+            errors = Parallel(n_jobs=at_once, batch_size=1)(
+                delayed(_job)(params.model_dump(), name, place, seed, str(folder.resolve()), number, os.getpid())
+                for number, (place, seed) in enumerate(waiting)
+            )
+    else:
+        errors = [_job(params.model_dump(), name, place, seed, str(folder), 0, None) for place, seed in waiting]
+    failed = [(job, error) for job, error in zip(waiting, errors, strict=True) if error is not None]
+    if failed:
+        raise ValueError(
+            "\n".join(f"{name}: {_key(settings[place], seed)} failed: {error}" for (place, seed), error in failed)
+            + f"\n{len(waiting) - len(failed)} of {len(waiting)} other jobs are kept; `dvc repro` trains those that failed"
+        )
+    return {
+        (place, seed): json.loads((folder / _key(settings[place], seed) / "result/validation.json").read_text())[
+            "value"
+        ]
+        for place, seed in jobs
+    }
+
+
+def _backend(params: Settings) -> dict[str, Any]:
+    """Connect to a cluster, and return what joblib needs to know of it.
+
+    Raises:
+        ValueError: the address does not answer.
+    """
+    if params.jobs.backend == "dask" and params.jobs.address is not None:
+        from distributed import Client
+
+        try:
+            Client(params.jobs.address, timeout="10s")
+        except (OSError, ValueError) as error:
+            raise ValueError(
+                f"jobs.address: no Dask scheduler answers at {params.jobs.address} ({error}): start one, or set "
+                "jobs.backend to loky"
+            ) from error
+    elif params.jobs.backend == "ray":
+        import ray
+        from ray.util.joblib import register_ray
+
+        register_ray()
+        if not ray.is_initialized():
+            ray.init(address=params.jobs.address)
+    return {}
+
+
+def _job(
+    values: dict[str, Any], name: str, place: int, seed: int, folder: str, number: int, parent: int | None
+) -> str | None:
+    """Train one seed with one setting, in a process of its own or in this one; return an error, or None."""
+    params = Settings.model_construct(**vars(Settings.model_validate(values)))
+    if parent is not None and params.jobs.backend == "loky":
+        tie_to(parent)
+    if parent is not None and params.compute.device != "cpu" and "CUDA_VISIBLE_DEVICES" not in os.environ:
+        os.environ["CUDA_VISIBLE_DEVICES"] = str(number % max(1, torch.cuda.device_count()))
+    torch.set_num_threads(params.compute.threads)
+    job = Path(folder) / _key(params.runs[name].settings[place], seed)
+    job.mkdir(parents=True, exist_ok=True)
+    try:
+        with FileLock(job / ".lock", timeout=20):
+            if not (job / "result").is_dir():
+                train_one(params, name, place, seed, job)
+    except (ValueError, OSError, FloatingPointError) as error:
+        if os.environ.get("RANKOPS_TRACEBACK"):
+            raise
+        return str(error)
+    return None
+
+
+def train_one(params: Settings, name: str, place: int, seed: int, job: Path) -> None:
+    """Train one seed with one setting into `job/result`: its network, its history and its validation metric."""
+    run = params.run_of(name, params.runs[name].settings[place])
+    training, compute = run["training"], {"device": params.compute.device, "precision": params.compute.precision}
+    accelerator = make_accelerator(**compute)
+    extra = {"fresh": _fresh(params, run["dataset"])} if training.get("fresh") else {}
+    task = lookup.find("tasks", run["task"])(training, cache=FEATURES, **extra)
+    splits = [
+        task.load(Path("data") / run["dataset"], split, threads=params.compute.threads) for split in ("train", "val")
+    ]
+    network = task.build(run["model"], splits[0], seed=seed)
+    started = Path(run["start"]).name != NONE
+    if started:
+        start_from(network, run["start"])
+    objective = Objective(
+        run["loss"],
+        sorter=None if run["sorter"] == NONE else load_sorter(Path("models/sorters") / run["sorter"]),
+        sorter_optimizer=run["sorter_optimizer"],
+        auxiliary=run["auxiliary"],
+    ).to(accelerator.device)
+    shown = f"{name}, {job.name}"
+    epochs = train(
+        task,
+        network,
+        *splits,
+        training=training,
+        objective=objective,
+        seed=seed,
+        started=started,
+        checkpoint=job / "epochs",
+        name=shown,
+        **compute,
+    )
+    total = sum(training[phase]["epochs"] for phase in task.phases if started or phase not in task.needs_start)
+    history = []
+    if accelerator.is_main_process:
+        epochs = followed(epochs, name=shown, total=total, history=job / "history.csv")
+    history = list(epochs)
+    if not accelerator.is_main_process:
         return
-    write_trained(f"models/runs/{name}", task, progress, name=name, training=training)
+    values = [epoch.validation[task.monitor] for _, epoch in history if task.monitor in epoch.validation]
+    with replaced_folder(job / "result") as result:
+        save_model(result, network)
+        (result / "history.csv").write_bytes((job / "history.csv").read_bytes())
+        (result / "validation.json").write_text(json.dumps({"value": max(values)}) + "\n")
+    remove_folder(job / "epochs")
 
 
-if __name__ == "__main__":
-    run(main)
+def _fresh(params: Settings, dataset: str) -> Any:
+    """Return what draws new training scenes as the stage of this dataset draws them, from the training digits."""
+    block = params.datasets[dataset]
+    return lookup.module("datasets", block.name).drawer(
+        Path("data/digits"), threads=params.compute.threads, **block.options
+    )

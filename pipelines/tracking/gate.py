@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 from filelock import FileLock, Timeout
+from rankops.metrics.evaluation import Figures, compare, evaluate
 
 from pipelines.config.schema import Settings
 from pipelines.ops import dvc_lock
@@ -19,7 +20,6 @@ from pipelines.reporting.results import flat
 from pipelines.tracking.publish import CHAMPION, MADE_BY, Registry, ServerUnreachable
 from rankops import lookup
 from rankops.datasets.vectors import score_vectors
-from rankops.metrics.evaluation import Figures, compare, evaluate
 from rankops.ranks import ranks
 from rankops.seeding import derived_seed, generator
 from rankops.sorters import load_sorter

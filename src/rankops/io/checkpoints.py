@@ -15,14 +15,14 @@ from torch import nn
 from rankops import lookup
 from rankops.io.atomic import replaced_file, write_error
 
-__all__ = ["build", "load_model", "save_model", "start_from"]
+__all__ = ["build", "folder_of", "load_model", "save_model", "start_from"]
 
-WITHIN = ("", "scorer", "network")  # where a folder keeps the network that embeds images
-PREFIXES = ("blocks.", "backbone.blocks.", "")  # before the names of convolutional weights in a file
+# Before the names of convolutional weights in a file.
+PREFIXES = ("blocks.", "backbone.blocks.", "scorer.blocks.", "scorer.backbone.blocks.", "")
 
 
 def build(folder: str, name: str, args: dict[str, Any], *, seed: int, **runtime: Any) -> nn.Module:
-    """The module of that name, its weights drawn from `seed`; the caller's random state is left as it was.
+    """Return the module of that name, its weights drawn from `seed`; the caller's random state is left as it was.
 
     Args:
         folder: `sorters` or `models`.
@@ -67,7 +67,7 @@ def _on_cpu() -> Iterator[None]:
 
 
 def save_model(path: str | Path, model: nn.Module) -> None:
-    """Writes a model's two files, so that `load_model(path)` rebuilds it.
+    """Write a model's two files, so that `load_model(path)` rebuilds it.
 
     Args:
         path: the folder to write into; other files there stay.
@@ -75,7 +75,6 @@ def save_model(path: str | Path, model: nn.Module) -> None:
 
     Raises:
         TypeError: it is from neither, so that nothing says how to rebuild it; or an option is nothing that JSON holds.
-        ValueError: it has been given other weights than its options make, by a parametrization, say.
     """
     model = getattr(model, "_orig_mod", model)  # of torch.compile, which passes on the recipe and renames the weights
     if not hasattr(model, "recipe"):
@@ -83,16 +82,7 @@ def save_model(path: str | Path, model: nn.Module) -> None:
             f"{type(model).__name__}: not from `rankops.io.checkpoints.build`, which says how to rebuild it"
         )
     path = Path(path)
-    # Before anything is written: an option may be what JSON does not know. A number of NumPy's is written as a number.
-    recipe = json.dumps(model.recipe, indent=2, sort_keys=True, default=_number) + "\n"
-    with torch.device("meta"):
-        wanted = lookup.find(model.recipe["folder"], model.recipe["name"])(**model.recipe["args"]).state_dict().keys()
-    if wanted != model.state_dict().keys():
-        odd = ", ".join(sorted(wanted ^ model.state_dict().keys()))
-        raise ValueError(
-            f"{type(model).__name__}: its weights are not those that {model.recipe['name']} has, they differ in {odd}: "
-            "take off what was put around it, such as torch.nn.utils.parametrize"
-        )
+    recipe = json.dumps(model.recipe, indent=2, sort_keys=True) + "\n"  # before anything is written: it may fail
     path.mkdir(parents=True, exist_ok=True)
     weights = {key: value.detach().cpu().contiguous() for key, value in sorted(model.state_dict().items())}
     with replaced_file(path / "model.safetensors") as partial:
@@ -104,20 +94,33 @@ def save_model(path: str | Path, model: nn.Module) -> None:
         partial.write_text(recipe)
 
 
-def _number(value: Any) -> Any:
-    if not hasattr(value, "item"):
-        raise TypeError(f"an option is {value!r} of type {type(value).__name__}, which model.json cannot hold")
-    return value.item()
+def folder_of(path: str | Path) -> Path:
+    """Return the folder of a model's files: of a run, that of the seed that is best on validation.
+
+    Args:
+        path: a folder that `save_model` wrote, or of a run (`models/runs/<run>`), whose `run.json` names its best seed.
+    """
+    path, file = Path(path), Path(path) / "run.json"
+    if not file.is_file():
+        return path
+    try:
+        return path / f"seed{json.loads(file.read_text())['best']}"
+    except (json.JSONDecodeError, KeyError, TypeError) as error:
+        raise ValueError(f"{file}: not the record of a run ({error}); make it again with `dvc repro`") from error
 
 
 def load_model(path: str | Path, *, device: str | torch.device = "cpu") -> nn.Module:
-    """Rebuilds what `save_model` wrote, in evaluation mode and float32.
+    """Rebuild what `save_model` wrote, in evaluation mode and float32.
+
+    Args:
+        path: see `folder_of`.
+        device: where its weights are to be.
 
     Raises:
         FileNotFoundError: the folder lacks one of the two files.
         ValueError: the weights are truncated or do not fit the recipe.
     """
-    path = Path(path)
+    path = folder_of(path)
     for file in ("model.json", "model.safetensors"):
         if not (path / file).is_file():
             raise FileNotFoundError(f"{path}: no {file} there; expected a folder that save_model wrote")
@@ -133,12 +136,12 @@ def load_model(path: str | Path, *, device: str | torch.device = "cpu") -> nn.Mo
 
 
 def start_from(network: nn.Module, path: str | Path) -> None:
-    """Gives a network the convolutional weights of a trained one; its head stays as it is.
+    """Give a network the convolutional weights of a trained one; its head stays as it is.
 
     Args:
         network: with `blocks`, its convolutional part.
-        path: a safetensors file, or a folder of a trained network or run. Its weights below `blocks.` or
-            `backbone.blocks.` are taken, or, as torchvision names ResNet's, those without a prefix.
+        path: a safetensors file, or a folder, see `folder_of`. Its weights below `blocks.`, `backbone.blocks.` or
+            either of a `scorer.` are taken, or, as torchvision names ResNet's, those without a prefix.
 
     Raises:
         FileNotFoundError: no weights there.
@@ -146,10 +149,9 @@ def start_from(network: nn.Module, path: str | Path) -> None:
             they are torchvision's of MobileNet, which expect images that are normalized as ours are not.
     """
     path = Path(path)
-    places = [path] if path.suffix == ".safetensors" else [path / part / "model.safetensors" for part in WITHIN]
-    file = next((place for place in places if place.is_file()), None)
-    if file is None:
-        raise FileNotFoundError(f"{path}: no weights to start from; expected {' or '.join(map(str, places))}")
+    file = path if path.suffix == ".safetensors" else folder_of(path) / "model.safetensors"
+    if not file.is_file():
+        raise FileNotFoundError(f"{path}: no weights to start from; expected {file}")
     try:
         weights = load_file(file)
     except SafetensorError as error:

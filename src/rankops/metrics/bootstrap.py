@@ -1,92 +1,186 @@
-"""Bootstrap confidence intervals, in the form in which every figure of the project is written."""
+"""Bootstrap confidence intervals of metrics, over test examples and over training seeds together."""
 
-import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
-from scipy.stats import DegenerateDataWarning, bootstrap
 
-__all__ = ["interval", "intervals", "mean"]
+__all__ = ["Statistic", "difference", "evaluate", "holm", "interval", "two_sided_p"]
 
-
-def mean(values: np.ndarray, axis: int = -1) -> np.ndarray:
-    return np.mean(values, axis=axis)
+PIECE = 2_000_000  # row numbers drawn at once
 
 
-def interval(
-    *columns: np.ndarray,
-    statistic: Callable[..., np.ndarray] = mean,
-    resamples: int,
-    generator: np.random.Generator,
-) -> dict[str, float]:
-    """A statistic of some paired columns, with its 95 % percentile bootstrap interval over rows.
+@dataclass(frozen=True)
+class Statistic:
+    """Metrics as a function of which examples count, so that resamples can be paired.
 
-    Resamples for which the statistic is not defined (NaN), such as the correlation of equal values, are left out.
+    Attributes:
+        names: of the metrics; a dot stands for nesting, as in `ranked.accuracy`.
+        examples: how many there are.
+        of_rows: takes row numbers (..., n) to the metrics of those examples (metrics, ...); NaN where one is not
+            defined.
+    """
 
-    Args:
-        columns: one value an example each, (n,); booleans count as 0 and 1.
-        statistic: of the columns, along an `axis`.
-        resamples: how often the rows are drawn.
-        generator: draws them.
+    names: list[str]
+    examples: int
+    of_rows: Callable[[np.ndarray], np.ndarray]
 
-    Returns:
-        `value`, `low` and `high`.
+
+def _resampled(statistics: list[Statistic], *, resamples: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return the metrics of all examples and their resamples, (seeds, metrics) and (seeds, metrics, resamples).
 
     Raises:
-        ValueError: fewer than two rows, one that is not finite, or a statistic that is not defined.
+        ValueError: fewer than two examples, statistics of different examples or metrics, or a metric that is not
+            defined for all examples.
+    """
+    first = statistics[0]
+    for one in statistics:
+        if (one.examples, one.names) != (first.examples, first.names):
+            raise ValueError(
+                f"{one.examples} examples with metrics {one.names} cannot be compared with {first.examples} with "
+                f"{first.names}: expected predictions for the same split by models of one task"
+            )
+    if first.examples < 2:
+        raise ValueError(f"an interval needs at least 2 examples, found {first.examples}")
+    everything = np.arange(first.examples)
+    values = np.stack([one.of_rows(everything) for one in statistics])
+    if not np.isfinite(values).all():
+        undefined = [first.names[place] for place in np.unique(np.argwhere(~np.isfinite(values))[:, 1])]
+        raise ValueError(f"{', '.join(undefined)}: not defined for these {first.examples} examples")
+    draws = np.random.default_rng(seed)
+    parts, left = [], resamples
+    while left:
+        count = min(left, max(1, PIECE // first.examples))
+        rows = draws.integers(first.examples, size=(count, first.examples))
+        parts.append(np.stack([one.of_rows(rows) for one in statistics]))
+        left -= count
+    return values, np.concatenate(parts, axis=-1)
 
-    >>> generator = np.random.default_rng(0)
-    >>> figure = interval(np.array([0.0, 1.0, 1.0, 0.0]), resamples=500, generator=generator)
-    >>> figure["value"], figure["low"] < 0.5 < figure["high"]
+
+def _over_seeds(resampled: np.ndarray, *, seed: int) -> np.ndarray:
+    """Return means over resampled seeds, (metrics, resamples), of (seeds, metrics, resamples)."""
+    seeds, _, resamples = resampled.shape
+    chosen = np.random.default_rng([seed, 1]).integers(seeds, size=(seeds, 1, resamples))
+    return np.take_along_axis(resampled, np.broadcast_to(chosen, (seeds, resampled.shape[1], resamples)), 0).mean(0)
+
+
+def _leaf(value: float, resampled: np.ndarray, confidence: float) -> dict[str, Any]:
+    defined = resampled[~np.isnan(resampled)]
+    tails = [50 * (1 - confidence), 50 * (1 + confidence)]
+    low, high = np.percentile(defined, tails) if len(defined) else (value, value)
+    return {"value": float(value), "low": float(low), "high": float(high)}
+
+
+def evaluate(
+    statistics: Mapping[int, Statistic], *, resamples: int, seed: int, confidence: float = 0.95
+) -> dict[str, Any]:
+    """Return each metric as its mean over training seeds, with a percentile bootstrap interval.
+
+    Seeds and test examples are resampled together, so that the interval covers both; of one seed it covers the test
+    examples alone. Resamples for which a metric is not defined are left out.
+
+    Args:
+        statistics: of each training seed, for the same examples.
+        resamples, seed: of the bootstrap. The same seed gives the same resamples for each model.
+        confidence: share of the resamples inside the interval.
+
+    Returns:
+        Metrics nested by the dots in their names; each has `value`, `low`, `high` and `seeds`, the value of each seed.
+
+    Raises:
+        ValueError: fewer than two examples, or a metric that is not defined for all of them.
+
+    >>> hits = np.array([1.0, 0.0, 1.0, 1.0])
+    >>> statistic = Statistic(["recall.at_1"], 4, lambda rows: hits[rows].mean(-1)[None])
+    >>> evaluate({1: statistic}, resamples=50, seed=0)["recall"]["at_1"]["value"]
+    0.75
+    """
+    values, resampled = _resampled(list(statistics.values()), resamples=resamples, seed=seed)
+    means = _over_seeds(resampled, seed=seed)
+    result: dict[str, Any] = {}
+    for place, name in enumerate(next(iter(statistics.values())).names):
+        *parents, last = name.split(".")
+        block = result
+        for parent in parents:
+            block = block.setdefault(parent, {})
+        block[last] = _leaf(values[:, place].mean(), means[place], confidence) | {
+            "seeds": {str(key): float(value) for key, value in zip(statistics, values[:, place], strict=True)}
+        }
+    return result
+
+
+def difference(
+    ours: Mapping[int, Statistic],
+    theirs: Mapping[int, Statistic],
+    *,
+    resamples: int,
+    seed: int,
+    confidence: float = 0.95,
+) -> dict[str, dict[str, float]]:
+    """Return by how much our metrics exceed theirs, paired by training seed and by test example.
+
+    Args:
+        ours, theirs: statistics of each training seed; seeds that only one of them has are left out.
+        resamples, seed: of the bootstrap.
+        confidence: of the interval.
+
+    Returns:
+        Of each metric, the difference as `value`, `low`, `high` and `p`, see `two_sided_p`.
+
+    Raises:
+        ValueError: no seed in common, or they are not of the same examples or metrics.
+
+    >>> one, other = (Statistic(["hit"], 4, lambda rows, hits=np.array(hits): hits[rows].mean(-1)[None])
+    ...               for hits in ([1.0, 1.0, 1.0, 0.0], [0.0, 1.0, 1.0, 0.0]))
+    >>> difference({1: one}, {1: other}, resamples=50, seed=0)["hit"]["value"]
+    0.25
+    """
+    common = [key for key in ours if key in theirs]
+    if not common:
+        raise ValueError(f"seeds {list(ours)} and {list(theirs)} have none in common: expected paired seeds")
+    both = [*(ours[key] for key in common), *(theirs[key] for key in common)]
+    values, resampled = _resampled(both, resamples=resamples, seed=seed)
+    half = len(common)
+    gains = _over_seeds(resampled[:half] - resampled[half:], seed=seed)
+    means = (values[:half] - values[half:]).mean(0)
+    return {
+        name: _leaf(means[place], gains[place], confidence) | {"p": two_sided_p(gains[place])}
+        for place, name in enumerate(both[0].names)
+    }
+
+
+def two_sided_p(gains: np.ndarray) -> float:
+    """Return the two-sided p of a resampled difference: twice the share of resamples on the rarer side of 0.
+
+    >>> two_sided_p(np.array([0.1, 0.2, 0.3]))
+    0.5
+    """
+    gains = gains[~np.isnan(gains)]
+    tail = min((gains <= 0).sum(), (gains >= 0).sum())
+    return float(min(1.0, 2 * (tail + 1) / (len(gains) + 1)))
+
+
+def holm(p: list[float]) -> list[float]:
+    """Return p values adjusted for several comparisons (Holm, 1979).
+
+    >>> holm([0.01, 0.04, 0.03])
+    [0.03, 0.06, 0.06]
+    """
+    adjusted, most = [0.0] * len(p), 0.0
+    for place, number in enumerate(sorted(range(len(p)), key=p.__getitem__)):
+        most = max(most, min(1.0, (len(p) - place) * p[number]))
+        adjusted[number] = most
+    return adjusted
+
+
+def interval(values: np.ndarray, *, resamples: int, seed: int) -> dict[str, float]:
+    """Return the mean of one value an example, (n,), with its 95 % percentile bootstrap interval.
+
+    >>> leaf = interval(np.array([0.0, 1.0, 1.0, 0.0]), resamples=500, seed=0)
+    >>> leaf["value"], leaf["low"] < 0.5 < leaf["high"]
     (0.5, True)
     """
-
-    def one(*columns: np.ndarray, axis: int = -1) -> np.ndarray:
-        return np.asarray(statistic(*columns, axis=axis))[None]
-
-    return intervals(*columns, statistic=one, resamples=resamples, generator=generator)[0]
-
-
-def intervals(
-    *columns: np.ndarray,
-    statistic: Callable[..., np.ndarray],
-    resamples: int,
-    generator: np.random.Generator,
-    confidence: float = 0.95,
-) -> list[dict[str, float]]:
-    """The same of several statistics at once, from the same resamples: `statistic` gives them along a first dimension.
-
-    `confidence` is the share of the distribution that is inside an interval.
-
-    >>> both = lambda values, axis: np.stack([values.mean(axis), values.max(axis)])
-    >>> figures = intervals(np.array([0.0, 1.0]), statistic=both, resamples=9, generator=np.random.default_rng(0))
-    >>> [figure["value"] for figure in figures]
-    [0.5, 1.0]
-    """
-    columns = tuple(np.asarray(column) for column in columns)
-    columns = tuple(column.astype(np.float64) if column.dtype == np.bool_ else column for column in columns)
-    rows = len(columns[0])
-    if rows < 2:
-        raise ValueError(f"an interval needs at least 2 examples, found {rows}")
-    for column in columns:
-        if not np.isfinite(column).all():
-            raise ValueError(f"row {int(np.flatnonzero(~np.isfinite(column))[0])} is not finite")
-    values = [float(value) for value in statistic(*columns, axis=-1)]
-    if not np.isfinite(values).all():
-        raise ValueError(f"the statistic is not defined for these {rows} examples: {values}")
-    if all(np.ptp(column) == 0 for column in columns):
-        return [{"value": value, "low": value, "high": value} for value in values]  # all resamples are the same
-    with warnings.catch_warnings():
-        # It warns of resamples that are not defined, before they are left out here.
-        warnings.simplefilter("ignore", DegenerateDataWarning)
-        drawn = bootstrap(
-            columns, statistic, paired=True, vectorized=True, method="percentile", confidence_level=confidence,
-            n_resamples=resamples, batch=max(1, 2_000_000 // rows), rng=generator,
-        ).bootstrap_distribution  # fmt: skip
-    tails = [50 * (1 - confidence), 50 * (1 + confidence)]
-    bounds = [np.percentile(part[~np.isnan(part)], tails) if not np.isnan(part).all() else (v, v)
-              for part, v in zip(drawn, values, strict=True)]  # fmt: skip
-    return [
-        {"value": value, "low": float(low), "high": float(high)}
-        for value, (low, high) in zip(values, bounds, strict=True)
-    ]
+    statistic = Statistic(["mean"], len(values), lambda rows: values[rows].mean(-1)[None])
+    leaf = evaluate({0: statistic}, resamples=resamples, seed=seed)["mean"]
+    return {name: leaf[name] for name in ("value", "low", "high")}

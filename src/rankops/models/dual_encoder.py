@@ -4,6 +4,7 @@ from torch import Tensor, nn
 
 from rankops.models.backbone import backbone_of
 from rankops.models.layers import ScoreLayer
+from rankops.models.tokenizer import Vocabulary
 
 __all__ = ["DualEncoder"]
 
@@ -15,7 +16,7 @@ class DualEncoder(nn.Module):
     things are. The caption's embedding is the GRU's state after its last word.
 
     Args:
-        words: size of the vocabulary; word 0 is padding.
+        words: the vocabulary, see `rankops.models.tokenizer.Vocabulary`.
         colors: of the images, 1 (gray) or 3.
         backbone: `convnet`, `mobilenet_v3_small` or `resnet34`, from which the feature maps come.
         channels: of the convnet.
@@ -31,13 +32,15 @@ class DualEncoder(nn.Module):
         ValueError: an unknown `backbone`, or an empty caption.
 
     >>> import torch
-    >>> model = DualEncoder(words=30, channels=[8, 16], size=12)
-    >>> model(torch.zeros(2, 1, 32, 32, dtype=torch.uint8)).shape, model.encode_text(torch.tensor([[4, 7, 0]])).shape
-    (torch.Size([2, 12]), torch.Size([1, 12]))
+    >>> model = DualEncoder(words=Vocabulary.of(["a large three"]).words, channels=[8, 16], size=12)
+    >>> model(torch.zeros(2, 1, 32, 32, dtype=torch.uint8)).shape
+    torch.Size([2, 12])
+    >>> model.encode_text(model.vocabulary.encode(["a three"])).shape
+    torch.Size([1, 12])
     """
 
     def __init__(
-        self, *, words: int, colors: int = 1, backbone: str = "convnet", channels: list[int] = (16, 32, 64, 96),
+        self, *, words: list[str], colors: int = 1, backbone: str = "convnet", channels: list[int] = (16, 32, 64, 96),
         grid: int = 4, size: int = 128, word_size: int = 64,
     ):  # fmt: skip
         super().__init__()
@@ -45,7 +48,8 @@ class DualEncoder(nn.Module):
         self.backbone = network
         self.grid = nn.Sequential(nn.AdaptiveAvgPool2d(grid), nn.Flatten())
         self.projection = ScoreLayer(network.map_size * grid * grid, size)
-        self.words = nn.Embedding(words, word_size, padding_idx=0)
+        self.vocabulary = Vocabulary(words)
+        self.words = nn.Embedding(len(words), word_size, padding_idx=0)
         self.reader = nn.GRU(word_size, size, batch_first=True)
 
     @property

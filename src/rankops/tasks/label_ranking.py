@@ -1,227 +1,98 @@
 """Multi-label ranking: which labels an image has, in order of importance (RLSEP)."""
 
-import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import torch
+from accelerate import Accelerator
 from torch import Tensor, nn
 
 from rankops.checks import check_finite, check_scores
-from rankops.io.atomic import replaced_file
-from rankops.io.checkpoints import build, load_model, save_model
-from rankops.io.parquet import as_batch, as_lists, decode_images, matrix, read_table
+from rankops.datasets.splits import read_label_ranks
+from rankops.io.checkpoints import build
+from rankops.io.parquet import as_batch, as_lists, matrix
+from rankops.metrics.bootstrap import Statistic
 from rankops.metrics.dense_ranks import dense_ranks
-from rankops.metrics.evaluation import Figures
 from rankops.metrics.label_ranking import ranked, unranked
-from rankops.models.threshold_network import ThresholdNetwork
-from rankops.training.augmentation import views, warped
-from rankops.training.loop import Epoch, batch_count, compute, fit, random_batches
-from rankops.training.objective import Criterion
+from rankops.tasks.base import Metric
+from rankops.tasks.predict import in_batches, order_of
+from rankops.training.augmentation import warped
+from rankops.training.options import STRICT, Phase
 
-__all__ = ["LabelRanker", "figures", "label_ranks_of", "load", "load_split", "predictions", "save", "train"]
+__all__ = ["LabelRanking", "label_ranks_of"]
 
-JUDGED_BY = "accuracy"  # of the validation split's pairs, unless the params say otherwise
-VIEWS = "views.json"
-HISTORIES = {"scorer": "history.csv", "thresholds": "thresholds_history.csv"}
+AUGMENTATION = ("shift", "zoom", "rotation")
+RATES = {"accuracy": "accuracy", "exact_match": "0-1", "precision": "precision", "recall": "recall", "f1": "F1"}
 
-
-@dataclass(frozen=True)
-class LabelRanker:
-    """A scoring network f and a threshold network g on its embedding; both on one device, in evaluation mode.
-
-    Attributes:
-        scorer, thresholds: f and g.
-        views: None, or the options of `rankops.training.augmentation.views`: scores and thresholds are means over so many views
-            of each image. What is trained and validated sees each image once.
-    """
-
-    scorer: nn.Module
-    thresholds: ThresholdNetwork
-    views: dict[str, Any] | None = None
-
-    def __post_init__(self) -> None:
-        self._views_of(torch.empty(0, 1, 1, 1, dtype=torch.uint8))  # options that are none are refused at once
-
-    def _views_of(self, images: Tensor) -> Iterator[Tensor]:
-        return views(images, **self.views or {"count": 1})
-
-    @torch.inference_mode()
-    def __call__(self, images: Tensor, *, batch_size: int = 256) -> tuple[Tensor, Tensor]:
-        """Scores (n, K) and thresholds (n, K) of images (n, [3,] height, width) uint8, on any device; on the CPU."""
-        device = next(self.scorer.parameters()).device
-        results = []
-        for batch in as_batch(images).split(batch_size):
-            embeddings = map(self.scorer.embed, self._views_of(batch.to(device)))
-            both = [torch.stack([self.scorer.head(one), self.thresholds(one)]).float() for one in embeddings]
-            results.append(torch.stack(both).mean(0).cpu())
-        scores, thresholds = torch.cat(results, dim=1)
-        return scores, thresholds
+Split = tuple[Tensor, Tensor]
 
 
-def load_split(folder: str | Path, split: str, *, threads: int) -> tuple[Tensor, Tensor]:
-    """Images (n, [3,] height, width) uint8 and label ranks (n, K) of a split.
+class Images(NamedTuple):
+    """A split on the device, from which the scorer learns: images and label ranks; `fresh` draws new ones."""
 
-    Raises:
-        FileNotFoundError, ValueError: the file is missing or corrupt, or an image is.
-    """
-    path = Path(folder) / f"{split}.parquet"
-    read = read_table(path, ["image", "label_ranks"])
-    images = torch.from_numpy(decode_images(read["image"], path=path, threads=threads))
-    return images, matrix(read, "label_ranks", path=path)
+    images: Tensor
+    label_ranks: Tensor
+    fresh: Callable[[int, torch.Generator], tuple[Tensor, Tensor]] | None = None
 
 
-def train(
-    train_split: tuple[Tensor, Tensor],
-    val_split: tuple[Tensor, Tensor],
-    *,
-    model: dict[str, Any],
-    loss: dict[str, Any],
-    training: dict[str, Any],
-    seed: int,
-    sorter: nn.Module | None = None,
-    beside: dict[str, Any] | None = None,
-    fresh: Callable[[int, torch.Generator], tuple[Tensor, Tensor]] | None = None,
-    device: str = "auto",
-    precision: str = "no",
-    checkpoint: Path | None = None,
-    name: str = "label_ranking",
-) -> Iterator[tuple[str, Epoch, LabelRanker | None]]:
-    """Trains the scoring network with a ranking loss, then the threshold network on its frozen embedding.
+class Embeddings(NamedTuple):
+    """A split as the frozen scorer sees it, from which the thresholds learn."""
 
-    Args:
-        train_split, val_split: as from `load_split`; moved to the device whole.
-        model, loss: `name` and `args`, as in the params.
-        training: `scorer`, the options of the scoring network's training: `batch_size`; `shift`, and optionally `zoom`
-            and `rotation`, see `rankops.training.augmentation.warped`; `epochs`, `patience`, `optimizer`, `schedule`, and
-            optionally `average`, see `rankops.training.loop.fit`; optionally `judged_by`, the validation figure that decides
-            on the best epoch, `accuracy` (of pairs) or `exact_match` (0-1); and `thresholds`, the same of the
-            threshold network, with `hidden`, without the augmentation and what is optional. Optionally `views`, over
-            which the trained networks average, see `LabelRanker`.
-        seed: of all random choices.
-        sorter, beside: see `rankops.training.objective.Criterion`.
-        fresh: draws so many new scenes, images (n, height, width) uint8 and label ranks (n, K), which each epoch is
-            trained on in place of the training split's; the thresholds are trained on the split.
-        device, precision: see `rankops.training.loop.compute`. Of half precision are the steps, the validation of each epoch
-            and the embeddings that the thresholds learn from; a `LabelRanker` computes in float32.
-        checkpoint: folder for the state of a training that may be killed.
-        name: for messages.
-
-    Yields:
-        `scorer` or `thresholds`, the epoch, and the networks with the weights of their best epochs (complete once
-        the iteration has ended).
-
-    Raises:
-        ValueError, FloatingPointError: see `rankops.training.loop.fit`.
-    """
-    here = compute(device=device, precision=precision)
-    place, share = here.device, (here.process_index, here.num_processes)
-    scorer, thresholds = training["scorer"], training["thresholds"]
-    images, label_ranks = as_batch(train_split[0]).to(place), train_split[1].to(place)
-    val_images, val_ranks = as_batch(val_split[0]).to(place), val_split[1].to(place)
-    outputs = label_ranks.shape[1]
-    network = build("models", model["name"], model["args"], seed=seed, outputs=outputs, colors=images.shape[1])
-    network = network.to(memory_format=torch.channels_last)
-    criterion = Criterion(loss, sorter=None if sorter is None else sorter.to(place), beside=beside)
-    batch_size = scorer["batch_size"]
-    moves = {option: scorer[option] for option in ("shift", "zoom", "rotation") if option in scorer}
-    epochs: list[Epoch] = []
-
-    def batches(generator: torch.Generator) -> Iterator[tuple]:
-        shown, ranks = images, label_ranks
-        if fresh is not None:
-            shown, ranks = fresh(len(images), generator)
-            shown, ranks = as_batch(shown).to(place), ranks.to(place)
-        for rows in random_batches(len(images), batch_size, generator, share=share):
-            rows = rows.to(place)
-            yield warped(shown[rows], generator, **moves), ranks[rows], generator
-
-    def batch_loss(network: nn.Module, batch: tuple) -> Tensor:
-        pictures, target, generator = batch
-        return criterion(network(pictures), target, epoch=len(epochs) + 1, generator=generator)
-
-    def scores_of(network: nn.Module, pictures: Tensor) -> tuple[Tensor, Tensor]:
-        with here.autocast():  # the head is in float32: scores of near ties would be rounded to the same
-            parts = [network.embed(part) for part in pictures.split(256)]
-        parts = [part.float() for part in parts]
-        return torch.cat([network.head(part) for part in parts]), torch.cat(parts)
-
-    def validate(network: nn.Module) -> dict[str, float]:
-        rates = ranked(scores_of(network, val_images)[0].float(), val_ranks)
-        return {figure: rates[figure].mean().item() for figure in ("accuracy", "exact_match")}
-
-    ranker = LabelRanker(network, build(
-        "models", "threshold_network", {"hidden": thresholds["hidden"]}, seed=seed,
-        features=network.embedding_size, outputs=outputs,
-    ), training.get("views"))  # fmt: skip
-    common = {"seed": seed, "device": device, "precision": precision}
-    for epoch in fit(
-        network, batches=batches, loss=batch_loss, validate=validate, epochs=scorer["epochs"],
-        batches_per_epoch=batch_count(len(images), batch_size, share=share), patience=scorer["patience"],
-        optimizer=scorer["optimizer"], schedule=scorer["schedule"], judged_by=scorer.get("judged_by", JUDGED_BY),
-        average=scorer.get("average"), checkpoint=checkpoint and checkpoint / "scorer", name=name, **common,
-    ):  # fmt: skip
-        epochs.append(epoch)
-        yield "scorer", epoch, ranker
-
-    # The scorer is frozen from here on: its scores and embeddings are computed once.
-    network.eval()
-    with torch.no_grad():
-        scores, embeddings = scores_of(network, images)
-        val_scores, val_embeddings = scores_of(network, val_images)
-    present, size = (label_ranks > 0).float(), thresholds["batch_size"]
-
-    def threshold_batches(generator: torch.Generator) -> Iterator[Tensor]:
-        return (rows.to(place) for rows in random_batches(len(images), size, generator, share=share))
-
-    def threshold_loss(network: nn.Module, rows: Tensor) -> Tensor:
-        return nn.functional.binary_cross_entropy_with_logits(scores[rows] - network(embeddings[rows]), present[rows])
-
-    def threshold_validate(network: nn.Module) -> dict[str, float]:
-        levels = network(val_embeddings)
-        check_scores(levels)
-        rates = unranked(val_scores > levels, val_ranks)
-        return {figure: rates[figure].mean().item() for figure in ("accuracy", "exact_match")}
-
-    for epoch in fit(
-        ranker.thresholds, batches=threshold_batches, loss=threshold_loss, validate=threshold_validate,
-        epochs=thresholds["epochs"], batches_per_epoch=batch_count(len(images), size, share=share),
-        patience=thresholds["patience"], optimizer=thresholds["optimizer"], schedule=thresholds["schedule"],
-        judged_by=JUDGED_BY, checkpoint=checkpoint and checkpoint / "thresholds", name=f"{name} (thresholds)", **common,
-    ):  # fmt: skip
-        yield "thresholds", epoch, ranker
+    embeddings: Tensor
+    scores: Tensor
+    label_ranks: Tensor
 
 
-def save(path: str | Path, ranker: LabelRanker) -> None:
-    """Writes both networks below `path`, and the options of views if it has any, so that `load(path)` rebuilds them."""
-    (Path(path) / VIEWS).unlink(missing_ok=True)  # of another ranker, which was saved there
-    save_model(Path(path) / "scorer", ranker.scorer)
-    save_model(Path(path) / "thresholds", ranker.thresholds)
-    if ranker.views:
-        with replaced_file(Path(path) / VIEWS) as partial:
-            partial.write_text(json.dumps(ranker.views, indent=2, sort_keys=True) + "\n")
+@dataclass(frozen=True, kw_only=True)
+class ScorerOptions(Phase):
+    """Options of the scorer's training; images are moved, zoomed and rotated at random."""
+
+    batch_size: int
+    shift: int = 0
+    zoom: float = 1.0
+    rotation: float = 0.0
+    average: float | None = None
+    monitor: Literal["accuracy", "exact_match"] = "accuracy"
 
 
-def load(path: str | Path, *, device: str | torch.device = "cpu") -> LabelRanker:
-    """What `save` wrote.
+@dataclass(frozen=True, kw_only=True)
+class ThresholdOptions(Phase):
+    """Options of the thresholds' training."""
 
-    Raises:
-        FileNotFoundError, ValueError: see `rankops.io.checkpoints.load_model`; or the file of views is damaged.
-    """
-    scorer, thresholds = (load_model(Path(path) / part, device=device) for part in ("scorer", "thresholds"))
-    file = Path(path) / VIEWS
-    try:
-        return LabelRanker(scorer, thresholds, json.loads(file.read_text()) if file.is_file() else None)
-    except (ValueError, TypeError) as error:
-        raise ValueError(f"{file}: no options of views ({error}); make it again with `dvc repro`") from error
+    batch_size: int
+    hidden: int = 128
+
+
+@dataclass(frozen=True, kw_only=True)
+class Views:
+    """Scores are means over so many views of each image."""
+
+    __pydantic_config__: ClassVar = STRICT
+
+    count: int
+    shift: int = 0
+    zoom: float = 1.0
+    rotation: float = 0.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Training:
+    """Options of both phases; `fresh` draws new scenes for each batch of the scorer."""
+
+    __pydantic_config__: ClassVar = STRICT
+
+    scorer: ScorerOptions
+    thresholds: ThresholdOptions
+    views: Views | None = None
+    fresh: bool = False
 
 
 def label_ranks_of(scores: Tensor, selected: Tensor) -> Tensor:
-    """Label ranks of the selected labels by their scores: 0 = not selected, larger = more important.
+    """Return label ranks of the selected labels by their scores: 0 = not selected, larger = more important.
 
     >>> label_ranks_of(torch.tensor([[0.5, -2.0, 3.0]]), torch.tensor([[True, False, True]]))
     tensor([[1, 0, 2]])
@@ -231,43 +102,182 @@ def label_ranks_of(scores: Tensor, selected: Tensor) -> Tensor:
     return dense_ranks(torch.where(selected, places, 0))
 
 
-def predictions(ranker: LabelRanker, split: tuple[Tensor, Tensor]) -> pa.Table:
-    """One row an image: `id`, `scores`, `label_ranks` (0 = absent, larger = more important) and `selected`.
+class LabelRanking:
+    """Train a scorer with a ranking loss, then thresholds on its frozen embedding that select labels.
 
-    Raises:
-        FloatingPointError: a score is not finite.
-    """
-    scores, thresholds = ranker(split[0])
-    check_finite(scores, "scores")
-    selected = scores > thresholds
-    columns = {"scores": scores, "label_ranks": label_ranks_of(scores, selected), "selected": selected}
-    return pa.table(
-        {"id": pa.array(range(len(scores)), pa.int64())} | {name: as_lists(part) for name, part in columns.items()}
-    )
-
-
-def figures(table: pa.Table, split: tuple[Tensor, Tensor]) -> Figures:
-    """Ranked and unranked figures of a table of `predictions`, such as `ranked.accuracy`.
-
-    F1 is as the paper prints it: of the averaged precision and recall.
+    A split is images (n, [3,] height, width) uint8 and label ranks (n, K).
 
     Args:
-        table: from `predictions`.
-        split: as from `load_split`, in the table's order; its label ranks are the true ones.
+        training: `scorer` (options of `rankops.training.loop.fit`, with `shift` and optionally `zoom` and `rotation`,
+            see `rankops.training.augmentation.warped`; optionally `monitor`, `accuracy` (of pairs) or `exact_match`)
+            and `thresholds` (the same options without these, and `hidden`); optionally `views`, see
+            `rankops.models.label_ranker.LabelRanker`. None for a task that only predicts.
+        fresh: draws so many new scenes, images (n, height, width) uint8 and label ranks (n, K), which the scorer learns
+            from in place of the training split's.
+        cache: unused; all tasks take one.
     """
-    label_ranks = split[1]
-    rates = {
-        "ranked": ranked(matrix(table, "scores", path="predictions"), label_ranks),
-        "unranked": unranked(matrix(table, "selected", path="predictions"), label_ranks),
-    }
-    columns = {f"{kind}.{name}": values.numpy() for kind, several in rates.items() for name, values in several.items()}
 
-    def of_rows(rows: np.ndarray) -> np.ndarray:
-        found = {name: values[rows].mean(-1) for name, values in columns.items()}
-        for kind in rates:
-            precision, recall = found[f"{kind}.precision"], found[f"{kind}.recall"]
-            found[f"{kind}.f1"] = 2 * precision * recall / np.maximum(precision + recall, 1e-300)
-        return np.stack([found[name] for name in names])
+    name, title = "label_ranking", "Label ranking"
+    phases = ("scorer", "thresholds")
+    needs_start: tuple[str, ...] = ()
+    lower_is_better = False
+    metrics = (
+        *(
+            Metric(
+                f"{kind}.{rate}",
+                f"{kind} {title}",
+                shown=(kind, rate) in {("ranked", "accuracy"), ("ranked", "exact_match"), ("unranked", "f1")},
+            )
+            for kind in ("ranked", "unranked")
+            for rate, title in RATES.items()
+        ),
+        Metric("ranked.mean_average_precision", "ranked mAP"),
+    )
+    Training = Training
+    columns: ClassVar = {"image": "image"}
+    truth = "label_ranks"
+    learns_from = ("image", "label_ranks")
 
-    names = [*columns, *(f"{kind}.f1" for kind in rates)]
-    return Figures(names, len(label_ranks), of_rows)
+    def __init__(
+        self,
+        training: dict[str, Any] | None = None,
+        *,
+        fresh: Callable[[int, torch.Generator], tuple[Tensor, Tensor]] | None = None,
+        cache: Path | None = None,
+    ):
+        self.training, self.fresh = training, fresh
+        self.monitor = (training or {}).get("scorer", {}).get("monitor", "accuracy")
+
+    def load(self, folder: str | Path, split: str, *, threads: int) -> Split:
+        return read_label_ranks(folder, split, threads=threads)
+
+    def build(self, model: dict[str, Any], split: Split, *, seed: int) -> nn.Module:
+        args = {"scorer": model, "hidden": self.training["thresholds"]["hidden"]}
+        if self.training.get("views"):
+            args["views"] = self.training["views"]
+        images, outputs = as_batch(split[0]), split[1].shape[1]
+        network = build("models", "label_ranker", args, seed=seed, outputs=outputs, colors=images.shape[1])
+        network.recipe["task"] = self.name
+        return network
+
+    def monitor_in(self, phase: str) -> str:
+        return self.monitor if phase == "scorer" else f"unranked_{self.monitor}"
+
+    def begin(
+        self, network: nn.Module, phase: str, train: Split, val: Split, *, accelerator: Accelerator
+    ) -> tuple[nn.Module, Images | Embeddings, Images | Embeddings]:
+        splits = [
+            Images(as_batch(images).to(accelerator.device), ranks.to(accelerator.device))
+            for images, ranks in (train, val)
+        ]
+        if phase == "scorer":
+            return network.scorer, splits[0]._replace(fresh=self.fresh), splits[1]
+        # The scorer is frozen from here on: its scores and embeddings are computed once.
+        network.scorer.eval()
+        with torch.no_grad(), accelerator.autocast():
+            embeddings = [_embedded(network.scorer, split.images) for split in splits]
+            scores = [network.scorer.head(one).float() for one in embeddings]
+        return network.thresholds, *(
+            Embeddings(one, score, split.label_ranks)
+            for one, score, split in zip(embeddings, scores, splits, strict=True)
+        )
+
+    def end(self, network: nn.Module, phase: str) -> None:
+        pass
+
+    def rows(self, data: Images | Embeddings, phase: str) -> int:
+        return len(data.label_ranks)
+
+    def group(self, phase: str, objective: Any) -> int:
+        return 1  # labels are ranked, not examples
+
+    def batch(self, data: Any, phase: str, rows: Tensor, generator: torch.Generator) -> tuple:
+        if phase == "thresholds":
+            rows = rows.to(data.scores.device)
+            return data.embeddings[rows], data.scores[rows], data.label_ranks[rows]
+        moves = {
+            option: self.training["scorer"][option] for option in AUGMENTATION if option in self.training["scorer"]
+        }
+        if data.fresh is None:
+            rows = rows.to(data.images.device)
+            images, label_ranks = data.images[rows], data.label_ranks[rows]
+        else:
+            images, label_ranks = data.fresh(len(rows), generator)
+            images, label_ranks = as_batch(images).to(data.images.device), label_ranks.to(data.images.device)
+        return warped(images, generator, **moves), label_ranks, generator
+
+    def loss(self, module: nn.Module, phase: str, batch: tuple, objective: Any) -> Tensor:
+        if phase == "thresholds":
+            embeddings, scores, label_ranks = batch
+            levels = module(embeddings)
+            return nn.functional.binary_cross_entropy_with_logits(scores - levels, (label_ranks > 0).to(scores.dtype))
+        images, label_ranks, generator = batch
+        return objective(module(images), label_ranks, generator=generator)
+
+    def validate(self, module: nn.Module, phase: str, data: Any) -> dict[str, float]:
+        if phase == "thresholds":
+            levels = module(data.embeddings).float()
+            check_scores(levels)
+            rates = unranked(data.scores > levels, data.label_ranks)
+            return {f"unranked_{rate}": rates[rate].mean().item() for rate in ("accuracy", "exact_match")}
+        # The head is in float32: scores of near ties would be rounded to the same.
+        rates = ranked(module.head(_embedded(module, data.images)).float(), data.label_ranks)
+        return {rate: rates[rate].mean().item() for rate in ("accuracy", "exact_match")}
+
+    @torch.inference_mode()
+    def scores(self, network: nn.Module, images: Tensor, *, batch_size: int = 256) -> tuple[Tensor, Tensor]:
+        """Return scores (n, K) and thresholds (n, K) of images (n, [3,] height, width), on the CPU."""
+        device = next(network.parameters()).device
+        parts = [network(batch.to(device)) for batch in as_batch(images).split(batch_size)]
+        scores, thresholds = (torch.cat([part[place].cpu() for part in parts]) for place in (0, 1))
+        return scores, thresholds
+
+    def predict(self, network: nn.Module, split: Split) -> pa.Table:
+        """Return one row an image: `id`, `scores`, `label_ranks` (0 = absent, larger = more important), `selected`,
+        and `true_label_ranks` where they are known."""
+        images, truth = split
+        scores, thresholds = self.scores(network, images)
+        check_finite(scores, "scores")
+        selected = scores > thresholds
+        columns = {"scores": scores, "label_ranks": label_ranks_of(scores, selected), "selected": selected}
+        if truth is not None:
+            columns["true_label_ranks"] = truth
+        ids = pa.array(range(len(scores)), pa.int64())
+        return pa.table({"id": ids} | {name: as_lists(part) for name, part in columns.items()})
+
+    def statistic(self, table: pa.Table) -> Statistic:
+        """Return ranked and unranked metrics, such as `ranked.accuracy`.
+
+        F1 is as the paper prints it: of the averaged precision and recall.
+        """
+        scores, selected, truth = (
+            matrix(table, column, path="predictions") for column in ("scores", "selected", "true_label_ranks")
+        )
+        rates = {"ranked": ranked(scores, truth), "unranked": unranked(selected, truth)}
+        columns = {
+            f"{kind}.{rate}": values.numpy() for kind, several in rates.items() for rate, values in several.items()
+        }
+        names = [*columns, *(f"{kind}.f1" for kind in rates)]
+
+        def of_rows(rows: np.ndarray) -> np.ndarray:
+            found = {name: values[rows].mean(-1) for name, values in columns.items()}
+            for kind in rates:
+                precision, recall = found[f"{kind}.precision"], found[f"{kind}.recall"]
+                found[f"{kind}.f1"] = 2 * precision * recall / np.maximum(precision + recall, 1e-300)
+            return np.stack([found[name] for name in names])
+
+        return Statistic(names, len(truth), of_rows)
+
+    def respond(self, network: nn.Module, rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+        """Return `labels` (the selected ones, the most important first), `label_ranks` and `scores` of each row's
+        `image`; sizes may differ."""
+        images = [row["image"] for row in rows]
+        if not images:
+            raise ValueError("no rows, expected at least one with a column image")
+        table = in_batches(network, images, lambda pictures: self.predict(network, (pictures, None)))
+        answers = table.select(["label_ranks", "scores"]).to_pylist()
+        return [{"labels": order_of(answer["label_ranks"])} | answer for answer in answers]
+
+
+def _embedded(scorer: nn.Module, images: Tensor) -> Tensor:
+    return torch.cat([scorer.embed(part).float() for part in images.split(256)])

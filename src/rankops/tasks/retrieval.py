@@ -1,97 +1,39 @@
 """Cross-modal retrieval: captions of an image, the image of a caption, judged by recall@K (SoDeep, Section 4.2.3)."""
 
-import json
-from collections.abc import Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 import torch
 from torch import Tensor, nn
 
 from rankops.checks import check_finite
-from rankops.io.atomic import replaced_file
-from rankops.io.checkpoints import load_model, save_model
-from rankops.io.parquet import as_batch, as_lists, decode_images, read_table
-from rankops.metrics.evaluation import Figures
+from rankops.datasets.splits import read_captions
+from rankops.io.parquet import as_batch, as_lists
+from rankops.metrics.bootstrap import Statistic
 from rankops.metrics.recall import first_positive_ranks
 from rankops.models.layers import similarities
 from rankops.models.tokenizer import Vocabulary
-from rankops.training import finetune
-from rankops.training.finetune import HISTORIES, embedded
-from rankops.training.loop import Epoch
+from rankops.tasks.base import Metric
+from rankops.tasks.predict import of_row, picture_of
+from rankops.training.finetune import Data, ProbeAndFinetune, embedded
 from rankops.training.objective import grouped
+from rankops.training.options import Training
 
-__all__ = [
-    "HISTORIES", "JUDGED_BY", "Encoder", "figures", "first_ranks", "load", "load_split", "predictions", "save",
-    "train",
-]  # fmt: skip
+__all__ = ["Retrieval", "first_ranks"]
 
-JUDGED_BY = "recall_at_1"  # the mean of both directions, on the validation split as one fold
 DEPTHS = (1, 5, 10)
-FOLDS = 5
+FOLDS = 5  # of the test images: each is a gallery by itself, as the papers cut COCO
+DIRECTIONS = {"image_to_text": "caption", "text_to_image": "image"}
 
-Split = tuple[Tensor, list[list[str]], Tensor]  # images, the captions of each, and to which family each belongs
-
-
-@dataclass(frozen=True)
-class Encoder:
-    """A dual encoder and its vocabulary, in evaluation mode."""
-
-    network: nn.Module
-    vocabulary: Vocabulary
-
-    def images(self, images: Tensor) -> Tensor:
-        """Embeddings (n, size) of images (n, [3,] height, width) uint8; on the CPU."""
-        return self.network.head(embedded(self.network, as_batch(images))).detach().float().cpu()
-
-    @torch.no_grad()
-    def captions(self, captions: list[str], *, batch_size: int = 1024) -> Tensor:
-        """Embeddings (n, size) of captions; words that are not in the vocabulary count as unknown. On the CPU.
-
-        Raises:
-            ValueError: a caption has no words.
-        """
-        return _encoded(self.network, self.vocabulary.encode(captions), batch_size).cpu()
-
-
-def _encoded(network: nn.Module, words: Tensor, batch_size: int = 1024) -> Tensor:
-    """Embeddings of captions, part by part; on the network's device."""
-    device = next(network.parameters()).device
-    return torch.cat([network.encode_text(part.to(device)).float() for part in words.split(batch_size)])
-
-
-def load_split(folder: str | Path, split: str, *, threads: int) -> Split:
-    """Images (n, [3,] height, width) uint8, the captions of each, equally many, and the number of its family (n,).
-
-    Images of a family, the twins of made scenes, compete for the same captions; without a column `family` each is one
-    by itself.
-
-    Raises:
-        FileNotFoundError, ValueError: the file is missing or corrupt, images have different numbers of captions, or
-            one is empty.
-    """
-    path = Path(folder) / f"{split}.parquet"
-    read = read_table(path, ["image", "captions"])
-    families = torch.arange(len(read))
-    if "family" in pq.read_schema(path).names:
-        families = torch.from_numpy(read_table(path, ["family"])["family"].to_numpy().copy())
-    captions = read["captions"].to_pylist()
-    for row, several in enumerate(captions):
-        if not several or len(several) != len(captions[0]):
-            expected = f"{len(captions[0])} as in row 0" if captions[0] else "at least one"
-            raise ValueError(f"{path}: row {row}: {len(several or [])} captions, expected {expected}")
-        for caption in several:
-            if not caption or not Vocabulary.split(caption):
-                raise ValueError(f"{path}: row {row}: a caption is {caption!r}, expected at least one word")
-    return torch.from_numpy(decode_images(read["image"], path=path, threads=threads)), captions, families
+Split = tuple[Tensor, list[list[str]], Tensor]
 
 
 def first_ranks(images: Tensor, captions: Tensor) -> tuple[Tensor, Tensor]:
-    """Ranks of the first right answer among all, 1 = found first.
+    """Return the ranks of the first right answer among all, 1 = found first.
 
     Args:
         images: embeddings (n, size).
@@ -110,167 +52,172 @@ def first_ranks(images: Tensor, captions: Tensor) -> tuple[Tensor, Tensor]:
     return to_text, to_image.view(count, several)
 
 
-def train(
-    train_split: Split,
-    val_split: Split,
-    *,
-    model: dict[str, Any],
-    loss: dict[str, Any],
-    training: dict[str, Any],
-    seed: int,
-    name: str = "retrieval",
-    **options: Any,
-) -> Iterator[tuple[str, Epoch, Encoder]]:
-    """Trains a dual encoder; each image is seen with one of its captions in an epoch, chosen at random.
+def _encoded(network: nn.Module, words: Tensor, batch_size: int = 1024) -> Tensor:
+    """Return the embeddings of captions, part by part, on the network's device."""
+    device = next(network.parameters()).device
+    return torch.cat([network.encode_text(part.to(device)).float() for part in words.split(batch_size)])
 
-    The loss gets the cosines of all images and captions of a batch, or, where a sorter of fixed length stands in it, of
-    groups of that length. The vocabulary is of the training captions.
 
-    Args:
-        train_split, val_split: as from `load_split`; images are moved to the device whole.
-        model, loss: `name` and `args`, as in the params.
-        training: `batch_size`, `least_count` (how often a word must occur to be in the vocabulary), `head` and
-            `everything`, see `rankops.training.finetune.train`; the text encoder learns in both steps.
-        seed: of all random choices.
-        name: for messages.
-        options: `start`, `sorter`, `fine_tune`, `beside`, `device`, `precision`, `checkpoint` and `features`, see
-            `rankops.training.finetune.train`.
+@dataclass(frozen=True, kw_only=True)
+class RetrievalTraining(Training):
+    """`least_count` is how often a word must occur in the training captions to be known."""
 
-    Yields:
-        `head` or `everything`, the epoch, and the encoder with the weights of its best epoch (complete once the
-        iteration has ended).
+    least_count: int = 1
 
-    Raises:
-        ValueError, FloatingPointError: see `rankops.training.loop.fit`.
+
+class Retrieval(ProbeAndFinetune):
+    """Embed images and captions in one space; each image is seen with one of its captions in an epoch.
+
+    The loss gets the cosines of all images and captions of a batch, or of groups of the sorter's length where that is
+    fixed. The vocabulary is of the training captions; the text encoder learns in both phases.
+
+    A split is images (n, [3,] height, width) uint8, the captions of each, and the number of its family (n,).
     """
-    images, captions = train_split[:2]
-    val_images, val_captions = val_split[:2]
-    several = len(captions[0])
-    flat, val_flat = ([caption for group in split for caption in group] for split in (captions, val_captions))
-    vocabulary = Vocabulary.of(flat, least=training["least_count"])
-    numbers, val_numbers = vocabulary.encode(flat), vocabulary.encode(val_flat)
 
-    def draw(rows: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+    name, title = "retrieval", "Cross-modal retrieval"
+    monitor = "recall_at_1"  # the mean of both directions, the validation split as one gallery
+    metrics = tuple(
+        Metric(
+            f"{direction}.{name}",
+            f"{found} {title}",
+            lower_is_better=name == "median_rank",
+            shown=name == "recall_at_1",
+        )
+        for direction, found in DIRECTIONS.items()
+        for name, title in [*((f"recall_at_{depth}", f"R@{depth}") for depth in DEPTHS), ("median_rank", "median rank")]
+    )
+    Training = RetrievalTraining
+    columns: ClassVar = {"image": "image?", "caption": "text?"}
+    truth = "positives"
+    learns_from = ("image", "captions")
+
+    def load(self, folder: str | Path, split: str, *, threads: int) -> Split:
+        return read_captions(folder, split, threads=threads)
+
+    def images(self, split: Split) -> Tensor:
+        return as_batch(split[0])
+
+    def outputs(self, split: Split) -> dict[str, Any]:
+        flat = [caption for several in split[1] for caption in several]
+        return {"words": Vocabulary.of(flat, least=self.training["least_count"]).words}
+
+    def begin(self, network: nn.Module, phase: str, train: Split, val: Split, **options: Any) -> tuple[Any, Any, Any]:
+        network, data, val_data = super().begin(network, phase, train, val, **options)
+        numbers = [
+            network.vocabulary.encode([caption for several in split[1] for caption in several])
+            for split in (train, val)
+        ]
+        return (
+            network,
+            Data((numbers[0], len(train[1][0]), len(train[0])), data.inputs),
+            Data(numbers[1], val_data.inputs),
+        )
+
+    def examples(self, split: tuple[Tensor, int, int]) -> int:
+        return split[2]
+
+    def choose(self, split: tuple[Tensor, int, int], rows: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+        numbers, several, _ = split
         words = numbers[rows * several + torch.randint(several, (len(rows),), generator=generator)]
         return rows, words[:, : int((words != 0).sum(1).max())]  # no longer than the batch's longest
 
-    def compared(network: nn.Module, outputs: Tensor, words: Tensor, length: int) -> tuple[Tensor, Tensor]:
-        texts = network.encode_text(words.to(outputs.device))
+    def compare(self, network: nn.Module, outputs: Tensor, truth: Tensor, length: int) -> tuple[Tensor, Tensor]:
+        texts = network.encode_text(truth.to(outputs.device))
         similarity = similarities(grouped(outputs, length), grouped(texts, length))  # (groups, length, length)
         return similarity, torch.eye(length, dtype=torch.bool, device=outputs.device).expand_as(similarity)
 
-    def validated(network: nn.Module, outputs: Tensor) -> dict[str, float]:
-        texts = _encoded(network, val_numbers).unflatten(0, (len(val_images), -1))
-        to_text, to_image = first_ranks(outputs.float(), texts)
-        both = [(ranks <= 1).double().mean().item() for ranks in (to_text, to_image)]
-        return {JUDGED_BY: sum(both) / 2, "image_to_text": both[0], "text_to_image": both[1]}
+    def measure(self, network: nn.Module, outputs: Tensor, split: Tensor) -> dict[str, float]:
+        texts = _encoded(network, split).unflatten(0, (len(outputs), -1))
+        both = [(ranks <= 1).double().mean().item() for ranks in first_ranks(outputs.float(), texts)]
+        return {self.monitor: sum(both) / 2} | dict(zip(DIRECTIONS, both, strict=True))
 
-    for step, epoch, network in finetune.train(
-        model=model, outputs={"words": len(vocabulary)}, loss=loss, training=training, rows=len(images),
-        images=as_batch(images), val_images=as_batch(val_images), draw=draw, compared=compared, figures=validated,
-        judged_by=JUDGED_BY, seed=seed, name=name, **options,
-    ):  # fmt: skip
-        yield step, epoch, Encoder(network, vocabulary)
+    def embed_images(self, network: nn.Module, images: Tensor) -> Tensor:
+        """Return embeddings (n, size) of images (n, [3,] height, width), on the CPU."""
+        return network.head(embedded(network, as_batch(images))).detach().float().cpu()
 
+    @torch.no_grad()
+    def embed_captions(self, network: nn.Module, captions: list[str]) -> Tensor:
+        """Return embeddings (n, size) of captions, on the CPU; words that are not in the vocabulary count as unknown.
 
-def save(path: str | Path, encoder: Encoder) -> None:
-    """Writes the network and its vocabulary below `path`, so that `load(path)` rebuilds them."""
-    save_model(Path(path) / "network", encoder.network)
-    with replaced_file(Path(path) / "vocabulary.json") as partial:
-        partial.write_text(json.dumps(encoder.vocabulary.words, indent=0) + "\n")
+        Raises:
+            ValueError: a caption has no words.
+        """
+        return _encoded(network, network.vocabulary.encode(captions)).cpu()
 
-
-def load(path: str | Path, *, device: str | torch.device = "cpu") -> Encoder:
-    """What `save` wrote.
-
-    Raises:
-        FileNotFoundError, ValueError: see `rankops.io.checkpoints.load_model`; no vocabulary, or not that of the network.
-    """
-    words = Path(path) / "vocabulary.json"
-    if not words.is_file():
-        raise FileNotFoundError(f"{words}: no such file; expected a folder that a retrieval run wrote")
-    network = load_model(Path(path) / "network", device=device)
-    try:
-        vocabulary = Vocabulary(json.loads(words.read_text()))
-    except (ValueError, TypeError) as error:
-        raise ValueError(f"{words}: no list of words ({error}); make it again with `dvc repro`") from error
-    if len(vocabulary) != network.words.num_embeddings:
-        raise ValueError(
-            f"{words}: {len(vocabulary)} words, but the network beside it has embeddings of "
-            f"{network.words.num_embeddings}: they were not saved together; make both again with `dvc repro`"
+    def predict(self, network: nn.Module, split: Split) -> pa.Table:
+        """Return one row an image: `id`, `image_embedding`, `captions`, `text_embeddings` (of each) and `family`."""
+        images, captions, family = split
+        placed = self.embed_images(network, images)
+        texts = self.embed_captions(network, [caption for several in captions for caption in several])
+        check_finite(placed, "image's embedding")
+        check_finite(texts.view(len(images), -1), "captions' embeddings")
+        offsets = pa.array(np.arange(len(images) + 1) * len(captions[0]), pa.int32())
+        return pa.table(
+            {
+                "id": pa.array(range(len(images)), pa.int64()),
+                "image_embedding": as_lists(placed),
+                "captions": pa.array(captions, pa.list_(pa.string())),
+                "text_embeddings": pa.ListArray.from_arrays(offsets, as_lists(texts)),
+                "family": family.numpy(),
+            }
         )
-    return Encoder(network, vocabulary)
 
+    def statistic(self, table: pa.Table) -> Statistic:
+        """Return recall at 1, 5 and 10 and the median rank in both directions, each fold searched by itself.
 
-def predictions(encoder: Encoder, split: Split) -> pa.Table:
-    """One row an image: `id`, `image_embedding`, `captions` and `text_embeddings`, one for each caption.
+        The images are cut into 5 folds of equal size, in order; what is left over at the end is left out. Metrics are
+        means over folds, the median is of all folds' ranks. Resamples are of families of images, which do not err
+        independently; the folds' contents are fixed.
 
-    Raises:
-        FloatingPointError: an embedding is not finite.
-    """
-    images, captions = split[:2]
-    placed = encoder.images(images)
-    texts = encoder.captions([caption for several in captions for caption in several])
-    check_finite(placed, "image's embedding")
-    check_finite(texts.view(len(images), -1), "captions' embeddings")
-    several = len(captions[0])
-    offsets = pa.array(np.arange(len(images) + 1) * several, pa.int32())
-    return pa.table(
-        {
-            "id": pa.array(range(len(images)), pa.int64()),
-            "image_embedding": as_lists(placed),
-            "captions": pa.array(captions, pa.list_(pa.string())),
-            "text_embeddings": pa.ListArray.from_arrays(offsets, as_lists(texts)),
-        }
-    )
+        Raises:
+            ValueError: fewer images than folds, or families of different sizes among those of the folds.
+        """
+        images = torch.from_numpy(np.stack(table["image_embedding"].to_numpy()))
+        several = len(table["text_embeddings"][0])
+        flat = table["text_embeddings"].combine_chunks().flatten().flatten().to_numpy()
+        texts = torch.from_numpy(flat.reshape(len(images), several, images.shape[1]).copy())
+        fold = len(images) // FOLDS
+        if fold < 1:
+            raise ValueError(f"{len(images)} images do not make {FOLDS} folds: expected at least {FOLDS}")
+        parts = [
+            first_ranks(images[start : start + fold], texts[start : start + fold])
+            for start in range(0, fold * FOLDS, fold)
+        ]
+        ranks = [
+            torch.cat([to_text for to_text, _ in parts]).unsqueeze(1).numpy(),
+            torch.cat([to_image for _, to_image in parts]).numpy(),
+        ]
+        family = table["family"].to_numpy()[: fold * FOLDS]
+        families, sizes = np.unique(family, return_counts=True)
+        if len(set(sizes)) > 1:
+            raise ValueError(
+                f"{fold * FOLDS} images in {FOLDS} folds have families of {sorted(set(sizes.tolist()))} images, "
+                "expected one size: choose a number of images by which no family is cut"
+            )
+        members = np.argsort(family, kind="stable").reshape(len(families), -1)
 
+        def of_rows(rows: np.ndarray) -> np.ndarray:
+            rows = members[rows].reshape(*rows.shape[:-1], -1)
+            found = []
+            for values in ranks:  # (n, captions that search, or 1)
+                chosen = values[rows]
+                flat = chosen.reshape(*chosen.shape[:-2], -1)
+                found += [(flat <= depth).mean(-1) for depth in DEPTHS] + [np.median(flat, axis=-1)]
+            return np.stack(found)
 
-def figures(table: pa.Table, split: Split) -> Figures:
-    """Recall at 1, 5 and 10 and the median rank in both directions, each fold searched by itself.
+        return Statistic([metric.name for metric in self.metrics], len(families), of_rows)
 
-    The images are cut into 5 folds of equal size, in order (what is left over at the end is left out), as the papers do
-    on COCO; figures are means over folds, the median is of all folds' ranks. Resamples are of families of images,
-    which do not err independently, the folds' contents fixed.
-
-    Args:
-        table: from `predictions`.
-        split: as from `load_split`, in the table's order.
-
-    Raises:
-        ValueError: fewer images than folds, or families of different sizes among those of the folds.
-    """
-    images = torch.from_numpy(np.stack(table["image_embedding"].to_numpy()))
-    several = len(table["text_embeddings"][0])
-    flat = table["text_embeddings"].combine_chunks().flatten().flatten().to_numpy()
-    texts = torch.from_numpy(flat.reshape(len(images), several, images.shape[1]).copy())
-    fold = len(images) // FOLDS
-    if fold < 1:
-        raise ValueError(f"{len(images)} images do not make {FOLDS} folds: expected at least {FOLDS}")
-    parts = [
-        first_ranks(images[start : start + fold], texts[start : start + fold])
-        for start in range(0, fold * FOLDS, fold)
-    ]  # fmt: skip
-    ranks = {
-        "image_to_text": torch.cat([to_text for to_text, _ in parts]).unsqueeze(1).numpy(),
-        "text_to_image": torch.cat([to_image for _, to_image in parts]).numpy(),
-    }
-
-    families, sizes = np.unique(split[2][: fold * FOLDS].numpy(), return_counts=True)
-    if len(set(sizes)) > 1:
-        raise ValueError(
-            f"{fold * FOLDS} images in {FOLDS} folds have families of {sorted(set(sizes.tolist()))} images, expected "
-            "one size: choose a number of images by which no family is cut"
-        )
-    members = np.argsort(split[2][: fold * FOLDS].numpy(), kind="stable").reshape(len(families), -1)
-
-    def of_rows(rows: np.ndarray) -> np.ndarray:
-        rows = members[rows].reshape(*rows.shape[:-1], -1)
-        found = []
-        for values in ranks.values():  # (n, captions that search, or 1)
-            chosen = values[rows]
-            flat = chosen.reshape(*chosen.shape[:-2], -1)
-            found += [(flat <= depth).mean(-1) for depth in DEPTHS] + [np.median(flat, axis=-1)]
-        return np.stack(found)
-
-    of_each = [*(f"recall_at_{depth}" for depth in DEPTHS), "median_rank"]
-    return Figures([f"{direction}.{name}" for direction in ranks for name in of_each], len(families), of_rows)
+    def respond(self, network: nn.Module, rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+        """Return the `embedding` of each row's `image` or `caption`, of unit length."""
+        answers = []
+        for number, row in enumerate(rows):
+            with of_row(number):
+                image, caption = row.get("image"), row.get("caption")
+                if isinstance(image, bytes) == isinstance(caption, str):
+                    raise ValueError("expected either an image or a caption")
+                if isinstance(caption, str):
+                    embedding = self.embed_captions(network, [caption])
+                else:
+                    embedding = self.embed_images(network, picture_of(network, image, where=f"row {number}"))
+                answers.append({"embedding": embedding[0].tolist()})
+        return answers

@@ -1,29 +1,31 @@
-"""Training in two steps: the head on frozen features, each computed once; then the whole network."""
+"""Training in two phases: the head on frozen features (a linear probe), then the whole network."""
 
-from collections.abc import Callable, Iterator
-from dataclasses import replace
+from hashlib import blake2b
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
+from accelerate import Accelerator
+from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
-from rankops.io.checkpoints import build, start_from
+from rankops.io.atomic import replaced_file
+from rankops.io.checkpoints import build
 from rankops.training.augmentation import shifted
-from rankops.training.loop import Epoch, batch_count, compute, fit, random_batches
-from rankops.training.objective import Criterion
+from rankops.training.options import Training
 
-__all__ = ["HISTORIES", "embedded", "train"]
+__all__ = ["Batch", "Data", "ProbeAndFinetune", "embedded"]
 
-HISTORIES = {"everything": "history.csv", "head": "head_history.csv"}  # files of the two steps, in a run's folder
+KEPT = 16  # feature tables in a cache folder, the newest
 
 
 def embedded(network: nn.Module, images: Tensor, *, batch_size: int = 256) -> Tensor:
-    """Features of images, part by part, in evaluation mode and without gradient; on the network's device.
+    """Return the features of images, part by part, in evaluation mode and without gradient; on the network's device.
 
     Args:
         network: with `embed`.
         images: (n, colors, height, width) uint8, on any device.
+        batch_size: images at once.
     """
     device = next(network.parameters()).device
     training = network.training
@@ -34,137 +36,126 @@ def embedded(network: nn.Module, images: Tensor, *, batch_size: int = 256) -> Te
     return features
 
 
-def train(
-    *,
-    model: dict[str, Any],
-    outputs: dict[str, int],
-    loss: dict[str, Any],
-    training: dict[str, Any],
-    rows: int,
-    images: Tensor,
-    val_images: Tensor,
-    draw: Callable[[Tensor, torch.Generator], tuple[Tensor, Any]],
-    compared: Callable[[nn.Module, Tensor, Any, int], tuple[Tensor, Tensor]],
-    figures: Callable[[nn.Module, Tensor], dict[str, float]],
-    judged_by: str,
-    seed: int,
-    name: str,
-    start: str | Path | None = None,
-    sorter: nn.Module | None = None,
-    fine_tune: dict[str, Any] | None = None,
-    beside: dict[str, Any] | None = None,
-    device: str = "auto",
-    precision: str = "no",
-    checkpoint: Path | None = None,
-    features: dict[str, Tensor] | None = None,
-) -> Iterator[tuple[str, Epoch, nn.Module]]:
-    """Trains a network for a task: the head on frozen features, then everything (SoDeep, Section 4.2.1).
+def _features(network: nn.Module, images: Tensor, cache: Path | None) -> Tensor:
+    """Return the features of images; with a cache folder they are computed once for all trainings that share them."""
+    if cache is None:
+        return embedded(network, images)
+    # Known by the images and by what the network makes of the first of them.
+    digest = blake2b(digest_size=16)
+    digest.update(images.cpu().numpy().data)
+    digest.update(embedded(network, images[:64]).float().cpu().numpy().data)
+    file = cache / f"{digest.hexdigest()}.safetensors"
+    if not file.is_file():
+        cache.mkdir(parents=True, exist_ok=True)
+        with replaced_file(file) as partial:
+            save_file({"features": embedded(network, images).contiguous().cpu()}, partial)
+        for old in sorted(cache.glob("*.safetensors"), key=lambda path: path.stat().st_mtime_ns)[:-KEPT]:
+            old.unlink(missing_ok=True)
+    return load_file(file)["features"].to(images.device)
+
+
+class Data(NamedTuple):
+    """A split as a phase reads it: frozen features in the probe, images in fine-tuning; on the device."""
+
+    split: Any
+    inputs: Tensor
+
+
+class Batch(NamedTuple):
+    """Inputs of a batch, what its outputs are compared with, and the generator of random choices."""
+
+    inputs: Tensor
+    truth: Any
+    generator: torch.Generator
+
+
+class ProbeAndFinetune:
+    """What the tasks on images share that train a head on frozen features, then everything (SoDeep, Section 4.2.1).
 
     A sorter of fixed length ranks groups of that length, any other a whole batch.
 
     Args:
-        model: `name` and `args` of a network with `blocks` (its convolutional part), `embed` and `head`.
-        outputs: what the data decides about it, see `rankops.io.checkpoints.build`.
-        loss: `name` and `args`.
-        training: `batch_size`; `head` (`epochs`, 0 for none, `patience`, `optimizer` and `schedule`, see
-            `rankops.training.loop.fit`), which is left out without a `start`: frozen random features are of no use; and
-            `everything`, the same of the second step (`epochs` may be 0 too), with `shift`, by how many pixels images
-            are moved at random.
-        rows: examples of the training split, of which batches are drawn.
-        images, val_images: (n, colors, height, width) uint8; moved to the device whole.
-        draw: of a batch's rows and a generator, the numbers of its images, and whatever `compared` should know of it.
-        compared: of the network, its outputs for a batch, what `draw` said of it, and the length of a group: the scores
-            and what they are held against, as the loss takes them.
-        figures: of the network and its outputs for all `val_images`.
-        judged_by: which of the figures decides on the best epoch; larger is better.
-        seed: of all random choices.
-        name: for messages.
-        start: weights to start from, see `rankops.io.checkpoints.start_from`.
-        sorter, fine_tune, beside: see `rankops.training.objective.Criterion`.
-        device, precision: see `rankops.training.loop.compute`.
-        checkpoint: folder for the state of a training that may be killed.
-        features: the frozen features, which a caller of many trainings on the same images and weights may keep: an
-            empty mapping is filled, a filled one is used; one of another network's features is filled anew.
-
-    Yields:
-        `head` or `everything`, the epoch (of the second step it is `best` only if it is no worse than the head's best),
-        and the network. When all are done, it has the weights of the best epoch of
-        either step.
-
-    Raises:
-        ValueError: both steps have no epochs, or the batches do not make groups of the sorter's length.
-        FloatingPointError: see `rankops.training.loop.fit`.
+        training: `batch_size` and the options of both phases, see `rankops.training.loop.fit`; `finetune` has `shift`
+            too, by how many pixels images are moved at random. None for a task that only predicts.
+        cache: a folder for frozen features, or None to compute them for each training.
     """
-    here = compute(device=device, precision=precision)
-    place, share = here.device, (here.process_index, here.num_processes)
-    network = build("models", model["name"], model["args"], seed=seed, colors=images.shape[1], **outputs)
-    if start is not None:
-        start_from(network, start)
-    criterion = Criterion(
-        loss, sorter=None if sorter is None else sorter.to(place), fine_tune=fine_tune, beside=beside
-    )  # fmt: skip
-    head, everything = training["head"], training["everything"]
-    with_head = start is not None and head["epochs"]
-    if not everything["epochs"] and not with_head:
-        raise ValueError(f"{name}: no epochs in either step, expected at least one")
-    features = {} if features is None else features
-    images, val_images = images.to(place), val_images.to(place)
-    network.to(place, memory_format=torch.channels_last)
-    size, group = training["batch_size"], criterion.length
-    epochs: list[Epoch] = []
-    best_of_head: tuple[float, dict[str, Tensor]] | None = None
 
-    def batches(generator: torch.Generator) -> Iterator[tuple[Tensor, Any, int]]:
-        for chosen in random_batches(rows, size, generator, multiple_of=group or 1, share=share):
-            numbers, known = draw(chosen, generator)
-            yield numbers.to(place), known, group or len(chosen)
+    name: str
+    phases = ("probe", "finetune")
+    needs_start = ("probe",)  # frozen random features are of no use
+    lower_is_better = False
+    monitor: str
+    Training = Training
 
-    def moved(generator: torch.Generator) -> Iterator[tuple[Tensor, Any, int]]:
-        for numbers, known, length in batches(generator):
-            yield shifted(images[numbers], everything["shift"], generator), known, length
+    def __init__(self, training: dict[str, Any] | None = None, *, cache: Path | None = None):
+        self.training, self.cache = training, cache
 
-    def value(outputs: Tensor, known: Any, length: int) -> Tensor:
-        # Epochs count on from the first step to the second.
-        return criterion(*compared(network, outputs, known, length), epoch=len(epochs) + 1)
+    def images(self, split: Any) -> Tensor:
+        """Return all images of a split, (n, colors, height, width) uint8."""
+        raise NotImplementedError
 
-    def step(options: dict[str, Any], **how: Any) -> Iterator[Epoch]:
-        for epoch in fit(
-            network, epochs=options["epochs"], patience=options["patience"], optimizer=options["optimizer"],
-            schedule=options["schedule"], judged_by=judged_by,
-            batches_per_epoch=batch_count(rows, size, multiple_of=group or 1, share=share),
-            device=device, precision=precision, state=criterion.state, **how,
-        ):  # fmt: skip
-            epochs.append(epoch)
-            yield epoch
+    def examples(self, split: Any) -> int:
+        """Return how many examples a split has, of which batches are drawn."""
+        return len(split[0])
 
-    if with_head:
-        network.blocks.requires_grad_(False)
-        # Of a network that embeds with weights of its own, which `start` does not give, features are of its seed.
-        probe = embedded(network, images[:8])
-        if "probe" not in features or not torch.equal(features["probe"], probe):
-            features |= {"probe": probe, "train": embedded(network, images), "val": embedded(network, val_images)}
-        for epoch in step(
-            head, batches=batches, seed=seed,
-            loss=lambda network, batch: value(network.head(features["train"][batch[0]]), *batch[1:]),
-            validate=lambda network: figures(network, network.head(features["val"])),
-            checkpoint=checkpoint and checkpoint / "head", name=f"{name} (head)",
-        ):  # fmt: skip
-            yield "head", epoch, network
+    def outputs(self, split: Any) -> dict[str, Any]:
+        """Return what the data decides about the network, see `rankops.io.checkpoints.build`."""
+        raise NotImplementedError
+
+    def choose(self, split: Any, rows: Tensor, generator: torch.Generator) -> tuple[Tensor, Any]:
+        """Return the numbers of the images of a batch, and the truth about it."""
+        raise NotImplementedError
+
+    def compare(self, network: nn.Module, outputs: Tensor, truth: Any, length: int) -> tuple[Tensor, Tensor]:
+        """Return scores and truth as the loss takes them, in groups of `length`."""
+        raise NotImplementedError
+
+    def measure(self, network: nn.Module, outputs: Tensor, split: Any) -> dict[str, float]:
+        """Return the validation metrics of a network's outputs for all images of a split."""
+        raise NotImplementedError
+
+    def build(self, model: dict[str, Any], split: Any, *, seed: int) -> nn.Module:
+        """Return the untrained network for a training split; its weights are drawn from `seed`."""
+        colors = self.images(split).shape[1]
+        network = build("models", model["name"], model["args"], seed=seed, colors=colors, **self.outputs(split))
+        network.recipe["task"] = self.name
+        return network
+
+    def monitor_in(self, phase: str) -> str:
+        return self.monitor
+
+    def begin(
+        self, network: nn.Module, phase: str, train: Any, val: Any, *, accelerator: Accelerator
+    ) -> tuple[nn.Module, Data, Data]:
+        """Return the module that a phase trains, and both splits as the phase reads them."""
+        network.blocks.requires_grad_(phase == "finetune")
+        inputs = [self.images(split).to(accelerator.device) for split in (train, val)]
+        if phase == "probe":
+            inputs = [_features(network, images, self.cache) for images in inputs]
+        return network, Data(train, inputs[0]), Data(val, inputs[1])
+
+    def end(self, network: nn.Module, phase: str) -> None:
+        """Leave the network as a phase should."""
         network.blocks.requires_grad_(True)
-        features = {}  # the head is done with them; whoever gave the mapping keeps them
-        state_now = {key: weights.detach().clone() for key, weights in network.state_dict().items()}
-        best_of_head = max(epoch.validation[judged_by] for epoch in epochs), state_now
-    if everything["epochs"]:
-        for epoch in step(
-            # Not the head's, or its batches would come once more; others' seeds end below 2^31.
-            everything, batches=moved, seed=seed + 2**31,
-            loss=lambda network, batch: value(network(batch[0]), *batch[1:]),
-            validate=lambda network: figures(network, network.head(embedded(network, val_images))),
-            checkpoint=checkpoint and checkpoint / "everything", name=name,
-        ):  # fmt: skip
-            worse = best_of_head is not None and epoch.validation[judged_by] < best_of_head[0]
-            yield "everything", replace(epoch, best=epoch.best and not worse), network
-        second = [epoch.validation[judged_by] for epoch in epochs[-epoch.number :]]
-        if best_of_head is not None and best_of_head[0] > max(second):
-            network.load_state_dict(best_of_head[1])
-    network.eval()
+
+    def rows(self, data: Data, phase: str) -> int:
+        return self.examples(data.split)
+
+    def group(self, phase: str, objective: Any) -> int:
+        return objective.length or 1
+
+    def batch(self, data: Data, phase: str, rows: Tensor, generator: torch.Generator) -> Batch:
+        numbers, truth = self.choose(data.split, rows, generator)
+        inputs = data.inputs[numbers.to(data.inputs.device)]
+        if phase == "finetune":
+            inputs = shifted(inputs, self.training["finetune"]["shift"], generator)
+        return Batch(inputs, truth, generator)
+
+    def loss(self, network: nn.Module, phase: str, batch: Batch, objective: Any) -> Tensor:
+        outputs = network.head(batch.inputs) if phase == "probe" else network(batch.inputs)
+        scores, truth = self.compare(network, outputs, batch.truth, objective.length or len(outputs))
+        return objective(scores, truth, generator=batch.generator)
+
+    def validate(self, network: nn.Module, phase: str, data: Data) -> dict[str, float]:
+        features = data.inputs if phase == "probe" else embedded(network, data.inputs)
+        return self.measure(network, network.head(features), data.split)

@@ -1,4 +1,4 @@
-"""What a run is trained on: its loss, the sorter in it, and a second loss beside it."""
+"""What a network is trained on: a loss, the sorter in it, and an auxiliary loss."""
 
 import inspect
 from functools import partial
@@ -10,11 +10,11 @@ from torch import Tensor, nn
 from rankops import lookup
 from rankops.ranks import ranks as exact_ranks
 
-__all__ = ["Criterion", "grouped"]
+__all__ = ["Objective", "grouped"]
 
 
 def grouped(values: Tensor, length: int) -> Tensor:
-    """The examples of a batch in groups, (n / length, length, ...).
+    """Return the examples of a batch in groups, (n / length, length, ...).
 
     Raises:
         ValueError: n is no multiple of `length`.
@@ -28,26 +28,29 @@ def grouped(values: Tensor, length: int) -> Tensor:
     return values.unflatten(0, (-1, length))
 
 
-class Criterion:
-    r"""A loss as the params describe it, ready to be called with scores and what they should be.
+class Objective:
+    r"""A loss as the params describe it, called with scores and the truth.
 
-    With a sorter, the loss is $L(f(s), \cdot)$, f frozen: a module is put in evaluation mode, and its weights get no
-    gradient. Optionally f goes on learning on the scores that the task really produces (SoDeep, Section 3.2): before
-    each step, one step of its own optimizer on $\|f(s) - \mathrm{rk}(s)\|_1 / d^2$, L1 on normalized ranks, s
-    detached; not where gradients are off, as in validation. A loss `beside` is added with a weight, for the first
-    epochs or throughout: the parallel loss by which SoDeep keeps scores where the sorter was trained.
+    With a sorter, the loss is $L(f(s), \cdot)$ with f frozen: a module is put in evaluation mode and its weights get
+    no gradient. Optionally f goes on learning from the scores that the network really produces (SoDeep, Section 3.2):
+    before each step, one step of its own optimizer on $\|f(s) - \mathrm{rk}(s)\|_1 / d^2$, s detached; not in
+    validation. An auxiliary loss is added with a weight, for the first epochs or throughout: the parallel loss by which
+    SoDeep keeps scores where the sorter was trained.
 
     Args:
         loss: `name` and `args`.
         sorter: takes scores (..., d) to ranks; needed by losses that take one, refused by others.
-        fine_tune: None, or `name` of a class in `torch.optim` and `args`, of the sorter's own optimizer.
-        beside: None, or `name`, `args`, `weight` and `epochs` (None = throughout).
+        sorter_optimizer: None, or `name` of a class in `torch.optim` and `args`, of the sorter's own optimizer.
+        auxiliary: None or `{"name": "none"}`, or `name`, `args`, `weight` and `epochs` (None = throughout).
+
+    Attributes:
+        epoch: 1, 2, ..., which the training loop sets; it decides whether the auxiliary loss counts.
 
     Raises:
         ValueError: a loss that needs a sorter has none, or the other way round; nothing to fine-tune.
 
-    >>> mse = Criterion({"name": "mse", "args": {}})
-    >>> mse(torch.tensor([1.0, 2.0]), torch.tensor([1.0, 4.0]), epoch=1)
+    >>> mse = Objective({"name": "mse", "args": {}})
+    >>> mse(torch.tensor([1.0, 2.0]), torch.tensor([1.0, 4.0]))
     tensor(2.)
     """
 
@@ -56,44 +59,38 @@ class Criterion:
         loss: dict[str, Any],
         *,
         sorter: nn.Module | None = None,
-        fine_tune: dict[str, Any] | None = None,
-        beside: dict[str, Any] | None = None,
+        sorter_optimizer: dict[str, Any] | None = None,
+        auxiliary: dict[str, Any] | None = None,
     ):
+        self.epoch = 1
         self._sorter = sorter
-        self._seen: list[Tensor] | None = None  # collected while the sorter is about to learn from them
         if isinstance(sorter, nn.Module):
             sorter.requires_grad_(False).eval()
-        self._loss, takes_sorter = self._made(loss)
-        if fine_tune is not None and not takes_sorter:
-            raise ValueError(f"fine_tune: {loss['name']} hands the sorter nothing to learn from: leave it out")
-        self._beside, self._beside_options = None, beside
-        if beside is not None:
-            self._beside, also = self._made(beside)
+        self._loss, takes_sorter = self._bound(loss)
+        if sorter_optimizer is not None and not takes_sorter:
+            raise ValueError(f"sorter_optimizer: {loss['name']} hands the sorter nothing to learn from: leave it out")
+        self._auxiliary, self._auxiliary_options = None, auxiliary
+        if auxiliary is not None and auxiliary["name"] != "none":
+            self._auxiliary, also = self._bound(auxiliary)
             takes_sorter = takes_sorter or also
         if sorter is not None and not takes_sorter:
             raise ValueError(f"{loss['name']} takes no sorter: leave it out, or choose a loss that does")
-        self._steps = None
-        if fine_tune is not None:
+        self._optimizer = None
+        if sorter_optimizer is not None:
             if sorter is None or not list(sorter.parameters()):
-                raise ValueError(f"fine_tune: {type(sorter).__name__} has no weights to fine-tune: leave it out")
-            self._steps = getattr(torch.optim, fine_tune["name"])(sorter.parameters(), **fine_tune["args"])
+                raise ValueError(f"sorter_optimizer: {type(sorter).__name__} has no weights to fine-tune: leave it out")
+            self._optimizer = getattr(torch.optim, sorter_optimizer["name"])(
+                sorter.parameters(), **sorter_optimizer["args"]
+            )
 
-    def _made(self, loss: dict[str, Any]) -> tuple[partial, bool]:
+    def _bound(self, loss: dict[str, Any]) -> tuple[partial, bool]:
         function = lookup.find("losses", loss["name"])
-        runtime = {}
         takes_sorter = "sorter" in inspect.signature(function).parameters
-        if takes_sorter:
-            if self._sorter is None:
-                raise ValueError(f"{loss['name']} needs a sorter: name one in the run, such as lstm")
-            runtime["sorter"] = self._ranks
-        return partial(function, **loss["args"], **runtime), takes_sorter
-
-    def _ranks(self, scores: Tensor, mask: Tensor | None = None) -> Tensor:
-        if mask is not None:  # a part of vectors, which is nothing to learn sorting from
-            return self._sorter(scores, mask=mask)
-        if self._seen is not None:
-            self._seen.append(scores.detach())
-        return self._sorter(scores)
+        if takes_sorter and self._sorter is None:
+            raise ValueError(f"{loss['name']} needs a sorter: name one in the run, such as laplace")
+        return partial(
+            function, **loss.get("args", {}), **({"sorter": self._sorter} if takes_sorter else {})
+        ), takes_sorter
 
     @property
     def length(self) -> int | None:
@@ -103,43 +100,51 @@ class Criterion:
     @property
     def state(self) -> list[Any]:
         """What changes while the sorter is fine-tuned, for the checkpoint."""
-        return [] if self._steps is None else [self._sorter, self._steps]
+        return [] if self._optimizer is None else [self._sorter, self._optimizer]
 
-    def __call__(
-        self, scores: Tensor, target: Tensor, *, epoch: int, generator: torch.Generator | None = None
-    ) -> Tensor:
-        """The loss of a batch.
+    def to(self, device: torch.device) -> "Objective":
+        """Move the sorter to a device."""
+        if isinstance(self._sorter, nn.Module):
+            self._sorter.to(device)
+        return self
+
+    def __call__(self, scores: Tensor, truth: Tensor, *, generator: torch.Generator | None = None) -> Tensor:
+        """Return the loss of a batch, a scalar.
 
         Args:
-            scores, target: as the loss takes them.
-            epoch: 1, 2, ..., which decides whether the loss beside it counts.
+            scores, truth: as the loss takes them.
             generator: for losses that draw pairs.
         """
 
         def value_of(loss: partial) -> Tensor:
             draws_pairs = loss.keywords.get("pairs") is not None
-            return loss(scores, target, **({"generator": generator} if draws_pairs else {}))
+            return loss(scores, truth, **({"generator": generator} if draws_pairs else {}))
 
-        if self._steps is not None and torch.is_grad_enabled():
-            self._fine_tuned_on(scores, target)
+        if self._optimizer is not None and torch.is_grad_enabled():
+            self._fine_tune_sorter(scores, truth)
         value = value_of(self._loss)
-        if self._beside is not None:
-            until = self._beside_options["epochs"]
-            if until is None or epoch <= until:
-                value = value + self._beside_options["weight"] * value_of(self._beside)
+        if self._auxiliary is not None:
+            until = self._auxiliary_options.get("epochs")
+            if until is None or self.epoch <= until:
+                value = value + self._auxiliary_options.get("weight", 1.0) * value_of(self._auxiliary)
         return value
 
-    def _fine_tuned_on(self, scores: Tensor, target: Tensor) -> None:
-        """One step of the sorter on the vectors that the loss is about to hand it."""
-        self._seen = seen = []
+    def _fine_tune_sorter(self, scores: Tensor, truth: Tensor) -> None:
+        """Take one step of the sorter on the vectors that the loss is about to hand it."""
+        seen: list[Tensor] = []
+
+        def record(scores: Tensor, mask: Tensor | None = None) -> Tensor:
+            if mask is None:  # a part of a vector is nothing to learn sorting from
+                seen.append(scores.detach())
+            return self._sorter(scores, **({} if mask is None else {"mask": mask}))
+
         with torch.no_grad():
-            self._loss(scores.detach(), target)
-        self._seen = None
+            self._loss(scores.detach(), truth, sorter=record)
         vectors = torch.cat([part.reshape(-1, part.shape[-1]) for part in seen])
         self._sorter.requires_grad_(True)
         with torch.enable_grad():
             error = (self._sorter(vectors) - exact_ranks(vectors)).abs().mean() / vectors.shape[-1]
             error.backward()
-        self._steps.step()
-        self._steps.zero_grad()
+        self._optimizer.step()
+        self._optimizer.zero_grad()
         self._sorter.requires_grad_(False)
