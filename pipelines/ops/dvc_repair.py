@@ -28,7 +28,8 @@ def repair() -> list[str]:
     from dvc.repo import Repo
 
     with Repo(".") as repo:
-        of_running = make_lock(f"{RUNNING}.lock", tmp_dir=repo.tmp_dir, hardlink_lock=repo.config["core"]["hardlink_lock"])
+        hardlink = repo.config["core"]["hardlink_lock"]
+        of_running = make_lock(f"{RUNNING}.lock", tmp_dir=repo.tmp_dir, hardlink_lock=hardlink)
         try:
             with repo.lock, of_running:  # by now nobody writes them
                 return [_restored(path) for path in (RUNNING, LOCK) if _is_broken(path)]
