@@ -6,7 +6,7 @@ set -eu
 export RANKOPS_NIGHTLY="${RANKOPS_NIGHTLY:-0 3 * * *}"
 unset RANKOPS_PROJECT # it would be filled in here, and each worker has its own
 
-prefect server status
+prefect server status || { echo "start one with: make up" >&2; exit 1; }
 for pool in cpu gpu; do
     prefect work-pool inspect $pool > /dev/null 2>&1 || prefect work-pool create $pool --type process
 done
