@@ -1,9 +1,11 @@
 """What must agree with what in the params: names are components, options fit them, runs can be trained."""
 
+import difflib
 import inspect
 import json
 import typing
 from collections.abc import Callable, Iterator
+from dataclasses import fields
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -12,6 +14,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from pipelines.config.schema import NONE, Component, ParamsError, Run, Settings, check_shapes, describe, read
 from rankops import lookup
+from rankops.datasets.scenes.base import Scenes
 
 __all__ = ["SORTER_METRICS", "check", "check_values"]
 
@@ -93,14 +96,17 @@ def _built(folder: str, component: Component, place: str, **runtime: Any) -> tor
 
 def _check_dataset(settings: Settings, key: str) -> None:
     block, place = settings.datasets[key], f"datasets.{key}"
-    lookup.find("datasets", block.name, where=f"{place}.name")
-    module = lookup.module("datasets", block.name)
-    if not hasattr(module, "check"):
+    kind = lookup.find("datasets", block.name, where=f"{place}.name")
+    if not isinstance(kind, type) or not issubclass(kind, Scenes):
         raise ValueError(f"{place}.name: {block.name} is not drawn here; expected a file of rankops/datasets/scenes")
-    try:
-        module.check(rows=block.rows.model_dump(), **block.options)
-    except (TypeError, ValueError) as error:
-        raise ValueError(f"{place}: {error}") from error
+    known = [field.name for field in fields(kind)]
+    options = block.model_dump(exclude={"name"})
+    for option in options:
+        if option not in known:
+            near = difflib.get_close_matches(option, known, n=1)
+            hint = f"did you mean {near[0]}? " if near else ""
+            raise ValueError(f"{place}.{option}: unknown option; {hint}{block.name} takes {', '.join(known)}")
+    _typed(kind, options, place)
 
 
 def _check_adapter(settings: Settings, key: str) -> None:
@@ -175,17 +181,19 @@ def _check_dataset_of(settings: Settings, run: Run, task: type, place: str) -> N
             f"{place}.dataset: no {run.dataset!r}; there are {', '.join(settings.all_datasets)} (a dataset that is read "
             "from disk needs a block under real_data)"
         )
-    fitting = [name for name in settings.all_datasets if _teaches(settings, name, task)]
-    if run.dataset not in fitting:
+    fitting = [name for name in settings.all_datasets if not _lacks(settings, name, task)]
+    if missing := _lacks(settings, run.dataset, task):
         raise ValueError(
-            f"{place}.dataset: {run.dataset} has no column {' or '.join(task.learns_from)}, from which {run.task} learns; "
+            f"{place}.dataset: {run.dataset} has no column {' or '.join(missing)}, from which {run.task} learns; "
             f"{', '.join(fitting) or 'none of the datasets'} can be had"
         )
 
 
-def _teaches(settings: Settings, dataset: str, task: type) -> bool:
+def _lacks(settings: Settings, dataset: str, task: type) -> list[str]:
+    """Return the columns that a task learns from and a dataset does not have."""
     name = settings.datasets[dataset].name if dataset in settings.datasets else dataset
-    return set(task.learns_from) <= set(lookup.module("datasets", name).SCHEMA.names)
+    columns = lookup.find("datasets", name).schema.names
+    return [column for column in task.learns_from if column not in columns]
 
 
 def _check_model(run: Run, task: type, place: str) -> None:
@@ -312,7 +320,8 @@ def _backbone(model: Component) -> tuple[str, Any]:
     name = model.args.get("backbone", options["backbone"].default) if "backbone" in options else model.name
     own = inspect.signature(lookup.find("models", name)).parameters.get("channels")
     given = model.args.get("channels")
-    return name, list(own.default if given is None else given) if own else None
+    channels = own.default if own and given is None else given
+    return name, list(channels) if own and isinstance(channels, (list, tuple)) else channels
 
 
 def _check_comparison(settings: Settings, key: str) -> None:

@@ -2,8 +2,10 @@
 
 import difflib
 import re
+import typing
 from collections.abc import Mapping
 from copy import deepcopy
+from dataclasses import fields, is_dataclass
 from itertools import product
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -116,19 +118,6 @@ class Scenes(BaseModel):
     name: str
     rows: SceneRows
     seed: Seed
-
-    def deliveries(self, data: Data) -> dict[str, list[int]]:
-        """Return how many rows of each split came at once: the first, and in each later snapshot new ones for training."""
-        rows = self.rows.model_dump()
-        new = 2 * max(1, round(rows["train"] * data.growth / 2))  # even: twins of captions come together
-        return {
-            split: [count, *([new] * (data.snapshot - 1) if split == "train" else [])] for split, count in rows.items()
-        }
-
-    @property
-    def options(self) -> dict[str, Any]:
-        """The dataset's own options."""
-        return dict(self.model_extra or {})
 
 
 class RealData(Block):
@@ -315,7 +304,9 @@ def describe(error: ValidationError, *, path: str | Path, place: str = "", shape
 def _keys(shape: Any, place: tuple[int | str, ...]) -> list[str]:
     """Return the keys that a shape knows at a place."""
     for part in place:
-        if isinstance(shape, type) and issubclass(shape, BaseModel):
+        if is_dataclass(shape):
+            shape = typing.get_type_hints(shape).get(str(part))
+        elif isinstance(shape, type) and issubclass(shape, BaseModel):
             field = shape.model_fields.get(str(part))
             shape = field.annotation if field else None
         elif getattr(shape, "__origin__", None) is dict:
@@ -329,7 +320,7 @@ def _keys(shape: Any, place: tuple[int | str, ...]) -> list[str]:
                 shape = inner
     if isinstance(shape, type) and issubclass(shape, BaseModel):
         return list(shape.model_fields)
-    return list(getattr(shape, "__dataclass_fields__", ()))
+    return [field.name for field in fields(shape)] if is_dataclass(shape) else []
 
 
 def read(path: str | Path) -> Any:

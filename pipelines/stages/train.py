@@ -6,6 +6,8 @@ each ends with the same bits wherever and beside however many others it ran.
 
 import json
 import os
+import subprocess
+import sys
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -106,7 +108,9 @@ def _trained(params: Settings, name: str, jobs: list[tuple[int, int]], folder: P
     if at_once > 1 or (waiting and params.jobs.backend != "loky"):
         with parallel_config(params.jobs.backend, **_backend(params)):
             errors = Parallel(n_jobs=at_once, batch_size=1)(
-                delayed(_job)(params.model_dump(), name, place, seed, str(folder.resolve()), number, os.getpid())
+                delayed(_job)(
+                    params.model_dump(), name, place, seed, str(folder), number, (os.getpid(), str(Path.cwd()))
+                )
                 for number, (place, seed) in enumerate(waiting)
             )
     else:
@@ -115,7 +119,7 @@ def _trained(params: Settings, name: str, jobs: list[tuple[int, int]], folder: P
     if failed:
         raise ValueError(
             "\n".join(f"{name}: {_key(settings[place], seed)} failed: {error}" for (place, seed), error in failed)
-            + f"\n{len(waiting) - len(failed)} of {len(waiting)} other jobs are kept; `dvc repro` trains those that failed"
+            + f"\n{len(waiting) - len(failed)} of {len(waiting)} jobs are kept; `dvc repro` trains those that failed"
         )
     return {
         (place, seed): json.loads((folder / _key(settings[place], seed) / "result/validation.json").read_text())[
@@ -152,26 +156,69 @@ def _backend(params: Settings) -> dict[str, Any]:
 
 
 def _job(
-    values: dict[str, Any], name: str, place: int, seed: int, folder: str, number: int, parent: int | None
+    values: dict[str, Any],
+    name: str,
+    place: int,
+    seed: int,
+    folder: str,
+    number: int,
+    started: tuple[int, str] | None,
 ) -> str | None:
-    """Train one seed with one setting, in a process of its own or in this one; return an error, or None."""
-    params = Settings.model_construct(**vars(Settings.model_validate(values)))
-    if parent is not None and params.jobs.backend == "loky":
-        tie_to(parent)
-    if parent is not None and params.compute.device != "cpu" and "CUDA_VISIBLE_DEVICES" not in os.environ:
+    """Train one seed with one setting; return an error, or None.
+
+    Args:
+        started: the process and the folder that started this job in another process; None within that process.
+    """
+    params = Settings.model_validate(values)
+    if started is not None:
+        os.chdir(started[1])
+        if params.jobs.backend == "loky":
+            tie_to(started[0])
+    if started is not None and params.compute.device != "cpu" and "CUDA_VISIBLE_DEVICES" not in os.environ:
         os.environ["CUDA_VISIBLE_DEVICES"] = str(number % max(1, torch.cuda.device_count()))
     torch.set_num_threads(params.compute.threads)
     job = Path(folder) / _key(params.runs[name].settings[place], seed)
     job.mkdir(parents=True, exist_ok=True)
     try:
         with FileLock(job / ".lock", timeout=20):
-            if not (job / "result").is_dir():
+            if (job / "result").is_dir():
+                return None
+            if params.compute.processes > 1:
+                _launch(params, name, place, seed, job)
+            else:
                 train_one(params, name, place, seed, job)
     except (ValueError, OSError, FloatingPointError) as error:
         if os.environ.get("RANKOPS_TRACEBACK"):
             raise
         return str(error)
     return None
+
+
+def _launch(params: Settings, name: str, place: int, seed: int, job: Path) -> None:
+    """Train one seed in several processes that share every batch, as `accelerate launch` starts them.
+
+    Raises:
+        ValueError: there are GPUs, but fewer than processes.
+        ChildProcessError: a process failed.
+    """
+    processes, gpus = params.compute.processes, torch.cuda.device_count()
+    if params.compute.device != "cpu" and 0 < gpus < processes:
+        raise ValueError(
+            f"compute.processes is {processes}, but there are {gpus} GPUs: expected at most one process for each"
+        )
+    arguments = job / "arguments.json"
+    arguments.write_text(json.dumps([params.model_dump(), name, place, seed, str(job)]))
+    command = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(processes), "-m", __name__]
+    # They talk over the loopback interface alone.
+    loopback = "lo" if sys.platform == "linux" else "lo0"
+    environment = os.environ | {"GLOO_SOCKET_IFNAME": loopback, "NCCL_SOCKET_IFNAME": loopback}
+    environment |= {"OMP_NUM_THREADS": str(max(1, params.compute.threads // processes))}
+    done = subprocess.run([sys.executable, *command, str(arguments)], check=False, env=environment)
+    if done.returncode:
+        raise ChildProcessError(
+            f"one of {processes} processes failed (exit status {done.returncode}), see above; `dvc repro` resumes from "
+            "the last completed epoch"
+        )
 
 
 def train_one(params: Settings, name: str, place: int, seed: int, job: Path) -> None:
@@ -193,7 +240,8 @@ def train_one(params: Settings, name: str, place: int, seed: int, job: Path) -> 
         sorter=None if run["sorter"] == NONE else load_sorter(Path("models/sorters") / run["sorter"]),
         sorter_optimizer=run["sorter_optimizer"],
         auxiliary=run["auxiliary"],
-    ).to(accelerator.device)
+        device=accelerator.device,
+    )
     shown = f"{name}, {job.name}"
     epochs = train(
         task,
@@ -228,3 +276,11 @@ def _fresh(params: Settings, dataset: str) -> Any:
     return lookup.module("datasets", block.name).drawer(
         Path("data/digits"), threads=params.compute.threads, **block.options
     )
+
+
+if __name__ == "__main__":  # one of the processes of `_launch`
+    tie_to(os.getppid())
+    _values, _name, _place, _seed, _folder = json.loads(Path(sys.argv[1]).read_text())
+    _params = Settings.model_validate(_values)
+    torch.set_num_threads(max(1, _params.compute.threads // _params.compute.processes))
+    train_one(_params, _name, _place, _seed, Path(_folder))
