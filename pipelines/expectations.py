@@ -4,7 +4,6 @@ import html
 import json
 import logging
 import os
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +19,7 @@ from great_expectations.expectations.registry import get_expectation_impl
 from great_expectations.render.renderer import ValidationResultsPageRenderer
 from great_expectations.render.view import DefaultJinjaPageView
 
-__all__ = ["ExpectationsFailed", "Suite", "validate"]
+__all__ = ["ExpectationsFailed", "validate"]
 
 SHOWN = 5  # rows named for each failed expectation
 
@@ -29,49 +28,38 @@ class ExpectationsFailed(ValueError):
     """A dataset is not as it should be: a line for each failed expectation."""
 
 
-@dataclass(frozen=True)
-class Suite:
-    """A table of facts and what must hold for it.
-
-    Attributes:
-        name: of the table.
-        facts: one row an example.
-        expectations: `type` and arguments of Great Expectations' expectations.
-        index: columns that name a row.
-    """
-
-    name: str
-    facts: pd.DataFrame
-    expectations: list[dict[str, Any]]
-    index: list[str]
-
-
 def _columns_of(expectation: dict[str, Any]) -> list[str]:
     return [expectation["column"]] if "column" in expectation else expectation.get("column_list", [])
 
 
-def _in_a_line(dataset: str, suite: Suite, result: dict[str, Any]) -> str:
+def _in_a_line(place: str, result: dict[str, Any], index: list[str]) -> str:
     config, found = result["expectation_config"], result["result"]
-    expected = {
-        key: value for key, value in config["kwargs"].items() if key not in ("batch_id", "column", "column_list")
-    }
-    what = ", ".join(_columns_of(config["kwargs"])) or "rows"
-    line = f"{dataset}.{suite.name}: {what}: {config['type']} {json.dumps(expected)}"
+    columns = _columns_of(config["kwargs"])
+    expected = {k: value for k, value in config["kwargs"].items() if k not in ("batch_id", "column", "column_list")}
+    line = f"{place}: {', '.join(columns) or 'rows'}: {config['type']} {json.dumps(expected)}"
     rows = found.get("unexpected_index_list") or []
     if rows:
         named = []
         for row in rows[:SHOWN]:
-            place = ", ".join(f"{key} {row[key]}" for key in suite.index)
-            values = ", ".join(f"{key} = {value}" for key, value in row.items() if key not in suite.index)
-            named.append(f"{place}: {values}" if values else place)
+            where = ", ".join(f"{key} {row[key]}" for key in index)
+            values = ", ".join(f"{key} = {value}" for key, value in row.items() if key not in index)
+            named.append(f"{where}: {values}" if values else where)
         return f"{line}: {found['unexpected_count']} rows fail, such as {'; '.join(named)}"
-    if result["exception_info"].get("exception_message"):
-        return f"{line}: {result['exception_info']['exception_message']}"
+    if message := result["exception_info"].get("exception_message"):
+        return f"{line}: {message}"
     return f"{line}: found {found.get('observed_value')}"
 
 
-def validate(dataset: str, suites: list[Suite], *, report: Path) -> None:
-    """Holds each suite's facts against its expectations and writes the details and a page of them to `report`.
+def validate(
+    dataset: str, facts: dict[str, pd.DataFrame], expectations: dict[str, list[dict[str, Any]]], *, report: Path
+) -> None:
+    """Hold tables of facts against their expectations, and write the details and a page of them to `report`.
+
+    Args:
+        dataset: its name.
+        facts: tables of a dataset, a row an example; the index names it.
+        expectations: of each table, see `rankops.datasets.expected`.
+        report: folder.
 
     Raises:
         ExpectationsFailed: a line for each failed expectation, with the rows and values that fail it.
@@ -80,30 +68,25 @@ def validate(dataset: str, suites: list[Suite], *, report: Path) -> None:
     context = gx.get_context(mode="ephemeral")
     context.variables.progress_bars = gx.data_context.types.base.ProgressBarsConfig(globally=False)
     results, failures = {}, []
-    for suite in suites:
-        for expectation in suite.expectations:
-            missing = [name for name in _columns_of(expectation) if name not in suite.facts]
-            if missing:
-                raise ExpectationsFailed(f"{dataset}.{suite.name}: no column {', '.join(missing)} to hold to anything")
-        definition = (
-            context.data_sources.add_pandas(f"{dataset}.{suite.name}")
-            .add_dataframe_asset(suite.name)
-            .add_batch_definition_whole_dataframe("whole")
-        )
-        expectations = gx.ExpectationSuite(f"{dataset}.{suite.name}")
-        for expectation in suite.expectations:
-            arguments = {key: value for key, value in expectation.items() if key != "type"}
-            expectations.add_expectation(get_expectation_impl(expectation["type"])(**arguments))
-        result = gx.ValidationDefinition(
-            name=f"{dataset}.{suite.name}", data=definition, suite=context.suites.add(expectations)
+    for table, expected in expectations.items():
+        place, index = f"{dataset}.{table}", list(facts[table].index.names)
+        frame = facts[table].reset_index()
+        for one in expected:
+            if missing := [name for name in _columns_of(one) if name not in frame]:
+                raise ExpectationsFailed(f"{place}: no column {', '.join(missing)}, which is expected to be checked")
+        suite = gx.ExpectationSuite(place)
+        for one in expected:
+            arguments = {key: value for key, value in one.items() if key != "type"}
+            suite.add_expectation(get_expectation_impl(one["type"])(**arguments))
+        data = context.data_sources.add_pandas(place).add_dataframe_asset(table)
+        results[table] = gx.ValidationDefinition(
+            name=place, data=data.add_batch_definition_whole_dataframe("whole"), suite=context.suites.add(suite)
         ).run(
-            batch_parameters={"dataframe": suite.facts},
-            result_format={"result_format": "COMPLETE", "unexpected_index_column_names": suite.index},
+            batch_parameters={"dataframe": frame},
+            result_format={"result_format": "COMPLETE", "unexpected_index_column_names": index},
         )
-        results[suite.name] = result
-        failures += [
-            _in_a_line(dataset, suite, one.to_json_dict()) for one in result.results if not one.success
-        ]  # fmt: skip
+        failed = [one.to_json_dict() for one in results[table].results if not one.success]
+        failures += [_in_a_line(place, one, index) for one in failed]
     with replaced_folder(report) as folder:
         _write_pages(folder, dataset, results)
     if failures:

@@ -86,7 +86,9 @@ def start(tmp_path):
 class Training:
     """A training of a case: its task, its network, and what it yields."""
 
-    def __init__(self, case, split, start=None, *, training=None, val=None, sorter_optimizer=None, cache=None):
+    def __init__(
+        self, case, split, start=None, *, training=None, val=None, sorter_optimizer=None, cache=None, device="cpu"
+    ):
         task, self.model, loss, sorter, auxiliary = case
         self.training, self.split, self.val, self.start = training or options_of(task), split, val or split, start
         self.task = lookup.find("tasks", task)(self.training, cache=cache)
@@ -98,6 +100,7 @@ class Training:
             sorter=SORTERS[sorter](),
             sorter_optimizer=sorter_optimizer,
             auxiliary=auxiliary and {"name": auxiliary, "args": {}, "weight": 0.5, "epochs": 1},
+            device=device,
         )
 
     def epochs(self, checkpoint=None):

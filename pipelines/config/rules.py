@@ -176,17 +176,19 @@ def _check_dataset_of(settings: Settings, run: Run, task: type, place: str) -> N
             f"{place}.dataset: no {run.dataset!r}; there are {', '.join(settings.all_datasets)} (a dataset that is read "
             "from disk needs a block under real_data)"
         )
-    fitting = [name for name in settings.all_datasets if _teaches(settings, name, task)]
-    if run.dataset not in fitting:
+    fitting = [name for name in settings.all_datasets if not _lacks(settings, name, task)]
+    if missing := _lacks(settings, run.dataset, task):
         raise ValueError(
-            f"{place}.dataset: {run.dataset} has no column {' or '.join(task.learns_from)}, from which {run.task} learns; "
+            f"{place}.dataset: {run.dataset} has no column {' or '.join(missing)}, from which {run.task} learns; "
             f"{', '.join(fitting) or 'none of the datasets'} can be had"
         )
 
 
-def _teaches(settings: Settings, dataset: str, task: type) -> bool:
+def _lacks(settings: Settings, dataset: str, task: type) -> list[str]:
+    """Return the columns that a task learns from and a dataset does not have."""
     name = settings.datasets[dataset].name if dataset in settings.datasets else dataset
-    return set(task.learns_from) <= set(lookup.module("datasets", name).SCHEMA.names)
+    columns = lookup.module("datasets", name).SCHEMA.names
+    return [column for column in task.learns_from if column not in columns]
 
 
 def _check_model(run: Run, task: type, place: str) -> None:
@@ -313,7 +315,8 @@ def _backbone(model: Component) -> tuple[str, Any]:
     name = model.args.get("backbone", options["backbone"].default) if "backbone" in options else model.name
     own = inspect.signature(lookup.find("models", name)).parameters.get("channels")
     given = model.args.get("channels")
-    return name, list(own.default if given is None else given) if own else None
+    channels = own.default if own and given is None else given
+    return name, list(channels) if own and isinstance(channels, (list, tuple)) else channels
 
 
 def _check_comparison(settings: Settings, key: str) -> None:

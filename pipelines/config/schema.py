@@ -2,8 +2,10 @@
 
 import difflib
 import re
+import typing
 from collections.abc import Mapping
 from copy import deepcopy
+from dataclasses import fields, is_dataclass
 from itertools import product
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -363,7 +365,9 @@ def describe(error: ValidationError, *, path: str | Path, place: str = "", shape
 def _keys(shape: Any, place: tuple[int | str, ...]) -> list[str]:
     """Return the keys that a shape knows at a place."""
     for part in place:
-        if isinstance(shape, type) and issubclass(shape, BaseModel):
+        if is_dataclass(shape):
+            shape = typing.get_type_hints(shape).get(str(part))
+        elif isinstance(shape, type) and issubclass(shape, BaseModel):
             field = shape.model_fields.get(str(part))
             shape = field.annotation if field else None
         elif getattr(shape, "__origin__", None) is dict:
@@ -377,7 +381,7 @@ def _keys(shape: Any, place: tuple[int | str, ...]) -> list[str]:
                 shape = inner
     if isinstance(shape, type) and issubclass(shape, BaseModel):
         return list(shape.model_fields)
-    return list(getattr(shape, "__dataclass_fields__", ()))
+    return [field.name for field in fields(shape)] if is_dataclass(shape) else []
 
 
 def read(path: str | Path) -> Any:

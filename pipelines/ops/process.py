@@ -1,48 +1,80 @@
-"""Processes that must not outlive the one that started them."""
+"""Processes that end with the one that started them, however that ends."""
 
 import ctypes
-import multiprocessing
 import os
 import signal
 import sys
 import threading
 import time
+from collections.abc import Callable
 
-import psutil
-
-__all__ = ["die_with_parent"]
-
+__all__ = ["search_path", "tie_to", "tie_to_starter"]
 
 PR_SET_PDEATHSIG = 1  # linux/prctl.h
+LINUX = sys.platform == "linux"
 
 
-def die_with_parent() -> None:
-    """Kills this process when dvc dies: an orphan would write into the folders of the next `dvc repro`."""
-    number, tells = os.getppid(), sys.platform == "linux"
-    if tells:  # the kernel does; elsewhere we look
+def search_path() -> str:
+    """Return PATH with the programs of this process's Python environment first."""
+    return os.pathsep.join(filter(None, [os.path.dirname(sys.executable), os.environ.get("PATH")]))
+
+
+def tie_to(parent: int) -> None:
+    """Kill this process as soon as its parent ends. A worker calls this before anything else.
+
+    Args:
+        parent: the process that started this one, which may have ended by now.
+    """
+    _tie(lambda: [os.getppid()], [parent])
+
+
+def tie_to_starter() -> None:
+    """Kill this process as soon as what started it ends: dvc or a person's shell.
+
+    An orphaned stage would write into the folders of the next `dvc repro`.
+    """
+    _tie(_starters, _starters())
+
+
+def _tie(starters: Callable[[], list[int]], expected: list[int]) -> None:
+    if LINUX:  # the kernel kills it; elsewhere a thread looks
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-    started_by = multiprocessing.parent_process()  # of a worker; None in a stage
-    try:
-        parent = psutil.Process(number)
-        command, above = parent.cmdline(), parent.ppid()
-    except psutil.NoSuchProcess:
-        command = None
-    # It may have died before we asked.
-    if command is None or os.getppid() != number or (started_by is not None and started_by.pid != number):
-        sys.exit("the process that started this stage is gone")
-    # A shell that DVC started and that did not become this process: it outlives DVC.
-    shell = any("pipelines.stages" in word for word in command)
-
-    def lives() -> bool:
-        try:
-            return os.getppid() == number and (not shell or parent.ppid() == above)
-        except psutil.NoSuchProcess:
-            return False
+    if not expected or starters() != expected:  # ended before this process could ask
+        sys.stderr.write("ended: the process that started this one is gone\n")
+        os._exit(os.EX_TEMPFAIL)
 
     def watch() -> None:
-        while lives():
+        while starters() == expected:
             time.sleep(0.5)
         os.kill(os.getpid(), signal.SIGKILL)
 
-    if shell or not tells:
+    if not LINUX or len(expected) > 1:
         threading.Thread(target=watch, daemon=True).start()
+
+
+def _starters() -> list[int]:
+    """Return the parent; in a stage that DVC runs all processes up to dvc, as its shell may stay in between.
+
+    Empty if none of them is dvc: it ended, and the stage is an orphan.
+    """
+    if not LINUX or "DVC_STAGE" not in os.environ:
+        return [os.getppid()]
+    process, found = os.getpid(), []
+    try:
+        while process := _parent(process):
+            found.append(process)
+            if _is_dvc(process):
+                return found
+    except OSError:  # one of them has just ended
+        pass
+    return []
+
+
+def _parent(process: int) -> int:
+    with open(f"/proc/{process}/stat") as file:
+        return int(file.read().rpartition(")")[2].split()[1])
+
+
+def _is_dvc(process: int) -> bool:
+    with open(f"/proc/{process}/cmdline") as file:
+        return any(os.path.basename(word) == "dvc" for word in file.read().split("\0"))

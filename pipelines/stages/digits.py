@@ -1,4 +1,4 @@
-"""Handwritten digits in disjoint splits: MNIST if it is there, else those that scikit-learn ships."""
+"""Write handwritten digits in disjoint splits: MNIST if it is there, else those that scikit-learn ships."""
 
 import json
 import logging
@@ -7,10 +7,11 @@ from pathlib import Path
 import pyarrow.parquet as pq
 
 from pipelines.config.schema import Settings
-from pipelines.stages.runner import run
 from rankops.datasets.scenes import mnist
 from rankops.datasets.scenes.digits import tables
 from rankops.io.atomic import replaced_folder
+
+__all__ = ["main"]
 
 RAW = Path("data/raw/mnist")
 
@@ -32,7 +33,3 @@ def main(params: Settings) -> None:
             pq.write_table(table, folder / f"{split}.parquet", compression="zstd")
         manifest = {"source": source, "rows": {split: len(table) for split, table in made.items()}}
         (folder / "manifest.json").write_text(json.dumps(manifest, indent=2) + "\n")
-
-
-if __name__ == "__main__":
-    run(main)

@@ -1,6 +1,7 @@
 """What scores of label rankers do with the size and the number of digits (RLSEP, Figs. 1, 3 and 5)."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -9,10 +10,11 @@ from PIL import Image
 from torch import Tensor
 from tqdm import tqdm
 
-from pipelines.config.schema import LabelRankingFigures, Scenes, Settings, load_experiments
-from pipelines.digit_scenes import SCALES, calibration_recipes, frame_recipes, pictures, scenes_of
+from pipelines.config.schema import LabelRankingFigures, Settings, load_experiments
 from pipelines.stages.runner import run
 from rankops.datasets.scenes.digits import DIGITS_OF, Digits, load
+from rankops.datasets.scenes.ranked_mnist import RankedMnist
+from rankops.datasets.scenes.rlsep import SCALES, calibration_recipes, frame_recipes
 from rankops.io.atomic import replaced_folder
 from rankops.metrics.bootstrap import interval
 from rankops.metrics.label_ranking import ranked
@@ -28,14 +30,15 @@ WITHOUT_OVERLAP = 6  # more digits than these do not fit beside each other
 BINS = 60
 
 
-def frames(folder: Path, ranker: LabelRanker, digits: Digits, *, count: int, canvas: int, seed: int) -> None:
+def frames(folder: Path, ranker: LabelRanker, digits: Digits, dataset: RankedMnist, *, count: int, seed: int) -> None:
     """Fig. 1: frames.csv, and frames.png with the frames from left to right."""
-    recipe = frame_recipes(digits, count, canvas=canvas, generator=generator(seed, "label_ranking_figures", "frames"))
-    images = pictures(recipe, digits, canvas=canvas)
+    draws = generator(seed, "label_ranking_figures", "frames")
+    recipe = frame_recipes(digits, count, canvas=dataset.canvas, generator=draws)
+    images = dataset.images(recipe, digits)
     scores = ranker(images)[0]
     columns = {"frame": range(1, count + 1)}
-    for label in (recipe.size[0] > 0).nonzero().flatten().tolist():
-        columns |= {f"size_{label}": recipe.size[:, label].numpy(), f"score_{label}": scores[:, label].numpy()}
+    for label in (recipe["size"][0] > 0).nonzero().flatten().tolist():
+        columns |= {f"size_{label}": recipe["size"][:, label].numpy(), f"score_{label}": scores[:, label].numpy()}
     pd.DataFrame(columns).to_csv(folder / "frames.csv", index=False, float_format="%.6g")
     Image.fromarray(np.concatenate(list(images.numpy()), axis=1)).save(folder / "frames.png")
 
@@ -79,17 +82,16 @@ def calibration(scores: Tensor, size: Tensor, *, canvas: int, resamples: int, se
 
 
 def by_number_of_digits(
-    rankers: dict[str, LabelRanker], digits: Digits, plan: LabelRankingFigures, scene: Scenes, *, resamples: int,
-    seed: int,
+    rankers: dict[str, LabelRanker], digits: Digits, plan: LabelRankingFigures, dataset: RankedMnist, *,
+    resamples: int, seed: int,
 ) -> pd.DataFrame:  # fmt: skip
     """Fig. 5: ranked accuracy of each model on images of exactly so many digits, with its 95 % interval."""
     rows = []
     for count in tqdm(plan.digits_per_image, desc="digits per image"):
-        images, label_ranks = scenes_of(
-            digits, plan.rows, canvas=scene.canvas, digits_per_image=(count, count), scale=scene.scale,
-            overlap=scene.overlap if count <= WITHOUT_OVERLAP else max(scene.overlap, plan.overlap),
-            generator=generator(plan.seed, "label_ranking_figures", "digits per image", str(count)),
-        )  # fmt: skip
+        overlap = dataset.overlap if count <= WITHOUT_OVERLAP else max(dataset.overlap, plan.overlap)
+        draws = generator(plan.seed, "label_ranking_figures", "digits per image", str(count))
+        scenes = replace(dataset, digits_per_image=(count, count), overlap=overlap)
+        images, label_ranks = scenes.scenes(digits, plan.rows, draws)
         for name, ranker in rankers.items():
             accuracy = ranked(ranker(images)[0], label_ranks)["accuracy"].numpy()
             # The same resamples for every model: their differences are paired.
@@ -100,7 +102,8 @@ def by_number_of_digits(
 
 
 def main(params: Settings) -> None:
-    plan, scene = load_experiments(params).label_ranking_figures, params.ranked_mnist
+    plan = load_experiments(params).label_ranking_figures
+    dataset = RankedMnist(**params.ranked_mnist.model_dump())
     device = compute(device=params.compute.device, precision=params.compute.precision).device
     digits = load("data/digits", DIGITS_OF["test"], threads=params.compute.threads)
     folders = {name: f"models/runs/{name}" for name in RUNS} | {THREE_DIGITS: f"experiments/models/{THREE_DIGITS}"}
@@ -108,15 +111,15 @@ def main(params: Settings) -> None:
     rlsep = rankers["label_ranking-rlsep"]
     bootstrap = {"resamples": params.evaluate.resamples, "seed": params.evaluate.seed}
     recipe = calibration_recipes(
-        digits, plan.calibration_rows, canvas=scene.canvas,
+        digits, plan.calibration_rows, canvas=dataset.canvas,
         generator=generator(plan.seed, "label_ranking_figures", "calibration"),
     )  # fmt: skip
-    scores = rlsep(pictures(recipe, digits, canvas=scene.canvas))[0]
+    scores = rlsep(dataset.images(recipe, digits))[0]
     with replaced_folder("results/label_ranking_figures") as folder:
-        frames(folder, rlsep, digits, count=plan.frames, canvas=scene.canvas, seed=plan.seed)
-        figures = calibration(scores, recipe.size, canvas=scene.canvas, **bootstrap)
+        frames(folder, rlsep, digits, dataset, count=plan.frames, seed=plan.seed)
+        figures = calibration(scores, recipe["size"], canvas=dataset.canvas, **bootstrap)
         (folder / "calibration.json").write_text(json.dumps(figures, indent=2) + "\n")
-        table = by_number_of_digits(rankers, digits, plan, scene, **bootstrap)
+        table = by_number_of_digits(rankers, digits, plan, dataset, **bootstrap)
         table.to_csv(folder / "digits_per_image.csv", index=False, float_format="%.6g")
 
 

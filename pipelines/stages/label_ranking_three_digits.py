@@ -1,12 +1,13 @@
 """Trains label_ranking-rlsep on images of exactly three digits, all else as in its own block (RLSEP, Fig. 5)."""
 
+from dataclasses import replace
 from pathlib import Path
 
 from pipelines.config.schema import Settings
-from pipelines.digit_scenes import scenes_of
 from pipelines.reporting.history import write_trained
 from pipelines.stages.runner import checkpoint_folder, run
 from rankops.datasets.scenes.digits import DIGITS_OF, load
+from rankops.datasets.scenes.ranked_mnist import RankedMnist
 from rankops.io.atomic import remove_folder
 from rankops.seeding import generator
 from rankops.tasks import label_ranking
@@ -18,14 +19,15 @@ NAME = f"{RUN}-three_digits"
 def main(params: Settings) -> None:
     options, training = params.runs[RUN].model_dump(), params.training.label_ranking.model_dump()
     scene, deliveries = params.ranked_mnist, params.ranked_mnist.deliveries(params.data)
+    dataset = replace(RankedMnist(**scene.model_dump()), digits_per_image=(3, 3))
     splits = [
-        scenes_of(
-            load("data/digits", DIGITS_OF[split], threads=params.compute.threads), sum(deliveries[split]),
-            canvas=scene.canvas, digits_per_image=(3, 3), scale=scene.scale, overlap=scene.overlap,
-            generator=generator(scene.seed, "label_ranking_three_digits", split),
+        dataset.scenes(
+            load("data/digits", DIGITS_OF[split], threads=params.compute.threads),
+            sum(deliveries[split]),
+            generator(scene.seed, "label_ranking_three_digits", split),
         )
         for split in ("train", "val")
-    ]  # fmt: skip
+    ]
     checkpoint = checkpoint_folder(
         "label_ranking_three_digits", NAME,
         params={

@@ -1,4 +1,4 @@
-"""A public dataset from data/raw/<name>, in its own layout, to the tables that the tasks read.
+"""Read a public dataset from data/raw/<name>, in its own layout, into the tables that tasks learn from.
 
 Data that comes in over time has a folder a delivery there; those after the first add training rows.
 """
@@ -6,8 +6,7 @@ Data that comes in over time has a folder a delivery there; those after the firs
 import json
 import logging
 import re
-from collections.abc import Iterable, Iterator
-from contextlib import ExitStack
+from collections.abc import Iterable
 from datetime import date
 from itertools import chain
 from pathlib import Path
@@ -17,16 +16,17 @@ import pyarrow.parquet as pq
 from tqdm import tqdm
 
 from pipelines.config.schema import Settings
-from pipelines.stages.runner import run
 from rankops import lookup
 from rankops.datasets.public.reading import SPLITS
 from rankops.io.atomic import replaced_folder
+
+__all__ = ["deliveries", "main"]
 
 DATED = re.compile(r"\d{4}-\d{2}-\d{2}")
 
 
 def deliveries(raw: Path, snapshot: int) -> list[Path]:
-    """The folders to read: the dataset's own, or, where it comes in over time, its first and dated ones.
+    """Return the folders to read: the dataset's own, or, where it comes in over time, its first and dated ones.
 
     Args:
         raw: of the dataset: in its public layout, or with a folder `first` and others named for a day, such as
@@ -61,24 +61,18 @@ def deliveries(raw: Path, snapshot: int) -> list[Path]:
 
 def main(params: Settings, name: str) -> None:
     options, threads = params.real_data[name], params.compute.threads
-    # By its name, so that another adapter's change does not rerun this one.
-    dataset = lookup.module("datasets", name)
+    dataset = lookup.find("datasets", name)(**options.args)
     first, *later = folders = deliveries(Path("data/raw") / name, params.data.snapshot)
     for raw in folders:
-        dataset.check(raw, **options.args)
+        dataset.check(raw)
     rows, skipped = {}, {split: [] for split in SPLITS}
-
-    def tables(raw: Path, part: str, split: str) -> Iterator[pa.Table]:
-        return dataset.tables(
-            raw, part, skipped[split], size=options.size, threads=threads, seed=options.seed, **options.args
-        )
-
+    reading = {"size": options.size, "seed": options.seed, "threads": threads}
     with replaced_folder(f"data/{name}") as folder, tqdm(desc=name, unit=" rows") as bar:
         for split in reversed(SPLITS):  # what is missing of the small ones is told before hours go into the large one
-            made = [tables(first, split, split)]
+            parts = [dataset.tables(first, split, skipped=skipped[split], **reading)]
             if split == "train":  # validation and test stay what they were: later deliveries are for training, whole
-                made += [tables(raw, "all", split) for raw in later]
-            rows[split] = _write(folder / f"{split}.parquet", chain.from_iterable(made), bar)
+                parts += [dataset.tables(raw, "all", skipped=skipped[split], **reading) for raw in later]
+            rows[split] = _write(folder / f"{split}.parquet", chain.from_iterable(parts), dataset.schema_of(first), bar)
             if not rows[split]:
                 raise ValueError(f"{first}: nothing is left of {split}: all of its files are broken; get them again")
         manifest = {
@@ -90,30 +84,18 @@ def main(params: Settings, name: str) -> None:
         (folder / "manifest.json").write_text(json.dumps(manifest, indent=2) + "\n")
 
 
-def _write(path: Path, tables: Iterable[pa.Table], bar: tqdm) -> int:
-    """Writes tables as they come, numbered through, and says how many rows they had."""
+def _write(path: Path, tables: Iterable[pa.Table], schema: pa.Schema, bar: tqdm) -> int:
+    """Write tables as they come, numbered through, and return how many rows they have."""
     rows = 0
-    with ExitStack() as closing:
+    with pq.ParquetWriter(path, schema, compression="zstd") as writer:
         for table in tables:
-            if not rows:  # the schema may depend on the data, as with the number of classes
-                schema = table.schema
-                writer = closing.enter_context(pq.ParquetWriter(path, schema, compression="zstd"))
-            elif not table.schema.equals(schema, check_metadata=True):
+            if not table.schema.equals(schema, check_metadata=True):
                 raise ValueError(
-                    f"{path}: a delivery has {_said(table.schema)}, the first one {_said(schema)}; expected the same "
-                    "in all: give the classes as an option"
+                    f"{path}: a delivery has the schema {table.schema.metadata or table.schema}, the first one "
+                    f"{schema.metadata or schema}; expected the same in all: give the classes as an option"
                 )
             numbers = pa.array(range(rows, rows + len(table)), pa.int64())
             writer.write_table(table.set_column(table.column_names.index("id"), schema.field("id"), numbers))
             rows += len(table)
             bar.update(len(table))
     return rows
-
-
-def _said(schema: pa.Schema) -> str:
-    metadata = {key.decode(): value.decode() for key, value in (schema.metadata or {}).items()}
-    return f"columns {', '.join(schema.names)} {metadata or ''}".strip()
-
-
-if __name__ == "__main__":
-    run(main)

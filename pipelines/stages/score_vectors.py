@@ -1,12 +1,13 @@
-"""Score vectors with their ranks, on which sorters are trained and measured."""
+"""Write score vectors with their ranks, on which sorters are trained and measured."""
 
 import pyarrow.parquet as pq
 
 from pipelines.config.schema import Settings
-from pipelines.stages.runner import run
 from rankops.datasets.vectors.score_vectors import table
 from rankops.io.atomic import replaced_folder
 from rankops.seeding import generator
+
+__all__ = ["main"]
 
 
 def main(params: Settings) -> None:
@@ -15,7 +16,3 @@ def main(params: Settings) -> None:
         for split, rows in options.rows.model_dump().items():
             draws = generator(options.seed, "score_vectors", split)
             pq.write_table(table(rows, options.length, draws), folder / f"{split}.parquet", compression="zstd")
-
-
-if __name__ == "__main__":
-    run(main)

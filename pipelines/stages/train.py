@@ -106,7 +106,9 @@ def _trained(params: Settings, name: str, jobs: list[tuple[int, int]], folder: P
     if at_once > 1 or (waiting and params.jobs.backend != "loky"):
         with parallel_config(params.jobs.backend, **_backend(params)):
             errors = Parallel(n_jobs=at_once, batch_size=1)(
-                delayed(_job)(params.model_dump(), name, place, seed, str(folder.resolve()), number, os.getpid())
+                delayed(_job)(
+                    params.model_dump(), name, place, seed, str(folder), number, (os.getpid(), str(Path.cwd()))
+                )
                 for number, (place, seed) in enumerate(waiting)
             )
     else:
@@ -152,13 +154,25 @@ def _backend(params: Settings) -> dict[str, Any]:
 
 
 def _job(
-    values: dict[str, Any], name: str, place: int, seed: int, folder: str, number: int, parent: int | None
+    values: dict[str, Any],
+    name: str,
+    place: int,
+    seed: int,
+    folder: str,
+    number: int,
+    started: tuple[int, str] | None,
 ) -> str | None:
-    """Train one seed with one setting, in a process of its own or in this one; return an error, or None."""
-    params = Settings.model_construct(**vars(Settings.model_validate(values)))
-    if parent is not None and params.jobs.backend == "loky":
-        tie_to(parent)
-    if parent is not None and params.compute.device != "cpu" and "CUDA_VISIBLE_DEVICES" not in os.environ:
+    """Train one seed with one setting; return an error, or None.
+
+    Args:
+        started: the process and the folder that started this job in another process; None within that process.
+    """
+    params = Settings.model_validate(values)
+    if started is not None:
+        os.chdir(started[1])
+        if params.jobs.backend == "loky":
+            tie_to(started[0])
+    if started is not None and params.compute.device != "cpu" and "CUDA_VISIBLE_DEVICES" not in os.environ:
         os.environ["CUDA_VISIBLE_DEVICES"] = str(number % max(1, torch.cuda.device_count()))
     torch.set_num_threads(params.compute.threads)
     job = Path(folder) / _key(params.runs[name].settings[place], seed)
@@ -193,7 +207,8 @@ def train_one(params: Settings, name: str, place: int, seed: int, job: Path) -> 
         sorter=None if run["sorter"] == NONE else load_sorter(Path("models/sorters") / run["sorter"]),
         sorter_optimizer=run["sorter_optimizer"],
         auxiliary=run["auxiliary"],
-    ).to(accelerator.device)
+        device=accelerator.device,
+    )
     shown = f"{name}, {job.name}"
     epochs = train(
         task,

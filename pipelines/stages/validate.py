@@ -1,85 +1,49 @@
-"""Holds a dataset against its expectations; downstream stages depend on the small file that says it passed."""
+"""Hold a dataset against its expectations; stages that use it depend on the small file that tells it passed."""
 
 import json
-from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
 from pipelines.config.schema import Settings
-from pipelines.expectations import Suite, validate
-from pipelines.stages.runner import run
+from pipelines.expectations import validate
 from rankops import lookup
-from rankops.datasets.scenes import clips, digits
+from rankops.datasets.scenes import digits
 from rankops.datasets.vectors import score_vectors
 from rankops.io.atomic import replaced_file
-from rankops.seeding import generator
+
+__all__ = ["main"]
 
 
-def _digits(params: Settings) -> list[Suite]:
-    facts = [digits.measure("data/digits", split, threads=params.compute.threads) for split in digits.SPLITS]
-    rows = json.loads(Path("data/digits/manifest.json").read_text())["rows"]
-    return [Suite("digits", _joined(facts), digits.expectations(rows=rows), ["split", "glyph"])]
+def main(params: Settings, key: str) -> None:
+    parts, expectations = _measured(params, key)
+    facts = {name: pd.concat([part[name] for part in parts]) for name in expectations}
+    validate(key, facts, expectations, report=Path("reports/validation") / key)
+    with replaced_file(f"checks/{key}.passed") as partial:
+        partial.write_text("passed\n")
 
 
-def _score_vectors(params: Settings) -> list[Suite]:
-    options = params.score_vectors
-    rows = options.rows.model_dump()
-    facts = [score_vectors.measure("data/score_vectors", split) for split in rows]
-    expectations = score_vectors.expectations(length=options.length, rows=rows)
-    return [Suite("vectors", _joined(facts), expectations, ["split", "id"])]
-
-
-def _scenes(params: Settings, name: str, *, index: list[str], measured: dict | None = None) -> list[Suite]:
-    """Suites of a dataset drawn from digits, a table each; `index` names a row of each, besides split and id."""
-    options, threads = getattr(params, name), params.compute.threads
-    dataset = lookup.module("datasets", name)
-    facts, rows = [], {split: sum(counts) for split, counts in options.deliveries(params.data).items()}
-    for split in rows:
-        known = digits.load("data/digits", digits.DIGITS_OF[split], threads=threads)
-        facts.append(dataset.measure(f"data/{name}", known, split, threads=threads, **measured or {}))
-    taken = options.model_dump(exclude={"rows", "seed", *(measured or {})})
-    expectations = dataset.expectations(rows=rows, **taken)
-    return [
-        Suite(table, _joined(parts), expectations[table], ["split", "id", *filter(None, [number])])
-        for table, parts, number in zip(expectations, zip(*facts, strict=True), index, strict=True)
-    ]
-
-
-def _clips(params: Settings) -> list[Suite]:
-    effects = clips.class_effects(generator(params.clips.seed, "clips", "classes"))
-    measured = {"effects": effects, "viewers": params.clips.viewers}
-    return _scenes(params, "clips", index=["", "label"], measured=measured)
-
-
-def _real_data(params: Settings, name: str) -> list[Suite]:
-    dataset, folder = lookup.module("datasets", name), Path("data") / name
+def _measured(params: Settings, key: str) -> tuple[list[dict[str, pd.DataFrame]], dict[str, list[dict[str, Any]]]]:
+    """Facts about each split of a dataset, by table, and what must hold for the tables."""
+    folder, threads = Path("data") / key, params.compute.threads
+    if key in params.datasets:
+        block = params.datasets[key]
+        dataset = lookup.find("datasets", block.name)(**block.model_dump(exclude={"name"}))
+        deliveries = dataset.deliveries(snapshot=params.data.snapshot, growth=params.data.growth)
+        rows = {split: sum(counts) for split, counts in deliveries.items()}
+        glyphs = {split: digits.load("data/digits", split, threads=threads) for split in set(digits.DIGITS_OF.values())}
+        parts = [dataset.measure(folder, glyphs[digits.DIGITS_OF[split]], split, threads=threads) for split in rows]
+        return parts, dataset.expectations(rows)
+    if key == "score_vectors":
+        options = params.score_vectors
+        rows = options.rows.model_dump()
+        parts = [score_vectors.measure(folder, split) for split in rows]
+        return parts, score_vectors.expectations(rows, length=options.length)
     rows = json.loads((folder / "manifest.json").read_text())["rows"]
-    facts = _joined([dataset.measure(folder, split, threads=params.compute.threads) for split in rows])
-    expectations = dataset.expectations(rows=rows, size=params.real_data[name].size)
-    return [Suite(name, facts, expectations, ["split", "id"])]
-
-
-def _joined(facts: list[dict]) -> pd.DataFrame:
-    return pd.concat([pd.DataFrame(part) for part in facts], ignore_index=True)
-
-
-SUITES = {
-    "digits": _digits,
-    "score_vectors": _score_vectors,
-    "ranked_mnist": partial(_scenes, name="ranked_mnist", index=["", "label"]),
-    "clips": _clips,
-    "long_tailed_mnist": partial(_scenes, name="long_tailed_mnist", index=["", "label", "distractor"]),
-    "captions": partial(_scenes, name="captions", index=["", "label", "number"]),
-}
-
-
-def main(params: Settings, dataset: str) -> None:
-    suites = _real_data(params, dataset) if dataset in params.real_data else SUITES[dataset](params)
-    validate(dataset, suites, report=Path("reports/validation") / dataset)
-    with replaced_file(f"checks/{dataset}.passed") as partial_file:
-        partial_file.write_text("passed\n")
-
-
-if __name__ == "__main__":
-    run(main)
+    if key == "digits":
+        return [digits.measure(folder, split, threads=threads) for split in rows], digits.expectations(rows)
+    options = params.real_data[key]
+    dataset = lookup.find("datasets", key)(**options.args)
+    parts = [dataset.measure(folder, split, threads=threads) for split in rows]
+    return parts, dataset.expectations(rows, size=options.size)

@@ -22,7 +22,7 @@ HELPERS = {
     "models": {"backbone", "layers", "tokenizer"},
     "sorters": {"base", "laplace_sums", "registry", "soft_sort", "standardize"},
     "tasks": {"base", "predict"},
-    "datasets": {"drawing", "facts", "layout", "mnist", "reading", "splits"},
+    "datasets": {"base", "drawing", "expected", "facts", "layout", "mnist", "reading", "rlsep", "splits"},
 }
 
 

@@ -11,7 +11,34 @@ from torch import Tensor
 from rankops.io.parquet import IMAGE, decode_images, matrix, read_table
 from rankops.models.tokenizer import Vocabulary
 
-__all__ = ["read_captions", "read_clips", "read_label_ranks", "read_labels"]
+__all__ = ["read_captions", "read_clips", "read_images", "read_label_ranks", "read_labels"]
+
+
+def read_images(read: pa.Table, *, path: Path, threads: int) -> Tensor:
+    """Decode the column `image`, or `frames`, of a table that was read.
+
+    Args:
+        read: with one of the two columns.
+        path: of the file, for messages.
+        threads: to decode images with.
+
+    Returns:
+        Images (n, [frames,] [3,] height, width) uint8.
+
+    Raises:
+        ValueError: an image is corrupt, or rows have different numbers of frames; the message names the row.
+    """
+    if "frames" not in read.column_names:
+        return torch.from_numpy(decode_images(read["image"], path=path, threads=threads))
+    lengths = pa.compute.list_value_length(read["frames"]).fill_null(0).to_numpy()
+    if len(lengths) and (lengths[0] == 0 or (lengths != lengths[0]).any()):
+        row = int((lengths != max(lengths[0], 1)).argmax())
+        expected = f"{lengths[0]} as in row 0" if lengths[0] else "at least one"
+        raise ValueError(f"{path}: row {row}: {lengths[row]} frames, expected {expected}")
+    frames = pa.chunked_array([chunk.flatten() for chunk in read["frames"].chunks], type=IMAGE)
+    each = int(lengths[0]) if len(lengths) else 1
+    images = decode_images(frames, path=path, threads=threads, each=each)
+    return torch.from_numpy(images).unflatten(0, (len(lengths), -1))
 
 
 def read_label_ranks(folder: str | Path, split: str, *, threads: int) -> tuple[Tensor, Tensor]:
@@ -30,8 +57,7 @@ def read_label_ranks(folder: str | Path, split: str, *, threads: int) -> tuple[T
     """
     path = Path(folder) / f"{split}.parquet"
     read = read_table(path, ["image", "label_ranks"])
-    images = torch.from_numpy(decode_images(read["image"], path=path, threads=threads))
-    return images, matrix(read, "label_ranks", path=path)
+    return read_images(read, path=path, threads=threads), matrix(read, "label_ranks", path=path)
 
 
 def read_clips(folder: str | Path, split: str, *, threads: int) -> tuple[Tensor, Tensor]:
@@ -49,17 +75,10 @@ def read_clips(folder: str | Path, split: str, *, threads: int) -> tuple[Tensor,
     path = Path(folder) / f"{split}.parquet"
     read = read_table(path, ["frames", "score"])
     target = torch.from_numpy(read["score"].to_numpy().astype(np.float32))
-    lengths = pa.compute.list_value_length(read["frames"]).fill_null(0).to_numpy()
-    if len(lengths) and (lengths[0] == 0 or (lengths != lengths[0]).any()):
-        row = int((lengths != max(lengths[0], 1)).argmax())
-        expected = f"{lengths[0]} as in row 0" if lengths[0] else "at least one"
-        raise ValueError(f"{path}: row {row}: {lengths[row]} frames, expected {expected}")
     if not torch.isfinite(target).all():
         row = int((~torch.isfinite(target)).nonzero()[0])
         raise ValueError(f"{path}: row {row}: score is {target[row].item()}, expected a number")
-    every = pa.chunked_array([chunk.flatten() for chunk in read["frames"].chunks], type=IMAGE)
-    images = decode_images(every, path=path, threads=threads)
-    return torch.from_numpy(images).unflatten(0, (len(lengths), -1)), target
+    return read_images(read, path=path, threads=threads), target
 
 
 def read_labels(folder: str | Path, split: str, *, threads: int) -> tuple[Tensor, Tensor, Tensor]:
@@ -82,7 +101,7 @@ def read_labels(folder: str | Path, split: str, *, threads: int) -> tuple[Tensor
     if ((labels != 0) & (labels != 1)).any():
         row, label = ((labels != 0) & (labels != 1)).nonzero()[0].tolist()
         raise ValueError(f"{path}: row {row}: label {label} is {labels[row, label].item()}, expected 0 or 1")
-    return torch.from_numpy(decode_images(read["image"], path=path, threads=threads)), labels, difficult.bool()
+    return read_images(read, path=path, threads=threads), labels, difficult.bool()
 
 
 def read_captions(folder: str | Path, split: str, *, threads: int) -> tuple[Tensor, list[list[str]], Tensor]:
@@ -114,4 +133,4 @@ def read_captions(folder: str | Path, split: str, *, threads: int) -> tuple[Tens
         for caption in several:
             if not caption or not Vocabulary.split(caption):
                 raise ValueError(f"{path}: row {row}: a caption is {caption!r}, expected at least one word")
-    return torch.from_numpy(decode_images(read["image"], path=path, threads=threads)), captions, families
+    return read_images(read, path=path, threads=threads), captions, families

@@ -1,74 +1,66 @@
-"""Pictures: decoded with care, resized, encoded."""
+"""Images of people: decoded with care, resized, encoded, and read from Parquet."""
 
 import struct
 import warnings
+from collections.abc import Iterator, Sequence
 from io import BytesIO
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import torch
 from PIL import Image, ImageOps, UnidentifiedImageError
 from torch import Tensor
 
-__all__ = ["PIXELS", "BrokenFile", "as_jpeg", "open_photo", "picture", "squared"]
+from rankops.io.parquet import IMAGE
+
+__all__ = ["BROKEN", "PIXELS", "as_jpeg", "image_batches", "image_count", "open_photo", "picture", "squared"]
 
 QUALITY = 95  # of the stored JPEG
 # What Pillow raises for contents that are no whole image; which of them depends on the format.
 BROKEN = (OSError, SyntaxError, ValueError, EOFError, IndexError, KeyError, struct.error, Image.DecompressionBombError)
+# Of one picture, and of what goes through the network at once. A file of some kilobytes can unpack to gigabytes, and a
+# network needs hundreds of bytes for each pixel.
+PIXELS = 2**22
+PIECE = 64  # rows read together
+
+# Pillow warns of pictures twenty times as large as those that are refused here.
+warnings.filterwarnings("ignore", category=Image.DecompressionBombWarning)
 
 
-class BrokenFile(ValueError):
-    """A photo or video that is there and cannot be decoded: the one fault that `skip_broken` forgives."""
-
-
-def _as_rgb(image: Image.Image) -> Image.Image:
-    """RGB from gray, black and white, CMYK, palettes, 16 bits and transparency; what is transparent is black."""
-    if image.mode.startswith("I;16"):
-        # Pillow's own conversion cuts at 255 and gives white.
-        image = Image.fromarray((np.asarray(image) >> 8).astype(np.uint8))
-    if image.mode in ("LA", "PA", "RGBA") or "transparency" in image.info:
-        image = image.convert("RGBA")
-        black = Image.new("RGB", image.size)
-        black.paste(image, mask=image.getchannel("A"))
-        return black
-    if image.mode not in ("1", "L", "P", "RGB", "RGBX", "CMYK", "YCbCr"):
-        raise ValueError(f"pixels of mode {image.mode}, expected gray, a palette, RGB or CMYK; save it as a JPEG")
-    return image.convert("RGB")
+def _upright(image: Image.Image, mode: str) -> Image.Image:
+    """The image turned as its EXIF data say, gray (`L`) or `RGB`; what neither can show is refused."""
+    if image.mode.startswith(("I", "F")):
+        raise ValueError("more than 8 bits a color")
+    upright = ImageOps.exif_transpose(image)
+    if upright.has_transparency_data and upright.convert("RGBA").getextrema()[3][0] < 255:
+        raise ValueError("transparent in places")
+    return upright.convert(mode)
 
 
 def squared(image: Image.Image, size: int) -> Image.Image:
-    """The largest square in the middle of an image, `size` pixels on a side, RGB.
-
-    The same as the short side resized to `size` and the middle cut out, bilinear and antialiased, but in one step: no
-    rounding of the longer side, and no large image between for a narrow strip.
-
-    Args:
-        image: of any mode and size.
-        size: pixels on a side.
+    """Return the largest square in the middle of an image, `size` pixels on a side (bilinear, antialiased).
 
     >>> squared(Image.new("L", (40, 20), 200), 8).getpixel((0, 7))
-    (200, 200, 200)
+    200
     """
-    image = _as_rgb(image)
-    side = min(image.size)
-    left, top = (image.width - side) / 2, (image.height - side) / 2
-    return image.resize((size, size), Image.Resampling.BILINEAR, box=(left, top, left + side, top + side))
+    return ImageOps.fit(image, (size, size), Image.Resampling.BILINEAR)
 
 
-def open_photo(path: str | Path, size: int) -> Image.Image:
-    """An image file of any kind as RGB, `size` pixels on a side; see `squared`. Turned as its EXIF data say.
+def open_photo(contents: bytes, size: int) -> Image.Image:
+    """Decode an image of any kind as RGB, `size` pixels on a side, see `squared`.
 
     Raises:
-        FileNotFoundError: no such file.
-        BrokenFile: it is truncated, empty, too large to be a photo, or no image at all.
+        ValueError: it is truncated, empty, too large to be a photo, transparent in places, of more than 8 bits a color,
+            or no image at all.
     """
-    contents = Path(path).read_bytes()  # outside: a disk that fails does not make a photo broken
     try:
         with Image.open(BytesIO(contents)) as image:
             image.load()
-            return squared(ImageOps.exif_transpose(image), size)
+            return squared(_upright(image, "RGB"), size)
     except BROKEN as error:
-        raise BrokenFile(f"{path}: not a whole image ({error}); get it again, or set skip_broken: true") from error
+        raise ValueError(f"not a whole image ({error})") from error
 
 
 def as_jpeg(image: Image.Image) -> bytes:
@@ -76,14 +68,6 @@ def as_jpeg(image: Image.Image) -> bytes:
     buffer = BytesIO()
     image.save(buffer, "JPEG", quality=QUALITY)
     return buffer.getvalue()
-
-
-# Of one picture, and of what goes through the network at once. A file of some kilobytes can unpack to gigabytes, and a
-# network needs hundreds of bytes for each pixel.
-PIXELS = 2**22
-
-# Pillow warns of pictures twenty times as large as those that are refused here.
-warnings.filterwarnings("ignore", category=Image.DecompressionBombWarning)
 
 
 def picture(encoded: bytes | Path | None, *, colors: int, where: str) -> Tensor:
@@ -104,16 +88,74 @@ def picture(encoded: bytes | Path | None, *, colors: int, where: str) -> Tensor:
         with Image.open(source, formats=["PNG", "JPEG"]) as image:
             if image.width * image.height > PIXELS:
                 raise ValueError(f"{image.width} x {image.height} pixels")
-            if image.mode.startswith("I"):
-                raise ValueError("16 bits a pixel")
-            upright = ImageOps.exif_transpose(image)
-            if upright.has_transparency_data and upright.convert("RGBA").getextrema()[3][0] < 255:
-                raise ValueError("transparent in places")
-            pixels = np.array(upright.convert("L" if colors == 1 else "RGB"))
+            pixels = np.array(_upright(image, "L" if colors == 1 else "RGB"))
     except (*BROKEN, TypeError) as error:  # that is text instead of bytes
-        found = "no PNG or JPEG" if isinstance(error, UnidentifiedImageError) else error
+        message = "no PNG or JPEG" if isinstance(error, UnidentifiedImageError) else error
         raise ValueError(
-            f"{where}: not a readable image ({found}); expected a whole PNG or JPEG of at most {PIXELS:,} pixels, "
+            f"{where}: not a readable image ({message}); expected a whole PNG or JPEG of at most {PIXELS:,} pixels, "
             "8 bits a color, not transparent"
         ) from error
     return torch.from_numpy(pixels if colors == 1 else pixels.transpose(2, 0, 1).copy()).unsqueeze(0)
+
+
+def _opened(path: Path) -> pq.ParquetFile:
+    """A Parquet file of images, buffered: a row group, which may be the whole file, would otherwise be read at once."""
+    if not path.is_file():
+        raise FileNotFoundError(f"{path}: no such file; expected Parquet with a column image: {{bytes, path}}")
+    file = pq.ParquetFile(path, buffer_size=2**20, pre_buffer=False)
+    schema = file.schema_arrow
+    if "image" not in schema.names:
+        raise ValueError(f"{path}: no column image; it has {', '.join(schema.names) or 'none'}")
+    kind = schema.field("image").type
+    if pa.types.is_struct(kind) and kind.get_field_index("bytes") >= 0:
+        kind = kind.field("bytes").type
+    if not (pa.types.is_binary(kind) or pa.types.is_large_binary(kind)):
+        raise ValueError(f"{path}: column image is of type {schema.field('image').type}, expected {IMAGE} or binary")
+    return file
+
+
+def _broken_file(path: Path, error: Exception) -> ValueError:
+    return ValueError(f"{path}: not a whole Parquet file ({error}); make or fetch it again")
+
+
+def image_count(path: Path) -> int:
+    """Return how many rows a Parquet file of images has.
+
+    Raises:
+        FileNotFoundError: no such file.
+        ValueError: not a Parquet file, or it has no column of images.
+    """
+    try:
+        with _opened(path) as file:
+            return file.metadata.num_rows
+    except pa.ArrowInvalid as error:
+        raise _broken_file(path, error) from error
+
+
+def image_batches(path: Path, *, columns: Sequence[str] = ()) -> Iterator[tuple[int, pa.RecordBatch]]:
+    """Read a Parquet file of encoded images in pieces, so that memory does not grow with the file.
+
+    Args:
+        path: with a column `image`, of `rankops.io.parquet.IMAGE` or of bytes.
+        columns: others to read beside it.
+
+    Yields:
+        The number of the first row, and the rows; `image` is the bytes.
+
+    Raises:
+        FileNotFoundError, ValueError: see `image_count`.
+    """
+    first = 0
+    try:
+        with _opened(path) as file:
+            kind = file.schema_arrow.field("image").type
+            for batch in file.iter_batches(batch_size=PIECE, columns=["image", *columns]):
+                if pa.types.is_struct(kind):
+                    encoded = pa.compute.struct_field(batch["image"], "bytes")
+                    batch = batch.set_column(batch.schema.get_field_index("image"), "image", encoded)
+                yield first, batch
+                first += len(batch)
+    except (pa.ArrowInvalid, OSError) as error:
+        if isinstance(error, FileNotFoundError):
+            raise
+        raise _broken_file(path, error) from error

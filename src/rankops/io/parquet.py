@@ -62,28 +62,32 @@ def encode_images(images: np.ndarray, *, threads: int) -> pa.Array:
     )
 
 
-def decode_images(column: pa.ChunkedArray, *, path: str | Path, threads: int) -> np.ndarray:
-    """Images of an `IMAGE` column: (n, height, width) uint8 if they are gray, (n, 3, height, width) if colored.
+def decode_images(column: pa.ChunkedArray, *, path: str | Path, threads: int, each: int = 1) -> np.ndarray:
+    """Decode an `IMAGE` column: (n, height, width) uint8 if its images are gray, (n, 3, height, width) if colored.
 
     Args:
         column: the column, as `read_table` gives it.
         path: of the file, for messages.
         threads: to decode with.
+        each: images of a row, for messages.
 
     Raises:
         ValueError: it is no `IMAGE` column; or an image is corrupt, neither gray nor RGB, or of another size or color
             than the first; the message names its row.
     """
 
+    def where(number: int) -> str:
+        return f"{path}: row {number // each}"
+
     def decode(numbered: tuple[int, bytes | None]) -> np.ndarray:
-        row, encoded = numbered
+        number, encoded = numbered
         try:
             with Image.open(BytesIO(encoded or b""), formats=["PNG", "JPEG"]) as image:
                 image.load()
         except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
-            raise ValueError(f"{path}: row {row}: not a whole PNG or JPEG image ({error}); make it again") from error
+            raise ValueError(f"{where(number)}: not a whole PNG or JPEG image ({error}); make it again") from error
         if image.mode not in ("L", "RGB"):
-            raise ValueError(f"{path}: row {row}: image of mode {image.mode}, expected gray (L) or RGB")
+            raise ValueError(f"{where(number)}: image of mode {image.mode}, expected gray (L) or RGB")
         return np.asarray(image)
 
     if not pa.types.is_struct(column.type) or column.type.get_field_index("bytes") < 0:
@@ -91,9 +95,9 @@ def decode_images(column: pa.ChunkedArray, *, path: str | Path, threads: int) ->
     # Chunk by chunk: in one, the bytes of a large split exceed what an offset of Arrow's can say.
     encoded = [image for chunk in column.chunks for image in pa.compute.struct_field(chunk, "bytes").to_pylist()]
     decoded = _in_threads(decode, list(enumerate(encoded)), threads)
-    for row, image in enumerate(decoded):
+    for number, image in enumerate(decoded):
         if image.shape != decoded[0].shape:
-            raise ValueError(f"{path}: row {row}: image of {image.shape}, expected {decoded[0].shape} as in row 0")
+            raise ValueError(f"{where(number)}: image of {image.shape}, expected {decoded[0].shape} as in row 0")
     images = np.stack(decoded) if decoded else np.zeros((0, 0, 0), np.uint8)
     return np.ascontiguousarray(images.transpose(0, 3, 1, 2)) if images.ndim == 4 else images
 

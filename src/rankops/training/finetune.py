@@ -42,8 +42,8 @@ def _features(network: nn.Module, images: Tensor, cache: Path | None) -> Tensor:
         return embedded(network, images)
     # Known by the images and by what the network makes of the first of them.
     digest = blake2b(digest_size=16)
-    digest.update(images.cpu().numpy().data)
-    digest.update(embedded(network, images[:64]).float().cpu().numpy().data)
+    digest.update(images.cpu().contiguous().numpy().data)
+    digest.update(embedded(network, images[:64]).float().cpu().contiguous().numpy().data)
     file = cache / f"{digest.hexdigest()}.safetensors"
     if not file.is_file():
         cache.mkdir(parents=True, exist_ok=True)

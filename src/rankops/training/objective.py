@@ -42,6 +42,7 @@ class Objective:
         sorter: takes scores (..., d) to ranks; needed by losses that take one, refused by others.
         sorter_optimizer: None, or `name` of a class in `torch.optim` and `args`, of the sorter's own optimizer.
         auxiliary: None or `{"name": "none"}`, or `name`, `args`, `weight` and `epochs` (None = throughout).
+        device: where the sorter is to be.
 
     Attributes:
         epoch: 1, 2, ..., which the training loop sets; it decides whether the auxiliary loss counts.
@@ -61,11 +62,12 @@ class Objective:
         sorter: nn.Module | None = None,
         sorter_optimizer: dict[str, Any] | None = None,
         auxiliary: dict[str, Any] | None = None,
+        device: str | torch.device = "cpu",
     ):
         self.epoch = 1
         self._sorter = sorter
         if isinstance(sorter, nn.Module):
-            sorter.requires_grad_(False).eval()
+            sorter.requires_grad_(False).eval().to(device)  # before its optimizer is told of its weights
         self._loss, takes_sorter = self._bound(loss)
         if sorter_optimizer is not None and not takes_sorter:
             raise ValueError(f"sorter_optimizer: {loss['name']} hands the sorter nothing to learn from: leave it out")
@@ -101,12 +103,6 @@ class Objective:
     def state(self) -> list[Any]:
         """What changes while the sorter is fine-tuned, for the checkpoint."""
         return [] if self._optimizer is None else [self._sorter, self._optimizer]
-
-    def to(self, device: torch.device) -> "Objective":
-        """Move the sorter to a device."""
-        if isinstance(self._sorter, nn.Module):
-            self._sorter.to(device)
-        return self
 
     def __call__(self, scores: Tensor, truth: Tensor, *, generator: torch.Generator | None = None) -> Tensor:
         """Return the loss of a batch, a scalar.

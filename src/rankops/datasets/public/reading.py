@@ -1,112 +1,223 @@
-"""Photos of public datasets: any file as RGB of one size, the lists that name them, and facts about stored ones."""
+"""What adapters of public datasets share: lists that name files, decoding in pieces, facts and expectations."""
 
-import csv
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
+import pandas as pd
+import pyarrow as pa
 import pyarrow.parquet as pq
 import torch
 from PIL import Image
 
-from rankops.io.images import BROKEN, BrokenFile, as_jpeg, open_photo
+from rankops.datasets.expected import in_set, rows_of, unique
+from rankops.io.images import BROKEN, as_jpeg, open_photo
 from rankops.io.parquet import read_table
 from rankops.seeding import generator
 
-__all__ = [
-    "SPLITS",
-    "check_listed",
-    "check_shares",
-    "csv_rows",
-    "measure_photos",
-    "numbered_lines",
-    "photo_expectations",
-    "pieces",
-    "read_photos",
-    "require",
-    "score_of",
-    "share_of",
-    "splits_of",
-]
-
+__all__ = ["SPLITS", "PublicDataset", "check_shares", "read_list", "require", "scores_of", "splits_by_seed"]
 
 SPLITS = ("train", "val", "test")
-PIECE = 512  # rows read, written and forgotten together
 
 
-def pieces(
-    files: Sequence[str],
-    read: Callable[[str], Any],
-    *,
-    threads: int,
-    skip_broken: bool,
-    skipped: list[str] | None,
-    rows: int = PIECE,
-) -> Iterator[tuple[list[int], list[Any]]]:
-    """What `read` gives for each file, a piece at a time, so that memory does not grow with the number of files.
+@dataclass(frozen=True, kw_only=True)
+class PublicDataset:
+    """A dataset in its public layout. An adapter is a subclass in a file of its own; its fields are its options.
 
-    Args:
-        files: relative to the raw folder, as messages name them.
-        read: decodes one file; raises BrokenFile.
-        threads: to decode with.
-        skip_broken: leave broken files out and tell of it on the log, instead of raising.
-        skipped: takes the names of the files left out.
-        rows: files in a piece.
-
-    Yields:
-        Places in `files` of those that were read, and what was read; pieces of which nothing is left are not given.
-
-    Raises:
-        BrokenFile: a file cannot be decoded, and `skip_broken` is off.
+    Attributes:
+        skip_broken: leave out files that cannot be decoded, and tell of it on the log, instead of raising.
     """
 
-    def attempt(file: str) -> tuple[Any, BrokenFile | None]:
+    skip_broken: bool = False
+
+    layout: ClassVar[str]
+    needs: ClassVar[tuple[str, ...]] = ()  # folders
+    schema: ClassVar[pa.Schema]  # `id`, `name`, `image` or `frames`, and what the task learns from
+    photos: ClassVar[int] = 1  # of a row
+    piece: ClassVar[int] = 512  # rows read, written and forgotten together
+    expected: ClassVar[tuple[dict[str, Any], ...]] = ()  # what must hold for the dataset's own columns and `facts`
+
+    # What an adapter's file says.
+
+    def listed(self, raw: Path, *, seed: int) -> pd.DataFrame:
+        """Read the lists of a dataset.
+
+        Args:
+            raw: folder of the dataset, see `layout`.
+            seed: of the splits, where the dataset has none.
+
+        Returns:
+            A row a file: `file` (below `raw`), `split`, and the columns of `schema` but `id` and the image.
+
+        Raises:
+            FileNotFoundError, ValueError: a list is missing, or is not as expected.
+        """
+        raise NotImplementedError
+
+    def decode(self, path: Path, size: int) -> list[bytes]:
+        """Return the photos of a file as JPEG.
+
+        Raises:
+            OSError: it cannot be read.
+            ValueError: it cannot be decoded.
+        """
+        return [as_jpeg(open_photo(path.read_bytes(), size))]
+
+    def schema_of(self, raw: Path) -> pa.Schema:
+        """Return the schema of the tables, where it depends on the data."""
+        return self.schema
+
+    def facts(self, read: pa.Table) -> dict[str, Any]:
+        """Return what is to be checked of the dataset's own columns, a row a row."""
+        return {}
+
+    # What stages call.
+
+    def check(self, raw: str | Path) -> None:
+        """Check that a folder has the public layout, before anything is decoded.
+
+        Raises:
+            FileNotFoundError: a file is missing; the message names it and shows the layout.
+            ValueError: a list is not as expected.
+        """
+        for folder in self.needs:
+            require(Path(raw) / folder, self.layout)
+        self._listed(Path(raw), seed=0)
+
+    def tables(
+        self, raw: str | Path, split: str, *, size: int, seed: int, threads: int, skipped: list[str] | None = None
+    ) -> Iterator[pa.Table]:
+        """Read one split in pieces, so that memory does not grow with the number of files.
+
+        Args:
+            raw: folder of the dataset, see `layout`.
+            split: train, val, test, or all of them.
+            size: pixels on a side.
+            seed: of the splits, where the dataset has none.
+            threads: to decode with.
+            skipped: takes the names of broken files that were left out.
+
+        Raises:
+            FileNotFoundError: a list or a file is missing.
+            ValueError: a list is not as expected, a split has no file, or a file is broken.
+        """
+        raw = Path(raw)
+        listed = self._listed(raw, seed=seed)
+        chosen = listed if split == "all" else listed[listed["split"] == split]
+        if not len(chosen):
+            raise ValueError(f"{raw}: its lists name no file of {split}, and {len(listed)} in all; get them again")
+        missing = [file for file in chosen["file"] if not (raw / file).is_file()]
+        if missing:
+            raise FileNotFoundError(
+                f"{raw / missing[0]}: no such file, but a list names it ({len(missing)} of {len(chosen)} files of "
+                f"{split} are missing); unpack the whole dataset"
+            )
+        schema, rows, broken = self.schema_of(raw), 0, []
+        with ThreadPoolExecutor(threads) as pool:
+            for start in range(0, len(chosen), self.piece):
+                part = chosen.iloc[start : start + self.piece]
+                decoded = list(pool.map(lambda file: self._attempt(raw, file, size), part["file"]))
+                broken += [file for file, photos in zip(part["file"], decoded, strict=True) if photos is None]
+                columns = {name: part[name].tolist() for name in schema.names if name in part}
+                columns |= {"image": [photos and photos[0] for photos in decoded], "frames": decoded}
+                keep = [place for place, photos in enumerate(decoded) if photos is not None]
+                columns = {name: [columns[name][place] for place in keep] for name in schema.names[1:]}
+                yield pa.table({"id": range(rows, rows + len(keep))} | columns, schema=schema)
+                rows += len(keep)
+        if broken:
+            logging.warning("%d of %d files left out, broken: %s", len(broken), len(chosen), ", ".join(broken))
+            if skipped is not None:
+                skipped += broken
+
+    def _listed(self, raw: Path, *, seed: int) -> pd.DataFrame:
+        listed = self.listed(raw, seed=seed)
+        twice = listed["file"][listed["file"].duplicated()]
+        if len(twice):
+            raise ValueError(f"{raw}: the lists name {twice.iloc[0]} twice; remove one of the entries")
+        return listed
+
+    def _attempt(self, raw: Path, file: str, size: int) -> list[dict[str, Any]] | None:
+        """The photos of a file, as in `rankops.io.parquet.IMAGE`, or None if it is broken and may be left out."""
         try:
-            return read(file), None
-        except BrokenFile as error:
-            return None, error
+            return [{"bytes": photo, "path": file} for photo in self.decode(raw / file, size)]
+        except ValueError as error:
+            if self.skip_broken:
+                return None
+            raise ValueError(f"{raw / file}: {error}; get it again, or set skip_broken: true") from error
 
-    broken: dict[str, BrokenFile] = {}
-    with ThreadPoolExecutor(threads) as pool:
-        for start in range(0, len(files), rows):
-            places, results = [], []
-            for place, (result, error) in enumerate(pool.map(attempt, files[start : start + rows]), start):
-                if error is None:
-                    places.append(place)
-                    results.append(result)
-                elif skip_broken:
-                    broken[files[place]] = error
-                else:
-                    raise error
-            if places:
-                yield places, results
-    if broken:
-        logging.warning("%d of %d files left out, broken: %s", len(broken), len(files), ", ".join(broken))
-        if skipped is not None:
-            skipped += broken
+    def measure(self, folder: str | Path, split: str, *, threads: int) -> dict[str, pd.DataFrame]:
+        """Return what the expectations are held against: a row a row of a split.
+
+        `file` is where a photo came from; what differs among the photos of a row stands there once each.
+
+        Raises:
+            FileNotFoundError, ValueError: the file is missing or corrupt, or lacks a column.
+        """
+        path = Path(folder) / f"{split}.parquet"
+        column = "frames" if "frames" in self.schema.names else "image"
+        read = read_table(path, [name for name in self.schema.names if name != column])
+        if column not in pq.read_schema(path).names:
+            raise ValueError(f"{path}: no column {column}")
+        rows = []
+        with pq.ParquetFile(path) as file, ThreadPoolExecutor(threads) as pool:
+            for batch in file.iter_batches(batch_size=self.piece, columns=[column]):
+                cells = [cell if isinstance(cell, list) else [cell] for cell in batch.column(0).to_pylist()]
+                rows += pool.map(_photo_facts, cells)
+        facts = {
+            "split": split,
+            "id": read["id"].to_pylist(),
+            "split_rows": f"{split}: {len(read)}",
+            "name": read["name"].to_pylist(),
+            **self.facts(read),
+        }
+        return {"rows": pd.DataFrame(facts).join(pd.DataFrame(rows)).set_index(["split", "id"])}
+
+    def expectations(self, rows: dict[str, int], *, size: int) -> dict[str, list[dict[str, Any]]]:
+        """Return what must hold, see `rankops.datasets.expected`.
+
+        Args:
+            rows: of each split, as the manifest has them.
+            size: pixels on a side.
+        """
+        photos = [
+            *rows_of(rows),
+            in_set("split_rows", *(f"{split}: {count}" for split, count in rows.items())),
+            unique("file"),  # a file in two splits would be tested on what it was trained on
+            {"type": "expect_column_value_lengths_to_be_between", "column": "name", "min_value": 1},
+            in_set("photos", self.photos),
+            in_set("decodes", True),
+            in_set("mode", "RGB"),
+            in_set("size", f"{size} x {size}"),
+        ]
+        return {"rows": [*photos, *self.expected]}
 
 
-def read_photos(
-    raw: str | Path, files: Sequence[str], *, size: int, threads: int, skip_broken: bool, skipped: list[str] | None
-) -> Iterator[tuple[list[int], list[dict[str, Any]]]]:
-    """Places in `files`, and the photos there in the form of `rankops.io.parquet.IMAGE`; see `pieces` and `open_photo`."""
+def _photo_facts(photos: list[dict[str, Any] | None]) -> dict[str, Any]:
+    """Of the photos of a row: their files, how many they are, whether all decode, and their modes and sizes."""
+    files, modes, sizes, decodes = {}, {}, {}, True
+    for photo in photos:
+        photo = photo or {"bytes": None, "path": None}
+        files[photo["path"] or ""] = None
+        try:
+            with Image.open(BytesIO(photo["bytes"] or b""), formats=["JPEG"]) as image:
+                image.load()
+            modes[image.mode] = sizes[f"{image.width} x {image.height}"] = None
+        except BROKEN:
+            decodes = False
+    seen = {"file": files, "mode": modes, "size": sizes}
+    return {name: ", ".join(values) for name, values in seen.items()} | {"photos": len(photos), "decodes": decodes}
 
-    def read(file: str) -> dict[str, Any]:
-        return {"bytes": as_jpeg(open_photo(Path(raw) / file, size)), "path": file}
 
-    return pieces(files, read, threads=threads, skip_broken=skip_broken, skipped=skipped)
-
-
-def require(path: str | Path, layout: str) -> Path:
-    """The path, if there is such a file or folder.
+def require(path: Path, layout: str) -> Path:
+    """Return the path if it exists.
 
     Raises:
-        FileNotFoundError: there is not; the message shows the layout that is expected.
+        FileNotFoundError: it does not; the message shows the layout that is expected.
     """
-    path = Path(path)
     if not path.exists():
         raise FileNotFoundError(
             f"{path}: no such file or folder; put the dataset there in its public layout, then run `dvc repro`:\n"
@@ -115,107 +226,73 @@ def require(path: str | Path, layout: str) -> Path:
     return path
 
 
-def check_listed(raw: str | Path, files: Sequence[str], *, listed_in: str | Path) -> None:
-    """Sees that each file that a list names is there, before hours go into decoding the others.
-
-    Raises:
-        FileNotFoundError: some are not; the message names the first and how many.
-        ValueError: the list is empty.
-    """
-    if not files:
-        raise ValueError(f"{listed_in}: names no file; get it again")
-    missing = [file for file in files if not (Path(raw) / file).is_file()]
-    if missing:
-        raise FileNotFoundError(
-            f"{Path(raw) / missing[0]}: no such file, but {listed_in} names it ({len(missing)} of {len(files)} files "
-            "are missing); unpack the whole dataset"
-        )
-
-
-def numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
-    """The lines of a text file that are not blank, and their numbers from 1.
-
-    Raises:
-        ValueError: it is no text.
-    """
-    try:
-        text = path.read_text(encoding="utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise ValueError(f"{path}: not a text file in UTF-8 ({error}); get it again") from error
-    return ((number, line.strip()) for number, line in enumerate(text.splitlines(), 1) if line.strip())
-
-
-def csv_rows(path: Path, columns: Sequence[str]) -> tuple[list[str], list[tuple[int, dict[str, str]]]]:
-    """The names of all columns of a CSV file, and its rows with their line numbers, cells stripped of spaces.
-
-    Raises:
-        ValueError: a column of `columns` is missing, one is there twice, a line cannot be read, or a row has more or
-            fewer cells than there are columns.
-    """
-    lines = list(numbered_lines(path))
-    if not lines:
-        raise ValueError(f"{path}: empty, expected a line with the columns {', '.join(columns)}")
-    # A line at a time: no name in these lists has a line break, and the numbers are those of the file.
-    cells = []
-    for number, line in lines:
-        try:
-            cells.append([cell.strip() for cell in next(csv.reader([line]))])
-        except csv.Error as error:
-            raise ValueError(f"{path}: line {number}: no line of a CSV file ({error}); mend it") from error
-    header = cells[0]
-    if twice := sorted({name for name in header if header.count(name) > 1}):
-        raise ValueError(f"{path}: column {', '.join(twice)} is there twice; remove one of them")
-    missing = [name for name in columns if name not in header]
-    if missing:
-        raise ValueError(f"{path}: no column {', '.join(missing)}; it has {', '.join(header)}")
-    for (number, _), row in zip(lines, cells, strict=True):
-        if len(row) != len(header):
-            raise ValueError(f"{path}: line {number}: {len(row)} cells, expected {len(header)} ({', '.join(header)})")
-    return header, [
-        (number, dict(zip(header, row, strict=True))) for (number, _), row in zip(lines[1:], cells[1:], strict=True)
-    ]
-
-
-def score_of(text: str, *, where: str) -> float:
-    """A score in [0, 1] from its text.
+def read_list(path: Path, columns: Sequence[str], *, layout: str, sep: str = ",", header: bool = False) -> pd.DataFrame:
+    """Read a list as text, stripped, a row a line; the first of the columns names each row.
 
     Args:
-        text: as the file has it.
-        where: file and line, for messages.
+        path: of the list.
+        columns: that it has; with a header, it may have more.
+        layout: of the dataset, for messages.
+        sep: between cells; more than a character is a regular expression.
+        header: whether the first line names the columns.
 
     Raises:
-        ValueError: no number, NaN, or outside [0, 1].
-
-    >>> score_of("0.8", where="train_1.txt: line 3")
-    0.8
+        FileNotFoundError: no such file.
+        ValueError: not a text file, a line has too many cells, a column is missing, or a row has no name or another's.
     """
     try:
-        score = float(text)
-    except ValueError:
-        score = float("nan")
-    if not 0 <= score <= 1:
-        raise ValueError(f"{where}: score is {text!r}, expected a number in [0, 1]; correct or remove the line")
-    return score
+        table = pd.read_csv(
+            require(path, layout),
+            sep=sep,
+            header=None,
+            names=None if header else range(len(columns) + 1),
+            dtype=str,
+            keep_default_na=False,
+            encoding="utf-8-sig",
+            engine="python" if len(sep) > 1 else "c",
+        )
+    except pd.errors.EmptyDataError:
+        table = pd.DataFrame(columns=range(len(columns) + 1), dtype=str)
+    except (UnicodeDecodeError, pd.errors.ParserError) as error:
+        raise ValueError(f"{path}: not a list in UTF-8 of {', '.join(columns)} ({str(error).strip()})") from error
+    table = table.fillna("").apply(lambda cells: cells.str.strip())
+    if header:
+        names = table.iloc[0].tolist() if len(table) else []
+        table = table.iloc[1:].set_axis(names, axis=1)
+        if missing := [name for name in columns if names.count(name) != 1]:
+            raise ValueError(f"{path}: no column {', '.join(missing)}, or several; it has {', '.join(names)}")
+    else:
+        if (longer := table[table[len(columns)] != ""]).size:
+            raise ValueError(f"{path}: a line is {longer.iloc[0].tolist()}, expected {', '.join(columns)}; correct it")
+        table = table.iloc[:, : len(columns)].set_axis(columns, axis=1)
+    key = table[columns[0]]
+    if not key.all():
+        raise ValueError(f"{path}: a line has no {columns[0]}: {table[key == ''].iloc[0].tolist()}; remove the line")
+    if key.duplicated().any():
+        raise ValueError(
+            f"{path}: {columns[0]} {key[key.duplicated()].iloc[0]} is there twice; remove one of the lines"
+        )
+    return table.reset_index(drop=True)
 
 
-def splits_of(split: str) -> tuple[str, ...]:
-    """The splits to read for one that is asked for: that one, or for `all` the three of them.
+def scores_of(table: pd.DataFrame, column: str, path: Path) -> pd.Series:
+    """Return a column of scores in [0, 1] as numbers.
 
     Raises:
-        ValueError: it is none of these.
-
-    >>> splits_of("val"), splits_of("all")
-    (('val',), ('train', 'val', 'test'))
+        ValueError: one is no number, NaN, or outside [0, 1]; the message names its row by the first column.
     """
-    if split == "all":
-        return SPLITS
-    if split not in SPLITS:
-        raise ValueError(f"split is {split!r}, expected one of {', '.join(SPLITS)}, or all")
-    return (split,)
+    scores = pd.to_numeric(table[column], errors="coerce")
+    wrong = table[~scores.between(0, 1)]
+    if len(wrong):
+        raise ValueError(
+            f"{path}: {wrong.iloc[0, 0]}: {column} is {wrong[column].iloc[0]!r}, expected a number in [0, 1]; correct "
+            "or remove the line"
+        )
+    return scores
 
 
 def check_shares(val_share: float, test_share: float) -> None:
-    """Sees that the shares of validation and test leave something to train on.
+    """Check that the shares of validation and test leave something to train on.
 
     Raises:
         ValueError: they do not.
@@ -227,106 +304,19 @@ def check_shares(val_share: float, test_share: float) -> None:
         raise ValueError(f"val_share + test_share is {val_share + test_share:g}, expected below 1: train gets the rest")
 
 
-def share_of(
-    names: Sequence[str], split: str, *, val_share: float, test_share: float, seed: int, use: str, listed_in: Path
-) -> list[int]:
-    """Which of some names are in a split, for datasets that come without splits: their places, ascending.
+def splits_by_seed(names: Sequence[str], *, val_share: float, test_share: float, seed: int, use: str) -> list[str]:
+    """Return a split for each name, for datasets that come without.
 
     A permutation of the sorted names, so the order of the list does not matter; `use` keeps datasets apart.
 
-    Raises:
-        ValueError: too few names for each split to get one, unless `all` of them are asked for.
-
-    >>> shares = {"val_share": 0.2, "test_share": 0.2, "seed": 1, "use": "doctest", "listed_in": Path("labels.csv")}
-    >>> [len(share_of("abcdefghij", split, **shares)) for split in SPLITS]
-    [6, 2, 2]
+    >>> splits_by_seed("abcde", val_share=0.2, test_share=0.2, seed=1, use="doctest")
+    ['train', 'test', 'train', 'val', 'train']
     """
-    check_shares(val_share, test_share)
-    if splits_of(split) == SPLITS:
-        return list(range(len(names)))
-    held_out, tested = (round(share * len(names)) for share in (val_share, test_share))
-    by_name = sorted(range(len(names)), key=lambda place: names[place])
     order = torch.randperm(len(names), generator=generator(seed, use, "splits")).tolist()
-    ends = {"val": (0, held_out), "test": (held_out, held_out + tested), "train": (held_out + tested, len(names))}
-    if any(begin >= end for begin, end in ends.values()):
-        raise ValueError(
-            f"{listed_in}: {len(names)} names are too few for val_share {val_share} and test_share {test_share}: "
-            "each split needs one; larger shares or more data"
-        )
-    begin, end = ends[split]
-    return sorted(by_name[place] for place in order[begin:end])
-
-
-def _facts_of(photo: dict[str, Any] | None) -> tuple[str, bool, str, str]:
-    """File, whether it decodes, mode and size of a stored photo."""
-    photo = photo or {"bytes": None, "path": None}
-    try:
-        with Image.open(BytesIO(photo["bytes"] or b""), formats=["JPEG"]) as image:
-            image.load()
-    except BROKEN:
-        return photo["path"] or "", False, "", ""
-    return photo["path"] or "", True, image.mode, f"{image.width} x {image.height}"
-
-
-def measure_photos(folder: str | Path, split: str, column: str, *, threads: int) -> dict[str, list[Any]]:
-    """Facts about a split with an `IMAGE` column, or one of lists of them: one row a row, read in pieces.
-
-    Args:
-        folder: of the dataset.
-        split: train, val or test.
-        column: of the photos.
-        threads: to decode with.
-
-    Returns:
-        `split`, `split_rows` (its name and number of rows), `id`, `name`, `file` (where the photo came from), `photos`
-        (how many), `decodes`, `mode` and `size`; what differs among the photos of a row stands there once each.
-
-    Raises:
-        FileNotFoundError, ValueError: the file is missing or corrupt, or has no such column.
-    """
-    path = Path(folder) / f"{split}.parquet"
-    read = read_table(path, ["id", "name"])
-    names = pq.read_schema(path).names
-    if column not in names:
-        raise ValueError(f"{path}: no column {column}; it has {', '.join(names)}")
-    facts: dict[str, list[Any]] = {name: [] for name in ("file", "photos", "decodes", "mode", "size")}
-    with pq.ParquetFile(path) as file, ThreadPoolExecutor(threads) as pool:
-        for batch in file.iter_batches(batch_size=PIECE, columns=[column]):
-            cells = [cell if isinstance(cell, list) else [cell] for cell in batch.column(0).to_pylist()]
-            for row in pool.map(lambda cell: [_facts_of(photo) for photo in cell], cells):
-                files, decodes, modes, sizes = zip(*row, strict=True)
-                facts["file"].append(", ".join(dict.fromkeys(files)))
-                facts["photos"].append(len(row))
-                facts["decodes"].append(all(decodes))
-                facts["mode"].append(", ".join(dict.fromkeys(modes)))
-                facts["size"].append(", ".join(dict.fromkeys(sizes)))
-    return {
-        "split": [split] * len(read),
-        "split_rows": [f"{split}: {len(read)}"] * len(read),
-        "id": read["id"].to_pylist(),
-        "name": read["name"].to_pylist(),
-    } | facts
-
-
-def photo_expectations(*, rows: dict[str, int], size: int, photos: int = 1) -> list[dict[str, Any]]:
-    """What must hold for every dataset of photos, as plain data: `type` and arguments of an expectation.
-
-    Args:
-        rows: of each split, as the manifest has them.
-        size: pixels on a side.
-        photos: in a row.
-    """
-    in_set = "expect_column_values_to_be_in_set"
-    return [
-        {"type": "expect_table_row_count_to_equal", "value": sum(rows.values())},
-        {"type": in_set, "column": "split", "value_set": list(rows)},
-        {"type": in_set, "column": "split_rows", "value_set": [f"{split}: {count}" for split, count in rows.items()]},
-        {"type": "expect_compound_columns_to_be_unique", "column_list": ["split", "id"]},
-        # Over all splits: a file in two of them would be tested on what it was trained on.
-        {"type": "expect_column_values_to_be_unique", "column": "file"},
-        {"type": "expect_column_value_lengths_to_be_between", "column": "name", "min_value": 1},
-        {"type": in_set, "column": "photos", "value_set": [photos]},
-        {"type": in_set, "column": "decodes", "value_set": [True]},
-        {"type": in_set, "column": "mode", "value_set": ["RGB"]},
-        {"type": in_set, "column": "size", "value_set": [f"{size} x {size}"]},
-    ]
+    by_name = sorted(range(len(names)), key=lambda place: names[place])
+    held_out, tested = (round(share * len(names)) for share in (val_share, test_share))
+    splits = ["train"] * len(names)
+    for split, places in (("val", order[:held_out]), ("test", order[held_out : held_out + tested])):
+        for place in places:
+            splits[by_name[place]] = split
+    return splits

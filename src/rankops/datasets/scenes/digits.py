@@ -6,14 +6,16 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import torch
 from PIL import Image
 
+from rankops.datasets.expected import between, frequencies, in_set, unique
 from rankops.datasets.scenes import mnist
 from rankops.io.parquet import decode_images, encode_images, read_table
 
-__all__ = ["DIGITS_OF", "SPLITS", "Digits", "expectations", "load", "measure", "tables"]
+__all__ = ["CLASSES", "DIGITS_OF", "Digits", "expectations", "load", "measure", "tables"]
 
 SPLITS = ("train", "val", "test")
 # Whose digits the scenes of a split are made of. The gate's are those on which epochs are chosen, not the test's: it
@@ -124,37 +126,39 @@ def load(folder: str | Path, split: str, *, threads: int) -> Digits:
     )
 
 
-def measure(folder: str | Path, split: str, *, threads: int) -> dict[str, Any]:
-    """What the expectations are held against, one row a digit."""
+def measure(folder: str | Path, split: str, *, threads: int) -> dict[str, pd.DataFrame]:
+    """Return what the expectations are held against, a row a digit."""
     digits = load(folder, split, threads=threads)
     images = digits.images.numpy()
-    return {
-        "split": [split] * len(images),
+    facts = {
+        "split": split,
         "glyph": digits.glyph.numpy(),
         "label": digits.labels.numpy(),
-        "height": np.full(len(images), images.shape[1]),
-        "width": np.full(len(images), images.shape[2]),
+        "height": images.shape[1],
+        "width": images.shape[2],
         "ink": images.reshape(len(images), -1).mean(1),
         "pixels": [sha256(image.tobytes()).hexdigest() for image in images],
     }
+    return {"digits": pd.DataFrame(facts).set_index(["split", "glyph"])}
 
 
-def expectations(*, rows: dict[str, int]) -> list[dict[str, Any]]:
-    """What must hold, as plain data: `type` and arguments of a Great Expectations expectation."""
-    between = "expect_column_values_to_be_between"
-    return [
-        {"type": "expect_table_row_count_to_equal", "value": sum(rows.values())},
-        {"type": "expect_column_values_to_be_in_set", "column": "split", "value_set": list(rows)},
-        {"type": "expect_column_values_to_be_in_set", "column": "label", "value_set": list(range(CLASSES))},
-        {"type": "expect_column_values_to_be_unique", "column": "glyph"},
-        {"type": "expect_column_values_to_be_unique", "column": "pixels"},
-        {"type": between, "column": "height", "min_value": SIDE, "max_value": SIDE},
-        {"type": between, "column": "width", "min_value": SIDE, "max_value": SIDE},
-        {"type": between, "column": "ink", "min_value": 1.0, "max_value": 160.0},
-        {
-            "type": "expect_column_kl_divergence_to_be_less_than",
-            "column": "label",
-            "partition_object": {"values": list(range(CLASSES)), "weights": [1 / CLASSES] * CLASSES},
-            "threshold": 0.05,
-        },
-    ]
+def expectations(rows: dict[str, int]) -> dict[str, list[dict[str, Any]]]:
+    """Return what must hold, see `rankops.datasets.expected`.
+
+    Args:
+        rows: of each split, as the manifest has them.
+    """
+    return {
+        "digits": [
+            {"type": "expect_table_row_count_to_equal", "value": sum(rows.values())},
+            in_set("split", *rows),
+            in_set("label", *range(CLASSES)),
+            unique("glyph"),
+            unique("pixels"),
+            between("height", SIDE, SIDE),
+            between("width", SIDE, SIDE),
+            between("ink", 1.0, 160.0),
+            # People write some digits more often than others, however many they write.
+            frequencies("label", dict.fromkeys(range(CLASSES), 1 / CLASSES), total=1) | {"threshold": 0.05},
+        ]
+    }

@@ -4,12 +4,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import numpy as np
+import pandas as pd
 import pyarrow as pa
 import torch
 from torch import Tensor
 
-from rankops.io.parquet import as_fixed_lists, read_table
+from rankops.datasets.expected import between, frequencies, in_set, rows_of
+from rankops.io.parquet import as_fixed_lists, matrix, read_table
 from rankops.ranks import ranks
 
 __all__ = ["KINDS", "batches", "draw", "expectations", "load", "measure", "table"]
@@ -103,62 +104,52 @@ def table(rows: int, length: int, generator: torch.Generator) -> pa.Table:
     )
 
 
-def _vectors(read: pa.Table, column: str) -> np.ndarray:
-    array = read[column].combine_chunks()
-    return array.flatten().to_numpy(zero_copy_only=False).reshape(len(array), -1)
-
-
 def load(folder: str | Path, split: str) -> tuple[Tensor, Tensor, Tensor]:
-    """One split: scores (n, d), ranks (n, d) and kinds (n,).
+    """Read one split: scores (n, d), ranks (n, d) and kinds (n,).
 
     Raises:
-        ValueError: the file is missing, corrupt or lacks a column.
+        FileNotFoundError, ValueError: the file is missing, corrupt or lacks a column.
     """
-    read = read_table(Path(folder) / f"{split}.parquet", ["kind", "scores", "ranks"])
-    return (
-        torch.from_numpy(_vectors(read, "scores").copy()),
-        torch.from_numpy(_vectors(read, "ranks").copy()),
-        torch.from_numpy(read["kind"].to_numpy().copy()),
-    )
+    path = Path(folder) / f"{split}.parquet"
+    read = read_table(path, ["kind", "scores", "ranks"])
+    kinds = torch.from_numpy(read["kind"].to_numpy().copy())
+    return matrix(read, "scores", path=path), matrix(read, "ranks", path=path), kinds
 
 
-def measure(folder: str | Path, split: str) -> dict[str, np.ndarray | list]:
-    """What the expectations are held against, one row a vector: whether its ranks follow from its scores, and so on."""
-    read = read_table(Path(folder) / f"{split}.parquet", ["id", "kind", "scores", "ranks"])
-    scores, given = _vectors(read, "scores").astype(np.float64), _vectors(read, "ranks").astype(np.float64)
-    finite = np.isfinite(scores).all(1) & np.isfinite(given).all(1)
-    exact = np.full_like(given, np.nan)
-    if finite.any():
-        exact[finite] = ranks(torch.from_numpy(scores[finite].astype(np.float32))).numpy()
-    return {
-        "split": [split] * len(read),
-        "id": read["id"].to_numpy(),
-        "kind": read["kind"].to_numpy(),
-        "length": np.full(len(read), scores.shape[1]),
-        "finite": finite,
-        "largest_score": np.abs(scores).max(1),
-        "largest_rank_error": np.nan_to_num(np.abs(exact - given).max(1), nan=np.inf),
+def measure(folder: str | Path, split: str) -> dict[str, pd.DataFrame]:
+    """Return what the expectations are held against, a row a vector: do its ranks follow from its scores, and so on."""
+    scores, given, kinds = load(folder, split)
+    finite = (scores.isfinite() & given.isfinite()).all(1)
+    exact = torch.full_like(given, torch.nan)
+    exact[finite] = ranks(scores[finite])
+    facts = {
+        "split": split,
+        "id": read_table(Path(folder) / f"{split}.parquet", ["id"])["id"].to_numpy(),
+        "kind": kinds.numpy(),
+        "length": scores.shape[1],
+        "finite": finite.numpy(),
+        "largest_score": scores.abs().amax(1).numpy(),
+        "largest_rank_error": (exact - given).abs().amax(1).nan_to_num(nan=torch.inf).numpy(),
     }
+    return {"vectors": pd.DataFrame(facts).set_index(["split", "id"])}
 
 
-def expectations(*, length: int, rows: dict[str, int]) -> list[dict[str, Any]]:
-    """What must hold, as plain data: `type` and arguments of a Great Expectations expectation."""
-    column = "expect_column_values_to_be_between"
-    return [
-        {"type": "expect_table_row_count_to_equal", "value": sum(rows.values())},
-        *(
-            {"type": "expect_column_values_to_be_in_set", "column": name, "value_set": allowed}
-            for name, allowed in (("split", list(rows)), ("kind", list(range(len(KINDS)))), ("finite", [True]))
-        ),
-        {"type": "expect_compound_columns_to_be_unique", "column_list": ["split", "id"]},
-        {"type": column, "column": "length", "min_value": length, "max_value": length},
-        {"type": column, "column": "largest_score", "max_value": 10.0},
-        {"type": column, "column": "largest_rank_error", "max_value": 0.0},
-        {
-            "type": "expect_column_kl_divergence_to_be_less_than",
-            "column": "kind",
-            "partition_object": {"values": list(range(len(KINDS))), "weights": [1 / len(KINDS)] * len(KINDS)},
-            # n times the divergence is chance with mean (kinds - 1) / 2: this is far beyond it at any n.
-            "threshold": 4 * len(KINDS) / sum(rows.values()),
-        },
-    ]
+def expectations(rows: dict[str, int], *, length: int) -> dict[str, list[dict[str, Any]]]:
+    """Return what must hold, see `rankops.datasets.expected`.
+
+    Args:
+        rows: of each split.
+        length: of the vectors.
+    """
+    kinds = range(len(KINDS))
+    return {
+        "vectors": [
+            *rows_of(rows),
+            in_set("kind", *kinds),
+            in_set("finite", True),
+            between("length", length, length),
+            between("largest_score", high=10.0),
+            between("largest_rank_error", high=0.0),
+            frequencies("kind", dict.fromkeys(kinds, 1 / len(kinds)), total=sum(rows.values())),
+        ]
+    }

@@ -1,0 +1,67 @@
+"""Expectations as plain data: `type` and arguments of what Great Expectations holds a table of facts against."""
+
+from collections.abc import Mapping
+from typing import Any
+
+__all__ = ["between", "filled", "frequencies", "in_set", "mean", "rows_of", "unique"]
+
+
+def _bounds(low: float | None, high: float | None) -> dict[str, float]:
+    return {name: value for name, value in (("min_value", low), ("max_value", high)) if value is not None}
+
+
+def between(column: str, low: float | None = None, high: float | None = None) -> dict[str, Any]:
+    """Expect every value from `low` to `high`; None is no bound.
+
+    >>> between("zoom", high=1.1)
+    {'type': 'expect_column_values_to_be_between', 'column': 'zoom', 'max_value': 1.1}
+    """
+    return {"type": "expect_column_values_to_be_between", "column": column} | _bounds(low, high)
+
+
+def mean(column: str, low: float, high: float) -> dict[str, Any]:
+    """Expect the mean of a column from `low` to `high`."""
+    return {"type": "expect_column_mean_to_be_between", "column": column} | _bounds(low, high)
+
+
+def in_set(column: str, *values: Any) -> dict[str, Any]:
+    """Expect one of some values in each row."""
+    return {"type": "expect_column_values_to_be_in_set", "column": column, "value_set": list(values)}
+
+
+def filled(column: str) -> dict[str, Any]:
+    """Expect no missing value."""
+    return {"type": "expect_column_values_to_not_be_null", "column": column}
+
+
+def unique(*columns: str) -> dict[str, Any]:
+    """Expect no value, or no combination of the values of several columns, in two rows."""
+    if len(columns) == 1:
+        return {"type": "expect_column_values_to_be_unique", "column": columns[0]}
+    return {"type": "expect_compound_columns_to_be_unique", "column_list": list(columns)}
+
+
+def rows_of(rows: Mapping[str, int]) -> list[dict[str, Any]]:
+    """Expect the rows of these splits, so many in all, each numbered once in its split."""
+    return [
+        {"type": "expect_table_row_count_to_equal", "value": sum(rows.values())},
+        in_set("split", *rows),
+        unique("split", "id"),
+    ]
+
+
+def frequencies(column: str, weights: Mapping[int, float], *, total: int) -> dict[str, Any]:
+    """Expect each value as often as its weight says, within chance.
+
+    Args:
+        column: of the values.
+        weights: of each value; they sum to 1.
+        total: number of independent draws: so many times the divergence has mean (values - 1) / 2 by chance, and the
+            threshold is far beyond that at any number.
+    """
+    return {
+        "type": "expect_column_kl_divergence_to_be_less_than",
+        "column": column,
+        "partition_object": {"values": list(weights), "weights": list(weights.values())},
+        "threshold": 4 * len(weights) / total,
+    }

@@ -1,0 +1,87 @@
+"""Params: the project's own and every scale are fine, and every mistake is named with its place."""
+
+import re
+from pathlib import Path
+
+import pytest
+from ruamel.yaml import YAML
+
+from pipelines.config import ParamsError, load, rules
+from pipelines.config.schema import Data, merged, read
+
+from conftest import ROOT  # isort: skip
+
+PARAMS = Path(__file__).parent / "params"
+
+
+def with_changes(file: Path) -> dict:
+    return merged(read(ROOT / "params.yaml"), YAML(typ="safe").load(file))
+
+
+def test_the_projects_own_params_are_fine():
+    params = rules.check(ROOT / "params.yaml")
+    assert params.training_of("memorability-mse")["probe"]["epochs"] == 15
+
+
+@pytest.mark.parametrize("file", sorted((PARAMS / "valid").iterdir()), ids=lambda file: file.stem)
+def test_what_is_possible_is_taken(file):
+    rules.check_values(with_changes(file))
+
+
+@pytest.mark.parametrize("file", sorted((PARAMS / "invalid").iterdir()), ids=lambda file: file.stem)
+def test_a_mistake_is_named_with_its_place(file):
+    expected = file.read_text().splitlines()[0].removeprefix("# expect: ")
+    with pytest.raises(ParamsError) as error:
+        rules.check_values(with_changes(file))
+    assert any(re.match(f"params.yaml: (?:{expected})", line) for line in str(error.value).splitlines()), error.value
+
+
+def test_all_mistakes_are_named_at_once():
+    values = merged(read(ROOT / "params.yaml"), {"compute": {"threads": 0}, "jobs": {"count": 0}})
+    with pytest.raises(ParamsError, match=r"(?s)compute.threads.*jobs.count"):
+        rules.check_values(values)
+
+
+@pytest.mark.parametrize("text", ["a: [1", "", "- 1", "compute: 2026-02-31"])
+def test_a_file_that_holds_no_params_is_named(tmp_path, text):
+    (tmp_path / "params.yaml").write_text(text)
+    with pytest.raises(ParamsError, match=r"params\.yaml"):
+        load(tmp_path / "params.yaml")
+    with pytest.raises(ParamsError, match="no such file"):
+        load(tmp_path / "elsewhere.yaml")
+
+
+def test_numbers_are_read_as_yaml_1_2(tmp_path):
+    (tmp_path / "params.yaml").write_text((ROOT / "params.yaml").read_text().replace("lr: 5.0e-3", "lr: 5e-3"))
+    assert load(tmp_path / "params.yaml").sorters["lstm"].training.optimizer["args"]["lr"] == 0.005
+
+
+def test_a_setting_of_a_grid_is_put_into_the_run():
+    values = merged(
+        read(ROOT / "params.yaml"),
+        {
+            "runs": {
+                "memorability-mse": {
+                    "grid": {"training.probe.optimizer.args.lr": [0.1, 0.2], "loss.args.sigmoid": [True, False]}
+                }
+            }
+        },
+    )
+    params = rules.check_values(values)
+    settings = params.runs["memorability-mse"].settings
+    assert len(settings) == 4
+    run = params.run_of("memorability-mse", settings[3])
+    assert run["training"]["probe"]["optimizer"]["args"]["lr"] == 0.2
+    assert run["loss"]["args"] == {"sigmoid": False}
+    assert params.training_of("memorability-mse")["probe"]["optimizer"]["args"]["lr"] == 3e-3
+
+
+def test_deliveries_of_twins_are_even():
+    captions = load(ROOT / "params.yaml").datasets["captions"]
+    first, *others = captions.deliveries(Data(snapshot=3, growth=3 / captions.rows.train))["train"]
+    assert (first, others) == (captions.rows.train, [4, 4])  # 3, made even
+
+
+def test_both_losses_of_retrieval_see_as_many_rivals():
+    params = load(ROOT / "params.yaml")
+    assert params.training["retrieval"]["batch_size"] == params.score_vectors.length

@@ -1,0 +1,665 @@
+"""Adapters of public datasets, each on a small made-up copy of its layout with its oddities and faults."""
+
+import json
+import logging
+from io import BytesIO
+from itertools import pairwise
+from pathlib import Path
+from types import SimpleNamespace
+
+import av
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from PIL import Image
+from ruamel.yaml import YAML
+from torchvision.transforms.v2 import functional
+
+from pipelines.expectations import ExpectationsFailed
+from pipelines.stages import real_data, validate
+from rankops import lookup
+from rankops.datasets import splits
+from rankops.datasets.public import reading, voc2007
+from rankops.io.images import open_photo, squared
+
+SIZE = 32
+READ = {"size": SIZE, "threads": 2, "seed": 1}
+MAIN, PHOTOS = "VOCdevkit/VOC2007/ImageSets/Main", "VOCdevkit/VOC2007/JPEGImages"
+SCORES = "ground-truth/ground-truth_dev-set.csv"
+
+
+def picture(number: int = 0, size: tuple[int, int] = (60, 40)) -> Image.Image:
+    """A smooth color picture of its own, so that JPEG hardly changes it."""
+    across, down = np.meshgrid(np.linspace(0, 1, size[0]), np.linspace(0, 1, size[1]))
+    waves = np.stack([across * 200, down * 200, (across + down + number / 7) % 1 * 60], -1)
+    return Image.fromarray(waves.astype(np.uint8))
+
+
+def encoded(image: Image.Image, kind: str = "PNG", **options) -> bytes:
+    buffer = BytesIO()
+    image.save(buffer, kind, **options)
+    return buffer.getvalue()
+
+
+def save(path, number):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(encoded(picture(number), "JPEG"))
+
+
+def truncate(path):
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+
+
+def stored(photo) -> np.ndarray:
+    image = Image.open(BytesIO(photo["bytes"]))
+    assert (image.format, image.mode, image.size) == ("JPEG", "RGB", (SIZE, SIZE))
+    return np.asarray(image).astype(int)
+
+
+def make_voc2007(raw):
+    """Two, one and one images; 000017 has a difficult dog."""
+    lists = {"train": ["000012", "000017"], "val": ["000020"], "test": ["000030"]}
+    present = {("000012", "car"): 1, ("000017", "person"): 1, ("000017", "dog"): 0, ("000020", "cow"): 1}
+    present |= {("000030", "person"): 1}
+    (raw / MAIN).mkdir(parents=True)
+    for split, names in lists.items():
+        for label in voc2007.CLASSES:
+            lines = [f"{name} {present.get((name, label), -1):2d}\n" for name in names]
+            (raw / MAIN / f"{label}_{split}.txt").write_text("".join(lines))
+        for name in names:
+            save(raw / PHOTOS / f"{name}.jpg", int(name))
+
+
+def make_coco_captions(raw):
+    images = []
+    for number, split in enumerate(["train", "restval", "val", "test", "train"]):
+        folder = "train2014" if split == "train" else "val2014"
+        name = f"COCO_{folder}_{number:012d}.jpg"
+        save(raw / folder / name, number)
+        raws = [f" Picture {number}\n seen {k} times. " for k in range(6 if number == 0 else 5)]
+        sentences = [{"raw": text, "tokens": text.split(), "sentid": 1} for text in raws]
+        images.append({"filepath": folder, "filename": name, "split": split, "sentences": sentences, "cocoid": number})
+    (raw / "dataset_coco.json").write_text(json.dumps({"images": images, "dataset": "coco"}))
+
+
+def make_lamem(raw):
+    """With both separators and Windows' line ends, and a second fold."""
+    lists = {"train": "a.jpg 0.5\nb.jpg,1.0\n\n", "val": "c.jpg, 0.25\r\nd.jpg  0\r\n", "test": "e.jpg\t0.75\n"}
+    for number, name in enumerate("abcde"):
+        save(raw / f"images/{name}.jpg", number)
+    (raw / "splits").mkdir()
+    for (split, lines), name in zip(lists.items(), "bca", strict=True):
+        (raw / f"splits/{split}_1.txt").write_bytes(lines.encode())
+        (raw / f"splits/{split}_2.txt").write_text(f"{name}.jpg 0.1\n")
+
+
+def film(path, frames, codec="mpeg4"):
+    """A video whose frame k is gray of level 8 k."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with av.open(str(path), "w") as container:
+        stream = container.add_stream(codec, rate=10)
+        stream.width, stream.height, stream.pix_fmt = 64, 48, "yuv420p"
+        stream.bit_rate = 4_000_000  # so that levels stay apart
+        for number in range(frames):
+            image = Image.new("RGB", (64, 48), (8 * number,) * 3)
+            container.mux(stream.encode(av.VideoFrame.from_image(image)))
+        container.mux(stream.encode())
+
+
+def make_videomem(raw):
+    lines = ["video,short-term_memorability,nb_short-term_annotations,long-term_memorability"]
+    for number in range(5):
+        film(raw / f"sources/video{number}.mp4", 7 + 5 * number)
+        lines.append(f"video{number}.mp4,0.{9 - number},38,0.{number}")
+    (raw / "ground-truth").mkdir()
+    (raw / SCORES).write_text("\n".join(lines) + "\n")
+
+
+def make_arc(raw):
+    lines = ["image,split,label1,label2,label3", "a.jpg,train,sea,sky,", "in/b.jpg,train,tree,sea,sky"]
+    lines += ["c.jpg,val,sky,,", "d.jpg,test,tree,sky,"]
+    for number, name in enumerate(["a.jpg", "in/b.jpg", "c.jpg", "d.jpg"]):
+        save(raw / "images" / name, number)
+    (raw / "labels.csv").write_text("\n".join(lines) + "\n")
+    (raw / "classes.txt").write_text("sky\nsea\ntree\nrock\n")
+
+
+MAKE = {
+    "voc2007": make_voc2007, "coco_captions": make_coco_captions, "lamem": make_lamem, "videomem": make_videomem,
+    "arc": make_arc,
+}  # fmt: skip
+ARGS = {name: {} for name in MAKE} | {"videomem": {"val_share": 0.2, "test_share": 0.2}}
+LISTS = {
+    "voc2007": f"{MAIN}/cow_train.txt", "coco_captions": "dataset_coco.json", "lamem": "splits/train_1.txt",
+    "videomem": SCORES, "arc": "labels.csv",
+}  # fmt: skip
+FILES = {
+    "voc2007": f"{PHOTOS}/000012.jpg", "coco_captions": "val2014/COCO_val2014_000000000001.jpg",
+    "lamem": "images/a.jpg", "videomem": "sources/video4.mp4", "arc": "images/a.jpg",
+}  # fmt: skip
+
+
+def build(name, **args):
+    return lookup.find("datasets", name)(**ARGS[name] | args)
+
+
+@pytest.fixture
+def raw(tmp_path):
+    """Makes the copy of a dataset, a list changed, and gives its folder."""
+
+    def made(name, old="", new=""):
+        folder = tmp_path / "data/raw" / name
+        if not folder.exists():
+            MAKE[name](folder)
+        path = folder / LISTS[name]
+        assert old in path.read_text()
+        path.write_text(path.read_text().replace(old, new))
+        return folder
+
+    return made
+
+
+def read(name, folder, split, **args) -> pa.Table:
+    return pa.concat_tables(build(name, **args).tables(folder, split, **READ))
+
+
+class TestPhotos:
+    def test_is_the_short_side_resized_and_the_middle_cut_out(self):
+        ours = np.asarray(open_photo(encoded(picture(1, (90, 60))), SIZE)).astype(int)
+        whole = functional.pil_to_tensor(picture(1, (90, 60)))
+        theirs = functional.center_crop(functional.resize(whole, [SIZE], antialias=True), [SIZE, SIZE])
+        difference = np.abs(ours - theirs.permute(1, 2, 0).numpy())
+        assert np.median(difference) <= 1
+        assert difference[1:-1, 1:-1].mean() < 2
+
+    @pytest.mark.parametrize("size", [(5000, 3), (3, 5000), (1, 1)])
+    def test_a_narrow_strip_and_a_point_are_photos_too(self, size):
+        assert open_photo(encoded(picture(1, size)), SIZE).size == (SIZE, SIZE)
+
+    @pytest.mark.parametrize(
+        ("mode", "kind", "color", "expected"),
+        [
+            ("L", "JPEG", 120, (120, 120, 120)),
+            ("1", "PNG", 1, (255, 255, 255)),
+            ("CMYK", "JPEG", (0, 255, 255, 0), (255, 0, 0)),
+            ("RGBA", "PNG", (200, 100, 50, 255), (200, 100, 50)),
+        ],
+    )
+    def test_any_opaque_mode_of_8_bits_becomes_rgb(self, mode, kind, color, expected):
+        photo = open_photo(encoded(Image.new(mode, (50, 40), color), kind), SIZE)
+        assert photo.getpixel((SIZE // 2, SIZE // 2)) == pytest.approx(expected, abs=3)
+
+    def test_is_turned_as_the_camera_was_held(self):
+        exif = Image.Exif()
+        exif[0x0112] = 6  # turn clockwise to see it upright
+        turned = picture(2).transpose(Image.Transpose.ROTATE_90)
+        photo = open_photo(encoded(turned, "JPEG", exif=exif, quality=100), SIZE)
+        upright = np.asarray(squared(picture(2), SIZE)).astype(int)
+        assert np.abs(np.asarray(photo) - upright).mean() < 3
+
+    @pytest.mark.parametrize(
+        ("contents", "message"),
+        [
+            (b"", "not a whole image"),
+            (b"no image", "not a whole image"),
+            (encoded(picture(), "JPEG")[:800], "truncated"),
+            (encoded(Image.new("I;16", (9, 9), 5)), "8 bits"),
+            (encoded(Image.new("RGBA", (9, 9), (9, 9, 9, 7))), "transparent"),
+            (encoded(Image.new("RGB", (9, 9), (9, 8, 7)), transparency=(9, 8, 7)), "transparent"),
+        ],
+        ids=["empty", "no image", "half", "16 bits", "transparent", "transparent color"],
+    )
+    def test_what_is_no_photo_is_refused(self, contents, message):
+        with pytest.raises(ValueError, match=message):
+            open_photo(contents, SIZE)
+
+
+class TestContents:
+    def test_voc2007_has_its_difficult_objects(self, raw):
+        table = read("voc2007", raw("voc2007"), "train")
+        assert table["name"].to_pylist() == ["000012", "000017"]
+        named = lambda row: {name for name, value in zip(voc2007.CLASSES, row, strict=True) if value}  # noqa: E731
+        assert [named(row) for row in table["labels"].to_pylist()] == [{"car"}, {"person", "dog"}]
+        assert [named(row) for row in table["difficult"].to_pylist()] == [set(), {"dog"}]
+        photo = table["image"][1].as_py()
+        assert photo["path"] == f"{PHOTOS}/000017.jpg"
+        assert np.abs(stored(photo) - np.asarray(squared(picture(17), SIZE))).mean() < 5
+        assert json.loads(table.schema.metadata[b"classes"]) == list(voc2007.CLASSES)
+
+    def test_coco_trains_on_restval_and_takes_the_first_five_captions(self, raw):
+        folder = raw("coco_captions")
+        table = read("coco_captions", folder, "train")
+        assert [name[-5:] for name in table["name"].to_pylist()] == ["0.jpg", "1.jpg", "4.jpg"]
+        assert table["captions"][0].as_py() == [f"Picture 0 seen {k} times." for k in range(5)]
+        assert table["image"][1].as_py()["path"] == "val2014/COCO_val2014_000000000001.jpg"
+        (folder / "dataset_coco.json").rename(folder / "dataset.json")  # its other name
+        assert read("coco_captions", folder, "train").equals(table)
+
+    def test_lamem_is_read_with_both_separators_and_any_fold(self, raw):
+        folder, scores = raw("lamem"), {}
+        for split in reading.SPLITS:
+            table = read("lamem", folder, split)
+            scores |= dict(zip(table["name"].to_pylist(), table["score"].to_pylist(), strict=True))
+        assert scores == {"a.jpg": 0.5, "b.jpg": 1.0, "c.jpg": 0.25, "d.jpg": 0.0, "e.jpg": 0.75}
+        assert [frame["path"] for frame in table["frames"][0].as_py()] == ["images/e.jpg"]
+        assert read("lamem", folder, "test", fold=2)["name"].to_pylist() == ["a.jpg"]
+
+    def test_arc_gives_the_first_label_the_highest_rank(self, raw):
+        folder = raw("arc")
+        table = read("arc", folder, "train")
+        assert table["name"].to_pylist() == ["a.jpg", "in/b.jpg"]
+        assert table["label_ranks"].to_pylist() == [[1, 2, 0, 0], [1, 2, 3, 0]]  # sky, sea, tree, rock
+        assert json.loads(table.schema.metadata[b"classes"]) == ["sky", "sea", "tree", "rock"]
+        (folder / "classes.txt").unlink()
+        table = read("arc", folder, "test", classes=["tree", "sea", "sky"])
+        assert table["label_ranks"].to_pylist() == [[2, 0, 1]]
+
+    def test_lists_that_windows_wrote_are_read_alike(self, raw):
+        """With the mark of UTF-8 at their begin, which is part of no name."""
+        for name, first in (("lamem", "a.jpg"), ("arc", "a.jpg")):
+            path = raw(name) / LISTS[name]
+            path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes())
+            assert read(name, raw(name), "train")["name"][0].as_py() == first
+
+    @pytest.mark.parametrize("name", ["videomem", "arc"])
+    def test_without_splits_they_are_made_by_seed(self, raw, name):
+        folder = raw(name)
+        if name == "arc":
+            path = folder / "labels.csv"
+            cells = [line.split(",") for line in path.read_text().splitlines()]
+            path.write_text("\n".join(",".join([row[0], *row[2:]]) for row in cells))
+        shares = {"val_share": 0.25, "test_share": 0.25}
+        names = [read(name, folder, split, **shares)["name"].to_pylist() for split in reading.SPLITS]
+        assert [len(part) for part in names] == [sum(map(len, names)) - 2, 1, 1]
+        assert sorted(sum(names, [])) == sorted(read(name, folder, "all", **shares)["name"].to_pylist())
+
+    def test_splits_by_seed_do_not_depend_on_the_order(self):
+        names = [f"video{number}" for number in range(50)]
+
+        def split(names, seed):
+            options = {"val_share": 0.1, "test_share": 0.2, "use": "test", "seed": seed}
+            return dict(zip(names, reading.splits_by_seed(names, **options), strict=True))
+
+        assert [list(split(names, 1).values()).count(part) for part in reading.SPLITS] == [35, 5, 10]
+        assert split(names, 1) == split(names[::-1], 1) != split(names, 2)
+
+
+class TestVideos:
+    @pytest.fixture
+    def dataset(self):
+        return build("videomem")
+
+    def test_frames_are_the_middles_of_seven_parts(self, raw):
+        table, scores = read("videomem", raw("videomem"), "all"), {}
+        for row in table.to_pylist():
+            count = 7 + 5 * int(row["name"][5])
+            levels = [8 * int((part + 0.5) * count / 7) for part in range(7)]
+            assert [stored(frame).mean() for frame in row["frames"]] == pytest.approx(levels, abs=3)
+            scores[row["name"]] = row["score"]
+        assert scores == pytest.approx({f"video{k}.mp4": (9 - k) / 10 for k in range(5)})
+
+    def test_the_other_score_and_another_folder(self, raw):
+        folder = raw("videomem")
+        (folder / "sources").rename(folder / "Videos")
+        table = read("videomem", folder, "all", target="long-term_memorability", videos="Videos")
+        assert table["score"].to_pylist() == pytest.approx([0.0, 0.1, 0.2, 0.3, 0.4])
+
+    @pytest.mark.parametrize("codec", ["libvpx", "libvpx-vp9"])
+    def test_webm_is_read(self, tmp_path, dataset, codec):
+        film(tmp_path / "a.webm", 30, codec)
+        levels = [stored({"bytes": frame}).mean() for frame in dataset.decode(tmp_path / "a.webm", SIZE)]
+        assert levels == pytest.approx([8 * k for k in (2, 6, 10, 15, 19, 23, 27)], abs=4)
+
+    @pytest.mark.parametrize(
+        ("kind", "message"),
+        [("short", "6 frames"), ("half", "decoded"), ("none", "decoded"), ("empty", "decoded"), ("cut", "ends after"),
+         ("sound", "no pictures")],
+    )  # fmt: skip
+    def test_a_broken_video_is_named(self, tmp_path, dataset, kind, message):
+        path = tmp_path / {"cut": "a.webm", "sound": "a.wav"}.get(kind, "a.mp4")
+        if kind == "sound":
+            with av.open(str(path), "w") as container:
+                stream = container.add_stream("pcm_s16le", rate=8000)
+                frame = av.AudioFrame.from_ndarray(np.zeros((1, 800), np.int16), format="s16", layout="mono")
+                frame.sample_rate = 8000
+                container.mux(stream.encode(frame))
+                container.mux(stream.encode())
+        else:
+            film(path, 6 if kind == "short" else 30, "libvpx" if kind == "cut" else "mpeg4")
+        contents = path.read_bytes()
+        share = {"half": 0.5, "empty": 0, "cut": 0.7}.get(kind, 1)
+        path.write_bytes(b"no video" if kind == "none" else contents[: int(len(contents) * share)])
+        with pytest.raises(ValueError, match=message):
+            dataset.decode(path, SIZE)
+
+
+# In the list of LISTS: what is replaced, by what, and what the message must hold besides the file.
+FAULTS = [
+    ("voc2007", "000012 -1", "000013 -1", "000012"),
+    ("voc2007", "000012 -1\n", "", "000012"),
+    ("voc2007", "000012 -1", "000017 -1", "000017.*twice"),
+    ("voc2007", "000012 -1", "000012 2", "000012.*'2'"),
+    ("voc2007", "000012 -1", "000012", "000012"),
+    ("coco_captions", '"raw": " Picture 1\\n seen 4 times. "', '"raw": " \\n"', r"images\[1\].*captions"),
+    ("coco_captions", '"split": "restval"', '"split": "dev"', r"images\[1\].*dev"),
+    ("coco_captions", '"split": "restval"', '"split": ["dev"]', r"images\[1\]"),
+    ("coco_captions", '"filepath": "val2014"', '"path": "val2014"', r"images\[1\].*filepath"),
+    ("coco_captions", '"raw"', '"text"', r"images\[0\].*raw"),
+    ("coco_captions", '"images": [', "", "JSON"),
+    ("coco_captions", '"images"', '"photos"', "images"),
+    ("lamem", "a.jpg 0.5", "a.jpg 1.2", r"a\.jpg.*1\.2"),
+    ("lamem", "a.jpg 0.5", "a.jpg nan", r"a\.jpg.*nan"),
+    ("lamem", "a.jpg 0.5", "a.jpg high", r"a\.jpg.*high"),
+    ("lamem", "a.jpg 0.5", "a.jpg", r"a\.jpg"),
+    ("lamem", "b.jpg,1.0", "b.jpg,1.0,2.0", r"b\.jpg.*2\.0"),
+    ("lamem", "a.jpg 0.5", "b.jpg 0.5", r"b\.jpg.*twice"),
+    ("videomem", "video1.mp4,0.8", "video1.mp4,1.8", r"video1\.mp4.*1\.8"),
+    ("videomem", "video1.mp4,0.8", "video1.mp4,", r"video1\.mp4.*''"),
+    ("videomem", "video1.mp4,0.8", "video0.mp4,0.8", r"video0\.mp4.*twice"),
+    ("videomem", "video1.mp4,0.8", ",0.8", "no video"),
+    ("videomem", "video,short", "clip,short", "no column video"),
+    ("arc", "sea,sky,\n", "sea,lake,\n", r"a\.jpg.*lake"),
+    ("arc", "sea,sky,\n", "sea,sea,\n", r"a\.jpg.*labels"),
+    ("arc", "sea,sky,\n", "sea,,sky\n", r"a\.jpg.*labels"),
+    ("arc", "sea,sky,\n", ",,\n", r"a\.jpg.*labels"),
+    ("arc", "sea,sky,\n", "sea,sky,,\n", "line 2"),
+    ("arc", "c.jpg,val", "a.jpg,val", r"a\.jpg.*twice"),
+    ("arc", "c.jpg,val", "c.jpg,dev", r"c\.jpg.*dev"),
+    ("arc", "c.jpg,val", ",val", "no image"),
+    ("arc", "split,label1", "spilt,label1", "spilt"),
+    ("arc", "label3", "label4", "no column label3"),
+]
+
+
+@pytest.mark.parametrize(("name", "old", "new", "message"), FAULTS)
+def test_a_fault_in_a_list_is_named_with_its_file(raw, name, old, new, message):
+    folder = raw(name, old, new)
+    with pytest.raises(ValueError, match=rf"{Path(LISTS[name]).name}: .*{message}"):
+        build(name).check(folder)
+
+
+@pytest.mark.parametrize("name", MAKE)
+class TestFaults:
+    def test_a_whole_folder_passes(self, raw, name):
+        build(name).check(raw(name))
+
+    def test_a_missing_dataset_list_or_folder_is_named_with_the_layout(self, raw, tmp_path, name):
+        layout = rf"no such file or folder(.|\n)*{name}/"
+        with pytest.raises(FileNotFoundError, match=layout):
+            build(name).check(tmp_path / "nowhere")
+        folder = raw(name)
+        (folder / LISTS[name]).unlink()
+        with pytest.raises(FileNotFoundError, match=rf"{LISTS[name]}: {layout}"):
+            build(name).check(folder)
+        photos = (folder / FILES[name]).parent
+        photos.rename(tmp_path / "elsewhere")
+        with pytest.raises(FileNotFoundError, match=rf"no such file or folder(.|\n)*{photos.name}/"):
+            build(name).check(folder)
+
+    def test_a_list_that_is_no_text_is_named(self, raw, name):
+        folder = raw(name)
+        path = folder / LISTS[name]
+        path.write_bytes(b"\xff\xfe\x00" + path.read_bytes())
+        with pytest.raises(ValueError, match=path.name):
+            build(name).check(folder)
+
+    def test_a_missing_file_is_named_even_if_broken_ones_are_left_out(self, raw, name):
+        (raw(name) / FILES[name]).unlink()
+        with pytest.raises(FileNotFoundError, match=rf"{Path(FILES[name]).name}: no such file.*1 of"):
+            read(name, raw(name), "all", skip_broken=True)
+
+    def test_a_broken_file_is_named_or_left_out(self, raw, caplog, name):
+        folder = raw(name)
+        whole = read(name, folder, "all")
+        truncate(folder / FILES[name])
+        with pytest.raises(ValueError, match=rf"{Path(FILES[name]).name}: .*skip_broken"):
+            read(name, folder, "all")
+        skipped = []
+        with caplog.at_level(logging.WARNING):
+            table = pa.concat_tables(build(name, skip_broken=True).tables(folder, "all", skipped=skipped, **READ))
+        assert skipped == [FILES[name]]
+        assert FILES[name] in caplog.text
+        assert len(table) == len(whole) - 1
+        assert table["id"].to_pylist() == list(range(len(table)))
+
+    def test_a_split_without_files_is_named(self, raw, name):
+        with pytest.raises(ValueError, match="trainval"):
+            read(name, raw(name), "trainval")
+
+
+@pytest.mark.parametrize(
+    ("name", "args", "message"),
+    [
+        ("lamem", {"fold": 0}, "fold is 0"),
+        ("videomem", {"target": "fame"}, "target is 'fame'"),
+        ("videomem", {"val_share": 0.0}, "val_share is 0.0"),
+        ("arc", {"val_share": 0.5, "test_share": 0.5}, "val_share.* is 1"),
+        ("arc", {"classes": ["a", "a"]}, "classes is .*'a', 'a'"),
+    ],
+)
+def test_an_impossible_option_is_named(name, args, message):
+    with pytest.raises(ValueError, match=message):
+        build(name, **args)
+
+
+@pytest.fixture
+def run(raw, tmp_path, monkeypatch):
+    """Runs the stages on the small copy of a dataset: gives its folder."""
+    monkeypatch.chdir(tmp_path)
+
+    def run(name, snapshot=1, **args):
+        raw(name)
+        real_data.main(settings(name, snapshot=snapshot, **args), name)
+        return tmp_path / "data" / name
+
+    return run
+
+
+def settings(name, snapshot=1, **args):
+    return SimpleNamespace(
+        datasets={},
+        real_data={name: SimpleNamespace(size=SIZE, args=ARGS[name] | args, seed=1)},
+        data=SimpleNamespace(snapshot=snapshot),
+        compute=SimpleNamespace(threads=2),
+    )
+
+
+def message_of(name):
+    """What is said against a dataset, or None."""
+    try:
+        validate.main(settings(name), name)
+    except ExpectationsFailed as failed:
+        return str(failed)
+    assert Path(f"checks/{name}.passed").read_text() == "passed\n"
+    return None
+
+
+def changed(folder, column, change):
+    """Changes the first cell of a column of the training split."""
+    table = pq.read_table(folder / "train.parquet")
+    values, field = table[column].to_pylist(), table.schema.field(column)
+    values[0] = change(values[0])
+    table = table.set_column(table.column_names.index(column), field, pa.array(values, field.type))
+    pq.write_table(table, folder / "train.parquet")
+
+
+def half(photo):
+    return photo | {"bytes": photo["bytes"][: len(photo["bytes"]) // 2]}
+
+
+def other(mode, *size):
+    return lambda photo: photo | {"bytes": encoded(Image.new(mode, size), "JPEG")}
+
+
+PLANTED = [
+    ("voc2007", "labels", lambda row: [2, *row[1:]], "labels_are_0_or_1"),
+    ("voc2007", "labels", lambda row: [0] * 20, "labels = 0"),
+    ("voc2007", "difficult", lambda row: [True] * 20, "difficult_are_present"),
+    ("voc2007", "image", half, "decodes"),
+    ("voc2007", "image", other("L", SIZE, SIZE), "mode = L"),
+    ("voc2007", "image", other("RGB", SIZE + 1, SIZE), "size = 33 x 32"),
+    ("voc2007", "name", lambda name: "", "name"),
+    ("coco_captions", "captions", lambda row: [" ", *row[1:]], "shortest_caption"),
+    ("coco_captions", "id", lambda number: 1, "split, id"),
+    ("lamem", "score", lambda score: 1.5, "score = 1.5"),
+    ("lamem", "score", lambda score: None, "score"),
+    ("lamem", "frames", lambda frames: [other("L", SIZE, SIZE)(frames[0])], "mode = L"),
+    ("videomem", "score", lambda score: -0.5, "score = -0.5"),
+    ("videomem", "frames", lambda frames: [*frames[:6], half(frames[6])], "decodes"),
+    ("videomem", "frames", lambda frames: [*frames[:6], other("RGB", 33, 32)(frames[6])], "size = 32 x 32, 33 x 32"),
+    ("arc", "label_ranks", lambda row: [1, 3, 0, 0], "ranks_are_1_upwards"),
+    ("arc", "label_ranks", lambda row: [1, 2, 3, 4], "labels = 4"),
+]
+
+
+class TestStages:
+    @pytest.mark.parametrize("name", MAKE)
+    def test_write_tables_that_hold_what_is_expected_and_the_same_ones_again(self, run, name):
+        folder = run(name)
+        before = {path.name: path.read_bytes() for path in folder.iterdir()}
+        manifest = json.loads(before["manifest.json"])
+        assert manifest["rows"] == {
+            split: pq.read_metadata(folder / f"{split}.parquet").num_rows for split in reading.SPLITS
+        }
+        assert manifest["options"] == {"size": SIZE, "seed": 1, "args": ARGS[name]}
+        assert manifest["skipped"]["train"] == {"files": 0, "names": []}
+        assert message_of(name) is None
+        run(name)
+        assert before == {path.name: path.read_bytes() for path in folder.iterdir()}
+
+    def test_tasks_read_what_was_written(self, run):
+        images, labels, difficult = splits.read_labels(run("voc2007"), "train", threads=1)
+        assert images.shape == (2, 3, SIZE, SIZE)
+        assert labels.sum(1).tolist() == [1, 2]
+        assert difficult.sum(1).tolist() == [0, 1]
+        images, captions, families = splits.read_captions(run("coco_captions"), "train", threads=1)
+        assert images.shape == (3, 3, SIZE, SIZE)
+        assert [len(several) for several in captions] == [5, 5, 5]
+        assert families.tolist() == [0, 1, 2]
+        images, label_ranks = splits.read_label_ranks(run("arc"), "train", threads=1)
+        assert images.shape == (2, 3, SIZE, SIZE)
+        assert label_ranks.amax(1).tolist() == [2, 3]
+        for name, frames in (("lamem", 1), ("videomem", 7)):
+            images, scores = splits.read_clips(run(name), "train", threads=1)
+            assert images.shape[1:] == (frames, 3, SIZE, SIZE)
+            assert len(images) == len(scores)
+
+    @pytest.mark.parametrize(("name", "column", "change", "expected"), PLANTED)
+    def test_a_planted_fault_is_named(self, run, name, column, change, expected):
+        changed(run(name), column, change)
+        message = message_of(name)
+        assert f"{name}.rows" in message
+        assert expected in message
+
+    def test_a_file_in_two_splits_a_lost_row_and_a_lost_column_are_named(self, run):
+        folder = run("lamem")
+        pq.write_table(pq.read_table(folder / "train.parquet").slice(0, 1), folder / "test.parquet")
+        assert "file = images/a.jpg" in message_of("lamem")
+        pq.write_table(pq.read_table(folder / "train.parquet").slice(0, 1), folder / "train.parquet")
+        assert "split_rows = train: 1" in message_of("lamem")
+        pq.write_table(pq.read_table(folder / "val.parquet").drop(["frames"]), folder / "val.parquet")
+        with pytest.raises(ValueError, match=r"val\.parquet: no column frames"):
+            message_of("lamem")
+
+    def test_what_was_left_out_stands_in_the_manifest(self, run, raw):
+        truncate(raw("lamem") / "images/b.jpg")
+        manifest = json.loads((run("lamem", skip_broken=True) / "manifest.json").read_text())
+        assert manifest["rows"] == {"train": 1, "val": 2, "test": 1}
+        assert manifest["skipped"]["train"] == {"files": 1, "names": ["images/b.jpg"]}
+
+    def test_a_failure_leaves_what_was_there_before(self, run, raw):
+        folder = run("lamem")
+        before = (folder / "train.parquet").read_bytes()
+        truncate(raw("lamem") / "images/e.jpg")
+        with pytest.raises(ValueError, match=r"e\.jpg"):
+            run("lamem")
+        with pytest.raises(ValueError, match="nothing is left of test"):
+            run("lamem", skip_broken=True)
+        assert (folder / "train.parquet").read_bytes() == before
+        assert sorted(path.name for path in folder.parent.iterdir()) == ["lamem", "raw"]
+
+
+class TestDeliveries:
+    @pytest.fixture
+    def dated(self, raw):
+        """The first delivery, and two more of other photos: one with all splits, one for training alone."""
+        folder = raw("arc")
+        inside = list(folder.iterdir())
+        first = folder / "first"
+        first.mkdir()
+        for path in inside:
+            path.rename(first / path.name)
+        for number, day in enumerate(("2026-10-01", "2026-11-01")):
+            lines = ["image,split,label1,label2,label3"]
+            for place, split in enumerate(reading.SPLITS):
+                save(folder / day / f"images/{day}-{place}.jpg", 10 * (number + 1) + place)
+                lines.append(f"{day}-{place}.jpg,{split if number == 0 else 'train'},sky,sea,")
+            (folder / day / "labels.csv").write_text("\n".join(lines) + "\n")
+            (folder / day / "classes.txt").write_text("sky\nsea\ntree\nrock\n")
+        return folder
+
+    @pytest.fixture
+    def run(self, dated, tmp_path, monkeypatch):
+        monkeypatch.chdir(tmp_path)
+
+        def run(snapshot=2):
+            real_data.main(settings("arc", snapshot=snapshot), "arc")
+            return tmp_path / "data/arc"
+
+        return run
+
+    def test_later_ones_add_training_rows_up_to_the_snapshot(self, run):
+        names, tested = [], set()
+        for snapshot in (1, 2, 3, 4):  # the fourth has not come in yet
+            folder = run(snapshot)
+            train = pq.read_table(folder / "train.parquet")
+            assert train["id"].to_pylist() == list(range(len(train)))
+            names.append(train["name"].to_pylist())
+            tested.add(((folder / "val.parquet").read_bytes(), (folder / "test.parquet").read_bytes()))
+        assert [len(one) for one in names] == [2, 5, 8, 8]
+        assert all(longer[: len(shorter)] == shorter for shorter, longer in pairwise(names))
+        assert len(tested) == 1
+        manifest = json.loads((folder / "manifest.json").read_text())
+        assert manifest["deliveries"] == ["first", "2026-10-01", "2026-11-01"]
+        assert manifest["rows"] == {"train": 8, "val": 1, "test": 1}
+        assert message_of("arc") is None
+
+    def test_with_few_photos_and_no_splits_are_trained_on_whole(self, dated, run):
+        for day in ("2026-10-01", "2026-11-01"):
+            path = dated / day / "labels.csv"
+            rows = [line.split(",") for line in path.read_text().splitlines()]
+            path.write_text("\n".join(",".join([row[0], *row[2:]]) for row in rows) + "\n")
+        assert len(pq.read_table(run(3) / "train.parquet")) == 8
+
+    def test_a_wrong_one_is_named(self, dated, run):
+        classes = dated / "2026-10-01/classes.txt"
+        classes.write_text("sea\nsky\ntree\nrock\n")
+        with pytest.raises(ValueError, match=r"sea.*sky.*first.*sky.*sea"):
+            run()
+        (dated / "2026-10-01/labels.csv").unlink()
+        with pytest.raises(FileNotFoundError, match=r"2026-10-01/labels.csv: no such file(.|\n)*labels.csv +with"):
+            run()
+        assert run(1).is_dir()
+        (dated / "labels.csv").write_text("")
+        with pytest.raises(ValueError, match=r"labels.csv beside the folder first"):
+            run()
+        (dated / "labels.csv").unlink()
+        (dated / "2026-10-01").rename(dated / "2026-13-01")
+        with pytest.raises(ValueError, match="2026-13-01: month"):
+            run()
+        (dated / "2026-13-01").rename(dated / "2026-10-01")
+        (dated / "first").rename(dated / "2026-09-01")
+        with pytest.raises(ValueError, match="2026-09-01, but no folder first"):
+            run()
+
+
+def test_the_examples_in_the_documentation_are_of_known_options():
+    text, seen = (Path(__file__).parents[1] / "docs/real_data.md").read_text(), set()
+    for part in text.split("```yaml\n")[1:]:
+        example = YAML(typ="safe").load(part.split("```")[0])
+        for name, block in example.get("real_data", {}).items():
+            assert set(block) == {"size", "args", "seed"}
+            lookup.find("datasets", name)(**block["args"])
+            seen.add(name)
+    assert seen == set(MAKE)

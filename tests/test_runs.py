@@ -1,0 +1,160 @@
+"""Runs: seeds and settings as jobs that end in the same bits however they are run, and are resumed one by one."""
+
+import json
+import os
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import torch
+
+from pipelines.config import load
+from pipelines.config.schema import check_shapes, merged, read
+from pipelines.stages import compare, evaluate, pretrain
+from pipelines.stages import train as stage
+from rankops.io.checkpoints import load_model
+from rankops.io.parquet import encode_images
+
+from conftest import ROOT  # isort: skip
+
+MODEL = {"name": "convnet", "args": {"channels": [4, 6]}}
+PHASE = {
+    "epochs": 2,
+    "patience": 2,
+    "optimizer": {"name": "AdamW", "args": {"lr": 3e-3}},
+    "schedule": {"name": "cosine"},
+}
+
+
+@pytest.fixture
+def project(tmp_path, monkeypatch):
+    """A folder with clips of noise, in which stages can be called; gives params with changes put in."""
+    draws = np.random.default_rng(0)
+    (tmp_path / "data/clips").mkdir(parents=True)
+    for split, rows in (("train", 24), ("val", 10), ("test", 12)):
+        images = encode_images(draws.integers(0, 256, (rows * 2, 16, 16), np.uint8), threads=1)
+        frames = pa.ListArray.from_arrays(pa.array(np.arange(rows + 1) * 2, pa.int32()), images)
+        table = pa.table({"frames": frames, "score": draws.random(rows).astype(np.float32)})
+        pq.write_table(table, tmp_path / f"data/clips/{split}.parquet")
+    monkeypatch.chdir(tmp_path)
+    torch.set_num_threads(1)
+
+    def params(**changes):
+        run = {
+            "task": "memorability", "dataset": "clips", "model": MODEL, "start": "models/runs/none",
+            "loss": {"name": "mse", "args": {}}, "sorter": "none", "auxiliary": {"name": "none"}, "seeds": [1, 2, 3],
+        }  # fmt: skip
+        training = {"batch_size": 8, "probe": PHASE, "finetune": PHASE | {"shift": 1}}
+        values = read(ROOT / "params.yaml")
+        values["runs"], values["comparisons"] = {"mine": run}, {}
+        base = {"compute": {"threads": 1}, "jobs": {"count": 1}, "training": {"memorability": training}}
+        return check_shapes(merged(merged(values, base), changes))
+
+    return params
+
+
+def files(folder) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
+
+
+def run(params, name="mine"):
+    stage.main(params, name)
+    folder = next(path for path in [stage.Path("models/runs") / name])
+    return files(folder)
+
+
+def test_seeds_end_in_the_same_bits_one_by_one_and_side_by_side(project):
+    serial = run(project())
+    assert {name.split("/")[0] for name in serial} == {"run.json", "seed1", "seed2", "seed3"}
+    assert len({serial[f"seed{seed}/model.safetensors"] for seed in (1, 2, 3)}) == 3
+    record = json.loads(serial["run.json"])
+    assert record["validation"][str(record["best"])] == max(record["validation"].values())
+    assert load_model("models/runs/mine").recipe["task"] == "memorability"
+    assert run(project(jobs={"count": 2})) == serial
+    assert not list(stage.Path(".checkpoints/train/mine").iterdir())  # nothing is kept of what is done
+
+
+@pytest.mark.slow
+def test_a_dask_cluster_gives_the_same_bits(project):
+    distributed = pytest.importorskip("distributed")
+    serial = run(project(runs={"mine": {"seeds": [1, 2, 3, 4, 5]}}))
+    with distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster:
+        jobs = {"count": 2, "backend": "dask", "address": cluster.scheduler_address}
+        assert run(project(runs={"mine": {"seeds": [1, 2, 3, 4, 5]}}, jobs=jobs)) == serial
+
+
+def test_a_cluster_that_does_not_answer_is_told_before_anything_trains(project):
+    pytest.importorskip("distributed")
+    with pytest.raises(ValueError, match=r"jobs.address: .*127\.0\.0\.1:1 "):
+        stage.main(project(jobs={"count": 2, "backend": "dask", "address": "tcp://127.0.0.1:1"}), "mine")
+
+
+def test_a_grid_is_chosen_from_by_the_mean_of_three_seeds(project):
+    place = "training.finetune.optimizer.args.lr"
+    params = project(runs={"mine": {"seeds": [1, 2, 3, 4], "grid": {place: [3e-3, 1e-9]}}})
+    record = json.loads(run(params)["run.json"])
+    assert [sorted(tried["validation"]) for tried in record["tried"]] == [["1", "2", "3"]] * 2
+    means = [np.mean(list(tried["validation"].values())) for tried in record["tried"]]
+    assert record["setting"] == record["tried"][int(np.argmax(means))]["setting"]
+    assert sorted(record["validation"]) == ["1", "2", "3", "4"]
+
+
+def test_a_seed_that_fails_leaves_the_others_and_is_named(project, monkeypatch):
+    trained = []
+    honest = stage.train_one
+
+    def fails(params, name, place, seed, job):
+        if seed == 2 and len(trained) < 3:
+            raise FloatingPointError("the loss became nan")
+        trained.append(seed)
+        honest(params, name, place, seed, job)
+
+    monkeypatch.setattr(stage, "train_one", fails)  # stands for a training that diverges
+    with pytest.raises(ValueError, match=r"mine: seed2 failed: the loss became nan"):
+        stage.main(project(), "mine")
+    assert trained == [1, 3]
+    trained += [0]
+    assert "seed2/model.safetensors" in run(project())
+    assert trained == [1, 3, 0, 2]
+
+
+def test_a_run_is_evaluated_and_compared_over_its_seeds(project):
+    other = project().runs["mine"].model_dump() | {"loss": {"name": "l1", "args": {}}, "seeds": [2, 3, 4]}
+    comparison = {"question": "?", "metric": "spearman", "baseline": "mine", "runs": ["other"]}
+    params = project(runs={"other": other}, comparisons={"both": comparison}, evaluate={"resamples": 50})
+    for name in ("mine", "other"):
+        stage.main(params, name)
+        evaluate.main(params, name)
+    metrics = json.loads(stage.Path("metrics/runs/mine.json").read_text())["spearman"]
+    assert metrics["value"] == pytest.approx(np.mean(list(metrics["seeds"].values())))
+    table = pq.read_table("predictions/mine.parquet")
+    assert table["seed"].unique().to_pylist() == [1, 2, 3]
+    compare.main(params)
+    result = json.loads(stage.Path("metrics/comparisons/both.json").read_text())
+    theirs = json.loads(stage.Path("metrics/runs/other.json").read_text())["spearman"]["seeds"]
+    paired = np.mean([theirs[seed] - metrics["seeds"][seed] for seed in ("2", "3")])
+    assert result["runs"]["other"]["difference"]["value"] == pytest.approx(paired)
+    assert (result["runs"]["other"]["seeds"], result["runs"]["mine"]["seeds"]) == (2, 3)
+
+
+def test_a_sorter_without_weights_is_written_down_for_the_runs_that_name_it(project):
+    params = project(runs={"mine": {"loss": {"name": "spearman"}, "sorter": "laplace", "seeds": [1]}})
+    pretrain.main(params, "laplace")
+    assert set(files(stage.Path("models/sorters/laplace"))) == {"code.json", "model.json", "model.safetensors"}
+    assert "seed1/model.safetensors" in run(params)
+
+
+def test_what_a_run_needs_must_be_there(project):
+    with pytest.raises(FileNotFoundError, match="models/sorters/laplace"):
+        stage.main(project(runs={"mine": {"loss": {"name": "spearman"}, "sorter": "laplace"}}), "mine")
+    with pytest.raises(FileNotFoundError, match="models/runs/first"):
+        stage.main(project(runs={"mine": {"start": "models/runs/first"}}), "mine")
+    os.remove("data/clips/val.parquet")
+    with pytest.raises(FileNotFoundError, match="val.parquet"):
+        stage.main(project(), "mine")
+
+
+def test_the_shipped_params_name_their_sorters_and_starts():
+    params = load(ROOT / "params.yaml")
+    assert {run.sorter for run in params.runs.values()} <= {*params.sorters, "none"}

@@ -1,0 +1,704 @@
+"""Datasets of scenes: contents follow from recipes, and validation names every planted fault."""
+
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import torch
+from caption_grammar import Claim, holds, parse
+from scipy.stats import skew, spearmanr
+
+from pipelines.expectations import ExpectationsFailed
+from pipelines.stages import scenes, validate
+from rankops import lookup
+from rankops.datasets import splits
+from rankops.datasets.scenes import captions, digits, facts, layout, long_tailed_mnist, rlsep
+from rankops.datasets.scenes.base import Scenes
+from rankops.datasets.scenes.clips import BIAS, CLASS, CLUTTER, CLUTTER_USUAL, COUNT, COUNT_USUAL, DOMINANCE
+from rankops.datasets.scenes.clips import DOMINANCE_USUAL, probabilities
+from rankops.datasets.scenes.drawing import draw
+from rankops.io.parquet import encode_images
+from rankops.seeding import generator
+
+ROWS = {"train": 80, "val": 40, "test": 40, "gate": 40}
+SCENE = {"rows": ROWS, "canvas": 32, "digits_per_image": (3, 6), "scale": (1.0, 4.0), "overlap": 0.0, "seed": 1}
+BLOCKS = {
+    "ranked_mnist": SCENE,
+    "clips": SCENE | {"drift": 0.5, "zoom": 1.05, "viewers": 40},
+    "long_tailed_mnist": SCENE | {
+        "canvas": 64, "digits_per_image": (1, 5), "scale": (0.75, 2.0), "overlap": 0.3, "most_frequent": 0.5,
+        "least_frequent": 0.02, "distractors": (2, 5),
+    },
+    "captions": SCENE | {"digits_per_image": (2, 4), "scale": (1.0, 3.0)},
+}  # fmt: skip
+
+
+class Block(SimpleNamespace):
+    """A dataset's block of the params."""
+
+    def model_dump(self, exclude=()):
+        return {name: value for name, value in vars(self).items() if name not in exclude}
+
+
+def build(name, **changed) -> Scenes:
+    return lookup.find("datasets", name)(**BLOCKS[name] | changed)
+
+
+def settings(snapshot=1, **datasets):
+    return SimpleNamespace(
+        datasets={key: Block(**{"name": key} | block) for key, block in datasets.items()},
+        data=SimpleNamespace(snapshot=snapshot, growth=0.1),
+        compute=SimpleNamespace(threads=1),
+    )
+
+
+@pytest.fixture(scope="module")
+def known(tmp_path_factory):
+    """Digits by split."""
+    folder = tmp_path_factory.mktemp("digits")
+    for split, table in digits.tables("bundled", "", seed=1, threads=1).items():
+        pq.write_table(table, folder / f"{split}.parquet")
+    return {split: digits.load(folder, digits.DIGITS_OF[split], threads=1) for split in ROWS}
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory):
+    """A folder with digits and all datasets, as the stages write them."""
+    folder = tmp_path_factory.mktemp("project")
+    (folder / "data/digits").mkdir(parents=True)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        for split, table in digits.tables("bundled", "", seed=1, threads=1).items():
+            pq.write_table(table, f"data/digits/{split}.parquet")
+        for name in BLOCKS:
+            scenes.main(settings(**BLOCKS), name)
+    return folder
+
+
+@pytest.fixture
+def check(project, monkeypatch):
+    """Validates a dataset, some of its splits changed: what is said against it, or None."""
+    monkeypatch.chdir(project)
+
+    def run(name, **changes):
+        paths = {part: Path("data") / name / f"{part}.parquet" for part in ROWS}
+        before = {path: path.read_bytes() for path in paths.values()}
+        try:
+            for part, path in paths.items():
+                table = pq.read_table(path)
+                for change in changes.get(part, ()):
+                    table = change(table)
+                pq.write_table(table, path)
+            validate.main(settings(**BLOCKS), name)
+            return None
+        except ExpectationsFailed as failed:
+            return str(failed)
+        finally:
+            for path, contents in before.items():
+                path.write_bytes(contents)
+
+    return run
+
+
+def with_cell(column, row, change):
+    """Changes one cell of a table."""
+
+    def changed(table):
+        values, field = table[column].to_pylist(), table.schema.field(column)
+        values[row] = change(values[row])
+        return table.set_column(table.column_names.index(column), field, pa.array(values, field.type))
+
+    return changed
+
+
+def with_item(column, row, place, value):
+    """Changes one item of a list in a table; `place` may be found from the list."""
+
+    def change(cell):
+        at = place(cell) if callable(place) else place
+        return [value(item) if number == at else item for number, item in enumerate(cell)]
+
+    return with_cell(column, row, change)
+
+
+def present(cell):
+    return next(place for place, value in enumerate(cell) if value > 0)
+
+
+def boxes_of(recipe, row, prefix=""):
+    """Size, top, left and glyph of each box of a scene, by its place."""
+    values = [recipe[prefix + name][row].tolist() for name in ("size", "top", "left", "glyph")]
+    return {place: box for place, box in enumerate(zip(*values, strict=True)) if box[0] > 0}
+
+
+def test_every_dataset_of_the_folder_is_tested_here():
+    every = {name: lookup.find("datasets", name) for name in lookup.names("datasets")}
+    assert {name for name, one in every.items() if isinstance(one, type) and issubclass(one, Scenes)} == set(BLOCKS)
+
+
+@pytest.mark.parametrize("name", BLOCKS)
+class TestAll:
+    def test_faultless_data_pass_and_leave_a_page(self, check, project, name):
+        assert check(name) is None
+        assert (project / f"checks/{name}.passed").read_text() == "passed\n"
+        page = (project / f"reports/validation/{name}/index.html").read_text()
+        assert "passed" in page
+        assert "FAILED" not in page
+
+    def test_is_the_same_from_the_same_seed_and_another_from_another(self, known, name):
+        first, again, other = (
+            pa.concat_tables(build(name, seed=seed).tables(known["train"], "train", [20], threads=1))
+            for seed in (1, 1, 2)
+        )
+        assert first.equals(again)
+        assert not first.equals(other)
+
+    def test_is_drawn_in_pieces_and_numbered_through_over_snapshots(self, known, name):
+        dataset = build(name, canvas=32, scale=(2.0, 2.8))
+        rows = dataset.piece + 20
+        table = pa.concat_tables(dataset.tables(known["train"], "train", [rows, 4, 4], threads=1))
+        assert table["id"].to_pylist() == list(range(rows + 8))
+        assert table.schema.equals(dataset.schema)
+        before = pa.concat_tables(dataset.tables(known["train"], "train", [rows], threads=1))
+        assert table.slice(0, rows).equals(before)
+        assert not table.slice(rows, 4).drop(["id"]).equals(table.slice(rows + 4, 4).drop(["id"]))
+
+    def test_another_key_is_the_same_dataset_in_another_folder(self, project, monkeypatch, name):
+        monkeypatch.chdir(project)
+        scenes.main(settings(snapshot=2, again=BLOCKS[name] | {"name": name}), "again")
+        for split, rows in ROWS.items():
+            before, again = (pq.read_table(f"data/{key}/{split}.parquet") for key in (name, "again"))
+            assert len(again) == rows + 8 * (split == "train")
+            assert again.slice(0, rows).equals(before)
+        validate.main(settings(snapshot=2, again=BLOCKS[name] | {"name": name}), "again")
+
+    def test_the_global_random_state_is_left_alone(self, known, name):
+        before = torch.get_rng_state()
+        list(build(name).tables(known["train"], "train", [4], threads=1))
+        assert torch.get_rng_state().equal(before)
+
+    def test_a_class_without_digits_is_refused(self, known, name):
+        chosen = known["train"].labels != 3
+        some = digits.Digits(*(getattr(known["train"], part)[chosen] for part in ("glyph", "images", "labels")))
+        with pytest.raises(ValueError, match="class 3"):
+            list(build(name).tables(some, "train", [4], threads=1))
+
+    def test_faults_of_any_scene_are_named(self, check, known, project, name):
+        sizes = pq.read_table(project / f"data/{name}/train.parquet")["size"].to_pylist()
+        labels, glyphs = [present(sizes[row]) for row in range(80)], known["train"]
+        foreign = known["test"].glyph[known["test"].labels == labels[6]][0].item()
+        wrong = glyphs.glyph[glyphs.labels != labels[7]][0].item()
+        changes = [
+            with_item("glyph", 6, labels[6], lambda _: foreign),
+            with_item("glyph", 7, labels[7], lambda _: wrong),
+            with_item("left", 8, labels[8], lambda _: 70.0),
+            with_item("left", 9, labels[9], lambda _: -3.0),
+            with_item("size", 10, labels[10], lambda _: 60.0),
+            lambda table: pa.concat_tables([table.slice(0, 78), table.slice(0, 1)]),
+        ]
+        message = check(name, train=changes)
+        for part in (
+            "scenes: rows: expect_table_row_count_to_equal", "199",
+            "scenes: split, id: ", "split train, id 0",
+            "scenes: pixels: ", "scenes: difference_from_recipe: ",
+            f"split train, id 6, label {labels[6]}: glyph_is_of_this_split = False",
+            f"split train, id 7, label {labels[7]}: glyph_has_this_label = False",
+            f"split train, id 8, label {labels[8]}: inside_canvas = False",
+            f"split train, id 9, label {labels[9]}: inside_canvas = False",
+            f"split train, id 10, label {labels[10]}: size = 60.0",
+        ):  # fmt: skip
+            assert part in message
+
+    def test_faults_of_images_are_named(self, check, project, name):
+        table = pq.read_table(project / f"data/{name}/val.parquet")
+        column, canvas = table.column_names[1], BLOCKS[name]["canvas"]
+        swapped, frames = table.take([0, 1, 3, 2, *range(4, 40)])[column], build(name).frames
+
+        def with_images(images):
+            return lambda table: table.set_column(1, table.schema.field(1), images)
+
+        def black(side):
+            images = encode_images(np.zeros((40 * frames, side, side), np.uint8), threads=1)
+            return with_images(images if frames == 1 else pa.FixedSizeListArray.from_arrays(images, frames))
+
+        message = check(name, val=[with_images(swapped)], test=[black(canvas)], gate=[black(canvas + 8)])
+        for part in (
+            "scenes: difference_from_recipe", "split val, id 2", "split val, id 3",
+            "digits: ink_in_box", "split test, id 0", f"split gate, id 0: side = {canvas + 8}",
+        ):  # fmt: skip
+            assert part in message
+        broken = with_cell(column, 5, lambda cell: {"bytes": b"PNG"} if frames == 1 else [cell[0], None, *cell[2:]])
+        with pytest.raises(ValueError, match=r"val\.parquet: row 5: "):
+            check(name, val=[broken])
+
+
+IMPOSSIBLE = [
+    ("ranked_mnist", {"canvas": 8}, "canvas is 8"),
+    ("ranked_mnist", {"rows": {"train": 80}}, "rows is of train"),
+    ("ranked_mnist", {"rows": ROWS | {"val": 1}}, "rows.val is 1"),
+    ("ranked_mnist", {"digits_per_image": (0, 5)}, "digits_per_image is 0 to 5"),
+    ("ranked_mnist", {"digits_per_image": (6, 3)}, "digits_per_image is 6 to 3"),
+    ("ranked_mnist", {"digits_per_image": (3, 11)}, "digits_per_image is 3 to 11"),
+    ("ranked_mnist", {"digits_per_image": (5, 6), "scale": (4.0, 4.0)}, "digits_per_image is 5 to 6.*125%"),
+    ("ranked_mnist", {"scale": (4.0, 1.0)}, "scale is 4.0 to 1.0"),
+    ("ranked_mnist", {"scale": (1.0, 9.0)}, "scale is 1.0 to 9.0"),
+    ("ranked_mnist", {"scale": (0.25, 4.0)}, "scale is 0.25.*32.* 1 px"),
+    ("ranked_mnist", {"scale": (float("nan"), 4.0)}, "scale is nan"),
+    ("ranked_mnist", {"overlap": 1.5}, "overlap is 1.5"),
+    ("clips", {"zoom": 0.9}, "zoom is 0.9"),
+    ("clips", {"zoom": float("nan")}, "zoom is nan"),
+    ("clips", {"drift": -1.0}, "drift is -1.0"),
+    ("clips", {"viewers": 0}, "viewers is 0"),
+    ("clips", {"train_viewers": 0}, "train_viewers is 0"),
+    ("long_tailed_mnist", {"distractors": (3, 11)}, "distractors is 3 to 11"),
+    ("long_tailed_mnist", {"distractors": (3, 2)}, "distractors is 3 to 2"),
+    ("long_tailed_mnist", {"most_frequent": 0.01}, "least_frequent is 0.02 and most_frequent 0.01"),
+    ("long_tailed_mnist", {"most_frequent": 1.0}, "most_frequent 1.0"),
+    ("long_tailed_mnist", {"least_frequent": 0.0}, "least_frequent is 0.0"),
+    ("long_tailed_mnist", {"digits_per_image": (9, 10)}, "digits_per_image is 9 to 10"),
+    ("captions", {"digits_per_image": (1, 3)}, "digits_per_image is 1 to 3"),
+    ("captions", {"rows": ROWS | {"train": 81}}, "rows.train is 81.*of 2"),
+    ("captions", {"rows": ROWS | {"test": 42}}, "rows.test is 42.*of 10"),
+]
+
+
+@pytest.mark.parametrize(("name", "changed", "message"), IMPOSSIBLE)
+def test_an_impossible_option_is_named(name, changed, message):
+    with pytest.raises(ValueError, match=message):
+        build(name, **changed)
+
+
+@pytest.mark.parametrize(
+    ("name", "module", "changed", "message"),
+    [
+        ("ranked_mnist", layout, {"digits_per_image": (9, 9), "scale": (2.0, 4.0)}, "9 boxes of scale 2.0 to 4.0"),
+        ("long_tailed_mnist", layout, {"scale": (2.5, 3.0), "distractors": (9, 10), "overlap": 0.0}, "scale 2.5 to 3.0"),
+        ("captions", captions, {"scale": (2.0, 2.1)}, "scale is 2.0 to 2.1"),
+    ],
+)
+def test_scenes_that_cannot_be_drawn_are_told(known, monkeypatch, name, module, changed, message):
+    monkeypatch.setattr(module, "ROUNDS", 3)
+    with pytest.raises(ValueError, match=message):
+        list(build(name, **changed).tables(known["train"], "train", [20], threads=1))
+
+
+# Of each dataset, faults in different rows of its training split, and what is said of each.
+FAULTS = {
+    "ranked_mnist": [
+        (with_item("label_ranks", 11, present, lambda rank: rank + 1), "scenes: ranks_follow_sizes", "id 11"),
+        (with_item("size", 12, lambda cell: cell.index(0.0), lambda _: 1.0), "digits: size", "id 12"),
+    ],
+    "clips": [
+        (with_cell("score", 30, lambda _: 1.25), "score_is_a_share_of_viewers", "id 30"),
+        (with_cell("score", 31, lambda score: score - 0.01), "score_is_a_share_of_viewers", "id 31"),
+        (with_cell("score", 32, lambda _: None), "score_is_a_share_of_viewers", "id 32"),
+        (with_cell("score", 33, lambda _: 0.0), "score_is_believable", "id 33"),
+        (with_cell("probability", 34, lambda p: p - 0.01), "probability_follows_content", "id 34"),
+        (with_item("label_ranks", 35, present, lambda rank: rank + 1), "ranks_follow_sizes", "id 35"),
+        (with_cell("zoom", 36, lambda _: 1.2), "scenes: zoom", "id 36: zoom = 1.2"),
+        (with_cell("drift", 37, lambda _: [0.0, 3.0]), "scenes: drift", "id 37: drift = 3.0"),
+        (with_cell("frames", 4, lambda f: [f[6], *f[1:6], f[0]]), "difference_from_recipe", "id 4"),
+    ],
+    "long_tailed_mnist": [
+        (with_item("labels", 20, 9, lambda label: 1 - label), "labels_follow_recipe", "id 20"),
+        (with_item("difficult", 21, 2, lambda _: True), "scenes: difficult", "id 21"),
+        (with_item("distractor_shuffle", 3, 0, lambda way: (way + 1) % 48), "difference_from_recipe", "id 3"),
+        (with_item("distractor_shuffle", 22, 0, lambda _: 99), "shuffles_are_known", "id 22"),
+        (with_item("distractor_glyph", 23, 1, lambda _: 10**6), "distractors: glyph_is_of_this_split",
+         "id 23, distractor 1"),
+        (with_item("distractor_top", 24, 0, lambda _: -9.0), "distractors: inside_canvas", "id 24"),
+    ],
+    "captions": [
+        (with_item("captions", 20, 2, lambda _: "a purple digit above a seven"), "captions_name_its_digits", "id 20"),
+        (with_item("captions", 22, 2, lambda _: "the zero the one the two the three the four the five the six the "
+                   "seven the eight the nine"), "captions_name_its_digits", "id 22"),
+        (with_item("captions", 23, 2, lambda _: None), "captions_name_its_digits", "id 23"),
+        (with_cell("captions", 24, lambda several: [several[0]] * 5), "different_captions", "id 24"),
+        (with_cell("family", 26, lambda _: 30), "twins_stand_together", "id 26"),
+        (lambda table: table.take([*range(28), 28, 30, 29, 31, *range(32, 80)]), "twins_stand_together", "id 29"),
+        (with_item("top", 34, present, lambda _: 0.25), "two_digits_are_exchanged", "id 34"),
+        (with_item("label_ranks", 35, present, lambda rank: rank + 1), "ranks_follow_sizes", "id 35"),
+    ],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_faults_are_named(check, name):
+    message = check(name, train=[change for change, *_ in FAULTS[name]])
+    for _, *parts in FAULTS[name]:
+        line = next(line for line in message.splitlines() if parts[0] in line)
+        assert f"split train, {parts[1]}" in line
+
+
+def test_digits_that_cover_each_other_and_too_many_are_named(check, project):
+    table = pq.read_table(project / "data/ranked_mnist/train.parquet")
+    counts = [sum(size > 0 for size in sizes) for sizes in table["size"].to_pylist()]
+    many, covered = counts.index(max(counts)), counts.index(min(counts))
+    first, second, *_ = (place for place, size in enumerate(table["size"][covered].as_py()) if size > 0)
+
+    def over_the_first(cell):
+        return [cell[first] if place == second else value for place, value in enumerate(cell)]
+
+    changes = [with_cell(column, covered, over_the_first) for column in ("top", "left")]
+    changes.append(with_item("size", many, lambda cell: cell.index(0.0), lambda _: 9.0))
+    message = check("ranked_mnist", train=changes)
+    assert f"id {covered}: overlap = " in message
+    assert f"id {many}: digits = {max(counts) + 1}" in message
+
+
+def test_labels_that_are_too_frequent_and_scores_without_noise_are_named(check):
+    often = lambda table: table.set_column(  # noqa: E731
+        2, "labels", pa.array([[1] * 3 + [0] * 7] * len(table), table.schema.field("labels").type)
+    )
+    assert "label_2: expect_column_mean_to_be_between" in check("long_tailed_mnist", train=[often])
+
+    def exact(table):
+        share = np.round(table["probability"].to_numpy() * 40) / 40
+        return table.set_column(2, "score", pa.array(share, pa.float32()))
+
+    assert "standardized_score: expect_column_stdev_to_be_between" in check("clips", **dict.fromkeys(ROWS, [exact]))
+
+
+def test_deliveries_are_for_training_and_of_an_even_number():
+    dataset = build("captions", rows=ROWS | {"train": 100})
+    assert dataset.deliveries(snapshot=3, growth=0.03) == {"train": [100, 4, 4], "val": [40], "test": [40], "gate": [40]}
+
+
+class TestRankedMnist:
+    @pytest.fixture(scope="class")
+    def recipe(self, known):
+        return build("ranked_mnist").draw(known["train"], range(500), generator(1, "test"))
+
+    def test_ranks_follow_sizes(self, recipe):
+        for sizes, label_ranks in zip(recipe["size"].tolist(), recipe["label_ranks"].tolist(), strict=True):
+            levels = sorted({size for size in sizes if size > 0})
+            assert label_ranks == [levels.index(size) + 1 if size > 0 else 0 for size in sizes]
+
+    def test_numbers_and_sizes_are_as_asked_for(self, recipe):
+        sizes = recipe["size"][recipe["size"] > 0]
+        assert set((recipe["size"] > 0).sum(1).tolist()) == {3, 4, 5, 6}
+        assert 4 <= sizes.min() <= sizes.max() <= 16
+        assert (sizes != sizes.round()).float().mean() > 0.99  # real-valued: whole pixels would make ties
+
+    def test_boxes_neither_overlap_nor_leave_the_canvas(self, recipe):
+        for row in range(500):
+            boxes = list(boxes_of(recipe, row).values())
+            for number, (size, top, left, _) in enumerate(boxes):
+                assert min(top, left) >= 0
+                assert max(top, left) + size <= 32 + 1e-4
+                for other_size, other_top, other_left, _ in boxes[:number]:
+                    down = min(top + size, other_top + other_size) - max(top, other_top)
+                    across = min(left + size, other_left + other_size) - max(left, other_left)
+                    assert min(down, across) <= 1e-5
+
+    def test_scenes_in_memory_are_those_of_the_recipes(self, known):
+        dataset = build("ranked_mnist", digits_per_image=(8, 9), overlap=0.3)
+        images, label_ranks = dataset.scenes(known["train"], 30, generator(1, "test"))
+        recipe = dataset.draw(known["train"], range(30), generator(1, "test"))
+        assert images.equal(dataset.pictures(recipe, known["train"]))
+        assert set((label_ranks > 0).sum(1).tolist()) == {8, 9}
+
+    def test_label_ranks_that_leave_one_out_do_not_follow_sizes(self):
+        sizes = torch.tensor([[2.0, 5.0], [2.0, 5.0]])
+        assert facts.ranks_follow_sizes(torch.tensor([[1, 2], [1, 3]]), sizes).tolist() == [True, False]
+
+
+class TestClips:
+    @pytest.fixture(scope="class")
+    def dataset(self):
+        return build("clips")
+
+    @pytest.fixture(scope="class")
+    def recipe(self, dataset, known):
+        return dataset.draw(known["val"], range(300), generator(1, "test"))
+
+    def test_each_frame_is_drawn_where_the_camera_has_moved(self, dataset, recipe, known):
+        frames = dataset.pictures(recipe, known["val"])
+        for row in range(8):
+            (down, right), zoom = recipe["drift"][row].tolist(), recipe["zoom"][row].item()
+            boxes = list(boxes_of(recipe, row).values())
+            glyphs = known["val"].images[known["val"].rows_of(torch.tensor([glyph for *_, glyph in boxes]))]
+            for frame in range(7):
+                magnified = zoom ** (frame - 3)
+                moved = [
+                    (
+                        size * magnified,
+                        16 + (top - 16) * magnified + down * (frame - 3),
+                        16 + (left - 16) * magnified + right * (frame - 3),
+                    )
+                    for size, top, left, _ in boxes
+                ]
+                drawn = draw(glyphs[None], *torch.tensor(moved).T[:, None], canvas=32)[0]
+                assert (drawn.int() - frames[row, frame].int()).abs().max() <= 1
+
+    def test_the_middle_frame_is_ranked_mnists_picture(self, dataset, recipe, known):
+        frames = dataset.pictures(recipe, known["val"])
+        middle = build("ranked_mnist").pictures(recipe, known["val"])
+        assert (middle.int() - frames[:, 3].int()).abs().max() <= 1
+
+    def test_digits_leave_the_canvas_as_on_a_larger_one(self, dataset, known):
+        """What is drawn beyond the edges is cut off, and nothing else changes."""
+        recipe = replace(dataset, drift=4.0).draw(known["train"], range(30), generator(1, "test"))
+        inside = dataset.pictures(recipe, known["train"])
+        moved = recipe | {name: recipe[name] + 16 for name in ("top", "left")}
+        wide = replace(dataset, canvas=64).pictures(moved, known["train"])
+        difference = wide[:, :, 16:48, 16:48].int() - inside.int()
+        # A pixel whose center is on a box's edge may fall on either side.
+        assert (difference.abs() > 1).float().mean() < 1e-4
+        assert (wide.flatten(2).long().sum(2) > inside.flatten(2).long().sum(2)).any(1).float().mean() > 0.5
+
+    def test_the_score_is_bounded_skewed_and_noisy(self, dataset, known):
+        recipe = replace(dataset, canvas=64).draw(known["train"], range(5000), generator(1, "test"))
+        assert recipe["score"].mean().item() == pytest.approx(0.8, abs=0.02)
+        assert skew(recipe["score"].numpy()) < -0.4
+        assert 0.84 < spearmanr(recipe["probability"], recipe["score"])[0] < 0.91
+
+    def test_the_hidden_chance_is_the_documented_formula(self, dataset, recipe):
+        effects = dataset.effects
+        assert (effects.mean().item(), effects.std(correction=0).item()) == (pytest.approx(0, abs=1e-6), pytest.approx(1))
+        result = probabilities(recipe["size"][:20], effects, canvas=32)
+        for row, sizes in enumerate(recipe["size"][:20].tolist()):
+            areas = {label: size**2 for label, size in enumerate(sizes) if size > 0}
+            total = sum(areas.values())
+            logit = (
+                BIAS
+                + CLASS * sum(area / total * effects[label].item() for label, area in areas.items())
+                + DOMINANCE * (max(areas.values()) / total - DOMINANCE_USUAL)
+                + COUNT * (len(areas) - COUNT_USUAL)
+                + CLUTTER * (total / 32**2 - CLUTTER_USUAL)
+            )
+            assert result[row].item() == pytest.approx(1 / (1 + np.exp(-logit)), abs=1e-6)
+
+    def test_viewers_err_about_the_stored_chance(self, recipe):
+        score, hidden = (recipe[name].double().numpy() for name in ("score", "probability"))
+        assert np.abs(score * 40 - np.round(score * 40)).max() < 1e-4
+        assert 0.8 < ((score - hidden) / np.sqrt(hidden * (1 - hidden) / 40)).std() < 1.2
+
+    def test_cameras_drift_and_zoom_both_ways_alike(self, recipe):
+        for moves in (recipe["drift"][:, 0] / 0.5, recipe["drift"][:, 1] / 0.5, recipe["zoom"].log() / np.log(1.05)):
+            assert moves.min().item() == pytest.approx(-1, abs=0.05)
+            assert moves.max().item() == pytest.approx(1, abs=0.05)
+            assert moves.mean().item() == pytest.approx(0, abs=0.15)
+
+    def test_fewer_viewers_of_training_clips_change_their_scores_alone(self, dataset, known, project, monkeypatch):
+        noisy = replace(dataset, train_viewers=3)
+        for split in ("train", "val"):
+            before, after = (pa.concat_tables(one.tables(known[split], split, [40], threads=1)) for one in (dataset, noisy))
+            assert before.drop(["score"]).equals(after.drop(["score"]))
+            assert before.equals(after) == (split == "val")
+        after = pa.concat_tables(noisy.tables(known["train"], "train", [600, 4], threads=1))
+        assert set(np.round(after["score"].to_numpy() * 3, 4).tolist()) == {0, 1, 2, 3}
+        assert spearmanr(after["probability"], after["score"])[0] < 0.7
+        monkeypatch.chdir(project)
+        params = settings(noisy=BLOCKS["clips"] | {"name": "clips", "train_viewers": 3})
+        scenes.main(params, "noisy")
+        validate.main(params, "noisy")
+
+    def test_a_clip_with_too_few_frames_is_named(self, project, tmp_path):
+        table = pq.read_table(project / "data/clips/val.parquet")
+        frames = table["frames"].to_pylist()
+        frames[1] = frames[1][:5]
+        short = pa.array(frames, pa.list_(table.schema.field("frames").type.value_type))
+        pq.write_table(table.set_column(1, "frames", short), tmp_path / "val.parquet")
+        with pytest.raises(ValueError, match=r"val\.parquet: row 1: 5 frames.*7"):
+            splits.read_clips(tmp_path, "val", threads=1)
+
+
+class TestLongTailedMnist:
+    @pytest.fixture(scope="class")
+    def dataset(self):
+        return build("long_tailed_mnist")
+
+    def test_labels_follow_the_recipe_and_nothing_is_difficult(self, dataset, known):
+        recipe = dataset.draw(known["train"], range(80), generator(1, "test"))
+        assert recipe["labels"].equal((recipe["size"] > 0).long())
+        assert not recipe["difficult"].any()
+
+    def test_classes_are_as_frequent_as_the_exact_distribution_says(self, dataset, known):
+        recipe = dataset.draw(known["train"], range(20000), generator(1, "test"))
+        there = recipe["size"] > 0
+        classes, counts, kept = dataset.distribution()
+        error = (classes * (1 - classes) / 20000).sqrt()
+        assert ((there.double().mean(0) - classes).abs() < 5 * error).all()
+        assert there.sum(1).bincount(minlength=6)[1:].double().div(20000).sub(counts).abs().max() < 0.02
+        # All that is drawn again: none of the classes, or too many.
+        free = 0.5 * (0.02 / 0.5) ** (torch.arange(10, dtype=torch.float64) / 9)
+        assert kept == pytest.approx(1 - (1 - free).prod().item(), abs=0.01)
+
+    def test_with_wide_limits_the_distribution_is_the_frequencies(self, dataset):
+        wide = replace(dataset, most_frequent=0.9, least_frequent=0.6, digits_per_image=(1, 10))
+        classes, counts, kept = wide.distribution()
+        assert kept == pytest.approx(1)
+        assert classes[[0, 9]].tolist() == pytest.approx([0.9, 0.6])
+        assert (classes[1:] / classes[:-1]).tolist() == pytest.approx([(2 / 3) ** (1 / 9)] * 9)
+        assert (counts @ torch.arange(1, 11, dtype=torch.float64)).item() == pytest.approx(classes.sum().item())
+
+    def test_shuffles_move_quadrants_and_two_of_them_point_outwards(self):
+        glyph = torch.arange(28 * 28, dtype=torch.int64).view(1, 28, 28)
+        ways = torch.arange(len(long_tailed_mnist.SHUFFLES))
+        moved = long_tailed_mnist.shuffled(glyph.expand(len(ways), 28, 28), ways)
+        assert moved.flatten(1).sort(1).values.equal(glyph.flatten(1).expand(len(ways), -1))
+        assert len(moved.unique(dim=0)) == len(ways)
+        blot = torch.zeros(1, 28, 28, dtype=torch.uint8)
+        blot[:, 13:15, 13:15] = 1  # as symmetric as can be, all in the middle
+        after = long_tailed_mnist.shuffled(blot.expand(len(ways), 28, 28), ways)
+        assert (after[:, 13:15, 13:15].flatten(1).sum(1) == 2).all()
+        assert (after[:, [0, 0, 27, 27], [0, 27, 0, 27]].sum(1) == 2).all()
+
+    def test_distractors_are_drawn_from_their_recipe(self, dataset, known):
+        recipe = dataset.draw(known["val"], range(10), generator(1, "test"))
+        images = dataset.pictures(recipe, known["val"])
+        glyphs = {number: image for number, image in zip(known["val"].glyph.tolist(), known["val"].images, strict=True)}
+        for row in range(10):
+            boxes = list(boxes_of(recipe, row).values())
+            pictures = [glyphs[glyph] for *_, glyph in boxes]
+            for place, box in boxes_of(recipe, row, "distractor_").items():
+                source, picture = glyphs[box[3]], torch.zeros(28, 28, dtype=torch.uint8)
+                way = long_tailed_mnist.SHUFFLES[recipe["distractor_shuffle"][row, place]].tolist()
+                for target, (origin, down, across) in enumerate(way):
+                    (t, l), (r, c) = divmod(target, 2), divmod(origin, 2)  # noqa: E741
+                    quadrant = source[14 * r : 14 * r + 14, 14 * c : 14 * c + 14]
+                    quadrant = quadrant.flip(0) if down else quadrant
+                    picture[14 * t : 14 * t + 14, 14 * l : 14 * l + 14] = quadrant.flip(1) if across else quadrant
+                pictures.append(picture)
+                boxes.append(box)
+            drawn = draw(torch.stack(pictures)[None], *torch.tensor([box[:3] for box in boxes]).T[:, None], canvas=64)[0]
+            assert (drawn.int() - images[row].int()).abs().max() <= 1
+
+
+class TestCaptions:
+    @pytest.fixture(scope="class")
+    def recipe(self, known):
+        return build("captions", canvas=64).draw(known["train"], range(600), generator(1, "test"))
+
+    def test_twins_have_exchanged_two_digits_and_nothing_else(self, recipe):
+        for row in range(0, 600, 2):
+            (one, two), glyphs = (boxes_of(recipe, number) for number in (row, row + 1)), recipe["glyph"]
+            moved = [label for label in one if one[label] != two[label]]
+            assert len(moved) == 2
+            assert (one[moved[0]][:3], one[moved[1]][:3]) == (two[moved[1]][:3], two[moved[0]][:3])
+            assert glyphs[row].equal(glyphs[row + 1])
+        for sizes, label_ranks in zip(recipe["size"].tolist(), recipe["label_ranks"].tolist(), strict=True):
+            levels = sorted(size for size in sizes if size > 0)
+            assert label_ranks == [levels.index(size) + 1 if size > 0 else 0 for size in sizes]
+        assert recipe["family"].tolist() == [row // 2 for row in range(600)]
+
+    def test_numbers_of_digits_are_equally_frequent(self, recipe):
+        counts = (recipe["size"][::2] > 0).sum(1).bincount(minlength=5)
+        assert counts[:2].sum() == 0
+        assert counts[2:].min() > 70
+
+    def test_captions_are_true_and_four_of_five_false_of_the_twin(self, recipe):
+        boxes = [{label: box[:3] for label, box in boxes_of(recipe, row).items()} for row in range(600)]
+        for row, several in enumerate(recipe["captions"]):
+            assert len(set(several)) == 5
+            told = [parse(caption) for caption in several]
+            assert all(holds(claim, boxes[row], canvas=64) is True for claims in told for claim in claims)
+            false = [any(holds(claim, boxes[row ^ 1], canvas=64) is False for claim in claims) for claims in told]
+            assert sum(false) >= 4
+
+    def test_the_grammar_uses_all_its_words_and_forms(self, recipe):
+        lines = {caption for several in recipe["captions"] for caption in several}
+        text = "\n".join(lines)
+        for words in captions.WORDS.values():
+            assert all(word in text for word in words)
+        for one, *_ in READ_BACK:
+            start, end = one.split()[0], one.split()[-1]
+            assert any(line.startswith(f"{start} ") and line.endswith(f" {end}") for line in lines)
+        assert "a eight" not in text
+        assert len(lines) > 0.8 * 3000
+
+    def test_no_family_is_cut_by_folds_of_the_test_split(self, known):
+        (table,) = build("captions").tables(known["test"], "test", [50], threads=1)
+        folds = [set(table["family"].to_pylist()[start : start + 10]) for start in range(0, 50, 10)]
+        assert sum(len(fold) for fold in folds) == len(set.union(*folds)) == 25
+
+
+READ_BACK = [
+    ("a large three above an eight", [(3, "large", None), (3, "above", 8)]),
+    ("there is a two to the left of a little one", [(1, "small", None), (2, "left", 1)]),
+    ("the two is lower than the one", [(2, "below", 1)]),
+    ("under a big two there is a one", [(2, "large", None), (1, "below", 2)]),
+    ("under a two is a one", [(1, "below", 2)]),
+    ("the two over the one is not as big as it", [(2, "above", 1), (2, "smaller", 1)]),
+    (
+        "there is a two and it is bigger than the one and a small six right of the two",
+        [(2, "larger", 1), (6, "small", None), (6, "right", 2)],
+    ),
+]
+
+
+class TestGrammar:
+    """What the tests of captions are held against."""
+
+    @pytest.mark.parametrize(("caption", "claims"), READ_BACK)
+    def test_a_caption_is_read_back(self, caption, claims):
+        assert parse(caption) == [Claim(*claim) for claim in claims]
+
+    @pytest.mark.parametrize(
+        "caption", ["", "a three", "a purple three above a seven", "a eight above a two", "an two above a one",
+                    "a three above a seven and", "a three above", "a threeabove a seven"],
+    )  # fmt: skip
+    def test_what_is_no_caption_is_refused(self, caption):
+        with pytest.raises(ValueError, match=repr(caption)):
+            parse(caption)
+
+    @pytest.mark.parametrize(
+        ("claim", "truth"),
+        [
+            ((3, "above", 7), True),
+            ((7, "below", 3), True),
+            ((3, "below", 7), False),
+            ((3, "left", 7), False),  # clearly above
+            ((3, "left", 5), None),  # as far above as to the left
+            ((5, "right", 3), None),
+            ((5, "left", 3), False),
+            ((3, "larger", 7), True),
+            ((7, "larger", 3), False),
+            ((3, "larger", 5), None),  # by a tenth
+            ((3, "large", None), True),
+            ((7, "small", None), True),
+            ((5, "small", None), False),
+            ((3, "above", 9), False),  # there is no nine
+            ((9, "large", None), False),
+        ],
+    )
+    def test_a_claim_holds_clearly_or_not_at_all_or_between(self, claim, truth):
+        boxes = {3: (22.0, 0.0, 0.0), 7: (10.0, 40.0, 4.0), 5: (20.0, 25.0, 25.0)}
+        assert holds(Claim(*claim), boxes, canvas=64) is truth
+
+
+class TestRlsepScenes:
+    @pytest.fixture(scope="class")
+    def glyphs(self):
+        """Two full glyphs of each class, so that ink shows where boxes are."""
+        images = torch.full((20, 28, 28), 200, dtype=torch.uint8)
+        return digits.Digits(torch.arange(100, 120), images, torch.arange(20) % 10)
+
+    def test_calibration_scenes_have_four_digits_of_exact_scales_apart(self, glyphs, generator):
+        recipe = rlsep.calibration_recipes(glyphs, 200, canvas=64, generator=generator)
+        size, top, left = (recipe[name] for name in ("size", "top", "left"))
+        assert size.sort(1).values.equal(torch.tensor([0.0] * 6 + [8.0, 16.0, 24.0, 32.0]).expand(200, 10))
+        assert recipe["label_ranks"].equal((size / 8).long())
+        assert facts.largest_overlap(size, top, left).max() == 0
+        row, label = (size > 0).nonzero(as_tuple=True)
+        assert (glyphs.labels[glyphs.rows_of(recipe["glyph"][row, label])] == label).all()
+        # Which class has which size is chance: each of ten has each of four scales.
+        assert len(set(zip(label.tolist(), size[row, label].tolist(), strict=True))) == 40
+        ink = (build("ranked_mnist", canvas=64).images(recipe, glyphs) > 0).flatten(1).sum(1)
+        assert (ink - 30 * 64).abs().max() <= 2 * (8 + 16 + 24 + 32)  # whole pixels at the edges
+
+    def test_in_the_frames_digit_1_grows_digit_3_shrinks_and_digit_2_stays(self, glyphs, generator):
+        recipe = rlsep.frame_recipes(glyphs, 7, canvas=64, generator=generator)
+        size, top, left = (recipe[name] for name in ("size", "top", "left"))
+        assert (size > 0).any(0).nonzero().flatten().tolist() == [1, 2, 3]
+        assert size[:, 1:4].diff(dim=0).equal(torch.tensor([4.0, 0.0, -4.0]).expand(6, 3))  # from 8 to 32 and back
+        assert size[0, 1:4].tolist() == [8.0, 20.0, 32.0]
+        assert (recipe["glyph"] == recipe["glyph"][0]).all()
+        centers = torch.stack([top + size / 2, left + size / 2])[:, :, 1:4]
+        assert centers.equal(torch.tensor([[16.0, 16.0, 48.0], [16.0, 48.0, 48.0]]).unsqueeze(1).expand(2, 7, 3))
+        assert facts.largest_overlap(size, top, left).max() == 0
