@@ -7,7 +7,7 @@ import pytest
 from ruamel.yaml import YAML
 
 from pipelines.config import ParamsError, load, rules
-from pipelines.config.schema import Data, merged, read
+from pipelines.config.schema import merged, read
 
 from conftest import ROOT  # isort: skip
 
@@ -74,12 +74,6 @@ def test_a_setting_of_a_grid_is_put_into_the_run():
     assert run["training"]["probe"]["optimizer"]["args"]["lr"] == 0.2
     assert run["loss"]["args"] == {"sigmoid": False}
     assert params.training_of("memorability-mse")["probe"]["optimizer"]["args"]["lr"] == 3e-3
-
-
-def test_deliveries_of_twins_are_even():
-    captions = load(ROOT / "params.yaml").datasets["captions"]
-    first, *others = captions.deliveries(Data(snapshot=3, growth=3 / captions.rows.train))["train"]
-    assert (first, others) == (captions.rows.train, [4, 4])  # 3, made even
 
 
 def test_both_losses_of_retrieval_see_as_many_rivals():

@@ -1,9 +1,11 @@
 """What must agree with what in the params: names are components, options fit them, runs can be trained."""
 
+import difflib
 import inspect
 import json
 import typing
 from collections.abc import Callable, Iterator
+from dataclasses import fields
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -12,6 +14,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from pipelines.config.schema import NONE, Component, ParamsError, Run, Settings, check_shapes, describe, read
 from rankops import lookup
+from rankops.datasets.scenes.base import Scenes
 
 __all__ = ["SORTER_METRICS", "check", "check_values"]
 
@@ -94,14 +97,17 @@ def _built(folder: str, component: Component, place: str, **runtime: Any) -> tor
 
 def _check_dataset(settings: Settings, key: str) -> None:
     block, place = settings.datasets[key], f"datasets.{key}"
-    lookup.find("datasets", block.name, where=f"{place}.name")
-    module = lookup.module("datasets", block.name)
-    if not hasattr(module, "check"):
+    kind = lookup.find("datasets", block.name, where=f"{place}.name")
+    if not isinstance(kind, type) or not issubclass(kind, Scenes):
         raise ValueError(f"{place}.name: {block.name} is not drawn here; expected a file of rankops/datasets/scenes")
-    try:
-        module.check(rows=block.rows.model_dump(), **block.options)
-    except (TypeError, ValueError) as error:
-        raise ValueError(f"{place}: {error}") from error
+    known = [field.name for field in fields(kind)]
+    options = block.model_dump(exclude={"name"})
+    for option in options:
+        if option not in known:
+            near = difflib.get_close_matches(option, known, n=1)
+            hint = f"did you mean {near[0]}? " if near else ""
+            raise ValueError(f"{place}.{option}: unknown option; {hint}{block.name} takes {', '.join(known)}")
+    _typed(kind, options, place)
 
 
 def _check_adapter(settings: Settings, key: str) -> None:
@@ -187,7 +193,7 @@ def _check_dataset_of(settings: Settings, run: Run, task: type, place: str) -> N
 def _lacks(settings: Settings, dataset: str, task: type) -> list[str]:
     """Return the columns that a task learns from and a dataset does not have."""
     name = settings.datasets[dataset].name if dataset in settings.datasets else dataset
-    columns = lookup.module("datasets", name).SCHEMA.names
+    columns = lookup.find("datasets", name).schema.names
     return [column for column in task.learns_from if column not in columns]
 
 

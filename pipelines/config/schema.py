@@ -119,19 +119,6 @@ class Scenes(BaseModel):
     rows: SceneRows
     seed: Seed
 
-    def deliveries(self, data: Data) -> dict[str, list[int]]:
-        """Return how many rows of each split came at once: the first, and in each later snapshot new ones for training."""
-        rows = self.rows.model_dump()
-        new = 2 * max(1, round(rows["train"] * data.growth / 2))  # even: twins of captions come together
-        return {
-            split: [count, *([new] * (data.snapshot - 1) if split == "train" else [])] for split, count in rows.items()
-        }
-
-    @property
-    def options(self) -> dict[str, Any]:
-        """The dataset's own options."""
-        return dict(self.model_extra or {})
-
 
 class RealData(Block):
     size: Annotated[int, Field(ge=16)]
