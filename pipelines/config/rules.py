@@ -378,14 +378,12 @@ def _check_figures(settings: Settings) -> None:
             if method.sorter not in ([*settings.sorters] if takes else [NONE]):
                 expected = f"one of {', '.join(settings.sorters)}" if takes else NONE
                 raise ValueError(f"{place}.sorter: is {method.sorter!r}, {method.loss.name} needs {expected}")
-            _check_phase(
-                {"optimizer": method.optimizer.model_dump(), "schedule": {"name": "constant"}}, f"{place}"
-            )
+            _check_phase({"optimizer": method.optimizer.model_dump(), "schedule": {"name": "constant"}}, f"{place}")
             length = settings.score_vectors.length
             if takes and plan.batch_size % length:
                 raise ValueError(
-                    f"synthetic_precision.batch_size is {plan.batch_size}, expected a multiple of score_vectors.length, "
-                    f"{length}"
+                    f"synthetic_precision.batch_size is {plan.batch_size}, expected a multiple of score_vectors.length "
+                    f"= {length}"
                 )
     if (figures := settings.label_ranking_figures) is not None:
         rankers = [name for name, run in settings.runs.items() if run.task == "label_ranking"]

@@ -87,7 +87,7 @@ def by_number_of_digits(
             accuracy = ranked(TASK.scores(ranker, images)[0], label_ranks)["accuracy"].numpy()
             # The same resamples for every ranker: their differences are paired.
             leaf = interval(accuracy, resamples=resamples, seed=derived_seed(seed, NAME, dataset))
-            rows.append({"digits": count, "run": name, "accuracy": leaf["value"], "low": leaf["low"], "high": leaf["high"]})
+            rows.append({"digits": count, "run": name, "accuracy": leaf.pop("value")} | leaf)
     return pd.DataFrame(rows)
 
 

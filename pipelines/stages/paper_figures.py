@@ -38,7 +38,9 @@ def score_sweep(params: Settings) -> Figure:
     ranks = pd.read_csv(METRICS / "score_sweep.csv", index_col="score")
     figure, (above, below) = plt.subplots(2, 1, figsize=(9, 9), sharex=True, layout="constrained")
     ranks.plot(ax=above, ylabel="rank", legend=False)
-    ranks.sub(ranks["exact"], axis=0).plot(ax=below, ylabel="rank minus exact rank", xlabel="the moved score", legend=False)
+    ranks.sub(ranks["exact"], axis=0).plot(
+        ax=below, ylabel="rank minus exact rank", xlabel="the moved score", legend=False
+    )
     figure.legend(*above.get_legend_handles_labels(), loc="outside right center", fontsize=8)
     return figure
 
@@ -78,7 +80,9 @@ def calibration(params: Settings) -> Figure:
     places = np.linspace(edges[0], edges[-1], 500)
     figure, axis = plt.subplots(figsize=(9, 4), layout="constrained")
     for name, group in measured["scales"].items():
-        bars = axis.stairs(np.array(group["histogram"]) / (group["count"] * np.diff(edges)), edges, fill=True, alpha=0.35)
+        bars = axis.stairs(
+            np.array(group["histogram"]) / (group["count"] * np.diff(edges)), edges, fill=True, alpha=0.35
+        )
         label = name if name == "absent" else f"scale {name}"
         label = f"{label}: {group['mean']:.2f} ± {group['deviation']:.2f}"
         fitted = norm.pdf(places, group["mean"], group["deviation"])

@@ -1,0 +1,1 @@
+"""Scripts for maintainers: `python -m tools.<name>` in the project's top folder."""
