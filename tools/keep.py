@@ -195,8 +195,8 @@ def _refuse_mixture(folder: Path, kept: dict[str, dict[str, Any]]) -> None:
         for name, results in kept.items():
             if place := _different(before.get("inputs", {}), results.get("inputs", {})):
                 raise ValueError(
-                    f"{path}: made with another {place} than {name}, so they cannot stand in one folder: choose another "
-                    f"NAME, keep both anew, or remove {path}"
+                    f"{path}: made with another {place} than {name}, so they cannot stand in one folder: choose another"
+                    f" NAME, keep both anew, or remove {path}"
                 )
 
 
