@@ -84,6 +84,15 @@ def test_a_dask_cluster_gives_the_same_bits(project):
         assert run(project(runs={"mine": {"seeds": [1, 2, 3, 4, 5]}}, jobs=jobs)) == serial
 
 
+@pytest.mark.slow
+def test_two_processes_share_every_batch_and_end_near_one(project):
+    alone = json.loads(run(project(runs={"mine": {"seeds": [1]}}))["run.json"])
+    together = run(project(runs={"mine": {"seeds": [1]}}, compute={"threads": 2, "processes": 2, "device": "cpu"}))
+    assert json.loads(together["run.json"])["validation"]["1"] == pytest.approx(alone["validation"]["1"], abs=0.3)
+    history = together["seed1/history.csv"].decode().splitlines()
+    assert len(history) == 3
+
+
 def test_a_cluster_that_does_not_answer_is_told_before_anything_trains(project):
     pytest.importorskip("distributed")
     with pytest.raises(ValueError, match=r"jobs.address: .*127\.0\.0\.1:1 "):

@@ -1,20 +1,27 @@
-"""The figures that the papers print, by where a run's metrics have the same figure; none of them is computed here."""
+"""The metrics that the papers print, under the names that a run's metrics have; nothing is computed here."""
 
-__all__ = ["ARC", "MARGINS", "OTHER_TASKS", "RANKED_MNIST", "SORTERS", "SUBSET", "margin"]
+__all__ = ["ABOUT", "SORTERS", "printed"]
 
 _RANKED = ("ranked.precision", "ranked.recall", "ranked.f1", "ranked.accuracy", "ranked.exact_match",
            "ranked.mean_average_precision")  # fmt: skip
 _UNRANKED = ("unranked.precision", "unranked.recall", "unranked.f1", "unranked.accuracy", "unranked.exact_match")
 
 
-def _row(*printed: str) -> dict[str, str]:
-    return dict(zip(_RANKED + _UNRANKED, printed, strict=True))
+def _row(*percentages: str) -> dict[str, str]:
+    """Return a row of RLSEP's tables, printed in per cent, as shares."""
+    shares = (" ± ".join(f"{float(part) / 100:.3f}" for part in text.split(" ± ")) for text in percentages)
+    return dict(zip(_RANKED + _UNRANKED, shares, strict=True))
 
 
-SUBSET = 5_000  # training images of RLSEP's Table 1: means of 30 networks, on 100 test images
-# RLSEP's Tables 1 and 2 in per cent, as printed: by the number of training images, and by the loss.
-RANKED_MNIST = {
-    SUBSET: {
+def _recalls(captions: str, images: str) -> dict[str, str]:
+    """Return recall at 1, 5 and 10, of captions and of images."""
+    names = [f"{direction}.recall_at_{k}" for direction in ("image_to_text", "text_to_image") for k in (1, 5, 10)]
+    return dict(zip(names, [*captions.split(), *images.split()], strict=True))
+
+
+# RLSEP's Tables 1 and 2: by the number of training images, and by the loss.
+_RANKED_MNIST = {
+    5_000: {
         "cross_entropy": _row("85.5 ± 0.7", "85.9 ± 1.2", "85.7 ± 0.6", "87.1 ± 0.4", "5.9 ± 2.2", "79.5 ± 0.8",
                               "97.4 ± 0.7", "98.0 ± 0.6", "97.7 ± 0.3", "97.4 ± 0.4", "81.9 ± 3.2"),
         "lsep": _row("85.7 ± 0.9", "86.1 ± 1.0", "85.9 ± 0.6", "87.4 ± 0.5", "5.5 ± 1.7", "79.4 ± 1.2",
@@ -29,41 +36,46 @@ RANKED_MNIST = {
     },
 }  # fmt: skip
 # RLSEP's Table 2, ARC.
-ARC = {
+_ARC = {
     "cross_entropy": _row("80.2", "81.8", "81.0", "82.1", "12.8", "75.6", "58.2", "73.3", "64.9", "79.7", "10.8"),
     "lsep": _row("79.8", "81.4", "80.6", "82.0", "9.6", "75.6", "55.1", "81.4", "65.8", "77.9", "6.9"),
     "rlsep": _row("80.4", "82.3", "81.3", "82.1", "14.0", "76.8", "55.3", "78.7", "65.0", "77.8", "9.3"),
 }
 # SoDeep's Tables 2 (VideoMem, ResNet-34), 4 (VOC 2007, WILDCAT) and 3 (COCO captions, DSVE), by task and loss.
-OTHER_TASKS = {
-    ("memorability", "mse"): {"spearman": 0.442},
-    ("memorability", "spearman"): {"spearman": 0.466},
-    ("multilabel", "multilabel_soft_margin"): {"mean_average_precision": 0.932},
-    ("multilabel", "mean_average_precision"): {"mean_average_precision": 0.940},
-    ("retrieval", "hard_negative_triplet"): {
-        "image_to_text.recall_at_1": 0.698, "image_to_text.recall_at_5": 0.919, "image_to_text.recall_at_10": 0.966,
-        "text_to_image.recall_at_1": 0.559, "text_to_image.recall_at_5": 0.869, "text_to_image.recall_at_10": 0.940,
-    },
-    ("retrieval", "recall"): {
-        "image_to_text.recall_at_1": 0.715, "image_to_text.recall_at_5": 0.928, "image_to_text.recall_at_10": 0.971,
-        "text_to_image.recall_at_1": 0.562, "text_to_image.recall_at_5": 0.870, "text_to_image.recall_at_10": 0.943,
-    },
-}  # fmt: skip
+_OTHER_TASKS = {
+    ("memorability", "mse"): {"spearman": "0.442"},
+    ("memorability", "spearman"): {"spearman": "0.466"},
+    ("multilabel", "multilabel_soft_margin"): {"mean_average_precision": "0.932"},
+    ("multilabel", "mean_average_precision"): {"mean_average_precision": "0.940"},
+    ("retrieval", "hard_negative_triplet"): _recalls("0.698 0.919 0.966", "0.559 0.869 0.940"),
+    ("retrieval", "recall"): _recalls("0.715 0.928 0.971", "0.562 0.870 0.943"),
+}
 # SoDeep's Table 1: L1 / d at d = 100.
-SORTERS = {"handcrafted": 0.0350, "cnn": 0.0120, "lstm": 0.0033}
-# By which figure SoDeep says that its loss is better than the usual one: (its loss, the usual one, the figure).
-MARGINS = {
-    "memorability": ("spearman", "mse", "spearman"),
-    "multilabel": ("mean_average_precision", "multilabel_soft_margin", "mean_average_precision"),
-    "retrieval": ("recall", "hard_negative_triplet", "image_to_text.recall_at_1"),
+SORTERS = {"handcrafted": "0.0350", "cnn": "0.0120", "lstm": "0.0033"}
+# What the papers measured a task on.
+ABOUT = {
+    "label_ranking": "images of 224 px, their number in brackets; for 5,000, means of 30 networks on 100 test images",
+    "memorability": "VideoMem",
+    "multilabel": "VOC 2007",
+    "retrieval": "COCO captions, in folds of 1,000 images",
 }
 
 
-def margin(task: str) -> float:
-    """By how much SoDeep's loss is ahead of the usual one, in the task's own metric.
+def printed(task: str, dataset: str, loss: str) -> dict[str, dict[str, str]]:
+    """Return the metrics that the papers print for a loss, by the number of training images, or ""; {} for none.
 
-    >>> round(margin("memorability"), 3)
-    0.024
+    Args:
+        task, loss: names in the params.
+        dataset: file in rankops/datasets.
+
+    >>> printed("label_ranking", "ranked_mnist", "rlsep")["5,000"]["ranked.exact_match"]
+    '0.454 ± 0.056'
+    >>> printed("memorability", "clips", "mse"), printed("memorability", "lamem", "mse")
+    ({'': {'spearman': '0.442'}}, {})
     """
-    loss, usual, figure = MARGINS[task]
-    return OTHER_TASKS[task, loss][figure] - OTHER_TASKS[task, usual][figure]
+    if task == "label_ranking":
+        tables = {f"{images:,}": rows for images, rows in _RANKED_MNIST.items()}
+        tables = {"ranked_mnist": tables, "arc": {"paper": _ARC}}.get(dataset, {})
+        return {where: rows[loss] for where, rows in tables.items() if loss in rows}
+    known = (task, loss) in _OTHER_TASKS and dataset != "lamem"  # the papers print nothing on LaMem
+    return {"": _OTHER_TASKS[task, loss]} if known else {}

@@ -1,30 +1,171 @@
-"""What metrics files say, by dotted names."""
+"""Read what stages wrote: results as tables with one row a number, histories, and one form for every number."""
 
 import json
+import math
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-__all__ = ["figures", "flat"]
+import pandas as pd
+
+__all__ = ["best_epoch", "history", "number", "read_comparisons", "read_run", "read_runs", "read_sorters"]
+
+BOUNDS = ("value", "low", "high")
 
 
-def flat(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Nested mappings as one, with dotted names.
+def read_runs(folder: str | Path = "metrics/runs") -> pd.DataFrame:
+    """Return the metrics of all runs: columns `run`, `seed`, `metric`, `value`, `low`, `high`.
 
-    >>> flat({"ranked": {"accuracy": {"value": 0.9, "low": 0.8}}})
-    {'ranked.accuracy.value': 0.9, 'ranked.accuracy.low': 0.8}
+    A row without a seed is the mean over seeds with its 95 % interval. Each seed has a row too, without an interval.
+
+    Raises:
+        FileNotFoundError: the file or folder does not exist.
+        ValueError: a file is not what its stage writes; the message names the file.
     """
-    result = {}
-    for key, value in values.items():
-        result |= flat(value, f"{prefix}{key}.") if isinstance(value, dict) else {f"{prefix}{key}": value}
-    return result
+    rows = []
+    for path, metric, leaf in _leaves(folder):
+        where = f"{path}: {metric}"
+        row = {"run": path.stem, "seed": pd.NA, "metric": metric}
+        rows.append(row | {name: _number(leaf, name, where) for name in BOUNDS})
+        seeds = _field(leaf, "seeds", where, kind=dict)
+        rows += [row | {"seed": int(seed), "value": _number(seeds, seed, f"{where}.seeds")} for seed in seeds]
+    return _table(rows, "run", "seed", "metric", *BOUNDS).astype({"seed": "Int64"})
 
 
-def figures(source: Path | dict[str, Any]) -> dict[str, float]:
-    """The figures of a metrics file, or of what it holds: `ranked.accuracy`, `ranked.accuracy.low`, ...
+def read_sorters(folder: str | Path = "metrics/sorters") -> pd.DataFrame:
+    """Return the measures of all sorters, with errors as `read_runs`: `sorter`, `metric`, `value`, `low`, `high`."""
+    rows = [
+        {"sorter": path.stem, "metric": metric}
+        | {name: _number(leaf, name, f"{path}: {metric}") for name in BOUNDS if name in leaf}
+        for path, metric, leaf in _leaves(folder)
+    ]
+    return _table(rows, "sorter", "metric", *BOUNDS)
 
-    >>> figures({"ranked": {"accuracy": {"value": 0.9, "low": 0.8}}})
-    {'ranked.accuracy': 0.9, 'ranked.accuracy.low': 0.8}
+
+def read_comparisons(folder: str | Path = "metrics/comparisons") -> pd.DataFrame:
+    """Return a row for each run that is compared with a baseline, with errors as `read_runs`.
+
+    Columns: `comparison`, `question`, `metric`, `baseline`, `run`, `value`, `difference`, `low` and `high` (the 95 %
+    interval of the difference), `p` and `seeds`.
     """
-    values = json.loads(source.read_text()) if isinstance(source, Path) else source
-    numbers = {key: value for key, value in flat(values).items() if isinstance(value, int | float)}
-    return {key.removesuffix(".value"): value for key, value in numbers.items()}
+    about, rows = ("question", "metric", "baseline"), []
+    for path in _files(folder):
+        content = _read(path)
+        row = {"comparison": path.stem} | {name: _field(content, name, str(path), kind=str) for name in about}
+        for run, result in _field(content, "runs", str(path), kind=dict).items():
+            if run != row["baseline"]:
+                where = f"{path}: runs.{run}"
+                gain = _field(result, "difference", where, kind=dict)
+                value, low, high = (_number(gain, name, f"{where}.difference") for name in BOUNDS)
+                numbers = {name: _number(result, name, where) for name in ("value", "p", "seeds")}
+                rows.append(row | numbers | {"run": run, "difference": value, "low": low, "high": high})
+    names = ("comparison", *about, "run", "value", "difference", "low", "high", "p", "seeds")
+    return _table(rows, *names).astype({"seeds": "int64"})
+
+
+def read_run(folder: str | Path) -> dict[str, Any]:
+    """Return `run.json` of `models/runs/<run>`, with errors as `read_runs`.
+
+    It has the `seeds`, which of them is the `best` on validation, the `validation` metric of each, the chosen `setting`
+    and what was `tried`.
+    """
+    path = Path(folder) / "run.json"
+    content = _read(path)
+    for name, kind in {"seeds": list, "best": int, "validation": dict, "setting": dict, "tried": list}.items():
+        _field(content, name, str(path), kind=kind)
+    return content
+
+
+def history(folder: str | Path) -> pd.DataFrame:
+    """Return the history of `models/runs/<run>/seed<k>` or `models/sorters/<sorter>`, with errors as `read_runs`."""
+    path = Path(folder) / "history.csv"
+    _check_exists(path)
+    try:
+        table = pd.read_csv(path)
+    except ValueError as error:  # pandas' parser errors among them
+        raise ValueError(f"{path}: not a table ({error}); make it again with `dvc repro`") from error
+    if missing := [name for name in ("epoch", "loss", "learning_rate", "best") if name not in table]:
+        raise ValueError(f"{path}: no column {', '.join(missing)}; make it again with `dvc repro`")
+    return table
+
+
+def best_epoch(history: pd.DataFrame) -> pd.Series:
+    """Return the row of the epoch whose weights were kept.
+
+    >>> int(best_epoch(pd.DataFrame({"epoch": [1, 2, 3], "best": [1, 1, 0]}))["epoch"])
+    2
+    """
+    return history[history["best"] == 1].iloc[-1]
+
+
+def number(
+    value: float, low: float = math.nan, high: float = math.nan, *, digits: int | None = None, sign: bool = False
+) -> str:
+    """Return a number, with its interval if it has one, in the form of every table; "" for NaN.
+
+    Args:
+        digits: decimals; by default 3, and 1 where a value exceeds 1 (median ranks).
+        sign: write a plus, as for differences.
+
+    >>> number(0.5338, 0.513, 0.555), number(3, 2.5, 3), number(-0.0001, sign=True), number(math.nan)
+    ('0.534 (0.513 to 0.555)', '3.0 (2.5 to 3.0)', '+0.000', '')
+    """
+    parts = [part for part in (value, low, high) if not math.isnan(part)]
+    if digits is None:
+        digits = 1 if max(map(abs, parts), default=0) > 1 else 3
+    shown = [f"{round(part, digits) + 0.0:{'+' if sign else ''}.{digits}f}" for part in parts]  # + 0.0: no -0.000
+    return f"{shown[0]} ({shown[1]} to {shown[2]})" if len(shown) == 3 else "".join(shown[:1])
+
+
+def _check_exists(path: Path) -> None:
+    if not path.exists():
+        raise FileNotFoundError(f"{path}: no such file or folder; make it with `dvc repro`")
+
+
+def _files(folder: str | Path) -> list[Path]:
+    _check_exists(Path(folder))
+    return sorted(Path(folder).glob("*.json"))
+
+
+def _read(path: Path) -> dict[str, Any]:
+    _check_exists(path)
+    try:
+        content = json.loads(path.read_text())
+    except ValueError as error:  # bytes that are no text among them
+        raise ValueError(f"{path}: not JSON ({error}); make it again with `dvc repro`") from error
+    if not isinstance(content, dict):
+        raise ValueError(f"{path}: {type(content).__name__}, expected a JSON object; make it again with `dvc repro`")
+    return content
+
+
+def _leaves(folder: str | Path) -> Iterator[tuple[Path, str, dict[str, Any]]]:
+    """Yield the metrics of each file by their dotted names: dicts with `value`. A bare number becomes one."""
+
+    def inside(block: dict[str, Any], prefix: str) -> Iterator[tuple[str, dict[str, Any]]]:
+        for key, value in block.items():
+            if isinstance(value, dict) and "value" not in value:
+                yield from inside(value, f"{prefix}{key}.")
+            else:
+                yield f"{prefix}{key}", value if isinstance(value, dict) else {"value": value}
+
+    for path in _files(folder):
+        for name, leaf in inside(_read(path), ""):
+            yield path, name, leaf
+
+
+def _field(content: Any, name: str, where: str, *, kind: Any) -> Any:
+    if not isinstance(content, dict) or not isinstance(content.get(name), kind):
+        found = repr(content[name]) if isinstance(content, dict) and name in content else "nothing"
+        expected = getattr(kind, "__name__", "number")
+        raise ValueError(f"{where}.{name}: found {found}, expected {expected}; make it again with `dvc repro`")
+    return content[name]
+
+
+def _number(content: Any, name: str, where: str) -> float:
+    missing = isinstance(content, dict) and content.get(name, 0) is None
+    return math.nan if missing else _field(content, name, where, kind=int | float)
+
+
+def _table(rows: list[dict[str, Any]], *columns: str) -> pd.DataFrame:
+    numbers = {"value", "low", "high", "difference", "p"} & set(columns)
+    return pd.DataFrame(rows, columns=list(columns)).astype(dict.fromkeys(numbers, "float64"))

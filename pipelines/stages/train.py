@@ -6,6 +6,8 @@ each ends with the same bits wherever and beside however many others it ran.
 
 import json
 import os
+import subprocess
+import sys
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -117,7 +119,7 @@ def _trained(params: Settings, name: str, jobs: list[tuple[int, int]], folder: P
     if failed:
         raise ValueError(
             "\n".join(f"{name}: {_key(settings[place], seed)} failed: {error}" for (place, seed), error in failed)
-            + f"\n{len(waiting) - len(failed)} of {len(waiting)} other jobs are kept; `dvc repro` trains those that failed"
+            + f"\n{len(waiting) - len(failed)} of {len(waiting)} jobs are kept; `dvc repro` trains those that failed"
         )
     return {
         (place, seed): json.loads((folder / _key(settings[place], seed) / "result/validation.json").read_text())[
@@ -179,13 +181,44 @@ def _job(
     job.mkdir(parents=True, exist_ok=True)
     try:
         with FileLock(job / ".lock", timeout=20):
-            if not (job / "result").is_dir():
+            if (job / "result").is_dir():
+                return None
+            if params.compute.processes > 1:
+                _launch(params, name, place, seed, job)
+            else:
                 train_one(params, name, place, seed, job)
     except (ValueError, OSError, FloatingPointError) as error:
         if os.environ.get("RANKOPS_TRACEBACK"):
             raise
         return str(error)
     return None
+
+
+def _launch(params: Settings, name: str, place: int, seed: int, job: Path) -> None:
+    """Train one seed in several processes that share every batch, as `accelerate launch` starts them.
+
+    Raises:
+        ValueError: there are GPUs, but fewer than processes.
+        ChildProcessError: a process failed.
+    """
+    processes, gpus = params.compute.processes, torch.cuda.device_count()
+    if params.compute.device != "cpu" and 0 < gpus < processes:
+        raise ValueError(
+            f"compute.processes is {processes}, but there are {gpus} GPUs: expected at most one process for each"
+        )
+    arguments = job / "arguments.json"
+    arguments.write_text(json.dumps([params.model_dump(), name, place, seed, str(job)]))
+    command = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(processes), "-m", __name__]
+    # They talk over the loopback interface alone.
+    loopback = "lo" if sys.platform == "linux" else "lo0"
+    environment = os.environ | {"GLOO_SOCKET_IFNAME": loopback, "NCCL_SOCKET_IFNAME": loopback}
+    environment |= {"OMP_NUM_THREADS": str(max(1, params.compute.threads // processes))}
+    done = subprocess.run([sys.executable, *command, str(arguments)], check=False, env=environment)
+    if done.returncode:
+        raise ChildProcessError(
+            f"one of {processes} processes failed (exit status {done.returncode}), see above; `dvc repro` resumes from "
+            "the last completed epoch"
+        )
 
 
 def train_one(params: Settings, name: str, place: int, seed: int, job: Path) -> None:
@@ -243,3 +276,11 @@ def _fresh(params: Settings, dataset: str) -> Any:
     return lookup.module("datasets", block.name).drawer(
         Path("data/digits"), threads=params.compute.threads, **block.options
     )
+
+
+if __name__ == "__main__":  # one of the processes of `_launch`
+    tie_to(os.getppid())
+    _values, _name, _place, _seed, _folder = json.loads(Path(sys.argv[1]).read_text())
+    _params = Settings.model_validate(_values)
+    torch.set_num_threads(max(1, _params.compute.threads // _params.compute.processes))
+    train_one(_params, _name, _place, _seed, Path(_folder))

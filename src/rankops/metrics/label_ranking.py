@@ -10,7 +10,7 @@ from torch import Tensor
 from rankops.checks import check_not_negative, check_scores, check_tensors
 from rankops.metrics.dense_ranks import dense_ranks
 
-__all__ = ["ranked", "unranked"]
+__all__ = ["ranked", "ranked_ceiling", "unranked"]
 
 
 def _ratio(part: Tensor, whole: Tensor) -> Tensor:
@@ -98,6 +98,22 @@ def unranked(selected: Tensor, label_ranks: Tensor) -> dict[str, Tensor]:
     if selected.dtype != torch.bool:
         raise ValueError(f"selected is {selected.dtype}, expected booleans: `label_ranks > 0` selects what has a rank")
     return _rates(label_ranks > 0, selected, torch.ones_like(selected))
+
+
+def ranked_ceiling(label_ranks: Tensor) -> float:
+    """Return the mean `mean_average_precision` of a perfect ranking: the most that any can reach, often below 1.
+
+    It averages precisions, and the precision of no positive pair counts as 0. If the labels that are left above the
+    absent ones are the last of all, in ascending order, each of their pairs is negative: a perfect ranking predicts no
+    positive one.
+
+    Args:
+        label_ranks: (n, K), 0 = absent, larger = more important.
+
+    >>> ranked_ceiling(torch.tensor([[2, 1, 0], [0, 1, 2]]))
+    0.5
+    """
+    return ranked(label_ranks.double(), label_ranks)["mean_average_precision"].mean().item()
 
 
 def _check(predicted: Tensor, label_ranks: Tensor) -> None:

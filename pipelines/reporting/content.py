@@ -1,0 +1,177 @@
+"""Say what the report shows: its tables, texts and pictures, from what stages wrote."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from pipelines.config import Run, Settings
+from pipelines.config.schema import NONE
+from pipelines.reporting import papers, plots
+from pipelines.reporting.archive import kept_results
+from pipelines.reporting.examples import draw_examples, loss_of, sheet
+from pipelines.reporting.results import history, number, read_comparisons, read_run, read_runs, read_sorters
+from rankops import lookup
+from rankops.io.parquet import matrix, read_table
+from rankops.metrics.label_ranking import ranked_ceiling
+from rankops.tasks.base import Metric
+
+__all__ = ["content"]
+
+SOURCES = {"mnist": "MNIST digits", "bundled": "scikit-learn's bundled digits, not MNIST"}
+
+
+def content(params: Settings, folder: Path) -> dict[str, Any]:
+    """Return what the templates show, and draw the page's pictures into `folder`."""
+    # All is read before anything is drawn, which takes long.
+    runs, kept = read_runs(), kept_results()
+    compared = read_comparisons() if params.comparisons else pd.DataFrame()
+    measured = read_sorters() if params.sorters else pd.DataFrame()
+    tasks: dict[tuple[str, str], list[str]] = {}
+    for name, run in params.runs.items():
+        tasks.setdefault((run.task, run.dataset), []).append(name)
+    return {
+        "source": SOURCES[json.loads(Path("data/digits/manifest.json").read_text())["source"]],
+        "compute": params.compute,
+        "comparisons": [_comparison(params, runs, compared, name) for name in params.comparisons],
+        "sheet": sheet(params, folder),
+        "tasks": [_task(params, runs, names, folder) for names in tasks.values()],
+        "sorters": {} if measured.empty else _sorters(params, measured, folder),
+        "kept": kept,
+    }
+
+
+def _title(params: Settings, run: Run) -> str:
+    """Return the title of a run's task, with its dataset if the task has several."""
+    title = lookup.find("tasks", run.task).title
+    several = any(other.task == run.task and other.dataset != run.dataset for other in params.runs.values())
+    return f"{title}, {run.dataset}" if several else title
+
+
+def _value(runs: pd.DataFrame, run: str, metric: str) -> str:
+    """Return a metric of a run, over its seeds.
+
+    Raises:
+        ValueError: the run has no such metric.
+    """
+    rows = runs[(runs["run"] == run) & (runs["metric"] == metric) & runs["seed"].isna()]
+    if rows.empty:
+        raise ValueError(f"metrics/runs/{run}.json: no {metric}; make it again with `dvc repro`")
+    return number(*rows.iloc[0][["value", "low", "high"]])
+
+
+def _comparison(params: Settings, runs: pd.DataFrame, table: pd.DataFrame, name: str) -> dict[str, Any]:
+    """Return a comparison's baseline and, for each of its runs, the difference from that."""
+    table = table[table["comparison"] == name]
+    if table.empty:
+        raise ValueError(f"metrics/comparisons/{name}.json: no runs; make it again with `dvc repro`")
+    question, baseline, metric = table.iloc[0][["question", "baseline", "metric"]]
+    metrics = {one.name: one for one in lookup.find("tasks", params.runs[baseline].task).metrics}
+    about = metrics.get(metric, Metric(metric, metric))
+    rows = [
+        {
+            "loss": loss_of(params.runs[row.run]),
+            "value": _value(runs, row.run, metric),
+            "difference": number(row.difference, row.low, row.high, sign=True),
+            "verdict": _verdict(row.low, row.high, lower_is_better=about.lower_is_better),
+            "p": "< 0.001" if row.p < 0.001 else number(row.p),
+            "seeds": row.seeds,
+        }
+        for row in table.itertuples()
+    ]
+    usual = {"loss": loss_of(params.runs[baseline]), "value": _value(runs, baseline, metric)}
+    title = _title(params, params.runs[baseline])
+    return {"task": title, "metric": about, "question": question, "usual": usual, "runs": rows}
+
+
+def _verdict(low: float, high: float, *, lower_is_better: bool) -> str:
+    """Return what the interval of a difference says.
+
+    >>> _verdict(0.1, 0.2, lower_is_better=False), _verdict(0.1, 0.2, lower_is_better=True)
+    ('better', 'worse')
+    """
+    if low <= 0 <= high:
+        return "no clear difference"
+    return "better" if (low > 0) != lower_is_better else "worse"
+
+
+def _task(params: Settings, runs: pd.DataFrame, names: list[str], folder: Path) -> dict[str, Any]:
+    """Return the details of a task on a dataset: a column a run, and the pictures of each."""
+    first = params.runs[names[0]]
+    columns: dict[str, dict[str, str]] = {}
+    pictures = {}
+    for name in names:
+        run, trained = params.runs[name], read_run(f"models/runs/{name}")
+        histories = {f"seed {seed}": history(f"models/runs/{name}/seed{seed}") for seed in trained["seeds"]}
+        plots.learning_curves(folder / f"{name}-learning_curves.png", histories)
+        drawn = draw_examples(folder / f"{name}-examples.png", params, runs[runs["run"] == name], name)
+        pictures[name] = [*([f"{name}-examples.png"] if drawn else []), f"{name}-learning_curves.png"]
+        settings = [f"{place.removeprefix('training.')} {value}" for place, value in trained["setting"].items()]
+        start = Path(run.start).name
+        columns[name] = {
+            "loss": loss_of(run),
+            "model": run.model.name,
+            "start": "random weights" if start == NONE else start,
+            "seeds": ", ".join(map(str, trained["seeds"])),
+            "chosen setting": ", ".join(settings),
+        } | _metrics(params, runs, name)
+    table = pd.DataFrame(columns)
+    table = table[(table != "").any(axis=1)].rename_axis("").reset_index()
+    return {"title": _title(params, first), "text": _about(params, names[0]), "table": table, "pictures": pictures}
+
+
+def _metrics(params: Settings, runs: pd.DataFrame, name: str) -> dict[str, str]:
+    """Return all metrics of a run by title, and the papers' below each."""
+    run, result = params.runs[name], {}
+    dataset = params.datasets[run.dataset].name if run.dataset in params.datasets else run.dataset
+    printed = papers.printed(run.task, dataset, run.loss.name)
+    for metric in lookup.find("tasks", run.task).metrics:
+        result[metric.title] = _value(runs, name, metric.name)
+        values = [(images, some[metric.name]) for images, some in printed.items() if metric.name in some]
+        shown = [f"{value} ({images})" if images else value for images, value in values]
+        result[f"papers' {metric.title}"] = ", ".join(shown)
+    return result
+
+
+def _about(params: Settings, name: str) -> str:
+    run = params.runs[name]
+    text = f"Test split of {run.dataset}"
+    if scenes := params.datasets.get(run.dataset):
+        canvas, snapshot = (scenes.model_extra or {}).get("canvas"), params.data.snapshot
+        text += f": {scenes.rows.train:,} training and {scenes.rows.test:,} test examples"
+        text += (f" of {canvas} px" if canvas else "") + (f", and those of snapshot {snapshot}" if snapshot > 1 else "")
+    text += f". The papers: {papers.ABOUT[run.task]}." if run.task in papers.ABOUT else "."
+    if run.task == "label_ranking":
+        path = Path(f"predictions/{name}.parquet")
+        most = ranked_ceiling(matrix(read_table(path, ["true_label_ranks"]), "true_label_ranks", path=path))
+        text += f" A perfect ranking scores {number(most)} ranked mAP on this split."
+    return text
+
+
+def _sorters(params: Settings, table: pd.DataFrame, folder: Path) -> dict[str, Any]:
+    """Return a table with a row a sorter, and the pictures by title."""
+    wide = table.pivot(index="sorter", columns="metric", values="value").loc[list(params.sorters)]
+    l1 = table[table["metric"] == "l1"].set_index("sorter")
+    rows = [
+        {
+            "sorter": name,
+            "L1": number(*l1.loc[name, ["value", "low", "high"]], digits=4),
+            "paper's L1 (d = 100)": papers.SORTERS.get(name, ""),
+            "exact ranks": number(row["exact_ranks"]),
+            "vanishing gradients": number(row["gradient.vanishing"]),
+            "wrong signs": number(row["gradient.wrong_signs_of_others"]),
+            "d": f"{row['length']:.0f}",
+            "parameters": f"{row['parameters']:,.0f}",
+        }
+        for name, row in wide.iterrows()
+    ]
+    by_kind = wide.filter(like="l1_by_kind.").rename(columns=lambda name: name.removeprefix("l1_by_kind."))
+    plots.sorter_errors(folder / "sorters-l1_by_kind.png", by_kind.rename_axis(index=None, columns=None).T)
+    pictures = {"L1 by kind of vectors": "sorters-l1_by_kind.png"}
+    for name in params.sorters:
+        if Path(f"models/sorters/{name}/history.csv").is_file():  # there is none if nothing was trained
+            pictures[f"{name}: learning curves"] = f"sorter-{name}-learning_curves.png"
+            histories = {name: history(f"models/sorters/{name}")}
+            plots.learning_curves(folder / f"sorter-{name}-learning_curves.png", histories)
+    return {"table": pd.DataFrame(rows), "pictures": pictures}

@@ -1,0 +1,358 @@
+"""The report: what it reads, what the page and the tables of README show, and what it refuses."""
+
+import json
+import shutil
+from html.parser import HTMLParser
+from pathlib import Path
+from urllib.parse import unquote
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import torch
+from playwright.sync_api import sync_playwright
+
+from pipelines.config import check_shapes
+from pipelines.reporting.archive import kept_results
+from pipelines.reporting.examples import SHEET, places
+from pipelines.reporting.results import number, read_runs
+from pipelines.stages import report
+from rankops.io.parquet import encode_images
+from rankops.lookup import find
+from rankops.metrics.label_ranking import ranked_ceiling
+from tools import readme
+
+TRAINED = {"seeds": [1, 2], "best": 2, "validation": {"2": 0.5}, "setting": {"training.lr": 0.003}, "tried": []}
+OURS = "memorability-spearman-laplace"
+COMPARISON = {"question": "Does <b>Spearman|mse</b> pay?", "metric": "spearman", "baseline": "memorability-mse"}
+ROOT = Path(__file__).parents[1]
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+LABELS, TEST = 10, 14
+RUNS = {  # task, dataset, loss, sorter, main metric
+    "label_ranking-cross_entropy": ("label_ranking", "ranked_mnist", "cross_entropy", "none", 0.887),
+    "label_ranking-rlsep": ("label_ranking", "ranked_mnist", "rlsep", "none", 0.975),
+    "memorability-mse": ("memorability", "clips", "mse", "none", 0.776),
+    "memorability-spearman-laplace": ("memorability", "clips", "spearman", "laplace", 0.801),
+    "multilabel-multilabel_soft_margin": ("multilabel", "long_tailed_mnist", "multilabel_soft_margin", "none", 0.922),
+    "retrieval-hard_negative_triplet": ("retrieval", "captions", "hard_negative_triplet", "none", 0.27),
+}
+
+
+def run_block(task, dataset, loss, sorter):
+    return {
+        "task": task, "dataset": dataset, "model": {"name": "convnet"}, "start": "models/runs/none",
+        "loss": {"name": loss}, "sorter": sorter, "auxiliary": {"name": "none"}, "seeds": [1, 2],
+    }  # fmt: skip
+
+
+def params(**changes):
+    """Return the params of six runs of four tasks, two of them compared."""
+    steps = {"optimizer": {"name": "AdamW", "args": {"lr": 0.01}}, "schedule": {}}
+    training = {"vectors": "stored", "batch_size": 8, "epochs": 2, "patience": 2} | steps
+    rows = {"train": 5000, "val": 10, "test": TEST, "gate": 10}
+    values = {
+        "compute": {"threads": 1, "device": "cpu", "precision": "no", "compile": False},
+        "jobs": {"count": 1},
+        "data": {"snapshot": 1, "growth": 0.1},
+        "digits": {"source": "bundled", "seed": 1},
+        "score_vectors": {"length": 8, "rows": {"train": 10, "val": 10, "test": 10}, "seed": 1},
+        "datasets": {name: {"name": name, "rows": rows, "seed": 1, "canvas": 16}
+                     for name in ("ranked_mnist", "clips", "long_tailed_mnist", "captions")},
+        "real_data": {},
+        "sorters": {"lstm": {"name": "lstm", "training": training}, "laplace": {"name": "laplace"}},
+        "benchmark_sorters": {"resamples": 10},
+        "training": {},
+        "runs": {name: run_block(*options[:4]) for name, options in RUNS.items()},
+        "comparisons": {"memorability": COMPARISON | {"runs": [OURS]}},
+        "evaluate": {"resamples": 10},
+        "gate": {"resamples": 10, "confidence": 0.95, "minimum_gain": 0.0, "tolerance": 0.0, "judged": {}},
+    }  # fmt: skip
+    return check_shapes(values | changes)
+
+
+def write(path, content):
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(content if isinstance(content, str) else json.dumps(content))
+
+
+def leaf(value):
+    return {"value": value, "low": value - 0.02, "high": value + 0.02, "seeds": {"1": value - 0.01, "2": value + 0.01}}
+
+
+def nested(names, value):
+    result = {}
+    for place, name in enumerate(names):
+        *parents, last = name.split(".")
+        block = result
+        for parent in parents:
+            block = block.setdefault(parent, {})
+        block[last] = leaf(3.0 if "median" in name else value + 0.001 * place)
+    return result
+
+
+def predictions(task):
+    """Return what seed 1 of a run predicts, all wrong in label ranking, then seed 2, all right; with the truth."""
+    draws = np.random.default_rng(0)
+    ranks = np.stack([draws.permutation([3, 2, 1] + [0] * (LABELS - 3)) for _ in range(TEST)])
+    vectors = draws.normal(size=(TEST, 4))
+    wrong = np.where(ranks > 0, ranks % 3 + 1, 0)
+    columns = {
+        "label_ranking": {"true_label_ranks": [*ranks, *ranks], "label_ranks": [*wrong, *ranks]},
+        "memorability": {"score": draws.random(2 * TEST), "target": draws.random(2 * TEST)},
+        "multilabel": {"labels": [*(ranks > 0)] * 2},
+        "retrieval": {"image_embedding": [*vectors] * 2, "captions": [["<b>of 5"] * 5] * 2 * TEST,
+                      "text_embeddings": [[vector.tolist()] * 5 for vector in vectors] * 2},
+    }[task]  # fmt: skip
+    return pa.table({"id": [*range(TEST)] * 2, "seed": [1] * TEST + [2] * TEST, **columns})
+
+
+def write_run(name, task, value):
+    metrics = nested([metric.name for metric in find("tasks", task).metrics], value)
+    if task == "multilabel":
+        metrics["average_precision"] = {str(label): leaf(0.5) for label in range(LABELS)}
+    write(f"metrics/runs/{name}.json", metrics)
+    Path("predictions").mkdir(exist_ok=True)
+    pq.write_table(predictions(task), f"predictions/{name}.parquet")
+    write(f"models/runs/{name}/run.json", TRAINED)
+    for seed in (1, 2):
+        lines = ["probe,1,1.0,0.1,0.01,1", "probe,2,0.5,0.2,0.01,1", "finetune,3,0.3,0.3,0.01,1"]
+        text = "\n".join(["phase,epoch,loss,rank,learning_rate,best", *lines])
+        write(f"models/runs/{name}/seed{seed}/history.csv", text)
+
+
+def write_project():
+    """Write what all stages before the report write."""
+    draws = np.random.default_rng(0)
+    write("data/digits/manifest.json", {"source": "bundled"})
+    images = encode_images(draws.integers(0, 255, (TEST, 16, 16), dtype=np.uint8), threads=1)
+    for dataset in ("ranked_mnist", "captions"):
+        Path(f"data/{dataset}").mkdir()
+        pq.write_table(pa.table({"image": images}), f"data/{dataset}/test.parquet")
+    for name, (task, _, _, _, value) in RUNS.items():
+        write_run(name, task, value)
+    ours = {"value": 0.801, "difference": {"value": 0.025, "low": 0.01, "high": 0.04}, "p": 0.0004, "seeds": 2}
+    write("metrics/comparisons/memorability.json",
+          COMPARISON | {"runs": {"memorability-mse": {"value": 0.776, "seeds": 2}, OURS: ours}})  # fmt: skip
+    for name in ("lstm", "laplace"):
+        write(f"metrics/sorters/{name}.json", {
+            "l1": {"value": 0.02041, "low": 0.02, "high": 0.021}, "l1_by_kind": {"uniform": 0.02, "normal": 0.03},
+            "exact_ranks": 0.5, "gradient": {"vanishing": 0.0, "wrong_signs_of_others": 0.3},
+            "length": 8, "parameters": 1409,
+        })  # fmt: skip
+    write("models/sorters/lstm/history.csv", "epoch,loss,l1,learning_rate,best\n1,0.3,0.2,0.01,1\n2,0.2,0.1,0.01,1\n")
+    Path("models/sorters/laplace").mkdir()
+    shutil.copytree(ROOT / "results", "results")
+
+
+class Page(HTMLParser):
+    """The rows of each table, the addresses that the page asks for, and its text."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.tables, self.addresses, self.words, self.tags = [], [], [], set()
+        self.feed(text)
+
+    def handle_starttag(self, tag, attributes):
+        self.tags.add(tag)
+        self.addresses += [value.partition(" ")[0] for name, value in attributes if name in ("src", "srcset", "href")]
+        if tag == "table":
+            self.tables.append([])
+        elif tag == "tr":
+            self.tables[-1].append([])
+        elif tag in ("td", "th"):
+            self.tables[-1][-1].append("")
+
+    def handle_data(self, data):
+        self.words.append(data)
+        if self.tables and self.tables[-1] and self.tables[-1][-1]:
+            self.tables[-1][-1][-1] = " ".join([*self.tables[-1][-1][-1].split(), *data.split()])
+
+
+def row_of(page, start):
+    (row,) = [row for table in page.tables for row in table if row[0] == start]
+    return row
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """Return a folder with a report, and its page."""
+    folder = tmp_path_factory.mktemp("project")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        write_project()
+        report.main(params())
+    return folder, Page((folder / "reports/index.html").read_text())
+
+
+@pytest.fixture
+def project(made, tmp_path, monkeypatch):
+    """Return a copy of that folder, which is the current one."""
+    shutil.copytree(made[0], tmp_path / "project")
+    monkeypatch.chdir(tmp_path / "project")
+    return tmp_path / "project"
+
+
+def test_the_page_opens_with_the_gain_of_our_loss_over_the_usual_one(made):
+    first = made[1].tables[0]
+    assert first[1][:4] == [
+        "Memorability Spearman",
+        "mse 0.776 (0.756 to 0.796)",
+        "spearman + laplace 0.801 (0.781 to 0.821)",
+        "better +0.025 (+0.010 to +0.040)",
+    ]
+    assert first[1][4] == "< 0.001"
+    assert first[1][5].split()[0] == "2"
+
+
+def test_details_have_all_metrics_of_a_task_and_the_papers_beside(made):
+    page = made[1]
+    rows = {row[0]: row[1:] for row in page.tables[1]}
+    for place, metric in enumerate(find("tasks", "label_ranking").metrics):
+        assert rows[metric.title][0].startswith(f"{0.887 + 0.001 * place:.3f} (")
+    assert rows["papers' ranked 0-1"][1] == "0.454 ± 0.056 (5,000), 0.726 (60,000)"
+    assert row_of(page, "papers' Spearman")[1].split()[0] == "0.442"
+    assert row_of(page, "caption median rank")[1].startswith("3.0 (")
+    true = pq.read_table(made[0] / "predictions/label_ranking-rlsep.parquet")["true_label_ranks"].to_pylist()[:TEST]
+    # A perfect ranking has no positive pair, so no precision, if its labels are the last and ascend.
+    assert f"scores {number(ranked_ceiling(torch.tensor(true)))} ranked mAP" in " ".join(page.words)
+
+
+def test_the_sheet_shows_the_best_seed_of_every_loss_and_marks_what_is_wrong(project):
+    page = Path("reports/index.html").read_text()
+    assert page.count("<dt>rlsep</dt>") == SHEET == page.count("<dt>true</dt>")
+    assert "<mark>" not in page  # seed 2 is the best, and right
+    write("models/runs/label_ranking-rlsep/run.json", TRAINED | {"best": 1})
+    report.main(params())
+    page = Path("reports/index.html").read_text()
+    assert page.count("<mark>") == 3 * SHEET
+    assert {"orders.png", "image-0.png"} <= {path.name for path in Path("reports/figures").iterdir()}
+
+
+def test_a_label_is_right_in_its_place_alone():
+    true = np.array([0, 3, 2, 1, 2])  # 1, then 2 and 4, then 3
+    assert places(true, np.array([0, 4, 2, 1, 3])) == [("1", True), ("4", True), ("2", True), ("3", True)]
+    assert places(true, np.array([1, 0, 2, 3, 0])) == [("3", False), ("2", True), ("0", False), ("", False)]
+    assert places(np.zeros(5), np.array([0, 0, 1, 0, 0])) == [("2", False)]
+
+
+def test_the_page_loads_nothing_from_elsewhere_and_needs_no_script(made):
+    folder, page = made
+    assert page.addresses
+    for address in page.addresses:
+        assert (folder / "reports" / unquote(address)).is_file()
+    assert not page.tags & {"script", "link", "iframe", "b>of"}
+    assert "url(" not in (folder / "reports/index.html").read_text()
+    shown = {unquote(address).removeprefix("figures/") for address in page.addresses}
+    assert {path.name for path in (folder / "reports/figures").iterdir()} - shown == {"orders.png"}  # README's
+
+
+def test_markup_in_texts_is_text(made):
+    folder, page = made
+    assert f"Question: {COMPARISON['question']}" in page.words
+    assert "<b>Spearman" not in (folder / "reports/index.html").read_text()
+
+
+def test_the_same_results_make_the_same_bytes(project):
+    before = {path: path.read_bytes() for path in Path("reports").rglob("*") if path.is_file()}
+    report.main(params())
+    assert {path: path.read_bytes() for path in Path("reports").rglob("*") if path.is_file()} == before
+
+
+def test_a_report_of_one_run_has_what_there_is(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    write("data/digits/manifest.json", {"source": "mnist"})
+    (name, options), *_ = [(name, options) for name, options in RUNS.items() if options[0] == "memorability"]
+    write_run(name, "memorability", 0.5)
+    report.main(params(runs={name: run_block(*options[:4])}, comparisons={}, sorters={}))
+    page = Page(Path("reports/index.html").read_text())
+    assert row_of(page, "Spearman")[1] == "0.500 (0.480 to 0.520)"
+    assert "orders.png" not in Path("reports/results.md").read_text()
+
+
+@pytest.mark.parametrize(
+    ("file", "content", "place"),
+    [
+        ("metrics/runs/memorability-mse.json", "{", "JSON"),
+        ("metrics/runs/memorability-mse.json", "[]", "list"),
+        ("metrics/runs/memorability-mse.json", "{}", "spearman"),
+        ("metrics/runs/memorability-mse.json", {"spearman": 0.5}, "low"),
+        ("metrics/runs/memorability-mse.json", {"spearman": leaf(0.5) | {"value": "high"}}, "value.*'high'"),
+        ("metrics/runs/memorability-mse.json", {"spearman": leaf(0.5) | {"seeds": [0.5]}}, "seeds"),
+        ("metrics/comparisons/memorability.json", COMPARISON, "runs"),
+        ("metrics/comparisons/memorability.json", COMPARISON | {"runs": {OURS: {"value": 1}}}, "difference"),
+        ("metrics/sorters/lstm.json", "\udcff", "JSON"),
+        ("models/runs/label_ranking-rlsep/run.json", {"seeds": [1]}, "best"),
+        ("models/runs/label_ranking-rlsep/seed2/history.csv", "epoch,loss\n1,2\n", "learning_rate"),
+        ("models/runs/label_ranking-rlsep/seed2/history.csv", "", "empty|columns"),
+        ("predictions/label_ranking-rlsep.parquet", "PAR1", "Parquet"),
+        ("results/paper/subset_112.json", {"methods": {}}, "params"),
+    ],
+)  # fmt: skip
+def test_a_corrupt_file_is_named_and_the_report_stays(project, file, content, place):
+    before = Path("reports/index.html").read_bytes()
+    text = content if isinstance(content, str) else json.dumps(content)
+    Path(file).write_bytes(text.encode(errors="surrogateescape"))
+    with pytest.raises(ValueError, match=f"(?s){file}.*{place}"):
+        report.main(params())
+    assert Path("reports/index.html").read_bytes() == before
+
+
+@pytest.mark.parametrize("file", ["metrics/runs/memorability-mse.json", "models/runs/memorability-mse/run.json"])
+def test_a_missing_file_is_named(project, file):
+    Path(file).unlink()
+    with pytest.raises((ValueError, FileNotFoundError), match=file):
+        report.main(params())
+
+
+def test_the_reader_has_a_row_for_every_mean_and_seed(made):
+    table = read_runs(made[0] / "metrics/runs")
+    rows = table[(table["run"] == OURS) & (table["metric"] == "spearman")].set_index("seed")
+    mean = rows.loc[rows.index.isna(), ["value", "low", "high"]]
+    assert mean.to_numpy().ravel() == pytest.approx([0.801, 0.781, 0.821])
+    assert rows["value"].dropna().to_dict()[2] == pytest.approx(0.811)
+    assert list(table.columns) == ["run", "seed", "metric", "value", "low", "high"]
+
+
+def test_kept_results_stand_beside_the_papers_of_as_many_images(made, tmp_path):
+    row = row_of(made[1], "full_112_convnet: rlsep-label_attention")
+    assert {"60,000 of 112 px, 2 seeds", "0.805 ± 0.006 (paper 0.726)"} <= set(row)
+    run = {"task": "memorability", "dataset": "clips"}
+    kept = {"commit": "0123456789ab", "params": {"run": run}, "training": TRAINED,
+            "metrics": {"spearman": leaf(0.5)}}  # fmt: skip
+    write(tmp_path / "lamem/mine.json", kept)
+    (row,) = kept_results(tmp_path)["lamem"].to_dict("records")
+    assert row["Spearman"] == "0.500 (0.480 to 0.520)"
+    assert row["commit"] == "0123456789"
+
+
+def test_readme_gets_the_tables_and_the_sheet(project):
+    Path("README.md").write_text("before\n<!-- results: by tools.readme -->\nold\n<!-- end of results -->\nafter\n")
+    readme.main()
+    lines = Path("README.md").read_text().splitlines()
+    assert (lines[0], lines[-1], "old" in lines) == ("before", "after", False)
+    assert any(line.startswith("| Memorability | Spearman | mse: 0.776 (0.756 to 0.796) |") for line in lines)
+    for above, line, below in zip(lines, lines[1:], lines[2:], strict=False):  # as many cells in each row of a table
+        if line.startswith("| --- |"):
+            assert above.count("|") == line.count("|") == below.count("|")
+    assert Path("docs/orders.png").read_bytes() == Path("reports/figures/orders.png").read_bytes()
+    shutil.rmtree("reports")
+    with pytest.raises(FileNotFoundError, match="results.md"):
+        readme.main()
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(CHROMIUM is None, reason="no chromium on the path")
+def test_the_page_fits_a_phone_and_its_sheet_is_legible(made):
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        page = browser.new_page()
+        page.goto((made[0] / "reports/index.html").as_uri())
+        page.evaluate("document.querySelectorAll('details').forEach(one => one.open = true)")
+        for width in (390, 1280):
+            page.set_viewport_size({"width": width, "height": 900})
+            assert page.evaluate("document.documentElement.scrollWidth") == width
+        sizes = "[...document.querySelectorAll('.sheet dt, .sheet dd > *')].map(one => getComputedStyle(one).fontSize)"
+        assert set(page.evaluate(sizes)) == {"17px"}  # digits are 0.72 of it high
+        browser.close()
