@@ -38,24 +38,25 @@ repro: .venv/.installed ## everything from params.yaml: data, checks, sorters, r
 	$(RUN) $(DVC) --wait-for-lock repro
 	$(RUN) python -m pipelines.stages publish
 
-experiments: .venv/.installed ## comparisons of losses and figures that need many trainings (one to three hours); goes on where it was stopped
-	$(RUN) rankops check params.yaml
-	$(RUN) rankops repair
+# A DVC project of its own, in experiments/.
+experiments: .venv/.installed ## comparisons that need many trainings, and the papers' figures (hours); resumes where it was stopped
+	$(RUN) rankops check experiments/params.yaml
+	cd experiments && $(RUN) python -m pipelines.ops.dvc_repair
 	$(RUN) rankops fetch
-	$(RUN) $(DVC) --wait-for-lock repro experiments/dvc.yaml
-	$(RUN) python -m pipelines.stages.publish_experiments
+	cd experiments && $(RUN) $(DVC) --wait-for-lock repro
 
-paper: .venv/.installed ## the papers' sizes and recipes but for RLSEP's Table 1 (results/paper/README.md), repro and experiments: needs a GPU, and days; make scale SCALE=laptop goes back
+paper: .venv/.installed ## repro and experiments at the papers' sizes: needs a GPU, and days; make scale SCALE=laptop goes back
 	$(RUN) rankops scale paper
+	$(RUN) rankops scale paper --in experiments
 	$(MAKE) repro
 	$(MAKE) experiments
 
-label-ranking: .venv/.installed ## make label-ranking SCALE=subset_112: the comparison of label rankers alone, at that scale
-	$(RUN) rankops scale $(SCALE)
-	$(RUN) rankops check params.yaml
-	$(RUN) rankops repair
+label-ranking: .venv/.installed ## make label-ranking SCALE=subset_112: the experiments' label rankers alone, at a scale of experiments/scales
+	$(RUN) rankops scale $(SCALE) --in experiments
+	$(RUN) rankops check experiments/params.yaml
+	cd experiments && $(RUN) python -m pipelines.ops.dvc_repair
 	$(RUN) rankops fetch
-	$(RUN) $(DVC) --wait-for-lock repro experiments/dvc.yaml:compare_label_ranking
+	cd experiments && $(RUN) $(DVC) --wait-for-lock repro --glob 'evaluate@label_ranking-*'
 
 test: .venv/.installed lint ## what must pass before a change lands
 	$(RUN) python -m pytest -m "not slow" --numprocesses 2 --dist loadfile --no-loadscope-reorder

@@ -52,6 +52,7 @@ def _problems(settings: Settings, path: str | Path) -> Iterator[str]:
         *(lambda key=key: _check_run(settings, key) for key in settings.runs),
         *(lambda key=key: _check_comparison(settings, key) for key in settings.comparisons),
         lambda: _check_gate(settings),
+        lambda: _check_figures(settings),
     ]
     for part in parts:
         try:
@@ -352,3 +353,28 @@ def _check_gate(settings: Settings) -> None:
     used = {"sorter", *(run.task for run in settings.runs.values())}
     if missing := sorted(used - set(settings.gate.judged)):
         raise ValueError(f"gate.judged: no block for {', '.join(missing)}: every model is judged by a metric")
+
+
+def _check_figures(settings: Settings) -> None:
+    """Check the blocks that experiments/params.yaml alone has."""
+    if (plan := settings.synthetic_precision) is not None:
+        task = lookup.find("tasks", "multilabel")
+        for name, method in plan.methods.items():
+            place = f"synthetic_precision.methods.{name}"
+            takes = _check_loss(task, method.loss, f"{place}.loss")
+            if method.sorter not in ([*settings.sorters] if takes else [NONE]):
+                expected = f"one of {', '.join(settings.sorters)}" if takes else NONE
+                raise ValueError(f"{place}.sorter: is {method.sorter!r}, {method.loss.name} needs {expected}")
+            _check_phase({"optimizer": method.optimizer.model_dump(), "schedule": {"name": "constant"}}, f"{place}")
+            length = settings.score_vectors.length
+            if takes and plan.batch_size % length:
+                raise ValueError(
+                    f"synthetic_precision.batch_size is {plan.batch_size}, expected a multiple of score_vectors.length "
+                    f"= {length}"
+                )
+    if (figures := settings.label_ranking_figures) is not None:
+        rankers = [name for name, run in settings.runs.items() if run.task == "label_ranking"]
+        scenes = [name for name, block in settings.datasets.items() if block.name == "ranked_mnist"]
+        for key, names, known in (("runs", figures.runs, rankers), ("datasets", figures.datasets, scenes)):
+            if unknown := [name for name in names if name not in known]:
+                raise ValueError(f"label_ranking_figures.{key}: no {unknown[0]!r}; there are {', '.join(known)}")
