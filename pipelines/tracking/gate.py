@@ -47,8 +47,8 @@ class Decision:
 
 def known(params: Settings) -> list[str]:
     """Return the names of the models that the params train; a team's store may have others."""
-    trained = {params.model_of(run) for run in params.runs.values()}
-    return [*(f"sorter-{name}" for name in params.sorters), *sorted(trained)]
+    sorters = [f"sorter-{name}" for name, options in params.sorters.items() if options.training is not None]
+    return sorters + sorted({params.model_of(run) for run in params.runs.values()})
 
 
 def decide_all(

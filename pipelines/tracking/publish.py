@@ -194,7 +194,8 @@ def _register(client: mlflow.MlflowClient, run_id: str, run: Run) -> str:
     except MlflowException as error:
         if error.error_code != "RESOURCE_ALREADY_EXISTS":
             raise
-    description = [f"Trained by `{run.tags.get('stage', run.name)}`.", "", "| metric | value |", "|---|---|"]
+    seed = f", seed {version.tags['seed']}; metrics of all its seeds" if "seed" in version.tags else ""
+    description = [f"Trained by `{run.tags.get('stage', run.name)}`{seed}.", "", "| metric | value |", "|---|---|"]
     description += [f"| {name} | {value:.4f} |" for name, value in run.metrics.items()]
     made = client.create_model_version(
         version.model,
