@@ -177,7 +177,7 @@ def signature_of(weights: Path) -> ModelSignature:
 def _register(client: mlflow.MlflowClient, run_id: str, run: Run) -> str:
     version = run.version
     with TemporaryDirectory() as scratch:
-        weights = Path(scratch) / "weights"  # the name by which `rankops.sorters.registry` finds it
+        weights = Path(scratch) / "weights"  # the name by which `rankops.sorters.load` finds it
         shutil.copytree(version.weights, weights)
         with mlflow.start_run(run_id=run_id):
             logged = mlflow.pyfunc.log_model(
