@@ -214,7 +214,7 @@ def verdict(
 
 def _describe(client: mlflow.MlflowClient, decision: Decision, examples: str, statistics: dict[str, Statistic]) -> None:
     """Write the decision and all metrics into the challenger's description, in place of an earlier decision's."""
-    number = decision.challenger
+    number = next(iter(statistics))  # the challenger's
     heads = " | ".join(f"version {one}" for one in statistics)
     lines = [f"{'promoted' if decision.promoted else 'rejected'}; {decision.reason}.", "", f"On {examples}:", ""]
     lines += [f"| metric | {heads} | difference |", "|---|---|---|---|"]
