@@ -1,9 +1,11 @@
 """What must agree with what in the params: names are components, options fit them, runs can be trained."""
 
+import difflib
 import inspect
 import json
 import typing
 from collections.abc import Callable, Iterator
+from dataclasses import fields
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -97,17 +99,28 @@ def _built(folder: str, component: Component, place: str, **runtime: Any) -> tor
 def _check_dataset(settings: Settings, key: str) -> None:
     block, place = settings.datasets[key], f"datasets.{key}"
     kind = lookup.find("datasets", block.name, where=f"{place}.name")
-    if not (isinstance(kind, type) and issubclass(kind, Scenes)):
+    if not isinstance(kind, type) or not issubclass(kind, Scenes):
         raise ValueError(f"{place}.name: {block.name} is not drawn here; expected a file of rankops/datasets/scenes")
-    _typed(kind, block.model_dump(exclude={"name"}), place)
+    _check_fields(kind, block.name, block.model_dump(exclude={"name"}), place)
 
 
 def _check_adapter(settings: Settings, key: str) -> None:
-    place, block = f"real_data.{key}", settings.real_data[key]
+    block, place = settings.real_data[key], f"real_data.{key}"
     kind = lookup.find("datasets", key, where=place)
-    if not (isinstance(kind, type) and issubclass(kind, PublicDataset)):
+    if not isinstance(kind, type) or not issubclass(kind, PublicDataset):
         raise ValueError(f"{place}: {key} is drawn here, not read from disk: give it a block under datasets")
-    _typed(kind, block.args, f"{place}.args")
+    _check_fields(kind, key, block.args, f"{place}.args")
+
+
+def _check_fields(kind: type, name: str, options: dict[str, Any], place: str) -> None:
+    """Check the options of a dataset, which are the fields of its class."""
+    known = [field.name for field in fields(kind)]
+    for option in options:
+        if option not in known:
+            near = difflib.get_close_matches(option, known, n=1)
+            hint = f"did you mean {near[0]}? " if near else ""
+            raise ValueError(f"{place}.{option}: unknown option; {hint}{name} takes {', '.join(known) or 'no options'}")
+    _typed(kind, options, place)
 
 
 def _check_sorter(settings: Settings, key: str) -> None:
