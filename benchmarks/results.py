@@ -1,4 +1,4 @@
-"""Figures of a benchmark: printed as a table and kept under `benchmarks/results/`, with the machine they belong to."""
+"""Print a benchmark's figures as a table and write them to benchmarks/results/, with the machine they belong to."""
 
 import json
 import platform
@@ -13,17 +13,16 @@ FOLDER = Path(__file__).parent / "results"
 
 
 def _processor() -> str:
-    """Its name, where the system tells it."""
+    """Return the processor's name if the system has it."""
     info = Path("/proc/cpuinfo")
     lines = info.read_text().splitlines() if info.is_file() else []
     names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
     return names[0] if names else platform.processor() or platform.machine()
 
 
-def write(name: str, figures: dict[str, dict[str, float]], shown: tuple[str, ...] = ()) -> None:
-    """Prints `figures`, a row each with its values (or those `shown`); writes `results/<name>.json` and `.md`."""
-    columns = list(shown) or list(dict.fromkeys(column for row in figures.values() for column in row))
-    machine = {
+def machine() -> dict[str, str | int | None]:
+    """Return what figures of time depend on: hardware, threads, versions; and the date."""
+    return {
         "processor": _processor(),
         "threads": torch.get_num_threads(),
         "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
@@ -31,6 +30,12 @@ def write(name: str, figures: dict[str, dict[str, float]], shown: tuple[str, ...
         "python": platform.python_version(),
         "date": datetime.now(UTC).date().isoformat(),
     }
+
+
+def write(name: str, figures: dict[str, dict[str, float]], shown: tuple[str, ...] = ()) -> None:
+    """Print figures, a row each with its values (or those `shown`); write them to results/<name>.json and .md."""
+    columns = list(shown) or list(dict.fromkeys(column for row in figures.values() for column in row))
+    made_on = machine()
     rows = [
         [row, *(f"{values[column]:.4g}" if column in values else "" for column in columns)]
         for row, values in figures.items()
@@ -40,16 +45,16 @@ def write(name: str, figures: dict[str, dict[str, float]], shown: tuple[str, ...
         table.add_row(*row)
     Console(width=None if not shown else 200).print(table)
     FOLDER.mkdir(parents=True, exist_ok=True)
-    (FOLDER / f"{name}.json").write_text(json.dumps({"machine": machine, "figures": figures}, indent=2) + "\n")
+    (FOLDER / f"{name}.json").write_text(json.dumps({"machine": made_on, "figures": figures}, indent=2) + "\n")
     lines = [
         "| | " + " | ".join(column.replace("_", " ") for column in columns) + " |",
         "| --- " * (len(columns) + 1) + "|",
     ]
     lines += [f"| {' | '.join(row)} |" for row in rows]
-    where = f"{machine['processor']}, {machine['threads']} thread(s)" + (
-        f", {machine['gpu']}" if machine["gpu"] else ""
+    where = f"{made_on['processor']}, {made_on['threads']} thread(s)" + (
+        f", {made_on['gpu']}" if made_on["gpu"] else ""
     )
     (FOLDER / f"{name}.md").write_text(
-        f"**{name}** ({where}; PyTorch {machine['torch']}, Python {machine['python']}, {machine['date']})\n\n"
+        f"**{name}** ({where}; PyTorch {made_on['torch']}, Python {made_on['python']}, {made_on['date']})\n\n"
         + "\n".join(lines) + "\n\n"
     )  # fmt: skip

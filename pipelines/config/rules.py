@@ -14,6 +14,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from pipelines.config.schema import NONE, Component, ParamsError, Run, Settings, check_shapes, describe, read
 from rankops import lookup
+from rankops.datasets.public.reading import PublicDataset
 from rankops.datasets.scenes.base import Scenes
 
 __all__ = ["SORTER_METRICS", "check", "check_values"]
@@ -53,6 +54,7 @@ def _problems(settings: Settings, path: str | Path) -> Iterator[str]:
         *(lambda key=key: _check_run(settings, key) for key in settings.runs),
         *(lambda key=key: _check_comparison(settings, key) for key in settings.comparisons),
         lambda: _check_gate(settings),
+        lambda: _check_figures(settings),
     ]
     for part in parts:
         try:
@@ -99,27 +101,26 @@ def _check_dataset(settings: Settings, key: str) -> None:
     kind = lookup.find("datasets", block.name, where=f"{place}.name")
     if not isinstance(kind, type) or not issubclass(kind, Scenes):
         raise ValueError(f"{place}.name: {block.name} is not drawn here; expected a file of rankops/datasets/scenes")
+    _check_fields(kind, block.name, block.model_dump(exclude={"name"}), place)
+
+
+def _check_adapter(settings: Settings, key: str) -> None:
+    block, place = settings.real_data[key], f"real_data.{key}"
+    kind = lookup.find("datasets", key, where=place)
+    if not isinstance(kind, type) or not issubclass(kind, PublicDataset):
+        raise ValueError(f"{place}: {key} is drawn here, not read from disk: give it a block under datasets")
+    _check_fields(kind, key, block.args, f"{place}.args")
+
+
+def _check_fields(kind: type, name: str, options: dict[str, Any], place: str) -> None:
+    """Check the options of a dataset, which are the fields of its class."""
     known = [field.name for field in fields(kind)]
-    options = block.model_dump(exclude={"name"})
     for option in options:
         if option not in known:
             near = difflib.get_close_matches(option, known, n=1)
             hint = f"did you mean {near[0]}? " if near else ""
-            raise ValueError(f"{place}.{option}: unknown option; {hint}{block.name} takes {', '.join(known)}")
+            raise ValueError(f"{place}.{option}: unknown option; {hint}{name} takes {', '.join(known) or 'no options'}")
     _typed(kind, options, place)
-
-
-def _check_adapter(settings: Settings, key: str) -> None:
-    place, block = f"real_data.{key}", settings.real_data[key]
-    lookup.find("datasets", key, where=place)
-    module = lookup.module("datasets", key)
-    if not hasattr(module, "LAYOUT"):
-        raise ValueError(f"{place}: {key} is drawn here, not read from disk: give it a block under datasets")
-    known, hints = lookup.options(module.check), typing.get_type_hints(module.check)
-    for option, value in block.args.items():
-        if option not in known:
-            raise ValueError(f"{place}.args.{option}: unknown option; {key} takes {', '.join(known) or 'no options'}")
-        _typed(hints[option], value, f"{place}.args.{option}")
 
 
 def _check_sorter(settings: Settings, key: str) -> None:
@@ -365,3 +366,28 @@ def _check_gate(settings: Settings) -> None:
     used = {"sorter", *(run.task for run in settings.runs.values())}
     if missing := sorted(used - set(settings.gate.judged)):
         raise ValueError(f"gate.judged: no block for {', '.join(missing)}: every model is judged by a metric")
+
+
+def _check_figures(settings: Settings) -> None:
+    """Check the blocks that experiments/params.yaml alone has."""
+    if (plan := settings.synthetic_precision) is not None:
+        task = lookup.find("tasks", "multilabel")
+        for name, method in plan.methods.items():
+            place = f"synthetic_precision.methods.{name}"
+            takes = _check_loss(task, method.loss, f"{place}.loss")
+            if method.sorter not in ([*settings.sorters] if takes else [NONE]):
+                expected = f"one of {', '.join(settings.sorters)}" if takes else NONE
+                raise ValueError(f"{place}.sorter: is {method.sorter!r}, {method.loss.name} needs {expected}")
+            _check_phase({"optimizer": method.optimizer.model_dump(), "schedule": {"name": "constant"}}, f"{place}")
+            length = settings.score_vectors.length
+            if takes and plan.batch_size % length:
+                raise ValueError(
+                    f"synthetic_precision.batch_size is {plan.batch_size}, expected a multiple of score_vectors.length "
+                    f"= {length}"
+                )
+    if (figures := settings.label_ranking_figures) is not None:
+        rankers = [name for name, run in settings.runs.items() if run.task == "label_ranking"]
+        scenes = [name for name, block in settings.datasets.items() if block.name == "ranked_mnist"]
+        for key, names, known in (("runs", figures.runs, rankers), ("datasets", figures.datasets, scenes)):
+            if unknown := [name for name in names if name not in known]:
+                raise ValueError(f"label_ranking_figures.{key}: no {unknown[0]!r}; there are {', '.join(known)}")

@@ -204,6 +204,50 @@ class Gate(Resampling):
     judged: dict[str, Judged]
 
 
+class PrecisionMethod(Block):
+    loss: Component
+    sorter: str
+    optimizer: Component
+
+
+class SyntheticPrecision(Block):
+    """SoDeep's Fig. 6, see `pipelines/stages/synthetic_precision.py`."""
+
+    rows: Annotated[int, Field(ge=4)]
+    features: Count
+    hidden: Count
+    layers: Count
+    positive: Annotated[float, Field(gt=0, lt=1)]
+    flipped: Annotated[list[Annotated[float, Field(ge=0, lt=0.5)]], Field(min_length=1)]
+    batch_size: Annotated[int, Field(ge=2)]
+    epochs: Count
+    seeds: Count
+    methods: Annotated[dict[Name, PrecisionMethod], Field(min_length=1)]
+
+    @model_validator(mode="after")
+    def _whole_batch(self) -> "SyntheticPrecision":
+        if self.batch_size > self.rows // 2:
+            raise ValueError(f"batch_size is {self.batch_size}, expected at most half of rows = {self.rows}")
+        return self
+
+
+class ScoreSweep(Block):
+    """SoDeep's Fig. 5, see `pipelines/stages/score_sweep.py`."""
+
+    steps: Annotated[int, Field(ge=2)]
+    seed: Seed
+
+
+class LabelRankingFigures(Block):
+    """RLSEP's Figs. 1, 3 and 5, see `pipelines/stages/label_ranking_figures.py`."""
+
+    frames: Annotated[int, Field(ge=2)]
+    calibration_rows: Annotated[int, Field(ge=2)]
+    runs: Annotated[list[Name], Field(min_length=1)]
+    datasets: Annotated[list[Name], Field(min_length=1)]
+    seed: Seed
+
+
 class Settings(Block):
     compute: Compute
     jobs: Jobs
@@ -219,6 +263,10 @@ class Settings(Block):
     comparisons: dict[Name, Comparison]
     evaluate: Resampling
     gate: Gate
+    # Of experiments/params.yaml.
+    synthetic_precision: SyntheticPrecision | None = None
+    score_sweep: ScoreSweep | None = None
+    label_ranking_figures: LabelRankingFigures | None = None
 
     @property
     def all_datasets(self) -> list[str]:

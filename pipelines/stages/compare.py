@@ -1,43 +1,63 @@
 """Compares runs with a baseline: the difference of a metric, paired by seed and by test example. Trains nothing."""
 
 import json
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from pipelines.config import Settings
+from pipelines.config.schema import Comparison, Resampling
 from rankops import lookup
 from rankops.io.atomic import replaced_folder
 from rankops.metrics.bootstrap import Statistic, difference, holm
 from rankops.seeding import derived_seed
 
 
-def statistics_of(params: Settings, name: str) -> dict[int, Statistic]:
+def statistics_of(task: str, predictions: str | Path, seeds: Iterable[int]) -> dict[int, Statistic]:
     """Return the metrics of each seed of a run, from its predictions."""
-    table = pq.read_table(f"predictions/{name}.parquet")
-    task = lookup.find("tasks", params.runs[name].task)()
-    return {seed: task.statistic(table.filter(pc.equal(table["seed"], seed))) for seed in params.runs[name].seeds}
+    table, statistic = pq.read_table(predictions), lookup.find("tasks", task)().statistic
+    return {seed: statistic(table.filter(pc.equal(table["seed"], seed))) for seed in seeds}
+
+
+def compared(
+    comparison: Comparison, statistics: Mapping[str, dict[int, Statistic]], resampling: Resampling
+) -> dict[str, Any]:
+    """Return what metrics/comparisons has of a comparison.
+
+    Args:
+        comparison: of runs that `statistics` has.
+        statistics: by run and seed.
+        resampling: of the intervals.
+    """
+    draws = derived_seed(resampling.seed, "compare")
+    baseline = statistics[comparison.baseline]
+    place = next(iter(baseline.values())).names.index(comparison.metric)
+    runs: dict[str, dict[str, Any]] = {
+        comparison.baseline: {"value": _mean(baseline, place), "seeds": len(baseline)},
+    }
+    for name in comparison.runs:
+        ours = statistics[name]
+        gain = difference(ours, baseline, resamples=resampling.resamples, seed=draws)[comparison.metric]
+        p = gain.pop("p")
+        paired = len(set(ours) & set(baseline))
+        runs[name] = {"value": _mean(ours, place), "difference": gain, "p": p, "seeds": paired}
+    for name, p in zip(comparison.runs, holm([runs[name]["p"] for name in comparison.runs]), strict=True):
+        runs[name]["p"] = p
+    return comparison.model_dump(exclude={"runs"}) | {"runs": runs}
 
 
 def main(params: Settings) -> None:
-    draws = derived_seed(params.evaluate.seed, "compare")
     with replaced_folder("metrics/comparisons") as folder:
         for key, comparison in params.comparisons.items():
-            baseline = statistics_of(params, comparison.baseline)
-            place = next(iter(baseline.values())).names.index(comparison.metric)
-            runs = {
-                comparison.baseline: {"value": _mean(baseline, place), "seeds": len(baseline)},
+            statistics = {
+                name: statistics_of(params.runs[name].task, f"predictions/{name}.parquet", params.runs[name].seeds)
+                for name in (comparison.baseline, *comparison.runs)
             }
-            for name in comparison.runs:
-                ours = statistics_of(params, name)
-                gain = difference(ours, baseline, resamples=params.evaluate.resamples, seed=draws)[comparison.metric]
-                p = gain.pop("p")
-                paired = len(set(ours) & set(baseline))
-                runs[name] = {"value": _mean(ours, place), "difference": gain, "p": p, "seeds": paired}
-            for name, p in zip(comparison.runs, holm([runs[name]["p"] for name in comparison.runs]), strict=True):
-                runs[name]["p"] = p
-            result = comparison.model_dump(exclude={"runs"}) | {"runs": runs}
+            result = compared(comparison, statistics, params.evaluate)
             (folder / f"{key}.json").write_text(json.dumps(result, indent=2) + "\n")
 
 
