@@ -21,7 +21,7 @@ PIPELINE = ["config", "ops", "reporting", "tracking", "serving", "monitoring", "
 PLUMBING = {
     "": ("src/rankops/io/", "src/rankops/checks.py", "src/rankops/lookup.py", "src/rankops/sorters/load.py",
          "pipelines/config/", "pipelines/ops/", "pipelines/stages/progress.py", "pipelines/stages/runner.py"),
-    "train": ("src/rankops/metrics/bootstrap.py",),
+    "train": ("src/rankops/metrics/bootstrap.py", "src/rankops/datasets/scenes/"),  # scenes drawn anew: experiments
     "validate": ("src/rankops/datasets/vectors/", "src/rankops/ranks.py"),  # of sources, not of scenes
     "report": ("src/rankops/",),
     "publish": ("src/rankops/", "pipelines/reporting/"),
