@@ -1,13 +1,14 @@
 # One vocabulary for people, hooks and CI. `make` lists it.
 .DEFAULT_GOAL := help
-.PHONY: help setup repro experiments paper label-ranking test test-slow lint scale ui server stop deploy worker serve benchmark lock audit pools secrets
+.PHONY: help setup repro experiments paper label-ranking test test-slow lint scale ui up deploy serve benchmark lock audit pools secrets
 SHELL := bash
 PYTHON ?= python3
 BIN := $(CURDIR)/.venv/bin
 # Everything below runs in the project's own environment, whatever else is active.
 RUN := env -u VIRTUAL_ENV PATH="$(BIN):$$PATH" PYTHONPATH=src
-# make dies, so must dvc, and with it the stage that it runs.
-DVC := $(shell command -v setpriv >/dev/null && echo setpriv --pdeathsig TERM) dvc
+# If make is killed, so is what it runs: dvc, and with it the stage.
+TIED := $(shell command -v setpriv >/dev/null && echo setpriv --pdeathsig TERM)
+DVC := $(TIED) dvc
 PORT ?= 5000
 MLFLOW_PORT ?= $(PORT)
 PREFECT_PORT ?= 4200
@@ -31,11 +32,11 @@ setup: .venv/.installed ## the environment, from the hash-pinned requirements.lo
 	@touch $@
 
 repro: .venv/.installed ## everything from params.yaml: data, checks, sorters, runs, evidence, registry
-	$(RUN) rankops params
-	$(RUN) rankops mend
+	$(RUN) rankops check params.yaml
+	$(RUN) rankops repair
 	$(RUN) rankops fetch
 	$(RUN) $(DVC) --wait-for-lock repro
-	$(RUN) python -m pipelines.stages.publish
+	$(RUN) python -m pipelines.stages publish
 
 # A DVC project of its own, in experiments/.
 experiments: .venv/.installed ## comparisons that need many trainings, and the papers' figures (hours); resumes where it was stopped
@@ -77,29 +78,24 @@ ui: .venv/.installed ## MLflow on http://127.0.0.1:5000 (PORT=...)
 	$(RUN) MLFLOW_DISABLE_TELEMETRY=true DO_NOT_TRACK=1 MLFLOW_SERVER_ENABLE_JOB_EXECUTION=false \
 		mlflow server --host 127.0.0.1 --port $(PORT) --backend-store-uri "$${MLFLOW_TRACKING_URI:-sqlite:///mlflow.db}"
 
-# Where flows report to and publish: a team's servers if the environment names them, else those of `make server`.
+# Where flows report to and publish: a team's servers if the environment names them, else those of `make up`.
 SERVERS := PREFECT_API_URL=$${PREFECT_API_URL:-http://127.0.0.1:$(PREFECT_PORT)/api} \
 	MLFLOW_TRACKING_URI=$${MLFLOW_TRACKING_URI:-http://127.0.0.1:$(MLFLOW_PORT)} \
-	PREFECT_HOME="$(CURDIR)/.servers/prefect" DO_NOT_TRACK=1 PREFECT_FLOWS_HEARTBEAT_FREQUENCY=30
+	PREFECT_HOME="$(CURDIR)/.servers/prefect" PREFECT_SERVER_ANALYTICS_ENABLED=false PREFECT_FLOWS_HEARTBEAT_FREQUENCY=30 \
+	MLFLOW_DISABLE_TELEMETRY=true MLFLOW_SERVER_ENABLE_JOB_EXECUTION=false DO_NOT_TRACK=1
 
-server: .venv/.installed ## Prefect on http://127.0.0.1:4200 and MLflow on :5000, in the background (PREFECT_PORT=, MLFLOW_PORT=)
-	$(RUN) rankops servers start --prefect-port $(PREFECT_PORT) --mlflow-port $(MLFLOW_PORT)
-
-stop: .venv/.installed ## the servers of make server
-	$(RUN) rankops servers stop --prefect-port $(PREFECT_PORT) --mlflow-port $(MLFLOW_PORT)
+up: .venv/.installed ## Prefect on http://127.0.0.1:4200, MLflow on :5000 and a worker, until Ctrl-C (PREFECT_PORT=, MLFLOW_PORT=, POOL=gpu, PARTS=worker)
+	@mkdir -p .servers/prefect; UP=$$$$ PREFECT_PORT=$(PREFECT_PORT) MLFLOW_PORT=$(MLFLOW_PORT) POOL=$(POOL) exec $(TIED) $(RUN) $(SERVERS) \
+		PYTHONPATH="$(CURDIR):$(CURDIR)/src" RANKOPS_PROJECT="$(CURDIR)" honcho --env /dev/null start $(PARTS)
 
 deploy: .venv/.installed ## flows and their schedules to the Prefect server (POOL=gpu, NIGHTLY="0 3 * * *")
-	$(RUN) $(SERVERS) RANKOPS_POOL=$(POOL) RANKOPS_NIGHTLY="$(NIGHTLY)" rankops deploy
-
-worker: .venv/.installed ## takes scheduled runs from the pool and works on them until Ctrl-C (POOL=gpu)
-	$(RUN) $(SERVERS) PYTHONPATH="$(CURDIR):$(CURDIR)/src" RANKOPS_PROJECT="$(CURDIR)" prefect worker start --pool $(POOL) --type process --limit 2
+	$(RUN) $(SERVERS) RANKOPS_POOL=$(POOL) RANKOPS_NIGHTLY="$(NIGHTLY)" deploy/prefect.sh
 
 serve: .venv/.installed ## make serve MODEL=label_ranking@champion PORT=5001: a registered version, on 127.0.0.1 alone
 	$(RUN) rankops serve --model models:/$(MODEL) $(if $(filter file,$(origin PORT)),,--port $(PORT))
 
 benchmark: .venv/.installed ## all benchmarks; figures in benchmarks/results
-	set -e; for file in benchmarks/[a-z]*.py; do name=$$(basename $$file .py); \
-		if [ $$name != results ]; then $(RUN) python -m benchmarks.$$name; fi; done
+	$(RUN) python -m benchmarks
 
 lock: ## requirements.lock anew, from pyproject.toml; what is pinned stays, unless UPGRADE=--upgrade
 	uv pip compile pyproject.toml --extra fleet --group dev --universal --python-version 3.11 --generate-hashes \

@@ -1,1 +1,1 @@
-"""Benchmarks: `make benchmark` runs them all. Ratios within one run, because machines drift."""
+"""Benchmarks: `python -m benchmarks` runs all. Ratios within one run, because machines drift."""

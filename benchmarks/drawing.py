@@ -1,20 +1,25 @@
-"""Images a second of the batched drawing against a loop over digits with PIL, at 64 and 224 px: ratios of one run."""
+"""Batched drawing against a loop over digits with PIL, and the whole stage (PNG, Parquet) against drawing alone."""
 
 import math
+import tempfile
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
+import pyarrow.parquet as pq
 import torch
 from PIL import Image
 
 from benchmarks.results import write
 from rankops.datasets.scenes.digits import SIDE, Digits, tables
 from rankops.datasets.scenes.drawing import draw
-from rankops.datasets.scenes.ranked_mnist import recipes
+from rankops.datasets.scenes.ranked_mnist import SCHEMA, recipes
+from rankops.datasets.scenes.ranked_mnist import tables as scenes
 from rankops.io.parquet import decode_images
 
 ROUNDS = 7
+SCENE = {"digits_per_image": (3, 6), "scale": (1.0, 4.0), "overlap": 0.0}
 
 
 def by_pil(glyphs: np.ndarray, sizes: list, tops: list, lefts: list, canvas: int) -> np.ndarray:
@@ -56,8 +61,19 @@ def seconds(function: Callable, *args: object, **options: object) -> float:
     return time.perf_counter() - start
 
 
+def whole_stage(digits: Digits, count: int, canvas: int) -> None:
+    """Draw scenes and write them as the stage does."""
+    generator = torch.Generator().manual_seed(0)
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        pq.ParquetWriter(Path(folder) / "train.parquet", SCHEMA, compression="zstd") as writer,
+    ):
+        for part in scenes(digits, count, threads=2, generator=generator, canvas=canvas, **SCENE):
+            writer.write_table(part)
+
+
 def bundled_digits() -> Digits:
-    """The digits that need no download."""
+    """Return the digits that need no download."""
     table = tables("bundled", "", seed=0, threads=2)["train"]
     images = torch.from_numpy(decode_images(table["image"], path="bundled", threads=2))
     assert images.shape[1:] == (SIDE, SIDE)
@@ -70,18 +86,17 @@ def main() -> None:
     figures = {}
     for canvas, count in ((64, 2000), (224, 500)):  # as many as the stage draws at once
         generator = torch.Generator().manual_seed(0)
-        scene = recipes(
-            digits, count, canvas=canvas, digits_per_image=(3, 6), scale=(1.0, 4.0), overlap=0.0, generator=generator
-        )
+        scene = recipes(digits, count, canvas=canvas, generator=generator, **SCENE)
         glyphs = digits.images[scene.glyph.clamp(min=0)]
         lists = scene.size.tolist(), scene.top.tolist(), scene.left.tolist()
         arrays = glyphs.numpy()
         loops = {"pil": by_pil, "pil_whole_pixels": by_pil_whole_pixels}
-        times = {name: [] for name in ("product", *loops)}
+        times = {name: [] for name in ("product", "stage", *loops)}
         for _ in range(ROUNDS + 1):  # in turn, so that a slow moment of the machine hits all
             times["product"].append(seconds(draw, glyphs, scene.size, scene.top, scene.left, canvas=canvas))
             for name, loop in loops.items():
                 times[name].append(seconds(loop, arrays, *lists, canvas))
+            times["stage"].append(seconds(whole_stage, digits, count, canvas))
         product = np.array(times["product"][1:])
         figures[f"{canvas} px"] = {"images/s": count / float(np.median(product))}
         for name in loops:
@@ -89,6 +104,7 @@ def main() -> None:
             figures[f"{canvas} px"][f"{name}: times as fast"] = float(np.median(ratios))
             if name == "pil":
                 figures[f"{canvas} px"] |= {"lowest": float(ratios.min()), "highest": float(ratios.max())}
+        figures[f"{canvas} px"]["whole stage: times as long"] = float(np.median(np.array(times["stage"][1:]) / product))
         same = draw(glyphs, scene.size, scene.top, scene.left, canvas=canvas).numpy().astype(int)
         figures[f"{canvas} px"]["mean gray difference"] = float(abs(same - by_pil(arrays, *lists, canvas)).mean())
     write("drawing", figures)

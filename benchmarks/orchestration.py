@@ -19,7 +19,7 @@ FLOW = "from pipelines.flows.retrain import retrain; retrain(reason='benchmark',
 def clone(folder: Path) -> Path:
     """A clone of the present commit at the tiny scale, one thread a stage, nothing made yet."""
     run(["git", "clone", "--quiet", str(ROOT), str(folder)], ROOT)
-    run(["rankops", "scale", "tiny"], folder)
+    run([sys.executable, "-m", "pipelines.cli", "scale", "tiny"], folder)
     text = (folder / "params.yaml").read_text()
     (folder / "params.yaml").write_text(text.replace("threads: 2", "threads: 1"))
     (folder / "dvc.lock").unlink(missing_ok=True)

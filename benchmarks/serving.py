@@ -3,6 +3,8 @@
 import base64
 import json
 import os
+import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Iterator
@@ -10,49 +12,48 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from threading import Barrier
+from urllib.error import URLError
 from urllib.request import Request, urlopen
 
 import numpy as np
-import pandas as pd
 import torch
 
 from benchmarks.results import write
-from pipelines.config.schema import load
-from pipelines.serving import server
-from pipelines.tracking import publish
-from rankops.io.checkpoints import build
+from pipelines.config import load
+from pipelines.tracking.publish import Run, Version, publish
+from rankops.io.checkpoints import save_model
 from rankops.io.parquet import encode_images
-from rankops.tasks.label_ranking import LabelRanker, save
+from rankops.tasks.label_ranking import LabelRanking
 
 CLIENTS, ROUNDS, WARMING = 100, 10, 20
-SERVING = Path(publish.__file__).parents[1] / "serving"
+RUN, PORT = "label_ranking-rlsep", 5099
+SERVE = f"from pipelines.serving.server import serve; serve('models:/label_ranking@champion', port={PORT})"
 
 
 @contextmanager
-def registered() -> Iterator[str]:
-    """The address of a version with random weights, of the network of params.yaml, in a store of its own."""
-    run, training = load().runs["label_ranking-rlsep"], load().training.label_ranking
-    scorer = build("models", run.model.name, run.model.args, seed=0, outputs=10, colors=1)
-    options = {"hidden": training.model_dump()["thresholds"]["hidden"]}
-    thresholds = build("models", "threshold_network", options, seed=0, features=scorer.embedding_size, outputs=10)
+def served() -> Iterator[str]:
+    """The address of a server of a version with random weights, of the network of params.yaml."""
+    params = load()
+    some = torch.zeros(1, 32, 32, dtype=torch.uint8), torch.zeros(1, 10, dtype=torch.int64)
+    network = LabelRanking(params.training_of(RUN)).build(params.runs[RUN].model.model_dump(), some, seed=0)
     with tempfile.TemporaryDirectory() as folder:
         os.environ["MLFLOW_TRACKING_URI"] = f"sqlite:///{folder}/mlflow.db"
-        save(Path(folder) / "run", LabelRanker(scorer.eval(), thresholds.eval()))
-        version = publish.Version(
-            model="label_ranking",
-            script=SERVING / "label_ranking.py",
-            weights=Path(folder) / "run",
-            signature=publish.task_signature("label_ranking"),
-            requirements=publish.requirements("mlflow"),
-        )
-        finished = publish.Finished(
-            name="random", experiment="label_ranking", key="random", params={}, metrics={}, tags={},
-            history=pd.DataFrame({"epoch": [1]}), files={}, version=version,
-        )  # fmt: skip
-        with publish.store() as client:
-            client.create_experiment("label_ranking", artifact_location=f"{folder}/artifacts")
-            publish.publish(client, [finished])
-        yield "models:/label_ranking@champion"
+        save_model(Path(folder) / "weights", network)
+        version = Version("label_ranking", Path(folder) / "weights")
+        publish([Run("random", "label_ranking", "random", version=version)])
+        server = subprocess.Popen([sys.executable, "-c", SERVE], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        address = f"http://127.0.0.1:{PORT}"
+        try:
+            while server.poll() is None:
+                try:
+                    urlopen(f"{address}/ping", timeout=5).close()
+                    break
+                except URLError:
+                    time.sleep(0.2)
+            yield address
+        finally:
+            server.terminate()
+            server.wait()
 
 
 def requests(count: int, *, canvas: int) -> list[bytes]:
@@ -103,8 +104,8 @@ def measured(address: str, bodies: list[bytes], *, clients: int, rounds: int) ->
 
 def main() -> None:
     torch.set_num_threads(load().compute.threads)
-    bodies = requests(CLIENTS, canvas=load().ranked_mnist.canvas)
-    with registered() as model, server.running(model, port=server.free_port()) as address:
+    bodies = requests(CLIENTS, canvas=load().datasets[load().runs[RUN].dataset].canvas)
+    with served() as address:
         for body in bodies[:WARMING]:
             milliseconds(address, body)
         figures = {

@@ -15,6 +15,7 @@ from rankops.io.atomic import replaced_folder
 os.environ.setdefault("GX_ANALYTICS_ENABLED", "false")  # before the import, which reads it
 
 import great_expectations as gx
+from great_expectations.data_context.types.base import ProgressBarsConfig
 from great_expectations.expectations.registry import get_expectation_impl
 from great_expectations.render.renderer import ValidationResultsPageRenderer
 from great_expectations.render.view import DefaultJinjaPageView
@@ -66,7 +67,7 @@ def validate(
     """
     logging.getLogger("great_expectations").setLevel(logging.ERROR)  # it tells of each page and folder
     context = gx.get_context(mode="ephemeral")
-    context.variables.progress_bars = gx.data_context.types.base.ProgressBarsConfig(globally=False)
+    context.variables.progress_bars = ProgressBarsConfig(globally=False)
     results, failures = {}, []
     for table, expected in expectations.items():
         place, index = f"{dataset}.{table}", list(facts[table].index.names)

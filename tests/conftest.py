@@ -3,6 +3,7 @@
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -89,3 +90,34 @@ class Project:
 def new_project(tmp_path_factory):
     """Makes a tiny project in a folder of its own."""
     return lambda name: Project(tmp_path_factory.mktemp(name))
+
+
+def free_port() -> int:
+    """Return a port of this machine that nothing listens to."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+@pytest.fixture(scope="session")
+def _empty_store(tmp_path_factory):
+    """Tables take longer to make than a test."""
+    import mlflow
+
+    file = tmp_path_factory.mktemp("store") / "mlflow.db"
+    mlflow.MlflowClient(f"sqlite:///{file}").search_experiments()
+    return file
+
+
+@pytest.fixture
+def store(tmp_path, monkeypatch, _empty_store):
+    """The present folder is a new one, with an MLflow store of its own; the client of that."""
+    import mlflow
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{tmp_path}/mlflow.db")
+    shutil.copyfile(_empty_store, "mlflow.db")
+    Path("src").symlink_to(ROOT / "src")  # registered models take the code along
+    mlflow.set_tracking_uri(os.environ["MLFLOW_TRACKING_URI"])
+    yield mlflow.MlflowClient()
+    mlflow.set_tracking_uri(None)

@@ -104,13 +104,14 @@ def test_arrows_point_one_way():
 
 @pytest.mark.parametrize(
     ("package", "home"),
-    [("mlflow", "pipelines/tracking/publish.py"), ("great_expectations", "pipelines/expectations.py")],
+    [("mlflow", "pipelines/tracking/"), ("great_expectations", "pipelines/expectations.py")],
 )
 def test_each_platform_library_has_one_home(package, home):
     files = [file.relative_to(ROOT).as_posix() for file in (ROOT / "pipelines").rglob("*.py")
              if any(name.split(".")[0] == package for name in imports_of(file))]  # fmt: skip
     # What MLflow runs is MLflow's own code, not the pipeline's.
-    assert [file for file in files if not file.startswith("pipelines/serving/")] == [home]
+    assert files
+    assert all(file.startswith((home, "pipelines/serving/")) for file in files)
 
 
 def by_name(command: str) -> set[Path]:

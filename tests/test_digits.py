@@ -2,7 +2,6 @@
 
 import gzip
 import hashlib
-import json
 import os
 import shutil
 import socket
@@ -17,7 +16,10 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 
+from pipelines.config import check_shapes
+from pipelines.config.schema import merged, read
 from pipelines.expectations import ExpectationsFailed
+from pipelines.stages import digits as digits_stage
 from pipelines.stages import score_vectors as score_vectors_stage
 from pipelines.stages import validate
 from rankops.datasets.scenes import digits, mnist
@@ -27,21 +29,22 @@ from rankops.io.parquet import decode_images, encode_images, matrix, read_table
 from rankops.ranks import ranks
 from rankops.seeding import derived_seed, generator
 
+from conftest import ROOT  # isort: skip
+
 
 class TestMnist:
     @pytest.fixture
     def files(self, tmp_path, monkeypatch):
-        """Four files in MNIST's format with contents of their own, and their sums."""
+        """Four files in MNIST's format with contents of their own, packed, and their sums."""
         contents = {}
         for number, name in enumerate(mnist.FILES):
-            rows = 30 if name.startswith("train") else 12
-            values = np.random.default_rng(number)
+            rows, values = 30 if name.startswith("train") else 12, np.random.default_rng(number)
             if "images" in name:
                 pixels = values.integers(0, 256, (rows, 28, 28), dtype=np.uint8)
+                pixels[7] = pixels[2]  # a picture that stands there twice
                 contents[name] = struct.pack(">IIII", 0x803, rows, 28, 28) + pixels.tobytes()
             else:
-                labels = (np.arange(rows) % 10).astype(np.uint8)
-                contents[name] = struct.pack(">II", 0x801, rows) + labels.tobytes()
+                contents[name] = struct.pack(">II", 0x801, rows) + (np.arange(rows) % 10).astype(np.uint8).tobytes()
         monkeypatch.setattr(mnist, "FILES", {name: hashlib.md5(raw).hexdigest() for name, raw in contents.items()})
         root = tmp_path / "given" / "MNIST" / "raw"
         root.mkdir(parents=True)
@@ -49,105 +52,92 @@ class TestMnist:
             (root / f"{name}.gz").write_bytes(gzip.compress(raw))
         return root
 
-    @pytest.mark.parametrize("plain", [False, True])
-    def test_is_found_copied_and_read(self, files, tmp_path, plain):
-        if plain:
-            for file in list(files.iterdir()):
-                file.with_suffix("").write_bytes(gzip.decompress(file.read_bytes()))
-                file.unlink()
+    @pytest.mark.parametrize("form", ["packed", "plain", "in folders of their names"])
+    def test_is_found_copied_and_read(self, files, tmp_path, form):
+        for file in list(files.iterdir()) if form != "packed" else ():
+            contents = file.read_bytes()
+            file.unlink()
+            if form == "plain":
+                file.with_suffix("").write_bytes(gzip.decompress(contents))
+            else:
+                (files / file.stem).mkdir()
+                (files / file.stem / file.name).write_bytes(contents)
         mnist.copy(tmp_path / "given", tmp_path / "raw")
         images, labels = mnist.read(tmp_path / "raw", test=True)
         assert images.shape == (12, 28, 28)
         assert labels.tolist() == [*range(10), 0, 1]
 
-    def test_splits_share_no_digit(self, files, tmp_path):
+    def test_splits_share_no_picture(self, files, tmp_path):
         mnist.copy(tmp_path / "given", tmp_path / "raw")
         tables = digits.tables("mnist", tmp_path / "raw", seed=0, threads=1)
-        assert {split: len(table) for split, table in tables.items()} == {"train": 25, "val": 5, "test": 12}
-        numbers = [number for table in tables.values() for number in table["glyph"].to_pylist()]
-        assert len(set(numbers)) == 42
+        assert (len(tables["train"]) + len(tables["val"]), len(tables["test"])) == (29, 11)
+        for column in ("glyph", "image"):
+            values = [str(value) for table in tables.values() for value in table[column].to_pylist()]
+            assert len(set(values)) == 40
 
     @pytest.mark.parametrize(
         ("damage", "message"),
         [
-            (lambda raw: raw[:200], "train-images-idx3-ubyte.gz: damaged or truncated gzip"),
-            (lambda raw: gzip.compress(gzip.decompress(raw)[:-5]), "train-images-idx3-ubyte: 23531 bytes, MD5"),
-            (lambda raw: b"", "train-images-idx3-ubyte: 0 bytes"),
-            (lambda raw: raw[:20] + b"\xff" * 20 + raw[40:], "train-images-idx3-ubyte.gz: damaged or truncated gzip"),
+            (lambda raw: raw[:200], "truncated gzip"),
+            (lambda raw: gzip.compress(gzip.decompress(raw)[:-5]), "23531 bytes"),
+            (lambda raw: b"", "0 bytes"),
+            (lambda raw: raw[:20] + b"\xff" * 20 + raw[40:], "damaged"),
         ],
         ids=["truncated gzip", "truncated contents", "empty", "bytes changed"],
     )
     def test_a_damaged_file_is_named_and_not_copied(self, files, tmp_path, damage, message):
         file = files / "train-images-idx3-ubyte.gz"
         file.write_bytes(damage(file.read_bytes()))
-        with pytest.raises(ValueError, match=message):
+        with pytest.raises(ValueError, match=rf"train-images-idx3-ubyte.*{message}"):
             mnist.copy(tmp_path / "given", tmp_path / "raw")
         assert not (tmp_path / "raw" / "train-images-idx3-ubyte").exists()
 
     def test_a_file_under_anothers_name_is_recognized(self, files, tmp_path):
-        test, train = files / "t10k-labels-idx1-ubyte.gz", files / "train-labels-idx1-ubyte.gz"
-        train.write_bytes(test.read_bytes())
-        with pytest.raises(ValueError, match="it holds the contents of t10k-labels-idx1-ubyte"):
+        shutil.copy(files / "t10k-labels-idx1-ubyte.gz", files / "train-labels-idx1-ubyte.gz")
+        with pytest.raises(ValueError, match="train-labels-idx1-ubyte.*t10k-labels-idx1-ubyte"):
             mnist.copy(tmp_path / "given", tmp_path / "raw")
 
-    def test_gzip_is_read_where_it_lies_under_either_name(self, files, tmp_path):
-        for file in files.iterdir():
-            name = file.name if "images" in file.name else file.with_suffix("").name
-            (tmp_path / "raw").mkdir(exist_ok=True)
-            (tmp_path / "raw" / name).write_bytes(file.read_bytes())
-        assert mnist.is_there(tmp_path / "raw")
-        mnist.check(tmp_path / "raw")
-        assert len(mnist.read(tmp_path / "raw", test=False)[0]) == 30
-
-    def test_files_may_lie_in_folders_of_their_name(self, files, tmp_path):
-        for file in list(files.iterdir()):
-            (files / file.stem).mkdir()
-            file.rename(files / file.stem / file.name)
-        mnist.copy(tmp_path / "given", tmp_path / "raw")
-        assert len(mnist.read(tmp_path / "raw", test=True)[1]) == 12
-
-    def test_one_of_the_four_files_is_enough_not_to_be_passed_over(self, files, tmp_path):
+    def test_a_missing_file_or_folder_is_named(self, files, tmp_path):
         assert not mnist.is_there(tmp_path)
-        shutil.copy(files / "t10k-labels-idx1-ubyte.gz", tmp_path)
-        assert mnist.is_there(tmp_path)
-        with pytest.raises(FileNotFoundError, match="train-images-idx3-ubyte: no such file"):
-            mnist.read(tmp_path, test=True)
+        assert mnist.is_there(files)
+        (files / "t10k-images-idx3-ubyte.gz").unlink()
+        assert mnist.is_there(files)  # one of the four is enough not to be passed over
+        for read_files in (lambda: mnist.copy(tmp_path / "given", tmp_path / "raw"), lambda: mnist.check(files)):
+            with pytest.raises(FileNotFoundError, match="t10k-images-idx3-ubyte"):
+                read_files()
+        with pytest.raises(FileNotFoundError, match="RANKOPS_MNIST_ROOT"):
+            mnist.copy(tmp_path / "nowhere", tmp_path / "raw")
 
     def test_a_download_is_given_up_when_it_stays_silent_and_leaves_nothing_else(self, files, tmp_path, monkeypatch):
         before, asked = socket.getdefaulttimeout(), []
 
         def fetched(root, download):
-            asked.append((socket.getdefaulttimeout(), download))
+            asked.append(socket.getdefaulttimeout())
             shutil.copytree(files, Path(root) / "MNIST/raw")
             if len(asked) == 2:
                 raise RuntimeError("Error downloading t10k-labels-idx1-ubyte.gz")
 
-        torchvision = SimpleNamespace(datasets=SimpleNamespace(MNIST=fetched))
-        monkeypatch.setitem(sys.modules, "torchvision", torchvision)
-        monkeypatch.setitem(sys.modules, "torchvision.datasets", torchvision.datasets)
+        monkeypatch.setitem(sys.modules, "torchvision.datasets", SimpleNamespace(MNIST=fetched))
         mnist.download(tmp_path / "mnist", timeout=7.0)
         mnist.check(tmp_path / "mnist")
-        with pytest.raises(OSError, match="MNIST could not be downloaded .*t10k-labels"):
+        with pytest.raises(OSError, match="t10k-labels"):
             mnist.download(tmp_path / "other", timeout=9.0)
-        assert asked == [(7.0, True), (9.0, True)]
+        assert asked == [7.0, 9.0]
         assert socket.getdefaulttimeout() == before
         assert sorted(path.name for path in tmp_path.iterdir()) == ["given", "mnist"]
 
-    def test_a_missing_file_or_folder_is_named(self, files, tmp_path):
-        (files / "t10k-images-idx3-ubyte.gz").unlink()
-        with pytest.raises(FileNotFoundError, match="neither t10k-images-idx3-ubyte nor"):
-            mnist.copy(tmp_path / "given", tmp_path / "raw")
-        with pytest.raises(FileNotFoundError, match="RANKOPS_MNIST_ROOT"):
-            mnist.copy(tmp_path / "nowhere", tmp_path / "raw")
+    @pytest.mark.skipif("RANKOPS_MNIST_ROOT" not in os.environ, reason="set RANKOPS_MNIST_ROOT to the real files")
+    def test_the_real_files_are_brought_and_read(self, tmp_path):
+        mnist.copy(os.environ["RANKOPS_MNIST_ROOT"], tmp_path)
+        images, labels = mnist.read(tmp_path, test=True)
+        assert images.shape == (10000, 28, 28)
+        assert np.bincount(labels).tolist() == [980, 1135, 1032, 1010, 982, 892, 958, 1028, 974, 1009]
+        assert mnist.read(tmp_path, test=False)[0].shape == (60000, 28, 28)
 
 
-@pytest.mark.skipif("RANKOPS_MNIST_ROOT" not in os.environ, reason="set RANKOPS_MNIST_ROOT to the real files")
-def test_the_real_files_are_brought_and_read(tmp_path):
-    mnist.copy(os.environ["RANKOPS_MNIST_ROOT"], tmp_path)
-    images, labels = mnist.read(tmp_path, test=True)
-    assert images.shape == (10000, 28, 28)
-    assert np.bincount(labels).tolist() == [980, 1135, 1032, 1010, 982, 892, 958, 1028, 974, 1009]
-    assert mnist.read(tmp_path, test=False)[0].shape == (60000, 28, 28)
+def test_the_gate_and_validation_share_digits_and_the_test_has_its_own():
+    assert digits.DIGITS_OF["gate"] == digits.DIGITS_OF["val"]
+    assert len({digits.DIGITS_OF[split] for split in ("train", "val", "test")}) == 3
 
 
 class TestScoreVectors:
@@ -170,78 +160,37 @@ class TestScoreVectors:
         assert first.min() >= 0  # a grid inside [0, 1]
         assert of("shuffled_then_uniform")[:, -1].min() < -0.5
 
-    def test_a_stored_split_comes_back(self, tmp_path):
-        pq.write_table(score_vectors.table(50, 7, generator(1, "test")), tmp_path / "val.parquet")
-        scores, stored, kinds = score_vectors.load(tmp_path, "val")
-        assert scores.shape == (50, 7)
-        assert stored.equal(ranks(scores))
-        assert kinds.min() >= 0
+    def test_fresh_vectors_are_as_many_as_asked_for_with_their_ranks(self):
+        made = list(score_vectors.batches(10, 6, 4, generator(0, "test")))
+        assert [tuple(scores.shape) for scores, _ in made] == [(4, 6), (4, 6), (2, 6)]
+        assert all(result.equal(ranks(scores)) for scores, result in made)
+        assert not made[0][0].equal(made[1][0])
 
 
-class TestValidation:
-    ROWS = {"train": 120, "val": 60, "test": 60}  # noqa: RUF012
+@pytest.fixture
+def check(tmp_path, monkeypatch):
+    """Writes a dataset, its training split changed, and validates it: what is said against it, or None."""
+    monkeypatch.chdir(tmp_path)
+    values = {
+        "compute": {"threads": 1},
+        "digits": {"source": "bundled"},
+        "score_vectors": {"length": 8, "rows": {"train": 120, "val": 60, "test": 60}},
+    }
+    params = check_shapes(merged(read(ROOT / "params.yaml"), values))
 
-    @pytest.fixture
-    def check(self, tmp_path, monkeypatch):
-        """Writes a dataset, its training split changed, and validates it: what is said against it, or None."""
-        monkeypatch.chdir(tmp_path)
-        rows = SimpleNamespace(model_dump=lambda: self.ROWS)
-        params = SimpleNamespace(
-            datasets={},
-            score_vectors=SimpleNamespace(length=8, rows=rows, seed=1),
-            compute=SimpleNamespace(threads=1),
-        )
+    def run(name, change=lambda table: table):
+        {"digits": digits_stage, "score_vectors": score_vectors_stage}[name].main(params)
+        path = Path("data") / name / "train.parquet"
+        pq.write_table(change(pq.read_table(path)), path)
+        try:
+            validate.main(params, name)
+        except ExpectationsFailed as failed:
+            assert not Path(f"checks/{name}.passed").exists()
+            return str(failed)
+        assert Path(f"checks/{name}.passed").read_text() == "passed\n"
+        return None
 
-        def run(name, change=lambda table: table):
-            if name == "score_vectors":
-                score_vectors_stage.main(params)
-            else:
-                Path("data/digits").mkdir(parents=True)
-                made = digits.tables("bundled", "", seed=1, threads=1)
-                for split, table in made.items():
-                    pq.write_table(table, f"data/digits/{split}.parquet")
-                manifest = {"source": "bundled", "rows": {split: len(table) for split, table in made.items()}}
-                Path("data/digits/manifest.json").write_text(json.dumps(manifest))
-            path = Path("data") / name / "train.parquet"
-            pq.write_table(change(pq.read_table(path)), path)
-            try:
-                validate.main(params, name)
-            except ExpectationsFailed as failed:
-                assert not Path(f"checks/{name}.passed").exists()
-                return str(failed)
-            assert Path(f"checks/{name}.passed").read_text() == "passed\n"
-            return None
-
-        return run
-
-    @pytest.mark.parametrize("name", ["digits", "score_vectors"])
-    def test_faultless_data_pass(self, check, name):
-        assert check(name) is None
-
-    def test_faults_in_digits_are_named(self, check):
-        foreign = digits.tables("bundled", "", seed=1, threads=1)["test"].slice(0, 1)
-
-        def change(table):
-            table = with_cell(table, "label", 3, lambda _: 12)
-            table = with_cell(table, "image", 5, lambda _: table["image"][8].as_py())
-            return pa.concat_tables([foreign, table.slice(1)])
-
-        message = check("digits", change)
-        for part in ("digits.digits: label", "label = 12", "digits: pixels", "digits: glyph", "split test", "split train"):
-            assert part in message
-
-    def test_faults_in_score_vectors_are_named(self, check):
-        def change(table):
-            table = with_cell(table, "ranks", 2, lambda ranks: [ranks[0] + 1, *ranks[1:]])
-            table = with_cell(table, "scores", 3, lambda scores: [float("nan"), *scores[1:]])
-            return table.set_column(1, "kind", pa.array([1] * len(table)))
-
-        message = check("score_vectors", change)
-        for part in (
-            "vectors: largest_rank_error", "split train, id 2: largest_rank_error = 1.0",
-            "vectors: finite", "split train, id 3: finite = False", "vectors: kind",
-        ):  # fmt: skip
-            assert part in message
+    return run
 
 
 def with_cell(table, column, row, change):
@@ -251,8 +200,82 @@ def with_cell(table, column, row, change):
     return table.set_column(table.column_names.index(column), field, pa.array(values, field.type))
 
 
+def test_faultless_data_pass(check):
+    assert check("digits") is None
+    assert check("score_vectors") is None
+    scores, stored, kinds = score_vectors.load("data/score_vectors", "val")
+    assert scores.shape == (60, 8)
+    assert stored.equal(ranks(scores))
+    assert kinds.min() >= 0
+
+
+def test_faults_in_digits_are_named(check):
+    foreign = digits.tables("bundled", "", seed=1, threads=1)["test"].slice(0, 1)
+
+    def change(table):
+        table = with_cell(table, "label", 3, lambda _: 12)
+        table = with_cell(table, "image", 5, lambda _: table["image"][8].as_py())
+        return pa.concat_tables([foreign, table.slice(1)])
+
+    message = check("digits", change)
+    for part in ("digits: label", "label = 12", "digits: pixels", "digits: glyph", "split test", "split train"):
+        assert part in message
+
+
+def test_faults_in_score_vectors_are_named(check):
+    def change(table):
+        table = with_cell(table, "ranks", 2, lambda ranks: [ranks[0] + 1, *ranks[1:]])
+        table = with_cell(table, "scores", 3, lambda scores: [float("nan"), *scores[1:]])
+        return table.set_column(1, "kind", pa.array([1] * len(table)))
+
+    message = check("score_vectors", change)
+    for part in ("train, id 2: largest_rank_error = 1.0", "train, id 3: finite = False", "vectors: kind"):
+        assert part in message
+
+
+class TestTables:
+    def test_images_come_back_as_they_were(self):
+        images = np.random.default_rng(0).integers(0, 256, (300, 9, 9), dtype=np.uint8)
+        column = pa.chunked_array([encode_images(images, threads=2)])
+        assert (decode_images(column, path="x", threads=2) == images).all()
+
+    @pytest.mark.parametrize("encoded", [b"", None, b"GIF89a", "half"])
+    def test_a_corrupt_image_is_named(self, encoded):
+        column = encode_images(np.zeros((3, 9, 9), np.uint8), threads=1).to_pylist()
+        column[2]["bytes"] = column[2]["bytes"][:30] if encoded == "half" else encoded
+        with pytest.raises(ValueError, match=r"some\.parquet: row 2"):
+            decode_images(pa.chunked_array([pa.array(column)]), path="some.parquet", threads=1)
+
+    def test_images_of_another_form_or_size_are_named(self):
+        for column in (pa.array([b"PNG"]), pa.array([{"path": "x"}])):
+            with pytest.raises(ValueError, match=r"some\.parquet: .*struct<bytes"):
+                decode_images(pa.chunked_array([column]), path="some.parquet", threads=1)
+        parts = [encode_images(np.zeros((1, side, side), np.uint8), threads=1) for side in (9, 8)]
+        with pytest.raises(ValueError, match=r"row 1: .*\(8, 8\).*\(9, 9\)"):
+            decode_images(pa.chunked_array(parts), path="x", threads=1)
+
+    @pytest.mark.parametrize(
+        "values",
+        [[1, 2], [["a"], ["b"]], [[[1]], [[2]]], [[1, 2], [3, None]], [[1.0, 2.0], None], [[1, 2], [3]]],
+    )
+    def test_a_column_that_is_no_matrix_is_named(self, values):
+        with pytest.raises(ValueError, match=r"some\.parquet: column x"):
+            matrix(pa.table({"x": values}), "x", path="some.parquet")
+
+    def test_a_corrupt_file_and_a_missing_column_are_named(self, tmp_path):
+        path = tmp_path / "t.parquet"
+        with pytest.raises(FileNotFoundError, match="dvc repro"):
+            read_table(path, ["a"])
+        pq.write_table(pa.table({"a": range(1000)}), path)
+        with pytest.raises(ValueError, match="no column b"):
+            read_table(path, ["b"])
+        path.write_bytes(path.read_bytes()[:-20])
+        with pytest.raises(ValueError, match=r"t\.parquet: not a whole"):
+            read_table(path, ["a"])
+
+
 class TestImagesOfPeople:
-    """Parquet files of images that did not come from here."""
+    """Parquet files of images that were not made here."""
 
     @pytest.mark.parametrize("kind", [pa.binary(), pa.struct([("bytes", pa.binary()), ("path", pa.string())])])
     def test_are_read_in_pieces_with_other_columns(self, tmp_path, kind):
@@ -266,96 +289,20 @@ class TestImagesOfPeople:
         assert [one for _, batch in pieces for one in batch["image"].to_pylist()] == contents
         assert [one for _, batch in pieces for one in batch["id"].to_pylist()] == list(range(7, 157))
 
-    @pytest.mark.parametrize("table", [{"picture": [1]}, {"image": [1]}, {"image": [{"path": "x"}]}])
-    def test_of_another_form_are_refused(self, tmp_path, table):
-        pq.write_table(pa.table(table), tmp_path / "a.parquet")
-        for read in (image_count, lambda path: list(image_batches(path))):
-            with pytest.raises(ValueError, match=r"a\.parquet: .*column image"):
-                read(tmp_path / "a.parquet")
-
-    def test_a_file_that_is_missing_or_cut_off_is_named(self, tmp_path):
+    def test_of_another_form_missing_or_cut_off_are_named(self, tmp_path):
         path = tmp_path / "a.parquet"
-        with pytest.raises(FileNotFoundError, match=r"a\.parquet"):
-            list(image_batches(path))
-        pq.write_table(pa.table({"image": [b"x" * 1000] * 1000}), path)
-        whole = path.read_bytes()
-        path.write_bytes(whole[:-20])
-        with pytest.raises(ValueError, match=r"a\.parquet: not a whole"):
-            image_count(path)
-        path.write_bytes(b"PAR1" + bytes(len(whole) - 1000) + whole[-996:])
-        with pytest.raises(ValueError, match=r"a\.parquet: not a whole"):
-            list(image_batches(path))
-
-
-class TestTables:
-    def test_images_come_back_as_they_were(self):
-        images = np.random.default_rng(0).integers(0, 256, (300, 9, 9), dtype=np.uint8)
-        column = pa.chunked_array([encode_images(images, threads=2)])
-        assert (decode_images(column, path="x", threads=2) == images).all()
-
-    @pytest.mark.parametrize("encoded", [b"", None, b"GIF89a", "half"])
-    def test_a_corrupt_image_is_named(self, encoded):
-        column = encode_images(np.zeros((3, 9, 9), np.uint8), threads=1).to_pylist()
-        column[2]["bytes"] = column[2]["bytes"][:30] if encoded == "half" else encoded
-        with pytest.raises(ValueError, match=r"some\.parquet: row 2: not a whole PNG"):
-            decode_images(pa.chunked_array([pa.array(column)]), path="some.parquet", threads=1)
-
-    @pytest.mark.parametrize("column", [pa.array([b"PNG"]), pa.array([{"path": "x"}])])
-    def test_a_column_of_other_images_is_named(self, column):
-        with pytest.raises(ValueError, match=r"some\.parquet: images are a column of .*, expected struct<bytes"):
-            decode_images(pa.chunked_array([column]), path="some.parquet", threads=1)
-
-    @pytest.mark.parametrize("values", [[1, 2], [["a"], ["b"]], [[[1]], [[2]]]])
-    def test_a_column_that_is_no_matrix_is_named(self, values):
-        with pytest.raises(ValueError, match=r"some\.parquet: column x: .*, expected lists of numbers"):
-            matrix(pa.table({"x": values}), "x", path="some.parquet")
-
-    @pytest.mark.parametrize("values", [[[1, 2], [3, None]], [[1.0, 2.0], None], [[1, 2], [3]]])
-    def test_a_value_that_is_missing_from_a_list_is_told(self, values):
-        with pytest.raises(ValueError, match="column x: lists of different lengths or missing values, expected"):
-            matrix(pa.table({"x": values}), "x", path="some.parquet")
-
-    def test_an_image_of_another_size_is_named(self):
-        parts = [encode_images(np.zeros((1, side, side), np.uint8), threads=1) for side in (9, 8)]
-        with pytest.raises(ValueError, match=r"row 1: image of \(8, 8\), expected \(9, 9\)"):
-            decode_images(pa.chunked_array(parts), path="x", threads=1)
-
-    def test_a_corrupt_file_and_a_missing_column_are_named(self, tmp_path):
-        path = tmp_path / "t.parquet"
-        with pytest.raises(FileNotFoundError, match="dvc repro"):
-            read_table(path, ["a"])
-        pq.write_table(pa.table({"a": range(1000)}), path)
-        with pytest.raises(ValueError, match="no column b; it has a"):
-            read_table(path, ["b"])
-        path.write_bytes(path.read_bytes()[:-20])
-        with pytest.raises(ValueError, match=r"t\.parquet: not a whole Parquet file"):
-            read_table(path, ["a"])
-
-
-def test_a_picture_that_stands_twice_in_mnist_is_used_once(monkeypatch):
-    training, test = (np.random.default_rng(seed).integers(0, 256, (30, 28, 28), np.uint8) for seed in (0, 1))
-    training[7], training[9], test[3] = training[2], test[4], test[4]
-    labels = np.arange(30) % 10
-    monkeypatch.setattr(digits.mnist, "read", lambda raw, test: (of[test], labels))
-    of = {False: training, True: test}
-    pictures = [
-        image["bytes"] for table in digits.tables("mnist", "", seed=0, threads=1).values()
-        for image in table["image"].to_pylist()
-    ]  # fmt: skip
-    assert len(pictures) == len(set(pictures)) == 57
-
-
-def test_the_gate_and_validation_share_digits_and_the_test_has_its_own():
-    assert digits.DIGITS_OF["gate"] == digits.DIGITS_OF["val"]
-    assert len({digits.DIGITS_OF[split] for split in ("train", "val", "test")}) == 3
-
-
-def test_fresh_vectors_are_as_many_as_asked_for_with_their_ranks():
-    draws = torch.Generator().manual_seed(0)
-    made = list(score_vectors.batches(10, 6, 4, draws))
-    assert [tuple(scores.shape) for scores, _ in made] == [(4, 6), (4, 6), (2, 6)]
-    assert all(found.equal(ranks(scores)) for scores, found in made)
-    assert not made[0][0].equal(made[1][0])
+        for read_file in (image_count, lambda path: list(image_batches(path))):
+            path.unlink(missing_ok=True)
+            with pytest.raises(FileNotFoundError, match=r"a\.parquet"):
+                read_file(path)
+            for table in ({"picture": [1]}, {"image": [1]}, {"image": [{"path": "x"}]}):
+                pq.write_table(pa.table(table), path)
+                with pytest.raises(ValueError, match=r"a\.parquet: .*column image"):
+                    read_file(path)
+            pq.write_table(pa.table({"image": [b"x" * 1000] * 1000}), path)
+            path.write_bytes(path.read_bytes()[:-20])
+            with pytest.raises(ValueError, match=r"a\.parquet: not a whole"):
+                read_file(path)
 
 
 def test_each_use_has_a_seed_of_its_own_and_keeps_it():

@@ -19,7 +19,7 @@ import boto3
 import pytest
 from moto.server import ThreadedMotoServer
 
-from pipelines.serving.server import free_port
+from conftest import free_port  # isort: skip
 
 ROOT = Path(__file__).parents[1]
 BIN = Path(sys.executable).parent

@@ -44,7 +44,7 @@ def project(tmp_path, monkeypatch) -> Path:
 
 
 def mended() -> str:
-    done = CliRunner().invoke(app, ["mend"], catch_exceptions=False)
+    done = CliRunner().invoke(app, ["repair"], catch_exceptions=False)
     assert done.exit_code == 0
     return done.output
 
@@ -123,7 +123,7 @@ def test_where_git_does_not_answer_nothing_is_changed(project, monkeypatch):
     (project / "dvc.lock").write_text("")
     monkeypatch.setenv("GIT_TEST_ASSUME_DIFFERENT_OWNER", "1")  # as of a checkout that a container mounts
     monkeypatch.setenv("GIT_CONFIG_GLOBAL", "/dev/null")
-    done = CliRunner().invoke(app, ["mend"])
+    done = CliRunner().invoke(app, ["repair"])
     assert done.exit_code == 1
     assert "dubious ownership" in done.output
     assert (project / "dvc.lock").read_text() == ""

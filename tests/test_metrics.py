@@ -1,4 +1,7 @@
-"""Metrics against plain loops, scipy, scikit-learn and hand-computed cases; and intervals."""
+"""Each metric against plain loops, scipy, scikit-learn and cases computed by hand.
+
+What all metrics have in common is in contracts/.
+"""
 
 import math
 from functools import partial
@@ -8,20 +11,16 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.stats import kendalltau, rankdata, spearmanr, weightedtau
+from scipy.stats import kendalltau, spearmanr, weightedtau
 from sklearn.metrics import average_precision_score, ndcg_score, precision_recall_fscore_support
 
-from rankops.metrics.bootstrap import interval, intervals
-from rankops.metrics.evaluation import Figures, compare, evaluate
 from rankops.metrics.kendall import kendall
-from rankops.metrics.label_ranking import ranked, unranked
+from rankops.metrics.label_ranking import ranked, ranked_ceiling, unranked
 from rankops.metrics.mean_average_precision import average_precision, mean_average_precision
 from rankops.metrics.ndcg import ndcg
 from rankops.metrics.precision_at_k import precision_at_k
 from rankops.metrics.recall import first_positive_ranks, median_rank, recall
 from rankops.metrics.spearman import spearman
-from rankops.tasks.label_ranking import figures as figures_of
-from rankops.tasks.label_ranking import label_ranks_of, predictions
 
 
 def slow_ranked(scores, label_ranks):
@@ -65,62 +64,48 @@ def images(draw):
     return [row(-3, 3) for _ in range(rows)], [dense(row(0, 4)) for _ in range(rows)]
 
 
-@settings(deadline=None)
+@settings(deadline=None, max_examples=40)
 @given(images())
 def test_ranked_agree_with_loops(batch):
     scores, label_ranks = batch
-    found = ranked(torch.tensor(scores, dtype=torch.float32), torch.tensor(label_ranks))
+    result = ranked(torch.tensor(scores, dtype=torch.float32), torch.tensor(label_ranks))
     for row, (f, r) in enumerate(zip(scores, label_ranks, strict=True)):
-        figures = [
-            found[name][row].item() for name in ("precision", "recall", "f1_per_image", "accuracy", "exact_match")
+        rates = [
+            result[name][row].item() for name in ("precision", "recall", "f1_per_image", "accuracy", "exact_match")
         ]
-        assert figures == pytest.approx(slow_ranked(f, r))
-        assert found["mean_average_precision"][row].item() == pytest.approx(slow_mean_average_precision(f, r))
-
-
-@settings(deadline=None)
-@given(images(), st.floats(0.1, 10))
-def test_ranked_see_the_order_of_scores_alone(batch, scale):
-    scores, label_ranks = torch.tensor(batch[0], dtype=torch.float64), torch.tensor(batch[1])
-    before, after = ranked(scores, label_ranks), ranked((scores * scale).exp(), label_ranks)
-    assert all(before[name].equal(after[name]) for name in before)
+        assert rates == pytest.approx(slow_ranked(f, r))
+        assert result["mean_average_precision"][row].item() == pytest.approx(slow_mean_average_precision(f, r))
 
 
 def test_ranked_by_hand():
     # True order 1 > 0 > 2 = 3 (absent). The scores swap 0 and 2, so one of five pairs is wrong: (0, 2).
-    found = ranked(torch.tensor([[0.2, 0.9, 0.3, 0.0]]), torch.tensor([[1, 2, 0, 0]]))
+    result = ranked(torch.tensor([[0.2, 0.9, 0.3, 0.0]]), torch.tensor([[1, 2, 0, 0]]))
     # Pairs (u, v), u < v: (0,1) negative, right; (0,2) positive, missed; (0,3), (1,2), (1,3) positive, right.
-    assert found["precision"].item() == 1
-    assert found["recall"].item() == pytest.approx(3 / 4)
-    assert found["accuracy"].item() == pytest.approx(4 / 5)
-    assert found["exact_match"].item() == 0
+    assert result["precision"].item() == 1
+    assert result["recall"].item() == pytest.approx(3 / 4)
+    assert result["accuracy"].item() == pytest.approx(4 / 5)
+    assert result["exact_match"].item() == 0
 
 
-def test_equal_scores_are_wrong():
-    found = ranked(torch.zeros(1, 3), torch.tensor([[0, 1, 2]]))
-    assert found["accuracy"].item() == 0
-    assert found["precision"].item() == 0
+def test_a_perfect_ranking_may_have_a_mean_average_precision_below_1():
+    # Of the second image no pair is positive.
+    assert ranked_ceiling(torch.tensor([[2, 1, 0], [0, 0, 1]])) == 0.5
 
 
-@settings(deadline=None)
+@settings(deadline=None, max_examples=40)
 @given(st.lists(st.lists(st.booleans(), min_size=8, max_size=8), min_size=1, max_size=5))
 def test_unranked_agree_with_scikit_learn(rows):
     selected, present = torch.tensor(rows)[:, :4], torch.tensor(rows)[:, 4:]
-    found = unranked(selected, present.long() * 3)
+    result = unranked(selected, present.long() * 3)
     for row in range(len(rows)):
         precision, recall, f1, _ = precision_recall_fscore_support(
             present[row].numpy(), selected[row].numpy(), average="binary", pos_label=True, zero_division=0
         )
-        assert found["precision"][row].item() == pytest.approx(precision)
-        assert found["recall"][row].item() == pytest.approx(recall)
-        assert found["f1_per_image"][row].item() == pytest.approx(f1)
-        assert found["accuracy"][row].item() == pytest.approx((selected[row] == present[row]).double().mean().item())
-        assert found["exact_match"][row].item() == selected[row].equal(present[row])
-
-
-def test_shapes_that_differ_are_named():
-    with pytest.raises(ValueError, match=r"\(2, 3\).*\(2, 4\)"):
-        ranked(torch.zeros(2, 3), torch.zeros(2, 4))
+        assert result["precision"][row].item() == pytest.approx(precision)
+        assert result["recall"][row].item() == pytest.approx(recall)
+        assert result["f1_per_image"][row].item() == pytest.approx(f1)
+        assert result["accuracy"][row].item() == pytest.approx((selected[row] == present[row]).double().mean().item())
+        assert result["exact_match"][row].item() == selected[row].equal(present[row])
 
 
 @pytest.mark.parametrize("dtype", [torch.uint8, torch.int64, torch.float32])
@@ -134,99 +119,31 @@ def test_only_the_order_of_label_ranks_counts_whatever_their_type(dtype):
     assert all(values.equal(of_numbers[name]) for name, values in of_booleans.items())
 
 
-def test_selected_labels_that_are_not_boolean_are_refused():
-    with pytest.raises(ValueError, match="selected is torch.int64, expected booleans"):
-        unranked(torch.tensor([[2, 0, 1]]), torch.tensor([[2, 0, 1]]))
-
-
-def test_scores_that_are_not_finite_are_refused():
-    with pytest.raises(ValueError, match="nan at"):
-        ranked(torch.full((1, 3), float("nan")), torch.tensor([[0, 1, 2]]))
-
-
-def test_selected_labels_are_ranked_among_themselves():
-    scores = torch.tensor([[9.0, -5.0, 0.5, 0.5], [1.0, 2.0, 3.0, 4.0]])
-    selected = torch.tensor([[False, True, True, True], [False] * 4])
-    assert label_ranks_of(scores, selected).tolist() == [[0, 1, 2, 2], [0, 0, 0, 0]]
-
-
-def test_f1_is_the_harmonic_mean_of_the_averages_and_intervals_hold_it():
-    class Ranker:  # says what it is told to
-        def __call__(self, images):
-            return scores, torch.zeros_like(scores)
-
-    draws = torch.Generator().manual_seed(0)
-    scores, label_ranks = torch.randn(50, 4, generator=draws), torch.randint(0, 2, (50, 4), generator=draws)
-    split = torch.zeros(50, 8, 8), label_ranks
-    figures = evaluate(figures_of(predictions(Ranker(), split), split), resamples=200, seed=0)
-    for kind in ("ranked", "unranked"):
-        precision, recall = figures[kind]["precision"]["value"], figures[kind]["recall"]["value"]
-        assert figures[kind]["f1"]["value"] == pytest.approx(2 * precision * recall / (precision + recall))
-        assert all(figure["low"] <= figure["value"] <= figure["high"] for figure in figures[kind].values())
-
-
-def test_intervals_cover_as_often_as_they_say():
-    draws = np.random.default_rng(0)
-    covered = 0
-    for _ in range(200):
-        figure = interval(draws.normal(size=80), resamples=400, generator=draws)
-        covered += figure["low"] <= 0 <= figure["high"]
-    assert 0.88 <= covered / 200 <= 0.99
-
-
-@pytest.mark.parametrize(("values", "message"), [([1.0], "at least 2"), ([1.0, float("nan")], "row 1 is not finite")])
-def test_intervals_refuse_what_has_none(values, message):
-    with pytest.raises(ValueError, match=message):
-        interval(np.array(values), resamples=10, generator=np.random.default_rng(0))
-
-
-def test_a_score_that_is_not_finite_is_named():
-    class Diverged:
-        def __call__(self, images):
-            return torch.tensor([[0.0, 1.0], [float("nan"), 0.0]]), torch.zeros(2, 2)
-
-    with pytest.raises(FloatingPointError, match="row 1"):
-        predictions(Diverged(), (torch.zeros(2, 8, 8), torch.zeros(2, 2)))
-
-
 # Spearman's correlation.
 
 
-@settings(deadline=None)
+@settings(deadline=None, max_examples=40)
 @given(st.integers(2, 30), st.integers(2, 8), st.integers(0, 10_000))
 def test_spearman_agrees_with_scipy(length, levels, seed):
     draws = np.random.default_rng(seed)
     scores, target = draws.integers(0, levels, (2, 3, length)) / 4  # many ties
     scores[:, :2], target[:, :2] = [0, 9], [0, 9]  # never constant
-    found = spearman(torch.from_numpy(scores), torch.from_numpy(target))
-    assert found.dtype == torch.float64
-    assert found.tolist() == pytest.approx(
+    result = spearman(torch.from_numpy(scores), torch.from_numpy(target))
+    assert result.dtype == torch.float64
+    assert result.tolist() == pytest.approx(
         [spearmanr(s, t).statistic for s, t in zip(scores, target, strict=True)], abs=1e-12
     )
     single = spearman(torch.from_numpy(scores).float(), torch.from_numpy(target).float())
-    assert single.equal(found)
-
-
-@settings(deadline=None)
-@given(st.integers(2, 200), st.integers(0, 1000))
-def test_spearman_is_one_for_the_same_order_and_minus_one_for_the_reverse(length, seed):
-    values = torch.randperm(length, generator=torch.Generator().manual_seed(seed)).double()
-    assert spearman(values, values.exp() if length < 30 else values * 3).item() == 1
-    assert spearman(values, -values).item() == -1
-
-
-def test_spearman_by_hand():
-    # Ranks 3, 1, 2 against 3, 2, 1: 1 - 6 * 2 / (3 * 8).
-    assert spearman(torch.tensor([0.1, 0.4, 0.2]), torch.tensor([1.0, 2.0, 3.0])).item() == pytest.approx(0.5)
+    assert single.equal(result)
 
 
 @pytest.mark.parametrize(
     ("scores", "target", "message"),
     [
-        ([1.0], [2.0], r"Spearman is undefined: 1 examples in \(1,\), expected at least 2"),
-        ([1.0, 1.0], [1.0, 2.0], r"Spearman is undefined: scores are all 1.0, expected"),
-        ([1.0, math.nan], [1.0, 2.0], r"Spearman is undefined: scores hold nan at \(1,\)"),
-        ([1.0, 2.0], [1.0, math.inf], r"Spearman is undefined: target hold inf at \(1,\)"),
+        ([1.0], [2.0], r"Spearman.*1 examples.*\(1,\)"),
+        ([1.0, 1.0], [1.0, 2.0], r"Spearman.*scores are 1.0"),
+        ([1.0, math.nan], [1.0, 2.0], r"scores\[1\] is nan.*Spearman"),
+        ([1.0, 2.0], [1.0, math.inf], r"target\[1\] is inf.*Spearman"),
         ([1.0, 2.0, 3.0], [1.0, 2.0], r"scores \(3,\) and target \(2,\)"),
     ],
 )
@@ -244,9 +161,9 @@ def test_of_several_groups_those_without_an_order_are_nan(metric, generator):
     weights = torch.rand(4, 5, generator=generator)
     for options in ({}, {"weights": weights}):
         single = {name: part[0] for name, part in options.items()}
-        found = metric(scores, target, mask=mask, **options)
-        assert found[0].item() == pytest.approx(metric(scores[0], target[0], **single).item())
-        assert found[1:].isnan().all()
+        result = metric(scores, target, mask=mask, **options)
+        assert result[0].item() == pytest.approx(metric(scores[0], target[0], **single).item())
+        assert result[1:].isnan().all()
 
 
 # Mean average precision.
@@ -272,21 +189,21 @@ def classified(draw):
     return tuple(np.array(table(values)) for values in (st.integers(-4, 4), st.booleans(), st.booleans()))
 
 
-@settings(deadline=None)
+@settings(deadline=None, max_examples=40)
 @given(classified())
 def test_average_precision_agrees_with_loops_and_scikit_learn(batch):
     scores, labels, difficult = batch
     tensors = torch.from_numpy(scores / 8), torch.from_numpy(labels)
-    found = average_precision(*tensors, mask=torch.from_numpy(~difficult))
+    result = average_precision(*tensors, mask=torch.from_numpy(~difficult))
     plain = average_precision(*tensors)
-    assert found.dtype == torch.float64
+    assert result.dtype == torch.float64
     assert plain.equal(average_precision(tensors[0].float(), tensors[1].long())) or plain.isnan().any()
     for c in range(scores.shape[1]):
         easy = ~difficult[:, c]
-        wanted = slow_average_precision(scores[:, c], labels[:, c], difficult[:, c])
-        assert found[c].item() == pytest.approx(wanted, nan_ok=True)
+        expected = slow_average_precision(scores[:, c], labels[:, c], difficult[:, c])
+        assert result[c].item() == pytest.approx(expected, nan_ok=True)
         if labels[easy, c].any():
-            assert found[c].item() == pytest.approx(average_precision_score(labels[easy, c], scores[easy, c]))
+            assert result[c].item() == pytest.approx(average_precision_score(labels[easy, c], scores[easy, c]))
         if labels[:, c].any():
             assert plain[c].item() == pytest.approx(average_precision_score(labels[:, c], scores[:, c]))
         else:
@@ -295,43 +212,8 @@ def test_average_precision_agrees_with_loops_and_scikit_learn(batch):
 
 def test_mean_average_precision_agrees_with_scikit_learn(generator):
     scores, labels = torch.randn(500, 6, generator=generator), torch.rand(500, 6, generator=generator) < 0.1
-    wanted = average_precision_score(labels.numpy(), scores.numpy(), average="macro")
-    assert mean_average_precision(scores, labels).item() == pytest.approx(wanted)
-
-
-def test_mean_average_precision_by_hand():
-    # Class 0: positives at places 1 and 3, 1 and 2/3. Class 1 has none and is left out.
-    scores, labels = torch.tensor([[0.9, 0.1], [0.5, 0.2], [0.3, 0.3]]), torch.tensor([[1, 0], [0, 0], [1, 0]])
-    assert mean_average_precision(scores, labels).item() == pytest.approx((1 + 2 / 3) / 2)
-    # Without the difficult one in the middle the order is perfect; with a difficult positive one is left.
-    difficult = torch.tensor([[False, False], [True, False], [False, False]])
-    assert mean_average_precision(scores, labels, mask=~difficult).item() == 1
-    difficult = torch.tensor([[True, False], [False, False], [False, False]])
-    assert mean_average_precision(scores, labels, mask=~difficult).item() == pytest.approx(1 / 2)
-
-
-def test_a_constant_classifier_has_the_average_precision_of_chance():
-    assert mean_average_precision(torch.zeros(10, 1), torch.arange(10).unsqueeze(1) < 3).item() == pytest.approx(0.3)
-
-
-def test_mean_average_precision_refuses_bad_input():
-    scores, labels = torch.zeros(2, 3), torch.zeros(2, 3, dtype=torch.long)
-    with pytest.raises(ValueError, match=r"undefined: labels \(2, 3\) hold no positive in any class"):
-        mean_average_precision(scores, labels)
-    with pytest.raises(ValueError, match="undefined"):
-        mean_average_precision(scores, labels + 1, mask=torch.zeros(2, 3, dtype=torch.bool))
-    with pytest.raises(ValueError, match=r"scores \(2, 3\) and labels \(3, 2\)"):
-        mean_average_precision(scores, labels.T)
-    with pytest.raises(ValueError, match=r"mask has shape \(3, 2\) and scores \(2, 3\)"):
-        mean_average_precision(scores, labels, mask=labels.T.bool())
-    with pytest.raises(TypeError, match="mask is torch.int64"):
-        mean_average_precision(scores, labels, mask=labels)
-    with pytest.raises(ValueError, match=r"labels hold 2 at \(0, 0\)"):
-        mean_average_precision(scores, labels + 2)
-    with pytest.raises(ValueError, match=r"labels are torch.float32"):
-        mean_average_precision(scores, labels.float())
-    with pytest.raises(ValueError, match=r"scores hold nan at \(0, 0\)"):
-        mean_average_precision(scores * math.nan, labels)
+    expected = average_precision_score(labels.numpy(), scores.numpy(), average="macro")
+    assert mean_average_precision(scores, labels).item() == pytest.approx(expected)
 
 
 # Recall at K and the median rank.
@@ -347,55 +229,17 @@ def searches(draw):
     return torch.tensor(scores, dtype=torch.float32).view(rows, columns), positives
 
 
-@settings(deadline=None)
+@settings(deadline=None, max_examples=40)
 @given(searches())
 def test_recall_and_median_rank_agree_with_loops(batch):
-    found = []
+    result = []
     for row, own in zip(*(part.tolist() for part in batch), strict=True):
         best = max(score for score, mine in zip(row, own, strict=True) if mine)
-        found.append(1 + sum(score >= best for score, mine in zip(row, own, strict=True) if not mine))
-    assert first_positive_ranks(*batch).tolist() == found
-    assert median_rank(*batch).item() == np.median(found)
+        result.append(1 + sum(score >= best for score, mine in zip(row, own, strict=True) if not mine))
+    assert first_positive_ranks(*batch).tolist() == result
+    assert median_rank(*batch).item() == np.median(result)
     for k in (1, 2, 5):
-        assert recall(*batch, k=k).item() == pytest.approx(sum(place <= k for place in found) / len(found))
-
-
-def test_the_rank_of_a_single_positive_is_its_rank(generator):
-    scores = torch.randn(30, 30, generator=generator)
-    own = torch.eye(30, dtype=torch.bool)
-    assert first_positive_ranks(scores, own).tolist() == np.diag(rankdata(-scores.numpy(), axis=1)).tolist()
-
-
-def test_equal_scores_count_against_the_positive():
-    scores = torch.zeros(1, 5)
-    assert first_positive_ranks(scores, torch.tensor([[False, True, False, False, True]])).tolist() == [4]
-    assert recall(scores, torch.tensor([[True, True, False, False, False]]), k=3).item() == 0
-
-
-def test_recall_refuses_bad_input():
-    scores, own = torch.zeros(2, 3), torch.tensor([[True, False, False], [False, False, False]])
-    with pytest.raises(ValueError, match="no True in row 1: expected at least one in each row"):
-        first_positive_ranks(scores, own)
-    with pytest.raises(ValueError, match=r"scores \(2, 3\) and positives \(3, 2\)"):
-        median_rank(scores, own.T)
-    with pytest.raises(ValueError, match=r"positives are torch.int64"):
-        recall(scores, own.long(), k=1)
-    with pytest.raises(ValueError, match="k is 0, expected at least 1"):
-        recall(scores, ~own, k=0)
-    with pytest.raises(ValueError, match=r"not empty"):
-        recall(scores[:0], own[:0], k=1)
-    with pytest.raises(ValueError, match=r"scores hold nan at \(0, 0\)"):
-        recall(scores * math.nan, ~own, k=1)
-
-
-@pytest.mark.parametrize("metric", [spearman, mean_average_precision, median_rank])
-def test_metrics_have_no_gradient_and_change_nothing(metric, generator):
-    scores = torch.randn(4, 6, generator=generator).requires_grad_()
-    wanted = torch.randn(4, 6, generator=generator) if metric is spearman else torch.eye(4, 6, dtype=torch.bool)
-    before = scores.detach().clone(), wanted.clone(), torch.get_rng_state()
-    assert not metric(scores, wanted).requires_grad
-    after = scores.detach(), wanted, torch.get_rng_state()
-    assert all(old.equal(new) for old, new in zip(before, after, strict=True))
+        assert recall(*batch, k=k).item() == pytest.approx(sum(place <= k for place in result) / len(result))
 
 
 # Kendall, NDCG and precision at K.
@@ -406,79 +250,52 @@ PAIRS = st.integers(2, 10).flatmap(
 ).filter(lambda pair: all(len(set(part)) > 1 for part in pair))  # fmt: skip
 
 
-@settings(deadline=None)
+@settings(deadline=None, max_examples=40)
 @given(PAIRS)
 def test_kendall_agrees_with_scipy(pair):
-    found = kendall(*(torch.tensor(part, dtype=torch.float64) for part in pair))
-    assert found.item() == pytest.approx(kendalltau(*pair).statistic)
+    result = kendall(*(torch.tensor(part, dtype=torch.float64) for part in pair))
+    assert result.item() == pytest.approx(kendalltau(*pair).statistic)
 
 
-@settings(deadline=None)
+@settings(deadline=None, max_examples=40)
 @given(st.permutations(range(8)), st.permutations(range(8)))
 def test_top_heavy_kendall_agrees_with_scipy(scores, target):
-    found = kendall(*(torch.tensor(part, dtype=torch.float64) for part in (scores, target)), top_heavy=True)
+    result = kendall(*(torch.tensor(part, dtype=torch.float64) for part in (scores, target)), top_heavy=True)
     places = np.argsort(np.argsort(-np.array(target)))
-    assert found.item() == pytest.approx(weightedtau(scores, target, rank=places).statistic)
+    assert result.item() == pytest.approx(weightedtau(scores, target, rank=places).statistic)
 
 
-@settings(deadline=None)
+@settings(deadline=None, max_examples=40)
 @given(PAIRS, st.sampled_from([None, 1, 3]), st.booleans())
 def test_ndcg_agrees_with_scikit_learn(pair, k, exponential):
     scores, target = np.array(pair[0], float), np.abs(np.array(pair[1], float))
     gain = "exponential" if exponential else "linear"
-    found = ndcg(torch.from_numpy(scores), torch.from_numpy(target), k=k, gain=gain)
+    result = ndcg(torch.from_numpy(scores), torch.from_numpy(target), k=k, gain=gain)
     if not target.any():
-        assert found.isnan()
+        assert result.isnan()
     else:
         gains = 2**target - 1 if exponential else target
-        assert found.item() == pytest.approx(ndcg_score([gains], [scores], k=k), rel=1e-12)
+        assert result.item() == pytest.approx(ndcg_score([gains], [scores], k=k), rel=1e-12)
 
 
-@settings(deadline=None)
+@settings(deadline=None, max_examples=40)
 @given(PAIRS, st.integers(1, 4))
 def test_precision_at_k_is_the_mean_over_the_orders_of_ties(pair, k):
     scores, labels = np.array(pair[0], float), np.array(pair[1]) > 0
-    found = precision_at_k(torch.from_numpy(scores).unsqueeze(1), torch.from_numpy(labels).unsqueeze(1), k=k)
+    result = precision_at_k(torch.from_numpy(scores).unsqueeze(1), torch.from_numpy(labels).unsqueeze(1), k=k)
     # Each of the tied takes the free places with the same probability.
-    wanted = 0.0
+    expected = 0.0
     for score, label in zip(scores, labels, strict=True):
         free = min(max(k - (scores > score).sum(), 0), (scores == score).sum())
-        wanted += label * free / (scores == score).sum() / k
-    assert found.item() == pytest.approx(wanted)
-
-
-@pytest.mark.parametrize("metric", [spearman, kendall, ndcg])
-def test_masked_metrics_are_those_of_what_is_left(metric, generator):
-    scores, target = torch.randn(5, generator=generator), torch.rand(5, generator=generator)
-    mask = torch.tensor([True, False, True, True, False])
-    weights = torch.rand(5, generator=generator)
-    for options, kept in (({}, {}), ({"weights": weights}, {"weights": weights[mask]})):
-        found = metric(scores.masked_fill(~mask, math.nan), target.masked_fill(~mask, math.nan), mask=mask, **options)
-        assert found.item() == pytest.approx(metric(scores[mask], target[mask], **kept).item())
-
-
-@pytest.mark.parametrize("metric", [average_precision, precision_at_k])
-def test_masked_metrics_of_classes_are_those_of_what_is_left(metric, generator):
-    scores, labels = torch.randn(6, 2, generator=generator), torch.tensor([[1, 0], [0, 1], [1, 1]] * 2)
-    mask = torch.tensor([True, False, True, True, False, True]).unsqueeze(1).expand(-1, 2)
-    weights = torch.rand(6, 2, generator=generator)
-    rows = mask[:, 0]
-    found = metric(scores.masked_fill(~mask, math.nan), labels, mask=mask, weights=weights)
-    assert found.tolist() == pytest.approx(metric(scores[rows], labels[rows], weights=weights[rows]).tolist())
+        expected += label * free / (scores == score).sum() / k
+    assert result.item() == pytest.approx(expected)
 
 
 def test_weighted_average_precision_agrees_with_scikit_learn(generator):
     scores, labels = torch.randn(50, 1, generator=generator), torch.rand(50, 1, generator=generator) < 0.3
     weights = torch.rand(50, 1, generator=generator)
-    wanted = average_precision_score(labels[:, 0], scores[:, 0], sample_weight=weights[:, 0])
-    assert average_precision(scores, labels, weights=weights).item() == pytest.approx(wanted)
-
-
-def test_a_masked_median_rank_by_hand():
-    scores = torch.tensor([[0.9, 0.1, 0.2], [0.7, 0.3, 0.5]])
-    positives = torch.tensor([[True, False, False], [False, True, False]])
-    mask = torch.tensor([[True, True, True], [False, True, True]])
-    assert [median_rank(scores, positives, mask=one).item() for one in (None, mask)] == [2.0, 1.5]
+    expected = average_precision_score(labels[:, 0], scores[:, 0], sample_weight=weights[:, 0])
+    assert average_precision(scores, labels, weights=weights).item() == pytest.approx(expected)
 
 
 def test_masked_and_weighted_recall_by_hand():
@@ -496,111 +313,22 @@ def test_a_weight_of_nothing_is_the_limit_of_small_ones(metric):
     assert nothing.item() == pytest.approx(little.item())
 
 
-def test_weighted_precision_is_at_most_one():
-    scores, labels = torch.tensor([[3.0], [2.0], [1.0]]), torch.tensor([[1], [1], [0]])
-    assert precision_at_k(scores, labels, k=2, weights=torch.full((3, 1), 2.0)).item() == 1
-
-
-@pytest.mark.parametrize("metric", [spearman, kendall])
-def test_correlations_refuse_what_is_not_floating_point(metric):
-    for bad in ([1.0, 2.0], torch.tensor([1, 2]), torch.tensor([1.0, 2.0j])):
-        with pytest.raises(TypeError, match="expected a floating-point tensor"):
-            metric(bad, torch.tensor([1.0, 2.0]))
-
-
-@pytest.mark.parametrize(("unknown", "said"), [(-1.0, "-1.0"), (math.nan, "nan")])
-def test_label_ranks_that_are_none_are_refused(unknown, said):
-    label_ranks = torch.tensor([[0.0, unknown, 2.0]])
-    for metric, first in ((ranked, torch.rand(1, 3)), (unranked, torch.ones(1, 3, dtype=torch.bool))):
-        with pytest.raises(ValueError, match=rf"label_ranks hold {said} at \(0, 1\), expected 0 \(absent\) or more"):
-            metric(first, label_ranks)
-
-
-def test_an_interval_takes_tensors_and_hits():
-    hits = np.array([True, False, True, True])
-    figures = [
-        interval(column, resamples=99, generator=np.random.default_rng(0))
-        for column in (hits, torch.from_numpy(hits), hits.astype(float))
-    ]
-    assert figures[0] == figures[1] == figures[2]
-    assert figures[0]["value"] == 0.75
-
-
-@pytest.mark.parametrize("small", [1.0, 1e-90, 1e-300])
-def test_kendall_of_small_weights_is_that_of_large_ones(small):
-    scores, target = torch.tensor([[0.1, 0.4, 0.2]] * 2).double(), torch.tensor([[1.0, 2.0, 3.0]] * 2).double()
-    weights = torch.tensor([[1.0] * 3, [small] * 3], dtype=torch.float64)
-    assert kendall(scores, target, weights=weights).tolist() == pytest.approx([1 / 3] * 2)
-
-
-@pytest.mark.parametrize("kind", [torch.float32, torch.bfloat16])
-def test_precision_is_exact_whatever_type_is_the_default(kind):
-    torch.set_default_dtype(kind)
-    try:
-        thirds = precision_at_k(torch.zeros(3, 1, dtype=torch.float64), torch.tensor([[1], [0], [0]]), k=1)
-        whole = precision_at_k(torch.zeros(3, 1, dtype=torch.float64), torch.ones(3, 1, dtype=torch.bool), k=2)
-    finally:
-        torch.set_default_dtype(torch.float32)
-    assert thirds.tolist() == [1 / 3]
-    assert whole.tolist() == pytest.approx([1.0], abs=1e-15)
-
-
-@pytest.mark.parametrize(
-    ("metric", "name"),
-    [(partial(recall, k=1), "positives"), (median_rank, "positives"), (ranked, "label_ranks"),
-     (unranked, "label_ranks")],
-)  # fmt: skip
-def test_arrays_are_refused_by_name(metric, name):
-    with pytest.raises(TypeError, match=f"{name} are of type ndarray, expected a tensor: torch.as_tensor"):
-        metric(torch.zeros(2, 3), np.ones((2, 3), dtype=bool))
-
-
 def test_what_a_mask_leaves_out_has_no_top_heavy_place():
     scores, target = torch.tensor([3.0, 1.0, 2.0, 9.0]), torch.tensor([-1.0, -2.0, -3.0, 99.0])
-    found = kendall(scores, target, mask=torch.tensor([True, True, True, False]), top_heavy=True)
-    assert found.item() == pytest.approx(kendall(scores[:3], target[:3], top_heavy=True).item())
+    result = kendall(scores, target, mask=torch.tensor([True, True, True, False]), top_heavy=True)
+    assert result.item() == pytest.approx(kendall(scores[:3], target[:3], top_heavy=True).item())
 
 
-class TestLevelAndSeed:
-    VALUES = np.random.default_rng(0).normal(size=60)
-
-    def figures(self, values: np.ndarray) -> Figures:
-        return Figures(["mean"], len(values), lambda rows: values[rows].mean(-1)[None])
-
-    def bounds(self, confidence: float, *, seed: int = 3) -> dict[str, float]:
-        (found,) = intervals(
-            self.VALUES, statistic=lambda values, axis: values.mean(axis)[None], resamples=999,
-            generator=np.random.default_rng(seed), confidence=confidence,
-        )  # fmt: skip
-        return found
-
-    def test_half_of_the_distribution_is_in_an_interval_of_a_half(self):
-        half, most = self.bounds(0.5), self.bounds(0.95)
-        assert (half["high"] - half["low"]) / (most["high"] - most["low"]) == pytest.approx(0.674 / 1.96, rel=0.1)
-
-    def test_one_constant_column_of_two_leaves_an_interval(self):
-        found = interval(
-            self.VALUES, np.ones(60), statistic=lambda one, other, axis: (one * other).mean(axis), resamples=99,
-            generator=np.random.default_rng(0),
-        )  # fmt: skip
-        assert found["low"] < found["value"] < found["high"]
-
-    @pytest.mark.parametrize("seed", [3, 4])
-    def test_figures_have_95_per_cent_by_the_seed(self, seed):
-        found = evaluate(self.figures(self.VALUES), resamples=999, seed=seed)["mean"]
-        assert found == pytest.approx(self.bounds(0.95, seed=seed))
-
-    def test_differences_have_the_level_that_is_asked_for(self):
-        zeros = self.figures(np.zeros(60))
-        found = compare(self.figures(self.VALUES), zeros, resamples=999, seed=3, confidence=0.5)["mean"]
-        assert found == pytest.approx(self.bounds(0.5))
-
-    def test_columns_are_drawn_in_pairs(self):
-        def correlation(one, other, axis):
-            one, other = (values - values.mean(axis, keepdims=True) for values in (one, other))
-            return (one * other).mean(axis) / np.sqrt((one**2).mean(axis) * (other**2).mean(axis))
-
-        found = interval(
-            self.VALUES, 2 * self.VALUES, statistic=correlation, resamples=99, generator=np.random.default_rng(0)
-        )
-        assert found == pytest.approx({"value": 1, "low": 1, "high": 1})
+def test_what_has_no_metric_is_named():
+    scores, nothing = torch.zeros(2, 3), torch.zeros(2, 3, dtype=torch.bool)
+    for call, message in (
+        (lambda: mean_average_precision(scores, nothing), r"no positive.*"),
+        (lambda: mean_average_precision(scores, ~nothing, mask=nothing), "no positive"),
+        (lambda: first_positive_ranks(scores, nothing), "no True in row 0"),
+        (lambda: first_positive_ranks(torch.zeros(1, 2, 2), torch.ones(1, 2, 2).bool()), r"\(1, 2, 2\).*\(n, m\)"),
+        (lambda: recall(scores, ~nothing, k=0), "k is 0"),
+        (lambda: unranked(scores, scores), "selected is torch.float32"),
+        (lambda: unranked(nothing, torch.full((2, 3), math.nan)), r"label_ranks\[0, 0\] is nan"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            call()

@@ -5,7 +5,6 @@ import logging
 from io import BytesIO
 from itertools import pairwise
 from pathlib import Path
-from types import SimpleNamespace
 
 import av
 import numpy as np
@@ -16,12 +15,17 @@ from PIL import Image
 from ruamel.yaml import YAML
 from torchvision.transforms.v2 import functional
 
+from pipelines.config import check_shapes, rules
+from pipelines.config.schema import merged
+from pipelines.config.schema import read as read_params
 from pipelines.expectations import ExpectationsFailed
 from pipelines.stages import real_data, validate
 from rankops import lookup
 from rankops.datasets import splits
 from rankops.datasets.public import reading, voc2007
 from rankops.io.images import open_photo, squared
+
+from conftest import ROOT  # isort: skip
 
 SIZE = 32
 READ = {"size": SIZE, "threads": 2, "seed": 1}
@@ -172,10 +176,8 @@ class TestPhotos:
         difference = np.abs(ours - theirs.permute(1, 2, 0).numpy())
         assert np.median(difference) <= 1
         assert difference[1:-1, 1:-1].mean() < 2
-
-    @pytest.mark.parametrize("size", [(5000, 3), (3, 5000), (1, 1)])
-    def test_a_narrow_strip_and_a_point_are_photos_too(self, size):
-        assert open_photo(encoded(picture(1, size)), SIZE).size == (SIZE, SIZE)
+        for size in ((5000, 3), (3, 5000), (1, 1)):
+            assert open_photo(encoded(picture(1, size)), SIZE).size == (SIZE, SIZE)
 
     @pytest.mark.parametrize(
         ("mode", "kind", "color", "expected"),
@@ -272,7 +274,8 @@ class TestContents:
         shares = {"val_share": 0.25, "test_share": 0.25}
         names = [read(name, folder, split, **shares)["name"].to_pylist() for split in reading.SPLITS]
         assert [len(part) for part in names] == [sum(map(len, names)) - 2, 1, 1]
-        assert sorted(sum(names, [])) == sorted(read(name, folder, "all", **shares)["name"].to_pylist())
+        every = read(name, folder, "all", **shares)["name"].to_pylist()
+        assert sorted(one for part in names for one in part) == sorted(every)
 
     def test_splits_by_seed_do_not_depend_on_the_order(self):
         names = [f"video{number}" for number in range(50)]
@@ -457,12 +460,9 @@ def run(raw, tmp_path, monkeypatch):
 
 
 def settings(name, snapshot=1, **args):
-    return SimpleNamespace(
-        datasets={},
-        real_data={name: SimpleNamespace(size=SIZE, args=ARGS[name] | args, seed=1)},
-        data=SimpleNamespace(snapshot=snapshot),
-        compute=SimpleNamespace(threads=2),
-    )
+    block = {"size": SIZE, "args": ARGS[name] | args, "seed": 1}
+    values = {"real_data": {name: block}, "data": {"snapshot": snapshot}}
+    return check_shapes(merged(read_params(ROOT / "params.yaml"), values))
 
 
 def message_of(name):
@@ -654,12 +654,9 @@ class TestDeliveries:
             run()
 
 
-def test_the_examples_in_the_documentation_are_of_known_options():
-    text, seen = (Path(__file__).parents[1] / "docs/real_data.md").read_text(), set()
-    for part in text.split("```yaml\n")[1:]:
-        example = YAML(typ="safe").load(part.split("```")[0])
-        for name, block in example.get("real_data", {}).items():
-            assert set(block) == {"size", "args", "seed"}
-            lookup.find("datasets", name)(**block["args"])
-            seen.add(name)
-    assert seen == set(MAKE)
+def test_the_examples_in_the_documentation_are_params():
+    text = (ROOT / "docs/real_data.md").read_text()
+    examples = [YAML(typ="safe").load(part.split("```")[0]) for part in text.split("```yaml\n")[1:]]
+    for example in examples:
+        rules.check_values(merged(read_params(ROOT / "params.yaml"), example))
+    assert [name for example in examples for name in example["real_data"]] == list(MAKE)

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from contracts.options import check_nothing_else_changes
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
@@ -32,22 +33,21 @@ def test_are_right_in_half_precision_too(dtype):
     assert ranks(scores).tolist() == list(range(1, 251))
 
 
-def test_normalized_ranks_lie_above_zero_and_up_to_one():
-    assert ranks(torch.tensor([5.0, 1.0]), normalized=True).tolist() == [0.5, 1.0]
-
-
-def test_leave_the_scores_alone(generator):
+def test_take_a_dimension_a_direction_and_a_mask(generator):
     scores = torch.randn(3, 5, generator=generator)
-    before = scores.clone()
-    ranks(scores)
-    assert scores.equal(before)
+    assert check_nothing_else_changes(lambda: ranks(scores, dim=0), scores).equal(ranks(scores.T).T)
+    assert ranks(scores, descending=False).equal(ranks(-scores))
+    assert ranks(torch.tensor([5.0, 1.0]), normalized=True).tolist() == [0.5, 1.0]
+    mask = torch.tensor([True, False, True, True, False])
+    filled = scores.masked_fill(~mask, torch.nan)
+    assert ranks(filled, mask=mask.expand(3, -1))[:, mask].equal(ranks(scores[:, mask]))
 
 
 @pytest.mark.parametrize(
     ("scores", "error", "message"),
     [
-        (torch.tensor([1.0, float("nan")]), ValueError, r"nan at \(1,\)"),
-        (torch.tensor([float("inf")]), ValueError, "inf at"),
+        (torch.tensor([1.0, float("nan")]), ValueError, r"scores\[1\] is nan"),
+        (torch.tensor([float("inf"), float("inf")]), ValueError, r"scores\[0\] is inf .*1 more"),
         (torch.tensor([1, 2]), TypeError, "int64"),
         (torch.zeros(3, 0), ValueError, r"\(3, 0\)"),
         ([1.0], TypeError, "list"),

@@ -19,9 +19,8 @@ from playwright.sync_api import sync_playwright
 from ruamel.yaml import YAML
 
 from pipelines.config.schema import load
-from pipelines.serving.server import free_port
 
-from conftest import ROOT  # isort: skip
+from conftest import ROOT, free_port  # isort: skip
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(5400)]
 

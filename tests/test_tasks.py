@@ -15,11 +15,10 @@ from rankops.datasets import splits as readers
 from rankops.io.checkpoints import build, load_model, save_model, start_from
 from rankops.io.parquet import encode_images
 from rankops.metrics.bootstrap import Statistic, difference, evaluate, holm
-from rankops.models.layers import similarities
-from rankops.models.tokenizer import Vocabulary
 from rankops.ranks import ranks
 from rankops.sorters.handcrafted import Handcrafted
 from rankops.sorters.lstm import LSTM
+from rankops.tasks.label_ranking import label_ranks_of
 from rankops.training.device import make_accelerator
 from rankops.training.finetune import embedded
 from rankops.training.loop import train
@@ -413,6 +412,26 @@ class TestMetrics:
     def test_holm_is_that_of_statsmodels_example(self):
         assert holm([0.01, 0.02, 0.03, 0.9]) == pytest.approx([0.04, 0.06, 0.06, 0.9])
 
+    def test_f1_is_the_harmonic_mean_of_the_averages(self, generator):
+        task = lookup.find("tasks", "label_ranking")()
+        scores, selected = torch.randn(50, 4, generator=generator), torch.rand(50, 4, generator=generator) < 0.5
+        columns = {
+            "scores": scores,
+            "selected": selected,
+            "label_ranks": label_ranks_of(scores, selected),
+            "true_label_ranks": torch.randint(0, 2, (50, 4), generator=generator),
+        }
+        table = pa.table({"id": range(50)} | {name: values.tolist() for name, values in columns.items()})
+        metrics = evaluate({1: task.statistic(table)}, resamples=20, seed=0)
+        for kind in ("ranked", "unranked"):
+            precision, recall, f1 = (metrics[kind][name]["value"] for name in ("precision", "recall", "f1"))
+            assert f1 == pytest.approx(2 * precision * recall / (precision + recall))
+
+    def test_selected_labels_are_ranked_among_themselves(self):
+        scores = torch.tensor([[9.0, -5.0, 0.5, 0.5], [1.0, 2.0, 3.0, 4.0]])
+        selected = torch.tensor([[False, True, True, True], [False] * 4])
+        assert label_ranks_of(scores, selected).tolist() == [[0, 1, 2, 2], [0, 0, 0, 0]]
+
 
 class TestSplits:
     """What is wrong with a table is named with its row."""
@@ -517,12 +536,6 @@ class TestBatches:
 
 
 class TestVocabulary:
-    def test_unknown_words_are_one_number_and_empty_captions_are_refused(self):
-        vocabulary = Vocabulary.of(["the three", "the seven"], least=1)
-        assert vocabulary.encode(["the eight three", "seven"]).tolist() == [[3, 1, 4], [2, 0, 0]]
-        with pytest.raises(ValueError, match=r"caption 1 is '\.\.'"):
-            vocabulary.encode(["the", ".."])
-
     def test_it_is_of_frequent_words_of_the_training_captions(self, generator):
         images, _, families = split_of("retrieval", generator, rows=8)
         captions = [[f"three odd{row}", f"a seven {'twice' if row < 2 else ''}"] for row in range(8)]
@@ -530,34 +543,6 @@ class TestVocabulary:
             training = options_of("retrieval") | {"least_count": least}
             network = Training(CASES[8], (images, captions, families), training=training).network
             assert network.vocabulary.words[2:] == known
-
-    def test_padding_changes_nothing_and_order_does(self):
-        words = Vocabulary.of(["b c d"]).words
-        network = build("models", "dual_encoder", DUAL["args"], seed=0, words=words).eval()
-        short, long = torch.tensor([[2, 3]]), torch.tensor([[2, 3, 0, 0]])
-        assert network.encode_text(short).allclose(network.encode_text(long))
-        assert not network.encode_text(short).allclose(network.encode_text(short.flip(1)))
-        with pytest.raises(ValueError, match="caption 0"):
-            network.encode_text(torch.zeros(1, 3, dtype=torch.long))
-
-
-@pytest.mark.parametrize("name", ["convnet", "wildcat", "label_attention", "resnet34", "mobilenet_v3_small"])
-def test_scores_in_half_precision_are_not_rounded_to_ties(name, generator):
-    network = build("models", name, {}, seed=0, outputs=500).eval().requires_grad_(False)
-    images = torch.randint(0, 256, (2, 1, 64, 64), generator=generator, dtype=torch.uint8)
-    with torch.autocast("cpu", dtype=torch.bfloat16):
-        scores = network(images)
-    assert scores.dtype == torch.float32
-    assert all(len(set(row.tolist())) > 490 for row in scores)
-
-
-def test_similarities_in_half_precision_are_not_rounded_to_ties(generator):
-    words = Vocabulary.of([" ".join(f"w{number}" for number in range(48))]).words
-    network = build("models", "dual_encoder", DUAL["args"] | {"size": 32}, seed=0, words=words)
-    images = torch.randint(0, 256, (40, 1, 16, 16), generator=generator, dtype=torch.uint8)
-    with torch.autocast("cpu", dtype=torch.bfloat16):
-        result = similarities(network(images), network.encode_text(torch.randint(1, 50, (40, 3), generator=generator)))
-    assert all(len(set(row.tolist())) == 40 for row in result)
 
 
 def test_a_ranker_averages_scores_and_thresholds_over_views(tmp_path, generator):

@@ -15,6 +15,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from pipelines.config.schema import NONE, Component, ParamsError, Run, Settings, check_shapes, describe, read
 from rankops import lookup
+from rankops.datasets.public.reading import PublicDataset
 from rankops.datasets.scenes.base import Scenes
 
 __all__ = ["SORTER_METRICS", "check", "check_values"]
@@ -104,27 +105,26 @@ def _check_dataset(settings: Settings, key: str) -> None:
     kind = lookup.find("datasets", block.name, where=f"{place}.name")
     if not isinstance(kind, type) or not issubclass(kind, Scenes):
         raise ValueError(f"{place}.name: {block.name} is not drawn here; expected a file of rankops/datasets/scenes")
+    _check_fields(kind, block.name, block.model_dump(exclude={"name"}), place)
+
+
+def _check_adapter(settings: Settings, key: str) -> None:
+    block, place = settings.real_data[key], f"real_data.{key}"
+    kind = lookup.find("datasets", key, where=place)
+    if not isinstance(kind, type) or not issubclass(kind, PublicDataset):
+        raise ValueError(f"{place}: {key} is drawn here, not read from disk: give it a block under datasets")
+    _check_fields(kind, key, block.args, f"{place}.args")
+
+
+def _check_fields(kind: type, name: str, options: dict[str, Any], place: str) -> None:
+    """Check the options of a dataset, which are the fields of its class."""
     known = [field.name for field in fields(kind)]
-    options = block.model_dump(exclude={"name"})
     for option in options:
         if option not in known:
             near = difflib.get_close_matches(option, known, n=1)
             hint = f"did you mean {near[0]}? " if near else ""
-            raise ValueError(f"{place}.{option}: unknown option; {hint}{block.name} takes {', '.join(known)}")
+            raise ValueError(f"{place}.{option}: unknown option; {hint}{name} takes {', '.join(known) or 'no options'}")
     _typed(kind, options, place)
-
-
-def _check_adapter(settings: Settings, key: str) -> None:
-    place, block = f"real_data.{key}", settings.real_data[key]
-    lookup.find("datasets", key, where=place)
-    module = lookup.module("datasets", key)
-    if not hasattr(module, "LAYOUT"):
-        raise ValueError(f"{place}: {key} is drawn here, not read from disk: give it a block under datasets")
-    known, hints = lookup.options(module.check), typing.get_type_hints(module.check)
-    for option, value in block.args.items():
-        if option not in known:
-            raise ValueError(f"{place}.args.{option}: unknown option; {key} takes {', '.join(known) or 'no options'}")
-        _typed(hints[option], value, f"{place}.args.{option}")
 
 
 def _check_sorter(settings: Settings, key: str) -> None:

@@ -1,4 +1,4 @@
-"""DVC's own graph of the stages, which the flows follow."""
+"""DVC's graph of the stages, which the flows follow."""
 
 from pathlib import Path
 
@@ -9,13 +9,8 @@ __all__ = ["stages"]
 
 
 def stages(folder: str | Path) -> dict[str, list[str]]:
-    """The stages of a checkout's `dvc.yaml`, each after all that it needs, with the names of those.
-
-    Args:
-        folder: the checkout.
-    """
-    repo = Repo(str(folder))
-    graph = repo.index.graph  # from a stage to what it needs
-    chosen = [stage for stage in graph if stage.path_in_repo == "dvc.yaml"]  # experiments are not retrained
-    ordered = networkx.lexicographical_topological_sort(graph.subgraph(chosen).reverse(), key=lambda stage: stage.name)
-    return {stage.name: sorted(need.name for need in graph.successors(stage)) for stage in ordered}
+    """Return the stages of a checkout in an order in which they can run, each with the names of those that it needs."""
+    with Repo(str(folder)) as repo:
+        graph = repo.index.graph  # from a stage to what it needs
+        ordered = networkx.lexicographical_topological_sort(graph.reverse(), key=lambda stage: stage.name)
+        return {stage.name: sorted(need.name for need in graph.successors(stage)) for stage in ordered}

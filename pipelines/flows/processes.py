@@ -1,13 +1,13 @@
-"""Commands that a flow runs: their output goes to its log, and they end when it does."""
+"""Commands that a flow runs: their output goes to its log, and they end with it."""
 
 import os
 import re
 import shutil
 import signal
 import subprocess
+import sys
 import threading
 import time
-from collections.abc import Mapping
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -15,56 +15,40 @@ from typing import Any
 
 from prefect import task
 from prefect.cache_policies import NO_CACHE
-from prefect.exceptions import MissingContextError
-from prefect.logging import get_logger, get_run_logger
-
-from pipelines.ops.programs import search_path
+from prefect.logging import get_run_logger
 
 __all__ = ["CommandFailed", "Commands", "TransientFailure", "retried"]
 
-PROGRESS = re.compile(r"\d+%\|")
-PROGRESS_EVERY = 30.0  # seconds
-TAIL = 12  # lines of output that an error has
-
-# What may go well the next time: a stage that was killed (out of memory, say), DVC's locks, half-written ones too (they
-# are mended before the next try), a server that is away, a second process of the stage that is about to end. Wrong
-# params or data are not among them.
+PROGRESS_BAR = re.compile(r"\d+%\|")
+TAIL = 12  # lines of output in an error
+# What a retry may mend: a stage that was killed or found another process of its own (75), a lock of DVC that is taken
+# or half written (it is repaired before the retry), an MLflow server that is away.
 TRANSIENT = re.compile(
-    r"exited with -\d+|exited with 75\b|Unable to acquire lock|is busy|another process runs this stage|does not answer"
-    r"|the MLflow store failed|dvc\.lock' (?:is invalid|validation failed)|RWLock-file"
+    r"exited with (?:-\d+|75\b)|Unable to acquire lock|is busy|does not answer|the MLflow store failed"
+    r"|dvc\.lock' (?:is invalid|validation failed)|RWLock-file"
 )
 
 
 class CommandFailed(RuntimeError):
-    """A command did not end with 0; the same command would fail again."""
+    """A command failed; the same command would fail again."""
 
 
 class TransientFailure(CommandFailed):
-    """A command did not end with 0; it may go well the next time."""
+    """A command failed; a retry may succeed."""
 
 
-def _may_go_well(task: Any, run: Any, state: Any) -> bool:
-    """Whether a failed task of Prefect's is worth another try: if it ended with a `TransientFailure`."""
+def _is_transient(task: Any, run: Any, state: Any) -> bool:
     try:
         state.result()
-    except TransientFailure:
-        return True
-    except Exception:
-        return False
+    except Exception as error:
+        return isinstance(error, TransientFailure)
     return False
 
 
-# Prefect's `task`, for what is tried again after a `TransientFailure`, in the same run alone.
+# Prefect's `task`, retried after a `TransientFailure` alone.
 retried = partial(
-    task, cache_policy=NO_CACHE, retries=3, retry_delay_seconds=[2, 10, 60], retry_condition_fn=_may_go_well
+    task, cache_policy=NO_CACHE, retries=3, retry_delay_seconds=[2, 10, 60], retry_condition_fn=_is_transient
 )
-
-
-def _logger():
-    try:
-        return get_run_logger()
-    except MissingContextError:
-        return get_logger("rankops")
 
 
 class Commands:
@@ -73,73 +57,62 @@ class Commands:
     def __init__(self):
         self._running: set[subprocess.Popen] = set()
         self._lock = threading.Lock()
-        self._stopped = threading.Event()
+        self._stopped = False
 
-    def run(self, command: list[str], *, folder: Path, environment: Mapping[str, str] | None = None) -> str:
-        """Runs a command to its end, its output a line at a time in the run's log; returns what it printed.
+    def run(self, *command: str, folder: Path, **environment: str) -> str:
+        """Run a command in a process group of its own, log its output line by line, and return that.
 
-        It gets a process group of its own, and SIGTERM when this process dies, however that happens.
+        It gets SIGTERM when this process ends, however that happens.
 
         Args:
-            command: program and arguments; the programs of this process's environment come first.
-            folder: to run it in.
-            environment: variables beside those of this process.
+            command: program and arguments; programs of this Python environment come first.
+            folder: where it runs.
+            environment: variables in addition to those of this process.
 
         Raises:
-            TransientFailure: it failed for what may be over the next time.
-            CommandFailed: it failed, or all commands were stopped.
+            TransientFailure: it failed, and a retry may succeed.
+            CommandFailed: it failed, or `stop` was called.
         """
-        if shutil.which("setpriv"):
-            command = ["setpriv", "--pdeathsig", "TERM", *command]
+        name = " ".join(command)
+        path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])
+        tied = ["setpriv", "--pdeathsig", "TERM"] if shutil.which("setpriv") else []
         with self._lock:
-            if self._stopped.is_set():
-                raise CommandFailed(f"not started, the flow is ending: {' '.join(command)}")
+            if self._stopped:
+                raise CommandFailed(f"not started, the flow is ending: {name}")
             process = subprocess.Popen(
-                command, cwd=folder, env={**os.environ, "PATH": search_path(), **(environment or {})},
-                stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace", start_new_session=True,
-            )  # fmt: skip
+                [*tied, *command],
+                cwd=folder,
+                env=os.environ | {"PATH": path} | environment,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+                errors="replace",
+                start_new_session=True,
+            )
             self._running.add(process)
-        try:
-            printed = self._followed(process)
-        finally:
-            with self._lock:
-                self._running.discard(process)
-        if process.returncode:
-            said = "\n".join(printed[-TAIL:])
-            killed = process.returncode < 0 and not self._stopped.is_set()
-            kind = TransientFailure if killed or TRANSIENT.search(said) else CommandFailed
-            raise kind(f"{' '.join(command)} ended with {process.returncode}:\n{said}")
-        return "\n".join(printed)
-
-    def _followed(self, process: subprocess.Popen) -> list[str]:
-        """Logs output until the end; of progress bars a line now and then."""
-        printed = []
-        shown = time.monotonic()
-        logger = _logger()
-        for line in process.stdout:  # a bar's carriage returns are line ends here
-            line = line.rstrip()
-            if not line:
-                continue
-            if PROGRESS.search(line):
-                if time.monotonic() - shown < PROGRESS_EVERY:
-                    continue
-                shown = time.monotonic()
-            else:
-                printed.append(line)
-            logger.info(line)
-        process.wait()
-        return printed
+        output = []
+        for line in filter(None, map(str.rstrip, process.stdout)):
+            if not PROGRESS_BAR.search(line):
+                output.append(line)
+                get_run_logger().info(line)
+        code = process.wait()
+        with self._lock:
+            self._running.discard(process)
+        if code:
+            tail = "\n".join(output[-TAIL:])
+            transient = not self._stopped and (code < 0 or code == os.EX_TEMPFAIL or TRANSIENT.search(tail))
+            raise (TransientFailure if transient else CommandFailed)(f"{name} ended with {code}:\n{tail}")
+        return "\n".join(output)
 
     def stop(self) -> None:
-        """Ends all that runs, with its children; nothing is started any more."""
+        """End all commands and their children; start no more."""
         with self._lock:
-            self._stopped.set()
+            self._stopped = True
             running = list(self._running)
         for number in (signal.SIGTERM, signal.SIGKILL):
             for process in running:
-                if process.poll() is None:
-                    with suppress(ProcessLookupError):  # its own thread saw it end in between
-                        os.killpg(process.pid, number)
+                with suppress(ProcessLookupError):
+                    os.killpg(process.pid, number)
             deadline = time.monotonic() + 10
             while time.monotonic() < deadline and any(process.poll() is None for process in running):
                 time.sleep(0.1)

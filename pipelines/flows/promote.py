@@ -1,46 +1,36 @@
 """The flow that promotes: the gate, with its decisions on the run's page."""
 
+from contextlib import suppress
+from dataclasses import asdict
 from pathlib import Path
 
 import torch
-from dvc.config import Config
 from prefect import flow
 from prefect.artifacts import create_table_artifact
 from prefect.logging import get_run_logger
 from prefect.states import Completed, Failed, State
 
-from pipelines.config.schema import Settings, load
+from pipelines.config import Settings, load
 from pipelines.flows.processes import CommandFailed, Commands, TransientFailure, retried
-from pipelines.tracking.gate import Decision, decide_all, known
-from pipelines.tracking.publish import CredentialsRefused, Registry, ServerUnreachable, store
+from pipelines.tracking.gate import Decision, decide_all
+from pipelines.tracking.store import ServerUnreachable
 
 __all__ = ["NOT_JUDGED", "judge", "outcome", "promote", "show"]
 
-NOT_JUDGED = "NotJudged"  # the state of a run that came to its end, but for models that could not be judged
+NOT_JUDGED = "NotJudged"  # the state of a run that did all but judge some models
 
 
 @retried
 def judge(params: Settings, folder: Path, models: list[str] | None = None, over_person: bool = False) -> list[Decision]:
-    """The gate's decisions.
-
-    Args:
-        params: with the gate's block.
-        folder: the checkout whose data the models are judged on.
-        models: registered names; None for every one that the params have.
-        over_person: see `pipelines.tracking.gate.decide`.
+    """Return the gate's decisions, see `pipelines.tracking.gate.decide_all`.
 
     Raises:
         TransientFailure: MLflow's store failed.
-        CredentialsRefused: see `pipelines.tracking.publish.store`.
+        CredentialsRefused: it refuses the credentials.
     """
     torch.set_num_threads(params.compute.threads)
     try:
-        with store() as client:
-            decisions = decide_all(
-                Registry(client), models or known(params), params, folder=folder, over_person=over_person
-            )
-    except CredentialsRefused:
-        raise
+        decisions = decide_all(models, params, folder=folder, over_person=over_person)
     except ServerUnreachable as error:
         raise TransientFailure(str(error)) from error
     for one in decisions:
@@ -50,49 +40,37 @@ def judge(params: Settings, folder: Path, models: list[str] | None = None, over_
 
 
 def outcome(decisions: list[Decision], *done: str) -> State:
-    """Completed, with what was done and the versions that became champion; Failed if a model could not be judged."""
+    """Return Completed, with what was done and the new champions; Failed if a model could not be judged."""
     champions = ", ".join(f"{one.model} {one.challenger}" for one in decisions if one.promoted)
-    said = "; ".join([*done, f"promoted: {champions or 'none'}"])
+    message = "; ".join([*done, f"promoted: {champions or 'none'}"])
     if failed := [one.model for one in decisions if one.failed]:
-        return Failed(name=NOT_JUDGED, message=f"{said}; not judged: {', '.join(failed)}")
-    return Completed(message=said)
+        return Failed(name=NOT_JUDGED, message=f"{message}; not judged: {', '.join(failed)}")
+    return Completed(message=message)
 
 
 def show(decisions: list[Decision]) -> None:
-    """A table of decisions on the page of the flow run that calls this (of what a task makes, that shows nothing)."""
-    table = [
-        {
-            "model": one.model,
-            "challenger": one.challenger,
-            "champion before": one.champion,
-            "promoted": one.promoted,
-            "why": one.reason,
-        }
-        for one in decisions
-    ]
+    """Show decisions as a table on the page of the flow run that calls this (called in a task, that shows nothing)."""
+    columns = ("model", "challenger", "champion", "promoted", "reason")
+    table = [{name: asdict(one)[name] for name in columns} for one in decisions]
     create_table_artifact(key="gate", table=table, description="What the gate decided")
 
 
 def _bring(params: Settings, folder: Path) -> None:
-    """Brings datasets that the checkout lacks out of DVC's cache or default remote: retrainings make them elsewhere."""
-    datasets = sorted({run.dataset for run in params.all_runs.values()})
-    missing = [f"data/{name}" for name in datasets if not (folder / "data" / name).is_dir()]
-    if not missing:
-        return
-    bring = "pull" if Config(str(folder / ".dvc")).get("core", {}).get("remote") else "checkout"
-    try:
-        Commands().run(["dvc", bring, *missing], folder=folder)
-    except CommandFailed as error:  # sorters need none, and of what does, the gate says which files are not there
-        get_run_logger().warning("%s", error)
+    """Bring datasets that the checkout lacks from DVC's remote or cache: retrainings make them in a clone."""
+    datasets = [f"data/{name}" for name in sorted({run.dataset for run in params.runs.values()})]
+    missing = [name for name in datasets if not (folder / name).is_dir()]
+    for verb in ("fetch", "checkout") if missing else ():
+        with suppress(CommandFailed):  # there may be no remote; the gate names the files that a model lacks
+            Commands().run("dvc", verb, *missing, folder=folder)
 
 
-@flow(name="promote", validate_parameters=True)
+@flow(name="promote")
 def promote(models: list[str] | None = None, over_person: bool = False, project: str = ".") -> State:
-    """Lets the gate decide whether challengers become champions, as `rankops promote` does.
+    """Let the gate decide whether challengers become champions, as `rankops promote` does.
 
     Args:
-        models: registered names; None for all of the params.
-        over_person: replace champions that a person set.
+        models: registered names; None for all that the params train.
+        over_person: replace champions that a person chose.
         project: the checkout whose data they are judged on.
 
     Returns:

@@ -1,53 +1,49 @@
-"""What an interrupted dvc leaves half written, and would not start with: its list of running stages, and its locks."""
+"""Restore what a killed dvc left half written and would refuse to start with: `python -m pipelines.ops.dvc_repair`."""
 
 import json
-from itertools import count
+import sys
 from pathlib import Path
 
 from pipelines.ops.git import file_at
 from rankops.io.atomic import replaced_file
 
-__all__ = ["mend"]
+__all__ = ["repair"]
 
-RUNNING = Path(".dvc/tmp/rwlock")
-LOCKS = (Path("dvc.lock"), Path("experiments/dvc.lock"))
-KEPT = Path(".dvc/tmp/half-written")
+RUNNING = Path(".dvc/tmp/rwlock")  # the stages that run now
+LOCK = Path("dvc.lock")
 
 
-def mend() -> list[str]:
-    """Mends the checkout in the present folder; says what it did, a line each.
+def repair() -> list[str]:
+    """Repair the DVC project in the present folder; return what was done, a line each.
 
-    A half-written lock becomes the one of the last commit: of what has been run since, DVC's run cache has the results.
-    What there was of it is kept. One with the marks of a merge is left for a person. Where a dvc is at work nothing is
-    looked at: it may be about to write the rest.
+    A truncated dvc.lock is restored from HEAD; later results are recovered from DVC's run cache. One with the marks of
+    a merge is left to a person. Nothing is touched while a dvc is at work, which may be writing the rest.
 
     Raises:
-        ValueError: git does not say what the last commit has; nothing is changed then.
+        ValueError: git cannot tell what HEAD has; nothing is changed then.
     """
-    from dvc.lock import LockError, make_lock  # a second, which `rankops --help` needs not wait for
+    if not any(map(_is_broken, (RUNNING, LOCK))):
+        return []
+    from dvc.lock import LockError, make_lock  # these take a second
     from dvc.repo import Repo
 
-    if not (faulty := [path for path in (RUNNING, *LOCKS) if _broken(path)]):
-        return []
-    said = []
     with Repo(".") as repo:
-        of_list = make_lock(f"{RUNNING}.lock", tmp_dir=repo.tmp_dir, hardlink_lock=repo.config["core"]["hardlink_lock"])
+        hardlink = repo.config["core"]["hardlink_lock"]
+        of_running = make_lock(f"{RUNNING}.lock", tmp_dir=repo.tmp_dir, hardlink_lock=hardlink)
         try:
-            with repo.lock, of_list:
-                for path in faulty:
-                    if _broken(path):  # still, now that nobody writes it
-                        said.append(_removed(path) if path == RUNNING else _restored(path))
+            with repo.lock, of_running:  # by now nobody writes them
+                return [_restored(path) for path in (RUNNING, LOCK) if _is_broken(path)]
         except LockError:
-            said.append(f"{', '.join(map(str, faulty))}: not whole, but a dvc is at work here, which may be writing it")
-    return said
+            return ["dvc is running here, so half-written files may be about to be completed; nothing was repaired"]
 
 
-def _broken(path: Path) -> bool:
+def _is_broken(path: Path) -> bool:
     try:
         text = path.read_text()
-        if path in LOCKS:
-            return _no_lock(text)
-        json.loads(text)
+        if path == RUNNING:
+            json.loads(text)
+        elif not f"\n{text}".count("\n<<<<<<< "):
+            _check_lock(text)
     except FileNotFoundError:
         return False
     except ValueError:
@@ -55,39 +51,29 @@ def _broken(path: Path) -> bool:
     return False
 
 
-def _no_lock(text: str) -> bool:
+def _check_lock(text: str) -> None:
     from dvc.schema import COMPILED_LOCKFILE_SCHEMA
     from ruamel.yaml import YAML, YAMLError
     from voluptuous import Invalid
 
-    if "\n<<<<<<< " in f"\n{text}":
-        return False
     try:
         COMPILED_LOCKFILE_SCHEMA(YAML(typ="safe").load(text))
-    except (YAMLError, Invalid):
-        return True
-    return False
+    except (YAMLError, Invalid) as error:
+        raise ValueError("not a lock of DVC") from error
 
 
-def _removed(path: Path) -> str:
-    path.unlink()
-    return f"{path} was half written, by an interrupted dvc; removed it"
+def _restored(path: Path) -> str:
+    content = file_at(".", "HEAD", path) if path == LOCK else None
+    if content is None:
+        path.unlink()
+        return f"{path} was half written by a killed dvc: removed"
+    with replaced_file(path) as partial:
+        partial.write_bytes(content)
+    return f"{path} was half written by a killed dvc: restored from HEAD; later results are in DVC's run cache"
 
 
-def _restored(lock: Path) -> str:
+if __name__ == "__main__":
     try:
-        whole = file_at(".", "HEAD", lock)
+        sys.stdout.writelines(f"{line}\n" for line in repair())
     except ValueError as error:
-        raise ValueError(f"{error}; so half-written locks were left as they are") from error
-    KEPT.mkdir(parents=True, exist_ok=True)
-    name = lock.as_posix().replace("/", "-")
-    kept = next(path for number in count(1) if not (path := KEPT / f"{name}.{number}").exists())
-    kept.write_bytes(lock.read_bytes())
-    if whole is None:
-        lock.unlink()
-        became = "removed it"
-    else:
-        with replaced_file(lock) as partial:
-            partial.write_bytes(whole)
-        became = "it is that of the last commit again"
-    return f"{lock} was half written, by an interrupted dvc; {became}. What was run since is in DVC's cache; see {kept}"
+        sys.exit(str(error))

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 
-from pipelines.config.schema import Settings
+from pipelines.config import Settings
 from rankops.datasets.scenes import mnist
 from rankops.datasets.scenes.digits import tables
 from rankops.io.atomic import replaced_folder

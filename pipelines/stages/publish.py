@@ -1,6 +1,6 @@
-"""Sends every finished training to MLflow and registers its model: the only stage that talks to a server.
+"""Send every finished training to MLflow and register its model: the only stage that talks to a server.
 
-Run by hand as `python -m pipelines.stages.publish`, it restores what an emptied or changed store lacks.
+Run by hand as `python -m pipelines.stages publish`, it restores what an emptied or changed store lacks.
 """
 
 import json
@@ -9,129 +9,122 @@ from typing import Any
 
 import pandas as pd
 
-from pipelines.config.schema import Settings, SorterRun
+from pipelines.config import Settings
 from pipelines.ops import dvc_lock
-from pipelines.reporting.histories import best_epoch, history_of_run
-from pipelines.reporting.results import figures, flat
-from pipelines.stages.runner import run
-from pipelines.tracking.publish import (
-    Finished,
-    Version,
-    key_of,
-    publish,
-    requirements,
-    sorter_signature,
-    store,
-    task_signature,
-)
-from rankops import lookup
+from pipelines.reporting.results import history, read_run, read_runs, read_sorters
+from pipelines.tracking.publish import Run, Version, key_of, publish
 from rankops.io.atomic import replaced_file
 
-FIGURES = Path("reports/figures")
-SERVING = Path(__file__).parents[1] / "serving"
+PLOTS = Path("reports/figures")
 
 
 def _entries(*stages: str) -> list[dict[str, Any]]:
-    """What dvc.lock says of some stages.
-
-    Raises:
-        ValueError: it does not know one of them, or is no lock file.
-    """
+    """Return the entries of stages in dvc.lock."""
     known = dvc_lock.stages()
-    for stage in stages:
-        if stage not in known:
-            raise ValueError(f"dvc.lock: no entry for {stage}, so there is nothing to publish: run `dvc repro` first")
+    if missing := [stage for stage in stages if stage not in known]:
+        raise ValueError(f"dvc.lock: no entry for {missing[0]}, so there is nothing to publish: run `dvc repro` first")
     return [known[stage] for stage in stages]
 
 
-def finished_trainings(params: Settings) -> list[Finished]:
-    source = json.loads(Path("data/digits/manifest.json").read_text())["source"]
-    everywhere = {"device": params.compute.device, "threads": str(params.compute.threads)}
-    result = []
-    for name, options in params.sorters.items():
-        entries = _entries(f"pretrain@{name}")
-        folder, metrics = Path("models/sorters") / name, Path(f"metrics/sorters/{name}.json")
-        history = pd.read_csv(folder / "history.csv")
-        result.append(
-            Finished(
-                name=f"sorter-{name}",
+def _flat(values: dict[str, Any]) -> dict[str, Any]:
+    """Return nested values by dotted names.
+
+    >>> _flat({"loss": {"name": "rlsep", "args": {"pairs": 4}}})
+    {'loss.name': 'rlsep', 'loss.args.pairs': 4}
+    """
+    return pd.json_normalize(values).to_dict("records")[0]
+
+
+def _metrics(rows: pd.DataFrame) -> dict[str, float]:
+    """Return `<metric>`, `<metric>.low` and `<metric>.high` of a table of `pipelines.reporting.results`.
+
+    >>> _metrics(pd.DataFrame({"metric": ["spearman"], "value": [0.5], "low": [float("nan")], "high": [0.75]}))
+    {'spearman': 0.5, 'spearman.high': 0.75}
+    """
+    table = rows.melt("metric", ["value", "low", "high"], "bound", "number").dropna()
+    names = (table["metric"] + "." + table["bound"]).str.removesuffix(".value")
+    return dict(zip(names, table["number"], strict=True))
+
+
+def _plots(*names: str) -> dict[str, list[Path]]:
+    plots = [path for name in names if (path := PLOTS / f"{name}.png").is_file()]
+    return {"plots": plots} if plots else {}
+
+
+def _sorters(params: Settings, tags: dict[str, str]) -> list[Run]:
+    results, runs = read_sorters(), []
+    for key, options in params.sorters.items():
+        stage, folder, metrics = f"pretrain@{key}", Path("models/sorters") / key, Path(f"metrics/sorters/{key}.json")
+        entries = _entries(stage)
+        version, epochs = None, None
+        if (folder / "history.csv").is_file():  # it has weights
+            version, epochs = Version(f"sorter-{key}", folder), history(folder)
+        runs.append(
+            Run(
+                name=f"sorter-{key}",
                 experiment="sorters",
-                key=key_of(dvc_lock.made_by(entries), metrics.read_text()),
-                params=flat(options.model_dump() | {"length": json.loads(metrics.read_text())["length"]}),
-                metrics=figures(metrics),
-                tags=everywhere | {"stage": f"pretrain@{name}"} | dvc_lock.inputs(entries),
-                history=history,
-                files={
-                    "plots": [FIGURES / f"sorter-{name}-learning_curves.png", FIGURES / "sorters-l1_by_kind.png"],
-                    "figures": [metrics, folder / "history.csv"],
-                },
-                version=Version(
-                    model=f"sorter-{name}",
-                    script=SERVING / "sorter.py",
-                    weights=folder,
-                    signature=sorter_signature(json.loads(metrics.read_text())["length"]),
-                    requirements=requirements("mlflow", "torch", "safetensors", "numpy"),
-                ),
-                quality=-history["l1"].min(),
+                key=key_of(stage, dvc_lock.made_by(entries), metrics.read_text()),
+                params=_flat(options.model_dump()),
+                metrics=_metrics(results[results["sorter"] == key]),
+                tags=tags | {"stage": stage} | dvc_lock.inputs(entries),
+                history=epochs,
+                files={"results": [metrics]} | _plots(f"sorter-{key}-learning_curves", "sorters-l1_by_kind"),
+                version=version,
             )
         )
-    for name, options in params.all_runs.items():
-        stages = params.stages_of(name)
-        entries = _entries(*stages)
-        folder, metrics = Path("models/runs") / name, Path(f"metrics/runs/{name}.json")
-        history = history_of_run(folder)
-        training = params.training.model_dump()[options.task]
-        result.append(
-            Finished(
+    return runs
+
+
+def _runs(params: Settings, tags: dict[str, str]) -> list[Run]:
+    digits = {"digits_source": json.loads(Path("data/digits/manifest.json").read_text())["source"]}
+    results, runs = read_runs(), []
+    for name, options in params.runs.items():
+        entries = _entries(f"train@{name}", f"evaluate@{name}")
+        folder, key = Path("models/runs") / name, key_of(name, dvc_lock.made_by(entries))
+        trained, rows = read_run(folder), results[results["run"] == name]
+        best = trained["best"]
+        seeds = tuple(
+            Run(
+                name=f"{name}-seed{seed}",
+                experiment=options.task,
+                key=key_of(key, seed),
+                params={"seed": seed},
+                metrics=_metrics(rows[rows["seed"] == seed]),
+                tags={"seed": str(seed), "run": name},
+                history=history(folder / f"seed{seed}"),
+            )
+            for seed in trained["seeds"]
+        )
+        named = {"dataset": options.dataset, "loss": options.loss.name, "sorter": options.sorter}
+        settings = {
+            "training": params.training_of(name), "compute": params.compute.model_dump(), "chosen": trained["setting"]
+        }  # fmt: skip
+        runs.append(
+            Run(
                 name=name,
                 experiment=options.task,
-                key=key_of(dvc_lock.made_by(entries)),
-                params=flat(
-                    options.model_dump()
-                    | {
-                        "training": training,
-                        "compute": params.compute.model_dump(),
-                        "train_processes": params.train_processes,
-                    }
-                ),
-                metrics=figures(metrics),
-                tags=everywhere
-                | {"stage": stages[0], "digits_source": source, "loss": options.loss.name}
-                | ({"sorter": options.sorter.name} if isinstance(options, SorterRun) else {})
-                | dvc_lock.inputs(entries),
-                history=history,
-                files={
-                    "plots": [
-                        path
-                        for kind in ("learning_curves", "examples")
-                        if (path := FIGURES / f"{name}-{kind}.png").is_file()
-                    ],
-                    "figures": [metrics, *sorted(folder.glob("*history.csv"))],
-                },
+                key=key,
+                params=_flat(options.model_dump() | settings),
+                metrics=_metrics(rows[rows["seed"].isna()]),
+                tags=tags | digits | named | {"stage": f"train@{name}"} | dvc_lock.inputs(entries),
+                files={"results": [Path(f"metrics/runs/{name}.json"), folder / "run.json"]}
+                | _plots(f"{name}-learning_curves", f"{name}-examples"),
+                seeds=seeds,
                 version=Version(
                     model=params.model_of(options),
-                    script=SERVING / f"{options.task}.py",
-                    weights=folder,
-                    signature=task_signature(options.task),
-                    requirements=requirements(
-                        "mlflow", "torch", "torchvision", "safetensors", "accelerate", "numpy", "pandas", "pillow",
-                        "pyarrow", "scipy",
-                    ),
+                    weights=folder / f"seed{best}",
+                    quality=trained["validation"][str(best)],
+                    tags={"seed": str(best)},
                 ),
-                quality=best_epoch(history)[lookup.module("tasks", options.task).JUDGED_BY],
             )
-        )  # fmt: skip
-    return result
+        )
+    return runs
 
 
 def main(params: Settings) -> None:
-    trainings = finished_trainings(params)
-    with store() as client:
-        sent = publish(client, trainings)
-    print(f"publish: sent {len(sent)} of {len(trainings)} runs{': ' if sent else ''}{', '.join(sent)}")
+    tags = {"device": params.compute.device, "threads": str(params.compute.threads)}
+    runs = _sorters(params, tags) + _runs(params, tags)
+    sent = publish(runs)
+    print(f"publish: sent {len(sent)} of {len(runs)} runs{': ' if sent else ''}{', '.join(sent)}")
     with replaced_file("reports/published.json") as partial:
-        partial.write_text(json.dumps({one.name: one.key for one in trainings}, indent=2) + "\n")
-
-
-if __name__ == "__main__":
-    run(main)
+        partial.write_text(json.dumps({run.name: run.key for run in runs}, indent=2) + "\n")

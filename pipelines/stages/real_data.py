@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from tqdm import tqdm
 
-from pipelines.config.schema import Settings
+from pipelines.config import Settings
 from rankops import lookup
 from rankops.datasets.public.reading import SPLITS
 from rankops.io.atomic import replaced_folder

@@ -65,9 +65,9 @@ def _main(stage: str, *names: str) -> Callable[..., None]:
 def run(stage: str = "", *names: str) -> None:
     """Call the function `main(params, *names)` of `pipelines/stages/<stage>.py`.
 
-    Errors of the data, the params or the disk are printed in a line and end the process; RANKOPS_TRACEBACK=1 shows where
-    they come from. Everything else is a bug and keeps its traceback. If another process of the same stage and names
-    does not end within 20 seconds, this one refuses to run.
+    Errors of the data, the params or the disk are printed in a line and end the process; RANKOPS_TRACEBACK=1 shows
+    where they come from. Everything else is a bug and keeps its traceback. If another process of the same stage and
+    names does not end within 20 seconds, this one refuses to run.
     """
     title = "@".join([stage or "stages", *names])
     start = time.perf_counter()
@@ -92,9 +92,9 @@ def run(stage: str = "", *names: str) -> None:
             raise
         message = next(iter(str(error).splitlines()), type(error).__name__)
         sys.exit(
-            f"{title}: {whose} memory is full ({message}): lower the batch_size of this training, set compute.precision "
-            "to bf16, or lower jobs.count in params.yaml. Without a change `dvc repro` resumes from the last completed "
-            "epoch; with a changed batch_size or precision the training starts again"
+            f"{title}: {whose} memory is full ({message}): lower the batch_size of this training, set "
+            "compute.precision to bf16, or lower jobs.count in params.yaml. Without a change `dvc repro` resumes from "
+            "the last completed epoch; with a changed batch_size or precision the training starts again"
         )
     except (ValueError, OSError, FloatingPointError, KeyboardInterrupt) as error:
         if os.environ.get("RANKOPS_TRACEBACK"):

@@ -5,7 +5,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 from tqdm import tqdm
 
-from pipelines.config.schema import Settings
+from pipelines.config import Settings
 from rankops import lookup
 from rankops.datasets.scenes import digits
 from rankops.io.atomic import replaced_folder

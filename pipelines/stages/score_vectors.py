@@ -2,7 +2,7 @@
 
 import pyarrow.parquet as pq
 
-from pipelines.config.schema import Settings
+from pipelines.config import Settings
 from rankops.datasets.vectors.score_vectors import table
 from rankops.io.atomic import replaced_folder
 from rankops.seeding import generator

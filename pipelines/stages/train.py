@@ -8,6 +8,7 @@ import json
 import os
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -22,6 +23,7 @@ from pipelines.ops.process import tie_to
 from pipelines.stages.progress import followed
 from pipelines.stages.runner import checkpoint_folder
 from rankops import lookup
+from rankops.datasets.scenes import digits
 from rankops.io.atomic import remove_folder, replaced_folder
 from rankops.io.checkpoints import folder_of, save_model, start_from
 from rankops.sorters import load_sorter
@@ -273,9 +275,8 @@ def train_one(params: Settings, name: str, place: int, seed: int, job: Path) -> 
 def _fresh(params: Settings, dataset: str) -> Any:
     """Return what draws new training scenes as the stage of this dataset draws them, from the training digits."""
     block = params.datasets[dataset]
-    return lookup.module("datasets", block.name).drawer(
-        Path("data/digits"), threads=params.compute.threads, **block.options
-    )
+    scenes = lookup.find("datasets", block.name)(**block.model_dump(exclude={"name"}))
+    return partial(scenes.scenes, digits.load("data/digits", digits.DIGITS_OF["train"], threads=params.compute.threads))
 
 
 if __name__ == "__main__":  # one of the processes of `_launch`

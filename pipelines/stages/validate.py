@@ -6,7 +6,7 @@ from typing import Any
 
 import pandas as pd
 
-from pipelines.config.schema import Settings
+from pipelines.config import Settings
 from pipelines.expectations import validate
 from rankops import lookup
 from rankops.datasets.scenes import digits

@@ -1,117 +1,122 @@
-"""Trainings that go on, shown in MLflow: read from their checkpoints, so that none waits for a server or knows one."""
+"""Trainings in MLflow while they go on: read from the history.csv of each, so that no training knows a server.
 
+Each training has a live run of its own. `publish` deletes it when it sends the finished run.
+"""
+
+import csv
 import logging
-import pickle
+import math
+import platform
 import threading
-from dataclasses import dataclass
+import time
+from collections.abc import Iterable, Mapping
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-import torch
+import mlflow
+from mlflow.entities import Metric, Run
 
-from pipelines.config.schema import Settings
-from pipelines.tracking.publish import LiveRuns, ServerUnreachable, store
+from pipelines.config import Settings
+from pipelines.ops.messages import in_a_line
+from pipelines.tracking.store import connect, experiment_of
 
-__all__ = ["Going", "going", "watch"]
+__all__ = ["discard", "epoch_metrics", "watch"]
 
-PROGRESS = "custom_checkpoint_0.pkl"  # what `rankops.training.loop.fit` registers first: its epochs
-SECOND = {"everything"}  # its epochs count on from the head's
-ALSO = {"thresholds"}  # steps that publishing leaves out
-
-
-@dataclass(frozen=True)
-class Going:
-    """A training that has a checkpoint.
-
-    Attributes:
-        name: of the run, as it is published.
-        experiment: it belongs to.
-        key: of this attempt: the same when a killed training goes on.
-        epochs: one row of figures each, `epoch` counted from 1 on.
-    """
-
-    name: str
-    experiment: str
-    key: str
-    epochs: list[dict[str, float]]
+CHECKPOINTS = Path(".checkpoints")
+ATTEMPT = "rankops.attempt"  # on a live run: the training's folder below .checkpoints
+NAME = "rankops.live"  # on a live run: the name under which the training is published in the end
+PLACE = "rankops.place"  # on a live run: which folder of which machine
 
 
-def _inside(folder: Path) -> list[Path]:
-    """What a folder has, but for what is half written or half removed; nothing if it is gone by now."""
+def epoch_metrics(rows: Iterable[Mapping[str, Any]]) -> list[Metric]:
+    """Return the numbers of a history as metrics `epoch.<column>`, with the column `epoch` as step."""
+    now = int(time.time() * 1000)
+    return [
+        Metric(f"epoch.{name}", number, now, int(row["epoch"]))
+        for row in rows
+        for name, value in row.items()
+        if name != "epoch" and (number := _number(value)) is not None
+    ]
+
+
+def _number(value: Any) -> float | None:
     try:
-        return sorted(path for path in folder.iterdir() if ".partial-" not in path.name)
-    except (FileNotFoundError, NotADirectoryError):
-        return []
+        number = float(value)
+    except (TypeError, ValueError):  # the name of a phase, a metric that this phase does not have
+        return None
+    return None if math.isnan(number) else number
 
 
-def _epochs(step: Path) -> list[dict[str, Any]]:
-    """Of the newest whole checkpoint of a step; none while it is being replaced."""
-    whole = [path for path in _inside(step) if path.name.startswith("epoch-")]
-    try:
-        # Mapped, and to the CPU: of the weights beside the epochs nothing is read.
-        read = {"weights_only": True, "mmap": True, "map_location": "cpu"}
-        return torch.load(whole[-1] / PROGRESS, **read)["epochs"] if whole else []
-    except (OSError, RuntimeError, pickle.UnpicklingError, KeyError):  # removed while it was read
-        return []
+def _place(folder: Path) -> str:
+    return sha256(f"{platform.node()}:{folder.resolve()}".encode()).hexdigest()[:16]
 
 
-def _row(epoch: dict[str, Any], number: int) -> dict[str, float]:
-    return {
-        "epoch": number, "loss": epoch["loss"], **epoch["validation"], "learning_rate": epoch["learning_rate"]
-    }  # fmt: skip
+def _live_runs(client: mlflow.MlflowClient, folder: Path, condition: str) -> list[Run]:
+    experiments = [experiment.experiment_id for experiment in client.search_experiments()]
+    return client.search_runs(experiments, f"tags.`{PLACE}` = '{_place(folder)}' and {condition}", max_results=1000)
 
 
-def going(params: Settings, folder: Path = Path(".checkpoints")) -> list[Going]:
-    """All trainings that have a checkpoint now, with the epochs that are done.
+def discard(client: mlflow.MlflowClient, name: str, folder: Path = CHECKPOINTS) -> None:
+    """Delete the live runs of a training that were watched in this folder of this machine."""
+    for run in _live_runs(client, folder, f"tags.`{NAME}` = '{name}'"):
+        client.delete_run(run.info.run_id)
 
-    Args:
-        params: whose runs and sorters are looked for.
-        folder: of checkpoints.
-    """
-    runs = params.all_runs
-    found = []
-    trained = [run for stage in ("pretrain", "train") for run in _inside(folder / stage)]
-    for attempt in (attempt for run in trained for attempt in _inside(run)):
-        stage, name = attempt.parts[-3:-1]
-        if name not in (runs if stage == "train" else params.sorters):
+
+def _trainings(params: Settings, folder: Path) -> dict[str, tuple[str, str, Path]]:
+    """Return the name, the experiment and the history of each training that goes on, by its attempt."""
+    known = [("pretrain", key, "*/history.csv", f"sorter-{key}", "sorters") for key in params.sorters]
+    known += [("train", key, "*/*/history.csv", key, run.task) for key, run in params.runs.items()]
+    result = {}
+    for stage, key, pattern, name, experiment in known:
+        try:
+            histories = sorted((folder / stage / key).glob(pattern))
+        except FileNotFoundError:  # a training has just ended and removed its folder: the next look has the others
             continue
-        steps = [attempt] if stage == "pretrain" else [step for step in _inside(attempt) if step.name not in ALSO]
-        steps.sort(key=lambda step: step.name in SECOND)
-        epochs = [epoch for step in steps for epoch in _epochs(step)]
-        rows = [_row(epoch, number) for number, epoch in enumerate(epochs, start=1)]
-        shown, experiment = (name, runs[name].task) if stage == "train" else (f"sorter-{name}", "sorters")
-        if attempt.is_dir():  # still
-            found.append(Going(shown, experiment, f"{name}/{attempt.name}", rows))
-    return found
+        for history in histories:
+            if ".partial-" not in str(history):
+                result[history.parent.relative_to(folder).as_posix()] = (name, experiment, history)
+    return result
+
+
+def _send(client: mlflow.MlflowClient, params: Settings, folder: Path) -> None:
+    """Send the epochs that the store does not have yet."""
+    going = {run.data.tags[ATTEMPT]: run for run in _live_runs(client, folder, "attributes.status = 'RUNNING'")}
+    for attempt, (name, experiment, history) in _trainings(params, folder).items():
+        try:
+            rows, run = list(csv.DictReader(history.read_text().splitlines())), going.get(attempt)
+        except FileNotFoundError:  # the training has just ended
+            continue
+        if rows and run is None:
+            run = client.create_run(
+                experiment_of(client, experiment), run_name=" ".join((name, *Path(attempt).parts[3:])),  # such as seed2
+                tags={ATTEMPT: attempt, NAME: name, PLACE: _place(folder)},
+            )  # fmt: skip
+        for row in rows:
+            if int(row["epoch"]) > run.data.metrics.get("epoch", 0):
+                epoch = Metric("epoch", int(row["epoch"]), int(time.time() * 1000), int(row["epoch"]))
+                client.log_batch(run.info.run_id, [epoch, *epoch_metrics([row])])
 
 
 def watch(params: Settings, folder: Path, ended: threading.Event, *, every: float = 10.0) -> None:
-    """Sends new epochs until `ended` is set; a store that does not answer is tried again, and told of once.
+    """Send the epochs of trainings that go on until `ended` is set.
 
-    Publishing completes the same runs. What was begun here and is not going on any more when this ends, such as a
-    training that failed, is marked as killed; what was published in the meantime is left alone.
+    A store that does not answer is asked again at the next look, and reported once.
 
     Args:
-        params, folder: see `going`.
+        params: settings, whose runs and sorters are watched.
+        folder: of checkpoints.
         ended: set when there is nothing more to watch.
         every: seconds between looks.
     """
-    logger, told, runs = logging.getLogger(__name__), False, None
-    while True:
+    client, reported, last = None, False, False
+    while not last:
         last = ended.wait(every)
         try:
-            if runs is None:
-                with store() as client:
-                    runs = LiveRuns(client, folder)
-            now = going(params, folder)
-            for one in now:
-                runs.send(one.name, one.experiment, one.key, one.epochs)
-            if last:
-                runs.close({one.key for one in now})
-            told = False
-        except ServerUnreachable as error:
-            if not told:
-                logger.warning("trainings cannot be watched for now: %s", error)
-            told = True
-        if last:
-            return
+            client = client or connect(create=True)
+            _send(client, params, folder)
+            reported = False
+        except Exception as error:  # database drivers and HTTP clients each have their own
+            if not reported:
+                logging.getLogger(__name__).warning("trainings cannot be watched for now: %s", in_a_line(error))
+            reported = True

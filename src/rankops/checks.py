@@ -1,16 +1,18 @@
-"""Checks of what a caller passes: each raises an error that names the argument, what was found and what to do."""
+"""Check what callers pass. Every error reads `<argument> is <found>, expected <this>: <what to do>`."""
 
 from numbers import Integral, Real
+from typing import Any, get_args
 
 import torch
 from torch import Tensor
 
 __all__ = [
     "NotFiniteError",
-    "any_of",
+    "check_choice",
     "check_count",
     "check_finite",
-    "check_gains",
+    "check_finite_scores",
+    "check_floating",
     "check_label_ranks",
     "check_labels",
     "check_mask",
@@ -18,371 +20,372 @@ __all__ = [
     "check_positive",
     "check_positives",
     "check_scores",
+    "check_shapes",
     "check_target",
     "check_tensors",
-    "is_ordered",
+    "check_values",
 ]
 
-
-# What a GPU's failure is, as against a tensor that is not to be looked at. PyTorch before 2.8 knows the first alone.
-_FAILURES = (torch.OutOfMemoryError, getattr(torch, "AcceleratorError", torch.OutOfMemoryError))
+# What a GPU's failure raises, which must not be taken for a tensor whose values cannot be read.
+_FAILURES = (torch.OutOfMemoryError, getattr(torch, "AcceleratorError", torch.OutOfMemoryError))  # PyTorch 2.8 has both
 
 
 class NotFiniteError(ValueError):
     """Scores are NaN or infinite."""
 
 
-def _seen(flags: Tensor) -> bool | None:
-    """Whether any is True; None where values cannot be looked at: compiled, and under `torch.func.vmap`."""
+def check_values(
+    name: str, values: Tensor, wrong: Tensor, expected: str, *, error: type[Exception] = ValueError
+) -> bool:
+    """Raise if a value is wrong; the error names the first one and its place.
+
+    Args:
+        name: of the argument.
+        values: the argument.
+        wrong: of its shape, boolean.
+        expected: what a value should be, and what to do about it.
+        error: the exception to raise.
+
+    Returns:
+        Whether values could be read. They cannot be under `torch.compile` and `torch.func.vmap`.
+
+    >>> check_values("labels", torch.tensor([[0], [2]]), torch.tensor([[False], [True]]), "0 or 1")
+    Traceback (most recent call last):
+    ...
+    ValueError: labels[1, 0] is 2, expected 0 or 1
+    """
+    any_wrong = _any(wrong)
+    if any_wrong:
+        place = wrong.nonzero()[0].tolist()
+        more = int(wrong.sum()) - 1
+        raise error(
+            f"{name}[{', '.join(map(str, place))}] is {values[tuple(place)].item()}"
+            f"{f' ({more} more are wrong)' if more else ''}, expected {expected}"
+        )
+    return any_wrong is not None
+
+
+def _any(flags: Tensor) -> bool | None:
+    """Return whether any is True; None where values cannot be read: compiled, and under `torch.func.vmap`."""
     if torch.compiler.is_compiling():
         return None
     try:
-        return bool(flags.any())  # once: a GPU is waited for
+        return bool(flags.any())  # once: this waits for a GPU
     except _FAILURES:
         raise
-    except RuntimeError:  # vmap refuses it
+    except RuntimeError:  # from vmap
         return None
 
 
-def any_of(flags: Tensor) -> bool:
-    """Whether any is True; False where values cannot be looked at: compiled, and under `torch.func.vmap`."""
-    return bool(_seen(flags))
+def check_tensors(**tensors: Tensor) -> None:
+    """Raise a TypeError if an argument is no tensor.
+
+    >>> check_tensors(labels=[1, 0])
+    Traceback (most recent call last):
+    ...
+    TypeError: labels is a list, expected a tensor: convert it with torch.as_tensor
+    """
+    for name, value in tensors.items():
+        if not torch.is_tensor(value):
+            raise TypeError(f"{name} is a {type(value).__name__}, expected a tensor: convert it with torch.as_tensor")
+
+
+def check_floating(**tensors: Tensor) -> None:
+    """Raise a TypeError if an argument is no floating-point tensor.
+
+    >>> check_floating(target=torch.tensor([1, 0]))
+    Traceback (most recent call last):
+    ...
+    TypeError: target is torch.int64, expected a floating-point tensor: convert it with .float()
+    """
+    check_tensors(**tensors)
+    for name, value in tensors.items():
+        if not value.is_floating_point():
+            advice = "take its real part or absolute value" if value.is_complex() else "convert it with .float()"
+            raise TypeError(f"{name} is {value.dtype}, expected a floating-point tensor: {advice}")
+
+
+def check_shapes(expected: str, *, dims: int = 1, leading: bool = True, empty: bool = False, **tensors: Tensor) -> None:
+    """Raise if two tensors differ in shape, have another number of dimensions than `dims`, or are empty.
+
+    Args:
+        expected: the shape, for the error.
+        dims: the number of dimensions.
+        leading: allow more dimensions before these.
+        empty: allow tensors without any value.
+        tensors: two of them, by name.
+
+    Raises:
+        TypeError: one is no tensor.
+        ValueError: the shapes do not fit.
+
+    >>> check_shapes("(n, m)", dims=2, scores=torch.zeros(2, 3), positives=torch.zeros(3, 2))
+    Traceback (most recent call last):
+    ...
+    ValueError: scores (2, 3) and positives (3, 2): expected one shape (n, m), not empty
+    """
+    check_tensors(**tensors)
+    first, second = tensors.values()
+    fits = first.dim() >= dims if leading else first.dim() == dims
+    if first.shape != second.shape or not fits or (first.numel() == 0 and not empty):
+        found = " and ".join(f"{name} {tuple(value.shape)}" for name, value in tensors.items())
+        raise ValueError(f"{found}: expected one shape {expected}{'' if empty else ', not empty'}")
 
 
 def check_scores(
     scores: Tensor, *, length: int | None = None, dim: int = -1, mask: Tensor | None = None, finite: bool = True
 ) -> None:
-    """Refuses what cannot be ranked, with a message that says what was found and what was expected.
+    """Check that scores can be ranked.
 
     Args:
         scores: any shape, floating point.
-        length: the d that is required, where it is fixed.
+        length: d, where it is fixed.
         dim: the dimension of size d.
         mask: boolean, of the scores' shape; where it is False, a score may be anything.
-        finite: whether a score that is NaN or infinite is refused.
+        finite: also check that no score is NaN or infinite.
 
     Raises:
         TypeError: scores are not a real floating-point tensor.
-        ValueError: no such dimension or an empty one, another length than `length`; `NotFiniteError`: a score that is
-            NaN or infinite.
+        ValueError: no such dimension or an empty one, or another length than `length`.
+        NotFiniteError: a score is NaN or infinite.
 
     >>> check_scores(torch.zeros(4, 10), length=32)
     Traceback (most recent call last):
     ...
-    ValueError: scores have length 10 in shape (4, 10), expected 32: give vectors of that length, or another sorter
+    ValueError: scores has length 10 in shape (4, 10), expected 32: pass vectors of that length or use another sorter
     """
-    if not torch.is_tensor(scores) or not scores.is_floating_point():
-        found = scores.dtype if torch.is_tensor(scores) else type(scores).__name__
-        advice = "take a real part, or an absolute value" if "complex" in str(found) else "convert them with .float()"
-        raise TypeError(f"scores are {found}, expected a floating-point tensor: {advice}")
+    check_floating(scores=scores)
+    shape = tuple(scores.shape)
     if not isinstance(dim, int):
         raise TypeError(f"dim is {dim!r}, expected one whole number")
-    if scores.dim() == 0:
-        raise ValueError("scores have shape (), expected (..., d) with d of at least 1")
-    if not -scores.dim() <= dim < scores.dim():
-        raise ValueError(f"dim is {dim}, but scores have shape {tuple(scores.shape)}: expected one of its dimensions")
-    if scores.shape[dim] == 0:
-        where = "expected (..., d)" if dim in (-1, scores.dim() - 1) else f"expected a dimension {dim} of size d,"
-        raise ValueError(f"scores have shape {tuple(scores.shape)}, {where} with d of at least 1")
-    if length is not None and scores.shape[dim] != length:
+    if not shape:
+        raise ValueError("scores has shape (), expected (..., d) with d of at least 1")
+    if not -len(shape) <= dim < len(shape):
+        raise ValueError(f"dim is {dim}, expected a dimension of scores, which has shape {shape}")
+    if shape[dim] == 0:
+        raise ValueError(f"scores has shape {shape}, expected a size of at least 1 along dimension {dim}")
+    if length is not None and shape[dim] != length:
         raise ValueError(
-            f"scores have length {scores.shape[dim]} in shape {tuple(scores.shape)}, expected {length}: "
-            "give vectors of that length, or another sorter"
+            f"scores has length {shape[dim]} in shape {shape}, expected {length}: pass vectors of that length or use "
+            "another sorter"
         )
     if finite:
-        _seen_finite(scores, mask)
+        check_finite_scores(scores, mask)
 
 
-def _seen_finite(scores: Tensor, mask: Tensor | None) -> bool:
-    """Refuses scores that are NaN or infinite; False where they cannot be looked at."""
-    bad = ~torch.isfinite(scores)
+def check_finite_scores(scores: Tensor, mask: Tensor | None) -> bool:
+    """Raise if a score is NaN or infinite where the mask is True; return whether values could be read."""
+    wrong = ~torch.isfinite(scores)
     if mask is not None:
         check_mask(scores, mask)
-        bad = bad & mask
-    seen = _seen(bad)
-    if seen:
-        where = tuple(bad.nonzero()[0].tolist())
-        raise NotFiniteError(
-            f"scores hold {scores[where].item()} at {where} and {int(bad.sum())} non-finite values in all, "
-            "expected finite ones: look for a diverged model or an overflow before the sorter"
-        )
-    return seen is not None
-
-
-def check_tensors(**given: Tensor) -> None:
-    """Refuses what is no tensor.
-
-    Raises:
-        TypeError: it names the argument, and how to make one.
-
-    >>> check_tensors(labels=[1, 0])
-    Traceback (most recent call last):
-    ...
-    TypeError: labels are of type list, expected a tensor: torch.as_tensor makes one
-    """
-    for name, value in given.items():
-        if not torch.is_tensor(value):
-            raise TypeError(f"{name} are of type {type(value).__name__}, expected a tensor: torch.as_tensor makes one")
-
-
-def check_not_negative(label_ranks: Tensor) -> None:
-    """Refuses label ranks that are negative or NaN.
-
-    Raises:
-        ValueError: it names the first of them, and where it is.
-
-    >>> check_not_negative(torch.tensor([[1, -1]]))
-    Traceback (most recent call last):
-    ...
-    ValueError: label_ranks hold -1 at (0, 1), expected 0 (absent) or more: leave out what is not known
-    """
-    bad = ~(label_ranks >= 0)
-    if any_of(bad):
-        where = tuple(bad.nonzero()[0].tolist())
-        raise ValueError(
-            f"label_ranks hold {label_ranks[where].item()} at {where}, expected 0 (absent) or more: leave out what is "
-            "not known"
-        )
+        wrong = wrong & mask
+    expected = "a finite number: look for a diverged model or an overflow before the sorter"
+    return check_values("scores", scores, wrong, expected, error=NotFiniteError)
 
 
 def check_mask(scores: Tensor, mask: Tensor) -> None:
-    """Refuses a mask that is not boolean or not of the scores' shape.
-
-    Raises:
-        TypeError, ValueError: these two.
+    """Raise if a mask is not boolean or not of the scores' shape.
 
     >>> check_mask(torch.zeros(2, 3), torch.ones(3, dtype=torch.bool))
     Traceback (most recent call last):
     ...
-    ValueError: mask has shape (3,) and scores (2, 3): expected the same, True where there is a score
+    ValueError: mask has shape (3,), expected that of scores, (2, 3): True where there is a score
     """
-    if not torch.is_tensor(mask) or mask.dtype != torch.bool:
-        found = mask.dtype if torch.is_tensor(mask) else type(mask).__name__
-        raise TypeError(f"mask is {found}, expected a boolean tensor, True where there is a score")
+    check_tensors(mask=mask)
+    if mask.dtype != torch.bool:
+        raise TypeError(f"mask is {mask.dtype}, expected a boolean tensor: True where there is a score")
     if mask.shape != scores.shape:
         raise ValueError(
-            f"mask has shape {tuple(mask.shape)} and scores {tuple(scores.shape)}: "
-            "expected the same, True where there is a score"
+            f"mask has shape {tuple(mask.shape)}, expected that of scores, {tuple(scores.shape)}: True where there is "
+            "a score"
         )
 
 
 def check_target(
     scores: Tensor, target: Tensor, *, between_0_and_1: bool = False, least: int = 1, mask: Tensor | None = None
 ) -> None:
-    """Refuses targets of another shape than the scores', not finite, that want a gradient, or in groups below `least`.
+    """Check the target of a regression; what stands where the mask is False may be anything.
 
-    What stands where the mask is False is not looked at.
+    Args:
+        scores, target: (..., d).
+        between_0_and_1: whether targets lie in [0, 1].
+        least: the smallest d.
+        mask: (..., d) boolean or None.
 
     Raises:
         TypeError: `target` is not a floating-point tensor.
-        ValueError: everything else.
+        ValueError: shapes differ, are empty or have too small a d; a target is not finite or out of range, or wants
+            a gradient.
 
     >>> check_target(torch.zeros(2), torch.tensor([0.5, float("nan")]))
     Traceback (most recent call last):
     ...
-    ValueError: target holds nan at (1,), expected finite: look at its row, or leave it out
+    ValueError: target[1] is nan, expected a finite number: correct it, or leave it out
     """
-    check_tensors(scores=scores, target=target)
-    if scores.shape != target.shape or scores.numel() == 0 or scores.dim() == 0:
-        raise ValueError(
-            f"scores {tuple(scores.shape)} and target {tuple(target.shape)}: expected one shape (..., d), not empty"
-        )
+    check_shapes("(..., d)", scores=scores, target=target)
     if scores.shape[-1] < least:
         raise ValueError(
-            f"scores have groups of {scores.shape[-1]} in shape {tuple(scores.shape)}, which leave nothing to compare: "
-            f"expected groups of at least {least} along the last dimension"
+            f"scores has groups of {scores.shape[-1]} in shape {tuple(scores.shape)}, expected groups of at least "
+            f"{least} along the last dimension: a smaller one leaves nothing to compare"
         )
     if target.requires_grad:
-        raise ValueError("target requires a gradient, and gets none: pass target.detach()")
-    if not target.is_floating_point():
-        raise TypeError(f"target is {target.dtype}, expected a floating-point tensor: convert it with .float()")
-    bad = ~torch.isfinite(target)
+        raise ValueError("target requires a gradient, expected one that does not: pass target.detach()")
+    check_floating(target=target)
+    wrong, expected = ~torch.isfinite(target), "a finite number: correct it, or leave it out"
     if between_0_and_1:
-        bad = bad | (target < 0) | (target > 1)
+        wrong, expected = wrong | (target < 0) | (target > 1), "a number in [0, 1], the range of a sigmoid: scale it"
     if mask is not None:
         check_mask(scores, mask)
-        bad = bad & mask
-    if any_of(bad):
-        where = tuple(bad.nonzero()[0].tolist())
-        expected = "finite: look at its row"
-        if between_0_and_1:
-            expected = "in [0, 1], which is all that a sigmoid reaches: scale it"
-        raise ValueError(f"target holds {target[where].item()} at {where}, expected {expected}, or leave it out")
+        wrong = wrong & mask
+    check_values("target", target, wrong, expected)
 
 
 def check_labels(scores: Tensor, labels: Tensor, *, least: int = 1, mask: Tensor | None = None) -> None:
-    """Refuses labels that are not 0 or 1, of another shape than the scores', or of fewer than `least` examples.
+    """Check labels of 0 and 1; what stands where the mask is False may be anything.
 
-    What stands where the mask is False is not looked at.
+    Args:
+        scores, labels: (..., n, C), of n examples and C classes.
+        least: the smallest n.
+        mask: (..., n, C) boolean or None.
 
     Raises:
-        ValueError: any of these.
+        ValueError: shapes differ, are empty or have too small an n; a label is anything but 0 or 1.
 
     >>> check_labels(torch.zeros(2, 1), torch.tensor([[0], [2]]))
     Traceback (most recent call last):
     ...
-    ValueError: labels hold 2 at (1, 0), expected 0 or 1
+    ValueError: labels[1, 0] is 2, expected 0 or 1
     """
-    check_tensors(scores=scores, labels=labels)
-    if scores.shape != labels.shape or scores.numel() == 0 or scores.dim() < 2:
-        raise ValueError(
-            f"scores {tuple(scores.shape)} and labels {tuple(labels.shape)}: "
-            "expected one shape (..., n, C) of n examples and C classes, not empty"
-        )
+    check_shapes("(..., n, C) of n examples and C classes", dims=2, scores=scores, labels=labels)
     if scores.shape[-2] < least:
         raise ValueError(
-            f"scores have groups of {scores.shape[-2]} example in shape {tuple(scores.shape)}, which leave nothing to "
-            f"compare: expected (..., n, C) with n of at least {least}"
+            f"scores has groups of {scores.shape[-2]} example in shape {tuple(scores.shape)}, expected (..., n, C) "
+            f"with n of at least {least}: a smaller one leaves nothing to compare"
         )
     if labels.is_floating_point() or labels.is_complex():
-        raise ValueError(
-            f"labels are {labels.dtype}, expected booleans, or integers 0 and 1: convert them with .bool()"
-        )
+        raise ValueError(f"labels is {labels.dtype}, expected booleans or integers: convert it with .bool()")
     wrong = (labels != 0) & (labels != 1)
     if mask is not None:
         check_mask(scores, mask)
         wrong = wrong & mask
-    if any_of(wrong):
-        where = tuple(wrong.nonzero()[0].tolist())
-        raise ValueError(f"labels hold {labels[where].item()} at {where}, expected 0 or 1")
+    check_values("labels", labels, wrong, "0 or 1")
 
 
-def check_positives(scores: Tensor, positives: Tensor, *, mask: Tensor | None = None) -> None:
-    """Refuses positives that are no boolean square matrices of the scores' shape, or lack one in a row or column.
+def check_positives(scores: Tensor, positives: Tensor, *, square: bool = True, mask: Tensor | None = None) -> None:
+    """Check which pairs of a score matrix belong together.
 
-    With a mask, a row or column may be without.
+    Args:
+        scores, positives: (..., d, d); not square, (n, m) with a positive in each row.
+        square: whether both directions are searched: a positive in each row and column. With a mask, a row or column
+            may be without.
+        mask: of the same shape, boolean, or None.
 
     Raises:
-        ValueError: any of these.
+        ValueError: shapes differ or are not of that form, positives are not boolean, or lack one in a row or column.
 
     >>> check_positives(torch.zeros(2, 2), torch.tensor([[True, False], [False, False]]))
     Traceback (most recent call last):
     ...
-    ValueError: positives hold no True in row 1: expected at least one in each row and each column
+    ValueError: positives has no True in row 1, expected at least one in each row and column
     """
-    check_tensors(scores=scores, positives=positives)
-    if scores.shape != positives.shape or scores.dim() < 2 or scores.shape[-1] != scores.shape[-2]:
+    form = "(..., d, d)" if square else "(n, m)"
+    check_shapes(form, dims=2, leading=square, scores=scores, positives=positives)
+    shape = tuple(scores.shape)
+    if square and (shape[-1] != shape[-2] or shape[-1] == 1):
         raise ValueError(
-            f"scores {tuple(scores.shape)} and positives {tuple(positives.shape)}: expected one shape (..., d, d)"
-        )
-    if scores.numel() == 0 or scores.shape[-1] == 1:
-        raise ValueError(
-            f"scores have shape {tuple(scores.shape)}, which leaves nothing to compare: "
-            "expected (..., d, d) with d of at least 2, not empty"
+            f"scores and positives have shape {shape}, expected (..., d, d) with d of at least 2: a single pair leaves "
+            "nothing to compare"
         )
     if positives.dtype != torch.bool:
-        raise ValueError(f"positives are {positives.dtype}, expected booleans: convert them with .bool()")
+        raise ValueError(f"positives is {positives.dtype}, expected booleans: convert it with .bool()")
     if mask is not None:
         check_mask(scores, mask)
-        return
-    for name, found in (("row", positives.any(-1)), ("column", positives.any(-2))):
-        if any_of(~found):
-            *group, where = (~found).nonzero()[0].tolist()
-            matrix = f" of matrix {tuple(group)}" if group else ""
+        if square:
+            return
+        positives = positives & mask
+    for name, dim in (("row", -1), ("column", -2)) if square else (("row", -1),):
+        without = ~positives.any(dim)
+        if _any(without):
+            *matrix, number = without.nonzero()[0].tolist()
             raise ValueError(
-                f"positives hold no True in {name} {where}{matrix}: expected at least one in each row and each column"
+                f"positives has no True in {name} {number}{f' of matrix {tuple(matrix)}' if matrix else ''}, expected "
+                f"at least one in each {'row and column' if square else 'row'}"
             )
 
 
-def is_ordered(target: Tensor, weight: Tensor) -> Tensor:
-    """Which groups (...) hold at least two different targets, of those (..., d) whose weight is not 0.
-
-    >>> is_ordered(torch.tensor([[1.0, 2.0, 1.0], [1.0, 1.0, 3.0]]), torch.tensor([1.0, 1.0, 0.0]))
-    tensor([ True, False])
-    """
-    counts = weight > 0
-    largest = target.masked_fill(~counts, -torch.inf).amax(-1)
-    return largest > target.masked_fill(~counts, torch.inf).amin(-1)
-
-
-def check_gains(target: Tensor, mask: Tensor | None, *, gain: str, k: int | None) -> None:
-    """Refuses what has no discounted cumulative gain.
-
-    Raises:
-        ValueError: a target that is negative, or above 60 for an exponential gain; an unknown `gain`; `k` below 1.
-
-    >>> check_gains(torch.tensor([1.0, -2.0]), None, gain="linear", k=None)
-    Traceback (most recent call last):
-    ...
-    ValueError: target holds -2.0 at (1,), expected a relevance of at least 0
-    """
-    if gain not in ("exponential", "linear"):
-        raise ValueError(f"gain is {gain!r}, expected 'exponential' or 'linear'")
-    if k is not None:
-        check_count(k)
-    known = target if mask is None else target.masked_fill(~mask, 0.0)
-    for bad, expected in (
-        (known < 0, "a relevance of at least 0"),
-        ((known > 60) & (gain == "exponential"), "at most 60, or gain='linear': 2 to its power is the gain"),
-    ):
-        if any_of(bad):
-            where = tuple(bad.nonzero()[0].tolist())
-            raise ValueError(f"target holds {target[where].item()} at {where}, expected {expected}")
-
-
-def check_count(k: int) -> None:
-    """Refuses a number of places that is not a whole number of at least 1.
-
-    Raises:
-        TypeError, ValueError: it is not.
-
-    >>> check_count(0)
-    Traceback (most recent call last):
-    ...
-    ValueError: k is 0, expected at least 1
-    """
-    if isinstance(k, bool) or not isinstance(k, Integral):
-        raise TypeError(f"k is {k!r}, expected a whole number of at least 1")
-    if k < 1:
-        raise ValueError(f"k is {k}, expected at least 1")
-
-
 def check_label_ranks(scores: Tensor, label_ranks: Tensor) -> None:
-    """Refuses what is no scores with label ranks.
+    """Check scores and label ranks of multi-label ranking.
+
+    Values are looked at on a CPU alone: each training step would wait for a GPU.
 
     Raises:
         TypeError: scores are not a floating-point tensor, or label ranks no tensor.
-        ValueError: different or empty shapes, or a label rank that is negative or NaN; these are looked for on a CPU
-            alone: each step would wait for a GPU.
+        ValueError: shapes differ or are empty, or a label rank is negative or NaN.
 
     >>> check_label_ranks(torch.zeros(1, 2), torch.tensor([[1, -1]]))
     Traceback (most recent call last):
     ...
-    ValueError: label_ranks hold -1 at (0, 1), expected 0 (absent) or more: leave out what is not known
+    ValueError: label_ranks[0, 1] is -1, expected 0 (absent) or more: leave out what is not known
     """
     check_scores(scores, finite=False)
-    check_tensors(label_ranks=label_ranks)
-    if scores.shape != label_ranks.shape or scores.numel() == 0:
-        raise ValueError(
-            f"scores {tuple(scores.shape)} and label_ranks {tuple(label_ranks.shape)}: expected one shape (..., K), "
-            "not empty"
-        )
+    check_shapes("(..., K)", scores=scores, label_ranks=label_ranks)
     if label_ranks.device.type == "cpu":
         check_not_negative(label_ranks)
 
 
-def check_positive(name: str, value: float) -> None:
-    """Refuses an option that is no positive number within what float32 can work with; the error names it.
+def check_not_negative(label_ranks: Tensor) -> None:
+    """Raise if a label rank is negative or NaN."""
+    expected = "0 (absent) or more: leave out what is not known"
+    check_values("label_ranks", label_ranks, ~(label_ranks >= 0), expected)
 
-    Raises:
-        TypeError, ValueError: it is not.
+
+def check_choice(name: str, value: Any, choices: Any) -> None:
+    """Raise if an option is none of the values of a `Literal`.
+
+    >>> from typing import Literal
+    >>> check_choice("gain", "cubic", Literal["exponential", "linear"])
+    Traceback (most recent call last):
+    ...
+    ValueError: gain is 'cubic', expected 'exponential' or 'linear'
+    """
+    if value not in get_args(choices):
+        raise ValueError(f"{name} is {value!r}, expected {' or '.join(map(repr, get_args(choices)))}")
+
+
+def check_count(name: str, value: int) -> None:
+    """Raise if an option is no whole number of at least 1.
+
+    >>> check_count("k", 0)
+    Traceback (most recent call last):
+    ...
+    ValueError: k is 0, expected at least 1
+    """
+    if isinstance(value, bool) or not isinstance(value, Integral):
+        raise TypeError(f"{name} is {value!r}, expected a whole number of at least 1")
+    if value < 1:
+        raise ValueError(f"{name} is {value}, expected at least 1")
+
+
+def check_positive(name: str, value: float, *, or_zero: bool = False) -> None:
+    """Raise if an option is no positive number that float32 can work with.
 
     >>> check_positive("softness", 0.0)
     Traceback (most recent call last):
     ...
-    ValueError: softness is 0.0, expected a positive number, from 1e-12 to 1e12
+    ValueError: softness is 0.0, expected a positive number from 1e-12 to 1e12
     """
+    expected = f"{'0 or ' if or_zero else ''}a positive number from 1e-12 to 1e12"
     if isinstance(value, bool) or not isinstance(value, Real):
-        raise TypeError(f"{name} is {value!r}, expected a positive number")
-    if not 1e-12 <= value <= 1e12:
-        raise ValueError(f"{name} is {value}, expected a positive number, from 1e-12 to 1e12")
+        raise TypeError(f"{name} is {value!r}, expected {expected}")
+    if not 1e-12 <= value <= 1e12 and not (or_zero and value == 0):
+        raise ValueError(f"{name} is {value}, expected {expected}")
 
 
-def check_finite(values: Tensor, what: str) -> None:
-    """Refuses predictions (n, ...) that are not numbers.
+def check_finite(values: Tensor, name: str) -> None:
+    """Raise if predictions (n, ...) are not finite; the error names the row.
 
     Raises:
-        FloatingPointError: a value is not finite; the message names its row.
+        FloatingPointError: a value is NaN or infinite.
 
     >>> check_finite(torch.tensor([[0.0], [float("nan")]]), "score")
     Traceback (most recent call last):
@@ -393,5 +396,5 @@ def check_finite(values: Tensor, what: str) -> None:
     if not bool(finite.all()):
         row = int((~finite).nonzero()[0, 0])
         raise FloatingPointError(
-            f"row {row}: its {what} is not finite ({values[row].tolist()}): train again with a smaller learning rate"
+            f"row {row}: its {name} is not finite ({values[row].tolist()}): train again with a smaller learning rate"
         )

@@ -1,91 +1,110 @@
-"""Look up a component by name: a folder of the package is the registry."""
+"""Look up a component by name: the files of a folder are the registry.
+
+`losses/spearman.py` defines `spearman` and `models/resnet34.py` defines `ResNet34`: the public name of a component is
+that of its file, case and underscores aside.
+"""
 
 import difflib
 import importlib
 import inspect
 import pkgutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import cache
 from types import ModuleType
-from typing import Any
+from typing import Any, get_type_hints
 
 __all__ = ["check_options", "find", "module", "names", "options"]
 
-# What the caller passes at run time: never an option that a person writes into the params.
+# Arguments that code passes at run time: no options that a person writes into the params.
 RUNTIME = {"generator", "sorter", "mask", "weights", "length", "outputs", "features", "colors", "words"}
-
 
 # Files of these folders that hold no component.
 HELPERS = {
     "losses": {"inputs", "pairs"},
-    "metrics": {"bootstrap", "dense_ranks", "gains", "sorter_quality"},
+    "metrics": {"bootstrap", "dense_ranks", "gains", "sorter_quality", "weights"},
     "models": {"backbone", "layers", "tokenizer"},
-    "sorters": {"base", "laplace_sums", "registry", "soft_sort", "standardize"},
+    "sorters": {"base", "laplace_sums", "load", "soft_sort", "standardize"},
     "tasks": {"base", "predict"},
     "datasets": {"base", "drawing", "expected", "facts", "layout", "mnist", "reading", "rlsep", "splits"},
 }
 
 
 @cache
-def modules(folder: str) -> dict[str, str]:
-    """The dotted module of each component in a folder of the package and in its subfolders, by name."""
+def _modules(folder: str) -> dict[str, str]:
+    """Return the dotted module of each component in a folder of the package and its subfolders, by name."""
     package = importlib.import_module(f"rankops.{folder}")
-    found = {
-        module.name.rpartition(".")[2]: module.name
-        for module in pkgutil.walk_packages(package.__path__, f"rankops.{folder}.")
-        if not module.ispkg
-    }
-    return {name: found[name] for name in sorted(found) if name not in HELPERS[folder]}
+    files = [file.name for file in pkgutil.walk_packages(package.__path__, f"{package.__name__}.") if not file.ispkg]
+    by_name = {file.rpartition(".")[2]: file for file in files}
+    return {name: by_name[name] for name in sorted(by_name) if name not in HELPERS[folder]}
 
 
 def names(folder: str) -> list[str]:
-    """The components in a folder of the package, sorted: `names("losses")` lists the losses."""
-    return list(modules(folder))
+    """Return the names of the components in a folder of the package, sorted.
+
+    >>> names("metrics")
+    ['kendall', ...]
+    """
+    return list(_modules(folder))
 
 
-def module(folder: str, name: str) -> ModuleType:
-    """The module of a component, such as `module("datasets", "clips")`.
+def module(folder: str, name: str, *, where: str | None = None) -> ModuleType:
+    """Import the module of a component, such as `module("datasets", "clips")`.
+
+    Args:
+        folder: of the package.
+        name: of the file, without `.py`.
+        where: a path into the params, for the error.
 
     Raises:
         ValueError: there is no component of this name.
+
+    >>> module("losses", "rslep", where="runs.mine.loss.name")
+    Traceback (most recent call last):
+    ...
+    ValueError: runs.mine.loss.name: no 'rslep' in rankops/losses; there are average_precision, ...; did you mean rlsep?
     """
-    if name not in modules(folder):
-        raise ValueError(f"{folder}: no {name!r} in rankops/{folder}; there are {', '.join(names(folder))}")
-    return importlib.import_module(modules(folder)[name])
+    modules = _modules(folder)
+    if name not in modules:
+        raise ValueError(
+            f"{where or f'{folder}.name'}: no {name!r} in rankops/{folder}; there are {', '.join(modules)}"
+            f"{_did_you_mean(name, modules)}"
+        )
+    return importlib.import_module(modules[name])
 
 
 def find(folder: str, name: str, *, where: str | None = None) -> Callable[..., Any]:
-    """The component of that name: the first name in the `__all__` of its module.
+    """Return a component: the function or class that its file is named after.
 
     Raises:
-        ValueError: there is no such file; the message names `where` (a path into the params) and what there is. Or it
-            has no `__all__`.
+        ValueError: there is no component of this name, or its file defines nothing of this name.
 
-    >>> find("losses", "rslep", where="runs.mine.loss.name")
-    Traceback (most recent call last):
-    ...
-    ValueError: runs.mine.loss.name: no 'rslep' in rankops/losses; did you mean rlsep? There are average_precision, ...
+    >>> find("sorters", "straight_through").__name__, find("losses", "rlsep").__name__
+    ('StraightThrough', 'rlsep')
     """
-    if name not in names(folder):
-        near = difflib.get_close_matches(name, names(folder), n=1)
-        raise ValueError(
-            f"{where or f'{folder}.name'}: no {name!r} in rankops/{folder}; "
-            f"{f'did you mean {near[0]}? There' if near else 'there'} are {', '.join(names(folder))}"
-        )
-    found = module(folder, name)
-    if not getattr(found, "__all__", None):
-        raise ValueError(f"{found.__name__} has no __all__: expected one that begins with the name of the component")
-    return getattr(found, found.__all__[0])
+    file = module(folder, name, where=where)
+    for public in getattr(file, "__all__", []):
+        if public.lower() == name.replace("_", "") or public == name:
+            return getattr(file, public)
+    raise ValueError(
+        f"{where or f'{folder}.name'}: {file.__name__} has nothing called {name} in its __all__; a file that holds no "
+        "component belongs to HELPERS in rankops/lookup.py"
+    )
 
 
-def options(thing: Callable[..., Any]) -> list[str]:
-    """The keyword-only arguments of a function or constructor that a person may set in the params."""
+def options(thing: Callable[..., Any]) -> dict[str, Any]:
+    """Return the options of a function or class that a person may set in the params, with their types.
+
+    >>> from rankops.losses.rlsep import rlsep
+    >>> options(rlsep)
+    {'pairs': int | None}
+    """
+    hints = get_type_hints(thing.__init__ if isinstance(thing, type) else thing)
     parameters = inspect.signature(thing).parameters.values()
-    return [p.name for p in parameters if p.kind is p.KEYWORD_ONLY and p.name not in RUNTIME]
+    return {p.name: hints.get(p.name, Any) for p in parameters if p.kind is p.KEYWORD_ONLY and p.name not in RUNTIME}
 
 
 def check_options(folder: str, name: str, given: dict[str, Any], *, where: str | None = None) -> None:
-    """Refuses options that the thing of that name does not take.
+    """Raise if a component does not take these options.
 
     Raises:
         ValueError: an unknown name or option.
@@ -93,7 +112,7 @@ def check_options(folder: str, name: str, given: dict[str, Any], *, where: str |
     >>> check_options("losses", "rlsep", {"pair": 5}, where="runs.mine.loss")
     Traceback (most recent call last):
     ...
-    ValueError: runs.mine.loss.args.pair: unknown option; rlsep takes pairs
+    ValueError: runs.mine.loss.args.pair: unknown option; rlsep takes pairs; did you mean pairs?
     """
     where = where or f"{folder}.{name}"
     allowed = options(find(folder, name, where=f"{where}.name"))
@@ -101,4 +120,10 @@ def check_options(folder: str, name: str, given: dict[str, Any], *, where: str |
         if option not in allowed:
             raise ValueError(
                 f"{where}.args.{option}: unknown option; {name} takes {', '.join(allowed) or 'no options'}"
+                f"{_did_you_mean(option, allowed)}"
             )
+
+
+def _did_you_mean(name: str, known: Iterable[str]) -> str:
+    near = difflib.get_close_matches(name, known, n=1)
+    return f"; did you mean {near[0]}?" if near else ""

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from rankops.checks import _seen_finite, check_mask, check_scores
+from rankops.checks import check_finite_scores, check_mask, check_scores
 
 __all__ = ["places", "rank_along", "ranks"]
 
@@ -21,21 +21,21 @@ def rank_along(
     check_finite: bool = True,
     length: int | None = None,
 ) -> Tensor:
-    """What every way of ranking does around its own computation: the contract of all sorters and of `ranks`.
+    """Rank scores along a dimension by `compute`: the contract of all sorters and of `ranks`.
 
     Args:
-        compute: takes scores (..., d) and a mask of that shape or None to descending ranks 1..d of the same shape;
-            scores are float32 or float64, and 0 where the mask is False; called without autocast.
+        compute: takes scores (..., d) and a mask of that shape or None to descending ranks 1..d of the same shape.
+            Scores are float32 or float64, and 0 where the mask is False; autocast is off.
         scores: any shape, floating point; never modified. Half precision is ranked in float32, and the ranks are
-            float32 too, because bfloat16 ends at 256 whole numbers and float16 at 2,048.
+            float32 too, because bfloat16 holds whole numbers up to 256 and float16 up to 2,048.
         dim: the dimension to rank along.
-        mask: boolean, of the scores' shape, False where there is no score: ranks there are 0, no gradient reaches
-            them, whatever stands there is ignored, and the others are ranked as if they were alone.
+        mask: boolean, of the scores' shape, False where there is no score. Ranks there are 0 and no gradient reaches
+            them; whatever stands there is ignored, and the others are ranked as if they were alone.
         descending: rank 1 for the largest score, otherwise for the smallest.
         normalized: divide by d (by the number of scores that the mask leaves).
         check_finite: refuse NaN and infinity, which waits for the device. Without it, and always under
-            `torch.compile` and `torch.func.vmap`, where values cannot be looked at, one of them makes all ranks of
-            its vector NaN.
+            `torch.compile` and `torch.func.vmap`, where values cannot be read, one of them makes all ranks of its
+            vector NaN.
         length: d, where it is fixed.
 
     Raises:
@@ -45,31 +45,31 @@ def rank_along(
     if mask is not None:
         check_mask(scores, mask)
         if length is not None:
-            raise ValueError(f"a mask is given to a sorter of fixed length {length}: choose one of any length")
-    check_finite = check_finite and _seen_finite(scores, mask)
+            raise ValueError(f"a mask is given to a sorter of fixed length {length}: use a sorter of any length")
+    all_finite = check_finite and check_finite_scores(scores, mask)
     values = scores.movedim(dim, -1)
     values = values if values.dtype in (torch.float32, torch.float64) else values.float()
-    there = None if mask is None else mask.movedim(dim, -1)
+    mask = None if mask is None else mask.movedim(dim, -1)
     finite = None
-    if not check_finite:
+    if not all_finite:
         finite = torch.isfinite(values)
-        finite = (finite if there is None else finite | ~there).all(-1, keepdim=True)
+        finite = (finite if mask is None else finite | ~mask).all(-1, keepdim=True)
         values = values.where(finite, 0.0)
-    if there is not None:
-        values = values.masked_fill(~there, 0.0)
+    if mask is not None:
+        values = values.masked_fill(~mask, 0.0)
     with torch.autocast(values.device.type, enabled=False):  # bfloat16 has no 257
-        found = compute(values if descending else -values, there).to(values.dtype)
+        result = compute(values if descending else -values, mask).to(values.dtype)
     if normalized:
-        found = found / (values.shape[-1] if there is None else there.sum(-1, keepdim=True).clamp(min=1))
+        result = result / (values.shape[-1] if mask is None else mask.sum(-1, keepdim=True).clamp(min=1))
     if finite is not None:
-        found = found.where(finite, torch.nan)
-    if there is not None:
-        found = found.masked_fill(~there, 0.0)
-    return found.movedim(-1, dim)
+        result = result.where(finite, torch.nan)
+    if mask is not None:
+        result = result.masked_fill(~mask, 0.0)
+    return result.movedim(-1, dim)
 
 
 def places(scores: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
-    """How many scores are larger, and how many are larger or equal: a tied group fills the places in between.
+    """Count how many scores are larger, and how many are larger or equal: tied scores fill the places in between.
 
     Args:
         scores: (..., d), finite where the mask is True.
@@ -90,12 +90,6 @@ def places(scores: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
     return (larger, not_smaller) if mask is None else (larger * mask, not_smaller * mask)
 
 
-def _exact(scores: Tensor, mask: Tensor | None) -> Tensor:
-    larger, not_smaller = places(scores, mask)
-    # In float64, because float32 does not hold every number up to 2 d of very long vectors.
-    return ((larger + not_smaller + 1).double() / 2).to(scores.dtype)
-
-
 def ranks(
     scores: Tensor,
     *,
@@ -105,7 +99,7 @@ def ranks(
     normalized: bool = False,
     check_finite: bool = True,
 ) -> Tensor:
-    r"""Exact ranks with ties averaged; no gradient flows through them. Called as every sorter is.
+    r"""Compute exact ranks with ties averaged; no gradient flows through them. Call it as any sorter.
 
     $r_i = 1 + \#\{j : s_j > s_i\} + \frac12 \#\{j \neq i : s_j = s_i\}$, so the largest score has rank 1
     and the smallest d (SoDeep, Section 3.1, which divides by d).
@@ -127,3 +121,9 @@ def ranks(
     return rank_along(
         _exact, scores, dim=dim, mask=mask, descending=descending, normalized=normalized, check_finite=check_finite
     )
+
+
+def _exact(scores: Tensor, mask: Tensor | None) -> Tensor:
+    larger, not_smaller = places(scores, mask)
+    # In float64: float32 does not hold every whole number up to 2 d of very long vectors.
+    return ((larger + not_smaller + 1).double() / 2).to(scores.dtype)

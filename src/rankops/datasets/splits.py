@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import torch
 from torch import Tensor
 
-from rankops.io.parquet import IMAGE, decode_images, matrix, read_table
+from rankops.io.parquet import IMAGE, decode_images, list_lengths, matrix, read_table
 from rankops.models.tokenizer import Vocabulary
 
 __all__ = ["read_captions", "read_clips", "read_images", "read_label_ranks", "read_labels"]
@@ -30,7 +30,7 @@ def read_images(read: pa.Table, *, path: Path, threads: int) -> Tensor:
     """
     if "frames" not in read.column_names:
         return torch.from_numpy(decode_images(read["image"], path=path, threads=threads))
-    lengths = pa.compute.list_value_length(read["frames"]).fill_null(0).to_numpy()
+    lengths = list_lengths(read["frames"])
     if len(lengths) and (lengths[0] == 0 or (lengths != lengths[0]).any()):
         row = int((lengths != max(lengths[0], 1)).argmax())
         expected = f"{lengths[0]} as in row 0" if lengths[0] else "at least one"

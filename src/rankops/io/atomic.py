@@ -1,9 +1,9 @@
-"""Files and folders that are written whole or not at all, a killed process and a full disk included."""
+"""Write files and folders whole or not at all, even if the process is killed or the disk is full."""
 
 import errno
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -11,10 +11,10 @@ __all__ = ["remove_folder", "replaced_file", "replaced_folder", "write_error"]
 
 
 def _partial(path: Path) -> Path:
-    """A place beside `path` (so on the same file system), where leftovers of killed processes are removed.
+    """Return a path next to `path`, on the same file system, and remove what killed processes left there.
 
     Raises:
-        OSError: `path` is there and is neither a file nor a folder, but a device, say.
+        OSError: `path` is neither a file nor a folder, but a device, say.
     """
     if path.exists() and not (path.is_file() or path.is_dir()):
         raise OSError(errno.EINVAL, "neither a file nor a folder, so it cannot be replaced: name another", str(path))
@@ -27,7 +27,7 @@ def _partial(path: Path) -> Path:
 
 
 def _writes(leftover: Path) -> bool:
-    """Whether the process that a partial file is named for still runs, and is another one."""
+    """Whether a partial file is named for another process, which still runs."""
     number = leftover.name.rpartition(".partial-")[2].removesuffix("-removed")
     if not number.isdecimal() or int(number) == os.getpid():
         return False
@@ -41,7 +41,7 @@ def _writes(leftover: Path) -> bool:
 
 
 def _synced(path: Path) -> None:
-    """Forces a file's contents to the disk, so that the rename cannot outlive them."""
+    """Force a file's contents to the disk, so that the rename cannot outlive them."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -50,7 +50,7 @@ def _synced(path: Path) -> None:
 
 
 def remove_folder(path: str | Path) -> None:
-    """Removes a folder so that, killed in the middle, it leaves no half of it under its name."""
+    """Remove a folder; a process that is killed meanwhile leaves no half of it under its name."""
     path = Path(path)
     if path.exists():
         going = path.with_name(f"{path.name}.partial-{os.getpid()}-removed")
@@ -59,14 +59,14 @@ def remove_folder(path: str | Path) -> None:
 
 
 def write_error(path: str | Path, error: Exception) -> OSError:
-    """What a library's own error in writing to `path` means: no space left, or else an input/output error."""
+    """Turn a library's own error in writing to `path` into an OSError: no space left, or else input/output."""
     full = shutil.disk_usage(Path(path).parent).free < 2**20
     return OSError(errno.ENOSPC if full else errno.EIO, f"could not be written ({error})", str(path))
 
 
 @contextmanager
-def replaced_file(path: str | Path) -> Iterator[Path]:
-    """Gives a temporary path to write to; on success it takes the place of `path`, on any error it is removed.
+def replaced_file(path: str | Path) -> Generator[Path, None, None]:
+    """Yield a temporary path to write to; on success it replaces `path`, on any error it is removed.
 
     >>> import tempfile
     >>> target = Path(tempfile.mkdtemp()) / "figures.json"
@@ -86,8 +86,8 @@ def replaced_file(path: str | Path) -> Iterator[Path]:
 
 
 @contextmanager
-def replaced_folder(path: str | Path) -> Iterator[Path]:
-    """Gives a temporary folder to fill; on success it takes the place of `path`, on any error it is removed."""
+def replaced_folder(path: str | Path) -> Generator[Path, None, None]:
+    """Yield a temporary folder to fill; on success it replaces `path`, on any error it is removed."""
     path = Path(path)
     partial = _partial(path)
     partial.mkdir()

@@ -34,7 +34,7 @@ def _upright(image: Image.Image, mode: str) -> Image.Image:
     if image.mode.startswith(("I", "F")):
         raise ValueError("more than 8 bits a color")
     upright = ImageOps.exif_transpose(image)
-    if upright.has_transparency_data and upright.convert("RGBA").getextrema()[3][0] < 255:
+    if upright.has_transparency_data and np.asarray(upright.convert("RGBA"))[..., 3].min() < 255:
         raise ValueError("transparent in places")
     return upright.convert(mode)
 
@@ -151,7 +151,7 @@ def image_batches(path: Path, *, columns: Sequence[str] = ()) -> Iterator[tuple[
             kind = file.schema_arrow.field("image").type
             for batch in file.iter_batches(batch_size=PIECE, columns=["image", *columns]):
                 if pa.types.is_struct(kind):
-                    encoded = pa.compute.struct_field(batch["image"], "bytes")
+                    encoded = batch["image"].field("bytes")
                     batch = batch.set_column(batch.schema.get_field_index("image"), "image", encoded)
                 yield first, batch
                 first += len(batch)

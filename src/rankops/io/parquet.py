@@ -7,13 +7,23 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import torch
 from PIL import Image
 from torch import Tensor
 
-__all__ = ["IMAGE", "as_batch", "as_fixed_lists", "as_lists", "decode_images", "encode_images", "matrix", "read_table"]
+__all__ = [
+    "IMAGE",
+    "as_batch",
+    "as_fixed_lists",
+    "as_lists",
+    "decode_images",
+    "encode_images",
+    "list_lengths",
+    "matrix",
+    "read_table",
+]
 
 
 # How datasets libraries store an image in Parquet, so that any of them shows it.
@@ -21,7 +31,7 @@ IMAGE = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
 
 
 def read_table(path: str | Path, columns: Sequence[str]) -> pa.Table:
-    """Some columns of a Parquet file.
+    """Read some columns of a Parquet file.
 
     Raises:
         FileNotFoundError: no such file.
@@ -31,24 +41,24 @@ def read_table(path: str | Path, columns: Sequence[str]) -> pa.Table:
     if not path.is_file():
         raise FileNotFoundError(f"{path}: no such file; make it with `dvc repro`")
     try:
-        there = pq.read_schema(path).names
-        missing = [name for name in columns if name not in there]
+        names = pq.read_schema(path).names
+        missing = [name for name in columns if name not in names]
         if not missing:
             return pq.read_table(path, columns=list(columns))
     except (pa.ArrowInvalid, OSError) as error:
         raise ValueError(f"{path}: not a whole Parquet file ({error}); make it again with `dvc repro`") from error
-    raise ValueError(f"{path}: no column {', '.join(missing)}; it has {', '.join(there)}")
+    raise ValueError(f"{path}: no column {', '.join(missing)}; it has {', '.join(names)}")
 
 
-def _in_threads(function: Callable, items: Sequence, threads: int) -> list:
-    """`function` of each item; many items a task, because handing over one costs as much as decoding one."""
+def _in_threads(function: Callable, items: Sequence | np.ndarray, threads: int) -> list:
+    """Call a function on each item; many items a task, because handing over one costs as much as decoding one."""
     parts = [items[start : start + 256] for start in range(0, len(items), 256)]
     with ThreadPoolExecutor(threads) as pool:
         return [result for part in pool.map(lambda part: [function(item) for item in part], parts) for result in part]
 
 
 def encode_images(images: np.ndarray, *, threads: int) -> pa.Array:
-    """Gray images (n, height, width) uint8 as PNG, lossless, in the form of `IMAGE`."""
+    """Encode gray images (n, height, width) uint8 as PNG, lossless, in the form of `IMAGE`."""
 
     def encode(image: np.ndarray) -> bytes:
         buffer = BytesIO()
@@ -93,7 +103,7 @@ def decode_images(column: pa.ChunkedArray, *, path: str | Path, threads: int, ea
     if not pa.types.is_struct(column.type) or column.type.get_field_index("bytes") < 0:
         raise ValueError(f"{path}: images are a column of {column.type}, expected {IMAGE}; make it again")
     # Chunk by chunk: in one, the bytes of a large split exceed what an offset of Arrow's can say.
-    encoded = [image for chunk in column.chunks for image in pa.compute.struct_field(chunk, "bytes").to_pylist()]
+    encoded = [image for chunk in column.chunks for image in chunk.field("bytes").to_pylist()]
     decoded = _in_threads(decode, list(enumerate(encoded)), threads)
     for number, image in enumerate(decoded):
         if image.shape != decoded[0].shape:
@@ -103,7 +113,7 @@ def decode_images(column: pa.ChunkedArray, *, path: str | Path, threads: int, ea
 
 
 def as_batch(images: Tensor) -> Tensor:
-    """Images as networks take them, (n, colors, height, width): gray ones (n, height, width) get their dimension.
+    """Return images as networks take them, (n, colors, height, width): gray ones (n, height, width) get a dimension.
 
     >>> as_batch(torch.zeros(2, 8, 8)).shape
     torch.Size([2, 1, 8, 8])
@@ -112,7 +122,7 @@ def as_batch(images: Tensor) -> Tensor:
 
 
 def matrix(table: pa.Table, name: str, *, path: str | Path, length: int | None = None) -> Tensor:
-    """A column of lists, all of one length, as a tensor (n, length).
+    """Return a column of lists, all of one length, as a tensor (n, length).
 
     Raises:
         ValueError: no lists of numbers, lists of different lengths, or of another than `length`, or a missing value;
@@ -126,20 +136,24 @@ def matrix(table: pa.Table, name: str, *, path: str | Path, length: int | None =
     flat = column.flatten()
     if length is None:
         length = len(flat) // max(len(column), 1)
-    lengths = pa.compute.list_value_length(column)
-    if column.null_count or flat.null_count or pa.compute.any(pa.compute.not_equal(lengths, length)).as_py():
+    if column.null_count or flat.null_count or (list_lengths(column) != length).any():
         raise ValueError(
             f"{path}: column {name}: lists of different lengths or missing values, expected {length} values in each row"
         )
     return torch.from_numpy(flat.to_numpy(zero_copy_only=False).reshape(len(column), length).copy())
 
 
+def list_lengths(column: pa.Array | pa.ChunkedArray) -> np.ndarray:
+    """Return how many values each row of a column of lists has; a missing list has none."""
+    return pc.list_value_length(column).fill_null(0).to_numpy(zero_copy_only=False)  # ty: ignore
+
+
 def as_lists(values: Tensor) -> pa.Array:
-    """A tensor (n, length) as a column of lists."""
+    """Return a tensor (n, length) as a column of lists."""
     flat = pa.array(values.numpy().ravel())
     return pa.ListArray.from_arrays(pa.array(np.arange(len(values) + 1) * values.shape[1], pa.int32()), flat)
 
 
 def as_fixed_lists(values: Tensor) -> pa.Array:
-    """A tensor (n, length) as a column of lists whose type says their length."""
+    """Return a tensor (n, length) as a column of lists of fixed length."""
     return pa.FixedSizeListArray.from_arrays(pa.array(values.numpy().ravel()), values.shape[1])

@@ -5,7 +5,8 @@ from collections.abc import Callable
 from torch import Tensor
 
 from rankops.checks import check_labels
-from rankops.losses.inputs import counted, present, soft_ranks, transposed
+from rankops.losses.inputs import present, soft_ranks, transposed
+from rankops.metrics.weights import relative_weights
 
 __all__ = ["average_precision"]
 
@@ -18,7 +19,7 @@ def average_precision(
     mask: Tensor | None = None,
     weights: Tensor | None = None,
 ) -> Tensor:
-    r"""In each class, the examples that have it should come before those that do not.
+    r"""In each class, the examples that have it should come first, and the top places count most.
 
     $1 - \frac1P \sum_{i \in P} \frac{f(y_P)_i}{f(y)_i}$ with f(y) the ranks among all n examples and f(y_P) those among
     the P positives: 1 minus average precision (SoDeep, Eqs. 5-6) when the sorter is exact, averaged over classes.
@@ -48,15 +49,15 @@ def average_precision(
     tensor(0.1667)
     """
     check_labels(scores, labels, least=2, mask=mask)
-    weight = counted(scores, mask, weights).mT  # (..., C, n)
-    there = present(labels, mask).mT
-    positives = labels.bool().mT & there
+    weight = relative_weights(scores, mask, weights).mT  # (..., C, n)
+    exists = present(labels, mask).mT
+    positives = labels.bool().mT & exists
     weight = weight * positives
     among_all = soft_ranks(sorter, scores, mask, arranged=transposed)
     # Soft ranks among the positives, which lie closer together, can be larger than those among all: a precision above
     # 1 would reward positives for lying close together.
     precision = (sorter(scores.mT, mask=positives) / among_all.where(positives, 1.0)).clamp(max=1)
     total = weight.sum(-1).to(precision.dtype)
-    both_kinds = (total > 0) & (there & ~positives).any(-1)
+    both_kinds = (total > 0) & (exists & ~positives).any(-1)
     lost = 1 - (precision * weight).sum(-1) / total.where(both_kinds, 1.0)
     return lost.where(both_kinds, 0.0).sum() / both_kinds.sum().clamp(min=1)

@@ -4,6 +4,7 @@ import torch
 from torch import Tensor
 
 from rankops.checks import check_label_ranks
+from rankops.losses.inputs import at_least_single
 
 __all__ = ["cross_entropy"]
 
@@ -28,8 +29,8 @@ def cross_entropy(scores: Tensor, label_ranks: Tensor) -> Tensor:
     tensor(4.)
     """
     check_label_ranks(scores, label_ranks)
-    scores = scores.to(torch.promote_types(scores.dtype, torch.float32))
+    scores = at_least_single(scores)
     present = (label_ranks > 0).to(scores.dtype)
-    scores = scores.where(present.any(-1, keepdim=True), 0.0)  # none may be there: -inf alone would give NaN
+    scores = scores.where(present.any(-1, keepdim=True), 0.0)  # without a label all may be -inf, which gives NaN
     share = present / present.sum(-1, keepdim=True).clamp(min=1)
     return -(share * torch.log_softmax(scores, dim=-1).where(label_ranks > 0, 0.0)).sum(-1).mean()

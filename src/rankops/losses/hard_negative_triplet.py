@@ -1,9 +1,9 @@
 """The triplet margin with hard negatives, on similarities, both ways between images and captions."""
 
-import torch
 from torch import Tensor
 
-from rankops.checks import check_positives
+from rankops.checks import check_positive, check_positives
+from rankops.losses.inputs import at_least_single, both_ways
 
 __all__ = ["hard_negative_triplet"]
 
@@ -29,16 +29,15 @@ def hard_negative_triplet(scores: Tensor, positives: Tensor, *, margin: float = 
         ValueError: shapes differ or are not square, d of 1, positives that are not boolean or lack one in a row or
             column, or a negative `margin`.
 
+    >>> import torch
     >>> own = torch.eye(2, dtype=torch.bool)
     >>> hard_negative_triplet(torch.tensor([[0.9, 0.5], [0.0, 0.6]]), own)  # 0.5 is too near to 0.6 alone: 0.1 / 4
     tensor(0.0250)
     """
     check_positives(scores, positives)
-    if not margin >= 0:
-        raise ValueError(f"margin is {margin}, expected at least 0")
-    scores = scores.to(torch.promote_types(scores.dtype, torch.float32))  # sums over rows leave half precision
-    similarities = torch.stack([scores, scores.mT])
-    own = torch.stack([positives, positives.mT])
+    check_positive("margin", margin, or_zero=True)
+    similarities = both_ways(at_least_single(scores))
+    own = both_ways(positives)
     where = own.nonzero(as_tuple=True)  # one entry a positive: p in all
     rivals = ~own[where[:-1]]  # (p, d), the negatives of its row
     violations = margin + similarities[where[:-1]] - similarities[where].unsqueeze(-1)

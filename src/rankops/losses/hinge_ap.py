@@ -4,12 +4,13 @@ import torch
 from torch import Tensor
 
 from rankops.checks import check_labels
+from rankops.losses.inputs import at_least_single
 
 __all__ = ["hinge_ap"]
 
 
 def hinge_ap(scores: Tensor, labels: Tensor) -> Tensor:
-    r"""In each class, the true ranking should beat every other one by what that loses in average precision.
+    r"""In each class, the true ranking should beat every other one by what the other loses in average precision.
 
     $\max_y [1 - \mathrm{AP}(y) + F(y)] - F(y^*)$ over rankings y of the n examples, with
     $F(y) = \frac{1}{PN} \sum_{i, j} y_{ij} (s_i - s_j)$ over positives i and negatives j, $y_{ij} = 1$ where i stands
@@ -37,7 +38,7 @@ def hinge_ap(scores: Tensor, labels: Tensor) -> Tensor:
     """
     check_labels(scores, labels, least=2)
     positive = labels.bool().mT  # (..., C, n)
-    values = scores.mT.to(torch.promote_types(scores.dtype, torch.float32))
+    values = at_least_single(scores).mT
     values = values - values.detach().amax(-1, keepdim=True)  # only differences count: an offset costs no precision
     count = positive.sum(-1, keepdim=True)
     rest = positive.shape[-1] - count
@@ -48,14 +49,14 @@ def hinge_ap(scores: Tensor, labels: Tensor) -> Tensor:
     with torch.no_grad():
         i = torch.arange(1, sorted_positives.shape[-1] + 1, device=values.device, dtype=values.dtype).unsqueeze(-1)
         j = torch.arange(1, sorted_negatives.shape[-1] + 1, device=values.device, dtype=values.dtype)
-        there = is_positive.unsqueeze(-1) & is_negative.unsqueeze(-2)  # (..., C, P, N)
+        exists = is_positive.unsqueeze(-1) & is_negative.unsqueeze(-2)  # (..., C, P, N)
         differences = sorted_positives.unsqueeze(-1) - sorted_negatives.unsqueeze(-2)
         lost = (j / (i + j) - (j - 1) / (i + j - 1)) / count.clamp(min=1).unsqueeze(-1)
-        gains = (lost - 2 * differences / pairs.unsqueeze(-1)).masked_fill(~there, 0.0)
+        gains = (lost - 2 * differences / pairs.unsqueeze(-1)).masked_fill(~exists, 0.0)
         gains = gains.flip(-2).cumsum(-2).flip(-2)
         # One place more: below all positives, which gains nothing.
         place = torch.nn.functional.pad(gains, (0, 0, 0, 1)).argmax(-2, keepdim=True)
-        swapped = there & (place < i)  # the j-th negative stands above the i-th positive
+        swapped = exists & (place < i)  # the j-th negative stands above the i-th positive
         above, below = swapped.sum(-1), swapped.sum(-2)
         # From the counts, so that it is the AP of a true ranking even where rounding moved a place.
         precision = i.squeeze(-1) / (i.squeeze(-1) + above)
@@ -66,6 +67,6 @@ def hinge_ap(scores: Tensor, labels: Tensor) -> Tensor:
 
 
 def _first(values: Tensor, kind: Tensor, count: Tensor) -> tuple[Tensor, Tensor]:
-    """The values of a kind, descending, as many places as the largest class needs, and which places are filled."""
+    """Return the values of a kind, descending, in as many places as the largest class needs, and which are filled."""
     order = values.detach().masked_fill(~kind, -torch.inf).argsort(dim=-1, descending=True)[..., : int(count.max())]
     return values.gather(-1, order), torch.arange(order.shape[-1], device=values.device) < count

@@ -5,8 +5,9 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from rankops.checks import check_positive, check_target, is_ordered
-from rankops.losses.inputs import counted, soft_ranks
+from rankops.checks import check_positive, check_target
+from rankops.losses.inputs import is_ordered, soft_ranks
+from rankops.metrics.weights import relative_weights
 from rankops.ranks import ranks
 
 __all__ = ["kendall"]
@@ -55,19 +56,19 @@ def kendall(
     """
     check_target(scores, target, least=2, mask=mask)
     check_positive("temperature", temperature)
-    weight = counted(scores, mask, weights)
+    weight = relative_weights(scores, mask, weights)
     heaviest = weight.amax(-1, keepdim=True)  # products of four small ones would vanish
     weight = weight / heaviest.where(heaviest > 0, 1.0)
     places = soft_ranks(sorter, scores, mask)
-    found = torch.tanh((places.unsqueeze(-2) - places.unsqueeze(-1)) / temperature)  # [..., i, j]: i above j
+    soft = torch.tanh((places.unsqueeze(-2) - places.unsqueeze(-1)) / temperature)  # [..., i, j]: i above j
     known = target.where(weight > 0, 0.0)
-    wanted = torch.sign(known.unsqueeze(-1) - known.unsqueeze(-2)).to(found.dtype)
-    pairs = (weight.unsqueeze(-1) * weight.unsqueeze(-2)).to(found.dtype)
+    true = torch.sign(known.unsqueeze(-1) - known.unsqueeze(-2)).to(soft.dtype)
+    pairs = (weight.unsqueeze(-1) * weight.unsqueeze(-2)).to(soft.dtype)
     if top_heavy:
-        closeness = 1 / ranks(target.double(), mask=mask).clamp(min=1).to(found.dtype)
+        closeness = 1 / ranks(target.double(), mask=mask).clamp(min=1).to(soft.dtype)
         pairs = pairs * (closeness.unsqueeze(-1) + closeness.unsqueeze(-2))
-    agreement, of_found, of_wanted = ((pairs * part).sum((-2, -1)) for part in (found * wanted, found**2, wanted**2))
+    agreement, of_soft, of_true = ((pairs * part).sum((-2, -1)) for part in (soft * true, soft**2, true**2))
     ordered = is_ordered(target, weight)
-    of_wanted = of_wanted.where(ordered, 1.0)
-    tau = agreement / torch.maximum(of_found, of_wanted / 1000).sqrt() / of_wanted.sqrt()
+    of_true = of_true.where(ordered, 1.0)
+    tau = agreement / torch.maximum(of_soft, of_true / 1000).sqrt() / of_true.sqrt()
     return (1 - tau).where(ordered, 0.0).sum() / ordered.sum().clamp(min=1)

@@ -1,9 +1,9 @@
 """L1, the mean absolute error of regression."""
 
-import torch
 from torch import Tensor
 
 from rankops.checks import check_target
+from rankops.losses.inputs import at_least_single
 
 __all__ = ["l1"]
 
@@ -12,7 +12,7 @@ def l1(scores: Tensor, target: Tensor, *, sigmoid: bool = False) -> Tensor:
     r"""Every score should equal its target.
 
     $\frac1n \sum_i |y_i - y^*_i|$ over all scores, whatever their groups: the baseline of SoDeep, Section 4.2.1, and
-    the loss beside a sorter's that keeps scores where the sorter was trained.
+    its auxiliary loss, which keeps scores where the sorter was trained.
 
     Args:
         scores: y, (..., d).
@@ -31,5 +31,5 @@ def l1(scores: Tensor, target: Tensor, *, sigmoid: bool = False) -> Tensor:
     tensor(1.2500)
     """
     check_target(scores, target, between_0_and_1=sigmoid)
-    scores = scores.to(torch.promote_types(scores.dtype, torch.float32))
+    scores = at_least_single(scores)
     return ((scores.sigmoid() if sigmoid else scores) - target).abs().mean()

@@ -1,14 +1,18 @@
 """The mean average precision loss: ranks of the positives, from a sorter."""
 
 from collections.abc import Callable
+from typing import Literal
 
 import torch
 from torch import Tensor
 
-from rankops.checks import check_labels
-from rankops.losses.inputs import counted, present, soft_ranks, transposed
+from rankops.checks import check_choice, check_labels
+from rankops.losses.inputs import present, soft_ranks, transposed
+from rankops.metrics.weights import relative_weights
 
 __all__ = ["mean_average_precision"]
+
+Weighting = Literal["classes", "positives"]
 
 
 def mean_average_precision(
@@ -18,9 +22,9 @@ def mean_average_precision(
     sorter: Callable[..., Tensor],
     mask: Tensor | None = None,
     weights: Tensor | None = None,
-    weight_by: str = "classes",
+    weight_by: Weighting = "classes",
 ) -> Tensor:
-    r"""In each class, the examples that have it should come before those that do not.
+    r"""In each class, the mean rank of the examples that have it should be small.
 
     $\frac1n \left( \frac1P \langle f(y_c), y^*_c \rangle - \frac{P + 1}{2} \right)$ for each class c: how far the mean
     rank of its P positives among the n examples is above the least possible, so that a perfect order gives 0 and
@@ -54,20 +58,19 @@ def mean_average_precision(
     tensor(0.1250)
     """
     check_labels(scores, labels, least=2, mask=mask)
-    if weight_by not in ("classes", "positives"):
-        raise ValueError(f"weight_by is {weight_by!r}, expected 'classes' or 'positives'")
-    weight = counted(scores, mask, weights).mT  # (..., C, n)
-    there = present(labels, mask).mT
-    positives = labels.bool().mT & there
-    length, count = there.sum(-1), positives.sum(-1)
+    check_choice("weight_by", weight_by, Weighting)
+    weight = relative_weights(scores, mask, weights).mT  # (..., C, n)
+    exists = present(labels, mask).mT
+    positives = labels.bool().mT & exists
+    length, count = exists.sum(-1), positives.sum(-1)
     weight = weight * positives
     total = weight.sum(-1)
-    found = (soft_ranks(sorter, scores, mask, arranged=transposed) * weight).sum(-1)
+    ranked = (soft_ranks(sorter, scores, mask, arranged=transposed) * weight).sum(-1)
     # The least possible sum: places 1, 2, ..., the heaviest first.
     places = torch.arange(1, weight.shape[-1] + 1, device=weight.device, dtype=weight.dtype)
     least = (weight.sort(dim=-1, descending=True).values * places).sum(-1)
-    above_least = (found - least.to(found.dtype)) / (total.where(total > 0, 1.0) * length.clamp(min=1))
+    above_least = (ranked - least.to(ranked.dtype)) / (total.where(total > 0, 1.0) * length.clamp(min=1))
     both_kinds = (count > 0) & (count < length) & (total > 0)
-    share = (both_kinds if weight_by == "classes" else total * both_kinds).to(found.dtype)
+    share = (both_kinds if weight_by == "classes" else total * both_kinds).to(ranked.dtype)
     whole = share.sum()
     return (above_least * share).sum() / whole.where(whole > 0, 1.0)

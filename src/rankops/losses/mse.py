@@ -1,9 +1,9 @@
 """MSE, the mean squared error of regression."""
 
-import torch
 from torch import Tensor
 
 from rankops.checks import check_target
+from rankops.losses.inputs import at_least_single
 
 __all__ = ["mse"]
 
@@ -30,5 +30,5 @@ def mse(scores: Tensor, target: Tensor, *, sigmoid: bool = False) -> Tensor:
     tensor(2.)
     """
     check_target(scores, target, between_0_and_1=sigmoid)
-    scores = scores.to(torch.promote_types(scores.dtype, torch.float32))
+    scores = at_least_single(scores)
     return ((scores.sigmoid() if sigmoid else scores) - target).square().mean()

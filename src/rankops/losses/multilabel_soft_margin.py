@@ -4,6 +4,7 @@ import torch
 from torch import Tensor
 
 from rankops.checks import check_labels
+from rankops.losses.inputs import at_least_single
 
 __all__ = ["multilabel_soft_margin"]
 
@@ -12,7 +13,7 @@ def multilabel_soft_margin(scores: Tensor, labels: Tensor) -> Tensor:
     r"""Every present label should have a positive score, every absent one a negative.
 
     $-y^* \log \sigma(y) - (1 - y^*) \log(1 - \sigma(y))$, averaged over examples and classes, as torch defines it: the
-    baseline of SoDeep, Section 4.2.2, and the loss beside `mean_average_precision` there.
+    baseline of SoDeep, Section 4.2.2, and there the auxiliary loss of `mean_average_precision`.
 
     Args:
         scores: y, (..., n, C).
@@ -28,5 +29,5 @@ def multilabel_soft_margin(scores: Tensor, labels: Tensor) -> Tensor:
     tensor(2.)
     """
     check_labels(scores, labels)
-    scores = scores.to(torch.promote_types(scores.dtype, torch.float32))
+    scores = at_least_single(scores)
     return torch.nn.functional.multilabel_soft_margin_loss(scores, labels.to(scores.dtype))

@@ -5,9 +5,10 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from rankops.checks import check_gains, check_positive, check_target
-from rankops.losses.inputs import counted, soft_ranks
-from rankops.metrics.gains import gains_of, ideal
+from rankops.checks import check_count, check_positive, check_target
+from rankops.losses.inputs import soft_ranks
+from rankops.metrics.gains import Gain, gains_of, ideal
+from rankops.metrics.weights import relative_weights
 
 __all__ = ["ndcg"]
 
@@ -21,9 +22,9 @@ def ndcg(
     weights: Tensor | None = None,
     k: int | None = None,
     temperature: float = 1.0,
-    gain: str = "exponential",
+    gain: Gain = "exponential",
 ) -> Tensor:
-    r"""What is relevant should come early, the more relevant the earlier.
+    r"""Relevant items should come early, the more relevant the earlier.
 
     $1 - \frac{1}{\mathrm{IDCG}} \sum_i \frac{g_i}{\log_2(1 + f(y)_i)}$ for each group, averaged over groups, with the
     gain $g = 2^{y^*} - 1$ (or $y^*$) and IDCG the sum for the best order. Cut off at k, each term is multiplied by
@@ -55,14 +56,15 @@ def ndcg(
     tensor(0.3691)
     """
     check_target(scores, target, mask=mask)
-    check_gains(target, mask, gain=gain, k=k)
+    if k is not None:
+        check_count("k", k)
     check_positive("temperature", temperature)
-    gains = gains_of(target, counted(scores, mask, weights), gain)
+    gains = gains_of(target, relative_weights(scores, mask, weights), gain, mask)
     # A soft rank may lie a little below 1, where the logarithm would leave its range.
     places = soft_ranks(sorter, scores, mask).clamp(min=1)
-    found = gains.to(places.dtype) / torch.log2(1 + places)
+    discounted = gains.to(places.dtype) / torch.log2(1 + places)
     if k is not None:
-        found = found * torch.sigmoid((k + 0.5 - places) / temperature)
+        discounted = discounted * torch.sigmoid((k + 0.5 - places) / temperature)
     best = ideal(gains, k).to(places.dtype)
     any_gain = best > 0
-    return (1 - found.sum(-1) / best.where(any_gain, 1.0)).where(any_gain, 0.0).sum() / any_gain.sum().clamp(min=1)
+    return (1 - discounted.sum(-1) / best.where(any_gain, 1.0)).where(any_gain, 0.0).sum() / any_gain.sum().clamp(min=1)

@@ -3,14 +3,17 @@
 import torch
 from torch import Tensor
 
+from rankops.checks import check_count
+from rankops.losses.inputs import at_least_single
+
 __all__ = ["log_one_plus_sum", "some_of"]
 
 
 def some_of(pairs: Tensor, count: int | None, generator: torch.Generator | None) -> Tensor:
-    """At most `count` random pairs of each example.
+    """Keep at most `count` random pairs of each example.
 
     Args:
-        pairs: (..., K, K) boolean, which pairs there are.
+        pairs: (..., K, K) boolean, the pairs.
         count: t; None keeps all.
         generator: draws them, on its own device, so that CPU and GPU choose the same.
 
@@ -23,10 +26,9 @@ def some_of(pairs: Tensor, count: int | None, generator: torch.Generator | None)
     """
     if count is None:
         return pairs
-    if count < 1:
-        raise ValueError(f"pairs is {count}, expected at least 1, or None for all")
+    check_count("pairs", count)
     if generator is None:
-        raise ValueError("pairs are drawn at random: pass generator=torch.Generator().manual_seed(...)")
+        raise ValueError("generator is None, expected one to draw pairs: pass torch.Generator().manual_seed(...)")
     flat = pairs.flatten(-2)
     if count >= flat.shape[-1]:
         return pairs
@@ -45,7 +47,7 @@ def log_one_plus_sum(scores: Tensor, pairs: Tensor) -> Tensor:
     Returns:
         (...), float32 or float64, 0 where there is no pair.
     """
-    scores = scores.to(torch.promote_types(scores.dtype, torch.float32))  # sums over all pairs leave half precision
+    scores = at_least_single(scores)
     differences = scores.unsqueeze(-2) - scores.unsqueeze(-1)  # [..., u, v] = f_v - f_u
     exponents = differences.masked_fill(~pairs, -torch.inf).flatten(-2)
     # The 1 is one more exponent, 0: so large differences cannot overflow.

@@ -1,10 +1,10 @@
 """The pairwise logistic loss on label ranks, which may look harder at near ties."""
 
-import torch
 from torch import Tensor
 from torch.nn import functional
 
 from rankops.checks import check_label_ranks, check_positive
+from rankops.losses.inputs import at_least_single
 
 __all__ = ["pairwise_logistic"]
 
@@ -31,6 +31,7 @@ def pairwise_logistic(scores: Tensor, label_ranks: Tensor, *, adjacent: float = 
     Raises:
         TypeError, ValueError: see `rankops.checks.check_label_ranks`; an `adjacent` that is no positive number.
 
+    >>> import torch
     >>> scores, label_ranks = torch.tensor([[2.0, 1.0, 0.0]]), torch.tensor([[2, 1, 0]])
     >>> near, far = torch.tensor([-1.0, -2.0]).exp().log1p()  # two pairs with a difference of 1, one with 2
     >>> torch.isclose(pairwise_logistic(scores, label_ranks), (2 * near + far) / 3)
@@ -40,13 +41,13 @@ def pairwise_logistic(scores: Tensor, label_ranks: Tensor, *, adjacent: float = 
     """
     check_label_ranks(scores, label_ranks)
     check_positive("adjacent", adjacent)
-    scores = scores.to(torch.promote_types(scores.dtype, torch.float32))  # sums over all pairs leave half precision
+    scores = at_least_single(scores)
     upper, lower = label_ranks.unsqueeze(-1), label_ranks.unsqueeze(-2)  # [..., u, v]: r_u and r_v
     weights = (upper > lower).to(scores.dtype)
     if adjacent != 1:
         weights = weights.masked_fill((upper == lower + 1) & (upper > lower) & (lower > 0), adjacent)
-    # log(1 + exp(-x)) without overflow, as softplus, and without its threshold, beyond which that has no curvature.
-    # What is no pair is blanked before, not after: labels that are absent may score -inf.
+    # As softplus, log(1 + exp(-x)) without overflow, but without its threshold, beyond which it has no curvature.
+    # What is no pair is blanked before, not after: absent labels may score -inf.
     differences = (scores.unsqueeze(-1) - scores.unsqueeze(-2)).where(upper > lower, 0.0)
     costs = -functional.logsigmoid(differences)
     total = weights.sum((-2, -1))

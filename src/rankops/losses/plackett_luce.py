@@ -4,6 +4,7 @@ import torch
 from torch import Tensor
 
 from rankops.checks import check_label_ranks
+from rankops.losses.inputs import at_least_single
 
 __all__ = ["plackett_luce"]
 
@@ -38,11 +39,11 @@ def plackett_luce(scores: Tensor, label_ranks: Tensor) -> Tensor:
     tensor(12.)
     """
     check_label_ranks(scores, label_ranks)
-    scores = scores.to(torch.promote_types(scores.dtype, torch.float32))
-    left = label_ranks.unsqueeze(-2) <= label_ranks.unsqueeze(-1)  # [..., u, v]: v is there when u is drawn
-    # Of differences rather than scores: no digits are lost where all scores are large, and u itself is exactly 0.
+    scores = at_least_single(scores)
+    left = label_ranks.unsqueeze(-2) <= label_ranks.unsqueeze(-1)  # [..., u, v]: v is left when u is drawn
+    # Differences, not scores: no digits are lost where all scores are large, and u itself is exactly 0.
     differences = scores.unsqueeze(-2) - scores.unsqueeze(-1)  # [..., u, v] = f_v - f_u
-    # Of a label that is never drawn, and may score -inf, nothing is asked: not even a gradient of 0 times infinity.
+    # A label that is never drawn may score -inf, whose gradient would be 0 times infinity.
     differences = differences.where((label_ranks > 0).unsqueeze(-1), 0.0)
     costs = torch.logsumexp(differences.masked_fill(~left, -torch.inf), dim=-1)
     return costs.where(label_ranks > 0, 0.0).sum(-1).mean()

@@ -6,7 +6,8 @@ import torch
 from torch import Tensor
 
 from rankops.checks import check_count, check_labels, check_positive
-from rankops.losses.inputs import counted, present, soft_ranks, transposed
+from rankops.losses.inputs import present, soft_ranks, transposed
+from rankops.metrics.weights import relative_weights
 
 __all__ = ["precision_at_k"]
 
@@ -51,12 +52,12 @@ def precision_at_k(
     tensor(0.5000)
     """
     check_labels(scores, labels, least=2, mask=mask)
-    check_count(k)
+    check_count("k", k)
     check_positive("temperature", temperature)
-    weight = counted(scores, mask, weights).mT * labels.bool().mT  # (..., C, n)
-    there = present(labels, mask).mT
+    weight = relative_weights(scores, mask, weights).mT * labels.bool().mT  # (..., C, n)
+    exists = present(labels, mask).mT
     places = soft_ranks(sorter, scores, mask, arranged=transposed)
-    found = (torch.sigmoid((k + 0.5 - places) / temperature) * weight).sum(-1)
-    most = weight.sort(dim=-1, descending=True).values[..., :k].sum(-1).to(found.dtype)
-    both_kinds = (most > 0) & (there & ~labels.bool().mT).any(-1)
-    return (1 - found / most.where(both_kinds, 1.0)).where(both_kinds, 0.0).sum() / both_kinds.sum().clamp(min=1)
+    inside = (torch.sigmoid((k + 0.5 - places) / temperature) * weight).sum(-1)
+    most = weight.sort(dim=-1, descending=True).values[..., :k].sum(-1).to(inside.dtype)
+    both_kinds = (most > 0) & (exists & ~labels.bool().mT).any(-1)
+    return (1 - inside / most.where(both_kinds, 1.0)).where(both_kinds, 0.0).sum() / both_kinds.sum().clamp(min=1)

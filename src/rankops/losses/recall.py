@@ -4,8 +4,9 @@ from collections.abc import Callable
 
 from torch import Tensor
 
-from rankops.checks import check_positives
-from rankops.losses.inputs import both_ways, counted, present, soft_ranks
+from rankops.checks import check_positive, check_positives
+from rankops.losses.inputs import both_ways, present, soft_ranks
+from rankops.metrics.weights import relative_weights
 
 __all__ = ["recall"]
 
@@ -52,14 +53,13 @@ def recall(
     tensor(0.)
     """
     check_positives(scores, positives, mask=mask)
-    if not margin >= 0:
-        raise ValueError(f"margin is {margin}, expected at least 0")
-    weight = both_ways(counted(scores, mask, weights))
-    there = present(positives, mask)
+    check_positive("margin", margin, or_zero=True)
+    weight = both_ways(relative_weights(scores, mask, weights))
+    exists = present(positives, mask)
     places = soft_ranks(sorter, scores, mask, arranged=both_ways)
-    own = both_ways(positives & there)
+    own = both_ways(positives & exists)
     where = own.nonzero(as_tuple=True)  # one entry a positive: p in all
-    rivals = both_ways(~positives & there)[where[:-1]]  # (p, d), the negatives of its row
+    rivals = both_ways(~positives & exists)[where[:-1]]  # (p, d), the negatives of its row
     violations = (margin + places[where].unsqueeze(-1) - places[where[:-1]]).relu().masked_fill(~rivals, 0.0)
     each = violations.amax(-1) if hardest else violations.sum(-1) / rivals.sum(-1).clamp(min=1)
     share = (weight[where] * rivals.any(-1)).to(each.dtype)

@@ -6,7 +6,8 @@ import torch
 from torch import Tensor
 
 from rankops.checks import check_count, check_positive, check_positives
-from rankops.losses.inputs import both_ways, counted, soft_ranks
+from rankops.losses.inputs import both_ways, soft_ranks
+from rankops.metrics.weights import relative_weights
 
 __all__ = ["recall_at_k"]
 
@@ -53,10 +54,10 @@ def recall_at_k(
     tensor(0.1667)
     """
     check_positives(scores, positives, mask=mask)
-    check_count(k)
+    check_count("k", k)
     check_positive("temperature", temperature)
     own = both_ways(positives if mask is None else positives & mask)
-    weight = both_ways(counted(scores, mask, weights)).masked_fill(~own, 0.0).amax(-1)
+    weight = both_ways(relative_weights(scores, mask, weights)).masked_fill(~own, 0.0).amax(-1)
     places = soft_ranks(sorter, scores, mask, arranged=both_ways)
     any_own = own.any(-1)
     first = places.masked_fill(~own, torch.inf).amin(-1).where(any_own, 0.0)

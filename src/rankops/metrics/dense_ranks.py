@@ -7,7 +7,7 @@ __all__ = ["dense_ranks"]
 
 
 def dense_ranks(sizes: Tensor) -> Tensor:
-    """Label ranks of sizes (n, K): 0 where the size is 0, then 1, 2, ... upwards; equal sizes have equal ranks.
+    """Rank sizes (n, K): 0 where the size is 0, then 1, 2, ... upwards; equal sizes have equal ranks.
 
     >>> dense_ranks(torch.tensor([[8.0, 0.0, 12.0, 8.0]]))
     tensor([[1, 0, 2, 1]])

@@ -1,21 +1,44 @@
 """Gains of NDCG, and the best that any order can reach."""
 
 import math
+from typing import Literal
 
 import torch
 from torch import Tensor
 
-__all__ = ["gains_of", "ideal"]
+from rankops.checks import check_choice, check_values
+
+__all__ = ["Gain", "gains_of", "ideal"]
+
+Gain = Literal["exponential", "linear"]
 
 
-def gains_of(target: Tensor, weight: Tensor, gain: str) -> Tensor:
-    """What each (..., d) gains when it comes first, times its weight."""
+def gains_of(target: Tensor, weight: Tensor, gain: Gain, mask: Tensor | None) -> Tensor:
+    """Return what each (..., d) gains when it comes first, times its weight.
+
+    Args:
+        target: (..., d), how relevant each is.
+        weight: (..., d), by which gains are multiplied.
+        gain: `exponential`, $2^t - 1$, or `linear`, t.
+        mask: (..., d) boolean or None; where it is False, a target may be anything.
+
+    Raises:
+        ValueError: an unknown `gain`; a target that is negative, or above 60 for an exponential gain.
+
+    >>> gains_of(torch.tensor([0.0, 1.0, 3.0]), torch.ones(3), "exponential", None)
+    tensor([0., 1., 7.])
+    """
+    check_choice("gain", gain, Gain)
+    known = target if mask is None else target.masked_fill(~mask, 0.0)
+    check_values("target", target, known < 0, "a relevance of at least 0")
+    if gain == "exponential":
+        check_values("target", target, known > 60, "at most 60, since 2^target is the gain: use gain='linear'")
     known = target.to(weight.dtype).where(weight > 0, 0.0)
     return weight * (torch.expm1(known * math.log(2)) if gain == "exponential" else known)
 
 
 def ideal(gains: Tensor, k: int | None) -> Tensor:
-    """The discounted cumulative gain (...) of the best order of gains (..., d), of its first k places.
+    """Return the discounted cumulative gain (...) of the best order of gains (..., d), over its first k places.
 
     >>> ideal(torch.tensor([0.0, 1.0, 3.0]), 1)
     tensor(3.)

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from rankops.metrics.spearman import different_values
+from rankops.metrics.weights import comparable
 from rankops.ranks import ranks
 
 __all__ = ["kendall"]
@@ -17,7 +17,7 @@ def kendall(
     weights: Tensor | None = None,
     top_heavy: bool = False,
 ) -> Tensor:
-    r"""How many pairs of scores have the order of their targets.
+    r"""Compute how many more pairs of scores have the order of their targets than have not.
 
     Tau-b, $\frac{\sum w_{ij} a_{ij} b_{ij}}{\sqrt{\sum w_{ij} a_{ij}^2 \sum w_{ij} b_{ij}^2}}$ with a and b the signs
     of the differences of scores and of targets. Top-heavy, pairs count
@@ -42,14 +42,14 @@ def kendall(
     >>> kendall(torch.tensor([0.1, 0.4, 0.2]), torch.tensor([1.0, 2.0, 3.0]))
     tensor(0.3333, dtype=torch.float64)
     """
-    weight, *values, defined = different_values("Kendall's tau", scores, target, mask, weights)
+    weight, *values, defined = comparable("Kendall's tau", scores, target, mask, weights)
     heaviest = weight.amax(-1, keepdim=True)  # products of four small ones would vanish
     weight = weight / heaviest.where(heaviest > 0, 1.0)
-    found, wanted = (torch.sign(one.unsqueeze(-1) - one.unsqueeze(-2)) for one in values)
+    ours, true = (torch.sign(one.unsqueeze(-1) - one.unsqueeze(-2)) for one in values)
     pairs = weight.unsqueeze(-1) * weight.unsqueeze(-2)
     if top_heavy:
         closeness = 1 / ranks(values[1], mask=mask).clamp(min=1)
         pairs = pairs * (closeness.unsqueeze(-1) + closeness.unsqueeze(-2))
-    agreement, of_found, of_wanted = ((pairs * part).sum((-2, -1)) for part in (found * wanted, found**2, wanted**2))
-    found = agreement / (of_found * of_wanted).sqrt().where(defined, 1.0)
-    return found.clamp(-1.0, 1.0).where(defined, torch.nan)
+    agreement, of_ours, of_true = ((pairs * part).sum((-2, -1)) for part in (ours * true, ours**2, true**2))
+    tau = agreement / (of_ours * of_true).sqrt().where(defined, 1.0)
+    return tau.clamp(-1.0, 1.0).where(defined, torch.nan)

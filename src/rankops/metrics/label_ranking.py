@@ -7,44 +7,14 @@ empty denominator is 0.
 import torch
 from torch import Tensor
 
-from rankops.checks import check_not_negative, check_scores, check_tensors
+from rankops.checks import check_not_negative, check_scores, check_shapes
 from rankops.metrics.dense_ranks import dense_ranks
 
 __all__ = ["ranked", "ranked_ceiling", "unranked"]
 
 
-def _ratio(part: Tensor, whole: Tensor) -> Tensor:
-    return torch.where(whole > 0, part / torch.where(whole > 0, whole, 1.0), 0.0)
-
-
-def _rates(positive: Tensor, predicted: Tensor, counted: Tensor) -> dict[str, Tensor]:
-    """The five rates over the last dimension of boolean tensors (n, m)."""
-    true_positive = (positive & predicted & counted).sum(-1).double()
-    total = counted.sum(-1).double()
-    right = ((positive == predicted) & counted).sum(-1).double()
-    precision = _ratio(true_positive, (predicted & counted).sum(-1).double())
-    recall = _ratio(true_positive, (positive & counted).sum(-1).double())
-    return {
-        "precision": precision,
-        "recall": recall,
-        "f1_per_image": _ratio(2 * precision * recall, (precision + recall)),
-        "accuracy": _ratio(right, total),
-        "exact_match": (right == total).double(),
-    }
-
-
-def _pair_rates(scores: Tensor, label_ranks: Tensor) -> dict[str, Tensor]:
-    first, second = torch.triu_indices(scores.shape[-1], scores.shape[-1], offset=1, device=scores.device)
-    upper, lower = label_ranks[:, first], label_ranks[:, second]
-    positive = upper > lower
-    difference = scores[:, first] - scores[:, second]
-    # Equal scores are wrong either way: they count as the opposite of what is true.
-    predicted = torch.where(difference == 0, ~positive, difference > 0)
-    return _rates(positive, predicted, upper != lower)
-
-
 def ranked(scores: Tensor, label_ranks: Tensor) -> dict[str, Tensor]:
-    r"""How well the order of the scores agrees with the label ranks, absent labels among them.
+    r"""Compute how well the order of the scores agrees with the label ranks, absent labels among them.
 
     Over $P = \{(u, v) : u < v, r_u \neq r_v\}$ a pair is positive if $r_u > r_v$ and predicted positive if
     $f_u > f_v$; equal scores count as wrong. `exact_match` is 1 if no pair is wrong. `mean_average_precision` is the
@@ -79,7 +49,7 @@ def ranked(scores: Tensor, label_ranks: Tensor) -> dict[str, Tensor]:
 
 
 def unranked(selected: Tensor, label_ranks: Tensor) -> dict[str, Tensor]:
-    """How well the selected label set agrees with the present labels, whatever their order.
+    """Compute how well the selected label set agrees with the present labels, whatever their order.
 
     Args:
         selected: (n, K) boolean.
@@ -116,10 +86,36 @@ def ranked_ceiling(label_ranks: Tensor) -> float:
     return ranked(label_ranks.double(), label_ranks)["mean_average_precision"].mean().item()
 
 
-def _check(predicted: Tensor, label_ranks: Tensor) -> None:
-    check_tensors(predictions=predicted, label_ranks=label_ranks)
-    if predicted.dim() != 2 or predicted.shape != label_ranks.shape:
-        raise ValueError(
-            f"predictions {tuple(predicted.shape)} and label_ranks {tuple(label_ranks.shape)}: expected (n, K) twice"
-        )
+def _check(predictions: Tensor, label_ranks: Tensor) -> None:
+    check_shapes("(n, K)", dims=2, leading=False, empty=True, predictions=predictions, label_ranks=label_ranks)
     check_not_negative(label_ranks)
+
+
+def _pair_rates(scores: Tensor, label_ranks: Tensor) -> dict[str, Tensor]:
+    first, second = torch.triu_indices(scores.shape[-1], scores.shape[-1], offset=1, device=scores.device)
+    upper, lower = label_ranks[:, first], label_ranks[:, second]
+    positive = upper > lower
+    difference = scores[:, first] - scores[:, second]
+    # Equal scores are wrong either way: they count as the opposite of what is true.
+    predicted = torch.where(difference == 0, ~positive, difference > 0)
+    return _rates(positive, predicted, upper != lower)
+
+
+def _rates(positive: Tensor, predicted: Tensor, compared: Tensor) -> dict[str, Tensor]:
+    """Compute the five rates over the last dimension of boolean tensors (n, m)."""
+    true_positive = (positive & predicted & compared).sum(-1).double()
+    total = compared.sum(-1).double()
+    right = ((positive == predicted) & compared).sum(-1).double()
+    precision = _ratio(true_positive, (predicted & compared).sum(-1).double())
+    recall = _ratio(true_positive, (positive & compared).sum(-1).double())
+    return {
+        "precision": precision,
+        "recall": recall,
+        "f1_per_image": _ratio(2 * precision * recall, (precision + recall)),
+        "accuracy": _ratio(right, total),
+        "exact_match": (right == total).double(),
+    }
+
+
+def _ratio(part: Tensor, whole: Tensor) -> Tensor:
+    return torch.where(whole > 0, part / torch.where(whole > 0, whole, 1.0), 0.0)

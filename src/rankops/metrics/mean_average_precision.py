@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from rankops.checks import check_labels, check_scores
-from rankops.losses.inputs import counted
+from rankops.metrics.weights import relative_weights
 
 __all__ = ["average_precision", "mean_average_precision"]
 
@@ -12,7 +12,7 @@ __all__ = ["average_precision", "mean_average_precision"]
 def mean_average_precision(
     scores: Tensor, labels: Tensor, *, mask: Tensor | None = None, weights: Tensor | None = None
 ) -> Tensor:
-    """The mean of `average_precision` over classes that have a positive (SoDeep, Section 4.2.2).
+    """Average `average_precision` over classes that have a positive (SoDeep, Section 4.2.2).
 
     Args:
         scores, labels, mask, weights: see `average_precision`.
@@ -30,8 +30,8 @@ def mean_average_precision(
     each = average_precision(scores, labels, mask=mask, weights=weights)
     if bool(each.isnan().all()):
         raise ValueError(
-            f"mean average precision is undefined: labels {tuple(labels.shape)} hold no positive in any class, "
-            "masked ones left out; expected at least one"
+            f"mean average precision is undefined: labels {tuple(labels.shape)} has no positive in any class, expected "
+            "at least one that is not masked"
         )
     return each.nanmean()
 
@@ -39,7 +39,7 @@ def mean_average_precision(
 def average_precision(
     scores: Tensor, labels: Tensor, *, mask: Tensor | None = None, weights: Tensor | None = None
 ) -> Tensor:
-    r"""How early the positives of each class come when examples are ordered by score.
+    r"""Compute how early the positives of each class come when examples are ordered by score.
 
     $\sum_t (R_t - R_{t-1}) P_t$ over the thresholds t, which are the different scores: the mean over positives of the
     precision down to them, equal scores all in (SoDeep, Eqs. 5-6, and scikit-learn). Not interpolated.
@@ -65,12 +65,12 @@ def average_precision(
     """
     check_labels(scores, labels, mask=mask)
     check_scores(scores, mask=mask)
-    weight = counted(scores, mask, weights).double().mT  # (..., C, n)
+    weight = relative_weights(scores, mask, weights).double().mT  # (..., C, n)
     values = scores.detach().double().mT.where(weight > 0, 0.0).contiguous()
     ascending, order = (-values).sort(dim=-1)
     weight = weight.gather(-1, order)
     positive = weight * labels.bool().mT.gather(-1, order)
-    # Where the group of equal scores ends that an example stands in.
+    # Where each example's group of equal scores ends.
     last = torch.searchsorted(ascending, ascending, right=True) - 1
     right, seen = (kind.cumsum(-1).gather(-1, last) for kind in (positive, weight))
     precision = torch.where(positive > 0, right / seen, 0.0)

@@ -3,9 +3,9 @@
 import torch
 from torch import Tensor
 
-from rankops.checks import check_gains, check_scores, check_target
-from rankops.losses.inputs import counted
-from rankops.metrics.gains import gains_of, ideal
+from rankops.checks import check_count, check_scores, check_target
+from rankops.metrics.gains import Gain, gains_of, ideal
+from rankops.metrics.weights import relative_weights
 from rankops.ranks import places
 
 __all__ = ["ndcg"]
@@ -18,9 +18,9 @@ def ndcg(
     mask: Tensor | None = None,
     weights: Tensor | None = None,
     k: int | None = None,
-    gain: str = "exponential",
+    gain: Gain = "exponential",
 ) -> Tensor:
-    r"""How early what is relevant comes.
+    r"""Compute how early the relevant items come, the more relevant the earlier.
 
     $\frac{1}{\mathrm{IDCG}} \sum_i \frac{g_i}{\log_2(1 + \mathrm{rk}(y)_i)}$ over the first k places, with the gain
     $g = 2^{y^*} - 1$ (or $y^*$) and IDCG the sum for the best order. Equal scores share the mean of the discounts of
@@ -46,9 +46,10 @@ def ndcg(
     tensor(0.6309, dtype=torch.float64)
     """
     check_target(scores, target, mask=mask)
-    check_gains(target, mask, gain=gain, k=k)
+    if k is not None:
+        check_count("k", k)
     check_scores(scores, mask=mask)
-    gains = gains_of(target.double(), counted(scores, mask, weights).double(), gain)
+    gains = gains_of(target.double(), relative_weights(scores, mask, weights).double(), gain, mask)
     above, up_to = places(scores.double(), mask)
     length = scores.shape[-1]
     discount = 1 / torch.log2(torch.arange(2, length + 2, device=scores.device, dtype=torch.float64))

@@ -3,7 +3,7 @@
 from torch import Tensor
 
 from rankops.checks import check_count, check_labels, check_scores
-from rankops.losses.inputs import counted
+from rankops.metrics.weights import relative_weights
 from rankops.ranks import places
 
 __all__ = ["precision_at_k"]
@@ -12,7 +12,7 @@ __all__ = ["precision_at_k"]
 def precision_at_k(
     scores: Tensor, labels: Tensor, *, mask: Tensor | None = None, weights: Tensor | None = None, k: int = 5
 ) -> Tensor:
-    """The share of the first K places of each class that examples take which have it.
+    """Compute the share of the first K places that go to examples which have the class.
 
     Equal scores share the places that they take together.
 
@@ -38,8 +38,8 @@ def precision_at_k(
     """
     check_labels(scores, labels, mask=mask)
     check_scores(scores, mask=mask)
-    check_count(k)
-    weight = counted(scores, mask, weights).double() * labels.bool()
+    check_count("k", k)
+    weight = relative_weights(scores, mask, weights).double() * labels.bool()
     above, up_to = (place.mT for place in places(scores.double().mT, None if mask is None else mask.mT))
     inside = ((k - above).clamp(min=0).double() / (up_to - above).clamp(min=1)).clamp(max=1.0)
     return (weight * inside).sum(-2) / k

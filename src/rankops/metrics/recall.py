@@ -3,8 +3,8 @@
 import torch
 from torch import Tensor
 
-from rankops.checks import check_count, check_mask, check_scores, check_tensors
-from rankops.losses.inputs import counted
+from rankops.checks import check_count, check_positives, check_scores
+from rankops.metrics.weights import relative_weights
 
 __all__ = ["first_positive_ranks", "median_rank", "recall"]
 
@@ -12,7 +12,7 @@ __all__ = ["first_positive_ranks", "median_rank", "recall"]
 def recall(
     scores: Tensor, positives: Tensor, *, k: int, mask: Tensor | None = None, weights: Tensor | None = None
 ) -> Tensor:
-    """The share of rows with a positive among the first k columns (SoDeep, Eq. 8 and Section 4.2.3).
+    """Compute the share of rows with a positive among the first k columns (SoDeep, Eq. 8 and Section 4.2.3).
 
     Args:
         scores, positives, mask: see `first_positive_ranks`.
@@ -29,14 +29,14 @@ def recall(
     >>> recall(scores, torch.tensor([[True, False, False], [False, False, True]]), k=1)
     tensor(0.5000, dtype=torch.float64)
     """
-    check_count(k)
-    found = (first_positive_ranks(scores, positives, mask=mask) <= k).double()
-    weight = counted(found, None, weights)
-    return (found * weight).sum() / weight.sum()
+    check_count("k", k)
+    hits = (first_positive_ranks(scores, positives, mask=mask) <= k).double()
+    weight = relative_weights(hits, None, weights)
+    return (hits * weight).sum() / weight.sum()
 
 
 def median_rank(scores: Tensor, positives: Tensor, *, mask: Tensor | None = None) -> Tensor:
-    """The median over rows of the rank of the first positive; of an even number, the mean of the middle two.
+    """Compute the median rank of the first positive over rows; of an even number, the mean of the middle two.
 
     Args:
         scores, positives, mask: see `first_positive_ranks`.
@@ -56,7 +56,7 @@ def median_rank(scores: Tensor, positives: Tensor, *, mask: Tensor | None = None
 
 
 def first_positive_ranks(scores: Tensor, positives: Tensor, *, mask: Tensor | None = None) -> Tensor:
-    """The place at which each row finds its first positive, 1 = at once.
+    """Compute the place at which each row finds its first positive, 1 = at once.
 
     1 + the number of negatives that score as high as the best positive, or higher: equal scores count against it.
 
@@ -77,20 +77,9 @@ def first_positive_ranks(scores: Tensor, positives: Tensor, *, mask: Tensor | No
     >>> first_positive_ranks(scores, torch.tensor([[True, False, False], [False, False, True]]))
     tensor([1, 2])
     """
-    check_tensors(scores=scores, positives=positives)
-    if scores.dim() != 2 or scores.shape != positives.shape or scores.numel() == 0:
-        raise ValueError(
-            f"scores {tuple(scores.shape)} and positives {tuple(positives.shape)}: expected (n, m) twice, not empty"
-        )
+    check_positives(scores, positives, square=False, mask=mask)
     check_scores(scores, mask=mask)
-    if positives.dtype != torch.bool:
-        raise ValueError(f"positives are {positives.dtype}, expected booleans: convert them with .bool()")
     if mask is not None:
-        check_mask(scores, mask)
         positives, scores = positives & mask, scores.masked_fill(~mask, -torch.inf)
-    found = positives.any(1)
-    if not bool(found.all()):
-        row = int((~found).nonzero()[0])
-        raise ValueError(f"positives hold no True in row {row}: expected at least one in each row")
     best = scores.masked_fill(~positives, -torch.inf).amax(1, keepdim=True)
     return 1 + ((scores >= best) & ~positives).sum(1)

@@ -1,6 +1,6 @@
-"""What a differentiable rank must show besides accuracy: gradients that do not vanish, have the right sign and help.
+"""Measure soft ranks: accuracy, and gradients that do not vanish, have the right sign and help.
 
-Every measure takes a function from scores (n, d) to descending ranks (n, d), so that anybody's can be measured. J is
+Every measure takes a function from scores (n, d) to descending ranks (n, d), so that any implementation will do. J is
 the Jacobian of the ranks of a vector, s its standard deviation; a gradient is in units of d / s.
 """
 
@@ -14,9 +14,16 @@ from rankops.metrics.spearman import spearman
 from rankops.ranks import ranks as exact_ranks
 
 __all__ = [
-    "accuracy", "adam_steps", "drop_of_spearman", "fidelity", "gradient_health", "invariance", "jacobians",
-    "out_of_distribution", "ties",
-]  # fmt: skip
+    "accuracy",
+    "adam_steps",
+    "drop_of_spearman",
+    "fidelity",
+    "gradient_health",
+    "invariance",
+    "jacobians",
+    "out_of_distribution",
+    "ties",
+]
 
 Ranking = Callable[[Tensor], Tensor]
 VANISHING = 1e-3
@@ -27,32 +34,32 @@ def _deviation(scores: Tensor) -> Tensor:
 
 
 def accuracy(ranking: Ranking, scores: Tensor) -> dict[str, float]:
-    """How near to the exact ranks: L1 / d, the share of ranks nearer than 1/2 to theirs, and of vectors in exact order.
+    """Compare with exact ranks: L1 / d, the share of ranks nearer than 1/2 to theirs, and of vectors in exact order.
 
     >>> accuracy(exact_ranks, torch.randn(4, 9))
     {'l1': 0.0, 'exact_ranks': 1.0, 'exactly_ordered': 1.0}
     """
     with torch.no_grad():
-        found = ranking(scores)
-    wanted = exact_ranks(scores)
+        soft = ranking(scores)
+    exact = exact_ranks(scores)
     return {
-        "l1": ((found - wanted).abs().double().mean() / scores.shape[-1]).item(),
-        "exact_ranks": ((found - wanted).abs() < 0.5).double().mean().item(),
+        "l1": ((soft - exact).abs().double().mean() / scores.shape[-1]).item(),
+        "exact_ranks": ((soft - exact).abs() < 0.5).double().mean().item(),
         # The smallest rank is the largest score's; ties must come out as ties.
-        "exactly_ordered": (exact_ranks(-found) == wanted).all(-1).double().mean().item(),
+        "exactly_ordered": (exact_ranks(-soft) == exact).all(-1).double().mean().item(),
     }
 
 
 def jacobians(ranking: Ranking, scores: Tensor) -> Tensor:
-    """The derivatives [n, i, j] of rank i by score j, one backward pass a row for all n vectors (n, d)."""
+    """Return the derivatives [n, i, j] of rank i by score j, by one backward pass a row for all n vectors (n, d)."""
     scores = scores.detach().requires_grad_()
-    found = ranking(scores)
-    rows = [torch.autograd.grad(found[:, i].sum(), scores, retain_graph=True)[0] for i in range(scores.shape[-1])]
+    ranks = ranking(scores)
+    rows = [torch.autograd.grad(ranks[:, i].sum(), scores, retain_graph=True)[0] for i in range(scores.shape[-1])]
     return torch.stack(rows, 1)
 
 
 def gradient_health(ranking: Ranking, scores: Tensor) -> dict[str, float]:
-    """Whether gradients are there, even, and of the right sign.
+    """Measure whether gradients vanish, vary, and have the right sign.
 
     Returns:
         The share of rows of J with a norm below 1e-3 d / s, and of rows that are 0; the median of the norms and their
@@ -64,21 +71,21 @@ def gradient_health(ranking: Ranking, scores: Tensor) -> dict[str, float]:
     >>> health["vanishing"], health["wrong_signs_of_own"], health["wrong_signs_of_others"]
     (0.0, 0.0, 0.0)
     """
-    found, length = jacobians(ranking, scores), scores.shape[-1]
-    norms = (found.norm(dim=-1) * _deviation(scores) / length).double()
+    jacobian, length = jacobians(ranking, scores), scores.shape[-1]
+    norms = (jacobian.norm(dim=-1) * _deviation(scores) / length).double()
     own = torch.eye(length, dtype=torch.bool, device=scores.device)
     return {
         "vanishing": (norms < VANISHING).double().mean().item(),
         "zero": (norms == 0).double().mean().item(),
         "median_norm": norms.median().item(),
         "variation_of_norms": (norms.std() / norms.mean()).item(),
-        "wrong_signs_of_own": (found[:, own] > 0).double().mean().item(),
-        "wrong_signs_of_others": (found[:, ~own] < 0).double().mean().item(),
+        "wrong_signs_of_own": (jacobian[:, own] > 0).double().mean().item(),
+        "wrong_signs_of_others": (jacobian[:, ~own] < 0).double().mean().item(),
     }
 
 
 def invariance(ranking: Ranking, scores: Tensor, generator: torch.Generator) -> dict[str, float]:
-    """What permuting, shifting and scaling the scores changes.
+    """Measure what permuting, shifting and scaling the scores changes.
 
     Returns:
         $|f(Ps) - P f(s)| / d$, $|f(s + 3) - f(s)| / d$, each the mean; and L1 / d of the scores times 0.01 and 100.
@@ -86,10 +93,10 @@ def invariance(ranking: Ranking, scores: Tensor, generator: torch.Generator) -> 
     length = scores.shape[-1]
     order = torch.randperm(length, generator=generator).to(scores.device)
     with torch.no_grad():
-        found = ranking(scores)
+        ranks = ranking(scores)
         changes = {
-            "equivariance": ranking(scores[:, order]) - found[:, order],
-            "shift": ranking(scores + 3) - found,
+            "equivariance": ranking(scores[:, order]) - ranks[:, order],
+            "shift": ranking(scores + 3) - ranks,
             "l1_at_scale_0.01": ranking(scores * 0.01) - exact_ranks(scores),
             "l1_at_scale_100": ranking(scores * 100) - exact_ranks(scores),
         }
@@ -97,30 +104,30 @@ def invariance(ranking: Ranking, scores: Tensor, generator: torch.Generator) -> 
 
 
 def ties(ranking: Ranking, scores: Tensor) -> dict[str, float]:
-    """How alike equal scores are treated: scores are rounded to tenths of the standard deviation first.
+    """Measure how alike equal scores are treated. Scores are rounded to tenths of the standard deviation first.
 
     Returns:
         The mean spread (largest less smallest) of ranks within a tied group, in places; that of the gradient of
         $\\|f(s)\\|^2$, over its mean size; and L1 / d to the average ranks.
     """
     coarse = ((scores / _deviation(scores) * 10).round() / 10).requires_grad_()
-    found = ranking(coarse)
-    (gradient,) = torch.autograd.grad(found.square().sum(), coarse)
+    ranks = ranking(coarse)
+    (gradient,) = torch.autograd.grad(ranks.square().sum(), coarse)
     same = coarse.unsqueeze(-1) == coarse.unsqueeze(-2)
     tied = same.sum(-1) > 1
     spreads = []
-    for values in (found.detach(), gradient):
+    for values in (ranks.detach(), gradient):
         differences = (values.unsqueeze(-1) - values.unsqueeze(-2)).abs().masked_fill(~same, 0.0)
         spreads.append(differences.amax(-1)[tied].double().mean().item())
     return {
         "spread_of_tied_ranks": spreads[0],
         "spread_of_tied_gradients": spreads[1] / gradient.abs().double().mean().clamp(min=1e-30).item(),
-        "l1_of_tied": ((found.detach() - exact_ranks(coarse)).abs().double().mean() / scores.shape[-1]).item(),
+        "l1_of_tied": ((ranks.detach() - exact_ranks(coarse)).abs().double().mean() / scores.shape[-1]).item(),
     }
 
 
 def out_of_distribution(ranking: Ranking, rows: int, length: int, generator: torch.Generator) -> dict[str, float]:
-    """L1 / d where no sorter was trained: Cauchy, ten tight clusters, duplicates, an offset of 1e4, half precision."""
+    """Measure L1 / d on unusual scores: Cauchy, ten tight clusters, duplicates, an offset of 1e4, half precision."""
 
     def normal() -> Tensor:
         return torch.randn(rows, length, generator=generator)
@@ -139,7 +146,7 @@ def out_of_distribution(ranking: Ranking, rows: int, length: int, generator: tor
 def fidelity(
     ranking: Ranking, scores: Tensor, generator: torch.Generator, sigmas: tuple[float, ...] = (0.03, 0.1, 0.3)
 ) -> dict[str, float]:
-    r"""Whether gradients point where ranks under noise go.
+    r"""Measure whether gradients point where ranks under noise go.
 
     The mean cosine of $J^\top v$, v random, with $J_\sigma^\top v$, where $J_\sigma$ is the Jacobian of
     $E[\mathrm{rk}(s + \sigma e)] = \frac12 + \sum_j \Phi((s_j - s_i) / (\sigma \sqrt 2))$ and $\sigma$ in standard
@@ -148,7 +155,7 @@ def fidelity(
     scores = scores.detach().requires_grad_()
     vector = torch.randn(scores.shape, generator=generator).to(scores)
     (ours,) = torch.autograd.grad((ranking(scores) * vector).sum(), scores)
-    values, found = scores.detach(), {}
+    values, result = scores.detach(), {}
     for sigma in sigmas:
         apart = (values.unsqueeze(-1) - values.unsqueeze(-2)) / (
             sigma * math.sqrt(2) * _deviation(values).unsqueeze(-1)
@@ -156,45 +163,45 @@ def fidelity(
         density = torch.exp(-apart.square() / 2)
         theirs = (density @ vector.unsqueeze(-1)).squeeze(-1) - density.sum(-1) * vector
         cosine = torch.nn.functional.cosine_similarity(ours.double(), theirs.double(), dim=-1)
-        found[f"fidelity_{sigma}"] = cosine.nan_to_num().mean().item()
-    return found
+        result[f"fidelity_{sigma}"] = cosine.nan_to_num().mean().item()
+    return result
 
 
-def _loss(ranking: Ranking, scores: Tensor, wanted: Tensor) -> Tensor:
-    return ((ranking(scores) - wanted) / scores.shape[-1]).square().mean(-1).sum()
+def _loss(ranking: Ranking, scores: Tensor, target: Tensor) -> Tensor:
+    return ((ranking(scores) - target) / scores.shape[-1]).square().mean(-1).sum()
 
 
 def drop_of_spearman(ranking: Ranking, scores: Tensor, generator: torch.Generator, step: float = 0.1) -> float:
-    """How much the true Spearman correlation to random targets rises with one step down the gradient of the loss.
+    """Measure how much the Spearman correlation with random targets rises by one step down the gradient of the loss.
 
     The step is `step` standard deviations of the scores long, divided by the root of d, whatever the gradient's length.
     """
-    wanted = exact_ranks(torch.rand(scores.shape, generator=generator).to(scores))
+    target = exact_ranks(torch.rand(scores.shape, generator=generator).to(scores))
     scores = scores.detach().requires_grad_()
-    (gradient,) = torch.autograd.grad(_loss(ranking, scores, wanted), scores)
+    (gradient,) = torch.autograd.grad(_loss(ranking, scores, target), scores)
     size = gradient.square().mean(-1, keepdim=True).sqrt().clamp(min=1e-30)
     moved = scores.detach() - step * _deviation(scores.detach()) * gradient / size
-    return (spearman(moved, -wanted) - spearman(scores.detach(), -wanted)).mean().item()
+    return (spearman(moved, -target) - spearman(scores.detach(), -target)).mean().item()
 
 
 def adam_steps(
     ranking: Ranking, rows: int, length: int, generator: torch.Generator, *, deviation: float, most: int = 500
 ) -> float:
-    """Adam's steps (rate 0.05 of the deviation) from random free scores to a mean Spearman of 0.99; `most` if never.
+    """Count Adam's steps (rate 0.05 of the deviation) from random scores to a mean Spearman of 0.99; `most` if never.
 
     >>> from rankops.sorters.laplace import Laplace
     >>> adam_steps(Laplace(softness=0.2), 4, 16, torch.Generator().manual_seed(0), deviation=1.0) < 100
     True
     """
     scores = (torch.randn(rows, length, generator=generator) * deviation).requires_grad_()
-    wanted = exact_ranks(torch.rand(rows, length, generator=generator))
+    target = exact_ranks(torch.rand(rows, length, generator=generator))
     optimizer = torch.optim.Adam([scores], lr=0.05 * deviation)
     for step in range(most):
         optimizer.zero_grad()
-        _loss(ranking, scores, wanted).backward()
+        _loss(ranking, scores, target).backward()
         optimizer.step()
         if not bool(torch.isfinite(scores).all()):
             return float(most)
-        if spearman(scores.detach(), -wanted).mean() >= 0.99:
+        if spearman(scores.detach(), -target).mean() >= 0.99:
             return float(step + 1)
     return float(most)

@@ -1,18 +1,23 @@
 """A small plain convnet, for a few thousand small images on a CPU."""
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor, nn
 
-from rankops.models.layers import ScoreLayer
+from rankops.models.backbone import Backbone, Blocks
+from rankops.models.layers import ScoreLayer, weight_dtype
 
-__all__ = ["Convnet"]
+__all__ = ["CHANNELS", "Convnet"]
+
+CHANNELS = (16, 32, 64, 96)
 
 
-class Convnet(nn.Module):
-    """Pairs of [Conv, BatchNorm, ReLU], halved in between; mean and maximum over the image; a linear head.
+class Convnet(Backbone):
+    """A small plain convnet: pairs of [Conv, BatchNorm, ReLU], mean and maximum over the image, a linear head.
 
-    The first convolution is 5 x 5 with stride 2, all others are 3 x 3: at full resolution normalizing and rectifying
-    would cost a CPU more than all the rest.
+    Images are halved between pairs. The first convolution is 5 x 5 with stride 2, all others are 3 x 3: at full
+    resolution, normalizing and rectifying would cost a CPU more than all the rest.
 
     Args:
         outputs: K, number of scores.
@@ -30,10 +35,21 @@ class Convnet(nn.Module):
     torch.Size([2, 10])
     """
 
-    def __init__(self, *, outputs: int, colors: int = 1, channels: list[int] = (16, 32, 64, 96)):
+    def __init__(self, *, outputs: int, colors: int = 1, channels: Sequence[int] = CHANNELS):
         super().__init__()
         if not channels:
-            raise ValueError("channels is empty, expected a width for each pair of blocks")
+            raise ValueError(f"channels is {channels!r}, expected a width for each pair of blocks")
+        self.blocks = _ConvBlocks(colors, channels)
+        self.embedding_size = 2 * self.blocks.size
+        self.head = ScoreLayer(self.embedding_size, outputs)
+
+    def embed(self, images: Tensor) -> Tensor:
+        features = self.blocks(images)
+        return torch.cat([features.mean((2, 3)), features.amax((2, 3))], dim=1)
+
+
+class _ConvBlocks(Blocks):
+    def __init__(self, colors: int, channels: Sequence[int]):
         blocks: list[nn.Module] = []
         width = colors
         for stage, wider in enumerate(channels):
@@ -47,21 +63,8 @@ class Convnet(nn.Module):
                     nn.ReLU(True),
                 ]
                 width = wider
-        self.blocks = nn.Sequential(*blocks)
-        self.map_size = width
-        self.embedding_size = 2 * width
-        self.head = ScoreLayer(self.embedding_size, outputs)
+        super().__init__(*blocks)
+        self.size = width
 
-    def maps(self, images: Tensor) -> Tensor:
-        """The last feature maps, (n, map_size, height', width')."""
-        # Where the dtype is known, autocast and half-precision weights keep working.
-        images = images.to(self.blocks[0].weight.dtype, memory_format=torch.channels_last) / 255
-        return self.blocks(images)
-
-    def embed(self, images: Tensor) -> Tensor:
-        """The last features before the head, (n, embedding_size)."""
-        features = self.maps(images)
-        return torch.cat([features.mean((2, 3)), features.amax((2, 3))], dim=1)
-
-    def forward(self, images: Tensor) -> Tensor:
-        return self.head(self.embed(images))
+    def forward(self, input: Tensor) -> Tensor:
+        return super().forward(input.to(weight_dtype(self), memory_format=torch.channels_last) / 255)

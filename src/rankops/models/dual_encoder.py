@@ -1,16 +1,18 @@
-"""Two encoders with one space: images by a convnet, captions by a GRU; their cosine says how well they match."""
+"""Two encoders into one space, a convnet for images and a GRU for captions, compared by their cosine."""
+
+from collections.abc import Sequence
 
 from torch import Tensor, nn
 
-from rankops.models.backbone import backbone_of
+from rankops.models.backbone import Backbone, BackboneName, blocks_of
 from rankops.models.layers import ScoreLayer
 from rankops.models.tokenizer import Vocabulary
 
 __all__ = ["DualEncoder"]
 
 
-class DualEncoder(nn.Module):
-    """Embeddings of unit length of images and of captions (after DSVE, which SoDeep's Section 4.2.3 trains).
+class DualEncoder(Backbone):
+    """Unit-length embeddings of images and of captions (after DSVE; SoDeep, Section 4.2.3).
 
     The image's feature maps are averaged over a coarse grid, not over the whole image, because captions say where
     things are. The caption's embedding is the GRU's state after its last word.
@@ -19,7 +21,7 @@ class DualEncoder(nn.Module):
         words: the vocabulary, see `rankops.models.tokenizer.Vocabulary`.
         colors: of the images, 1 (gray) or 3.
         backbone: `convnet`, `mobilenet_v3_small` or `resnet34`, from which the feature maps come.
-        channels: of the convnet.
+        channels: of the convnet, by default its own.
         grid: places on a side over which the maps are averaged.
         size: of the common space.
         word_size: of a word's embedding.
@@ -29,7 +31,7 @@ class DualEncoder(nn.Module):
         padded with 0, to (n, size).
 
     Raises:
-        ValueError: an unknown `backbone`, or an empty caption.
+        ValueError: an unknown `backbone`, `channels` of another one than the convnet, or an empty caption.
 
     >>> import torch
     >>> model = DualEncoder(words=Vocabulary.of(["a large three"]).words, channels=[8, 16], size=12)
@@ -40,40 +42,41 @@ class DualEncoder(nn.Module):
     """
 
     def __init__(
-        self, *, words: list[str], colors: int = 1, backbone: str = "convnet", channels: list[int] = (16, 32, 64, 96),
-        grid: int = 4, size: int = 128, word_size: int = 64,
-    ):  # fmt: skip
+        self,
+        *,
+        words: Sequence[str],
+        colors: int = 1,
+        backbone: BackboneName = "convnet",
+        channels: Sequence[int] | None = None,
+        grid: int = 4,
+        size: int = 128,
+        word_size: int = 64,
+    ):
         super().__init__()
-        network = backbone_of(backbone, colors=colors, channels=channels)
-        self.backbone = network
+        self.blocks = blocks_of(backbone, colors=colors, channels=channels)
         self.grid = nn.Sequential(nn.AdaptiveAvgPool2d(grid), nn.Flatten())
-        self.projection = ScoreLayer(network.map_size * grid * grid, size)
+        self.head = _UnitProjection(self.blocks.size * grid * grid, size)
         self.vocabulary = Vocabulary(words)
         self.words = nn.Embedding(len(words), word_size, padding_idx=0)
         self.reader = nn.GRU(word_size, size, batch_first=True)
 
-    @property
-    def blocks(self) -> nn.Module:
-        """The convolutional part."""
-        return self.backbone.blocks
-
     def embed(self, images: Tensor) -> Tensor:
-        """Feature maps averaged over the grid, (n, map_size * grid^2)."""
-        return self.grid(self.backbone.maps(images))
-
-    def head(self, features: Tensor) -> Tensor:
-        """The image's place in the common space, (n, size), of unit length."""
-        return nn.functional.normalize(self.projection(features), dim=-1)
+        """Return feature maps averaged over the grid, (n, channels * grid^2)."""
+        return self.grid(self.blocks(images))
 
     def encode_text(self, captions: Tensor) -> Tensor:
-        """The captions' places in the common space, (n, size), of unit length."""
+        """Return the captions' embeddings, (n, size), of unit length."""
         lengths = (captions != 0).sum(1)
         if not bool((lengths > 0).all()):
             raise ValueError(f"caption {int((lengths == 0).nonzero()[0])} has no words, expected at least one")
         states, _ = self.reader(self.words(captions))
-        # The state after the last word; what comes after it is padding, which the GRU reads for nothing.
+        # The state after the last word; padding comes after it.
         last = states.gather(1, (lengths - 1).view(-1, 1, 1).expand(-1, 1, states.shape[2])).squeeze(1)
         return nn.functional.normalize(last, dim=-1)
 
-    def forward(self, images: Tensor) -> Tensor:
-        return self.head(self.embed(images))
+
+class _UnitProjection(ScoreLayer):
+    """A place in the common space, (n, size), of unit length."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        return nn.functional.normalize(super().forward(input), dim=-1)

@@ -1,17 +1,18 @@
-"""A scoring network that looks at the image anew for each label."""
+"""A scoring network that looks at the image anew for each label, by attention over the feature maps."""
 
 import math
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
 
-from rankops.models.backbone import backbone_of
+from rankops.models.backbone import Backbone, BackboneName, blocks_of
 
 __all__ = ["LabelAttention"]
 
 
-class LabelAttention(nn.Module):
-    r"""Feature maps, averaged for each label with weights of its own: where it looks; and a score of what is there.
+class LabelAttention(Backbone):
+    r"""Attention over feature maps: each label looks at places of its own, and scores what it sees there.
 
     With features $x_p$ at the places p of the maps, label k's score is
 
@@ -37,33 +38,34 @@ class LabelAttention(nn.Module):
     torch.Size([2, 10])
     """
 
-    def __init__(self, *, outputs: int, colors: int = 1, backbone: str = "convnet", channels: list[int] | None = None):
+    def __init__(
+        self,
+        *,
+        outputs: int,
+        colors: int = 1,
+        backbone: BackboneName = "convnet",
+        channels: Sequence[int] | None = None,
+    ):
         super().__init__()
-        if channels is not None and backbone != "convnet":
-            raise ValueError(f"channels are {channels}, but only the convnet has any, and backbone is {backbone}")
-        self.backbone = backbone_of(
-            backbone, colors=colors, channels=(16, 32, 64, 96) if channels is None else channels
-        )
-        features = self.backbone.map_size
-        self.embedding_size = outputs * features
-        self.attention = nn.Conv2d(features, outputs, 1, bias=False)  # which the softmax would cancel
-        self.weight = nn.Parameter(torch.randn(outputs, features) / math.sqrt(features))
-        self.bias = nn.Parameter(torch.zeros(outputs))
-
-    @property
-    def blocks(self) -> nn.Module:
-        """The convolutional part."""
-        return self.backbone.blocks
+        self.blocks = blocks_of(backbone, colors=colors, channels=channels)
+        self.embedding_size = outputs * self.blocks.size
+        self.attention = nn.Conv2d(self.blocks.size, outputs, 1, bias=False)  # a bias would cancel in the softmax
+        self.head = _LabelScores(outputs, self.blocks.size)
 
     def embed(self, images: Tensor) -> Tensor:
-        """What each label's weights see, (n, K * features)."""
-        maps = self.backbone.maps(images)
+        """Return what each label sees, (n, K * features)."""
+        maps = self.blocks(images)
         weights = self.attention(maps).flatten(2).softmax(-1)  # (n, K, places)
         return torch.einsum("nkp,nfp->nkf", weights.to(maps.dtype), maps.flatten(2)).flatten(1)
 
-    def head(self, embedding: Tensor) -> Tensor:
-        """Scores (n, K) of what `embed` gives."""
-        return (embedding.view(len(embedding), *self.weight.shape) * self.weight).sum(-1) + self.bias
 
-    def forward(self, images: Tensor) -> Tensor:
-        return self.head(self.embed(images))
+class _LabelScores(nn.Module):
+    """Scores (n, K) of embeddings (n, K * features), each of its own features."""
+
+    def __init__(self, outputs: int, features: int):
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(outputs, features) / math.sqrt(features))
+        self.bias = nn.Parameter(torch.zeros(outputs))
+
+    def forward(self, embedding: Tensor) -> Tensor:
+        return (embedding.view(len(embedding), *self.weight.shape) * self.weight).sum(-1) + self.bias

@@ -1,15 +1,20 @@
-"""What is computed in single precision though the rest of a network is not: scores, of which near ones must differ."""
+"""Layers that stay in float32 under autocast, so that close scores stay distinct."""
 
 import torch
 from torch import Tensor, nn
 
-__all__ = ["ScoreLayer", "similarities"]
+__all__ = ["ScoreLayer", "similarities", "weight_dtype"]
+
+
+def weight_dtype(network: nn.Module) -> torch.dtype:
+    """Return the type of a network's weights; inputs in this type work under autocast and in half precision."""
+    return next(network.parameters()).dtype
 
 
 class ScoreLayer(nn.Linear):
-    """A linear layer that autocast leaves alone: it computes in the precision of its weights.
+    """A linear layer that ignores autocast: it computes in the precision of its weights.
 
-    bfloat16 tells scores around 1 apart from 0.008 on; nearer ones would be ties, which a ranking loss takes for such.
+    bfloat16 cannot distinguish scores closer than 0.008 near 1; a ranking loss would treat them as ties.
 
     >>> with torch.autocast("cpu", dtype=torch.bfloat16):
     ...     nn.Linear(3, 2)(torch.zeros(1, 3)).dtype, ScoreLayer(3, 2)(torch.zeros(1, 3)).dtype
@@ -18,18 +23,18 @@ class ScoreLayer(nn.Linear):
 
     @classmethod
     def of(cls, layer: nn.Linear) -> "ScoreLayer":
-        """One with the weights of `layer`, not with a copy."""
-        found = cls(layer.in_features, layer.out_features, device="meta")
-        found.weight, found.bias = layer.weight, layer.bias
-        return found
+        """Return a score layer that shares the weights of `layer`."""
+        result = cls(layer.in_features, layer.out_features, device="meta")
+        result.weight, result.bias = layer.weight, layer.bias
+        return result
 
-    def forward(self, features: Tensor) -> Tensor:
-        with torch.autocast(features.device.type, enabled=False):
-            return super().forward(features.to(self.weight.dtype))
+    def forward(self, input: Tensor) -> Tensor:
+        with torch.autocast(input.device.type, enabled=False):
+            return super().forward(input.to(self.weight.dtype))
 
 
 def similarities(images: Tensor, captions: Tensor) -> Tensor:
-    """Inner products (..., n, m) of embeddings (..., n, size) and (..., m, size), in single precision at least.
+    """Return inner products (..., n, m) of embeddings (..., n, size) and (..., m, size), in single precision at least.
 
     >>> with torch.autocast("cpu", dtype=torch.bfloat16):
     ...     similarities(torch.eye(2), torch.eye(2)).dtype

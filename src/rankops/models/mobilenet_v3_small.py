@@ -4,20 +4,21 @@ import torch
 from torch import Tensor, nn
 from torchvision.models import mobilenet_v3_small
 
-from rankops.models.layers import ScoreLayer
+from rankops.models.backbone import Backbone, Blocks
+from rankops.models.layers import ScoreLayer, weight_dtype
 
 __all__ = ["MobileNetV3Small"]
 
 
-class MobileNetV3Small(nn.Module):
-    """MobileNetV3-Small from random weights, on gray images (RLSEP, Section 5.2).
+class MobileNetV3Small(Backbone):
+    """torchvision's MobileNetV3-Small with random weights, for gray or colored images (RLSEP, Section 5.2).
 
     Args:
         outputs: K, number of labels.
         batch_norm_momentum: torchvision's is 0.01, which gives stale statistics in short trainings.
 
     Shapes:
-        images (n, 1, height, width) uint8 or float in 0..255 to scores (n, K); the embedding has 576 features.
+        images (n, 1 or 3, height, width) uint8 or float in 0..255 to scores (n, K); the embedding has 576 features.
 
     >>> MobileNetV3Small(outputs=10).eval()(torch.zeros(2, 1, 64, 64, dtype=torch.uint8)).shape
     torch.Size([2, 10])
@@ -29,20 +30,19 @@ class MobileNetV3Small(nn.Module):
         for module in network.modules():
             if isinstance(module, nn.BatchNorm2d):
                 module.momentum = batch_norm_momentum
-        self.blocks = network.features
-        self.head = network.classifier
-        self.head[-1] = ScoreLayer.of(self.head[-1])
-        self.map_size = self.embedding_size = self.head[0].in_features
-
-    def maps(self, images: Tensor) -> Tensor:
-        """The last feature maps, (n, 576, height / 32, width / 32)."""
-        images = images.to(self.blocks[0][0].weight.dtype) / 255
-        # torchvision's first convolution takes three channels; a gray image is the same in all.
-        return self.blocks(images.expand(-1, 3, -1, -1).contiguous(memory_format=torch.channels_last))
+        self.blocks = _MobileNetBlocks(*network.features)
+        *hidden, last = network.classifier
+        self.head = nn.Sequential(*hidden, ScoreLayer.of(last))
+        self.embedding_size = self.blocks.size
 
     def embed(self, images: Tensor) -> Tensor:
-        """The last features before the head, (n, 576)."""
-        return self.maps(images).mean((2, 3))
+        return self.blocks(images).mean((2, 3))
 
-    def forward(self, images: Tensor) -> Tensor:
-        return self.head(self.embed(images))
+
+class _MobileNetBlocks(Blocks):
+    size = 576
+
+    def forward(self, input: Tensor) -> Tensor:
+        images = input.to(weight_dtype(self)) / 255
+        # torchvision's first convolution takes three channels; a gray image is the same in all.
+        return super().forward(images.expand(-1, 3, -1, -1).contiguous(memory_format=torch.channels_last))

@@ -4,11 +4,13 @@ from itertools import pairwise
 
 from torch import Tensor, nn
 
+from rankops.checks import check_count
+
 __all__ = ["Perceptron"]
 
 
 class Perceptron(nn.Module):
-    """Fully connected layers with ReLU in between.
+    """A multilayer perceptron: fully connected layers with ReLU in between.
 
     Args:
         features: of a vector.
@@ -29,8 +31,7 @@ class Perceptron(nn.Module):
 
     def __init__(self, *, features: int, outputs: int, hidden: int = 10, layers: int = 4):
         super().__init__()
-        if layers < 1:
-            raise ValueError(f"layers is {layers}, expected at least 1")
+        check_count("layers", layers)
         widths = [features, *[hidden] * (layers - 1), outputs]
         parts: list[nn.Module] = []
         for before, after in pairwise(widths):

@@ -6,16 +6,18 @@ import torch
 from torch import Tensor, nn
 from torchvision.models import resnet34
 
-from rankops.models.layers import ScoreLayer
+from rankops.models.backbone import Backbone, Blocks
+from rankops.models.layers import ScoreLayer, weight_dtype
 
 __all__ = ["ResNet34"]
 
-# Of the photographs that published weights were trained on.
+# Mean and deviation of the photographs that published weights were trained on.
 MEAN, DEVIATION = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
+PARTS = ("conv1", "bn1", "relu", "maxpool", "layer1", "layer2", "layer3", "layer4")  # torchvision's names
 
 
-class ResNet34(nn.Module):
-    """ResNet-34 with random weights; `start` in a run gives it trained ones (SoDeep, Section 4.2.1).
+class ResNet34(Backbone):
+    """torchvision's ResNet-34 with random weights (SoDeep, Section 4.2.1); `start` in a run gives it trained ones.
 
     Args:
         outputs: K, number of scores.
@@ -30,22 +32,23 @@ class ResNet34(nn.Module):
     def __init__(self, *, outputs: int):
         super().__init__()
         network = resnet34(weights=None)
-        # torchvision's own names, so that its weights fit.
-        parts = ("conv1", "bn1", "relu", "maxpool", "layer1", "layer2", "layer3", "layer4")
-        self.blocks = nn.Sequential(OrderedDict((name, getattr(network, name)) for name in parts))
-        self.map_size = self.embedding_size = 512
-        self.head = ScoreLayer(512, outputs)
-        self.register_buffer("mean", torch.tensor(MEAN).view(1, 3, 1, 1), persistent=False)
-        self.register_buffer("deviation", torch.tensor(DEVIATION).view(1, 3, 1, 1), persistent=False)
-
-    def maps(self, images: Tensor) -> Tensor:
-        """The last feature maps, (n, 512, height / 32, width / 32)."""
-        images = images.to(self.blocks.conv1.weight.dtype).expand(-1, 3, -1, -1) / 255
-        return self.blocks(((images - self.mean) / self.deviation).contiguous(memory_format=torch.channels_last))
+        self.blocks = _ResNetBlocks(OrderedDict((name, getattr(network, name)) for name in PARTS))
+        self.embedding_size = self.blocks.size
+        self.head = ScoreLayer(self.embedding_size, outputs)
 
     def embed(self, images: Tensor) -> Tensor:
-        """The last features before the head, (n, 512)."""
-        return self.maps(images).mean((2, 3))
+        return self.blocks(images).mean((2, 3))
 
-    def forward(self, images: Tensor) -> Tensor:
-        return self.head(self.embed(images))
+
+class _ResNetBlocks(Blocks):
+    size = 512
+
+    def __init__(self, parts: OrderedDict[str, nn.Module]):
+        super().__init__(parts)
+        self.mean = nn.Buffer(torch.tensor(MEAN).view(1, 3, 1, 1), persistent=False)
+        self.deviation = nn.Buffer(torch.tensor(DEVIATION).view(1, 3, 1, 1), persistent=False)
+
+    def forward(self, input: Tensor) -> Tensor:
+        images = input.to(weight_dtype(self)).expand(-1, 3, -1, -1) / 255
+        images = (images - self.mean) / self.deviation
+        return super().forward(images.contiguous(memory_format=torch.channels_last))

@@ -6,7 +6,9 @@ __all__ = ["ThresholdNetwork"]
 
 
 class ThresholdNetwork(nn.Module):
-    r"""$g$: two fully connected layers on frozen features; label j is selected where $f_j > g_j$ (RLSEP, Section 3.4).
+    r"""Thresholds for label scores from a frozen embedding (RLSEP, Section 3.4): two fully connected layers.
+
+    Label j is selected where $f_j > g_j$, f the scores and g the thresholds.
 
     Args:
         features: q, size of the embedding.

@@ -1,4 +1,4 @@
-"""Words as numbers: a vocabulary of the training captions."""
+"""Turn words into numbers, by a vocabulary of the training captions."""
 
 import re
 from collections import Counter
@@ -27,26 +27,28 @@ class Vocabulary:
 
     def __init__(self, words: Sequence[str]):
         if list(words[:2]) != [PADDING, UNKNOWN] or len(set(words)) != len(words):
-            raise ValueError(f"a vocabulary begins with {PADDING} and {UNKNOWN}, and each word is in it once")
+            raise ValueError(
+                f"words is {list(words[:3])}..., expected {PADDING} and {UNKNOWN} first, and each word once"
+            )
         self.words = list(words)
         self._numbers = {word: number for number, word in enumerate(self.words)}
 
     @classmethod
     def of(cls, captions: Iterable[str], *, least: int = 1) -> "Vocabulary":
-        """The words that occur at least so often, in alphabetical order."""
+        """Collect the words that occur at least so often, in alphabetical order."""
         counts = Counter(word for caption in captions for word in cls.split(caption))
         return cls([PADDING, UNKNOWN, *sorted(word for word, count in counts.items() if count >= least)])
 
     @staticmethod
     def split(caption: str) -> list[str]:
-        """Words in lower case; punctuation is left out."""
+        """Split into words in lower case, without punctuation."""
         return re.findall(r"[^\W_]+(?:'[^\W_]+)?", caption.lower())
 
     def __len__(self) -> int:
         return len(self.words)
 
     def encode(self, captions: Sequence[str]) -> Tensor:
-        """Word numbers (n, longest), padded with 0.
+        """Return word numbers (n, longest), padded with 0.
 
         Raises:
             ValueError: a caption has no words; the message names it.

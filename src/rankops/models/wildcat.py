@@ -1,32 +1,36 @@
-"""A multi-label network with WILDCAT's spatial pooling: each label scored where it is seen best, and worst."""
+"""A multi-label network with WILDCAT's spatial pooling: each label is scored where it is seen best, and worst."""
+
+from collections.abc import Sequence
 
 from torch import Tensor, nn
 
-from rankops.models.backbone import backbone_of
+from rankops.checks import check_count
+from rankops.models.backbone import Backbone, BackboneName, blocks_of
 
 __all__ = ["Wildcat"]
 
 
-class Wildcat(nn.Module):
-    r"""Score maps for each label, pooled over their highest and lowest places (SoDeep, Section 4.2.2).
+class Wildcat(Backbone):
+    r"""WILDCAT: score maps for each label, pooled over their highest and lowest places (SoDeep, Section 4.2.2).
 
-    After Durand et al. (2017). A 1 x 1 convolution gives M maps a label, which are averaged; the score is the mean of
+    After Durand et al. (2017): a 1 x 1 convolution gives M maps a label, which are averaged; the score is the mean of
     the `highest` largest places plus $\alpha$ times the mean of the `highest` smallest ones.
 
     Args:
         outputs: K, number of labels.
         colors: of the images, 1 (gray) or 3.
         backbone: `convnet`, `mobilenet_v3_small` or `resnet34`, from which the feature maps come.
-        channels: of the convnet.
+        channels: of the convnet, by default its own.
         maps_per_label: M.
-        highest: how many places; all of them where there are fewer.
+        highest: how many places; all of them if there are fewer.
         lowest_weight: $\alpha$.
 
     Shapes:
         images (n, colors, height, width) uint8 or float in 0..255 to scores (n, K).
 
     Raises:
-        ValueError: an unknown `backbone`; `maps_per_label` or `highest` below 1.
+        ValueError: an unknown `backbone`; `channels` of another one than the convnet; `maps_per_label` or `highest`
+            below 1.
 
     >>> import torch
     >>> Wildcat(outputs=10, channels=[8, 16])(torch.zeros(2, 1, 32, 32, dtype=torch.uint8)).shape
@@ -34,34 +38,39 @@ class Wildcat(nn.Module):
     """
 
     def __init__(
-        self, *, outputs: int, colors: int = 1, backbone: str = "convnet", channels: list[int] = (16, 32, 64, 96),
-        maps_per_label: int = 4, highest: int = 4, lowest_weight: float = 0.7,
-    ):  # fmt: skip
+        self,
+        *,
+        outputs: int,
+        colors: int = 1,
+        backbone: BackboneName = "convnet",
+        channels: Sequence[int] | None = None,
+        maps_per_label: int = 4,
+        highest: int = 4,
+        lowest_weight: float = 0.7,
+    ):
         super().__init__()
-        if maps_per_label < 1 or highest < 1:
-            raise ValueError(f"maps_per_label is {maps_per_label} and highest {highest}, expected at least 1")
-        network = backbone_of(backbone, colors=colors, channels=channels)
-        self.backbone = network
-        self.outputs, self.highest, self.lowest_weight = outputs, highest, lowest_weight
-        self.score_maps = nn.Conv2d(network.map_size, outputs * maps_per_label, 1)
-
-    @property
-    def blocks(self) -> nn.Module:
-        """The convolutional part."""
-        return self.backbone.blocks
+        check_count("maps_per_label", maps_per_label)
+        check_count("highest", highest)
+        self.blocks = blocks_of(backbone, colors=colors, channels=channels)
+        self.head = _Pooling(self.blocks.size, outputs, maps_per_label, highest, lowest_weight)
 
     def embed(self, images: Tensor) -> Tensor:
-        """The last feature maps, (n, channels, height', width')."""
-        return self.backbone.maps(images)
+        """Return the last feature maps, (n, channels, height', width')."""
+        return self.blocks(images)
 
-    def head(self, features: Tensor) -> Tensor:
-        """Scores (n, K) of feature maps."""
+
+class _Pooling(nn.Module):
+    """Scores (n, K) of feature maps."""
+
+    def __init__(self, features: int, outputs: int, maps_per_label: int, highest: int, lowest_weight: float):
+        super().__init__()
+        self.outputs, self.highest, self.lowest_weight = outputs, highest, lowest_weight
+        self.score_maps = nn.Conv2d(features, outputs * maps_per_label, 1)
+
+    def forward(self, features: Tensor) -> Tensor:
         maps = self.score_maps(features)
-        maps = maps.to(self.score_maps.weight.dtype)  # means of half precision's, in more than that
+        maps = maps.to(self.score_maps.weight.dtype)  # half-precision maps are averaged in float32
         maps = maps.unflatten(1, (self.outputs, -1)).mean(2).flatten(2)  # (n, K, places)
         ordered = maps.sort(dim=-1, descending=True).values
         count = min(self.highest, ordered.shape[-1])
         return ordered[..., :count].mean(-1) + self.lowest_weight * ordered[..., -count:].mean(-1)
-
-    def forward(self, images: Tensor) -> Tensor:
-        return self.head(self.embed(images))

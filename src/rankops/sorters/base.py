@@ -1,4 +1,4 @@
-"""The contract of all sorters: how they are called, and what each says of itself."""
+"""What all sorters have in common: how they are called, and which properties each declares."""
 
 from torch import Tensor, nn
 
@@ -10,16 +10,16 @@ __all__ = ["Sorter"]
 class Sorter(nn.Module):
     """Takes scores to soft ranks, 1 for the largest score; see `rank_along` for the arguments of a call.
 
-    A sorter implements `soft_ranks` and says what it is; tests hold each to what it says.
+    A subclass implements `soft_ranks` and declares its properties; tests hold each sorter to them.
 
     Attributes:
-        length: the number of scores it takes, or None for any. Those of a fixed length take no mask, and need not run
-            under `torch.func.vmap` or compile whole.
+        length: the number of scores it takes, or None for any. A sorter of fixed length takes no mask, and need not
+            run under `torch.func.vmap` or compile as a whole.
         equivariant: permuting the scores permutes the ranks.
         shift_invariant, scale_invariant: adding a number to all scores, or multiplying all by a positive one, changes
             no rank.
-        exact_gradient: what autograd gives is the derivative of what `forward` computes. Where it is not, the class
-            says of what it is the derivative.
+        exact_gradient: autograd gives the derivative of what `forward` computes. If not, the class documents whose
+            derivative it is.
     """
 
     length: int | None = None
@@ -29,7 +29,7 @@ class Sorter(nn.Module):
     exact_gradient: bool = True
 
     def soft_ranks(self, scores: Tensor, mask: Tensor | None) -> Tensor:
-        """Descending ranks 1..d along the last dimension.
+        """Return descending ranks 1..d along the last dimension.
 
         Args:
             scores: (..., d), finite, float32 or float64, and 0 where the mask is False.
@@ -51,12 +51,18 @@ class Sorter(nn.Module):
         check_finite: bool = True,
     ) -> Tensor:
         return rank_along(
-            self.soft_ranks, scores, dim=dim, mask=mask, descending=descending, normalized=normalized,
-            check_finite=check_finite, length=self.length,
-        )  # fmt: skip
+            self.soft_ranks,
+            scores,
+            dim=dim,
+            mask=mask,
+            descending=descending,
+            normalized=normalized,
+            check_finite=check_finite,
+            length=self.length,
+        )
 
     def imitation_loss(self, scores: Tensor, ranks: Tensor) -> Tensor:
-        """What pretraining makes small: L1 on normalized ranks (SoDeep, Section 3.2).
+        """Return what pretraining minimizes: L1 on normalized ranks (SoDeep, Section 3.2).
 
         Args:
             scores, ranks: (..., d), the exact ranks of the scores.

@@ -7,11 +7,11 @@ from torch import Tensor, nn
 
 from rankops.sorters.base import Sorter
 from rankops.sorters.laplace_sums import sums_of_others
-from rankops.sorters.standardize import standard_deviation, tamed
+from rankops.sorters.standardize import standard_deviation
 
 __all__ = ["Comparator"]
 
-NEIGHBOURS = (1, 2, 4, 8)
+NEIGHBORS = (1, 2, 4, 8)
 FURTHEST = 3.0  # distance at which neighbors count as surely apart; e^-3 / 2 of their difference is still felt
 LEAST_SLOPE = 0.1  # of the warp, over d per standard deviation
 STEEPEST = 3.0  # largest |log| of the learned factor
@@ -19,12 +19,12 @@ NOISE = 3.0  # standard deviations over d, in training
 
 
 class Comparator(Sorter):
-    r"""Soft ranks of scores that a learned, increasing warp has moved apart.
+    r"""Nearly exact ranks of scores that a learned warp has moved apart; O(d log d), any length, needs training.
 
     Scores are sorted and standardized. For each gap between neighbors, a small network sees the (log) distances
-    around it, relative to d, and says how far apart $u_i$ and $u_{i+1}$ are to be: from 0 for a tie up to 3. Then
-    $\hat r_i = 1 + \sum_{j \neq i} F(u_j - u_i)$ with the Laplace distribution function F, as in `Laplace`: O(d log d),
-    any length, and no two ranks in the wrong order, but for rounding.
+    around it, relative to d, and decides how far apart $u_i$ and $u_{i+1}$ are: from 0 for a tie up to 3. Then
+    $\hat r_i = 1 + \sum_{j \neq i} F(u_j - u_i)$ with the Laplace distribution function F, as in `Laplace`. No two
+    ranks are in the wrong order, but for rounding.
 
     The gradient holds the warp constant (detached context) and is that of all-pairs sums in which each pair sees the
     mean slope of the warp at its two scores,
@@ -56,9 +56,12 @@ class Comparator(Sorter):
     def __init__(self, *, hidden: int = 32):
         super().__init__()
         self.network = nn.Sequential(
-            nn.Linear(1 + 2 * len(NEIGHBOURS), hidden), nn.SiLU(), nn.Linear(hidden, hidden), nn.SiLU(),
+            nn.Linear(1 + 2 * len(NEIGHBORS), hidden),
+            nn.SiLU(),
+            nn.Linear(hidden, hidden),
+            nn.SiLU(),
             nn.Linear(hidden, 1),
-        )  # fmt: skip
+        )
 
     def soft_ranks(self, scores: Tensor, mask: Tensor | None) -> Tensor:
         order, relative, weights, gaps, slopes = self._warped(scores, mask)
@@ -66,21 +69,21 @@ class Comparator(Sorter):
         value = 1 + (weights.cumsum(-1) - weights) + (after - before) / 2
         # Zero, with the gradient above.
         nudge = relative - relative.detach()
-        found = value - pulled(nudge, weights, gaps, slopes) if torch.is_grad_enabled() else value
-        return torch.zeros_like(found).scatter(-1, order, found)
+        soft = value - pulled(nudge, weights, gaps, slopes) if torch.is_grad_enabled() else value
+        return torch.zeros_like(soft).scatter(-1, order, soft)
 
     def imitation_loss(self, scores: Tensor, ranks: Tensor) -> Tensor:
-        r"""L1 in positions, and how far the gradient points away from that of ranks under noise.
+        r"""Return L1 in positions, plus how far the gradient points away from that of ranks under noise.
 
         $\frac1d \|\hat r - \mathrm{rk}(s)\|_1 + 1 - \cos(J^\top v, J_\sigma^\top v)$ with v of 1 and -1 in turn,
         where $J_\sigma$ is the derivative of
         $E[\mathrm{rk}(s + \sigma e)] = \frac12 + \sum_j \Phi((s_j - s_i) / (\sigma \sqrt 2))$, e standard normal and
-        $\sigma$ three d-ths of the standard deviation of s. L1 alone would have the ranks as hard as they can be.
+        $\sigma$ three d-ths of the standard deviation of s. L1 alone would make the ranks as hard as possible.
         """
         order, relative, weights, gaps, slopes = self._warped(scores, None)
         before, after = sums_of_others(gaps, weights)
-        found = 1 + (weights.cumsum(-1) - weights) + (after - before) / 2
-        l1 = (found - ranks.gather(-1, order)).abs().mean()
+        soft = 1 + (weights.cumsum(-1) - weights) + (after - before) / 2
+        l1 = (soft - ranks.gather(-1, order)).abs().mean()
         probe = torch.where(torch.arange(scores.shape[-1], device=scores.device) % 2 == 0, 1.0, -1.0)
         probe = probe.expand_as(relative).gather(-1, order)
         ours = pulled(probe, weights, gaps, slopes)
@@ -91,15 +94,14 @@ class Comparator(Sorter):
         return l1 + (1 - nn.functional.cosine_similarity(ours, theirs, dim=-1)).mean()
 
     def _warped(self, scores: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-        """The order, largest first; in that order scores in standard deviations, weights, warped gaps and slopes."""
-        scores = tamed(scores)
+        """Return the order, largest first; in that order scores in deviations, weights, warped gaps and slopes."""
         values = scores.detach()
         deviation = standard_deviation(values, mask)
         key = values if mask is None else values.masked_fill(~mask, -torch.inf)
         order = key.sort(dim=-1, descending=True, stable=True).indices
         weights = torch.ones_like(values) if mask is None else mask.to(values.dtype).gather(-1, order)
         at = values.gather(-1, order)
-        if mask is not None:  # the absent stand last and count as the last one that is there
+        if mask is not None:  # absent scores stand last, with the value of the last one that is there
             last = at.masked_fill(weights == 0, torch.inf).amin(-1, keepdim=True)
             at = torch.where(weights == 0, last.where(last < torch.inf, 0.0), at)
         gaps, slopes = self._gaps(at, deviation, weights.sum(-1, keepdim=True))
@@ -107,24 +109,26 @@ class Comparator(Sorter):
         return order, scores.gather(-1, order) / deviation, weights, gaps, slopes
 
     def _gaps(self, at: Tensor, deviation: Tensor, count: Tensor) -> tuple[Tensor, Tensor]:
-        """Warped gaps (..., d - 1) and the slopes of the warp (..., d), of sorted scores of which `count` are there."""
+        """Return warped gaps (..., d - 1) and slopes (..., d) of the warp, of sorted scores of which `count` exist."""
         length = at.shape[-1]
         if length == 1:
             return at[..., 1:], LEAST_SLOPE * torch.ones_like(at)
-        reach = max(NEIGHBOURS)
+        reach = max(NEIGHBORS)
         wide = torch.cat(
             [at[..., :1].expand(*at.shape[:-1], reach), at, at[..., -1:].expand(*at.shape[:-1], reach)], -1
         )
         upper, lower = wide[..., reach : reach + length - 1], wide[..., reach + 1 : reach + length]
         distances = [upper - lower]
-        for step in NEIGHBOURS:
+        for step in NEIGHBORS:
             distances.append(wide[..., reach - step : reach - step + length - 1] - upper)
             distances.append(lower - wide[..., reach + 1 + step : reach + 1 + step + length - 1])
         # Differences first: close scores are as far apart as they are, whatever the others.
         relative = torch.stack(distances, -1) / deviation.unsqueeze(-1) * count.unsqueeze(-1)
         seen = relative.clamp(1e-3, 1e3).log() / 3
         with torch.autocast(at.device.type, enabled=False):  # pretraining calls it by itself
-            factor = (STEEPEST * torch.tanh(self.network(seen.to(self.network[0].weight.dtype)) / STEEPEST)).exp()
+            factor = (
+                STEEPEST * torch.tanh(self.network(seen.to(next(self.network.parameters()).dtype)) / STEEPEST)
+            ).exp()
         factor = factor.squeeze(-1).to(at.dtype)
         gap = relative[..., 0]
         gaps = -FURTHEST * torch.expm1(-factor * gap)

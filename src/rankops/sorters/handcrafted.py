@@ -10,9 +10,9 @@ __all__ = ["Handcrafted"]
 
 
 class Handcrafted(Sorter):
-    r"""Soft ranks without training: $\hat r_i = 1 + \sum_{j \neq i} \sigma(\lambda (s_j - s_i))$.
+    r"""Sums of sigmoids of score differences (SoDeep), sharper for wider scores; O(d^2), any length, no training.
 
-    SoDeep, Eqs. 11-12 (which give 0..d-1; here 1..d). Any length; its sharpness depends on the scale of the scores.
+    $\hat r_i = 1 + \sum_{j \neq i} \sigma(\lambda (s_j - s_i))$: SoDeep, Eqs. 11-12 (which give 0..d-1; here 1..d).
 
     Args:
         steepness: $\lambda$; the paper uses 10.

@@ -1,4 +1,4 @@
-"""Soft ranks as sums of Laplace distribution functions of score differences, in O(n log n)."""
+"""Soft ranks as sums of Laplace distribution functions of score differences, in O(d log d)."""
 
 import torch
 from torch import Tensor
@@ -12,16 +12,17 @@ __all__ = ["Laplace", "laplace_ranks"]
 
 
 class Laplace(Sorter):
-    r"""$\hat r_i = 1 + \sum_{j \neq i} F\left(\frac{s_j - s_i}{b\,\mathrm{std}(s)}\right)$, with
-    $F(t) = 1 - \frac12 e^{-t}$ for $t \ge 0$ and $\frac12 e^t$ below: the distribution function of Laplace.
+    r"""Expected ranks under Laplace noise: smooth gradients that reach far, O(d log d), any length, no training.
 
-    It is the expected rank when the difference of each pair is seen through Laplace noise. Exactly the all-pairs sum,
-    but after a sort each side of a score is a sum that decays from one neighbor to the next, so time and memory grow
-    like d log d and d, whatever the scores' scale, offset and distances. Any length.
+    $\hat r_i = 1 + \sum_{j \neq i} F\left(\frac{s_j - s_i}{b\,\mathrm{std}(s)}\right)$, with
+    $F(t) = 1 - \frac12 e^{-t}$ for $t \ge 0$ and $\frac12 e^t$ below, the distribution function of Laplace.
+
+    This is exactly the all-pairs sum. After a sort, each side of a score is a sum that decays from one neighbor to the
+    next, so time and memory grow like d log d and d, whatever the scores' scale, offset and distances.
 
     Args:
-        softness: b, the width of the noise, in standard deviations (or in the scores' own unit).
-        standardize: measure differences in standard deviations of the vector, so that scale does not matter.
+        softness: b, the width of the noise, in standard deviations of the vector (or in the scores' own unit).
+        standardize: measure differences in standard deviations, so that scale does not matter.
         detach: hold the standard deviation constant in the gradient; see `Sigmoid`.
 
     Shapes:
@@ -34,7 +35,7 @@ class Laplace(Sorter):
     tensor([2.3033, 2.6967, 1.0000])
     """
 
-    def __init__(self, *, softness: float = 0.05, standardize: bool = True, detach: bool = True):
+    def __init__(self, *, softness: float = 0.2, standardize: bool = True, detach: bool = True):
         super().__init__()
         check_positive("softness", softness)
         self.softness = softness
@@ -53,22 +54,21 @@ class Laplace(Sorter):
 
 
 def laplace_ranks(scores: Tensor, mask: Tensor | None, softness: float) -> Tensor:
-    """The sum of `Laplace` as it stands, over the scores that the mask leaves."""
-    if mask is not None:  # in the place of the largest, where they widen no gap
+    """Return the sum of `Laplace` without its standard deviation, over the scores that the mask leaves."""
+    if mask is not None:  # absent scores go next to the largest, where they widen no gap
         scores = scores.where(mask, largest(scores, mask))
     ordered = scores.sort(dim=-1, descending=True, stable=True)
     weights = torch.ones_like(scores) if mask is None else mask.to(scores.dtype).gather(-1, ordered.indices)
-    found = _SortedRanks.apply(ordered.values, weights, softness)
-    return torch.zeros_like(found).scatter(-1, ordered.indices, found)
+    soft = _SortedRanks.apply(ordered.values, weights, softness)
+    return torch.zeros_like(soft).scatter(-1, ordered.indices, soft)
 
 
 class _SortedRanks(torch.autograd.Function):
     r"""Ranks of scores that are sorted, largest first; weights are 1, or 0 where there is no score.
 
-    They are used by their gaps to their neighbors alone, so neither an offset nor a score far away costs precision.
-    The derivative is written out,
-    $(J^\top g)_k = \frac{1}{2b} \sum_{i \neq k} e^{-|s_i - s_k| / b} (w_k g_i - w_i g_k)$: through the gaps, autograd
-    would find each entry as a difference of sums over many pairs, and lose small ones' signs.
+    Only gaps between neighbors are used, so neither an offset nor a score far away costs precision. The derivative is
+    written out, $(J^\top g)_k = \frac{1}{2b} \sum_{i \neq k} e^{-|s_i - s_k| / b} (w_k g_i - w_i g_k)$: through the
+    gaps, autograd would compute each entry as a difference of sums over many pairs, and lose the signs of small ones.
     """
 
     generate_vmap_rule = True
@@ -84,7 +84,8 @@ class _SortedRanks(torch.autograd.Function):
         ctx.softness = inputs[2]
 
     @staticmethod
-    def backward(ctx, gradient: Tensor) -> tuple[Tensor, None, None]:
+    def backward(ctx, *gradients: Tensor) -> tuple[Tensor, None, None]:
+        (gradient,) = gradients
         scores, weights = ctx.saved_tensors
         gaps = (scores[..., :-1] - scores[..., 1:]) / ctx.softness
         before, after = sums_of_others(gaps, torch.stack([gradient, weights]))

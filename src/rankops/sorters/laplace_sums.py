@@ -7,7 +7,7 @@ __all__ = ["decayed_sums", "sums_of_others"]
 
 
 class _DecayedSums(torch.autograd.Function):
-    """See `decayed_sums`. Its derivative is a sum of the same kind, so nothing of the passes has to be kept."""
+    """The sums of `decayed_sums`. The derivative is a sum of the same kind, so that no pass has to be kept."""
 
     generate_vmap_rule = True
 
@@ -26,14 +26,15 @@ class _DecayedSums(torch.autograd.Function):
         ctx.save_for_backward(inputs[0], output)
 
     @staticmethod
-    def backward(ctx, gradient: Tensor) -> tuple[Tensor, Tensor]:
+    def backward(ctx, *gradients: Tensor) -> tuple[Tensor, Tensor]:
+        (gradient,) = gradients
         decay, sums = ctx.saved_tensors
         to_values = _DecayedSums.apply(decay.flip(-1), gradient.flip(-1)).flip(-1)
         return to_values[..., 1:] * sums[..., :-1], to_values
 
 
 def decayed_sums(decay: Tensor, values: Tensor) -> Tensor:
-    r"""$y_1 = v_1$ and $y_i = v_i + a_{i-1}\, y_{i-1}$, by doubling: $\log_2 n$ passes over whole tensors.
+    r"""Return $y_1 = v_1$ and $y_i = v_i + a_{i-1}\, y_{i-1}$, by doubling: $\log_2 n$ passes over whole tensors.
 
     With decays in [0, 1] nothing is ever divided or subtracted, so nothing overflows or cancels.
 
@@ -52,7 +53,7 @@ def decayed_sums(decay: Tensor, values: Tensor) -> Tensor:
 
 
 def sums_of_others(gaps: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
-    r"""For each point, $\sum_j w_j e^{-|u_j - u_i|}$ over those before it, and over those after it.
+    r"""Return $\sum_j w_j e^{-|u_j - u_i|}$ for each point, over those before it and over those after it.
 
     Args:
         gaps: (..., n - 1), the distances of neighboring points, not negative.

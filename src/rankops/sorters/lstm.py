@@ -1,26 +1,31 @@
 """The LSTM sorter of SoDeep."""
 
+from typing import Literal
+
 from torch import Tensor, nn
 
+from rankops.checks import check_choice
 from rankops.sorters.base import Sorter
-from rankops.sorters.standardize import standardized
+from rankops.sorters.standardize import centered
 
 __all__ = ["LSTM"]
 
+Projection = Literal["full", "shared"]
+
 
 class LSTM(Sorter):
-    r"""A bidirectional LSTM reads the scores as a sequence; an affine projection of its features gives the ranks.
+    r"""A bidirectional LSTM over the scores as a sequence (SoDeep); fixed length, needs training.
 
-    SoDeep, Section 3.2: $\hat r = A\,\mathrm{vec}(h) + b$ with $h = \mathrm{BiLSTM}(s)$. Of fixed length. With 2
+    SoDeep, Section 3.2: $\hat r = A\,\mathrm{vec}(h) + b$ with $h = \mathrm{BiLSTM}(s)$. With 2
     layers of 512 and length 100 it has the 18.7 M parameters of the authors' large one, 10.2 M of them in A.
 
     Args:
-        length: d, the number of scores it sorts.
+        length: d, the number of scores that it sorts.
         hidden: features of each direction (the authors' large one: 512).
         layers: stacked LSTMs (the authors': 2).
         projection: `full`, each rank an affine map of all positions' features (the authors'), or `shared`, the same
             affine map of each position's own features, which learns several times faster.
-        standardize: bring each vector to mean 0 and variance 1 first; ranks do not change under it.
+        standardize: bring each vector to mean 0 and variance 1 first, which changes no rank.
 
     Shapes:
         scores (..., d) to ranks (..., d), 1 for the largest score.
@@ -36,12 +41,16 @@ class LSTM(Sorter):
     equivariant = False
 
     def __init__(
-        self, *, length: int, hidden: int = 512, layers: int = 2, projection: str = "full",
+        self,
+        *,
+        length: int,
+        hidden: int = 512,
+        layers: int = 2,
+        projection: Projection = "full",
         standardize: bool = False,
-    ):  # fmt: skip
+    ):
         super().__init__()
-        if projection not in ("full", "shared"):
-            raise ValueError(f"projection is {projection!r}, expected 'full' or 'shared'")
+        check_choice("projection", projection, Projection)
         self.length = length
         self.standardize = self.shift_invariant = self.scale_invariant = standardize
         self.recurrent = nn.LSTM(1, hidden, layers, batch_first=True, bidirectional=True)
@@ -58,10 +67,9 @@ class LSTM(Sorter):
         return self
 
     def soft_ranks(self, scores: Tensor, mask: Tensor | None) -> Tensor:
-        batch = scores.reshape(-1, self.length)
+        batch = scores.reshape(-1, scores.shape[-1])
         if self.standardize:
-            batch = standardized(batch, detach=False)
-            batch = batch - batch.mean(-1, keepdim=True)
-        hidden, _ = self.recurrent(batch.to(self.recurrent.weight_ih_l0.dtype).unsqueeze(-1))  # (n, d, 2 hidden)
+            batch = centered(batch)
+        hidden, _ = self.recurrent(batch.to(next(self.parameters()).dtype).unsqueeze(-1))  # (n, d, 2 hidden)
         relative = 0.5 + self.projection(hidden)  # (n, d), normalized ranks
-        return (relative * self.length).reshape(scores.shape)
+        return (relative * scores.shape[-1]).reshape(scores.shape)

@@ -11,16 +11,15 @@ __all__ = ["Sigmoid"]
 
 
 class Sigmoid(Sorter):
-    r"""$\hat r_i = 1 + \sum_{j \neq i} \sigma(\lambda (s_j - s_i) / \mathrm{std}(s))$.
+    r"""The handcrafted sorter on standardized scores, equally sharp at any scale; O(d^2), any length, no training.
 
-    The handcrafted sorter (SoDeep, Eqs. 11-12) on standardized scores, so that it is as sharp at any scale. Any
-    length; takes d^2 time and memory.
+    $\hat r_i = 1 + \sum_{j \neq i} \sigma(\lambda (s_j - s_i) / \mathrm{std}(s))$, after SoDeep, Eqs. 11-12.
 
     Args:
         steepness: $\lambda$, per standard deviation. 35 is as accurate at d = 100 as SoDeep's trained LSTM.
         detach: hold the standard deviation constant in the gradient. The gradient is then the derivative of the
-            formula for a fixed $\mathrm{std}(s)$, in which raising a score never hurts its own rank nor helps
-            another's; otherwise it is the true derivative, which has a quarter of those signs wrong.
+            formula for a fixed $\mathrm{std}(s)$: raising a score never hurts its own rank nor helps another's.
+            Otherwise it is the true derivative, which has a quarter of those signs wrong.
 
     Shapes:
         scores (..., d) to ranks (..., d), 1 for the largest score.

@@ -1,36 +1,26 @@
-"""Scores in standard deviations, by which sorters make themselves independent of their scale."""
+"""Scores in standard deviations, by which sorters become independent of their scale."""
 
 import torch
 from torch import Tensor
 
-__all__ = ["largest", "standard_deviation", "standardized", "tamed"]
-
-
-def tamed(scores: Tensor) -> Tensor:
-    """The same scores, or scores / 2^20 in vectors (..., d) so large that their differences would overflow.
-
-    >>> tamed(torch.tensor([[3e38, -3e38], [1.0, 2.0]])).isfinite().all(), tamed(torch.tensor([1.0, 2.0]))
-    (tensor(True), tensor([1., 2.]))
-    """
-    large = scores.detach().abs().amax(-1, keepdim=True) > torch.finfo(scores.dtype).max / 8
-    return scores * torch.where(large, 2.0**-20, 1.0).to(scores.dtype)
+__all__ = ["centered", "largest", "standard_deviation", "standardized"]
 
 
 def largest(scores: Tensor, mask: Tensor | None) -> Tensor:
-    """The largest score (..., 1), as a constant; the least finite number where the mask is all False."""
+    """Return the largest score (..., 1) as a constant; the least finite number where the mask is all False."""
     kept = scores.detach() if mask is None else scores.detach().masked_fill(~mask, -torch.inf)
     return kept.amax(-1, keepdim=True).clamp(min=torch.finfo(scores.dtype).min)
 
 
 def standard_deviation(scores: Tensor, mask: Tensor | None = None) -> Tensor:
-    """The standard deviation (divided by n) over the last dimension, and 1 where all scores are equal.
+    """Return the standard deviation (divided by n) over the last dimension, and 1 where all scores are equal.
 
     Differences are taken from the largest score and divided by their range first, so that neither a large offset nor
-    scores of 1e30 or 1e-30 lose it. It is at least 2^20 times the smallest normal number: what is divided by less, or
-    its gradient, may be infinite.
+    scores of 1e30 or 1e-30 lose it. It is at least 2^20 times the smallest normal number: divided by less, scores or
+    their gradient could be infinite.
 
     Args:
-        scores: (..., d), finite, and `tamed`.
+        scores: (..., d), finite.
         mask: (..., d) boolean, False where there is no score; None if all are there.
 
     Returns:
@@ -44,26 +34,26 @@ def standard_deviation(scores: Tensor, mask: Tensor | None = None) -> Tensor:
     if mask is not None:
         below = below.masked_fill(~mask, 0.0)
     reach = below.detach().amax(-1, keepdim=True)
-    apart = reach > 0
+    differ = reach > 0
     # Inside a `where`, so that equal scores have a gradient of 0 and not of NaN.
-    relative = below / reach.where(apart, 1.0)
+    relative = below / reach.where(differ, 1.0)
     count = scores.shape[-1] if mask is None else mask.sum(-1, keepdim=True).clamp(min=1)
-    centerd = relative - relative.sum(-1, keepdim=True) / count
+    offsets = relative - relative.sum(-1, keepdim=True) / count
     if mask is not None:
-        centerd = centerd.masked_fill(~mask, 0.0)
-    variance = centerd.square().sum(-1, keepdim=True) / count
+        offsets = offsets.masked_fill(~mask, 0.0)
+    variance = offsets.square().sum(-1, keepdim=True) / count
     limits = torch.finfo(scores.dtype)
     least = min(limits.tiny * 2**20, limits.eps)  # the latter in float16
-    return torch.where(apart, (variance.where(apart, 1.0).sqrt() * reach).clamp(min=least), 1.0)
+    return torch.where(differ, (variance.where(differ, 1.0).sqrt() * reach).clamp(min=least), 1.0)
 
 
 def standardized(scores: Tensor, mask: Tensor | None = None, *, detach: bool = True) -> Tensor:
-    """How many standard deviations each score of the last dimension is from the largest; 0 or less.
+    """Return how many standard deviations each score of the last dimension is from the largest; 0 or less.
 
     Args:
         scores, mask: see `standard_deviation`; the result is 0 where the mask is False.
-        detach: hold the deviation constant in the gradient. Attached it is the true derivative, but then raising one
-            score moves all others, and soft ranks get a quarter of the signs of their Jacobian wrong.
+        detach: hold the deviation constant in the gradient. Attached, the gradient is the true derivative, but raising
+            one score then moves all others, and a quarter of the signs of the soft ranks' Jacobian are wrong.
 
     Returns:
         (..., d).
@@ -72,7 +62,16 @@ def standardized(scores: Tensor, mask: Tensor | None = None, *, detach: bool = T
     tensor([[-2.,  0.],
             [ 0.,  0.]])
     """
-    scores = tamed(scores)
     deviation = standard_deviation(scores.detach() if detach else scores, mask)
-    found = (scores - largest(scores, mask)) / deviation
-    return found if mask is None else found.masked_fill(~mask, 0.0)
+    result = (scores - largest(scores, mask)) / deviation
+    return result if mask is None else result.masked_fill(~mask, 0.0)
+
+
+def centered(scores: Tensor) -> Tensor:
+    """Bring vectors (..., d) to mean 0 and variance 1, with the true derivative: the input of a trained network.
+
+    >>> centered(torch.tensor([1e30, 3e30]))
+    tensor([-1.,  1.])
+    """
+    values = standardized(scores, detach=False)
+    return values - values.mean(-1, keepdim=True)

@@ -12,11 +12,11 @@ __all__ = ["StraightThrough"]
 
 
 class StraightThrough(Sorter):
-    r"""Ranks as sharp as wanted, exact ones by default, with the gradient of `Laplace` of another softness.
+    r"""Exact ranks forward, the gradient of `Laplace` backward; O(d log d), any length, no training.
 
     A loss then sees the true ranks, and yet each score is pulled by all the others that are within reach. The gradient
     is not the derivative of what is computed, but of $\hat r$ of `Laplace(softness=gradient_softness)` with the
-    standard deviation held constant. Any length, O(n log n).
+    standard deviation held constant.
 
     Args:
         gradient_softness: b of the soft ranks whose gradient is taken, in standard deviations of the scores.
@@ -30,8 +30,8 @@ class StraightThrough(Sorter):
 
     >>> import torch
     >>> scores = torch.tensor([0.5, 0.4, 2.0], requires_grad=True)
-    >>> found = StraightThrough()(scores)
-    >>> found.tolist(), torch.autograd.grad(found[0], scores)[0].sign().tolist()
+    >>> ranks = StraightThrough()(scores)
+    >>> ranks.tolist(), torch.autograd.grad(ranks[0], scores)[0].sign().tolist()
     ([2.0, 3.0, 1.0], [-1.0, 1.0, 1.0])
     """
 
@@ -40,8 +40,7 @@ class StraightThrough(Sorter):
     def __init__(self, *, gradient_softness: float = 0.2, softness: float = 0.0):
         super().__init__()
         check_positive("gradient_softness", gradient_softness)
-        if softness != 0:
-            check_positive("softness", softness)
+        check_positive("softness", softness, or_zero=True)
         self.gradient_softness = gradient_softness
         self.softness = softness
 
@@ -49,10 +48,10 @@ class StraightThrough(Sorter):
         relative = standardized(scores, mask)
         soft = laplace_ranks(relative, mask, self.gradient_softness)
         if self.softness == 0:
-            shown = ranks(scores, mask=mask, check_finite=False)
+            values = ranks(scores, mask=mask, check_finite=False)
         else:
-            shown = laplace_ranks(relative.detach(), mask, self.softness)
-        return shown + (soft - soft.detach())
+            values = laplace_ranks(relative.detach(), mask, self.softness)
+        return values + (soft - soft.detach())
 
     def extra_repr(self) -> str:
         return f"gradient_softness={self.gradient_softness}, softness={self.softness}"

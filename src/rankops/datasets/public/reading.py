@@ -34,6 +34,7 @@ class PublicDataset:
 
     skip_broken: bool = False
 
+    __pydantic_config__: ClassVar = {"extra": "forbid"}  # unknown options are errors where the params are checked
     layout: ClassVar[str]
     needs: ClassVar[tuple[str, ...]] = ()  # folders
     schema: ClassVar[pa.Schema]  # `id`, `name`, `image` or `frames`, and what the task learns from
@@ -213,11 +214,7 @@ def _photo_facts(photos: list[dict[str, Any] | None]) -> dict[str, Any]:
 
 
 def require(path: Path, layout: str) -> Path:
-    """Return the path if it exists.
-
-    Raises:
-        FileNotFoundError: it does not; the message shows the layout that is expected.
-    """
+    """Return the path if it exists; else raise FileNotFoundError with the layout that is expected."""
     if not path.exists():
         raise FileNotFoundError(
             f"{path}: no such file or folder; put the dataset there in its public layout, then run `dvc repro`:\n"
@@ -292,11 +289,7 @@ def scores_of(table: pd.DataFrame, column: str, path: Path) -> pd.Series:
 
 
 def check_shares(val_share: float, test_share: float) -> None:
-    """Check that the shares of validation and test leave something to train on.
-
-    Raises:
-        ValueError: they do not.
-    """
+    """Raise ValueError if the shares of validation and test leave nothing to train on."""
     for name, share in (("val_share", val_share), ("test_share", test_share)):
         if not 0 < share < 1:
             raise ValueError(f"{name} is {share}, expected above 0 and below 1")
@@ -310,7 +303,7 @@ def splits_by_seed(names: Sequence[str], *, val_share: float, test_share: float,
     A permutation of the sorted names, so the order of the list does not matter; `use` keeps datasets apart.
 
     >>> splits_by_seed("abcde", val_share=0.2, test_share=0.2, seed=1, use="doctest")
-    ['train', 'test', 'train', 'val', 'train']
+    ['test', 'train', 'train', 'val', 'train']
     """
     order = torch.randperm(len(names), generator=generator(seed, use, "splits")).tolist()
     by_name = sorted(range(len(names)), key=lambda place: names[place])

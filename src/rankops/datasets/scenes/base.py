@@ -53,6 +53,7 @@ class Scenes:
     overlap: float
     seed: int
 
+    __pydantic_config__: ClassVar = {"extra": "forbid"}  # unknown options are errors where the params are checked
     schema: ClassVar[pa.Schema]
     frames: ClassVar[int] = 1
     family: ClassVar[int] = 1  # scenes that are drawn together

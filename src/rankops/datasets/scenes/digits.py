@@ -34,7 +34,7 @@ class Digits:
     labels: torch.Tensor  # (n,) int64
 
     def drawn(self, classes: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
-        """A glyph of each class (...), uniform among the digits of the class.
+        """Draw a glyph of each class (...), uniformly among the digits of the class.
 
         Raises:
             ValueError: a class has no digit.
@@ -49,7 +49,7 @@ class Digits:
         return self.glyph[by_class[begins[classes] + within]]
 
     def rows_of(self, glyph: torch.Tensor) -> torch.Tensor:
-        """Rows that hold these glyphs; any row where none does."""
+        """Return the rows that hold these glyphs; any row where none does."""
         order = self.glyph.argsort()
         return order[torch.searchsorted(self.glyph[order], glyph).clamp(max=len(order) - 1)]
 
@@ -63,7 +63,7 @@ def _enlarged(images: np.ndarray) -> np.ndarray:
 
 
 def tables(source: str, raw: str | Path, *, seed: int, threads: int) -> dict[str, pa.Table]:
-    """The three splits as tables `glyph`, `label`, `image` ({bytes, path}).
+    """Return the three splits as tables `glyph`, `label`, `image` ({bytes, path}).
 
     MNIST: test from its test split, validation a sixth of its train split. Bundled: 60, 20 and 20 %. A digit whose
     pixels stand in the source twice is used once, so that no split knows another's.
@@ -112,7 +112,7 @@ def tables(source: str, raw: str | Path, *, seed: int, threads: int) -> dict[str
 
 
 def load(folder: str | Path, split: str, *, threads: int) -> Digits:
-    """One split of `data/digits`.
+    """Read one split of `data/digits`.
 
     Raises:
         FileNotFoundError, ValueError: the file is missing or corrupt.

@@ -1,4 +1,4 @@
-"""Boxes on a canvas: where glyphs of a scene are placed, and the facts and expectations that all made scenes share."""
+"""Boxes on a canvas: where the glyphs of a scene are placed."""
 
 from collections.abc import Iterator
 
@@ -14,7 +14,7 @@ PIECE = 25_000_000  # larger ones come as fresh pages from the system each time,
 
 
 def pieces(rows: int, *, pixels: int, most: int, multiple_of: int = 1) -> Iterator[tuple[int, int]]:
-    """Where pieces of a split begin and how many rows they have, so that memory does not grow with the split.
+    """Yield where pieces of a split begin and how many rows they have, so that memory does not grow with the split.
 
     Args:
         rows: of the split.
@@ -31,7 +31,7 @@ def pieces(rows: int, *, pixels: int, most: int, multiple_of: int = 1) -> Iterat
 
 
 def placed(sizes: Tensor, canvas: int, overlap: float, generator: torch.Generator) -> tuple[Tensor, Tensor, Tensor]:
-    """Places boxes, the largest first, each at the first of some random places that is free.
+    """Place boxes, the largest first, each at the first of some random places that is free.
 
     Args:
         sizes: (n, T), descending, 0 = not there.
@@ -63,7 +63,7 @@ def placed(sizes: Tensor, canvas: int, overlap: float, generator: torch.Generato
 
 
 def arranged(
-    there: Tensor,
+    mask: Tensor,
     *,
     canvas: int,
     scale: tuple[float, float],
@@ -71,12 +71,12 @@ def arranged(
     used: int,
     generator: torch.Generator,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Sizes and places of boxes: a box of scale s ~ U(scale) has s * canvas / 8 pixels on a side.
+    """Draw sizes and places of boxes: a box of scale s ~ U(scale) has s * canvas / 8 pixels on a side.
 
     Boxes are placed largest first; where one finds no free place, all of the scene's are drawn again.
 
     Args:
-        there: (n, T) bool, which boxes are there.
+        mask: (n, T) bool, which boxes are there.
         canvas: pixels on a side.
         scale: least and most.
         overlap: largest share of the smaller box that two boxes may have in common.
@@ -89,13 +89,13 @@ def arranged(
     Raises:
         ValueError: the boxes of some scenes do not fit.
     """
-    rows, boxes = there.shape
+    rows, boxes = mask.shape
     sizes, tops, lefts = (torch.zeros(rows, used) for _ in range(3))
     which = torch.zeros(rows, used, dtype=torch.int64)
     pending = torch.arange(rows)
     for _ in range(ROUNDS):
         scales = torch.rand(len(pending), boxes, generator=generator) * (scale[1] - scale[0]) + scale[0]
-        drawn, order = (canvas / 8 * scales * there[pending]).sort(dim=-1, descending=True)
+        drawn, order = (canvas / 8 * scales * mask[pending]).sort(dim=-1, descending=True)
         drawn, order = drawn[:, :used], order[:, :used]  # what no scene uses is not placed
         new_tops, new_lefts, fits = placed(drawn, canvas, overlap, generator)
         done = pending[fits]

@@ -1,4 +1,4 @@
-"""The MNIST files: brought to a folder, checked by their contents, and read."""
+"""Bring the MNIST files to a folder, check them by their contents, and read them."""
 
 import gzip
 import hashlib
@@ -23,7 +23,7 @@ FILES = {
 
 
 def check(folder: str | Path) -> None:
-    """Holds the four files in `folder` against their known contents.
+    """Check the four files in `folder` by their contents.
 
     Raises:
         FileNotFoundError: a file is missing.
@@ -62,7 +62,7 @@ def _contents(path: Path) -> bytes:
 
 
 def copy(root: str | Path, folder: str | Path) -> None:
-    """Copies the four files from somewhere below `root`, plain or gzip, into `folder`, uncompressed and checked.
+    """Copy the four files from somewhere below `root`, plain or gzip, into `folder`, uncompressed and checked.
 
     Raises:
         FileNotFoundError: a file is nowhere below `root`.
@@ -73,16 +73,15 @@ def copy(root: str | Path, folder: str | Path) -> None:
         raise FileNotFoundError(f"{root}: no such folder; RANKOPS_MNIST_ROOT is the folder that holds the MNIST files")
     for name in FILES:
         places = [path for path in (*root.rglob(name), *root.rglob(f"{name}.gz")) if path.is_file()]
-        found = sorted(places, key=lambda path: (len(path.parts), path))
-        if not found:
+        if not places:
             raise FileNotFoundError(f"{root}: neither {name} nor {name}.gz below it; MNIST has four such files")
-        contents = _contents(found[0])
+        contents = _contents(min(places, key=lambda path: (len(path.parts), path)))
         with replaced_file(folder / name) as partial:
             partial.write_bytes(contents)
 
 
 def download(folder: str | Path, *, timeout: float) -> None:
-    """Fetches the four files over the network into `folder`, uncompressed and checked.
+    """Download the four files into `folder`, uncompressed and checked.
 
     Args:
         folder: where they go.
@@ -109,7 +108,7 @@ def download(folder: str | Path, *, timeout: float) -> None:
 
 
 def read(folder: str | Path, *, test: bool) -> tuple[np.ndarray, np.ndarray]:
-    """One of MNIST's two splits: images (n, 28, 28) uint8 and labels (n,).
+    """Read one of MNIST's two splits: images (n, 28, 28) uint8 and labels (n,).
 
     Raises:
         FileNotFoundError, ValueError: see `check`.

@@ -34,7 +34,7 @@ def draw(
         "models", "perceptron", {"hidden": hidden, "layers": layers}, seed=seed, features=features, outputs=1
     )
     with torch.no_grad():
-        for layer in network.layers:
+        for layer in network.modules():
             if isinstance(layer, nn.Linear):
                 layer.weight.copy_(torch.randn(layer.weight.shape, generator=draws) / layer.in_features**0.5)
                 layer.bias.zero_()

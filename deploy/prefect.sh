@@ -1,0 +1,15 @@
+#!/bin/sh
+# Bring the Prefect server that PREFECT_API_URL names to what this checkout says: work pools, the deployments of
+# prefect.yaml with their schedules, and the automation of heartbeats.yaml. Run again, it updates them. `make deploy`.
+set -eu
+: "${PREFECT_API_URL:?set it to the address of a Prefect server; make deploy takes that of make up}"
+export RANKOPS_NIGHTLY="${RANKOPS_NIGHTLY:-0 3 * * *}"
+unset RANKOPS_PROJECT # it would be filled in here, and each worker has its own
+
+prefect server status || { echo "start one with: make up" >&2; exit 1; }
+for pool in cpu gpu; do
+    prefect work-pool inspect $pool > /dev/null 2>&1 || prefect work-pool create $pool --type process
+done
+prefect --no-prompt deploy --all
+prefect automation delete "rankops: runs without a heartbeat" > /dev/null 2>&1 || true
+prefect automation create --from-file deploy/heartbeats.yaml

@@ -1,0 +1,60 @@
+"""Commands on data that are not made here."""
+
+import os
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from pipelines.cli.shared import errors_in_a_line, fail
+
+__all__ = ["MNIST", "fetch"]
+
+MNIST = Path("data/raw/mnist")
+
+
+def fetch(
+    names: Annotated[list[str] | None, typer.Argument(help="What to fetch: mnist. By default, all.")] = None,
+    timeout: Annotated[float, typer.Option(min=0.1, help="Seconds that a download may stay silent.")] = 10.0,
+) -> None:
+    """Fetch public data into data/raw: MNIST, from RANKOPS_MNIST_ROOT or by download.
+
+    Without a name, a failed download is a warning only: the pipeline then draws with scikit-learn's bundled digits.
+    """
+    for name in names or SOURCES:
+        if name not in SOURCES:
+            close = get_close_matches(name, SOURCES, n=1)
+            hint = f"did you mean {close[0]}?" if close else f"expected {', '.join(SOURCES)}"
+            fail(f"{name}: unknown data; {hint}")
+    for name in names or SOURCES:
+        with errors_in_a_line():
+            SOURCES[name](timeout, required=bool(names))
+
+
+def _mnist(timeout: float, *, required: bool) -> None:
+    from rankops.datasets.scenes import mnist
+
+    if mnist.is_there(MNIST):
+        try:
+            mnist.check(MNIST)
+        except (FileNotFoundError, ValueError) as error:
+            typer.echo(f"{error}\nfetching MNIST again")
+        else:
+            typer.echo(f"{MNIST}: all four files are complete")
+            return
+    if root := os.environ.get("RANKOPS_MNIST_ROOT"):
+        mnist.copy(root, MNIST)
+    else:
+        try:
+            mnist.download(MNIST, timeout=timeout)
+        except OSError as error:
+            advice = "to copy it from a folder: RANKOPS_MNIST_ROOT=<folder> rankops fetch mnist"
+            if required:
+                raise OSError(f"{error}; {advice}") from error
+            typer.secho(f"{error}\nContinuing without MNIST; {advice}", fg="yellow", err=True)
+            return
+    typer.echo(f"{MNIST}: fetched")
+
+
+SOURCES = {"mnist": _mnist}  # one function per name

@@ -1,0 +1,197 @@
+"""`rankops doctor`: looks at what a run needs, and says what to do about what is missing."""
+
+import os
+import shutil
+import sys
+import tomllib
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Literal
+
+import typer
+
+from pipelines.cli.data import MNIST
+from pipelines.cli.params import EXPERIMENTS, PARAMS, problems
+from pipelines.cli.shared import AsJson, print_json
+
+__all__ = ["Finding", "doctor", "findings"]
+
+SHOWN = ("torch", "dvc", "prefect", "mlflow", "great-expectations")
+COLORS = {"ok": "green", "note": "yellow", "broken": "red"}
+FREE = 5.0  # GB: data, models and caches of the laptop scale, with room for a second version of them
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that was looked at.
+
+    Attributes:
+        name: such as "git".
+        found: what there is.
+        state: `broken` keeps the pipeline from running, `note` does not.
+        advice: what to do; empty if nothing.
+    """
+
+    name: str
+    found: str
+    state: Literal["ok", "note", "broken"] = "ok"
+    advice: str = ""
+
+
+def doctor(as_json: AsJson = False) -> None:
+    """Look at packages, GPU, disk, git, DVC, MNIST, params and MLflow. Exit code 1 if something is broken."""
+    found = list(findings())
+    if as_json:
+        print_json([asdict(one) for one in found])
+    else:
+        for one in found:
+            typer.secho(f"{one.state:7}", fg=COLORS[one.state], nl=False)
+            typer.echo(f"{one.name:12} {one.found}".replace("\n", f"\n{'':20}"))
+            if one.advice:
+                typer.echo(f"{'':20}-> {one.advice}")
+    if any(one.state == "broken" for one in found):
+        raise typer.Exit(1)
+
+
+def findings() -> Iterator[Finding]:
+    """Yield what was found; something that cannot be looked at is broken too."""
+    for name, look in LOOKS.items():
+        try:
+            yield from look()
+        except Exception as error:  # a doctor who faints helps nobody
+            yield Finding(name, f"{type(error).__name__}: {error}", "broken")
+
+
+def _packages() -> Iterator[Finding]:
+    from importlib.metadata import PackageNotFoundError, version
+
+    from packaging.requirements import Requirement
+
+    project = tomllib.loads(Path("pyproject.toml").read_text())["project"]
+    extras = project["optional-dependencies"]
+    required = [Requirement(line) for line in (*project["dependencies"], *extras["tasks"], *extras["pipeline"])]
+    shown, wrong = [], []
+    for one in required:
+        if one.name == project["name"]:
+            continue
+        try:
+            installed = version(one.name)
+        except PackageNotFoundError:
+            wrong.append(f"{one.name} is missing")
+            continue
+        if one.name in SHOWN:
+            shown.append(f"{one.name} {installed}")
+        if not one.specifier.contains(installed, prereleases=True):
+            wrong.append(f"{one.name} is {installed}, expected {one.specifier}")
+    yield Finding("Python", f"{sys.version.split()[0]}, {sys.prefix}")
+    if wrong:
+        yield Finding("packages", "; ".join(wrong), "broken", "make setup")
+    else:
+        yield Finding("packages", ", ".join(shown))
+
+
+def _gpu() -> Iterator[Finding]:
+    import torch
+
+    names = [torch.cuda.get_device_name(number) for number in range(torch.cuda.device_count())]
+    if torch.cuda.is_available():
+        yield Finding("GPU", ", ".join(names))
+    else:
+        yield Finding("GPU", "none that PyTorch can use: trainings run on the CPU")
+
+
+def _disk() -> Iterator[Finding]:
+    free = shutil.disk_usage(".").free / 1e9
+    if free >= FREE:
+        yield Finding("disk", f"{free:.0f} GB free")
+    else:
+        state = "note" if free > 1 else "broken"
+        yield Finding("disk", f"{free:.1f} GB free, expected {FREE:.0f}", state, "free space, or `dvc gc --workspace`")
+
+
+def _git() -> Iterator[Finding]:
+    from pipelines.ops.git import git
+
+    try:
+        branch, commit = git(".", "rev-parse", "--abbrev-ref", "HEAD"), git(".", "rev-parse", "--short", "HEAD")
+        changed = len(git(".", "status", "--porcelain").splitlines())
+    except (ValueError, OSError) as error:
+        advice = "run in a git clone with at least one commit; results name the commit that made them"
+        yield Finding("git", str(error), "broken", advice)
+        return
+    yield Finding("git", f"{branch} at {commit}, {changed} files changed")
+
+
+def _dvc() -> Iterator[Finding]:
+    from dvc.repo import Repo
+
+    from pipelines.ops.dvc_lock import stages
+
+    with Repo(".") as repo:
+        cache, remote = Path(repo.cache.local.path), repo.config["core"].get("remote")
+    try:
+        count = len(stages())
+    except ValueError as error:
+        yield Finding("dvc.lock", str(error), "broken", "rankops repair")
+    else:
+        state = ("ok", "") if count else ("note", "make repro")
+        yield Finding("dvc.lock", f"{count} stages have been run", *state)
+    parent = next(place for place in (cache, *cache.parents) if place.exists())
+    if not os.access(parent, os.W_OK):
+        yield Finding("DVC cache", f"{cache}: not writable", "broken", "own the folder, or `dvc cache dir`")
+    else:
+        yield Finding("DVC cache", f"{cache}{'' if cache.exists() else ' (empty)'}; remote: {remote or 'none'}")
+
+
+def _mnist() -> Iterator[Finding]:
+    from rankops.datasets.scenes import mnist
+
+    if not mnist.is_there(MNIST):
+        yield Finding("MNIST", f"not in {MNIST}: scikit-learn's bundled digits are used", "note", "rankops fetch mnist")
+        return
+    try:
+        mnist.check(MNIST)
+    except (FileNotFoundError, ValueError) as error:
+        yield Finding("MNIST", str(error), "broken", "rankops fetch mnist")
+    else:
+        yield Finding("MNIST", f"complete, in {MNIST}")
+
+
+def _params() -> Iterator[Finding]:
+    for file in (PARAMS, *([EXPERIMENTS] if EXPERIMENTS.is_file() else [])):
+        if wrong := problems(file):
+            shown = [*wrong[:3], f"and {len(wrong) - 3} more"] if len(wrong) > 4 else wrong
+            state = "broken" if file == PARAMS else "note"  # `make repro` does without the experiments
+            yield Finding(str(file), "\n".join(shown), state, f"edit the file; `rankops check {file}` checks it again")
+        else:
+            yield Finding(str(file), "valid")
+
+
+def _mlflow() -> Iterator[Finding]:
+    address = os.environ.get("MLFLOW_TRACKING_URI")
+    if not address and not Path("mlflow.db").is_file():  # asking would create it
+        yield Finding("MLflow", "no mlflow.db yet", "note", "make repro publishes to it")
+        return
+    from pipelines.ops.messages import without_credentials
+    from pipelines.tracking.store import connect
+
+    shown = without_credentials(address or "mlflow.db")
+    try:
+        count = len(connect().search_registered_models())
+    except ValueError as error:
+        yield Finding("MLflow", str(error), "broken", "start the server (make up), or correct MLFLOW_TRACKING_URI")
+    else:
+        yield Finding("MLflow", f"{shown} answers; {count} registered models")
+
+
+LOOKS: dict[str, Callable[[], Iterator[Finding]]] = {
+    "packages": _packages,
+    "GPU": _gpu,
+    "disk": _disk,
+    "git": _git,
+    "DVC": _dvc,
+    "MNIST": _mnist,
+    "params": _params,
+    "MLflow": _mlflow,
+}

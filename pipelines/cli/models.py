@@ -1,0 +1,161 @@
+"""Commands on trained models: predict, serve, monitor, promote."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from pipelines.cli.shared import CHAMPION, AsJson, ModelOption, errors_in_a_line, fail, print_json, table, typed_here
+
+__all__ = ["monitor", "predict", "promote", "serve"]
+
+
+def predict(
+    sources: Annotated[
+        list[Path],
+        typer.Argument(callback=typed_here, help="PNG or JPEG files, or one Parquet file with a column image."),
+    ],
+    model: ModelOption = CHAMPION,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            callback=typed_here,
+            help="For pictures: an annotated picture, or a folder for several. For a table: the Parquet file to write.",
+        ),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Rank the labels in pictures, the most important first."""
+    if any(source.suffix == ".parquet" for source in sources):
+        if len(sources) > 1 or out is None:
+            fail(f"{len(sources)} files, {out=!s}: expected one Parquet file and --out predictions.parquet")
+        _predict_table(sources[0], out, model, as_json=as_json)
+        return
+    from pipelines.serving.batch import annotate, annotated_paths, load_ranker
+    from pipelines.serving.batch import predict as predictions_of
+
+    with errors_in_a_line():
+        places = annotated_paths(sources, out) if out else []
+        found = predictions_of(load_ranker(model), sources)
+        for place, one in zip(places, found, strict=False):
+            annotate(place, one)
+    labels = {str(one.path): list(zip(one.places, one.labels, one.scores, strict=True)) for one in found}
+    if as_json:
+        keys = ("place", "label", "score")
+        print_json(
+            [{"path": path, "labels": [dict(zip(keys, row, strict=True)) for row in rows]}
+             for path, rows in labels.items()]
+        )  # fmt: skip
+        return
+    for path, rows in labels.items():
+        typer.echo(path if rows else f"{path}: no label")
+        if rows:
+            table("place", "label", "score", rows=[(place, label, f"{score:.3f}") for place, label, score in rows])
+    for place in places:
+        typer.echo(f"drawn: {place}")
+
+
+def _predict_table(source: Path, target: Path, model: str, *, as_json: bool) -> None:
+    from pipelines.serving.batch import load_ranker, predict_table
+
+    with errors_in_a_line():
+        rows = predict_table(source, target, load_ranker(model))
+    if as_json:
+        print_json({"out": str(target), "rows": rows})
+    else:
+        typer.echo(f"{target}: predictions for {rows} images")
+
+
+def serve(
+    model: Annotated[str, typer.Option(help="A registered version.")] = CHAMPION,
+    port: Annotated[int, typer.Option(min=1, max=65535)] = 5001,
+) -> None:
+    """Serve a registered version on http://127.0.0.1:PORT/invocations until Ctrl-C."""
+    from pipelines.serving import server
+
+    with errors_in_a_line():
+        server.serve(model, port=port)
+
+
+def monitor(
+    fresh: Annotated[
+        Path, typer.Argument(callback=typed_here, help="Parquet with a column image: {bytes, path}; labels not needed.")
+    ],
+    model: ModelOption = CHAMPION,
+    dataset: Annotated[str, typer.Option(help="Folder below data/: what the model was trained on.")] = "ranked_mnist",
+    alpha: Annotated[float, typer.Option(help="False-positive rate.")] = 0.01,
+    least_distance: Annotated[float, typer.Option(help="Smallest KS distance that counts as drift.")] = 0.1,
+    rows: Annotated[int, typer.Option(help="Largest number of images to compare from each file.")] = 2000,
+    report: Annotated[
+        Path | None,
+        typer.Option(callback=typed_here, help="JSON to write; default: reports/monitoring/<name of FRESH>.json."),
+    ] = None,
+    retrain: Annotated[bool, typer.Option("--retrain", help="On drift, schedule a retraining.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Compare fresh images, and the model's scores of them, with its training data.
+
+    Exit code: 0 without drift, 3 with drift, 1 after an error.
+    """
+    from pipelines.monitoring import drift
+
+    report = report or Path("reports/monitoring") / f"{fresh.stem}.json"
+    with errors_in_a_line():
+        comparison = drift.compare(
+            fresh, model=model, dataset=dataset, alpha=alpha, least_distance=least_distance, rows=rows
+        )
+        drift.write(comparison, report)
+        if as_json:
+            typer.echo(report.read_text(), nl=False)
+        else:
+            from rich.console import Console
+
+            Console().print(drift.table(comparison))
+            typer.echo(f"{comparison.verdict}; report in {report}")
+        if comparison.drifted and retrain:
+            from pipelines.flows import monitor as flow
+
+            typer.echo(f"scheduled {flow.DEPLOYMENT} as {flow.retrain(comparison.verdict)}", err=as_json)
+    if comparison.drifted:
+        raise typer.Exit(3)
+
+
+def promote(
+    models: Annotated[
+        list[str] | None, typer.Argument(help="Registered models; by default all that params.yaml defines.")
+    ] = None,
+    version: Annotated[str | None, typer.Option(help="Make this version champion, bypassing the gate.")] = None,
+    rollback: Annotated[bool, typer.Option("--rollback", help="Make the previous champion champion again.")] = False,
+    over_person: Annotated[
+        bool, typer.Option("--over-person", help="Let the gate replace a champion that a person chose.")
+    ] = False,
+) -> None:
+    """Let the gate promote challengers that beat the champion, or choose a champion by hand.
+
+    The gate compares both on the gate split, example by example; see the block gate in params.yaml.
+    """
+    if version is not None and rollback:
+        fail("--version and --rollback: expected one of them")
+    if (version is not None or rollback) and len(models or []) != 1:
+        fail("--version and --rollback need one model, as in `rankops promote sorter-lstm --version 2`")
+    from pipelines.config import load
+    from pipelines.tracking import gate
+
+    with errors_in_a_line():
+        if models and (version is not None or rollback):
+            model, now = models[0], version
+            if now is None:
+                before, now = gate.roll_back(model)
+            else:
+                before = gate.promote_by_hand(model, now)
+            typer.echo(f"{model}: version {now} is champion; before: {before or 'none'}")
+            return
+        decisions = gate.decide_all(models or None, load(), over_person=over_person)
+    rows = [
+        (one.model, one.challenger or "-", one.champion or "-",
+         "error" if one.failed else "promoted" if one.promoted else "stays", one.reason)
+        for one in decisions
+    ]  # fmt: skip
+    table("model", "challenger", "champion", "decision", "reason", rows=rows)
+    if any(one.failed for one in decisions):
+        raise typer.Exit(1)

@@ -1,0 +1,60 @@
+"""Commands on params.yaml."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from pipelines.cli.shared import AsJson, errors_in_a_line, print_json, typed_here
+
+__all__ = ["check", "problems", "scale"]
+
+PARAMS, EXPERIMENTS = Path("params.yaml"), Path("experiments/params.yaml")
+
+
+def check(
+    files: Annotated[
+        list[Path] | None,
+        typer.Argument(callback=typed_here, help="By default params.yaml, and experiments/params.yaml if it exists."),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Check params: keys, values, names of components and their options."""
+    files = files or [PARAMS, *([EXPERIMENTS] if EXPERIMENTS.is_file() else [])]
+    found = {str(file): problems(file) for file in files}
+    if as_json:
+        print_json({file: {"valid": not lines, "problems": lines} for file, lines in found.items()})
+    else:
+        for file, lines in found.items():
+            typer.secho("\n".join(lines) or f"{file}: valid", fg="red" if lines else None, err=bool(lines))
+    if any(found.values()):
+        raise typer.Exit(1)
+
+
+def problems(file: Path) -> list[str]:
+    """Return what is wrong with a params file, a line each."""
+    from pipelines.config import ParamsError, rules
+    from rankops.training.device import make_accelerator
+
+    try:
+        compute = rules.check(file).compute
+        if compute.device == "cuda":
+            make_accelerator(device="cuda", precision=compute.precision)  # raises before hours go into data for it
+    except ParamsError as error:
+        return str(error).splitlines()
+    except ValueError as error:
+        return [f"{file}: {error}"]
+    return []
+
+
+def scale(
+    name: Annotated[str, typer.Argument(help="A file in scales/: tiny, laptop, paper, ...")],
+    folder: Annotated[
+        Path | None, typer.Option("--in", callback=typed_here, help="Folder with another params.yaml and scales/.")
+    ] = None,
+) -> None:
+    """Write a scale's values into params.yaml; comments are kept."""
+    from pipelines.config import scales
+
+    with errors_in_a_line():
+        typer.echo(scales.apply(name, folder or Path()))

@@ -1,0 +1,62 @@
+"""What the commands share: errors in a line, JSON, and paths relative to where they were typed."""
+
+import json
+import os
+from collections.abc import Generator, Iterable
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any, NoReturn
+
+import typer
+
+__all__ = ["CHAMPION", "AsJson", "ModelOption", "errors_in_a_line", "fail", "print_json", "table", "typed_here"]
+
+CHAMPION = "models:/label_ranking@champion"
+
+
+def fail(message: object) -> NoReturn:
+    """Print an error and end with exit code 1."""
+    typer.secho(str(message), fg="red", err=True)
+    raise typer.Exit(1)
+
+
+@contextmanager
+def errors_in_a_line() -> Generator[None]:
+    """Print what the project refuses as a message, without a traceback."""
+    try:
+        yield
+    except (ValueError, OSError, FloatingPointError) as error:
+        fail(error)
+
+
+def print_json(value: Any) -> None:
+    typer.echo(json.dumps(value, indent=2))
+
+
+def table(*columns: str, rows: Iterable[Iterable[object]]) -> None:
+    """Print rows as a table; nothing in a cell is markup."""
+    from rich.console import Console
+    from rich.table import Column, Table
+    from rich.text import Text
+
+    shown = Table(*(Column(one, overflow="fold") for one in columns))
+    for row in rows:
+        shown.add_row(*(Text(str(cell)) for cell in row))
+    Console().print(shown)
+
+
+def typed_here(context: typer.Context, value: Any) -> Any:
+    """Make a path that was typed in another folder relative to the project's top folder, where commands run."""
+    folder: Path | None = context.obj  # where the command was typed; None if the caller did not change folders
+    if isinstance(value, list | tuple):
+        return [typed_here(context, one) for one in value]
+    if value is None or folder is None or folder == Path.cwd() or ":/" in str(value) or os.path.isabs(value):
+        return value
+    return type(value)(os.path.relpath(folder / value))
+
+
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+ModelOption = Annotated[
+    str,
+    typer.Option(callback=typed_here, help="A registered version, or a folder such as models/runs/<run>."),
+]

@@ -1,0 +1,124 @@
+"""Where a retraining works: a clone of the project's present commit, so that the project itself stays as it is."""
+
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import datetime
+from pathlib import Path
+
+from dvc.config import Config, merge
+from filelock import FileLock, Timeout
+from ruamel.yaml import YAML
+
+from pipelines.ops.git import file_at, git
+
+__all__ = ["commit", "fresh_checkout", "is_new", "share"]
+
+FOLDER = Path(".retrain/checkout")
+CHECKPOINTS = Path(".retrain/checkpoints")  # of all retrainings: the next one resumes what a killed one left
+BRANCHES = ("refs/heads/retrain/", "refs/remotes/*/retrain/")
+
+
+@contextmanager
+def fresh_checkout(project: Path, *, advance: bool, remote: str | None = None) -> Iterator[tuple[Path, int]]:
+    """Clone the project's present commit, at the newest snapshot of the data that it or any retraining has.
+
+    DVC's cache and settings, raw data and the checkpoints of retrainings are shared. The clone is removed in the end;
+    if the retraining fails or is killed it stays until the next one.
+
+    Args:
+        project: the absolute path of a checkout.
+        advance: take the snapshot after the newest.
+        remote: a git remote whose branches `retrain/...` count too, and which will get the new one.
+
+    Yields:
+        the clone's folder, and the snapshot.
+
+    Raises:
+        ValueError: another retraining is at work, git refuses, or git or DVC have no such remote.
+    """
+    folder = project / FOLDER
+    (project / CHECKPOINTS).mkdir(parents=True, exist_ok=True)
+    try:
+        # The system releases it when the process ends, however it does.
+        with FileLock(project / ".retrain/lock", timeout=5):
+            if remote is not None:
+                _fetch(project, remote)
+            shutil.rmtree(folder, ignore_errors=True)
+            git(project, "clone", "--quiet", "--shared", str(project), str(folder))
+            _share_dvc(project, folder)
+            _link(project, folder)
+            snapshot = _newest_snapshot(project) + advance
+            yaml = YAML()
+            yaml.preserve_quotes, yaml.width = True, 120
+            params = yaml.load(folder / "params.yaml")
+            params["data"]["snapshot"] = snapshot
+            yaml.dump(params, folder / "params.yaml")
+            commit(folder, f"Retrain: snapshot {snapshot}")  # first: runs in MLflow name a commit that has their params
+            yield folder, snapshot
+            shutil.rmtree(folder)
+    except Timeout as error:
+        raise ValueError(f"{project}: another retraining is at work; wait for it or cancel it") from error
+
+
+def _fetch(project: Path, remote: str) -> None:
+    """Fetch the branches of other machines' retrainings; refuse remotes that cannot be pushed to in the end."""
+    if not Config(str(project / ".dvc")).get("core", {}).get("remote"):
+        raise ValueError(
+            f"{project}: DVC has no default remote, so nobody could get the data and models of what is pushed: "
+            "`dvc remote add --default NAME ADDRESS`"
+        )
+    git(project, "fetch", "--quiet", "--prune", remote, f"+refs/heads/retrain/*:refs/remotes/{remote}/retrain/*")
+
+
+def _share_dvc(project: Path, folder: Path) -> None:
+    """Give the clone the project's DVC cache and settings, with those that git ignores (credentials)."""
+    own = Config(str(project / ".dvc"))
+    with Config(str(folder / ".dvc")).edit("local") as config:
+        for level in ("repo", "local"):  # the former too: its relative addresses are the project's
+            merge(config, own.load_one(level))
+        config["cache"]["dir"] = str(own["cache"].get("dir") or project / ".dvc/cache")
+
+
+def _link(project: Path, folder: Path) -> None:
+    """Link what git ignores: raw data, and the checkpoints."""
+    ignored = ("ls-files", "-z", "--others", "--ignored", "--exclude-standard", "--directory", "data/raw")
+    for name in filter(None, git(project, *ignored).split("\0")):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).symlink_to(project / name)
+    (folder / ".checkpoints").symlink_to(project / CHECKPOINTS)
+
+
+def _newest_snapshot(project: Path) -> int:
+    revisions = git(project, "for-each-ref", "--format=%(refname)", *BRANCHES).split()
+    files = [file_at(project, revision, "params.yaml") or b"{}" for revision in ["HEAD", *revisions]]
+    return max(YAML(typ="safe").load(file).get("data", {}).get("snapshot", 0) for file in files)
+
+
+def commit(folder: Path, message: str) -> None:
+    """Commit params and dvc.lock, if they changed."""
+    git(folder, "add", *(name for name in ("params.yaml", "dvc.lock") if (folder / name).is_file()))
+    if git(folder, "diff", "--cached", "--name-only"):
+        author = ("-c", "user.name=rankops retrain", "-c", "user.email=retrain@localhost")
+        # Nobody is there to unlock a person's key.
+        git(folder, *author, "-c", "commit.gpgsign=false", "commit", "--quiet", "--message", message)
+
+
+def is_new(project: Path, folder: Path) -> bool:
+    """Whether the clone's commit differs from the project's and from those of earlier retrainings."""
+    earlier = git(project, "for-each-ref", "--format=%(tree)", *BRANCHES).split()
+    return git(folder, "rev-parse", "HEAD^{tree}") not in [git(project, "rev-parse", "HEAD^{tree}"), *earlier]
+
+
+def share(project: Path, folder: Path, *, remote: str | None = None) -> str:
+    """Make the clone's commit a branch `retrain/<time>` of the project, of a git remote too, and return its name.
+
+    Raises:
+        ValueError: git refuses.
+    """
+    branch, head = f"retrain/{datetime.now():%Y-%m-%d-%H%M%S}", git(folder, "rev-parse", "HEAD")
+    git(project, "fetch", "--quiet", "--no-write-fetch-head", str(folder), head)
+    if remote is not None:  # before there is a branch here: without one the next retraining tries again
+        git(project, "push", "--quiet", remote, f"{head}:refs/heads/{branch}")
+    git(project, "branch", branch, head)
+    return branch

@@ -1,0 +1,129 @@
+"""Registered models: their versions, their files, and who is champion.
+
+A version becomes champion in three steps: it is added to the model's list of champions, the alias moves, the version is
+marked as moved. A process killed before the alias moves leaves a last entry without a mark, which counts for nothing.
+"""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import mlflow
+from mlflow.entities.model_registry import ModelVersion, RegisteredModel
+from mlflow.exceptions import MlflowException
+
+from pipelines.ops.messages import in_a_line, on_one_line
+from pipelines.tracking.store import ServerUnreachable, connect, is_unreachable
+from rankops.sorters.load import download
+
+__all__ = [
+    "champions", "chosen_by_person", "has_files", "holder", "model_of", "replace", "set_champion",
+    "versions", "weights_of",
+]  # fmt: skip
+
+CHAMPIONS = "rankops.champions"  # on a model: every version that this project made champion, the latest last
+MADE_BY = "rankops.made_champion_by"  # on a version that became champion: `first`, `gate`, `person` or `rollback`
+
+
+def _or_none(call: Callable[..., Any], *arguments: str) -> Any:
+    """Return what the store has, or None if it has no such thing."""
+    try:
+        return call(*arguments)
+    except MlflowException as error:
+        if error.error_code != "RESOURCE_DOES_NOT_EXIST":
+            raise
+        return None
+
+
+def model_of(client: mlflow.MlflowClient, name: str) -> RegisteredModel:
+    """Return a registered model, or raise a ValueError that names those that there are."""
+    model = _or_none(client.get_registered_model, name)
+    if model is None:
+        known = ", ".join(sorted(model.name for model in client.search_registered_models(max_results=1000)))
+        raise ValueError(f"no registered model {name!r}; there are {known or 'none: `make repro` publishes them'}")
+    return model
+
+
+def holder(model: RegisteredModel, alias: str = "champion") -> str | None:
+    """Return the version that has an alias."""
+    return str(model.aliases[alias]) if alias in model.aliases else None
+
+
+def versions(client: mlflow.MlflowClient, name: str) -> list[str]:
+    """Return the numbers of a model's versions, the oldest first."""
+    every = client.search_model_versions(f"name = '{name}'", max_results=10000)
+    return [str(number) for number in sorted(int(version.version) for version in every)]
+
+
+def champions(client: mlflow.MlflowClient, model: RegisteredModel) -> list[str]:
+    """Return every version that this project made champion, the latest last; not one whose alias was never moved."""
+    result = json.loads(model.tags.get(CHAMPIONS, "[]"))
+    if result and result[-1] != holder(model):
+        version = _or_none(client.get_model_version, model.name, result[-1])
+        if version is not None and MADE_BY not in version.tags:
+            result.pop()
+    return result
+
+
+def chosen_by_person(client: mlflow.MlflowClient, model: RegisteredModel) -> bool:
+    """Check whether a person chose the champion: in MLflow's UI, or by `rankops promote --version` or `rollback`."""
+    champion = holder(model)
+    if champions(client, model)[-1:] != [champion]:
+        return True
+    return client.get_model_version(model.name, champion).tags.get(MADE_BY) in ("person", "rollback")
+
+
+def set_champion(client: mlflow.MlflowClient, name: str, version: str, *, by: str) -> None:
+    """Make a version champion; `by` is `first`, `gate`, `person` or `rollback`."""
+    model = model_of(client, name)
+    made = champions(client, model)
+    if by == "rollback":
+        made = made[: len(made) - made[::-1].index(version)]
+    else:
+        for one in (holder(model), version):  # the first of them may be a person's choice in the UI
+            if one is not None and made[-1:] != [one]:
+                made.append(one)
+    client.set_registered_model_tag(name, CHAMPIONS, json.dumps(made))
+    client.set_registered_model_alias(name, "champion", version)
+    client.set_model_version_tag(name, version, MADE_BY, by)
+
+
+def replace(client: mlflow.MlflowClient, lost: ModelVersion, version: str) -> None:
+    """Put a version in the place of one that has lost its run or its files: tags, list of champions, aliases."""
+    for tag, value in lost.tags.items():
+        if tag.startswith(("gate.", MADE_BY)):
+            client.set_model_version_tag(lost.name, version, tag, value)
+    model = client.get_registered_model(lost.name)
+    made = [version if one == str(lost.version) else one for one in json.loads(model.tags.get(CHAMPIONS, "[]"))]
+    client.set_registered_model_tag(lost.name, CHAMPIONS, json.dumps(made))
+    for alias in model.aliases:
+        if holder(model, alias) == str(lost.version):
+            client.set_registered_model_alias(lost.name, alias, version)
+    client.delete_model_version(lost.name, lost.version)
+
+
+def has_files(address: str) -> bool:
+    """Check whether the store still has the files of `runs:/<id>/<folder>` or `models:/<name>/<version>`."""
+    try:
+        return bool(mlflow.artifacts.list_artifacts(artifact_uri=address))
+    except (MlflowException, OSError) as error:
+        if is_unreachable(error):  # what could not be asked for is not lost
+            raise ServerUnreachable(f"the MLflow store failed: {in_a_line(error)}") from error
+        return False
+
+
+def weights_of(address: str, to: Path) -> Path:
+    """Copy the weights of a version, such as `models:/label_ranking@champion`, and return their folder below `to`.
+
+    Raises:
+        FileNotFoundError: there is no store yet.
+        ValueError: the store has no such model, version or alias, or has lost its files.
+    """
+    connect()
+    try:
+        return download(address, to)
+    except (ValueError, OSError) as error:
+        if is_unreachable(error):
+            raise ServerUnreachable(f"the MLflow store failed: {in_a_line(error)}") from error
+        raise ValueError(on_one_line(error)) from error

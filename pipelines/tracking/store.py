@@ -1,0 +1,117 @@
+"""The MLflow store: how to reach it, and what its errors mean in one line."""
+
+import logging
+import os
+import re
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+# MLflow reads these when it is imported: no telemetry, and an unreachable server is reported within seconds.
+os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
+os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "1")
+os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", "20")
+os.environ.setdefault("MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR", "false")
+os.environ.setdefault("MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT", "true")
+
+import mlflow
+import requests
+from mlflow.exceptions import MlflowException
+
+from pipelines.ops.messages import in_a_line, without_credentials
+
+__all__ = [
+    "DEFAULT_STORE", "CredentialsRefused", "ServerUnreachable", "answering", "connect", "experiment_of",
+    "is_unreachable",
+]  # fmt: skip
+
+DEFAULT_STORE = "sqlite:///mlflow.db"
+# A host may be named node-403.
+REFUSED = re.compile(r"error code 40[13]\b|UNAUTHENTICATED|PERMISSION_DENIED")
+
+
+class ServerUnreachable(ValueError):
+    """The store does not answer, or fails: try again later."""
+
+
+class CredentialsRefused(ValueError):
+    """The store refuses the user, the password or what the user wants to do: trying again does not help."""
+
+
+def connect(*, create: bool = False) -> mlflow.MlflowClient:
+    """Connect to the store that `MLFLOW_TRACKING_URI` names, by default SQLite in this folder.
+
+    Args:
+        create: make the default store if it does not exist; else that is a FileNotFoundError.
+    """
+    address = os.environ.get("MLFLOW_TRACKING_URI") or DEFAULT_STORE
+    file = Path(DEFAULT_STORE.removeprefix("sqlite:///"))
+    if not create and address == DEFAULT_STORE and not file.is_file():  # reading would make an empty one
+        raise FileNotFoundError(
+            f"{file.resolve()}: no such file, so nothing is registered; run `make repro` first, "
+            "set MLFLOW_TRACKING_URI, or name a folder such as models/runs/label_ranking-rlsep"
+        )
+    for name in ("mlflow", "alembic"):  # every migration of a table, every model without an input example
+        logging.getLogger(name).setLevel(logging.ERROR)
+    warnings.filterwarnings("ignore", message=".*input example was not provided.*")
+    mlflow.set_tracking_uri(address)
+    try:
+        client = mlflow.MlflowClient()
+        client.search_experiments(max_results=1)
+    except Exception as error:  # database drivers and HTTP clients each have their own
+        if REFUSED.search(str(error)):
+            raise _refused(error) from error
+        raise ServerUnreachable(
+            f"the MLflow store {without_credentials(address)} does not answer: {in_a_line(error)}. Start it, "
+            "check MLFLOW_TRACKING_URI, or unset that for the store of this folder; then try again"
+        ) from error
+    return client
+
+
+def experiment_of(client: mlflow.MlflowClient, name: str) -> str:
+    """Return the id of an experiment, which is made or restored where there is none."""
+    experiment = client.get_experiment_by_name(name)
+    if experiment is None:
+        # Files stay beside a database, whichever folder (a worktree, say) publishes.
+        database = re.fullmatch(r"sqlite:///(/.+)", mlflow.get_tracking_uri())
+        place = (Path(database[1]).parent / "mlruns" / name).as_uri() if database else None
+        return client.create_experiment(name, artifact_location=place)
+    if experiment.lifecycle_stage == "deleted":
+        client.restore_experiment(experiment.experiment_id)
+    return experiment.experiment_id
+
+
+@contextmanager
+def answering(doing: str = "") -> Iterator[None]:
+    """Turn errors of MLflow into errors of one line: ValueError for what the store does not have, and those above.
+
+    Args:
+        doing: what was going on, for the message.
+    """
+    try:
+        yield
+    except (MlflowException, requests.RequestException) as error:
+        if REFUSED.search(f"{getattr(error, 'error_code', '')} {error}"):
+            raise _refused(error) from error
+        if getattr(error, "error_code", "") == "RESOURCE_DOES_NOT_EXIST":
+            raise ValueError(in_a_line(error)) from error
+        raise ServerUnreachable(f"the MLflow store failed{f' {doing}' if doing else ''}: {in_a_line(error)}") from error
+
+
+def _refused(error: Exception) -> CredentialsRefused:
+    return CredentialsRefused(
+        f"the MLflow store {without_credentials(mlflow.get_tracking_uri())} refuses the credentials: "
+        f"{in_a_line(error)}. Set MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD of a user who may do this"
+    )
+
+
+def is_unreachable(error: BaseException | None) -> bool:
+    """Whether an error, or one of its causes, is about the server or the way to it, not about what was asked for."""
+    while error is not None:
+        if isinstance(error, requests.HTTPError):
+            return error.response is not None and error.response.status_code >= 500
+        if isinstance(error, (requests.RequestException, ConnectionError, TimeoutError)):
+            return True
+        error = error.__cause__ or error.__context__
+    return False

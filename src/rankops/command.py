@@ -1,0 +1,56 @@
+"""The console command `rankops`: runs the command line of the checkout in which it is typed."""
+
+import os
+import sys
+from pathlib import Path
+
+__all__ = ["checkout", "main", "show_version"]
+
+
+def checkout(folder: Path) -> Path | None:
+    """Return the nearest folder, upwards from `folder`, that has dvc.yaml and pipelines/; None if there is none."""
+    places = (folder, *folder.parents)
+    return next((one for one in places if (one / "dvc.yaml").is_file() and (one / "pipelines").is_dir()), None)
+
+
+def show_version(wanted: bool = True) -> None:
+    """Print the version and exit, if that is wanted."""
+    if wanted:
+        from importlib.metadata import version  # slow to import
+
+        print(f"rankops {version('rankops')}")
+        sys.exit()
+
+
+def main() -> None:
+    """Run a command in the checkout's top folder; paths that the user types stay relative to where they are typed."""
+    if sys.argv[1:] == ["--version"]:
+        show_version()
+    here = Path.cwd()
+    top = checkout(here)
+    if top is None:
+        if "_RANKOPS_COMPLETE" in os.environ:  # Tab in another folder
+            sys.exit(1)
+        sys.exit(
+            f"{here}: not in a RankOps checkout (no folder upwards has dvc.yaml and pipelines/).\n"
+            "The command runs that checkout's pipeline: clone the repository, run `make setup` there, and try again in "
+            "it.\nThe library needs no checkout: `from rankops.losses import spearman`."
+        )
+    os.chdir(top)
+    sys.path[:0] = [str(top), str(top / "src")]
+    if not Path(__file__).resolve().is_relative_to(top.resolve()):
+        # Installed from another checkout, of which this one may be a worktree: use the library that lies here.
+        for name in ("rankops.command", "rankops"):
+            sys.modules.pop(name, None)
+    try:
+        from pipelines.cli.app import app
+
+        app(obj=here, prog_name="rankops")
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] in ("", "pipelines", "rankops"):
+            raise
+        sys.exit(f"the package {error.name} is missing: run `make setup` in {top}, or `pip install '.[pipeline]'`")
+
+
+if __name__ == "__main__":
+    main()

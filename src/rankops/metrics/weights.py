@@ -1,0 +1,93 @@
+"""What counts, in losses and metrics alike: masks and weights, and groups that have an order."""
+
+import torch
+from torch import Tensor
+
+from rankops.checks import check_floating, check_mask, check_shapes, check_values
+
+__all__ = ["comparable", "relative_weights"]
+
+
+def relative_weights(scores: Tensor, mask: Tensor | None, weights: Tensor | None) -> Tensor:
+    """Return how much each score counts.
+
+    Args:
+        scores: any shape.
+        mask: boolean, of the scores' shape, False where there is no score; None if all are there.
+        weights: of the scores' shape, finite and not negative; None if all count alike.
+
+    Returns:
+        Of the scores' shape, float32 or float64: the weight relative to the largest, 0 where the mask is False.
+
+    Raises:
+        TypeError, ValueError: a mask or weights of another shape or type, negative or infinite weights.
+
+    >>> relative_weights(torch.zeros(3), torch.tensor([True, True, False]), torch.tensor([0.5, 2.0, 3.0]))
+    tensor([0.2500, 1.0000, 0.0000])
+    """
+    kind = torch.promote_types(scores.dtype, torch.float32)
+    if mask is not None:
+        check_mask(scores, mask)
+    if weights is None:
+        return torch.ones_like(scores, dtype=kind) if mask is None else mask.to(kind)
+    check_floating(weights=weights)
+    check_shapes("(..., d)", dims=0, empty=True, weights=weights, scores=scores)
+    # In their own type until they are proportions: float64 holds numbers that float32 does not.
+    kept = weights.to(torch.promote_types(weights.dtype, kind))
+    kept = kept if mask is None else kept.masked_fill(~mask, 0.0)
+    check_values("weights", weights, ~(torch.isfinite(kept) & (kept >= 0)), "a finite number of at least 0")
+    # Only proportions matter, and sums of very large or very small weights would leave their range.
+    largest = kept.amax() if kept.numel() else kept.sum()
+    return (kept / largest.where(largest > 0, 1.0)).to(kind)
+
+
+def comparable(
+    metric: str, scores: Tensor, target: Tensor, mask: Tensor | None, weights: Tensor | None
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Return what a rank correlation compares, and which groups have one.
+
+    Args:
+        metric: its name, for the error.
+        scores, target: (..., n).
+        mask, weights: (..., n) or None.
+
+    Returns:
+        Weights, scores and target (..., n) in float64, 0 where the mask is False; and (...) which groups have two
+        different scores and two different targets.
+
+    Raises:
+        TypeError: scores, target or weights are not floating point, or the mask is not boolean.
+        ValueError: shapes differ, a value is not finite, or weights are negative. A single group has fewer than two
+            examples, or scores or targets that are all equal.
+
+    >>> comparable("Spearman", torch.tensor([1.0, 1.0]), torch.tensor([1.0, 2.0]), None, None)
+    Traceback (most recent call last):
+    ...
+    ValueError: Spearman is undefined: all scores are 1.0, expected at least two different ones
+    """
+    check_floating(scores=scores, target=target)
+    check_shapes("(..., n)", empty=True, scores=scores, target=target)
+    weight = relative_weights(scores.double(), mask, weights)
+    counts = weight > 0
+    several = counts.sum(-1)
+    fewest = int(several.min()) if counts.numel() else 0
+    defined = several >= 2
+    if fewest < 2 and (scores.dim() == 1 or not counts.numel()):
+        raise ValueError(
+            f"{metric} is undefined: {fewest} examples count in shape {tuple(scores.shape)}, expected at least 2"
+        )
+    known = []
+    for name, given in (("scores", scores), ("target", target)):
+        values = given.detach().double()
+        # What has no weight has a rank all the same, so it must be finite; what is masked has none.
+        values = values if mask is None else values.masked_fill(~mask, 0.0)
+        check_values(name, values, ~torch.isfinite(values), f"a finite number: {metric} is undefined")
+        largest = values.masked_fill(~counts, -torch.inf).amax(-1)
+        equal = largest == values.masked_fill(~counts, torch.inf).amin(-1)
+        if scores.dim() == 1 and bool(equal):
+            raise ValueError(
+                f"{metric} is undefined: all {name} are {largest.item()}, expected at least two different ones"
+            )
+        defined = defined & ~equal
+        known.append(values)
+    return weight, known[0], known[1], defined

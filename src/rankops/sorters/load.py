@@ -1,0 +1,77 @@
+"""Load a trained sorter: from a folder, from the package, or from a model registry."""
+
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import torch
+
+from rankops.io.checkpoints import load_model
+from rankops.sorters.base import Sorter
+
+__all__ = ["download", "load_sorter"]
+
+PRETRAINED = Path(__file__).parent / "pretrained"
+
+
+def load_sorter(source: str | Path, *, device: str | torch.device = "cpu") -> Sorter:
+    """Load a sorter that is ready to stand in a loss: in evaluation mode, its weights frozen.
+
+    Args:
+        source: a folder (`models/sorters/lstm`), the name of a sorter that comes with the package (`comparator`; needs
+            no network), or a registry address (`models:/sorter-lstm@champion`; only this imports mlflow).
+        device: where to put its weights.
+
+    Raises:
+        FileNotFoundError: no sorter there.
+        ValueError: the files are damaged, or hold another kind of model; the registry has no such version.
+        ModuleNotFoundError: a registry address without mlflow.
+
+    >>> load_sorter("comparator")(torch.tensor([0.1, 0.7, 0.3])).round()
+    tensor([3., 1., 2.])
+    >>> load_sorter("models/sorters/none_such")
+    Traceback (most recent call last):
+    ...
+    FileNotFoundError: models/sorters/none_such: no model.json there; expected a folder that save_model wrote, or one
+    of the sorters that come with the package: comparator
+    """
+    text = str(source)
+    if text.startswith("models:/"):
+        with TemporaryDirectory() as scratch:
+            return load_sorter(download(text, Path(scratch)), device=device)
+    pretrained = sorted(folder.name for folder in PRETRAINED.iterdir())
+    if text in pretrained and not (Path(source) / "model.json").is_file():
+        source = PRETRAINED / text
+    try:
+        model = load_model(source, device=device).requires_grad_(False)
+    except FileNotFoundError as error:
+        raise FileNotFoundError(
+            f"{error}, or one of the sorters that come with the package: {', '.join(pretrained)}"
+        ) from None
+    if not isinstance(model, Sorter):
+        raise ValueError(f"{source}: holds a {type(model).__name__}, expected a sorter, such as models/sorters/lstm")
+    return model
+
+
+def download(address: str, to: Path) -> Path:
+    """Download the weights of a registered version, such as `models:/sorter-lstm@champion`.
+
+    Args:
+        address: of the version.
+        to: an empty folder.
+
+    Returns:
+        The folder within `to` that has the weights.
+
+    Raises:
+        ModuleNotFoundError: mlflow is not installed.
+        ValueError: no such model, version or alias in the store that `MLFLOW_TRACKING_URI` names.
+    """
+    try:
+        import mlflow  # here alone: the library works without it
+    except ModuleNotFoundError as error:
+        raise ModuleNotFoundError(f"{address} needs mlflow: pip install mlflow, or pass a folder instead") from error
+    try:
+        folder = Path(mlflow.artifacts.download_artifacts(address, dst_path=str(to)))
+    except mlflow.exceptions.MlflowException as error:
+        raise ValueError(f"{address}: not found in {mlflow.get_tracking_uri()} ({error})") from error
+    return folder / "artifacts" / "weights"

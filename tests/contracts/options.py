@@ -1,0 +1,108 @@
+"""Values for options, taken from signatures, so that a new component is tested without an edit here."""
+
+import inspect
+import types
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Literal, Union, get_args, get_origin
+
+import torch
+
+from rankops import lookup
+
+
+def parameters(thing: Callable[..., Any]) -> list[str]:
+    return list(inspect.signature(thing).parameters)
+
+
+def default(thing: Callable[..., Any], option: str) -> Any:
+    return inspect.signature(thing).parameters[option].default
+
+
+def required(thing: Callable[..., Any]) -> dict[str, Any]:
+    """A value for each option that has no default."""
+    return {
+        name: other(hint) for name, hint in options(thing).items() if default(thing, name) is inspect.Parameter.empty
+    }
+
+
+def small(thing: Callable[..., Any]) -> dict[str, Any]:
+    """Options that make a network small: at most 4 units or layers of a kind, and two pairs of convolutions."""
+    values = {}
+    for name in options(thing):
+        value = default(thing, name)
+        if isinstance(value, int) and value > 4:
+            values[name] = 4
+        elif isinstance(value, tuple):
+            values[name] = [4, 8]
+    return values
+
+
+def other(hint: Any, value: Any = None) -> Any:
+    """Another value than the default: the next choice, a bool flipped, twice a number (odd, as a kernel must be)."""
+    if get_origin(hint) in (Union, types.UnionType):
+        hint = next(part for part in get_args(hint) if part is not type(None))
+    if get_origin(hint) is Literal:
+        return next(choice for choice in get_args(hint) if choice != value)
+    if hint is bool:
+        return not value
+    if hint is int:
+        return 2 * value + 1 if isinstance(value, int) else 2
+    if hint is float:
+        return 2 * value if value else 0.5
+    if get_origin(hint) is Sequence:
+        return [2 * number for number in value or (2, 4)]
+    raise AssertionError(f"an option of type {hint}: contracts do not know another value of it")
+
+
+def changed(thing: Callable[..., Any], option: str) -> Any:
+    """Another value of an option than the one that it has in tests."""
+    usual = {option: default(thing, option)} | required(thing) | small(thing)
+    return other(options(thing)[option], usual[option])
+
+
+def is_block(hint: Any) -> bool:
+    """Whether an option is a block of options of something else, which has tests of its own."""
+    return any(get_origin(part) is dict for part in (hint, *get_args(hint)))
+
+
+def options(thing: Callable[..., Any]) -> dict[str, Any]:
+    return {name: hint for name, hint in lookup.options(thing).items() if not is_block(hint)}
+
+
+def options_of(folder: str, components: Sequence[str]) -> list[tuple[str, str]]:
+    return [(name, option) for name in components for option in options(lookup.find(folder, name))]
+
+
+def settings_to_try(thing: Callable[..., Any], option: str) -> Iterator[dict[str, Any]]:
+    """The defaults, and then each other option changed: an option may count only together with another."""
+    yield {}
+    for name in options(thing):
+        if name != option:
+            yield {name: changed(thing, name)}
+
+
+def check_option(thing: Callable[..., Any], option: str, result: Callable[[dict[str, Any]], torch.Tensor]) -> None:
+    """Check that another value of an option changes the result, and that the documentation names the option."""
+    assert f"{option}:" in (thing.__doc__ or "") or f"{option}," in thing.__doc__, "it is missing in the documentation"
+    for base in settings_to_try(thing, option):
+        pair = [result(base | extra) for extra in ({}, {option: changed(thing, option)})]
+        if pair[0].shape != pair[1].shape or not torch.allclose(*pair):
+            return
+    raise AssertionError(f"{option} changes nothing")
+
+
+def check_summary(thing: Callable[..., Any]) -> None:
+    """Check the first line of the documentation, which tables show."""
+    first = (thing.__doc__ or "").split("\n")[0]
+    assert first[:1].isupper() or first[:1].islower(), "it has no documentation"
+    assert first.endswith((".", ":")), f"the first line of the documentation is no sentence: {first!r}"
+
+
+def check_nothing_else_changes(call: Callable[[], Any], *tensors: torch.Tensor) -> Any:
+    """Call, and check that the arguments, the random state and the gradient mode are as they were."""
+    before, state = [tensor.detach().clone() for tensor in tensors], torch.get_rng_state()
+    result = call()
+    assert all(old.equal(new.detach()) for old, new in zip(before, tensors, strict=True))
+    assert torch.get_rng_state().equal(state)
+    assert torch.is_grad_enabled()
+    return result

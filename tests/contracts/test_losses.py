@@ -1,0 +1,277 @@
+"""What every loss must do. The name of its second argument tells what scores are compared with."""
+
+import math
+from functools import partial
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch._subclasses import FakeTensorMode
+from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException
+
+from contracts.options import check_nothing_else_changes, check_option, check_summary, options_of, parameters
+from contracts.truths import EMPTY_OF_ORDER, IMPOSSIBLE, TRUTHS, example, kind, without
+from rankops import lookup
+from rankops.io.checkpoints import build
+from rankops.ranks import ranks
+from rankops.sorters.handcrafted import Handcrafted
+from rankops.sorters.lstm import LSTM
+
+ALL = [name for name in lookup.names("losses") if name != "none"]  # which is no loss of its own
+FUNCTIONS = {name: lookup.find("losses", name) for name in ALL}
+SORTER = [name for name in ALL if "sorter" in parameters(FUNCTIONS[name])]
+
+every = pytest.mark.parametrize("name", ALL)
+with_sorter = pytest.mark.parametrize("name", SORTER)
+
+
+def call(name: str, scores, truth, **options):
+    if options.get("pairs"):
+        options["generator"] = torch.Generator().manual_seed(0)
+    if name in SORTER:
+        options.setdefault("sorter", Handcrafted(steepness=3.0))
+    return FUNCTIONS[name](scores, truth, **options)
+
+
+def one(name: str, generator, **options):
+    return example(FUNCTIONS[name], generator, **options)
+
+
+def three(name: str, generator) -> tuple:
+    """Three groups."""
+    return tuple(torch.stack(parts) for parts in zip(*(one(name, generator) for _ in range(3)), strict=True))
+
+
+@every
+def test_is_documented_and_of_a_kind_that_is_tested(name):
+    check_summary(FUNCTIONS[name])
+    assert kind(FUNCTIONS[name]) in TRUTHS
+    if name in SORTER:
+        assert {"mask", "weights"} <= set(parameters(FUNCTIONS[name]))
+
+
+@every
+def test_has_the_gradient_of_its_value_and_changes_nothing_else(name, generator):
+    scores, truth = one(name, generator)
+    scores.requires_grad_()
+    assert check_nothing_else_changes(
+        lambda: torch.autograd.gradcheck(lambda scores: call(name, scores, truth), scores), scores, truth
+    )
+    with torch.no_grad():
+        assert not call(name, scores, truth).requires_grad
+
+
+@every
+def test_is_a_scalar_of_the_scores_type_and_computed_in_float32_at_least(name, generator):
+    for dtype in (torch.float32, torch.float64):
+        value = call(name, *one(name, generator, dtype=dtype))
+        assert (value.shape, value.dtype) == ((), dtype)
+    scores, truth = one(name, generator, dtype=torch.float32)
+    half = (10 * scores).bfloat16().requires_grad_()
+    whole = half.detach().float().requires_grad_()
+    values = [call(name, given, truth) for given in (half, whole)]
+    assert values[0].item() == values[1].item()
+    gradients = [torch.autograd.grad(v, given)[0] for v, given in zip(values, (half, whole), strict=True)]
+    assert torch.allclose(gradients[0].float(), gradients[1], rtol=1e-2, atol=1e-6)
+
+
+@every
+def test_is_the_mean_over_groups_of_any_leading_dimensions(name, generator):
+    scores, truth = three(name, generator)
+    value = call(name, scores, truth).item()
+    assert value == pytest.approx(np.mean([call(name, *pair).item() for pair in zip(scores, truth, strict=True)]))
+    copies = (part.expand(2, *part.shape) for part in (scores, truth))
+    assert call(name, *copies).item() == pytest.approx(value)
+
+
+@pytest.mark.parametrize(
+    ("name", "truth"), [(name, truth) for name in ALL for truth in EMPTY_OF_ORDER[kind(FUNCTIONS[name])]]
+)
+def test_is_finite_and_has_a_finite_gradient_without_anything_to_compare(name, truth):
+    truth = torch.tensor(truth)
+    scores = torch.tensor([[1.0, -2.0, 0.5], [0.5, 1.0, 3.0], [-1.0, 2.0, 2.0]])[: truth.shape[0], : truth.shape[1]]
+    scores.requires_grad_()
+    value = call(name, scores, truth)
+    assert torch.isfinite(value)
+    assert torch.isfinite(torch.autograd.grad(value, scores)[0]).all()
+
+
+@every
+def test_is_finite_for_large_scores(name, generator):
+    scores, truth = one(name, generator, dtype=torch.float32)
+    scores = (scores * 1e4).requires_grad_()
+    value = call(name, scores, truth)
+    assert torch.isfinite(value)
+    assert torch.isfinite(torch.autograd.grad(value, scores)[0]).all()
+
+
+@every
+def test_falls_when_the_order_is_right_and_when_its_gradient_is_followed(name, generator):
+    truth = TRUTHS[kind(FUNCTIONS[name])]
+    right = 2 * truth.float() - 1
+    assert call(name, right, truth) < call(name, -right, truth)
+    scores, truth = one(name, generator)
+    value = call(name, scores.requires_grad_(), truth)
+    (slope,) = torch.autograd.grad(value, scores)
+    assert call(name, scores - 0.01 * slope / slope.norm(), truth) < value
+
+
+@every
+def test_names_what_it_refuses(name):
+    compared = kind(FUNCTIONS[name])
+    for shapes, message in ((((2, 3), (2, 4)), r"\(2, 3\).*\(2, 4\)"), (((0, 3, 3), (0, 3, 3)), r"\(0, 3, 3\).*empty")):
+        with pytest.raises(ValueError, match=message):
+            call(name, torch.zeros(shapes[0]), torch.zeros(shapes[1], dtype=TRUTHS[compared].dtype))
+    with pytest.raises(TypeError, match=f"{compared} is a list"):
+        call(name, torch.zeros(1, 2), [[1, 0]])
+    for truth, message in IMPOSSIBLE[compared]:
+        with pytest.raises((ValueError, TypeError), match=message):
+            call(name, torch.zeros(truth.shape), truth)
+
+
+@pytest.mark.parametrize(("name", "option"), options_of("losses", ALL))
+def test_every_option_changes_the_value(name, option, generator):
+    pair = one(name, generator)
+    check_option(FUNCTIONS[name], option, lambda options: call(name, *pair, **options))
+
+
+@pytest.mark.parametrize("name", [name for name in ALL if kind(FUNCTIONS[name]) != "label_ranks"])
+@settings(deadline=None, max_examples=20)
+@given(seed=st.integers(0, 1000))
+def test_does_not_see_in_which_order_examples_come(name, seed):
+    generator = torch.Generator().manual_seed(seed)
+    pair = one(name, generator)
+    axes = {"target": (-1,), "labels": (-2,), "positives": (-2, -1)}[kind(FUNCTIONS[name])]
+    moved = pair
+    for axis in axes:  # images and texts each in an order of their own
+        order = torch.randperm(pair[0].shape[axis], generator=generator)
+        moved = [part.index_select(axis, order) for part in moved]
+    assert call(name, *moved).item() == pytest.approx(call(name, *pair).item(), abs=1e-12)
+
+
+@pytest.mark.parametrize("name", [n for n in ALL if kind(FUNCTIONS[n]) == "label_ranks" and n not in SORTER])
+def test_a_label_that_cannot_be_there_may_score_minus_infinity(name, generator):
+    label_ranks = torch.tensor([[2, 1, 0, 0], [1, 0, 0, 0]])
+    impossible = torch.tensor([[False, False, False, True], [False, True, False, False]])
+    scores = torch.randn(2, 4, generator=generator, dtype=torch.float64)
+    results = []
+    for lowest in (-torch.inf, -1000.0):  # e^-1000 is 0 in double precision
+        given = scores.masked_fill(impossible, lowest).requires_grad_()
+        value = call(name, given, label_ranks)
+        results.append((value, *torch.autograd.grad(value, given)))
+    torch.testing.assert_close(*results)
+
+
+@with_sorter
+class TestWithSorter:
+    def test_trains_through_a_frozen_sorter(self, name, generator):
+        scores, truth = one(name, generator, dtype=torch.float32)
+        sorter = build("sorters", "comparator", {"hidden": 4}, seed=0).requires_grad_(False).eval()
+        call(name, scores.requires_grad_(), truth, sorter=sorter).backward()
+        assert scores.grad.any()
+        assert all(weight.grad is None for weight in sorter.parameters())
+
+    def test_names_scores_and_lengths_that_the_sorter_refuses(self, name, generator):
+        scores, truth = one(name, generator, dtype=torch.float32)
+        length = scores.shape[-2 if kind(FUNCTIONS[name]) == "labels" else -1]
+        with pytest.raises(ValueError, match=rf"length {length} .*expected 8"):
+            call(name, scores, truth, sorter=LSTM(length=8, hidden=2, layers=1))
+        place = tuple(size - 1 for size in scores.shape)
+        for bad in (math.nan, math.inf):
+            scores[place] = bad
+            with pytest.raises(ValueError, match=rf"scores\[{', '.join(map(str, place))}\] is {bad}"):
+                call(name, scores, truth)
+
+    @settings(deadline=None, max_examples=20)
+    @given(seed=st.integers(0, 1000), shift=st.integers(-100, 100))
+    def test_depends_on_the_order_of_the_scores_alone_if_the_sorter_does(self, name, seed, shift):
+        scores, truth = one(name, torch.Generator().manual_seed(seed))
+        scores = (scores * 3).round()  # exact under the shift, and with ties
+        value = call(name, scores, truth, sorter=ranks)
+        for same in (scores + shift, scores * 8, scores.exp()):
+            assert call(name, same, truth, sorter=ranks).equal(value)
+
+    def test_what_is_masked_might_as_well_not_be_there(self, name, generator):
+        scores, truth = three(name, generator)
+        mask, shorter = without(kind(FUNCTIONS[name]), scores, truth)
+        spoilt = scores.masked_fill(~mask, torch.nan).requires_grad_()
+        value = call(name, spoilt, truth, mask=mask)
+        assert value.item() == pytest.approx(call(name, *shorter).item())
+        (gradient,) = torch.autograd.grad(value, spoilt)
+        assert (gradient[~mask] == 0).all()
+        assert torch.isfinite(gradient).all()
+        nothing = call(name, spoilt, truth, mask=torch.zeros_like(mask))
+        assert nothing.item() == 0
+        assert not torch.autograd.grad(nothing, spoilt)[0].any()
+
+    def test_weights_count_in_proportion(self, name, generator):
+        scores, truth = three(name, generator)
+        weights = torch.rand(scores.shape, generator=generator, dtype=scores.dtype) + 0.1
+        value = call(name, scores, truth, weights=weights).item()
+        for factor in (7, 1e-15, 1e15):
+            assert call(name, scores, truth, weights=weights * factor).item() == pytest.approx(value)
+        equal = call(name, scores, truth, weights=torch.ones_like(weights)).item()
+        assert equal == pytest.approx(call(name, scores, truth).item())
+        assert value != pytest.approx(equal)
+
+    def test_names_bad_masks_and_weights(self, name, generator):
+        scores, truth = one(name, generator)
+        for options, error, message in (
+            ({"mask": torch.ones(scores.shape)}, TypeError, "mask is torch.float32"),
+            ({"mask": torch.ones(2, dtype=torch.bool)}, ValueError, r"mask has shape \(2,\)"),
+            ({"weights": -torch.ones(scores.shape)}, ValueError, r"weights\[0.*\] is -1.0"),
+            ({"weights": torch.full(scores.shape, math.nan)}, ValueError, r"weights\[0.*\] is nan"),
+            ({"weights": torch.ones(2)}, ValueError, r"weights \(2,\) and scores"),
+            ({"weights": torch.ones(scores.shape).long()}, TypeError, "weights is torch.int64"),
+        ):
+            with pytest.raises(error, match=message):
+                call(name, scores, truth, **options)
+
+
+@every
+def test_under_vmap_it_is_the_same_or_refused(name, generator):
+    pair = three(name, generator)
+    try:
+        mapped = torch.func.vmap(partial(call, name))(*pair)
+    except RuntimeError:  # it picks out its positives
+        return
+    assert torch.allclose(mapped, torch.stack([call(name, *group) for group in zip(*pair, strict=True)]))
+
+
+@pytest.mark.parametrize(
+    "name", [name if name == "spearman" else pytest.param(name, marks=pytest.mark.slow) for name in ALL]
+)
+def test_compiled_whole_it_is_the_same_or_refused(name, generator):
+    torch.compiler.reset()
+    pair, options = one(name, generator), {"sorter": Handcrafted(steepness=3.0)} if name in SORTER else {}
+    compiled = torch.compile(partial(FUNCTIONS[name], **options), fullgraph=True, backend="eager")
+    try:
+        value = compiled(*pair)
+    except torch._dynamo.exc.Unsupported:  # it picks out its positives
+        return
+    assert torch.allclose(value, call(name, *pair))
+
+
+@every
+def test_makes_no_tensor_on_another_device_than_the_scores(name, generator):
+    options = {"sorter": partial(Handcrafted(), check_finite=False)} if name in SORTER else {}
+    with FakeTensorMode(allow_non_fake_inputs=True), torch.no_grad():  # a GPU that need not be there
+        moved = [torch.empty(part.shape, dtype=part.dtype, device="cuda") for part in one(name, generator)]
+        try:
+            assert call(name, *moved, **options).device.type == "cuda"
+        except (DataDependentOutputException, DynamicOutputShapeException):  # it picks out its positives
+            return
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
+@every
+def test_values_and_gradients_on_a_gpu_are_the_cpus(name, generator):
+    scores, truth = one(name, generator)
+    results = []
+    for device in ("cpu", "cuda"):
+        moved = scores.to(device).requires_grad_()
+        value = call(name, moved, truth.to(device))
+        results.append((value.detach().cpu(), torch.autograd.grad(value, moved)[0].cpu()))
+    torch.testing.assert_close(*results)

@@ -1,0 +1,130 @@
+"""What every metric must do: each public function of scores and a truth of a known kind in a file of the folder."""
+
+import inspect
+import math
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from contracts.options import check_nothing_else_changes, check_option, check_summary, options, parameters, required
+from contracts.truths import AXES, IMPOSSIBLE, TRUTHS, example, kind, without
+from rankops import lookup
+
+METRICS = {
+    f"{file}.{name}": thing
+    for file in lookup.names("metrics")
+    for name, thing in inspect.getmembers(lookup.module("metrics", file), inspect.isfunction)
+    if name in lookup.module("metrics", file).__all__ and parameters(thing)[0] == "scores" and kind(thing) in TRUTHS
+}
+every = pytest.mark.parametrize("name", METRICS)
+
+
+def takes(argument: str) -> list[str]:
+    return [name for name, metric in METRICS.items() if argument in parameters(metric)]
+
+
+def call(name: str, scores, truth, **options) -> torch.Tensor:
+    result = METRICS[name](scores, truth, **required(METRICS[name]) | options)
+    return torch.stack(list(result.values())) if isinstance(result, dict) else result
+
+
+def one(name: str, generator, **options):
+    return example(METRICS[name], generator, **options)
+
+
+def test_every_file_holds_a_metric():
+    assert {name.split(".")[0] for name in METRICS} == set(lookup.names("metrics"))
+
+
+@every
+def test_is_documented(name):
+    check_summary(METRICS[name])
+
+
+@every
+def test_is_exact_without_gradient_and_changes_nothing(name, generator):
+    scores, truth = one(name, generator, dtype=torch.float32)
+    value = check_nothing_else_changes(lambda: call(name, scores.requires_grad_(), truth), scores, truth)
+    assert not value.requires_grad
+    assert value.dtype in (torch.float64, torch.int64)
+    assert call(name, scores.double(), truth.double() if truth.is_floating_point() else truth).equal(value)
+
+
+@every
+@settings(deadline=None, max_examples=20)
+@given(seed=st.integers(0, 1000))
+def test_sees_the_order_of_the_scores_alone_wherever_examples_stand(name, seed):
+    generator = torch.Generator().manual_seed(seed)
+    scores, truth = one(name, generator)
+    scores = (scores * 3).round()  # with ties
+    value = call(name, scores, truth)
+    for same in (scores + 7, scores * 8, scores.exp()):
+        assert call(name, same, truth).equal(value)
+    axis = AXES[kind(METRICS[name])][-1]
+    order = torch.randperm(scores.shape[axis], generator=generator)
+    moved = call(name, scores.index_select(axis, order), truth.index_select(axis, order))
+    if kind(METRICS[name]) != "label_ranks":  # whose pairs are positive or negative by their places
+        assert torch.allclose(moved, value, equal_nan=True)
+
+
+@pytest.mark.parametrize("name", takes("mask"))
+def test_what_is_masked_might_as_well_not_be_there(name, generator):
+    scores, truth = one(name, generator)
+    mask, shorter = without(kind(METRICS[name]), scores, truth)
+    if kind(METRICS[name]) == "positives":  # each row needs one: leave out a column alone
+        mask = torch.ones_like(mask)
+        mask[:, 3] = False
+        truth = torch.eye(4, dtype=torch.bool)
+        scores, truth, mask = scores[:3], truth[:3], mask[:3]
+        shorter = scores[:, :3], truth[:, :3]
+    spoilt = scores.masked_fill(~mask, math.nan)
+    assert torch.allclose(call(name, spoilt, truth, mask=mask), call(name, *shorter), equal_nan=True)
+    with pytest.raises(TypeError, match="mask is torch.float"):
+        call(name, scores, truth, mask=mask.float())
+    with pytest.raises(ValueError, match=r"mask has shape \(2,\)"):
+        call(name, scores, truth, mask=torch.ones(2, dtype=torch.bool))
+
+
+@pytest.mark.parametrize("name", takes("weights"))
+def test_weights_count_in_proportion(name, generator):
+    scores, truth = one(name, generator)
+    shape = scores.shape[:1] if kind(METRICS[name]) == "positives" else scores.shape  # of each search
+    weights = torch.rand(shape, generator=generator, dtype=torch.float64) + 0.1
+    value = call(name, scores, truth, weights=weights)
+    assert torch.allclose(call(name, scores, truth, weights=7 * weights), value, equal_nan=True)
+    assert torch.allclose(
+        call(name, scores, truth, weights=torch.ones(shape)), call(name, scores, truth), equal_nan=True
+    )
+    with pytest.raises(ValueError, match=r"weights\[0.*\] is -"):
+        call(name, scores, truth, weights=-weights)
+    with pytest.raises(TypeError, match="weights is torch.int64"):
+        call(name, scores, truth, weights=torch.ones(shape).long())
+
+
+@every
+def test_names_what_it_refuses(name, generator):
+    compared, (scores, truth) = kind(METRICS[name]), one(name, generator)
+    with pytest.raises(ValueError, match=r"\(2, 3\).*\(2, 4\)"):
+        call(name, torch.zeros(2, 3), torch.zeros(2, 4, dtype=TRUTHS[compared].dtype))
+    with pytest.raises(TypeError, match=f"{compared} is a list"):
+        call(name, torch.zeros(1, 2), [[1, 0]])
+    with pytest.raises(TypeError, match="scores is torch.int64"):
+        call(name, scores.long(), truth)
+    place = tuple(size - 1 for size in scores.shape)
+    scores[place] = math.nan
+    with pytest.raises(ValueError, match=rf"scores\[{', '.join(map(str, place))}\] is nan"):
+        call(name, scores, truth)
+    if compared != "target":  # of which a correlation may be of any type
+        for bad, message in IMPOSSIBLE[compared]:
+            with pytest.raises((ValueError, TypeError), match=message):
+                call(name, torch.zeros(bad.shape), bad)
+
+
+@pytest.mark.parametrize(
+    ("name", "option"), [(name, option) for name, metric in METRICS.items() for option in options(metric)]
+)
+def test_every_option_changes_the_value(name, option, generator):
+    scores, truth = one(name, generator)
+    check_option(METRICS[name], option, lambda values: call(name, scores, truth, **values).nan_to_num())

@@ -1,0 +1,338 @@
+"""What every sorter must do, and that each has the properties that it declares."""
+
+import copy
+from functools import cache
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+from torch._subclasses import FakeTensorMode
+
+from contracts.options import changed, check_nothing_else_changes, check_option, check_summary, options_of, small
+from rankops import lookup
+from rankops.io.checkpoints import build, save_model
+from rankops.ranks import ranks
+from rankops.sorters import load_sorter
+
+LENGTH = 6
+ALL = lookup.names("sorters")
+WEIGHTS = torch.arange(LENGTH)  # of ranks in a sum, so that no two gradients are alike
+
+
+def make(name: str, **options) -> torch.nn.Module:
+    return build("sorters", name, small(lookup.find("sorters", name)) | options, seed=0, length=LENGTH).eval()
+
+
+@cache
+def variant(text: str) -> torch.nn.Module:
+    """A sorter; after a comma, with that switch turned. Tests copy it before they change it."""
+    name, _, option = text.partition(", ")
+    return make(name, **({option: changed(lookup.find("sorters", name), option)} if option else {}))
+
+
+def double(text: str) -> torch.nn.Module:
+    return copy.deepcopy(variant(text)).double()
+
+
+SWITCHES = [f"{name}, {option}" for name, option in options_of("sorters", ALL)
+            if lookup.options(lookup.find("sorters", name))[option] is bool]  # fmt: skip
+VARIANTS = sorted(ALL + SWITCHES)
+ANY_LENGTH = [text for text in VARIANTS if variant(text).length is None]
+
+
+def those(attribute: str, texts: list[str] = VARIANTS) -> list[str]:
+    return [text for text in texts if getattr(variant(text), attribute)]
+
+
+def random_scores(generator, *shape: int, dtype=torch.float32) -> torch.Tensor:
+    return torch.randn(shape, generator=generator, dtype=dtype)
+
+
+every = pytest.mark.parametrize("text", VARIANTS)
+any_length = pytest.mark.parametrize("text", ANY_LENGTH)
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_is_documented(name):
+    check_summary(lookup.find("sorters", name))
+
+
+@every
+@pytest.mark.parametrize("shape", [(LENGTH,), (2, 3, LENGTH), (0, LENGTH)])
+def test_keeps_the_shape_and_the_type(text, shape, generator):
+    for dtype, sorter in ((torch.float32, variant(text)), (torch.float64, double(text))):
+        soft = sorter(random_scores(generator, *shape, dtype=dtype))
+        assert (soft.shape, soft.dtype) == (shape, dtype)
+
+
+@every
+def test_dimension_direction_and_normalization(text, generator):
+    scores, sorter = random_scores(generator, 2, LENGTH, 3), variant(text)
+    expected = sorter(scores.mT).mT
+    assert torch.allclose(sorter(scores, dim=1), expected)
+    assert torch.allclose(sorter(scores, dim=-2, descending=False), sorter(-scores.mT).mT)
+    assert torch.allclose(sorter(scores, dim=1, normalized=True), expected / LENGTH)
+
+
+@every
+def test_gives_every_score_a_finite_gradient_and_changes_nothing_else(text, generator):
+    scores = random_scores(generator, 3, LENGTH).requires_grad_()
+    soft = check_nothing_else_changes(lambda: variant(text)(scores), scores)
+    (gradient,) = torch.autograd.grad((soft * WEIGHTS).sum(), scores)
+    assert torch.isfinite(gradient).all()
+    assert (gradient != 0).any(dim=1).all()
+
+
+@every
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_half_precision_is_ranked_in_float32(text, dtype, generator):
+    scores = random_scores(generator, 3, LENGTH).to(dtype).requires_grad_()
+    soft = variant(text)(scores)
+    assert soft.dtype == torch.float32
+    assert soft.equal(variant(text)(scores.detach().float()))
+    (gradient,) = torch.autograd.grad(soft.square().sum(), scores)
+    assert gradient.dtype == dtype
+    assert torch.isfinite(gradient).all()
+
+
+@every
+def test_autocast_and_the_type_of_the_weights_change_little(text, generator):
+    scores, sorter = random_scores(generator, 3, LENGTH), variant(text)
+    expected, loss = sorter(scores), sorter.imitation_loss(scores, ranks(scores))
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert torch.allclose(sorter(scores), expected, atol=1e-6)
+        assert sorter.imitation_loss(scores, ranks(scores)).item() == pytest.approx(loss.item(), rel=1e-6)
+    assert torch.allclose(sorter(scores.double()).float(), expected, atol=1e-3)
+    assert copy.deepcopy(sorter).bfloat16()(scores.bfloat16()).dtype == torch.float32
+
+
+@pytest.mark.parametrize("text", those("exact_gradient"))
+def test_where_it_says_so_the_gradient_is_the_derivative(text, generator):
+    scores = random_scores(generator, 2, LENGTH, dtype=torch.float64).requires_grad_()
+    assert torch.autograd.gradcheck(double(text), scores)
+    assert torch.autograd.gradgradcheck(double(text), scores)
+
+
+@pytest.mark.parametrize("text", [text for text in VARIANTS if text not in those("exact_gradient")])
+def test_a_surrogate_gradient_can_be_differentiated_too(text, generator):
+    scores = random_scores(generator, LENGTH, dtype=torch.float64).requires_grad_()
+    (first,) = torch.autograd.grad(double(text)(scores).square().sum(), scores, create_graph=True)
+    (second,) = torch.autograd.grad(first.square().sum(), scores)
+    assert torch.isfinite(second).all()
+    assert (second != 0).any()
+
+
+@any_length
+def test_runs_under_vmap(text, generator):
+    scores, sorter = random_scores(generator, 4, 3, LENGTH), variant(text)
+    assert torch.allclose(torch.func.vmap(sorter)(scores), sorter(scores), atol=1e-6)
+    gradient = torch.func.grad(lambda one: sorter(one).square().sum())
+    expected = torch.stack([gradient(part) for part in scores])
+    assert torch.allclose(torch.func.vmap(gradient)(scores), expected, atol=1e-3, rtol=1e-4)
+    masks = torch.rand(4, LENGTH, generator=generator) < 0.6
+    mapped = torch.func.vmap(lambda mask: sorter(scores[0, 0], mask=mask))(masks)
+    assert torch.allclose(mapped, sorter(scores[0, 0].expand(4, -1), mask=masks), atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "text", [text if text == "laplace" else pytest.param(text, marks=pytest.mark.slow) for text in ANY_LENGTH]
+)
+def test_compiles_whole(text, generator):
+    torch.compiler.reset()
+    scores, sorter = random_scores(generator, 3, LENGTH).requires_grad_(), variant(text)
+    soft, expected = torch.compile(sorter, fullgraph=True, backend="aot_eager")(scores), sorter(scores)
+    assert torch.allclose(soft, expected, atol=1e-6)
+    gradients = [torch.autograd.grad(one.square().sum(), scores)[0] for one in (soft, expected)]
+    assert torch.allclose(*gradients, atol=1e-3)
+
+
+@any_length
+def test_forward_mode_is_right_or_refused(text, generator):
+    scores = random_scores(generator, LENGTH, dtype=torch.float64)
+    try:
+        forward = torch.func.jacfwd(double(text))(scores)
+    except NotImplementedError:
+        return
+    assert torch.allclose(forward, torch.func.jacrev(double(text))(scores))
+
+
+@any_length
+def test_a_masked_vector_is_ranked_as_the_shorter_one(text, generator):
+    sorter, scores = double(text), random_scores(generator, 3, LENGTH, dtype=torch.float64)
+    mask = torch.tensor([[1, 1, 0, 1, 0, 1], [0, 0, 0, 1, 0, 0], [0, 0, 0, 0, 0, 0]]).bool()
+    filled = scores.masked_fill(~mask, torch.nan).requires_grad_()
+    soft = sorter(filled, mask=mask)
+    (gradient,) = torch.autograd.grad((soft * WEIGHTS).sum(), filled)
+    for row in range(2):
+        alone = scores[row][mask[row]].requires_grad_()
+        expected = sorter(alone)
+        (slope,) = torch.autograd.grad((expected * WEIGHTS[mask[row]]).sum(), alone)
+        assert torch.allclose(soft[row][mask[row]], expected)
+        assert torch.allclose(gradient[row][mask[row]], slope)
+    assert (soft[~mask] == 0).all()
+    assert (gradient[~mask] == 0).all()
+    count = mask.sum(-1, keepdim=True).clamp(min=1)
+    assert torch.allclose(sorter(filled, mask=mask, normalized=True), soft / count)
+
+
+@every
+def test_names_what_it_refuses(text):
+    for scores, options, error, message in (
+        (torch.tensor([[0.0, 1.0, float("nan"), 3.0, 4.0, 5.0]]), {}, ValueError, r"scores\[0, 2\] is nan"),
+        (torch.tensor([0.0, 1.0, 2.0, 3.0, 4.0, float("-inf")]), {}, ValueError, r"scores\[5\] is -inf"),
+        (torch.zeros(2, 0), {}, ValueError, r"\(2, 0\)"),
+        (torch.tensor(1.0), {}, ValueError, r"shape \(\)"),
+        (torch.zeros(2, LENGTH, dtype=torch.int64), {}, TypeError, r"scores is torch.int64.*float"),
+        (torch.zeros(2, LENGTH, dtype=torch.complex64), {}, TypeError, "complex64.*real part"),
+        ([1.0] * LENGTH, {}, TypeError, "scores is a list"),
+        (torch.zeros(LENGTH), {"dim": (0, 1)}, TypeError, r"dim is \(0, 1\)"),
+        (torch.zeros(LENGTH), {"dim": 1}, ValueError, r"dim is 1.*\(6,\)"),
+        (torch.zeros(2, LENGTH), {"mask": torch.ones(LENGTH).bool()}, ValueError, r"mask has shape \(6,\).*\(2, 6\)"),
+        (torch.zeros(LENGTH), {"mask": torch.ones(LENGTH)}, TypeError, "mask is torch.float32"),
+    ):
+        with pytest.raises(error, match=message):
+            variant(text)(scores, **options)
+    if variant(text).length is not None:
+        with pytest.raises(ValueError, match=r"length 5 in shape \(2, 5\), expected 6"):
+            variant(text)(torch.zeros(2, 5))
+        with pytest.raises(ValueError, match="fixed length 6"):
+            variant(text)(torch.zeros(LENGTH), mask=torch.ones(LENGTH).bool())
+
+
+@every
+def test_unchecked_a_score_that_is_not_finite_spoils_its_vector_alone(text, generator):
+    scores = random_scores(generator, 3, LENGTH)
+    expected = variant(text)(scores)
+    scores[1, 2], scores[2, 0] = torch.nan, torch.inf
+    soft = variant(text)(scores, check_finite=False)
+    assert torch.allclose(soft[0], expected[0])
+    assert soft[1:].isnan().all()
+
+
+@every
+def test_equal_scores_and_a_single_one_have_finite_ranks_and_gradients(text):
+    sorter = variant(text)
+    scores = torch.full((LENGTH,), 0.1, requires_grad=True)
+    soft = sorter(scores)
+    (gradient,) = torch.autograd.grad((soft * WEIGHTS).sum(), scores)
+    assert torch.isfinite(gradient).all()
+    if sorter.equivariant:
+        assert torch.allclose(soft, torch.tensor((LENGTH + 1) / 2), atol=1e-5)
+    if sorter.length is None:
+        assert sorter(torch.tensor([[3.0], [-1e5]])).tolist() == [[1.0], [1.0]]
+
+
+# Few distinct values, so that ties are common.
+VALUES = hnp.arrays("float64", st.integers(2, 12), elements=st.integers(-4, 4))
+VECTORS = hnp.arrays("float64", LENGTH, elements=st.integers(-4, 4))
+
+
+@pytest.mark.parametrize("text", those("equivariant", ANY_LENGTH))
+@settings(deadline=None, max_examples=30)
+@given(values=VALUES, seed=st.integers(0, 2**31))
+def test_ranks_follow_the_scores_wherever_they_stand(text, values, seed):
+    sorter, scores = double(text), torch.from_numpy(values)
+    order = torch.randperm(len(scores), generator=torch.Generator().manual_seed(seed))
+    soft = sorter(scores)
+    assert torch.allclose(sorter(scores[order]), soft[order], atol=1e-6)
+    assert soft.sum().item() == pytest.approx(len(scores) * (len(scores) + 1) / 2)
+    differences = soft.unsqueeze(0) - soft.unsqueeze(1)  # [i, j]: rank j - rank i
+    assert (differences[scores.unsqueeze(1) > scores.unsqueeze(0)] > -1e-9).all()
+    assert (differences.abs()[scores.unsqueeze(1) == scores.unsqueeze(0)] < 1e-6).all()
+
+
+@pytest.mark.parametrize("text", those("equivariant", ANY_LENGTH))
+def test_equal_scores_have_equal_gradients(text):
+    scores = torch.tensor([1.0, 1.0, 1.0, 0.0, 3.0, 3.0, -2.0]).double().requires_grad_()
+    (gradient,) = torch.autograd.grad((double(text)(scores) * torch.tensor([2, 2, 2, 1, 5, 5, 0])).sum(), scores)
+    assert torch.allclose(gradient[:3], gradient[0].expand(3))
+    assert torch.allclose(gradient[4:6], gradient[4].expand(2))
+
+
+@pytest.mark.parametrize("text", those("shift_invariant"))
+@settings(deadline=None, max_examples=25)
+@given(values=VECTORS, shift=st.integers(-1000, 1000))
+def test_where_it_says_so_a_shift_changes_nothing(text, values, shift):
+    scores = torch.from_numpy(values)
+    assert torch.allclose(double(text)(scores + shift), double(text)(scores), atol=1e-6)
+
+
+@pytest.mark.parametrize("text", those("shift_invariant", ANY_LENGTH))
+def test_where_it_says_so_an_offset_costs_no_digit_beside_masked_scores_either(text, generator):
+    scores = (torch.randn(200, generator=generator) * 64).round() / 64
+    moved, mask = torch.cat([scores + 1e5, torch.tensor([torch.nan])]), torch.arange(201) < 200  # exact in float32
+    for descending in (True, False):
+        expected = variant(text)(scores, descending=descending)
+        assert torch.allclose(variant(text)(moved[:200], descending=descending), expected, atol=1e-3)
+        assert torch.allclose(variant(text)(moved, mask=mask, descending=descending)[:200], expected, atol=1e-3)
+
+
+@pytest.mark.parametrize("text", those("scale_invariant"))
+@settings(deadline=None, max_examples=25)
+@given(values=VECTORS, scale=st.floats(1e-6, 1e6))
+def test_where_it_says_so_a_factor_changes_nothing(text, values, scale):
+    scores = torch.from_numpy(values)
+    assert torch.allclose(double(text)(scores * scale), double(text)(scores), atol=1e-6)
+
+
+@pytest.mark.parametrize("attribute", ["equivariant", "shift_invariant", "scale_invariant"])
+def test_has_no_property_that_it_denies(attribute, generator):
+    """Users choose by these properties."""
+    order = torch.tensor([3, 1, 5, 0, 2, 4])
+    for text in VARIANTS:
+        if not getattr(variant(text), attribute):
+            sorter, scores = double(text), random_scores(generator, LENGTH, dtype=torch.float64)
+            moved, expected = {
+                "equivariant": (scores[order], sorter(scores)[order]),
+                "shift_invariant": (scores + 3, sorter(scores)),
+                "scale_invariant": (scores * 3, sorter(scores)),
+            }[attribute]
+            assert not torch.allclose(sorter(moved), expected, atol=1e-6), text
+
+
+@pytest.mark.parametrize(("name", "option"), options_of("sorters", ALL))
+def test_every_option_changes_ranks_or_gradients(name, option, generator):
+    scores = (3 * random_scores(generator, 4, LENGTH)).requires_grad_()
+
+    def result(options):
+        soft = make(name, **options)(scores)
+        return torch.cat([soft, torch.autograd.grad(soft.square().sum(), scores)[0]]).detach()
+
+    check_option(lookup.find("sorters", name), option, result)
+
+
+@every
+def test_comes_back_from_disk_as_it_was(text, tmp_path, generator):
+    save_model(tmp_path, variant(text))
+    scores, loaded = random_scores(generator, 3, LENGTH), load_sorter(tmp_path)
+    assert loaded(scores).equal(variant(text)(scores))
+    assert not any(parameter.requires_grad for parameter in loaded.parameters())
+
+
+@pytest.mark.parametrize("text", [text for text in VARIANTS if not text.startswith("lstm")])  # which asks for cuDNN
+def test_makes_no_tensor_on_another_device_than_the_scores(text):
+    sorter = copy.deepcopy(variant(text))
+    with FakeTensorMode(allow_non_fake_inputs=True), torch.no_grad():  # a GPU that need not be there
+        for part in sorter.modules():
+            part._parameters.update({k: torch.nn.Parameter(torch.empty_like(v, device="cuda"))
+                                     for k, v in part._parameters.items() if v is not None})  # fmt: skip
+            part._buffers.update({k: torch.empty_like(v, device="cuda") for k, v in part._buffers.items()})
+        scores = torch.randn(3, LENGTH, device="cuda")
+        assert sorter(scores, check_finite=False).device.type == "cuda"
+        if sorter.length is None:
+            mask = torch.ones(3, LENGTH, dtype=torch.bool, device="cuda")
+            assert sorter(scores, mask=mask, check_finite=False).device.type == "cuda"
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
+@every
+def test_ranks_and_gradients_on_a_gpu_are_the_cpus(text, generator):
+    scores, results = random_scores(generator, 4, LENGTH, dtype=torch.float64), []
+    for device in ("cpu", "cuda"):
+        moved = scores.to(device).requires_grad_()
+        soft = double(text).to(device)(moved)
+        (gradient,) = torch.autograd.grad((soft * WEIGHTS.to(device)).sum(), moved)
+        results.append(torch.cat([soft.detach().cpu(), gradient.cpu()]))
+    assert torch.allclose(*results, atol=1e-8)

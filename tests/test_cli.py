@@ -1,0 +1,469 @@
+"""The command line: exit codes, values and files of each command, by its happy path and by bad input."""
+
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+from io import BytesIO
+from pathlib import Path
+from types import SimpleNamespace
+
+import mlflow
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import torch
+from dvc.repo import Repo
+from PIL import Image
+from ruamel.yaml import YAML
+from typer.testing import CliRunner
+
+from pipelines.cli.app import app
+from pipelines.config import load
+from rankops.io.checkpoints import build, save_model
+from rankops.io.parquet import encode_images
+from rankops.tasks.label_ranking import LabelRanking
+
+ROOT = Path(__file__).parents[1]
+HEAVY = {"torch", "numpy", "pandas", "mlflow", "prefect", "dvc", "great_expectations", "pydantic", "ruamel"}
+FILES = ("params.yaml", "dvc.yaml", "pyproject.toml", "scales/laptop.yaml", "scales/tiny.yaml", "scales/paper.yaml")
+
+
+def rankops(*words: object, code: int = 0, typed_in: Path | None = None) -> str:
+    """Run a command in this process; return what it prints."""
+    done = CliRunner().invoke(app, [str(word) for word in words], obj=typed_in)
+    assert done.exception is None or isinstance(done.exception, SystemExit), repr(done.exception)
+    assert done.exit_code == code, done.output
+    return done.output
+
+
+def command(*words: str, folder: Path, library: Path = ROOT / "src", **environment: str) -> subprocess.CompletedProcess:
+    """Run the console command as the installed script does."""
+    code = "from rankops.command import main; main()"
+    return subprocess.run(
+        [sys.executable, "-c", code, *words], cwd=folder, capture_output=True, text=True, check=False, timeout=120,
+        env={"PATH": os.environ["PATH"], "PYTHONPATH": str(library), "OMP_NUM_THREADS": "1", **environment},
+    )  # fmt: skip
+
+
+@pytest.fixture
+def project(tmp_path, monkeypatch) -> Path:
+    """The files of a checkout that commands on params read."""
+    for file in FILES:
+        (tmp_path / file).parent.mkdir(exist_ok=True)
+        shutil.copyfile(ROOT / file, tmp_path / file)
+    (tmp_path / "experiments").mkdir()
+    shutil.copyfile(ROOT / "params.yaml", tmp_path / "experiments/params.yaml")
+    monkeypatch.chdir(tmp_path)
+    for name in ("RANKOPS_MNIST_ROOT", "MLFLOW_TRACKING_URI", "PREFECT_API_URL"):
+        monkeypatch.delenv(name, raising=False)
+    return tmp_path
+
+
+@pytest.fixture(scope="module")
+def new_store(tmp_path_factory) -> Path:
+    """An empty store: making one takes seconds."""
+    path = tmp_path_factory.mktemp("store") / "mlflow.db"
+    mlflow.MlflowClient(f"sqlite:///{path}").search_experiments()
+    return path
+
+
+@pytest.fixture
+def empty_store(project, new_store, monkeypatch):
+    """A store of the test's own."""
+    shutil.copyfile(new_store, project / "mlflow.db")
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{project}/mlflow.db")
+    yield
+    mlflow.set_tracking_uri(None)
+    mlflow.set_registry_uri(None)
+
+
+def edit(file: Path, old: str, new: str) -> None:
+    text = file.read_text()
+    assert old in text
+    file.write_text(text.replace(old, new))
+
+
+class TestConsoleCommand:
+    @pytest.fixture
+    def elsewhere(self, tmp_path) -> Path:
+        """A checkout that is not the installed one; its command line prints what it was started with."""
+        for file, text in {
+            "dvc.yaml": "",
+            "src/rankops/__init__.py": "",
+            "pipelines/__init__.py": "",
+            "pipelines/cli/__init__.py": "",
+            "pipelines/cli/app.py": "import os, rankops\n"
+            "def app(obj, prog_name): print(rankops.__path__[0], os.getcwd(), obj, sep='\\n')\n",
+            "experiments/dvc.yaml": "",
+        }.items():
+            (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
+            (tmp_path / file).write_text(text)
+        return tmp_path
+
+    def test_help_imports_nothing_heavy(self):
+        code = (
+            "import sys; sys.argv = ['rankops', '--help']; from rankops.command import main\n"
+            "try: main()\nfinally: print(*sys.modules)"
+        )
+        done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+        *shown, modules = done.stdout.splitlines()
+        loaded = {name.partition(".")[0] for name in modules.split()}
+        assert not loaded & HEAVY
+        assert "typer" in loaded  # so that this test can fail
+        commands = set(re.findall(r"^│ (\w+)  ", "\n".join(shown), re.MULTILINE))
+        assert commands >= {"check", "scale", "fetch", "predict", "serve", "monitor", "promote", "doctor", "repair"}
+
+    @pytest.mark.parametrize("folder", [".", "experiments", "src/rankops"])
+    def test_runs_the_checkout_it_is_typed_in_from_any_folder(self, elsewhere, folder):
+        done = command("check", folder=elsewhere / folder)
+        assert done.stdout.splitlines() == [
+            str(elsewhere / "src/rankops"), str(elsewhere), str((elsewhere / folder).resolve())
+        ]  # fmt: skip
+
+    def test_outside_a_checkout_it_says_what_to_do(self, tmp_path):
+        done = command("check", folder=tmp_path)
+        assert (done.returncode, done.stdout) == (1, "")
+        assert str(tmp_path) in done.stderr
+        assert "make setup" in done.stderr
+        assert command("--version", folder=tmp_path).stdout.startswith("rankops ")
+        completing = command(folder=tmp_path, _RANKOPS_COMPLETE="complete_bash")
+        assert (completing.returncode, completing.stdout, completing.stderr) == (1, "", "")
+
+    def test_a_missing_package_is_named(self, elsewhere):
+        (elsewhere / "pipelines/cli/app.py").write_text("import not_installed.at_all")
+        done = command("check", folder=elsewhere)
+        assert done.returncode == 1
+        assert "not_installed is missing" in done.stderr
+        assert "Traceback" not in done.stderr
+
+    def test_an_error_in_the_project_keeps_its_traceback(self, elsewhere):
+        (elsewhere / "pipelines/cli/app.py").write_text("import pipelines.missing")
+        assert "Traceback" in command("check", folder=elsewhere).stderr
+
+    def test_an_unknown_command_ends_with_2(self):
+        assert "predict" in rankops("predct", code=2)
+
+    @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+    def test_completes_in_every_shell(self, shell):
+        done = command(folder=ROOT, _RANKOPS_COMPLETE=f"complete_{shell}", COMP_WORDS="rankops pre", COMP_CWORD="1",
+                       _TYPER_COMPLETE_ARGS="rankops pre", _TYPER_COMPLETE_FISH_ACTION="get-args")  # fmt: skip
+        assert "predict" in done.stdout
+
+
+class TestPaths:
+    def test_are_relative_to_where_they_were_typed(self, project):
+        (project / "docs").mkdir()
+        typed_in = project / "docs"
+        found = json.loads(rankops("check", "../params.yaml", "absent.yaml", "--json", typed_in=typed_in, code=1))
+        assert {file: one["valid"] for file, one in found.items()} == {"params.yaml": True, "docs/absent.yaml": False}
+
+    def test_absolute_ones_and_registered_models_stay_as_they_are(self, project):
+        output = rankops("predict", "/absent.png", "--model", "models:/a@b", typed_in=project / "src", code=1)
+        assert output.startswith(("/absent.png: ", f"{project}/mlflow.db: "))
+
+
+class TestCheck:
+    def test_both_files_are_checked(self, project):
+        assert json.loads(rankops("check", "--json")) == {
+            file: {"valid": True, "problems": []} for file in ("params.yaml", "experiments/params.yaml")
+        }
+        shutil.rmtree(project / "experiments")
+        assert rankops("check").splitlines() == ["params.yaml: valid"]
+
+    def test_what_is_wrong_is_said_and_ends_with_1(self, project):
+        edit(project / "params.yaml", "threads: 2", "thread: 2")
+        assert re.search(r"params.yaml: compute.thread\b", rankops("check", "params.yaml", code=1))
+        found = json.loads(rankops("check", "--json", code=1))
+        assert not found["params.yaml"]["valid"]
+        assert any("compute.thread" in line for line in found["params.yaml"]["problems"])
+
+    @pytest.mark.parametrize("text", [None, "a: [1", "- 1"])
+    def test_what_is_no_params_file_is_named(self, project, text):
+        if text is not None:
+            (project / "other.yaml").write_text(text)
+        assert rankops("check", "other.yaml", code=1).startswith("other.yaml: ")
+
+    @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+    def test_a_gpu_that_is_not_there_is_missed_before_anything_runs(self, project):
+        edit(project / "params.yaml", "device: auto", "device: cuda")
+        assert "compute.device" in rankops("check", "params.yaml", code=1)
+
+
+class TestScale:
+    def test_goes_back_and_forth_without_a_trace(self, project):
+        shipped = (project / "params.yaml").read_text()
+        rankops("scale", "tiny")
+        tiny = (project / "params.yaml").read_text()
+        comments = re.compile(r"#.*")
+        assert comments.findall(tiny) == comments.findall(shipped)
+        assert load().score_vectors.length == 8
+        rankops("scale", "paper")
+        assert load().score_vectors.length == 100
+        rankops("scale", "tiny")  # of paper nothing stays
+        assert (project / "params.yaml").read_text() == tiny
+        rankops("scale", "laptop")
+        assert (project / "params.yaml").read_text() == shipped
+
+    def test_laptop_has_every_key_of_the_others(self):
+        def keys(block, place=""):
+            for key, value in block.items():
+                nested = isinstance(value, dict) and key not in ("args", "schedule")
+                yield from keys(value, f"{place}{key}.") if nested else [f"{place}{key}"]
+
+        tiny, laptop, paper = (
+            set(keys(YAML(typ="safe").load(ROOT / f"scales/{name}.yaml"))) for name in ("tiny", "laptop", "paper")
+        )
+        assert tiny | paper <= laptop
+
+    def test_options_of_a_name_are_replaced_together(self, project):
+        (project / "scales/mine.yaml").write_text(
+            "training: {label_ranking: {scorer: {optimizer: {name: SGD, args: {lr: 5.0e-1}}}}}"
+        )
+        rankops("scale", "mine")
+        assert "optimizer: {name: SGD, args: {lr: 5.0e-1}}" in (project / "params.yaml").read_text()
+
+    def test_what_shares_an_anchor_may_change_alone(self, project):
+        (project / "scales/mine.yaml").write_text("runs: {memorability-mse: {seeds: [1, 7]}}")
+        rankops("scale", "mine")
+        seeds = {name: run.seeds for name, run in load().runs.items()}
+        assert seeds.pop("memorability-mse") == [1, 7]
+        assert [1, 7] not in seeds.values()
+        assert "# pairs: null = all" in (project / "params.yaml").read_text()
+
+    def test_a_run_that_the_params_no_longer_have_is_left_out(self, project):
+        values = YAML().load(project / "params.yaml")
+        del values["runs"]["memorability-spearman-lstm"]
+        values["comparisons"]["memorability"]["runs"].remove("memorability-spearman-lstm")
+        YAML().dump(values, project / "params.yaml")
+        assert "runs.memorability-spearman-lstm" in rankops("scale", "tiny")
+        assert "memorability-spearman-lstm" not in load().runs
+
+    @pytest.mark.parametrize(
+        ("text", "expected"),
+        [
+            (None, "mine.yaml"),
+            ("datasets: {clips: {canvas: 128, canvs: 1}}", "datasets.clips.canvs.*did you mean canvas"),
+            ("datasets: {clips: {canvas: 4}}", "mine.*datasets.clips.*canvas"),
+            ("evaluate: {seed: 1, seed: 2}", "mine.yaml: not YAML"),
+            ("", "mine.yaml: expected a mapping"),
+        ],
+    )
+    def test_what_is_refused_changes_nothing(self, project, text, expected):
+        if text is not None:
+            (project / "scales/mine.yaml").write_text(text)
+        assert re.search(expected, rankops("scale", "mine", code=1))
+        assert (project / "params.yaml").read_text() == (ROOT / "params.yaml").read_text()
+
+    def test_another_project_may_have_its_own(self, project):
+        shutil.copytree(project / "scales", project / "experiments/scales")
+        rankops("scale", "tiny", "--in", "experiments")
+        assert load("experiments/params.yaml").score_vectors.length == 8
+        assert load().score_vectors.length == 32
+
+
+class TestFetch:
+    @pytest.fixture
+    def offline(self, monkeypatch):
+        def refuse(*_, **__):
+            raise RuntimeError("no network")
+
+        torchvision = SimpleNamespace(datasets=SimpleNamespace(MNIST=refuse))
+        monkeypatch.setitem(sys.modules, "torchvision", torchvision)
+        monkeypatch.setitem(sys.modules, "torchvision.datasets", torchvision.datasets)
+
+    def test_without_a_network_a_name_is_an_error_and_none_a_warning(self, project, offline):
+        assert "no network" in rankops("fetch")
+        assert "no network" in rankops("fetch", "mnist", code=1)
+        assert not (project / "data/raw/mnist").exists()
+
+    def test_a_folder_without_the_files_is_an_error(self, project, monkeypatch):
+        monkeypatch.setenv("RANKOPS_MNIST_ROOT", str(project / "scales"))
+        assert "train-images-idx3-ubyte" in rankops("fetch", code=1)
+
+    def test_unknown_data_are_refused(self, project):
+        assert "mnist" in rankops("fetch", "minst", code=1)
+
+    @pytest.mark.skipif(not os.environ.get("RANKOPS_MNIST_ROOT"), reason="needs RANKOPS_MNIST_ROOT")
+    def test_copies_and_does_so_again_where_a_file_is_damaged(self, tmp_path, monkeypatch):
+        monkeypatch.chdir(tmp_path)
+        for damaged in (False, True):
+            rankops("fetch", "mnist")
+            assert len(list(Path("data/raw/mnist").iterdir())) == 4
+            if not damaged:
+                (tmp_path / "data/raw/mnist/t10k-labels-idx1-ubyte").write_bytes(b"")
+        assert "complete" in rankops("fetch")
+
+
+class TestModels:
+    @pytest.fixture(scope="class")
+    def trained(self, tmp_path_factory) -> Path:
+        """A small label ranker, its dataset, and pictures."""
+        folder = tmp_path_factory.mktemp("trained")
+        some = torch.zeros(2, 16, 16, dtype=torch.uint8), torch.zeros(2, 10, dtype=torch.int64)
+        model = {"name": "convnet", "args": {"channels": [4, 6]}}
+        task = LabelRanking(load(ROOT / "params.yaml").training["label_ranking"])
+        save_model(folder / "model", task.build(model, some, seed=1))
+        images = np.random.default_rng(0).integers(0, 256, (210, 16, 16), dtype=np.uint8)
+        (folder / "data/ranked_mnist").mkdir(parents=True)
+        for file, rows in (("data/ranked_mnist/train", images[:70]), ("data/ranked_mnist/val", images[70:140]),
+                           ("fresh", images[140:]), ("dark", images[140:] // 4)):  # fmt: skip
+            pq.write_table(pa.table({"image": encode_images(rows, threads=1)}), folder / f"{file}.parquet")
+        for name in ("a.png", "b.png"):
+            buffer = BytesIO()
+            Image.fromarray(images[ord(name[0])]).save(buffer, "PNG")
+            (folder / name).write_bytes(buffer.getvalue())
+        return folder
+
+    @pytest.fixture
+    def project(self, project, trained):
+        shutil.copytree(trained, project, dirs_exist_ok=True)
+        return project
+
+    def test_pictures_are_ranked_and_drawn(self, project):
+        found = json.loads(rankops("predict", "a.png", "b.png", "--model", "model", "--out", "drawn", "--json"))
+        assert [one["path"] for one in found] == ["a.png", "b.png"]
+        for one in found:
+            assert [label["place"] for label in one["labels"]] == sorted(label["place"] for label in one["labels"])
+        assert {path.name for path in (project / "drawn").iterdir()} == {"a.png", "b.png"}
+        shown = rankops("predict", "a.png", "--model", "model")
+        assert all(f"{label['score']:.3f}" in shown for label in found[0]["labels"])
+
+    def test_a_table_is_ranked_into_another(self, project):
+        found = rankops("predict", "fresh.parquet", "--model", "model", "--out", "found.parquet", "--json")
+        assert json.loads(found) == {"out": "found.parquet", "rows": 70}
+        assert len(pq.read_table("found.parquet")) == 70
+
+    @pytest.mark.parametrize(
+        ("words", "expected"),
+        [
+            (["absent.png"], "absent.png"),
+            (["params.yaml"], "params.yaml"),
+            (["a.png", "--model", "scales"], "scales"),
+            (["fresh.parquet"], "--out"),
+            (["fresh.parquet", "a.png", "--out", "found.parquet"], "2 files"),
+            (["absent.parquet", "--out", "found.parquet"], "absent.parquet"),
+        ],
+    )
+    def test_what_cannot_be_ranked_is_named(self, project, words, expected):
+        assert expected in rankops("predict", "--model", "model", *words, code=1)
+        assert not (project / "found.parquet").exists()
+
+    def test_monitor_ends_with_0_or_3(self, project):
+        same = json.loads(rankops("monitor", "fresh.parquet", "--model", "model", "--json"))
+        assert same["drifted"] == []
+        rankops("monitor", "dark.parquet", "--model", "model", "--report", "elsewhere.json", code=3)
+        assert "brightness" in json.loads((project / "elsewhere.json").read_text())["drifted"]
+
+    def test_monitor_names_what_is_missing(self, project):
+        assert "absent.parquet" in rankops("monitor", "absent.parquet", "--model", "model", code=1)
+        assert "captions" in rankops("monitor", "fresh.parquet", "--model", "model", "--dataset", "captions", code=1)
+
+    def test_serve_refuses_a_folder_and_a_port_that_is_none(self, project):
+        assert "model" in rankops("serve", "--model", "model", code=1)
+        rankops("serve", "--port", "70000", code=2)
+
+
+class TestPromote:
+    @pytest.fixture
+    def store(self, project, empty_store):
+        """Two versions of a model, as MLflow itself registers them."""
+        client = mlflow.MlflowClient(os.environ["MLFLOW_TRACKING_URI"])
+        client.create_registered_model("sorter-x")
+        for number in (1, 2):
+            save_model(project / f"made/{number}", build("sorters", "handcrafted", {}, seed=number))
+            client.create_model_version("sorter-x", str(project / f"made/{number}"))
+        return client
+
+    def champion(self, store) -> str:
+        return store.get_model_version_by_alias("sorter-x", "champion").version
+
+    def test_by_hand_and_back(self, store):
+        rankops("promote", "sorter-x", "--version", "1")
+        rankops("promote", "sorter-x", "--version", "2")
+        assert str(self.champion(store)) == "2"
+        rankops("promote", "sorter-x", "--rollback")
+        assert str(self.champion(store)) == "1"
+        assert "sorter-x" in rankops("promote", "sorter-x", "--version", "7", code=1)
+
+    def test_a_model_that_cannot_be_judged_ends_with_1(self, store):
+        assert "error" in rankops("promote", "sorter-y", code=1)
+
+    @pytest.mark.parametrize(
+        "words",
+        [["--version", "2"], ["--rollback"], ["a", "b", "--rollback"], ["a", "--rollback", "--version", "2"]],
+    )
+    def test_by_hand_needs_one_model_and_one_wish(self, project, words):
+        assert "--version" in rankops("promote", *words, code=1)
+        assert not (project / "mlflow.db").exists()
+
+
+class TestDoctor:
+    @pytest.fixture
+    def project(self, project):
+        identity = ["-c", "user.name=tests", "-c", "user.email=tests@example.org"]
+        subprocess.run(["git", "init", "--quiet"], check=True)
+        (project / "dvc.yaml").write_text("stages: {}\n")
+        Repo.init(".").close()
+        subprocess.run(["git", "add", "--all"], check=True)
+        subprocess.run(["git", *identity, "commit", "--quiet", "--message", "start"], check=True)
+        return project
+
+    def states(self, *, code: int = 0) -> dict[str, str]:
+        found = json.loads(rankops("doctor", "--json", code=code))
+        assert all(one["advice"] for one in found if one["state"] == "broken")
+        return {one["name"]: one["state"] for one in found}
+
+    def test_a_fresh_checkout_is_fine(self, project):
+        states = self.states()
+        assert states["git"] == states["DVC cache"] == states["params.yaml"] == states["packages"] == "ok"
+        assert states["MNIST"] == states["MLflow"] == states["dvc.lock"] == "note"
+
+    def test_what_is_broken_is_found_at_once_and_ends_with_1(self, project, empty_store, monkeypatch):
+        edit(project / "params.yaml", "threads: 2", "threads: 0")
+        (project / "data/raw/mnist").mkdir(parents=True)
+        (project / "data/raw/mnist/t10k-labels-idx1-ubyte").write_bytes(b"")
+        (project / "dvc.lock").write_text("stages: [")
+        edit(project / "pyproject.toml", '"typer>=', '"typer>=99.')
+        shutil.rmtree(project / ".git")
+        Repo.init(".", no_scm=True, force=True).close()
+        monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(project.parent))
+        monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://person:secret@127.0.0.1:9")
+        states = self.states(code=1)
+        for name in ("packages", "git", "dvc.lock", "MNIST", "params.yaml", "MLflow"):
+            assert states[name] == "broken", name
+        assert "secret" not in rankops("doctor", code=1)
+
+
+def test_repair_restores_a_torn_lock(project):
+    subprocess.run(["git", "init", "--quiet"], check=True)
+    Repo.init(".").close()
+    (project / "dvc.lock").write_text("schema: '2.0'\nsta")
+    subprocess.run(["git", "add", "params.yaml"], check=True)
+    identity = ["-c", "user.name=tests", "-c", "user.email=tests@example.org"]
+    subprocess.run(["git", *identity, "commit", "--quiet", "--message", "start"], check=True)
+    assert "dvc.lock" in rankops("repair")
+    assert not (project / "dvc.lock").exists()
+    assert rankops("repair") == ""
+    shutil.rmtree(project / ".git")
+
+
+def test_watch_ends_with_ctrl_c(project, empty_store):
+    environment = os.environ | {"PYTHONPATH": f"{ROOT}:{ROOT}/src", "PYTHONUNBUFFERED": "1"}
+    words = [sys.executable, "-m", "pipelines.cli", "watch"]
+    with subprocess.Popen(words, env=environment, stdout=subprocess.PIPE, text=True) as watching:
+        try:
+            assert "Ctrl-C" in watching.stdout.readline()
+            watching.send_signal(signal.SIGINT)
+            assert watching.wait(60) == 0
+        finally:
+            watching.kill()
+
+
+def test_watch_refuses_broken_params(project):
+    (project / "params.yaml").write_text("")
+    assert "params.yaml" in rankops("watch", code=1)

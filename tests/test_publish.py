@@ -1,0 +1,281 @@
+"""What MLflow holds after publishing, in a real store: runs with their seeds, versions, aliases; once, and mended."""
+
+import json
+import shutil
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import mlflow
+import pandas as pd
+import pytest
+import requests
+from mlflow.exceptions import MlflowException
+
+from pipelines.config import load
+from pipelines.stages.publish import main
+from pipelines.tracking import registry
+from pipelines.tracking.publish import PARENT, Run, Version, addresses, publish
+from pipelines.tracking.store import CredentialsRefused, ServerUnreachable, connect
+from rankops.io.checkpoints import build, load_model, save_model
+from rankops.sorters import load_sorter
+
+from conftest import ROOT  # isort: skip
+
+MODEL = "sorter-x"
+
+
+def training(name: str, steepness: float | None = None, *, seeds: int = 2, quality: float = 0.0) -> Run:
+    """A run with seeds, a file and, if it has a steepness, a version."""
+    version = None
+    if steepness is not None:
+        save_model(Path("made") / name, build("sorters", "handcrafted", {"steepness": steepness}, seed=0))
+        version = Version(MODEL, Path("made") / name, quality)
+    Path("made").mkdir(exist_ok=True)
+    Path("made/metrics.json").write_text("{}")
+    history = pd.DataFrame({"phase": "probe", "epoch": [1, 2], "loss": [0.5, 0.25], "l1": [0.3, float("nan")]})
+    children = (
+        Run(f"{name}-seed{seed}", "tests", f"{name} {seed}", metrics={"l1": seed / 10}, history=history)
+        for seed in range(1, seeds + 1)
+    )
+    return Run(
+        name, "tests", name, {"loss.name": "l1"}, {"l1": 0.15, "l1.low": 0.1}, {"stage": f"train@{name}"},
+        files={"results": [Path("made/metrics.json")]}, seeds=tuple(children), version=version,
+    )  # fmt: skip
+
+
+def found(store) -> tuple[list, dict[str, list]]:
+    """All runs without a parent, and the children of each."""
+    runs = store.search_runs([store.get_experiment_by_name("tests").experiment_id])
+    parents = [run for run in runs if PARENT not in run.data.tags]
+    ids = [run.info.run_id for run in parents]
+    return parents, {id_: [run for run in runs if run.data.tags.get(PARENT) == id_] for id_ in ids}
+
+
+def whole(store, name: str, seeds: int = 2) -> str:
+    """The id of the one run of this name, after a look at all that belongs to it."""
+    parents, children = found(store)
+    (parent,) = (run for run in parents if run.info.run_name == name)
+    assert {run.info.run_name for run in children[parent.info.run_id]} == {f"{name}-seed{n + 1}" for n in range(seeds)}
+    assert {run.info.status for run in [parent, *children[parent.info.run_id]]} == {"FINISHED"}
+    assert [file.path for file in store.list_artifacts(parent.info.run_id, "results")] == ["results/metrics.json"]
+    return parent.info.run_id
+
+
+def aliases(store) -> dict[str, str]:
+    return {alias: str(version) for alias, version in store.get_registered_model(MODEL).aliases.items()}
+
+
+def numbers(store) -> set[str]:
+    return {str(version.version) for version in store.search_model_versions(f"name = '{MODEL}'")}
+
+
+def test_a_run_has_its_seeds_below_it_and_is_sent_once(store):
+    assert publish([training("one", 7.0)]) == ["one"]
+    parent = store.get_run(whole(store, "one"))
+    assert parent.data.metrics == {"l1": 0.15, "l1.low": 0.1}
+    assert parent.data.params == {"loss.name": "l1"}
+    assert parent.data.tags["stage"] == "train@one"
+    (first, _) = sorted(found(store)[1][parent.info.run_id], key=lambda run: run.info.run_name)
+    assert first.data.metrics["l1"] == 0.1
+    points = {name: store.get_metric_history(first.info.run_id, f"epoch.{name}") for name in ("loss", "l1", "phase")}
+    assert [(point.step, point.value) for point in points["loss"]] == [(1, 0.5), (2, 0.25)]
+    assert [(point.step, point.value) for point in points["l1"]] == [(1, 0.3)]  # a phase may not have every metric
+    assert points["phase"] == []
+    assert load_sorter(f"models:/{MODEL}@champion").steepness == 7.0
+    assert publish([training("one", 7.0)]) == []
+
+
+def test_the_best_on_validation_is_challenger_and_what_a_person_moves_stays(store):
+    runs = [training("one", 1.0, quality=0.2), training("two", 2.0, quality=0.9), training("three", 3.0, quality=0.5)]
+    publish(runs)
+    assert aliases(store) == {"challenger": "2", "champion": "2"}
+    for alias in ("challenger", "champion"):
+        store.set_registered_model_alias(MODEL, alias, "1")
+    publish(runs)
+    assert aliases(store) == {"challenger": "1", "champion": "1"}
+    store.delete_registered_model_alias(MODEL, "champion")
+    publish([*runs, training("four", 4.0, quality=1.0)])
+    assert aliases(store) == {"challenger": "4"}  # champion was taken away by a person
+
+
+def test_what_was_deleted_or_never_finished_comes_back_without_a_second_version(store):
+    runs = [training("one", 1.0), training("two", 2.0)]
+    publish(runs)
+    children = found(store)[1]
+    store.delete_run(whole(store, "one"))
+    store.delete_run(children[whole(store, "two")][0].info.run_id)
+    assert publish(runs) == ["one", "two"]
+    whole(store, "one"), whole(store, "two")
+    assert numbers(store) == {"1", "2"}
+    store.set_terminated(whole(store, "two"), "RUNNING")  # as one that was killed
+    assert publish(runs) == ["two"]
+    whole(store, "two")
+    assert numbers(store) == {"1", "3"}  # of its new run
+    assert aliases(store) == {"challenger": "3", "champion": "3"}
+    assert publish(runs) == []
+
+
+def test_lost_files_and_an_emptied_store_are_filled_again_and_aliases_follow(store, monkeypatch):
+    runs = [training("one", 1.0), training("two", 2.0)]
+    publish(runs)
+    registry.set_champion(store, MODEL, "1", by="person")
+    shutil.rmtree("mlruns")
+    assert publish(runs) == ["one", "two"]
+    assert load_sorter(f"models:/{MODEL}@champion").steepness == 1.0
+    assert numbers(store) == {"3", "4"}
+    assert aliases(store)["champion"] == "3"
+    assert registry.champions(store, store.get_registered_model(MODEL))[-1] == "3"
+    assert registry.chosen_by_person(store, store.get_registered_model(MODEL))
+    assert publish(runs) == []
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "sqlite:///emptied.db")
+    assert publish(runs) == ["one", "two"]
+
+
+@pytest.mark.parametrize(
+    ("call", "times"),
+    [("create_run", 1), ("create_run", 2), ("log_batch", 3), ("log_artifact", 1), ("set_terminated", 2),
+     ("create_model_version", 1), ("set_registered_model_tag", 1), ("set_registered_model_alias", 1),
+     ("set_registered_model_alias", 2), ("set_model_version_tag", 1)],
+)  # fmt: skip
+def test_killed_at_any_point_the_next_publishing_completes_it(store, monkeypatch, call, times):
+    left, original = [times], getattr(mlflow.MlflowClient, call)
+
+    def killed(*arguments, **options):
+        left[0] -= 1
+        if not left[0]:
+            raise SystemExit
+        return original(*arguments, **options)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(mlflow.MlflowClient, call, killed)
+        with pytest.raises(SystemExit):
+            publish([training("one", 7.0)])
+    publish([training("one", 7.0)])
+    whole(store, "one")
+    assert len(numbers(store)) == 1
+    assert set(aliases(store)) == {"challenger", "champion"}
+    assert load_sorter(f"models:/{MODEL}@champion").steepness == 7.0
+    assert publish([training("one", 7.0)]) == []
+
+
+def test_a_store_that_does_not_answer_is_named_without_the_password(store, monkeypatch):
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://someone:secret@127.0.0.1:9")
+    with pytest.raises(ServerUnreachable, match="http://127.0.0.1:9 does not answer") as error:
+        publish([training("one")])
+    assert "secret" not in str(error.value)
+
+
+def test_a_store_that_refuses_the_credentials_is_not_asked_again(store, monkeypatch):
+    class Locked(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(401)
+            self.end_headers()
+
+        do_POST = do_GET
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Locked) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        monkeypatch.setenv("MLFLOW_TRACKING_URI", f"http://u:secret@127.0.0.1:{server.server_address[1]}")
+        with pytest.raises(CredentialsRefused, match="MLFLOW_TRACKING_PASSWORD") as error:
+            connect()
+        server.shutdown()
+    assert "secret" not in str(error.value)
+
+
+def test_reading_makes_no_store(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    with pytest.raises(FileNotFoundError, match="mlflow.db.*make repro"):
+        connect()
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("lost", [requests.ConnectionError("Read timed out"), ConnectionResetError("reset")])
+def test_what_could_not_be_asked_for_is_not_lost(store, monkeypatch, lost):
+    def listed(artifact_uri: str):
+        raise MlflowException("API request failed") from lost
+
+    publish([training("one")])
+    monkeypatch.setattr(mlflow.artifacts, "list_artifacts", listed)
+    with pytest.raises(ServerUnreachable, match="the MLflow store failed.*API request failed"):
+        publish([training("one")])
+
+
+def test_addresses_of_runs_are_those_of_a_server(store):
+    publish([training("one")])
+    assert addresses({"one": "one"}) == {}
+
+
+def made_pipeline(params) -> None:
+    """What the stages of one run with two seeds, a trained sorter and one without weights leave, in files."""
+    entry = {"outs": [{"path": "out", "md5": "1f"}], "deps": [{"path": "data/clips/train.parquet", "md5": "2e"}]}
+    stages = [f"pretrain@{key}" for key in params.sorters] + [
+        f"{one}@memorability-mse" for one in ("train", "evaluate")
+    ]
+    history = "phase,epoch,loss,spearman,learning_rate,best\nprobe,1,0.5,0.2,0.1,1\nfinetune,2,0.25,0.4,0.1,1\n"
+    spearman = {"value": 0.5, "low": 0.4, "high": 0.6, "seeds": {"1": 0.45, "2": 0.55}}
+    record = {"seeds": [1, 2], "best": 2, "setting": {}, "tried": [], "validation": {"1": 0.3, "2": 0.4}}
+    files = {
+        "dvc.lock": {"stages": dict.fromkeys(stages, entry)}, "data/digits/manifest.json": {"source": "bundled"},
+        "metrics/runs/memorability-mse.json": {"spearman": spearman}, "models/runs/memorability-mse/run.json": record,
+        "reports/figures/memorability-mse-examples.png": "", "models/sorters/lstm/history.csv": history,
+    }  # fmt: skip
+    for seed in (1, 2):
+        network = build("models", "convnet", {"channels": [4, 6]}, seed=seed, outputs=1, colors=1)
+        network.recipe["task"] = "memorability"
+        save_model(f"models/runs/memorability-mse/seed{seed}", network)
+        files[f"models/runs/memorability-mse/seed{seed}/history.csv"] = history
+    for key, args in {"lstm": {"hidden": 2}, "laplace": {}}.items():
+        save_model(f"models/sorters/{key}", build("sorters", key, args, seed=0, length=8))
+        files[f"metrics/sorters/{key}.json"] = {"l1": {"value": 0.01, "low": 0.0, "high": 0.02}, "parameters": 3}
+    for name, contents in files.items():
+        Path(name).parent.mkdir(parents=True, exist_ok=True)
+        Path(name).write_text(contents if isinstance(contents, str) else json.dumps(contents))
+
+
+def test_the_stage_sends_what_the_pipeline_made(store, capsys):
+    params = load(ROOT / "params.yaml")
+    params = params.model_copy(
+        update={
+            "runs": {"memorability-mse": params.runs["memorability-mse"].model_copy(update={"seeds": [1, 2]})},
+            "sorters": {key: params.sorters[key] for key in ("lstm", "laplace")},
+        }
+    )
+    made_pipeline(params)
+    main(params)
+    assert "sent 3 of 3 runs: sorter-lstm, sorter-laplace, memorability-mse" in capsys.readouterr().out
+    runs = store.search_runs([one.experiment_id for one in store.search_experiments()])
+    runs = {run.info.run_name: run for run in runs}
+    parent, best = runs["memorability-mse"], runs["memorability-mse-seed2"]
+    assert parent.data.metrics == {"spearman": 0.5, "spearman.low": 0.4, "spearman.high": 0.6}
+    assert parent.data.params["loss.name"] == parent.data.tags["loss"] == "mse"
+    assert float(parent.data.params["training.finetune.optimizer.args.lr"]) > 0
+    assert parent.data.tags["input.data/clips/train.parquet"] == "2e"
+    assert best.data.tags[PARENT] == parent.info.run_id
+    assert best.data.metrics["spearman"] == 0.55
+    assert [point.step for point in store.get_metric_history(best.info.run_id, "epoch.loss")] == [1, 2]
+    champion = store.get_model_version_by_alias("memorability", "champion")
+    assert (champion.tags["seed"], champion.run_id) == ("2", parent.info.run_id)
+    registered = load_model(registry.weights_of("models:/memorability@champion", Path("copy")))
+    assert registered.head.weight.equal(load_model("models/runs/memorability-mse/seed2").head.weight)
+    assert [model.name for model in store.search_registered_models()] == ["memorability", "sorter-lstm"]
+    assert runs["sorter-laplace"].data.metrics["l1"] == 0.01
+    assert runs["sorter-lstm"].data.metrics["epoch.spearman"] == 0.4
+    assert [*json.loads(Path("reports/published.json").read_text())] == [
+        "sorter-lstm",
+        "sorter-laplace",
+        "memorability-mse",
+    ]
+    main(params)
+    assert "sent 0 of 3 runs" in capsys.readouterr().out
+
+
+def test_without_an_entry_in_the_lock_there_is_nothing_to_publish(store):
+    params = load(ROOT / "params.yaml")
+    Path("metrics/sorters").mkdir(parents=True)
+    with pytest.raises(ValueError, match=f"dvc.lock: no entry for pretrain@{next(iter(params.sorters))}"):
+        main(params)

@@ -1,0 +1,499 @@
+"""What consumers get: images that are read with care, tables from Parquet to Parquet, and MLflow's server."""
+
+import base64
+import json
+import os
+import re
+import signal
+import struct
+import subprocess
+import sys
+import time
+import zlib
+from concurrent.futures import ThreadPoolExecutor
+from io import BytesIO
+from pathlib import Path
+from types import SimpleNamespace
+from urllib.request import Request, urlopen
+
+import mlflow
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import torch
+from mlflow.pyfunc import scoring_server
+from mlflow.store.artifact.artifact_repo import ArtifactRepository
+from mlflow.store.artifact.local_artifact_repo import LocalArtifactRepository
+from PIL import Image
+from starlette.testclient import TestClient
+
+from pipelines.serving import batch, server
+from pipelines.serving.batch import Prediction, annotate, annotated_paths, load_ranker, predict, predict_table
+from pipelines.tracking.publish import Run, Version, publish, signature_of
+from rankops import lookup
+from rankops.io.checkpoints import build, save_model
+from rankops.io.images import PIXELS, picture
+from rankops.io.parquet import IMAGE
+from rankops.models.tokenizer import Vocabulary
+from rankops.tasks import predict as requests
+from rankops.tasks.label_ranking import LabelRanking
+from rankops.tasks.predict import colors_of, order_of, predicted
+
+from conftest import ROOT, free_port  # isort: skip
+
+K = 4  # labels
+SMALL = {"channels": [4, 6]}
+WORDS = "a large three"
+
+
+def network_of(task: str, *, colors: int = 1) -> torch.nn.Module:
+    """A small untrained network of a task."""
+    name, args, runtime = "convnet", SMALL, {"outputs": K if task == "multilabel" else 1}
+    if task == "label_ranking":
+        name, args = "label_ranker", {"scorer": {"name": "convnet", "args": SMALL}, "hidden": 4}
+        runtime = {"outputs": K}
+    if task == "retrieval":
+        name, runtime = "dual_encoder", {"words": Vocabulary.of([WORDS]).words}
+    network = build("models", name, args, seed=3, colors=colors, **runtime)
+    network.recipe["task"] = task
+    return network.eval()
+
+
+def encoded(image: Image.Image, kind: str = "PNG", **options) -> bytes:
+    buffer = BytesIO()
+    image.save(buffer, kind, **options)
+    return buffer.getvalue()
+
+
+def noise(generator: torch.Generator, *size: int) -> Image.Image:
+    """Height, width, and 3 for a colored one."""
+    return Image.fromarray(torch.randint(0, 256, size, generator=generator, dtype=torch.uint8).numpy())
+
+
+def bomb(width: int, height: int) -> bytes:
+    """A PNG of some hundred bytes that claims to be of any size, and would unpack to it as far as it goes."""
+
+    def chunk(name: bytes, body: bytes) -> bytes:
+        return struct.pack(">I", len(body)) + name + body + struct.pack(">I", zlib.crc32(name + body))
+
+    header = struct.pack(">IIBBBBB", width, height, 8, 0, 0, 0, 0)
+    rows = zlib.compress(bytes(10_000))
+    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", rows) + chunk(b"IEND", b"")
+
+
+class TestPicture:
+    def test_is_gray_or_colored_as_the_network_takes_it_and_upright(self, generator, tmp_path):
+        colors = noise(generator, 5, 7, 3)
+        found = picture(encoded(colors), colors=3, where="")
+        assert found[0].numpy().tolist() == np.asarray(colors).transpose(2, 0, 1).tolist()
+        gray = picture(encoded(colors), colors=1, where="")
+        assert gray[0].numpy().tolist() == np.asarray(colors.convert("L")).tolist()
+        opaque = colors.convert("L").convert("RGBA")
+        assert picture(encoded(opaque), colors=1, where="").equal(gray)
+        sideways = Image.Exif()
+        sideways[0x0112] = 6  # the camera was turned
+        assert picture(encoded(colors, "JPEG", exif=sideways), colors=3, where="").shape == (1, 3, 7, 5)
+
+    @pytest.mark.parametrize(
+        ("contents", "found"),
+        [
+            (b"", "no PNG or JPEG"),
+            (None, "no PNG or JPEG"),
+            ("aGFsbG8=", "bytes-like object"),
+            (b"GIF89a what it is not", "no PNG or JPEG"),
+            (encoded(Image.new("L", (64, 64), 9))[:60], "runcated|broken|unrecognized"),
+            (encoded(Image.new("RGBA", (4, 4), (1, 2, 3, 128))), "transparent"),
+            (encoded(Image.fromarray(np.full((4, 4), 40_000, np.uint16))), "8 bits a color"),
+            (encoded(Image.new("L", (4, 4)), "GIF"), "no PNG or JPEG"),
+            (bomb(2049, 2048), "2049 x 2048 pixels"),
+            (bomb(50_000, 50_000), "2500000000 pixels"),
+        ],
+        ids=lambda value: None if value is None else f"{len(value)} bytes" if isinstance(value, bytes) else value[:20],
+    )
+    def test_refuses_others_and_names_what_was_found_and_where(self, contents, found):
+        with pytest.raises(ValueError, match=rf"row 3: .*({found})"):
+            picture(contents, colors=1, where="row 3")
+
+    def test_a_bomb_is_refused_before_it_is_unpacked(self, monkeypatch):
+        monkeypatch.setattr(Image.Image, "load", lambda self: pytest.fail("it was unpacked"))
+        with pytest.raises(ValueError, match="9000 x 9000 pixels"):
+            picture(bomb(9000, 9000), colors=1, where="row 0")
+
+    def test_every_damage_to_a_file_ends_in_an_image_or_in_the_same_error(self, generator):
+        draws = np.random.default_rng(0)
+        whole = [encoded(noise(generator, 12, 12), kind) for kind in ("PNG", "JPEG")]
+        endings = []
+        for _ in range(400):
+            damaged = bytearray(whole[draws.integers(2)])
+            for place in draws.integers(len(damaged), size=draws.integers(1, 6)):
+                damaged[place] = draws.integers(256)
+            try:
+                endings.append(str(picture(bytes(damaged), colors=1, where="x").dtype))
+            except ValueError as error:
+                endings.append(str(error)[:25])
+        assert set(endings) == {"torch.uint8", "x: not a readable image ("}
+
+
+class TestImagesOfARequest:
+    def test_of_any_sizes_keep_their_order_however_many_go_together(self, generator, monkeypatch):
+        network, task = network_of("label_ranking"), LabelRanking()
+        sizes = [(16, 16), (20, 16), (16, 16), (16, 24), (20, 16), *[(16, 16)] * 6]
+        images = [torch.randint(0, 256, (1, 1, *size), generator=generator, dtype=torch.uint8) for size in sizes]
+        alone = [task.predict(network, (image, None)).to_pylist()[0] for image in images]
+        for pixels, most in ((PIXELS, 11), (4 * 16 * 16, 4), (1, 1)):
+            counts = []
+
+            def answer(part: torch.Tensor, counts: list = counts) -> pa.Table:
+                counts.append(len(part))
+                return task.predict(network, (part, None))
+
+            monkeypatch.setattr(requests, "PIXELS", pixels)
+            together = predicted([(f"row {row}", image) for row, image in enumerate(images)], answer).to_pylist()
+            assert max(counts) <= most
+            for row, (one, expected) in enumerate(zip(together, alone, strict=True)):
+                assert one["id"] == row
+                assert one["scores"] == pytest.approx(expected["scores"], abs=1e-5)
+                assert (one["label_ranks"], one["selected"]) == (expected["label_ranks"], expected["selected"])
+
+    def test_colors_are_those_of_the_network(self):
+        assert [colors_of(build("models", name, {}, seed=0, outputs=K)) for name in ("convnet", "resnet34")] == [1, 3]
+        assert colors_of(network_of("label_ranking", colors=3)) == 3
+
+
+REQUESTS = {
+    "label_ranking": {"image": 0}, "multilabel": {"image": 0}, "memorability": {"frames": [0, 1]},
+    "retrieval": {"image": 0}, "retrieval by text": {"caption": WORDS},
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory):
+    """MLflow's server in this process, of the task of a request."""
+    made = {}
+
+    def of(task: str) -> TestClient:
+        if task not in made:
+            folder = tmp_path_factory.mktemp(task)
+            save_model(folder / "weights", network_of(task))
+            mlflow.pyfunc.save_model(
+                folder / "model", python_model=str(ROOT / "pipelines/serving/model.py"), pip_requirements=["mlflow"],
+                artifacts={"weights": str(folder / "weights")},
+                signature=signature_of(folder / "weights"),
+            )  # fmt: skip
+            app = scoring_server.init(mlflow.pyfunc.load_model(str(folder / "model")))
+            made[task] = TestClient(app, raise_server_exceptions=False)
+        return made[task]
+
+    return of
+
+
+@pytest.mark.filterwarnings("ignore:.*input example was not provided")
+class TestServed:
+    @pytest.mark.parametrize("request_of", REQUESTS)
+    def test_answers_json_as_the_task_does(self, served, request_of, generator):
+        task, images = request_of.split()[0], [encoded(noise(generator, 16, 16)) for _ in range(2)]
+
+        def row(form) -> dict:
+            return {
+                name: [form(images[one]) for one in value] if isinstance(value, list)
+                else form(images[value]) if isinstance(value, int) else value
+                for name, value in REQUESTS[request_of].items()
+            }  # fmt: skip
+
+        (expected,) = lookup.find("tasks", task)().respond(network_of(task), [row(bytes)])
+        sent = row(lambda image: base64.b64encode(image).decode())
+        for body in ({"dataframe_records": [sent, sent]},
+                     {"dataframe_split": {"columns": list(sent), "data": [list(sent.values())]}}):  # fmt: skip
+            answer = served(task).post("/invocations", json=body)
+            assert answer.status_code == 200, answer.text
+            for name, value in expected.items():
+                assert answer.json()["predictions"][-1][name] == pytest.approx(value, abs=1e-5)
+
+    @pytest.mark.parametrize("task", ["label_ranking", "multilabel", "memorability", "retrieval"])
+    @pytest.mark.parametrize(
+        "contents", [b"GIF89a", bomb(9000, 9000), encoded(Image.new("L", (1, 1)))], ids=["other", "bomb", "small"]
+    )
+    def test_an_image_that_cannot_be_read_is_a_400_that_names_its_row(self, served, task, contents):
+        good, bad = (base64.b64encode(one).decode() for one in (encoded(Image.new("L", (16, 16))), contents))
+        rows = [{"frames": [one]} if task == "memorability" else {"image": one} for one in (good, bad)]
+        answer = served(task).post("/invocations", json={"dataframe_records": rows})
+        assert answer.status_code == 400
+        assert "row 1" in answer.json()["message"]
+        assert "Traceback" not in answer.text
+
+    @pytest.mark.parametrize(
+        ("task", "row", "message"),
+        [
+            ("memorability", {"frames": []}, "row 0: no frames"),
+            ("memorability", {"frames": [(16, 16), (16, 20)]}, r"row 0: frames of sizes .*16, 16.*20, 16"),
+            ("memorability", {"frames": [(1500, 1500), (1500, 1500)]}, "row 0: frames of more than 4,194,304 pixels"),
+            ("retrieval", {"caption": "?!"}, "row 0: .*at least one word"),
+            ("retrieval", {"image": (16, 16), "caption": WORDS}, "row 0: expected either an image or a caption"),
+        ],
+    )
+    def test_a_row_that_holds_too_little_or_too_much_is_a_400(self, served, task, row, message):
+        def sent(size) -> str:
+            return base64.b64encode(encoded(Image.new("L", size))).decode() if isinstance(size, tuple) else size
+
+        row = {name: [*map(sent, value)] if isinstance(value, list) else sent(value) for name, value in row.items()}
+        answer = served(task).post("/invocations", json={"dataframe_records": [row]})
+        assert answer.status_code == 400
+        assert re.search(message, answer.json()["message"]), answer.text
+
+    @pytest.mark.parametrize(
+        ("body", "message"),
+        [
+            ({"dataframe_records": [{"image": "%%% no base64"}]}, "row 0: not a readable image|Failed to convert"),
+            ({"dataframe_records": [{"image": None}]}, "image"),
+            ({"dataframe_records": [{"image": 7}]}, "image"),
+            ({"dataframe_records": [{"picture": "aGk="}]}, "image"),
+            ({"dataframe_split": {"columns": ["image"], "data": []}}, "no rows"),
+            ({"inputs": {"image": ["aGFsbG8="]}}, "row 0: not a readable image"),
+            ({}, "exactly one of the input fields"),
+            ("{", "valid JSON"),
+        ],
+    )
+    def test_a_malformed_request_is_a_4xx_that_says_why(self, served, body, message):
+        contents = body if isinstance(body, str) else json.dumps(body)
+        answer = served("label_ranking").post(
+            "/invocations", content=contents, headers={"Content-Type": "application/json"}
+        )
+        assert 400 <= answer.status_code < 500
+        assert re.search(message, answer.json()["message"]), answer.text
+        assert "Traceback" not in answer.text
+
+    def test_a_sorter_ranks_scores_of_any_length_without_a_pickle(self, store, monkeypatch):
+        monkeypatch.setenv("MLFLOW_ALLOW_PICKLE_DESERIALIZATION", "false")
+        sorter = build("sorters", "handcrafted", {"steepness": 5.0}, seed=0)
+        save_model("made", sorter)
+        publish([Run("x", "sorters", "x", version=Version("sorter-x", Path("made")))])
+        model = mlflow.pyfunc.load_model("models:/sorter-x@champion")
+        for shape in ((1, 8), (5, 3)):
+            scores = torch.randn(shape)
+            assert np.allclose(model.predict(scores.numpy()), sorter(scores), atol=1e-5)
+
+
+@pytest.fixture
+def run(tmp_path) -> Path:
+    """The folder of a run with two seeds, the second of which is the best."""
+    save_model(tmp_path / "run/seed1", network_of("label_ranking", colors=3))
+    save_model(tmp_path / "run/seed2", network_of("label_ranking"))
+    (tmp_path / "run/run.json").write_text('{"best": 2}')
+    return tmp_path / "run"
+
+
+class TestLoadRanker:
+    def test_takes_a_run_a_seed_or_a_version(self, store, run, tmp_path, monkeypatch):
+        expected = network_of("label_ranking").state_dict()
+        publish([Run("x", "tests", "x", version=Version("label_ranking", run / "seed2"))])
+        # As what comes over a network: copied, into a temporary folder where none is named.
+        monkeypatch.setattr(LocalArtifactRepository, "download_artifacts", ArtifactRepository.download_artifacts)
+        (tmp_path / "temporary").mkdir()
+        monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "temporary"))
+        for model in (run, run / "seed2", "models:/label_ranking@champion"):
+            found = load_ranker(str(model)).state_dict()
+            assert all(found[name].equal(weights) for name, weights in expected.items())
+        assert list((tmp_path / "temporary").iterdir()) == []
+
+    def test_names_what_is_wrong(self, store, run, tmp_path):
+        save_model(tmp_path / "other", network_of("memorability"))
+        for model, message in (
+            ("nowhere", "nowhere: no such folder"),
+            (str(tmp_path / "other"), "memorability, expected one of label_ranking"),
+            (str(tmp_path), "no model.json"),
+            ("models:/label_ranking@nobody", "label_ranking@nobody: not found in sqlite"),
+        ):
+            with pytest.raises((ValueError, FileNotFoundError), match=message):
+                load_ranker(model)
+
+
+class TestPredict:
+    @pytest.fixture
+    def images(self, generator, tmp_path) -> list[Path]:
+        paths = [tmp_path / "first.png", tmp_path / "second.jpg"]
+        paths[0].write_bytes(encoded(noise(generator, 16, 16)))
+        paths[1].write_bytes(encoded(noise(generator, 20, 24, 3), "JPEG"))
+        return paths
+
+    def test_gives_the_labels_of_each_image_in_order(self, run, images):
+        ranker = load_ranker(str(run))
+        for path, found in zip(images, predict(ranker, images), strict=True):
+            (answer,) = LabelRanking().respond(ranker, [{"image": path.read_bytes()}])
+            assert found.path == path
+            assert found.labels == answer["labels"]
+            assert found.scores == pytest.approx([answer["scores"][label] for label in found.labels], abs=1e-5)
+            assert found.places == sorted(found.places)
+
+    def test_draws_an_image_beside_its_labels(self, tmp_path):
+        path = tmp_path / "a $ name.png"
+        path.write_bytes(encoded(Image.new("L", (8, 8))))
+        for places, labels in (([], []), ([1, 1, 2], [0, 3, 2])):
+            annotate(tmp_path / "x.jpg", Prediction(path, places, labels, [2.0, 2.0, -1.0][: len(labels)]))
+            with Image.open(tmp_path / "x.jpg") as drawn:
+                assert (drawn.format, drawn.size) == ("JPEG", (700, 340))
+        assert order_of([2, 0, 1, 2]) == [0, 3, 2]
+
+    def test_names_the_image_that_cannot_be_read(self, run, images, tmp_path):
+        broken = tmp_path / "broken.png"
+        for contents, message in (
+            (None, "no such file"),
+            (b"no image", "not a readable image"),
+            (bomb(3000, 2000), "3000 x 2000 pixels"),
+            (encoded(Image.new("L", (1, 1))), "does not take an image of 1 x 1 pixels"),
+        ):
+            if contents is not None:
+                broken.write_bytes(contents)
+            with pytest.raises((ValueError, FileNotFoundError), match=rf"broken.png: .*{message}"):
+                predict(load_ranker(str(run)), [images[0], broken])
+
+    def test_annotated_images_replace_nothing_that_is_read(self, tmp_path):
+        one, other, same = (tmp_path / name for name in ("a/x.png", "b/y.png", "b/x.jpg"))
+        for path in (one, other, same):
+            path.parent.mkdir(exist_ok=True)
+            path.touch()
+        assert annotated_paths([one, other], tmp_path / "out") == [tmp_path / "out/x.png", tmp_path / "out/y.png"]
+        assert annotated_paths([one], tmp_path) == [tmp_path / "x.png"]
+        for paths, out, message in (
+            ([one, same], tmp_path / "out", "x.jpg would replace .*x.png"),
+            ([one], one, "would replace"),
+            ([one, other], one.parent, "would replace"),
+        ):
+            with pytest.raises(ValueError, match=message):
+                annotated_paths(paths, out)
+
+
+class TestPredictTable:
+    ROWS = 150  # more than are read at once
+
+    @pytest.fixture
+    def images(self, generator) -> list[bytes]:
+        return [encoded(noise(generator, 16, 16)) for _ in range(self.ROWS)]
+
+    def check(self, path: Path, images: list[bytes], ids: list | None = None) -> None:
+        pixels = torch.cat([picture(one, colors=1, where="") for one in images])
+        expected = LabelRanking().predict(network_of("label_ranking"), (pixels, None))
+        found = pq.read_table(path)
+        assert found.drop_columns("id").schema == expected.drop_columns("id").schema
+        assert found["id"].to_pylist() == (ids or list(range(len(expected))))
+        for column in ("label_ranks", "selected"):
+            assert found[column].to_pylist() == expected[column].to_pylist()
+        assert np.allclose(found["scores"].to_pylist(), expected["scores"].to_pylist(), atol=1e-5)
+
+    def test_is_what_the_stage_predicts_whatever_the_form_of_the_column(self, run, images, tmp_path, monkeypatch):
+        monkeypatch.setattr(batch, "WRITTEN", 100)
+        source, target, ranker = tmp_path / "in.parquet", tmp_path / "out.parquet", load_ranker(str(run))
+        form = pa.array([{"bytes": one, "path": None} for one in images], IMAGE)
+        pq.write_table(pa.table({"label": list(range(self.ROWS)), "image": form}), source)
+        assert predict_table(source, target, ranker) == self.ROWS
+        self.check(target, images)
+        assert pq.ParquetFile(target).metadata.num_row_groups == 2  # large, however few rows are read at once
+        names = [f"photo {row}" for row in range(self.ROWS)]
+        pq.write_table(pa.table({"id": names, "image": pa.array(images, pa.large_binary())}), source)
+        predict_table(source, target, ranker)
+        self.check(target, images, names)
+        pq.write_table(pa.table({"image": pa.array([], IMAGE)}), source)
+        assert predict_table(source, target, ranker) == 0
+        assert pq.read_schema(target).names == ["id", "scores", "label_ranks", "selected"]
+
+    def test_memory_does_not_grow_with_the_file(self, run, tmp_path):
+        few = [encoded(Image.effect_noise((64, 64), 99)) for _ in range(16)]
+        count = 4000  # of 4 kilobytes each, in one row group
+        form = pa.array([{"bytes": few[row % 16] + bytes([row % 251]), "path": None} for row in range(count)])
+        source = tmp_path / "in.parquet"
+        pq.write_table(pa.table({"image": form}), source, use_dictionary=False, compression="none")
+        del form
+        before, held = pa.total_allocated_bytes(), []
+        ranker = load_ranker(str(run))
+        ranker.register_forward_hook(lambda *_: held.append(pa.total_allocated_bytes()))
+        assert predict_table(source, tmp_path / "out.parquet", ranker) == count
+        assert source.stat().st_size > 12 * 2**20
+        assert max(held) - before < 6 * 2**20
+
+    @pytest.mark.parametrize("broken", [b"no image", None, bomb(30_000, 30_000)], ids=["text", "none", "bomb"])
+    def test_a_broken_image_is_named_and_the_old_file_stays(self, run, images, broken, tmp_path):
+        images[131] = broken
+        source, target = tmp_path / "in.parquet", tmp_path / "out.parquet"
+        pq.write_table(pa.table({"image": pa.array([one and {"bytes": one, "path": None} for one in images])}), source)
+        target.write_bytes(b"old")
+        with pytest.raises(ValueError, match=r"in.parquet: row 131: not a readable image"):
+            predict_table(source, target, load_ranker(str(run)))
+        assert target.read_bytes() == b"old"
+        assert {path.name for path in tmp_path.iterdir()} == {"run", "in.parquet", "out.parquet"}
+
+    def test_names_what_is_wrong_with_the_files(self, run, images, tmp_path, monkeypatch):
+        source, target, ranker = tmp_path / "in.parquet", tmp_path / "out.parquet", load_ranker(str(run))
+
+        def message(target: Path = target) -> str:
+            with pytest.raises((ValueError, OSError)) as error:
+                predict_table(source, target, ranker)
+            return str(error.value)
+
+        assert "in.parquet: no such file" in message()
+        source.write_bytes(b"PAR1 no parquet")
+        assert "not a whole Parquet file" in message()
+        pq.write_table(pa.table({"picture": images}), source)
+        assert "no column image; it has picture" in message()
+        pq.write_table(pa.table({"image": ["a.png", "b.png"]}), source)
+        assert "image is of type string" in message()
+        pq.write_table(pa.table({"image": images}), source)
+        assert "the file that is read" in message(source)
+        assert "a folder" in message(tmp_path)
+        pages = bytearray(source.read_bytes())
+        pages[40:20_000] = bytes(19_960)  # the end, which says what is where, stays
+        source.write_bytes(pages)
+        assert "not a whole Parquet file" in message()
+        pq.write_table(pa.table({"image": images}), source)
+
+        def full(*arguments):
+            raise OSError("error writing bytes to file")
+
+        monkeypatch.setattr(pq.ParquetWriter, "write_table", full)
+        monkeypatch.setattr("shutil.disk_usage", lambda path: SimpleNamespace(free=0))
+        assert "[Errno 28] could not be written" in message()
+        assert {path.name for path in tmp_path.iterdir()} == {"run", "in.parquet"}
+
+
+class TestServe:
+    def test_asked_by_many_at_once_it_answers_each_as_one_alone(self, store, run, generator):
+        publish([Run("x", "tests", "x", version=Version("label_ranking", run / "seed2"))])
+        port = free_port()
+        command = f"from pipelines.serving.server import serve; serve('models:/label_ranking@champion', port={port})"
+        process = subprocess.Popen(
+            [sys.executable, "-c", command], start_new_session=True,
+            env=os.environ | {"PYTHONPATH": f"{ROOT}:{ROOT / 'src'}"},
+        )  # fmt: skip
+        address = f"http://{server.HOST}:{port}"
+
+        def ask(body: bytes) -> list[float]:
+            request = Request(f"{address}/invocations", body, {"Content-Type": "application/json"})
+            with urlopen(request, timeout=60) as answer:
+                return json.load(answer)["predictions"][0]["scores"]
+
+        try:
+            deadline = time.monotonic() + 120
+            while time.monotonic() < deadline and process.poll() is None:
+                try:
+                    urlopen(f"{address}/ping", timeout=5).close()
+                    break
+                except OSError:
+                    time.sleep(0.2)
+            images = [encoded(noise(generator, 16, 16)) for _ in range(40)]
+            sent = [base64.b64encode(one).decode() for one in images]
+            bodies = [json.dumps({"dataframe_records": [{"image": one}]}).encode() for one in sent]
+            with ThreadPoolExecutor(40) as pool:
+                together = list(pool.map(ask, bodies))
+            expected = LabelRanking().respond(network_of("label_ranking"), [{"image": one} for one in images])
+            for scores, answer in zip(together, expected, strict=True):
+                assert scores == pytest.approx(answer["scores"], abs=1e-5)
+            with pytest.raises(ValueError, match=f"port {port} of 127.0.0.1"):
+                server.serve("models:/label_ranking@champion", port=port)
+        finally:
+            os.killpg(process.pid, signal.SIGTERM)
+            process.wait(30)
+
+    def test_what_cannot_be_served_is_told_before_anything_starts(self, store):
+        with pytest.raises(ValueError, match="label_ranking@nobody: not found in sqlite"):
+            server.serve("models:/label_ranking@nobody", port=free_port())
+        with pytest.raises(ValueError, match="models/runs/x: .*registered"):
+            server.serve("models/runs/x", port=free_port())
