@@ -5,6 +5,7 @@ import inspect
 import json
 import typing
 from collections.abc import Callable, Iterator
+from functools import cache
 from dataclasses import fields
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -65,10 +66,13 @@ def _problems(settings: Settings, path: str | Path) -> Iterator[str]:
             yield f"{path}: {error}"
 
 
+_adapter = cache(TypeAdapter)  # which takes milliseconds to make
+
+
 def _typed(kind: Any, value: Any, place: str) -> Any:
     """Return a value as what it must be; a dataclass refuses unknown keys."""
     try:  # as JSON, of which strictness refuses "9" for a number but takes an object for a dataclass
-        return TypeAdapter(kind).validate_json(json.dumps(value, default=str), strict=True)
+        return _adapter(kind).validate_json(json.dumps(value, default=str), strict=True)
     except ValidationError as error:
         lines = describe(error, path="", place=place, shape=kind)
         raise ParamsError("\n".join(line.removeprefix(": ") for line in lines)) from error
