@@ -183,7 +183,7 @@ def _check_run(settings: Settings, key: str) -> None:
 def _check_dataset_of(settings: Settings, run: Run, task: type, place: str) -> None:
     if run.dataset not in settings.all_datasets:
         raise ValueError(
-            f"{place}.dataset: no {run.dataset!r}; there are {', '.join(settings.all_datasets)} (data that is read from "
+            f"{place}.dataset: no {run.dataset!r}; there are {', '.join(settings.all_datasets)} (data read from "
             "disk needs a block under real_data)"
         )
     fitting = [name for name in settings.all_datasets if not _lacks(settings, name, task)]
@@ -289,8 +289,8 @@ def _check_start(settings: Settings, key: str) -> None:
     alone = [phase for phase in task.phases if phase not in task.needs_start]
     if name == NONE and not any(training[phase]["epochs"] for phase in alone):
         raise ValueError(
-            f"{place}: the training's {', '.join(alone)}.epochs is 0, but the run starts from random weights, which need "
-            "at least 1: or give it a start"
+            f"{place}: the training's {', '.join(alone)}.epochs is 0, but the run starts from random weights, which "
+            "need at least 1: or give it a start"
         )
     if folder != "models/runs" or name == NONE:
         return
