@@ -18,6 +18,13 @@ from rankops.datasets.scenes.ranked_mnist import RankedMnist
 from rankops.io.parquet import decode_images
 
 ROUNDS = 7
+SCENE = {
+    "rows": dict.fromkeys(("train", "val", "test", "gate"), 2),
+    "digits_per_image": (3, 6),
+    "scale": (1.0, 4.0),
+    "overlap": 0.0,
+    "seed": 0,
+}
 
 
 def by_pil(glyphs: np.ndarray, sizes: list, tops: list, lefts: list, canvas: int) -> np.ndarray:
@@ -82,22 +89,15 @@ def main() -> None:
     digits = bundled_digits()
     figures = {}
     for canvas, count in ((64, 2000), (224, 500)):  # as many as the stage draws at once
-        dataset = RankedMnist(
-            canvas=canvas,
-            rows={"train": count, "val": 2, "test": 2, "gate": 2},
-            digits_per_image=(3, 6),
-            scale=(1.0, 4.0),
-            overlap=0.0,
-            seed=0,
-        )
-        scene = dataset.draw(digits, range(count), torch.Generator().manual_seed(0))
-        glyphs = digits.images[scene["glyph"].clamp(min=0)]
-        lists = scene["size"].tolist(), scene["top"].tolist(), scene["left"].tolist()
+        dataset = RankedMnist(canvas=canvas, **SCENE)
+        recipe = dataset.draw(digits, range(count), torch.Generator().manual_seed(0))
+        glyphs, boxes = digits.images[recipe["glyph"].clamp(min=0)], [recipe[name] for name in ("size", "top", "left")]
+        lists = [values.tolist() for values in boxes]
         arrays = glyphs.numpy()
         loops = {"pil": by_pil, "pil_whole_pixels": by_pil_whole_pixels}
         times = {name: [] for name in ("product", "stage", *loops)}
         for _ in range(ROUNDS + 1):  # in turn, so that a slow moment of the machine hits all
-            times["product"].append(seconds(draw, glyphs, scene["size"], scene["top"], scene["left"], canvas=canvas))
+            times["product"].append(seconds(draw, glyphs, *boxes, canvas=canvas))
             for name, loop in loops.items():
                 times[name].append(seconds(loop, arrays, *lists, canvas))
             times["stage"].append(seconds(whole_stage, dataset, digits, count))
@@ -109,7 +109,7 @@ def main() -> None:
             if name == "pil":
                 figures[f"{canvas} px"] |= {"lowest": float(ratios.min()), "highest": float(ratios.max())}
         figures[f"{canvas} px"]["whole stage: times as long"] = float(np.median(np.array(times["stage"][1:]) / product))
-        same = draw(glyphs, scene["size"], scene["top"], scene["left"], canvas=canvas).numpy().astype(int)
+        same = draw(glyphs, *boxes, canvas=canvas).numpy().astype(int)
         figures[f"{canvas} px"]["mean gray difference"] = float(abs(same - by_pil(arrays, *lists, canvas)).mean())
     write("drawing", figures)
 
