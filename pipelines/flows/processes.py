@@ -47,7 +47,7 @@ def _is_transient(task: Any, run: Any, state: Any) -> bool:
 
 
 # Prefect's `task`, retried after a `TransientFailure` alone.
-retried = partial(
+retried: Any = partial(
     task, cache_policy=NO_CACHE, retries=3, retry_delay_seconds=[2.0, 10.0, 60.0], retry_condition_fn=_is_transient
 )
 
