@@ -1,257 +1,316 @@
-"""The tables of the experiments: what is compared with what, and how sure that is."""
+"""The experiments: a project of their own with the top one's stages, the papers' figures, and results that are kept."""
 
+import contextlib
 import json
 import shutil
-from contextlib import suppress
+import subprocess
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import torch
-from pipelines.comparison import measured
-from rankops.metrics.evaluation import Figures
+from dvc.repo import Repo
+from ruamel.yaml import YAML
 from scipy.stats import spearmanr
-from typer.testing import CliRunner
 
-from pipelines import comparison, digit_scenes
-from pipelines.cli.app import BENCHMARKS, app
-from pipelines.config import schema
+from pipelines.config import load, rules, scales
+from pipelines.config.schema import check_shapes, merged, read
 from pipelines.stages import (
-    compare_losses,
+    compare,
+    digits,
     label_ranking_figures,
-    pretrain,
-    publish_experiments,
+    paper_figures,
+    scenes,
+    score_sweep,
+    synthetic_precision,
 )
 from rankops.datasets.scenes.digits import Digits
 from rankops.datasets.scenes.facts import largest_overlap
-from rankops.datasets.vectors import score_vectors
+from rankops.datasets.scenes.rlsep import calibration_recipes, frame_recipes
+from rankops.io.checkpoints import build, save_model
+from rankops.metrics.bootstrap import evaluate
+from tools.keep import keep
 
-ROOT = Path(__file__).parents[1]
+from conftest import ROOT  # isort: skip
 
-
-@pytest.fixture
-def plan():
-    params = schema.load(ROOT / "params.yaml")
-    return schema.load_experiments(params, ROOT / "experiments/params.yaml").comparisons["memorability"]
-
-
-def test_methods_of_two_comparisons_with_the_same_results_are_two_runs(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    shutil.copytree(ROOT / "experiments", "experiments", ignore=shutil.ignore_patterns("models"))
-    params = schema.load(ROOT / "params.yaml")
-    result = {"chosen": {}, "seeds": [{"seed": seed, "validation": 0.5, "test": 0.5} for seed in (1, 2)]}
-    Path("results/comparisons").mkdir(parents=True)
-    for name, plan in schema.load_experiments(params).comparisons.items():
-        for method in plan.methods:
-            Path(f"results/comparisons/{name}-{method}.json").write_text(json.dumps(result))
-    keys = [one.key for one in publish_experiments.comparisons(params)]
-    assert len(set(keys)) == len(keys) > 50
+FOLDER = ROOT / "experiments"
+OURS, THEIRS = Path("experiments"), Path("elsewhere")
 
 
-def test_scores_of_other_viewers_follow_the_hidden_probability(tmp_path):
-    probability = torch.rand(500, generator=torch.Generator().manual_seed(0)).numpy()
-    pd.DataFrame({"probability": probability}).to_parquet(tmp_path / "train.parquet")
-    split = torch.zeros(500, 1, 2, 2), torch.zeros(500)
-    few, many, again = (compare_losses.noisy(split, tmp_path / "train.parquet", viewers)[1] for viewers in (4, 1000, 4))
-    assert few.equal(again)
-    assert set((few * 4).unique().tolist()) == {0.0, 1.0, 2.0, 3.0, 4.0}
-    assert np.abs(many.numpy() - probability).mean() < 0.02 < np.abs(few.numpy() - probability).mean()
+def git(*words: str) -> str:
+    person = ["-c", "user.name=tests", "-c", "user.email=tests@example.org"]
+    return subprocess.run(["git", *person, *words], capture_output=True, text=True, check=True).stdout.strip()
 
 
-@pytest.fixture
-def digits():
-    """Two full glyphs of each class, so that ink shows where boxes are."""
-    images = torch.full((20, 28, 28), 200, dtype=torch.uint8)
-    return Digits(torch.arange(100, 120), images, torch.arange(20) % 10)
+def reproduce(folder: Path) -> None:
+    with contextlib.chdir(folder), Repo(".") as repo:
+        repo.reproduce()
 
 
-def assert_inside(recipe, canvas):
-    there = recipe.size > 0
-    for start in (recipe.top, recipe.left):
-        assert (start[there] >= 0).all()
-        assert (start + recipe.size)[there].max() <= canvas + 1e-4
+def status(folder: Path) -> dict:
+    with contextlib.chdir(folder), Repo(".") as repo:
+        return repo.status()
 
 
-def test_calibration_scenes_have_four_digits_of_exact_scales_apart(digits, generator):
-    recipe = digit_scenes.calibration_recipes(digits, 200, canvas=64, generator=generator)
-    by_size = recipe.size.sort(1).values
-    assert by_size.equal(torch.tensor([0.0] * 6 + [8.0, 16.0, 24.0, 32.0]).expand(200, 10))
-    assert recipe.label_ranks.equal((recipe.size / 8).long())
-    assert largest_overlap(recipe.size, recipe.top, recipe.left).max() == 0
-    assert_inside(recipe, 64)
-    row, label = (recipe.size > 0).nonzero(as_tuple=True)
-    assert (digits.labels[digits.rows_of(recipe.glyph[row, label])] == label).all()
-    # Which class has which size is chance: each of ten has each of four scales.
-    assert len(set(zip(label.tolist(), recipe.size[row, label].tolist(), strict=True))) == 40
-    ink = (digit_scenes.pictures(recipe, digits, canvas=64) > 0).flatten(1).sum(1)
-    assert (ink - 30 * 64).abs().max() <= 2 * (8 + 16 + 24 + 32)  # whole pixels at the edges
+class TestProject:
+    def test_params_are_fine_and_those_of_its_default_scale(self, tmp_path):
+        before = rules.check(FOLDER / "params.yaml")
+        shutil.copyfile(FOLDER / "params.yaml", tmp_path / "params.yaml")
+        shutil.copytree(FOLDER / "scales", tmp_path / "scales")
+        scales.apply(scales.DEFAULT, tmp_path)
+        assert load(tmp_path / "params.yaml") == before
+
+    @pytest.mark.slow
+    def test_a_scale_is_fine_and_the_default_one_takes_it_back(self, tmp_path):
+        shutil.copyfile(FOLDER / "params.yaml", tmp_path / "params.yaml")
+        shutil.copytree(FOLDER / "scales", tmp_path / "scales")
+        for scale in scales.names(tmp_path):
+            scales.apply(scale, tmp_path)
+        assert "<<: *" in (tmp_path / "params.yaml").read_text()  # it stays as short as it was
+        scales.apply(scales.DEFAULT, tmp_path)
+        assert load(tmp_path / "params.yaml") == load(FOLDER / "params.yaml")
+
+    def test_its_stages_are_the_top_ones(self):
+        ours, theirs = (read(folder / "dvc.yaml")["stages"] for folder in (FOLDER, ROOT))
+        del theirs["publish"]  # nothing is published from here
+        assert {name: ours[name] for name in theirs} == theirs, "copy the stages of dvc.yaml into experiments/dvc.yaml"
+
+    def test_the_top_project_does_not_see_it(self, tmp_path, monkeypatch):
+        monkeypatch.chdir(tmp_path)
+        git("init", "--quiet")
+        Repo.init(".").close()
+        for path in (".dvcignore", "experiments/.dvc/config", "experiments/.dvcignore", "experiments/.gitignore"):
+            Path(path).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(ROOT / path, path)
+        for link in ("src", "pipelines", "results"):
+            Path("experiments", link).symlink_to((FOLDER / link).readlink())
+        Path("src/rankops").mkdir(parents=True)
+        Path("src/rankops/ranks.py").write_text("1")
+        stage = {"cmd": "mkdir metrics && date +%N > metrics/made", "deps": ["src/rankops"], "outs": ["metrics"]}
+        for folder in (Path(), Path("experiments")):
+            YAML().dump({"stages": {"train": stage}}, folder / "dvc.yaml")
+        reproduce(Path("experiments"))
+        assert status(Path()).keys() == {"train"}
+        reproduce(Path())
+        # One cache: what both define alike is made once.
+        assert Path("metrics/made").read_text() == Path("experiments/metrics/made").read_text()
+        Path("src/rankops/__pycache__").mkdir()
+        Path("src/rankops/__pycache__/ranks.pyc").write_text("compiled")
+        assert (status(Path()), status(Path("experiments"))) == ({}, {})
+        Path("experiments/metrics/made").unlink()
+        assert (status(Path()), status(Path("experiments")).keys()) == ({}, {"train"})
+        Path("src/rankops/ranks.py").write_text("2")
+        assert status(Path()).keys() == {"train"}
 
 
-@pytest.mark.parametrize(("count", "overlap"), [(2, 0.0), (6, 0.0), (10, 0.5)])
-def test_scenes_have_exactly_so_many_digits(digits, generator, count, overlap):
-    images, label_ranks = digit_scenes.scenes_of(
-        digits, 40, canvas=64, digits_per_image=(count, count), scale=(1.0, 4.0), overlap=overlap, generator=generator
-    )
-    assert images.shape == (40, 64, 64)
-    assert label_ranks.sort(1).values.equal(torch.tensor([0] * (10 - count) + list(range(1, count + 1))).expand(40, 10))
+class TestFigures:
+    @pytest.fixture
+    def params(self, tmp_path, monkeypatch):
+        """A folder in which the stages of the figures can be called, with networks that learned nothing."""
+        monkeypatch.chdir(tmp_path)
+        values = read(FOLDER / "params.yaml")
+        values["sorters"] = {name: values["sorters"][name] for name in ("cnn", "laplace")}
+        precision = values["synthetic_precision"]
+        precision["methods"] = {"laplace": precision["methods"]["lstm"] | {"sorter": "laplace"}}
+        names = ["ranked_mnist-2_digits", "ranked_mnist-8_digits"]
+        for name in ("ranked_mnist", *names):
+            values["datasets"][name] |= {"canvas": 32, "rows": {"train": 2, "val": 2, "test": 8, "gate": 2}}
+        changes = {
+            "digits": {"source": "bundled"},
+            "evaluate": {"resamples": 20},
+            "score_sweep": {"steps": 41},
+            "synthetic_precision": {"rows": 128, "batch_size": 32, "epochs": 3, "flipped": [0.0, 0.4]},
+            "label_ranking_figures": {"frames": 3, "calibration_rows": 6, "datasets": names},
+        }
+        params = check_shapes(merged(values, changes))
+        for name, sorter in params.sorters.items():
+            save_model(f"models/sorters/{name}", build("sorters", sorter.name, sorter.args, seed=0, length=32))
+        scorer = {"name": "convnet", "args": {"channels": [4, 6]}}
+        for seed, run in enumerate(params.label_ranking_figures.runs):
+            ranker = build("models", "label_ranker", {"scorer": scorer}, seed=seed, outputs=10, colors=1)
+            save_model(f"models/runs/{run}/seed1", ranker)
+            Path(f"models/runs/{run}/run.json").write_text('{"best": 1}')
+        return params
+
+    def test_all_are_measured_and_drawn(self, params):
+        digits.main(params)
+        for dataset in params.label_ranking_figures.datasets:
+            scenes.main(params, dataset)
+        label_ranking_figures.main(params)
+        table = pd.read_csv("metrics/label_ranking_figures/digits_per_image.csv")
+        assert table.groupby("digits")["run"].count().to_dict() == {2: 4, 8: 4}
+        assert list(pd.read_csv("metrics/label_ranking_figures/frames.csv"))[1::2] == ["size_1", "size_2", "size_3"]
+
+        score_sweep.main(params)
+        sweep = pd.read_csv("metrics/score_sweep.csv")
+        assert (sweep["exact"].iloc[0], sweep["exact"].iloc[-1]) == (32, 1)
+        assert (sweep["laplace"].diff().dropna() < 0).all()
+
+        synthetic_precision.main(params, "laplace")
+        measured = json.loads(Path("metrics/synthetic_precision/laplace.json").read_text())
+        assert [curve["flipped"] for curve in measured["curves"]] == [0, 0, 0.4, 0.4]
+        assert {len(curve["average_precision"]) for curve in measured["curves"]} == {3}
+        assert measured["iterations_per_epoch"] == 2
+
+        Path("metrics/sorters").mkdir()
+        Path("metrics/sorters/cnn.json").write_text('{"l1": {"value": 0.2, "low": 0.1, "high": 0.3}}')
+        paper_figures.main(params)
+        assert {path.stem for path in Path("reports/paper_figures").iterdir()} == set(paper_figures.FIGURES)
+
+    def test_calibration_measures_scores_by_true_scale(self):
+        size = 8.0 * torch.tensor([[1, 2, 3, 4, 0], [4, 3, 0, 2, 1]])
+        scores = torch.tensor([[1.0, 2.0, 3.0, 4.0, -1.0], [4.0, 5.0, -3.0, 2.0, 2.0]])  # the second is out of order
+        result = label_ranking_figures.calibration(scores, size, canvas=64, resamples=20, seed=1)
+        scales = result["scales"]
+        assert [scales[name]["mean"] for name in ("1", "2", "3", "4", "absent")] == [1.5, 2.0, 4.0, 4.0, -2.0]
+        assert [scales[name]["deviation"] for name in ("1", "2", "3", "4", "absent")] == [0.5, 0.0, 1.0, 0.0, 1.0]
+        assert np.sum([group["histogram"] for group in scales.values()]) == 10
+        assert result["exactly_ordered"]["value"] == 0.5
+        assert result["spearman"] == pytest.approx(spearmanr(scores[size > 0], size[size > 0]).statistic)
+
+    def test_scenes_have_the_sizes_of_the_papers_figures(self, generator):
+        images = torch.full((20, 28, 28), 200, dtype=torch.uint8)
+        glyphs = Digits(torch.arange(100, 120), images, torch.arange(20) % 10)
+        recipe = calibration_recipes(glyphs, 50, canvas=64, generator=generator)
+        assert recipe["size"].sort(1).values.equal(torch.tensor([0.0] * 6 + [8.0, 16.0, 24.0, 32.0]).expand(50, 10))
+        assert recipe["label_ranks"].equal((recipe["size"] / 8).long())
+        assert largest_overlap(recipe["size"], recipe["top"], recipe["left"]).max() == 0
+        frames = frame_recipes(glyphs, 7, canvas=64, generator=generator)
+        assert frames["size"][:, 1:4].diff(dim=0).equal(torch.tensor([4.0, 0.0, -4.0]).expand(6, 3))
+        assert (frames["glyph"] == frames["glyph"][0]).all()
 
 
-def test_in_the_frames_digit_1_grows_digit_3_shrinks_and_digit_2_stays(digits, generator):
-    recipe = digit_scenes.frame_recipes(digits, 7, canvas=64, generator=generator)
-    assert (recipe.size > 0).any(0).nonzero().flatten().tolist() == [1, 2, 3]
-    steps = recipe.size[:, 1:4].diff(dim=0)
-    assert steps.equal(torch.tensor([4.0, 0.0, -4.0]).expand(6, 3))  # from 8 to 32 pixels and back
-    assert recipe.size[0, 1:4].tolist() == [8.0, 20.0, 32.0]
-    assert (recipe.glyph == recipe.glyph[0]).all()
-    centers = torch.stack([recipe.top + recipe.size / 2, recipe.left + recipe.size / 2])[:, :, 1:4]
-    assert centers.equal(torch.tensor([[16.0, 16.0, 48.0], [16.0, 48.0, 48.0]]).unsqueeze(1).expand(2, 7, 3))
-    assert largest_overlap(recipe.size, recipe.top, recipe.left).max() == 0
-    assert_inside(recipe, 64)
+class TestKeep:
+    @pytest.fixture
+    def project(self, tmp_path, monkeypatch):
+        """A repository with a DVC project of two runs, whose stages copy what is prepared; gives what makes it anew."""
+        values = read(ROOT / "params.yaml")
+        values |= {"runs": {}, "sorters": {}}
+        values["comparisons"] = {"both": {"question": "?", "metric": "spearman", "baseline": "a", "runs": ["b"]}}
+        train = {
+            "cmd": "mkdir -p models/runs/${key} && cp prepared/${key}.json models/runs/${key}/run.json",
+            "deps": ["src", "data"],
+            "params": ["runs.${key}", "training.${item.task}"],
+            "outs": ["models/runs/${key}"],
+        }
+        test = {
+            "cmd": "mkdir -p predictions metrics/runs && cp prepared/${key}.parquet predictions && "
+            "cp prepared/${key}-metrics.json metrics/runs/${key}.json",
+            "deps": ["src", "models/runs/${key}"],
+            "params": ["evaluate", "runs.${key}.seeds"],
+            "outs": ["predictions/${key}.parquet", "metrics/runs/${key}.json"],
+        }
+        stages = {name: {"foreach": "${runs}", "do": do} for name, do in (("train", train), ("evaluate", test))}
 
+        def make(folder: Path, seeds: list[int]) -> None:
+            (folder / "prepared").mkdir(exist_ok=True)
+            for name in ("a", "b"):
+                values["runs"][name] = read(ROOT / "params.yaml")["runs"]["memorability-mse"] | {"seeds": list(seeds)}
+                table = pa.concat_tables([predicted(name, seed) for seed in seeds])
+                pq.write_table(table, folder / f"prepared/{name}.parquet")
+                statistics = compare.statistics_of("memorability", folder / f"prepared/{name}.parquet", seeds)
+                measured = evaluate(statistics, resamples=20, seed=0)
+                (folder / f"prepared/{name}-metrics.json").write_text(json.dumps(measured))
+                record = {"seeds": seeds, "setting": {}, "validation": {str(seed): seed / 10 for seed in seeds}}
+                (folder / f"prepared/{name}.json").write_text(json.dumps(record))
+            (folder / "params.yaml").write_text(json.dumps(values, indent=1))
+            YAML().dump({"stages": stages}, folder / "dvc.yaml")
+            reproduce(folder)
+            git("add", "--all")
+            git("commit", "--quiet", "--allow-empty", "--message", "made")
 
-def test_calibration_measures_scores_by_true_scale():
-    size = 8.0 * torch.tensor([[1, 2, 3, 4, 0], [4, 3, 0, 2, 1]])
-    scores = torch.tensor([[1.0, 2.0, 3.0, 4.0, -1.0], [4.0, 5.0, -3.0, 2.0, 2.0]])  # the second image is out of order
-    found = label_ranking_figures.calibration(scores, size, canvas=64, resamples=20, seed=1)
-    scales = found["scales"]
-    assert [scales[name]["mean"] for name in ("1", "2", "3", "4", "absent")] == [1.5, 2.0, 4.0, 4.0, -2.0]
-    assert [scales[name]["deviation"] for name in ("1", "2", "3", "4", "absent")] == [0.5, 0.0, 1.0, 0.0, 1.0]
-    assert {group["count"] for group in scales.values()} == {2}
-    assert np.sum([group["histogram"] for group in scales.values()]) == 10
-    assert found["exactly_ordered"]["value"] == 0.5
-    there = size > 0
-    assert found["spearman"] == pytest.approx(spearmanr(scores[there], size[there]).statistic)
-
-
-def test_benchmarks_are_written_between_the_lines_of_their_page(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    for folder in ("docs", "benchmarks/results"):
-        Path(folder).mkdir(parents=True)
-    Path("dvc.yaml").touch()
-    page = Path("docs/sorters.md")
-    page.write_text("before\n<!-- results: written by `rankops readme` -->\nold\n<!-- end of results -->\nafter\n")
-
-    def measured(command: list[str], **_) -> SimpleNamespace:
-        Path(f"benchmarks/results/{command[-1].removeprefix('benchmarks.')}.md").write_text("| new |\n")
-        return SimpleNamespace(returncode=0)
-
-    monkeypatch.setattr("subprocess.run", measured)
-    for title in BENCHMARKS["losses"]:
-        Path(f"benchmarks/results/{title}.md").write_text("| earlier |\n")
-    done = CliRunner().invoke(app, ["benchmark", "sorters"], catch_exceptions=False)
-    assert done.exit_code == 0
-    lines = [
-        "before",
-        "<!-- results: written by `rankops readme` -->",
-        "| new |",
-        "| earlier |",
-        "| earlier |",
-        "<!-- end of results -->",
-        "after",
-    ]
-    assert page.read_text().splitlines() == lines
-
-
-def test_tables_that_were_not_measured_do_not_go_from_the_page(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    for folder in ("docs", "benchmarks/results"):
-        Path(folder).mkdir(parents=True)
-    Path("dvc.yaml").touch()
-    Path("docs/sorters.md").write_text("old tables")
-    Path("benchmarks/results/sorters.md").write_text("| new |")
-    monkeypatch.setattr("subprocess.run", lambda *_, **__: SimpleNamespace(returncode=0))
-    done = CliRunner().invoke(app, ["benchmark", "sorters"])
-    assert done.exit_code == 1
-    assert "there is no benchmarks/results/losses, Spearman of clips.md" in done.output
-    assert Path("docs/sorters.md").read_text() == "old tables"
-
-
-def test_a_figure_that_is_not_defined_is_refused_where_it_is_asked_for():
-    figures = Figures(["a", "b.c"], 4, lambda rows: np.array([0.5, np.nan]))
-    assert measured(figures, ["a"]) == {"a": 0.5}
-    with pytest.raises(ValueError, match="b.c: not defined for these 4 examples"):
-        measured(figures, ["a", "b.c"])
-
-
-@pytest.mark.parametrize(("rows", "epoch_size", "batches"), [(9, 9, 2), (9, 6, 2), (9, 4, 1), (3, 9, 1), (8, 8, 2)])
-def test_a_sorters_epoch_has_as_many_batches_as_its_schedule_counts(rows, epoch_size, batches, tmp_path, monkeypatch):
-    params = schema.load(ROOT / "params.yaml")
-    vectors = torch.rand(rows, 6, generator=torch.Generator().manual_seed(0))
-    asked = {}
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(score_vectors, "load", lambda folder, split: (vectors, vectors, None))
-    monkeypatch.setattr(pretrain, "fit", lambda sorter, **options: asked.update(options) or [])
-    monkeypatch.setattr(pretrain, "checkpoint_folder", lambda *names, **parts: tmp_path)
-    options = params.sorters["comparator"].model_copy(
-        update={"vectors": "stored", "epoch_size": epoch_size, "batch_size": 4}
-    )
-    pretrain.pretrained(params, options, "comparator")
-    drawn = list(asked["batches"](torch.Generator().manual_seed(0)))
-    assert asked["batches_per_epoch"] == len(drawn) == batches
-
-
-class TestCompared:
-    """A comparison of trainings whose figures are known: a method of eight settings, each seed of the best tested."""
-
-    VALIDATIONS = (-0.5, -0.25, -0.125, -0.75, -0.25, -1.0, -0.375, -0.5)  # the third is the best
+        monkeypatch.chdir(tmp_path)
+        git("init", "--quiet")
+        for path in ("src/train.py", "experiments/data/train.parquet"):
+            Path(path).parent.mkdir(parents=True)
+            Path(path).write_text("1")
+        OURS.joinpath("src").symlink_to("../src")
+        Path(".gitignore").write_text("prepared\n/*/models\n/*/predictions\n/*/metrics\ndvc.lock\n/elsewhere\n")
+        with contextlib.chdir(OURS), Repo.init(".", no_scm=True) as repo, repo.config.edit() as config:
+            config["core"]["no_scm"] = True
+        make(OURS, [1, 2])
+        return make
 
     @pytest.fixture
-    def carried_out(self, plan, tmp_path, monkeypatch):
-        params = schema.load(ROOT / "params.yaml")
-        monkeypatch.chdir(tmp_path)
-        for split in comparison.SPLITS:
-            path = Path("data") / plan.dataset / f"{split}.parquet"
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(split)
-        one_by_one = plan.model_copy(update={"together": 1})
+    def elsewhere(self, project):
+        """The same project on another machine, where the seed 3 was trained."""
+        shutil.copytree(OURS, THEIRS)  # with the code: the link becomes a folder
+        project(THEIRS, [3])
+        (THEIRS / "machine.json").write_text('{"processor": "an abacus"}')
 
-        def run(*, dies_at: int | None = None) -> list[tuple]:
-            """Trials that were begun, and whether each found epochs of an earlier one."""
-            trials = []
+    def test_results_have_what_made_them(self, project):
+        files = keep("mine", folder=OURS, command="make it")
+        assert [str(file) for file in files] == [f"results/mine/{name}.json" for name in ("a", "b", "comparisons/both")]
+        kept = read_json("results/mine/a.json")
+        assert (kept["commit"], kept["command"]) == (git("rev-parse", "HEAD"), "make it")
+        assert kept["metrics"] == read_json("experiments/metrics/runs/a.json")
+        assert kept["params"]["run"]["seeds"] == kept["training"]["seeds"] == [1, 2]
+        assert kept["inputs"]["src"].endswith(".dir")
+        assert kept["machine"]["torch"]
+        assert read_json("results/mine/comparisons/both.json")["metrics"]["runs"]["b"]["seeds"] == 2
+        assert [str(file) for file in keep("one", folder=OURS, runs=["b"])] == ["results/one/b.json"]
 
-            def train(trial, epochs):
-                trials.append((*trial, epochs.is_dir()))
-                epochs.mkdir(exist_ok=True)
-                if len(trials) == dies_at:
-                    raise KeyboardInterrupt
-                number, seed, tested = trial
-                return {"validation": self.VALIDATIONS[number]} | ({"test": seed / 10} if tested else {})
+    @pytest.mark.parametrize("committed", [False, True])
+    @pytest.mark.parametrize("file", ["src/train.py", "experiments/params.yaml"])
+    def test_other_code_or_params_than_those_of_the_results_are_refused(self, project, file, committed):
+        Path(file).write_text(Path(file).read_text().replace("1", "3"))
+        if committed:
+            git("commit", "--quiet", "--all", "--message", "changed")
+        with pytest.raises(ValueError, match="train@a.*(src|params)" if committed else f"commit: {file}"):
+            keep("mine", folder=OURS)
+        assert not Path("results").exists()
 
-            with suppress(KeyboardInterrupt):
-                comparison.compared(
-                    params, "memorability", "mse", one_by_one, stage="compare_losses", inputs=[],
-                    begin=lambda *given: train,
-                )  # fmt: skip
-            return trials
+    def test_other_results_than_those_of_the_lock_are_refused(self, project):
+        Path("experiments/metrics/runs/b.json").write_text("{}")
+        with pytest.raises(ValueError, match=r"evaluate@b: metrics/runs/b\.json"):
+            keep("mine", folder=OURS)
 
-        return run
+    def test_results_of_different_code_do_not_come_into_one_folder(self, project):
+        keep("mine", folder=OURS, runs=["a"])
+        Path("src/train.py").write_text("2")
+        project(OURS, [1, 2])
+        with pytest.raises(ValueError, match=r"mine/a\.json: .*src.* b"):
+            keep("mine", folder=OURS, runs=["b"])
+        keep("mine", folder=OURS)  # both anew
+        keep("other", folder=OURS, runs=["b"])
 
-    def test_the_best_on_validation_is_trained_with_every_seed_and_tested(self, plan, carried_out):
-        trials = carried_out()
-        assert trials == [(number, 1, False, False) for number in range(8)] + [
-            (2, seed, True, seed == 1)
-            for seed in range(1, plan.seeds + 1)  # whose first is trained already
-        ]
-        found = json.loads(Path("results/comparisons/memorability-mse.json").read_text())
-        assert found["chosen"] == plan.settings("mse")[2]
-        assert [one["validation"] for one in found["tried"]] == list(self.VALIDATIONS)
-        assert [one["setting"] for one in found["tried"]] == plan.settings("mse")
-        assert found["seeds"] == [
-            {"validation": -0.125, "test": seed / 10, "seed": seed} for seed in range(1, plan.seeds + 1)
-        ]
-        assert list(Path(".checkpoints/compare_losses/memorability-mse").iterdir()) == []
+    def test_seeds_of_two_machines_are_merged(self, elsewhere):
+        alone = read_json(keep("alone", folder=OURS)[0])["metrics"]["spearman"]
+        both = read_json(keep("mine", folder=OURS, others=[THEIRS])[0])
+        leaf = both["metrics"]["spearman"]
+        assert {seed: leaf["seeds"][seed] for seed in ("1", "2")} == alone["seeds"]
+        assert leaf["value"] == pytest.approx(np.mean(list(leaf["seeds"].values())))
+        assert leaf["low"] < leaf["value"] < leaf["high"]
+        assert both["training"]["seeds"] == [1, 2, 3]
+        assert both["training"]["best"] == 3
+        assert both["others"] == [{"machine": {"processor": "an abacus"}, "seeds": [3]}]
+        assert read_json("results/mine/comparisons/both.json")["metrics"]["runs"]["b"]["seeds"] == 3
+        with pytest.raises(ValueError, match=r"mine/a\.json: .*\[3\]"):
+            keep("mine", folder=OURS)  # which would lose it
 
-    def test_killed_it_goes_on_with_the_trial_that_was_under_way(self, plan, carried_out):
-        assert len(carried_out(dies_at=4)) == 4
-        assert carried_out(dies_at=6)[0] == (3, 1, False, True)
-        again = carried_out()
-        assert again[0] == (2, 1, True, True)
-        assert len(again) == plan.seeds
-        assert json.loads(Path("results/comparisons/memorability-mse.json").read_text())["seeds"][0]["test"] == 0.1
+    @pytest.mark.parametrize("file", ["src/train.py", "data/train.parquet"])
+    def test_seeds_of_other_code_or_data_are_refused(self, project, elsewhere, file):
+        (THEIRS / file).write_text("2")
+        project(THEIRS, [3])
+        with pytest.raises(ValueError, match=f"elsewhere: a .*{file.split('/')[0]}"):
+            keep("mine", folder=OURS, others=[THEIRS])
 
-    def test_on_other_data_it_begins_anew(self, plan, carried_out):
-        carried_out(dies_at=4)
-        (Path("data") / plan.dataset / "test.parquet").write_text("other")
-        assert carried_out()[0] == (0, 1, False, False)
+    def test_a_seed_of_both_is_refused(self, project, elsewhere):
+        project(THEIRS, [2, 3])
+        with pytest.raises(ValueError, match=r"elsewhere: a .*\[2, 3\]"):
+            keep("mine", folder=OURS, others=[THEIRS])
+
+
+def read_json(path: str | Path) -> dict:
+    return json.loads(Path(path).read_text())
+
+
+def predicted(run: str, seed: int) -> pa.Table:
+    """Predictions of a run that err by chance, and less in the run b."""
+    draws = np.random.default_rng([seed, ord(run)])
+    target = np.linspace(0, 1, 30, dtype=np.float32)
+    score = (target + (0.1 if run == "b" else 0.5) * draws.normal(size=30)).astype(np.float32)
+    return pa.table({"id": range(30), "seed": [seed] * 30, "score": score, "target": target})

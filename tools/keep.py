@@ -125,7 +125,7 @@ def _refuse_changed(folder: Path, stages: list[str]) -> None:
 
     with Repo(str(folder)) as repo:
         for name in stages:
-            for stage in repo.stage.collect(name):
+            for stage in repo.stage.collect(f"{(folder / 'dvc.yaml').resolve()}:{name}"):
                 for part in [*stage.deps, *stage.outs]:
                     if part.def_path.startswith(ELSEWHERE) and not part.exists:
                         continue
@@ -161,7 +161,11 @@ def _merged(params: Settings, name: str, projects: list[Project]) -> tuple[dict[
         metrics = evaluate(statistics, resamples=params.evaluate.resamples, seed=draws)
     return {
         "others": [{"machine": one.machine, "seeds": one.record(name)["seeds"]} for one in have[1:]],
-        "params": {"run": run.model_dump() | {"seeds": record["seeds"]}},
+        "params": {
+            "run": run.model_dump() | {"seeds": record["seeds"]},
+            "dataset": params.datasets[run.dataset].model_dump() if run.dataset in params.datasets else None,
+            "training": params.run_of(name, record["setting"])["training"],
+        },
         "inputs": inputs,
         "training": record,
         "metrics": metrics,

@@ -6,6 +6,7 @@ import json
 import typing
 from collections.abc import Callable, Iterator
 from dataclasses import fields
+from functools import cache
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -65,10 +66,13 @@ def _problems(settings: Settings, path: str | Path) -> Iterator[str]:
             yield f"{path}: {error}"
 
 
+_adapter = cache(TypeAdapter)  # which takes milliseconds to make
+
+
 def _typed(kind: Any, value: Any, place: str) -> Any:
     """Return a value as what it must be; a dataclass refuses unknown keys."""
     try:  # as JSON, of which strictness refuses "9" for a number but takes an object for a dataclass
-        return TypeAdapter(kind).validate_json(json.dumps(value, default=str), strict=True)
+        return _adapter(kind).validate_json(json.dumps(value, default=str), strict=True)
     except ValidationError as error:
         lines = describe(error, path="", place=place, shape=kind)
         raise ParamsError("\n".join(line.removeprefix(": ") for line in lines)) from error
@@ -179,8 +183,8 @@ def _check_run(settings: Settings, key: str) -> None:
 def _check_dataset_of(settings: Settings, run: Run, task: type, place: str) -> None:
     if run.dataset not in settings.all_datasets:
         raise ValueError(
-            f"{place}.dataset: no {run.dataset!r}; there are {', '.join(settings.all_datasets)} (a dataset that is read "
-            "from disk needs a block under real_data)"
+            f"{place}.dataset: no {run.dataset!r}; there are {', '.join(settings.all_datasets)} (data read from "
+            "disk needs a block under real_data)"
         )
     fitting = [name for name in settings.all_datasets if not _lacks(settings, name, task)]
     if missing := _lacks(settings, run.dataset, task):
@@ -241,8 +245,8 @@ def _check_losses(settings: Settings, run: Run, task: type, training: dict[str, 
         )
     if batch_size % length:
         raise ValueError(
-            f"{place}: the training's batch_size is {batch_size}, but {run.sorter} ranks groups of score_vectors.length "
-            f"= {length}: expected a multiple of it"
+            f"{place}: the training's batch_size is {batch_size}, but {run.sorter} ranks groups of score_vectors."
+            f"length = {length}: expected a multiple of it"
         )
 
 
@@ -282,10 +286,11 @@ def _check_start(settings: Settings, key: str) -> None:
     folder, _, name = run.start.rpartition("/")
     task = lookup.find("tasks", run.task)
     training = settings.training_of(key)
-    if name == NONE and not any(training[phase]["epochs"] for phase in task.phases if phase not in task.needs_start):
+    alone = [phase for phase in task.phases if phase not in task.needs_start]
+    if name == NONE and not any(training[phase]["epochs"] for phase in alone):
         raise ValueError(
-            f"{place}: the training's {', '.join(p for p in task.phases if p not in task.needs_start)}.epochs is 0, but the "
-            "run starts from random weights, which need at least 1: or give it a start"
+            f"{place}: the training's {', '.join(alone)}.epochs is 0, but the run starts from random weights, which "
+            "need at least 1: or give it a start"
         )
     if folder != "models/runs" or name == NONE:
         return
@@ -296,14 +301,14 @@ def _check_start(settings: Settings, key: str) -> None:
         chain.append(settings.runs[chain[-1]].start.rpartition("/")[2])
         if chain[-1] in chain[:-1]:
             raise ValueError(
-                f"{place}.start: {', which starts from '.join(chain)}: expected a run that goes back to random weights or "
-                "to a file"
+                f"{place}.start: {', which starts from '.join(chain)}: expected a run that goes back to random weights "
+                "or to a file"
             )
     start = settings.runs[name]
     if run.dataset in settings.real_data and start.dataset not in settings.real_data:
         raise ValueError(
-            f"{place}.start: {name} learned on {start.dataset}, gray digits, which are no start for {run.dataset}: give "
-            "it a safetensors file of weights (docs/real_data.md)"
+            f"{place}.start: {name} learned on {start.dataset}, gray digits, which are no start for {run.dataset}: "
+            "give it a safetensors file of weights (docs/real_data.md)"
         )
     ours, theirs = _backbone(run.model), _backbone(start.model)
     if ours != theirs:

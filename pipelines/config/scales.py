@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from copy import deepcopy
 from difflib import get_close_matches
 from io import StringIO
 from pathlib import Path
@@ -38,6 +39,7 @@ def apply(name: str, folder: Path = Path()) -> str:
     """Write a scale's values into params.yaml and keep the comments there. Return a message.
 
     A scale holds what differs from scales/laptop.yaml, which is applied first, so that nothing of another scale stays.
+    A block that is shared (`*name`, `<<: *name`) changes wherever it is.
 
     Args:
         name: of a file in scales/.
@@ -52,13 +54,12 @@ def apply(name: str, folder: Path = Path()) -> str:
     yaml = _round_trip()
     files = [folder / f"scales/{one}.yaml" for one in dict.fromkeys([DEFAULT, name])]
     layers = {file: _read(yaml, file) for file in files}
-    values, expected = _read(yaml, params), _plain(_read(yaml, params))
-    absent = _merge_all(expected, layers)
-    check_values(expected, path=f"{params} at scale {name}")
-    _merge_all(values, layers)
-    if _plain(values) != expected:  # blocks share an anchor, and not all of them are to change: write each out
+    values = _read(yaml, params)
+    absent = _merge_all(values, layers)
+    if not _holds(values, layers):  # blocks share an anchor and are to differ: write each out
         values = yaml.load(_without_aliases(_read(yaml, params)))
         _merge_all(values, layers)
+    check_values(_plain(values), path=f"{params} at scale {name}")
     with replaced_file(params) as partial, partial.open("w") as file:
         yaml.dump(values, file)
     left_out = f"; left out, because {params} has no {', '.join(absent)}" if absent else ""
@@ -73,7 +74,8 @@ def _merge_all(into: Any, layers: dict[Path, Any]) -> list[str]:
 
 def _merge(into: Any, changes: Any, *, place: str, where: Path) -> Iterator[str]:
     """Write changes into a block, in place, which keeps comments and anchors; yield the user's keys that it lacks."""
-    for key, value in changes.items():
+    for key, shared in changes.items():
+        value = deepcopy(shared)  # an anchor of the scale is none of the params
         if key not in into and place.rstrip(".") in OWN_KEYS:
             yield f"{place}{key}"
             continue
@@ -93,6 +95,13 @@ def _merge(into: Any, changes: Any, *, place: str, where: Path) -> Iterator[str]
         comments = getattr(into, "ca", None)  # plain blocks have none
         if comments and (comment := comments.items.get(key)) and comment[2]:
             comment[2].column = 0  # one space after the value, whatever the length of the value before
+
+
+def _holds(values: Any, layers: dict[Path, Any]) -> bool:
+    """Return whether every place that the layers name has its value, though blocks are shared."""
+    alone = _plain(values)
+    _merge_all(alone, layers)
+    return alone == _plain(values)
 
 
 def _round_trip() -> YAML:

@@ -91,10 +91,14 @@ def by_number_of_digits(
     return pd.DataFrame(rows)
 
 
+def _scenes(params: Settings, key: str) -> RankedMnist:
+    return RankedMnist(**params.datasets[key].model_dump(exclude={"name"}))
+
+
 def main(params: Settings) -> None:
     plan, threads = params.label_ranking_figures, params.compute.threads
     first = plan.runs[0]
-    scenes = RankedMnist(**params.datasets[params.runs[first].dataset].model_dump(exclude={"name"}))
+    scenes = _scenes(params, params.runs[first].dataset)
     digits = load("data/digits", DIGITS_OF["test"], threads=threads)
     device = make_accelerator(device=params.compute.device, precision=params.compute.precision).device
     rankers = {name: load_model(f"models/runs/{name}", device=device) for name in plan.runs}
@@ -106,6 +110,6 @@ def main(params: Settings) -> None:
         frames(folder, rankers[first], scenes, digits, count=plan.frames, seed=plan.seed)
         measured = calibration(scores, recipe["size"], canvas=scenes.canvas, **bootstrap)
         (folder / "calibration.json").write_text(json.dumps(measured, indent=2) + "\n")
-        datasets = {name: params.datasets[name].options["digits_per_image"][0] for name in plan.datasets}
+        datasets = {name: _scenes(params, name).digits_per_image[0] for name in plan.datasets}
         table = by_number_of_digits(rankers, datasets, threads=threads, **bootstrap)
         table.to_csv(folder / "digits_per_image.csv", index=False, float_format="%.6g")
