@@ -6,6 +6,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -90,6 +91,26 @@ class Project:
 def new_project(tmp_path_factory):
     """Makes a tiny project in a folder of its own."""
     return lambda name: Project(tmp_path_factory.mktemp(name))
+
+
+def processes_in(folder: Path) -> list[int]:
+    """Return the processes, this one aside, that work in a folder or below it."""
+    result = []
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            ended = b" Z " in (process / "stat").read_bytes().rpartition(b")")[2][:4]
+            if not ended and (process / "cwd").resolve().is_relative_to(folder) and int(process.name) != os.getpid():
+                result.append(int(process.name))
+        except OSError:  # it has just ended, or is somebody else's
+            continue
+    return result
+
+
+def wait_for(condition, patience: float = 60.0) -> None:
+    deadline = time.monotonic() + patience
+    while not condition():
+        assert time.monotonic() < deadline, "waited in vain"
+        time.sleep(0.02)
 
 
 def free_port() -> int:

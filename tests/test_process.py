@@ -1,0 +1,124 @@
+"""Processes end with the one that started them, also if that is killed before they have imported anything."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from dvc.repo import Repo
+
+from conftest import ROOT, processes_in, wait_for  # isort: skip
+
+ENVIRONMENT = {
+    "PATH": f"{Path(sys.executable).parent}:/usr/bin:/bin",
+    "PYTHONPATH": f"{ROOT}:{ROOT}/src",
+    "GIT_CONFIG_GLOBAL": "/dev/null",
+}
+STAGE = """
+from pathlib import Path
+from pipelines.ops import process
+
+{before}
+process.tie_to_starter()
+Path("tied").touch()
+import time
+time.sleep(60)
+"""
+OTHER_SYSTEM = "process.LINUX = False"
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """A DVC project with one stage that goes on for a minute."""
+    Repo.init(str(tmp_path), no_scm=True).close()
+    (tmp_path / "dvc.yaml").write_text("stages: {long: {cmd: PYTHONHASHSEED=0 python stage.py, outs: [made]}}\n")
+    (tmp_path / "stage.py").write_text(STAGE.format(before=""))
+    yield tmp_path
+    for process in processes_in(tmp_path):
+        os.kill(process, signal.SIGKILL)
+
+
+def start(folder: Path, *command: str, **environment: str) -> subprocess.Popen:
+    output = (folder / "output").open("w")
+    return subprocess.Popen(
+        command, cwd=folder, env=ENVIRONMENT | environment, stdout=output, stderr=output, start_new_session=True
+    )
+
+
+@pytest.mark.parametrize("shell", ["/bin/sh", "/bin/bash"])  # the first stays between dvc and the stage, the other not
+@pytest.mark.parametrize("late", [True, False])
+def test_a_stage_ends_with_its_dvc(folder, shell, late):
+    dvc = start(folder, "dvc", "repro", SHELL=shell)
+    wait_for(lambda: (folder / "tied").exists() if late else set(processes_in(folder)) - {dvc.pid})
+    dvc.kill()
+    dvc.wait()
+    wait_for(lambda: not processes_in(folder), patience=2.0)
+
+
+def test_a_stage_that_a_person_starts_ends_with_the_shell(folder):
+    shell = start(folder, "bash", "-c", "python stage.py; true")
+    wait_for((folder / "tied").exists)
+    shell.kill()
+    shell.wait()
+    wait_for(lambda: not processes_in(folder), patience=2.0)
+
+
+def test_where_the_kernel_does_not_tell_a_thread_looks(folder):
+    (folder / "stage.py").write_text(STAGE.format(before=OTHER_SYSTEM))
+    shell = start(folder, "bash", "-c", "python stage.py; true")
+    wait_for((folder / "tied").exists)
+    shell.kill()
+    shell.wait()
+    wait_for(lambda: not processes_in(folder), patience=2.0)
+
+
+def test_a_stage_whose_dvc_is_gone_already_does_nothing(folder):
+    command = [sys.executable, "stage.py"]
+    orphan = subprocess.run(
+        command, cwd=folder, env=ENVIRONMENT | {"DVC_STAGE": "long"}, capture_output=True, text=True, timeout=60
+    )
+    assert orphan.returncode == os.EX_TEMPFAIL
+    assert not (folder / "tied").exists()
+
+
+JOBS = """
+import os, time
+from joblib import Parallel, delayed
+from pipelines.ops.process import tie_to
+
+def work(number):
+    open(f"job{number}", "w")
+    time.sleep(60)
+
+if __name__ == "__main__":
+    open("begun", "w")
+    Parallel(2, initializer=tie_to, initargs=(os.getpid(),))(delayed(work)(number) for number in range(2))
+"""
+
+
+@pytest.mark.parametrize("seen", ["begun", "job1"])
+def test_joblibs_workers_end_with_the_stage(folder, seen):
+    (folder / "jobs.py").write_text(JOBS)
+    stage = start(folder, sys.executable, "jobs.py")
+    wait_for((folder / seen).exists)
+    time.sleep(0.2)
+    stage.kill()
+    stage.wait()
+    wait_for(lambda: not processes_in(folder), patience=3.0)
+
+
+def test_nothing_heavy_is_imported_before_a_stage_is_tied():
+    code = (
+        "import sys; import pipelines.stages, pipelines.ops.process\n"
+        "print(*{name.partition('.')[0] for name in sys.modules} - set(sys.stdlib_module_names))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-S", "-c", code], env=ENVIRONMENT, capture_output=True, text=True, check=True
+    )
+    assert set(done.stdout.split()) == {"__main__", "pipelines"}
+    lines = (ROOT / "pipelines/stages/__main__.py").read_text().splitlines()
+    imports = [line.split()[1] for line in lines if line.strip().startswith(("import ", "from "))]
+    assert imports == ["sys", "pipelines.ops.process", "pipelines.stages.runner"]
