@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from copy import deepcopy
 from difflib import get_close_matches
 from io import StringIO
 from pathlib import Path
@@ -38,6 +39,7 @@ def apply(name: str, folder: Path = Path()) -> str:
     """Write a scale's values into params.yaml and keep the comments there. Return a message.
 
     A scale holds what differs from scales/laptop.yaml, which is applied first, so that nothing of another scale stays.
+    A block that is shared (`*name`, `<<: *name`) changes wherever it is used.
 
     Args:
         name: of a file in scales/.
@@ -52,13 +54,12 @@ def apply(name: str, folder: Path = Path()) -> str:
     yaml = _round_trip()
     files = [folder / f"scales/{one}.yaml" for one in dict.fromkeys([DEFAULT, name])]
     layers = {file: _read(yaml, file) for file in files}
-    values, expected = _read(yaml, params), _plain(_read(yaml, params))
-    absent = _merge_all(expected, layers)
-    check_values(expected, path=f"{params} at scale {name}")
-    _merge_all(values, layers)
-    if _plain(values) != expected:  # blocks share an anchor, and not all of them are to change: write each out
+    values = _read(yaml, params)
+    absent = _merge_all(values, layers)
+    if not _holds(values, layers):  # blocks share an anchor and are to differ: write each out
         values = yaml.load(_without_aliases(_read(yaml, params)))
         _merge_all(values, layers)
+    check_values(_plain(values), path=f"{params} at scale {name}")
     with replaced_file(params) as partial, partial.open("w") as file:
         yaml.dump(values, file)
     left_out = f"; left out, because {params} has no {', '.join(absent)}" if absent else ""
@@ -83,16 +84,23 @@ def _merge(into: Any, changes: Any, *, place: str, where: Path) -> Iterator[str]
             if key in ("args", "schedule") or "name" in value:  # what belongs to a name is replaced together
                 for old in set(into[key]) - set(value):
                     del into[key][old]
-                into[key].update(value)
+                into[key].update(deepcopy(value))  # a scale may share blocks, with names of its own
             else:
                 yield from _merge(into[key], value, place=f"{place}{key}.", where=where)
         elif isinstance(value, list) and isinstance(into[key], list):
             into[key][:] = value
         else:
-            into[key] = value
+            into[key] = deepcopy(value)
         comments = getattr(into, "ca", None)  # plain blocks have none
         if comments and (comment := comments.items.get(key)) and comment[2]:
             comment[2].column = 0  # one space after the value, whatever the length of the value before
+
+
+def _holds(values: Any, layers: dict[Path, Any]) -> bool:
+    """Return whether every place that the layers name has its value, though blocks are shared."""
+    alone = _plain(values)
+    _merge_all(alone, layers)
+    return alone == _plain(values)
 
 
 def _round_trip() -> YAML:
