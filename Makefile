@@ -64,9 +64,10 @@ test: .venv/.installed lint ## what must pass before a change lands
 test-slow: .venv/.installed ## what takes longer: killed stages, a full disk, two clones compared
 	$(RUN) python -m pytest -m slow
 
-lint: .venv/.installed ## style and imports
+lint: .venv/.installed ## style, imports and types
 	$(RUN) ruff check
 	$(RUN) ruff format --check
+	$(RUN) ty check src/rankops/{checks,lookup,ranks,seeding}.py src/rankops/{losses,metrics,models,sorters}
 
 scale: .venv/.installed ## make scale SCALE=paper: a scale's values, written into params.yaml
 	$(RUN) rankops scale $(SCALE)

@@ -14,12 +14,17 @@ from PIL import Image
 from benchmarks.results import write
 from rankops.datasets.scenes.digits import SIDE, Digits, tables
 from rankops.datasets.scenes.drawing import draw
-from rankops.datasets.scenes.ranked_mnist import SCHEMA, recipes
-from rankops.datasets.scenes.ranked_mnist import tables as scenes
+from rankops.datasets.scenes.ranked_mnist import RankedMnist
 from rankops.io.parquet import decode_images
 
 ROUNDS = 7
-SCENE = {"digits_per_image": (3, 6), "scale": (1.0, 4.0), "overlap": 0.0}
+SCENE = {
+    "rows": dict.fromkeys(("train", "val", "test", "gate"), 2),
+    "digits_per_image": (3, 6),
+    "scale": (1.0, 4.0),
+    "overlap": 0.0,
+    "seed": 0,
+}
 
 
 def by_pil(glyphs: np.ndarray, sizes: list, tops: list, lefts: list, canvas: int) -> np.ndarray:
@@ -61,14 +66,13 @@ def seconds(function: Callable, *args: object, **options: object) -> float:
     return time.perf_counter() - start
 
 
-def whole_stage(digits: Digits, count: int, canvas: int) -> None:
+def whole_stage(dataset: RankedMnist, digits: Digits, count: int) -> None:
     """Draw scenes and write them as the stage does."""
-    generator = torch.Generator().manual_seed(0)
     with (
         tempfile.TemporaryDirectory() as folder,
-        pq.ParquetWriter(Path(folder) / "train.parquet", SCHEMA, compression="zstd") as writer,
+        pq.ParquetWriter(Path(folder) / "train.parquet", dataset.schema, compression="zstd") as writer,
     ):
-        for part in scenes(digits, count, threads=2, generator=generator, canvas=canvas, **SCENE):
+        for part in dataset.tables(digits, "train", [count], threads=2):
             writer.write_table(part)
 
 
@@ -85,18 +89,18 @@ def main() -> None:
     digits = bundled_digits()
     figures = {}
     for canvas, count in ((64, 2000), (224, 500)):  # as many as the stage draws at once
-        generator = torch.Generator().manual_seed(0)
-        scene = recipes(digits, count, canvas=canvas, generator=generator, **SCENE)
-        glyphs = digits.images[scene.glyph.clamp(min=0)]
-        lists = scene.size.tolist(), scene.top.tolist(), scene.left.tolist()
+        dataset = RankedMnist(canvas=canvas, **SCENE)
+        recipe = dataset.draw(digits, range(count), torch.Generator().manual_seed(0))
+        glyphs, boxes = digits.images[recipe["glyph"].clamp(min=0)], [recipe[name] for name in ("size", "top", "left")]
+        lists = [values.tolist() for values in boxes]
         arrays = glyphs.numpy()
         loops = {"pil": by_pil, "pil_whole_pixels": by_pil_whole_pixels}
         times = {name: [] for name in ("product", "stage", *loops)}
         for _ in range(ROUNDS + 1):  # in turn, so that a slow moment of the machine hits all
-            times["product"].append(seconds(draw, glyphs, scene.size, scene.top, scene.left, canvas=canvas))
+            times["product"].append(seconds(draw, glyphs, *boxes, canvas=canvas))
             for name, loop in loops.items():
                 times[name].append(seconds(loop, arrays, *lists, canvas))
-            times["stage"].append(seconds(whole_stage, digits, count, canvas))
+            times["stage"].append(seconds(whole_stage, dataset, digits, count))
         product = np.array(times["product"][1:])
         figures[f"{canvas} px"] = {"images/s": count / float(np.median(product))}
         for name in loops:
@@ -105,7 +109,7 @@ def main() -> None:
             if name == "pil":
                 figures[f"{canvas} px"] |= {"lowest": float(ratios.min()), "highest": float(ratios.max())}
         figures[f"{canvas} px"]["whole stage: times as long"] = float(np.median(np.array(times["stage"][1:]) / product))
-        same = draw(glyphs, scene.size, scene.top, scene.left, canvas=canvas).numpy().astype(int)
+        same = draw(glyphs, *boxes, canvas=canvas).numpy().astype(int)
         figures[f"{canvas} px"]["mean gray difference"] = float(abs(same - by_pil(arrays, *lists, canvas)).mean())
     write("drawing", figures)
 

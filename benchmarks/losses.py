@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from benchmarks.peers import peers
 from benchmarks.results import write
-from rankops.io.checkpoints import load_model
+from rankops.io.checkpoints import folder_of, load_model
 from rankops.io.parquet import as_batch
 from rankops.losses.average_precision import average_precision
 from rankops.losses.kendall import kendall
@@ -28,7 +28,8 @@ from rankops.metrics.spearman import spearman as exact_spearman
 from rankops.sorters import load_sorter
 from rankops.sorters.laplace import Laplace
 from rankops.sorters.straight_through import StraightThrough
-from rankops.tasks import memorability, multilabel
+from rankops.tasks.memorability import Memorability
+from rankops.tasks.multilabel import MultiLabel
 from rankops.training.finetune import embedded
 
 START = Path("models/runs/label_ranking-rlsep")
@@ -40,7 +41,7 @@ Loss = Callable[[Tensor, Tensor], Tensor]
 
 def features(splits: dict[str, tuple[Tensor, Tensor]]) -> dict[str, tuple[Tensor, Tensor]]:
     """What the label ranker's network sees in images (n, height, width), standardized over the training split."""
-    network = load_model(START / "scorer")
+    network = load_model(folder_of(START)).scorer
     found = {split: embedded(network, as_batch(images)) for split, (images, _) in splits.items()}
     mean, deviation = found["train"].mean(0), found["train"].std(0).clamp(min=1e-6)
     return {split: ((found[split] - mean) / deviation, wanted) for split, (_, wanted) in splits.items()}
@@ -116,7 +117,7 @@ def main() -> None:
         "straight_through 0.2": StraightThrough(),
         "comparator": load_sorter("comparator"),
     }
-    clips = {split: memorability.load_split("data/clips", split, threads=1) for split in ("train", "val", "test")}
+    clips = {split: Memorability().load("data/clips", split, threads=1) for split in ("train", "val", "test")}
     # The middle frame of each clip.
     data = features({split: (frames[:, frames.shape[1] // 2], target) for split, (frames, target) in clips.items()})
     losses: dict[str, Loss] = {"mse": mse}
@@ -130,7 +131,7 @@ def main() -> None:
     write("losses, Spearman of clips", found)
 
     images = {
-        split: multilabel.load_split("data/long_tailed_mnist", split, threads=1) for split in ("train", "val", "test")
+        split: MultiLabel().load("data/long_tailed_mnist", split, threads=1) for split in ("train", "val", "test")
     }
     data = features({split: (pixels, labels.float()) for split, (pixels, labels, _) in images.items()})
     as_labels = lambda loss, **options: lambda scores, labels: loss(scores, labels.bool(), **options)  # noqa: E731

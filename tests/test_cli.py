@@ -227,13 +227,22 @@ class TestScale:
         rankops("scale", "mine")
         assert "optimizer: {name: SGD, args: {lr: 5.0e-1}}" in (project / "params.yaml").read_text()
 
-    def test_what_shares_an_anchor_may_change_alone(self, project):
+    def test_what_shares_an_anchor_may_differ(self, project):
         (project / "scales/mine.yaml").write_text("runs: {memorability-mse: {seeds: [1, 7]}}")
-        rankops("scale", "mine")
+        rankops("scale", "mine")  # over laptop's, which gives the others theirs
         seeds = {name: run.seeds for name, run in load().runs.items()}
         assert seeds.pop("memorability-mse") == [1, 7]
         assert [1, 7] not in seeds.values()
         assert "# pairs: null = all" in (project / "params.yaml").read_text()
+
+    def test_what_a_scale_shares_is_written_out(self, project):
+        optimizer = "optimizer: &mine {name: SGD, args: {lr: 0.5}}"
+        (project / "scales/mine.yaml").write_text(
+            f"training: {{memorability: {{probe: {{{optimizer}}}}}, multilabel: {{probe: {{optimizer: *mine }}}}}}"
+        )
+        rankops("scale", "mine")
+        text = (project / "params.yaml").read_text()
+        assert text.count("optimizer: {name: SGD, args: {lr: 0.5}}") == 2
 
     def test_a_run_that_the_params_no_longer_have_is_left_out(self, project):
         values = YAML().load(project / "params.yaml")

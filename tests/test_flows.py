@@ -14,18 +14,15 @@ import time
 from pathlib import Path
 from types import SimpleNamespace
 
-import pyarrow.parquet as pq
 import pytest
+from pipelines.flows.worktree import FOLDER, READY, _brought, opened
 from prefect.exceptions import ParameterTypeError
 from ruamel.yaml import YAML
 
 from pipelines.config.schema import Compute, load
 from pipelines.flows.graph import stages
 from pipelines.flows.processes import CommandFailed, Commands, TransientFailure, _may_go_well
-from pipelines.flows.worktree import FOLDER, READY, _brought, opened
-from pipelines.stages.write_splits import write_splits
 from pipelines.tracking.gate import Decision
-from rankops.datasets.scenes import captions, digits
 
 from conftest import ROOT  # isort: skip
 
@@ -367,29 +364,6 @@ class TestWorktree:
             gone_on.remove()
         heads = project.run(f"git -C {tmp_path}/team.git for-each-ref --format='%(refname:short)' refs/heads/retrain")
         assert set(heads.split()) == {worktree.branch, elsewhere.branch, gone_on.branch}
-
-
-def test_a_later_snapshot_adds_training_scenes_and_changes_none(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    params = load(ROOT / "params.yaml")
-    Path("data/digits").mkdir(parents=True)
-    for split, table in digits.tables("bundled", "", seed=1, threads=1).items():
-        pq.write_table(table, f"data/digits/{split}.parquet")
-    rows = params.captions.rows.model_copy(update={"train": 60, "val": 20, "test": 20, "gate": 20})
-    options = params.captions.model_copy(update={"canvas": 32, "rows": rows})
-    made = {}
-    for number in (1, 3):
-        data = params.data.model_copy(update={"snapshot": number})
-        write_splits("captions", captions.tables, options, data=data, schema=captions.SCHEMA, threads=1, unit="images")
-        made[number] = {split: pq.read_table(f"data/captions/{split}.parquet") for split in dict(rows)}
-    assert all(made[1][split].equals(made[3][split]) for split in ("val", "test", "gate"))
-    train = made[3]["train"]
-    assert (len(made[1]["train"]), len(train)) == (60, 72)
-    assert train.slice(0, 60).equals(made[1]["train"])
-    assert train["id"].to_pylist() == list(range(72))
-    assert train["family"].to_pylist() == [row // 2 for row in range(72)]
-    pixels = [image["bytes"] for image in train["image"].to_pylist()]
-    assert len(set(pixels)) == 72  # each snapshot brings its own
 
 
 def test_prefect_yaml_names_flows_that_are_there_with_parameters_that_they_take():

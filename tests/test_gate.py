@@ -29,7 +29,8 @@ PARAMS = SimpleNamespace(
         },
     ),
     score_vectors=SimpleNamespace(length=8), compute=SimpleNamespace(threads=1),
-    sorters={"x": None}, runs={"mine": SimpleNamespace(task="memorability")}, model_of=lambda run: run.task,
+    sorters={"x": SimpleNamespace(training={}), "laplace": SimpleNamespace(training=None)},
+    runs={"mine": SimpleNamespace(task="memorability")}, model_of=lambda run: run.task,
 )  # fmt: skip
 
 

@@ -5,8 +5,8 @@ import inspect
 import json
 import typing
 from collections.abc import Callable, Iterator
-from functools import cache
 from dataclasses import fields
+from functools import cache
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -183,8 +183,8 @@ def _check_run(settings: Settings, key: str) -> None:
 def _check_dataset_of(settings: Settings, run: Run, task: type, place: str) -> None:
     if run.dataset not in settings.all_datasets:
         raise ValueError(
-            f"{place}.dataset: no {run.dataset!r}; there are {', '.join(settings.all_datasets)} (a dataset that is read "
-            "from disk needs a block under real_data)"
+            f"{place}.dataset: no {run.dataset!r}; there are {', '.join(settings.all_datasets)} (data read from "
+            "disk needs a block under real_data)"
         )
     fitting = [name for name in settings.all_datasets if not _lacks(settings, name, task)]
     if missing := _lacks(settings, run.dataset, task):
@@ -245,8 +245,8 @@ def _check_losses(settings: Settings, run: Run, task: type, training: dict[str, 
         )
     if batch_size % length:
         raise ValueError(
-            f"{place}: the training's batch_size is {batch_size}, but {run.sorter} ranks groups of score_vectors.length "
-            f"= {length}: expected a multiple of it"
+            f"{place}: the training's batch_size is {batch_size}, but {run.sorter} ranks groups of score_vectors."
+            f"length = {length}: expected a multiple of it"
         )
 
 
@@ -286,10 +286,11 @@ def _check_start(settings: Settings, key: str) -> None:
     folder, _, name = run.start.rpartition("/")
     task = lookup.find("tasks", run.task)
     training = settings.training_of(key)
-    if name == NONE and not any(training[phase]["epochs"] for phase in task.phases if phase not in task.needs_start):
+    alone = [phase for phase in task.phases if phase not in task.needs_start]
+    if name == NONE and not any(training[phase]["epochs"] for phase in alone):
         raise ValueError(
-            f"{place}: the training's {', '.join(p for p in task.phases if p not in task.needs_start)}.epochs is 0, but the "
-            "run starts from random weights, which need at least 1: or give it a start"
+            f"{place}: the training's {', '.join(alone)}.epochs is 0, but the run starts from random weights, which "
+            "need at least 1: or give it a start"
         )
     if folder != "models/runs" or name == NONE:
         return
@@ -300,14 +301,14 @@ def _check_start(settings: Settings, key: str) -> None:
         chain.append(settings.runs[chain[-1]].start.rpartition("/")[2])
         if chain[-1] in chain[:-1]:
             raise ValueError(
-                f"{place}.start: {', which starts from '.join(chain)}: expected a run that goes back to random weights or "
-                "to a file"
+                f"{place}.start: {', which starts from '.join(chain)}: expected a run that goes back to random weights "
+                "or to a file"
             )
     start = settings.runs[name]
     if run.dataset in settings.real_data and start.dataset not in settings.real_data:
         raise ValueError(
-            f"{place}.start: {name} learned on {start.dataset}, gray digits, which are no start for {run.dataset}: give "
-            "it a safetensors file of weights (docs/real_data.md)"
+            f"{place}.start: {name} learned on {start.dataset}, gray digits, which are no start for {run.dataset}: "
+            "give it a safetensors file of weights (docs/real_data.md)"
         )
     ours, theirs = _backbone(run.model), _backbone(start.model)
     if ours != theirs:

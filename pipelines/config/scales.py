@@ -39,7 +39,11 @@ def apply(name: str, folder: Path = Path()) -> str:
     """Write a scale's values into params.yaml and keep the comments there. Return a message.
 
     A scale holds what differs from scales/laptop.yaml, which is applied first, so that nothing of another scale stays.
+<<<<<<< HEAD
     A block that is shared (`*name`, `<<: *name`) changes wherever it is used.
+=======
+    A block that is shared (`*name`, `<<: *name`) changes wherever it is.
+>>>>>>> main
 
     Args:
         name: of a file in scales/.
@@ -74,7 +78,8 @@ def _merge_all(into: Any, layers: dict[Path, Any]) -> list[str]:
 
 def _merge(into: Any, changes: Any, *, place: str, where: Path) -> Iterator[str]:
     """Write changes into a block, in place, which keeps comments and anchors; yield the user's keys that it lacks."""
-    for key, value in changes.items():
+    for key, shared in changes.items():
+        value = deepcopy(shared)  # an anchor of the scale is none of the params
         if key not in into and place.rstrip(".") in OWN_KEYS:
             yield f"{place}{key}"
             continue

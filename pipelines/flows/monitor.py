@@ -5,7 +5,7 @@ from pathlib import Path
 
 import httpx
 from prefect import flow
-from prefect.artifacts import create_markdown_artifact, create_table_artifact
+from prefect.artifacts import create_table_artifact
 from prefect.deployments import run_deployment
 from prefect.exceptions import PrefectException
 from prefect.logging import get_run_logger
@@ -89,13 +89,10 @@ def monitor(
     comparison = drift.compare(fresh, model=model, dataset=dataset, alpha=alpha, least_distance=least_distance)
     drift.write(comparison, Path("reports/monitoring") / f"{fresh.stem}.json")
     create_table_artifact(
-        key="monitored-figures", table=[asdict(one) for one in comparison.quantities], description=comparison.verdict
-    )
-    version = f", version {comparison.version}" if comparison.version else ""
-    create_markdown_artifact(
         key="monitored",
-        markdown=f"**{comparison.verdict}**\n\n{comparison.model}{version}, beside {comparison.dataset}. "
-        f"Images: {comparison.images}. Formats: {comparison.formats}.",
+        table=[asdict(one) for one in comparison.quantities],
+        description=f"**{comparison.verdict}**: {comparison.model}, version {comparison.version or 'none'}, trained on "
+        f"{comparison.dataset}. Images: {comparison.images}. Formats: {comparison.formats}.",
     )
     get_run_logger().info(comparison.verdict)
     if comparison.drifted and retrain_on_drift:

@@ -2,7 +2,6 @@
 
 import os
 import re
-import shutil
 import signal
 import subprocess
 import sys
@@ -16,6 +15,8 @@ from typing import Any
 from prefect import task
 from prefect.cache_policies import NO_CACHE
 from prefect.logging import get_run_logger
+
+from pipelines.ops.process import tied
 
 __all__ = ["CommandFailed", "Commands", "TransientFailure", "retried"]
 
@@ -75,12 +76,11 @@ class Commands:
         """
         name = " ".join(command)
         path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])
-        tied = ["setpriv", "--pdeathsig", "TERM"] if shutil.which("setpriv") else []
         with self._lock:
             if self._stopped:
                 raise CommandFailed(f"not started, the flow is ending: {name}")
             process = subprocess.Popen(
-                [*tied, *command],
+                tied(*command),
                 cwd=folder,
                 env=os.environ | {"PATH": path} | environment,
                 stdout=subprocess.PIPE,

@@ -7,20 +7,21 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from shutil import which
 
-__all__ = ["search_path", "tie_to", "tie_to_starter"]
+__all__ = ["tie_to", "tie_to_starter", "tied"]
 
 PR_SET_PDEATHSIG = 1  # linux/prctl.h
 LINUX = sys.platform == "linux"
 
 
-def search_path() -> str:
-    """Return PATH with the programs of this process's Python environment first."""
-    return os.pathsep.join(filter(None, [os.path.dirname(sys.executable), os.environ.get("PATH")]))
+def tied(*command: str) -> list[str]:
+    """Return the command that gets SIGTERM as soon as the process that starts it ends."""
+    return ["setpriv", "--pdeathsig", "TERM", *command] if which("setpriv") else list(command)
 
 
 def tie_to(parent: int) -> None:
-    """Kill this process as soon as its parent ends. A worker calls this before anything else.
+    """Kill this process as soon as its parent ends. A worker calls this before anything else, as joblib's initializer.
 
     Args:
         parent: the process that started this one, which may have ended by now.

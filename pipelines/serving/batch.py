@@ -5,6 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -22,7 +23,7 @@ from rankops.tasks.predict import order_of, picture_of, predicted
 
 __all__ = ["Prediction", "annotate", "annotated_paths", "load_ranker", "predict", "predict_table"]
 
-TASK = LabelRanking()
+TASK: Any = LabelRanking()
 READ, WRITTEN = 64, 8192  # rows at a time: of images, which are large, and of predictions
 COLUMNS = [
     ("scores", pa.list_(pa.float32())), ("label_ranks", pa.list_(pa.int64())), ("selected", pa.list_(pa.bool_()))
@@ -51,7 +52,7 @@ def load_ranker(model: str) -> nn.Module:
                 f"{model}: no such folder; expected one that a run wrote, or such as models:/label_ranking@champion"
             )
         network = load_model(folder, device="cuda" if torch.cuda.is_available() else "cpu")
-    if (task := network.recipe.get("task")) != TASK.name:
+    if (task := getattr(network, "recipe", {}).get("task")) != TASK.name:
         raise ValueError(f"{model}: a model of {task or 'no task'}, expected one of {TASK.name}")
     return network
 

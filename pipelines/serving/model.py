@@ -1,6 +1,7 @@
 """What MLflow runs for every registered model. It is logged as code, so that nothing is unpickled."""
 
 from threading import Lock
+from typing import Any
 
 import mlflow
 import numpy as np
@@ -19,7 +20,8 @@ class Model(mlflow.pyfunc.PythonModel):
     def load_context(self, context) -> None:
         self.network = load_model(context.artifacts["weights"])
         self.sorts = isinstance(self.network, Sorter)
-        self.task = None if self.sorts else lookup.find("tasks", self.network.recipe["task"])()
+        recipe: dict = vars(self.network)["recipe"]
+        self.task: Any = None if self.sorts else lookup.find("tasks", recipe["task"])()
         # MLflow's server asks from several threads, whose activations would add up in memory.
         self.turn = Lock()
 

@@ -19,7 +19,7 @@ from joblib import Parallel, delayed, parallel_config
 
 from pipelines.config import Settings
 from pipelines.config.schema import NONE
-from pipelines.ops.process import tie_to
+from pipelines.ops.process import tie_to, tie_to_starter, tied
 from pipelines.stages.progress import followed
 from pipelines.stages.runner import checkpoint_folder
 from rankops import lookup
@@ -110,9 +110,7 @@ def _trained(params: Settings, name: str, jobs: list[tuple[int, int]], folder: P
     if at_once > 1 or (waiting and params.jobs.backend != "loky"):
         with parallel_config(params.jobs.backend, **_backend(params)):
             errors = Parallel(n_jobs=at_once, batch_size=1)(
-                delayed(_job)(
-                    params.model_dump(), name, place, seed, str(folder), number, (os.getpid(), str(Path.cwd()))
-                )
+                delayed(_job)(params.model_dump(), name, place, seed, str(folder), number, str(Path.cwd()))
                 for number, (place, seed) in enumerate(waiting)
             )
     else:
@@ -154,6 +152,8 @@ def _backend(params: Settings) -> dict[str, Any]:
         register_ray()
         if not ray.is_initialized():
             ray.init(address=params.jobs.address)
+    elif params.jobs.backend == "loky":  # before anything is imported: the stage may be killed meanwhile
+        return {"initializer": tie_to, "initargs": (os.getpid(),)}
     return {}
 
 
@@ -164,18 +164,16 @@ def _job(
     seed: int,
     folder: str,
     number: int,
-    started: tuple[int, str] | None,
+    started: str | None,
 ) -> str | None:
     """Train one seed with one setting; return an error, or None.
 
     Args:
-        started: the process and the folder that started this job in another process; None within that process.
+        started: the folder of the process that started this job in another one; None within that process.
     """
     params = Settings.model_validate(values)
     if started is not None:
-        os.chdir(started[1])
-        if params.jobs.backend == "loky":
-            tie_to(started[0])
+        os.chdir(started)
     if started is not None and params.compute.device != "cpu" and "CUDA_VISIBLE_DEVICES" not in os.environ:
         os.environ["CUDA_VISIBLE_DEVICES"] = str(number % max(1, torch.cuda.device_count()))
     torch.set_num_threads(params.compute.threads)
@@ -210,12 +208,15 @@ def _launch(params: Settings, name: str, place: int, seed: int, job: Path) -> No
         )
     arguments = job / "arguments.json"
     arguments.write_text(json.dumps([params.model_dump(), name, place, seed, str(job)]))
-    command = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(processes), "-m", __name__]
+    command = tied(
+        *(sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(processes)),
+        *("-m", __name__, str(arguments)),
+    )
     # They talk over the loopback interface alone.
     loopback = "lo" if sys.platform == "linux" else "lo0"
     environment = os.environ | {"GLOO_SOCKET_IFNAME": loopback, "NCCL_SOCKET_IFNAME": loopback}
     environment |= {"OMP_NUM_THREADS": str(max(1, params.compute.threads // processes))}
-    done = subprocess.run([sys.executable, *command, str(arguments)], check=False, env=environment)
+    done = subprocess.run(command, check=False, env=environment)
     if done.returncode:
         raise ChildProcessError(
             f"one of {processes} processes failed (exit status {done.returncode}), see above; `dvc repro` resumes from "
@@ -280,7 +281,7 @@ def _fresh(params: Settings, dataset: str) -> Any:
 
 
 if __name__ == "__main__":  # one of the processes of `_launch`
-    tie_to(os.getppid())
+    tie_to_starter()
     _values, _name, _place, _seed, _folder = json.loads(Path(sys.argv[1]).read_text())
     _params = Settings.model_validate(_values)
     torch.set_num_threads(max(1, _params.compute.threads // _params.compute.processes))

@@ -47,8 +47,8 @@ class Decision:
 
 def known(params: Settings) -> list[str]:
     """Return the names of the models that the params train; a team's store may have others."""
-    trained = {params.model_of(run) for run in params.runs.values()}
-    return [*(f"sorter-{name}" for name in params.sorters), *sorted(trained)]
+    sorters = [f"sorter-{name}" for name, options in params.sorters.items() if options.training is not None]
+    return sorters + sorted({params.model_of(run) for run in params.runs.values()})
 
 
 def decide_all(
@@ -214,7 +214,7 @@ def verdict(
 
 def _describe(client: mlflow.MlflowClient, decision: Decision, examples: str, statistics: dict[str, Statistic]) -> None:
     """Write the decision and all metrics into the challenger's description, in place of an earlier decision's."""
-    number = decision.challenger
+    number = next(iter(statistics))  # the challenger's
     heads = " | ".join(f"version {one}" for one in statistics)
     lines = [f"{'promoted' if decision.promoted else 'rejected'}; {decision.reason}.", "", f"On {examples}:", ""]
     lines += [f"| metric | {heads} | difference |", "|---|---|---|---|"]

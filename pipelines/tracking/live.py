@@ -84,15 +84,16 @@ def _send(client: mlflow.MlflowClient, params: Settings, folder: Path) -> None:
     going = {run.data.tags[ATTEMPT]: run for run in _live_runs(client, folder, "attributes.status = 'RUNNING'")}
     for attempt, (name, experiment, history) in _trainings(params, folder).items():
         try:
-            rows, run = list(csv.DictReader(history.read_text().splitlines())), going.get(attempt)
+            rows = list(csv.DictReader(history.read_text().splitlines()))
         except FileNotFoundError:  # the training has just ended
             continue
-        if rows and run is None:
-            run = client.create_run(
+        if rows and attempt not in going:
+            going[attempt] = client.create_run(
                 experiment_of(client, experiment), run_name=" ".join((name, *Path(attempt).parts[3:])),  # such as seed2
                 tags={ATTEMPT: attempt, NAME: name, PLACE: _place(folder)},
             )  # fmt: skip
         for row in rows:
+            run = going[attempt]
             if int(row["epoch"]) > run.data.metrics.get("epoch", 0):
                 epoch = Metric("epoch", int(row["epoch"]), int(time.time() * 1000), int(row["epoch"]))
                 client.log_batch(run.info.run_id, [epoch, *epoch_metrics([row])])

@@ -86,7 +86,7 @@ def publish(runs: list[Run]) -> list[str]:
             for seed in run.seeds:
                 changed |= _sent(client, experiment, seed, parent=run_id)[1]
             if run.version is not None:
-                number, registered = _registered(client, run_id, run)
+                number, registered = _registered(client, run_id, run, run.version)
                 changed |= registered
                 made.setdefault(run.version.model, []).append((run.version.quality, int(number), run.key))
             if client.get_run(run_id).info.status != "FINISHED":  # only now: a run that was killed is sent again
@@ -148,13 +148,13 @@ def _send_files(client: mlflow.MlflowClient, run_id: str, run: Run, folders: Ite
             client.log_artifact(run_id, str(file), folder)
 
 
-def _registered(client: mlflow.MlflowClient, run_id: str, run: Run) -> tuple[str, bool]:
+def _registered(client: mlflow.MlflowClient, run_id: str, run: Run, version: Version) -> tuple[str, bool]:
     """Return the number of a run's version, and whether it had to be registered."""
-    model = run.version.model
+    model = version.model
     made = client.search_model_versions(f"name = '{model}' and tags.`{KEY}` = '{run.key}'")
     of_run = [str(one.version) for one in made if one.run_id == run_id]
     whole = [number for number in of_run if registry.has_files(f"models:/{model}/{number}")]
-    number = whole[0] if whole else _register(client, run_id, run)
+    number = whole[0] if whole else _register(client, run_id, run, version)
     for one in made:
         if str(one.version) != number:  # its run or its files are gone
             registry.replace(client, one, number)
@@ -167,15 +167,15 @@ def signature_of(weights: Path) -> ModelSignature:
     if recipe["folder"] == "sorters":
         tensor = Schema([TensorSpec(np.dtype(np.float32), (-1, recipe["args"].get("length", -1)))])
         return ModelSignature(inputs=tensor, outputs=tensor)
-    columns = [
+    task: Any = lookup.find("tasks", recipe["task"])
+    inputs: list[ColSpec | TensorSpec] = [
         ColSpec(KINDS[kind.removesuffix("?")], name, required=not kind.endswith("?"))
-        for name, kind in lookup.find("tasks", recipe["task"]).columns.items()
+        for name, kind in task.columns.items()
     ]
-    return ModelSignature(inputs=Schema(columns))
+    return ModelSignature(inputs=Schema(inputs))
 
 
-def _register(client: mlflow.MlflowClient, run_id: str, run: Run) -> str:
-    version = run.version
+def _register(client: mlflow.MlflowClient, run_id: str, run: Run, version: Version) -> str:
     with TemporaryDirectory() as scratch:
         weights = Path(scratch) / "weights"  # the name by which `rankops.sorters.load` finds it
         shutil.copytree(version.weights, weights)
@@ -194,7 +194,8 @@ def _register(client: mlflow.MlflowClient, run_id: str, run: Run) -> str:
     except MlflowException as error:
         if error.error_code != "RESOURCE_ALREADY_EXISTS":
             raise
-    description = [f"Trained by `{run.tags.get('stage', run.name)}`.", "", "| metric | value |", "|---|---|"]
+    seed = f", seed {version.tags['seed']}; metrics of all its seeds" if "seed" in version.tags else ""
+    description = [f"Trained by `{run.tags.get('stage', run.name)}`{seed}.", "", "| metric | value |", "|---|---|"]
     description += [f"| {name} | {value:.4f} |" for name, value in run.metrics.items()]
     made = client.create_model_version(
         version.model,

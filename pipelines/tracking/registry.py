@@ -69,8 +69,8 @@ def champions(client: mlflow.MlflowClient, model: RegisteredModel) -> list[str]:
 def chosen_by_person(client: mlflow.MlflowClient, model: RegisteredModel) -> bool:
     """Check whether a person chose the champion: in MLflow's UI, or by `rankops promote --version` or `rollback`."""
     champion = holder(model)
-    if champions(client, model)[-1:] != [champion]:
-        return True
+    if champion is None or champions(client, model)[-1:] != [champion]:
+        return champion is not None
     return client.get_model_version(model.name, champion).tags.get(MADE_BY) in ("person", "rollback")
 
 

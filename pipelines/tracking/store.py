@@ -4,7 +4,7 @@ import logging
 import os
 import re
 import warnings
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -83,7 +83,7 @@ def experiment_of(client: mlflow.MlflowClient, name: str) -> str:
 
 
 @contextmanager
-def answering(doing: str = "") -> Iterator[None]:
+def answering(doing: str = "") -> Generator[None]:
     """Turn errors of MLflow into errors of one line: ValueError for what the store does not have, and those above.
 
     Args:

@@ -6,8 +6,10 @@ import torch
 from torch import Tensor
 
 from rankops.checks import NotFiniteError, check_scores
+from rankops.metrics.weights import relative_weights
+from rankops.ranks import ranks
 
-__all__ = ["at_least_single", "both_ways", "is_ordered", "present", "soft_ranks", "transposed"]
+__all__ = ["at_least_single", "both_ways", "is_ordered", "present", "rank_distance", "soft_ranks", "transposed"]
 
 
 def at_least_single(scores: Tensor) -> Tensor:
@@ -57,6 +59,30 @@ def soft_ranks(
     except NotFiniteError:
         check_scores(scores, mask=mask)
         raise
+
+
+def rank_distance(
+    scores: Tensor, target: Tensor, *, sorter: Callable[..., Tensor], mask: Tensor | None, weights: Tensor | None
+) -> Tensor:
+    r"""Return $\frac{6}{d (d^2 - 1)} \|f(y) - \mathrm{rk}(y^*)\|^2$ of each group that has an order, averaged.
+
+    Args:
+        scores, target: (..., d), checked.
+        sorter: takes scores (..., d) to ranks (..., d).
+        mask, weights: (..., d) or None.
+
+    Returns:
+        A scalar; 0 without gradient if no group has two different targets.
+    """
+    weight = relative_weights(scores, mask, weights)
+    soft = soft_ranks(sorter, scores, mask)
+    # In float64, because half precision does not hold every rank.
+    true = ranks(target.double(), mask=mask).to(soft.dtype)
+    length = scores.shape[-1] if mask is None else mask.sum(-1).clamp(min=2)
+    total = weight.sum(-1)
+    errors = ((soft - true).square() * weight).sum(-1) / total.where(total > 0, 1.0)
+    ordered = is_ordered(target, weight)
+    return (errors * 6 / (length**2 - 1)).where(ordered, 0.0).sum() / ordered.sum().clamp(min=1)
 
 
 def transposed(matrices: Tensor) -> Tensor:

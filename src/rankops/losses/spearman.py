@@ -5,9 +5,7 @@ from collections.abc import Callable
 from torch import Tensor
 
 from rankops.checks import check_target
-from rankops.losses.inputs import is_ordered, soft_ranks
-from rankops.metrics.weights import relative_weights
-from rankops.ranks import ranks
+from rankops.losses.inputs import rank_distance
 
 __all__ = ["spearman"]
 
@@ -49,12 +47,4 @@ def spearman(
     tensor(True)
     """
     check_target(scores, target, least=2, mask=mask)
-    weight = relative_weights(scores, mask, weights)
-    soft = soft_ranks(sorter, scores, mask)
-    # In float64, because half precision does not hold every rank.
-    true = ranks(target.double(), mask=mask).to(soft.dtype)
-    length = scores.shape[-1] if mask is None else mask.sum(-1).clamp(min=2)
-    total = weight.sum(-1)
-    errors = ((soft - true).square() * weight).sum(-1) / total.where(total > 0, 1.0)
-    ordered = is_ordered(target, weight)
-    return (errors * 6 / (length**2 - 1)).where(ordered, 0.0).sum() / ordered.sum().clamp(min=1)
+    return rank_distance(scores, target, sorter=sorter, mask=mask, weights=weights)

@@ -4,8 +4,8 @@ from collections.abc import Callable
 
 from torch import Tensor
 
-from rankops.checks import check_label_ranks, check_mask, check_tensors
-from rankops.losses.spearman import spearman
+from rankops.checks import check_label_ranks, check_mask, check_target, check_tensors
+from rankops.losses.inputs import rank_distance
 
 __all__ = ["spearman_of_label_ranks"]
 
@@ -53,5 +53,7 @@ def spearman_of_label_ranks(
         if mask.shape == label_ranks.shape:
             label_ranks = label_ranks.masked_fill(~mask, 0)  # what does not count may be anything
     check_label_ranks(scores, label_ranks)
-    # Larger label ranks are more important, as larger targets are: `spearman` ranks both from the top.
-    return spearman(scores, label_ranks.double(), sorter=sorter, mask=mask, weights=weights)
+    # Larger label ranks are more important, as larger targets are: both are ranked from the top.
+    target = label_ranks.double()
+    check_target(scores, target, least=2, mask=mask)
+    return rank_distance(scores, target, sorter=sorter, mask=mask, weights=weights)

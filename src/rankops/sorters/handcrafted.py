@@ -4,7 +4,7 @@ from torch import Tensor
 
 from rankops.checks import check_positive
 from rankops.sorters.base import Sorter
-from rankops.sorters.sigmoid import pairwise_ranks
+from rankops.sorters.laplace_sums import pairwise_ranks
 
 __all__ = ["Handcrafted"]
 

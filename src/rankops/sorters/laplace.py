@@ -1,14 +1,13 @@
 """Soft ranks as sums of Laplace distribution functions of score differences, in O(d log d)."""
 
-import torch
 from torch import Tensor
 
 from rankops.checks import check_positive
 from rankops.sorters.base import Sorter
-from rankops.sorters.laplace_sums import sums_of_others
-from rankops.sorters.standardize import largest, standardized
+from rankops.sorters.laplace_sums import laplace_ranks
+from rankops.sorters.standardize import standardized
 
-__all__ = ["Laplace", "laplace_ranks"]
+__all__ = ["Laplace"]
 
 
 class Laplace(Sorter):
@@ -31,6 +30,7 @@ class Laplace(Sorter):
     Raises:
         ValueError: `softness` not positive; see `rank_along` for a call's.
 
+    >>> import torch
     >>> Laplace(softness=0.1, standardize=False)(torch.tensor([0.5, 0.45, 2.0]))
     tensor([2.3033, 2.6967, 1.0000])
     """
@@ -51,43 +51,3 @@ class Laplace(Sorter):
 
     def extra_repr(self) -> str:
         return f"softness={self.softness}, standardize={self.standardize}, detach={self.detach}"
-
-
-def laplace_ranks(scores: Tensor, mask: Tensor | None, softness: float) -> Tensor:
-    """Return the sum of `Laplace` without its standard deviation, over the scores that the mask leaves."""
-    if mask is not None:  # absent scores go next to the largest, where they widen no gap
-        scores = scores.where(mask, largest(scores, mask))
-    ordered = scores.sort(dim=-1, descending=True, stable=True)
-    weights = torch.ones_like(scores) if mask is None else mask.to(scores.dtype).gather(-1, ordered.indices)
-    soft = _SortedRanks.apply(ordered.values, weights, softness)
-    return torch.zeros_like(soft).scatter(-1, ordered.indices, soft)
-
-
-class _SortedRanks(torch.autograd.Function):
-    r"""Ranks of scores that are sorted, largest first; weights are 1, or 0 where there is no score.
-
-    Only gaps between neighbors are used, so neither an offset nor a score far away costs precision. The derivative is
-    written out, $(J^\top g)_k = \frac{1}{2b} \sum_{i \neq k} e^{-|s_i - s_k| / b} (w_k g_i - w_i g_k)$: through the
-    gaps, autograd would compute each entry as a difference of sums over many pairs, and lose the signs of small ones.
-    """
-
-    generate_vmap_rule = True
-
-    @staticmethod
-    def forward(scores: Tensor, weights: Tensor, softness: float) -> Tensor:
-        before, after = sums_of_others((scores[..., :-1] - scores[..., 1:]) / softness, weights)
-        return 1 + (weights.cumsum(-1) - weights) + (after - before) / 2
-
-    @staticmethod
-    def setup_context(ctx, inputs: tuple[Tensor, Tensor, float], output: Tensor) -> None:
-        ctx.save_for_backward(*inputs[:2])
-        ctx.softness = inputs[2]
-
-    @staticmethod
-    def backward(ctx, *gradients: Tensor) -> tuple[Tensor, None, None]:
-        (gradient,) = gradients
-        scores, weights = ctx.saved_tensors
-        gaps = (scores[..., :-1] - scores[..., 1:]) / ctx.softness
-        before, after = sums_of_others(gaps, torch.stack([gradient, weights]))
-        pulled, around = before + after
-        return (weights * pulled - gradient * around) / (2 * ctx.softness), None, None

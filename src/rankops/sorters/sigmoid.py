@@ -1,10 +1,10 @@
 """Soft ranks as sums of sigmoids of score differences in standard deviations."""
 
-import torch
 from torch import Tensor
 
 from rankops.checks import check_positive
 from rankops.sorters.base import Sorter
+from rankops.sorters.laplace_sums import pairwise_ranks
 from rankops.sorters.standardize import standardized
 
 __all__ = ["Sigmoid"]
@@ -27,6 +27,7 @@ class Sigmoid(Sorter):
     Raises:
         ValueError: `steepness` not positive; see `rank_along` for a call's.
 
+    >>> import torch
     >>> Sigmoid()(torch.tensor([0.5, -1.0, 2.0]))
     tensor([2., 3., 1.])
     """
@@ -43,13 +44,3 @@ class Sigmoid(Sorter):
 
     def extra_repr(self) -> str:
         return f"steepness={self.steepness}, detach={self.detach}"
-
-
-def pairwise_ranks(scores: Tensor, mask: Tensor | None, steepness: float) -> Tensor:
-    r"""$1 + \sum_{j \neq i} \sigma(\lambda (s_j - s_i))$ over the j that the mask leaves."""
-    differences = scores.unsqueeze(-2) - scores.unsqueeze(-1)  # [..., i, j] = s_j - s_i
-    beats = torch.sigmoid(steepness * differences)
-    if mask is not None:
-        beats = beats * mask.unsqueeze(-2)
-    # The diagonal adds sigmoid(0) = 1/2, which stands in for the 1 of the formula's j = i.
-    return 0.5 + beats.sum(-1)

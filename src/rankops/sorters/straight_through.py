@@ -5,7 +5,7 @@ from torch import Tensor
 from rankops.checks import check_positive
 from rankops.ranks import ranks
 from rankops.sorters.base import Sorter
-from rankops.sorters.laplace import laplace_ranks
+from rankops.sorters.laplace_sums import laplace_ranks
 from rankops.sorters.standardize import standardized
 
 __all__ = ["StraightThrough"]

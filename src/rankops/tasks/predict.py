@@ -2,8 +2,9 @@
 
 import base64
 import inspect
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -16,12 +17,13 @@ __all__ = ["colors_of", "in_batches", "of_row", "order_of", "picture_of", "pictu
 
 
 def colors_of(network: nn.Module) -> int:
-    """Return the colors of the images that a network takes: 1 (gray) or 3, which is also for networks that take either."""
+    """Return the colors of the images that a network takes: 1 (gray) or 3, also for networks that take either."""
     option = inspect.signature(type(network)).parameters.get("colors")
-    return network.recipe["args"].get("colors", option.default if option else 3)
+    args: dict = vars(network)["recipe"]["args"]
+    return args.get("colors", option.default if option else 3)
 
 
-def picture_of(network: nn.Module, encoded: bytes, *, where: str) -> Tensor:
+def picture_of(network: nn.Module, encoded: bytes | Path | None, *, where: str) -> Tensor:
     """Return a picture as a network takes it, (1, [3,] height, width) uint8.
 
     Raises:
@@ -108,7 +110,7 @@ def _by_shape(pictures: list[tuple[str, Tensor]], predict: Callable[[Tensor], pa
 
 
 @contextmanager
-def of_row(number: int) -> Iterator[None]:
+def of_row(number: int) -> Generator[None]:
     """Turn whatever a row's picture or words fail with into a ValueError that names the row.
 
     >>> with of_row(3):
