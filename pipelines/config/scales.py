@@ -39,11 +39,7 @@ def apply(name: str, folder: Path = Path()) -> str:
     """Write a scale's values into params.yaml and keep the comments there. Return a message.
 
     A scale holds what differs from scales/laptop.yaml, which is applied first, so that nothing of another scale stays.
-<<<<<<< HEAD
-    A block that is shared (`*name`, `<<: *name`) changes wherever it is used.
-=======
     A block that is shared (`*name`, `<<: *name`) changes wherever it is.
->>>>>>> main
 
     Args:
         name: of a file in scales/.
@@ -89,13 +85,13 @@ def _merge(into: Any, changes: Any, *, place: str, where: Path) -> Iterator[str]
             if key in ("args", "schedule") or "name" in value:  # what belongs to a name is replaced together
                 for old in set(into[key]) - set(value):
                     del into[key][old]
-                into[key].update(deepcopy(value))  # a scale may share blocks, with names of its own
+                into[key].update(value)
             else:
                 yield from _merge(into[key], value, place=f"{place}{key}.", where=where)
         elif isinstance(value, list) and isinstance(into[key], list):
             into[key][:] = value
         else:
-            into[key] = deepcopy(value)
+            into[key] = value
         comments = getattr(into, "ca", None)  # plain blocks have none
         if comments and (comment := comments.items.get(key)) and comment[2]:
             comment[2].column = 0  # one space after the value, whatever the length of the value before
