@@ -15,12 +15,11 @@ import kubernetes_validate
 import pytest
 from docker.types import HostConfig
 from docker.utils.build import exclude_paths
+from pipelines.flows.deploy import HEARTBEAT
 from prefect.client.schemas.objects import FlowRun
 from prefect_docker.worker import DockerWorkerJobConfiguration
 from prefect_kubernetes.worker import KubernetesWorkerJobConfiguration
 from ruamel.yaml import YAML
-
-from pipelines.flows.deploy import HEARTBEAT
 
 ROOT = Path(__file__).parents[1]
 COMPOSE = ("compose.yaml", "compose.gpu.yaml")
@@ -133,7 +132,8 @@ def test_no_secret_and_nothing_of_this_machine_goes_into_the_image(tmp_path):
         ".env", ".dvc/config.local", ".retrain/worktree/.dvc/config.local", ".retrain/worktree/dvc.yaml",
         "elsewhere/.dvc/config.local", ".servers/prefect/prefect.db", ".servers/mlflow.log", "mlflow.db",
         "mlflow.db-wal", "mlruns/1/weights", ".venv/bin/python", "src/rankops/__pycache__/ranks.pyc",
-        "__pycache__/conftest.pyc", "experiments/models/runs/one", "experiments/data/clips/train.parquet", "benchmarks/results/sorters.md",
+        "__pycache__/conftest.pyc", "experiments/models/runs/one", "experiments/data/clips/train.parquet",
+        "benchmarks/results/sorters.md",
         "params.yaml.partial-7", "results/a.partial-7", "data/clips/train.parquet", "models/runs/one",
         ".dvc/cache/files", ".dvc/tmp/rwlock",
     }  # fmt: skip

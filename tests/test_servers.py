@@ -21,15 +21,15 @@ import mlflow
 import pandas as pd
 import pytest
 import torch
+from pipelines.flows.deploy import _environment, _trigger, deploy
+from pipelines.ops.servers import Server, _members, answering, servers, start, start_all, stop
 from prefect.server.events.schemas.automations import EventTrigger
 from prefect.server.events.schemas.events import ReceivedEvent
 from prefect.utilities.templating import apply_values
 from ruamel.yaml import YAML
 
-from pipelines.flows.deploy import _environment, _trigger, deploy
 from pipelines.flows.promote import judge
 from pipelines.ops.messages import in_a_line
-from pipelines.ops.servers import Server, _members, answering, servers, start, start_all, stop
 from pipelines.serving import server
 from pipelines.serving.server import free_port
 from pipelines.tracking.publish import (
