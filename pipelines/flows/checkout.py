@@ -16,7 +16,7 @@ __all__ = ["commit", "fresh_checkout", "is_new", "share"]
 
 FOLDER = Path(".retrain/checkout")
 CHECKPOINTS = Path(".retrain/checkpoints")  # of all retrainings: the next one resumes what a killed one left
-BRANCHES = ("refs/heads/retrain/", "refs/remotes/*/retrain/")
+BRANCHES = ("refs/heads/retrain/*", "refs/remotes/*/retrain/*")
 
 
 @contextmanager

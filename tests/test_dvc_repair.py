@@ -1,0 +1,124 @@
+"""A dvc that was killed while it wrote: nothing is run again, and the lock ends as it was."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from dvc.repo import Repo
+from prefect.logging import disable_run_logger
+
+from pipelines.flows.processes import Commands, TransientFailure
+from pipelines.ops import dvc_lock
+from pipelines.ops.dvc_repair import repair
+
+STAGES = """
+stages:
+  draw: {cmd: echo drawn >> ran.txt && cp seed.txt scenes.txt, deps: [seed.txt], outs: [scenes.txt]}
+  train: {cmd: echo trained >> ran.txt && cp scenes.txt model.txt, deps: [scenes.txt], outs: [model.txt]}
+"""
+IDENTITY = {f"GIT_{who}_{what}": "a@b" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
+
+
+def git(*words: str) -> None:
+    subprocess.run(["git", *words], check=True, capture_output=True, env={**os.environ, **IDENTITY})
+
+
+def repro() -> None:
+    with Repo(".") as repo:
+        repo.reproduce()
+
+
+@pytest.fixture
+def project(tmp_path, monkeypatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    git("init", "--quiet")
+    Repo.init(".").close()
+    (tmp_path / "dvc.yaml").write_text(STAGES)
+    (tmp_path / "seed.txt").write_text("1")
+    repro()
+    git("add", "--all")
+    git("commit", "--quiet", "--message", "made")
+    return tmp_path
+
+
+# Emptied; within an entry; after a whole entry and within a hash, which DVC both takes for a lock.
+@pytest.mark.parametrize(
+    "end", ["", "    outs:\n    - pa", "  train:\n", "    - path: model.txt\n      hash: md5\n      md5: 0"]
+)
+@pytest.mark.parametrize("committed", [True, False])
+def test_wherever_a_lock_ends_nothing_is_run_again(project, end, committed):
+    lock = project / "dvc.lock"
+    whole = lock.read_text()
+    if not committed:
+        git("rm", "--quiet", "--cached", "dvc.lock")
+        git("commit", "--quiet", "--message", "no lock")
+    lock.write_text(whole[: whole.rfind(end[:-1]) if end else 0] + end)
+    repair()
+    repro()
+    assert lock.read_text() == whole
+    assert (project / "ran.txt").read_text() == "drawn\ntrained\n"
+    assert repair() == []
+
+
+def test_half_a_list_of_running_stages_goes_and_a_whole_one_stays(project):
+    running = project / ".dvc/tmp/rwlock"
+    running.write_text('{"train.txt": {"wr')
+    assert len(repair()) == 1
+    assert not running.exists()
+    running.write_text("{}")
+    assert repair() == []
+    assert running.exists()
+
+
+def test_what_a_person_or_a_living_dvc_may_be_writing_is_left_alone(project):
+    lock = project / "dvc.lock"
+    lock.write_text(merged := f"<<<<<<< HEAD\n{lock.read_text()}=======\n>>>>>>> other\n")
+    assert (repair(), lock.read_text()) == ([], merged)
+    lock.write_text("")
+    with Repo(".") as repo, repo.lock:
+        assert "dvc is running" in repair()[0]
+    assert lock.read_text() == ""
+
+
+def test_the_command_changes_nothing_if_git_does_not_answer(project):
+    (project / "dvc.lock").write_text("")
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+    command = [sys.executable, "-m", "pipelines.ops.dvc_repair"]
+    owned = environment | {
+        "GIT_TEST_ASSUME_DIFFERENT_OWNER": "1",
+        "GIT_CONFIG_GLOBAL": "/dev/null",
+    }  # as in a container
+    done = subprocess.run(command, env=owned, capture_output=True, text=True)
+    assert (done.returncode, "ownership" in done.stderr, "Traceback" in done.stderr) == (1, True, False)
+    assert (project / "dvc.lock").read_text() == ""
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    assert "dvc.lock" in done.stdout
+
+
+@disable_run_logger()
+def test_a_flow_tries_again_after_each_half_written_lock(project):
+    whole = (project / "dvc.lock").read_text()
+    for half in ("", whole[: whole.index("    outs:")] + "    outs", whole.partition("      md5")[0] + "      md"):
+        (project / "dvc.lock").write_text(half)
+        with pytest.raises(TransientFailure):
+            Commands().run("dvc", "repro", folder=project)
+        assert repair()
+    Commands().run("dvc", "repro", folder=project)
+
+
+@pytest.mark.parametrize(
+    "content", ["stages: [a]", "stages: 5", "- a", "{a", "<<<<<<< ours\nstages: {}\n=======\n"]
+)  # fmt: skip
+def test_what_is_no_lock_is_refused_by_its_readers(tmp_path, content):
+    (tmp_path / "dvc.lock").write_text(content)
+    with pytest.raises(ValueError, match=r"dvc.lock.*git checkout"):
+        dvc_lock.stages(tmp_path / "dvc.lock")
+
+
+@pytest.mark.parametrize("content", [None, "", "schema: '2.0'\n", "stages:\n"])
+def test_a_lock_without_stages_has_none(tmp_path, content):
+    if content is not None:
+        (tmp_path / "dvc.lock").write_text(content)
+    assert dvc_lock.stages(tmp_path / "dvc.lock") == {}
