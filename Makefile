@@ -67,7 +67,7 @@ test-slow: .venv/.installed ## what takes longer: killed stages, a full disk, tw
 lint: .venv/.installed ## style, imports and types
 	$(RUN) ruff check
 	$(RUN) ruff format --check
-	$(RUN) ty check src/rankops/{checks,lookup,ranks,seeding}.py src/rankops/{losses,metrics,models,sorters}
+	$(RUN) ty check src pipelines tools
 
 scale: .venv/.installed ## make scale SCALE=paper: a scale's values, written into params.yaml
 	$(RUN) rankops scale $(SCALE)

@@ -41,9 +41,9 @@ class Project:
             cwd=ROOT, capture_output=True, text=True, check=True,
         ).stdout.split("\0")  # fmt: skip
         for file in filter(None, files):
-            if (ROOT / file).is_file() and file != "dvc.lock":
+            if (ROOT / file).exists() and file != "dvc.lock":
                 (folder / file).parent.mkdir(parents=True, exist_ok=True)
-                shutil.copyfile(ROOT / file, folder / file)
+                shutil.copy(ROOT / file, folder / file, follow_symlinks=False)
         self.environment = {
             "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
             "HOME": str(folder),  # so that no cache or setting of the person's is used

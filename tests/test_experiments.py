@@ -16,7 +16,7 @@ from dvc.repo import Repo
 from ruamel.yaml import YAML
 from scipy.stats import spearmanr
 
-from pipelines.config import load, rules, scales
+from pipelines.config import rules, scales
 from pipelines.config.schema import check_shapes, merged, read
 from pipelines.stages import (
     compare,
@@ -27,9 +27,6 @@ from pipelines.stages import (
     score_sweep,
     synthetic_precision,
 )
-from rankops.datasets.scenes.digits import Digits
-from rankops.datasets.scenes.facts import largest_overlap
-from rankops.datasets.scenes.rlsep import calibration_recipes, frame_recipes
 from rankops.io.checkpoints import build, save_model
 from rankops.metrics.bootstrap import evaluate
 from tools.keep import keep
@@ -57,11 +54,11 @@ def status(folder: Path) -> dict:
 
 class TestProject:
     def test_params_are_fine_and_those_of_its_default_scale(self, tmp_path):
-        before = rules.check(FOLDER / "params.yaml")
+        rules.check(FOLDER / "params.yaml")
         shutil.copyfile(FOLDER / "params.yaml", tmp_path / "params.yaml")
         shutil.copytree(FOLDER / "scales", tmp_path / "scales")
         scales.apply(scales.DEFAULT, tmp_path)
-        assert load(tmp_path / "params.yaml") == before
+        assert (tmp_path / "params.yaml").read_text() == (FOLDER / "params.yaml").read_text()
 
     @pytest.mark.slow
     def test_a_scale_is_fine_and_the_default_one_takes_it_back(self, tmp_path):
@@ -69,9 +66,8 @@ class TestProject:
         shutil.copytree(FOLDER / "scales", tmp_path / "scales")
         for scale in scales.names(tmp_path):
             scales.apply(scale, tmp_path)
-        assert "<<: *" in (tmp_path / "params.yaml").read_text()  # it stays as short as it was
         scales.apply(scales.DEFAULT, tmp_path)
-        assert load(tmp_path / "params.yaml") == load(FOLDER / "params.yaml")
+        assert (tmp_path / "params.yaml").read_text() == (FOLDER / "params.yaml").read_text()
 
     def test_its_stages_are_the_top_ones(self):
         ours, theirs = (read(folder / "dvc.yaml")["stages"] for folder in (FOLDER, ROOT))
@@ -170,17 +166,6 @@ class TestFigures:
         assert np.sum([group["histogram"] for group in scales.values()]) == 10
         assert result["exactly_ordered"]["value"] == 0.5
         assert result["spearman"] == pytest.approx(spearmanr(scores[size > 0], size[size > 0]).statistic)
-
-    def test_scenes_have_the_sizes_of_the_papers_figures(self, generator):
-        images = torch.full((20, 28, 28), 200, dtype=torch.uint8)
-        glyphs = Digits(torch.arange(100, 120), images, torch.arange(20) % 10)
-        recipe = calibration_recipes(glyphs, 50, canvas=64, generator=generator)
-        assert recipe["size"].sort(1).values.equal(torch.tensor([0.0] * 6 + [8.0, 16.0, 24.0, 32.0]).expand(50, 10))
-        assert recipe["label_ranks"].equal((recipe["size"] / 8).long())
-        assert largest_overlap(recipe["size"], recipe["top"], recipe["left"]).max() == 0
-        frames = frame_recipes(glyphs, 7, canvas=64, generator=generator)
-        assert frames["size"][:, 1:4].diff(dim=0).equal(torch.tensor([4.0, 0.0, -4.0]).expand(6, 3))
-        assert (frames["glyph"] == frames["glyph"][0]).all()
 
 
 class TestKeep:

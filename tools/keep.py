@@ -139,7 +139,8 @@ def _refuse_changed(folder: Path, stages: list[str]) -> None:
 def _merged(params: Settings, name: str, projects: list[Project]) -> tuple[dict[str, Any], dict[int, Statistic]]:
     """Return what is kept of a run, and its statistics by seed; of all projects that have it."""
     run, have = params.runs[name], [one for one in projects if one.predictions(name).is_file()]
-    inputs, record = _inputs(have[0], name), have[0].record(name) | {"seeds": [], "validation": {}}
+    inputs = _inputs(have[0], name)
+    record: dict[str, Any] = have[0].record(name) | {"seeds": [], "validation": {}}
     statistics: dict[int, Statistic] = {}
     for project in have:
         theirs = project.record(name)

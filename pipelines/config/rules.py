@@ -17,6 +17,7 @@ from pipelines.config.schema import NONE, Component, ParamsError, Run, Settings,
 from rankops import lookup
 from rankops.datasets.public.reading import PublicDataset
 from rankops.datasets.scenes.base import Scenes
+from rankops.tasks.base import Task
 
 __all__ = ["SORTER_METRICS", "check", "check_values"]
 
@@ -116,7 +117,7 @@ def _check_adapter(settings: Settings, key: str) -> None:
     _check_fields(kind, key, block.args, f"{place}.args")
 
 
-def _check_fields(kind: type, name: str, options: dict[str, Any], place: str) -> None:
+def _check_fields(kind: Any, name: str, options: dict[str, Any], place: str) -> None:
     """Check the options of a dataset, which are the fields of its class."""
     known = [field.name for field in fields(kind)]
     for option in options:
@@ -159,7 +160,7 @@ def _check_phase(block: dict[str, Any], place: str) -> None:
             _check_phase(value, f"{place}.{key}")
 
 
-def _check_task(task: str, training: dict[str, Any], place: str) -> type:
+def _check_task(task: str, training: dict[str, Any], place: str) -> type[Task]:
     """Return the class of a task whose training options these are."""
     kind = lookup.find("tasks", task, where=place if place.startswith("training") else f"{place}.task")
     _check_phase(training, place)
@@ -180,7 +181,7 @@ def _check_run(settings: Settings, key: str) -> None:
     _check_start(settings, key)
 
 
-def _check_dataset_of(settings: Settings, run: Run, task: type, place: str) -> None:
+def _check_dataset_of(settings: Settings, run: Run, task: type[Task], place: str) -> None:
     if run.dataset not in settings.all_datasets:
         raise ValueError(
             f"{place}.dataset: no {run.dataset!r}; there are {', '.join(settings.all_datasets)} (data read from "
@@ -194,14 +195,14 @@ def _check_dataset_of(settings: Settings, run: Run, task: type, place: str) -> N
         )
 
 
-def _lacks(settings: Settings, dataset: str, task: type) -> list[str]:
+def _lacks(settings: Settings, dataset: str, task: type[Task]) -> list[str]:
     """Return the columns that a task learns from and a dataset does not have."""
     name = settings.datasets[dataset].name if dataset in settings.datasets else dataset
     columns = lookup.find("datasets", name).schema.names
     return [column for column in task.learns_from if column not in columns]
 
 
-def _check_model(run: Run, task: type, place: str) -> None:
+def _check_model(run: Run, task: type[Task], place: str) -> None:
     model = _built("models", run.model, f"{place}.model", outputs=LABELS, features=1, words=WORDS)
     needed = "embedding_size" if run.task == "label_ranking" else "embed"
     if not hasattr(model, needed) or hasattr(model, "encode_text") != (run.task == "retrieval"):
@@ -209,7 +210,7 @@ def _check_model(run: Run, task: type, place: str) -> None:
         raise ValueError(f"{place}.model.name: {run.model.name} does not embed images for {run.task}; try {fitting}")
 
 
-def _check_losses(settings: Settings, run: Run, task: type, training: dict[str, Any], place: str) -> None:
+def _check_losses(settings: Settings, run: Run, task: type[Task], training: dict[str, Any], place: str) -> None:
     if run.sorter != NONE and run.sorter not in settings.sorters:
         raise ValueError(
             f"{place}.sorter: no {run.sorter!r} under sorters; there are {', '.join(settings.sorters)}, {NONE}"
@@ -250,7 +251,7 @@ def _check_losses(settings: Settings, run: Run, task: type, training: dict[str, 
         )
 
 
-def _check_loss(task: type, loss: Component, place: str) -> bool:
+def _check_loss(task: type[Task], loss: Component, place: str) -> bool:
     """Return whether a loss of this task, with these options, takes a sorter."""
     function = _check_options("losses", loss, place)
     parameters = list(inspect.signature(function).parameters)

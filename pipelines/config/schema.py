@@ -8,7 +8,7 @@ from copy import deepcopy
 from dataclasses import fields, is_dataclass
 from itertools import product
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 from ruamel.yaml import YAML
@@ -34,6 +34,7 @@ RENAMED = {
     "seed": "seeds",
 }
 
+T = TypeVar("T")
 Count = Annotated[int, Field(gt=0)]
 Seed = Annotated[int, Field(ge=0, lt=2**31)]
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
@@ -308,6 +309,17 @@ class Settings(Block):
         return f"{run.task}-{run.dataset}" if run.dataset in self.real_data else run.task
 
 
+def required(block: T | None, name: str) -> T:
+    """Return a block of params that only experiments have.
+
+    Raises:
+        ValueError: it is not there.
+    """
+    if block is None:
+        raise ValueError(f"params.yaml has no block {name}: experiments/params.yaml has one")
+    return block
+
+
 def merged(block: dict[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
     """Put nested changes into a block; what belongs to a name (`args`, `schedule`, `optimizer`) is replaced whole.
 
@@ -355,10 +367,9 @@ def _keys(shape: Any, place: tuple[int | str, ...]) -> list[str]:
         if is_dataclass(shape):
             shape = typing.get_type_hints(shape).get(str(part))
         elif isinstance(shape, type) and issubclass(shape, BaseModel):
-            field = shape.model_fields.get(str(part))
-            shape = field.annotation if field else None
+            shape = getattr(shape.model_fields.get(str(part)), "annotation", None)
         elif getattr(shape, "__origin__", None) is dict:
-            shape = shape.__args__[1]
+            shape = getattr(shape, "__args__", (None, None))[1]
         for inner in getattr(shape, "__args__", ()):  # X | None
             if (
                 isinstance(inner, type)

@@ -1,7 +1,7 @@
 """Where a retraining works: a clone of the project's present commit, so that the project itself stays as it is."""
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
@@ -20,7 +20,7 @@ BRANCHES = ("refs/heads/retrain/*", "refs/remotes/*/retrain/*")
 
 
 @contextmanager
-def fresh_checkout(project: Path, *, advance: bool, remote: str | None = None) -> Iterator[tuple[Path, int]]:
+def fresh_checkout(project: Path, *, advance: bool, remote: str | None = None) -> Generator[tuple[Path, int]]:
     """Clone the project's present commit, at the newest snapshot of the data that it or any retraining has.
 
     DVC's cache and settings, raw data and the checkpoints of retrainings are shared. The clone is removed in the end;

@@ -2,6 +2,7 @@
 
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import httpx
 from prefect import flow
@@ -39,7 +40,7 @@ def retrain(reason: str, *, once: str | None = None) -> str:
         )
     try:
         while True:
-            run = run_deployment(DEPLOYMENT, parameters={"reason": reason}, timeout=0, idempotency_key=once)
+            run: Any = run_deployment(DEPLOYMENT, parameters={"reason": reason}, timeout=0, idempotency_key=once)
             failed = run.state is not None and run.state.is_final() and not run.state.is_completed()
             # What was trained is not trained again because the gate could not judge it.
             if once is None or not failed or run.state.name == NOT_JUDGED:

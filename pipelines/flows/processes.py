@@ -47,8 +47,8 @@ def _is_transient(task: Any, run: Any, state: Any) -> bool:
 
 
 # Prefect's `task`, retried after a `TransientFailure` alone.
-retried = partial(
-    task, cache_policy=NO_CACHE, retries=3, retry_delay_seconds=[2, 10, 60], retry_condition_fn=_is_transient
+retried: Any = partial(
+    task, cache_policy=NO_CACHE, retries=3, retry_delay_seconds=[2.0, 10.0, 60.0], retry_condition_fn=_is_transient
 )
 
 
@@ -91,7 +91,7 @@ class Commands:
             )
             self._running.add(process)
         output = []
-        for line in filter(None, map(str.rstrip, process.stdout)):
+        for line in filter(None, map(str.rstrip, process.stdout or ())):
             if not PROGRESS_BAR.search(line):
                 output.append(line)
                 get_run_logger().info(line)

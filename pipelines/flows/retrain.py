@@ -63,7 +63,7 @@ def publish(folder: Path, commands: Commands) -> None:
     commands.run(sys.executable, "-m", "pipelines.stages", "publish", folder=folder)
 
 
-@flow(
+@flow(  # ty: ignore[no-matching-overload]
     name="retrain",
     flow_run_name="retrain: {reason}",
     task_runner=ThreadPoolTaskRunner(max_workers=MOST_STAGES),

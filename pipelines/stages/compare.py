@@ -20,7 +20,7 @@ from rankops.seeding import derived_seed
 def statistics_of(task: str, predictions: str | Path, seeds: Iterable[int]) -> dict[int, Statistic]:
     """Return the metrics of each seed of a run, from its predictions."""
     table, statistic = pq.read_table(predictions), lookup.find("tasks", task)().statistic
-    return {seed: statistic(table.filter(pc.equal(table["seed"], seed))) for seed in seeds}
+    return {seed: statistic(table.filter(pc.field("seed") == seed)) for seed in seeds}
 
 
 def compared(

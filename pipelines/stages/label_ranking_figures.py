@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from tqdm import tqdm
 
 from pipelines.config import Settings
+from pipelines.config.schema import required
 from rankops.datasets.scenes.digits import DIGITS_OF, Digits, load
 from rankops.datasets.scenes.ranked_mnist import RankedMnist
 from rankops.datasets.scenes.rlsep import SCALES, calibration_recipes, frame_recipes
@@ -96,7 +97,7 @@ def _scenes(params: Settings, key: str) -> RankedMnist:
 
 
 def main(params: Settings) -> None:
-    plan, threads = params.label_ranking_figures, params.compute.threads
+    plan, threads = required(params.label_ranking_figures, "label_ranking_figures"), params.compute.threads
     first = plan.runs[0]
     scenes = _scenes(params, params.runs[first].dataset)
     digits = load("data/digits", DIGITS_OF["test"], threads=threads)

@@ -15,6 +15,7 @@ from PIL import Image
 from scipy.stats import norm
 
 from pipelines.config import Settings
+from pipelines.config.schema import required
 from rankops.io.atomic import replaced_folder
 
 METRICS = Path("metrics")
@@ -48,7 +49,7 @@ def score_sweep(params: Settings) -> Figure:
 def average_precision(params: Settings) -> Figure:
     """Average precision on synthetic points, against iterations and against flipped labels; means over seeds."""
     figure, (left, right) = plt.subplots(1, 2, figsize=(11, 4), sharey=True, layout="constrained")
-    for method in params.synthetic_precision.methods:
+    for method in required(params.synthetic_precision, "synthetic_precision").methods:
         measured = json.loads((METRICS / f"synthetic_precision/{method}.json").read_text())
         curves = pd.DataFrame(measured["curves"])
         curves = pd.DataFrame(curves["average_precision"].tolist(), index=curves["flipped"])

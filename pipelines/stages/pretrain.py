@@ -6,12 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
+import rankops
 from pipelines.config import Settings
 from pipelines.stages.progress import followed
 from pipelines.stages.runner import checkpoint_folder
-from rankops import lookup
 from rankops.datasets.vectors import score_vectors
 from rankops.io.atomic import remove_folder, replaced_folder
 from rankops.io.checkpoints import build, save_model
@@ -48,10 +48,10 @@ class Imitation:
         rows = rows.to(scores.device)
         return scores[rows], ranks[rows]
 
-    def loss(self, module: nn.Module, phase: str, batch: tuple[Tensor, Tensor], objective: Any) -> Tensor:
+    def loss(self, module: Any, phase: str, batch: tuple[Tensor, Tensor], objective: Any) -> Tensor:
         return module.imitation_loss(*batch)
 
-    def validate(self, module: nn.Module, phase: str, data: tuple[Tensor, Tensor]) -> dict[str, float]:
+    def validate(self, module: Any, phase: str, data: tuple[Tensor, Tensor]) -> dict[str, float]:
         scores, ranks = data
         found = torch.cat([module(part) for part in scores.split(VALIDATED)])
         return {"l1": ((found - ranks).abs().mean() / self.length).item()}
@@ -59,12 +59,10 @@ class Imitation:
 
 def code_of(sorter: str) -> str:
     """Return a hash of a sorter's code and of what all sorters share: runs that name it depend on it."""
-    package = Path(lookup.module("sorters", sorter).__file__).parent
-    files = [package / f"{sorter}.py", *(package / f"{name}.py" for name in sorted(lookup.HELPERS["sorters"]))]
-    files.append(package.parent / "ranks.py")
+    files = [f"sorters/{name}.py" for name in (sorter, "base", "laplace_sums", "soft_sort", "standardize")]
     digest = hashlib.md5(usedforsecurity=False)
-    for file in files:
-        digest.update(file.read_bytes())
+    for file in [*files, "ranks.py"]:
+        digest.update((Path(rankops.__file__).parent / file).read_bytes())
     return digest.hexdigest()
 
 

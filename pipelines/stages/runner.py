@@ -72,7 +72,8 @@ def run(stage: str = "", *names: str) -> None:
     title = "@".join([stage or "stages", *names])
     start = time.perf_counter()
     logging.basicConfig(level=logging.INFO, format=f"{title}: %(message)s")
-    logging.getLogger("accelerate").setLevel(logging.WARNING)  # which logs each file of each checkpoint
+    for chatty in ("accelerate", "great_expectations"):  # which log each file of each checkpoint, each registration
+        logging.getLogger(chatty).setLevel(logging.WARNING)
     try:
         params = load()
         main = _main(stage, *names)

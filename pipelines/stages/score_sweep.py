@@ -4,6 +4,7 @@ import pandas as pd
 import torch
 
 from pipelines.config import Settings
+from pipelines.config.schema import required
 from rankops.io.atomic import replaced_file
 from rankops.ranks import ranks
 from rankops.seeding import generator
@@ -12,7 +13,7 @@ from rankops.sorters import load_sorter
 
 @torch.inference_mode()
 def main(params: Settings) -> None:
-    plan, length = params.score_sweep, params.score_vectors.length
+    plan, length = required(params.score_sweep, "score_sweep"), params.score_vectors.length
     others = torch.rand(length, generator=generator(plan.seed, "score_sweep")) * 2 - 1
     vectors = others.repeat(plan.steps, 1)
     vectors[:, 0] = torch.linspace(-1, 1, plan.steps)

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from tqdm import tqdm
 
 from pipelines.config import Settings
-from pipelines.config.schema import NONE, SyntheticPrecision
+from pipelines.config.schema import NONE, SyntheticPrecision, required
 from pipelines.stages.runner import checkpoint_folder
 from rankops.datasets.vectors.labelled_points import draw, with_flips
 from rankops.io.atomic import remove_folder, replaced_file
@@ -46,7 +46,7 @@ class Precision:
 
 
 def main(params: Settings, method: str) -> None:
-    plan = params.synthetic_precision
+    plan = required(params.synthetic_precision, "synthetic_precision")
     sorter = Path("models/sorters") / plan.methods[method].sorter
     checkpoint = checkpoint_folder(
         "synthetic_precision",

@@ -146,8 +146,8 @@ def _backend(params: Settings) -> dict[str, Any]:
                 "jobs.backend to loky"
             ) from error
     elif params.jobs.backend == "ray":
-        import ray
-        from ray.util.joblib import register_ray
+        import ray  # ty: ignore[import-not-found]
+        from ray.util.joblib import register_ray  # ty: ignore[import-not-found]
 
         register_ray()
         if not ray.is_initialized():

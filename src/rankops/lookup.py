@@ -72,7 +72,7 @@ def module(folder: str, name: str, *, where: str | None = None) -> ModuleType:
     return importlib.import_module(modules[name])
 
 
-def find(folder: str, name: str, *, where: str | None = None) -> Callable[..., Any]:
+def find(folder: str, name: str, *, where: str | None = None) -> Any:
     """Return a component: the function or class that its file is named after.
 
     Raises:

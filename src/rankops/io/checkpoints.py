@@ -2,7 +2,7 @@
 
 import inspect
 import json
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,7 @@ __all__ = ["build", "folder_of", "load_model", "save_model", "start_from"]
 PREFIXES = ("blocks.", "backbone.blocks.", "scorer.blocks.", "scorer.backbone.blocks.", "")
 
 
-def build(folder: str, name: str, args: dict[str, Any], *, seed: int, **runtime: Any) -> nn.Module:
+def build(folder: str, name: str, args: dict[str, Any], *, seed: int, **runtime: Any) -> Any:
     """Return the module of that name, its weights drawn from `seed`; the caller's random state is left as it was.
 
     Args:
@@ -52,7 +52,7 @@ def build(folder: str, name: str, args: dict[str, Any], *, seed: int, **runtime:
 
 
 @contextmanager
-def _on_cpu() -> Iterator[None]:
+def _on_cpu() -> Generator[None]:
     """Modules are made on the CPU in float32, by its random state, which is then as it was.
 
     Those of GPUs are not touched: else each process would begin to use every GPU that there is.
@@ -109,7 +109,7 @@ def folder_of(path: str | Path) -> Path:
         raise ValueError(f"{file}: not the record of a run ({error}); make it again with `dvc repro`") from error
 
 
-def load_model(path: str | Path, *, device: str | torch.device = "cpu") -> nn.Module:
+def load_model(path: str | Path, *, device: str | torch.device = "cpu") -> Any:
     """Rebuild what `save_model` wrote, in evaluation mode and float32.
 
     Args:
@@ -135,7 +135,7 @@ def load_model(path: str | Path, *, device: str | torch.device = "cpu") -> nn.Mo
     return model.to(device, memory_format=torch.channels_last).eval()
 
 
-def start_from(network: nn.Module, path: str | Path) -> None:
+def start_from(network: Any, path: str | Path) -> None:
     """Give a network the convolutional weights of a trained one; its head stays as it is.
 
     Args:
@@ -165,8 +165,9 @@ def start_from(network: nn.Module, path: str | Path) -> None:
     prefix = next((one for one in PREFIXES if any(f"{one}{name}" in weights for name in wanted)), PREFIXES[0])
     found = {name: weights.get(f"{prefix}{name}") for name in wanted}
     for name, value in wanted.items():
-        if found[name] is None or found[name].shape != value.shape:
-            there = "nothing" if found[name] is None else tuple(found[name].shape)
+        given = found[name]
+        if given is None or given.shape != value.shape:
+            there = "nothing" if given is None else tuple(given.shape)
             raise ValueError(
                 f"{file}: {prefix}{name}: found {there}, expected {tuple(value.shape)}: the weights are of another "
                 "network; give both the same model and options"

@@ -3,10 +3,9 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import pyarrow as pa
-from torch import nn
 
 from rankops.metrics.bootstrap import Statistic
 from rankops.training.loop import Trainable
@@ -48,27 +47,27 @@ class Task(Trainable, Protocol):
         Training: a dataclass of the options of its training.
     """
 
-    name: str
-    title: str
-    phases: tuple[str, ...]
-    needs_start: tuple[str, ...]
+    name: ClassVar[str]
+    title: ClassVar[str]
+    phases: ClassVar[tuple[str, ...]]
+    needs_start: ClassVar[tuple[str, ...]]
     monitor: str
-    metrics: tuple[Metric, ...]
-    columns: dict[str, str]
-    truth: str
-    learns_from: tuple[str, ...]
-    Training: type
+    metrics: ClassVar[tuple[Metric, ...]]
+    columns: ClassVar[dict[str, str]]
+    truth: ClassVar[str]
+    learns_from: ClassVar[tuple[str, ...]]
+    Training: ClassVar[type]
 
     def load(self, folder: str | Path, split: str, *, threads: int) -> Any:
         """Read a split of a dataset, see `rankops.datasets.splits`."""
 
-    def build(self, model: dict[str, Any], split: Any, *, seed: int) -> nn.Module:
+    def build(self, model: dict[str, Any], split: Any, *, seed: int) -> Any:
         """Return the untrained network for a training split; its weights are drawn from `seed`."""
 
-    def begin(self, network: nn.Module, phase: str, train: Any, val: Any, *, accelerator: Any) -> tuple[Any, Any, Any]:
+    def begin(self, network: Any, phase: str, train: Any, val: Any, *, accelerator: Any) -> tuple[Any, Any, Any]:
         """Return the module that a phase trains, and both splits as the phase reads them."""
 
-    def end(self, network: nn.Module, phase: str) -> None:
+    def end(self, network: Any, phase: str) -> None:
         """Leave the network as a phase should."""
 
     def rows(self, data: Any, phase: str) -> int:
@@ -77,13 +76,13 @@ class Task(Trainable, Protocol):
     def group(self, phase: str, objective: Any) -> int:
         """Return how many examples of a batch are ranked together, where that is fixed; else 1."""
 
-    def predict(self, network: nn.Module, split: Any) -> pa.Table:
+    def predict(self, network: Any, split: Any) -> pa.Table:
         """Return one row an example: `id`, what the network says, and the truth."""
 
     def statistic(self, table: pa.Table) -> Statistic:
         """Return the metrics of a table of predictions, as a function of which rows count."""
 
-    def respond(self, network: nn.Module, rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    def respond(self, network: Any, rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
         """Return an answer to each row of a request, of plain numbers, lists and strings.
 
         Raises:

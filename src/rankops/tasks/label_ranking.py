@@ -29,6 +29,7 @@ AUGMENTATION = ("shift", "zoom", "rotation")
 RATES = {"accuracy": "accuracy", "exact_match": "0-1", "precision": "precision", "recall": "recall", "f1": "F1"}
 
 Split = tuple[Tensor, Tensor]
+Pictures = tuple[Tensor, Tensor | None]  # without their label ranks where they are not known
 
 
 class Images(NamedTuple):
@@ -145,13 +146,13 @@ class LabelRanking:
         fresh: Callable[[int, torch.Generator], tuple[Tensor, Tensor]] | None = None,
         cache: Path | None = None,
     ):
-        self.training, self.fresh = training, fresh
-        self.monitor = (training or {}).get("scorer", {}).get("monitor", "accuracy")
+        self.training, self.fresh = training or {}, fresh
+        self.monitor = self.training.get("scorer", {}).get("monitor", "accuracy")
 
     def load(self, folder: str | Path, split: str, *, threads: int) -> Split:
         return read_label_ranks(folder, split, threads=threads)
 
-    def build(self, model: dict[str, Any], split: Split, *, seed: int) -> nn.Module:
+    def build(self, model: dict[str, Any], split: Split, *, seed: int) -> Any:
         args = {"scorer": model, "hidden": self.training["thresholds"]["hidden"]}
         if self.training.get("views"):
             args["views"] = self.training["views"]
@@ -164,8 +165,8 @@ class LabelRanking:
         return self.monitor if phase == "scorer" else f"unranked_{self.monitor}"
 
     def begin(
-        self, network: nn.Module, phase: str, train: Split, val: Split, *, accelerator: Accelerator
-    ) -> tuple[nn.Module, Images | Embeddings, Images | Embeddings]:
+        self, network: Any, phase: str, train: Split, val: Split, *, accelerator: Accelerator
+    ) -> tuple[Any, Images | Embeddings, Images | Embeddings]:
         splits = [
             Images(as_batch(images).to(accelerator.device), ranks.to(accelerator.device))
             for images, ranks in (train, val)
@@ -177,12 +178,13 @@ class LabelRanking:
         with torch.no_grad(), accelerator.autocast():
             embeddings = [_embedded(network.scorer, split.images) for split in splits]
             scores = [network.scorer.head(one).float() for one in embeddings]
-        return network.thresholds, *(
+        data, val_data = (
             Embeddings(one, score, split.label_ranks)
             for one, score, split in zip(embeddings, scores, splits, strict=True)
         )
+        return network.thresholds, data, val_data
 
-    def end(self, network: nn.Module, phase: str) -> None:
+    def end(self, network: Any, phase: str) -> None:
         pass
 
     def rows(self, data: Images | Embeddings, phase: str) -> int:
@@ -206,7 +208,7 @@ class LabelRanking:
             images, label_ranks = as_batch(images).to(data.images.device), label_ranks.to(data.images.device)
         return warped(images, generator, **moves), label_ranks, generator
 
-    def loss(self, module: nn.Module, phase: str, batch: tuple, objective: Any) -> Tensor:
+    def loss(self, module: Any, phase: str, batch: tuple, objective: Any) -> Tensor:
         if phase == "thresholds":
             embeddings, scores, label_ranks = batch
             levels = module(embeddings)
@@ -214,7 +216,7 @@ class LabelRanking:
         images, label_ranks, generator = batch
         return objective(module(images), label_ranks, generator=generator)
 
-    def validate(self, module: nn.Module, phase: str, data: Any) -> dict[str, float]:
+    def validate(self, module: Any, phase: str, data: Any) -> dict[str, float]:
         if phase == "thresholds":
             levels = module(data.embeddings).float()
             check_scores(levels)
@@ -225,14 +227,14 @@ class LabelRanking:
         return {rate: rates[rate].mean().item() for rate in ("accuracy", "exact_match")}
 
     @torch.inference_mode()
-    def scores(self, network: nn.Module, images: Tensor, *, batch_size: int = 256) -> tuple[Tensor, Tensor]:
+    def scores(self, network: Any, images: Tensor, *, batch_size: int = 256) -> tuple[Tensor, Tensor]:
         """Return scores (n, K) and thresholds (n, K) of images (n, [3,] height, width), on the CPU."""
         device = next(network.parameters()).device
         parts = [network(batch.to(device)) for batch in as_batch(images).split(batch_size)]
         scores, thresholds = (torch.cat([part[place].cpu() for part in parts]) for place in (0, 1))
         return scores, thresholds
 
-    def predict(self, network: nn.Module, split: Split) -> pa.Table:
+    def predict(self, network: Any, split: Pictures) -> pa.Table:
         """Return one row an image: `id`, `scores`, `label_ranks` (0 = absent, larger = more important), `selected`,
         and `true_label_ranks` where they are known."""
         images, truth = split
@@ -268,7 +270,7 @@ class LabelRanking:
 
         return Statistic(names, len(truth), of_rows)
 
-    def respond(self, network: nn.Module, rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    def respond(self, network: Any, rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
         """Return `labels` (the selected ones, the most important first), `label_ranks` and `scores` of each row's
         `image`; sizes may differ."""
         images = [row["image"] for row in rows]
@@ -279,5 +281,5 @@ class LabelRanking:
         return [{"labels": order_of(answer["label_ranks"])} | answer for answer in answers]
 
 
-def _embedded(scorer: nn.Module, images: Tensor) -> Tensor:
+def _embedded(scorer: Any, images: Tensor) -> Tensor:
     return torch.cat([scorer.embed(part).float() for part in images.split(256)])

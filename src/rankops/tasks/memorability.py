@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 import numpy as np
 import pyarrow as pa
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from rankops.checks import check_finite, check_scores
 from rankops.datasets.splits import read_clips
@@ -46,7 +46,7 @@ class Memorability(ProbeAndFinetune):
     def outputs(self, split: Split) -> dict[str, Any]:
         return {"outputs": 1}
 
-    def begin(self, network: nn.Module, phase: str, train: Split, val: Split, **options: Any) -> tuple[Any, Any, Any]:
+    def begin(self, network: Any, phase: str, train: Split, val: Split, **options: Any) -> tuple[Any, Any, Any]:
         if bool((val[1] == val[1][0]).all()):
             raise ValueError(
                 f"all {len(val[1])} validation scores are {val[1][0].item():g}, where Spearman is undefined: expected "
@@ -58,22 +58,22 @@ class Memorability(ProbeAndFinetune):
         count = split[0].shape[1]
         return rows * count + torch.randint(count, (len(rows),), generator=generator), split[1][rows]
 
-    def compare(self, network: nn.Module, outputs: Tensor, truth: Tensor, length: int) -> tuple[Tensor, Tensor]:
+    def compare(self, network: Any, outputs: Tensor, truth: Tensor, length: int) -> tuple[Tensor, Tensor]:
         return grouped(outputs.squeeze(1), length), grouped(truth.to(outputs.device), length)
 
-    def measure(self, network: nn.Module, outputs: Tensor, split: Split) -> dict[str, float]:
+    def measure(self, network: Any, outputs: Tensor, split: Split) -> dict[str, float]:
         scores = outputs.float().cpu().view(-1, split[0].shape[1]).mean(1)
         check_scores(scores)
         # A network that gives every clip the same score has no order: it is no better than chance.
         constant = bool((scores == scores[0]).all())
         return {"spearman": 0.0 if constant else spearman(scores, split[1]).item()}
 
-    def scores(self, network: nn.Module, frames: Tensor) -> Tensor:
+    def scores(self, network: Any, frames: Tensor) -> Tensor:
         """Return the score of each clip of frames (n, frames, [3,] height, width), (n,) on the CPU."""
         outputs = network.head(embedded(network, as_batch(frames.flatten(0, 1))))
         return outputs.detach().float().cpu().view(-1, frames.shape[1]).mean(1)
 
-    def predict(self, network: nn.Module, split: Split) -> pa.Table:
+    def predict(self, network: Any, split: Split) -> pa.Table:
         """Return one row a clip: `id`, `score` (only its order means something) and `target`."""
         frames, target = split
         scores = self.scores(network, frames)
@@ -91,7 +91,7 @@ class Memorability(ProbeAndFinetune):
         spearman(score, target)  # raises where there is no order
         return Statistic(["spearman"], len(score), lambda rows: spearman(score[rows], target[rows]).numpy()[None])
 
-    def respond(self, network: nn.Module, rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    def respond(self, network: Any, rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
         """Return the `score` of each row's `frames`."""
         answers = []
         for number, row in enumerate(rows):

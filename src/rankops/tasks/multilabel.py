@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 import numpy as np
 import pyarrow as pa
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from rankops.checks import check_finite, check_scores
 from rankops.datasets.splits import read_labels
@@ -49,19 +49,19 @@ class MultiLabel(ProbeAndFinetune):
     def choose(self, split: Split, rows: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
         return rows, split[1][rows]
 
-    def compare(self, network: nn.Module, outputs: Tensor, truth: Tensor, length: int) -> tuple[Tensor, Tensor]:
+    def compare(self, network: Any, outputs: Tensor, truth: Tensor, length: int) -> tuple[Tensor, Tensor]:
         return grouped(outputs, length), grouped(truth.to(outputs.device), length)
 
-    def measure(self, network: nn.Module, outputs: Tensor, split: Split) -> dict[str, float]:
+    def measure(self, network: Any, outputs: Tensor, split: Split) -> dict[str, float]:
         scores = outputs.float().cpu()
         check_scores(scores)
         return {self.monitor: mean_average_precision(scores, split[1], mask=~split[2]).item()}
 
-    def scores(self, network: nn.Module, images: Tensor) -> Tensor:
+    def scores(self, network: Any, images: Tensor) -> Tensor:
         """Return scores (n, C) of images (n, [3,] height, width), on the CPU."""
         return network.head(embedded(network, as_batch(images))).detach().float().cpu()
 
-    def predict(self, network: nn.Module, split: Split) -> pa.Table:
+    def predict(self, network: Any, split: Split) -> pa.Table:
         """Return one row an image: `id`, `scores`, `labels` (0/1) and `difficult`."""
         images, labels, difficult = split
         scores = self.scores(network, images)
@@ -94,7 +94,7 @@ class MultiLabel(ProbeAndFinetune):
         names = [f"average_precision.{label}" for label in known.nonzero().flatten().tolist()]
         return Statistic([self.monitor, *names], len(scores), of_rows)
 
-    def respond(self, network: nn.Module, rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    def respond(self, network: Any, rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
         """Return the `scores` of each row's `image`, one a label; only their order over images means something."""
         answers = []
         for number, row in enumerate(rows):

@@ -5,25 +5,26 @@ import inspect
 from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from rankops.io.images import PIXELS, picture
 
 __all__ = ["colors_of", "in_batches", "of_row", "order_of", "picture_of", "pictures_of", "predicted"]
 
 
-def colors_of(network: nn.Module) -> int:
+def colors_of(network: Any) -> int:
     """Return the colors of the images that a network takes: 1 (gray) or 3, also for networks that take either."""
     option = inspect.signature(type(network)).parameters.get("colors")
     args: dict = vars(network)["recipe"]["args"]
     return args.get("colors", option.default if option else 3)
 
 
-def picture_of(network: nn.Module, encoded: bytes | Path | None, *, where: str) -> Tensor:
+def picture_of(network: Any, encoded: bytes | Path | None, *, where: str) -> Tensor:
     """Return a picture as a network takes it, (1, [3,] height, width) uint8.
 
     Raises:
@@ -32,7 +33,7 @@ def picture_of(network: nn.Module, encoded: bytes | Path | None, *, where: str) 
     return picture(encoded, colors=colors_of(network), where=where)
 
 
-def pictures_of(network: nn.Module, frames: list[bytes], *, where: str) -> Tensor:
+def pictures_of(network: Any, frames: list[bytes], *, where: str) -> Tensor:
     """Return the frames of one clip as a network takes them, (n, [3,] height, width) uint8.
 
     Raises:
@@ -60,7 +61,7 @@ def _decoded(frame: bytes) -> bytes:
         return frame
 
 
-def in_batches(network: nn.Module, images: Iterable[bytes], predict: Callable[[Tensor], pa.Table]) -> pa.Table:
+def in_batches(network: Any, images: Iterable[bytes], predict: Callable[[Tensor], pa.Table]) -> pa.Table:
     """Return the predictions of encoded pictures of any sizes, in their order; see `predicted`."""
     pictures = (
         (f"row {number}", picture_of(network, encoded, where=f"row {number}")) for number, encoded in enumerate(images)

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 import pyarrow as pa
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from rankops.checks import check_finite
 from rankops.datasets.splits import read_captions
@@ -52,7 +52,7 @@ def first_ranks(images: Tensor, captions: Tensor) -> tuple[Tensor, Tensor]:
     return to_text, to_image.view(count, several)
 
 
-def _encoded(network: nn.Module, words: Tensor, batch_size: int = 1024) -> Tensor:
+def _encoded(network: Any, words: Tensor, batch_size: int = 1024) -> Tensor:
     """Return the embeddings of captions, part by part, on the network's device."""
     device = next(network.parameters()).device
     return torch.cat([network.encode_text(part.to(device)).float() for part in words.split(batch_size)])
@@ -101,7 +101,7 @@ class Retrieval(ProbeAndFinetune):
         flat = [caption for several in split[1] for caption in several]
         return {"words": Vocabulary.of(flat, least=self.training["least_count"]).words}
 
-    def begin(self, network: nn.Module, phase: str, train: Split, val: Split, **options: Any) -> tuple[Any, Any, Any]:
+    def begin(self, network: Any, phase: str, train: Split, val: Split, **options: Any) -> tuple[Any, Any, Any]:
         network, data, val_data = super().begin(network, phase, train, val, **options)
         numbers = [
             network.vocabulary.encode([caption for several in split[1] for caption in several])
@@ -121,22 +121,22 @@ class Retrieval(ProbeAndFinetune):
         words = numbers[rows * several + torch.randint(several, (len(rows),), generator=generator)]
         return rows, words[:, : int((words != 0).sum(1).max())]  # no longer than the batch's longest
 
-    def compare(self, network: nn.Module, outputs: Tensor, truth: Tensor, length: int) -> tuple[Tensor, Tensor]:
+    def compare(self, network: Any, outputs: Tensor, truth: Tensor, length: int) -> tuple[Tensor, Tensor]:
         texts = network.encode_text(truth.to(outputs.device))
         similarity = similarities(grouped(outputs, length), grouped(texts, length))  # (groups, length, length)
         return similarity, torch.eye(length, dtype=torch.bool, device=outputs.device).expand_as(similarity)
 
-    def measure(self, network: nn.Module, outputs: Tensor, split: Tensor) -> dict[str, float]:
+    def measure(self, network: Any, outputs: Tensor, split: Tensor) -> dict[str, float]:
         texts = _encoded(network, split).unflatten(0, (len(outputs), -1))
         both = [(ranks <= 1).double().mean().item() for ranks in first_ranks(outputs.float(), texts)]
         return {self.monitor: sum(both) / 2} | dict(zip(DIRECTIONS, both, strict=True))
 
-    def embed_images(self, network: nn.Module, images: Tensor) -> Tensor:
+    def embed_images(self, network: Any, images: Tensor) -> Tensor:
         """Return embeddings (n, size) of images (n, [3,] height, width), on the CPU."""
         return network.head(embedded(network, as_batch(images))).detach().float().cpu()
 
     @torch.no_grad()
-    def embed_captions(self, network: nn.Module, captions: list[str]) -> Tensor:
+    def embed_captions(self, network: Any, captions: list[str]) -> Tensor:
         """Return embeddings (n, size) of captions, on the CPU; words that are not in the vocabulary count as unknown.
 
         Raises:
@@ -144,7 +144,7 @@ class Retrieval(ProbeAndFinetune):
         """
         return _encoded(network, network.vocabulary.encode(captions)).cpu()
 
-    def predict(self, network: nn.Module, split: Split) -> pa.Table:
+    def predict(self, network: Any, split: Split) -> pa.Table:
         """Return one row an image: `id`, `image_embedding`, `captions`, `text_embeddings` (of each) and `family`."""
         images, captions, family = split
         placed = self.embed_images(network, images)
@@ -207,7 +207,7 @@ class Retrieval(ProbeAndFinetune):
 
         return Statistic([metric.name for metric in self.metrics], len(families), of_rows)
 
-    def respond(self, network: nn.Module, rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    def respond(self, network: Any, rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
         """Return the `embedding` of each row's `image` or `caption`, of unit length."""
         answers = []
         for number, row in enumerate(rows):

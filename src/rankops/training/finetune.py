@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import torch
 from accelerate import Accelerator
 from safetensors.torch import load_file, save_file
-from torch import Tensor, nn
+from torch import Tensor
 
 from rankops.io.atomic import replaced_file
 from rankops.io.checkpoints import build
@@ -19,7 +19,7 @@ __all__ = ["Batch", "Data", "ProbeAndFinetune", "embedded"]
 KEPT = 16  # feature tables in a cache folder, the newest
 
 
-def embedded(network: nn.Module, images: Tensor, *, batch_size: int = 256) -> Tensor:
+def embedded(network: Any, images: Tensor, *, batch_size: int = 256) -> Tensor:
     """Return the features of images, part by part, in evaluation mode and without gradient; on the network's device.
 
     Args:
@@ -36,7 +36,7 @@ def embedded(network: nn.Module, images: Tensor, *, batch_size: int = 256) -> Te
     return features
 
 
-def _features(network: nn.Module, images: Tensor, cache: Path | None) -> Tensor:
+def _features(network: Any, images: Tensor, cache: Path | None) -> Tensor:
     """Return the features of images; with a cache folder they are computed once for all trainings that share them."""
     if cache is None:
         return embedded(network, images)
@@ -88,7 +88,7 @@ class ProbeAndFinetune:
     Training = Training
 
     def __init__(self, training: dict[str, Any] | None = None, *, cache: Path | None = None):
-        self.training, self.cache = training, cache
+        self.training, self.cache = training or {}, cache
 
     def images(self, split: Any) -> Tensor:
         """Return all images of a split, (n, colors, height, width) uint8."""
@@ -106,15 +106,15 @@ class ProbeAndFinetune:
         """Return the numbers of the images of a batch, and the truth about it."""
         raise NotImplementedError
 
-    def compare(self, network: nn.Module, outputs: Tensor, truth: Any, length: int) -> tuple[Tensor, Tensor]:
+    def compare(self, network: Any, outputs: Tensor, truth: Any, length: int) -> tuple[Tensor, Tensor]:
         """Return scores and truth as the loss takes them, in groups of `length`."""
         raise NotImplementedError
 
-    def measure(self, network: nn.Module, outputs: Tensor, split: Any) -> dict[str, float]:
+    def measure(self, network: Any, outputs: Tensor, split: Any) -> dict[str, float]:
         """Return the validation metrics of a network's outputs for all images of a split."""
         raise NotImplementedError
 
-    def build(self, model: dict[str, Any], split: Any, *, seed: int) -> nn.Module:
+    def build(self, model: dict[str, Any], split: Any, *, seed: int) -> Any:
         """Return the untrained network for a training split; its weights are drawn from `seed`."""
         colors = self.images(split).shape[1]
         network = build("models", model["name"], model["args"], seed=seed, colors=colors, **self.outputs(split))
@@ -125,8 +125,8 @@ class ProbeAndFinetune:
         return self.monitor
 
     def begin(
-        self, network: nn.Module, phase: str, train: Any, val: Any, *, accelerator: Accelerator
-    ) -> tuple[nn.Module, Data, Data]:
+        self, network: Any, phase: str, train: Any, val: Any, *, accelerator: Accelerator
+    ) -> tuple[Any, Data, Data]:
         """Return the module that a phase trains, and both splits as the phase reads them."""
         network.blocks.requires_grad_(phase == "finetune")
         inputs = [self.images(split).to(accelerator.device) for split in (train, val)]
@@ -134,7 +134,7 @@ class ProbeAndFinetune:
             inputs = [_features(network, images, self.cache) for images in inputs]
         return network, Data(train, inputs[0]), Data(val, inputs[1])
 
-    def end(self, network: nn.Module, phase: str) -> None:
+    def end(self, network: Any, phase: str) -> None:
         """Leave the network as a phase should."""
         network.blocks.requires_grad_(True)
 
@@ -151,11 +151,11 @@ class ProbeAndFinetune:
             inputs = shifted(inputs, self.training["finetune"]["shift"], generator)
         return Batch(inputs, truth, generator)
 
-    def loss(self, network: nn.Module, phase: str, batch: Batch, objective: Any) -> Tensor:
+    def loss(self, network: Any, phase: str, batch: Batch, objective: Any) -> Tensor:
         outputs = network.head(batch.inputs) if phase == "probe" else network(batch.inputs)
         scores, truth = self.compare(network, outputs, batch.truth, objective.length or len(outputs))
         return objective(scores, truth, generator=batch.generator)
 
-    def validate(self, network: nn.Module, phase: str, data: Data) -> dict[str, float]:
+    def validate(self, network: Any, phase: str, data: Data) -> dict[str, float]:
         features = data.inputs if phase == "probe" else embedded(network, data.inputs)
         return self.measure(network, network.head(features), data.split)

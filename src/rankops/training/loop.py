@@ -269,7 +269,8 @@ def fit(
     factor = _factor(options["schedule"], epochs)
     steps = batch_count(rows, batch_size, multiple_of=group, share=share)
     rates = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: factor(step / max(steps, 1)))
-    bare, state, hooks = module, list(getattr(objective, "state", ())), []
+    bare, hooks = module, []
+    state: list[Any] = list(getattr(objective, "state", ()))
     averaged = None
     if average is not None:
         averaged = AveragedModel(bare, device=accelerator.device, multi_avg_fn=get_ema_multi_avg_fn(average))
@@ -303,7 +304,8 @@ def fit(
     def train_epoch(number: int) -> tuple[float, float]:
         # For dropout, which takes no generator; of each process another one.
         torch.manual_seed(seed * 1_000_003 + number + 500_009 * accelerator.process_index)
-        losses, rate = [], 0.0
+        losses: list[Tensor] = []
+        rate: Any = 0.0
         module.train()
         for batch in batches(number):
             value = loss_of(module, batch)
@@ -337,7 +339,7 @@ def fit(
                 update_bn(([batch] for batch in batches(number)), _Loss(judged, loss_of))
             if several:
                 _average_statistics(accelerator, judged)
-        return every.mean().item(), rate
+        return every.mean().item(), float(rate)
 
     def validate(number: int) -> dict[str, float]:
         module.eval()
@@ -408,7 +410,7 @@ def _check(options: Mapping[str, Any]) -> None:
 
 def train(
     task: Any,
-    network: nn.Module,
+    network: Any,
     train_split: Any,
     val_split: Any,
     *,

@@ -65,19 +65,21 @@ class Objective:
         device: str | torch.device = "cpu",
     ):
         self.epoch = 1
-        self._sorter = sorter
+        self._sorter: Any = sorter
         if isinstance(sorter, nn.Module):
             sorter.requires_grad_(False).eval().to(device)  # before its optimizer is told of its weights
         self._loss, takes_sorter = self._bound(loss)
         if sorter_optimizer is not None and not takes_sorter:
             raise ValueError(f"sorter_optimizer: {loss['name']} hands the sorter nothing to learn from: leave it out")
-        self._auxiliary, self._auxiliary_options = None, auxiliary
+        self._auxiliary: partial | None = None
+        self._weight, self._until = 1.0, None
         if auxiliary is not None and auxiliary["name"] != "none":
             self._auxiliary, also = self._bound(auxiliary)
+            self._weight, self._until = auxiliary.get("weight", 1.0), auxiliary.get("epochs")
             takes_sorter = takes_sorter or also
         if sorter is not None and not takes_sorter:
             raise ValueError(f"{loss['name']} takes no sorter: leave it out, or choose a loss that does")
-        self._optimizer = None
+        self._optimizer: Any = None
         if sorter_optimizer is not None:
             if sorter is None or not list(sorter.parameters()):
                 raise ValueError(f"sorter_optimizer: {type(sorter).__name__} has no weights to fine-tune: leave it out")
@@ -119,10 +121,8 @@ class Objective:
         if self._optimizer is not None and torch.is_grad_enabled():
             self._fine_tune_sorter(scores, truth)
         value = value_of(self._loss)
-        if self._auxiliary is not None:
-            until = self._auxiliary_options.get("epochs")
-            if until is None or self.epoch <= until:
-                value = value + self._auxiliary_options.get("weight", 1.0) * value_of(self._auxiliary)
+        if self._auxiliary is not None and (self._until is None or self.epoch <= self._until):
+            value = value + self._weight * value_of(self._auxiliary)
         return value
 
     def _fine_tune_sorter(self, scores: Tensor, truth: Tensor) -> None:
