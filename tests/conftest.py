@@ -43,7 +43,7 @@ class Project:
         for file in filter(None, files):
             if (ROOT / file).exists() and file != "dvc.lock":
                 (folder / file).parent.mkdir(parents=True, exist_ok=True)
-                shutil.copyfile(ROOT / file, folder / file, follow_symlinks=False)
+                shutil.copy(ROOT / file, folder / file, follow_symlinks=False)
         self.environment = {
             "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
             "HOME": str(folder),  # so that no cache or setting of the person's is used

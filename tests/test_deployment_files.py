@@ -119,8 +119,9 @@ def test_no_secret_and_nothing_of_this_machine_goes_into_the_image(tmp_path):
     left_out = {
         ".dvc/cache/files", ".dvc/config.local", ".dvc/tmp/rwlock", ".env", ".retrain/checkout/.dvc/config.local",
         ".retrain/checkout/dvc.yaml", ".servers/prefect/prefect.db", ".venv/bin/python", "data/clips/train.parquet",
-        "elsewhere/.dvc/config.local", "mlflow.db", "mlruns/1/weights", "models/runs/one/model.safetensors",
-        "params.yaml.partial-7", "src/rankops/__pycache__/ranks.pyc",
+        "elsewhere/.dvc/config.local", "experiments/data/clips/train.parquet", "experiments/models/runs/one/run.json",
+        "mlflow.db", "mlruns/1/weights", "models/runs/one/run.json", "params.yaml.partial-7",
+        "src/rankops/__pycache__/ranks.pyc",
     }  # fmt: skip
     for path in kept | left_out:
         (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
