@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from ruamel.yaml import YAML
 
 ROOT = Path(__file__).parents[1]
 
@@ -85,6 +86,17 @@ class Project:
 
     def read(self, file: str) -> str:
         return (self.folder / file).read_text()
+
+
+def shorten(project: Project) -> None:
+    """Leave three runs and two sorters of the params, for tests of what is done with results."""
+    yaml, path = YAML(), project.folder / "params.yaml"
+    params = yaml.load(path)
+    runs = ("label_ranking-rlsep", "memorability-mse", "memorability-spearman-laplace")
+    params["runs"] = {name: params["runs"][name] for name in runs}
+    params["sorters"] = {name: params["sorters"][name] for name in ("laplace", "comparator")}
+    params["comparisons"] = {"memorability": params["comparisons"]["memorability"] | {"runs": [runs[-1]]}}
+    yaml.dump(params, path)
 
 
 @pytest.fixture(scope="session")
