@@ -61,6 +61,7 @@ class TestCommands:
         [
             ("sys.exit('params.yaml: compute.threads: missing')", CommandFailed),
             ("sys.exit('failed to run: python, exited with -9')", TransientFailure),
+            ("sys.exit('failed to run: python, exited with 137')", TransientFailure),
             ("sys.exit('failed to run: python, exited with 75')", TransientFailure),
             ("sys.exit('failed to run: python, exited with 1')", CommandFailed),
             ("sys.exit('Unable to acquire lock')", TransientFailure),

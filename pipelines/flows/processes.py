@@ -22,10 +22,10 @@ __all__ = ["CommandFailed", "Commands", "TransientFailure", "retried"]
 
 PROGRESS_BAR = re.compile(r"\d+%\|")
 TAIL = 12  # lines of output in an error
-# What a retry may mend: a stage that was killed or found another process of its own (75), a lock of DVC that is taken
-# or half written (it is repaired before the retry), an MLflow server that is away.
+# What a retry may mend: a stage that was killed (-9, or 137 from a shell) or found another process of its own (75), a
+# lock of DVC that is taken or half written (it is repaired before the retry), an MLflow server that is away.
 TRANSIENT = re.compile(
-    r"exited with (?:-\d+|75\b)|Unable to acquire lock|is busy|does not answer|the MLflow store failed"
+    r"exited with (?:-\d+|75\b|1[34]\d\b)|Unable to acquire lock|is busy|does not answer|the MLflow store failed"
     r"|dvc\.lock' (?:is invalid|validation failed)|RWLock-file"
 )
 
