@@ -11,6 +11,7 @@ import threading
 from pathlib import Path
 
 import pytest
+from dvc.config import Config
 from prefect.exceptions import ParameterTypeError
 from prefect.logging import disable_run_logger
 from ruamel.yaml import YAML
@@ -205,8 +206,9 @@ class TestCheckout:
     def test_settings_of_dvc_come_along_with_those_that_git_ignores(self, project):
         sh(project, "dvc remote add -q near ../near && dvc remote add -q --local far ../far && git commit -qam remotes")
         with fresh_checkout(project, advance=False) as (folder, _):
-            listed = dict(line.split()[:2] for line in sh(folder, "dvc remote list").splitlines())
-            assert listed == {name: str(project.parent / name) for name in ("near", "far")}
+            remotes = Config(str(folder / ".dvc"))["remote"]
+            places = {name: os.path.realpath(remote["url"]) for name, remote in remotes.items()}
+            assert places == {name: str(project.parent / name) for name in ("near", "far")}
             assert sh(folder, "dvc cache dir") == str(project / ".dvc/cache")
 
     def test_nobody_is_asked_for_the_key_that_signs(self, project):
