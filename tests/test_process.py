@@ -58,16 +58,9 @@ def test_a_stage_ends_with_its_dvc(folder, shell, late):
     wait_for(lambda: not processes_in(folder), patience=2.0)
 
 
-def test_a_stage_that_a_person_starts_ends_with_the_shell(folder):
-    shell = start(folder, "bash", "-c", "python stage.py; true")
-    wait_for((folder / "tied").exists)
-    shell.kill()
-    shell.wait()
-    wait_for(lambda: not processes_in(folder), patience=2.0)
-
-
-def test_where_the_kernel_does_not_tell_a_thread_looks(folder):
-    (folder / "stage.py").write_text(STAGE.format(before=OTHER_SYSTEM))
+@pytest.mark.parametrize("before", ["", OTHER_SYSTEM])  # the kernel tells, or a thread looks
+def test_a_stage_that_a_person_starts_ends_with_the_shell(folder, before):
+    (folder / "stage.py").write_text(STAGE.format(before=before))
     shell = start(folder, "bash", "-c", "python stage.py; true")
     wait_for((folder / "tied").exists)
     shell.kill()

@@ -1,13 +1,13 @@
 """Commands on data that are not made here."""
 
 import os
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from pipelines.cli.shared import errors_in_a_line, fail
+from rankops.lookup import did_you_mean
 
 __all__ = ["MNIST", "fetch"]
 
@@ -24,9 +24,8 @@ def fetch(
     """
     for name in names or SOURCES:
         if name not in SOURCES:
-            close = get_close_matches(name, SOURCES, n=1)
-            hint = f"did you mean {close[0]}?" if close else f"expected {', '.join(SOURCES)}"
-            fail(f"{name}: unknown data; {hint}")
+            hint = did_you_mean(name, SOURCES) or f"; expected {', '.join(SOURCES)}"
+            fail(f"{name}: unknown data{hint}")
     for name in names or SOURCES:
         with errors_in_a_line():
             SOURCES[name](timeout, required=bool(names))

@@ -1,11 +1,9 @@
 """What must agree with what in the params: names are components, options fit them, runs can be trained."""
 
-import difflib
 import inspect
 import json
 import typing
 from collections.abc import Callable, Iterator
-from dataclasses import fields
 from functools import cache
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -18,6 +16,7 @@ from rankops import lookup
 from rankops.datasets.public.reading import PublicDataset
 from rankops.datasets.scenes.base import Scenes
 from rankops.tasks.base import Task
+from rankops.training.options import Optimizer, Schedule
 
 __all__ = ["SORTER_METRICS", "check", "check_values"]
 
@@ -106,7 +105,7 @@ def _check_dataset(settings: Settings, key: str) -> None:
     kind = lookup.find("datasets", block.name, where=f"{place}.name")
     if not isinstance(kind, type) or not issubclass(kind, Scenes):
         raise ValueError(f"{place}.name: {block.name} is not drawn here; expected a file of rankops/datasets/scenes")
-    _check_fields(kind, block.name, block.model_dump(exclude={"name"}), place)
+    _typed(kind, block.model_dump(exclude={"name"}), place)
 
 
 def _check_adapter(settings: Settings, key: str) -> None:
@@ -114,18 +113,7 @@ def _check_adapter(settings: Settings, key: str) -> None:
     kind = lookup.find("datasets", key, where=place)
     if not isinstance(kind, type) or not issubclass(kind, PublicDataset):
         raise ValueError(f"{place}: {key} is drawn here, not read from disk: give it a block under datasets")
-    _check_fields(kind, key, block.args, f"{place}.args")
-
-
-def _check_fields(kind: Any, name: str, options: dict[str, Any], place: str) -> None:
-    """Check the options of a dataset, which are the fields of its class."""
-    known = [field.name for field in fields(kind)]
-    for option in options:
-        if option not in known:
-            near = difflib.get_close_matches(option, known, n=1)
-            hint = f"did you mean {near[0]}? " if near else ""
-            raise ValueError(f"{place}.{option}: unknown option; {hint}{name} takes {', '.join(known) or 'no options'}")
-    _typed(kind, options, place)
+    _typed(kind, block.args, f"{place}.args")
 
 
 def _check_sorter(settings: Settings, key: str) -> None:
@@ -141,23 +129,23 @@ def _check_sorter(settings: Settings, key: str) -> None:
 
 def _check_phase(block: dict[str, Any], place: str) -> None:
     """Check the optimizer and the schedule of a phase, or of every phase within a block."""
-    from rankops.training.options import Optimizer, Schedule
-
     if "optimizer" in block:
-        optimizer = _typed(Optimizer, block["optimizer"], f"{place}.optimizer")
-        kind = getattr(torch.optim, optimizer.name, None)
-        if not (isinstance(kind, type) and issubclass(kind, torch.optim.Optimizer)):
-            raise ValueError(f"{place}.optimizer.name: no {optimizer.name!r} in torch.optim; try AdamW or SGD")
-        try:
-            kind([torch.zeros(1, requires_grad=True)], **optimizer.args)
-        except (TypeError, ValueError, RuntimeError) as error:
-            raise ValueError(
-                f"{place}.optimizer.args: {str(error).removeprefix(f'{kind.__name__}.__init__() ')}"
-            ) from error
+        _check_optimizer(block["optimizer"], f"{place}.optimizer")
         _typed(Schedule, block.get("schedule"), f"{place}.schedule")
     for key, value in block.items():
         if isinstance(value, dict) and key not in ("optimizer", "schedule"):
             _check_phase(value, f"{place}.{key}")
+
+
+def _check_optimizer(block: dict[str, Any], place: str) -> None:
+    optimizer = _typed(Optimizer, block, place)
+    kind = getattr(torch.optim, optimizer.name, None)
+    if not (isinstance(kind, type) and issubclass(kind, torch.optim.Optimizer)):
+        raise ValueError(f"{place}.name: no {optimizer.name!r} in torch.optim; try AdamW or SGD")
+    try:
+        kind([torch.zeros(1, requires_grad=True)], **optimizer.args)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise ValueError(f"{place}.args: {str(error).removeprefix(f'{kind.__name__}.__init__() ')}") from error
 
 
 def _check_task(task: str, training: dict[str, Any], place: str) -> type[Task]:
@@ -232,10 +220,7 @@ def _check_losses(settings: Settings, run: Run, task: type[Task], training: dict
             raise ValueError(
                 f"{place}.sorter_optimizer: {run.sorter} in {run.loss.name} has nothing to learn: leave it out"
             )
-        _check_phase(
-            {"optimizer": run.sorter_optimizer.model_dump(), "schedule": {"name": "constant"}},
-            f"{place}.sorter_optimizer",
-        )
+        _check_optimizer(run.sorter_optimizer.model_dump(), f"{place}.sorter_optimizer.optimizer")
     if "length" not in inspect.signature(lookup.find("sorters", sorter.name)).parameters:
         return
     length, batch_size = settings.score_vectors.length, training.get("batch_size")
@@ -384,7 +369,7 @@ def _check_figures(settings: Settings) -> None:
             if method.sorter not in ([*settings.sorters] if takes else [NONE]):
                 expected = f"one of {', '.join(settings.sorters)}" if takes else NONE
                 raise ValueError(f"{place}.sorter: is {method.sorter!r}, {method.loss.name} needs {expected}")
-            _check_phase({"optimizer": method.optimizer.model_dump(), "schedule": {"name": "constant"}}, f"{place}")
+            _check_optimizer(method.optimizer.model_dump(), f"{place}.optimizer")
             length = settings.score_vectors.length
             if takes and plan.batch_size % length:
                 raise ValueError(

@@ -3,7 +3,6 @@
 import json
 from collections.abc import Iterator
 from copy import deepcopy
-from difflib import get_close_matches
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -13,8 +12,9 @@ from ruamel.yaml.error import YAMLError
 from ruamel.yaml.representer import RoundTripRepresenter
 
 from pipelines.config.rules import check_values
-from pipelines.config.schema import ParamsError
+from pipelines.config.schema import ParamsError, is_whole
 from rankops.io.atomic import replaced_file
+from rankops.lookup import did_you_mean
 
 __all__ = ["apply", "names"]
 
@@ -50,7 +50,7 @@ def apply(name: str, folder: Path = Path()) -> str:
     """
     params, scale = folder / "params.yaml", folder / f"scales/{name}.yaml"
     if name not in names(folder):
-        raise ParamsError(f"{scale}: no such file; {_expected(name, names(folder))}")
+        raise ParamsError(f"{scale}: no such file{_expected(name, names(folder))}")
     yaml = _round_trip()
     files = [folder / f"scales/{one}.yaml" for one in dict.fromkeys([DEFAULT, name])]
     layers = {file: _read(yaml, file) for file in files}
@@ -80,9 +80,9 @@ def _merge(into: Any, changes: Any, *, place: str, where: Path) -> Iterator[str]
             yield f"{place}{key}"
             continue
         if key not in into:
-            raise ParamsError(f"{where}: {place}{key}: unknown key; {_expected(key, list(into))}")
+            raise ParamsError(f"{where}: {place}{key}: unknown key{_expected(key, list(into))}")
         if isinstance(value, dict) and isinstance(into[key], dict):
-            if key in ("args", "schedule") or "name" in value:  # what belongs to a name is replaced together
+            if is_whole(key, value):
                 for old in set(into[key]) - set(value):
                     del into[key][old]
                 into[key].update(value)
@@ -125,9 +125,9 @@ def _plain(values: Any) -> Any:
     return json.loads(json.dumps(values))
 
 
-def _expected(key: str, known: list[str]) -> str:
-    close = get_close_matches(str(key), map(str, known), n=1)
-    return f"did you mean {close[0]}?" if close else f"expected one of {', '.join(map(str, known)) or '(none)'}"
+def _expected(key: Any, known: list[Any]) -> str:
+    names = [str(one) for one in known]
+    return did_you_mean(str(key), names) or f"; expected one of {', '.join(names) or '(none)'}"
 
 
 def _read(yaml: YAML, path: Path) -> Any:

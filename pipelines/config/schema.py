@@ -1,6 +1,5 @@
 """The shapes of `params.yaml`: strict, frozen, every key known. What the values mean is checked by `rules`."""
 
-import difflib
 import re
 import typing
 from collections.abc import Mapping
@@ -14,7 +13,9 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
-__all__ = ["Component", "ParamsError", "Run", "Settings", "check_shapes", "describe", "load", "read"]
+from rankops.lookup import did_you_mean
+
+__all__ = ["Component", "ParamsError", "Run", "Settings", "check_shapes", "describe", "is_whole", "load", "read"]
 
 NONE = "none"  # a sorter, a start or an auxiliary loss that there is not
 # What params were called once, by their place's last key.
@@ -320,15 +321,19 @@ def required(block: T | None, name: str) -> T:
     return block
 
 
+def is_whole(key: str, value: Any) -> bool:
+    """Tell whether a block is replaced whole, never merged: it, or what it belongs to, has a name."""
+    return key in ("args", "schedule") or (isinstance(value, Mapping) and "name" in value)
+
+
 def merged(block: dict[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
-    """Put nested changes into a block; what belongs to a name (`args`, `schedule`, `optimizer`) is replaced whole.
+    """Put nested changes into a block, see `is_whole`.
 
     >>> merged({"probe": {"epochs": 3, "shift": 1}}, {"probe": {"epochs": 5}})
     {'probe': {'epochs': 5, 'shift': 1}}
     """
     for key, value in changes.items():
-        whole = key in ("args", "schedule") or (isinstance(value, Mapping) and "name" in value)
-        if isinstance(value, Mapping) and isinstance(block.get(key), dict) and not whole:
+        if isinstance(value, Mapping) and isinstance(block.get(key), dict) and not is_whole(key, value):
             merged(block[key], value)
         else:
             block[key] = deepcopy(value)
@@ -337,27 +342,29 @@ def merged(block: dict[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
 
 def describe(error: ValidationError, *, path: str | Path, place: str = "", shape: Any = None) -> list[str]:
     """Return a line for each thing that pydantic finds wrong: its place, what is expected, and what was found."""
-    lines = []
+    lines: list[tuple[str, str]] = []  # places and messages
+    replaced = set()  # new names of what was found by an old one: that they are missing says nothing more
     for problem in error.errors():
         where = ".".join(str(part) for part in [*filter(None, [place]), *problem["loc"]] if part != "[key]")
         last = str(problem["loc"][-1]) if problem["loc"] else ""
         message = problem["msg"].removeprefix("Value error, ")
         if problem["type"] in ("extra_forbidden", "unexpected_keyword_argument"):
             known = _keys(shape, problem["loc"][:-1])
-            near = difflib.get_close_matches(last, known, n=1)
             if last in RENAMED and last not in known:
                 message = f"is now {RENAMED[last]}"
+                replaced.add(re.split("[,.]", RENAMED[last])[0])
             else:
-                hint = f"; did you mean {near[0]}?" if near else ""
-                message = f"unknown key{hint}" + (f"; there are {', '.join(known)}" if known else "")
+                listed = f"; there are {', '.join(known)}" if known else ""
+                message = f"unknown key{did_you_mean(last, known)}{listed}"
         elif problem["type"] == "missing":
             message = "missing"
         elif problem["type"] != "value_error":
             message += f" (found {problem['input']!r})"
-        lines.append(f"{path}: {where}: {message}" if where else f"{path}: {message}")
-    renamed = {line.rpartition(": is now ")[2].split(",")[0].split(".")[0] for line in lines if ": is now " in line}
+        lines.append((where, message))
     return [
-        line for line in lines if not (line.endswith(": missing") and line.split(": ")[1].split(".")[-1] in renamed)
+        f"{path}: {where}: {message}" if where else f"{path}: {message}"
+        for where, message in lines
+        if not (message == "missing" and where.split(".")[-1] in replaced)
     ]
 
 

@@ -1,6 +1,6 @@
 """Label ranking for people: images from files, annotated ones, and whole tables from Parquet to Parquet."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,15 +16,14 @@ from tqdm import tqdm
 
 from rankops.io.atomic import replaced_file, write_error
 from rankops.io.checkpoints import load_model
-from rankops.io.images import picture
-from rankops.io.parquet import IMAGE
+from rankops.io.images import image_batches, image_count, picture
 from rankops.tasks.label_ranking import LabelRanking
 from rankops.tasks.predict import order_of, picture_of, predicted
 
 __all__ = ["Prediction", "annotate", "annotated_paths", "load_ranker", "predict", "predict_table"]
 
 TASK: Any = LabelRanking()
-READ, WRITTEN = 64, 8192  # rows at a time: of images, which are large, and of predictions
+WRITTEN = 8192  # predictions that are written at a time
 COLUMNS = [
     ("scores", pa.list_(pa.float32())), ("label_ranks", pa.list_(pa.int64())), ("selected", pa.list_(pa.bool_()))
 ]  # fmt: skip
@@ -145,26 +144,22 @@ def predict_table(source: Path, target: Path, ranker: nn.Module) -> int:
         ValueError: not a Parquet file, without such a column, or an image in it is broken; the message names its row.
         OSError: the target cannot be written.
     """
-    if not source.is_file():
-        raise FileNotFoundError(f"{source}: no such file")
+    count = image_count(source)
     if target.is_dir() or target.resolve() == source.resolve():
         raise ValueError(f"{target}: {'a folder' if target.is_dir() else 'the file that is read'}; name another file")
-    try:
-        # Through a buffer: a row group, which may be the whole file, would otherwise be read at once.
-        file = pq.ParquetFile(source, buffer_size=2**20, pre_buffer=False)
-    except (pa.ArrowInvalid, OSError) as error:
-        raise ValueError(f"{source}: not a whole Parquet file ({error})") from error
-    count, names = file.metadata.num_rows, file.schema_arrow.names
-    columns = [_image_column(file.schema_arrow, source), *(["id"] if "id" in names else [])]
-    schema = pa.schema([("id", file.schema_arrow.field("id").type if "id" in names else pa.int64()), *COLUMNS])
+    given = pq.read_schema(source)
+    own = ["id"] if "id" in given.names else []
+    schema = pa.schema([("id", given.field("id").type if own else pa.int64()), *COLUMNS])
     progress = tqdm(total=count, desc=source.name, unit=" images", disable=None)
-    with file, replaced_file(target) as partial, progress as bar:
+    with replaced_file(target) as partial, progress as bar:
         try:
             with pq.ParquetWriter(partial, schema, compression="zstd") as writer:
                 waiting: list[pa.Table] = []
-                for ids, images in _pieces(file, columns, source):
-                    table = _predicted(ranker, images)
-                    waiting.append(table.set_column(0, "id", ids))
+                for first, batch in image_batches(source, columns=own):
+                    rows = range(first, first + len(batch))
+                    images = zip((f"{source}: row {row}" for row in rows), batch["image"].to_pylist(), strict=True)
+                    table = _predicted(ranker, list(images))
+                    waiting.append(table.set_column(0, "id", batch["id"] if own else pa.array(rows, pa.int64())))
                     bar.update(len(table))
                     if sum(map(len, waiting)) >= WRITTEN:  # many together: each writing makes a row group
                         writer.write_table(pa.concat_tables(waiting))
@@ -174,34 +169,3 @@ def predict_table(source: Path, target: Path, ranker: nn.Module) -> int:
         except OSError as error:
             raise write_error(target, error) from error
     return count
-
-
-def _image_column(schema: pa.Schema, source: Path) -> str:
-    """Return where the bytes of the images are: `image.bytes` or `image`.
-
-    Raises:
-        ValueError: nowhere, or they are not bytes.
-    """
-    if "image" not in schema.names:
-        raise ValueError(f"{source}: no column image; it has {', '.join(schema.names) or 'none'}")
-    kind, name = schema.field("image").type, "image"
-    if pa.types.is_struct(kind) and kind.get_field_index("bytes") >= 0:
-        kind, name = kind.field("bytes").type, "image.bytes"
-    if not (pa.types.is_binary(kind) or pa.types.is_large_binary(kind)):
-        raise ValueError(f"{source}: column image is of type {schema.field('image').type}, expected {IMAGE} or binary")
-    return name
-
-
-def _pieces(file: pq.ParquetFile, columns: list[str], source: Path) -> Iterator[tuple[pa.Array, list]]:
-    """Yield ids and named images."""
-    first = 0
-    try:
-        for batch in file.iter_batches(batch_size=READ, columns=columns):
-            image, rows = batch["image"], range(first, first + len(batch))
-            encoded = (image.field("bytes") if pa.types.is_struct(image.type) else image).to_pylist()
-            ids = batch["id"] if "id" in columns else pa.array(rows, pa.int64())
-            if rows:
-                yield ids, [(f"{source}: row {row}", one) for row, one in zip(rows, encoded, strict=True)]
-            first += len(rows)
-    except (pa.ArrowInvalid, OSError) as error:
-        raise ValueError(f"{source}: not a whole Parquet file ({error})") from error

@@ -13,7 +13,7 @@ from functools import cache
 from types import ModuleType
 from typing import Any, get_type_hints
 
-__all__ = ["check_options", "find", "module", "names", "options"]
+__all__ = ["check_options", "did_you_mean", "find", "module", "names", "options"]
 
 # Arguments that code passes at run time: no options that a person writes into the params.
 RUNTIME = {"generator", "sorter", "mask", "weights", "length", "outputs", "features", "colors", "words"}
@@ -67,7 +67,7 @@ def module(folder: str, name: str, *, where: str | None = None) -> ModuleType:
     if name not in modules:
         raise ValueError(
             f"{where or f'{folder}.name'}: no {name!r} in rankops/{folder}; there are {', '.join(modules)}"
-            f"{_did_you_mean(name, modules)}"
+            f"{did_you_mean(name, modules)}"
         )
     return importlib.import_module(modules[name])
 
@@ -120,10 +120,15 @@ def check_options(folder: str, name: str, given: dict[str, Any], *, where: str |
         if option not in allowed:
             raise ValueError(
                 f"{where}.args.{option}: unknown option; {name} takes {', '.join(allowed) or 'no options'}"
-                f"{_did_you_mean(option, allowed)}"
+                f"{did_you_mean(option, allowed)}"
             )
 
 
-def _did_you_mean(name: str, known: Iterable[str]) -> str:
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """Return the end of a message about an unknown name: the known one that is nearest, or nothing.
+
+    >>> did_you_mean("rslep", ["mse", "rlsep"])
+    '; did you mean rlsep?'
+    """
     near = difflib.get_close_matches(name, known, n=1)
     return f"; did you mean {near[0]}?" if near else ""

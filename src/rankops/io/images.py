@@ -102,7 +102,10 @@ def _opened(path: Path) -> pq.ParquetFile:
     """A Parquet file of images, buffered: a row group, which may be the whole file, would otherwise be read at once."""
     if not path.is_file():
         raise FileNotFoundError(f"{path}: no such file; expected Parquet with a column image: {{bytes, path}}")
-    file = pq.ParquetFile(path, buffer_size=2**20, pre_buffer=False)
+    try:
+        file = pq.ParquetFile(path, buffer_size=2**20, pre_buffer=False)
+    except (pa.ArrowInvalid, OSError) as error:
+        raise _broken_file(path, error) from error
     schema = file.schema_arrow
     if "image" not in schema.names:
         raise ValueError(f"{path}: no column image; it has {', '.join(schema.names) or 'none'}")
@@ -125,11 +128,8 @@ def image_count(path: Path) -> int:
         FileNotFoundError: no such file.
         ValueError: not a Parquet file, or it has no column of images.
     """
-    try:
-        with _opened(path) as file:
-            return file.metadata.num_rows
-    except pa.ArrowInvalid as error:
-        raise _broken_file(path, error) from error
+    with _opened(path) as file:
+        return file.metadata.num_rows
 
 
 def image_batches(path: Path, *, columns: Sequence[str] = ()) -> Iterator[tuple[int, pa.RecordBatch]]:
@@ -146,16 +146,14 @@ def image_batches(path: Path, *, columns: Sequence[str] = ()) -> Iterator[tuple[
         FileNotFoundError, ValueError: see `image_count`.
     """
     first = 0
-    try:
-        with _opened(path) as file:
-            kind = file.schema_arrow.field("image").type
+    with _opened(path) as file:
+        kind = file.schema_arrow.field("image").type
+        try:
             for batch in file.iter_batches(batch_size=PIECE, columns=["image", *columns]):
                 if pa.types.is_struct(kind):
                     encoded = batch["image"].field("bytes")
                     batch = batch.set_column(batch.schema.get_field_index("image"), "image", encoded)
                 yield first, batch
                 first += len(batch)
-    except (pa.ArrowInvalid, OSError) as error:
-        if isinstance(error, FileNotFoundError):
-            raise
-        raise _broken_file(path, error) from error
+        except (pa.ArrowInvalid, OSError) as error:
+            raise _broken_file(path, error) from error
