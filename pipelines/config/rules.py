@@ -220,7 +220,7 @@ def _check_losses(settings: Settings, run: Run, task: type[Task], training: dict
             raise ValueError(
                 f"{place}.sorter_optimizer: {run.sorter} in {run.loss.name} has nothing to learn: leave it out"
             )
-        _check_optimizer(run.sorter_optimizer.model_dump(), f"{place}.sorter_optimizer.optimizer")
+        _check_optimizer(run.sorter_optimizer.model_dump(), f"{place}.sorter_optimizer")
     if "length" not in inspect.signature(lookup.find("sorters", sorter.name)).parameters:
         return
     length, batch_size = settings.score_vectors.length, training.get("batch_size")
