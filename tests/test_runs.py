@@ -60,8 +60,7 @@ def files(folder) -> dict[str, bytes]:
 
 def run(params, name="mine"):
     stage.main(params, name)
-    folder = next(path for path in [stage.Path("models/runs") / name])
-    return files(folder)
+    return files(stage.Path("models/runs") / name)
 
 
 def test_seeds_end_in_the_same_bits_one_by_one_and_side_by_side(project):
@@ -107,6 +106,28 @@ def test_a_grid_is_chosen_from_by_the_mean_of_three_seeds(project):
     means = [np.mean(list(tried["validation"].values())) for tried in record["tried"]]
     assert record["setting"] == record["tried"][int(np.argmax(means))]["setting"]
     assert sorted(record["validation"]) == ["1", "2", "3", "4"]
+
+
+def test_no_result_of_another_grid_is_taken(project, monkeypatch):
+    trained = []
+    honest = stage.train_one
+
+    def fails_last(params, name, place, seed, job):
+        if trained == [1]:
+            raise FloatingPointError("the loss became nan")
+        honest(params, name, place, seed, job)
+        trained.append(seed)
+
+    def grid(phase):
+        return project(runs={"mine": {"seeds": [1, 2], "grid": {f"training.{phase}.optimizer.args.lr": [1e-3, 1e-2]}}})
+
+    monkeypatch.setattr(stage, "train_one", fails_last)  # the run is not at its end when its grid is changed
+    with pytest.raises(ValueError, match="seed2, training.probe.optimizer.args.lr=0.001 failed"):
+        stage.main(grid("probe"), "mine")
+    assert trained == [1]
+    trained.append(0)
+    run(grid("finetune"))
+    assert trained == [1, 0, 1, 2, 1, 2]
 
 
 def test_a_seed_that_fails_leaves_the_others_and_is_named(project, monkeypatch):

@@ -93,7 +93,7 @@ class Training:
         self.task = lookup.find("tasks", task)(self.training, cache=cache)
         self.network = self.task.build(self.model, split, seed=0)
         if start is not None:
-            start_from(getattr(self.network, "scorer", self.network), start)
+            start_from(self.network, start)
         self.objective = Objective(
             {"name": loss, "args": {}},
             sorter=SORTERS[sorter](),
@@ -296,7 +296,7 @@ class TestStart:
         (tmp_path / "run.json").write_text('{"best": 3}')  # as a run has it
         ours = build("models", "convnet", CHANNELS, seed=2, outputs=2)
         start_from(ours, tmp_path)
-        given = getattr(theirs, "scorer", theirs).blocks.state_dict()
+        given = theirs.blocks.state_dict()
         assert all(given[key].equal(value) for key, value in ours.blocks.state_dict().items())
 
     def test_torchvisions_own_names_are_understood(self, tmp_path):

@@ -9,6 +9,7 @@ import os
 import subprocess
 import sys
 from functools import partial
+from hashlib import sha256
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -93,9 +94,14 @@ def _inputs(params: Settings, name: str) -> list[Path]:
 
 
 def _key(setting: dict[str, Any], seed: int) -> str:
-    """Return the name of a job's folder."""
-    values = "-".join(f"{place.rpartition('.')[2]}={value}" for place, value in setting.items())
-    return f"seed{seed}-{values}".replace("/", "_").replace(" ", "") if values else f"seed{seed}"
+    """Return the name of a job's folder: no two settings share one, whatever the grid is changed to."""
+    text = json.dumps(setting, sort_keys=True)
+    return f"seed{seed}-{sha256(text.encode()).hexdigest()[:12]}" if setting else f"seed{seed}"
+
+
+def _named(setting: dict[str, Any], seed: int) -> str:
+    """Return what messages call a job."""
+    return ", ".join([f"seed{seed}", *(f"{place}={value}" for place, value in setting.items())])
 
 
 def _trained(params: Settings, name: str, jobs: list[tuple[int, int]], folder: Path) -> dict[tuple[int, int], float]:
@@ -110,15 +116,15 @@ def _trained(params: Settings, name: str, jobs: list[tuple[int, int]], folder: P
     if at_once > 1 or (waiting and params.jobs.backend != "loky"):
         with parallel_config(params.jobs.backend, **_backend(params)):
             errors = Parallel(n_jobs=at_once, batch_size=1)(
-                delayed(_job)(params.model_dump(), name, place, seed, str(folder), number, str(Path.cwd()))
+                delayed(_job)(params, name, place, seed, str(folder), number, str(Path.cwd()))
                 for number, (place, seed) in enumerate(waiting)
             )
     else:
-        errors = [_job(params.model_dump(), name, place, seed, str(folder), 0, None) for place, seed in waiting]
+        errors = [_job(params, name, place, seed, str(folder), 0, None) for place, seed in waiting]
     failed = [(job, error) for job, error in zip(waiting, errors, strict=True) if error is not None]
     if failed:
         raise ValueError(
-            "\n".join(f"{name}: {_key(settings[place], seed)} failed: {error}" for (place, seed), error in failed)
+            "\n".join(f"{name}: {_named(settings[place], seed)} failed: {error}" for (place, seed), error in failed)
             + f"\n{len(waiting) - len(failed)} of {len(waiting)} jobs are kept; `dvc repro` trains those that failed"
         )
     return {
@@ -158,24 +164,17 @@ def _backend(params: Settings) -> dict[str, Any]:
 
 
 def _job(
-    values: dict[str, Any],
-    name: str,
-    place: int,
-    seed: int,
-    folder: str,
-    number: int,
-    started: str | None,
+    params: Settings, name: str, place: int, seed: int, folder: str, number: int, started: str | None
 ) -> str | None:
     """Train one seed with one setting; return an error, or None.
 
     Args:
         started: the folder of the process that started this job in another one; None within that process.
     """
-    params = Settings.model_validate(values)
     if started is not None:
         os.chdir(started)
-    if started is not None and params.compute.device != "cpu" and "CUDA_VISIBLE_DEVICES" not in os.environ:
-        os.environ["CUDA_VISIBLE_DEVICES"] = str(number % max(1, torch.cuda.device_count()))
+        if params.compute.device != "cpu" and "CUDA_VISIBLE_DEVICES" not in os.environ:
+            os.environ["CUDA_VISIBLE_DEVICES"] = str(number % max(1, torch.cuda.device_count()))
     torch.set_num_threads(params.compute.threads)
     job = Path(folder) / _key(params.runs[name].settings[place], seed)
     job.mkdir(parents=True, exist_ok=True)
@@ -245,7 +244,7 @@ def train_one(params: Settings, name: str, place: int, seed: int, job: Path) -> 
         auxiliary=run["auxiliary"],
         device=accelerator.device,
     )
-    shown = f"{name}, {job.name}"
+    shown = f"{name}, {_named(params.runs[name].settings[place], seed)}"
     epochs = train(
         task,
         network,
@@ -259,7 +258,6 @@ def train_one(params: Settings, name: str, place: int, seed: int, job: Path) -> 
         **compute,
     )
     total = sum(training[phase]["epochs"] for phase in task.phases if started or phase not in task.needs_start)
-    history = []
     if accelerator.is_main_process:
         epochs = followed(epochs, name=shown, total=total, history=job / "history.csv")
     history = list(epochs)

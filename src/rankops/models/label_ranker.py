@@ -55,6 +55,11 @@ class LabelRanker(nn.Module):
         self.views = views
         next(self._views_of(torch.empty(0, 1, 1, 1, dtype=torch.uint8)))  # impossible options are refused at once
 
+    @property
+    def blocks(self) -> nn.Module:
+        """The scorer's convolutional part, which may start from a trained one's."""
+        return self.scorer.blocks
+
     def _views_of(self, images: Tensor) -> Iterator[Tensor]:
         return views_of(images, **self.views or {"count": 1})
 

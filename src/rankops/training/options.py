@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
-__all__ = ["STRICT", "Finetune", "Optimizer", "Phase", "Probe", "Schedule", "Training"]
+__all__ = ["STRICT", "Finetune", "Optimizer", "Phase", "Schedule", "Training"]
 
 # Read by pydantic where the params are checked: unknown keys are errors.
 STRICT = {"extra": "forbid"}
@@ -54,11 +54,6 @@ class Phase:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Probe(Phase):
-    """The head on frozen features."""
-
-
-@dataclass(frozen=True, kw_only=True)
 class Finetune(Phase):
     """The whole network; images are moved at random by up to `shift` pixels."""
 
@@ -67,12 +62,15 @@ class Finetune(Phase):
 
 @dataclass(frozen=True, kw_only=True)
 class Training:
-    """A training in two phases, see `rankops.training.finetune.ProbeAndFinetune`."""
+    """A training in two phases, see `rankops.training.finetune.ProbeAndFinetune`.
+
+    The probe trains the head on frozen features, the finetune the whole network.
+    """
 
     __pydantic_config__: ClassVar = STRICT
 
     batch_size: int
-    probe: Probe
+    probe: Phase
     finetune: Finetune
 
     def __post_init__(self) -> None:
