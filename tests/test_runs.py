@@ -84,7 +84,8 @@ def test_a_dask_cluster_gives_the_same_bits(project):
 
 
 @pytest.mark.slow
-def test_two_processes_share_every_batch_and_end_near_one(project):
+def test_two_processes_share_every_batch_and_end_near_one(project, monkeypatch):
+    monkeypatch.setenv("PYTHONPATH", f"{ROOT}:{ROOT}/src")  # they start in a folder without the project
     alone = json.loads(run(project(runs={"mine": {"seeds": [1]}}))["run.json"])
     together = run(project(runs={"mine": {"seeds": [1]}}, compute={"threads": 2, "processes": 2, "device": "cpu"}))
     assert json.loads(together["run.json"])["validation"]["1"] == pytest.approx(alone["validation"]["1"], abs=0.3)
