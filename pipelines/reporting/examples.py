@@ -103,7 +103,7 @@ def draw_examples(path: Path, params: Settings, results: pd.DataFrame, name: str
         name: of the run.
     """
     run = params.runs[name]
-    if run.dataset not in params.datasets:  # the stage does not depend on the images of real data
+    if run.dataset not in params.datasets:  # licenses of real data may forbid showing its images
         return False
     if run.task == "label_ranking":
         plots.orders(path, _images(params, run.dataset, EXAMPLES), _orders({loss_of(run): name}, EXAMPLES))
