@@ -261,7 +261,7 @@ def test_the_stage_sends_what_the_pipeline_made(store, capsys):
     champion = store.get_model_version_by_alias("memorability", "champion")
     assert (champion.tags["seed"], champion.run_id) == ("2", parent.info.run_id)
     registered = load_model(registry.weights_of("models:/memorability@champion", Path("copy")))
-    assert registered.head.weight.equal(load_model("models/runs/memorability-mse/seed2").head.weight)
+    assert registered.head[1].weight.equal(load_model("models/runs/memorability-mse/seed2").head[1].weight)
     assert [model.name for model in store.search_registered_models()] == ["memorability", "sorter-lstm"]
     assert runs["sorter-laplace"].data.metrics["l1"] == 0.01
     assert runs["sorter-lstm"].data.metrics["epoch.spearman"] == 0.4

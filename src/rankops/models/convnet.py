@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from rankops.models.backbone import Backbone, Blocks
-from rankops.models.layers import ScoreLayer, weight_dtype
+from rankops.models.layers import ScoreHead, weight_dtype
 
 __all__ = ["CHANNELS", "Convnet"]
 
@@ -41,7 +41,7 @@ class Convnet(Backbone):
             raise ValueError(f"channels is {channels!r}, expected a width for each pair of blocks")
         self.blocks = _ConvBlocks(colors, channels)
         self.embedding_size = 2 * self.blocks.size
-        self.head = ScoreLayer(self.embedding_size, outputs)
+        self.head = ScoreHead(self.embedding_size, outputs)
 
     def embed(self, images: Tensor) -> Tensor:
         features = self.blocks(images)

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor, nn
 
-__all__ = ["ScoreLayer", "similarities", "weight_dtype"]
+__all__ = ["ScoreHead", "ScoreLayer", "similarities", "weight_dtype"]
 
 
 def weight_dtype(network: nn.Module) -> torch.dtype:
@@ -31,6 +31,20 @@ class ScoreLayer(nn.Linear):
     def forward(self, input: Tensor) -> Tensor:
         with torch.autocast(input.device.type, enabled=False):
             return super().forward(input.to(self.weight.dtype))
+
+
+class ScoreHead(nn.Sequential):
+    """A score layer on standardized features (n, features), so that one learning rate suits all of them.
+
+    Frozen features are all positive and of any size. On these as they are, first scores are of any size too: MSE
+    through a sigmoid then starts where it hardly has a gradient, and is no fair rival.
+
+    >>> ScoreHead(3, 2)(torch.rand(4, 3)).shape
+    torch.Size([4, 2])
+    """
+
+    def __init__(self, features: int, outputs: int):
+        super().__init__(nn.BatchNorm1d(features, affine=False), ScoreLayer(features, outputs))
 
 
 def similarities(images: Tensor, captions: Tensor) -> Tensor:

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from torchvision.models import resnet34
 
 from rankops.models.backbone import Backbone, Blocks
-from rankops.models.layers import ScoreLayer, weight_dtype
+from rankops.models.layers import ScoreHead, weight_dtype
 
 __all__ = ["ResNet34"]
 
@@ -34,7 +34,7 @@ class ResNet34(Backbone):
         network = resnet34(weights=None)
         self.blocks = _ResNetBlocks(OrderedDict((name, getattr(network, name)) for name in PARTS))
         self.embedding_size = self.blocks.size
-        self.head = ScoreLayer(self.embedding_size, outputs)
+        self.head = ScoreHead(self.embedding_size, outputs)
 
     def embed(self, images: Tensor) -> Tensor:
         return self.blocks(images).mean((2, 3))
