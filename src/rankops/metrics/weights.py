@@ -8,13 +8,16 @@ from rankops.checks import check_floating, check_mask, check_shapes, check_value
 __all__ = ["comparable", "relative_weights"]
 
 
-def relative_weights(scores: Tensor, mask: Tensor | None, weights: Tensor | None) -> Tensor:
+def relative_weights(
+    scores: Tensor, mask: Tensor | None, weights: Tensor | None, *, check_finite: bool = True
+) -> Tensor:
     """Return how much each score counts.
 
     Args:
         scores: any shape.
         mask: boolean, of the scores' shape, False where there is no score; None if all are there.
         weights: of the scores' shape, finite and not negative; None if all count alike.
+        check_finite: read the weights.
 
     Returns:
         Of the scores' shape, float32 or float64: the weight relative to the largest, 0 where the mask is False.
@@ -35,7 +38,8 @@ def relative_weights(scores: Tensor, mask: Tensor | None, weights: Tensor | None
     # In their own type until they are proportions: float64 holds numbers that float32 does not.
     kept = weights.to(torch.promote_types(weights.dtype, kind))
     kept = kept if mask is None else kept.masked_fill(~mask, 0.0)
-    check_values("weights", weights, ~(torch.isfinite(kept) & (kept >= 0)), "a finite number of at least 0")
+    if check_finite:
+        check_values("weights", weights, ~(torch.isfinite(kept) & (kept >= 0)), "a finite number of at least 0")
     # Only proportions matter, and sums of very large or very small weights would leave their range.
     largest = kept.amax() if kept.numel() else kept.sum()
     return (kept / largest.where(largest > 0, 1.0)).to(kind)
