@@ -248,7 +248,7 @@ def check_target(
     wrong, expected = ~torch.isfinite(target), "a finite number: correct it, or leave it out with mask"
     if between_0_and_1:
         wrong, expected = wrong | (target < 0) | (target > 1), "a number in [0, 1], the range of a sigmoid: scale it"
-    _check_where("target", target, wrong, expected, mask=mask, check_finite=check_finite)
+    _check_where(scores, "target", target, wrong, expected, mask=mask, check_finite=check_finite)
 
 
 def check_labels(scores: Tensor, labels: Tensor, *, mask: Tensor | None = None, check_finite: bool = True) -> None:
@@ -271,12 +271,21 @@ def check_labels(scores: Tensor, labels: Tensor, *, mask: Tensor | None = None, 
     check_shapes("(..., d)", scores=scores, labels=labels)
     check_real(labels=labels)
     wrong = (labels != 0) & (labels != 1)
-    _check_where("labels", labels, wrong, "0 or 1", mask=mask, check_finite=check_finite)
+    _check_where(scores, "labels", labels, wrong, "0 or 1", mask=mask, check_finite=check_finite)
 
 
 def _check_where(
-    name: str, values: Tensor, wrong: Tensor, expected: str, *, mask: Tensor | None, check_finite: bool
+    scores: Tensor,
+    name: str,
+    values: Tensor,
+    wrong: Tensor,
+    expected: str,
+    *,
+    mask: Tensor | None,
+    check_finite: bool,
 ) -> None:
+    if mask is not None:
+        check_mask(scores, mask)
     if check_finite:
         check_values(name, values, wrong if mask is None else wrong & mask, expected)
 
@@ -332,13 +341,9 @@ def check_positives(
             "nothing to compare"
         )
     check_real(positives=positives)
-    if mask is not None:
-        check_mask(scores, mask)
-    if not check_finite:
-        return
     wrong = (positives != 0) & (positives != 1)
-    _check_where("positives", positives, wrong, "True or False", mask=mask, check_finite=True)
-    if mask is not None and square:
+    _check_where(scores, "positives", positives, wrong, "True or False", mask=mask, check_finite=check_finite)
+    if not check_finite or (mask is not None and square):
         return
     positives = positives.bool() if mask is None else positives.bool() & mask
     for name, dim in (("row", -1), ("column", -2)) if square else (("row", -1),):
@@ -352,7 +357,12 @@ def check_positives(
 
 
 def check_label_ranks(
-    scores: Tensor, label_ranks: Tensor, *, mask: Tensor | None = None, check_finite: bool = True
+    scores: Tensor,
+    label_ranks: Tensor,
+    *,
+    mask: Tensor | None = None,
+    check_finite: bool = True,
+    empty: bool = False,
 ) -> None:
     """Check label ranks of multi-label ranking; what stands where the mask is False may be anything.
 
@@ -360,6 +370,7 @@ def check_label_ranks(
         scores, label_ranks: one shape; label ranks are real numbers of any type.
         mask: of that shape, boolean, or None.
         check_finite: read the values.
+        empty: allow tensors without any value.
 
     Raises:
         TypeError: label ranks are complex, or no tensor.
@@ -370,11 +381,11 @@ def check_label_ranks(
     ...
     ValueError: label_ranks[0, 1] is -1, expected 0 (absent) or more: leave out with mask what is not known
     """
-    check_shapes("(..., K)", scores=scores, label_ranks=label_ranks)
+    check_shapes("(..., K)", empty=empty, scores=scores, label_ranks=label_ranks)
     check_real(label_ranks=label_ranks)
     wrong = ~((label_ranks >= 0) & torch.isfinite(label_ranks))
     expected = "0 (absent) or more: leave out with mask what is not known"
-    _check_where("label_ranks", label_ranks, wrong, expected, mask=mask, check_finite=check_finite)
+    _check_where(scores, "label_ranks", label_ranks, wrong, expected, mask=mask, check_finite=check_finite)
 
 
 def check_choice(name: str, value: Any, choices: Any) -> None:

@@ -16,7 +16,20 @@ from typing import Any, get_type_hints
 __all__ = ["check_options", "did_you_mean", "find", "module", "names", "options"]
 
 # Arguments that code passes at run time: no options that a person writes into the params.
-RUNTIME = {"generator", "sorter", "mask", "weights", "length", "outputs", "features", "colors", "words"}
+RUNTIME = {
+    "generator",
+    "sorter",
+    "dim",
+    "mask",
+    "weights",
+    "reduction",
+    "check_finite",
+    "length",
+    "outputs",
+    "features",
+    "colors",
+    "words",
+}
 
 # Files of these folders that hold no component.
 HELPERS = {

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -14,7 +14,6 @@ from rankops.checks import (
     check_group_size,
     check_label_ranks,
     check_labels,
-    check_mask,
     check_positives,
     check_scores,
     check_target,
@@ -24,7 +23,19 @@ from rankops.metrics.weights import relative_weights
 from rankops.ranks import ranks
 from rankops.sorters.base import Sorter
 
-__all__ = ["AnySorter", "Groups", "Reduction", "groups", "is_ordered", "rank_distance", "reduced", "soft_ranks"]
+__all__ = [
+    "AnySorter",
+    "Groups",
+    "Reduction",
+    "groups",
+    "is_ordered",
+    "pointwise",
+    "rank_distance",
+    "reduced",
+    "soft_ranks",
+    "triplets",
+    "within",
+]
 
 Reduction = Literal["mean", "sum", "none"]
 # None for Laplace(softness=0.2), the name of a sorter that needs no training here, a `Sorter`, or any function that
@@ -90,8 +101,6 @@ def groups(
     ((kind, values),) = truth.items()
     check_scores(scores, dim=dim, finite=False)
     check_tensors(**truth)
-    if mask is not None:
-        check_mask(scores, mask)
     if kind == "target":
         check_target(scores, values, between_0_and_1=between_0_and_1, mask=mask, check_finite=check_finite)
         values = values if values.is_floating_point() else values.double()  # float32 holds integers up to 2^24
@@ -143,7 +152,7 @@ def soft_ranks(given: Groups, sorter: AnySorter, *, mask: Tensor | None = None) 
     """
     chosen = _sorter(sorter, given.scores.device)
     mask = given.mask if mask is None else mask
-    options = {} if mask is None else {"mask": mask}
+    options: dict[str, Any] = {} if mask is None else {"mask": mask}
     if isinstance(chosen, Sorter):
         options["check_finite"] = False  # `groups` has checked, or was told not to
     result = chosen(given.scores, **options)
@@ -224,6 +233,17 @@ def reduced(values: Tensor, counts: Tensor | None, reduction: Reduction) -> Tens
     return (values * share).sum() / total.where(total > 0, 1.0)
 
 
+def within(weight: Tensor) -> Tensor:
+    """Return weights (..., d) relative to the largest of their group, whose products do not vanish.
+
+    >>> within(torch.tensor([[0.25, 0.5], [0.0, 0.0]]))
+    tensor([[0.5000, 1.0000],
+            [0.0000, 0.0000]])
+    """
+    heaviest = weight.amax(-1, keepdim=True)
+    return weight / heaviest.where(heaviest > 0, 1.0)
+
+
 def is_ordered(target: Tensor, weight: Tensor) -> Tensor:
     """Return which groups (...) hold at least two different targets, of those (..., d) whose weight is not 0.
 
@@ -245,3 +265,38 @@ def rank_distance(given: Groups, sorter: AnySorter, reduction: Reduction) -> Ten
     total = given.weight.sum(-1)
     errors = ((soft - true).square() * given.weight).sum(-1) / total.where(total > 0, 1.0)
     return reduced(errors * 6 / (length**2 - 1), is_ordered(target, given.weight), reduction)
+
+
+def pointwise(given: Groups, errors: Tensor, reduction: Reduction) -> Tensor:
+    """Reduce an error (..., d) of each score: the mean is over all scores, whatever their groups."""
+    if reduction == "mean":
+        return reduced(errors, given.weight, reduction)
+    total = given.weight.sum(-1)
+    return reduced((errors * given.weight).sum(-1) / total.where(total > 0, 1.0), total, reduction)
+
+
+def triplets(
+    given: Groups,
+    values: Tensor,
+    violation: Callable[[Tensor, Tensor], Tensor],
+    *,
+    hardest: bool,
+    reduction: Reduction,
+) -> Tensor:
+    """Reduce by how much negatives of a row come too close to a positive: a mean over all positives.
+
+    Args:
+        given: groups of `positives`.
+        values: (..., d), their scores or ranks.
+        violation: takes the values of positives (p, 1) and of all of their rows (p, d) to (p, d), positive where a
+            negative is too close.
+        hardest: only the worst negative counts; otherwise the mean over negatives.
+    """
+    where = given.truth.nonzero(as_tuple=True)  # one entry a positive: p in all
+    rivals = (given.exists & ~given.truth)[where[:-1]]  # (p, d), the negatives of its row
+    violations = violation(values[where].unsqueeze(-1), values[where[:-1]]).relu().masked_fill(~rivals, 0.0)
+    each = violations.amax(-1) if hardest else violations.sum(-1) / rivals.sum(-1).clamp(min=1)
+    share = (given.weight[where] * rivals.any(-1)).to(each.dtype)
+    nothing = torch.zeros_like(values)
+    total = nothing.index_put(where, share).sum(-1)
+    return reduced(nothing.index_put(where, each * share).sum(-1) / total.where(total > 0, 1.0), total, reduction)

@@ -27,16 +27,12 @@ def spearman(
     Args:
         scores: y, any shape.
         target: $y^*$, of that shape; tied ones share their average rank.
-        dim: the dimension of a group, of size d.
         mask: of that shape, boolean, False where a group has no example; d is then the number of those it has.
         weights: of that shape, how much each squared error counts within its group.
-        reduction: `mean` over groups, `sum`, or `none` for a value a group. A group that is left out is 0 and does not
-            count in the mean.
-        sorter: f, see `rankops.losses`.
-        check_finite: refuse bad values, see `rankops.losses`.
+        dim, reduction, sorter, check_finite: see `rankops.losses`.
 
     Returns:
-        A scalar; with `none`, one value a group.
+        A scalar, of the scores' type and at least float32; with `none`, one value a group.
 
     Raises:
         TypeError, ValueError: see `rankops.losses`; groups of one.

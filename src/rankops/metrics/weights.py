@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from rankops.checks import check_floating, check_mask, check_shapes, check_values
+from rankops.checks import check_floating, check_mask, check_real, check_scores, check_shapes, check_values
 
 __all__ = ["comparable", "relative_weights"]
 
@@ -46,32 +46,34 @@ def relative_weights(
 
 
 def comparable(
-    metric: str, scores: Tensor, target: Tensor, mask: Tensor | None, weights: Tensor | None
+    metric: str, scores: Tensor, target: Tensor, mask: Tensor | None, weights: Tensor | None, dim: int
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Return what a rank correlation compares, and which groups have one.
 
     Args:
         metric: its name, for the error.
-        scores, target: (..., n).
-        mask, weights: (..., n) or None.
+        scores, target: one shape.
+        mask, weights: of that shape, or None.
+        dim: the dimension of a group, of n.
 
     Returns:
         Weights, scores and target (..., n) in float64, 0 where the mask is False; and (...) which groups have two
         different scores and two different targets.
 
     Raises:
-        TypeError: scores, target or weights are not floating point, or the mask is not boolean.
+        TypeError: scores or weights are not floating point, the target is complex, or the mask is not boolean.
         ValueError: shapes differ, a value is not finite, or weights are negative. A single group has fewer than two
             examples, or scores or targets that are all equal.
 
-    >>> comparable("Spearman", torch.tensor([1.0, 1.0]), torch.tensor([1.0, 2.0]), None, None)
+    >>> comparable("Spearman", torch.tensor([1.0, 1.0]), torch.tensor([1.0, 2.0]), None, None, -1)
     Traceback (most recent call last):
     ...
     ValueError: Spearman is undefined: all scores are 1.0, expected at least two different ones
     """
-    check_floating(scores=scores, target=target)
+    check_scores(scores, dim=dim, finite=False)
+    check_real(target=target)
     check_shapes("(..., n)", empty=True, scores=scores, target=target)
-    weight = relative_weights(scores.double(), mask, weights)
+    weight = relative_weights(scores.double(), mask, weights).movedim(dim, -1)
     counts = weight > 0
     several = counts.sum(-1)
     fewest = int(several.min()) if counts.numel() else 0
@@ -86,6 +88,7 @@ def comparable(
         # What has no weight has a rank all the same, so it must be finite; what is masked has none.
         values = values if mask is None else values.masked_fill(~mask, 0.0)
         check_values(name, values, ~torch.isfinite(values), f"a finite number: {metric} is undefined")
+        values = values.movedim(dim, -1)
         largest = values.masked_fill(~counts, -torch.inf).amax(-1)
         equal = largest == values.masked_fill(~counts, torch.inf).amin(-1)
         if scores.dim() == 1 and bool(equal):
