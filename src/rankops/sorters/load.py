@@ -10,7 +10,7 @@ from rankops import lookup
 from rankops.io.checkpoints import load_model
 from rankops.sorters.base import Sorter
 
-__all__ = ["download", "load_sorter"]
+__all__ = ["load_sorter"]
 
 PRETRAINED = Path(__file__).parent / "pretrained"
 
