@@ -101,9 +101,9 @@ def smooth_ap(scores: Tensor, labels: Tensor, *, temperature: float) -> Tensor:
     $1 - \frac1P \sum_{i \in P} \frac{1 + \sum_{j \in P} \sigma((s_j - s_i) / \tau)}
     {1 + \sum_j \sigma((s_j - s_i) / \tau)}$, j other than i; averaged over classes that have a positive and a negative.
     """
-    values, positive = scores.mT, labels.bool().mT
-    above = torch.sigmoid((values.unsqueeze(-2) - values.unsqueeze(-1)) / temperature)  # [c, i, j]
-    above = above * (1 - torch.eye(values.shape[-1]))
+    positive = labels.bool()
+    above = torch.sigmoid((scores.unsqueeze(-2) - scores.unsqueeze(-1)) / temperature)  # [c, i, j]
+    above = above * (1 - torch.eye(scores.shape[-1]))
     among_positives = 1 + (above * positive.unsqueeze(-2)).sum(-1)
     precision = (among_positives / (1 + above.sum(-1)) * positive).sum(-1) / positive.sum(-1).clamp(min=1)
     defined = positive.any(-1) & ~positive.all(-1)
@@ -134,14 +134,14 @@ def main() -> None:
         split: MultiLabel().load("data/long_tailed_mnist", split, threads=1) for split in ("train", "val", "test")
     }
     data = features({split: (pixels, labels.float()) for split, (pixels, labels, _) in images.items()})
-    as_labels = lambda loss, **options: lambda scores, labels: loss(scores, labels.bool(), **options)  # noqa: E731
+    as_labels = lambda loss, **options: lambda scores, labels: loss(scores.mT, labels.mT, **options)  # noqa: E731
     losses = {"multilabel_soft_margin": as_labels(multilabel_soft_margin)}
     for name, sorter in ours.items():
         losses[f"average_precision, {name}"] = as_labels(average_precision, sorter=sorter)
         losses[f"mean_average_precision, {name}"] = as_labels(mean_average_precision, sorter=sorter)
     for temperature in (0.01, 0.1, 1.0):
         losses[f"SmoothAP {temperature}"] = as_labels(smooth_ap, temperature=temperature)
-    found = compared(losses, data, lambda scores, labels: exact_mean_average_precision(scores, labels.bool()).item())
+    found = compared(losses, data, lambda scores, labels: exact_mean_average_precision(scores, labels, dim=-2).item())
     write("losses, mAP of long-tailed digits", found)
     for note in notes:
         print(note)

@@ -43,6 +43,9 @@ def imports_of(file: Path) -> set[str]:
 
 
 def file_of(module: str) -> Path | None:
+    folder, _, name = module.removeprefix("rankops.").partition(".")
+    if module.startswith("rankops.") and folder in lookup.FLAT:  # a flat name stands for its file
+        module = lookup.public(folder).get(name, module)
     file = (ROOT / "src" if module.startswith("rankops") else ROOT) / f"{module.replace('.', '/')}.py"
     return file if file.is_file() else None
 

@@ -39,12 +39,13 @@ from rankops.losses.spearman_of_label_ranks import spearman_of_label_ranks
 from rankops.metrics.kendall import kendall as kendall_metric
 from rankops.metrics.ndcg import ndcg as ndcg_metric
 from rankops.metrics.precision_at_k import precision_at_k as precision_at_k_metric
-from rankops.ranks import ranks
 from rankops.sorters.handcrafted import Handcrafted
 from rankops.sorters.laplace import Laplace
 from rankops.sorters.lstm import LSTM
+from rankops.sorters.straight_through import StraightThrough
 
 OWN = torch.eye(4, dtype=torch.bool)
+EXACT = StraightThrough()
 
 
 def tensor(values, dtype=torch.float64):
@@ -67,15 +68,15 @@ def test_none_is_zero_with_a_gradient_of_zero(scores):
         (cross_entropy, [[0, 0, 0]]),
         (pairwise_logistic, [[2, 2, 2]]),
         (plackett_luce, [[0, 0, 0]]),
-        (partial(spearman_of_label_ranks, sorter=Laplace()), [[0, 0, 0]]),
-        (partial(spearman, sorter=Laplace()), [[0.5, 0.5, 0.5]]),
-        (partial(kendall, sorter=Laplace()), [[0.5, 0.5, 0.5]]),
-        (partial(ndcg, sorter=Laplace()), [[0.0, 0.0, 0.0]]),
-        (hinge_ap, [[1], [1], [1]]),
-        (partial(average_precision, sorter=Laplace()), [[0], [0], [0]]),
-        (partial(mean_average_precision, sorter=Laplace()), [[1], [1], [1]]),
-        (partial(precision_at_k, sorter=Laplace()), [[0], [0], [0]]),
-        (partial(recall, sorter=Laplace()), [[True, True], [True, True]]),
+        (spearman_of_label_ranks, [[0, 0, 0]]),
+        (spearman, [[0.5, 0.5, 0.5]]),
+        (kendall, [[0.5, 0.5, 0.5]]),
+        (ndcg, [[0.0, 0.0, 0.0]]),
+        (hinge_ap, [1, 1, 1]),
+        (average_precision, [0, 0, 0]),
+        (mean_average_precision, [1, 1, 1]),
+        (precision_at_k, [0, 0, 0]),
+        (recall, [[True, True], [True, True]]),
         (hard_negative_triplet, [[True, True], [True, True]]),
     ],
 )
@@ -97,7 +98,7 @@ def test_those_that_promise_it_run_under_vmap(name, generator):
 
 
 def test_a_sorter_that_ranks_a_part_too_must_take_any_length():
-    scores, labels = torch.zeros(5, 1), torch.tensor([[1], [1], [0], [0], [0]])
+    scores, labels = torch.zeros(5), torch.tensor([1, 1, 0, 0, 0])
     with pytest.raises(ValueError, match="fixed length 5"):
         average_precision(scores, labels, sorter=LSTM(length=5, hidden=2, layers=1))
 
@@ -181,23 +182,23 @@ def test_spearman_of_label_ranks_shares_the_ranks_of_tied_labels(batch):
     scores, label_ranks = batch
     if scores.shape[-1] < 2:
         with pytest.raises(ValueError, match="groups of 1"):
-            spearman_of_label_ranks(scores, label_ranks, sorter=ranks)
+            spearman_of_label_ranks(scores, label_ranks, sorter=EXACT)
         return
     values, length = [], scores.shape[-1]
     for f, r in zip(scores.numpy(), label_ranks.numpy(), strict=True):
         if len(set(r)) > 1:
             errors = rankdata(-f) - rankdata(-r)
             values.append(6 * (errors**2).sum() / (length * (length**2 - 1)))
-    result = spearman_of_label_ranks(scores, label_ranks, sorter=ranks)
+    result = spearman_of_label_ranks(scores, label_ranks, sorter=EXACT)
     assert result.item() == pytest.approx(np.mean(values) if values else 0.0, abs=1e-12)
 
 
 def test_label_ranks_that_a_mask_leaves_out_may_be_anything():
     scores, mask = torch.tensor([[0.1, 0.9, 0.5]]), torch.tensor([[False, True, True]])
-    expected = spearman_of_label_ranks(scores[:, 1:], torch.tensor([[0, 2]]), sorter=ranks)
+    expected = spearman_of_label_ranks(scores[:, 1:], torch.tensor([[0, 2]]), sorter=EXACT)
     for unknown in (-1.0, math.nan, 7.0):
         label_ranks = torch.tensor([[unknown, 0.0, 2.0]])
-        assert spearman_of_label_ranks(scores, label_ranks, sorter=ranks, mask=mask) == expected
+        assert spearman_of_label_ranks(scores, label_ranks, sorter=EXACT, mask=mask) == expected
 
 
 @pytest.mark.parametrize("loss", [rlsep, lsep])
@@ -252,7 +253,7 @@ def test_regression_through_a_sigmoid(loss):
 def test_spearman_of_an_exact_sorter_is_one_minus_the_metric(batch):
     scores, target = batch
     expected = np.mean([1 - spearmanr(s, t).statistic for s, t in zip(scores, target, strict=True)])
-    assert spearman(tensor(scores), tensor(target), sorter=ranks).item() == pytest.approx(expected, abs=1e-12)
+    assert spearman(tensor(scores), tensor(target), sorter=EXACT).item() == pytest.approx(expected, abs=1e-12)
     soft = spearman(tensor(scores), tensor(target), sorter=Handcrafted(steepness=1000.0))
     assert soft.item() == pytest.approx(expected, abs=1e-9)
 
@@ -283,7 +284,7 @@ def labelled(draw):
     scores = draw(st.lists(st.integers(-6, 6), min_size=size, max_size=size))
     labels = draw(st.lists(st.booleans(), min_size=size, max_size=size))
     scale = draw(st.sampled_from([0.05, 0.25, 1.0]))
-    return tensor(scores).view(examples, classes) * scale, torch.tensor(labels).view(examples, classes)
+    return tensor(scores).view(classes, examples) * scale, torch.tensor(labels).view(classes, examples)
 
 
 @settings(deadline=None, max_examples=40)
@@ -301,14 +302,14 @@ def test_multilabel_soft_margin_is_binary_cross_entropy(batch):
 def test_mean_average_precision_is_the_positives_mean_rank(batch):
     scores, labels = batch
     of_classes, sizes = [], []
-    for s, present in zip(scores.T.numpy(), labels.T.numpy(), strict=True):
+    for s, present in zip(scores.numpy(), labels.numpy(), strict=True):
         places, count = rankdata(-s)[present], present.sum()
         if 0 < count < len(s):
             of_classes.append((places.mean() - (count + 1) / 2) / len(s))
             sizes.append(count)
     for weight_by, weights in (("classes", np.ones(len(sizes))), ("positives", np.array(sizes))):
         expected = np.average(of_classes, weights=weights) if sizes else 0.0
-        result = mean_average_precision(scores, labels, sorter=ranks, weight_by=weight_by)
+        result = mean_average_precision(scores, labels, sorter=EXACT, weight_by=weight_by)
         assert result.item() == pytest.approx(expected, abs=1e-12)
         assert result.item() >= -1e-12
 
@@ -340,7 +341,7 @@ def test_hinge_ap_is_the_maximum_over_all_rankings(batch):
     scores, labels = batch
     values = [
         exhaustive_hinge_ap(s, present)
-        for s, present in zip(scores.T.tolist(), labels.T.tolist(), strict=True)
+        for s, present in zip(scores.tolist(), labels.tolist(), strict=True)
         if any(present) and not all(present)
     ]
     assert hinge_ap(scores, labels).item() == pytest.approx(np.mean(values) if values else 0.0, abs=1e-12)
@@ -396,7 +397,7 @@ def test_recall_agrees_with_loops(batch, hardest, margin):
     expected = slow_triplets(
         both_ranked(*batch), margin, hardest=hardest, better=lambda negative, positive: positive - negative
     )  # fmt: skip
-    assert recall(*batch, sorter=ranks, margin=margin, hardest=hardest).item() == pytest.approx(expected)
+    assert recall(*batch, sorter=EXACT, margin=margin, hardest=hardest).item() == pytest.approx(expected)
 
 
 @settings(deadline=None, max_examples=40)
@@ -407,7 +408,7 @@ def test_recall_at_k_is_a_sigmoid_of_the_first_positive(batch, k, temperature):
         for row, belongs in zip(places.tolist(), own.tolist(), strict=True):
             first = min(place for place, mine in zip(row, belongs, strict=True) if mine)
             values.append(1 - 1 / (1 + math.exp(-(k + 0.5 - first) / temperature)))
-    assert recall_at_k(*batch, sorter=ranks, k=k, temperature=temperature).item() == pytest.approx(np.mean(values))
+    assert recall_at_k(*batch, sorter=EXACT, k=k, temperature=temperature).item() == pytest.approx(np.mean(values))
 
 
 def test_positives_must_be_in_every_row_and_column_of_a_square():
@@ -426,22 +427,22 @@ def test_positives_must_be_in_every_row_and_column_of_a_square():
 @pytest.mark.parametrize(
     ("call", "error", "message"),
     [
-        (lambda: recall(torch.zeros(4, 4), OWN, sorter=ranks, margin=-1.0), ValueError, "margin is -1.0"),
+        (lambda: recall(torch.zeros(4, 4), OWN, sorter=EXACT, margin=-1.0), ValueError, "margin is -1.0"),
         (lambda: hard_negative_triplet(torch.zeros(4, 4), OWN, margin=math.nan), ValueError, "margin is nan"),
-        (lambda: recall_at_k(torch.zeros(4, 4), OWN, sorter=ranks, k=0), ValueError, "k is 0"),
-        (lambda: recall_at_k(torch.zeros(4, 4), OWN, sorter=ranks, k=1.5), TypeError, "k is 1.5"),
-        (lambda: recall_at_k(torch.zeros(4, 4), OWN, sorter=ranks, temperature=0.0), ValueError, "temperature is 0.0"),
-        (lambda: ndcg(torch.zeros(2), tensor([1.0, -2.0]), sorter=ranks), ValueError, r"target\[1\] is -2.0"),
-        (lambda: ndcg(torch.zeros(2), tensor([1.0, 61.0]), sorter=ranks), ValueError, r"target\[1\] is 61.0.*linear"),
-        (lambda: ndcg(torch.zeros(2), torch.ones(2), sorter=ranks, gain="cubic"), ValueError, "'cubic'.*'linear'"),
-        (lambda: ndcg(torch.zeros(2), torch.ones(2), sorter=ranks, k=0), ValueError, "k is 0"),
+        (lambda: recall_at_k(torch.zeros(4, 4), OWN, sorter=EXACT, k=0), ValueError, "k is 0"),
+        (lambda: recall_at_k(torch.zeros(4, 4), OWN, sorter=EXACT, k=1.5), TypeError, "k is 1.5"),
+        (lambda: recall_at_k(torch.zeros(4, 4), OWN, sorter=EXACT, temperature=0.0), ValueError, "temperature is 0.0"),
+        (lambda: ndcg(torch.zeros(2), tensor([1.0, -2.0]), sorter=EXACT), ValueError, r"target\[1\] is -2.0"),
+        (lambda: ndcg(torch.zeros(2), tensor([1.0, 61.0]), sorter=EXACT), ValueError, r"target\[1\] is 61.0.*linear"),
+        (lambda: ndcg(torch.zeros(2), torch.ones(2), sorter=EXACT, gain="cubic"), ValueError, "'cubic'.*'linear'"),
+        (lambda: ndcg(torch.zeros(2), torch.ones(2), sorter=EXACT, k=0), ValueError, "k is 0"),
         (lambda: mse(torch.zeros(2), tensor([0.0, 1.5]), sigmoid=True), ValueError, r"target\[1\] is 1.5.*\[0, 1\]"),
         (lambda: pairwise_logistic(torch.zeros(1, 2), torch.ones(1, 2), adjacent=0.0), ValueError, "adjacent is 0"),
         (lambda: rlsep(torch.zeros(1, 2), torch.tensor([[1, 0]]), pairs=1), ValueError, "generator is None"),
         (lambda: lsep(torch.zeros(1, 2), torch.tensor([[1, 0]]), pairs=0), ValueError, "pairs is 0"),
-        (lambda: spearman(torch.zeros(5, 1), torch.zeros(5, 1), sorter=ranks), ValueError, r"groups of 1.*\(5, 1\)"),
-        (lambda: hinge_ap(torch.zeros(1, 3), torch.zeros(1, 3).bool()), ValueError, r"groups of 1 .*\(1, 3\)"),
-        (lambda: mean_average_precision(torch.zeros(2, 1), torch.tensor([[0], [1]]), sorter=ranks, weight_by="class"),
+        (lambda: spearman(torch.zeros(5, 1), torch.zeros(5, 1), sorter=EXACT), ValueError, r"groups of 1.*\(5, 1\)"),
+        (lambda: hinge_ap(torch.zeros(3, 1), torch.zeros(3, 1)), ValueError, r"groups of 1 .*\(3, 1\)"),
+        (lambda: mean_average_precision(torch.zeros(2), torch.tensor([0, 1]), sorter=EXACT, weight_by="class"),
          ValueError, "'class'.*'classes' or 'positives'"),
     ],
 )  # fmt: skip
@@ -462,7 +463,7 @@ def test_kendall_tends_to_one_minus_tau(seed, top_heavy):
     weights = torch.rand(2, 7, generator=draws, dtype=torch.float64)
     if any((part == part[:, :1]).all(1).any() for part in (scores, target)):
         return
-    value = kendall(scores, target, sorter=ranks, temperature=1e-3, weights=weights, top_heavy=top_heavy)
+    value = kendall(scores, target, sorter=EXACT, temperature=1e-3, weights=weights, top_heavy=top_heavy)
     expected = kendall_metric(scores, target, weights=weights, top_heavy=top_heavy)
     assert value.item() == pytest.approx(1 - expected.mean().item())
 
@@ -474,7 +475,7 @@ def test_ndcg_tends_to_one_minus_the_metric(seed, k, gain):
     scores = torch.randn(3, 6, generator=draws, dtype=torch.float64)
     target = torch.randint(0, 4, (3, 6), generator=draws).double()
     weights = torch.rand(3, 6, generator=draws, dtype=torch.float64)
-    value = ndcg(scores, target, sorter=ranks, temperature=1e-3, weights=weights, k=k, gain=gain)
+    value = ndcg(scores, target, sorter=EXACT, temperature=1e-3, weights=weights, k=k, gain=gain)
     expected = ndcg_metric(scores, target, weights=weights, k=k, gain=gain)
     assert value.item() == pytest.approx(1 - expected.nanmean().item())
 
@@ -483,65 +484,65 @@ def test_ndcg_tends_to_one_minus_the_metric(seed, k, gain):
 @given(seed=st.integers(0, 10_000), k=st.integers(1, 4))
 def test_precision_at_k_tends_to_one_minus_the_metric(seed, k):
     draws = torch.Generator().manual_seed(seed)
-    scores = torch.randn(9, 2, generator=draws, dtype=torch.float64)
-    labels = torch.zeros(9, 2, dtype=torch.bool)
-    labels[:5] = True  # at least K
-    value = precision_at_k(scores, labels, sorter=ranks, temperature=1e-3, k=k)
+    scores = torch.randn(2, 9, generator=draws, dtype=torch.float64)
+    labels = torch.zeros(2, 9, dtype=torch.bool)
+    labels[:, :5] = True  # at least K
+    value = precision_at_k(scores, labels, sorter=EXACT, temperature=1e-3, k=k)
     assert value.item() == pytest.approx(1 - precision_at_k_metric(scores, labels, k=k).mean().item())
 
 
 def test_precision_at_k_of_fewer_positives_than_places_can_be_perfect():
-    labels = torch.tensor([[1], [0], [0], [0]])
-    value = precision_at_k(torch.tensor([[4.0], [3.0], [2.0], [1.0]]), labels, sorter=ranks, temperature=1e-3, k=3)
+    labels = torch.tensor([1, 0, 0, 0])
+    value = precision_at_k(torch.tensor([4.0, 3.0, 2.0, 1.0]), labels, sorter=EXACT, temperature=1e-3, k=3)
     assert value.item() == pytest.approx(0)
 
 
 def test_weighted_spearman_by_hand():
     # Ranks 1, 3, 2 against 1, 2, 3: errors 0, 1, 1, of which the last counts three times as much.
     scores, target, weights = tensor([[3.0, 1.0, 2.0], [3.0, 2.0, 1.0], [1.0, 1.0, 2.0]])
-    assert spearman(scores, target, sorter=ranks, weights=weights).item() == pytest.approx(6 / 8 * 3 / 4)
+    assert spearman(scores, target, sorter=EXACT, weights=weights).item() == pytest.approx(6 / 8 * 3 / 4)
 
 
 def test_weighted_mean_average_precision_by_hand():
     # Positives at places 2 and 3 of 4, weights 1 and 3: (2 + 9) / 4 places; the best is 3 at 1 and 1 at 2, 5 / 4.
-    scores, labels = torch.tensor([[4.0], [3.0], [2.0], [1.0]]), torch.tensor([[0], [1], [1], [0]])
-    weights = torch.tensor([[9.0], [1.0], [3.0], [9.0]])
-    assert mean_average_precision(scores, labels, sorter=ranks, weights=weights).item() == pytest.approx(6 / 4 / 4)
+    scores, labels = torch.tensor([4.0, 3.0, 2.0, 1.0]), torch.tensor([0, 1, 1, 0])
+    weights = torch.tensor([9.0, 1.0, 3.0, 9.0])
+    assert mean_average_precision(scores, labels, sorter=EXACT, weights=weights).item() == pytest.approx(6 / 4 / 4)
 
 
 @settings(deadline=None, max_examples=40)
 @given(seed=st.integers(0, 10_000))
 def test_average_precision_of_exact_ranks_is_one_minus_the_metric(seed):
     draws = torch.Generator().manual_seed(seed)
-    scores = torch.randn(9, 3, generator=draws, dtype=torch.float64)
+    scores = torch.randn(9, 3, generator=draws, dtype=torch.float64)  # of 9 examples and 3 classes
     labels = torch.rand(9, 3, generator=draws) < 0.4
     defined = labels.any(0) & ~labels.all(0)
     if not defined.any():
         return
-    value = average_precision(scores, labels, sorter=ranks)
+    value = average_precision(scores, labels, dim=-2, sorter=EXACT)
     expected = average_precision_score(labels.numpy()[:, defined], scores.numpy()[:, defined], average="macro")
     assert value.item() == pytest.approx(1 - expected)
 
 
 def test_average_precision_of_soft_ranks_does_not_reward_positives_that_lie_close_together():
-    labels = (torch.arange(16) < 8).long().unsqueeze(1)
-    weights = torch.full((16, 1), 0.01)
+    labels = torch.arange(16) < 8
+    weights = torch.full((16,), 0.01)
     weights[7] = 1.0
-    inside = torch.cat([torch.linspace(8, 4, 8), torch.linspace(-4, -8, 8)]).unsqueeze(1)
+    inside = torch.cat([torch.linspace(8, 4, 8), torch.linspace(-4, -8, 8)])
     below_a_negative = torch.cat([1 - 0.01 * torch.arange(8), torch.tensor([3.0]), -1 - 0.1 * torch.arange(7)])
     right, wrong = (
         average_precision(scores, labels, sorter=Laplace(softness=0.2), weights=weights).item()
-        for scores in (inside, below_a_negative.unsqueeze(1))
+        for scores in (inside, below_a_negative)
     )
     assert 0 <= right < wrong
 
 
 class TestMasksAndWeightsInValue:
-    """Worked out by hand: losses with the exact ranks of `ranks` as their sorter are metrics."""
+    """Worked out by hand: losses of an exact sorter are metrics."""
 
     def test_what_the_mask_leaves_out_has_no_top_heavy_place(self):
         scores, target = torch.tensor([3.0, 1.0, 2.0, 9.0]), torch.tensor([1.0, 2.0, 3.0, 99.0])
-        options = {"sorter": ranks, "temperature": 0.01, "top_heavy": True}
+        options = {"sorter": EXACT, "temperature": 0.01, "top_heavy": True}
         result = kendall(scores, target, mask=torch.tensor([True, True, True, False]), **options)
         assert result.item() == pytest.approx(kendall(scores[:3], target[:3], **options).item())
 
@@ -562,27 +563,27 @@ class TestMasksAndWeightsInValue:
         assert not scores.grad.any()
 
     def test_precision_at_k_could_have_had_the_heaviest_positives(self):
-        weights = torch.tensor([[1.0], [3.0], [1.0]])
-        scores, labels = torch.tensor([[0.9], [0.5], [0.1]]), torch.tensor([[1], [1], [0]])
-        result = precision_at_k(scores, labels, sorter=ranks, weights=weights, k=1, temperature=0.01)
+        weights = torch.tensor([1.0, 3.0, 1.0])
+        scores, labels = torch.tensor([0.9, 0.5, 0.1]), torch.tensor([1, 1, 0])
+        result = precision_at_k(scores, labels, sorter=EXACT, weights=weights, k=1, temperature=0.01)
         assert result.item() == pytest.approx(1 - 1 / 3)
 
     def test_average_precision_weighs_positives_and_what_stands_before_them(self):
-        weights = torch.tensor([[1.0], [3.0], [1.0]])
-        scores, labels = torch.tensor([[0.9], [0.5], [0.7]]), torch.tensor([[1], [1], [0]])
-        result = average_precision(scores, labels, sorter=ranks, weights=weights)
+        weights = torch.tensor([1.0, 3.0, 1.0])
+        scores, labels = torch.tensor([0.9, 0.5, 0.7]), torch.tensor([1, 1, 0])
+        result = average_precision(scores, labels, sorter=EXACT, weights=weights)
         assert result.item() == pytest.approx(1 - (1 * 1 + 3 * 2 / 3) / 4)
 
     def test_each_search_weighs_as_the_heaviest_of_its_own(self):
         scores, own = torch.tensor([[0.9, 0.1], [0.8, 0.2]]), torch.eye(2, dtype=torch.bool)
         # Of both rows and both columns the second row alone, of weight 3, does not find its own first.
         weights = torch.tensor([[1.0, 9.0], [9.0, 3.0]])
-        result = recall_at_k(scores, own, sorter=ranks, weights=weights, temperature=0.01)
+        result = recall_at_k(scores, own, sorter=EXACT, weights=weights, temperature=0.01)
         assert result.item() == pytest.approx(3 / (1 + 3 + 1 + 3))
 
     def test_classes_weigh_as_their_positives(self):
-        scores, labels = torch.tensor([[0.9, 0.1], [0.5, 0.9], [0.1, 0.5]]), torch.tensor([[1, 1], [0, 0], [0, 0]])
-        weights = torch.tensor([[1.0, 3.0], [1.0, 1.0], [1.0, 1.0]])
+        scores, labels = torch.tensor([[0.9, 0.5, 0.1], [0.1, 0.9, 0.5]]), torch.tensor([[1, 0, 0], [1, 0, 0]])
+        weights = torch.tensor([[1.0, 1.0, 1.0], [3.0, 1.0, 1.0]])
         # The positive is too low by 0 of 3 places in the first class and by 2 in the second.
-        result = mean_average_precision(scores, labels, sorter=ranks, weights=weights, weight_by="positives")
+        result = mean_average_precision(scores, labels, sorter=EXACT, weights=weights, weight_by="positives")
         assert result.item() == pytest.approx((0 + 3 * 2 / 3) / 4)

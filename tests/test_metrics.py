@@ -194,10 +194,10 @@ def classified(draw):
 def test_average_precision_agrees_with_loops_and_scikit_learn(batch):
     scores, labels, difficult = batch
     tensors = torch.from_numpy(scores / 8), torch.from_numpy(labels)
-    result = average_precision(*tensors, mask=torch.from_numpy(~difficult))
-    plain = average_precision(*tensors)
+    result = average_precision(*tensors, dim=-2, mask=torch.from_numpy(~difficult))
+    plain = average_precision(*tensors, dim=-2)
     assert result.dtype == torch.float64
-    assert plain.equal(average_precision(tensors[0].float(), tensors[1].long())) or plain.isnan().any()
+    assert plain.equal(average_precision(tensors[0].float(), tensors[1].long(), dim=-2)) or plain.isnan().any()
     for c in range(scores.shape[1]):
         easy = ~difficult[:, c]
         expected = slow_average_precision(scores[:, c], labels[:, c], difficult[:, c])
@@ -213,7 +213,7 @@ def test_average_precision_agrees_with_loops_and_scikit_learn(batch):
 def test_mean_average_precision_agrees_with_scikit_learn(generator):
     scores, labels = torch.randn(500, 6, generator=generator), torch.rand(500, 6, generator=generator) < 0.1
     expected = average_precision_score(labels.numpy(), scores.numpy(), average="macro")
-    assert mean_average_precision(scores, labels).item() == pytest.approx(expected)
+    assert mean_average_precision(scores, labels, dim=-2).item() == pytest.approx(expected)
 
 
 # Recall at K and the median rank.
@@ -282,7 +282,7 @@ def test_ndcg_agrees_with_scikit_learn(pair, k, exponential):
 @given(PAIRS, st.integers(1, 4))
 def test_precision_at_k_is_the_mean_over_the_orders_of_ties(pair, k):
     scores, labels = np.array(pair[0], float), np.array(pair[1]) > 0
-    result = precision_at_k(torch.from_numpy(scores).unsqueeze(1), torch.from_numpy(labels).unsqueeze(1), k=k)
+    result = precision_at_k(torch.from_numpy(scores), torch.from_numpy(labels), k=k)
     # Each of the tied takes the free places with the same probability.
     expected = 0.0
     for score, label in zip(scores, labels, strict=True):
@@ -292,9 +292,9 @@ def test_precision_at_k_is_the_mean_over_the_orders_of_ties(pair, k):
 
 
 def test_weighted_average_precision_agrees_with_scikit_learn(generator):
-    scores, labels = torch.randn(50, 1, generator=generator), torch.rand(50, 1, generator=generator) < 0.3
-    weights = torch.rand(50, 1, generator=generator)
-    expected = average_precision_score(labels[:, 0], scores[:, 0], sample_weight=weights[:, 0])
+    scores, labels = torch.randn(50, generator=generator), torch.rand(50, generator=generator) < 0.3
+    weights = torch.rand(50, generator=generator)
+    expected = average_precision_score(labels, scores, sample_weight=weights)
     assert average_precision(scores, labels, weights=weights).item() == pytest.approx(expected)
 
 

@@ -38,11 +38,11 @@ class Precision:
     def loss(self, module: nn.Module, phase: str, batch: Data, objective: Objective) -> Tensor:
         points, labels = batch
         length = objective.length or len(points)
-        return objective(grouped(module(points), length), grouped(labels[:, None], length))
+        return objective(grouped(module(points).squeeze(1), length), grouped(labels, length))
 
     def validate(self, module: nn.Module, phase: str, data: Data) -> dict[str, float]:
         points, labels = data
-        return {"average_precision": mean_average_precision(module(points), labels[:, None]).item()}
+        return {"average_precision": mean_average_precision(module(points).squeeze(1), labels).item()}
 
 
 def main(params: Settings, method: str) -> None:

@@ -1,6 +1,30 @@
-"""Train on ranking metrics: differentiable sorters, ranking losses and what is needed to train with them.
+"""Train on ranking metrics: differentiable sorters, ranking losses, exact metrics.
 
-`rankops.ranks`, `rankops.sorters`, `rankops.losses`, `rankops.metrics` and `rankops.io.checkpoints` need torch and
+    from rankops.losses import spearman              # a loss to minimize: spearman(scores, target)
+    from rankops.metrics import ndcg                 # an exact metric, one value a group: ndcg(scores, target)
+    from rankops.sorters import Laplace, load_sorter # soft ranks with a gradient: Laplace()(scores)
+    from rankops.ranks import ranks                  # exact ranks without one: ranks(scores)
+
+`rankops.losses`, `rankops.metrics`, `rankops.sorters`, `rankops.ranks` and `rankops.io.checkpoints` need torch and
 safetensors (which writes with numpy) alone. Datasets, models, tasks and the training loop need the extra `tasks`: in a
-clone, `pip install '.[tasks]'`.
+clone, `pip install '.[tasks]'`. Whatever is named is loaded, and nothing else.
 """
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rankops import datasets, io, losses, metrics, models, ranks, sorters, tasks, training
+
+__version__ = "0.1.0"
+__all__ = ["__version__", "datasets", "io", "losses", "metrics", "models", "ranks", "sorters", "tasks", "training"]
+
+
+def __getattr__(name: str) -> Any:
+    if name in __all__:
+        return import_module(f"rankops.{name}")
+    raise AttributeError(f"no {name!r} in rankops; there are {', '.join(__all__)}")
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -13,12 +13,13 @@ __all__ = [
     "check_finite",
     "check_finite_scores",
     "check_floating",
+    "check_group_size",
     "check_label_ranks",
     "check_labels",
     "check_mask",
-    "check_not_negative",
     "check_positive",
     "check_positives",
+    "check_real",
     "check_scores",
     "check_shapes",
     "check_target",
@@ -105,6 +106,20 @@ def check_floating(**tensors: Tensor) -> None:
             raise TypeError(f"{name} is {value.dtype}, expected a floating-point tensor: {advice}")
 
 
+def check_real(**tensors: Tensor) -> None:
+    """Raise a TypeError if an argument is no tensor of real numbers.
+
+    >>> check_real(target=torch.tensor([1j]))
+    Traceback (most recent call last):
+    ...
+    TypeError: target is torch.complex64, expected real numbers: take its real part or absolute value
+    """
+    check_tensors(**tensors)
+    for name, value in tensors.items():
+        if value.is_complex():
+            raise TypeError(f"{name} is {value.dtype}, expected real numbers: take its real part or absolute value")
+
+
 def check_shapes(expected: str, *, dims: int = 1, leading: bool = True, empty: bool = False, **tensors: Tensor) -> None:
     """Raise if two tensors differ in shape, have another number of dimensions than `dims`, or are empty.
 
@@ -179,7 +194,7 @@ def check_finite_scores(scores: Tensor, mask: Tensor | None) -> bool:
     if mask is not None:
         check_mask(scores, mask)
         wrong = wrong & mask
-    expected = "a finite number: look for a diverged model or an overflow before the sorter"
+    expected = "a finite number: look for a diverged model or an overflow, or leave it out with mask"
     return check_values("scores", scores, wrong, expected, error=NotFiniteError)
 
 
@@ -202,86 +217,115 @@ def check_mask(scores: Tensor, mask: Tensor) -> None:
 
 
 def check_target(
-    scores: Tensor, target: Tensor, *, between_0_and_1: bool = False, least: int = 1, mask: Tensor | None = None
+    scores: Tensor,
+    target: Tensor,
+    *,
+    between_0_and_1: bool = False,
+    mask: Tensor | None = None,
+    check_finite: bool = True,
 ) -> None:
     """Check the target of a regression; what stands where the mask is False may be anything.
 
     Args:
-        scores, target: (..., d).
+        scores, target: one shape; targets are real numbers of any type.
         between_0_and_1: whether targets lie in [0, 1].
-        least: the smallest d.
-        mask: (..., d) boolean or None.
+        mask: of that shape, boolean, or None.
+        check_finite: read the values.
 
     Raises:
-        TypeError: `target` is not a floating-point tensor.
-        ValueError: shapes differ, are empty or have too small a d; a target is not finite or out of range, or wants
-            a gradient.
+        TypeError: `target` is complex, or no tensor.
+        ValueError: shapes differ or are empty; a target is not finite or out of range, or wants a gradient.
 
     >>> check_target(torch.zeros(2), torch.tensor([0.5, float("nan")]))
     Traceback (most recent call last):
     ...
-    ValueError: target[1] is nan, expected a finite number: correct it, or leave it out
+    ValueError: target[1] is nan, expected a finite number: correct it, or leave it out with mask
     """
     check_shapes("(..., d)", scores=scores, target=target)
-    if scores.shape[-1] < least:
-        raise ValueError(
-            f"scores has groups of {scores.shape[-1]} in shape {tuple(scores.shape)}, expected groups of at least "
-            f"{least} along the last dimension: a smaller one leaves nothing to compare"
-        )
+    check_real(target=target)
     if target.requires_grad:
         raise ValueError("target requires a gradient, expected one that does not: pass target.detach()")
-    check_floating(target=target)
-    wrong, expected = ~torch.isfinite(target), "a finite number: correct it, or leave it out"
+    wrong, expected = ~torch.isfinite(target), "a finite number: correct it, or leave it out with mask"
     if between_0_and_1:
         wrong, expected = wrong | (target < 0) | (target > 1), "a number in [0, 1], the range of a sigmoid: scale it"
-    if mask is not None:
-        check_mask(scores, mask)
-        wrong = wrong & mask
-    check_values("target", target, wrong, expected)
+    _check_where(scores, "target", target, wrong, expected, mask=mask, check_finite=check_finite)
 
 
-def check_labels(scores: Tensor, labels: Tensor, *, least: int = 1, mask: Tensor | None = None) -> None:
-    """Check labels of 0 and 1; what stands where the mask is False may be anything.
+def check_labels(scores: Tensor, labels: Tensor, *, mask: Tensor | None = None, check_finite: bool = True) -> None:
+    """Check labels of 0 and 1, of any type; what stands where the mask is False may be anything.
 
     Args:
-        scores, labels: (..., n, C), of n examples and C classes.
-        least: the smallest n.
-        mask: (..., n, C) boolean or None.
+        scores, labels: one shape.
+        mask: of that shape, boolean, or None.
+        check_finite: read the values.
 
     Raises:
-        ValueError: shapes differ, are empty or have too small an n; a label is anything but 0 or 1.
+        TypeError: labels are complex, or no tensor.
+        ValueError: shapes differ or are empty; a label is anything but 0 or 1.
 
     >>> check_labels(torch.zeros(2, 1), torch.tensor([[0], [2]]))
     Traceback (most recent call last):
     ...
     ValueError: labels[1, 0] is 2, expected 0 or 1
     """
-    check_shapes("(..., n, C) of n examples and C classes", dims=2, scores=scores, labels=labels)
-    if scores.shape[-2] < least:
-        raise ValueError(
-            f"scores has groups of {scores.shape[-2]} example in shape {tuple(scores.shape)}, expected (..., n, C) "
-            f"with n of at least {least}: a smaller one leaves nothing to compare"
-        )
-    if labels.is_floating_point() or labels.is_complex():
-        raise ValueError(f"labels is {labels.dtype}, expected booleans or integers: convert it with .bool()")
+    check_shapes("(..., d)", scores=scores, labels=labels)
+    check_real(labels=labels)
     wrong = (labels != 0) & (labels != 1)
+    _check_where(scores, "labels", labels, wrong, "0 or 1", mask=mask, check_finite=check_finite)
+
+
+def _check_where(
+    scores: Tensor,
+    name: str,
+    values: Tensor,
+    wrong: Tensor,
+    expected: str,
+    *,
+    mask: Tensor | None,
+    check_finite: bool,
+) -> None:
     if mask is not None:
         check_mask(scores, mask)
-        wrong = wrong & mask
-    check_values("labels", labels, wrong, "0 or 1")
+    if check_finite:
+        check_values(name, values, wrong if mask is None else wrong & mask, expected)
 
 
-def check_positives(scores: Tensor, positives: Tensor, *, square: bool = True, mask: Tensor | None = None) -> None:
-    """Check which pairs of a score matrix belong together.
+def check_group_size(scores: Tensor, *, dim: int = -1, least: int = 1) -> None:
+    """Raise if groups of scores are too small to compare anything.
+
+    >>> check_group_size(torch.zeros(2, 1), least=2)
+    Traceback (most recent call last):
+    ...
+    ValueError: scores has groups of 1 along dimension -1 of shape (2, 1), expected at least 2: pass the right dim
+    """
+    if scores.shape[dim] < least:
+        raise ValueError(
+            f"scores has groups of {scores.shape[dim]} along dimension {dim} of shape {tuple(scores.shape)}, expected "
+            f"at least {least}: pass the right dim"
+        )
+
+
+def check_positives(
+    scores: Tensor,
+    positives: Tensor,
+    *,
+    square: bool = True,
+    mask: Tensor | None = None,
+    check_finite: bool = True,
+) -> None:
+    """Check which pairs of a score matrix belong together: booleans, or 0 and 1 of any type.
 
     Args:
         scores, positives: (..., d, d); not square, (n, m) with a positive in each row.
         square: whether both directions are searched: a positive in each row and column. With a mask, a row or column
             may be without.
         mask: of the same shape, boolean, or None.
+        check_finite: read the values.
 
     Raises:
-        ValueError: shapes differ or are not of that form, positives are not boolean, or lack one in a row or column.
+        TypeError: positives are complex, or no tensor.
+        ValueError: shapes differ or are not of that form, a positive is anything but 0 or 1, or a row or column has
+            none.
 
     >>> check_positives(torch.zeros(2, 2), torch.tensor([[True, False], [False, False]]))
     Traceback (most recent call last):
@@ -296,13 +340,12 @@ def check_positives(scores: Tensor, positives: Tensor, *, square: bool = True, m
             f"scores and positives have shape {shape}, expected (..., d, d) with d of at least 2: a single pair leaves "
             "nothing to compare"
         )
-    if positives.dtype != torch.bool:
-        raise ValueError(f"positives is {positives.dtype}, expected booleans: convert it with .bool()")
-    if mask is not None:
-        check_mask(scores, mask)
-        if square:
-            return
-        positives = positives & mask
+    check_real(positives=positives)
+    wrong = (positives != 0) & (positives != 1)
+    _check_where(scores, "positives", positives, wrong, "True or False", mask=mask, check_finite=check_finite)
+    if not check_finite or (mask is not None and square):
+        return
+    positives = positives.bool() if mask is None else positives.bool() & mask
     for name, dim in (("row", -1), ("column", -2)) if square else (("row", -1),):
         without = ~positives.any(dim)
         if _any(without):
@@ -313,30 +356,36 @@ def check_positives(scores: Tensor, positives: Tensor, *, square: bool = True, m
             )
 
 
-def check_label_ranks(scores: Tensor, label_ranks: Tensor) -> None:
-    """Check scores and label ranks of multi-label ranking.
+def check_label_ranks(
+    scores: Tensor,
+    label_ranks: Tensor,
+    *,
+    mask: Tensor | None = None,
+    check_finite: bool = True,
+    empty: bool = False,
+) -> None:
+    """Check label ranks of multi-label ranking; what stands where the mask is False may be anything.
 
-    Values are looked at on a CPU alone: each training step would wait for a GPU.
+    Args:
+        scores, label_ranks: one shape; label ranks are real numbers of any type.
+        mask: of that shape, boolean, or None.
+        check_finite: read the values.
+        empty: allow tensors without any value.
 
     Raises:
-        TypeError: scores are not a floating-point tensor, or label ranks no tensor.
-        ValueError: shapes differ or are empty, or a label rank is negative or NaN.
+        TypeError: label ranks are complex, or no tensor.
+        ValueError: shapes differ or are empty, or a label rank is negative, NaN or infinite.
 
     >>> check_label_ranks(torch.zeros(1, 2), torch.tensor([[1, -1]]))
     Traceback (most recent call last):
     ...
-    ValueError: label_ranks[0, 1] is -1, expected 0 (absent) or more: leave out what is not known
+    ValueError: label_ranks[0, 1] is -1, expected 0 (absent) or more: leave out with mask what is not known
     """
-    check_scores(scores, finite=False)
-    check_shapes("(..., K)", scores=scores, label_ranks=label_ranks)
-    if label_ranks.device.type == "cpu":
-        check_not_negative(label_ranks)
-
-
-def check_not_negative(label_ranks: Tensor) -> None:
-    """Raise if a label rank is negative or NaN."""
-    expected = "0 (absent) or more: leave out what is not known"
-    check_values("label_ranks", label_ranks, ~(label_ranks >= 0), expected)
+    check_shapes("(..., K)", empty=empty, scores=scores, label_ranks=label_ranks)
+    check_real(label_ranks=label_ranks)
+    wrong = ~((label_ranks >= 0) & torch.isfinite(label_ranks))
+    expected = "0 (absent) or more: leave out with mask what is not known"
+    _check_where(scores, "label_ranks", label_ranks, wrong, expected, mask=mask, check_finite=check_finite)
 
 
 def check_choice(name: str, value: Any, choices: Any) -> None:

@@ -17,15 +17,26 @@ from typing import Literal
 
 from torch import Tensor
 
-from rankops.checks import check_choice, check_target
-from rankops.losses.inputs import at_least_single
+from rankops.checks import check_choice
+from rankops.losses.inputs import Reduction, groups, pointwise
 
 __all__ = ["margin"]
 
 Power = Literal["one", "two"]
 
 
-def margin(scores: Tensor, target: Tensor, *, power: Power = "one", width: float = 1.0) -> Tensor:
+def margin(
+    scores: Tensor,
+    target: Tensor,
+    *,
+    dim: int = -1,
+    mask: Tensor | None = None,
+    weights: Tensor | None = None,
+    reduction: Reduction = "mean",
+    check_finite: bool = True,
+    power: Power = "one",
+    width: float = 1.0,
+) -> Tensor:
     """Scores should be no further from their targets than a width.
 
     Args:
@@ -33,10 +44,10 @@ def margin(scores: Tensor, target: Tensor, *, power: Power = "one", width: float
         power: of the excess, `one` or `two`.
         width: what costs nothing.
     """
-    check_target(scores, target)
+    given = groups(scores, target=target, dim=dim, mask=mask, weights=weights, check_finite=check_finite)
     check_choice("power", power, Power)
-    excess = ((at_least_single(scores) - target).abs() - width / 10).relu()
-    return (excess if power == "one" else excess.square()).mean()
+    excess = ((given.scores - given.truth.to(given.scores.dtype)).abs() - width / 10).relu()
+    return pointwise(given, excess if power == "one" else excess.square(), reduction)
 ''',
     "losses/careless.py": '''
 """A loss that breaks the contract: it moves the random state, and an option does nothing."""
@@ -70,14 +81,16 @@ from rankops.checks import check_scores, check_target
 __all__ = ["top_one"]
 
 
-def top_one(scores: Tensor, target: Tensor) -> Tensor:
+def top_one(scores: Tensor, target: Tensor, *, dim: int = -1) -> Tensor:
     """Compute whether the largest score is that of the largest target.
 
     Args:
-        scores, target: (..., n).
+        scores, target: one shape.
+        dim: of a group.
     """
     check_target(scores, target)
-    check_scores(scores)
+    check_scores(scores, dim=dim)
+    scores, target = scores.movedim(dim, -1), target.movedim(dim, -1)
     best = scores.detach() == scores.detach().amax(-1, keepdim=True)
     return (best & (target == target.amax(-1, keepdim=True))).sum(-1).double() / best.sum(-1)
 ''',

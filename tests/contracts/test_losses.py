@@ -1,5 +1,6 @@
 """What every loss must do. The name of its second argument tells what scores are compared with."""
 
+import inspect
 import math
 from functools import partial
 
@@ -12,16 +13,22 @@ from torch._subclasses import FakeTensorMode
 from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException
 
 from contracts.options import check_nothing_else_changes, check_option, check_summary, options_of, parameters
-from contracts.truths import EMPTY_OF_ORDER, IMPOSSIBLE, TRUTHS, example, kind, without
+from contracts.truths import AXES, EMPTY_OF_ORDER, IMPOSSIBLE, TRUTHS, TYPES, example, kind, without
 from rankops import lookup
 from rankops.io.checkpoints import build
 from rankops.ranks import ranks
+from rankops.sorters import load_sorter
 from rankops.sorters.handcrafted import Handcrafted
+from rankops.sorters.laplace import Laplace
 from rankops.sorters.lstm import LSTM
+from rankops.sorters.straight_through import StraightThrough
 
 ALL = [name for name in lookup.names("losses") if name != "none"]  # which is no loss of its own
 FUNCTIONS = {name: lookup.find("losses", name) for name in ALL}
 SORTER = [name for name in ALL if "sorter" in parameters(FUNCTIONS[name])]
+WEIGHTED = [name for name in ALL if "weights" in parameters(FUNCTIONS[name])]
+# The arguments that all have, in order, where they make sense.
+COMMON = {"dim": -1, "mask": None, "weights": None, "reduction": "mean", "sorter": None, "check_finite": True}
 
 every = pytest.mark.parametrize("name", ALL)
 with_sorter = pytest.mark.parametrize("name", SORTER)
@@ -48,8 +55,12 @@ def three(name: str, generator) -> tuple:
 def test_is_documented_and_of_a_kind_that_is_tested(name):
     check_summary(FUNCTIONS[name])
     assert kind(FUNCTIONS[name]) in TRUTHS
-    if name in SORTER:
-        assert {"mask", "weights"} <= set(parameters(FUNCTIONS[name]))
+    signature = inspect.signature(FUNCTIONS[name]).parameters
+    taken = [argument for argument in COMMON if argument in signature]
+    assert list(signature)[: 2 + len(taken)] == ["scores", kind(FUNCTIONS[name]), *taken]
+    assert {argument: signature[argument].default for argument in taken} == {a: COMMON[a] for a in taken}
+    assert {"mask", "reduction", "check_finite"} <= set(taken)
+    assert ("dim" in taken) != (kind(FUNCTIONS[name]) == "positives")
 
 
 @every
@@ -84,6 +95,48 @@ def test_is_the_mean_over_groups_of_any_leading_dimensions(name, generator):
     assert value == pytest.approx(np.mean([call(name, *pair).item() for pair in zip(scores, truth, strict=True)]))
     copies = (part.expand(2, *part.shape) for part in (scores, truth))
     assert call(name, *copies).item() == pytest.approx(value)
+
+
+@every
+def test_reductions_agree(name, generator):
+    scores, truth = three(name, generator)
+    scores.requires_grad_()
+    if kind(FUNCTIONS[name]) == "positives":
+        truth = torch.eye(truth.shape[-1]).expand(truth.shape)  # as many in each row and column
+    each, mean, total = (call(name, scores, truth, reduction=reduction) for reduction in ("none", "mean", "sum"))
+    assert each.shape == (3, 2, 4) if kind(FUNCTIONS[name]) == "positives" else scores.shape[:-1]
+    torch.testing.assert_close(call(name, scores[0], truth[0], reduction="none"), each[0])
+    torch.testing.assert_close((each.mean(), each.sum()), (mean, total))
+    slopes = [torch.autograd.grad(value, scores)[0] for value in (each.mean(), mean, total / each.numel())]
+    torch.testing.assert_close(slopes, slopes[:1] * 3)
+    with pytest.raises(ValueError, match="reduction is 'average', expected 'mean' or 'sum' or 'none'"):
+        call(name, scores, truth, reduction="average")
+
+
+@pytest.mark.parametrize("name", [name for name in ALL if kind(FUNCTIONS[name]) != "positives"])
+def test_groups_may_lie_along_any_dimension(name, generator):
+    scores, truth = three(name, generator)
+    options = {"mask": torch.rand(scores.shape, generator=generator) < 0.8}
+    if name in WEIGHTED:
+        options["weights"] = torch.rand(scores.shape, generator=generator)
+    expected = call(name, scores, truth, reduction="none", **options)
+    for dim in (0, -2):
+        scores_, truth_, *moved = (part.movedim(-1, dim) for part in (scores, truth, *options.values()))
+        options_ = dict(zip(options, moved, strict=True))
+        torch.testing.assert_close(call(name, scores_, truth_, dim=dim, reduction="none", **options_), expected)
+    with pytest.raises(ValueError, match="dim is 3"):
+        call(name, scores, truth, dim=3)
+
+
+@every
+def test_the_truth_may_be_of_any_type(name, generator):
+    scores, truth = one(name, generator)
+    if truth.is_floating_point():
+        truth = (10 * truth).round() if "gain" not in parameters(FUNCTIONS[name]) else (truth > 0.35).double()
+    for dtype in TYPES[kind(FUNCTIONS[name])]:
+        assert call(name, scores, truth.to(dtype)).item() == pytest.approx(call(name, scores, truth).item())
+    with pytest.raises(TypeError, match=f"{kind(FUNCTIONS[name])} is torch.complex64, expected real numbers"):
+        call(name, scores, truth.to(torch.complex64))
 
 
 @pytest.mark.parametrize(
@@ -124,8 +177,14 @@ def test_names_what_it_refuses(name):
     for shapes, message in ((((2, 3), (2, 4)), r"\(2, 3\).*\(2, 4\)"), (((0, 3, 3), (0, 3, 3)), r"\(0, 3, 3\).*empty")):
         with pytest.raises(ValueError, match=message):
             call(name, torch.zeros(shapes[0]), torch.zeros(shapes[1], dtype=TRUTHS[compared].dtype))
-    with pytest.raises(TypeError, match=f"{compared} is a list"):
-        call(name, torch.zeros(1, 2), [[1, 0]])
+    square = torch.eye(2)
+    for argument, bad in (("scores", square.tolist()), (compared, square.tolist()), ("mask", square.numpy() > 0),
+                            *[("weights", square.numpy())] * (name in WEIGHTED)):  # fmt: skip
+        arguments = {"scores": square, compared: square} | {argument: bad}
+        with pytest.raises(TypeError, match=f"{argument} is an? (list|ndarray), expected a tensor.*torch.as_tensor"):
+            call(name, arguments.pop("scores"), arguments.pop(compared), **arguments)
+    with pytest.raises(TypeError, match=r"scores is torch.int64.*\.float\(\)"):
+        call(name, square.long(), square)
     for truth, message in IMPOSSIBLE[compared]:
         with pytest.raises((ValueError, TypeError), match=message):
             call(name, torch.zeros(truth.shape), truth)
@@ -143,25 +202,80 @@ def test_every_option_changes_the_value(name, option, generator):
 def test_does_not_see_in_which_order_examples_come(name, seed):
     generator = torch.Generator().manual_seed(seed)
     pair = one(name, generator)
-    axes = {"target": (-1,), "labels": (-2,), "positives": (-2, -1)}[kind(FUNCTIONS[name])]
     moved = pair
-    for axis in axes:  # images and texts each in an order of their own
+    for axis in AXES[kind(FUNCTIONS[name])]:  # images and texts each in an order of their own
         order = torch.randperm(pair[0].shape[axis], generator=generator)
         moved = [part.index_select(axis, order) for part in moved]
     assert call(name, *moved).item() == pytest.approx(call(name, *pair).item(), abs=1e-12)
 
 
 @pytest.mark.parametrize("name", [n for n in ALL if kind(FUNCTIONS[n]) == "label_ranks" and n not in SORTER])
-def test_a_label_that_cannot_be_there_may_score_minus_infinity(name, generator):
+def test_unchecked_a_label_that_cannot_be_there_may_score_minus_infinity(name, generator):
     label_ranks = torch.tensor([[2, 1, 0, 0], [1, 0, 0, 0]])
     impossible = torch.tensor([[False, False, False, True], [False, True, False, False]])
     scores = torch.randn(2, 4, generator=generator, dtype=torch.float64)
     results = []
     for lowest in (-torch.inf, -1000.0):  # e^-1000 is 0 in double precision
         given = scores.masked_fill(impossible, lowest).requires_grad_()
-        value = call(name, given, label_ranks)
+        value = call(name, given, label_ranks, check_finite=False)
         results.append((value, *torch.autograd.grad(value, given)))
     torch.testing.assert_close(*results)
+
+
+@every
+def test_refuses_scores_that_are_not_finite_unless_told_not_to_look(name, generator):
+    scores, truth = one(name, generator, dtype=torch.float32)
+    place = tuple(size - 1 for size in scores.shape)
+    for bad in (math.nan, math.inf, -math.inf):
+        scores[place] = bad
+        with pytest.raises(ValueError, match=rf"scores\[{', '.join(map(str, place))}\] is {bad}.*mask"):
+            call(name, scores, truth)
+        assert call(name, scores, truth, check_finite=False).shape == ()
+    assert torch.isfinite(call(name, torch.zeros_like(scores), truth))
+
+
+@every
+def test_what_is_masked_might_as_well_not_be_there(name, generator):
+    scores, truth = three(name, generator)
+    mask, shorter = without(kind(FUNCTIONS[name]), scores, truth)
+    spoilt = scores.masked_fill(~mask, torch.nan).requires_grad_()
+    if truth.is_floating_point():
+        truth = truth.masked_fill(~mask, torch.nan)
+    value = call(name, spoilt, truth, mask=mask)
+    assert value.item() == pytest.approx(call(name, *shorter).item())
+    (gradient,) = torch.autograd.grad(value, spoilt)
+    assert (gradient[~mask] == 0).all()
+    assert torch.isfinite(gradient).all()
+    nothing = call(name, spoilt, truth, mask=torch.zeros_like(mask))
+    assert nothing.item() == 0
+    assert not torch.autograd.grad(nothing, spoilt)[0].any()
+    with pytest.raises(TypeError, match="mask is torch.float32"):
+        call(name, scores, truth, mask=torch.ones(scores.shape))
+    with pytest.raises(ValueError, match=r"mask has shape \(2,\)"):
+        call(name, scores, truth, mask=torch.ones(2, dtype=torch.bool))
+
+
+@pytest.mark.parametrize("name", WEIGHTED)
+def test_weights_count_in_proportion(name, generator):
+    scores, truth = three(name, generator)
+    weights = torch.rand(scores.shape, generator=generator, dtype=scores.dtype) + 0.1
+    value = call(name, scores, truth, weights=weights).item()
+    for factor in (7, 1e-15, 1e15):
+        assert call(name, scores, truth, weights=weights * factor).item() == pytest.approx(value)
+    equal = call(name, scores, truth, weights=torch.ones_like(weights)).item()
+    assert equal == pytest.approx(call(name, scores, truth).item())
+    assert value != pytest.approx(equal)
+    spoilt = weights.clone()
+    spoilt[..., 0] = 0.0
+    assert torch.isfinite(torch.func.grad(lambda scores: call(name, scores, truth, weights=spoilt))(scores)).all()
+    for bad, error, message in (
+        (-weights, ValueError, r"weights\[0.*\] is -"),
+        (weights * math.nan, ValueError, r"weights\[0.*\] is nan"),
+        (torch.ones(2), ValueError, r"weights \(2,\) and scores"),
+        (torch.ones(scores.shape).long(), TypeError, "weights is torch.int64"),
+    ):
+        with pytest.raises(error, match=message):
+            call(name, scores, truth, weights=bad)
 
 
 @with_sorter
@@ -173,61 +287,42 @@ class TestWithSorter:
         assert scores.grad.any()
         assert all(weight.grad is None for weight in sorter.parameters())
 
-    def test_names_scores_and_lengths_that_the_sorter_refuses(self, name, generator):
+    def test_names_the_length_that_the_sorter_refuses(self, name, generator):
         scores, truth = one(name, generator, dtype=torch.float32)
-        length = scores.shape[-2 if kind(FUNCTIONS[name]) == "labels" else -1]
-        with pytest.raises(ValueError, match=rf"length {length} .*expected 8"):
+        with pytest.raises(ValueError, match=rf"length {scores.shape[-1]} .*expected 8"):
             call(name, scores, truth, sorter=LSTM(length=8, hidden=2, layers=1))
-        place = tuple(size - 1 for size in scores.shape)
-        for bad in (math.nan, math.inf):
-            scores[place] = bad
-            with pytest.raises(ValueError, match=rf"scores\[{', '.join(map(str, place))}\] is {bad}"):
-                call(name, scores, truth)
 
     @settings(deadline=None, max_examples=20)
     @given(seed=st.integers(0, 1000), shift=st.integers(-100, 100))
     def test_depends_on_the_order_of_the_scores_alone_if_the_sorter_does(self, name, seed, shift):
         scores, truth = one(name, torch.Generator().manual_seed(seed))
         scores = (scores * 3).round()  # exact under the shift, and with ties
-        value = call(name, scores, truth, sorter=ranks)
+        value = call(name, scores, truth, sorter=StraightThrough())
         for same in (scores + shift, scores * 8, scores.exp()):
-            assert call(name, same, truth, sorter=ranks).equal(value)
+            assert call(name, same, truth, sorter=StraightThrough()).equal(value)
 
-    def test_what_is_masked_might_as_well_not_be_there(self, name, generator):
-        scores, truth = three(name, generator)
-        mask, shorter = without(kind(FUNCTIONS[name]), scores, truth)
-        spoilt = scores.masked_fill(~mask, torch.nan).requires_grad_()
-        value = call(name, spoilt, truth, mask=mask)
-        assert value.item() == pytest.approx(call(name, *shorter).item())
-        (gradient,) = torch.autograd.grad(value, spoilt)
-        assert (gradient[~mask] == 0).all()
-        assert torch.isfinite(gradient).all()
-        nothing = call(name, spoilt, truth, mask=torch.zeros_like(mask))
-        assert nothing.item() == 0
-        assert not torch.autograd.grad(nothing, spoilt)[0].any()
-
-    def test_weights_count_in_proportion(self, name, generator):
-        scores, truth = three(name, generator)
-        weights = torch.rand(scores.shape, generator=generator, dtype=scores.dtype) + 0.1
-        value = call(name, scores, truth, weights=weights).item()
-        for factor in (7, 1e-15, 1e15):
-            assert call(name, scores, truth, weights=weights * factor).item() == pytest.approx(value)
-        equal = call(name, scores, truth, weights=torch.ones_like(weights)).item()
-        assert equal == pytest.approx(call(name, scores, truth).item())
-        assert value != pytest.approx(equal)
-
-    def test_names_bad_masks_and_weights(self, name, generator):
+    def test_a_sorter_may_be_left_out_or_named(self, name, generator):
         scores, truth = one(name, generator)
-        for options, error, message in (
-            ({"mask": torch.ones(scores.shape)}, TypeError, "mask is torch.float32"),
-            ({"mask": torch.ones(2, dtype=torch.bool)}, ValueError, r"mask has shape \(2,\)"),
-            ({"weights": -torch.ones(scores.shape)}, ValueError, r"weights\[0.*\] is -1.0"),
-            ({"weights": torch.full(scores.shape, math.nan)}, ValueError, r"weights\[0.*\] is nan"),
-            ({"weights": torch.ones(2)}, ValueError, r"weights \(2,\) and scores"),
-            ({"weights": torch.ones(scores.shape).long()}, TypeError, "weights is torch.int64"),
+        expected = FUNCTIONS[name](scores, truth, sorter=Laplace(softness=0.2))
+        for same in ({}, {"sorter": None}, {"sorter": "laplace"}):
+            assert FUNCTIONS[name](scores, truth, **same).equal(expected)
+        assert call(name, scores, truth, sorter="comparator").equal(
+            call(name, scores, truth, sorter=load_sorter("comparator"))
+        )
+
+    def test_names_what_is_no_sorter(self, name, generator):
+        scores, truth = one(name, generator)
+        for bad, error, message in (
+            (Laplace, TypeError, r"sorter is the class Laplace, .*Laplace\(\.\.\.\)"),
+            (ranks, ValueError, "sorter is the function ranks, which has no gradient.*StraightThrough"),
+            (3, TypeError, "sorter is a int"),
+            ("laplase", ValueError, "sorter is 'laplase'.*did you mean laplace"),
+            ("lstm", ValueError, "lstm: needs training"),
         ):
             with pytest.raises(error, match=message):
-                call(name, scores, truth, **options)
+                call(name, scores, truth, sorter=bad)
+        with pytest.raises(ValueError, match="<lambda>, whose ranks have no gradient"):
+            call(name, scores.requires_grad_(), truth, sorter=lambda scores, **options: ranks(scores, **options))
 
 
 @every
@@ -256,11 +351,10 @@ def test_compiled_whole_it_is_the_same_or_refused(name, generator):
 
 @every
 def test_makes_no_tensor_on_another_device_than_the_scores(name, generator):
-    options = {"sorter": partial(Handcrafted(), check_finite=False)} if name in SORTER else {}
     with FakeTensorMode(allow_non_fake_inputs=True), torch.no_grad():  # a GPU that need not be there
         moved = [torch.empty(part.shape, dtype=part.dtype, device="cuda") for part in one(name, generator)]
         try:
-            assert call(name, *moved, **options).device.type == "cuda"
+            assert call(name, *moved, check_finite=False).device.type == "cuda"
         except (DataDependentOutputException, DynamicOutputShapeException):  # it picks out its positives
             return
 

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from contracts.options import check_nothing_else_changes, check_option, check_summary, options, parameters, required
-from contracts.truths import AXES, IMPOSSIBLE, TRUTHS, example, kind, without
+from contracts.truths import AXES, IMPOSSIBLE, TRUTHS, TYPES, example, kind, without
 from rankops import lookup
 
 METRICS = {
@@ -67,6 +67,30 @@ def test_sees_the_order_of_the_scores_alone_wherever_examples_stand(name, seed):
     moved = call(name, scores.index_select(axis, order), truth.index_select(axis, order))
     if kind(METRICS[name]) != "label_ranks":  # whose pairs are positive or negative by their places
         assert torch.allclose(moved, value, equal_nan=True)
+
+
+@pytest.mark.parametrize("name", [name for name, metric in METRICS.items() if kind(metric) in ("target", "labels")])
+def test_groups_may_lie_along_any_dimension(name, generator):
+    scores, truth = one(name, generator)
+    if scores.dim() == 1:
+        scores, truth = torch.stack([scores, -scores]), torch.stack([truth, truth.flip(0)])
+    options = {}
+    if "mask" in parameters(METRICS[name]):
+        options = {"mask": torch.ones_like(scores) > 0, "weights": torch.rand(scores.shape, generator=generator)}
+        options["mask"][0, 0] = False
+    moved = {argument: part.T for argument, part in options.items()}
+    expected = call(name, scores, truth, **options)
+    torch.testing.assert_close(call(name, scores.T, truth.T, dim=0, **moved), expected, equal_nan=True)
+    with pytest.raises(ValueError, match="dim is 2"):
+        call(name, scores, truth, dim=2)
+
+
+@every
+def test_the_truth_may_be_of_any_type(name, generator):
+    scores, truth = one(name, generator)
+    truth = (10 * truth).round() if truth.is_floating_point() else truth
+    for dtype in TYPES[kind(METRICS[name])]:
+        assert torch.allclose(call(name, scores, truth.to(dtype)), call(name, scores, truth), equal_nan=True)
 
 
 @pytest.mark.parametrize("name", takes("mask"))

@@ -1,1 +1,35 @@
-"""Ranking losses, one function a file: `name(scores, target, *, options)` returns a scalar to minimize."""
+"""Ranking losses, one function a file: `loss(scores, truth, *, options)`, to minimize.
+
+    from rankops.losses import spearman
+    spearman(scores, target).backward()
+
+The name of the second argument says what it is, of any type: `target` (numbers to be ordered like), `labels` (0 and 1),
+`label_ranks` (0 = absent, larger = more important) or `positives` (0 and 1, a matrix of queries and of what they look
+for, searched both ways). It has the shape of the scores. What most losses take besides:
+
+- `dim`: the dimension of a group, whose scores are compared with each other. The last one by default: scores (queries,
+  documents) are a list a query. Of a classifier's (examples, classes), `dim=-2` ranks the examples of each class.
+- `mask`: boolean, False where there is no score, as in padding. Whatever stands there, NaN too, might as well not be
+  there.
+- `weights`: how much each score counts within its group. Only proportions matter.
+- `reduction`: `mean` over groups, `sum`, or `none` for one value a group, in their order. A group that has nothing to
+  compare is left out: it is 0 without gradient and does not count in the mean. Weigh groups by `none`.
+- `sorter`: f, which gives soft ranks. None is `Laplace(softness=0.2)`; or the name of a sorter (`laplace`,
+  `comparator`), or a sorter: one of `rankops.sorters`, or a function of scores (..., d) to ranks (..., d), 1 for the
+  largest, that has a gradient (and takes `mask`, where one is given).
+- `check_finite`: refuse scores and truths that are NaN, infinite or impossible, which waits for a GPU. With False no
+  value is read; the loss of a NaN is then NaN as a rule. Under `torch.compile` and `torch.func.vmap` values cannot be
+  read, so it is always off there.
+
+All raise a TypeError for what is no tensor or of a wrong type (lists and numpy arrays: `torch.as_tensor`), and a
+ValueError for shapes that differ or are empty, values as above, an unknown option, and what a sorter refuses; the
+message says where. The value has the type of the scores, float32 at least.
+
+`spearman`, `kendall`, `ndcg`, `average_precision`, `precision_at_k` and `recall_at_k` tend to 1 minus the metric of
+that name as the sorter tends to exact ranks. SoDeep's `mean_average_precision` (Eq. 7) and `recall` (Eqs. 9-10) do not:
+they are a mean rank and a margin of ranks.
+"""
+
+from rankops.lookup import flatten
+
+flatten(__name__)

@@ -3,48 +3,59 @@
 import torch
 from torch import Tensor
 
-from rankops.checks import check_labels
-from rankops.losses.inputs import at_least_single
+from rankops.losses.inputs import Reduction, groups, reduced
 
 __all__ = ["hinge_ap"]
 
 
-def hinge_ap(scores: Tensor, labels: Tensor) -> Tensor:
-    r"""In each class, the true ranking should beat every other one by what the other loses in average precision.
+def hinge_ap(
+    scores: Tensor,
+    labels: Tensor,
+    *,
+    dim: int = -1,
+    mask: Tensor | None = None,
+    reduction: Reduction = "mean",
+    check_finite: bool = True,
+) -> Tensor:
+    r"""In each group, the true ranking should beat every other one by what the other loses in average precision.
 
-    $\max_y [1 - \mathrm{AP}(y) + F(y)] - F(y^*)$ over rankings y of the n examples, with
+    $\max_y [1 - \mathrm{AP}(y) + F(y)] - F(y^*)$ over rankings y of a group, with
     $F(y) = \frac{1}{PN} \sum_{i, j} y_{ij} (s_i - s_j)$ over positives i and negatives j, $y_{ij} = 1$ where i stands
     above j and -1 elsewhere (Yue et al. 2007; the rival in SoDeep, Fig. 6). The maximum is exact, found greedily: both
     kinds sorted, the j-th negative goes just above the positive
     $\arg\max_i \sum_{k \geq i} \delta_j(k)$, $\delta_j(i) = \frac1P \left[ \frac{j}{i + j} - \frac{j - 1}{i + j - 1}
-    \right] - \frac{2 (s_i - s_j)}{PN}$. Averaged over classes that have a positive and a negative; if none has, the
-    value is 0 without gradient. It takes memory in proportion to P times N.
+    \right] - \frac{2 (s_i - s_j)}{PN}$. Averaged over groups; those without a positive or a negative are left
+    out. It takes memory in proportion to P times N.
 
     Args:
-        scores: s, (..., n, C).
-        labels: (..., n, C), boolean, or integers 0 and 1.
+        scores: s, any shape.
+        labels: of that shape, 0 and 1 of any type.
+        dim: of a group, which is a list to be ordered: each query's documents, or with `dim=-2` and (..., n, C) the n
+            examples of each class.
+        mask: of that shape, boolean, False where there is no example.
+        reduction, check_finite: see `rankops.losses`.
 
     Returns:
-        A scalar, at least 1 - AP of the scores' own order (tied ones at their worst), averaged over classes.
+        A scalar, at least 1 - AP of the scores' own order (tied ones at their worst); with `none`, one value a group.
 
     Raises:
-        ValueError: shapes differ or are empty, groups of one example, or labels that are anything but 0 and 1.
+        TypeError, ValueError: see `rankops.losses`; groups of one.
 
-    >>> labels = torch.tensor([[1], [1], [0], [0]])
-    >>> hinge_ap(torch.tensor([[9.0], [8.0], [0.0], [-1.0]]), labels)
+    >>> labels = torch.tensor([1, 1, 0, 0])
+    >>> hinge_ap(torch.tensor([9.0, 8.0, 0.0, -1.0]), labels)
     tensor(0.)
-    >>> round(hinge_ap(torch.zeros(4, 1), labels).item(), 4)  # 1 - AP of the worst ranking: 1 - (1/3 + 2/4) / 2
+    >>> round(hinge_ap(torch.zeros(4), labels).item(), 4)  # 1 - AP of the worst ranking: 1 - (1/3 + 2/4) / 2
     0.5833
     """
-    check_labels(scores, labels, least=2)
-    positive = labels.bool().mT  # (..., C, n)
-    values = at_least_single(scores).mT
-    values = values - values.detach().amax(-1, keepdim=True)  # only differences count: an offset costs no precision
-    count = positive.sum(-1, keepdim=True)
-    rest = positive.shape[-1] - count
+    given = groups(scores, labels=labels, dim=dim, mask=mask, check_finite=check_finite, least=2)
+    positive, negative = given.truth, given.exists & ~given.truth
+    # Only differences count: an offset costs no precision.
+    offset = given.scores.detach().masked_fill(~given.exists, -torch.inf).amax(-1, keepdim=True)
+    values = given.scores - offset.where(given.exists, 0.0)
+    count, rest = positive.sum(-1, keepdim=True), negative.sum(-1, keepdim=True)
     pairs = (count * rest).clamp(min=1)
     sorted_positives, is_positive = _first(values, positive, count)
-    sorted_negatives, is_negative = _first(values, ~positive, rest)
+    sorted_negatives, is_negative = _first(values, negative, rest)
     # Which ranking is worst needs no gradient: the maximum's is that of the ranking where it is attained.
     with torch.no_grad():
         i = torch.arange(1, sorted_positives.shape[-1] + 1, device=values.device, dtype=values.dtype).unsqueeze(-1)
@@ -63,7 +74,7 @@ def hinge_ap(scores: Tensor, labels: Tensor) -> Tensor:
         average_precision = (precision * is_positive).sum(-1) / count.squeeze(-1).clamp(min=1)
     slack = ((below * sorted_negatives).sum(-1) - (above * sorted_positives).sum(-1)) * 2 / pairs.squeeze(-1)
     both_kinds = ((count > 0) & (rest > 0)).squeeze(-1)
-    return (1 - average_precision + slack).where(both_kinds, 0.0).sum() / both_kinds.sum().clamp(min=1)
+    return reduced(1 - average_precision + slack, both_kinds, reduction)
 
 
 def _first(values: Tensor, kind: Tensor, count: Tensor) -> tuple[Tensor, Tensor]:

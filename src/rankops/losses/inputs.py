@@ -1,29 +1,247 @@
-"""What losses make of their arguments before they compute: masked labels, ordered groups, soft ranks."""
+"""What all losses share: checked groups of scores, ranks from a sorter, and the reduction over groups."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
-from rankops.checks import NotFiniteError, check_scores
+from rankops import lookup
+from rankops.checks import (
+    check_choice,
+    check_finite_scores,
+    check_group_size,
+    check_label_ranks,
+    check_labels,
+    check_positives,
+    check_scores,
+    check_target,
+    check_tensors,
+)
 from rankops.metrics.weights import relative_weights
 from rankops.ranks import ranks
+from rankops.sorters.base import Sorter
 
-__all__ = ["at_least_single", "both_ways", "is_ordered", "present", "rank_distance", "soft_ranks", "transposed"]
+__all__ = [
+    "AnySorter",
+    "Groups",
+    "Reduction",
+    "groups",
+    "is_ordered",
+    "pointwise",
+    "rank_distance",
+    "reduced",
+    "soft_ranks",
+    "triplets",
+    "within",
+]
+
+Reduction = Literal["mean", "sum", "none"]
+# None for Laplace(softness=0.2), the name of a sorter that needs no training here, a `Sorter`, or any function that
+# takes scores (..., d) to ranks (..., d), 1 for the largest, with a gradient, and `mask`, where one is given.
+AnySorter = Callable[..., Tensor] | str | None
 
 
-def at_least_single(scores: Tensor) -> Tensor:
-    """Convert half precision to float32, which sums over many pairs need.
+@dataclass(frozen=True)
+class Groups:
+    """What a loss compares, checked, each group along the last dimension.
 
-    >>> at_least_single(torch.zeros(2, dtype=torch.bfloat16)).dtype
-    torch.float32
+    Attributes:
+        scores: (..., d), float32 or float64, 0 where the mask is False.
+        truth: (..., d); floating point for `target`, boolean for `labels` and `positives`, as given for `label_ranks`.
+            0 or False where the mask is False.
+        weight: (..., d), of the scores' type: how much each score counts, 0 where the mask is False; the largest is 1.
+        exists: (..., d) boolean, where the mask is True; all if there is none.
+        mask: (..., d) boolean, or None: what a sorter is given.
     """
-    return scores.to(torch.promote_types(scores.dtype, torch.float32))
+
+    scores: Tensor
+    truth: Tensor
+    weight: Tensor
+    exists: Tensor
+    mask: Tensor | None
 
 
-def present(labels: Tensor, mask: Tensor | None) -> Tensor:
-    """Return which labels count, of their shape: where the mask is True, or all."""
-    return torch.ones_like(labels, dtype=torch.bool) if mask is None else mask
+def groups(
+    scores: Tensor,
+    *,
+    dim: int = -1,
+    mask: Tensor | None = None,
+    weights: Tensor | None = None,
+    check_finite: bool = True,
+    least: int = 1,
+    between_0_and_1: bool = False,
+    **truth: Tensor,
+) -> Groups:
+    """Check what a loss is given, and bring its groups to the last dimension. Every loss begins with it.
+
+    Args:
+        scores: any shape.
+        dim: the dimension of a group.
+        mask: boolean, of the scores' shape, False where there is no score; what stands there may be anything.
+        weights: of the scores' shape, finite and not negative, how much each score counts.
+        check_finite: read values, and refuse scores that are not finite, truths that are none, and bad weights. It
+            waits for the device. Without it, and always under `torch.compile` and `torch.func.vmap`, where values
+            cannot be read, a loss of such values is anything, NaN as a rule.
+        least: the smallest group.
+        between_0_and_1: whether targets lie in [0, 1].
+        truth: of the scores' shape. Its name says what it is: `target` (any numbers), `labels` (0 and 1),
+            `label_ranks` (0 = absent, larger = more important), or `positives` (0 and 1, (..., d, d), in which rows
+            and columns are searched: groups are then (..., 2, d, d), of the matrix and of its transpose).
+
+    Raises:
+        TypeError: scores are not floating point, the mask is not boolean, or an argument is no tensor.
+        ValueError: shapes differ or are empty, a group is too small, a target wants a gradient, or values as above.
+
+    >>> given = groups(torch.zeros(3, 2), dim=0, target=torch.ones(3, 2, dtype=torch.int64))
+    >>> given.scores.shape, given.truth.dtype
+    (torch.Size([2, 3]), torch.float64)
+    """
+    ((kind, values),) = truth.items()
+    check_scores(scores, dim=dim, finite=False)
+    check_tensors(**truth)
+    if kind == "target":
+        check_target(scores, values, between_0_and_1=between_0_and_1, mask=mask, check_finite=check_finite)
+        values = values if values.is_floating_point() else values.double()  # float32 holds integers up to 2^24
+    elif kind == "labels":
+        check_labels(scores, values, mask=mask, check_finite=check_finite)
+        values = values.bool()
+    elif kind == "label_ranks":
+        check_label_ranks(scores, values, mask=mask, check_finite=check_finite)
+    else:
+        check_positives(scores, values, mask=mask, check_finite=check_finite)
+        values = values.bool()
+    check_group_size(scores, dim=dim, least=least)
+    if check_finite:
+        check_finite_scores(scores, mask)
+    weight = relative_weights(scores, mask, weights, check_finite=check_finite)
+    scores = scores.to(weight.dtype)
+    if mask is not None:
+        scores, values = scores.masked_fill(~mask, 0.0), values.masked_fill(~mask, 0)
+    exists = torch.ones_like(scores, dtype=torch.bool) if mask is None else mask
+
+    def arranged(part: Tensor) -> Tensor:
+        return torch.stack([part, part.mT], -3) if kind == "positives" else part.movedim(dim, -1)
+
+    return Groups(
+        arranged(scores), arranged(values), arranged(weight), arranged(exists), None if mask is None else arranged(mask)
+    )
+
+
+def soft_ranks(given: Groups, sorter: AnySorter, *, mask: Tensor | None = None) -> Tensor:
+    """Rank each group by a sorter.
+
+    Args:
+        given: the groups.
+        sorter: see `AnySorter`. It is passed a mask only if there is one, so that any function of scores will do.
+        mask: (..., d) boolean, in place of that of the groups: rank a part of each.
+
+    Raises:
+        TypeError: a class in place of a sorter.
+        ValueError: an unknown name, a function without gradient, or what the sorter refuses.
+
+    >>> soft_ranks(groups(torch.tensor([0.1, 0.9]), target=torch.ones(2)), torch.nn.ReLU)
+    Traceback (most recent call last):
+    ...
+    TypeError: sorter is the class ReLU, expected a sorter: pass an instance, ReLU(...)
+    >>> soft_ranks(groups(torch.tensor([0.1, 0.9]), target=torch.ones(2)), "laplase")
+    Traceback (most recent call last):
+    ...
+    ValueError: sorter is 'laplase', expected a sorter or the name of one: cnn, ...; did you mean laplace?
+    """
+    chosen = _sorter(sorter, given.scores.device)
+    mask = given.mask if mask is None else mask
+    options: dict[str, Any] = {} if mask is None else {"mask": mask}
+    if isinstance(chosen, Sorter):
+        options["check_finite"] = False  # `groups` has checked, or was told not to
+    result = chosen(given.scores, **options)
+    if torch.is_grad_enabled() and given.scores.requires_grad and not result.requires_grad:
+        name = getattr(chosen, "__name__", type(chosen).__name__)
+        raise ValueError(f"sorter is {name}, whose ranks have no gradient: {_INSTEAD}")
+    return result
+
+
+_INSTEAD = "use StraightThrough() for exact ranks with a gradient, or rankops.metrics to measure"
+
+
+def _sorter(sorter: AnySorter, device: torch.device) -> Callable[..., Tensor]:
+    if sorter is None or isinstance(sorter, str):
+        return _named("laplace" if sorter is None else sorter, device)
+    if isinstance(sorter, type):
+        raise TypeError(
+            f"sorter is the class {sorter.__name__}, expected a sorter: pass an instance, {sorter.__name__}(...)"
+        )
+    if sorter is ranks:
+        raise ValueError(f"sorter is the function ranks, which has no gradient: {_INSTEAD}")
+    if not callable(sorter):
+        raise TypeError(f"sorter is a {type(sorter).__name__}, expected a sorter, such as Laplace(), or its name")
+    return sorter
+
+
+# Sorters that were named, by name and device: a dictionary, in which `torch.compile` can look a sorter up.
+_LOADED: dict[tuple[str, str], Callable[..., Tensor]] = {}
+
+
+def _named(name: str, device: torch.device) -> Callable[..., Tensor]:
+    if (name, str(device)) not in _LOADED:
+        _load(name, device)
+    return _LOADED[name, str(device)]
+
+
+def _load(name: str, device: torch.device) -> None:
+    if torch.compiler.is_compiling():
+        raise RuntimeError("a sorter is loaded by name: call the loss once before it is compiled, or pass a sorter")
+    from rankops.sorters.load import load_sorter  # reads weights, which who passes a sorter does not need
+
+    known = lookup.names("sorters")
+    if name not in known:
+        raise ValueError(
+            f"sorter is {name!r}, expected a sorter or the name of one: {', '.join(known)}"
+            f"{lookup.did_you_mean(name, known) or '; load a folder or an address with load_sorter'}"
+        )
+    _LOADED[name, str(device)] = load_sorter(name, device=device)
+
+
+def reduced(values: Tensor, counts: Tensor | None, reduction: Reduction) -> Tensor:
+    """Reduce one value a group. Every loss ends with it.
+
+    Args:
+        values: (...).
+        counts: (...), boolean, which groups count, or numbers, how much each counts in the mean; None for all alike.
+        reduction: `mean` over the groups that count, `sum`, or `none` for the values. A group that does not count is 0
+            without gradient, and so is the mean if none counts.
+
+    Raises:
+        ValueError: an unknown `reduction`.
+
+    >>> values, counts = torch.tensor([1.0, 2.0, torch.nan]), torch.tensor([True, True, False])
+    >>> reduced(values, counts, "mean"), reduced(values, counts, "none")
+    (tensor(1.5000), tensor([1., 2., 0.]))
+    """
+    check_choice("reduction", reduction, Reduction)
+    if counts is not None:
+        values = values.where(counts > 0, 0.0)
+    if reduction == "none":
+        return values
+    if reduction == "sum":
+        return values.sum()
+    if counts is None:
+        return values.mean()
+    share = counts.to(values.dtype)
+    total = share.sum()
+    return (values * share).sum() / total.where(total > 0, 1.0)
+
+
+def within(weight: Tensor) -> Tensor:
+    """Return weights (..., d) relative to the largest of their group, whose products do not vanish.
+
+    >>> within(torch.tensor([[0.25, 0.5], [0.0, 0.0]]))
+    tensor([[0.5000, 1.0000],
+            [0.0000, 0.0000]])
+    """
+    heaviest = weight.amax(-1, keepdim=True)
+    return weight / heaviest.where(heaviest > 0, 1.0)
 
 
 def is_ordered(target: Tensor, weight: Tensor) -> Tensor:
@@ -37,59 +255,48 @@ def is_ordered(target: Tensor, weight: Tensor) -> Tensor:
     return largest > target.masked_fill(~counts, torch.inf).amin(-1)
 
 
-def soft_ranks(
-    sorter: Callable[..., Tensor],
-    scores: Tensor,
-    mask: Tensor | None,
-    *,
-    arranged: Callable[[Tensor], Tensor] = lambda given: given,
-) -> Tensor:
-    """Rank by a sorter. It is passed a mask only if there is one, so that any function of scores will do.
-
-    Args:
-        sorter: takes scores (..., d) to ranks (..., d).
-        scores, mask: as the loss was given them.
-        arranged: makes of each what the sorter is given, such as its transpose.
-
-    Raises:
-        ValueError: what the sorter refuses; a score that is not finite is named by its place in `scores`.
-    """
-    try:
-        return sorter(arranged(scores)) if mask is None else sorter(arranged(scores), mask=arranged(mask))
-    except NotFiniteError:
-        check_scores(scores, mask=mask)
-        raise
-
-
-def rank_distance(
-    scores: Tensor, target: Tensor, *, sorter: Callable[..., Tensor], mask: Tensor | None, weights: Tensor | None
-) -> Tensor:
-    r"""Return $\frac{6}{d (d^2 - 1)} \|f(y) - \mathrm{rk}(y^*)\|^2$ of each group that has an order, averaged.
-
-    Args:
-        scores, target: (..., d), checked.
-        sorter: takes scores (..., d) to ranks (..., d).
-        mask, weights: (..., d) or None.
-
-    Returns:
-        A scalar; 0 without gradient if no group has two different targets.
-    """
-    weight = relative_weights(scores, mask, weights)
-    soft = soft_ranks(sorter, scores, mask)
+def rank_distance(given: Groups, sorter: AnySorter, reduction: Reduction) -> Tensor:
+    r"""Return $\frac{6}{d (d^2 - 1)} \|f(y) - \mathrm{rk}(y^*)\|^2$ of each group that has an order, reduced."""
+    soft = soft_ranks(given, sorter)
     # In float64, because half precision does not hold every rank.
-    true = ranks(target.double(), mask=mask).to(soft.dtype)
-    length = scores.shape[-1] if mask is None else mask.sum(-1).clamp(min=2)
-    total = weight.sum(-1)
-    errors = ((soft - true).square() * weight).sum(-1) / total.where(total > 0, 1.0)
-    ordered = is_ordered(target, weight)
-    return (errors * 6 / (length**2 - 1)).where(ordered, 0.0).sum() / ordered.sum().clamp(min=1)
+    target = given.truth.double()
+    true = ranks(target, mask=given.mask, check_finite=False).to(soft.dtype)
+    length = given.exists.sum(-1).clamp(min=2)
+    total = given.weight.sum(-1)
+    errors = ((soft - true).square() * given.weight).sum(-1) / total.where(total > 0, 1.0)
+    return reduced(errors * 6 / (length**2 - 1), is_ordered(target, given.weight), reduction)
 
 
-def transposed(matrices: Tensor) -> Tensor:
-    """(..., C, n) of (..., n, C)."""
-    return matrices.mT
+def pointwise(given: Groups, errors: Tensor, reduction: Reduction) -> Tensor:
+    """Reduce an error (..., d) of each score: the mean is over all scores, whatever their groups."""
+    if reduction == "mean":
+        return reduced(errors, given.weight, reduction)
+    total = given.weight.sum(-1)
+    return reduced((errors * given.weight).sum(-1) / total.where(total > 0, 1.0), total, reduction)
 
 
-def both_ways(matrices: Tensor) -> Tensor:
-    """(2, ..., d, d): as they are, and transposed."""
-    return torch.stack([matrices, matrices.mT])
+def triplets(
+    given: Groups,
+    values: Tensor,
+    violation: Callable[[Tensor, Tensor], Tensor],
+    *,
+    hardest: bool,
+    reduction: Reduction,
+) -> Tensor:
+    """Reduce by how much negatives of a row come too close to a positive: a mean over all positives.
+
+    Args:
+        given: groups of `positives`.
+        values: (..., d), their scores or ranks.
+        violation: takes the values of positives (p, 1) and of all of their rows (p, d) to (p, d), positive where a
+            negative is too close.
+        hardest: only the worst negative counts; otherwise the mean over negatives.
+    """
+    where = given.truth.nonzero(as_tuple=True)  # one entry a positive: p in all
+    rivals = (given.exists & ~given.truth)[where[:-1]]  # (p, d), the negatives of its row
+    violations = violation(values[where].unsqueeze(-1), values[where[:-1]]).relu().masked_fill(~rivals, 0.0)
+    each = violations.amax(-1) if hardest else violations.sum(-1) / rivals.sum(-1).clamp(min=1)
+    share = (given.weight[where] * rivals.any(-1)).to(each.dtype)
+    nothing = torch.zeros_like(values)
+    total = nothing.index_put(where, share).sum(-1)
+    return reduced(nothing.index_put(where, each * share).sum(-1) / total.where(total > 0, 1.0), total, reduction)

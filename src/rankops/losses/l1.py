@@ -2,34 +2,46 @@
 
 from torch import Tensor
 
-from rankops.checks import check_target
-from rankops.losses.inputs import at_least_single
+from rankops.losses.inputs import Reduction, groups, pointwise
 
 __all__ = ["l1"]
 
 
-def l1(scores: Tensor, target: Tensor, *, sigmoid: bool = False) -> Tensor:
+def l1(
+    scores: Tensor,
+    target: Tensor,
+    *,
+    dim: int = -1,
+    mask: Tensor | None = None,
+    weights: Tensor | None = None,
+    reduction: Reduction = "mean",
+    check_finite: bool = True,
+    sigmoid: bool = False,
+) -> Tensor:
     r"""Every score should equal its target.
 
     $\frac1n \sum_i |y_i - y^*_i|$ over all scores, whatever their groups: the baseline of SoDeep, Section 4.2.1, and
     its auxiliary loss, which keeps scores where the sorter was trained.
 
     Args:
-        scores: y, (..., d).
-        target: $y^*$, (..., d).
+        scores, target: y and $y^*$, one shape.
+        mask: of that shape, boolean, False where there is no score.
+        weights: of that shape, how much each error counts among all.
+        dim, reduction, check_finite: see `rankops.losses`.
         sigmoid: put the scores through a sigmoid first; for targets in [0, 1].
 
     Returns:
-        A scalar, float32 or float64.
+        A scalar, of the scores' type and at least float32; with `none`, one value a group.
 
     Raises:
-        ValueError: shapes differ or are empty; a target that is not finite or, with `sigmoid`, outside [0, 1].
-        TypeError: `target` is not floating point.
+        TypeError, ValueError: see `rankops.losses`; with `sigmoid`, a target outside [0, 1].
 
     >>> import torch
     >>> l1(torch.tensor([1.0, 2.0]), torch.tensor([1.5, 4.0]))
     tensor(1.2500)
     """
-    check_target(scores, target, between_0_and_1=sigmoid)
-    scores = at_least_single(scores)
-    return ((scores.sigmoid() if sigmoid else scores) - target).abs().mean()
+    given = groups(
+        scores, target=target, dim=dim, mask=mask, weights=weights, check_finite=check_finite, between_0_and_1=sigmoid
+    )
+    predicted = given.scores.sigmoid() if sigmoid else given.scores
+    return pointwise(given, (predicted - given.truth.to(predicted.dtype)).abs(), reduction)

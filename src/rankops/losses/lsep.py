@@ -3,14 +3,23 @@
 import torch
 from torch import Tensor
 
-from rankops.checks import check_label_ranks
+from rankops.losses.inputs import Reduction, groups, reduced
 from rankops.losses.pairs import log_one_plus_sum, some_of
 
 __all__ = ["lsep"]
 
 
 def lsep(
-    scores: Tensor, label_ranks: Tensor, *, pairs: int | None = None, generator: torch.Generator | None = None
+    scores: Tensor,
+    label_ranks: Tensor,
+    *,
+    dim: int = -1,
+    mask: Tensor | None = None,
+    weights: Tensor | None = None,
+    reduction: Reduction = "mean",
+    check_finite: bool = True,
+    pairs: int | None = None,
+    generator: torch.Generator | None = None,
 ) -> Tensor:
     r"""Every present label should score higher than every absent one; their order does not matter.
 
@@ -18,13 +27,16 @@ def lsep(
     RLSEP with all present labels of equal rank. An example with no label present, or all of them, adds 0.
 
     Args:
-        scores: f, (..., K).
-        label_ranks: (..., K), 0 = absent, anything larger = present.
+        scores: f, any shape.
+        label_ranks: of that shape, 0 = absent, anything larger = present.
+        mask: of that shape, boolean, False where a label is not known or cannot be there.
+        weights: of that shape, by whose product, relative to a group's heaviest, the term of a pair is multiplied.
+        dim, reduction, check_finite: see `rankops.losses`.
         pairs: t, how many random pairs of each example to use; all of them by default.
         generator: draws the pairs; needed when `pairs` is given.
 
     Returns:
-        A scalar, float32 or float64.
+        A scalar, of the scores' type and at least float32; with `none`, one value a group.
 
     Raises:
         TypeError, ValueError: as `rlsep`.
@@ -32,6 +44,8 @@ def lsep(
     >>> lsep(torch.tensor([[3.0, 9.0, 0.0]]), torch.tensor([[1, 2, 0]])).item() < 0.05
     True
     """
-    check_label_ranks(scores, label_ranks)
-    present = label_ranks > 0
-    return log_one_plus_sum(scores, some_of(present.unsqueeze(-1) & ~present.unsqueeze(-2), pairs, generator)).mean()
+    given = groups(scores, label_ranks=label_ranks, dim=dim, mask=mask, weights=weights, check_finite=check_finite)
+    present = given.truth > 0
+    absent = given.exists & ~present
+    chosen = some_of(present.unsqueeze(-1) & absent.unsqueeze(-2), pairs, generator)
+    return reduced(log_one_plus_sum(given, chosen), None, reduction)

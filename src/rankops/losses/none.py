@@ -1,8 +1,7 @@
 """No loss: 0, whatever the scores."""
 
+import torch
 from torch import Tensor
-
-from rankops.losses.inputs import at_least_single
 
 __all__ = ["none"]
 
@@ -19,9 +18,9 @@ def none(scores: Tensor, truth: object = None) -> Tensor:
     Returns:
         A scalar, float32 or float64.
 
-    >>> import torch
     >>> scores = torch.randn(2, 3, requires_grad=True)
     >>> none(scores), torch.autograd.grad(none(scores), scores)[0].any()
     (tensor(0., grad_fn=<SumBackward0>), tensor(False))
     """
-    return at_least_single(scores).flatten()[:0].sum()  # of no score, so that not even NaN reaches it
+    scores = scores.to(torch.promote_types(scores.dtype, torch.float32))
+    return scores.flatten()[:0].sum()  # of no score, so that not even NaN reaches it

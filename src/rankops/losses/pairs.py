@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from rankops.checks import check_count
-from rankops.losses.inputs import at_least_single
+from rankops.losses.inputs import Groups, within
 
 __all__ = ["log_one_plus_sum", "some_of"]
 
@@ -37,18 +37,19 @@ def some_of(pairs: Tensor, count: int | None, generator: torch.Generator | None)
     return (flat & torch.zeros_like(flat).scatter(-1, chosen, True)).view_as(pairs)
 
 
-def log_one_plus_sum(scores: Tensor, pairs: Tensor) -> Tensor:
-    r"""$\log(1 + \sum_{(u, v)} e^{f_v - f_u})$ over the pairs of each example.
+def log_one_plus_sum(given: Groups, pairs: Tensor) -> Tensor:
+    r"""$\log(1 + \sum_{(u, v)} w_u w_v e^{f_v - f_u})$ over the pairs of each group, the heaviest of which has w = 1.
 
     Args:
-        scores: f, (..., K).
+        given: groups of K scores f.
         pairs: (..., K, K) boolean; [..., u, v] says that u should score higher than v.
 
     Returns:
         (...), float32 or float64, 0 where there is no pair.
     """
-    scores = at_least_single(scores)
+    scores, weight = given.scores, within(given.weight).log()
     differences = scores.unsqueeze(-2) - scores.unsqueeze(-1)  # [..., u, v] = f_v - f_u
+    differences = differences + (weight.unsqueeze(-2) + weight.unsqueeze(-1))
     exponents = differences.masked_fill(~pairs, -torch.inf).flatten(-2)
     # The 1 is one more exponent, 0: so large differences cannot overflow.
     return torch.logsumexp(torch.nn.functional.pad(exponents, (1, 0)), dim=-1)

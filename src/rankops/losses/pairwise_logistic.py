@@ -1,15 +1,26 @@
 """The pairwise logistic loss on label ranks, which may look harder at near ties."""
 
+import torch
 from torch import Tensor
 from torch.nn import functional
 
-from rankops.checks import check_label_ranks, check_positive
-from rankops.losses.inputs import at_least_single
+from rankops.checks import check_positive
+from rankops.losses.inputs import Reduction, groups, reduced, within
 
 __all__ = ["pairwise_logistic"]
 
 
-def pairwise_logistic(scores: Tensor, label_ranks: Tensor, *, adjacent: float = 1.0) -> Tensor:
+def pairwise_logistic(
+    scores: Tensor,
+    label_ranks: Tensor,
+    *,
+    dim: int = -1,
+    mask: Tensor | None = None,
+    weights: Tensor | None = None,
+    reduction: Reduction = "mean",
+    check_finite: bool = True,
+    adjacent: float = 1.0,
+) -> Tensor:
     r"""Every label should score higher than every less important one, and every pair counts by itself.
 
     $\sum_{(u, v) \in \zeta} w_{uv} \log(1 + e^{f_v - f_u}) / \sum_{(u, v) \in \zeta} w_{uv}$ with
@@ -21,17 +32,19 @@ def pairwise_logistic(scores: Tensor, label_ranks: Tensor, *, adjacent: float = 
     whether something is there. An example without any pair (no label present, or all tied) adds 0 and has no gradient.
 
     Args:
-        scores: f, (..., K); -inf says that a label cannot be there.
-        label_ranks: r, (..., K), 0 = absent, larger = more important, without gaps; ties are not compared.
+        scores: f, any shape.
+        label_ranks: r, of that shape, 0 = absent, larger = more important, without gaps; ties are not compared.
+        mask: of that shape, boolean, False where a label is not known or cannot be there.
+        weights: of that shape, by whose product $w_{uv}$ is multiplied.
+        dim, reduction, check_finite: see `rankops.losses`.
         adjacent: how many times as much a near tie weighs.
 
     Returns:
-        A scalar, float32 or float64.
+        A scalar, of the scores' type and at least float32; with `none`, one value a group.
 
     Raises:
-        TypeError, ValueError: see `rankops.checks.check_label_ranks`; an `adjacent` that is no positive number.
+        TypeError, ValueError: see `rankops.losses`; an `adjacent` that is no positive number.
 
-    >>> import torch
     >>> scores, label_ranks = torch.tensor([[2.0, 1.0, 0.0]]), torch.tensor([[2, 1, 0]])
     >>> near, far = torch.tensor([-1.0, -2.0]).exp().log1p()  # two pairs with a difference of 1, one with 2
     >>> torch.isclose(pairwise_logistic(scores, label_ranks), (2 * near + far) / 3)
@@ -39,16 +52,17 @@ def pairwise_logistic(scores: Tensor, label_ranks: Tensor, *, adjacent: float = 
     >>> torch.isclose(pairwise_logistic(scores, label_ranks, adjacent=4.0), (5 * near + far) / 6)
     tensor(True)
     """
-    check_label_ranks(scores, label_ranks)
+    given = groups(scores, label_ranks=label_ranks, dim=dim, mask=mask, weights=weights, check_finite=check_finite)
     check_positive("adjacent", adjacent)
-    scores = at_least_single(scores)
-    upper, lower = label_ranks.unsqueeze(-1), label_ranks.unsqueeze(-2)  # [..., u, v]: r_u and r_v
-    weights = (upper > lower).to(scores.dtype)
+    upper, lower = given.truth.unsqueeze(-1), given.truth.unsqueeze(-2)  # [..., u, v]: r_u and r_v
+    pairs = (upper > lower) & given.exists.unsqueeze(-2)
+    weight = within(given.weight)
+    weight = weight.unsqueeze(-1) * weight.unsqueeze(-2) * pairs
     if adjacent != 1:
-        weights = weights.masked_fill((upper == lower + 1) & (upper > lower) & (lower > 0), adjacent)
+        weight = torch.where((upper == lower + 1) & (lower > 0), adjacent * weight, weight)
     # As softplus, log(1 + exp(-x)) without overflow, but without its threshold, beyond which it has no curvature.
-    # What is no pair is blanked before, not after: absent labels may score -inf.
-    differences = (scores.unsqueeze(-1) - scores.unsqueeze(-2)).where(upper > lower, 0.0)
+    # What is no pair is blanked before, not after: unchecked, absent labels may score -inf.
+    differences = (given.scores.unsqueeze(-1) - given.scores.unsqueeze(-2)).where(pairs, 0.0)
     costs = -functional.logsigmoid(differences)
-    total = weights.sum((-2, -1))
-    return ((costs * weights).sum((-2, -1)) / total.where(total > 0, 1.0)).mean()
+    total = weight.sum((-2, -1))
+    return reduced((costs * weight).sum((-2, -1)) / total.where(total > 0, 1.0), None, reduction)

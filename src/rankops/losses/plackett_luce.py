@@ -3,13 +3,21 @@
 import torch
 from torch import Tensor
 
-from rankops.checks import check_label_ranks
-from rankops.losses.inputs import at_least_single
+from rankops.losses.inputs import Reduction, groups, reduced, within
 
 __all__ = ["plackett_luce"]
 
 
-def plackett_luce(scores: Tensor, label_ranks: Tensor) -> Tensor:
+def plackett_luce(
+    scores: Tensor,
+    label_ranks: Tensor,
+    *,
+    dim: int = -1,
+    mask: Tensor | None = None,
+    weights: Tensor | None = None,
+    reduction: Reduction = "mean",
+    check_finite: bool = True,
+) -> Tensor:
     r"""The present labels should be drawn in their order, the most important first, from all that are left.
 
     $\sum_{u : r_u > 0} \log \sum_{v : r_v \le r_u} e^{f_v - f_u}$, averaged over the batch: the negative logarithm of
@@ -26,24 +34,29 @@ def plackett_luce(scores: Tensor, label_ranks: Tensor) -> Tensor:
     An example with no label present adds 0 and has no gradient.
 
     Args:
-        scores: f, (..., K); -inf says that a label cannot be there.
-        label_ranks: r, (..., K), 0 = absent, larger = more important.
+        scores: f, any shape.
+        label_ranks: r, of that shape, 0 = absent, larger = more important.
+        mask: of that shape, boolean, False where a label is not known or cannot be there.
+        weights: of that shape, by which, relative to a group's heaviest, the term of each present label is multiplied.
+        dim, reduction, check_finite: see `rankops.losses`.
 
     Returns:
-        A scalar, float32 or float64.
+        A scalar, of the scores' type and at least float32; with `none`, one value a group.
 
     Raises:
-        TypeError, ValueError: see `rankops.checks.check_label_ranks`.
+        TypeError, ValueError: see `rankops.losses`.
 
     >>> plackett_luce(torch.zeros(1, 4), torch.tensor([[0, 2, 0, 1]])).exp()  # one of 4, then one of 3
     tensor(12.)
     """
-    check_label_ranks(scores, label_ranks)
-    scores = at_least_single(scores)
+    given = groups(scores, label_ranks=label_ranks, dim=dim, mask=mask, weights=weights, check_finite=check_finite)
+    label_ranks, present = given.truth, given.truth > 0
     left = label_ranks.unsqueeze(-2) <= label_ranks.unsqueeze(-1)  # [..., u, v]: v is left when u is drawn
+    left = left & given.exists.unsqueeze(-2)
     # Differences, not scores: no digits are lost where all scores are large, and u itself is exactly 0.
-    differences = scores.unsqueeze(-2) - scores.unsqueeze(-1)  # [..., u, v] = f_v - f_u
-    # A label that is never drawn may score -inf, whose gradient would be 0 times infinity.
-    differences = differences.where((label_ranks > 0).unsqueeze(-1), 0.0)
-    costs = torch.logsumexp(differences.masked_fill(~left, -torch.inf), dim=-1)
-    return costs.where(label_ranks > 0, 0.0).sum(-1).mean()
+    differences = given.scores.unsqueeze(-2) - given.scores.unsqueeze(-1)  # [..., u, v] = f_v - f_u
+    # Unchecked, a label that is never drawn may score -inf, whose gradient would be 0 times infinity.
+    differences = differences.where(present.unsqueeze(-1), 0.0)
+    # What is not drawn keeps all entries: logsumexp of none would have no gradient.
+    costs = torch.logsumexp(differences.masked_fill(~left & present.unsqueeze(-1), -torch.inf), dim=-1)
+    return reduced((costs.where(present, 0.0) * within(given.weight)).sum(-1), None, reduction)

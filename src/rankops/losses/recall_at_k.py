@@ -1,13 +1,10 @@
 """Recall at K as a loss: a soft step on the rank of the first positive, both ways between images and captions."""
 
-from collections.abc import Callable
-
 import torch
 from torch import Tensor
 
-from rankops.checks import check_count, check_positive, check_positives
-from rankops.losses.inputs import both_ways, soft_ranks
-from rankops.metrics.weights import relative_weights
+from rankops.checks import check_count, check_positive
+from rankops.losses.inputs import AnySorter, Reduction, groups, reduced, soft_ranks
 
 __all__ = ["recall_at_k"]
 
@@ -16,9 +13,11 @@ def recall_at_k(
     scores: Tensor,
     positives: Tensor,
     *,
-    sorter: Callable[..., Tensor],
     mask: Tensor | None = None,
     weights: Tensor | None = None,
+    reduction: Reduction = "mean",
+    sorter: AnySorter = None,
+    check_finite: bool = True,
     k: int = 1,
     temperature: float = 1.0,
 ) -> Tensor:
@@ -31,36 +30,30 @@ def recall_at_k(
 
     Args:
         scores: Y, (..., d, d), row = image, column = text.
-        positives: (..., d, d) boolean, which pairs belong together; at least one in each row and column.
-        sorter: f, takes scores (..., d) to ranks (..., d), 1 for the largest, and `mask`, where one is given.
+        positives: (..., d, d), 1 for pairs that belong together and 0 for others; at least one in each row and column.
         mask: (..., d, d) boolean, False where a pair is neither right nor wrong; rows and columns may then be without
             a positive, and are left out.
         weights: (..., d, d); a row counts by the weight of its heaviest positive.
+        reduction, sorter, check_finite: see `rankops.losses`; `none` gives (..., 2, d), of each row and of each column.
         k: K, at least 1.
         temperature: $\tau$, the width of the step in places.
 
     Returns:
-        A scalar.
+        A scalar, of the scores' type and at least float32; with `none`, one value a row and one a column.
 
     Raises:
-        TypeError: `k` is no whole number; scores, a mask or weights of another type than above, or no tensors.
-        ValueError: shapes differ or are not square, d of 1, positives that are not boolean or lack one in a row or
-            column, `k` below 1, `temperature` not positive, or what the sorter refuses: scores that are not finite,
-            another d than its length.
+        TypeError, ValueError: see `rankops.losses`; shapes that are not square, d of 1, a row or column without a
+            positive, `k` that is no whole number of at least 1, a `temperature` that is not positive.
 
-    >>> from rankops.ranks import ranks
     >>> scores = torch.tensor([[0.9, 0.1, 0.2], [0.0, 0.8, 0.1], [0.7, 0.3, 0.5]])  # the last row is led by another
-    >>> recall_at_k(scores, torch.eye(3, dtype=torch.bool), sorter=ranks, temperature=0.01)
+    >>> recall_at_k(scores, torch.eye(3), sorter="straight_through", temperature=0.01)
     tensor(0.1667)
     """
-    check_positives(scores, positives, mask=mask)
+    given = groups(scores, positives=positives, mask=mask, weights=weights, check_finite=check_finite)
     check_count("k", k)
     check_positive("temperature", temperature)
-    own = both_ways(positives if mask is None else positives & mask)
-    weight = both_ways(relative_weights(scores, mask, weights)).masked_fill(~own, 0.0).amax(-1)
-    places = soft_ranks(sorter, scores, mask, arranged=both_ways)
-    any_own = own.any(-1)
-    first = places.masked_fill(~own, torch.inf).amin(-1).where(any_own, 0.0)
-    share = weight.to(places.dtype)
-    whole = share.sum()
-    return (torch.sigmoid((first - k - 0.5) / temperature) * share).sum() / whole.where(whole > 0, 1.0)
+    own = given.truth
+    places = soft_ranks(given, sorter)
+    first = places.masked_fill(~own, torch.inf).amin(-1).where(own.any(-1), 0.0)
+    heaviest = given.weight.masked_fill(~own, 0.0).amax(-1)
+    return reduced(torch.sigmoid((first - k - 0.5) / temperature), heaviest, reduction)

@@ -3,14 +3,23 @@
 import torch
 from torch import Tensor
 
-from rankops.checks import check_label_ranks
+from rankops.losses.inputs import Reduction, groups, reduced
 from rankops.losses.pairs import log_one_plus_sum, some_of
 
 __all__ = ["rlsep"]
 
 
 def rlsep(
-    scores: Tensor, label_ranks: Tensor, *, pairs: int | None = None, generator: torch.Generator | None = None
+    scores: Tensor,
+    label_ranks: Tensor,
+    *,
+    dim: int = -1,
+    mask: Tensor | None = None,
+    weights: Tensor | None = None,
+    reduction: Reduction = "mean",
+    check_finite: bool = True,
+    pairs: int | None = None,
+    generator: torch.Generator | None = None,
 ) -> Tensor:
     r"""Every label should score higher than every less important one.
 
@@ -19,21 +28,26 @@ def rlsep(
     tied) adds 0 and has no gradient.
 
     Args:
-        scores: f, (..., K).
-        label_ranks: r, (..., K), 0 = absent, larger = more important; ties are not compared.
+        scores: f, any shape.
+        label_ranks: r, of that shape, 0 = absent, larger = more important; ties are not compared.
+        mask: of that shape, boolean, False where a label is not known or cannot be there.
+        weights: of that shape, by whose product, relative to a group's heaviest, the term of a pair is multiplied.
+        dim, reduction, check_finite: see `rankops.losses`.
         pairs: t, how many random pairs of each example to use; all of them by default, and where there are fewer.
         generator: draws the pairs; needed when `pairs` is given.
 
     Returns:
-        A scalar, float32 or float64.
+        A scalar, of the scores' type and at least float32; with `none`, one value a group.
 
     Raises:
-        TypeError, ValueError: see `rankops.checks.check_label_ranks`; `pairs` below 1, or without a generator.
+        TypeError, ValueError: see `rankops.losses`; `pairs` below 1, or without a generator.
 
     >>> loss = rlsep(torch.tensor([[2.0, 1.0, 0.0]]), torch.tensor([[2, 1, 0]]))
     >>> torch.isclose(loss, torch.tensor([-1.0, -1.0, -2.0]).exp().sum().log1p())
     tensor(True)
     """
-    check_label_ranks(scores, label_ranks)
-    ordered = label_ranks.unsqueeze(-1) > label_ranks.unsqueeze(-2)  # [..., u, v]: r_u > r_v
-    return log_one_plus_sum(scores, some_of(ordered, pairs, generator)).mean()
+    given = groups(scores, label_ranks=label_ranks, dim=dim, mask=mask, weights=weights, check_finite=check_finite)
+    ordered = given.truth.unsqueeze(-1) > given.truth.unsqueeze(-2)  # [..., u, v]: r_u > r_v
+    return reduced(
+        log_one_plus_sum(given, some_of(ordered & given.exists.unsqueeze(-2), pairs, generator)), None, reduction
+    )

@@ -13,6 +13,7 @@ def kendall(
     scores: Tensor,
     target: Tensor,
     *,
+    dim: int = -1,
     mask: Tensor | None = None,
     weights: Tensor | None = None,
     top_heavy: bool = False,
@@ -25,30 +26,30 @@ def kendall(
     n^2.
 
     Args:
-        scores: y, (..., n).
-        target: $y^*$, (..., n).
-        mask: (..., n) boolean, False where there is no example.
-        weights: (..., n); a pair counts by the product of both.
+        scores, target: y and $y^*$, one shape.
+        dim: the dimension of a group, of n.
+        mask: of that shape, boolean, False where there is no example.
+        weights: of that shape; a pair counts by the product of both.
         top_heavy: pairs count for more, the nearer they are to the top.
 
     Returns:
-        (...), float64, from -1 to 1; of several groups, NaN for those without two different scores or targets.
+        One value a group, float64, from -1 to 1; of several, NaN for those without two different scores or targets.
 
     Raises:
-        TypeError: a mask or weights of another type.
+        TypeError: scores that are not floating point, a mask or weights of another type.
         ValueError: shapes differ, one that is not finite, negative weights; of a single group, fewer than two examples,
             or scores or targets that are all equal.
 
-    >>> kendall(torch.tensor([0.1, 0.4, 0.2]), torch.tensor([1.0, 2.0, 3.0]))
+    >>> kendall(torch.tensor([0.1, 0.4, 0.2]), torch.tensor([1, 2, 3]))
     tensor(0.3333, dtype=torch.float64)
     """
-    weight, *values, defined = comparable("Kendall's tau", scores, target, mask, weights)
+    weight, *values, defined = comparable("Kendall's tau", scores, target, mask, weights, dim)
     heaviest = weight.amax(-1, keepdim=True)  # products of four small ones would vanish
     weight = weight / heaviest.where(heaviest > 0, 1.0)
     ours, true = (torch.sign(one.unsqueeze(-1) - one.unsqueeze(-2)) for one in values)
     pairs = weight.unsqueeze(-1) * weight.unsqueeze(-2)
     if top_heavy:
-        closeness = 1 / ranks(values[1], mask=mask).clamp(min=1)
+        closeness = 1 / ranks(values[1], mask=None if mask is None else mask.movedim(dim, -1)).clamp(min=1)
         pairs = pairs * (closeness.unsqueeze(-1) + closeness.unsqueeze(-2))
     agreement, of_ours, of_true = ((pairs * part).sum((-2, -1)) for part in (ours * true, ours**2, true**2))
     tau = agreement / (of_ours * of_true).sqrt().where(defined, 1.0)

@@ -7,7 +7,7 @@ empty denominator is 0.
 import torch
 from torch import Tensor
 
-from rankops.checks import check_not_negative, check_scores, check_shapes
+from rankops.checks import check_label_ranks, check_scores, check_shapes
 from rankops.metrics.dense_ranks import dense_ranks
 
 __all__ = ["ranked", "ranked_ceiling", "unranked"]
@@ -88,7 +88,7 @@ def ranked_ceiling(label_ranks: Tensor) -> float:
 
 def _check(predictions: Tensor, label_ranks: Tensor) -> None:
     check_shapes("(n, K)", dims=2, leading=False, empty=True, predictions=predictions, label_ranks=label_ranks)
-    check_not_negative(label_ranks)
+    check_label_ranks(predictions, label_ranks, empty=True)
 
 
 def _pair_rates(scores: Tensor, label_ranks: Tensor) -> dict[str, Tensor]:

@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from rankops.checks import check_count, check_scores, check_target
-from rankops.metrics.gains import Gain, gains_of, ideal
+from rankops.metrics.gains import Gain, check_relevance, gains_of, ideal
 from rankops.metrics.weights import relative_weights
 from rankops.ranks import places
 
@@ -15,6 +15,7 @@ def ndcg(
     scores: Tensor,
     target: Tensor,
     *,
+    dim: int = -1,
     mask: Tensor | None = None,
     weights: Tensor | None = None,
     k: int | None = None,
@@ -27,31 +28,33 @@ def ndcg(
     the places that they take together, as in scikit-learn.
 
     Args:
-        scores: y, (..., d).
-        target: $y^*$, (..., d), how relevant each is, 0 for not at all.
-        mask: (..., d) boolean, False where there is no example.
-        weights: (..., d), by which gains are multiplied.
+        scores, target: y and $y^*$, one shape; a target is how relevant each is, 0 for not at all.
+        dim: the dimension of a group.
+        mask: of that shape, boolean, False where there is no example.
+        weights: of that shape, by which gains are multiplied.
         k: how many places count; None for all.
         gain: `exponential` or `linear`.
 
     Returns:
-        (...), float64, from 0 to 1; NaN where nothing has a gain.
+        One value a group, float64, from 0 to 1; NaN where nothing has a gain.
 
     Raises:
-        TypeError: `target` is not floating point.
+        TypeError: scores that are not floating point, a mask or weights of another type.
         ValueError: shapes differ or are empty, a score that is not finite, a target that is negative or not finite, or
             too large for an exponential gain, negative weights, `k` below 1, an unknown `gain`.
 
-    >>> ndcg(torch.tensor([0.9, 0.5, 0.1]), torch.tensor([0.0, 1.0, 0.0]))  # 1 / log2(3)
+    >>> ndcg(torch.tensor([0.9, 0.5, 0.1]), torch.tensor([0, 1, 0]))  # 1 / log2(3)
     tensor(0.6309, dtype=torch.float64)
     """
     check_target(scores, target, mask=mask)
     if k is not None:
         check_count("k", k)
-    check_scores(scores, mask=mask)
-    gains = gains_of(target.double(), relative_weights(scores, mask, weights).double(), gain, mask)
-    above, up_to = places(scores.double(), mask)
-    length = scores.shape[-1]
+    check_scores(scores, dim=dim, mask=mask)
+    check_relevance(target, gain, mask=mask)
+    weight = relative_weights(scores, mask, weights).double().movedim(dim, -1)
+    gains = gains_of(target.double().movedim(dim, -1), weight, gain)
+    above, up_to = places(scores.double().movedim(dim, -1), None if mask is None else mask.movedim(dim, -1))
+    length = scores.shape[dim]
     discount = 1 / torch.log2(torch.arange(2, length + 2, device=scores.device, dtype=torch.float64))
     if k is not None:
         discount[k:] = 0

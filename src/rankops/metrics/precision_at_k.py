@@ -10,21 +10,29 @@ __all__ = ["precision_at_k"]
 
 
 def precision_at_k(
-    scores: Tensor, labels: Tensor, *, mask: Tensor | None = None, weights: Tensor | None = None, k: int = 5
+    scores: Tensor,
+    labels: Tensor,
+    *,
+    dim: int = -1,
+    mask: Tensor | None = None,
+    weights: Tensor | None = None,
+    k: int = 5,
 ) -> Tensor:
-    """Compute the share of the first K places that go to examples which have the class.
+    """Compute the share of the first K places of each group that positives take.
 
     Equal scores share the places that they take together.
 
     Args:
-        scores: (..., n, C).
-        labels: (..., n, C), boolean, or integers 0 and 1.
-        mask: (..., n, C) boolean, False where an example does not count for a class.
-        weights: (..., n, C), how much each positive counts, relative to the heaviest of all.
+        scores: any shape.
+        labels: of that shape, 0 and 1 of any type.
+        dim: of a group, which is a list to be ordered: each query's documents, or with `dim=-2` and (..., n, C) the n
+            examples of each class.
+        mask: of that shape, boolean, False where there is no example.
+        weights: of that shape, how much each positive counts, relative to the heaviest of all.
         k: K, at least 1.
 
     Returns:
-        (..., C), float64.
+        One value a group, float64.
 
     Raises:
         TypeError: scores are not floating point.
@@ -32,14 +40,14 @@ def precision_at_k(
             negative weights, `k` below 1.
 
     >>> import torch
-    >>> scores, labels = torch.tensor([[0.9], [0.5], [0.7], [0.1]]), torch.tensor([[1], [1], [0], [0]])
+    >>> scores, labels = torch.tensor([0.9, 0.5, 0.7, 0.1]), torch.tensor([1, 1, 0, 0])
     >>> precision_at_k(scores, labels, k=2)
-    tensor([0.5000], dtype=torch.float64)
+    tensor(0.5000, dtype=torch.float64)
     """
     check_labels(scores, labels, mask=mask)
-    check_scores(scores, mask=mask)
+    check_scores(scores, dim=dim, mask=mask)
     check_count("k", k)
-    weight = relative_weights(scores, mask, weights).double() * labels.bool()
-    above, up_to = (place.mT for place in places(scores.double().mT, None if mask is None else mask.mT))
+    weight = (relative_weights(scores, mask, weights).double() * labels.bool()).movedim(dim, -1)
+    above, up_to = places(scores.double().movedim(dim, -1), None if mask is None else mask.movedim(dim, -1))
     inside = ((k - above).clamp(min=0).double() / (up_to - above).clamp(min=1)).clamp(max=1.0)
-    return (weight * inside).sum(-2) / k
+    return (weight * inside).sum(-1) / k

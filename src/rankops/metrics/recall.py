@@ -62,7 +62,7 @@ def first_positive_ranks(scores: Tensor, positives: Tensor, *, mask: Tensor | No
 
     Args:
         scores: (n, m), of n queries and m things to be found.
-        positives: (n, m) boolean, at least one in each row.
+        positives: (n, m), 0 and 1 of any type, at least one 1 in each row.
         mask: (n, m) boolean, False where a pair is neither right nor wrong.
 
     Returns:
@@ -70,8 +70,8 @@ def first_positive_ranks(scores: Tensor, positives: Tensor, *, mask: Tensor | No
 
     Raises:
         TypeError: scores are not floating point, or one of the two is no tensor.
-        ValueError: shapes differ, are not (n, m) or are empty, a score that is not finite, positives that are not
-            boolean, or a row without any.
+        ValueError: shapes differ, are not (n, m) or are empty, a score that is not finite, positives that are anything
+            but 0 and 1, or a row without any.
 
     >>> scores = torch.tensor([[0.9, 0.1, 0.2], [0.7, 0.3, 0.5]])
     >>> first_positive_ranks(scores, torch.tensor([[True, False, False], [False, False, True]]))
@@ -79,6 +79,7 @@ def first_positive_ranks(scores: Tensor, positives: Tensor, *, mask: Tensor | No
     """
     check_positives(scores, positives, square=False, mask=mask)
     check_scores(scores, mask=mask)
+    positives = positives.bool()
     if mask is not None:
         positives, scores = positives & mask, scores.masked_fill(~mask, -torch.inf)
     best = scores.masked_fill(~positives, -torch.inf).amax(1, keepdim=True)

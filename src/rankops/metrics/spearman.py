@@ -9,30 +9,38 @@ from rankops.ranks import ranks
 __all__ = ["spearman"]
 
 
-def spearman(scores: Tensor, target: Tensor, *, mask: Tensor | None = None, weights: Tensor | None = None) -> Tensor:
+def spearman(
+    scores: Tensor,
+    target: Tensor,
+    *,
+    dim: int = -1,
+    mask: Tensor | None = None,
+    weights: Tensor | None = None,
+) -> Tensor:
     r"""Compute how well the order of the scores agrees with that of the targets.
 
     $r_s$, the Pearson correlation of ranks, ties averaged; without ties it is
     $1 - \frac{6 \|\mathrm{rk}(y) - \mathrm{rk}(y^*)\|^2}{n (n^2 - 1)}$ (SoDeep, Section 3.2.1).
 
     Args:
-        scores: y, (..., n).
-        target: $y^*$, (..., n).
-        mask: (..., n) boolean, False where there is no example; the others are ranked without it.
-        weights: (..., n), how much each example counts in the means, variances and covariance of the ranks.
+        scores, target: y and $y^*$, one shape.
+        dim: the dimension of a group, of n.
+        mask: of that shape, boolean, False where there is no example; the others are ranked without it.
+        weights: of that shape, how much each example counts in the means, variances and covariance of the ranks.
 
     Returns:
-        (...), float64, from -1 to 1; of several groups, NaN for those without two different scores or targets.
+        One value a group, float64, from -1 to 1; of several, NaN for those without two different scores or targets.
 
     Raises:
-        TypeError: a mask or weights of another type.
+        TypeError: scores that are not floating point, a mask or weights of another type.
         ValueError: shapes differ, one that is not finite, negative weights; of a single group, fewer than two examples,
             or scores or targets that are all equal.
 
-    >>> spearman(torch.tensor([0.1, 0.4, 0.2]), torch.tensor([1.0, 2.0, 3.0]))
+    >>> spearman(torch.tensor([0.1, 0.4, 0.2]), torch.tensor([1, 2, 3]))
     tensor(0.5000, dtype=torch.float64)
     """
-    weight, *both, defined = comparable("Spearman", scores, target, mask, weights)
+    weight, *both, defined = comparable("Spearman", scores, target, mask, weights, dim)
+    mask = None if mask is None else mask.movedim(dim, -1)
     centered = []
     for values in both:
         placed = ranks(values, mask=mask)

@@ -3,18 +3,21 @@
 import torch
 from torch import Tensor
 
-from rankops.checks import check_floating, check_mask, check_shapes, check_values
+from rankops.checks import check_floating, check_mask, check_real, check_scores, check_shapes, check_values
 
 __all__ = ["comparable", "relative_weights"]
 
 
-def relative_weights(scores: Tensor, mask: Tensor | None, weights: Tensor | None) -> Tensor:
+def relative_weights(
+    scores: Tensor, mask: Tensor | None, weights: Tensor | None, *, check_finite: bool = True
+) -> Tensor:
     """Return how much each score counts.
 
     Args:
         scores: any shape.
         mask: boolean, of the scores' shape, False where there is no score; None if all are there.
         weights: of the scores' shape, finite and not negative; None if all count alike.
+        check_finite: read the weights.
 
     Returns:
         Of the scores' shape, float32 or float64: the weight relative to the largest, 0 where the mask is False.
@@ -35,39 +38,42 @@ def relative_weights(scores: Tensor, mask: Tensor | None, weights: Tensor | None
     # In their own type until they are proportions: float64 holds numbers that float32 does not.
     kept = weights.to(torch.promote_types(weights.dtype, kind))
     kept = kept if mask is None else kept.masked_fill(~mask, 0.0)
-    check_values("weights", weights, ~(torch.isfinite(kept) & (kept >= 0)), "a finite number of at least 0")
+    if check_finite:
+        check_values("weights", weights, ~(torch.isfinite(kept) & (kept >= 0)), "a finite number of at least 0")
     # Only proportions matter, and sums of very large or very small weights would leave their range.
     largest = kept.amax() if kept.numel() else kept.sum()
     return (kept / largest.where(largest > 0, 1.0)).to(kind)
 
 
 def comparable(
-    metric: str, scores: Tensor, target: Tensor, mask: Tensor | None, weights: Tensor | None
+    metric: str, scores: Tensor, target: Tensor, mask: Tensor | None, weights: Tensor | None, dim: int
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Return what a rank correlation compares, and which groups have one.
 
     Args:
         metric: its name, for the error.
-        scores, target: (..., n).
-        mask, weights: (..., n) or None.
+        scores, target: one shape.
+        mask, weights: of that shape, or None.
+        dim: the dimension of a group, of n.
 
     Returns:
         Weights, scores and target (..., n) in float64, 0 where the mask is False; and (...) which groups have two
         different scores and two different targets.
 
     Raises:
-        TypeError: scores, target or weights are not floating point, or the mask is not boolean.
+        TypeError: scores or weights are not floating point, the target is complex, or the mask is not boolean.
         ValueError: shapes differ, a value is not finite, or weights are negative. A single group has fewer than two
             examples, or scores or targets that are all equal.
 
-    >>> comparable("Spearman", torch.tensor([1.0, 1.0]), torch.tensor([1.0, 2.0]), None, None)
+    >>> comparable("Spearman", torch.tensor([1.0, 1.0]), torch.tensor([1.0, 2.0]), None, None, -1)
     Traceback (most recent call last):
     ...
     ValueError: Spearman is undefined: all scores are 1.0, expected at least two different ones
     """
-    check_floating(scores=scores, target=target)
+    check_scores(scores, dim=dim, finite=False)
+    check_real(target=target)
     check_shapes("(..., n)", empty=True, scores=scores, target=target)
-    weight = relative_weights(scores.double(), mask, weights)
+    weight = relative_weights(scores.double(), mask, weights).movedim(dim, -1)
     counts = weight > 0
     several = counts.sum(-1)
     fewest = int(several.min()) if counts.numel() else 0
@@ -82,6 +88,7 @@ def comparable(
         # What has no weight has a rank all the same, so it must be finite; what is masked has none.
         values = values if mask is None else values.masked_fill(~mask, 0.0)
         check_values(name, values, ~torch.isfinite(values), f"a finite number: {metric} is undefined")
+        values = values.movedim(dim, -1)
         largest = values.masked_fill(~counts, -torch.inf).amax(-1)
         equal = largest == values.masked_fill(~counts, torch.inf).amin(-1)
         if scores.dim() == 1 and bool(equal):

@@ -1,14 +1,16 @@
-"""Load a trained sorter: from a folder, from the package, or from a model registry."""
+"""Load a sorter: by name, from a folder, or from a model registry."""
 
+import inspect
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import torch
 
+from rankops import lookup
 from rankops.io.checkpoints import load_model
 from rankops.sorters.base import Sorter
 
-__all__ = ["download", "load_sorter"]
+__all__ = ["load_sorter"]
 
 PRETRAINED = Path(__file__).parent / "pretrained"
 
@@ -17,13 +19,15 @@ def load_sorter(source: str | Path, *, device: str | torch.device = "cpu") -> So
     """Load a sorter that is ready to stand in a loss: in evaluation mode, its weights frozen.
 
     Args:
-        source: a folder (`models/sorters/lstm`), the name of a sorter that comes with the package (`comparator`; needs
-            no network), or a registry address (`models:/sorter-lstm@champion`; only this imports mlflow).
+        source: the name of a sorter (`laplace`, with its default options; `comparator`, whose weights come with the
+            package), a folder (`models/sorters/lstm`), or a registry address (`models:/sorter-lstm@champion`; only
+            this imports mlflow).
         device: where to put its weights.
 
     Raises:
         FileNotFoundError: no sorter there.
-        ValueError: the files are damaged, or hold another kind of model; the registry has no such version.
+        ValueError: a name whose weights do not come with the package; the files are damaged, or hold another kind of
+            model; the registry has no such version.
         ModuleNotFoundError: a registry address without mlflow.
 
     >>> load_sorter("comparator")(torch.tensor([0.1, 0.7, 0.3])).round()
@@ -31,25 +35,44 @@ def load_sorter(source: str | Path, *, device: str | torch.device = "cpu") -> So
     >>> load_sorter("models/sorters/none_such")
     Traceback (most recent call last):
     ...
-    FileNotFoundError: models/sorters/none_such: no model.json there; expected a folder that save_model wrote, or one
-    of the sorters that come with the package: comparator
+    FileNotFoundError: models/sorters/none_such: no model.json there; expected a folder that save_model wrote, or the
+    name of a sorter: cnn, comparator, ...
     """
     text = str(source)
     if text.startswith("models:/"):
         with TemporaryDirectory() as scratch:
             return load_sorter(download(text, Path(scratch)), device=device)
-    pretrained = sorted(folder.name for folder in PRETRAINED.iterdir())
-    if text in pretrained and not (Path(source) / "model.json").is_file():
+    known = lookup.names("sorters")
+    if text in known and not (Path(source) / "model.json").is_file():
+        if not (PRETRAINED / text).is_dir():
+            return _untrained(text).to(device)
         source = PRETRAINED / text
     try:
         model = load_model(source, device=device).requires_grad_(False)
     except FileNotFoundError as error:
         raise FileNotFoundError(
-            f"{error}, or one of the sorters that come with the package: {', '.join(pretrained)}"
+            f"{error}, or the name of a sorter: {', '.join(known)}{lookup.did_you_mean(text, known)}"
         ) from None
     if not isinstance(model, Sorter):
         raise ValueError(f"{source}: holds a {type(model).__name__}, expected a sorter, such as models/sorters/lstm")
     return model
+
+
+def _untrained(name: str) -> Sorter:
+    """Return a sorter with its default options, which has no weights.
+
+    Raises:
+        ValueError: it has weights.
+    """
+    kind = lookup.find("sorters", name)
+    needed = [option for option in inspect.signature(kind).parameters.values() if option.default is option.empty]
+    if needed or list((sorter := kind()).parameters()):
+        pretrained = ", ".join(sorted(folder.name for folder in PRETRAINED.iterdir()))
+        raise ValueError(
+            f"{name}: needs training, and its weights do not come with the package, as those of {pretrained} do; "
+            f"expected a folder that save_model wrote, such as models/sorters/{name}"
+        )
+    return sorter.eval()
 
 
 def download(address: str, to: Path) -> Path:

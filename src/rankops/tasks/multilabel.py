@@ -50,12 +50,13 @@ class MultiLabel(ProbeAndFinetune):
         return rows, split[1][rows]
 
     def compare(self, network: Any, outputs: Tensor, truth: Tensor, length: int) -> tuple[Tensor, Tensor]:
-        return grouped(outputs, length), grouped(truth.to(outputs.device), length)
+        # Losses rank along the last dimension: the examples of each class.
+        return grouped(outputs, length).mT, grouped(truth.to(outputs.device), length).mT
 
     def measure(self, network: Any, outputs: Tensor, split: Split) -> dict[str, float]:
         scores = outputs.float().cpu()
         check_scores(scores)
-        return {self.monitor: mean_average_precision(scores, split[1], mask=~split[2]).item()}
+        return {self.monitor: mean_average_precision(scores, split[1], dim=-2, mask=~split[2]).item()}
 
     def scores(self, network: Any, images: Tensor) -> Tensor:
         """Return scores (n, C) of images (n, [3,] height, width), on the CPU."""
@@ -81,13 +82,13 @@ class MultiLabel(ProbeAndFinetune):
         )
         mask = ~difficult.bool()
         known = (labels.bool() & mask).any(0)
-        mean_average_precision(scores, labels, mask=mask)  # raises where there is no positive at all
+        mean_average_precision(scores, labels, dim=-2, mask=mask)  # raises where there is no positive at all
 
         def of_rows(rows: np.ndarray) -> np.ndarray:
             """A class that lost its positives in a resample has no value, and does not count in the mean."""
             found = []
             for chosen in torch.from_numpy(rows.reshape(-1, rows.shape[-1])):
-                precision = average_precision(scores[chosen], labels[chosen], mask=mask[chosen])
+                precision = average_precision(scores[chosen], labels[chosen], dim=-2, mask=mask[chosen])
                 found.append(torch.cat([precision.nanmean().view(1), precision[known]]))
             return torch.stack(found, dim=1).numpy().reshape(-1, *rows.shape[:-1])
 

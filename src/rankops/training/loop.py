@@ -301,6 +301,12 @@ def fit(
         with accelerator.autocast():
             return task.loss(network, phase, batch, objective)
 
+    def diverged(what: str, batch: int, number: int) -> FloatingPointError:
+        return FloatingPointError(
+            f"{name}: {what} in batch {batch} of epoch {number}; {_kept(checkpoint, number - 1)}. Lower the learning "
+            "rate, or set optimizer.clip"
+        )
+
     def train_epoch(number: int) -> tuple[float, float]:
         # For dropout, which takes no generator; of each process another one.
         torch.manual_seed(seed * 1_000_003 + number + 500_009 * accelerator.process_index)
@@ -308,7 +314,10 @@ def fit(
         rate: Any = 0.0
         module.train()
         for batch in batches(number):
-            value = loss_of(module, batch)
+            try:
+                value = loss_of(module, batch)
+            except NotFiniteError as error:
+                raise diverged(str(error), len(losses) + 1, number) from error
             accelerator.backward(value)
             if several:
                 _average_gradients(accelerator, optimizer)
@@ -330,10 +339,7 @@ def fit(
         every = every.cpu()  # once an epoch: asking each step would stall a GPU
         if not torch.isfinite(every).all():
             place = int((~torch.isfinite(every)).nonzero()[0])
-            raise FloatingPointError(
-                f"{name}: the loss became {every[place].item()} in batch {place + 1} of epoch {number}; "
-                f"{_kept(checkpoint, number - 1)}. Lower the learning rate, or set optimizer.clip"
-            )
+            raise diverged(f"the loss became {every[place].item()}", place + 1, number)
         if averaged is not None:
             with torch.no_grad():
                 update_bn(([batch] for batch in batches(number)), _Loss(judged, loss_of))

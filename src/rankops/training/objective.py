@@ -116,7 +116,9 @@ class Objective:
 
         def value_of(loss: partial) -> Tensor:
             draws_pairs = loss.keywords.get("pairs") is not None
-            return loss(scores, truth, **({"generator": generator} if draws_pairs else {}))
+            # Each step would wait for a GPU; the loop reports a loss that is not finite.
+            checked = scores.device.type == "cpu"
+            return loss(scores, truth, check_finite=checked, **({"generator": generator} if draws_pairs else {}))
 
         if self._optimizer is not None and torch.is_grad_enabled():
             self._fine_tune_sorter(scores, truth)

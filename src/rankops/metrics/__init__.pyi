@@ -1,0 +1,13 @@
+# Written by `python -m tools.stubs`.
+from rankops.metrics.kendall import kendall as kendall
+from rankops.metrics.label_ranking import ranked as ranked
+from rankops.metrics.label_ranking import ranked_ceiling as ranked_ceiling
+from rankops.metrics.label_ranking import unranked as unranked
+from rankops.metrics.mean_average_precision import average_precision as average_precision
+from rankops.metrics.mean_average_precision import mean_average_precision as mean_average_precision
+from rankops.metrics.ndcg import ndcg as ndcg
+from rankops.metrics.precision_at_k import precision_at_k as precision_at_k
+from rankops.metrics.recall import first_positive_ranks as first_positive_ranks
+from rankops.metrics.recall import median_rank as median_rank
+from rankops.metrics.recall import recall as recall
+from rankops.metrics.spearman import spearman as spearman

@@ -1,0 +1,12 @@
+# Written by `python -m tools.stubs`.
+from rankops.sorters.base import Sorter as Sorter
+from rankops.sorters.cnn import CNN as CNN
+from rankops.sorters.comparator import Comparator as Comparator
+from rankops.sorters.handcrafted import Handcrafted as Handcrafted
+from rankops.sorters.laplace import Laplace as Laplace
+from rankops.sorters.load import load_sorter as load_sorter
+from rankops.sorters.lstm import LSTM as LSTM
+from rankops.sorters.sigmoid import Sigmoid as Sigmoid
+from rankops.sorters.soft_sort import soft_permutation as soft_permutation
+from rankops.sorters.soft_sort import soft_sort as soft_sort
+from rankops.sorters.straight_through import StraightThrough as StraightThrough
