@@ -1,6 +1,6 @@
 # One vocabulary for people, hooks and CI. `make` lists it.
 .DEFAULT_GOAL := help
-.PHONY: help setup repro experiments paper label-ranking test test-slow lint scale ui up deploy serve benchmark lock audit pools secrets
+.PHONY: help setup quickstart repro experiments paper label-ranking test test-slow lint scale ui up deploy serve benchmark lock audit pools secrets
 SHELL := bash
 PYTHON ?= python3
 BIN := $(CURDIR)/.venv/bin
@@ -30,6 +30,9 @@ setup: .venv/.installed ## the environment, from the hash-pinned requirements.lo
 	PATH="$(BIN):$$PATH" uv pip install --quiet --compile-bytecode --python .venv/bin/python --require-hashes -r requirements.lock
 	PATH="$(BIN):$$PATH" uv pip install --quiet --python .venv/bin/python --no-deps --no-build-isolation --editable .
 	@touch $@
+
+quickstart: .venv/.installed ## two label rankers trained in a minute, RLSEP beside cross-entropy: a table and a picture
+	$(RUN) rankops quickstart
 
 repro: .venv/.installed ## everything from params.yaml: data, checks, sorters, runs, evidence, registry
 	$(RUN) rankops check params.yaml

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from benchmarks.peers import peers
 from benchmarks.results import write
-from rankops.io.checkpoints import folder_of, load_model
+from rankops.io.checkpoints import load_model
 from rankops.io.parquet import as_batch
 from rankops.losses.average_precision import average_precision
 from rankops.losses.kendall import kendall
@@ -41,7 +41,7 @@ Loss = Callable[[Tensor, Tensor], Tensor]
 
 def features(splits: dict[str, tuple[Tensor, Tensor]]) -> dict[str, tuple[Tensor, Tensor]]:
     """What the label ranker's network sees in images (n, height, width), standardized over the training split."""
-    network = load_model(folder_of(START)).scorer
+    network = load_model(START).scorer
     found = {split: embedded(network, as_batch(images)) for split, (images, _) in splits.items()}
     mean, deviation = found["train"].mean(0), found["train"].std(0).clamp(min=1e-6)
     return {split: ((found[split] - mean) / deviation, wanted) for split, (_, wanted) in splits.items()}

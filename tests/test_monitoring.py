@@ -45,7 +45,7 @@ def ranker_of(colors=1, outputs=10):
     """Untrained: whether equal distributions look equal is no question of what a network has learned."""
     args = {"scorer": {"name": "convnet", "args": {"channels": [4, 8]}}, "hidden": 8}
     network = build("models", "label_ranker", args, seed=1, outputs=outputs, colors=colors).eval()
-    network.recipe["task"] = "label_ranking"
+    network.recipe |= {"task": "label_ranking", "image": {"colors": colors, "height": 32, "width": 32}}
     return network
 
 

@@ -29,20 +29,23 @@ from PIL import Image
 from starlette.testclient import TestClient
 
 from pipelines.serving import batch, server
-from pipelines.serving.batch import Prediction, annotate, annotated_paths, load_ranker, predict, predict_table
+from pipelines.serving.batch import load_ranker, predict_table
 from pipelines.tracking.publish import Run, Version, publish, signature_of
 from rankops import lookup
 from rankops.io.checkpoints import build, save_model
-from rankops.io.images import PIXELS, picture
+from rankops.io.images import picture
 from rankops.io.parquet import IMAGE
+from rankops.io.pictures import PIXELS
 from rankops.models.tokenizer import Vocabulary
+from rankops.predict import Prediction, annotate, annotated_paths, predict
 from rankops.tasks import predict as requests
 from rankops.tasks.label_ranking import LabelRanking
-from rankops.tasks.predict import colors_of, order_of, predicted
+from rankops.tasks.predict import order_of, predicted
 
 from conftest import ROOT, free_port  # isort: skip
 
 K = 4  # labels
+SIDE = 16  # pixels of an image
 SMALL = {"channels": [4, 6]}
 WORDS = "a large three"
 
@@ -56,7 +59,7 @@ def network_of(task: str, *, colors: int = 1) -> torch.nn.Module:
     if task == "retrieval":
         name, runtime = "dual_encoder", {"words": Vocabulary.of([WORDS]).words}
     network = build("models", name, args, seed=3, colors=colors, **runtime)
-    network.recipe["task"] = task
+    network.recipe |= {"task": task, "image": {"colors": colors, "height": SIDE, "width": SIDE}}
     return network.eval()
 
 
@@ -131,17 +134,16 @@ class TestPicture:
             try:
                 endings.append(str(picture(bytes(damaged), colors=1, where="x").dtype))
             except ValueError as error:
-                endings.append(str(error)[:25])
-        assert set(endings) == {"torch.uint8", "x: not a readable image ("}
+                endings.append(str(error)[:19])
+        assert set(endings) == {"torch.uint8", "x: unusable image ("}
 
 
 class TestImagesOfARequest:
-    def test_of_any_sizes_keep_their_order_however_many_go_together(self, generator, monkeypatch):
+    def test_keep_their_order_however_many_go_together(self, generator, monkeypatch):
         network, task = network_of("label_ranking"), LabelRanking()
-        sizes = [(16, 16), (20, 16), (16, 16), (16, 24), (20, 16), *[(16, 16)] * 6]
-        images = [torch.randint(0, 256, (1, 1, *size), generator=generator, dtype=torch.uint8) for size in sizes]
+        images = [torch.randint(0, 256, (1, SIDE, SIDE), generator=generator, dtype=torch.uint8) for _ in range(11)]
         alone = [task.predict(network, (image, None)).to_pylist()[0] for image in images]
-        for pixels, most in ((PIXELS, 11), (4 * 16 * 16, 4), (1, 1)):
+        for pixels, most in ((PIXELS, 11), (4 * SIDE**2, 4), (1, 1)):
             counts = []
 
             def answer(part: torch.Tensor, counts: list = counts) -> pa.Table:
@@ -149,16 +151,37 @@ class TestImagesOfARequest:
                 return task.predict(network, (part, None))
 
             monkeypatch.setattr(requests, "PIXELS", pixels)
-            together = predicted([(f"row {row}", image) for row, image in enumerate(images)], answer).to_pylist()
-            assert max(counts) <= most
+            together = predicted(images, answer).to_pylist()
+            assert max(counts) == most
             for row, (one, expected) in enumerate(zip(together, alone, strict=True)):
                 assert one["id"] == row
                 assert one["scores"] == pytest.approx(expected["scores"], abs=1e-5)
                 assert (one["label_ranks"], one["selected"]) == (expected["label_ranks"], expected["selected"])
 
-    def test_colors_are_those_of_the_network(self):
-        assert [colors_of(build("models", name, {}, seed=0, outputs=K)) for name in ("convnet", "resnet34")] == [1, 3]
-        assert colors_of(network_of("label_ranking", colors=3)) == 3
+    def test_are_of_the_size_and_the_colors_that_the_network_was_trained_on(self, generator):
+        wide = encoded(noise(generator, 12, 20, 3))
+        for colors in (1, 3):
+            network = network_of("label_ranking", colors=colors)
+            network.recipe["image"] |= {"height": 12, "width": 20}
+            assert requests.picture_of(network, wide, where="").shape[-2:] == (12, 20)
+            assert requests.picture_of(network, wide, where="").dim() == (3 if colors == 1 else 4)
+        sideways = Image.Exif()
+        sideways[0x0112] = 6
+        turned = encoded(noise(generator, 20, 12, 3), "JPEG", exif=sideways)
+        assert requests.picture_of(network, turned, where="").shape == (1, 3, 12, 20)
+        for size, found in (((20, 12), "12 x 20 pixels when upright"), ((24, 40), "40 x 24 pixels")):
+            with pytest.raises(ValueError, match=f"row 3: .*{found}.* expected .* of 20 x 12 pixels"):
+                requests.picture_of(network, encoded(noise(generator, *size)), where="row 3")
+        del network.recipe["image"]
+        with pytest.raises(ValueError, match="older version.*train it again"):
+            requests.picture_of(network, wide, where="")
+
+    def test_frames_of_a_clip_are_bounded(self, generator, monkeypatch):
+        monkeypatch.setattr(requests, "PIXELS", 2 * SIDE**2)
+        frames = [encoded(noise(generator, SIDE, SIDE))] * 3
+        assert len(requests.pictures_of(network_of("memorability"), frames[:2], where="")) == 2
+        with pytest.raises(ValueError, match="row 3: frames of more than 512 pixels"):
+            requests.pictures_of(network_of("memorability"), frames, where="row 3")
 
 
 REQUESTS = {
@@ -226,8 +249,7 @@ class TestServed:
         ("task", "row", "message"),
         [
             ("memorability", {"frames": []}, "row 0: no frames"),
-            ("memorability", {"frames": [(16, 16), (16, 20)]}, r"row 0: frames of sizes .*16, 16.*20, 16"),
-            ("memorability", {"frames": [(1500, 1500), (1500, 1500)]}, "row 0: frames of more than 4,194,304 pixels"),
+            ("memorability", {"frames": [(16, 16), (16, 20)]}, r"row 0, frame 1: .*16 x 20 pixels.* of 16 x 16 pixels"),
             ("retrieval", {"caption": "?!"}, "row 0: .*at least one word"),
             ("retrieval", {"image": (16, 16), "caption": WORDS}, "row 0: expected either an image or a caption"),
         ],
@@ -244,12 +266,12 @@ class TestServed:
     @pytest.mark.parametrize(
         ("body", "message"),
         [
-            ({"dataframe_records": [{"image": "%%% no base64"}]}, "row 0: not a readable image|Failed to convert"),
+            ({"dataframe_records": [{"image": "%%% no base64"}]}, "row 0: unusable image|Failed to convert"),
             ({"dataframe_records": [{"image": None}]}, "image"),
             ({"dataframe_records": [{"image": 7}]}, "image"),
             ({"dataframe_records": [{"picture": "aGk="}]}, "image"),
             ({"dataframe_split": {"columns": ["image"], "data": []}}, "no rows"),
-            ({"inputs": {"image": ["aGFsbG8="]}}, "row 0: not a readable image"),
+            ({"inputs": {"image": ["aGFsbG8="]}}, "row 0: unusable image"),
             ({}, "exactly one of the input fields"),
             ("{", "valid JSON"),
         ],
@@ -313,12 +335,12 @@ class TestPredict:
     def images(self, generator, tmp_path) -> list[Path]:
         paths = [tmp_path / "first.png", tmp_path / "second.jpg"]
         paths[0].write_bytes(encoded(noise(generator, 16, 16)))
-        paths[1].write_bytes(encoded(noise(generator, 20, 24, 3), "JPEG"))
+        paths[1].write_bytes(encoded(noise(generator, 16, 16, 3), "JPEG"))
         return paths
 
     def test_gives_the_labels_of_each_image_in_order(self, run, images):
         ranker = load_ranker(str(run))
-        for path, found in zip(images, predict(ranker, images), strict=True):
+        for path, found in zip(images, predict(images, run), strict=True):
             (answer,) = LabelRanking().respond(ranker, [{"image": path.read_bytes()}])
             assert found.path == path
             assert found.labels == answer["labels"]
@@ -338,14 +360,44 @@ class TestPredict:
         broken = tmp_path / "broken.png"
         for contents, message in (
             (None, "no such file"),
-            (b"no image", "not a readable image"),
+            (b"no image", "unusable image"),
             (bomb(3000, 2000), "3000 x 2000 pixels"),
-            (encoded(Image.new("L", (1, 1))), "does not take an image of 1 x 1 pixels"),
+            (encoded(Image.new("L", (1, 1))), "1 x 1 pixels.* of 16 x 16 pixels"),
         ):
             if contents is not None:
                 broken.write_bytes(contents)
             with pytest.raises((ValueError, FileNotFoundError), match=rf"broken.png: .*{message}"):
-                predict(load_ranker(str(run)), [images[0], broken])
+                predict([images[0], broken], run)
+
+    @pytest.mark.parametrize(
+        ("name", "message"),
+        [("absent.png", "absent.png: no such file"), (".", "a folder"), ("large.png", "large.png: .*100 x 80 pixels")],
+    )
+    def test_refuses_before_torch_is_imported(self, name, message, tmp_path):
+        (tmp_path / "large.png").write_bytes(encoded(Image.new("L", (100, 80))))
+        code = f"""
+import sys
+from pathlib import Path
+from rankops.predict import predict
+try:
+    predict([Path({str(tmp_path / name)!r})])
+except (ValueError, OSError) as error:
+    print(error)
+print({{"torch", "PIL"}} & set(sys.modules))
+"""
+        environment = {"PYTHONPATH": str(ROOT / "src"), "PATH": ""}
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment)
+        said, modules = done.stdout.splitlines()
+        assert re.search(message, said)
+        assert modules == "{'PIL'}"
+
+    def test_a_model_of_an_older_version_is_to_be_trained_again(self, run, images):
+        edited = run / "seed2/model.json"
+        recipe = json.loads(edited.read_text())
+        del recipe["image"]
+        edited.write_text(json.dumps(recipe))
+        with pytest.raises(ValueError, match=r"run: made by an older version, .* train it again"):
+            predict(images, run)
 
     def test_annotated_images_replace_nothing_that_is_read(self, tmp_path):
         one, other, same = (tmp_path / name for name in ("a/x.png", "b/y.png", "b/x.jpg"))
@@ -416,7 +468,7 @@ class TestPredictTable:
         source, target = tmp_path / "in.parquet", tmp_path / "out.parquet"
         pq.write_table(pa.table({"image": pa.array([one and {"bytes": one, "path": None} for one in images])}), source)
         target.write_bytes(b"old")
-        with pytest.raises(ValueError, match=r"in.parquet: row 131: not a readable image"):
+        with pytest.raises(ValueError, match=r"in.parquet: row 131: unusable image"):
             predict_table(source, target, load_ranker(str(run)))
         assert target.read_bytes() == b"old"
         assert {path.name for path in tmp_path.iterdir()} == {"run", "in.parquet", "out.parquet"}

@@ -1,36 +1,66 @@
-"""Put a pretrained sorter into the package, for load_sorter(NAME) without any download: `python -m tools.ship NAME`.
+"""Put trained weights into the package: `python -m tools.ship NAME`.
 
-`origin.json` beside the weights is the training's entry in dvc.lock: its params, and the hashes of code and data.
+NAME is a sorter, for load_sorter(NAME), or a run of label ranking, for `rankops predict` without a model. `origin.json`
+beside the weights is the training's entry in dvc.lock: its params, and the hashes of code and data.
 """
 
 import argparse
 import json
 import sys
 from pathlib import Path
+from typing import Any
+
+import torch
 
 from pipelines.ops import dvc_lock
-from rankops.io.atomic import replaced_file
+from rankops.io.atomic import replaced_file, replaced_folder
 from rankops.io.checkpoints import load_model, save_model
+from rankops.predict import SHIPPED, image_of_ranker
 
-TARGET = Path("src/rankops/sorters/pretrained")
+PACKAGE = Path("src/rankops")
+SORTERS, RANKER = PACKAGE / "sorters/pretrained", PACKAGE / SHIPPED.relative_to(SHIPPED.parents[2])
+LARGEST = 10**6  # bytes
 
 
 def ship(name: str) -> Path:
     """Return the folder that was written.
 
     Raises:
-        FileNotFoundError, ValueError: models/sorters/<name> or its entry in dvc.lock is missing, or it sorts one
-            number of scores only.
+        FileNotFoundError, ValueError: there is no sorter or run of this name, or no entry of it in dvc.lock; it sorts
+            one number of scores only, or is no label ranker; it is too large.
     """
-    sorter, entry = load_model(Path("models/sorters") / name), dvc_lock.stages().get(f"pretrain@{name}")
+    is_run = (Path("models/runs") / name).is_dir()
+    stage = f"{'train' if is_run else 'pretrain'}@{name}"
+    model = _ranker(name) if is_run else _sorter(name)
+    entry = dvc_lock.stages().get(stage)
     if entry is None:
-        raise ValueError(f"dvc.lock: no entry pretrain@{name}: run `dvc repro pretrain@{name}` first")
+        raise ValueError(f"dvc.lock: no entry {stage}: run `dvc repro {stage}` first")
+    target = RANKER if is_run else SORTERS / name
+    with replaced_folder(target) as folder:
+        save_model(folder, model)
+        if (size := (folder / "model.safetensors").stat().st_size) > LARGEST:
+            raise ValueError(f"{name}: {size:,} bytes, expected at most {LARGEST:,}: a smaller network")
+        with replaced_file(folder / "origin.json") as partial:
+            partial.write_text(json.dumps(entry, indent=2, sort_keys=True) + "\n")
+    return target
+
+
+def _sorter(name: str) -> Any:
+    sorter = load_model(Path("models/sorters") / name)
     if sorter.length is not None:
         raise ValueError(f"{name} sorts {sorter.length} scores and no other number: expected a sorter of any length")
-    save_model(TARGET / name, sorter)
-    with replaced_file(TARGET / name / "origin.json") as partial:
-        partial.write_text(json.dumps(entry, indent=2, sort_keys=True) + "\n")
-    return TARGET / name
+    return sorter
+
+
+def _ranker(name: str) -> Any:
+    """Return a run's label ranker in half precision, of which loading makes float32 again."""
+    folder = Path("models/runs") / name
+    image_of_ranker(folder)
+    ranker = load_model(folder).half()
+    for key, weights in ranker.state_dict().items():
+        if not torch.isfinite(weights).all():
+            raise ValueError(f"{name}: {key} is beyond what half precision holds")
+    return ranker
 
 
 if __name__ == "__main__":

@@ -5,11 +5,11 @@ from typing import Annotated
 
 import typer
 
-from pipelines.cli import data, doctor, models, params, project
+from pipelines.cli import data, doctor, models, params, project, quickstart
 from rankops.command import show_version
 
 PANELS = {
-    "Use": (doctor.doctor, params.check, params.scale, data.fetch, models.predict, models.serve),
+    "Use": (quickstart.quickstart, doctor.doctor, params.check, params.scale, data.fetch, models.predict, models.serve),
     "Operate": (models.monitor, models.promote, project.watch, project.repair),
 }
 

@@ -15,7 +15,14 @@ def predict(
         list[Path],
         typer.Argument(callback=typed_here, help="PNG or JPEG files, or one Parquet file with a column image."),
     ],
-    model: ModelOption = CHAMPION,
+    model: Annotated[
+        str | None,
+        typer.Option(
+            callback=typed_here,
+            help="A registered version, or a folder such as models/runs/<run>; by default the registered champion, "
+            "or, if there is none, the ranker that comes with the package.",
+        ),
+    ] = None,
     out: Annotated[
         Path | None,
         typer.Option(
@@ -31,12 +38,15 @@ def predict(
             fail(f"{len(sources)} files, {out=!s}: expected one Parquet file and --out predictions.parquet")
         _predict_table(sources[0], out, model, as_json=as_json)
         return
-    from pipelines.serving.batch import annotate, annotated_paths, load_ranker
-    from pipelines.serving.batch import predict as predictions_of
+    from pipelines.serving.ranker import ranker_folder
+    from rankops.predict import annotate, annotated_paths, check_files
+    from rankops.predict import predict as predictions_of
 
     with errors_in_a_line():
+        check_files(sources)  # before MLflow is asked
         places = annotated_paths(sources, out) if out else []
-        found = predictions_of(load_ranker(model), sources)
+        with ranker_folder(model) as folder:
+            found = predictions_of(sources, folder)
         for place, one in zip(places, found, strict=False):
             annotate(place, one)
     labels = {str(one.path): list(zip(one.places, one.labels, one.scores, strict=True)) for one in found}
@@ -55,10 +65,13 @@ def predict(
         typer.echo(f"drawn: {place}")
 
 
-def _predict_table(source: Path, target: Path, model: str, *, as_json: bool) -> None:
-    from pipelines.serving.batch import load_ranker, predict_table
+def _predict_table(source: Path, target: Path, model: str | None, *, as_json: bool) -> None:
+    from rankops.predict import check_files
 
     with errors_in_a_line():
+        check_files([source])
+        from pipelines.serving.batch import load_ranker, predict_table
+
         rows = predict_table(source, target, load_ranker(model))
     if as_json:
         print_json({"out": str(target), "rows": rows})

@@ -31,10 +31,11 @@ from torch.nn.functional import conv2d, pad
 from pipelines.ops.messages import in_a_line
 from pipelines.serving.batch import load_ranker
 from rankops.io.atomic import replaced_file
-from rankops.io.images import PIXELS, image_batches, image_count, picture
+from rankops.io.images import image_batches, image_count, picture
 from rankops.io.parquet import as_batch
+from rankops.io.pictures import PIXELS
+from rankops.io.recipes import image_of
 from rankops.seeding import generator
-from rankops.tasks.predict import colors_of
 from rankops.training.finetune import embedded
 
 __all__ = ["Comparison", "Quantity", "compare", "measure", "quantities", "table", "write"]
@@ -235,11 +236,12 @@ def measure(path: Path, ranker: Any, *, chosen: np.ndarray) -> dict[str, np.ndar
         FloatingPointError: scores are not finite.
     """
     parts: dict[str, list[np.ndarray]] = defaultdict(list)
+    colors = image_of(ranker.recipe, where="the model")["colors"]
     for first, batch in image_batches(path):
         by_size: dict[torch.Size, list[tuple[int, str, Tensor]]] = defaultdict(list)
         for row in chosen[(chosen >= first) & (chosen < first + len(batch))].tolist():
             encoded = batch["image"][row - first].as_py()
-            pixels = picture(encoded, colors=colors_of(ranker), where=f"{path}: row {row}")
+            pixels = picture(encoded, colors=colors, where=f"{path}: row {row}")
             with Image.open(BytesIO(encoded)) as image:  # as it came; the network gets it gray or colored
                 kind = f"{image.width} x {image.height} {image.mode}"
             by_size[pixels.shape].append((row, kind, pixels))

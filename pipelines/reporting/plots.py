@@ -22,7 +22,7 @@ RIGHT, WRONG = "#e3e7eb", "#f3b7ae"
 
 def _save(figure: plt.Figure, path: Path) -> None:
     # Two pixels for each of the page. Without the library's version, which differs between machines.
-    figure.savefig(path, dpi=160, metadata={"Software": None})
+    figure.savefig(path, format="png", dpi=160, metadata={"Software": None})
     plt.close(figure)
 
 
@@ -68,26 +68,32 @@ def _box(right: bool) -> dict[str, str]:
     return {"boxstyle": "round,pad=0.2", "facecolor": RIGHT if right else WRONG, "edgecolor": "none"}
 
 
-def orders(path: Path, images: list[np.ndarray], orders: list[dict[str, list[tuple[str, bool]]]]) -> None:
-    """Draw images with orders of their labels by name; wrong places are marked.
+def orders(
+    path: Path, images: list[np.ndarray], orders: list[dict[str, list[tuple[str, bool]]]], *, title: str | None = None
+) -> None:
+    """Draw images beside orders of their labels by name; wrong places are marked.
 
     Args:
         images: (height, width[, 3]) uint8.
         orders: of each image, from `pipelines.reporting.examples.places`.
+        title: above all of them.
     """
-    left = 0.4 + 0.115 * max(map(len, orders[0]))  # of the first place
-    width = max(1.8, left + 0.36 * max(len(order) for one in orders for order in one.values()))
-    height = 1.9 + 0.38 * len(orders[0])
-    figure, axes = _panels(len(images), columns=max(1, int(10.4 / width)), width=width, height=height)
+    side, step, size = 1.6, 0.33, 13
+    left = side + 0.4 + 0.105 * max(map(len, orders[0]))  # of the first place
+    width = left + step * max(len(order) for one in orders for order in one.values())
+    height = max(side, step * len(orders[0])) + 0.2
+    figure, axes = _panels(len(images), columns=max(1, int(10.8 / width)), width=width, height=height)
     for axis, image, one in zip(axes, images, orders, strict=True):
-        _show(axis, image, extent=(0, 1.6, 1.6, 0))
+        _show(axis, image, extent=(0, side, side, 0))
         axis.set(xlim=(0, width), ylim=(height, 0))
         for row, (name, order) in enumerate(one.items()):
-            y = 1.85 + 0.38 * row
-            axis.text(0, y, name, va="center", size=15, weight="bold" if row == 0 else "normal")
+            y = side / 2 + step * (row - (len(one) - 1) / 2)
+            axis.text(side + 0.15, y, name, va="center", size=size, weight="bold" if row == 0 else "normal")
             for place, (label, right) in enumerate(order):
-                x = left + 0.36 * place
-                axis.text(x, y, label or "–", va="center", ha="center", size=15, bbox=_box(right))
+                x = left + step * place
+                axis.text(x, y, label or "–", va="center", ha="center", size=size, bbox=_box(right))
+    if title:
+        figure.suptitle(title, size=size, x=0.01, ha="left")
     _save(figure, path)
 
 

@@ -26,7 +26,8 @@ from pipelines.stages.runner import checkpoint_folder
 from rankops import lookup
 from rankops.datasets.scenes import digits
 from rankops.io.atomic import remove_folder, replaced_folder
-from rankops.io.checkpoints import folder_of, save_model, start_from
+from rankops.io.checkpoints import save_model, start_from
+from rankops.io.recipes import folder_of
 from rankops.sorters import load_sorter
 from rankops.training.device import make_accelerator
 from rankops.training.loop import train

@@ -14,11 +14,11 @@ from mlflow.entities.model_registry import ModelVersion, RegisteredModel
 from mlflow.exceptions import MlflowException
 
 from pipelines.ops.messages import in_a_line, on_one_line
-from pipelines.tracking.store import ServerUnreachable, connect, is_unreachable
+from pipelines.tracking.store import ServerUnreachable, answering, connect, is_unreachable
 from rankops.sorters.load import download
 
 __all__ = [
-    "champions", "chosen_by_person", "has_files", "holder", "model_of", "replace", "set_champion",
+    "champions", "chosen_by_person", "has_champion", "has_files", "holder", "model_of", "replace", "set_champion",
     "versions", "weights_of",
 ]  # fmt: skip
 
@@ -48,6 +48,18 @@ def model_of(client: mlflow.MlflowClient, name: str) -> RegisteredModel:
 def holder(model: RegisteredModel, alias: str = "champion") -> str | None:
     """Return the version that has an alias."""
     return str(model.aliases[alias]) if alias in model.aliases else None
+
+
+def has_champion(name: str) -> bool:
+    """Check whether the store has a champion of a model.
+
+    Raises:
+        ValueError: the store does not answer.
+    """
+    client = connect()
+    with answering():
+        model = _or_none(client.get_registered_model, name)
+    return model is not None and holder(model) is not None
 
 
 def versions(client: mlflow.MlflowClient, name: str) -> list[str]:

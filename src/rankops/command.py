@@ -29,13 +29,8 @@ def main() -> None:
     here = Path.cwd()
     top = checkout(here)
     if top is None:
-        if "_RANKOPS_COMPLETE" in os.environ:  # Tab in another folder
-            sys.exit(1)
-        sys.exit(
-            f"{here}: not in a RankOps checkout (no folder upwards has dvc.yaml and pipelines/).\n"
-            "The command runs that checkout's pipeline: clone the repository, run `make setup` there, and try again in "
-            "it.\nThe library needs no checkout: `from rankops.losses import spearman`."
-        )
+        _outside(here)
+        return
     os.chdir(top)
     sys.path[:0] = [str(top), str(top / "src")]
     if not Path(__file__).resolve().is_relative_to(top.resolve()):
@@ -50,6 +45,25 @@ def main() -> None:
         if (error.name or "").partition(".")[0] in ("", "pipelines", "rankops"):
             raise
         sys.exit(f"the package {error.name} is missing: run `make setup` in {top}, or `pip install '.[pipeline]'`")
+
+
+def _outside(folder: Path) -> None:
+    """Run what needs no checkout, and say of all else what it needs."""
+    if sys.argv[1:2] == ["predict"]:
+        try:
+            from rankops.predict import main as predict
+
+            return predict(sys.argv[2:])
+        except ModuleNotFoundError as error:
+            sys.exit(f"the package {error.name} is missing: install rankops with its extra `pipeline`")
+    if "_RANKOPS_COMPLETE" in os.environ:  # Tab in another folder
+        sys.exit(1)
+    sys.exit(
+        f"{folder}: not in a RankOps checkout (no folder upwards has dvc.yaml and pipelines/).\n"
+        "The command runs that checkout's pipeline: clone the repository, run `make setup` there, and try again in "
+        "it.\nWithout a checkout there are the library (`from rankops.losses import spearman`) and "
+        "`rankops predict PICTURE`."
+    )
 
 
 if __name__ == "__main__":

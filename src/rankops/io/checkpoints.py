@@ -14,8 +14,9 @@ from torch import nn
 
 from rankops import lookup
 from rankops.io.atomic import replaced_file, write_error
+from rankops.io.recipes import folder_of, recipe_of
 
-__all__ = ["build", "folder_of", "load_model", "save_model", "start_from"]
+__all__ = ["build", "load_model", "save_model", "start_from"]
 
 # Before the names of convolutional weights in a file.
 PREFIXES = ("blocks.", "backbone.blocks.", "scorer.blocks.", "scorer.backbone.blocks.", "")
@@ -94,43 +95,24 @@ def save_model(path: str | Path, model: nn.Module) -> None:
         partial.write_text(recipe)
 
 
-def folder_of(path: str | Path) -> Path:
-    """Return the folder of a model's files: of a run, that of the seed that is best on validation.
-
-    Args:
-        path: a folder that `save_model` wrote, or of a run (`models/runs/<run>`), whose `run.json` names its best seed.
-    """
-    path, file = Path(path), Path(path) / "run.json"
-    if not file.is_file():
-        return path
-    try:
-        return path / f"seed{json.loads(file.read_text())['best']}"
-    except (json.JSONDecodeError, KeyError, TypeError) as error:
-        raise ValueError(f"{file}: not the record of a run ({error}); make it again with `dvc repro`") from error
-
-
 def load_model(path: str | Path, *, device: str | torch.device = "cpu") -> Any:
     """Rebuild what `save_model` wrote, in evaluation mode and float32.
 
     Args:
-        path: see `folder_of`.
+        path: see `rankops.io.recipes.folder_of`.
         device: where its weights are to be.
 
     Raises:
         FileNotFoundError: the folder lacks one of the two files.
         ValueError: the weights are truncated or do not fit the recipe.
     """
-    path = folder_of(path)
-    for file in ("model.json", "model.safetensors"):
-        if not (path / file).is_file():
-            raise FileNotFoundError(f"{path}: no {file} there; expected a folder that save_model wrote")
+    path, recipe = folder_of(path), recipe_of(path)
     try:
-        recipe = json.loads((path / "model.json").read_text())
         with _on_cpu():
             model = lookup.find(recipe["folder"], recipe["name"])(**recipe["args"])
         model.recipe = recipe
         model.load_state_dict(load_file(path / "model.safetensors"))
-    except (SafetensorError, RuntimeError, KeyError, TypeError, json.JSONDecodeError) as error:
+    except (SafetensorError, RuntimeError, KeyError, TypeError) as error:
         raise ValueError(f"{path}: not a whole model ({error}); make it again with `dvc repro`") from error
     return model.to(device, memory_format=torch.channels_last).eval()
 
@@ -140,8 +122,9 @@ def start_from(network: Any, path: str | Path) -> None:
 
     Args:
         network: with `blocks`, its convolutional part.
-        path: a safetensors file, or a folder, see `folder_of`. Its weights below `blocks.`, `backbone.blocks.` or
-            either of a `scorer.` are taken, or, as torchvision names ResNet's, those without a prefix.
+        path: a safetensors file, or a folder, see `rankops.io.recipes.folder_of`. Its weights below `blocks.`,
+            `backbone.blocks.` or either of a `scorer.` are taken, or, as torchvision names ResNet's, those without a
+            prefix.
 
     Raises:
         FileNotFoundError: no weights there.

@@ -1,7 +1,5 @@
 """Images of people: decoded with care, resized, encoded, and read from Parquet."""
 
-import struct
-import warnings
 from collections.abc import Iterator, Sequence
 from io import BytesIO
 from pathlib import Path
@@ -10,23 +8,16 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import torch
-from PIL import Image, ImageOps, UnidentifiedImageError
+from PIL import Image, ImageOps
 from torch import Tensor
 
 from rankops.io.parquet import IMAGE
+from rankops.io.pictures import BROKEN, opened
 
-__all__ = ["BROKEN", "PIXELS", "as_jpeg", "image_batches", "image_count", "open_photo", "picture", "squared"]
+__all__ = ["as_jpeg", "image_batches", "image_count", "open_photo", "picture", "squared"]
 
 QUALITY = 95  # of the stored JPEG
-# What Pillow raises for contents that are no whole image; which of them depends on the format.
-BROKEN = (OSError, SyntaxError, ValueError, EOFError, IndexError, KeyError, struct.error, Image.DecompressionBombError)
-# Of one picture, and of what goes through the network at once. A file of some kilobytes can unpack to gigabytes, and a
-# network needs hundreds of bytes for each pixel.
-PIXELS = 2**22
 PIECE = 64  # rows read together
-
-# Pillow warns of pictures twenty times as large as those that are refused here.
-warnings.filterwarnings("ignore", category=Image.DecompressionBombWarning)
 
 
 def _upright(image: Image.Image, mode: str) -> Image.Image:
@@ -70,31 +61,23 @@ def as_jpeg(image: Image.Image) -> bytes:
     return buffer.getvalue()
 
 
-def picture(encoded: bytes | Path | None, *, colors: int, where: str) -> Tensor:
+def picture(encoded: bytes | Path | None, *, colors: int, where: str, size: tuple[int, int] | None = None) -> Tensor:
     """Pixels of one picture, gray (1, height, width) or colored (1, 3, height, width), uint8, upright.
-
-    What its header claims is looked at before it is unpacked.
 
     Args:
         encoded: PNG or JPEG bytes, or a file of them.
         colors: 1 or 3.
         where: what the error message begins with.
+        size: width and height that it must have; None for any.
 
     Raises:
-        ValueError: not a whole PNG or JPEG, of more than `PIXELS`, or with pixels that neither gray nor RGB can say.
+        ValueError: see `rankops.io.pictures.opened`; or it has pixels that neither gray nor RGB can say.
     """
-    try:
-        source = encoded if isinstance(encoded, Path) else BytesIO(encoded or b"")
-        with Image.open(source, formats=["PNG", "JPEG"]) as image:
-            if image.width * image.height > PIXELS:
-                raise ValueError(f"{image.width} x {image.height} pixels")
-            pixels = np.array(_upright(image, "L" if colors == 1 else "RGB"))
-    except (*BROKEN, TypeError) as error:  # that is text instead of bytes
-        message = "no PNG or JPEG" if isinstance(error, UnidentifiedImageError) else error
-        raise ValueError(
-            f"{where}: not a readable image ({message}); expected a whole PNG or JPEG of at most {PIXELS:,} pixels, "
-            "8 bits a color, not transparent"
-        ) from error
+    with opened(encoded, where=where, size=size) as image:
+        upright = _upright(image, "L" if colors == 1 else "RGB")
+        if size is not None and upright.size != size:
+            raise ValueError(f"{upright.width} x {upright.height} pixels when upright")
+        pixels = np.array(upright)
     return torch.from_numpy(pixels if colors == 1 else pixels.transpose(2, 0, 1).copy()).unsqueeze(0)
 
 

@@ -15,6 +15,7 @@ from rankops.checks import check_finite, check_scores
 from rankops.datasets.splits import read_label_ranks
 from rankops.io.checkpoints import build
 from rankops.io.parquet import as_batch, as_lists, matrix
+from rankops.io.recipes import image_size
 from rankops.metrics.bootstrap import Statistic
 from rankops.metrics.dense_ranks import dense_ranks
 from rankops.metrics.label_ranking import ranked, unranked
@@ -158,7 +159,7 @@ class LabelRanking:
             args["views"] = self.training["views"]
         images, outputs = as_batch(split[0]), split[1].shape[1]
         network = build("models", "label_ranker", args, seed=seed, outputs=outputs, colors=images.shape[1])
-        network.recipe["task"] = self.name
+        network.recipe |= {"task": self.name, "image": image_size(images)}
         return network
 
     def monitor_in(self, phase: str) -> str:
@@ -272,7 +273,7 @@ class LabelRanking:
 
     def respond(self, network: Any, rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
         """Return `labels` (the selected ones, the most important first), `label_ranks` and `scores` of each row's
-        `image`; sizes may differ."""
+        `image`."""
         images = [row["image"] for row in rows]
         if not images:
             raise ValueError("no rows, expected at least one with a column image")

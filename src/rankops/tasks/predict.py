@@ -1,55 +1,48 @@
 """Pictures of a request: read for a network, in batches that bound memory; errors that name the row."""
 
 import base64
-import inspect
 from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import torch
 from torch import Tensor
 
-from rankops.io.images import PIXELS, picture
+from rankops.io.images import picture
+from rankops.io.pictures import PIXELS
+from rankops.io.recipes import image_of
 
-__all__ = ["colors_of", "in_batches", "of_row", "order_of", "picture_of", "pictures_of", "predicted"]
-
-
-def colors_of(network: Any) -> int:
-    """Return the colors of the images that a network takes: 1 (gray) or 3, also for networks that take either."""
-    option = inspect.signature(type(network)).parameters.get("colors")
-    args: dict = vars(network)["recipe"]["args"]
-    return args.get("colors", option.default if option else 3)
+__all__ = ["in_batches", "of_row", "order_of", "picture_of", "pictures_of", "predicted"]
 
 
 def picture_of(network: Any, encoded: bytes | Path | None, *, where: str) -> Tensor:
     """Return a picture as a network takes it, (1, [3,] height, width) uint8.
 
     Raises:
-        ValueError: see `rankops.io.images.picture`; the message begins with `where`.
+        ValueError: see `rankops.io.images.picture`; the message begins with `where`. Or the network does not know the
+            size of its images.
     """
-    return picture(encoded, colors=colors_of(network), where=where)
+    image = image_of(network.recipe, where=type(network).__name__)
+    return picture(encoded, colors=image["colors"], size=(image["width"], image["height"]), where=where)
 
 
 def pictures_of(network: Any, frames: list[bytes], *, where: str) -> Tensor:
     """Return the frames of one clip as a network takes them, (n, [3,] height, width) uint8.
 
     Raises:
-        ValueError: no frames, of several sizes, of too many pixels in all, or one that is no picture.
+        ValueError: no frames, of too many pixels in all, or one that is no picture of the network's size.
     """
     pictures, total = [], 0
     for place, frame in enumerate(frames):
         pictures.append(picture_of(network, _decoded(frame), where=f"{where}, frame {place}"))
         total += pictures[-1].shape[-2] * pictures[-1].shape[-1]
         if total > PIXELS:  # they go through the network together
-            raise ValueError(f"{where}: frames of more than {PIXELS:,} pixels in all: send fewer or smaller ones")
+            raise ValueError(f"{where}: frames of more than {PIXELS:,} pixels in all: send fewer")
     if not pictures:
         raise ValueError(f"{where}: no frames, expected at least one")
-    if len({frame.shape for frame in pictures}) > 1:
-        sizes = sorted({tuple(frame.shape[-2:]) for frame in pictures})
-        raise ValueError(f"{where}: frames of sizes {sizes}, expected one size in a clip")
     return torch.cat(pictures)
 
 
@@ -62,52 +55,27 @@ def _decoded(frame: bytes) -> bytes:
 
 
 def in_batches(network: Any, images: Iterable[bytes], predict: Callable[[Tensor], pa.Table]) -> pa.Table:
-    """Return the predictions of encoded pictures of any sizes, in their order; see `predicted`."""
-    pictures = (
-        (f"row {number}", picture_of(network, encoded, where=f"row {number}")) for number, encoded in enumerate(images)
-    )
+    """Return the predictions of encoded pictures, in their order; see `predicted`."""
+    pictures = (picture_of(network, encoded, where=f"row {number}") for number, encoded in enumerate(images))
     return predicted(pictures, predict)
 
 
-def predicted(pictures: Iterable[tuple[str, Tensor]], predict: Callable[[Tensor], pa.Table]) -> pa.Table:
-    """Return the predictions of pictures of any sizes, in their order.
-
-    Pictures of one size that follow each other closely go through the network together; `PIXELS` bounds how many, and
-    so the memory that is needed.
+def predicted(pictures: Iterable[Tensor], predict: Callable[[Tensor], pa.Table]) -> pa.Table:
+    """Return the predictions of pictures of one size, in their order; `PIXELS` bounds how many go together.
 
     Args:
-        pictures: what messages call them, and their pixels (1, [3,] height, width); at least one.
+        pictures: (1, [3,] height, width) each; at least one.
         predict: of images (n, [3,] height, width), a table with a column `id`.
-
-    Raises:
-        ValueError: a picture is too small for the network.
     """
-    tables, waiting, pixels = [], [], 0
-    for where, image in pictures:
-        pixels += image.shape[-2] * image.shape[-1]
-        if waiting and pixels > PIXELS:
-            tables.append(_by_shape(waiting, predict))
-            waiting, pixels = [], image.shape[-2] * image.shape[-1]
-        waiting.append((where, image))
-    table = pa.concat_tables([*tables, _by_shape(waiting, predict)])
+    waiting = iter(pictures)
+    first = next(waiting)
+    at_once, tables = max(1, PIXELS // (first.shape[-2] * first.shape[-1])), []
+    part = [first, *islice(waiting, at_once - 1)]
+    while part:
+        tables.append(predict(torch.cat(part)))
+        part = list(islice(waiting, at_once))
+    table = pa.concat_tables(tables)
     return table.set_column(0, "id", pa.array(range(len(table)), pa.int64()))
-
-
-def _by_shape(pictures: list[tuple[str, Tensor]], predict: Callable[[Tensor], pa.Table]) -> pa.Table:
-    by_shape: dict[torch.Size, list[int]] = {}
-    for place, (_, image) in enumerate(pictures):
-        by_shape.setdefault(image.shape, []).append(place)
-    parts = []
-    for shape, places in by_shape.items():
-        try:
-            parts.append(predict(torch.cat([pictures[place][1] for place in places])))
-        except (RuntimeError, IndexError) as error:  # PyTorch's, where nothing is left after the last halving
-            raise ValueError(
-                f"{pictures[places[0]][0]}: the network does not take an image of {shape[-1]} x {shape[-2]} pixels "
-                f"({str(error).splitlines()[0]}); expected the size that it was trained on"
-            ) from error
-    order = np.argsort([place for places in by_shape.values() for place in places])
-    return pa.concat_tables(parts).take(order)
 
 
 @contextmanager

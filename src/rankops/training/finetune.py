@@ -11,6 +11,7 @@ from torch import Tensor
 
 from rankops.io.atomic import replaced_file
 from rankops.io.checkpoints import build
+from rankops.io.recipes import image_size
 from rankops.training.augmentation import shifted
 from rankops.training.options import Training
 
@@ -116,9 +117,11 @@ class ProbeAndFinetune:
 
     def build(self, model: dict[str, Any], split: Any, *, seed: int) -> Any:
         """Return the untrained network for a training split; its weights are drawn from `seed`."""
-        colors = self.images(split).shape[1]
-        network = build("models", model["name"], model["args"], seed=seed, colors=colors, **self.outputs(split))
-        network.recipe["task"] = self.name
+        image = image_size(self.images(split))
+        network = build(
+            "models", model["name"], model["args"], seed=seed, colors=image["colors"], **self.outputs(split)
+        )
+        network.recipe |= {"task": self.name, "image": image}
         return network
 
     def monitor_in(self, phase: str) -> str:

@@ -15,8 +15,9 @@ import torch
 from PIL import Image
 
 from rankops.datasets.expected import in_set, rows_of, unique
-from rankops.io.images import BROKEN, as_jpeg, open_photo
+from rankops.io.images import as_jpeg, open_photo
 from rankops.io.parquet import read_table
+from rankops.io.pictures import BROKEN
 from rankops.seeding import generator
 
 __all__ = ["SPLITS", "PublicDataset", "check_shares", "read_list", "require", "scores_of", "splits_by_seed"]

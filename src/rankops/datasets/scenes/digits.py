@@ -15,7 +15,7 @@ from rankops.datasets.expected import between, frequencies, in_set, unique
 from rankops.datasets.scenes import mnist
 from rankops.io.parquet import decode_images, encode_images, read_table
 
-__all__ = ["CLASSES", "DIGITS_OF", "Digits", "expectations", "load", "measure", "tables"]
+__all__ = ["CLASSES", "DIGITS_OF", "Digits", "expectations", "load", "measure", "splits", "tables"]
 
 SPLITS = ("train", "val", "test")
 # Whose digits the scenes of a split are made of. The gate's are those on which epochs are chosen, not the test's: it
@@ -62,8 +62,8 @@ def _enlarged(images: np.ndarray) -> np.ndarray:
     return canvas
 
 
-def tables(source: str, raw: str | Path, *, seed: int, threads: int) -> dict[str, pa.Table]:
-    """Return the three splits as tables `glyph`, `label`, `image` ({bytes, path}).
+def splits(source: str, raw: str | Path, *, seed: int) -> dict[str, Digits]:
+    """Return the three splits.
 
     MNIST: test from its test split, validation a sixth of its train split. Bundled: 60, 20 and 20 %. A digit whose
     pixels stand in the source twice is used once, so that no split knows another's.
@@ -72,7 +72,6 @@ def tables(source: str, raw: str | Path, *, seed: int, threads: int) -> dict[str
         source: `mnist` or `bundled`.
         raw: folder of the MNIST files.
         seed: of the split.
-        threads: to encode images with.
 
     Raises:
         FileNotFoundError, ValueError: MNIST is asked for and is not there, or damaged.
@@ -98,17 +97,33 @@ def tables(source: str, raw: str | Path, *, seed: int, threads: int) -> dict[str
         rows = dict(zip(SPLITS, np.split(every, [len(every) * 6 // 10, len(every) * 8 // 10]), strict=True))
     first = np.zeros(len(images), bool)
     first[np.unique([sha256(image.tobytes()).digest() for image in images], return_index=True)[1]] = True
-    result = {}
-    for split, chosen in rows.items():
-        chosen = np.sort(chosen[first[chosen]])
-        result[split] = pa.table(
+    chosen = {split: np.sort(some[first[some]]) for split, some in rows.items()}
+    return {
+        split: Digits(*map(torch.from_numpy, (some.astype(np.int64), images[some], labels[some].astype(np.int64))))
+        for split, some in chosen.items()
+    }
+
+
+def tables(source: str, raw: str | Path, *, seed: int, threads: int) -> dict[str, pa.Table]:
+    """Return the three splits as tables `glyph`, `label`, `image` ({bytes, path}).
+
+    Args:
+        source, raw, seed: see `splits`.
+        threads: to encode images with.
+
+    Raises:
+        FileNotFoundError, ValueError: see `splits`.
+    """
+    return {
+        split: pa.table(
             {
-                "glyph": pa.array(chosen, pa.int64()),
-                "label": pa.array(labels[chosen], pa.int64()),
-                "image": encode_images(images[chosen], threads=threads),
+                "glyph": digits.glyph.numpy(),
+                "label": digits.labels.numpy(),
+                "image": encode_images(digits.images.numpy(), threads=threads),
             }
         )
-    return result
+        for split, digits in splits(source, raw, seed=seed).items()
+    }
 
 
 def load(folder: str | Path, split: str, *, threads: int) -> Digits:

@@ -1,0 +1,53 @@
+"""Where the label ranker is that a command asks: registered, in a folder, or in the package."""
+
+import os
+import sys
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from rankops.predict import SHIPPED
+
+__all__ = ["ranker_folder"]
+
+NAME = "label_ranking"
+
+
+@contextmanager
+def ranker_folder(model: str | None) -> Generator[Path]:
+    """Yield the folder of a label ranker.
+
+    Args:
+        model: a registered version, or a folder: of a run, such as models/runs/label_ranking-rlsep, of which the seed
+            that is best on validation is taken, or of a seed. None takes the champion, or, where none is registered,
+            the ranker that comes with the package, and says so.
+
+    Raises:
+        FileNotFoundError: no such folder.
+        ValueError: see `pipelines.tracking.registry.weights_of`.
+    """
+    if model is None and not _has_champion():
+        print(f"no {NAME}@champion is registered: using the ranker that comes with the package", file=sys.stderr)
+        yield SHIPPED
+        return
+    model = model or f"models:/{NAME}@champion"
+    if ":/" not in model:
+        if not Path(model).is_dir():
+            raise FileNotFoundError(
+                f"{model}: no such folder; expected one that a run wrote, or such as models:/{NAME}@champion"
+            )
+        yield Path(model)
+        return
+    from pipelines.tracking.registry import weights_of
+
+    with TemporaryDirectory() as scratch:
+        yield weights_of(model, Path(scratch))
+
+
+def _has_champion() -> bool:
+    if not os.environ.get("MLFLOW_TRACKING_URI") and not Path("mlflow.db").is_file():
+        return False  # MLflow takes seconds to import
+    from pipelines.tracking.registry import has_champion
+
+    return has_champion(NAME)
