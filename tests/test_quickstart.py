@@ -1,0 +1,101 @@
+"""What a clone that has trained nothing can do: the quick start, and the label ranker that ships."""
+
+import errno
+import json
+import re
+from pathlib import Path
+
+import pytest
+import torch
+from PIL import Image
+from typer.testing import CliRunner
+
+from pipelines.cli import quickstart
+from pipelines.cli.app import app
+from pipelines.reporting import plots
+from pipelines.serving.ranker import ranker_folder
+from pipelines.tracking.publish import Run, Version, publish
+from rankops.datasets.scenes import digits
+from rankops.datasets.scenes.ranked_mnist import RankedMnist
+from rankops.io.checkpoints import load_model
+from rankops.predict import SHIPPED, image_of_ranker, predict
+from rankops.tasks.label_ranking import LabelRanking
+
+
+@pytest.fixture
+def empty(tmp_path, monkeypatch) -> Path:
+    """A folder without MNIST or anything else, and a quick start of seconds."""
+    monkeypatch.chdir(tmp_path)
+    for name in ("RANKOPS_MNIST_ROOT", "MLFLOW_TRACKING_URI"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(quickstart, "CHANNELS", (4, 8))
+    monkeypatch.setattr(quickstart, "EPOCHS", {"scorer": 1, "thresholds": 1})
+    monkeypatch.setattr(quickstart, "ROWS", {"train": 130, "val": 20, "test": 30, "gate": 2})
+    threads = torch.get_num_threads()
+    yield tmp_path
+    torch.set_num_threads(threads)
+
+
+def files(folder: Path) -> set[str]:
+    return {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_two_losses_stand_side_by_side_and_nothing_else_is_written(empty):
+    (empty / ".checkpoints").mkdir()
+    (empty / "dvc.lock").write_text("schema: '2.0'\nsta")  # of a run that was killed
+    done = CliRunner().invoke(app, ["quickstart"])
+    assert done.exit_code == 0, done.output
+    assert done.stderr.count("no MNIST") == 1
+    row = next(line for line in done.stdout.splitlines() if "ranked accuracy" in line)
+    values = [float(value) for value in re.findall(r"\d\.\d{3}", row)]
+    for value, low, high in (values[:3], values[3:]):
+        assert 0 <= low <= value <= high <= 1
+    assert files(empty) == {"dvc.lock", "reports/quickstart.png", "reports/quickstart-picture.png"}
+    with Image.open("reports/quickstart.png") as sheet:
+        assert min(sheet.size) > 1000
+    assert f"predict {quickstart.PICTURE}" in done.stdout
+    assert predict([quickstart.PICTURE])[0].path == quickstart.PICTURE  # of the size of the ranker that ships
+
+
+def test_a_full_disk_is_an_error_in_a_line_and_leaves_nothing_half_written(empty, monkeypatch):
+    def full(path: Path, *_, **__) -> None:
+        path.write_bytes(b"half")
+        raise OSError(errno.ENOSPC, "No space left on device", str(path))
+
+    monkeypatch.setattr(plots, "orders", full)
+    done = CliRunner().invoke(app, ["quickstart"])
+    assert done.exit_code == 1
+    assert "No space left" in done.stderr.splitlines()[-1]
+    assert files(empty) == set()
+
+
+class TestShippedRanker:
+    def test_orders_the_digits_of_scenes_by_size(self):
+        some = digits.splits("bundled", "", seed=1)["test"]  # which it has never seen: it learned from MNIST
+        canvas = image_of_ranker(SHIPPED)["width"]
+        rows = {"train": 2, "val": 2, "test": 2, "gate": 2}
+        scenes = RankedMnist(rows=rows, canvas=canvas, digits_per_image=(3, 6), scale=(1, 4), overlap=0, seed=1)
+        split = scenes.scenes(some, 200, torch.Generator().manual_seed(1))
+        task = LabelRanking()
+        with torch.no_grad():
+            statistic = task.statistic(task.predict(load_model(SHIPPED), split))
+        values = dict(zip(statistic.names, statistic.of_rows(torch.arange(200).numpy()).tolist(), strict=True))
+        assert values["ranked.accuracy"] > 0.8  # of pairs; 0.5 by chance
+        assert values["ranked.exact_match"] > 0.1
+        assert values["unranked.f1"] > 0.7
+
+    def test_is_small_and_says_what_it_takes(self):
+        assert sum(file.stat().st_size for file in SHIPPED.iterdir()) < 10**6
+        recipe = json.loads((SHIPPED / "model.json").read_text())
+        assert recipe["image"] == {"colors": 1, "height": 64, "width": 64}
+        assert recipe["args"]["outputs"] == 10
+
+    def test_is_taken_where_no_champion_is_registered_and_said_so(self, store, capsys):
+        with ranker_folder(None) as folder:
+            assert folder == SHIPPED
+        assert "no label_ranking@champion is registered" in capsys.readouterr().err
+        publish([Run("x", "tests", "x", version=Version("label_ranking", SHIPPED))])
+        with ranker_folder(None) as folder:
+            assert folder != SHIPPED
+            assert image_of_ranker(folder) == image_of_ranker(SHIPPED)
+        assert capsys.readouterr().err == ""
