@@ -457,6 +457,7 @@ class TestPredictTable:
         del form
         before, held = pa.total_allocated_bytes(), []
         ranker = load_ranker(str(run))
+        ranker.recipe["image"] |= {"height": 64, "width": 64}
         ranker.register_forward_hook(lambda *_: held.append(pa.total_allocated_bytes()))
         assert predict_table(source, tmp_path / "out.parquet", ranker) == count
         assert source.stat().st_size > 12 * 2**20

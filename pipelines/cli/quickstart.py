@@ -113,7 +113,7 @@ def compare(
             "optimizer": {"name": "AdamW", "args": {"lr": rate, "weight_decay": 1e-2}},
             "schedule": {"name": "cosine", "warm_up_epochs": warm_up},
         }
-        for phase, rate, warm_up in (("scorer", 5e-3, 1), ("thresholds", 3e-3, 0))
+        for phase, rate, warm_up in (("scorer", 8e-3, 1), ("thresholds", 3e-3, 0))
     }
     training["scorer"] |= {"shift": 3, "zoom": 1.1, "rotation": 5.0}
     training["thresholds"] |= {"hidden": 128}
