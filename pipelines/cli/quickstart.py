@@ -12,6 +12,8 @@ from pipelines.cli.data import MNIST
 from pipelines.cli.shared import errors_in_a_line, table
 
 if TYPE_CHECKING:
+    from torch import Tensor
+
     from rankops.datasets.scenes.digits import Digits
 
 __all__ = ["compare", "quickstart"]
@@ -27,7 +29,7 @@ SHOWN = {
 EXAMPLES = 12  # images on the sheet
 # Small enough for a minute on two cores.
 CANVAS, CHANNELS, EPOCHS = 48, (16, 32, 64), {"scorer": 8, "thresholds": 3}
-ROWS = {"train": 4000, "val": 500, "test": 1000, "gate": 2}
+ROWS = {"train": 4000, "val": 500, "test": 1000}
 
 
 def quickstart(seed: Annotated[int, typer.Option(help="Of data, weights and batches.")] = 1) -> None:
@@ -37,12 +39,14 @@ def quickstart(seed: Annotated[int, typer.Option(help="Of data, weights and batc
     """
     started = time.monotonic()
     with errors_in_a_line():
-        values = compare(_digits(seed), seed=seed, rows=ROWS, epochs=EPOCHS)
+        digits = _digits(seed)
+        values, images, orders = compare(digits, seed=seed)
         from pipelines.reporting.results import number
 
         rows = [(title, *(number(*values[loss][name].values()) for loss in LOSSES)) for name, title in SHOWN.items()]
         typer.echo(f"{ROWS['test']:,} test images; 95 % intervals over these; {time.monotonic() - started:.0f} s")
         table("metric", *LOSSES, rows=rows)
+        _draw(images, orders, digits["test"], seed)
     typer.echo(
         f"\n{SHEET}: the first {EXAMPLES} test images with the order that each loss found; wrong places are red\n"
         "Next:\n"
@@ -70,46 +74,52 @@ def _digits(seed: int) -> "dict[str, Digits]":
     return digits.splits("bundled", MNIST, seed=seed)
 
 
+def _scenes(digits: "Digits", canvas: int, rows: int, seed: int, use: str) -> "tuple[Tensor, Tensor]":
+    """Return images (rows, canvas, canvas) and label ranks (rows, 10)."""
+    from rankops.datasets.scenes.ranked_mnist import RankedMnist
+    from rankops.seeding import generator
+
+    scenes = RankedMnist(
+        rows=dict.fromkeys(("train", "val", "test", "gate"), 2),  # of files, which are not written
+        canvas=canvas,
+        digits_per_image=(3, 6),
+        scale=(1.0, 4.0),
+        overlap=0.0,
+        seed=seed,
+    )
+    return scenes.scenes(digits, rows, generator(seed, "quickstart", use))
+
+
 def compare(
-    digits: "dict[str, Digits]", *, seed: int, rows: dict[str, int], epochs: dict[str, int]
-) -> dict[str, dict[str, Any]]:
-    """Train a label ranker with each loss, draw what they find in test images, and return their metrics by name.
+    digits: "dict[str, Digits]", *, seed: int
+) -> tuple[dict[str, dict[str, Any]], "Tensor", list[dict[str, list[tuple[str, bool]]]]]:
+    """Train a label ranker with each loss.
 
     Args:
         digits: of each split.
         seed: of scenes, weights and batches.
-        rows: scenes of each split.
-        epochs: of both phases.
+
+    Returns:
+        The metrics of each loss by name, each with its interval; the first test images, and the order of their labels
+        by each loss, see `pipelines.reporting.examples.places`.
     """
     import torch
-    from PIL import Image
 
-    from pipelines.reporting import plots
     from pipelines.reporting.examples import places
     from pipelines.stages.progress import followed
-    from rankops.datasets.scenes.ranked_mnist import RankedMnist
-    from rankops.io.atomic import replaced_file
     from rankops.io.parquet import matrix
     from rankops.metrics.bootstrap import evaluate
-    from rankops.predict import SHIPPED, image_of_ranker
-    from rankops.seeding import generator
     from rankops.tasks.label_ranking import LabelRanking
     from rankops.training.loop import train
     from rankops.training.objective import Objective
 
-    def scenes(canvas: int) -> RankedMnist:
-        return RankedMnist(rows=rows, canvas=canvas, digits_per_image=(3, 6), scale=(1.0, 4.0), overlap=0.0, seed=seed)
-
     torch.set_num_threads(2)  # the same bits for the same number only
-    data = {
-        split: scenes(CANVAS).scenes(some, rows[split], generator(seed, "quickstart", split))
-        for split, some in digits.items()
-    }
+    data = {split: _scenes(some, CANVAS, ROWS[split], seed, split) for split, some in digits.items()}
     training: dict[str, dict[str, Any]] = {
         phase: {
             "batch_size": 64,
-            "epochs": epochs[phase],
-            "patience": epochs[phase],
+            "epochs": EPOCHS[phase],
+            "patience": EPOCHS[phase],
             "optimizer": {"name": "AdamW", "args": {"lr": rate, "weight_decay": 1e-2}},
             "schedule": {"name": "cosine", "warm_up_epochs": warm_up},
         }
@@ -128,7 +138,7 @@ def compare(
                 task, network, data["train"], data["val"], training=training, objective=objective, seed=seed,
                 device="cpu", name=loss,
             )  # fmt: skip
-            for _ in followed(steps, name=loss, total=sum(epochs.values()), history=Path(scratch) / "history.csv"):
+            for _ in followed(steps, name=loss, total=sum(EPOCHS.values()), history=Path(scratch) / "history.csv"):
                 pass
             with torch.no_grad():
                 predicted = task.predict(network, data["test"])
@@ -136,14 +146,24 @@ def compare(
             leaves = {name: metrics[kind][rate] for name in SHOWN for kind, rate in [name.split(".")]}
             values[loss] = {name: {key: leaf[key] for key in ("value", "low", "high")} for name, leaf in leaves.items()}
             found[loss] = matrix(predicted[:EXAMPLES], "label_ranks", path=SHEET).numpy()
-    images, truth = (part[:EXAMPLES].numpy() for part in data["test"])
+    truth = data["test"][1][:EXAMPLES].numpy()
     orders = [
         {"true": places(one, one)} | {loss: places(one, ranks[row]) for loss, ranks in found.items()}
         for row, one in enumerate(truth)
     ]
-    canvas = image_of_ranker(SHIPPED)["width"]
-    picture, _ = scenes(canvas).scenes(digits["test"], 1, generator(seed, "quickstart", "picture"))
+    return values, data["test"][0][:EXAMPLES], orders
+
+
+def _draw(images: "Tensor", orders: list[dict[str, list[tuple[str, bool]]]], digits: "Digits", seed: int) -> None:
+    """Write the sheet, and a picture for `rankops predict`, of the size of the ranker that ships."""
+    from PIL import Image
+
+    from pipelines.reporting import plots
+    from rankops.io.atomic import replaced_file
+    from rankops.predict import SHIPPED, image_of_ranker
+
+    title = "Digits by size, the largest first. Red: not in its true place"
+    picture, _ = _scenes(digits, image_of_ranker(SHIPPED)["width"], 1, seed, "picture")
     with replaced_file(SHEET) as sheet, replaced_file(PICTURE) as file:
-        plots.orders(sheet, list(images), orders, title="Digits by size, the largest first. Red: not in its true place")
+        plots.orders(sheet, list(images.numpy()), orders, title=title)
         Image.fromarray(picture[0].numpy()).save(file, "PNG")
-    return values
