@@ -104,8 +104,8 @@ def compare(
 ) -> Comparison:
     """Compare the images of a file, and a label ranker's scores of them, with the dataset that it was trained on.
 
-    Images of another size are not resized: a served model takes them as they are, and so they are scored here. Their
-    size is a quantity of its own.
+    Images of another size are not resized, but scored as they are, though a served model refuses them: their size is a
+    quantity of its own.
 
     Args:
         fresh: Parquet with a column `image`: {bytes, path}, as in `rankops.io.parquet.IMAGE`; no labels needed.
