@@ -21,10 +21,10 @@ __all__ = ["compare", "quickstart"]
 SHEET, PICTURE = Path("reports/quickstart.png"), Path("reports/quickstart-picture.png")
 LOSSES = ("cross_entropy", "rlsep")
 SHOWN = {
-    "ranked.exact_match": "ranked 0-1: all labels in their exact order",
-    "ranked.accuracy": "ranked accuracy: pairs of labels in their order",
+    "ranked.exact_match": "ranked 0-1 (exact order)",
+    "ranked.accuracy": "ranked accuracy (pairs)",
     "ranked.mean_average_precision": "ranked mAP",
-    "unranked.f1": "unranked F1: the right labels, in any order",
+    "unranked.f1": "unranked F1 (any order)",
 }
 EXAMPLES = 12  # images on the sheet
 # Small enough for a minute on two cores.
