@@ -28,6 +28,7 @@ RUNTIME = {
     "weights",
     "reduction",
     "check_finite",
+    "log_variances",
     "length",
     "outputs",
     "features",
