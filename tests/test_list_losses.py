@@ -19,6 +19,7 @@ from rankops.losses.plackett_luce import plackett_luce
 from rankops.losses.ranknet import ranknet
 from rankops.losses.reciprocal_rank import reciprocal_rank
 from rankops.metrics.expected_reciprocal_rank import expected_reciprocal_rank as exact_expected_reciprocal_rank
+from rankops.metrics.ndcg import ndcg as ndcg_metric
 from rankops.metrics.reciprocal_rank import reciprocal_rank as exact_reciprocal_rank
 
 SIX = {
@@ -126,6 +127,13 @@ def test_lambdarank_agrees_with_a_loop(lists, weighting, k):
     scores, target, options, rows = lists
     result = lambdarank(scores, target, weighting=weighting, k=k, **options)
     assert result.item() == pytest.approx(slow_lambdarank(rows, k=k, weighting=weighting))
+
+
+def test_ndcg_loss2_is_an_upper_bound_of_one_minus_ndcg(generator):
+    scores = torch.randn(500, 5, generator=generator, dtype=torch.float64) * 3
+    target = torch.randint(0, 4, (500, 5), generator=generator)
+    bound = lambdarank(scores, target, weighting="ndcg_loss2", reduction="none")
+    assert (bound - (1 - ndcg_metric(scores, target)).nan_to_num()).min() > -1e-12
 
 
 def test_lambdarank_has_a_gradient_where_all_scores_are_equal():

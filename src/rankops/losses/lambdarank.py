@@ -38,7 +38,7 @@ def lambdarank(
 
     - `lambdarank`: $\Delta_{ij} = |1 / D(r_i) - 1 / D(r_j)|$, by which NDCG changes when the two change places
       (Burges et al. 2006).
-    - `ndcg_loss2`: $\Delta_{ij} = 1 / D(|r_i - r_j|) - 1 / D(|r_i - r_j| + 1)$, a bound of 1 - NDCG.
+    - `ndcg_loss2`: $\Delta_{ij} = 1 / D(|r_i - r_j|) - 1 / D(|r_i - r_j| + 1)$, an upper bound of 1 - NDCG.
     - `ndcg_loss2++`: the first plus 10 times the second.
 
     No gradient flows through places. Equal scores take places from the least relevant. A group without any gain, or

@@ -10,7 +10,7 @@ from rankops.sorters.soft_sort import soft_permutation
 
 __all__ = ["permutation_cross_entropy"]
 
-LEAST = 1e-12  # below which a share is no smaller: its logarithm has a finite gradient
+LEAST = 1e-20  # below which a share is no smaller: its logarithm has a finite gradient
 
 
 def permutation_cross_entropy(
