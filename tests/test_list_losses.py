@@ -188,6 +188,8 @@ def test_gaussian_mlr_agrees_with_a_loop(label_ranks):
     assert plain == pytest.approx(slow_gaussian_mlr(means, label_ranks, [1.0] * 4))
     with pytest.raises(ValueError, match=r"log_variances \(3,\) and scores \(4,\)"):
         loss(scores, spread[:3])
+    with pytest.raises(ValueError, match=r"log_variances\[1\] is nan"):
+        loss(scores, spread.detach().clone().index_fill(0, torch.tensor([1]), math.nan))
 
 
 def test_permutation_cross_entropy_agrees_with_a_loop(lists):

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from rankops.checks import check_shapes
+from rankops.checks import check_floating, check_shapes, check_values
 from rankops.losses.inputs import Reduction, groups, reduced, within
 
 __all__ = ["gaussian_mlr"]
@@ -27,8 +27,8 @@ def gaussian_mlr(
 
     $-\frac1K \sum_u \log \Phi\left(\pm \frac{\mu_u}{\sigma_u}\right) - \frac{1}{|\zeta|} \sum_{(u, v) \in \zeta}
     \log \Phi\left(\frac{\mu_u - \mu_v}{\sqrt{\sigma_u^2 + \sigma_v^2}}\right)$, + where u is present and - where it is
-    absent, and $\zeta = \{(u, v) : r_u > r_v\}$, averaged over the batch (GaussianMLR, arXiv:2303.03907; UniMLR,
-    arXiv:2508.21772). The authors average pairs over the whole batch, here over each example. A label is selected where
+    absent, and $\zeta = \{(u, v) : r_u > r_v\}$, averaged over the batch (GaussianMLR, Yesilkaynak et al. 2023,
+    arXiv:2303.03907, whose code averages pairs over the whole batch; here over each example). A label is selected where
     its score is above 0, so no threshold network is needed. An example without any pair has the first term alone.
 
     Args:
@@ -44,7 +44,7 @@ def gaussian_mlr(
         A scalar, of the scores' type and at least float32; with `none`, one value a group.
 
     Raises:
-        TypeError, ValueError: see `rankops.losses`; log variances of another shape.
+        TypeError, ValueError: see `rankops.losses`; log variances of another shape, or not finite.
 
     >>> loss = gaussian_mlr(torch.tensor([3.0, 0.0]), torch.tensor([1, 0]))
     >>> present, apart = torch.special.ndtr(torch.tensor([3.0, 0.0])), torch.special.ndtr(torch.tensor(3 / 2**0.5))
@@ -55,7 +55,11 @@ def gaussian_mlr(
     means = given.scores.double()  # a tail of the normal distribution needs the digits
     variances = torch.ones_like(means)
     if log_variances is not None:
+        check_floating(log_variances=log_variances)
         check_shapes("(..., K)", log_variances=log_variances, scores=scores)
+        if check_finite:
+            wrong = ~torch.isfinite(log_variances)
+            check_values("log_variances", log_variances, wrong if mask is None else wrong & mask, "a finite number")
         variances = log_variances.double().movedim(dim, -1).where(given.exists, 0.0).exp()
     weight = within(given.weight).double()
     signed = torch.where(given.truth > 0, means, -means) / variances.sqrt()
