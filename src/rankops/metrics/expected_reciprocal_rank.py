@@ -4,8 +4,8 @@ import torch
 from torch import Tensor
 
 from rankops.checks import check_count
-from rankops.losses.inputs import groups
 from rankops.metrics.gains import check_grade, reading_order, satisfaction
+from rankops.metrics.weights import groups
 
 __all__ = ["expected_reciprocal_rank"]
 

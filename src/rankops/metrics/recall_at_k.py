@@ -3,7 +3,7 @@
 from torch import Tensor
 
 from rankops.checks import check_count
-from rankops.losses.inputs import groups
+from rankops.metrics.weights import groups
 from rankops.ranks import places
 
 __all__ = ["recall_at_k"]

@@ -3,7 +3,7 @@
 from torch import Tensor
 
 from rankops.checks import check_count
-from rankops.losses.inputs import Groups, groups
+from rankops.metrics.weights import Groups, groups
 from rankops.ranks import places
 
 __all__ = ["hit_rate", "reciprocal_rank"]
@@ -37,6 +37,7 @@ def reciprocal_rank(
     Raises:
         TypeError, ValueError: see `rankops.metrics`; `k` below 1.
 
+    >>> import torch
     >>> reciprocal_rank(torch.tensor([[0.9, 0.7, 0.1], [0.2, 0.5, 0.9]]), torch.tensor([[0, 1, 1], [0, 0, 1]]))
     tensor([0.5000, 1.0000], dtype=torch.float64)
     """
@@ -73,6 +74,7 @@ def hit_rate(
     Raises:
         TypeError, ValueError: see `rankops.metrics`; `k` below 1.
 
+    >>> import torch
     >>> hit_rate(torch.tensor([[0.9, 0.7, 0.1], [0.2, 0.5, 0.9]]), torch.tensor([[0, 1, 1], [0, 0, 1]]), k=1)
     tensor([0., 1.], dtype=torch.float64)
     """
