@@ -107,7 +107,7 @@ def slow_lambdarank(rows, *, k, weighting):
     k = k or len(rows)
     gains = [weight * (2**value - 1) for _, value, weight in rows]
     best = sum(gain / math.log2(2 + at) for at, gain in enumerate(sorted(gains, reverse=True)[:k]))
-    order = sorted(range(len(rows)), key=lambda i: (-rows[i][0], rows[i][1]))
+    order = sorted(range(len(rows)), key=lambda i: (-rows[i][0], gains[i]))
     total = 0.0
     for i, j in itertools.product(range(len(rows)), repeat=2):
         first, second = order.index(i) + 1, order.index(j) + 1

@@ -53,6 +53,7 @@ def test_reciprocal_rank_and_hit_rate_agree_with_loops(drawn, k):
     plain, weighted = (reciprocal_rank(scores, labels, mask=options["mask"], k=k, **extra)
                        for extra in ({}, {"weights": options["weights"]}))  # fmt: skip
     hits = hit_rate(scores, labels, mask=options["mask"], k=k or 99)
+    weighted_hits = hit_rate(scores, labels, k=k or 99, **options)
     for place, row in enumerate(rows(drawn)):
         read = places_read_badly(row)
         first = next((at for at, item in enumerate(read, 1) if item[1]), None)
@@ -67,7 +68,10 @@ def test_reciprocal_rank_and_hit_rate_agree_with_loops(drawn, k):
         worth = [(weight, min(at for at, item in enumerate(read, 1) if item[1] and item[0] == read[here - 1][0]))
                  for weight, here in worth]  # fmt: skip
         best = max((weight / at for weight, at in worth if at <= (k or 99)), default=0)
-        assert weighted[place].item() == pytest.approx(best / max(weight for weight, _ in worth))
+        heaviest = max(weight for weight, _ in worth)
+        assert weighted[place].item() == pytest.approx(best / heaviest)
+        found = max((weight for weight, at in worth if at <= (k or 99)), default=0)
+        assert weighted_hits[place].item() == pytest.approx(found / heaviest)
 
 
 @settings(deadline=None, max_examples=40)
@@ -117,14 +121,17 @@ def test_ranking_loss_is_one_minus_the_area_under_the_curve(generator):
 @given(lists(highest=3), st.sampled_from([None, 1, 3]))
 def test_expected_reciprocal_rank_agrees_with_the_authors_loop(drawn, k):
     scores, target, options = tensors(drawn)
-    result = expected_reciprocal_rank(scores, target, k=k, highest=3.0, mask=options["mask"])
+    plain = expected_reciprocal_rank(scores, target, k=k, highest=3.0, mask=options["mask"])
+    weighted = expected_reciprocal_rank(scores, target, k=k, highest=3.0, **options)
     for place, row in enumerate(rows(drawn)):
-        reading, expected = 1.0, 0.0 if row else math.nan
-        for at, (_, grade, _) in enumerate(places_read_badly(row)[:k], 1):
-            satisfied = (2**grade - 1) / 2**3
-            expected += reading * satisfied / at
-            reading *= 1 - satisfied
-        assert result[place].item() == pytest.approx(expected, nan_ok=True)
+        heaviest = max((weight for *_, weight in row), default=1)
+        for values, weigh in ((plain, False), (weighted, True)):
+            read = [(f, (2**grade - 1) / 2**3 * (w / heaviest if weigh else 1)) for f, grade, w in row]
+            reading, expected = 1.0, 0.0 if row else math.nan
+            for at, (_, satisfied) in enumerate(places_read_badly(read)[:k], 1):
+                expected += reading * satisfied / at
+                reading *= 1 - satisfied
+            assert values[place].item() == pytest.approx(expected, nan_ok=True)
 
 
 def test_expected_reciprocal_rank_names_a_grade_beyond_the_scale():

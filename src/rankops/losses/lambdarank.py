@@ -41,7 +41,7 @@ def lambdarank(
     - `ndcg_loss2`: $\Delta_{ij} = 1 / D(|r_i - r_j|) - 1 / D(|r_i - r_j| + 1)$, an upper bound of 1 - NDCG.
     - `ndcg_loss2++`: the first plus 10 times the second.
 
-    No gradient flows through places. Equal scores take places from the least relevant. A group without any gain, or
+    No gradient flows through places. Equal scores take places from the smallest gain. A group without any gain, or
     whose targets are all equal, is left out. It takes memory in proportion to d^2. `ndcg` needs no pairs: it has NDCG
     itself, of soft ranks.
 
@@ -72,7 +72,7 @@ def lambdarank(
     gains = gains_of(given.truth, given.weight, gain)
     best = ideal(gains, k).unsqueeze(-1)
     gains = gains / best.where(best > 0, 1.0)
-    place = 1 + reading_order(given.scores, given.truth, given.exists).argsort(dim=-1)
+    place = 1 + reading_order(given.scores, gains, given.exists).argsort(dim=-1)
     inside = torch.ones_like(place, dtype=torch.bool) if k is None else place <= k
     discount = (1 / torch.log2(1 + place.to(gains.dtype))).where(inside, 0.0)
     pairs = given.truth.unsqueeze(-1) > given.truth.unsqueeze(-2)  # [..., i, j]

@@ -24,7 +24,7 @@ def expected_reciprocal_rank(
 
     $\sum_{r=1}^{k} \frac1r R_{(r)} \prod_{s<r} (1 - R_{(s)})$ with $R_{(r)}$ the probability
     $R = (2^{y^*} - 1) / 2^{g}$ that the one at place r satisfies, g the highest grade there is (Chapelle et al. 2009).
-    Who is never satisfied adds 0. Equal scores are read from the least relevant.
+    Who is never satisfied adds 0. Equal scores are read from the one that satisfies least.
 
     Args:
         scores: y, any shape.
@@ -50,7 +50,7 @@ def expected_reciprocal_rank(
     if k is not None:
         check_count("k", k)
     satisfied = satisfaction(given.truth.double(), given.weight.double(), highest)
-    satisfied = satisfied.gather(-1, reading_order(given.scores, given.truth, given.exists))[..., :k]
+    satisfied = satisfied.gather(-1, reading_order(given.scores, satisfied, given.exists))[..., :k]
     read_on = torch.nn.functional.pad((1 - satisfied).cumprod(-1), (1, 0), value=1.0)[..., :-1]
     at = torch.arange(1, satisfied.shape[-1] + 1, device=satisfied.device)
     return (satisfied * read_on / at).sum(-1).where(given.exists.any(-1), torch.nan)

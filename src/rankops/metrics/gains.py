@@ -93,17 +93,17 @@ def satisfaction(target: Tensor, weight: Tensor, highest: float) -> Tensor:
     return weight / largest.where(largest > 0, 1.0) * (torch.exp2(known - highest) - 2.0**-highest)
 
 
-def reading_order(scores: Tensor, target: Tensor, exists: Tensor) -> Tensor:
-    """Return where to find the first, the second, ... (..., d) from the top; of equal scores, the least relevant first.
+def reading_order(scores: Tensor, gains: Tensor, exists: Tensor) -> Tensor:
+    """Return where to find the first, the second, ... (..., d) from the top; of equal scores, the smallest gain first.
 
     Args:
-        scores, target: (..., d).
+        scores, gains: (..., d).
         exists: (..., d) boolean, False where there is no score: such come last.
 
-    >>> scores, target = torch.tensor([0.5, 0.9, 0.5]), torch.tensor([2.0, 0.0, 1.0])
-    >>> reading_order(scores, target, torch.ones(3, dtype=torch.bool))
+    >>> scores, gains = torch.tensor([0.5, 0.9, 0.5]), torch.tensor([2.0, 0.0, 1.0])
+    >>> reading_order(scores, gains, torch.ones(3, dtype=torch.bool))
     tensor([1, 2, 0])
     """
-    relevant_last = target.argsort(dim=-1)
-    values = scores.detach().masked_fill(~exists, -torch.inf).gather(-1, relevant_last)
-    return relevant_last.gather(-1, values.argsort(dim=-1, descending=True, stable=True))
+    ascending = gains.argsort(dim=-1)
+    values = scores.detach().masked_fill(~exists, -torch.inf).gather(-1, ascending)
+    return ascending.gather(-1, values.argsort(dim=-1, descending=True, stable=True))
