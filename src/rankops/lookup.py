@@ -126,7 +126,7 @@ def names(folder: str) -> list[str]:
     """Return the names of the components in a folder of the package, sorted.
 
     >>> names("metrics")
-    ['kendall', ...]
+    ['coverage_error', ...]
     """
     return list(_modules(folder))
 
