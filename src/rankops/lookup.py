@@ -28,6 +28,7 @@ RUNTIME = {
     "weights",
     "reduction",
     "check_finite",
+    "log_variances",
     "length",
     "outputs",
     "features",
@@ -125,7 +126,7 @@ def names(folder: str) -> list[str]:
     """Return the names of the components in a folder of the package, sorted.
 
     >>> names("metrics")
-    ['kendall', ...]
+    ['coverage_error', ...]
     """
     return list(_modules(folder))
 

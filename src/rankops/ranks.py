@@ -81,12 +81,16 @@ def places(scores: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
     >>> places(torch.tensor([0.3, 2.0, 0.3]))
     (tensor([1, 0, 1]), tensor([3, 1, 3]))
     """
-    values = scores.detach().contiguous()
-    if mask is not None:
-        values = values.masked_fill(~mask, -torch.inf)
-    ascending = values.sort(dim=-1).values
-    larger = values.shape[-1] - torch.searchsorted(ascending, values, right=True)
-    not_smaller = values.shape[-1] - torch.searchsorted(ascending, values, right=False)
+    values = scores.detach() if mask is None else scores.detach().masked_fill(~mask, -torch.inf)
+    values, order = values.sort(dim=-1, descending=True)
+    length = values.shape[-1]
+    at = torch.arange(length, device=values.device).expand(values.shape)
+    changes = values[..., 1:] != values[..., :-1]
+    # Where each group of equal scores begins, and where it ends.
+    begins = at.where(torch.nn.functional.pad(changes, (1, 0), value=True), 0).cummax(-1).values
+    ends = (at + 1).where(torch.nn.functional.pad(changes, (0, 1), value=True), length)
+    ends = ends.flip(-1).cummin(-1).values.flip(-1)
+    larger, not_smaller = (torch.zeros_like(order).scatter(-1, order, place) for place in (begins, ends))
     return (larger, not_smaller) if mask is None else (larger * mask, not_smaller * mask)
 
 

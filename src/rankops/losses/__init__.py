@@ -25,9 +25,10 @@ All raise a TypeError for what is no tensor or of a wrong type (lists and numpy 
 ValueError for shapes that differ or are empty, values as above, an unknown option, and what a sorter refuses; the
 message says where. The value has the type of the scores, float32 at least.
 
-`spearman`, `kendall`, `ndcg`, `average_precision`, `precision_at_k` and `recall_at_k` tend to 1 minus the metric of
-that name as the sorter tends to exact ranks. SoDeep's `mean_average_precision` (Eq. 7) and `recall` (Eqs. 9-10) do not:
-they are a mean rank and a margin of ranks.
+`spearman`, `kendall`, `ndcg`, `average_precision`, `precision_at_k`, `reciprocal_rank` and `expected_reciprocal_rank`
+tend to 1 minus the metric of that name as the sorter tends to exact ranks, `recall_at_k` to 1 minus the `hit_rate` of
+rows and columns. `listnet`, `list_mle`, `ranknet` and `lambdarank` need no sorter: likelihoods and pairs of scores.
+SoDeep's `mean_average_precision` (Eq. 7) and `recall` (Eqs. 9-10) are no metrics: a mean rank and a margin of ranks.
 """
 
 from rankops.lookup import flatten

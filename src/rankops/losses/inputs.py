@@ -1,25 +1,14 @@
-"""What all losses share: checked groups of scores, ranks from a sorter, and the reduction over groups."""
+"""What all losses share: ranks from a sorter, and the reduction over groups."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
 from rankops import lookup
-from rankops.checks import (
-    check_choice,
-    check_finite_scores,
-    check_group_size,
-    check_label_ranks,
-    check_labels,
-    check_positives,
-    check_scores,
-    check_target,
-    check_tensors,
-)
-from rankops.metrics.weights import relative_weights
+from rankops.checks import check_choice
+from rankops.metrics.weights import Groups, groups
 from rankops.ranks import ranks
 from rankops.sorters.base import Sorter
 
@@ -41,92 +30,6 @@ Reduction = Literal["mean", "sum", "none"]
 # None for Laplace(softness=0.2), the name of a sorter that needs no training here, a `Sorter`, or any function that
 # takes scores (..., d) to ranks (..., d), 1 for the largest, with a gradient, and `mask`, where one is given.
 AnySorter = Callable[..., Tensor] | str | None
-
-
-@dataclass(frozen=True)
-class Groups:
-    """What a loss compares, checked, each group along the last dimension.
-
-    Attributes:
-        scores: (..., d), float32 or float64, 0 where the mask is False.
-        truth: (..., d); floating point for `target`, boolean for `labels` and `positives`, as given for `label_ranks`.
-            0 or False where the mask is False.
-        weight: (..., d), of the scores' type: how much each score counts, 0 where the mask is False; the largest is 1.
-        exists: (..., d) boolean, where the mask is True; all if there is none.
-        mask: (..., d) boolean, or None: what a sorter is given.
-    """
-
-    scores: Tensor
-    truth: Tensor
-    weight: Tensor
-    exists: Tensor
-    mask: Tensor | None
-
-
-def groups(
-    scores: Tensor,
-    *,
-    dim: int = -1,
-    mask: Tensor | None = None,
-    weights: Tensor | None = None,
-    check_finite: bool = True,
-    least: int = 1,
-    between_0_and_1: bool = False,
-    **truth: Tensor,
-) -> Groups:
-    """Check what a loss is given, and bring its groups to the last dimension. Every loss begins with it.
-
-    Args:
-        scores: any shape.
-        dim: the dimension of a group.
-        mask: boolean, of the scores' shape, False where there is no score; what stands there may be anything.
-        weights: of the scores' shape, finite and not negative, how much each score counts.
-        check_finite: read values, and refuse scores that are not finite, truths that are none, and bad weights. It
-            waits for the device. Without it, and always under `torch.compile` and `torch.func.vmap`, where values
-            cannot be read, a loss of such values is anything, NaN as a rule.
-        least: the smallest group.
-        between_0_and_1: whether targets lie in [0, 1].
-        truth: of the scores' shape. Its name says what it is: `target` (any numbers), `labels` (0 and 1),
-            `label_ranks` (0 = absent, larger = more important), or `positives` (0 and 1, (..., d, d), in which rows
-            and columns are searched: groups are then (..., 2, d, d), of the matrix and of its transpose).
-
-    Raises:
-        TypeError: scores are not floating point, the mask is not boolean, or an argument is no tensor.
-        ValueError: shapes differ or are empty, a group is too small, a target wants a gradient, or values as above.
-
-    >>> given = groups(torch.zeros(3, 2), dim=0, target=torch.ones(3, 2, dtype=torch.int64))
-    >>> given.scores.shape, given.truth.dtype
-    (torch.Size([2, 3]), torch.float64)
-    """
-    ((kind, values),) = truth.items()
-    check_scores(scores, dim=dim, finite=False)
-    check_tensors(**truth)
-    if kind == "target":
-        check_target(scores, values, between_0_and_1=between_0_and_1, mask=mask, check_finite=check_finite)
-        values = values if values.is_floating_point() else values.double()  # float32 holds integers up to 2^24
-    elif kind == "labels":
-        check_labels(scores, values, mask=mask, check_finite=check_finite)
-        values = values.bool()
-    elif kind == "label_ranks":
-        check_label_ranks(scores, values, mask=mask, check_finite=check_finite)
-    else:
-        check_positives(scores, values, mask=mask, check_finite=check_finite)
-        values = values.bool()
-    check_group_size(scores, dim=dim, least=least)
-    if check_finite:
-        check_finite_scores(scores, mask)
-    weight = relative_weights(scores, mask, weights, check_finite=check_finite)
-    scores = scores.to(weight.dtype)
-    if mask is not None:
-        scores, values = scores.masked_fill(~mask, 0.0), values.masked_fill(~mask, 0)
-    exists = torch.ones_like(scores, dtype=torch.bool) if mask is None else mask
-
-    def arranged(part: Tensor) -> Tensor:
-        return torch.stack([part, part.mT], -3) if kind == "positives" else part.movedim(dim, -1)
-
-    return Groups(
-        arranged(scores), arranged(values), arranged(weight), arranged(exists), None if mask is None else arranged(mask)
-    )
 
 
 def soft_ranks(given: Groups, sorter: AnySorter, *, mask: Tensor | None = None) -> Tensor:

@@ -1,12 +1,13 @@
-"""Pairs of labels of which one should score higher: chosen, and summed without overflow."""
+"""Pairs of which one should score higher: chosen, and summed without overflow."""
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from rankops.checks import check_count
 from rankops.losses.inputs import Groups, within
 
-__all__ = ["log_one_plus_sum", "some_of"]
+__all__ = ["log_one_plus_sum", "logistic", "some_of"]
 
 
 def some_of(pairs: Tensor, count: int | None, generator: torch.Generator | None) -> Tensor:
@@ -52,4 +53,23 @@ def log_one_plus_sum(given: Groups, pairs: Tensor) -> Tensor:
     differences = differences + (weight.unsqueeze(-2) + weight.unsqueeze(-1))
     exponents = differences.masked_fill(~pairs, -torch.inf).flatten(-2)
     # The 1 is one more exponent, 0: so large differences cannot overflow.
-    return torch.logsumexp(torch.nn.functional.pad(exponents, (1, 0)), dim=-1)
+    return torch.logsumexp(functional.pad(exponents, (1, 0)), dim=-1)
+
+
+def logistic(scores: Tensor, weight: Tensor) -> Tensor:
+    r"""$\sum_{u, v} w_{uv} \log(1 + e^{f_v - f_u})$ of each group.
+
+    Args:
+        scores: f, (..., K).
+        weight: w, (..., K, K); [..., u, v] says how much it matters that u scores higher than v, 0 for no pair.
+
+    Returns:
+        (...), of the scores' type.
+
+    >>> logistic(torch.tensor([1.0, 1.0]), torch.tensor([[0.0, 1.0], [0.0, 0.0]])).exp()
+    tensor(2.)
+    """
+    # What is no pair is blanked before, not after: unchecked, a label that cannot be there may score -inf.
+    differences = (scores.unsqueeze(-1) - scores.unsqueeze(-2)).where(weight > 0, 0.0)
+    # As softplus, log(1 + exp(-x)) without overflow, but without its threshold, beyond which it has no curvature.
+    return -(functional.logsigmoid(differences) * weight).sum((-2, -1))

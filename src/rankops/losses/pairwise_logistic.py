@@ -2,10 +2,10 @@
 
 import torch
 from torch import Tensor
-from torch.nn import functional
 
 from rankops.checks import check_positive
 from rankops.losses.inputs import Reduction, groups, reduced, within
+from rankops.losses.pairs import logistic
 
 __all__ = ["pairwise_logistic"]
 
@@ -60,9 +60,5 @@ def pairwise_logistic(
     weight = weight.unsqueeze(-1) * weight.unsqueeze(-2) * pairs
     if adjacent != 1:
         weight = torch.where((upper == lower + 1) & (lower > 0), adjacent * weight, weight)
-    # As softplus, log(1 + exp(-x)) without overflow, but without its threshold, beyond which it has no curvature.
-    # What is no pair is blanked before, not after: unchecked, absent labels may score -inf.
-    differences = (given.scores.unsqueeze(-1) - given.scores.unsqueeze(-2)).where(pairs, 0.0)
-    costs = -functional.logsigmoid(differences)
     total = weight.sum((-2, -1))
-    return reduced((costs * weight).sum((-2, -1)) / total.where(total > 0, 1.0), None, reduction)
+    return reduced(logistic(given.scores, weight) / total.where(total > 0, 1.0), None, reduction)

@@ -3,8 +3,37 @@
     from rankops.metrics import ndcg
     ndcg(scores, target).nanmean()
 
-Of each value one can take the mean and bootstrap it. A group for which a metric is not defined has NaN. Arguments are
-those of `rankops.losses`; values are float64.
+Of each value one can take the mean and bootstrap it. A group for which a metric is not defined has NaN: no positive, no
+gain, nothing but ties in a correlation. Arguments are those of `rankops.losses`; values are float64.
+
+- Of a `target` to be ordered like: `spearman`, `kendall` (tau-b), `goodman_kruskal_gamma`, `exact_match` (EM),
+  `elementwise_match` (EW).
+- Of a `target` that is a relevance: `ndcg`, `expected_reciprocal_rank` (ERR).
+- Of `labels`: `average_precision` (whose mean is MAP over queries or classes, LRAP over examples), `reciprocal_rank`
+  (MRR), `hit_rate`, `precision_at_k`, `recall_at_k`, `coverage_error`, `ranking_loss`.
+- Of `label_ranks`: `ranked`, `unranked`. Of `positives`, over the rows of a matrix: `recall` (R@K), `median_rank`.
+
+Equal scores share their places in `ndcg`, `precision_at_k`, `recall_at_k` and wherever ranks are compared. In the other
+metrics of relevance and labels they count against the positive, as in scikit-learn.
+
+For a metric of many batches, or of several processes, torchmetrics needs these lines:
+
+    class MeanOverGroups(torchmetrics.Metric):
+        def __init__(self, metric):
+            super().__init__()
+            self.metric = metric
+            self.add_state("total", torch.zeros((), dtype=torch.float64), dist_reduce_fx="sum")
+            self.add_state("count", torch.zeros((), dtype=torch.int64), dist_reduce_fx="sum")
+
+        def update(self, scores, truth, **options):
+            values = self.metric(scores, truth, **options)
+            self.total += values.nansum()
+            self.count += (~values.isnan()).sum()
+
+        def compute(self):
+            return self.total / self.count
+
+    metrics = torchmetrics.MetricCollection({"ndcg": MeanOverGroups(ndcg), "mrr": MeanOverGroups(reciprocal_rank)})
 """
 
 from rankops.lookup import flatten

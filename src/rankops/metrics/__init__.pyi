@@ -1,4 +1,9 @@
 # Written by `python -m tools.stubs`.
+from rankops.metrics.coverage_error import coverage_error as coverage_error
+from rankops.metrics.exact_match import elementwise_match as elementwise_match
+from rankops.metrics.exact_match import exact_match as exact_match
+from rankops.metrics.expected_reciprocal_rank import expected_reciprocal_rank as expected_reciprocal_rank
+from rankops.metrics.kendall import goodman_kruskal_gamma as goodman_kruskal_gamma
 from rankops.metrics.kendall import kendall as kendall
 from rankops.metrics.label_ranking import ranked as ranked
 from rankops.metrics.label_ranking import ranked_ceiling as ranked_ceiling
@@ -7,7 +12,11 @@ from rankops.metrics.mean_average_precision import average_precision as average_
 from rankops.metrics.mean_average_precision import mean_average_precision as mean_average_precision
 from rankops.metrics.ndcg import ndcg as ndcg
 from rankops.metrics.precision_at_k import precision_at_k as precision_at_k
+from rankops.metrics.ranking_loss import ranking_loss as ranking_loss
 from rankops.metrics.recall import first_positive_ranks as first_positive_ranks
 from rankops.metrics.recall import median_rank as median_rank
 from rankops.metrics.recall import recall as recall
+from rankops.metrics.recall_at_k import recall_at_k as recall_at_k
+from rankops.metrics.reciprocal_rank import hit_rate as hit_rate
+from rankops.metrics.reciprocal_rank import reciprocal_rank as reciprocal_rank
 from rankops.metrics.spearman import spearman as spearman

@@ -1,4 +1,4 @@
-"""Gains of NDCG, and the best that any order can reach."""
+"""Gains of NDCG and the best that any order can reach; probabilities of ERR; the order in which scores are read."""
 
 import math
 from typing import Literal
@@ -6,9 +6,9 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from rankops.checks import check_choice, check_values
+from rankops.checks import check_choice, check_positive, check_values
 
-__all__ = ["Gain", "check_relevance", "gains_of", "ideal"]
+__all__ = ["Gain", "check_grade", "check_relevance", "gains_of", "ideal", "reading_order", "satisfaction"]
 
 Gain = Literal["exponential", "linear"]
 
@@ -57,3 +57,53 @@ def ideal(gains: Tensor, k: int | None) -> Tensor:
     ordered = gains.sort(dim=-1, descending=True).values[..., :k]
     places = torch.arange(1, ordered.shape[-1] + 1, device=gains.device, dtype=gains.dtype)
     return (ordered / torch.log2(1 + places)).sum(-1)
+
+
+def check_grade(target: Tensor, highest: float, *, mask: Tensor | None = None, check_finite: bool = True) -> None:
+    """Raise if targets are no grades of a scale; where the mask is False, a target may be anything.
+
+    Raises:
+        ValueError: a `highest` that is not positive; a target that is negative or above it.
+
+    >>> check_grade(torch.tensor([1, 5]), 4.0)
+    Traceback (most recent call last):
+    ...
+    ValueError: target[1] is 5, expected a relevance from 0 to highest, 4.0
+    """
+    check_positive("highest", highest)
+    if check_finite:
+        known = target if mask is None else target.masked_fill(~mask, 0)
+        check_values("target", target, (known < 0) | (known > highest), f"a relevance from 0 to highest, {highest}")
+
+
+def satisfaction(target: Tensor, weight: Tensor, highest: float) -> Tensor:
+    r"""Return the probability (..., d) that each satisfies a reader, $(2^t - 1) / 2^g$ times its relative weight.
+
+    Args:
+        target: t, (..., d), how relevant each is; anything where the weight is 0.
+        weight: (..., d), of which the largest of a group is taken for 1.
+        highest: g, the highest grade there is.
+
+    >>> satisfaction(torch.tensor([0.0, 1.0, 2.0]), torch.ones(3), 2.0)
+    tensor([0.0000, 0.2500, 0.7500])
+    """
+    largest = weight.amax(-1, keepdim=True)
+    known = target.to(weight.dtype).where(weight > 0, 0.0)
+    # As 2^(t - g) - 2^-g, which no grade takes out of range.
+    return weight / largest.where(largest > 0, 1.0) * (torch.exp2(known - highest) - 2.0**-highest)
+
+
+def reading_order(scores: Tensor, gains: Tensor, exists: Tensor) -> Tensor:
+    """Return where to find the first, the second, ... (..., d) from the top; of equal scores, the smallest gain first.
+
+    Args:
+        scores, gains: (..., d).
+        exists: (..., d) boolean, False where there is no score: such come last.
+
+    >>> scores, gains = torch.tensor([0.5, 0.9, 0.5]), torch.tensor([2.0, 0.0, 1.0])
+    >>> reading_order(scores, gains, torch.ones(3, dtype=torch.bool))
+    tensor([1, 2, 0])
+    """
+    ascending = gains.argsort(dim=-1)
+    values = scores.detach().masked_fill(~exists, -torch.inf).gather(-1, ascending)
+    return ascending.gather(-1, values.argsort(dim=-1, descending=True, stable=True))

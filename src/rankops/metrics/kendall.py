@@ -1,4 +1,4 @@
-"""Kendall's rank correlation, exact."""
+"""Kendall's rank correlation, and Goodman and Kruskal's gamma, exact."""
 
 import torch
 from torch import Tensor
@@ -6,7 +6,7 @@ from torch import Tensor
 from rankops.metrics.weights import comparable
 from rankops.ranks import ranks
 
-__all__ = ["kendall"]
+__all__ = ["goodman_kruskal_gamma", "kendall"]
 
 
 def kendall(
@@ -43,7 +43,56 @@ def kendall(
     >>> kendall(torch.tensor([0.1, 0.4, 0.2]), torch.tensor([1, 2, 3]))
     tensor(0.3333, dtype=torch.float64)
     """
-    weight, *values, defined = comparable("Kendall's tau", scores, target, mask, weights, dim)
+    ours, true, pairs, defined = _signs("Kendall's tau", scores, target, mask, weights, dim, top_heavy=top_heavy)
+    agreement, of_ours, of_true = ((pairs * part).sum((-2, -1)) for part in (ours * true, ours**2, true**2))
+    tau = agreement / (of_ours * of_true).sqrt().where(defined, 1.0)
+    return tau.clamp(-1.0, 1.0).where(defined, torch.nan)
+
+
+def goodman_kruskal_gamma(
+    scores: Tensor,
+    target: Tensor,
+    *,
+    dim: int = -1,
+    mask: Tensor | None = None,
+    weights: Tensor | None = None,
+) -> Tensor:
+    r"""Compute how many more pairs have the order of their targets than have not, among those that have any.
+
+    $\gamma = \frac{\sum w_{ij} a_{ij} b_{ij}}{\sum w_{ij} |a_{ij} b_{ij}|}$ with a and b as in `kendall` (Goodman and
+    Kruskal 1954): pairs that are tied in scores or in targets are left out, where tau-b holds them against the scores.
+    So a perfect order with ties has 1. It takes memory in proportion to n^2.
+
+    Args:
+        scores, target, dim, mask, weights: see `kendall`.
+
+    Returns:
+        One value a group, float64, from -1 to 1; of several, NaN for those without two different scores or targets.
+
+    Raises:
+        TypeError, ValueError: see `kendall`.
+
+    >>> goodman_kruskal_gamma(torch.tensor([0.1, 0.4, 0.4]), torch.tensor([1, 2, 3]))
+    tensor(1., dtype=torch.float64)
+    """
+    ours, true, pairs, defined = _signs("Gamma", scores, target, mask, weights, dim, top_heavy=False)
+    agreement = pairs * ours * true
+    compared = agreement.abs().sum((-2, -1))
+    return (agreement.sum((-2, -1)) / compared.where(defined, 1.0)).clamp(-1.0, 1.0).where(defined, torch.nan)
+
+
+def _signs(
+    metric: str,
+    scores: Tensor,
+    target: Tensor,
+    mask: Tensor | None,
+    weights: Tensor | None,
+    dim: int,
+    *,
+    top_heavy: bool,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Return signs of the differences of scores and of targets, the weights of pairs, (..., n, n); and what counts."""
+    weight, *values, defined = comparable(metric, scores, target, mask, weights, dim)
     heaviest = weight.amax(-1, keepdim=True)  # products of four small ones would vanish
     weight = weight / heaviest.where(heaviest > 0, 1.0)
     ours, true = (torch.sign(one.unsqueeze(-1) - one.unsqueeze(-2)) for one in values)
@@ -51,6 +100,4 @@ def kendall(
     if top_heavy:
         closeness = 1 / ranks(values[1], mask=None if mask is None else mask.movedim(dim, -1)).clamp(min=1)
         pairs = pairs * (closeness.unsqueeze(-1) + closeness.unsqueeze(-2))
-    agreement, of_ours, of_true = ((pairs * part).sum((-2, -1)) for part in (ours * true, ours**2, true**2))
-    tau = agreement / (of_ours * of_true).sqrt().where(defined, 1.0)
-    return tau.clamp(-1.0, 1.0).where(defined, torch.nan)
+    return ours, true, pairs, defined

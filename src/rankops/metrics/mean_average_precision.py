@@ -52,7 +52,8 @@ def average_precision(
     r"""Compute how early the positives of each group come when examples are ordered by score.
 
     $\sum_t (R_t - R_{t-1}) P_t$ over the thresholds t, which are the different scores: the mean over positives of the
-    precision down to them, equal scores all in (SoDeep, Eqs. 5-6, and scikit-learn). Not interpolated.
+    precision down to them, equal scores all in (SoDeep, Eqs. 5-6, and scikit-learn). Not interpolated. Over the labels
+    of an example it is label ranking average precision (LRAP).
 
     Args:
         scores: any shape.

@@ -3,9 +3,9 @@
 import torch
 from torch import Tensor
 
-from rankops.checks import check_count, check_scores, check_target
+from rankops.checks import check_count
 from rankops.metrics.gains import Gain, check_relevance, gains_of, ideal
-from rankops.metrics.weights import relative_weights
+from rankops.metrics.weights import groups
 from rankops.ranks import places
 
 __all__ = ["ndcg"]
@@ -46,14 +46,12 @@ def ndcg(
     >>> ndcg(torch.tensor([0.9, 0.5, 0.1]), torch.tensor([0, 1, 0]))  # 1 / log2(3)
     tensor(0.6309, dtype=torch.float64)
     """
-    check_target(scores, target, mask=mask)
+    given = groups(scores, target=target, dim=dim, mask=mask, weights=weights)
     if k is not None:
         check_count("k", k)
-    check_scores(scores, dim=dim, mask=mask)
     check_relevance(target, gain, mask=mask)
-    weight = relative_weights(scores, mask, weights).double().movedim(dim, -1)
-    gains = gains_of(target.double().movedim(dim, -1), weight, gain)
-    above, up_to = places(scores.double().movedim(dim, -1), None if mask is None else mask.movedim(dim, -1))
+    gains = gains_of(given.truth.double(), given.weight.double(), gain)
+    above, up_to = places(given.scores, given.mask)
     length = scores.shape[dim]
     discount = 1 / torch.log2(torch.arange(2, length + 2, device=scores.device, dtype=torch.float64))
     if k is not None:

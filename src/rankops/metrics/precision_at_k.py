@@ -2,8 +2,8 @@
 
 from torch import Tensor
 
-from rankops.checks import check_count, check_labels, check_scores
-from rankops.metrics.weights import relative_weights
+from rankops.checks import check_count
+from rankops.metrics.weights import groups
 from rankops.ranks import places
 
 __all__ = ["precision_at_k"]
@@ -44,10 +44,9 @@ def precision_at_k(
     >>> precision_at_k(scores, labels, k=2)
     tensor(0.5000, dtype=torch.float64)
     """
-    check_labels(scores, labels, mask=mask)
-    check_scores(scores, dim=dim, mask=mask)
     check_count("k", k)
-    weight = (relative_weights(scores, mask, weights).double() * labels.bool()).movedim(dim, -1)
-    above, up_to = places(scores.double().movedim(dim, -1), None if mask is None else mask.movedim(dim, -1))
+    given = groups(scores, labels=labels, dim=dim, mask=mask, weights=weights)
+    weight = given.weight.double() * given.truth
+    above, up_to = places(given.scores, given.mask)
     inside = ((k - above).clamp(min=0).double() / (up_to - above).clamp(min=1)).clamp(max=1.0)
     return (weight * inside).sum(-1) / k

@@ -1,0 +1,68 @@
+"""Expected reciprocal rank as a loss, with ranks from a sorter."""
+
+import torch
+from torch import Tensor
+
+from rankops.checks import check_count, check_positive
+from rankops.losses.inputs import AnySorter, Reduction, groups, is_ordered, reduced, soft_ranks
+from rankops.metrics.gains import check_grade, satisfaction
+
+__all__ = ["expected_reciprocal_rank"]
+
+
+def expected_reciprocal_rank(
+    scores: Tensor,
+    target: Tensor,
+    *,
+    dim: int = -1,
+    mask: Tensor | None = None,
+    weights: Tensor | None = None,
+    reduction: Reduction = "mean",
+    sorter: AnySorter = None,
+    check_finite: bool = True,
+    k: int | None = None,
+    highest: float = 4.0,
+    temperature: float = 0.5,
+) -> Tensor:
+    r"""A reader who reads from the top should be satisfied early.
+
+    $1 - \sum_i \frac{R_i}{f(y)_i} \prod_{j \neq i} (1 - R_j)^{a_{ij}}$ for each group, averaged over groups, with
+    $R = (2^{y^*} - 1) / 2^{g}$ the probability to be satisfied and $a_{ij} = \sigma((f(y)_i - f(y)_j) / \tau)$, whether
+    j is read before i: 1 minus ERR (Chapelle et al. 2009) when the sorter is exact, nothing tied, and $\tau$ tends
+    to 0. Cut off at k, each term is multiplied by $\sigma((k + \frac12 - f(y)_i) / \tau)$. It does not reach 0. A group
+    whose targets are all equal is left out. It takes memory in proportion to d^2.
+
+    Args:
+        scores, target: y and $y^*$, one shape; a target is how relevant each is, from 0 to `highest`.
+        mask: of that shape, boolean, False where there is no example.
+        weights: of that shape; probabilities are multiplied by them, relative to the largest of the group.
+        dim, reduction, sorter, check_finite: see `rankops.losses`; f is the sorter.
+        k: how many places are read; None for all.
+        highest: g, the highest grade of the scale, whether or not it occurs.
+        temperature: $\tau$, the difference of places beyond which one is read before the other.
+
+    Returns:
+        A scalar, of the scores' type and at least float32; with `none`, one value a group.
+
+    Raises:
+        TypeError, ValueError: see `rankops.losses`; groups of one, a target that is negative or above `highest`, `k`
+            that is no whole number of at least 1, a `highest` or `temperature` that is not positive.
+
+    >>> scores, target = torch.tensor([0.9, 0.5, 0.1]), torch.tensor([0, 4, 0])
+    >>> expected_reciprocal_rank(scores, target, sorter="straight_through")  # 1 - 15 / 16 / 2
+    tensor(0.5312)
+    """
+    given = groups(scores, target=target, dim=dim, mask=mask, weights=weights, check_finite=check_finite, least=2)
+    check_grade(target, highest, mask=mask, check_finite=check_finite)
+    check_positive("temperature", temperature)
+    if k is not None:
+        check_count("k", k)
+    satisfied = satisfaction(given.truth, given.weight, highest)
+    places = soft_ranks(given, sorter).clamp(min=1)  # a soft rank may lie a little below 1
+    before = torch.sigmoid((places.unsqueeze(-1) - places.unsqueeze(-2)) / temperature)  # [..., i, j]
+    itself = torch.eye(places.shape[-1], dtype=torch.bool, device=places.device)
+    read_on = (before * torch.log1p(-satisfied).unsqueeze(-2)).masked_fill(itself, 0.0).sum(-1).exp()
+    found = satisfied * read_on / places
+    if k is not None:
+        found = found * torch.sigmoid((k + 0.5 - places) / temperature)
+    return reduced(1 - found.sum(-1), is_ordered(given.truth, given.weight), reduction)

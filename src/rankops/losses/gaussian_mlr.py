@@ -1,0 +1,76 @@
+"""GaussianMLR: labels as normal variables, their presence and order as probabilities."""
+
+import torch
+from torch import Tensor
+
+from rankops.checks import check_floating, check_shapes, check_values
+from rankops.losses.inputs import Reduction, groups, reduced, within
+
+__all__ = ["gaussian_mlr"]
+
+
+def gaussian_mlr(
+    scores: Tensor,
+    label_ranks: Tensor,
+    *,
+    dim: int = -1,
+    mask: Tensor | None = None,
+    weights: Tensor | None = None,
+    reduction: Reduction = "mean",
+    check_finite: bool = True,
+    log_variances: Tensor | None = None,
+) -> Tensor:
+    r"""Present labels should lie above 0 and above every less important one, in probability.
+
+    Each label is a normal variable of mean $\mu$, its score, and variance $\sigma^2$. With $\Phi$ the normal
+    distribution function,
+
+    $-\frac1K \sum_u \log \Phi\left(\pm \frac{\mu_u}{\sigma_u}\right) - \frac{1}{|\zeta|} \sum_{(u, v) \in \zeta}
+    \log \Phi\left(\frac{\mu_u - \mu_v}{\sqrt{\sigma_u^2 + \sigma_v^2}}\right)$, + where u is present and - where it is
+    absent, and $\zeta = \{(u, v) : r_u > r_v\}$, averaged over the batch (GaussianMLR, Yesilkaynak et al. 2023,
+    arXiv:2303.03907, whose code averages pairs over the whole batch; here over each example). A label is selected where
+    its score is above 0, so no threshold network is needed. An example without any pair has the first term alone.
+
+    Args:
+        scores: $\mu$, any shape.
+        label_ranks: r, of that shape, 0 = absent, larger = more important; ties are not compared.
+        mask: of that shape, boolean, False where a label is not known or cannot be there.
+        weights: of that shape, how much each label counts; a pair counts by the product of both.
+        dim, reduction, check_finite: see `rankops.losses`.
+        log_variances: $\log \sigma^2$, of that shape, such as a second head of the network; gradients reach them. None
+            for a variance of 1.
+
+    Returns:
+        A scalar, of the scores' type and at least float32; with `none`, one value a group.
+
+    Raises:
+        TypeError, ValueError: see `rankops.losses`; log variances of another shape, or not finite.
+
+    >>> loss = gaussian_mlr(torch.tensor([3.0, 0.0]), torch.tensor([1, 0]))
+    >>> present, apart = torch.special.ndtr(torch.tensor([3.0, 0.0])), torch.special.ndtr(torch.tensor(3 / 2**0.5))
+    >>> torch.isclose(loss, -present.log().mean() - apart.log())
+    tensor(True)
+    """
+    given = groups(scores, label_ranks=label_ranks, dim=dim, mask=mask, weights=weights, check_finite=check_finite)
+    means = given.scores.double()  # a tail of the normal distribution needs the digits
+    variances = torch.ones_like(means)
+    if log_variances is not None:
+        check_floating(log_variances=log_variances)
+        check_shapes("(..., K)", log_variances=log_variances, scores=scores)
+        if check_finite:
+            wrong = ~torch.isfinite(log_variances)
+            check_values("log_variances", log_variances, wrong if mask is None else wrong & mask, "a finite number")
+        variances = log_variances.double().movedim(dim, -1).where(given.exists, 0.0).exp()
+    weight = within(given.weight).double()
+    signed = torch.where(given.truth > 0, means, -means) / variances.sqrt()
+    present = -(torch.special.log_ndtr(signed) * weight).sum(-1)
+    total = weight.sum(-1)
+    pairs = weight.unsqueeze(-1) * weight.unsqueeze(-2)
+    pairs = pairs * (given.truth.unsqueeze(-1) > given.truth.unsqueeze(-2))  # [..., u, v]
+    # What is no pair is blanked before, not after: unchecked, a label that cannot be there may score -inf.
+    apart = (means.unsqueeze(-1) - means.unsqueeze(-2)).where(pairs > 0, 0.0)
+    apart = apart / (variances.unsqueeze(-1) + variances.unsqueeze(-2)).sqrt()
+    ordered = -(torch.special.log_ndtr(apart) * pairs).sum((-2, -1))
+    compared = pairs.sum((-2, -1))
+    value = present / total.where(total > 0, 1.0) + ordered / compared.where(compared > 0, 1.0)
+    return reduced(value.to(given.scores.dtype), total > 0, reduction)

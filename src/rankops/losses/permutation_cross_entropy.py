@@ -1,0 +1,64 @@
+"""Cross-entropy of a soft permutation against the true one."""
+
+import torch
+from torch import Tensor
+
+from rankops.checks import check_positive
+from rankops.losses.inputs import AnySorter, Reduction, groups, is_ordered, reduced, soft_ranks
+from rankops.ranks import places
+from rankops.sorters.soft_sort import soft_permutation
+
+__all__ = ["permutation_cross_entropy"]
+
+LEAST = 1e-20  # below which a share is no smaller: its logarithm has a finite gradient
+
+
+def permutation_cross_entropy(
+    scores: Tensor,
+    target: Tensor,
+    *,
+    dim: int = -1,
+    mask: Tensor | None = None,
+    weights: Tensor | None = None,
+    reduction: Reduction = "mean",
+    sorter: AnySorter = None,
+    check_finite: bool = True,
+    temperature: float = 0.5,
+) -> Tensor:
+    r"""Each score should take the place of its target, and no other.
+
+    $-\frac{1}{d \sum_i w_i} \sum_{k, i} w_i \left[ T_{ki} \log P_{ki} + (1 - T_{ki}) \log(1 - P_{ki}) \right]$ for each
+    group of d, averaged over groups, with P the `soft_permutation` of the scores (place k, score i) and T that of the
+    targets, in which equal targets share the places that they take together: the loss of sorting benchmarks (Grover et
+    al. 2019; Petersen et al. 2021). A group whose targets are all equal is left out. It takes memory in proportion to
+    d^2.
+
+    Args:
+        scores, target: y and $y^*$, one shape.
+        mask: of that shape, boolean, False where there is no example.
+        weights: w, of that shape, how much the places of each score count.
+        dim, reduction, sorter, check_finite: see `rankops.losses`.
+        temperature: of the soft permutation, in places.
+
+    Returns:
+        A scalar, of the scores' type and at least float32; with `none`, one value a group.
+
+    Raises:
+        TypeError, ValueError: see `rankops.losses`; groups of one, a `temperature` that is not positive.
+
+    >>> scores, target = torch.tensor([0.1, 0.9, 0.5]), torch.tensor([10, 30, 20])
+    >>> permutation_cross_entropy(scores, target, sorter="straight_through", temperature=0.01).round(decimals=4)
+    tensor(0.)
+    """
+    given = groups(scores, target=target, dim=dim, mask=mask, weights=weights, check_finite=check_finite, least=2)
+    check_positive("temperature", temperature)
+    shares = soft_permutation(soft_ranks(given, sorter), temperature=temperature, mask=given.mask)  # [..., k, i]
+    begin, end = (place.unsqueeze(-2) for place in places(given.truth, given.mask))
+    at = torch.arange(shares.shape[-1], device=shares.device).unsqueeze(-1)
+    true = ((begin <= at) & (at < end)).to(shares.dtype) / (end - begin).clamp(min=1)
+    costs = -(true * torch.log(shares + LEAST) + (1 - true) * torch.log(1 - shares + LEAST))
+    weight = given.weight.to(shares.dtype)
+    exists = at < given.exists.sum(-1)[..., None, None]  # the last places of a masked group stay empty
+    total = (weight.sum(-1) * given.exists.sum(-1)).to(shares.dtype)
+    value = (costs * exists * weight.unsqueeze(-2)).sum((-2, -1)) / total.where(total > 0, 1.0)
+    return reduced(value, is_ordered(given.truth, given.weight), reduction)

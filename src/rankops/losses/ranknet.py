@@ -1,0 +1,49 @@
+"""RankNet: the logistic loss of pairs of different relevance."""
+
+from torch import Tensor
+
+from rankops.losses.inputs import Reduction, groups, reduced, within
+from rankops.losses.pairs import logistic
+
+__all__ = ["ranknet"]
+
+
+def ranknet(
+    scores: Tensor,
+    target: Tensor,
+    *,
+    dim: int = -1,
+    mask: Tensor | None = None,
+    weights: Tensor | None = None,
+    reduction: Reduction = "mean",
+    check_finite: bool = True,
+) -> Tensor:
+    r"""Each score should be larger than every score of a smaller target, and every pair counts by itself.
+
+    $\sum_{y^*_i > y^*_j} w_i w_j \log(1 + e^{y_j - y_i}) / \sum_{y^*_i > y^*_j} w_i w_j$ for each group, averaged over
+    groups (Burges et al. 2005). `pairwise_logistic` is this on label ranks, with an eye for near ties; `lambdarank`
+    weighs a pair by what it means for NDCG. A group whose targets are all equal is left out. It takes memory in
+    proportion to d^2.
+
+    Args:
+        scores, target: y and $y^*$, one shape.
+        mask: of that shape, boolean, False where there is no example.
+        weights: w, of that shape; a pair counts by the product of both.
+        dim, reduction, check_finite: see `rankops.losses`.
+
+    Returns:
+        A scalar, of the scores' type and at least float32; with `none`, one value a group.
+
+    Raises:
+        TypeError, ValueError: see `rankops.losses`; groups of one.
+
+    >>> import torch
+    >>> ranknet(torch.tensor([2.0, 1.0, 1.0]), torch.tensor([3, 0, 0]))  # log(1 + e^-1)
+    tensor(0.3133)
+    """
+    given = groups(scores, target=target, dim=dim, mask=mask, weights=weights, check_finite=check_finite, least=2)
+    weight = within(given.weight)
+    above = given.truth.unsqueeze(-1) > given.truth.unsqueeze(-2)  # [..., i, j]
+    pairs = weight.unsqueeze(-1) * weight.unsqueeze(-2) * above
+    total = pairs.sum((-2, -1))
+    return reduced(logistic(given.scores, pairs) / total.where(total > 0, 1.0), total > 0, reduction)

@@ -1,0 +1,50 @@
+"""Recall at K, exact."""
+
+from torch import Tensor
+
+from rankops.checks import check_count
+from rankops.metrics.weights import groups
+from rankops.ranks import places
+
+__all__ = ["recall_at_k"]
+
+
+def recall_at_k(
+    scores: Tensor,
+    labels: Tensor,
+    *,
+    dim: int = -1,
+    mask: Tensor | None = None,
+    weights: Tensor | None = None,
+    k: int = 1,
+) -> Tensor:
+    r"""Compute the share of the positives that are among the first k.
+
+    $\sum_{i \in P} w_i [\mathrm{rk}(y)_i \leq k] / \sum_{i \in P} w_i$ over the positives P. Equal scores share the
+    places that they take together, as in `precision_at_k`. `hit_rate` asks whether any positive is found, which
+    retrieval of captions calls R@K; `recall` is its mean.
+
+    Args:
+        scores: y, any shape.
+        labels: of that shape, 0 and 1 of any type.
+        dim: the dimension of a group, such as the documents of a query.
+        mask: of that shape, boolean, False where there is nothing to rank.
+        weights: of that shape, how much each positive counts.
+        k: at least 1.
+
+    Returns:
+        One value a group, float64, from 0 to 1; NaN for a group without a positive that counts.
+
+    Raises:
+        TypeError, ValueError: see `rankops.metrics`; `k` below 1.
+
+    >>> import torch
+    >>> recall_at_k(torch.tensor([0.9, 0.7, 0.5, 0.1]), torch.tensor([1, 0, 1, 0]), k=2)
+    tensor(0.5000, dtype=torch.float64)
+    """
+    check_count("k", k)
+    given = groups(scores, labels=labels, dim=dim, mask=mask, weights=weights)
+    weight = given.weight.double() * given.truth
+    above, up_to = places(given.scores, given.mask)
+    inside = ((k - above).clamp(min=0).double() / (up_to - above).clamp(min=1)).clamp(max=1.0)
+    return (weight * inside).sum(-1) / weight.sum(-1)
