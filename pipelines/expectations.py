@@ -10,11 +10,14 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from pipelines.ops.imports import uncollected, without
 from rankops.io.atomic import replaced_folder
 
 os.environ.setdefault("GX_ANALYTICS_ENABLED", "false")  # before the import, which reads it
 
-import great_expectations as gx
+# It imports these if they are there, and they are not used here.
+with uncollected(), without("boto3", "botocore", "pyspark", "sqlalchemy"):
+    import great_expectations as gx
 from great_expectations.data_context.types.base import ProgressBarsConfig
 from great_expectations.expectations.registry import get_expectation_impl
 from great_expectations.render.renderer import ValidationResultsPageRenderer

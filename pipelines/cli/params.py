@@ -34,12 +34,10 @@ def check(
 def problems(file: Path) -> list[str]:
     """Return what is wrong with a params file, a line each."""
     from pipelines.config import ParamsError, rules
-    from rankops.training.device import make_accelerator
+    from rankops.training.device import find_device
 
     try:
-        compute = rules.check(file).compute
-        if compute.device == "cuda":
-            make_accelerator(device="cuda", precision=compute.precision)  # raises before hours go into data for it
+        find_device(rules.check(file).compute.device)  # raises before hours go into data for it
     except ParamsError as error:
         return str(error).splitlines()
     except ValueError as error:

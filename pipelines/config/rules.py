@@ -13,7 +13,6 @@ from pydantic import TypeAdapter, ValidationError
 
 from pipelines.config.schema import NONE, Component, ParamsError, Run, Settings, check_shapes, describe, read
 from rankops import lookup
-from rankops.datasets.public.reading import PublicDataset
 from rankops.datasets.scenes.base import Scenes
 from rankops.tasks.base import Task
 from rankops.training.options import Optimizer, Schedule
@@ -109,6 +108,8 @@ def _check_dataset(settings: Settings, key: str) -> None:
 
 
 def _check_adapter(settings: Settings, key: str) -> None:
+    from rankops.datasets.public.reading import PublicDataset  # which imports pandas
+
     block, place = settings.real_data[key], f"real_data.{key}"
     kind = lookup.find("datasets", key, where=place)
     if not isinstance(kind, type) or not issubclass(kind, PublicDataset):

@@ -6,21 +6,21 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow.compute as pc
+import pyarrow as pa
 import pyarrow.parquet as pq
 
 from pipelines.config import Settings
 from pipelines.config.schema import Comparison, Resampling
 from rankops import lookup
 from rankops.io.atomic import replaced_folder
-from rankops.metrics.bootstrap import Statistic, difference, holm
+from rankops.metrics.bootstrap import Statistic, differences, holm
 from rankops.seeding import derived_seed
 
 
 def statistics_of(task: str, predictions: str | Path, seeds: Iterable[int]) -> dict[int, Statistic]:
     """Return the metrics of each seed of a run, from its predictions."""
     table, statistic = pq.read_table(predictions), lookup.find("tasks", task)().statistic
-    return {seed: statistic(table.filter(pc.field("seed") == seed)) for seed in seeds}
+    return {seed: statistic(table.filter(pa.array(table["seed"].to_numpy() == seed))) for seed in seeds}
 
 
 def compared(
@@ -39,9 +39,11 @@ def compared(
     runs: dict[str, dict[str, Any]] = {
         comparison.baseline: {"value": _mean(baseline, place), "seeds": len(baseline)},
     }
+    gains = differences(
+        {name: statistics[name] for name in comparison.runs}, baseline, resamples=resampling.resamples, seed=draws
+    )
     for name in comparison.runs:
-        ours = statistics[name]
-        gain = difference(ours, baseline, resamples=resampling.resamples, seed=draws)[comparison.metric]
+        ours, gain = statistics[name], gains[name][comparison.metric]
         p = gain.pop("p")
         paired = len(set(ours) & set(baseline))
         runs[name] = {"value": _mean(ours, place), "difference": gain, "p": p, "seeds": paired}

@@ -13,13 +13,13 @@ from rankops.io.atomic import replaced_file
 from rankops.io.checkpoints import load_model
 from rankops.metrics.bootstrap import evaluate
 from rankops.seeding import derived_seed
-from rankops.training.device import make_accelerator
+from rankops.training.device import find_device
 
 
 def main(params: Settings, name: str) -> None:
     run = params.runs[name]
     task = lookup.find("tasks", run.task)()
-    device = make_accelerator(device=params.compute.device, precision=params.compute.precision).device
+    device = find_device(params.compute.device)
     split = task.load(Path("data") / run.dataset, "test", threads=params.compute.threads)
     tables, statistics = [], {}
     for seed in run.seeds:

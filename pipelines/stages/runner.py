@@ -13,11 +13,11 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-import torch
 from filelock import FileLock, Timeout
 
 import rankops
 from pipelines.config import load
+from pipelines.ops.imports import put_off, uncollected
 from rankops.io.atomic import remove_folder
 
 __all__ = ["checkpoint_folder", "refuse_leftovers", "run"]
@@ -39,7 +39,8 @@ def _in_a_line(error: BaseException) -> str:
 
 def _full_memory(error: Exception) -> str | None:
     """Return whose memory is full according to an error, if that is what it is about."""
-    if isinstance(error, torch.OutOfMemoryError) or any(text in str(error) for text in GPU_IS_FULL):
+    torch = sys.modules.get("torch")  # not every stage needs it
+    if (torch and isinstance(error, torch.OutOfMemoryError)) or any(text in str(error) for text in GPU_IS_FULL):
         return "the GPU's"
     # PyTorch has no class for that of the CPU.
     return "this machine's" if isinstance(error, MemoryError) or "DefaultCPUAllocator" in str(error) else None
@@ -54,7 +55,8 @@ def _main(stage: str, *names: str) -> Callable[..., None]:
     stages = sorted(path.stem for path in FOLDER.glob("*.py") if "\ndef main(" in path.read_text())
     if stage not in stages:
         raise ValueError(f"no such stage; expected one of {', '.join(stages)}, as in dvc.yaml")
-    main = import_module(f"pipelines.stages.{stage}").main
+    with uncollected():
+        main = import_module(f"pipelines.stages.{stage}").main
     try:
         inspect.signature(main).bind(None, *names)
     except TypeError as error:
@@ -77,9 +79,11 @@ def run(stage: str = "", *names: str) -> None:
     try:
         params = load()
         main = _main(stage, *names)
-        torch.set_num_threads(params.compute.threads)
         # Where accelerate looks, in this process and in those that it starts.
         os.environ["ACCELERATE_DYNAMO_BACKEND"] = "INDUCTOR" if params.compute.compile else "NO"
+        if torch := sys.modules.get("torch"):
+            torch.set_num_threads(params.compute.threads)
+        put_off(compiled=params.compute.compile)
         Path(".locks").mkdir(exist_ok=True)
         with FileLock(f".locks/{title}.lock", timeout=PATIENCE):
             main(params, *names)
@@ -134,6 +138,8 @@ def checkpoint_folder(stage: str, name: str, *, params: dict[str, Any], inputs: 
         params: all that the training is told.
         inputs: files that it reads.
     """
+    import torch  # as trainings do
+
     digest = sha256(json.dumps([params, torch.__version__], sort_keys=True).encode())
     # All of the library: which of its files a training uses depends on what its params name.
     code = [*Path(rankops.__file__).parent.rglob("*.py"), FOLDER / f"{stage}.py"]

@@ -20,11 +20,11 @@ from joblib import Parallel, delayed, parallel_config
 
 from pipelines.config import Settings
 from pipelines.config.schema import NONE
+from pipelines.ops.imports import put_off
 from pipelines.ops.process import tie_to, tie_to_starter, tied
 from pipelines.stages.progress import followed
 from pipelines.stages.runner import checkpoint_folder
 from rankops import lookup
-from rankops.datasets.scenes import digits
 from rankops.io.atomic import remove_folder, replaced_folder
 from rankops.io.checkpoints import save_model, start_from
 from rankops.io.recipes import folder_of
@@ -174,6 +174,7 @@ def _job(
     """
     if started is not None:
         os.chdir(started)
+        put_off(compiled=params.compute.compile)
         if params.compute.device != "cpu" and "CUDA_VISIBLE_DEVICES" not in os.environ:
             os.environ["CUDA_VISIBLE_DEVICES"] = str(number % max(1, torch.cuda.device_count()))
     torch.set_num_threads(params.compute.threads)
@@ -274,6 +275,8 @@ def train_one(params: Settings, name: str, place: int, seed: int, job: Path) -> 
 
 def _fresh(params: Settings, dataset: str) -> Any:
     """Return what draws new training scenes as the stage of this dataset draws them, from the training digits."""
+    from rankops.datasets.scenes import digits
+
     block = params.datasets[dataset]
     scenes = lookup.find("datasets", block.name)(**block.model_dump(exclude={"name"}))
     return partial(scenes.scenes, digits.load("data/digits", digits.DIGITS_OF["train"], threads=params.compute.threads))
@@ -284,4 +287,5 @@ if __name__ == "__main__":  # one of the processes of `_launch`
     _values, _name, _place, _seed, _folder = json.loads(Path(sys.argv[1]).read_text())
     _params = Settings.model_validate(_values)
     torch.set_num_threads(max(1, _params.compute.threads // _params.compute.processes))
+    put_off(compiled=_params.compute.compile)
     train_one(_params, _name, _place, _seed, Path(_folder))

@@ -41,10 +41,11 @@ def read_table(path: str | Path, columns: Sequence[str]) -> pa.Table:
     if not path.is_file():
         raise FileNotFoundError(f"{path}: no such file; make it with `dvc repro`")
     try:
-        names = pq.read_schema(path).names
-        missing = [name for name in columns if name not in names]
-        if not missing:
-            return pq.read_table(path, columns=list(columns))
+        with pq.ParquetFile(path) as file:  # pq.read_table imports pandas
+            names = file.schema_arrow.names
+            missing = [name for name in columns if name not in names]
+            if not missing:
+                return file.read(list(columns))
     except (pa.ArrowInvalid, OSError) as error:
         raise ValueError(f"{path}: not a whole Parquet file ({error}); make it again with `dvc repro`") from error
     raise ValueError(f"{path}: no column {', '.join(missing)}; it has {', '.join(names)}")

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["Statistic", "difference", "evaluate", "holm", "interval", "two_sided_p"]
+__all__ = ["Statistic", "difference", "differences", "evaluate", "holm", "interval", "two_sided_p"]
 
 PIECE = 2_000_000  # row numbers drawn at once
 
@@ -136,18 +136,47 @@ def difference(
     >>> difference({1: one}, {1: other}, resamples=50, seed=0)["hit"]["value"]
     0.25
     """
-    common = [key for key in ours if key in theirs]
-    if not common:
-        raise ValueError(f"seeds {list(ours)} and {list(theirs)} have none in common: expected paired seeds")
-    both = [*(ours[key] for key in common), *(theirs[key] for key in common)]
-    values, resampled = _resampled(both, resamples=resamples, seed=seed)
-    half = len(common)
-    gains = _over_seeds(resampled[:half] - resampled[half:], seed=seed)
-    means = (values[:half] - values[half:]).mean(0)
-    return {
-        name: _leaf(means[place], gains[place], confidence) | {"p": two_sided_p(gains[place])}
-        for place, name in enumerate(both[0].names)
-    }
+    return differences({"ours": ours}, theirs, resamples=resamples, seed=seed, confidence=confidence)["ours"]
+
+
+def differences(
+    runs: Mapping[str, Mapping[int, Statistic]],
+    baseline: Mapping[int, Statistic],
+    *,
+    resamples: int,
+    seed: int,
+    confidence: float = 0.95,
+) -> dict[str, dict[str, dict[str, float]]]:
+    """Return the `difference` of each run to one baseline, which is resampled once for all of them.
+
+    Args:
+        runs: statistics of each run, by training seed.
+        baseline, resamples, seed, confidence: see `difference`.
+
+    Raises:
+        ValueError: see `difference`.
+    """
+    pairs = {name: [key for key in ours if key in baseline] for name, ours in runs.items()}
+    for name, ours in runs.items():
+        if not pairs[name]:
+            raise ValueError(f"seeds {list(ours)} and {list(baseline)} have none in common: expected paired seeds")
+    paired = [key for key in baseline if any(key in keys for keys in pairs.values())]
+    statistics = [baseline[key] for key in paired]
+    begins = {}
+    for name, ours in runs.items():
+        begins[name] = len(statistics)
+        statistics += [ours[key] for key in pairs[name]]
+    values, resampled = _resampled(statistics, resamples=resamples, seed=seed)
+    result = {}
+    for name, keys in pairs.items():
+        ours, theirs = slice(begins[name], begins[name] + len(keys)), [paired.index(key) for key in keys]
+        gains = _over_seeds(resampled[ours] - resampled[theirs], seed=seed)
+        means = (values[ours] - values[theirs]).mean(0)
+        result[name] = {
+            metric: _leaf(means[place], gains[place], confidence) | {"p": two_sided_p(gains[place])}
+            for place, metric in enumerate(statistics[0].names)
+        }
+    return result
 
 
 def two_sided_p(gains: np.ndarray) -> float:

@@ -3,12 +3,11 @@
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import torch
-from accelerate import Accelerator
 from torch import Tensor, nn
 
 from rankops.checks import check_finite, check_scores
@@ -23,6 +22,9 @@ from rankops.tasks.base import Metric
 from rankops.tasks.predict import in_batches, order_of
 from rankops.training.augmentation import warped
 from rankops.training.options import STRICT, Phase
+
+if TYPE_CHECKING:
+    from accelerate import Accelerator
 
 __all__ = ["LabelRanking", "label_ranks_of"]
 
@@ -166,7 +168,7 @@ class LabelRanking:
         return self.monitor if phase == "scorer" else f"unranked_{self.monitor}"
 
     def begin(
-        self, network: Any, phase: str, train: Split, val: Split, *, accelerator: Accelerator
+        self, network: Any, phase: str, train: Split, val: Split, *, accelerator: "Accelerator"
     ) -> tuple[Any, Images | Embeddings, Images | Embeddings]:
         splits = [
             Images(as_batch(images).to(accelerator.device), ranks.to(accelerator.device))

@@ -1,6 +1,6 @@
 """Multi-label classification: which labels an image has, judged by mean average precision (SoDeep, Section 4.2.2)."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -13,7 +13,7 @@ from rankops.checks import check_finite, check_scores
 from rankops.datasets.splits import read_labels
 from rankops.io.parquet import as_batch, as_lists, matrix
 from rankops.metrics.bootstrap import Statistic
-from rankops.metrics.mean_average_precision import average_precision, mean_average_precision
+from rankops.metrics.mean_average_precision import mean_average_precision
 from rankops.tasks.base import Metric
 from rankops.tasks.predict import of_row, picture_of
 from rankops.training.finetune import ProbeAndFinetune, embedded
@@ -22,6 +22,7 @@ from rankops.training.objective import grouped
 __all__ = ["MultiLabel"]
 
 Split = tuple[Tensor, Tensor, Tensor]
+RESAMPLES = 64  # scored at once
 
 
 class MultiLabel(ProbeAndFinetune):
@@ -84,13 +85,16 @@ class MultiLabel(ProbeAndFinetune):
         known = (labels.bool() & mask).any(0)
         mean_average_precision(scores, labels, dim=-2, mask=mask)  # raises where there is no positive at all
 
+        precisions = _average_precisions(scores[:, known], labels[:, known].bool(), mask[:, known])
+
         def of_rows(rows: np.ndarray) -> np.ndarray:
             """A class that lost its positives in a resample has no value, and does not count in the mean."""
             found = []
-            for chosen in torch.from_numpy(rows.reshape(-1, rows.shape[-1])):
-                precision = average_precision(scores[chosen], labels[chosen], dim=-2, mask=mask[chosen])
-                found.append(torch.cat([precision.nanmean().view(1), precision[known]]))
-            return torch.stack(found, dim=1).numpy().reshape(-1, *rows.shape[:-1])
+            for chosen in torch.from_numpy(rows.reshape(-1, rows.shape[-1])).split(RESAMPLES):
+                counts = torch.zeros(len(chosen), len(scores), dtype=torch.float64)
+                each = precisions(counts.scatter_add_(1, chosen, torch.ones_like(chosen, dtype=counts.dtype)))
+                found.append(torch.cat([each.nanmean(1, keepdim=True), each], dim=1))
+            return torch.cat(found).T.numpy().reshape(-1, *rows.shape[:-1])
 
         names = [f"average_precision.{label}" for label in known.nonzero().flatten().tolist()]
         return Statistic([self.monitor, *names], len(scores), of_rows)
@@ -103,3 +107,35 @@ class MultiLabel(ProbeAndFinetune):
                 image = picture_of(network, row["image"], where=f"row {number}")
                 answers.append({"scores": self.scores(network, image)[0].tolist()})
         return answers
+
+
+def _average_precisions(scores: Tensor, labels: Tensor, mask: Tensor) -> Callable[[Tensor], Tensor]:
+    """Return the average precision of each class as a function of how often each example counts.
+
+    Each class is sorted once, and not in each resample. See `rankops.metrics.mean_average_precision` for what it is.
+
+    Args:
+        scores, labels, mask: (n, C); labels and mask are boolean.
+
+    Returns:
+        A function of counts (resamples, n), float64, to (resamples, C), NaN for a class whose positives have none.
+    """
+    classes = []
+    for score, label, there in zip(scores.double().T, labels.T, mask.T, strict=True):
+        rows = there.nonzero().flatten()
+        ascending, order = (-score[rows]).sort()
+        positive = label[rows[order]].nonzero().flatten()
+        # Where each positive's group of equal scores ends, among all and among positives.
+        last = torch.searchsorted(ascending, ascending[positive], right=True) - 1
+        classes.append((rows[order], positive, last, torch.searchsorted(positive, last, right=True) - 1))
+
+    def of_counts(counts: Tensor) -> Tensor:
+        found = []
+        for order, positive, last, last_positive in classes:
+            ordered = counts[:, order]
+            relevant = ordered[:, positive]
+            precision = relevant.cumsum(1)[:, last_positive] / ordered.cumsum(1)[:, last]
+            found.append((relevant * precision.nan_to_num()).sum(1) / relevant.sum(1))
+        return torch.stack(found, dim=1)
+
+    return of_counts

@@ -1,25 +1,27 @@
 """Where and how to compute."""
 
 import logging
+from typing import TYPE_CHECKING
 
 import torch
-from accelerate import Accelerator
-from accelerate.state import AcceleratorState
 
-__all__ = ["make_accelerator"]
+if TYPE_CHECKING:
+    from accelerate import Accelerator
+
+__all__ = ["find_device", "make_accelerator"]
 
 
-def make_accelerator(*, device: str, precision: str) -> Accelerator:
-    """Return an Accelerator for the device that the params name.
-
-    Networks are compiled where the environment says so: ACCELERATE_DYNAMO_BACKEND=INDUCTOR.
+def find_device(device: str) -> torch.device:
+    """Return the device that the params name.
 
     Args:
         device: `auto` (a GPU if there is one), `cpu` or `cuda`.
-        precision: `no`, `fp16` or `bf16`.
 
     Raises:
-        ValueError: `cuda` without a GPU; or the process has computed elsewhere, or in another precision, before.
+        ValueError: `cuda` without a GPU.
+
+    >>> find_device("cpu")
+    device(type='cpu')
     """
     if device != "cpu" and not torch.cuda.is_available():
         count = torch.cuda.device_count()  # the driver's answer, whether or not torch can use them
@@ -32,8 +34,27 @@ def make_accelerator(*, device: str, precision: str) -> Accelerator:
             raise ValueError(f"compute.device is cuda, but torch finds no GPU: {advice}")
         if count:
             logging.getLogger(__name__).warning("compute.device is auto, and torch finds no GPU: %s", advice)
+    there = None if device == "cpu" else torch.accelerator.current_accelerator(check_available=True)
+    return there or torch.device("cpu")
+
+
+def make_accelerator(*, device: str, precision: str) -> "Accelerator":
+    """Return an Accelerator for the device that the params name.
+
+    Networks are compiled where the environment says so: ACCELERATE_DYNAMO_BACKEND=INDUCTOR.
+
+    Args:
+        device: see `find_device`.
+        precision: `no`, `fp16` or `bf16`.
+
+    Raises:
+        ValueError: `cuda` without a GPU; or the process has computed elsewhere, or in another precision, before.
+    """
+    from accelerate import Accelerator  # takes a third of a second to import, and what does not train needs it not
+    from accelerate.state import AcceleratorState
+
     # Without this, each of several processes without a GPU would train by itself.
-    cpu = device == "cpu" or not torch.accelerator.is_available()
+    cpu = find_device(device).type == "cpu"
     if AcceleratorState._shared_state:  # accelerate keeps what a process began with
         begun = AcceleratorState()
         if begun.mixed_precision != precision or (begun.device.type == "cpu") != cpu:

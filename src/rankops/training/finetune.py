@@ -2,10 +2,9 @@
 
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
-from accelerate import Accelerator
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
@@ -14,6 +13,9 @@ from rankops.io.checkpoints import build
 from rankops.io.recipes import image_size
 from rankops.training.augmentation import shifted
 from rankops.training.options import Training
+
+if TYPE_CHECKING:
+    from accelerate import Accelerator
 
 __all__ = ["Batch", "Data", "ProbeAndFinetune", "embedded"]
 
@@ -128,7 +130,7 @@ class ProbeAndFinetune:
         return self.monitor
 
     def begin(
-        self, network: Any, phase: str, train: Any, val: Any, *, accelerator: Accelerator
+        self, network: Any, phase: str, train: Any, val: Any, *, accelerator: "Accelerator"
     ) -> tuple[Any, Data, Data]:
         """Return the module that a phase trains, and both splits as the phase reads them."""
         network.blocks.requires_grad_(phase == "finetune")

@@ -8,11 +8,9 @@ import shutil
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
-from accelerate import Accelerator
-from accelerate.utils import broadcast_object_list
 from safetensors import SafetensorError
 from torch import Tensor, nn
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn, update_bn
@@ -20,6 +18,9 @@ from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn, update_bn
 from rankops.checks import NotFiniteError
 from rankops.io.atomic import replaced_folder, write_error
 from rankops.training.device import make_accelerator
+
+if TYPE_CHECKING:
+    from accelerate import Accelerator
 
 __all__ = ["Epoch", "Trainable", "batch_count", "fit", "random_batches", "train"]
 
@@ -182,7 +183,7 @@ def _factor(schedule: dict[str, Any], epochs: int) -> Callable[[float], float]:
     return factor
 
 
-def _average(accelerator: Accelerator, tensors: list[Tensor]) -> None:
+def _average(accelerator: "Accelerator", tensors: list[Tensor]) -> None:
     """Replace each tensor by the mean of all processes, in one exchange."""
     if tensors:
         flat = accelerator.reduce(torch.cat([tensor.reshape(-1) for tensor in tensors]), reduction="mean")
@@ -190,12 +191,12 @@ def _average(accelerator: Accelerator, tensors: list[Tensor]) -> None:
             tensor.copy_(mean.view(tensor.shape))
 
 
-def _average_gradients(accelerator: Accelerator, optimizer: torch.optim.Optimizer) -> None:
+def _average_gradients(accelerator: "Accelerator", optimizer: torch.optim.Optimizer) -> None:
     parameters = (parameter for group in optimizer.param_groups for parameter in group["params"])
     _average(accelerator, [parameter.grad for parameter in parameters if parameter.grad is not None])
 
 
-def _average_statistics(accelerator: Accelerator, model: nn.Module) -> None:
+def _average_statistics(accelerator: "Accelerator", model: nn.Module) -> None:
     """Average the statistics of batch normalization: each process has seen its own rows."""
     weights = dict(model.named_parameters())
     kept = model.state_dict().items()
@@ -286,7 +287,8 @@ def fit(
             if isinstance(other, torch.optim.Optimizer)
         ]
     else:
-        module, optimizer = accelerator.prepare(module, optimizer)
+        # The module is in its place: to look for that, accelerate imports much of torch.distributed.
+        module, optimizer = accelerator.prepare(module, optimizer, device_placement=[False, True])
     judged = module if averaged is None else averaged.module
     progress = _Progress(bare)
     accelerator.register_for_checkpointing(progress, rates, *state)
@@ -359,6 +361,8 @@ def fit(
             message = f"{name}: cannot be validated after epoch {number}: {error}; {_kept(checkpoint, number - 1)}"
             raise kind(message) from error
         if several:  # one process says it to all, so that all take the same decisions
+            from accelerate.utils import broadcast_object_list
+
             result = broadcast_object_list([result])[0]
         if not all(math.isfinite(value) for value in result.values()):
             raise FloatingPointError(
@@ -396,7 +400,8 @@ def fit(
         for hook in hooks:
             hook.remove()
         # As it came, so that another training prepares it anew, and it answers later as if loaded from disk.
-        accelerator.unwrap_model(module, keep_fp32_wrapper=False, keep_torch_compile=False)
+        if "_original_forward" in vars(bare):  # of mixed precision
+            accelerator.unwrap_model(module, keep_fp32_wrapper=False, keep_torch_compile=False)
         vars(bare).pop("_is_accelerate_prepared", None)
         bare.load_state_dict(progress.best_state)
         bare.eval()
@@ -504,7 +509,7 @@ def _kept(checkpoint: str | Path | None, number: int) -> str:
     return f"epoch {number} is kept in {checkpoint}"
 
 
-def _save(accelerator: Accelerator, checkpoint: Path, number: int) -> None:
+def _save(accelerator: "Accelerator", checkpoint: Path, number: int) -> None:
     with replaced_folder(checkpoint / f"epoch-{number:06d}") as partial:
         try:
             accelerator.save_state(str(partial))

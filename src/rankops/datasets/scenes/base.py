@@ -3,10 +3,9 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
-import pandas as pd
 import pyarrow as pa
 import torch
 from torch import Tensor
@@ -17,6 +16,9 @@ from rankops.datasets.scenes.digits import CLASSES, DIGITS_OF, Digits
 from rankops.datasets.splits import read_images
 from rankops.io.parquet import IMAGE, as_fixed_lists, encode_images, matrix, read_table
 from rankops.seeding import generator
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 __all__ = ["Recipe", "Scenes", "schema_of"]
 
@@ -190,7 +192,7 @@ class Scenes:
                 yield pa.table([pa.array(numbers, pa.int64()), images, *columns], schema=self.schema)
             first += count
 
-    def measure(self, folder: str | Path, digits: Digits, split: str, *, threads: int) -> dict[str, pd.DataFrame]:
+    def measure(self, folder: str | Path, digits: Digits, split: str, *, threads: int) -> "dict[str, pd.DataFrame]":
         """Return what the expectations are held against; every scene is drawn again from its recipe.
 
         Returns:
@@ -253,7 +255,9 @@ class Scenes:
         return torch.cat(result).numpy()
 
 
-def _indexed(columns: dict[str, Any], **index: Any) -> pd.DataFrame:
+def _indexed(columns: dict[str, Any], **index: Any) -> "pd.DataFrame":
+    import pandas as pd  # takes half a second to import; only validation needs it
+
     table = pd.DataFrame(index | columns)
     return table.set_index(list(index))
 

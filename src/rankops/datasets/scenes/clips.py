@@ -7,7 +7,6 @@ from typing import Any, ClassVar
 import numpy as np
 import pyarrow as pa
 import torch
-from scipy.stats import binom
 from torch import Tensor
 
 from rankops.datasets.expected import between, in_set, mean
@@ -131,6 +130,8 @@ class Clips(RankedMnist):
         return frames.unflatten(0, (-1, FRAMES))
 
     def facts(self, recipe: Recipe, split: str) -> dict[str, Any]:
+        from scipy.stats import binom  # takes a second to import; only validation needs it
+
         viewers = self.viewers if split != "train" or self.train_viewers is None else self.train_viewers
         hidden = probabilities(recipe["size"], self.effects, canvas=self.canvas).double().numpy()
         score, probability = (recipe[name].double().numpy() for name in ("score", "probability"))

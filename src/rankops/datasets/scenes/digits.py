@@ -2,11 +2,11 @@
 
 from dataclasses import dataclass
 from hashlib import sha256
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pandas as pd
 import pyarrow as pa
 import torch
 from PIL import Image
@@ -14,6 +14,9 @@ from PIL import Image
 from rankops.datasets.expected import between, frequencies, in_set, unique
 from rankops.datasets.scenes import mnist
 from rankops.io.parquet import decode_images, encode_images, read_table
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 __all__ = ["CLASSES", "DIGITS_OF", "Digits", "expectations", "load", "measure", "splits", "tables"]
 
@@ -54,6 +57,20 @@ class Digits:
         return order[torch.searchsorted(self.glyph[order], glyph).clamp(max=len(order) - 1)]
 
 
+def _bundled() -> Path:
+    """Return the file that `sklearn.datasets.load_digits` reads: to import scikit-learn takes seconds.
+
+    Raises:
+        FileNotFoundError: scikit-learn is not installed, or has its digits elsewhere.
+    """
+    found = find_spec("sklearn")
+    places = list(found.submodule_search_locations or []) if found else []
+    files = [file for place in places if (file := Path(place) / "datasets/data/digits.csv.gz").is_file()]
+    if not files:
+        raise FileNotFoundError("scikit-learn's digits are not there: `pip install scikit-learn`, or use MNIST")
+    return files[0]
+
+
 def _enlarged(images: np.ndarray) -> np.ndarray:
     """scikit-learn's 8 x 8 digits of 0..16, at 28 x 28 with a margin like MNIST's."""
     canvas = np.zeros((len(images), SIDE, SIDE), np.uint8)
@@ -89,10 +106,8 @@ def splits(source: str, raw: str | Path, *, seed: int) -> dict[str, Digits]:
             "test": np.arange(len(training), len(labels)),
         }
     else:
-        from sklearn.datasets import load_digits  # takes seconds to import, and only this needs it
-
-        bundled = load_digits()
-        images, labels = _enlarged(bundled.images), bundled.target
+        bundled = np.loadtxt(_bundled(), delimiter=",")  # 64 pixels and the label
+        images, labels = _enlarged(bundled[:, :-1].reshape(-1, 8, 8)), bundled[:, -1].astype(np.int64)
         every = shuffle.permutation(len(labels))
         rows = dict(zip(SPLITS, np.split(every, [len(every) * 6 // 10, len(every) * 8 // 10]), strict=True))
     first = np.zeros(len(images), bool)
@@ -141,8 +156,10 @@ def load(folder: str | Path, split: str, *, threads: int) -> Digits:
     )
 
 
-def measure(folder: str | Path, split: str, *, threads: int) -> dict[str, pd.DataFrame]:
+def measure(folder: str | Path, split: str, *, threads: int) -> "dict[str, pd.DataFrame]":
     """Return what the expectations are held against, a row a digit."""
+    import pandas as pd  # takes half a second to import; only validation needs it
+
     digits = load(folder, split, threads=threads)
     images = digits.images.numpy()
     facts = {

@@ -6,7 +6,6 @@ from typing import Any, ClassVar
 
 import pyarrow as pa
 import torch
-from scipy.stats import binom
 from torch import Tensor
 
 from rankops.datasets.expected import between, frequencies, in_set, mean
@@ -179,6 +178,8 @@ class LongTailedMnist(Scenes):
         }
 
     def expectations(self, rows: dict[str, int]) -> dict[str, list[dict[str, Any]]]:
+        from scipy.stats import binom  # takes a second to import; only validation needs it
+
         expected, total = super().expectations(rows), sum(rows.values())
         (least, most), (few, many) = self.digits_per_image, self.distractors
         classes, numbers, _ = self.distribution()

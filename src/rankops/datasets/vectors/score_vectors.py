@@ -2,9 +2,8 @@
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import pandas as pd
 import pyarrow as pa
 import torch
 from torch import Tensor
@@ -12,6 +11,9 @@ from torch import Tensor
 from rankops.datasets.expected import between, frequencies, in_set, rows_of
 from rankops.io.parquet import as_fixed_lists, matrix, read_table
 from rankops.ranks import ranks
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 __all__ = ["KINDS", "batches", "draw", "expectations", "load", "measure", "table"]
 
@@ -116,8 +118,10 @@ def load(folder: str | Path, split: str) -> tuple[Tensor, Tensor, Tensor]:
     return matrix(read, "scores", path=path), matrix(read, "ranks", path=path), kinds
 
 
-def measure(folder: str | Path, split: str) -> dict[str, pd.DataFrame]:
+def measure(folder: str | Path, split: str) -> "dict[str, pd.DataFrame]":
     """Return what the expectations are held against, a row a vector: do its ranks follow from its scores, and so on."""
+    import pandas as pd  # takes half a second to import; only validation needs it
+
     scores, given, kinds = load(folder, split)
     finite = (scores.isfinite() & given.isfinite()).all(1)
     exact = torch.full_like(given, torch.nan)
