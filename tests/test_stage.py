@@ -1,6 +1,7 @@
 """How a stage runs: one at a time, its errors in a line; and where a training keeps its state."""
 
 import os
+import subprocess
 import sys
 from pathlib import Path
 
@@ -153,3 +154,25 @@ def test_outputs_of_runs_that_the_params_no_longer_define_are_named(tmp_path):
     refuse_leftovers({str(tmp_path): ["kept", "gone"]})
     with pytest.raises(ValueError, match=rf"rm -r {tmp_path}/gone\.parquet$"):
         refuse_leftovers({str(tmp_path): ["kept"]})
+
+
+def test_an_optimizer_imports_no_compiler_and_arrow_no_pandas_until_they_are_used():
+    code = """
+import sys
+import torch
+from pipelines.ops.imports import put_off
+put_off(compiled=False)
+network = torch.nn.Linear(2, 1)
+optimizer = torch.optim.AdamW(network.parameters())
+network(torch.ones(3, 2)).sum().backward()
+optimizer.step()
+optimizer.zero_grad()
+import pyarrow as pa
+pa.array([1.5]).to_numpy()
+assert not {"torch._dynamo.eval_frame", "pandas"} & set(sys.modules), "imported"
+assert torch.equal(torch.compile(network, backend="eager")(torch.ones(3, 2)), network(torch.ones(3, 2)))
+assert "torch._dynamo.eval_frame" in sys.modules
+assert pa.table({"one": [1]}).to_pandas()["one"].tolist() == [1]
+"""
+    environment = os.environ | {"PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'src'}"}
+    subprocess.run([sys.executable, "-c", code], check=True, env=environment, cwd=ROOT)
