@@ -33,9 +33,13 @@ def check(
 
 def problems(file: Path) -> list[str]:
     """Return what is wrong with a params file, a line each."""
-    from pipelines.config import ParamsError, rules
-    from rankops.training.device import find_device
+    from pipelines.ops.imports import put_off, uncollected
 
+    with uncollected():
+        from pipelines.config import ParamsError, rules
+        from rankops.training.device import find_device
+
+    put_off(compiled=False)  # optimizers are built here, and take no step
     try:
         find_device(rules.check(file).compute.device)  # raises before hours go into data for it
     except ParamsError as error:
