@@ -7,6 +7,7 @@ import socket
 import subprocess
 import sys
 import time
+from io import BytesIO
 from pathlib import Path
 
 import pytest
@@ -103,6 +104,19 @@ def shorten(project: Project) -> None:
 def new_project(tmp_path_factory):
     """Makes a tiny project in a folder of its own."""
     return lambda name: Project(tmp_path_factory.mktemp(name))
+
+
+def git(*words: str) -> str:
+    """What git prints, as a person of the tests."""
+    person = ["-c", "user.name=tests", "-c", "user.email=tests@example.org"]
+    return subprocess.run(["git", *person, *words], capture_output=True, text=True, check=True).stdout.strip()
+
+
+def encoded(image, kind: str = "PNG", **options) -> bytes:
+    """A file of an image."""
+    buffer = BytesIO()
+    image.save(buffer, kind, **options)
+    return buffer.getvalue()
 
 
 def with_cell(column: str, row: int, change):

@@ -3,7 +3,6 @@
 import contextlib
 import json
 import shutil
-import subprocess
 from pathlib import Path
 
 import numpy as np
@@ -31,15 +30,10 @@ from rankops.io.checkpoints import build, save_model
 from rankops.metrics.bootstrap import evaluate
 from tools.keep import keep
 
-from conftest import ROOT  # isort: skip
+from conftest import ROOT, git  # isort: skip
 
 FOLDER = ROOT / "experiments"
 OURS, THEIRS = Path("experiments"), Path("elsewhere")
-
-
-def git(*words: str) -> str:
-    person = ["-c", "user.name=tests", "-c", "user.email=tests@example.org"]
-    return subprocess.run(["git", *person, *words], capture_output=True, text=True, check=True).stdout.strip()
 
 
 def reproduce(folder: Path) -> None:

@@ -24,7 +24,7 @@ from rankops.datasets import splits
 from rankops.datasets.public import reading, voc2007
 from rankops.io.images import open_photo, squared
 
-from conftest import ROOT, refusal, with_cell  # isort: skip
+from conftest import ROOT, encoded, refusal, with_cell  # isort: skip
 
 SIZE = 32
 READ = {"size": SIZE, "threads": 2, "seed": 1}
@@ -37,12 +37,6 @@ def picture(number: int = 0, size: tuple[int, int] = (60, 40)) -> Image.Image:
     across, down = np.meshgrid(np.linspace(0, 1, size[0]), np.linspace(0, 1, size[1]))
     waves = np.stack([across * 200, down * 200, (across + down + number / 7) % 1 * 60], -1)
     return Image.fromarray(waves.astype(np.uint8))
-
-
-def encoded(image: Image.Image, kind: str = "PNG", **options) -> bytes:
-    buffer = BytesIO()
-    image.save(buffer, kind, **options)
-    return buffer.getvalue()
 
 
 def save(path, number):

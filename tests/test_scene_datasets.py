@@ -461,6 +461,14 @@ class TestLongTailedMnist:
         free = 0.5 * (0.02 / 0.5) ** (torch.arange(10, dtype=torch.float64) / 9)
         assert kept == pytest.approx(1 - (1 - free).prod().item(), abs=0.01)
 
+    def test_with_wide_limits_the_distribution_is_the_frequencies(self, dataset):
+        wide = replace(dataset, most_frequent=0.9, least_frequent=0.6, digits_per_image=(1, 10))
+        classes, counts, kept = wide.distribution()
+        assert kept == pytest.approx(1)
+        assert classes[[0, 9]].tolist() == pytest.approx([0.9, 0.6])
+        assert (classes[1:] / classes[:-1]).tolist() == pytest.approx([(2 / 3) ** (1 / 9)] * 9)
+        assert (counts @ torch.arange(1, 11, dtype=torch.float64)).item() == pytest.approx(classes.sum().item())
+
     def test_shuffles_move_quadrants_and_two_of_them_point_outwards(self):
         glyph = torch.arange(28 * 28, dtype=torch.int64).view(1, 28, 28)
         ways = torch.arange(len(long_tailed_mnist.SHUFFLES))
