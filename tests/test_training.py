@@ -136,17 +136,7 @@ def test_averaged_weights_are_validated_kept_and_resumed(tmp_path):
         list(trained(resumed, task, average=1.0))
 
 
-def test_a_finished_training_is_not_trained_again(tmp_path):
-    network, task = problem()
-    expected = list(trained(network, task, epochs=3, checkpoint=tmp_path))
-    again, task = problem()
-    task.loss = None
-    assert list(trained(again, task, epochs=3, checkpoint=tmp_path)) == expected
-    assert weights_of(again).equal(weights_of(network))
-    assert not again.training
-
-
-def test_a_half_written_checkpoint_is_passed_over_and_an_earlier_one_does_not_count(tmp_path):
+def test_what_is_finished_is_not_trained_again_whatever_half_written_and_earlier_checkpoints_there_are(tmp_path):
     network, task = problem()
     begun = trained(network, task, epochs=3, checkpoint=tmp_path / "kept")
     next(begun)
@@ -158,6 +148,8 @@ def test_a_half_written_checkpoint_is_passed_over_and_an_earlier_one_does_not_co
     again, task = problem()
     task.loss = None
     assert list(trained(again, task, epochs=3, checkpoint=tmp_path / "kept"))[1:] == expected
+    assert weights_of(again).equal(weights_of(network))
+    assert not again.training
 
 
 def test_the_best_epoch_is_kept_and_patience_ends_it():
