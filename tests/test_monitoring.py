@@ -12,6 +12,7 @@ from PIL import Image
 from prefect.logging import disable_run_logger
 from prefect.settings import PREFECT_API_URL, temporary_settings
 from prefect.states import Cancelled, Completed, Failed, Scheduled
+from scipy.stats import chi2_contingency
 
 from pipelines.flows import monitor as flow
 from pipelines.monitoring.drift import Comparison, compare, measure, quantities, table, write
@@ -247,6 +248,17 @@ def test_pixels_are_compared_with_training_images_and_the_network_with_validatio
     direction = result["embedding 1"]
     assert (direction.reference, abs(direction.fresh)) == (pytest.approx(0, abs=1e-6), pytest.approx(1, abs=1e-6))
     assert direction.distance == pytest.approx(0.75)
+
+
+def test_rare_formats_are_tested_as_one():
+    def formats(*counts: int, rare: str) -> np.ndarray:
+        several = [kind for kind, count in zip("LP", counts, strict=True) for _ in range(count)]
+        return np.array(several + [f"{number} x 8 {rare}" for number in range(60 - len(several))])
+
+    train, fresh = (alike(format=formats(*counts, rare=rare)) for counts, rare in (((36, 18), "L"), ((24, 24), "P")))
+    first = quantities(train, alike(), fresh, alpha=0.01, least_distance=0.1)[0]
+    assert (first.name, first.p) == ("format", pytest.approx(chi2_contingency([[36, 18, 6], [24, 24, 12]]).pvalue))
+    assert first.distance == pytest.approx((12 + 6 + 6 + 12) / 60 / 2)  # no rare one is on both sides
 
 
 class Run:
