@@ -1,6 +1,6 @@
 # One vocabulary for people, hooks and CI. `make` lists it.
 .DEFAULT_GOAL := help
-.PHONY: help setup quickstart repro experiments paper label-ranking test test-slow lint scale ui up deploy serve benchmark lock audit pools secrets
+.PHONY: help setup quickstart repro experiments paper label-ranking test test-fast test-slow lint scale ui up deploy serve benchmark lock audit pools secrets
 SHELL := bash
 PYTHON ?= python3
 BIN := $(CURDIR)/.venv/bin
@@ -63,6 +63,12 @@ label-ranking: .venv/.installed ## make label-ranking SCALE=subset_112: the expe
 
 test: .venv/.installed lint ## what must pass before a change lands
 	$(RUN) python -m pytest -m "not slow" --numprocesses 2 --dist loadfile --no-loadscope-reorder
+
+# None of these imports the platform; the test of adding runs the contracts once more.
+test-fast: .venv/.installed ## mathematics, contracts and doctests, within a minute
+	$(RUN) python -m pytest -m "not slow" --numprocesses 2 --dist worksteal src/rankops tests/contracts tests/test_*loss*.py \
+		tests/test_*metric*.py tests/test_*sort*.py tests/test_ranks.py tests/test_bootstrap.py tests/test_models.py \
+		--ignore tests/contracts/test_adding.py
 
 test-slow: .venv/.installed ## what takes longer: killed stages, a full disk, two clones compared
 	$(RUN) python -m pytest -m slow

@@ -7,6 +7,7 @@ import socket
 import subprocess
 import sys
 import time
+from io import BytesIO
 from pathlib import Path
 
 import pytest
@@ -103,6 +104,58 @@ def shorten(project: Project) -> None:
 def new_project(tmp_path_factory):
     """Makes a tiny project in a folder of its own."""
     return lambda name: Project(tmp_path_factory.mktemp(name))
+
+
+def git(*words: str) -> str:
+    """What git prints, as a person of the tests."""
+    person = ["-c", "user.name=tests", "-c", "user.email=tests@example.org"]
+    return subprocess.run(["git", *person, *words], capture_output=True, text=True, check=True).stdout.strip()
+
+
+def encoded(image, kind: str = "PNG", **options) -> bytes:
+    """A file of an image."""
+    buffer = BytesIO()
+    image.save(buffer, kind, **options)
+    return buffer.getvalue()
+
+
+def with_cell(column: str, row: int, change):
+    """A function that changes one cell of a table."""
+    import pyarrow as pa
+
+    def changed(table):
+        values, field = table[column].to_pylist(), table.schema.field(column)
+        values[row] = change(values[row])
+        return table.set_column(table.column_names.index(column), field, pa.array(values, field.type))
+
+    return changed
+
+
+def refusal(params, name: str, **changes) -> str | None:
+    """What validation says against the dataset in `data/<name>`, some of its splits changed for as long; or None."""
+    import pyarrow.parquet as pq
+
+    from pipelines.expectations import ExpectationsFailed
+    from pipelines.stages import validate
+
+    paths = {Path("data") / name / f"{split}.parquet": several for split, several in changes.items()}
+    before, passed = {path: path.read_bytes() for path in paths}, Path(f"checks/{name}.passed")
+    passed.unlink(missing_ok=True)
+    try:
+        for path, several in paths.items():
+            table = pq.read_table(path)
+            for change in several:
+                table = change(table)
+            pq.write_table(table, path)
+        validate.main(params, name)
+    except ExpectationsFailed as failed:
+        assert not passed.exists()
+        return str(failed)
+    finally:
+        for path, contents in before.items():
+            path.write_bytes(contents)
+    assert passed.read_text() == "passed\n"
+    return None
 
 
 def processes_in(folder: Path) -> list[int]:

@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 from contextlib import suppress
-from io import BytesIO
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -29,7 +28,8 @@ from rankops.io.checkpoints import build, save_model
 from rankops.io.parquet import encode_images
 from rankops.tasks.label_ranking import LabelRanking
 
-ROOT = Path(__file__).parents[1]
+from conftest import ROOT, encoded, git  # isort: skip
+
 HEAVY = {"torch", "numpy", "pandas", "mlflow", "prefect", "dvc", "great_expectations", "pydantic", "ruamel"}
 FILES = ("params.yaml", "dvc.yaml", "pyproject.toml", "scales/laptop.yaml", "scales/tiny.yaml", "scales/paper.yaml")
 
@@ -65,18 +65,10 @@ def project(tmp_path, monkeypatch) -> Path:
     return tmp_path
 
 
-@pytest.fixture(scope="module")
-def new_store(tmp_path_factory) -> Path:
-    """An empty store: making one takes seconds."""
-    path = tmp_path_factory.mktemp("store") / "mlflow.db"
-    mlflow.MlflowClient(f"sqlite:///{path}").search_experiments()
-    return path
-
-
 @pytest.fixture
-def empty_store(project, new_store, monkeypatch):
+def empty_store(project, _empty_store, monkeypatch):
     """A store of the test's own."""
-    shutil.copyfile(new_store, project / "mlflow.db")
+    shutil.copyfile(_empty_store, project / "mlflow.db")
     monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{project}/mlflow.db")
     yield
     mlflow.set_tracking_uri(None)
@@ -231,12 +223,19 @@ class TestScale:
         )
         assert tiny | paper <= laptop
 
-    def test_options_of_a_name_are_replaced_together(self, project):
-        (project / "scales/mine.yaml").write_text(
-            "training: {label_ranking: {scorer: {optimizer: {name: SGD, args: {lr: 5.0e-1}}}}}"
-        )
+    @pytest.mark.parametrize(
+        ("text", "times"),
+        [
+            ("{label_ranking: {scorer: {optimizer: {name: SGD, args: {lr: 0.5}}}}}", 1),
+            # What the scale shares is written out.
+            ("{memorability: {probe: {optimizer: &mine {name: SGD, args: {lr: 0.5}}}}, "
+             "multilabel: {probe: {optimizer: *mine }}}", 2),
+        ],
+    )  # fmt: skip
+    def test_options_of_a_name_are_replaced_together(self, project, text, times):
+        (project / "scales/mine.yaml").write_text(f"training: {text}")
         rankops("scale", "mine")
-        assert "optimizer: {name: SGD, args: {lr: 5.0e-1}}" in (project / "params.yaml").read_text()
+        assert (project / "params.yaml").read_text().count("optimizer: {name: SGD, args: {lr: 0.5}}") == times
 
     def test_what_shares_an_anchor_may_differ(self, project):
         (project / "scales/mine.yaml").write_text("runs: {memorability-mse: {seeds: [1, 7]}}")
@@ -245,15 +244,6 @@ class TestScale:
         assert seeds.pop("memorability-mse") == [1, 7]
         assert [1, 7] not in seeds.values()
         assert "# pairs: null = all" in (project / "params.yaml").read_text()
-
-    def test_what_a_scale_shares_is_written_out(self, project):
-        optimizer = "optimizer: &mine {name: SGD, args: {lr: 0.5}}"
-        (project / "scales/mine.yaml").write_text(
-            f"training: {{memorability: {{probe: {{{optimizer}}}}}, multilabel: {{probe: {{optimizer: *mine }}}}}}"
-        )
-        rankops("scale", "mine")
-        text = (project / "params.yaml").read_text()
-        assert text.count("optimizer: {name: SGD, args: {lr: 0.5}}") == 2
 
     def test_a_run_that_the_params_no_longer_have_is_left_out(self, project):
         values = YAML().load(project / "params.yaml")
@@ -335,9 +325,7 @@ class TestModels:
             pq.write_table(pa.table({"image": encode_images(rows, threads=1)}), folder / f"{file}.parquet")
         Image.new("L", (100, 80)).save(folder / "large.png")
         for name in ("a.png", "b.png"):
-            buffer = BytesIO()
-            Image.fromarray(images[ord(name[0])]).save(buffer, "PNG")
-            (folder / name).write_bytes(buffer.getvalue())
+            (folder / name).write_bytes(encoded(Image.fromarray(images[ord(name[0])])))
         return folder
 
     @pytest.fixture
@@ -428,12 +416,11 @@ class TestPromote:
 class TestDoctor:
     @pytest.fixture
     def project(self, project):
-        identity = ["-c", "user.name=tests", "-c", "user.email=tests@example.org"]
-        subprocess.run(["git", "init", "--quiet"], check=True)
+        git("init", "--quiet")
         (project / "dvc.yaml").write_text("stages: {}\n")
         Repo.init(".").close()
-        subprocess.run(["git", "add", "--all"], check=True)
-        subprocess.run(["git", *identity, "commit", "--quiet", "--message", "start"], check=True)
+        git("add", "--all")
+        git("commit", "--quiet", "--message", "start")
         return project
 
     def states(self, *, code: int = 0) -> dict[str, str]:
@@ -463,16 +450,14 @@ class TestDoctor:
 
 
 def test_repair_restores_a_torn_lock(project):
-    subprocess.run(["git", "init", "--quiet"], check=True)
+    git("init", "--quiet")
     Repo.init(".").close()
     (project / "dvc.lock").write_text("schema: '2.0'\nsta")
-    subprocess.run(["git", "add", "params.yaml"], check=True)
-    identity = ["-c", "user.name=tests", "-c", "user.email=tests@example.org"]
-    subprocess.run(["git", *identity, "commit", "--quiet", "--message", "start"], check=True)
+    git("add", "params.yaml")
+    git("commit", "--quiet", "--message", "start")
     assert "dvc.lock" in rankops("repair")
     assert not (project / "dvc.lock").exists()
     assert rankops("repair") == ""
-    shutil.rmtree(project / ".git")
 
 
 def test_watch_ends_with_ctrl_c(project, empty_store):
@@ -483,10 +468,10 @@ def test_watch_ends_with_ctrl_c(project, empty_store):
     with subprocess.Popen(words, env=environment, stdout=subprocess.PIPE, text=True, **heard) as watching:
         try:
             assert "Ctrl-C" in watching.stdout.readline()
-            for _ in range(20):
+            for _ in range(4):  # a second signal would end it while it ends
                 watching.send_signal(signal.SIGINT)
                 with suppress(subprocess.TimeoutExpired):
-                    watching.wait(3)
+                    watching.wait(20)
                     break
             assert watching.returncode == 0
         finally:

@@ -13,16 +13,13 @@ from pipelines.flows.processes import Commands, TransientFailure
 from pipelines.ops import dvc_lock
 from pipelines.ops.dvc_repair import repair
 
+from conftest import git  # isort: skip
+
 STAGES = """
 stages:
   draw: {cmd: echo drawn >> ran.txt && cp seed.txt scenes.txt, deps: [seed.txt], outs: [scenes.txt]}
   train: {cmd: echo trained >> ran.txt && cp scenes.txt model.txt, deps: [scenes.txt], outs: [model.txt]}
 """
-IDENTITY = {f"GIT_{who}_{what}": "a@b" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
-
-
-def git(*words: str) -> None:
-    subprocess.run(["git", *words], check=True, capture_output=True, env={**os.environ, **IDENTITY})
 
 
 def repro() -> None:

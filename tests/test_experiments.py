@@ -3,7 +3,6 @@
 import contextlib
 import json
 import shutil
-import subprocess
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +15,7 @@ from dvc.repo import Repo
 from ruamel.yaml import YAML
 from scipy.stats import spearmanr
 
-from pipelines.config import rules, scales
+from pipelines.config import scales
 from pipelines.config.schema import check_shapes, merged, read
 from pipelines.stages import (
     compare,
@@ -31,15 +30,10 @@ from rankops.io.checkpoints import build, save_model
 from rankops.metrics.bootstrap import evaluate
 from tools.keep import keep
 
-from conftest import ROOT  # isort: skip
+from conftest import ROOT, git  # isort: skip
 
 FOLDER = ROOT / "experiments"
 OURS, THEIRS = Path("experiments"), Path("elsewhere")
-
-
-def git(*words: str) -> str:
-    person = ["-c", "user.name=tests", "-c", "user.email=tests@example.org"]
-    return subprocess.run(["git", *person, *words], capture_output=True, text=True, check=True).stdout.strip()
 
 
 def reproduce(folder: Path) -> None:
@@ -54,10 +48,9 @@ def status(folder: Path) -> dict:
 
 class TestProject:
     def test_params_are_fine_and_those_of_its_default_scale(self, tmp_path):
-        rules.check(FOLDER / "params.yaml")
         shutil.copyfile(FOLDER / "params.yaml", tmp_path / "params.yaml")
         shutil.copytree(FOLDER / "scales", tmp_path / "scales")
-        scales.apply(scales.DEFAULT, tmp_path)
+        scales.apply(scales.DEFAULT, tmp_path)  # which checks them
         assert (tmp_path / "params.yaml").read_text() == (FOLDER / "params.yaml").read_text()
 
     @pytest.mark.slow
@@ -169,11 +162,11 @@ class TestFigures:
 
 
 class TestKeep:
-    @pytest.fixture
-    def project(self, tmp_path, monkeypatch):
-        """A repository with a DVC project of two runs, whose stages copy what is prepared; gives what makes it anew."""
-        values = read(ROOT / "params.yaml")
-        values |= {"runs": {}, "sorters": {}}
+    def make(self, folder: Path, seeds: list[int]) -> None:
+        """A DVC project of two runs, whose stages copy what is prepared; all that git sees is committed."""
+        values = read(ROOT / "params.yaml") | {"sorters": {}}
+        run = values["runs"]["memorability-mse"] | {"seeds": seeds}
+        values["runs"] = {"a": run, "b": run}
         values["comparisons"] = {"both": {"question": "?", "metric": "spearman", "baseline": "a", "runs": ["b"]}}
         train = {
             "cmd": "mkdir -p models/runs/${key} && cp prepared/${key}.json models/runs/${key}/run.json",
@@ -189,35 +182,43 @@ class TestKeep:
             "outs": ["predictions/${key}.parquet", "metrics/runs/${key}.json"],
         }
         stages = {name: {"foreach": "${runs}", "do": do} for name, do in (("train", train), ("evaluate", test))}
+        prepared = folder / "prepared"
+        prepared.mkdir(exist_ok=True)
+        record = {"seeds": seeds, "setting": {}, "validation": {str(seed): seed / 10 for seed in seeds}}
+        for name in ("a", "b"):
+            pq.write_table(pa.concat_tables([predicted(name, seed) for seed in seeds]), prepared / f"{name}.parquet")
+            statistics = compare.statistics_of("memorability", prepared / f"{name}.parquet", seeds)
+            metrics = evaluate(statistics, resamples=20, seed=0)
+            (prepared / f"{name}-metrics.json").write_text(json.dumps(metrics))
+            (prepared / f"{name}.json").write_text(json.dumps(record))
+        (folder / "params.yaml").write_text(json.dumps(values, indent=1))
+        YAML().dump({"stages": stages}, folder / "dvc.yaml")
+        reproduce(folder)
+        git("add", "--all")
+        git("commit", "--quiet", "--allow-empty", "--message", "made")
 
-        def make(folder: Path, seeds: list[int]) -> None:
-            (folder / "prepared").mkdir(exist_ok=True)
-            for name in ("a", "b"):
-                values["runs"][name] = read(ROOT / "params.yaml")["runs"]["memorability-mse"] | {"seeds": list(seeds)}
-                table = pa.concat_tables([predicted(name, seed) for seed in seeds])
-                pq.write_table(table, folder / f"prepared/{name}.parquet")
-                statistics = compare.statistics_of("memorability", folder / f"prepared/{name}.parquet", seeds)
-                measured = evaluate(statistics, resamples=20, seed=0)
-                (folder / f"prepared/{name}-metrics.json").write_text(json.dumps(measured))
-                record = {"seeds": seeds, "setting": {}, "validation": {str(seed): seed / 10 for seed in seeds}}
-                (folder / f"prepared/{name}.json").write_text(json.dumps(record))
-            (folder / "params.yaml").write_text(json.dumps(values, indent=1))
-            YAML().dump({"stages": stages}, folder / "dvc.yaml")
-            reproduce(folder)
-            git("add", "--all")
-            git("commit", "--quiet", "--allow-empty", "--message", "made")
+    @pytest.fixture(scope="class")
+    def made(self, tmp_path_factory) -> Path:
+        """A repository with such a project in `experiments`."""
+        folder = tmp_path_factory.mktemp("made")
+        with contextlib.chdir(folder):
+            git("init", "--quiet")
+            for path in ("src/train.py", "experiments/data/train.parquet"):
+                Path(path).parent.mkdir(parents=True)
+                Path(path).write_text("1")
+            OURS.joinpath("src").symlink_to("../src")
+            Path(".gitignore").write_text("prepared\n/*/models\n/*/predictions\n/*/metrics\ndvc.lock\n/elsewhere\n")
+            with contextlib.chdir(OURS), Repo.init(".", no_scm=True) as repo, repo.config.edit() as config:
+                config["core"]["no_scm"] = True
+            self.make(OURS, [1, 2])
+        return folder
 
+    @pytest.fixture
+    def project(self, made, tmp_path, monkeypatch):
+        """A copy of it, the present folder; what makes it anew."""
+        shutil.copytree(made, tmp_path, symlinks=True, dirs_exist_ok=True)
         monkeypatch.chdir(tmp_path)
-        git("init", "--quiet")
-        for path in ("src/train.py", "experiments/data/train.parquet"):
-            Path(path).parent.mkdir(parents=True)
-            Path(path).write_text("1")
-        OURS.joinpath("src").symlink_to("../src")
-        Path(".gitignore").write_text("prepared\n/*/models\n/*/predictions\n/*/metrics\ndvc.lock\n/elsewhere\n")
-        with contextlib.chdir(OURS), Repo.init(".", no_scm=True) as repo, repo.config.edit() as config:
-            config["core"]["no_scm"] = True
-        make(OURS, [1, 2])
-        return make
+        return self.make
 
     @pytest.fixture
     def elsewhere(self, project):

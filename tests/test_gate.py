@@ -103,13 +103,6 @@ def test_a_worse_one_does_not_and_says_why_each_time(store):
     assert champion(store) == "1"
 
 
-def test_a_gain_below_the_least_is_not_enough(store):
-    sorter("flat", 1.0)
-    sorter("steep", 50.0)
-    assert "minimum gain of 2.5" in decide(minimum_gain=2.5).reason
-    assert champion(store) == "1"
-
-
 def verdict(gain: tuple, guarded: tuple = (0.0, 0.0, 0.0), *, lower: bool = False, least: float = 0.05) -> bool:
     names = ("value", "low", "high")
     differences = {"main": dict(zip(names, gain, strict=True)), "guarded": dict(zip(names, guarded, strict=True))}

@@ -109,45 +109,21 @@ def test_a_grid_is_chosen_from_by_the_mean_of_three_seeds(project):
     assert sorted(record["validation"]) == ["1", "2", "3", "4"]
 
 
-def test_no_result_of_another_grid_is_taken(project, monkeypatch):
-    trained = []
-    honest = stage.train_one
+def test_what_diverges_is_named_what_is_done_is_kept_and_no_result_of_another_grid_is_taken(project):
+    def grid(*rates):
+        place = "training.finetune.optimizer.args.lr"
+        return project(runs={"mine": {"seeds": [1, 2], "grid": {place: list(rates)}}})
 
-    def fails_last(params, name, place, seed, job):
-        if trained == [1]:
-            raise FloatingPointError("the loss became nan")
-        honest(params, name, place, seed, job)
-        trained.append(seed)
-
-    def grid(phase):
-        return project(runs={"mine": {"seeds": [1, 2], "grid": {f"training.{phase}.optimizer.args.lr": [1e-3, 1e-2]}}})
-
-    monkeypatch.setattr(stage, "train_one", fails_last)  # the run is not at its end when its grid is changed
-    with pytest.raises(ValueError, match="seed2, training.probe.optimizer.args.lr=0.001 failed"):
-        stage.main(grid("probe"), "mine")
-    assert trained == [1]
-    trained.append(0)
-    run(grid("finetune"))
-    assert trained == [1, 0, 1, 2, 1, 2]
-
-
-def test_a_seed_that_fails_leaves_the_others_and_is_named(project, monkeypatch):
-    trained = []
-    honest = stage.train_one
-
-    def fails(params, name, place, seed, job):
-        if seed == 2 and len(trained) < 3:
-            raise FloatingPointError("the loss became nan")
-        trained.append(seed)
-        honest(params, name, place, seed, job)
-
-    monkeypatch.setattr(stage, "train_one", fails)  # stands for a training that diverges
-    with pytest.raises(ValueError, match=r"mine: seed2 failed: the loss became nan"):
-        stage.main(project(), "mine")
-    assert trained == [1, 3]
-    trained += [0]
-    assert "seed2/model.safetensors" in run(project())
-    assert trained == [1, 3, 0, 2]
+    expected = run(grid(1e-2, 3e-3))
+    done = []
+    for _ in range(2):
+        with pytest.raises(ValueError, match=r"mine: seed1, .*lr=1e\+30 failed: .*nan"):
+            stage.main(grid(1e-3, 1e30), "mine")
+        results = stage.Path(".checkpoints/train/mine").rglob("result/model.safetensors")
+        done.append({str(path): path.stat().st_mtime_ns for path in results})
+    assert done[0] == done[1]  # trained once
+    assert sorted(path.split("/")[-3][:5] for path in done[0]) == ["seed1", "seed2"]
+    assert run(grid(1e-2, 3e-3)) == expected
 
 
 def test_a_run_is_evaluated_and_compared_over_its_seeds(project):

@@ -11,7 +11,6 @@ import sys
 import time
 import zlib
 from concurrent.futures import ThreadPoolExecutor
-from io import BytesIO
 from pathlib import Path
 from types import SimpleNamespace
 from urllib.request import Request, urlopen
@@ -42,7 +41,7 @@ from rankops.tasks import predict as requests
 from rankops.tasks.label_ranking import LabelRanking
 from rankops.tasks.predict import order_of, predicted
 
-from conftest import ROOT, free_port  # isort: skip
+from conftest import ROOT, encoded, free_port  # isort: skip
 
 K = 4  # labels
 SIDE = 16  # pixels of an image
@@ -61,12 +60,6 @@ def network_of(task: str, *, colors: int = 1) -> torch.nn.Module:
     network = build("models", name, args, seed=3, colors=colors, **runtime)
     network.recipe |= {"task": task, "image": {"colors": colors, "height": SIDE, "width": SIDE}}
     return network.eval()
-
-
-def encoded(image: Image.Image, kind: str = "PNG", **options) -> bytes:
-    buffer = BytesIO()
-    image.save(buffer, kind, **options)
-    return buffer.getvalue()
 
 
 def noise(generator: torch.Generator, *size: int) -> Image.Image:
@@ -361,7 +354,6 @@ class TestPredict:
         for contents, message in (
             (None, "no such file"),
             (b"no image", "unusable image"),
-            (bomb(3000, 2000), "3000 x 2000 pixels"),
             (encoded(Image.new("L", (1, 1))), "1 x 1 pixels.* of 16 x 16 pixels"),
         ):
             if contents is not None:
@@ -463,11 +455,10 @@ class TestPredictTable:
         assert source.stat().st_size > 12 * 2**20
         assert max(held) - before < 6 * 2**20
 
-    @pytest.mark.parametrize("broken", [b"no image", None, bomb(30_000, 30_000)], ids=["text", "none", "bomb"])
-    def test_a_broken_image_is_named_and_the_old_file_stays(self, run, images, broken, tmp_path):
-        images[131] = broken
+    def test_a_broken_image_is_named_and_the_old_file_stays(self, run, images, tmp_path):
+        images[131] = None
         source, target = tmp_path / "in.parquet", tmp_path / "out.parquet"
-        pq.write_table(pa.table({"image": pa.array([one and {"bytes": one, "path": None} for one in images])}), source)
+        pq.write_table(pa.table({"image": images}), source)
         target.write_bytes(b"old")
         with pytest.raises(ValueError, match=r"in.parquet: row 131: unusable image"):
             predict_table(source, target, load_ranker(str(run)))
@@ -482,13 +473,6 @@ class TestPredictTable:
                 predict_table(source, target, ranker)
             return str(error.value)
 
-        assert "in.parquet: no such file" in message()
-        source.write_bytes(b"PAR1 no parquet")
-        assert "not a whole Parquet file" in message()
-        pq.write_table(pa.table({"picture": images}), source)
-        assert "no column image; it has picture" in message()
-        pq.write_table(pa.table({"image": ["a.png", "b.png"]}), source)
-        assert "image is of type string" in message()
         pq.write_table(pa.table({"image": images}), source)
         assert "the file that is read" in message(source)
         assert "a folder" in message(tmp_path)

@@ -148,20 +148,6 @@ class TestEveryTask:
             weights = whole.network.state_dict()
             assert all(weights[key].equal(value) for key, value in resumed.network.state_dict().items())
 
-    def test_a_request_is_answered_row_by_row(self, case, generator):
-        training = Training(case, split_of(case[0], generator, rows=4))
-        network = training.network.eval()
-        encoded = [
-            image["bytes"] for image in encode_images(training.split[0].view(-1, 16, 16).numpy(), threads=1).to_pylist()
-        ]
-        kind = next(iter(training.task.columns.values()))
-        rows = [{"image": one} for one in encoded[:3]] if kind != "images" else [{"frames": encoded[:3]}] * 3
-        answers = training.task.respond(network, rows)
-        assert len(answers) == 3
-        broken = [dict.fromkeys(row, b"no picture" if kind != "images" else [b"no picture"]) for row in rows]
-        with pytest.raises(ValueError, match="row 0"):
-            training.task.respond(network, broken)
-
 
 @pytest.mark.parametrize("rate", [3e-3, 300.0], ids=["learns", "is ruined"])
 def test_fine_tuning_keeps_the_probes_weights_unless_it_is_better(start, generator, rate):
