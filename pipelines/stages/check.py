@@ -1,5 +1,10 @@
-"""Checks params.yaml before anything is made: every name, option and agreement; every component is built once."""
+"""Check params.yaml before anything is made: every name, option and agreement; every component is built once.
 
+`checks/params.passed` is always the same: all stages wait for it, and none runs again when params change. Stages that
+read most of the params depend on `checks/params.json`, which has their values without comments.
+"""
+
+import json
 from pathlib import Path
 
 from pipelines.config import Settings, rules
@@ -8,5 +13,7 @@ from rankops.io.atomic import replaced_file
 
 def main(params: Settings) -> None:
     rules.check()
-    with replaced_file(Path("checks/params.passed")) as partial:
-        partial.write_text("passed\n")
+    values = json.dumps(params.model_dump(mode="json"), indent=1)
+    for name, text in {"params.json": values, "params.passed": "passed"}.items():
+        with replaced_file(Path("checks") / name) as partial:
+            partial.write_text(text + "\n")
