@@ -56,8 +56,8 @@ def soft_ranks(given: Groups, sorter: AnySorter, *, mask: Tensor | None = None) 
     chosen = _sorter(sorter, given.scores.device)
     mask = given.mask if mask is None else mask
     options: dict[str, Any] = {} if mask is None else {"mask": mask}
-    if isinstance(chosen, Sorter):
-        options["check_finite"] = False  # `groups` has checked, or was told not to
+    if isinstance(chosen, Sorter) and not given.finite:
+        options["check_finite"] = False
     result = chosen(given.scores, **options)
     if torch.is_grad_enabled() and given.scores.requires_grad and not result.requires_grad:
         name = getattr(chosen, "__name__", type(chosen).__name__)
@@ -163,7 +163,7 @@ def rank_distance(given: Groups, sorter: AnySorter, reduction: Reduction) -> Ten
     soft = soft_ranks(given, sorter)
     # In float64, because half precision does not hold every rank.
     target = given.truth.double()
-    true = ranks(target, mask=given.mask, check_finite=False).to(soft.dtype)
+    true = ranks(target, mask=given.mask, check_finite=given.finite).to(soft.dtype)
     length = given.exists.sum(-1).clamp(min=2)
     total = given.weight.sum(-1)
     errors = ((soft - true).square() * given.weight).sum(-1) / total.where(total > 0, 1.0)

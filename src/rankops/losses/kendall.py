@@ -60,7 +60,7 @@ def kendall(
     true = torch.sign(known.unsqueeze(-1) - known.unsqueeze(-2)).to(soft.dtype)
     pairs = (weight.unsqueeze(-1) * weight.unsqueeze(-2)).to(soft.dtype)
     if top_heavy:
-        true_places = ranks(given.truth.double(), mask=given.mask, check_finite=False)
+        true_places = ranks(given.truth.double(), mask=given.mask, check_finite=given.finite)
         closeness = 1 / true_places.clamp(min=1).to(soft.dtype)
         pairs = pairs * (closeness.unsqueeze(-1) + closeness.unsqueeze(-2))
     agreement, of_soft, of_true = ((pairs * part).sum((-2, -1)) for part in (soft * true, soft**2, true**2))

@@ -127,6 +127,7 @@ class Groups:
         weight: (..., d), of the scores' type: how much each score counts, 0 where the mask is False; the largest is 1.
         exists: (..., d) boolean, where the mask is True; all if there is none.
         mask: (..., d) boolean, or None: what a sorter is given.
+        finite: whether scores and truth are known to be finite.
     """
 
     scores: Tensor
@@ -134,6 +135,7 @@ class Groups:
     weight: Tensor
     exists: Tensor
     mask: Tensor | None
+    finite: bool
 
 
 def groups(
@@ -186,8 +188,7 @@ def groups(
         check_positives(scores, values, mask=mask, check_finite=check_finite)
         values = values.bool()
     check_group_size(scores, dim=dim, least=least)
-    if check_finite:
-        check_finite_scores(scores, mask)
+    finite = check_finite and check_finite_scores(scores, mask)
     weight = relative_weights(scores, mask, weights, check_finite=check_finite)
     scores = scores.to(weight.dtype)
     if mask is not None:
@@ -197,6 +198,5 @@ def groups(
     def arranged(part: Tensor) -> Tensor:
         return torch.stack([part, part.mT], -3) if kind == "positives" else part.movedim(dim, -1)
 
-    return Groups(
-        arranged(scores), arranged(values), arranged(weight), arranged(exists), None if mask is None else arranged(mask)
-    )
+    given = (arranged(scores), arranged(values), arranged(weight), arranged(exists))
+    return Groups(*given, mask=None if mask is None else arranged(mask), finite=finite)
