@@ -1,0 +1,52 @@
+"""What people read before they run anything: README, docs, examples, and the files that the repository's host reads."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tools import schema
+
+ROOT = Path(__file__).parents[1]
+WORKFLOWS = sorted((ROOT / ".github/workflows").glob("*.yml"))
+CHECKED = {path: "github-workflows" for path in WORKFLOWS} | {
+    ROOT / "CITATION.cff": "citation-file-format",
+    ROOT / ".github/ISSUE_TEMPLATE/bug.yml": "github-issue-forms",
+    ROOT / ".github/ISSUE_TEMPLATE/feature.yml": "github-issue-forms",
+}
+
+
+def check(*arguments: str | Path) -> subprocess.CompletedProcess:
+    return subprocess.run([sys.executable, "-m", "check_jsonschema", *arguments], capture_output=True, text=True)
+
+
+@pytest.mark.parametrize("path", CHECKED, ids=lambda path: path.name)
+def test_files_of_the_host_are_of_their_schema(path):
+    done = check("--builtin-schema", f"vendor.{CHECKED[path]}", path)
+    assert done.returncode == 0, done.stdout
+
+
+def test_workflows_call_make_targets_that_exist():
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    called = re.findall(r"run: make ([a-z-]+)", "".join(path.read_text() for path in WORKFLOWS))
+    assert called
+    assert set(called) <= targets
+
+
+class TestSchema:
+    def test_it_is_current(self):
+        assert (ROOT / schema.PATH).read_text() == schema.schema(), "run `python -m tools.schema`"
+
+    @pytest.mark.parametrize("folder", ["", "experiments/"])
+    def test_params_name_and_satisfy_it(self, folder):
+        path = ROOT / folder / "params.yaml"
+        place = re.match(r"# yaml-language-server: \$schema=(\S+)\n", path.read_text())
+        assert place is not None
+        done = check("--schemafile", (path.parent / place[1]).resolve(), path)
+        assert done.returncode == 0, done.stdout
+
+    def test_it_finds_a_wrong_key(self, tmp_path):
+        (tmp_path / "params.yaml").write_text((ROOT / "params.yaml").read_text().replace("threads:", "thread:", 1))
+        assert "thread" in check("--schemafile", ROOT / schema.PATH, tmp_path / "params.yaml").stdout
