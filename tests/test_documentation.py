@@ -1,6 +1,7 @@
 """What people read before they run anything: README, docs, examples, and the files that the repository's host reads."""
 
 import re
+import runpy
 import subprocess
 import sys
 from pathlib import Path
@@ -50,3 +51,32 @@ class TestSchema:
     def test_it_finds_a_wrong_key(self, tmp_path):
         (tmp_path / "params.yaml").write_text((ROOT / "params.yaml").read_text().replace("threads:", "thread:", 1))
         assert "thread" in check("--schemafile", ROOT / schema.PATH, tmp_path / "params.yaml").stdout
+
+
+class TestExamples:
+    @pytest.mark.parametrize("name", ["spearman_regression", "label_ranking", "retrieval", "learning_to_rank"])
+    def test_the_ranking_loss_beats_the_usual_one(self, name, capsys):
+        runpy.run_path(str(ROOT / f"examples/{name}.py"), run_name="__main__")
+        usual, ours = (float(re.findall(r"[\d.]+(?=%| |$)", line)[-1]) for line in capsys.readouterr().out.splitlines())
+        assert ours > usual
+
+    @pytest.mark.parametrize(
+        ("name", "package"),
+        [("lightning_loop", "lightning"), ("hugging_face_loop", "transformers"), ("champion_from_mlflow", "mlflow")],
+    )
+    def test_a_missing_package_is_named(self, name, package, monkeypatch):
+        monkeypatch.setitem(sys.modules, package, None)
+        with pytest.raises(SystemExit, match=f"needs the package {package}: pip install"):
+            runpy.run_path(str(ROOT / f"examples/{name}.py"), run_name="__main__")
+
+    def test_a_folder_without_models_is_told(self, tmp_path, monkeypatch):
+        monkeypatch.chdir(tmp_path)
+        monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+        with pytest.raises(SystemExit, match="make repro"):
+            runpy.run_path(str(ROOT / "examples/champion_from_mlflow.py"), run_name="__main__")
+        assert not list(tmp_path.iterdir())
+
+    def test_each_is_short(self):
+        lengths = {path.name: len(path.read_text().splitlines()) for path in (ROOT / "examples").glob("*.py")}
+        assert lengths
+        assert max(lengths.values()) < 60, lengths
