@@ -85,7 +85,7 @@ lint: .venv/.installed ## style, imports, docstrings and types
 	@touch $@
 
 docs: .venv-tools/.installed ## the documentation site, into site/; warnings are errors
-	.venv-tools/bin/mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 .venv-tools/bin/mkdocs build --strict --quiet
 	@echo "wrote site/index.html"
 
 hooks: .venv/.installed .venv-tools/.installed ## the checks of .pre-commit-config.yaml, at each commit from now on

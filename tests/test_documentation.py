@@ -12,6 +12,8 @@ from tools import schema
 
 ROOT = Path(__file__).parents[1]
 WORKFLOWS = sorted((ROOT / ".github/workflows").glob("*.yml"))
+README = (ROOT / "README.md").read_text()
+PAGES = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "results").rglob("*.md")]
 CHECKED = {path: "github-workflows" for path in WORKFLOWS} | {
     ROOT / "CITATION.cff": "citation-file-format",
     ROOT / ".github/ISSUE_TEMPLATE/bug.yml": "github-issue-forms",
@@ -34,6 +36,52 @@ def test_workflows_call_make_targets_that_exist():
     called = re.findall(r"run: make ([a-z-]+)", "".join(path.read_text() for path in WORKFLOWS))
     assert called
     assert set(called) <= targets
+
+
+def outside_of_code(text: str) -> str:
+    return re.sub(r"(?s)```.*?```|`[^`\n]*`", "", text)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_and_pictures_lead_somewhere(page):
+    text = outside_of_code(page.read_text())
+    for link in re.findall(r"\]\(([^)\s]+)\)|src=\"([^\"]+)\"", text):
+        path, _, anchor = "".join(link).partition("#")
+        if not path.startswith(("http://", "https://")):
+            target = page.parent / path if path else page
+            # Pages of the API are made from docstrings.
+            assert target.exists() or (page.parent == ROOT / "docs" and path.startswith("api/")), link
+            if anchor:
+                titles = re.findall(r"^#+ (.+)$", target.read_text(), re.MULTILINE)
+                assert anchor in {re.sub(r"[^\w-]", "", title.lower().replace(" ", "-")) for title in titles}, link
+
+
+def test_every_page_is_in_the_navigation():
+    named = set(re.findall(r": ([\w/]+\.md)$", (ROOT / "mkdocs.yml").read_text(), re.MULTILINE))
+    assert named == {str(page.relative_to(ROOT / "docs")) for page in (ROOT / "docs").rglob("*.md")}
+
+
+class TestReadme:
+    def test_it_is_short(self):
+        lines = README.splitlines()
+        assert len(lines) <= 130
+        assert max(map(len, lines)) <= 400
+        assert next(number for number, line in enumerate(lines, 1) if line == "```python") <= 45
+
+    def test_its_sentences_are_short(self):
+        text = re.sub(r"<!--.*?-->|<[^>]+>|\]\([^)]*\)|^\|.*$|^#.*$", "", outside_of_code(README), flags=re.MULTILINE)
+        sentences = re.split(r"(?<=[.!?:])[*_]*\s+|\n\s*\n", text)
+        assert len([sentence for sentence in sentences if len(sentence.split()) > 30]) <= 3
+
+    def test_its_example_prints_what_it_says(self, capsys):
+        (code,) = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+        (expected,) = re.findall(r"```\n(MSE.*?)```", README, re.DOTALL)
+        assert len(code.splitlines()) <= 18
+        exec(compile(code, "README.md", "exec"), {})
+        printed = capsys.readouterr().out
+        assert printed.split()[::2] == expected.split()[::2]
+        values, wanted = (list(map(float, text.split()[1::2])) for text in (printed, expected))
+        assert values == pytest.approx(wanted, abs=0.005)  # on any processor
 
 
 class TestSchema:
