@@ -79,6 +79,7 @@ lint: .venv/.installed ## style, imports, docstrings and types
 	$(RUN) ty check src pipelines tools
 
 # Tools that need none of the project's own packages, from a lock of their own.
+.PHONY: docs hooks
 .venv-tools/.installed: requirements-tools.lock
 	$(PYTHON) -m venv --clear .venv-tools
 	.venv-tools/bin/pip install --quiet --require-hashes -r requirements-tools.lock
