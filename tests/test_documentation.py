@@ -56,6 +56,14 @@ def test_links_and_pictures_lead_somewhere(page):
                 assert anchor in {re.sub(r"[^\w-]", "", title.lower().replace(" ", "-")) for title in titles}, link
 
 
+BLOCKS = [(page, code) for page in PAGES for code in re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL)]
+
+
+@pytest.mark.parametrize(("page", "code"), BLOCKS, ids=lambda value: getattr(value, "name", ""))
+def test_python_in_pages_runs(page, code):
+    exec(compile(code, page.name, "exec"), {})
+
+
 def test_every_page_is_in_the_navigation():
     named = set(re.findall(r": ([\w/]+\.md)$", (ROOT / "mkdocs.yml").read_text(), re.MULTILINE))
     assert named == {str(page.relative_to(ROOT / "docs")) for page in (ROOT / "docs").rglob("*.md")}
