@@ -56,7 +56,7 @@ def test_links_and_pictures_lead_somewhere(page):
                 assert anchor in {re.sub(r"[^\w-]", "", title.lower().replace(" ", "-")) for title in titles}, link
 
 
-BLOCKS = [(page, code) for page in PAGES for code in re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL)]
+BLOCKS = [(page, code) for page in (ROOT / "docs").glob("*.md") for code in re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL)]
 
 
 @pytest.mark.parametrize(("page", "code"), BLOCKS, ids=lambda value: getattr(value, "name", ""))
