@@ -56,7 +56,11 @@ def test_links_and_pictures_lead_somewhere(page):
                 assert anchor in {re.sub(r"[^\w-]", "", title.lower().replace(" ", "-")) for title in titles}, link
 
 
-BLOCKS = [(page, code) for page in (ROOT / "docs").glob("*.md") for code in re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL)]
+BLOCKS = [
+    (page, code)
+    for page in (ROOT / "docs").glob("*.md")
+    for code in re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL)
+]
 
 
 @pytest.mark.parametrize(("page", "code"), BLOCKS, ids=lambda value: getattr(value, "name", ""))
@@ -80,6 +84,11 @@ class TestReadme:
         text = re.sub(r"<!--.*?-->|<[^>]+>|\]\([^)]*\)|^\|.*$|^#.*$", "", outside_of_code(README), flags=re.MULTILINE)
         sentences = re.split(r"(?<=[.!?:])[*_]*\s+|\n\s*\n", text)
         assert len([sentence for sentence in sentences if len(sentence.split()) > 30]) <= 3
+
+    def test_its_first_numbers_are_those_of_its_table(self):
+        (row,) = re.findall(r"\| Label ranking \| .*", README)
+        usual, ours = (f"**{100 * float(value):.0f} %**" for value in re.findall(r": (0\.\d+)", row))
+        assert re.findall(r"\*\*\d+ %\*\*", README) == [ours, usual]
 
     def test_its_example_prints_what_it_says(self, capsys):
         (code,) = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
