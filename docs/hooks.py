@@ -1,7 +1,10 @@
-"""What MkDocs calls while it builds the site: MathML for equations, links out of docs/, examples in docstrings."""
+"""What MkDocs calls while it builds the site: MathML for equations, links out of docs/, public names, examples."""
 
+import ast
 import html
 import re
+from pathlib import Path
+from typing import Any
 
 import griffe
 from latex2mathml.converter import convert
@@ -9,11 +12,33 @@ from latex2mathml.converter import convert
 EQUATION = re.compile(r'<(span|div) class="arithmatex">\\[(\[](.*?)\\[)\]]</\1>', re.DOTALL)
 OUTSIDE = re.compile(r"\[([^\]]+)\]\(\.\./[^)]+\)")
 DOCTEST = re.compile(r"\n\n(?=>>> )")
+PACKAGE = re.compile(r"^::: (rankops\.\w+)$", re.MULTILINE)
 
 
-def on_page_markdown(markdown: str, **_: object) -> str:
-    """Show links to files of the repository, which GitHub follows and the site does not have, as text."""
-    return OUTSIDE.sub(r"\1", markdown)
+def on_page_markdown(markdown: str, config: Any, **_: object) -> str:
+    """Prepare a page.
+
+    Links to files of the repository become text: GitHub follows them, the site does not have them. A package of the
+    library becomes its own text and each public name of its files.
+    """
+    return PACKAGE.sub(lambda match: _reference(match[1], config.extra["internal"]), OUTSIDE.sub(r"\1", markdown))
+
+
+def _reference(module: str, internal: list[str]) -> str:
+    folder = Path("src", *module.split("."))
+    if not folder.is_dir():
+        return f"::: {module}"
+    names = [
+        f"{module}.{file.stem}.{name}"
+        for file in folder.glob("*.py")
+        if file.stem not in ("__init__", *internal)
+        for statement in ast.parse(file.read_text()).body
+        if isinstance(statement, ast.Assign) and getattr(statement.targets[0], "id", "") == "__all__"
+        for name in ast.literal_eval(statement.value)
+    ]
+    names.sort(key=lambda name: name.rpartition(".")[2].lower())
+    of_each = "\n    options: {show_root_heading: true, show_root_toc_entry: true}\n"
+    return "\n".join([f"::: {module}\n    options: {{members: false}}\n", *(f"::: {name}{of_each}" for name in names)])
 
 
 def on_page_content(html_: str, **_: object) -> str:
