@@ -43,9 +43,16 @@ def _reference(module: str, internal: list[str]) -> str:
 
 def on_page_content(html_: str, **_: object) -> str:
     """Replace each equation by MathML, which browsers show without a script."""
-    return EQUATION.sub(
-        lambda match: convert(html.unescape(match[2]), display="block" if match[1] == "div" else "inline"), html_
-    )
+    return EQUATION.sub(lambda match: _mathml(html.unescape(match[2]), block=match[1] == "div"), html_)
+
+
+def _mathml(equation: str, *, block: bool) -> str:
+    result = convert(equation, display="block" if block else "inline")
+    if "\\" in html.unescape(re.sub("<[^>]+>", "", result)):
+        raise ValueError(
+            f"${equation}$: MathML lacks a command in it; write it as one such as \\operatorname{{argmax}}"
+        )
+    return result
 
 
 class Doctests(griffe.Extension):
