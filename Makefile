@@ -73,10 +73,24 @@ test-fast: .venv/.installed ## mathematics, contracts and doctests, within a min
 test-slow: .venv/.installed ## what takes longer: killed stages, a full disk, two clones compared
 	$(RUN) python -m pytest -m slow
 
-lint: .venv/.installed ## style, imports and types
+lint: .venv/.installed ## style, imports, docstrings and types
 	$(RUN) ruff check
 	$(RUN) ruff format --check
 	$(RUN) ty check src pipelines tools
+
+# Tools that need none of the project's own packages, from a lock of their own.
+.PHONY: docs hooks
+.venv-tools/.installed: requirements-tools.lock
+	$(PYTHON) -m venv --clear .venv-tools
+	.venv-tools/bin/pip install --quiet --require-hashes -r requirements-tools.lock
+	@touch $@
+
+docs: .venv-tools/.installed ## the documentation site, into site/; warnings are errors
+	NO_MKDOCS_2_WARNING=1 .venv-tools/bin/mkdocs build --strict --quiet
+	@echo "wrote site/index.html"
+
+hooks: .venv/.installed .venv-tools/.installed ## the checks of .pre-commit-config.yaml, at each commit from now on
+	.venv-tools/bin/pre-commit install
 
 scale: .venv/.installed ## make scale SCALE=paper: a scale's values, written into params.yaml
 	$(RUN) rankops scale $(SCALE)
@@ -107,9 +121,11 @@ serve: .venv/.installed ## make serve MODEL=label_ranking@champion PORT=5001: a 
 benchmark: .venv/.installed ## all benchmarks; figures in benchmarks/results
 	$(RUN) python -m benchmarks
 
-lock: ## requirements.lock anew, from pyproject.toml; what is pinned stays, unless UPGRADE=--upgrade
+lock: ## requirements.lock and requirements-tools.lock anew, from pyproject.toml; what is pinned stays, unless UPGRADE=--upgrade
 	uv pip compile pyproject.toml --extra fleet --group dev --universal --python-version 3.11 --generate-hashes \
 		--no-header --no-annotate --quiet $(UPGRADE) --output-file requirements.lock
+	uv pip compile --group docs --group hooks --universal --python-version 3.11 --generate-hashes \
+		--no-header --no-annotate --quiet $(UPGRADE) --output-file requirements-tools.lock
 
 audit: .venv/.installed ## known vulnerabilities of what requirements.lock pins (asks a service)
 	$(RUN) pip-audit --strict --require-hashes --disable-pip --requirement requirements.lock

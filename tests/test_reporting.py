@@ -317,14 +317,18 @@ def test_kept_results_stand_beside_the_papers_of_as_many_images(made, tmp_path):
 
 
 def test_readme_gets_the_tables_and_the_sheet(project):
-    Path("README.md").write_text("before\n<!-- results: by tools.readme -->\nold\n<!-- end of results -->\nafter\n")
+    pages = {"README.md": "mse: 0.776 |", "docs/results.md": "mse: 0.776 (0.756 to 0.796) |"}
+    Path("docs").mkdir()
+    for page, cell in pages.items():
+        Path(page).write_text("before\n<!-- results: by tools.readme -->\nold\n<!-- end of results -->\nafter\n")
     readme.main()
-    lines = Path("README.md").read_text().splitlines()
-    assert (lines[0], lines[-1], "old" in lines) == ("before", "after", False)
-    assert any(line.startswith("| Memorability | Spearman | mse: 0.776 (0.756 to 0.796) |") for line in lines)
-    for above, line, below in zip(lines, lines[1:], lines[2:], strict=False):  # as many cells in each row of a table
-        if line.startswith("| --- |"):
-            assert above.count("|") == line.count("|") == below.count("|")
+    for page, cell in pages.items():
+        lines = Path(page).read_text().splitlines()
+        assert (lines[0], lines[-1], "old" in lines) == ("before", "after", False)
+        assert any(line.startswith(f"| Memorability | Spearman | {cell}") for line in lines)
+        for above, line, below in zip(lines, lines[1:], lines[2:], strict=False):  # as many cells in each row
+            if line.startswith("| --- |"):
+                assert above.count("|") == line.count("|") == below.count("|")
     assert Path("docs/orders.png").read_bytes() == Path("reports/figures/orders.png").read_bytes()
     shutil.rmtree("reports")
     with pytest.raises(FileNotFoundError, match="results.md"):

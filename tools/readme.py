@@ -1,4 +1,7 @@
-"""Copy the report's tables and its sheet of images into README.md and docs/: `python -m tools.readme`."""
+"""Copy the report's tables and its sheet of images into README.md and docs/: `python -m tools.readme`.
+
+README.md gets the best loss of each task, docs/results.md all tables.
+"""
 
 import shutil
 from pathlib import Path
@@ -6,20 +9,24 @@ from pathlib import Path
 from tools.page import write_results
 
 RESULTS, SHEET = Path("reports/results.md"), Path("reports/figures/orders.png")
+BORDER = "<!-- all tables -->\n"
 
 
 def main() -> None:
-    """Copy both.
+    """Copy tables and sheet.
 
     Raises:
         FileNotFoundError: the report has not been made.
-        ValueError: README.md has no place for the tables.
+        ValueError: a page has no place for the tables, or the report is of older code.
     """
     if not RESULTS.is_file():
         raise FileNotFoundError(f"{RESULTS}: no such file; make it with `dvc repro`")
-    write_results(Path("README.md"), RESULTS.read_text())
+    short, border, tables = RESULTS.read_text().partition(BORDER)
+    if not border:
+        raise ValueError(f"{RESULTS}: no line {BORDER.strip()}; make it again with `dvc repro`")
+    write_results(Path("README.md"), short)
+    write_results(Path("docs/results.md"), tables)
     if SHEET.is_file():  # there is none without label ranking
-        Path("docs").mkdir(exist_ok=True)
         shutil.copyfile(SHEET, Path("docs") / SHEET.name)
 
 

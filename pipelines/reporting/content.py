@@ -82,7 +82,9 @@ def _comparison(params: Settings, runs: pd.DataFrame, table: pd.DataFrame, name:
     ]
     usual = {"loss": loss_of(params.runs[baseline]), "value": _value(runs, baseline, metric)}
     title = _title(params, params.runs[baseline])
-    return {"task": title, "metric": about, "question": question, "usual": usual, "runs": rows}
+    differences = table["difference"].reset_index(drop=True)
+    best = rows[differences.idxmin() if about.lower_is_better else differences.idxmax()]
+    return {"task": title, "metric": about, "question": question, "usual": usual, "runs": rows, "best": best}
 
 
 def _verdict(low: float, high: float, *, lower_is_better: bool) -> str:

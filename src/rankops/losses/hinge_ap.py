@@ -23,9 +23,10 @@ def hinge_ap(
     $F(y) = \frac{1}{PN} \sum_{i, j} y_{ij} (s_i - s_j)$ over positives i and negatives j, $y_{ij} = 1$ where i stands
     above j and -1 elsewhere (Yue et al. 2007; the rival in SoDeep, Fig. 6). The maximum is exact, found greedily: both
     kinds sorted, the j-th negative goes just above the positive
-    $\arg\max_i \sum_{k \geq i} \delta_j(k)$, $\delta_j(i) = \frac1P \left[ \frac{j}{i + j} - \frac{j - 1}{i + j - 1}
-    \right] - \frac{2 (s_i - s_j)}{PN}$. Averaged over groups; those without a positive or a negative are left
-    out. It takes memory in proportion to P times N.
+    $\operatorname{argmax}_i \sum_{k \geq i} \delta_j(k)$,
+    $\delta_j(i) = \frac1P \left[ \frac{j}{i + j} - \frac{j - 1}{i + j - 1} \right] - \frac{2 (s_i - s_j)}{PN}$.
+    Averaged over groups; those without a positive or a negative are left out. It takes memory in proportion to P times
+    N.
 
     Args:
         scores: s, any shape.

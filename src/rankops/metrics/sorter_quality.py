@@ -104,11 +104,11 @@ def invariance(ranking: Ranking, scores: Tensor, generator: torch.Generator) -> 
 
 
 def ties(ranking: Ranking, scores: Tensor) -> dict[str, float]:
-    """Measure how alike equal scores are treated. Scores are rounded to tenths of the standard deviation first.
+    r"""Measure how alike equal scores are treated. Scores are rounded to tenths of the standard deviation first.
 
     Returns:
         The mean spread (largest less smallest) of ranks within a tied group, in places; that of the gradient of
-        $\\|f(s)\\|^2$, over its mean size; and L1 / d to the average ranks.
+        $\|f(s)\|^2$, over its mean size; and L1 / d to the average ranks.
     """
     coarse = ((scores / _deviation(scores) * 10).round() / 10).requires_grad_()
     ranks = ranking(coarse)

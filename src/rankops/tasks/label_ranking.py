@@ -238,8 +238,11 @@ class LabelRanking:
         return scores, thresholds
 
     def predict(self, network: Any, split: Pictures) -> pa.Table:
-        """Return one row an image: `id`, `scores`, `label_ranks` (0 = absent, larger = more important), `selected`,
-        and `true_label_ranks` where they are known."""
+        """Return one row an image.
+
+        Columns: `id`, `scores`, `label_ranks` (0 = absent, larger = more important), `selected`, and `true_label_ranks`
+        where they are known.
+        """
         images, truth = split
         scores, thresholds = self.scores(network, images)
         check_finite(scores, "scores")
@@ -274,8 +277,10 @@ class LabelRanking:
         return Statistic(names, len(truth), of_rows)
 
     def respond(self, network: Any, rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
-        """Return `labels` (the selected ones, the most important first), `label_ranks` and `scores` of each row's
-        `image`."""
+        """Return `labels`, `label_ranks` and `scores` of each row's `image`.
+
+        `labels` are the selected ones, the most important first.
+        """
         images = [row["image"] for row in rows]
         if not images:
             raise ValueError("no rows, expected at least one with a column image")

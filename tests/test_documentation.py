@@ -1,0 +1,147 @@
+"""What people read before they run anything: README, docs, examples, and the files that the repository's host reads."""
+
+import re
+import runpy
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tools import schema
+
+ROOT = Path(__file__).parents[1]
+WORKFLOWS = sorted((ROOT / ".github/workflows").glob("*.yml"))
+README = (ROOT / "README.md").read_text()
+PAGES = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "results").rglob("*.md")]
+CHECKED = {path: "github-workflows" for path in WORKFLOWS} | {
+    ROOT / "CITATION.cff": "citation-file-format",
+    ROOT / ".github/ISSUE_TEMPLATE/bug.yml": "github-issue-forms",
+    ROOT / ".github/ISSUE_TEMPLATE/feature.yml": "github-issue-forms",
+}
+
+
+def check(*arguments: str | Path) -> subprocess.CompletedProcess:
+    return subprocess.run([sys.executable, "-m", "check_jsonschema", *arguments], capture_output=True, text=True)
+
+
+@pytest.mark.parametrize("path", CHECKED, ids=lambda path: path.name)
+def test_files_of_the_host_are_of_their_schema(path):
+    done = check("--builtin-schema", f"vendor.{CHECKED[path]}", path)
+    assert done.returncode == 0, done.stdout
+
+
+def test_workflows_call_make_targets_that_exist():
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    called = re.findall(r"run: make ([a-z-]+)", "".join(path.read_text() for path in WORKFLOWS))
+    assert called
+    assert set(called) <= targets
+
+
+def outside_of_code(text: str) -> str:
+    return re.sub(r"(?s)```.*?```|`[^`\n]*`", "", text)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_and_pictures_lead_somewhere(page):
+    text = outside_of_code(page.read_text())
+    for link in re.findall(r"\]\(([^)\s]+)\)|src=\"([^\"]+)\"", text):
+        path, _, anchor = "".join(link).partition("#")
+        if not path.startswith(("http://", "https://")):
+            target = page.parent / path if path else page
+            # Pages of the API are made from docstrings.
+            assert target.exists() or (page.parent == ROOT / "docs" and path.startswith("api/")), link
+            if anchor:
+                titles = re.findall(r"^#+ (.+)$", target.read_text(), re.MULTILINE)
+                assert anchor in {re.sub(r"[^\w-]", "", title.lower().replace(" ", "-")) for title in titles}, link
+
+
+BLOCKS = [
+    (page, code)
+    for page in (ROOT / "docs").glob("*.md")
+    for code in re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL)
+]
+
+
+@pytest.mark.parametrize(("page", "code"), BLOCKS, ids=lambda value: getattr(value, "name", ""))
+def test_python_in_pages_runs(page, code):
+    exec(compile(code, page.name, "exec"), {})
+
+
+def test_every_page_is_in_the_navigation():
+    named = set(re.findall(r": ([\w/]+\.md)$", (ROOT / "mkdocs.yml").read_text(), re.MULTILINE))
+    assert named == {str(page.relative_to(ROOT / "docs")) for page in (ROOT / "docs").rglob("*.md")}
+
+
+class TestReadme:
+    def test_it_is_short(self):
+        lines = README.splitlines()
+        assert len(lines) <= 130
+        assert max(map(len, lines)) <= 400
+        assert next(number for number, line in enumerate(lines, 1) if line == "```python") <= 45
+
+    def test_its_sentences_are_short(self):
+        text = re.sub(r"<!--.*?-->|<[^>]+>|\]\([^)]*\)|^\|.*$|^#.*$", "", outside_of_code(README), flags=re.MULTILINE)
+        sentences = re.split(r"(?<=[.!?:])[*_]*\s+|\n\s*\n", text)
+        assert len([sentence for sentence in sentences if len(sentence.split()) > 30]) <= 3
+
+    def test_its_first_numbers_are_those_of_its_table(self):
+        (row,) = re.findall(r"\| Label ranking \| .*", README)
+        usual, ours = (f"**{100 * float(value):.0f} %**" for value in re.findall(r": (0\.\d+)", row))
+        assert re.findall(r"\*\*\d+ %\*\*", README) == [ours, usual]
+
+    def test_its_example_prints_what_it_says(self, capsys):
+        (code,) = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+        (expected,) = re.findall(r"```\n(MSE.*?)```", README, re.DOTALL)
+        assert len(code.splitlines()) <= 18
+        exec(compile(code, "README.md", "exec"), {})
+        printed = capsys.readouterr().out
+        assert printed.split()[::2] == expected.split()[::2]
+        values, wanted = (list(map(float, text.split()[1::2])) for text in (printed, expected))
+        assert values == pytest.approx(wanted, abs=0.005)  # on any processor
+
+
+class TestSchema:
+    def test_it_is_current(self):
+        assert (ROOT / schema.PATH).read_text() == schema.schema(), "run `python -m tools.schema`"
+
+    @pytest.mark.parametrize("folder", ["", "experiments/"])
+    def test_params_name_and_satisfy_it(self, folder):
+        path = ROOT / folder / "params.yaml"
+        place = re.match(r"# yaml-language-server: \$schema=(\S+)\n", path.read_text())
+        assert place is not None
+        done = check("--schemafile", (path.parent / place[1]).resolve(), path)
+        assert done.returncode == 0, done.stdout
+
+    def test_it_finds_a_wrong_key(self, tmp_path):
+        (tmp_path / "params.yaml").write_text((ROOT / "params.yaml").read_text().replace("threads:", "thread:", 1))
+        assert "thread" in check("--schemafile", ROOT / schema.PATH, tmp_path / "params.yaml").stdout
+
+
+class TestExamples:
+    @pytest.mark.parametrize("name", ["spearman_regression", "label_ranking", "retrieval", "learning_to_rank"])
+    def test_the_ranking_loss_beats_the_usual_one(self, name, capsys):
+        runpy.run_path(str(ROOT / f"examples/{name}.py"), run_name="__main__")
+        usual, ours = (float(re.findall(r"[\d.]+(?=%| |$)", line)[-1]) for line in capsys.readouterr().out.splitlines())
+        assert ours > usual
+
+    @pytest.mark.parametrize(
+        ("name", "package"),
+        [("lightning_loop", "lightning"), ("hugging_face_loop", "transformers"), ("champion_from_mlflow", "mlflow")],
+    )
+    def test_a_missing_package_is_named(self, name, package, monkeypatch):
+        monkeypatch.setitem(sys.modules, package, None)
+        with pytest.raises(SystemExit, match=f"needs the package {package}: pip install"):
+            runpy.run_path(str(ROOT / f"examples/{name}.py"), run_name="__main__")
+
+    def test_a_folder_without_models_is_told(self, tmp_path, monkeypatch):
+        monkeypatch.chdir(tmp_path)
+        monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+        with pytest.raises(SystemExit, match="make repro"):
+            runpy.run_path(str(ROOT / "examples/champion_from_mlflow.py"), run_name="__main__")
+        assert not list(tmp_path.iterdir())
+
+    def test_each_is_short(self):
+        lengths = {path.name: len(path.read_text().splitlines()) for path in (ROOT / "examples").glob("*.py")}
+        assert lengths
+        assert max(lengths.values()) < 60, lengths
