@@ -9,7 +9,7 @@ from torch import Tensor
 from rankops.checks import value_of
 from rankops.sorters.standardize import largest
 
-__all__ = ["laplace_ranks", "pairwise_ranks", "sums_of_others"]
+__all__ = ["before_and_after", "laplace_ranks", "pairwise_ranks", "sums_of_others"]
 
 BLOCK = 16
 FURTHEST = 37.0  # no sum of float64 sees e^-37
@@ -86,6 +86,12 @@ class _SumsOfOthers(torch.autograd.Function):
 
 def _signed_and_unsigned(before: Tensor, after: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
     return (after - before).to(dtype), (after + before).to(dtype)
+
+
+def before_and_after(positions: Tensor, weights: Tensor | None, width: Tensor | float) -> tuple[Tensor, Tensor]:
+    """Return the weighted sums over the points before each, and over those after it, in float64, without a graph."""
+    growth = _growth(positions, width)
+    return _blockwise(positions, weights, width) if growth is None else _cumulative(growth, weights)
 
 
 def _growth(positions: Tensor, width: Tensor | float) -> Tensor | None:
