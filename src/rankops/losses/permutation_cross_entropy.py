@@ -28,10 +28,10 @@ def permutation_cross_entropy(
     r"""Each score should take the place of its target, and no other.
 
     $-\frac{1}{d \sum_i w_i} \sum_{k, i} w_i \left[ T_{ki} \log P_{ki} + (1 - T_{ki}) \log(1 - P_{ki}) \right]$ for each
-    group of d, averaged over groups, with P the `permutation_of_ranks` of the scores (place k, score i) and T that of the
-    targets, in which equal targets share the places that they take together: the loss of sorting benchmarks (Grover et
-    al. 2019; Petersen et al. 2021). A group whose targets are all equal is left out. It takes memory in proportion to
-    d^2.
+    group of d, averaged over groups, with P the `permutation_of_ranks` of the scores (place k, score i) and T that of
+    the targets, in which equal targets share the places that they take together: the loss of sorting benchmarks
+    (Grover et al. 2019; Petersen et al. 2021). A group whose targets are all equal is left out. It takes memory in
+    proportion to d^2.
 
     Args:
         scores, target: y and $y^*$, one shape.

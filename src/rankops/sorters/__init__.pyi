@@ -6,6 +6,7 @@ from rankops.sorters.handcrafted import Handcrafted as Handcrafted
 from rankops.sorters.laplace import Laplace as Laplace
 from rankops.sorters.load import load_sorter as load_sorter
 from rankops.sorters.lstm import LSTM as LSTM
+from rankops.sorters.operators import permutation_of_ranks as permutation_of_ranks
 from rankops.sorters.operators import soft_median as soft_median
 from rankops.sorters.operators import soft_permutation as soft_permutation
 from rankops.sorters.operators import soft_quantile as soft_quantile

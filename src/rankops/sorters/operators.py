@@ -17,7 +17,7 @@ from rankops.sorters.laplace import Laplace
 from rankops.sorters.laplace_sums import before_and_after, sums_of_others
 from rankops.sorters.standardize import standard_deviation
 
-__all__ = ["soft_median", "soft_permutation", "soft_quantile", "soft_sort", "soft_topk"]
+__all__ = ["permutation_of_ranks", "soft_median", "soft_permutation", "soft_quantile", "soft_sort", "soft_topk"]
 
 
 def soft_topk(
@@ -207,8 +207,8 @@ def soft_permutation(
 
     Args:
         scores: any shape, floating point; half precision is computed and returned in float32.
-        sorter: a `Laplace`, whose softness and unit are taken; None for `Laplace()`. Another one: `permutation_of_ranks` of
-            its ranks, of which only the rows add up to 1.
+        sorter: a `Laplace`, whose softness and unit are taken; None for `Laplace()`. Another one:
+            `permutation_of_ranks` of its ranks, of which only the rows add up to 1.
         dim: the dimension along which scores are ranked.
         mask: boolean, of the scores' shape, False where there is no score: zeros there, and rows of zeros for the last
             places.
