@@ -63,6 +63,28 @@ def test_sums_over_pairs(values):
         assert sorter(scores).numpy() == pytest.approx(expected, abs=1e-9)
 
 
+@pytest.mark.parametrize("softness", [0.2, 1e-3])  # by cumulative sums of the whole vector, and within blocks
+def test_long_vectors_and_batches_are_summed_as_short_ones(softness, generator):
+    scores = torch.randn(9, 300, generator=generator, dtype=torch.float64).requires_grad_()
+    mask, probe = torch.rand(9, 300, generator=generator) < 0.8, torch.randn(9, 300, generator=generator).double()
+    sorter = Laplace(softness=softness, standardize=False)
+    apart = (scores.unsqueeze(-2) - scores.unsqueeze(-1)) / softness
+    pairs = (apart.sign() * -torch.expm1(-apart.abs()) * mask.unsqueeze(-2)).sum(-1) / 2
+    expected = (pairs + (mask.sum(-1, keepdim=True) + 1) / 2) * mask
+    (slopes,) = torch.autograd.grad((expected * probe).sum(), scores)
+    soft = sorter(scores, mask=mask)
+    assert torch.allclose(soft, expected)
+    (gradient,) = torch.autograd.grad((soft * probe).sum(), scores, retain_graph=True)
+    (twice,) = torch.autograd.grad((soft * probe).sum(), scores, create_graph=True)  # by another way
+    assert torch.allclose(gradient, slopes)
+    assert torch.allclose(twice, slopes)
+    assert torch.allclose(torch.func.vmap(sorter)(scores), torch.stack([sorter(row) for row in scores]))
+    assert torch.allclose(sorter(scores[:, :100]), torch.stack([sorter(row[:100]) for row in scores]))
+    few = scores[0, :140].detach().requires_grad_()
+    assert torch.autograd.gradcheck(sorter, few, fast_mode=True, eps=1e-8)
+    assert torch.autograd.gradgradcheck(sorter, few, fast_mode=True, eps=1e-8, atol=1e-3, rtol=1e-2)
+
+
 @settings(deadline=None, max_examples=50)
 @given(hnp.arrays("float64", st.integers(2, 12), elements=st.integers(-4, 4)))
 def test_soft_ranks_tend_to_the_exact_ones(values):

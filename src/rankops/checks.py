@@ -1,5 +1,6 @@
 """Check what callers pass. Every error reads `<argument> is <found>, expected <this>: <what to do>`."""
 
+import math
 from numbers import Integral, Real
 from typing import Any, get_args
 
@@ -25,6 +26,7 @@ __all__ = [
     "check_target",
     "check_tensors",
     "check_values",
+    "value_of",
 ]
 
 # What a GPU's failure raises, which must not be taken for a tensor whose values cannot be read.
@@ -67,11 +69,16 @@ def check_values(
 
 
 def _any(flags: Tensor) -> bool | None:
-    """Return whether any is True; None where values cannot be read: compiled, and under `torch.func.vmap`."""
+    """Return whether any is True; None where values cannot be read."""
+    return value_of(flags.any())  # once: this waits for a GPU
+
+
+def value_of(value: Tensor) -> Any:
+    """Return a scalar's value; None where values cannot be read: compiled, and under `torch.func.vmap`."""
     if torch.compiler.is_compiling():
         return None
     try:
-        return bool(flags.any())  # once: this waits for a GPU
+        return value.item()
     except _FAILURES:
         raise
     except RuntimeError:  # from vmap
@@ -190,9 +197,16 @@ def check_scores(
 
 def check_finite_scores(scores: Tensor, mask: Tensor | None) -> bool:
     """Raise if a score is NaN or infinite where the mask is True; return whether values could be read."""
-    wrong = ~torch.isfinite(scores)
     if mask is not None:
         check_mask(scores, mask)
+    values = scores.detach()
+    total = value_of((values if mask is None else values.masked_fill(~mask, 0.0)).sum())
+    if total is None:
+        return False
+    if math.isfinite(total):
+        return True
+    wrong = ~torch.isfinite(values)  # or only the sum is too large
+    if mask is not None:
         wrong = wrong & mask
     expected = "a finite number: look for a diverged model or an overflow, or leave it out with mask"
     return check_values("scores", scores, wrong, expected, error=NotFiniteError)

@@ -41,7 +41,7 @@ HELPERS = {
     "losses": {"inputs", "pairs"},
     "metrics": {"bootstrap", "dense_ranks", "gains", "sorter_quality", "weights"},
     "models": {"backbone", "layers", "tokenizer"},
-    "sorters": {"base", "laplace_sums", "load", "soft_sort", "standardize"},
+    "sorters": {"base", "laplace_sums", "load", "operators", "standardize"},
     "tasks": {"base", "predict"},
     "datasets": {"base", "drawing", "expected", "facts", "layout", "mnist", "reading", "rlsep", "splits"},
 }
@@ -50,7 +50,7 @@ HELPERS = {
 FLAT = ("losses", "metrics", "sorters")
 
 # Their files without a component whose names are public all the same.
-PUBLIC = {"sorters": {"base", "load", "soft_sort"}}
+PUBLIC = {"sorters": {"base", "load", "operators"}}
 
 
 @cache

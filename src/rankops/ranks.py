@@ -1,6 +1,7 @@
 """The rank convention of the whole project: descending, from 1 (the largest score) to d, ties averaged."""
 
 from collections.abc import Callable
+from contextlib import nullcontext
 
 import torch
 from torch import Tensor
@@ -47,9 +48,10 @@ def rank_along(
         if length is not None:
             raise ValueError(f"a mask is given to a sorter of fixed length {length}: use a sorter of any length")
     all_finite = check_finite and check_finite_scores(scores, mask)
-    values = scores.movedim(dim, -1)
+    last = dim in (-1, scores.dim() - 1)  # short vectors take no longer than a few operations: each one counts
+    values = scores if last else scores.movedim(dim, -1)
     values = values if values.dtype in (torch.float32, torch.float64) else values.float()
-    mask = None if mask is None else mask.movedim(dim, -1)
+    mask = mask if mask is None or last else mask.movedim(dim, -1)
     finite = None
     if not all_finite:
         finite = torch.isfinite(values)
@@ -57,7 +59,10 @@ def rank_along(
         values = values.where(finite, 0.0)
     if mask is not None:
         values = values.masked_fill(~mask, 0.0)
-    with torch.autocast(values.device.type, enabled=False):  # bfloat16 has no 257
+    kind = values.device.type
+    with (
+        torch.autocast(kind, enabled=False) if torch.is_autocast_enabled(kind) else nullcontext()
+    ):  # no 257 in bfloat16
         result = compute(values if descending else -values, mask).to(values.dtype)
     if normalized:
         result = result / (values.shape[-1] if mask is None else mask.sum(-1, keepdim=True).clamp(min=1))
@@ -65,7 +70,7 @@ def rank_along(
         result = result.where(finite, torch.nan)
     if mask is not None:
         result = result.masked_fill(~mask, 0.0)
-    return result.movedim(-1, dim)
+    return result if last else result.movedim(-1, dim)
 
 
 def places(scores: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tensor]:

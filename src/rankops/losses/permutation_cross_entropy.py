@@ -6,7 +6,7 @@ from torch import Tensor
 from rankops.checks import check_positive
 from rankops.losses.inputs import AnySorter, Reduction, groups, is_ordered, reduced, soft_ranks
 from rankops.ranks import places
-from rankops.sorters.soft_sort import soft_permutation
+from rankops.sorters.operators import permutation_of_ranks
 
 __all__ = ["permutation_cross_entropy"]
 
@@ -28,10 +28,10 @@ def permutation_cross_entropy(
     r"""Each score should take the place of its target, and no other.
 
     $-\frac{1}{d \sum_i w_i} \sum_{k, i} w_i \left[ T_{ki} \log P_{ki} + (1 - T_{ki}) \log(1 - P_{ki}) \right]$ for each
-    group of d, averaged over groups, with P the `soft_permutation` of the scores (place k, score i) and T that of the
-    targets, in which equal targets share the places that they take together: the loss of sorting benchmarks (Grover et
-    al. 2019; Petersen et al. 2021). A group whose targets are all equal is left out. It takes memory in proportion to
-    d^2.
+    group of d, averaged over groups, with P the `permutation_of_ranks` of the scores (place k, score i) and T that of
+    the targets, in which equal targets share the places that they take together: the loss of sorting benchmarks
+    (Grover et al. 2019; Petersen et al. 2021). A group whose targets are all equal is left out. It takes memory in
+    proportion to d^2.
 
     Args:
         scores, target: y and $y^*$, one shape.
@@ -52,7 +52,7 @@ def permutation_cross_entropy(
     """
     given = groups(scores, target=target, dim=dim, mask=mask, weights=weights, check_finite=check_finite, least=2)
     check_positive("temperature", temperature)
-    shares = soft_permutation(soft_ranks(given, sorter), temperature=temperature, mask=given.mask)  # [..., k, i]
+    shares = permutation_of_ranks(soft_ranks(given, sorter), temperature=temperature, mask=given.mask)  # [..., k, i]
     begin, end = (place.unsqueeze(-2) for place in places(given.truth, given.mask))
     at = torch.arange(shares.shape[-1], device=shares.device).unsqueeze(-1)
     true = ((begin <= at) & (at < end)).to(shares.dtype) / (end - begin).clamp(min=1)

@@ -6,7 +6,11 @@ from rankops.sorters.handcrafted import Handcrafted as Handcrafted
 from rankops.sorters.laplace import Laplace as Laplace
 from rankops.sorters.load import load_sorter as load_sorter
 from rankops.sorters.lstm import LSTM as LSTM
+from rankops.sorters.operators import permutation_of_ranks as permutation_of_ranks
+from rankops.sorters.operators import soft_median as soft_median
+from rankops.sorters.operators import soft_permutation as soft_permutation
+from rankops.sorters.operators import soft_quantile as soft_quantile
+from rankops.sorters.operators import soft_sort as soft_sort
+from rankops.sorters.operators import soft_topk as soft_topk
 from rankops.sorters.sigmoid import Sigmoid as Sigmoid
-from rankops.sorters.soft_sort import soft_permutation as soft_permutation
-from rankops.sorters.soft_sort import soft_sort as soft_sort
 from rankops.sorters.straight_through import StraightThrough as StraightThrough

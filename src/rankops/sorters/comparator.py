@@ -65,8 +65,7 @@ class Comparator(Sorter):
 
     def soft_ranks(self, scores: Tensor, mask: Tensor | None) -> Tensor:
         order, relative, weights, gaps, slopes = self._warped(scores, mask)
-        before, after = sums_of_others(gaps, weights)
-        value = 1 + (weights.cumsum(-1) - weights) + (after - before) / 2
+        value = _ranks(gaps, weights)
         # Zero, with the gradient above.
         nudge = relative - relative.detach()
         soft = value - pulled(nudge, weights, gaps, slopes) if torch.is_grad_enabled() else value
@@ -81,8 +80,7 @@ class Comparator(Sorter):
         $\sigma$ three d-ths of the standard deviation of s. L1 alone would make the ranks as hard as possible.
         """
         order, relative, weights, gaps, slopes = self._warped(scores, None)
-        before, after = sums_of_others(gaps, weights)
-        soft = 1 + (weights.cumsum(-1) - weights) + (after - before) / 2
+        soft = _ranks(gaps, weights)
         l1 = (soft - ranks.gather(-1, order)).abs().mean()
         probe = torch.where(torch.arange(scores.shape[-1], device=scores.device) % 2 == 0, 1.0, -1.0)
         probe = probe.expand_as(relative).gather(-1, order)
@@ -151,6 +149,14 @@ class Comparator(Sorter):
 def pulled(vector: Tensor, weights: Tensor, gaps: Tensor, slopes: Tensor) -> Tensor:
     r"""$\sum_j w_j \frac{\lambda_i + \lambda_j}{4} e^{-|u_i - u_j|} (v_i - v_j)$, by sums to both sides."""
     kinds = torch.stack([weights * vector, weights * slopes * vector, weights, weights * slopes])
-    before, after = sums_of_others(gaps, kinds)
-    near, steep, ones, steepness = before + after
+    near, steep, ones, steepness = sums_of_others(_positions(gaps), kinds)[1]
     return (vector * (slopes * ones + steepness) - slopes * near - steep) / 4
+
+
+def _ranks(gaps: Tensor, weights: Tensor) -> Tensor:
+    return 1 + (weights.cumsum(-1) - weights) + sums_of_others(_positions(gaps), weights)[0] / 2
+
+
+def _positions(gaps: Tensor) -> Tensor:
+    """Return the points with these gaps; in float64, of which differences are taken."""
+    return torch.nn.functional.pad(-gaps.double().cumsum(-1), (1, 0))

@@ -5,7 +5,7 @@ from torch import Tensor
 from rankops.checks import check_positive
 from rankops.sorters.base import Sorter
 from rankops.sorters.laplace_sums import laplace_ranks
-from rankops.sorters.standardize import standardized
+from rankops.sorters.standardize import standard_deviation, standardized
 
 __all__ = ["Laplace"]
 
@@ -45,8 +45,10 @@ class Laplace(Sorter):
         self.exact_gradient = not (standardize and detach)
 
     def soft_ranks(self, scores: Tensor, mask: Tensor | None) -> Tensor:
+        if self.standardize and self.detach:
+            return laplace_ranks(scores, mask, self.softness * standard_deviation(scores.detach(), mask))
         if self.standardize:
-            scores = standardized(scores, mask, detach=self.detach)
+            scores = standardized(scores, mask, detach=False)
         return laplace_ranks(scores, mask, self.softness)
 
     def extra_repr(self) -> str:

@@ -1,120 +1,212 @@
 """Ranks as sums over all pairs of scores: of Laplace distribution functions in O(n log n), of sigmoids in O(n^2)."""
 
+import inspect
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
 
+from rankops.checks import value_of
 from rankops.sorters.standardize import largest
 
-__all__ = ["decayed_sums", "laplace_ranks", "pairwise_ranks", "sums_of_others"]
+__all__ = ["before_and_after", "laplace_ranks", "pairwise_ranks", "sums_of_others"]
+
+BLOCK = 16
+FURTHEST = 37.0  # no sum of float64 sees e^-37
+LONGEST = BLOCK * FURTHEST  # its exponential is finite, and so are those times numbers of float32
 
 
-class _DecayedSums(torch.autograd.Function):
-    """The sums of `decayed_sums`. The derivative is a sum of the same kind, so that no pass has to be kept."""
+def sums_of_others(positions: Tensor, weights: Tensor | None, width: Tensor | float = 1.0) -> tuple[Tensor, Tensor]:
+    r"""Return sums over all other points, $\sum_{j \neq i} \pm w_j e^{-|p_j - p_i| / b}$, in O(n).
 
+    By cumulative sums of $w e^{p / b}$ in float64, of the whole vector where that is finite, else within blocks. Only
+    differences of positions are used, so neither an offset nor a point far away costs precision. The derivative is
+    written out, as sums of the same kind: from the gaps between neighbors, autograd would compute each entry as a
+    difference of sums over many pairs, and lose the signs of small ones.
+
+    Args:
+        positions: p, (..., n), descending.
+        weights: w, (..., n), or (kinds, ..., n); None if all are 1.
+        width: b, (..., 1) or a number; held constant in the gradient.
+
+    Returns:
+        Two tensors of the weights' shape: signed, plus for points after i and minus for those before; and unsigned.
+
+    >>> sums_of_others(torch.tensor([0.0, -2.0]), torch.tensor([3.0, 5.0]))
+    (tensor([ 0.6767, -0.4060]), tensor([0.6767, 0.4060]))
+    """
+    return _SumsOfOthers.apply(positions, weights, width)[:2]
+
+
+def _signed(forward: Callable) -> Callable:
+    """Work out a signature once: each call of an autograd function would, which takes as long as some operations."""
+    forward.__signature__ = inspect.signature(forward)  # ty: ignore[missing-attribute]
+    return forward
+
+
+class _SumsOfOthers(torch.autograd.Function):
     generate_vmap_rule = True
 
     @staticmethod
-    def forward(decay: Tensor, values: Tensor) -> Tensor:
-        sums, factor = values.clone(), torch.nn.functional.pad(decay, (1, 0))
-        length, step = values.shape[-1], 1
-        while step < length:  # after each pass a sum reaches twice as far back
-            sums = torch.cat([sums[..., :step], sums[..., step:] + factor[..., step:] * sums[..., :-step]], -1)
-            factor = torch.cat([factor[..., :step], factor[..., step:] * factor[..., :-step]], -1)
-            step *= 2
-        return sums
+    @_signed
+    def forward(positions: Tensor, weights: Tensor | None, width: Tensor | float) -> tuple[Tensor, Tensor, Tensor]:
+        dtype, growth = (positions if weights is None else weights).dtype, _growth(positions, width)
+        if growth is None:
+            return *_signed_and_unsigned(*_blockwise(positions, weights, width), dtype), positions.new_empty(0)
+        return *_signed_and_unsigned(*_cumulative(growth, weights), dtype), growth
 
     @staticmethod
-    def setup_context(ctx, inputs: tuple[Tensor, Tensor], output: Tensor) -> None:
-        ctx.save_for_backward(inputs[0], output)
+    def setup_context(ctx, inputs: tuple[Tensor, Tensor | None, Tensor | float], output: tuple[Tensor, ...]) -> None:
+        positions, weights, width = inputs
+        ctx.set_materialize_grads(False)
+        ctx.mark_non_differentiable(output[2])
+        ctx.width = None if torch.is_tensor(width) else width
+        ctx.save_for_backward(positions, weights, width if torch.is_tensor(width) else None, *output)
 
     @staticmethod
-    def backward(ctx, *gradients: Tensor) -> tuple[Tensor, Tensor]:
-        (gradient,) = gradients
-        decay, sums = ctx.saved_tensors
-        to_values = _DecayedSums.apply(decay.flip(-1), gradient.flip(-1)).flip(-1)
-        return to_values[..., 1:] * sums[..., :-1], to_values
+    def backward(ctx, *gradients: Tensor | None) -> tuple[Tensor | None, Tensor | None, None]:
+        positions, weights, width, signed, unsigned, growth = ctx.saved_tensors
+        width = ctx.width if width is None else width
+        pull = to_weights = None
+        for gradient, sums, turned in ((gradients[0], unsigned, False), (gradients[1], signed, True)):
+            if gradient is None:
+                continue
+            if growth.numel() and not torch.is_grad_enabled():  # no second derivative will be asked for
+                minus, plus = _signed_and_unsigned(*_cumulative(growth, gradient), gradient.dtype)
+            else:
+                minus, plus = sums_of_others(positions, gradient, width)
+            others, to_these = (-minus, plus) if turned else (plus, -minus)
+            one = torch.addcmul(others if weights is None else weights * others, gradient, sums, value=-1) / width
+            pull = one if pull is None else pull + one
+            to_weights = to_these if to_weights is None else to_weights + to_these
+        if pull is not None and (pull.shape, pull.dtype) != (positions.shape, positions.dtype):
+            pull = pull.sum_to_size(positions.shape).to(positions.dtype)
+        return pull, to_weights if ctx.needs_input_grad[1] else None, None
 
 
-def decayed_sums(decay: Tensor, values: Tensor) -> Tensor:
-    r"""Return $y_1 = v_1$ and $y_i = v_i + a_{i-1}\, y_{i-1}$, by doubling: $\log_2 n$ passes over whole tensors.
+def _signed_and_unsigned(before: Tensor, after: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+    return (after - before).to(dtype), (after + before).to(dtype)
 
-    With decays in [0, 1] nothing is ever divided or subtracted, so nothing overflows or cancels.
+
+def before_and_after(positions: Tensor, weights: Tensor | None, width: Tensor | float) -> tuple[Tensor, Tensor]:
+    """Return the weighted sums over the points before each, and over those after it, in float64, without a graph."""
+    growth = _growth(positions, width)
+    return _blockwise(positions, weights, width) if growth is None else _cumulative(growth, weights)
+
+
+def _growth(positions: Tensor, width: Tensor | float) -> Tensor | None:
+    """Return $e^{(p_1 - p_i) / b}$ in float64; None where one is too large, or where reading it waits for a device."""
+    if positions.device.type != "cpu" or not positions.numel():
+        return None
+    places = positions.double()
+    along = (places[..., :1] - places) / width
+    longest = value_of(along[..., -1].amax())
+    return None if longest is None or not longest < LONGEST else along.exp()
+
+
+def _cumulative(growth: Tensor, weights: Tensor | None) -> tuple[Tensor, Tensor]:
+    """Return the weighted sums over the points before each, and over those after it, in float64."""
+    grown, shrunk = (growth, 1 / growth) if weights is None else (weights * growth, weights / growth)
+    before = (grown.cumsum(-1) - grown) / growth
+    return before, (shrunk.flip(-1).cumsum(-1).flip(-1) - shrunk) * growth
+
+
+def _blockwise(positions: Tensor, weights: Tensor | None, width: Tensor | float) -> tuple[Tensor, Tensor]:
+    """Return the sums of `_cumulative` whatever the distances, and without a look at values."""
+    gaps = ((positions[..., :-1] - positions[..., 1:]).double() / width).clamp(max=FURTHEST)
+    ways = torch.nn.functional.pad(torch.stack([gaps, gaps.flip(-1)]), (1, 0))
+    if weights is None:
+        both = torch.ones_like(ways)
+    else:
+        both = torch.stack([weights, weights.flip(-1)]).double()
+        ways = ways.unflatten(0, (2, *[1] * (weights.dim() - positions.dim())))
+    before, after = _sums_before(ways, both)
+    return before, after.flip(-1)
+
+
+def _sums_before(gaps: Tensor, values: Tensor) -> Tensor:
+    """Return $y_1 = 0$ and $y_i = e^{-g_i} (v_{i-1} + y_{i-1})$, by cumulative sums of $v e^{p}$ within blocks.
 
     Args:
-        decay: a, (..., n - 1).
-        values: v, (..., n).
-
-    Returns:
-        y, (..., n).
-
-    >>> decayed_sums(torch.tensor([0.5, 0.5]), torch.tensor([8.0, 0.0, 1.0]))
-    tensor([8., 4., 3.])
+        gaps: g, (..., n), float64, from 0 to `FURTHEST`; the first is 0.
+        values: v, (..., n), float64.
     """
-    shape = torch.broadcast_shapes(decay.shape[:-1], values.shape[:-1])
-    return _DecayedSums.apply(decay.expand(*shape, -1), values.expand(*shape, -1))
+    length = gaps.shape[-1]
+    blocks = -(-length // BLOCK)
+    if blocks > 1:
+        gaps, values = (
+            torch.nn.functional.pad(part, (0, blocks * BLOCK - length)).unflatten(-1, (blocks, BLOCK))
+            for part in (gaps, values)
+        )
+    along = gaps.cumsum(-1)  # from the last point of the block before
+    growth = along.exp()
+    grown = (values * growth).cumsum(-1)
+    earlier = torch.nn.functional.pad(grown[..., :-1], (1, 0))
+    if blocks == 1:
+        return earlier / growth
+    totals = grown[..., -1] / growth[..., -1]  # of each block, at its last point
+    totals = totals + _sums_before(along[..., -1].clamp(max=FURTHEST), totals)
+    handed_on = torch.nn.functional.pad(totals[..., :-1], (1, 0)).unsqueeze(-1)
+    return ((earlier + handed_on) / growth).flatten(-2)[..., :length]
 
 
-def sums_of_others(gaps: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
-    r"""Return $\sum_j w_j e^{-|u_j - u_i|}$ for each point, over those before it and over those after it.
+def laplace_ranks(scores: Tensor, mask: Tensor | None, width: Tensor | float) -> Tensor:
+    """Return the sum of `Laplace` over the scores that the mask leaves.
 
     Args:
-        gaps: (..., n - 1), the distances of neighboring points, not negative.
-        weights: w, (..., n).
-
-    Returns:
-        Two tensors (..., n): before, 0 for the first point, and after, 0 for the last.
-
-    >>> before, after = sums_of_others(torch.tensor([2.0]).log(), torch.tensor([3.0, 5.0]))
-    >>> before, after
-    (tensor([0.0000, 1.5000]), tensor([2.5000, 0.0000]))
+        scores: (..., d), finite.
+        mask: (..., d) boolean or None.
+        width: b in the unit of the scores, (..., 1) or a number; held constant in the gradient.
     """
-    decay = torch.exp(-gaps)
-    both = torch.stack([weights, weights.flip(-1).expand_as(weights)])
-    ways = torch.stack([decay, decay.flip(-1)])
-    if weights.dim() > decay.dim():
-        ways = ways.reshape(2, *[1] * (weights.dim() - decay.dim()), *decay.shape)
-    sums = torch.nn.functional.pad(ways * decayed_sums(ways, both)[..., :-1], (1, 0))
-    return sums[0], sums[1].flip(-1)
-
-
-def laplace_ranks(scores: Tensor, mask: Tensor | None, softness: float) -> Tensor:
-    """Return the sum of `Laplace` without its standard deviation, over the scores that the mask leaves."""
+    length = scores.shape[-1]
+    if length <= 128 and scores.numel() * length <= 2**15:
+        return _PairRanks.apply(scores, mask, width)
     if mask is not None:  # absent scores go next to the largest, where they widen no gap
         scores = scores.where(mask, largest(scores, mask))
-    ordered = scores.sort(dim=-1, descending=True, stable=True)
-    weights = torch.ones_like(scores) if mask is None else mask.to(scores.dtype).gather(-1, ordered.indices)
-    soft = _SortedRanks.apply(ordered.values, weights, softness)
-    return torch.zeros_like(soft).scatter(-1, ordered.indices, soft)
+    ordered, order = scores.sort(dim=-1, descending=True, stable=True)
+    if mask is None:
+        weights, places = None, torch.arange(1, scores.shape[-1] + 1, dtype=scores.dtype, device=scores.device)
+    else:
+        weights = mask.to(scores.dtype).gather(-1, order)
+        places = 1 + weights.cumsum(-1) - weights
+    signed, _ = sums_of_others(ordered, weights, width)
+    return torch.zeros_like(signed).scatter(-1, order, torch.add(places, signed, alpha=0.5))
 
 
-class _SortedRanks(torch.autograd.Function):
-    r"""Ranks of scores that are sorted, largest first; weights are 1, or 0 where there is no score.
-
-    Only gaps between neighbors are used, so neither an offset nor a score far away costs precision. The derivative is
-    written out, $(J^\top g)_k = \frac{1}{2b} \sum_{i \neq k} e^{-|s_i - s_k| / b} (w_k g_i - w_i g_k)$: through the
-    gaps, autograd would compute each entry as a difference of sums over many pairs, and lose the signs of small ones.
-    """
+class _PairRanks(torch.autograd.Function):
+    """The ranks of short vectors by all pairs: fewer operations, each of more numbers."""
 
     generate_vmap_rule = True
 
     @staticmethod
-    def forward(scores: Tensor, weights: Tensor, softness: float) -> Tensor:
-        before, after = sums_of_others((scores[..., :-1] - scores[..., 1:]) / softness, weights)
-        return 1 + (weights.cumsum(-1) - weights) + (after - before) / 2
+    @_signed
+    def forward(scores: Tensor, mask: Tensor | None, width: Tensor | float) -> Tensor:
+        ahead = (scores.unsqueeze(-2) - scores.unsqueeze(-1)) / _wide(width)  # [..., i, j]: s_j - s_i
+        beats = ahead.abs().neg_().expm1_().copysign(ahead)  # 2 F - 1
+        if mask is None:
+            return torch.add((scores.shape[-1] + 1) / 2, beats.sum(-1), alpha=0.5)
+        return (mask.sum(-1, keepdim=True) + 1 + (beats * mask.unsqueeze(-2)).sum(-1)) / 2
 
     @staticmethod
-    def setup_context(ctx, inputs: tuple[Tensor, Tensor, float], output: Tensor) -> None:
-        ctx.save_for_backward(*inputs[:2])
-        ctx.softness = inputs[2]
+    def setup_context(ctx, inputs: tuple[Tensor, Tensor | None, Tensor | float], output: Tensor) -> None:
+        scores, mask, width = inputs
+        ctx.width = None if torch.is_tensor(width) else width
+        ctx.save_for_backward(scores, mask, width if torch.is_tensor(width) else None)
 
     @staticmethod
     def backward(ctx, *gradients: Tensor) -> tuple[Tensor, None, None]:
         (gradient,) = gradients
-        scores, weights = ctx.saved_tensors
-        gaps = (scores[..., :-1] - scores[..., 1:]) / ctx.softness
-        before, after = sums_of_others(gaps, torch.stack([gradient, weights]))
-        pulled, around = before + after
-        return (weights * pulled - gradient * around) / (2 * ctx.softness), None, None
+        scores, mask, width = ctx.saved_tensors
+        width = ctx.width if width is None else width
+        near = (-((scores.unsqueeze(-2) - scores.unsqueeze(-1)) / _wide(width)).abs()).exp()
+        pulls = near * (gradient.unsqueeze(-2) - gradient.unsqueeze(-1))
+        if mask is not None:
+            pulls = pulls * (mask.unsqueeze(-2) & mask.unsqueeze(-1))
+        return pulls.sum(-1) / (2 * width), None, None
+
+
+def _wide(width: Tensor | float) -> Tensor | float:
+    return width.unsqueeze(-1) if torch.is_tensor(width) else width
 
 
 def pairwise_ranks(scores: Tensor, mask: Tensor | None, steepness: float) -> Tensor:

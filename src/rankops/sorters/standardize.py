@@ -30,21 +30,19 @@ def standard_deviation(scores: Tensor, mask: Tensor | None = None) -> Tensor:
     tensor([[1.0000e+30],
             [1.0000e+00]])
     """
-    below = largest(scores, mask) - scores
-    if mask is not None:
-        below = below.masked_fill(~mask, 0.0)
-    reach = below.detach().amax(-1, keepdim=True)
-    differ = reach > 0
-    # Inside a `where`, so that equal scores have a gradient of 0 and not of NaN.
-    relative = below / reach.where(differ, 1.0)
-    count = scores.shape[-1] if mask is None else mask.sum(-1, keepdim=True).clamp(min=1)
-    offsets = relative - relative.sum(-1, keepdim=True) / count
-    if mask is not None:
-        offsets = offsets.masked_fill(~mask, 0.0)
-    variance = offsets.square().sum(-1, keepdim=True) / count
+    kept = scores if mask is None else scores.where(mask, largest(scores, mask))
     limits = torch.finfo(scores.dtype)
-    least = min(limits.tiny * 2**20, limits.eps)  # the latter in float16
-    return torch.where(differ, (variance.where(differ, 1.0).sqrt() * reach).clamp(min=least), 1.0)
+    least, most = torch.aminmax(kept.detach(), dim=-1, keepdim=True)
+    reach = (most - least).clamp(min=limits.tiny)
+    relative = (kept - most) / reach
+    if mask is None:
+        offsets, count = relative - relative.mean(-1, keepdim=True), scores.shape[-1]
+    else:
+        count = mask.sum(-1, keepdim=True).clamp(min=1)
+        offsets = (relative - relative.sum(-1, keepdim=True) / count).masked_fill(~mask, 0.0)
+    # The norm of zeros has a gradient of 0, where a root of their sum would have NaN.
+    deviation = torch.linalg.vector_norm(offsets, dim=-1, keepdim=True) * (reach / count**0.5)
+    return deviation.clamp(min=min(limits.tiny * 2**20, limits.eps)) + (most == least)  # eps in float16
 
 
 def standardized(scores: Tensor, mask: Tensor | None = None, *, detach: bool = True) -> Tensor:

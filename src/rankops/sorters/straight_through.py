@@ -6,7 +6,7 @@ from rankops.checks import check_positive
 from rankops.ranks import ranks
 from rankops.sorters.base import Sorter
 from rankops.sorters.laplace_sums import laplace_ranks
-from rankops.sorters.standardize import standardized
+from rankops.sorters.standardize import standard_deviation
 
 __all__ = ["StraightThrough"]
 
@@ -45,12 +45,12 @@ class StraightThrough(Sorter):
         self.softness = softness
 
     def soft_ranks(self, scores: Tensor, mask: Tensor | None) -> Tensor:
-        relative = standardized(scores, mask)
-        soft = laplace_ranks(relative, mask, self.gradient_softness)
+        deviation = standard_deviation(scores.detach(), mask)
+        soft = laplace_ranks(scores, mask, self.gradient_softness * deviation)
         if self.softness == 0:
             values = ranks(scores, mask=mask, check_finite=False)
         else:
-            values = laplace_ranks(relative.detach(), mask, self.softness)
+            values = laplace_ranks(scores.detach(), mask, self.softness * deviation)
         return values + (soft - soft.detach())
 
     def extra_repr(self) -> str:

@@ -1,0 +1,392 @@
+r"""Soft sorting, top-k and quantiles: the inverse of the sum that gives `Laplace` its ranks, in closed form.
+
+$G(t) = \sum_i F((s_i - t) / b)$, with F the distribution function of Laplace and b the softness times the standard
+deviation of s (held constant in the gradient), falls from d to 0 as t rises. Between two neighboring scores it is
+$c + A e^{t / b} + B e^{-t / b}$, so after one sort each t with G(t) = g is the root of a quadratic (LapSum, Struski et
+al. 2025). $\partial t / \partial s_i$ is the softmax of $-|s_i - t| / b$, finite also where b is small against a gap.
+"""
+
+from numbers import Real
+
+import torch
+from torch import Tensor
+
+from rankops.checks import check_mask, check_positive, check_scores, check_values, value_of
+from rankops.sorters.base import Sorter
+from rankops.sorters.laplace import Laplace
+from rankops.sorters.laplace_sums import before_and_after, sums_of_others
+from rankops.sorters.standardize import standard_deviation
+
+__all__ = ["permutation_of_ranks", "soft_median", "soft_permutation", "soft_quantile", "soft_sort", "soft_topk"]
+
+
+def soft_topk(
+    scores: Tensor,
+    k: float,
+    *,
+    sorter: Sorter | None = None,
+    dim: int = -1,
+    mask: Tensor | None = None,
+    hard: bool = False,
+    generator: torch.Generator | None = None,
+) -> Tensor:
+    r"""Return how surely each score is among the k largest: $F((s_i - t) / b)$ with t such that they add up to k.
+
+    Args:
+        scores: any shape, floating point; half precision is computed and returned in float32.
+        k: from 0 to the number of scores along `dim`, not necessarily whole.
+        sorter: a `Laplace`, whose softness and unit are taken; None for `Laplace()`.
+        dim: the dimension along which the k largest are sought.
+        mask: boolean, of the scores' shape, False where there is no score: 0 there.
+        hard: return exact zeros and ones with the gradient of the soft ones; k must be whole.
+        generator: add Laplace noise of width b, drawn from it, to the scores.
+
+    Returns:
+        Of the scores' shape, in [0, 1].
+
+    Raises:
+        TypeError, ValueError: k out of range, a sorter that is no `Laplace`; see `rank_along` for the others.
+
+    >>> soft_topk(torch.tensor([0.3, 2.0, 1.8, -1.0]), 2)
+    tensor([2.7493e-02, 9.9156e-01, 9.8081e-01, 1.3191e-04])
+    >>> soft_topk(torch.tensor([0.3, 2.0, 1.8, -1.0]), 2, hard=True)
+    tensor([0., 1., 1., 0.])
+    """
+    laplace = _laplace("soft_topk", sorter)
+    if isinstance(k, bool) or not isinstance(k, Real):
+        raise TypeError(f"k is {k!r}, expected a number from 0 to the number of scores")
+    values, mask, count = _prepared(scores, dim, mask)
+    fewest = value_of(count.amin()) if count.numel() else None
+    if k < 0 or (fewest is not None and k > fewest):
+        most = "the number of scores" if fewest is None else f"{fewest:g}, the number of scores of the shortest vector"
+        raise ValueError(f"k is {k}, expected from 0 to {most}")
+    if hard and k != int(k):
+        raise ValueError(f"k is {k}, expected a whole number with hard=True")
+    width = _width(laplace, values, mask)
+    values = _noisy(values, width, generator)
+    all_or_none = (count - k <= 0) | (count * 0 + k <= 0)
+    level = torch.where(all_or_none, count / 2, k)
+    apart = (values - _Levels.apply(values, mask, width, level)) / width
+    result = (1 - apart.sign() * torch.expm1(-apart.abs())) / 2
+    result = torch.where(all_or_none, 1.0 if k > 0 else 0.0, result).to(values.dtype)
+    if hard:
+        largest = values.detach() if mask is None else values.detach().masked_fill(~mask, -torch.inf)
+        order = largest.argsort(dim=-1, descending=True, stable=True)
+        first = (torch.arange(values.shape[-1], device=values.device) < k).expand_as(order)
+        result = result + (torch.zeros_like(result).scatter(-1, order, first.to(result.dtype)) - result).detach()
+    if mask is not None:
+        result = result.masked_fill(~mask, 0.0)
+    return _returned(result, scores).movedim(-1, dim)
+
+
+def soft_sort(
+    scores: Tensor,
+    *,
+    sorter: Sorter | None = None,
+    dim: int = -1,
+    mask: Tensor | None = None,
+    hard: bool = False,
+    generator: torch.Generator | None = None,
+) -> Tensor:
+    r"""Sort scores, the largest first: the t at which $G(t) = i - \frac12$, in O(d log d).
+
+    Args:
+        scores: any shape, floating point; half precision is computed and returned in float32.
+        sorter: a `Laplace`, whose softness and unit are taken; None for `Laplace()`. Another one: `soft_permutation`
+            of its ranks times the scores, in O(d^2).
+        dim: the dimension to sort along.
+        mask: boolean, of the scores' shape, False where there is no score: the last places are then 0.
+        hard: return the scores sorted exactly, with the gradient of the soft ones.
+        generator: see `soft_topk`.
+
+    Returns:
+        Of the scores' shape.
+
+    Raises:
+        TypeError, ValueError: see `rank_along`.
+
+    >>> soft_sort(torch.tensor([0.3, 2.0, -1.0]))
+    tensor([ 2.0002,  0.3010, -1.0012])
+    """
+    if sorter is not None and not isinstance(sorter, Laplace):
+        shares = soft_permutation(scores, sorter=sorter, dim=dim, mask=mask)
+        known = (scores if mask is None else scores.masked_fill(~mask, 0.0)).movedim(dim, -1)
+        result = (shares.movedim(dim, -1) * known.to(shares.dtype).unsqueeze(-2)).sum(-1)
+        return result.movedim(-1, dim)
+    laplace = _laplace("soft_sort", sorter)
+    values, mask, count = _prepared(scores, dim, mask)
+    width = _width(laplace, values, mask)
+    values = _noisy(values, width, generator)
+    place = torch.arange(values.shape[-1], device=values.device).expand_as(values)
+    taken = place < count
+    result = _Levels.apply(values, mask, width, torch.where(taken, place, 0).double() + 0.5)
+    if hard:
+        key = values.detach() if mask is None else values.detach().masked_fill(~mask, -torch.inf)
+        exact = key.sort(dim=-1, descending=True).values.where(taken, 0.0)
+        result = result + (exact - result).detach()
+    return _returned(result.where(taken, 0.0), scores).movedim(-1, dim)
+
+
+def soft_quantile(
+    scores: Tensor,
+    q: float | Tensor,
+    *,
+    sorter: Sorter | None = None,
+    dim: int = -1,
+    mask: Tensor | None = None,
+    hard: bool = False,
+    generator: torch.Generator | None = None,
+) -> Tensor:
+    r"""Return soft quantiles: $q (d - 1)$ places from the smallest value of `soft_sort`, linearly in between.
+
+    As the softness tends to 0, this tends to `torch.quantile`'s linear rule.
+
+    Args:
+        scores: any shape, floating point; half precision is computed and returned in float32.
+        q: in [0, 1]; a number or a vector of them, constants.
+        sorter, dim, mask, generator: see `soft_topk`; each vector needs a score.
+        hard: return the exact quantile, with the gradient of the soft one.
+
+    Returns:
+        The scores' shape without `dim`; for a vector of q, with their number in front, as `torch.quantile`.
+
+    Raises:
+        TypeError, ValueError: q outside of [0, 1], a vector without any score; see `soft_topk`.
+
+    >>> soft_quantile(torch.tensor([0.3, 2.0, -1.0]), 0.75)
+    tensor(1.1506)
+    """
+    laplace = _laplace("soft_quantile", sorter)
+    values, mask, count = _prepared(scores, dim, mask)
+    if not torch.is_tensor(q) and (isinstance(q, bool) or not isinstance(q, Real)):
+        raise TypeError(f"q is {q!r}, expected a number in [0, 1], or a tensor of them")
+    shares = torch.as_tensor(q, device=values.device).detach().double()
+    if shares.dim() > 1:
+        raise ValueError(f"q has shape {tuple(shares.shape)}, expected a number or a vector")
+    check_values("q", shares, ~((shares >= 0) & (shares <= 1)), "a number in [0, 1]")
+    if mask is not None:
+        check_values("mask", mask, ~mask.any(-1, keepdim=True).expand_as(mask), "True somewhere in each vector")
+    width = _width(laplace, values, mask)
+    values = _noisy(values, width, generator)
+    place = shares.reshape(-1) * (count - 1)  # (..., Q), 0 for the smallest
+    lower, part = place.floor(), place.frac()
+    levels = torch.cat([count - lower - 0.5, count - place.ceil() - 0.5], -1)
+    ends = _Levels.apply(values, mask, width, levels)
+    if hard:
+        key = values.detach() if mask is None else values.detach().masked_fill(~mask, -torch.inf)
+        exact = key.sort(dim=-1, descending=True).values.gather(-1, (levels - 0.5).long())
+        ends = ends + (exact - ends).detach()
+    result = _returned(torch.lerp(*ends.chunk(2, -1), part), scores)
+    return result.squeeze(-1) if shares.dim() == 0 else result.movedim(-1, 0)
+
+
+def soft_median(
+    scores: Tensor,
+    *,
+    sorter: Sorter | None = None,
+    dim: int = -1,
+    mask: Tensor | None = None,
+    hard: bool = False,
+    generator: torch.Generator | None = None,
+) -> Tensor:
+    """Return the soft median, `soft_quantile` at 1/2: the mean of the two in the middle where their number is even.
+
+    >>> soft_median(torch.tensor([0.3, 2.0, -1.0]))
+    tensor(0.3010)
+    """
+    return soft_quantile(scores, 0.5, sorter=sorter, dim=dim, mask=mask, hard=hard, generator=generator)
+
+
+def soft_permutation(
+    scores: Tensor, *, sorter: Sorter | None = None, dim: int = -1, mask: Tensor | None = None
+) -> Tensor:
+    r"""Compute how much of each place is taken by each score, a doubly stochastic matrix.
+
+    $P_{ij} = F((s_j - t_i) / b) - F((s_j - t_{i-1}) / b)$ with $G(t_i) = i$ and $t_0 = \infty$. It takes memory in
+    proportion to d^2.
+
+    Args:
+        scores: any shape, floating point; half precision is computed and returned in float32.
+        sorter: a `Laplace`, whose softness and unit are taken; None for `Laplace()`. Another one:
+            `permutation_of_ranks` of its ranks, of which only the rows add up to 1.
+        dim: the dimension along which scores are ranked.
+        mask: boolean, of the scores' shape, False where there is no score: zeros there, and rows of zeros for the last
+            places.
+
+    Returns:
+        The scores' shape with (d, d) instead of d, first places, then scores: [i - 1, j].
+
+    Raises:
+        TypeError, ValueError: see `rank_along`.
+
+    >>> soft_permutation(torch.tensor([0.3, 2.0, -1.0]), sorter=Laplace(softness=0.01)).round()
+    tensor([[0., 1., 0.],
+            [1., 0., 0.],
+            [0., 0., 1.]])
+    """
+    values, valid, count = _prepared(scores, dim, mask)
+    taken = torch.arange(values.shape[-1], device=values.device) < count
+    if sorter is not None and not isinstance(sorter, Laplace):
+        ranks = sorter(values) if valid is None else sorter(values, mask=valid)
+        shares = permutation_of_ranks(ranks, mask=valid)
+    else:
+        width = _width(_laplace("soft_permutation", sorter), values, valid)
+        place = torch.arange(1, values.shape[-1], device=values.device)
+        inner = place < count  # at the last place, t is minus infinity
+        levels = torch.where(inner, place, count / 2)
+        apart = (values.unsqueeze(-2) - _Levels.apply(values, valid, width, levels).unsqueeze(-1)) / width.unsqueeze(-1)
+        above = (1 - apart.sign() * torch.expm1(-apart.abs())) / 2
+        above = above.where(inner.unsqueeze(-1), 1.0)
+        above = torch.nn.functional.pad(torch.nn.functional.pad(above, (0, 0, 0, 1), value=1.0), (0, 0, 1, 0))
+        shares = above.diff(dim=-2)
+    present = taken.unsqueeze(-1) if valid is None else taken.unsqueeze(-1) & valid.unsqueeze(-2)
+    shares = _returned(shares.masked_fill(~present, 0.0), scores)
+    last = dim % scores.dim()
+    return shares.movedim((-2, -1), (last, last + 1))
+
+
+def permutation_of_ranks(ranks: Tensor, *, temperature: float = 0.1, mask: Tensor | None = None) -> Tensor:
+    r"""Compute how much of each place is taken by each score.
+
+    $P_{kj} \propto e^{-|r_{[k]} - r_j| / \tau}$ with $r_{[k]}$ the k-th smallest rank; each row adds up to 1.
+
+    This is SoftSort (Prillo and Eisenschlos 2020, Eq. 3) on ranks instead of scores, so that the temperature means the
+    same at any scale. With exact ranks it tends to the permutation matrix that sorts as $\tau$ tends to 0; tied scores
+    share the places that they take together. It takes memory in proportion to d^2.
+
+    Args:
+        ranks: r, (..., d), 1 for the first place; from a sorter.
+        temperature: $\tau$, in places.
+        mask: (..., d) boolean, False where there is no score. Such entries take no place, and the last places stay
+            empty (rows of zeros).
+
+    Returns:
+        P, (..., d, d): [..., k - 1, j].
+
+    Raises:
+        TypeError, ValueError: `temperature` not positive; a mask of another type or shape.
+
+    >>> permutation_of_ranks(torch.tensor([2.0, 1.0, 3.0]), temperature=0.01).round()
+    tensor([[0., 1., 0.],
+            [1., 0., 0.],
+            [0., 0., 1.]])
+    """
+    check_positive("temperature", temperature)
+    if mask is None:
+        ordered = ranks.sort(dim=-1).values
+        return torch.softmax(-(ordered.unsqueeze(-1) - ranks.unsqueeze(-2)).abs() / temperature, -1)
+    check_mask(ranks, mask)
+    count = mask.sum(-1, keepdim=True)
+    taken = torch.arange(ranks.shape[-1], device=ranks.device) < count
+    ordered = ranks.masked_fill(~mask, torch.inf).sort(dim=-1).values.where(taken, 0.0)
+    closeness = -(ordered.unsqueeze(-1) - ranks.unsqueeze(-2)).abs() / temperature
+    # Rows of empty places keep all entries: a row without any would be 0 / 0.
+    shares = torch.softmax(closeness.masked_fill(taken.unsqueeze(-1) & ~mask.unsqueeze(-2), -torch.inf), -1)
+    return shares.masked_fill(~(taken.unsqueeze(-1) & mask.unsqueeze(-2)), 0.0)
+
+
+def _laplace(name: str, sorter: Sorter | None) -> Laplace:
+    if sorter is None:
+        return Laplace()
+    if not isinstance(sorter, Laplace):
+        found = sorter.__name__ if isinstance(sorter, type) else type(sorter).__name__
+        raise TypeError(f"sorter is {found}, expected a Laplace or None: {name} inverts its sum")
+    return sorter
+
+
+def _prepared(scores: Tensor, dim: int, mask: Tensor | None) -> tuple[Tensor, Tensor | None, Tensor]:
+    """Return scores (..., d) in float32 or float64, their mask, and how many there are (..., 1), in float64."""
+    check_scores(scores, dim=dim, mask=mask)
+    values = scores.movedim(dim, -1)
+    values = values if values.dtype in (torch.float32, torch.float64) else values.float()
+    if mask is None:
+        return values, None, torch.full_like(values[..., :1], values.shape[-1], dtype=torch.float64).detach()
+    mask = mask.movedim(dim, -1)
+    return values.masked_fill(~mask, 0.0), mask, mask.sum(-1, keepdim=True).double()
+
+
+def _width(laplace: Laplace, values: Tensor, mask: Tensor | None) -> Tensor:
+    """Return b in the unit of the scores, (..., 1) in float64, constant."""
+    deviation = standard_deviation(values.detach(), mask) if laplace.standardize else torch.ones_like(values[..., :1])
+    return laplace.softness * deviation.detach().double()
+
+
+def _noisy(values: Tensor, width: Tensor, generator: torch.Generator | None) -> Tensor:
+    if generator is None:
+        return values
+    noise = torch.empty_like(values).exponential_(generator=generator)
+    return values + (noise - torch.empty_like(values).exponential_(generator=generator)) * width.to(values.dtype)
+
+
+def _returned(result: Tensor, scores: Tensor) -> Tensor:
+    return result.to(torch.float64 if scores.dtype == torch.float64 else torch.float32)
+
+
+class _Levels(torch.autograd.Function):
+    """Where the sum G of (..., d) scores takes each of (..., K) levels: (..., K), in float64.
+
+    Levels are strictly between 0 and the number of scores; of vectors without any score, the result means nothing.
+    """
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(scores: Tensor, mask: Tensor | None, width: Tensor, levels: Tensor) -> Tensor:
+        length = scores.shape[-1]
+        key = scores if mask is None else scores.masked_fill(~mask, -torch.inf)
+        ordered = key.sort(dim=-1, descending=True).values.double()
+        if mask is None:
+            count, weights = torch.full_like(levels[..., :1], length), None
+            below = torch.arange(1, length + 1, device=scores.device)
+        else:
+            count = mask.sum(-1, keepdim=True).double()
+            below = torch.arange(1, length + 1, device=scores.device).double()
+            weights = (below <= count).double()
+            last = ordered.where(weights > 0, torch.inf).amin(-1, keepdim=True)
+            ordered = torch.where(weights > 0, ordered, last.where(last < torch.inf, 0.0))
+        before, after = before_and_after(ordered, weights, width)
+        reached = below - 0.5 + (after - before) / 2
+        if mask is not None:
+            reached = reached.masked_fill(below > count, torch.inf)
+        above = torch.searchsorted(reached.contiguous(), levels.contiguous(), right=True)
+        upper, lower = (above - 1).clamp(min=0), torch.minimum(above, (count - 1).clamp(min=0).long())
+        top, bottom = ordered.gather(-1, upper), ordered.gather(-1, lower)
+        near_top, near_bottom = torch.log1p(before.gather(-1, upper)), torch.log1p(after.gather(-1, lower))
+        # log(|c| + sqrt(c^2 + P Q e^-gap)), where neither underflows
+        half = (near_top + near_bottom - (top - bottom) / width) / 2
+        offset = levels - above
+        size = offset.abs().log()
+        turn = offset.sign() * (torch.logaddexp(size, torch.logaddexp(2 * size, 2 * half) / 2) - half)
+        between = top + width * (half - near_top - turn)
+        first = top + width * (near_bottom - (2 * levels).log())
+        final = bottom + width * ((2 * (count - levels)).log() - near_top)
+        return torch.where(above == 0, first, torch.where(above >= count, final, between))
+
+    @staticmethod
+    def setup_context(ctx, inputs: tuple[Tensor, Tensor | None, Tensor, Tensor], output: Tensor) -> None:
+        scores, mask, width, _ = inputs
+        ctx.save_for_backward(scores, mask, width, output)
+
+    @staticmethod
+    def backward(ctx, *gradients: Tensor) -> tuple[Tensor, None, None, None]:
+        (gradient,) = gradients
+        scores, mask, width, found = ctx.saved_tensors
+        length, levels = scores.shape[-1], found.shape[-1]
+        if levels <= 2 or length <= 128 or levels < length:  # all pairs, of which a permutation has as many anyway
+            near = -((scores.unsqueeze(-2) - found.unsqueeze(-1)) / width.unsqueeze(-1)).abs()
+            if mask is not None:
+                near = near.masked_fill(~mask.unsqueeze(-2), torch.finfo(near.dtype).min)
+            pull = (torch.softmax(near, -1) * gradient.unsqueeze(-1)).sum(-2)
+        else:  # levels of half places, where the sum of all weights is at least 1
+            points = torch.cat([scores.double(), found], -1)
+            points, order = points.sort(dim=-1, descending=True)
+            present = torch.ones_like(scores, dtype=torch.float64) if mask is None else mask.double()
+            of_scores = torch.cat([present, torch.zeros_like(found)], -1).gather(-1, order)
+            total = _unsorted(sums_of_others(points, of_scores, width)[1], order)[..., length:]
+            shares = torch.cat([torch.zeros_like(present), gradient / total], -1).gather(-1, order)
+            pull = present * _unsorted(sums_of_others(points, shares, width)[1], order)[..., :length]
+        return pull.to(scores.dtype), None, None, None
+
+
+def _unsorted(values: Tensor, order: Tensor) -> Tensor:
+    return torch.zeros_like(values).scatter(-1, order, values)

@@ -1,0 +1,192 @@
+"""Soft sorting, top-k and quantiles against bisection on the sum over all pairs, and their hard limits."""
+
+import pytest
+import torch
+
+from rankops.ranks import ranks
+from rankops.sorters.handcrafted import Handcrafted
+from rankops.sorters.laplace import Laplace
+from rankops.sorters.operators import soft_median, soft_permutation, soft_quantile, soft_sort, soft_topk
+from rankops.sorters.straight_through import StraightThrough
+
+FIXED = {softness: Laplace(softness=softness, standardize=False) for softness in (0.01, 0.5)}
+
+
+def share(scores: torch.Tensor, level: torch.Tensor, softness: float) -> torch.Tensor:
+    apart = (scores - level) / softness
+    return torch.where(apart > 0, 1 - torch.exp(-apart.clamp(min=0)) / 2, torch.exp(apart.clamp(max=0)) / 2)
+
+
+def bisected(scores: torch.Tensor, wanted: float, softness: float) -> torch.Tensor:
+    """Where the sum over the scores of a vector is what is wanted."""
+    low, high = scores.min() - 60 * softness, scores.max() + 60 * softness
+    for _ in range(200):
+        middle = (low + high) / 2
+        low, high = (middle, high) if share(scores, middle, softness).sum() > wanted else (low, middle)
+    return middle
+
+
+@pytest.mark.parametrize("softness", FIXED)
+@pytest.mark.parametrize("length", [1, 2, 7, 300])  # 300: sums and gradients by another way than 7
+def test_levels_are_those_found_by_bisection(length, softness, generator):
+    scores = torch.randn(length, generator=generator, dtype=torch.float64)
+    scores[length // 2] = scores[0]  # a tie
+    sorter = FIXED[softness]
+    some = range(0, length, max(1, length // 5))
+    expected = torch.stack([bisected(scores, place + 0.5, softness) for place in some])
+    assert torch.allclose(soft_sort(scores, sorter=sorter)[list(some)], expected, atol=1e-9)
+    for k in (0.3, length / 2 + 0.1):
+        topk = soft_topk(scores, k, sorter=sorter)
+        assert torch.allclose(topk, share(scores, bisected(scores, k, softness), softness), atol=1e-9)
+    ends = [bisected(scores, length - place - 0.5, softness) for place in (int(0.3 * (length - 1)),
+            -int(-0.3 * (length - 1) // 1))]  # fmt: skip
+    between = ends[0] + (ends[1] - ends[0]) * (0.3 * (length - 1) % 1)
+    assert torch.allclose(soft_quantile(scores, 0.3, sorter=sorter), between, atol=1e-9)
+
+
+def test_the_permutation_is_doubly_stochastic_and_the_difference_of_two_shares(generator):
+    scores, sorter = torch.randn(2, 5, 3, generator=generator, dtype=torch.float64), FIXED[0.5]
+    matrix = soft_permutation(scores, sorter=sorter, dim=1)
+    assert matrix.shape == (2, 5, 5, 3)
+    assert (matrix >= 0).all()
+    for dim in (1, 2):
+        assert torch.allclose(matrix.sum(dim), torch.ones(2, 5, 3, dtype=torch.float64))
+    one = scores[0, :, 0]
+    second = share(one, bisected(one, 2, 0.5), 0.5) - share(one, bisected(one, 1, 0.5), 0.5)
+    assert torch.allclose(matrix[0, 1, :, 0], second)
+
+
+def test_soft_ones_tend_to_hard_ones_and_hard_ones_are_exact(generator):
+    scores, q = (
+        torch.randn(4, 9, generator=generator, dtype=torch.float64),
+        torch.tensor([0.0, 0.37, 0.5, 1.0]).double(),
+    )
+    order = scores.argsort(-1, descending=True)
+    largest = torch.zeros_like(scores).scatter(-1, order[:, :3], 1.0)
+    matrix = torch.zeros(4, 9, 9).double().scatter(-1, order.unsqueeze(-1), 1.0)
+    sharp = Laplace(softness=1e-6)
+    assert torch.allclose(soft_permutation(scores, sorter=sharp), matrix, atol=1e-4)
+    for options in ({"sorter": sharp}, {"hard": True}):
+        assert torch.allclose(soft_sort(scores, **options), scores.sort(-1, descending=True).values, atol=1e-4)
+        assert torch.allclose(soft_topk(scores, 3, **options), largest, atol=1e-4)
+        assert torch.allclose(soft_quantile(scores, q, **options), torch.quantile(scores, q, dim=-1), atol=1e-4)
+        assert torch.allclose(soft_median(scores, **options), torch.quantile(scores, 0.5, dim=-1), atol=1e-4)
+    moved = scores.clone().requires_grad_()
+    gradients = [
+        torch.autograd.grad((soft_topk(moved, 3, hard=hard) * order).sum(), moved)[0] for hard in (True, False)
+    ]
+    assert torch.allclose(*gradients)
+
+
+@pytest.mark.parametrize(
+    "operator",
+    [
+        lambda scores, **options: soft_topk(scores, 2, **options),
+        soft_sort,
+        lambda scores, **options: soft_quantile(scores, 0.3, **options),
+        soft_median,
+        soft_permutation,
+    ],
+    ids=["topk", "sort", "quantile", "median", "permutation"],
+)
+class TestEach:
+    def test_has_its_derivatives_and_runs_under_vmap_and_compile(self, operator, generator):
+        scores = torch.randn(2, 6, generator=generator, dtype=torch.float64).requires_grad_()
+        soft = lambda scores: operator(scores, sorter=FIXED[0.5])  # noqa: E731
+        assert torch.autograd.gradcheck(soft, scores)
+        assert torch.autograd.gradgradcheck(soft, scores)
+        assert torch.allclose(torch.func.vmap(soft)(scores), soft(scores))
+        torch.compiler.reset()
+        compiled = torch.compile(operator, backend="aot_eager", fullgraph=True)(scores)
+        assert torch.allclose(compiled, operator(scores))
+        compiled.square().sum().backward()
+        assert torch.isfinite(scores.grad).all()
+
+    def test_leaves_out_what_is_masked(self, operator, generator):
+        scores = torch.randn(3, 7, generator=generator, dtype=torch.float64)
+        mask = torch.tensor([[1, 1, 0, 1, 0, 1, 1], [0, 1, 1, 0, 1, 0, 0], [1, 1, 1, 1, 1, 1, 1]]).bool()
+        filled = scores.masked_fill(~mask, torch.nan).requires_grad_()
+        result = operator(filled, mask=mask)
+        for row in range(2):
+            alone, count = operator(scores[row][mask[row]]), int(mask[row].sum())
+            if result.dim() == 1:
+                kept = result[row]
+            elif result.dim() == 3:
+                kept = result[row][:count, mask[row]]
+            else:
+                kept = result[row][:count] if operator is soft_sort else result[row][mask[row]]
+            assert torch.allclose(kept, alone)
+            assert result[row].sum().item() == pytest.approx(alone.sum().item())  # the rest is 0
+        result.square().sum().backward()
+        assert torch.isfinite(filled.grad).all()
+        assert (filled.grad[~mask] == 0).all()
+
+    def test_is_finite_on_plateaus_of_ties_and_in_half_precision(self, operator):
+        for values in ([0.0, 1.0, 5.0, 9.0], [1.0, 1.0, 1.0, 1.0], [1.0, 1.0, 0.0, 0.0], [1e30, -1e30, 2e30, 0.0]):
+            scores = torch.tensor(values).requires_grad_()
+            result = operator(scores, sorter=Laplace(softness=1e-4))
+            assert torch.isfinite(result).all()
+            (gradient,) = torch.autograd.grad((result * torch.arange(result.numel()).view(result.shape)).sum(), scores)
+            assert torch.isfinite(gradient).all()
+        half = torch.tensor([0.0, 1.0, 5.0, 9.0], dtype=torch.bfloat16)
+        assert operator(half).dtype == torch.float32
+        assert operator(half).equal(operator(half.float()))
+
+    def test_ranks_along_any_dimension(self, operator, generator):
+        scores = torch.randn(4, 3, generator=generator)
+        assert torch.allclose(operator(scores, dim=0).movedim(-1, 0), operator(scores.mT))
+
+
+def test_the_gradient_on_a_plateau_is_shared_by_its_ends():
+    scores = torch.tensor([0.0, 1.0, 5.0, 9.0]).double().requires_grad_()
+    (gradient,) = torch.autograd.grad(soft_median(scores, sorter=FIXED[0.01]), scores)
+    assert torch.allclose(gradient, torch.tensor([0.0, 0.5, 0.5, 0.0]).double())
+
+
+def test_long_topk_sums_to_k_and_long_sorting_has_the_derivative(generator):
+    scores = torch.randn(10_000, generator=generator)
+    for k in (1, 100, 5000, 9999, 10_000):
+        assert soft_topk(scores, k).double().sum().item() == pytest.approx(k, rel=1e-6)
+    few = torch.randn(150, generator=generator, dtype=torch.float64).requires_grad_()
+    soft = lambda scores: soft_sort(scores, sorter=FIXED[0.5])  # noqa: E731
+    assert torch.autograd.gradcheck(soft, few, fast_mode=True)
+    assert torch.autograd.gradgradcheck(soft, few, fast_mode=True)
+
+
+def test_other_sorters_sort_by_their_ranks(generator):
+    scores = torch.randn(3, 6, generator=generator, dtype=torch.float64)
+    for sorter in (StraightThrough(), Handcrafted(steepness=500.0)):
+        assert torch.allclose(soft_sort(scores, sorter=sorter), scores.sort(-1, descending=True).values, atol=0.01)
+    assert torch.allclose(soft_permutation(scores, sorter=StraightThrough()).sum(-1), torch.ones(3, 6).double())
+
+
+def test_noise_is_drawn_from_the_generator(generator):
+    scores = torch.zeros(2000, 4)
+    drawn = [soft_topk(scores, 1, hard=True, generator=torch.Generator().manual_seed(seed)) for seed in (1, 1, 2)]
+    assert drawn[0].equal(drawn[1])
+    assert not drawn[0].equal(drawn[2])
+    assert torch.allclose(drawn[0].mean(0), torch.full((4,), 0.25), atol=0.05)
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "message"),
+    [
+        (lambda scores: soft_topk(scores, 5), ValueError, "k is 5, expected from 0 to 4"),
+        (lambda scores: soft_topk(scores, -1), ValueError, "k is -1"),
+        (lambda scores: soft_topk(scores, 1.5, hard=True), ValueError, "k is 1.5, expected a whole number"),
+        (lambda scores: soft_topk(scores, "2"), TypeError, "k is '2'"),
+        (lambda scores: soft_topk(scores, 2, mask=torch.zeros(4).bool()), ValueError, "k is 2, expected from 0 to 0"),
+        (lambda scores: soft_topk(scores, 2, sorter=ranks), TypeError, "sorter is function, expected a Laplace"),
+        (lambda scores: soft_quantile(scores, 0.5, sorter=Handcrafted()), TypeError, "sorter is Handcrafted"),
+        (lambda scores: soft_quantile(scores, torch.tensor([0.5, 1.5])), ValueError, r"q\[1\] is 1.5"),
+        (lambda scores: soft_quantile(scores, None), TypeError, "q is None"),
+        (lambda scores: soft_median(scores, mask=torch.zeros(4).bool()), ValueError, r"mask\[0\] is False"),
+        (lambda scores: soft_sort(scores.long()), TypeError, "scores is torch.int64"),
+        (lambda scores: soft_sort(scores / 0), ValueError, r"scores\[0\] is nan"),
+        (lambda scores: soft_sort(scores[:0]), ValueError, "scores has shape"),
+        (lambda scores: soft_permutation(scores, dim=1), ValueError, "dim is 1"),
+    ],
+)
+def test_names_what_it_refuses(call, error, message):
+    with pytest.raises(error, match=message):
+        call(torch.arange(4.0))
