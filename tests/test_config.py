@@ -73,7 +73,7 @@ def test_a_setting_of_a_grid_is_put_into_the_run():
     run = params.run_of("memorability-mse", settings[3])
     assert run["training"]["probe"]["optimizer"]["args"]["lr"] == 0.2
     assert run["loss"]["args"] == {"sigmoid": False}
-    assert params.training_of("memorability-mse")["probe"]["optimizer"]["args"]["lr"] == 3e-3
+    assert params.training_of("memorability-mse")["probe"]["optimizer"]["args"]["lr"] == 1e-2
 
 
 def test_both_losses_of_retrieval_see_as_many_rivals():

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from torch import Tensor, nn
 
 from rankops.models.backbone import Backbone, BackboneName, blocks_of
-from rankops.models.layers import ScoreLayer
+from rankops.models.layers import ScoreHead
 from rankops.models.tokenizer import Vocabulary
 
 __all__ = ["DualEncoder"]
@@ -75,7 +75,7 @@ class DualEncoder(Backbone):
         return nn.functional.normalize(last, dim=-1)
 
 
-class _UnitProjection(ScoreLayer):
+class _UnitProjection(ScoreHead):
     """A place in the common space, (n, size), of unit length."""
 
     def forward(self, input: Tensor) -> Tensor:
