@@ -78,7 +78,7 @@ def whole_stage(dataset: RankedMnist, digits: Digits, count: int) -> None:
 
 def bundled_digits() -> Digits:
     """Return the digits that need no download."""
-    table = tables("bundled", "", seed=0, threads=2)["train"]
+    table = tables("bundled", "", seed=0)["train"]
     images = torch.from_numpy(decode_images(table["image"], path="bundled", threads=2))
     assert images.shape[1:] == (SIDE, SIDE)
     return Digits(torch.arange(len(table)), images, torch.from_numpy(table["label"].to_numpy().copy()))

@@ -145,6 +145,10 @@ def missing(command: str, dependencies: list[str]) -> set[str]:
 
 STAGES = {stage.addressing: (stage.cmd, [Path(dep.fs_path).relative_to(ROOT).as_posix() for dep in stage.deps])
           for stage in Repo(str(ROOT)).index.stages if stage.path == str(ROOT / "dvc.yaml")}  # fmt: skip
+SHARED = "checks/shared_code.txt"  # the digests of what its stage depends on
+for _, dependencies in STAGES.values():
+    if SHARED in dependencies:
+        dependencies += STAGES["shared_code"][1]
 
 
 @pytest.mark.parametrize(

@@ -67,9 +67,9 @@ class TestMnist:
 
     def test_splits_share_no_picture(self, files, tmp_path):
         mnist.copy(tmp_path / "given", tmp_path / "raw")
-        tables = digits.tables("mnist", tmp_path / "raw", seed=0, threads=1)
+        tables = digits.tables("mnist", tmp_path / "raw", seed=0)
         assert (len(tables["train"]) + len(tables["val"]), len(tables["test"])) == (29, 11)
-        for column in ("glyph", "image"):
+        for column in ("glyph", "pixels"):
             values = [str(value) for table in tables.values() for value in table[column].to_pylist()]
             assert len(set(values)) == 40
 
@@ -193,10 +193,10 @@ def test_faultless_data_pass(check):
 
 
 def test_faults_in_digits_are_named(check):
-    foreign = digits.tables("bundled", "", seed=1, threads=1)["test"].slice(0, 1)
+    foreign = digits.tables("bundled", "", seed=1)["test"].slice(0, 1)
     message = check(
         "digits",
-        lambda table: with_cell("image", 5, lambda _: table["image"][8].as_py())(table),
+        lambda table: with_cell("pixels", 5, lambda _: table["pixels"][8].as_py())(table),
         with_cell("label", 3, lambda _: 12),
         lambda table: pa.concat_tables([foreign, table.slice(1)]),
     )

@@ -32,8 +32,8 @@ SCENES = RankedMnist(
 def scenes(tmp_path_factory):
     """Draws scenes, all of the training digits: both sides of a comparison must be able to draw the same."""
     folder = tmp_path_factory.mktemp("digits")
-    pq.write_table(digits.tables("bundled", "", seed=1, threads=1)["train"], folder / "train.parquet")
-    glyphs = digits.load(folder, "train", threads=1)
+    pq.write_table(digits.tables("bundled", "", seed=1)["train"], folder / "train.parquet")
+    glyphs = digits.load(folder, "train")
 
     def draw(rows: int, use: int, **options) -> pa.Table:
         dataset = RankedMnist(**vars(SCENES) | {"seed": use} | options)

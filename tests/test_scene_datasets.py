@@ -67,9 +67,9 @@ def settings(snapshot=1, **datasets):
 def known(tmp_path_factory):
     """Digits by split."""
     folder = tmp_path_factory.mktemp("digits")
-    for split, table in digits.tables("bundled", "", seed=1, threads=1).items():
+    for split, table in digits.tables("bundled", "", seed=1).items():
         pq.write_table(table, folder / f"{split}.parquet")
-    return {split: digits.load(folder, digits.DIGITS_OF[split], threads=1) for split in ROWS}
+    return {split: digits.load(folder, digits.DIGITS_OF[split]) for split in ROWS}
 
 
 @pytest.fixture(scope="module")
@@ -79,7 +79,7 @@ def project(tmp_path_factory):
     (folder / "data/digits").mkdir(parents=True)
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
-        for split, table in digits.tables("bundled", "", seed=1, threads=1).items():
+        for split, table in digits.tables("bundled", "", seed=1).items():
             pq.write_table(table, f"data/digits/{split}.parquet")
         for name in BLOCKS:
             scenes.main(settings(), name)

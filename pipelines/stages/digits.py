@@ -27,9 +27,9 @@ def main(params: Settings) -> None:
                 "papers'. To use MNIST: RANKOPS_MNIST_ROOT=<its folder> rankops fetch, then dvc repro",
                 RAW,
             )
-    made = tables(source, RAW, seed=params.digits.seed, threads=params.compute.threads)
+    made = tables(source, RAW, seed=params.digits.seed)
     with replaced_folder("data/digits") as folder:
         for split, table in made.items():
-            pq.write_table(table, folder / f"{split}.parquet", compression="zstd")
+            pq.write_table(table, folder / f"{split}.parquet", compression="zstd", use_dictionary=False)
         manifest = {"source": source, "rows": {split: len(table) for split, table in made.items()}}
         (folder / "manifest.json").write_text(json.dumps(manifest, indent=2) + "\n")

@@ -100,7 +100,7 @@ def main(params: Settings) -> None:
     plan, threads = required(params.label_ranking_figures, "label_ranking_figures"), params.compute.threads
     first = plan.runs[0]
     scenes = _scenes(params, params.runs[first].dataset)
-    digits = load("data/digits", DIGITS_OF["test"], threads=threads)
+    digits = load("data/digits", DIGITS_OF["test"])
     device = make_accelerator(device=params.compute.device, precision=params.compute.precision).device
     rankers = {name: load_model(f"models/runs/{name}", device=device) for name in plan.runs}
     draws = generator(plan.seed, NAME, "calibration")

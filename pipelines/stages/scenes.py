@@ -20,7 +20,7 @@ def main(params: Settings, key: str) -> None:
     rows, threads = sum(map(sum, deliveries.values())), params.compute.threads
     with replaced_folder(Path("data") / key) as folder, tqdm(total=rows, desc=key, unit=" scenes") as bar:
         for split, counts in deliveries.items():
-            glyphs = digits.load("data/digits", digits.DIGITS_OF[split], threads=threads)
+            glyphs = digits.load("data/digits", digits.DIGITS_OF[split])
             with pq.ParquetWriter(folder / f"{split}.parquet", dataset.schema, compression="zstd") as writer:
                 for table in dataset.tables(glyphs, split, counts, threads=threads):
                     writer.write_table(table)

@@ -279,7 +279,7 @@ def _fresh(params: Settings, dataset: str) -> Any:
 
     block = params.datasets[dataset]
     scenes = lookup.find("datasets", block.name)(**block.model_dump(exclude={"name"}))
-    return partial(scenes.scenes, digits.load("data/digits", digits.DIGITS_OF["train"], threads=params.compute.threads))
+    return partial(scenes.scenes, digits.load("data/digits", digits.DIGITS_OF["train"]))
 
 
 if __name__ == "__main__":  # one of the processes of `_launch`

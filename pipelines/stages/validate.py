@@ -32,7 +32,7 @@ def _measured(params: Settings, key: str) -> tuple[list[dict[str, pd.DataFrame]]
         dataset = lookup.find("datasets", block.name)(**block.model_dump(exclude={"name"}))
         deliveries = dataset.deliveries(snapshot=params.data.snapshot, growth=params.data.growth)
         rows = {split: sum(counts) for split, counts in deliveries.items()}
-        glyphs = {split: digits.load("data/digits", split, threads=threads) for split in set(digits.DIGITS_OF.values())}
+        glyphs = {split: digits.load("data/digits", split) for split in set(digits.DIGITS_OF.values())}
         parts = [dataset.measure(folder, glyphs[digits.DIGITS_OF[split]], split, threads=threads) for split in rows]
         return parts, dataset.expectations(rows)
     if key == "score_vectors":
@@ -42,7 +42,7 @@ def _measured(params: Settings, key: str) -> tuple[list[dict[str, pd.DataFrame]]
         return parts, score_vectors.expectations(rows, length=options.length)
     rows = json.loads((folder / "manifest.json").read_text())["rows"]
     if key == "digits":
-        return [digits.measure(folder, split, threads=threads) for split in rows], digits.expectations(rows)
+        return [digits.measure(folder, split) for split in rows], digits.expectations(rows)
     options = params.real_data[key]
     dataset = lookup.find("datasets", key)(**options.args)
     parts = [dataset.measure(folder, split, threads=threads) for split in rows]
