@@ -3,7 +3,6 @@
 import copy
 import json
 import math
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -248,14 +247,6 @@ def test_a_compiled_comparator_takes_any_length():
     for length in range(20, 60, 4):
         scores = torch.randn(2, length, generator=torch.Generator().manual_seed(length))
         assert compiled(scores).allclose(sorter(scores), atol=1e-4)
-
-
-def test_the_example_of_the_documentation_runs():
-    page = (Path(__file__).parents[1] / "docs/sorters.md").read_text()
-    names = {}
-    exec(page.split("```python\n")[1].split("```")[0], names)
-    assert names["loss"].item() > 0
-    assert names["scores"].grad.any()
 
 
 class TestPretrained:

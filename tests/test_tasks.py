@@ -390,7 +390,7 @@ class TestMetrics:
 
     def test_what_cannot_be_compared_is_refused(self):
         some, more = (self.spearman(np.arange(count), np.arange(count)) for count in (5, 6))
-        with pytest.raises(ValueError, match="6 examples .* 5"):
+        with pytest.raises(ValueError, match="5 examples .* 6"):
             difference({1: some}, {1: more}, resamples=20, seed=0)
         with pytest.raises(ValueError, match="none in common"):
             difference({1: some}, {2: some}, resamples=20, seed=0)
