@@ -176,7 +176,7 @@ def test_noise_is_drawn_from_the_generator(generator):
         (lambda scores: soft_topk(scores, 1.5, hard=True), ValueError, "k is 1.5, expected a whole number"),
         (lambda scores: soft_topk(scores, "2"), TypeError, "k is '2'"),
         (lambda scores: soft_topk(scores, 2, mask=torch.zeros(4).bool()), ValueError, "k is 2, expected from 0 to 0"),
-        (lambda scores: soft_topk(scores, 2, sorter=ranks), TypeError, "sorter is function, expected a Laplace"),
+        (lambda scores: soft_topk(scores, 2, sorter=ranks), TypeError, "sorter is ranks, expected a Laplace"),
         (lambda scores: soft_quantile(scores, 0.5, sorter=Handcrafted()), TypeError, "sorter is Handcrafted"),
         (lambda scores: soft_quantile(scores, torch.tensor([0.5, 1.5])), ValueError, r"q\[1\] is 1.5"),
         (lambda scores: soft_quantile(scores, None), TypeError, "q is None"),
@@ -190,3 +190,18 @@ def test_noise_is_drawn_from_the_generator(generator):
 def test_names_what_it_refuses(call, error, message):
     with pytest.raises(error, match=message):
         call(torch.arange(4.0))
+
+
+def test_a_sorter_that_cannot_do_what_is_asked_is_refused():
+    scores = torch.tensor([0.3, 2.0, -1.0])
+    assert soft_sort(scores, sorter=Handcrafted()).diff().lt(0).all()
+    for options in ({"hard": True}, {"generator": torch.Generator()}):
+        with pytest.raises(ValueError, match="need a Laplace"):
+            soft_sort(scores, sorter=Handcrafted(), **options)
+    with pytest.raises(TypeError, match="expected a Laplace"):
+        soft_topk(scores, 2, sorter=Handcrafted())
+    for operator in (soft_sort, soft_permutation, soft_median):
+        with pytest.raises(TypeError, match="pass an instance"):
+            operator(scores, sorter=Laplace)
+        with pytest.raises(TypeError, match="'laplace'"):
+            operator(scores, sorter="laplace")

@@ -93,7 +93,7 @@ def soft_sort(
     Args:
         scores: any shape, floating point; half precision is computed and returned in float32.
         sorter: a `Laplace`, whose softness and unit are taken; None for `Laplace()`. Another one: `soft_permutation`
-            of its ranks times the scores, in O(d^2).
+            of its ranks times the scores, in O(d^2), without `hard` and `generator`.
         dim: the dimension to sort along.
         mask: boolean, of the scores' shape, False where there is no score: the last places are then 0.
         hard: return the scores sorted exactly, with the gradient of the soft ones.
@@ -108,8 +108,10 @@ def soft_sort(
     >>> soft_sort(torch.tensor([0.3, 2.0, -1.0]))
     tensor([ 2.0002,  0.3010, -1.0012])
     """
-    if sorter is not None and not isinstance(sorter, Laplace):
-        shares = soft_permutation(scores, sorter=sorter, dim=dim, mask=mask)
+    if (other := _other("soft_sort", sorter)) is not None:
+        if hard or generator is not None:
+            raise ValueError(f"sorter is {other!r}: hard and generator need a Laplace(...) or None")
+        shares = soft_permutation(scores, sorter=other, dim=dim, mask=mask)
         known = (scores if mask is None else scores.masked_fill(~mask, 0.0)).movedim(dim, -1)
         result = (shares.movedim(dim, -1) * known.to(shares.dtype).unsqueeze(-2)).sum(-1)
         return result.movedim(-1, dim)
@@ -226,8 +228,8 @@ def soft_permutation(
     """
     values, valid, count = _prepared(scores, dim, mask)
     taken = torch.arange(values.shape[-1], device=values.device) < count
-    if sorter is not None and not isinstance(sorter, Laplace):
-        ranks = sorter(values) if valid is None else sorter(values, mask=valid)
+    if (other := _other("soft_permutation", sorter)) is not None:
+        ranks = other(values) if valid is None else other(values, mask=valid)
         shares = permutation_of_ranks(ranks, mask=valid)
     else:
         width = _width(_laplace("soft_permutation", sorter), values, valid)
@@ -288,10 +290,22 @@ def permutation_of_ranks(ranks: Tensor, *, temperature: float = 0.1, mask: Tenso
 def _laplace(name: str, sorter: Sorter | None) -> Laplace:
     if sorter is None:
         return Laplace()
+    if isinstance(sorter, type):
+        raise TypeError(
+            f"sorter is the class {sorter.__name__}, expected a sorter: pass an instance, {sorter.__name__}(...)"
+        )
     if not isinstance(sorter, Laplace):
-        found = sorter.__name__ if isinstance(sorter, type) else type(sorter).__name__
-        raise TypeError(f"sorter is {found}, expected a Laplace or None: {name} inverts its sum")
+        found = getattr(sorter, "__name__", repr(sorter))
+        raise TypeError(f"sorter is {found}, expected a Laplace(...) or None: {name} inverts its sum")
     return sorter
+
+
+def _other(name: str, sorter: Sorter | None) -> Sorter | None:
+    """Return a sorter that is no `Laplace`; None for one that is."""
+    if isinstance(sorter, Sorter) and not isinstance(sorter, Laplace):
+        return sorter
+    _laplace(name, sorter)  # refuses what is no sorter
+    return None
 
 
 def _prepared(scores: Tensor, dim: int, mask: Tensor | None) -> tuple[Tensor, Tensor | None, Tensor]:
