@@ -143,6 +143,12 @@ def _check_optimizer(block: dict[str, Any], place: str) -> None:
     kind = getattr(torch.optim, optimizer.name, None)
     if not (isinstance(kind, type) and issubclass(kind, torch.optim.Optimizer)):
         raise ValueError(f"{place}.name: no {optimizer.name!r} in torch.optim; try AdamW or SGD")
+    options = inspect.signature(kind).parameters
+    for name, value in optimizer.args.items():
+        if isinstance(value, str) and name in options and isinstance(options[name].default, int | float):
+            raise ValueError(
+                f"{place}.args.{name} is the text {value!r}, expected a number such as {options[name].default}"
+            )
     try:
         kind([torch.zeros(1, requires_grad=True)], **optimizer.args)
     except (TypeError, ValueError, RuntimeError) as error:
@@ -203,6 +209,7 @@ def _check_losses(settings: Settings, run: Run, task: type[Task], training: dict
     if run.sorter != NONE and run.sorter not in settings.sorters:
         raise ValueError(
             f"{place}.sorter: no {run.sorter!r} under sorters; there are {', '.join(settings.sorters)}, {NONE}"
+            f"{lookup.did_you_mean(run.sorter, settings.sorters)}"
         )
     takes = _check_loss(task, run.loss, f"{place}.loss")
     takes_too = run.auxiliary.name != NONE and _check_loss(task, run.auxiliary, f"{place}.auxiliary")
@@ -282,7 +289,8 @@ def _check_start(settings: Settings, key: str) -> None:
     if folder != "models/runs" or name == NONE:
         return
     if name not in settings.runs:
-        raise ValueError(f"{place}.start: no run {name!r}; there are {', '.join(settings.runs)}, {NONE}")
+        hint = lookup.did_you_mean(name, settings.runs)
+        raise ValueError(f"{place}.start: no run {name!r}; there are {', '.join(settings.runs)}, {NONE}{hint}")
     chain = [key]
     while chain[-1] in settings.runs:
         chain.append(settings.runs[chain[-1]].start.rpartition("/")[2])
