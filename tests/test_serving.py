@@ -401,6 +401,7 @@ print({{"torch", "PIL"}} & set(sys.modules))
         for paths, out, message in (
             ([one, same], tmp_path / "out", "x.jpg would replace .*x.png"),
             ([one], one, "would replace"),
+            ([one], tmp_path / "out.json", "out.json: expected a folder, or a picture"),
             ([one, other], one.parent, "would replace"),
         ):
             with pytest.raises(ValueError, match=message):

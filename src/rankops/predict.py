@@ -23,6 +23,7 @@ __all__ = [
 
 SHIPPED = Path(__file__).parent / "models/pretrained/label_ranking"  # the ranker that comes with the package
 TASK = "label_ranking"
+PICTURES = (".png", ".jpg", ".jpeg", ".pdf", ".svg")  # what `annotate` writes
 
 
 @dataclass(frozen=True)
@@ -117,9 +118,11 @@ def annotated_paths(paths: Sequence[Path], out: Path) -> list[Path]:
     """Return where annotated images go: to `out` for a single one, into the folder `out` for several.
 
     Raises:
-        ValueError: one would replace another, or an image that is read.
+        ValueError: a file that is no picture; or one would replace another, or an image that is read.
     """
     single = len(paths) == 1 and out.suffix and not out.is_dir()
+    if single and out.suffix.lower() not in PICTURES:
+        raise ValueError(f"--out {out}: expected a folder, or a picture that ends in {', '.join(PICTURES)}")
     results = [out] if single else [out / f"{path.stem}.png" for path in paths]
     read = {path.resolve() for path in paths}
     for number, result in enumerate(results):
