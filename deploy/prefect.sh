@@ -7,8 +7,10 @@ export RANKOPS_NIGHTLY="${RANKOPS_NIGHTLY:-0 3 * * *}"
 unset RANKOPS_PROJECT # it would be filled in here, and each worker has its own
 
 prefect server status || { echo "start one with: make up" >&2; exit 1; }
+there() { prefect work-pool inspect "$1" > /dev/null 2>&1; }
 for pool in cpu gpu; do
-    prefect work-pool inspect $pool > /dev/null 2>&1 || prefect work-pool create $pool --type process
+    # The last look: a worker that has just started creates its pool too.
+    there $pool || prefect work-pool create $pool --type process || there $pool
 done
 prefect --no-prompt deploy --all
 prefect automation delete "rankops: runs without a heartbeat" > /dev/null 2>&1 || true
