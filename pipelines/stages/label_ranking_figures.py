@@ -21,7 +21,7 @@ from rankops.metrics.label_ranking import ranked
 from rankops.metrics.spearman import spearman
 from rankops.seeding import derived_seed, generator
 from rankops.tasks.label_ranking import LabelRanking
-from rankops.training.device import make_accelerator
+from rankops.training.device import find_device
 
 NAME = "label_ranking_figures"
 BINS = 60
@@ -101,7 +101,7 @@ def main(params: Settings) -> None:
     first = plan.runs[0]
     scenes = _scenes(params, params.runs[first].dataset)
     digits = load("data/digits", DIGITS_OF["test"])
-    device = make_accelerator(device=params.compute.device, precision=params.compute.precision).device
+    device = find_device(params.compute.device)
     rankers = {name: load_model(f"models/runs/{name}", device=device) for name in plan.runs}
     draws = generator(plan.seed, NAME, "calibration")
     recipe = calibration_recipes(digits, plan.calibration_rows, canvas=scenes.canvas, generator=draws)

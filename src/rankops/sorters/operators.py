@@ -52,26 +52,22 @@ def soft_topk(
     >>> soft_topk(torch.tensor([0.3, 2.0, 1.8, -1.0]), 2, hard=True)
     tensor([0., 1., 1., 0.])
     """
-    laplace = _laplace("soft_topk", sorter)
     if isinstance(k, bool) or not isinstance(k, Real):
         raise TypeError(f"k is {k!r}, expected a number from 0 to the number of scores")
-    values, mask, count = _prepared(scores, dim, mask)
+    values, mask, count, width = _with_width("soft_topk", scores, sorter, dim, mask)
     fewest = value_of(count.amin()) if count.numel() else None
     if k < 0 or (fewest is not None and k > fewest):
         most = "the number of scores" if fewest is None else f"{fewest:g}, the number of scores of the shortest vector"
         raise ValueError(f"k is {k}, expected from 0 to {most}")
     if hard and k != int(k):
         raise ValueError(f"k is {k}, expected a whole number with hard=True")
-    width = _width(laplace, values, mask)
     values = _noisy(values, width, generator)
     all_or_none = (count - k <= 0) | (count * 0 + k <= 0)
     level = torch.where(all_or_none, count / 2, k)
     apart = (values - _Levels.apply(values, mask, width, level)) / width
-    result = (1 - apart.sign() * torch.expm1(-apart.abs())) / 2
-    result = torch.where(all_or_none, 1.0 if k > 0 else 0.0, result).to(values.dtype)
+    result = torch.where(all_or_none, 1.0 if k > 0 else 0.0, _distribution(apart)).to(values.dtype)
     if hard:
-        largest = values.detach() if mask is None else values.detach().masked_fill(~mask, -torch.inf)
-        order = largest.argsort(dim=-1, descending=True, stable=True)
+        order = _keys(values, mask).argsort(dim=-1, descending=True, stable=True)
         first = (torch.arange(values.shape[-1], device=values.device) < k).expand_as(order)
         result = result + (torch.zeros_like(result).scatter(-1, order, first.to(result.dtype)) - result).detach()
     if mask is not None:
@@ -115,16 +111,13 @@ def soft_sort(
         known = (scores if mask is None else scores.masked_fill(~mask, 0.0)).movedim(dim, -1)
         result = (shares.movedim(dim, -1) * known.to(shares.dtype).unsqueeze(-2)).sum(-1)
         return result.movedim(-1, dim)
-    laplace = _laplace("soft_sort", sorter)
-    values, mask, count = _prepared(scores, dim, mask)
-    width = _width(laplace, values, mask)
+    values, mask, count, width = _with_width("soft_sort", scores, sorter, dim, mask)
     values = _noisy(values, width, generator)
     place = torch.arange(values.shape[-1], device=values.device).expand_as(values)
     taken = place < count
     result = _Levels.apply(values, mask, width, torch.where(taken, place, 0).double() + 0.5)
     if hard:
-        key = values.detach() if mask is None else values.detach().masked_fill(~mask, -torch.inf)
-        exact = key.sort(dim=-1, descending=True).values.where(taken, 0.0)
+        exact = _keys(values, mask).sort(dim=-1, descending=True).values.where(taken, 0.0)
         result = result + (exact - result).detach()
     return _returned(result.where(taken, 0.0), scores).movedim(-1, dim)
 
@@ -158,8 +151,7 @@ def soft_quantile(
     >>> soft_quantile(torch.tensor([0.3, 2.0, -1.0]), 0.75)
     tensor(1.1506)
     """
-    laplace = _laplace("soft_quantile", sorter)
-    values, mask, count = _prepared(scores, dim, mask)
+    values, mask, count, width = _with_width("soft_quantile", scores, sorter, dim, mask)
     if not torch.is_tensor(q) and (isinstance(q, bool) or not isinstance(q, Real)):
         raise TypeError(f"q is {q!r}, expected a number in [0, 1], or a tensor of them")
     shares = torch.as_tensor(q, device=values.device).detach().double()
@@ -168,15 +160,13 @@ def soft_quantile(
     check_values("q", shares, ~((shares >= 0) & (shares <= 1)), "a number in [0, 1]")
     if mask is not None:
         check_values("mask", mask, ~mask.any(-1, keepdim=True).expand_as(mask), "True somewhere in each vector")
-    width = _width(laplace, values, mask)
     values = _noisy(values, width, generator)
     place = shares.reshape(-1) * (count - 1)  # (..., Q), 0 for the smallest
     lower, part = place.floor(), place.frac()
     levels = torch.cat([count - lower - 0.5, count - place.ceil() - 0.5], -1)
     ends = _Levels.apply(values, mask, width, levels)
     if hard:
-        key = values.detach() if mask is None else values.detach().masked_fill(~mask, -torch.inf)
-        exact = key.sort(dim=-1, descending=True).values.gather(-1, (levels - 0.5).long())
+        exact = _keys(values, mask).sort(dim=-1, descending=True).values.gather(-1, (levels - 0.5).long())
         ends = ends + (exact - ends).detach()
     result = _returned(torch.lerp(*ends.chunk(2, -1), part), scores)
     return result.squeeze(-1) if shares.dim() == 0 else result.movedim(-1, 0)
@@ -237,8 +227,7 @@ def soft_permutation(
         inner = place < count  # at the last place, t is minus infinity
         levels = torch.where(inner, place, count / 2)
         apart = (values.unsqueeze(-2) - _Levels.apply(values, valid, width, levels).unsqueeze(-1)) / width.unsqueeze(-1)
-        above = (1 - apart.sign() * torch.expm1(-apart.abs())) / 2
-        above = above.where(inner.unsqueeze(-1), 1.0)
+        above = _distribution(apart).where(inner.unsqueeze(-1), 1.0)
         above = torch.nn.functional.pad(torch.nn.functional.pad(above, (0, 0, 0, 1), value=1.0), (0, 0, 1, 0))
         shares = above.diff(dim=-2)
     present = taken.unsqueeze(-1) if valid is None else taken.unsqueeze(-1) & valid.unsqueeze(-2)
@@ -325,6 +314,25 @@ def _width(laplace: Laplace, values: Tensor, mask: Tensor | None) -> Tensor:
     return laplace.softness * deviation.detach().double()
 
 
+def _with_width(
+    name: str, scores: Tensor, sorter: Sorter | None, dim: int, mask: Tensor | None
+) -> tuple[Tensor, Tensor | None, Tensor, Tensor]:
+    """Return what `_prepared` and `_width` do; a sorter that is no `Laplace` is refused by the operator's name."""
+    laplace = _laplace(name, sorter)
+    values, mask, count = _prepared(scores, dim, mask)
+    return values, mask, count, _width(laplace, values, mask)
+
+
+def _distribution(apart: Tensor) -> Tensor:
+    """Return F, the distribution function of Laplace."""
+    return (1 - apart.sign() * torch.expm1(-apart.abs())) / 2
+
+
+def _keys(values: Tensor, mask: Tensor | None) -> Tensor:
+    """Return values to sort by, the largest first: constants, of which those that are masked come last."""
+    return values.detach() if mask is None else values.detach().masked_fill(~mask, -torch.inf)
+
+
 def _noisy(values: Tensor, width: Tensor, generator: torch.Generator | None) -> Tensor:
     if generator is None:
         return values
@@ -347,8 +355,7 @@ class _Levels(torch.autograd.Function):
     @staticmethod
     def forward(scores: Tensor, mask: Tensor | None, width: Tensor, levels: Tensor) -> Tensor:
         length = scores.shape[-1]
-        key = scores if mask is None else scores.masked_fill(~mask, -torch.inf)
-        ordered = key.sort(dim=-1, descending=True).values.double()
+        ordered = _keys(scores, mask).sort(dim=-1, descending=True).values.double()
         if mask is None:
             count, weights = torch.full_like(levels[..., :1], length), None
             below = torch.arange(1, length + 1, device=scores.device)
