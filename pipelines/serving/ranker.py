@@ -7,11 +7,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from rankops.predict import SHIPPED
+from rankops.predict import SHIPPED, TASK
 
 __all__ = ["ranker_folder"]
-
-NAME = "label_ranking"
 
 
 @contextmanager
@@ -28,14 +26,14 @@ def ranker_folder(model: str | None) -> Generator[Path]:
         ValueError: see `pipelines.tracking.registry.weights_of`.
     """
     if model is None and not _has_champion():
-        print(f"no {NAME}@champion is registered: using the ranker that comes with the package", file=sys.stderr)
+        print(f"no {TASK}@champion is registered: using the ranker that comes with the package", file=sys.stderr)
         yield SHIPPED
         return
-    model = model or f"models:/{NAME}@champion"
+    model = model or f"models:/{TASK}@champion"
     if ":/" not in model:
         if not Path(model).is_dir():
             raise FileNotFoundError(
-                f"{model}: no such folder; expected one that a run wrote, or such as models:/{NAME}@champion"
+                f"{model}: no such folder; expected one that a run wrote, or such as models:/{TASK}@champion"
             )
         yield Path(model)
         return
@@ -50,4 +48,4 @@ def _has_champion() -> bool:
         return False  # MLflow takes seconds to import
     from pipelines.tracking.registry import has_champion
 
-    return has_champion(NAME)
+    return has_champion(TASK)

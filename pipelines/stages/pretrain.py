@@ -15,7 +15,7 @@ from pipelines.stages.runner import checkpoint_folder
 from rankops.datasets.vectors import score_vectors
 from rankops.io.atomic import remove_folder, replaced_folder
 from rankops.io.checkpoints import build, save_model
-from rankops.training.device import make_accelerator
+from rankops.training.device import find_device
 from rankops.training.loop import fit
 
 DATA = Path("data/score_vectors")
@@ -74,7 +74,7 @@ def main(params: Settings, name: str) -> None:
     if options.training is not None:
         training = options.training.model_dump()
         compute = params.compute
-        device = make_accelerator(device=compute.device, precision=compute.precision).device
+        device = find_device(compute.device)
         splits = [tuple(part.to(device) for part in score_vectors.load(DATA, split)[:2]) for split in ("train", "val")]
         checkpoint = checkpoint_folder(
             "pretrain",

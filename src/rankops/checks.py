@@ -15,6 +15,7 @@ __all__ = [
     "check_finite_scores",
     "check_floating",
     "check_group_size",
+    "check_instance",
     "check_label_ranks",
     "check_labels",
     "check_mask",
@@ -400,6 +401,20 @@ def check_label_ranks(
     wrong = ~((label_ranks >= 0) & torch.isfinite(label_ranks))
     expected = "0 (absent) or more: leave out with mask what is not known"
     _check_where(scores, "label_ranks", label_ranks, wrong, expected, mask=mask, check_finite=check_finite)
+
+
+def check_instance(name: str, value: Any) -> None:
+    """Raise if a class is passed in place of what it makes.
+
+    >>> check_instance("sorter", torch.nn.ReLU)
+    Traceback (most recent call last):
+    ...
+    TypeError: sorter is the class ReLU, expected a sorter: pass an instance, ReLU(...)
+    """
+    if isinstance(value, type):
+        raise TypeError(
+            f"{name} is the class {value.__name__}, expected a {name}: pass an instance, {value.__name__}(...)"
+        )
 
 
 def check_choice(name: str, value: Any, choices: Any) -> None:

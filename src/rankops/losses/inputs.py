@@ -7,8 +7,8 @@ import torch
 from torch import Tensor
 
 from rankops import lookup
-from rankops.checks import check_choice
-from rankops.metrics.weights import Groups, groups
+from rankops.checks import check_choice, check_instance
+from rankops.metrics.weights import Groups, groups, within
 from rankops.ranks import ranks
 from rankops.sorters.base import Sorter
 
@@ -71,10 +71,7 @@ _INSTEAD = "use StraightThrough() for exact ranks with a gradient, or rankops.me
 def _sorter(sorter: AnySorter, device: torch.device) -> Callable[..., Tensor]:
     if sorter is None or isinstance(sorter, str):
         return _named("laplace" if sorter is None else sorter, device)
-    if isinstance(sorter, type):
-        raise TypeError(
-            f"sorter is the class {sorter.__name__}, expected a sorter: pass an instance, {sorter.__name__}(...)"
-        )
+    check_instance("sorter", sorter)
     if sorter is ranks:
         raise ValueError(f"sorter is the function ranks, which has no gradient: {_INSTEAD}")
     if not callable(sorter):
@@ -134,17 +131,6 @@ def reduced(values: Tensor, counts: Tensor | None, reduction: Reduction) -> Tens
     share = counts.to(values.dtype)
     total = share.sum()
     return (values * share).sum() / total.where(total > 0, 1.0)
-
-
-def within(weight: Tensor) -> Tensor:
-    """Return weights (..., d) relative to the largest of their group, whose products do not vanish.
-
-    >>> within(torch.tensor([[0.25, 0.5], [0.0, 0.0]]))
-    tensor([[0.5000, 1.0000],
-            [0.0000, 0.0000]])
-    """
-    heaviest = weight.amax(-1, keepdim=True)
-    return weight / heaviest.where(heaviest > 0, 1.0)
 
 
 def is_ordered(target: Tensor, weight: Tensor) -> Tensor:

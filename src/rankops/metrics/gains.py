@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from rankops.checks import check_choice, check_positive, check_values
+from rankops.metrics.weights import within
 
 __all__ = ["Gain", "check_grade", "check_relevance", "gains_of", "ideal", "reading_order", "satisfaction"]
 
@@ -87,10 +88,9 @@ def satisfaction(target: Tensor, weight: Tensor, highest: float) -> Tensor:
     >>> satisfaction(torch.tensor([0.0, 1.0, 2.0]), torch.ones(3), 2.0)
     tensor([0.0000, 0.2500, 0.7500])
     """
-    largest = weight.amax(-1, keepdim=True)
     known = target.to(weight.dtype).where(weight > 0, 0.0)
     # As 2^(t - g) - 2^-g, which no grade takes out of range.
-    return weight / largest.where(largest > 0, 1.0) * (torch.exp2(known - highest) - 2.0**-highest)
+    return within(weight) * (torch.exp2(known - highest) - 2.0**-highest)
 
 
 def reading_order(scores: Tensor, gains: Tensor, exists: Tensor) -> Tensor:

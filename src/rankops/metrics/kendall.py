@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from rankops.metrics.weights import comparable
+from rankops.metrics.weights import comparable, within
 from rankops.ranks import ranks
 
 __all__ = ["goodman_kruskal_gamma", "kendall"]
@@ -93,8 +93,7 @@ def _signs(
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Return signs of the differences of scores and of targets, the weights of pairs, (..., n, n); and what counts."""
     weight, *values, defined = comparable(metric, scores, target, mask, weights, dim)
-    heaviest = weight.amax(-1, keepdim=True)  # products of four small ones would vanish
-    weight = weight / heaviest.where(heaviest > 0, 1.0)
+    weight = within(weight)  # products of four small ones would vanish
     ours, true = (torch.sign(one.unsqueeze(-1) - one.unsqueeze(-2)) for one in values)
     pairs = weight.unsqueeze(-1) * weight.unsqueeze(-2)
     if top_heavy:

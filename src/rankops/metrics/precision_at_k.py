@@ -3,8 +3,7 @@
 from torch import Tensor
 
 from rankops.checks import check_count
-from rankops.metrics.weights import groups
-from rankops.ranks import places
+from rankops.metrics.weights import among_first, groups
 
 __all__ = ["precision_at_k"]
 
@@ -47,6 +46,4 @@ def precision_at_k(
     check_count("k", k)
     given = groups(scores, labels=labels, dim=dim, mask=mask, weights=weights)
     weight = given.weight.double() * given.truth
-    above, up_to = places(given.scores, given.mask)
-    inside = ((k - above).clamp(min=0).double() / (up_to - above).clamp(min=1)).clamp(max=1.0)
-    return (weight * inside).sum(-1) / k
+    return (weight * among_first(given, k)).sum(-1) / k

@@ -20,8 +20,9 @@ from rankops.checks import (
     check_tensors,
     check_values,
 )
+from rankops.ranks import places
 
-__all__ = ["Groups", "comparable", "groups", "relative_weights"]
+__all__ = ["Groups", "among_first", "comparable", "groups", "relative_weights", "within"]
 
 
 def relative_weights(
@@ -59,6 +60,17 @@ def relative_weights(
     # Only proportions matter, and sums of very large or very small weights would leave their range.
     largest = kept.amax() if kept.numel() else kept.sum()
     return (kept / largest.where(largest > 0, 1.0)).to(kind)
+
+
+def within(weight: Tensor) -> Tensor:
+    """Return weights (..., d) relative to the largest of their group, whose products do not vanish.
+
+    >>> within(torch.tensor([[0.25, 0.5], [0.0, 0.0]]))
+    tensor([[0.5000, 1.0000],
+            [0.0000, 0.0000]])
+    """
+    heaviest = weight.amax(-1, keepdim=True)
+    return weight / heaviest.where(heaviest > 0, 1.0)
 
 
 def comparable(
@@ -200,3 +212,13 @@ def groups(
 
     given = (arranged(scores), arranged(values), arranged(weight), arranged(exists))
     return Groups(*given, mask=None if mask is None else arranged(mask), finite=finite)
+
+
+def among_first(given: Groups, k: int) -> Tensor:
+    """Return how much of each score (..., d) is among the first k, float64; equal scores share their places.
+
+    >>> among_first(groups(torch.tensor([0.9, 0.5, 0.5, 0.1]), labels=torch.ones(4)), 2)
+    tensor([1.0000, 0.5000, 0.5000, 0.0000], dtype=torch.float64)
+    """
+    above, up_to = places(given.scores, given.mask)
+    return ((k - above).clamp(min=0).double() / (up_to - above).clamp(min=1)).clamp(max=1.0)

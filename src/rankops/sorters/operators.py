@@ -11,7 +11,7 @@ from numbers import Real
 import torch
 from torch import Tensor
 
-from rankops.checks import check_mask, check_positive, check_scores, check_values, value_of
+from rankops.checks import check_instance, check_mask, check_positive, check_scores, check_values, value_of
 from rankops.sorters.base import Sorter
 from rankops.sorters.laplace import Laplace
 from rankops.sorters.laplace_sums import before_and_after, sums_of_others
@@ -279,10 +279,7 @@ def permutation_of_ranks(ranks: Tensor, *, temperature: float = 0.1, mask: Tenso
 def _laplace(name: str, sorter: Sorter | None) -> Laplace:
     if sorter is None:
         return Laplace()
-    if isinstance(sorter, type):
-        raise TypeError(
-            f"sorter is the class {sorter.__name__}, expected a sorter: pass an instance, {sorter.__name__}(...)"
-        )
+    check_instance("sorter", sorter)
     if not isinstance(sorter, Laplace):
         found = getattr(sorter, "__name__", repr(sorter))
         raise TypeError(f"sorter is {found}, expected a Laplace(...) or None: {name} inverts its sum")
