@@ -1,5 +1,6 @@
 """Runs: seeds and settings as jobs that end in the same bits however they are run, and are resumed one by one."""
 
+import io
 import json
 import os
 
@@ -86,11 +87,14 @@ def test_a_dask_cluster_gives_the_same_bits(project):
 @pytest.mark.slow
 def test_two_processes_share_every_batch_and_end_near_one(project, monkeypatch):
     monkeypatch.setenv("PYTHONPATH", f"{ROOT}:{ROOT}/src")  # they start in a folder without the project
-    alone = json.loads(run(project(runs={"mine": {"seeds": [1]}}))["run.json"])
-    together = run(project(runs={"mine": {"seeds": [1]}}, compute={"threads": 2, "processes": 2, "device": "cpu"}))
-    assert json.loads(together["run.json"])["validation"]["1"] == pytest.approx(alone["validation"]["1"], abs=0.3)
-    history = together["seed1/history.csv"].decode().splitlines()
-    assert len(history) == 3
+    together, alone = (
+        np.loadtxt(
+            io.BytesIO(run(project(runs={"mine": {"seeds": [1]}}, **more))["seed1/history.csv"]), str, delimiter=","
+        )
+        for more in ({"compute": {"threads": 2, "processes": 2, "device": "cpu"}}, {})
+    )
+    assert together.shape == alone.shape
+    assert float(together[-1, 2]) == pytest.approx(float(alone[-1, 2]), rel=0.1)  # the last epoch's loss
 
 
 def test_a_cluster_that_does_not_answer_is_told_before_anything_trains(project):

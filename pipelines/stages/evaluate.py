@@ -8,6 +8,7 @@ import pyarrow.parquet as pq
 import torch
 
 from pipelines.config import Settings
+from pipelines.stages.runner import FEATURES
 from rankops import lookup
 from rankops.io.atomic import replaced_file
 from rankops.io.checkpoints import load_model
@@ -18,7 +19,7 @@ from rankops.training.device import find_device
 
 def main(params: Settings, name: str) -> None:
     run = params.runs[name]
-    task = lookup.find("tasks", run.task)()
+    task = lookup.find("tasks", run.task)(cache=FEATURES)
     device = find_device(params.compute.device)
     split = task.load(Path("data") / run.dataset, "test", threads=params.compute.threads)
     tables, statistics = [], {}

@@ -20,9 +20,10 @@ from pipelines.config import load
 from pipelines.ops.imports import put_off, uncollected
 from rankops.io.atomic import remove_folder
 
-__all__ = ["checkpoint_folder", "refuse_leftovers", "run"]
+__all__ = ["FEATURES", "checkpoint_folder", "refuse_leftovers", "run"]
 
 FOLDER = Path(__file__).parent
+FEATURES = Path(".checkpoints/features")  # of frozen networks, shared by trainings and evaluations
 SET_ASIDE = 2  # checkpoints of other params, data or code that each training keeps
 PATIENCE = 20.0  # seconds that another process of the stage, which may be dying, is waited for
 # Memory that PyTorch does not allocate itself: a process's context, and that of libraries.

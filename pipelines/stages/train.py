@@ -23,7 +23,7 @@ from pipelines.config.schema import NONE
 from pipelines.ops.imports import put_off
 from pipelines.ops.process import tie_to, tie_to_starter, tied
 from pipelines.stages.progress import followed
-from pipelines.stages.runner import checkpoint_folder
+from pipelines.stages.runner import FEATURES, checkpoint_folder
 from rankops import lookup
 from rankops.io.atomic import remove_folder, replaced_folder
 from rankops.io.checkpoints import save_model, start_from
@@ -34,7 +34,6 @@ from rankops.training.loop import train
 from rankops.training.objective import Objective
 
 CHOOSING = 3  # seeds by which a setting of the grid is chosen
-FEATURES = Path(".checkpoints/features")
 
 
 def main(params: Settings, name: str) -> None:

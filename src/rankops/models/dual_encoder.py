@@ -1,7 +1,8 @@
-"""Two encoders into one space, a convnet for images and a GRU for captions, compared by their cosine."""
+"""Two encoders into one space, one of images and one of captions, compared by their cosine."""
 
 from collections.abc import Sequence
 
+import torch
 from torch import Tensor, nn
 
 from rankops.models.backbone import Backbone, BackboneName, blocks_of
@@ -15,7 +16,8 @@ class DualEncoder(Backbone):
     """Unit-length embeddings of images and of captions (after DSVE; SoDeep, Section 4.2.3).
 
     The image's feature maps are averaged over a coarse grid, not over the whole image, because captions say where
-    things are. The caption's embedding is the GRU's state after its last word.
+    things are. Two convolutions read the caption's words in order, and the largest of each feature counts (Kim, 2014),
+    which takes a CPU less time than a recurrent network.
 
     Args:
         words: the vocabulary, see `rankops.models.tokenizer.Vocabulary`.
@@ -33,12 +35,11 @@ class DualEncoder(Backbone):
     Raises:
         ValueError: an unknown `backbone`, `channels` of another one than the convnet, or an empty caption.
 
-    >>> import torch
     >>> model = DualEncoder(words=Vocabulary.of(["a large three"]).words, channels=[8, 16], size=12)
     >>> model(torch.zeros(2, 1, 32, 32, dtype=torch.uint8)).shape
     torch.Size([2, 12])
-    >>> model.encode_text(model.vocabulary.encode(["a three"])).shape
-    torch.Size([1, 12])
+    >>> model.encode_text(model.vocabulary.encode(["a three", "a large three"])).shape
+    torch.Size([2, 12])
     """
 
     def __init__(
@@ -58,7 +59,9 @@ class DualEncoder(Backbone):
         self.head = _UnitProjection(self.blocks.size * grid * grid, size)
         self.vocabulary = Vocabulary(words)
         self.words = nn.Embedding(len(words), word_size, padding_idx=0)
-        self.reader = nn.GRU(word_size, size, batch_first=True)
+        self.phrases = nn.Conv1d(word_size, size, 5, padding=2)
+        self.clauses = nn.Conv1d(size, size, 3, padding=1)
+        self.text_head = _UnitProjection(size, size)
 
     def embed(self, images: Tensor) -> Tensor:
         """Return feature maps averaged over the grid, (n, channels * grid^2)."""
@@ -66,13 +69,13 @@ class DualEncoder(Backbone):
 
     def encode_text(self, captions: Tensor) -> Tensor:
         """Return the captions' embeddings, (n, size), of unit length."""
-        lengths = (captions != 0).sum(1)
-        if not bool((lengths > 0).all()):
-            raise ValueError(f"caption {int((lengths == 0).nonzero()[0])} has no words, expected at least one")
-        states, _ = self.reader(self.words(captions))
-        # The state after the last word; padding comes after it.
-        last = states.gather(1, (lengths - 1).view(-1, 1, 1).expand(-1, 1, states.shape[2])).squeeze(1)
-        return nn.functional.normalize(last, dim=-1)
+        absent = captions == 0
+        if bool((wordless := absent.all(1)).any()):
+            raise ValueError(f"caption {int(wordless.nonzero()[0])} has no words, expected at least one")
+        absent = absent.unsqueeze(1)  # (n, 1, longest)
+        # Padding stays 0 from layer to layer: how long the batch's longest caption is changes nothing.
+        phrases = self.phrases(self.words(captions).mT).relu().masked_fill(absent, 0)
+        return self.text_head(self.clauses(phrases).masked_fill(absent, -torch.inf).amax(2))
 
 
 class _UnitProjection(ScoreHead):

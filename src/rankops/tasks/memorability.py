@@ -16,7 +16,7 @@ from rankops.metrics.bootstrap import Statistic
 from rankops.metrics.spearman import spearman
 from rankops.tasks.base import Metric
 from rankops.tasks.predict import of_row, pictures_of
-from rankops.training.finetune import ProbeAndFinetune, embedded
+from rankops.training.finetune import ProbeAndFinetune
 from rankops.training.objective import grouped
 
 __all__ = ["Memorability"]
@@ -70,7 +70,7 @@ class Memorability(ProbeAndFinetune):
 
     def scores(self, network: Any, frames: Tensor) -> Tensor:
         """Return the score of each clip of frames (n, frames, [3,] height, width), (n,) on the CPU."""
-        outputs = network.head(embedded(network, as_batch(frames.flatten(0, 1))))
+        outputs = network.head(self.features(network, as_batch(frames.flatten(0, 1))))
         return outputs.detach().float().cpu().view(-1, frames.shape[1]).mean(1)
 
     def predict(self, network: Any, split: Split) -> pa.Table:

@@ -16,7 +16,7 @@ from rankops.metrics.bootstrap import Statistic
 from rankops.metrics.mean_average_precision import mean_average_precision
 from rankops.tasks.base import Metric
 from rankops.tasks.predict import of_row, picture_of
-from rankops.training.finetune import ProbeAndFinetune, embedded
+from rankops.training.finetune import ProbeAndFinetune
 from rankops.training.objective import grouped
 
 __all__ = ["MultiLabel"]
@@ -61,7 +61,7 @@ class MultiLabel(ProbeAndFinetune):
 
     def scores(self, network: Any, images: Tensor) -> Tensor:
         """Return scores (n, C) of images (n, [3,] height, width), on the CPU."""
-        return network.head(embedded(network, as_batch(images))).detach().float().cpu()
+        return network.head(self.features(network, as_batch(images))).detach().float().cpu()
 
     def predict(self, network: Any, split: Split) -> pa.Table:
         """Return one row an image: `id`, `scores`, `labels` (0/1) and `difficult`."""

@@ -19,7 +19,7 @@ from rankops.models.layers import similarities
 from rankops.models.tokenizer import Vocabulary
 from rankops.tasks.base import Metric
 from rankops.tasks.predict import of_row, picture_of
-from rankops.training.finetune import Data, ProbeAndFinetune, embedded
+from rankops.training.finetune import Data, ProbeAndFinetune
 from rankops.training.objective import grouped
 from rankops.training.options import Training
 
@@ -133,7 +133,7 @@ class Retrieval(ProbeAndFinetune):
 
     def embed_images(self, network: Any, images: Tensor) -> Tensor:
         """Return embeddings (n, size) of images (n, [3,] height, width), on the CPU."""
-        return network.head(embedded(network, as_batch(images))).detach().float().cpu()
+        return network.head(self.features(network, as_batch(images))).detach().float().cpu()
 
     @torch.no_grad()
     def embed_captions(self, network: Any, captions: list[str]) -> Tensor:

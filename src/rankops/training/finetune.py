@@ -39,24 +39,6 @@ def embedded(network: Any, images: Tensor, *, batch_size: int = 256) -> Tensor:
     return features
 
 
-def _features(network: Any, images: Tensor, cache: Path | None) -> Tensor:
-    """Return the features of images; with a cache folder they are computed once for all trainings that share them."""
-    if cache is None:
-        return embedded(network, images)
-    # Known by the images and by what the network makes of the first of them.
-    digest = blake2b(digest_size=16)
-    digest.update(images.cpu().contiguous().numpy().data)
-    digest.update(embedded(network, images[:64]).float().cpu().contiguous().numpy().data)
-    file = cache / f"{digest.hexdigest()}.safetensors"
-    if not file.is_file():
-        cache.mkdir(parents=True, exist_ok=True)
-        with replaced_file(file) as partial:
-            save_file({"features": embedded(network, images).contiguous().cpu()}, partial)
-        for old in sorted(cache.glob("*.safetensors"), key=lambda path: path.stat().st_mtime_ns)[:-KEPT]:
-            old.unlink(missing_ok=True)
-    return load_file(file)["features"].to(images.device)
-
-
 class Data(NamedTuple):
     """A split as a phase reads it: frozen features in the probe, images in fine-tuning; on the device."""
 
@@ -80,7 +62,7 @@ class ProbeAndFinetune:
     Args:
         training: `batch_size` and the options of both phases, see `rankops.training.loop.fit`; `finetune` has `shift`
             too, by how many pixels images are moved at random. None for a task that only predicts.
-        cache: a folder for frozen features, or None to compute them for each training.
+        cache: a folder for features, or None to compute them for each training and each prediction.
     """
 
     name: str
@@ -129,6 +111,23 @@ class ProbeAndFinetune:
     def monitor_in(self, phase: str) -> str:
         return self.monitor
 
+    def features(self, network: Any, images: Tensor) -> Tensor:
+        """Return the features of images, see `embedded`; kept in the cache for all networks that agree on them."""
+        if self.cache is None:
+            return embedded(network, images)
+        # Known by the images and by what the network makes of the first of them.
+        digest = blake2b(digest_size=16)
+        digest.update(images.cpu().contiguous().numpy().data)
+        digest.update(embedded(network, images[:64]).float().cpu().contiguous().numpy().data)
+        file = self.cache / f"{digest.hexdigest()}.safetensors"
+        if not file.is_file():
+            self.cache.mkdir(parents=True, exist_ok=True)
+            with replaced_file(file) as partial:
+                save_file({"features": embedded(network, images).contiguous().cpu()}, partial)
+            for old in sorted(self.cache.glob("*.safetensors"), key=lambda path: path.stat().st_mtime_ns)[:-KEPT]:
+                old.unlink(missing_ok=True)
+        return load_file(file)["features"].to(next(network.parameters()).device)
+
     def begin(
         self, network: Any, phase: str, train: Any, val: Any, *, accelerator: "Accelerator"
     ) -> tuple[Any, Data, Data]:
@@ -136,7 +135,7 @@ class ProbeAndFinetune:
         network.blocks.requires_grad_(phase == "finetune")
         inputs = [self.images(split).to(accelerator.device) for split in (train, val)]
         if phase == "probe":
-            inputs = [_features(network, images, self.cache) for images in inputs]
+            inputs = [self.features(network, images) for images in inputs]
         return network, Data(train, inputs[0]), Data(val, inputs[1])
 
     def end(self, network: Any, phase: str) -> None:
