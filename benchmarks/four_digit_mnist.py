@@ -199,8 +199,9 @@ def tables() -> str:
             em, ew = ([line["test"][figure] for line in row.values()] for figure in ("EM", "EW"))
             both = [row[seed]["test"]["EM"] - rows[best][seed]["test"]["EM"] for seed in row if seed in rows[best]]
             setting = next(iter(row.values()))["setting"]
+            seconds = np.mean([line["cpu_seconds"] for line in row.values()])
             cells = [name, "" if setting is None else f"{setting:g}", str(len(row)), interval(em), interval(ew),
-                     "" if name == best else interval(both), f"{np.mean([one['cpu_seconds'] for one in row.values()]):.0f}"]  # fmt: skip
+                     "" if name == best else interval(both), f"{seconds:.0f}"]  # fmt: skip
             lines.append(f"| {' | '.join(cells)} |")
         pages.append("\n".join(lines) + "\n")
     return "\n".join(pages) + "\n"
