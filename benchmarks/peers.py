@@ -1,4 +1,4 @@
-"""Other people's differentiable ranks, all as functions from scores (n, d) to descending ranks 1..d.
+"""Other people's differentiable ranks, as functions from scores (n, d) to descending ranks 1..d, and permutations.
 
 torchsort and diffsort are optional packages; NeuralSort and SoftSort are a formula each, written down here.
 """
@@ -9,7 +9,7 @@ from functools import cache
 import torch
 from torch import Tensor
 
-__all__ = ["peers"]
+__all__ = ["neural_sort", "peers", "soft_sort"]
 
 Ranking = Callable[[Tensor], Tensor]
 
@@ -25,26 +25,24 @@ def _expected_places(permutation: Tensor) -> Tensor:
 
 
 def neural_sort(scores: Tensor, *, temperature: float) -> Tensor:
-    r"""Grover et al. 2019, Eq. 4: row k is $\mathrm{softmax}([(d + 1 - 2k) s - A_s 1] / \tau)$."""
+    r"""Grover et al. 2019, Eq. 4: row k of (n, d, d) is $\mathrm{softmax}([(d + 1 - 2k) s - A_s 1] / \tau)$."""
     length = scores.shape[-1]
     apart = (scores.unsqueeze(-1) - scores.unsqueeze(-2)).abs().sum(-1)
     scale = length + 1 - 2 * torch.arange(1, length + 1, device=scores.device, dtype=scores.dtype)
-    return _expected_places(
-        torch.softmax((scale.unsqueeze(-1) * scores.unsqueeze(-2) - apart.unsqueeze(-2)) / temperature, -1)
-    )
+    return torch.softmax((scale.unsqueeze(-1) * scores.unsqueeze(-2) - apart.unsqueeze(-2)) / temperature, -1)
 
 
 def soft_sort(scores: Tensor, *, temperature: float) -> Tensor:
-    r"""Prillo and Eisenschlos 2020, Eq. 3: row k is $\mathrm{softmax}(-|s_{[k]} - s| / \tau)$."""
+    r"""Prillo and Eisenschlos 2020, Eq. 3: row k of (n, d, d) is $\mathrm{softmax}(-|s_{[k]} - s| / \tau)$."""
     ordered = scores.sort(dim=-1, descending=True).values
-    return _expected_places(torch.softmax(-(ordered.unsqueeze(-1) - scores.unsqueeze(-2)).abs() / temperature, -1))
+    return torch.softmax(-(ordered.unsqueeze(-1) - scores.unsqueeze(-2)).abs() / temperature, -1)
 
 
 def peers() -> tuple[dict[str, Ranking], list[str]]:
     """The peers that are installed, by the names they have in the table, and a note for each that is not."""
     found: dict[str, Ranking] = {
-        "NeuralSort 0.1": lambda scores: neural_sort(scores, temperature=0.1),
-        "SoftSort 0.01": lambda scores: soft_sort(scores, temperature=0.01),
+        "NeuralSort 0.1": lambda scores: _expected_places(neural_sort(scores, temperature=0.1)),
+        "SoftSort 0.01": lambda scores: _expected_places(soft_sort(scores, temperature=0.01)),
     }
     notes = []
     try:

@@ -1,21 +1,21 @@
 """Learning to rank judged by NDCG@5: queries with 5 to 30 documents each, padded, with a mask."""
 
 import torch
-from torch.nn.utils.rnn import pad_sequence
 
 from rankops.losses import ndcg
 from rankops.metrics import ndcg as exact_ndcg
+from rankops.ragged import pad_groups
 
 torch.manual_seed(0)
 taste = torch.randn(12)
-queries = []
-for size in torch.randint(5, 31, (400,)).tolist():
-    documents = torch.randn(size, 12) + 3 * torch.randn(1)  # each query has an offset of its own
-    relevance = ((documents - documents.mean(0)) @ taste / 2 + 0.5 * torch.randn(size)).clamp(0, 4).round()
-    queries.append((documents, relevance))
-documents = pad_sequence([one for one, _ in queries], batch_first=True)  # (400, 30, 12)
-relevance = pad_sequence([one for _, one in queries], batch_first=True)  # (400, 30)
-mask = pad_sequence([torch.ones(len(one), dtype=torch.bool) for one, _ in queries], batch_first=True)
+sizes = torch.randint(5, 31, (400,)).tolist()
+documents, relevance = [], []
+for size in sizes:
+    some = torch.randn(size, 12) + 3 * torch.randn(1)  # each query has an offset of its own
+    documents.append(some)
+    relevance.append(((some - some.mean(0)) @ taste / 2 + 0.5 * torch.randn(size)).clamp(0, 4).round())
+documents, mask = pad_groups(torch.cat(documents), sizes)  # (400, 30, 12) and (400, 30)
+relevance, _ = pad_groups(torch.cat(relevance), sizes)  # (400, 30)
 train, test = slice(300), slice(300, None)
 
 

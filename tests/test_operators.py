@@ -205,3 +205,17 @@ def test_a_sorter_that_cannot_do_what_is_asked_is_refused():
             operator(scores, sorter=Laplace)
         with pytest.raises(TypeError, match="'laplace'"):
             operator(scores, sorter="laplace")
+
+
+@pytest.mark.parametrize("soft", [Laplace(), soft_sort, soft_median], ids=["ranks", "sort", "median"])
+@pytest.mark.parametrize("length", [5, 150])  # 150: sums by another way than 5
+def test_second_derivatives_are_those_of_reverse_mode_and_forward_mode_is_refused(soft, length, generator):
+    scores = torch.randn(length, generator=generator, dtype=torch.float64)
+
+    def energy(values: torch.Tensor) -> torch.Tensor:
+        return soft(values).square().sum()
+
+    twice = torch.func.jacrev(torch.func.grad(energy))(scores)
+    assert torch.allclose(twice, torch.autograd.functional.hessian(energy, scores), atol=1e-8)
+    with pytest.raises(NotImplementedError, match="forward mode"):
+        torch.func.jvp(soft, (scores,), (torch.ones_like(scores),))

@@ -4,20 +4,33 @@
     from rankops.metrics import ndcg                 # an exact metric, one value a group: ndcg(scores, target)
     from rankops.sorters import Laplace, load_sorter # soft ranks with a gradient: Laplace()(scores)
     from rankops.ranks import ranks                  # exact ranks without one: ranks(scores)
+    from rankops.ragged import pad_groups            # lists of different lengths: pad_groups(values, sizes)
 
-`rankops.losses`, `rankops.metrics`, `rankops.sorters`, `rankops.ranks` and `rankops.io.checkpoints` need torch and
-safetensors (which writes with numpy) alone. Datasets, models, tasks and the training loop need the extra `tasks`: in a
-clone, `pip install '.[tasks]'`. Whatever is named is loaded, and nothing else.
+`rankops.losses`, `rankops.metrics`, `rankops.sorters`, `rankops.ranks`, `rankops.ragged` and `rankops.io.checkpoints`
+need torch and safetensors (which writes with numpy) alone. Datasets, models, tasks and the training loop need the extra
+`tasks`: in a clone, `pip install '.[tasks]'`. Whatever is named is loaded, and nothing else.
 """
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from rankops import datasets, io, losses, metrics, models, ranks, sorters, tasks, training
+    from rankops import datasets, io, losses, metrics, models, ragged, ranks, sorters, tasks, training
 
 __version__ = "0.1.0"
-__all__ = ["__version__", "datasets", "io", "losses", "metrics", "models", "ranks", "sorters", "tasks", "training"]
+__all__ = [
+    "__version__",
+    "datasets",
+    "io",
+    "losses",
+    "metrics",
+    "models",
+    "ragged",
+    "ranks",
+    "sorters",
+    "tasks",
+    "training",
+]
 
 
 def __getattr__(name: str) -> Any:

@@ -1,0 +1,71 @@
+"""Lists of different lengths: `pad_groups` and a mask give what each list gives alone."""
+
+import pytest
+import torch
+
+from rankops import losses, metrics
+from rankops.ragged import pad_groups
+
+SIZES = [3, 0, 5, 2]
+
+
+@pytest.fixture
+def joined(generator):
+    """Scores and graded targets of all lists, one after another; each list has an order."""
+    scores = torch.randn(sum(SIZES), generator=generator, dtype=torch.float64, requires_grad=True)
+    return scores, torch.tensor([0, 2, 1, 4, 0, 3, 1, 1, 1, 0])
+
+
+@pytest.mark.parametrize("name", ["spearman", "ndcg", "list_mle", "lambdarank", "ranknet", "kendall"])
+def test_a_loss_of_padded_lists_is_that_of_each_list_alone(name, joined):
+    scores, target = joined
+    loss = getattr(losses, name)
+    padded, mask = pad_groups(scores, torch.tensor(SIZES))
+    values = loss(padded, pad_groups(target, SIZES)[0], mask=mask, reduction="none")
+    pieces = list(zip(scores.split(SIZES), target.split(SIZES), strict=True))
+    alone = torch.stack([loss(*piece) if len(piece[0]) else scores.new_zeros(()) for piece in pieces])
+    torch.testing.assert_close(values, alone)
+    gradients = [torch.autograd.grad(one.sum(), scores, retain_graph=True)[0] for one in (values, alone)]
+    torch.testing.assert_close(*gradients)
+    mean = loss(padded, pad_groups(target, SIZES)[0], mask=mask)
+    torch.testing.assert_close(mean, alone.sum() / 3)  # the empty list does not count
+
+
+def test_a_metric_of_an_empty_list_is_nan_and_others_are_theirs(joined):
+    scores, target = joined
+    padded, mask = pad_groups(scores, SIZES)
+    values = metrics.ndcg(padded, pad_groups(target, SIZES)[0], mask=mask)
+    assert values.isnan().tolist() == [size == 0 for size in SIZES]
+    assert values[2] == metrics.ndcg(scores[3:8], target[3:8])
+
+
+def test_values_of_any_shape_and_type_are_padded_as_by_hand(generator):
+    features = torch.randn(sum(SIZES), 2, 7, generator=generator)
+    padded, mask = pad_groups(features, SIZES)
+    by_hand = torch.nn.utils.rnn.pad_sequence(list(features.split(SIZES)), batch_first=True)
+    assert torch.equal(padded, by_hand)
+    assert mask.sum(-1).tolist() == SIZES
+    assert pad_groups(torch.tensor([True, True]), [1, 1])[0].dtype == torch.bool
+
+
+@pytest.mark.parametrize(
+    ("sizes", "error", "message"),
+    [
+        ([2, 2], ValueError, "sizes adds up to 4, expected 3"),
+        ([4, -1], ValueError, r"sizes\[1\] is -1"),
+        ([1.0, 2.0], TypeError, "torch.float32"),
+        ([], ValueError, r"\(0,\)"),
+        (torch.tensor(3), ValueError, r"sizes has shape \(\)"),
+    ],
+)
+def test_wrong_sizes_are_named(sizes, error, message):
+    with pytest.raises(error, match=message):
+        pad_groups(torch.zeros(3), sizes)
+    with pytest.raises(TypeError, match="values is a list"):
+        pad_groups([0.0], [1])
+
+
+def test_lists_that_are_all_empty_are_refused_by_the_loss():
+    padded, mask = pad_groups(torch.zeros(0), [0, 0])
+    with pytest.raises(ValueError, match=r"\(2, 0\)"):
+        losses.spearman(padded, padded, mask=mask)
