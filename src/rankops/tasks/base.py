@@ -38,6 +38,7 @@ class Task(Trainable, Protocol):
     Attributes:
         name, title: of the task.
         phases: names of the blocks of training options, in order.
+        on_features: phases that learn from features of a frozen network.
         needs_start: phases that are left out of a training from random weights.
         monitor: the validation metric that decides on the best epoch, seed and setting.
         metrics: the only list of the task's metrics; the first is its main one.
@@ -50,6 +51,7 @@ class Task(Trainable, Protocol):
     name: ClassVar[str]
     title: ClassVar[str]
     phases: ClassVar[tuple[str, ...]]
+    on_features: ClassVar[tuple[str, ...]]
     needs_start: ClassVar[tuple[str, ...]]
     monitor: str
     metrics: ClassVar[tuple[Metric, ...]]

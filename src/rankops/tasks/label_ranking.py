@@ -123,6 +123,7 @@ class LabelRanking:
 
     name, title = "label_ranking", "Label ranking"
     phases = ("scorer", "thresholds")
+    on_features = ("thresholds",)
     needs_start: tuple[str, ...] = ()
     lower_is_better = False
     metrics = (

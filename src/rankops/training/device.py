@@ -1,6 +1,8 @@
 """Where and how to compute."""
 
 import logging
+from collections.abc import Generator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import torch
@@ -8,7 +10,7 @@ import torch
 if TYPE_CHECKING:
     from accelerate import Accelerator
 
-__all__ = ["find_device", "make_accelerator"]
+__all__ = ["find_device", "make_accelerator", "one_thread"]
 
 
 def find_device(device: str) -> torch.device:
@@ -63,3 +65,17 @@ def make_accelerator(*, device: str, precision: str) -> "Accelerator":
                 f"{device} in precision {precision} start another process"
             )
     return Accelerator(cpu=cpu, mixed_precision=precision)
+
+
+@contextmanager
+def one_thread() -> Generator[None]:
+    """Compute on one thread of the CPU: operations too small to be shared take longer on several.
+
+    Beside another busy process they take many times as long: in each, threads wait for one that has no core.
+    """
+    several = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(several)

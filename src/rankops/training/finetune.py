@@ -67,6 +67,7 @@ class ProbeAndFinetune:
 
     name: str
     phases = ("probe", "finetune")
+    on_features = ("probe",)
     needs_start = ("probe",)  # frozen random features are of no use
     lower_is_better = False
     monitor: str

@@ -6,6 +6,7 @@ In distributed runs each process trains on its share of every batch, and all hav
 import math
 import shutil
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -17,7 +18,7 @@ from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn, update_bn
 
 from rankops.checks import NotFiniteError
 from rankops.io.atomic import replaced_folder, write_error
-from rankops.training.device import make_accelerator
+from rankops.training.device import make_accelerator, one_thread
 
 if TYPE_CHECKING:
     from accelerate import Accelerator
@@ -436,6 +437,8 @@ def train(
 ) -> Iterator[tuple[str, Epoch]]:
     """Train a task's network phase by phase; at the end it has the weights of the best epoch of each module.
 
+    Phases that learn from features are computed on one thread: they are too small for several.
+
     Phases that train the same module (a probe, then fine-tuning) compete: the weights of the better one stay, and an
     epoch of the second is `best` only if it is better than all of the first.
 
@@ -468,27 +471,28 @@ def train(
         before, values = count, []
         # Each phase draws other batches: seeds of users end below 2^31.
         phase_seed = seed + place * 2**31
-        for epoch in fit(
-            task,
-            phase,
-            module,
-            data,
-            val,
-            options=options,
-            rows=task.rows(data, phase),
-            seed=phase_seed,
-            objective=objective,
-            group=task.group(phase, objective),
-            device=device,
-            precision=precision,
-            checkpoint=checkpoint and checkpoint / phase,
-            name=f"{name} ({phase})",
-        ):
-            count = before + epoch.number
-            objective.epoch = count + 1
-            values.append(sign * epoch.validation[monitor])
-            ahead = known is None or values[-1] > known[0]
-            yield phase, replace(epoch, number=count, best=epoch.best and ahead)
+        with one_thread() if phase in task.on_features else nullcontext():
+            for epoch in fit(
+                task,
+                phase,
+                module,
+                data,
+                val,
+                options=options,
+                rows=task.rows(data, phase),
+                seed=phase_seed,
+                objective=objective,
+                group=task.group(phase, objective),
+                device=device,
+                precision=precision,
+                checkpoint=checkpoint and checkpoint / phase,
+                name=f"{name} ({phase})",
+            ):
+                count = before + epoch.number
+                objective.epoch = count + 1
+                values.append(sign * epoch.validation[monitor])
+                ahead = known is None or values[-1] > known[0]
+                yield phase, replace(epoch, number=count, best=epoch.best and ahead)
         if known is not None and known[0] >= max(values):
             module.load_state_dict(known[1])
         else:
