@@ -8,19 +8,7 @@ import torch
 from scipy.special import softmax
 from scipy.stats import norm
 
-from rankops.losses.expected_reciprocal_rank import expected_reciprocal_rank
-from rankops.losses.gaussian_mlr import gaussian_mlr
-from rankops.losses.lambdarank import lambdarank
-from rankops.losses.list_mle import list_mle
-from rankops.losses.listnet import listnet
-from rankops.losses.pairwise_logistic import pairwise_logistic
-from rankops.losses.permutation_cross_entropy import permutation_cross_entropy
-from rankops.losses.plackett_luce import plackett_luce
-from rankops.losses.ranknet import ranknet
-from rankops.losses.reciprocal_rank import reciprocal_rank
-from rankops.metrics.expected_reciprocal_rank import expected_reciprocal_rank as exact_expected_reciprocal_rank
-from rankops.metrics.ndcg import ndcg as ndcg_metric
-from rankops.metrics.reciprocal_rank import reciprocal_rank as exact_reciprocal_rank
+from rankops import losses, metrics
 
 SIX = {
     "scores": [0.3, -1.2, 0.8, 0.1, 2.0, -0.4],
@@ -46,13 +34,13 @@ def test_listnet_agrees_with_a_loop(lists):
     f, t, w = zip(*rows, strict=True)
     shares = [weight * math.exp(value) for value, weight in zip(t, w, strict=True)]
     expected = -sum(s / sum(shares) * math.log(p) for s, p in zip(shares, softmax(f), strict=True))
-    assert listnet(scores, target, **options).item() == pytest.approx(expected)
+    assert losses.listnet(scores, target, **options).item() == pytest.approx(expected)
 
 
 def test_listnet_is_least_where_scores_are_the_targets_up_to_an_offset(generator):
     target = torch.randn(3, 7, generator=generator, dtype=torch.float64)
     scores = (target + 5).requires_grad_()
-    (slope,) = torch.autograd.grad(listnet(scores, target), scores)
+    (slope,) = torch.autograd.grad(losses.listnet(scores, target), scores)
     assert slope.abs().max() < 1e-12
 
 
@@ -73,22 +61,22 @@ def slow_list_mle(rows, *, top_heavy):
 @pytest.mark.parametrize("top_heavy", [False, True])
 def test_list_mle_agrees_with_a_loop(lists, top_heavy):
     scores, target, options, rows = lists
-    result = list_mle(scores, target, top_heavy=top_heavy, **options)
+    result = losses.list_mle(scores, target, top_heavy=top_heavy, **options)
     assert result.item() == pytest.approx(slow_list_mle(rows, top_heavy=top_heavy))
 
 
 def test_list_mle_is_a_likelihood_and_that_of_plackett_luce(generator):
     scores = torch.randn(4, generator=generator, dtype=torch.float64)
     orders = torch.tensor(list(itertools.permutations([1, 2, 3, 4])))
-    each = list_mle(scores.expand(24, -1), orders, reduction="none")
+    each = losses.list_mle(scores.expand(24, -1), orders, reduction="none")
     assert (-each).exp().sum().item() == pytest.approx(1)
-    torch.testing.assert_close(each, plackett_luce(scores.expand(24, -1), orders, reduction="none"))
+    torch.testing.assert_close(each, losses.plackett_luce(scores.expand(24, -1), orders, reduction="none"))
 
 
 def test_list_mle_of_long_lists_is_finite():
     scores = torch.linspace(-300, 300, 5000).requires_grad_()
     for top_heavy in (False, True):
-        value = list_mle(scores, scores.detach().flip(0), top_heavy=top_heavy)
+        value = losses.list_mle(scores, scores.detach().flip(0), top_heavy=top_heavy)
         assert torch.isfinite(value)
         assert torch.isfinite(torch.autograd.grad(value, scores)[0]).all()
 
@@ -98,9 +86,9 @@ def test_ranknet_agrees_with_a_loop(lists):
     costs = [(first[2] * second[2], math.log1p(math.exp(second[0] - first[0])))
              for first, second in itertools.product(rows, rows) if first[1] > second[1]]  # fmt: skip
     expected = sum(weight * cost for weight, cost in costs) / sum(weight for weight, _ in costs)
-    assert ranknet(scores, target, **options).item() == pytest.approx(expected)
-    assert pairwise_logistic(scores, target, **options).item() == pytest.approx(expected)
-    assert ranknet(scores, target - 9.5, **options).item() == pytest.approx(expected)
+    assert losses.ranknet(scores, target, **options).item() == pytest.approx(expected)
+    assert losses.pairwise_logistic(scores, target, **options).item() == pytest.approx(expected)
+    assert losses.ranknet(scores, target - 9.5, **options).item() == pytest.approx(expected)
 
 
 def slow_lambdarank(rows, *, k, weighting):
@@ -125,20 +113,20 @@ def slow_lambdarank(rows, *, k, weighting):
 @pytest.mark.parametrize("k", [None, 2])
 def test_lambdarank_agrees_with_a_loop(lists, weighting, k):
     scores, target, options, rows = lists
-    result = lambdarank(scores, target, weighting=weighting, k=k, **options)
+    result = losses.lambdarank(scores, target, weighting=weighting, k=k, **options)
     assert result.item() == pytest.approx(slow_lambdarank(rows, k=k, weighting=weighting))
 
 
 def test_ndcg_loss2_is_an_upper_bound_of_one_minus_ndcg(generator):
     scores = torch.randn(500, 5, generator=generator, dtype=torch.float64) * 3
     target = torch.randint(0, 4, (500, 5), generator=generator)
-    bound = lambdarank(scores, target, weighting="ndcg_loss2", reduction="none")
-    assert (bound - (1 - ndcg_metric(scores, target)).nan_to_num()).min() > -1e-12
+    bound = losses.lambdarank(scores, target, weighting="ndcg_loss2", reduction="none")
+    assert (bound - (1 - metrics.ndcg(scores, target)).nan_to_num()).min() > -1e-12
 
 
 def test_lambdarank_has_a_gradient_where_all_scores_are_equal():
     scores = torch.zeros(4, requires_grad=True)
-    (slope,) = torch.autograd.grad(lambdarank(scores, torch.tensor([0, 2, 0, 1])), scores)
+    (slope,) = torch.autograd.grad(losses.lambdarank(scores, torch.tensor([0, 2, 0, 1])), scores)
     assert slope[1] < slope[3] < 0 < slope[[0, 2]].min()
 
 
@@ -147,8 +135,10 @@ def test_reciprocal_rank_with_an_exact_sorter_is_one_minus_the_metric(generator)
     labels = torch.rand(20, 6, generator=generator) < 0.3
     weights, mask = torch.rand(20, 6, generator=generator), torch.rand(20, 6, generator=generator) < 0.8
     counts = (labels & mask).any(-1) & (~labels & mask).any(-1)
-    result = reciprocal_rank(scores, labels, weights=weights, mask=mask, sorter="straight_through", reduction="none")
-    expected = 1 - exact_reciprocal_rank(scores, labels, weights=weights, mask=mask)
+    result = losses.reciprocal_rank(
+        scores, labels, weights=weights, mask=mask, sorter="straight_through", reduction="none"
+    )
+    expected = 1 - metrics.reciprocal_rank(scores, labels, weights=weights, mask=mask)
     assert torch.allclose(result[counts], expected[counts])
     assert not result[~counts].any()
 
@@ -160,10 +150,10 @@ def test_expected_reciprocal_rank_tends_to_one_minus_the_metric(generator, k):
     options = {"weights": torch.rand(20, 6, generator=generator), "mask": torch.rand(20, 6, generator=generator) < 0.8}
     target[:, :2] = torch.tensor([0, 3])
     options["mask"][:, :2] = True
-    result = expected_reciprocal_rank(
+    result = losses.expected_reciprocal_rank(
         scores, target, k=k, temperature=0.01, sorter="straight_through", reduction="none", **options
     )
-    assert torch.allclose(result, 1 - exact_expected_reciprocal_rank(scores, target, k=k, **options), atol=1e-6)
+    assert torch.allclose(result, 1 - metrics.expected_reciprocal_rank(scores, target, k=k, **options), atol=1e-6)
 
 
 def slow_gaussian_mlr(means, label_ranks, variances):
@@ -181,10 +171,10 @@ def test_gaussian_mlr_agrees_with_a_loop(label_ranks):
     scores = torch.tensor(means, dtype=torch.float64).requires_grad_()
     spread = torch.tensor(log_variances, dtype=torch.float64).requires_grad_()
     expected = slow_gaussian_mlr(means, label_ranks, [math.exp(value) for value in log_variances])
-    loss = lambda scores, spread: gaussian_mlr(scores, torch.tensor(label_ranks), log_variances=spread)  # noqa: E731
+    loss = lambda scores, spread: losses.gaussian_mlr(scores, torch.tensor(label_ranks), log_variances=spread)  # noqa: E731
     assert loss(scores, spread).item() == pytest.approx(expected)
     assert torch.autograd.gradcheck(loss, (scores, spread))
-    plain = gaussian_mlr(scores, torch.tensor(label_ranks)).item()
+    plain = losses.gaussian_mlr(scores, torch.tensor(label_ranks)).item()
     assert plain == pytest.approx(slow_gaussian_mlr(means, label_ranks, [1.0] * 4))
     with pytest.raises(ValueError, match=r"log_variances \(3,\) and scores \(4,\)"):
         loss(scores, spread[:3])
@@ -194,7 +184,7 @@ def test_gaussian_mlr_agrees_with_a_loop(label_ranks):
 
 def test_permutation_cross_entropy_agrees_with_a_loop(lists):
     scores, target, options, rows = lists
-    result = permutation_cross_entropy(scores, target, sorter="straight_through", temperature=0.7, **options)
+    result = losses.permutation_cross_entropy(scores, target, sorter="straight_through", temperature=0.7, **options)
     # SoftSort of the exact ranks, place by place.
     ranks = [1 + sum(other[0] > row[0] for other in rows) for row in rows]
     total = 0.0

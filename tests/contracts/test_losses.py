@@ -51,6 +51,12 @@ def three(name: str, generator) -> tuple:
     return tuple(torch.stack(parts) for parts in zip(*(one(name, generator) for _ in range(3)), strict=True))
 
 
+def check_finite(name: str, scores, truth):
+    value = call(name, scores.requires_grad_(), truth)
+    assert torch.isfinite(value)
+    assert torch.isfinite(torch.autograd.grad(value, scores)[0]).all()
+
+
 @every
 def test_is_documented_and_of_a_kind_that_is_tested(name):
     check_summary(FUNCTIONS[name])
@@ -144,21 +150,14 @@ def test_the_truth_may_be_of_any_type(name, generator):
     ("name", "truth"), [(name, truth) for name in ALL for truth in EMPTY_OF_ORDER[kind(FUNCTIONS[name])]]
 )
 def test_is_finite_and_has_a_finite_gradient_without_anything_to_compare(name, truth):
-    truth = torch.tensor(truth)
-    scores = torch.tensor([[1.0, -2.0, 0.5], [0.5, 1.0, 3.0], [-1.0, 2.0, 2.0]])[: truth.shape[0], : truth.shape[1]]
-    scores.requires_grad_()
-    value = call(name, scores, truth)
-    assert torch.isfinite(value)
-    assert torch.isfinite(torch.autograd.grad(value, scores)[0]).all()
+    scores = torch.tensor([[1.0, -2.0, 0.5], [0.5, 1.0, 3.0], [-1.0, 2.0, 2.0]])
+    check_finite(name, scores[: len(truth), : len(truth[0])], torch.tensor(truth))
 
 
 @every
 def test_is_finite_for_large_scores(name, generator):
     scores, truth = one(name, generator, dtype=torch.float32)
-    scores = (scores * 1e4).requires_grad_()
-    value = call(name, scores, truth)
-    assert torch.isfinite(value)
-    assert torch.isfinite(torch.autograd.grad(value, scores)[0]).all()
+    check_finite(name, scores * 1e4, truth)
 
 
 @every
@@ -175,9 +174,12 @@ def test_falls_when_the_order_is_right_and_when_its_gradient_is_followed(name, g
 @every
 def test_names_what_it_refuses(name):
     compared = kind(FUNCTIONS[name])
-    for shapes, message in ((((2, 3), (2, 4)), r"\(2, 3\).*\(2, 4\)"), (((0, 3, 3), (0, 3, 3)), r"\(0, 3, 3\).*empty")):
+    for shape, other, message in (
+        ((2, 3), (2, 4), r"\(2, 3\).*\(2, 4\)"),
+        ((0, 3, 3), (0, 3, 3), r"\(0, 3, 3\).*empty"),
+    ):
         with pytest.raises(ValueError, match=message):
-            call(name, torch.zeros(shapes[0]), torch.zeros(shapes[1], dtype=TRUTHS[compared].dtype))
+            call(name, torch.zeros(shape), torch.zeros(other, dtype=TRUTHS[compared].dtype))
     square = torch.eye(2)
     for argument, bad in (("scores", square.tolist()), (compared, square.tolist()), ("mask", square.numpy() > 0),
                             *[("weights", square.numpy())] * (name in WEIGHTED)):  # fmt: skip
@@ -332,6 +334,7 @@ def test_under_vmap_it_is_the_same_or_refused(name, generator):
     try:
         mapped = torch.func.vmap(partial(call, name))(*pair)
     except RuntimeError:  # it picks out its positives
+        assert name not in ("spearman", "kendall", "ndcg", "average_precision", "precision_at_k", "recall_at_k")
         return
     assert torch.allclose(mapped, torch.stack([call(name, *group) for group in zip(*pair, strict=True)]))
 
