@@ -10,11 +10,14 @@ import time
 from io import BytesIO
 from pathlib import Path
 
+import hypothesis
 import pytest
 import torch
 from ruamel.yaml import YAML
 
 ROOT = Path(__file__).parents[1]
+hypothesis.settings.register_profile("tests", deadline=None, max_examples=60)
+hypothesis.settings.load_profile("tests")
 
 
 def pytest_collection_modifyitems(items):

@@ -6,7 +6,7 @@ import math
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.metrics import coverage_error as sklearn_coverage_error
 from sklearn.metrics import label_ranking_average_precision_score, label_ranking_loss
@@ -39,7 +39,6 @@ def places_read_badly(row):
     return sorted(row, key=lambda item: (-item[0], item[1]))
 
 
-@settings(deadline=None, max_examples=60)
 @given(lists(), st.sampled_from([None, 1, 3]))
 def test_reciprocal_rank_and_hit_rate_agree_with_loops(drawn, k):
     scores, labels, options = tensors(drawn)
@@ -67,7 +66,6 @@ def test_reciprocal_rank_and_hit_rate_agree_with_loops(drawn, k):
         assert weighted_hits[place].item() == pytest.approx(found / heaviest)
 
 
-@settings(deadline=None, max_examples=40)
 @given(lists(), st.integers(1, 4))
 def test_recall_at_k_is_the_mean_over_the_orders_of_ties(drawn, k):
     scores, labels, options = tensors(drawn)
@@ -85,7 +83,6 @@ def test_recall_at_k_is_the_mean_over_the_orders_of_ties(drawn, k):
         assert result[place].item() == pytest.approx(np.mean(found))
 
 
-@settings(deadline=None, max_examples=60)
 @given(lists())
 def test_coverage_error_and_ranking_loss_agree_with_scikit_learn(drawn):
     scores, labels, options = tensors(drawn)
@@ -108,7 +105,6 @@ def test_coverage_error_and_ranking_loss_agree_with_scikit_learn(drawn):
         assert weighted[place].item() == pytest.approx(expected)
 
 
-@settings(deadline=None, max_examples=60)
 @given(lists(highest=3), st.sampled_from([None, 1, 3]))
 def test_expected_reciprocal_rank_agrees_with_the_authors_loop(drawn, k):
     scores, target, options = tensors(drawn)
@@ -132,7 +128,6 @@ def test_expected_reciprocal_rank_names_a_grade_beyond_the_scale():
     assert one.item() == pytest.approx(1)
 
 
-@settings(deadline=None, max_examples=60)
 @given(lists(highest=3))
 def test_matches_agree_with_loops(drawn):
     scores, target, options = tensors(drawn)
@@ -152,7 +147,6 @@ def test_matches_agree_with_loops(drawn):
         assert share[place].item() == pytest.approx(expected)
 
 
-@settings(deadline=None, max_examples=60)
 @given(lists())
 def test_average_precision_of_labels_is_label_ranking_average_precision(drawn):
     scores, labels, options = tensors(drawn)
@@ -166,7 +160,6 @@ def test_average_precision_of_labels_is_label_ranking_average_precision(drawn):
             assert result[place].item() == pytest.approx(label_ranking_average_precision_score([y], [f]))
 
 
-@settings(deadline=None, max_examples=60)
 @given(lists(highest=3))
 def test_gamma_agrees_with_a_loop(drawn):
     scores, target, options = tensors(drawn)

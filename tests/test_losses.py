@@ -84,13 +84,11 @@ def slow_pairwise(scores, label_ranks, positive):
     return total / len(scores)
 
 
-@settings(deadline=None, max_examples=40)
 @given(batches())
 def test_rlsep_is_equation_6(batch):
     assert losses.rlsep(*batch).item() == pytest.approx(slow_pairwise(*batch, lambda u, v: u > v))
 
 
-@settings(deadline=None, max_examples=40)
 @given(batches())
 def test_lsep_is_equation_3_and_rlsep_of_zeros_and_ones(batch):
     scores, label_ranks = batch
@@ -98,7 +96,6 @@ def test_lsep_is_equation_3_and_rlsep_of_zeros_and_ones(batch):
     assert losses.lsep(*batch).equal(losses.rlsep(scores, (label_ranks > 0).long()))
 
 
-@settings(deadline=None, max_examples=40)
 @given(batches())
 def test_cross_entropy_is_equation_1(batch):
     scores, label_ranks = batch
@@ -110,7 +107,6 @@ def test_cross_entropy_is_equation_1(batch):
     assert losses.cross_entropy(*batch).item() == pytest.approx(total / len(scores), abs=1e-12)
 
 
-@settings(deadline=None, max_examples=40)
 @given(batches(), st.sampled_from([0.25, 1.0, 3.0]))
 def test_pairwise_logistic_is_the_weighted_mean_over_pairs(batch, adjacent):
     total = 0.0
@@ -123,7 +119,6 @@ def test_pairwise_logistic_is_the_weighted_mean_over_pairs(batch, adjacent):
     assert result.item() == pytest.approx(total / len(batch[0]), abs=1e-12)
 
 
-@settings(deadline=None, max_examples=40)
 @given(batches())
 def test_plackett_luce_draws_each_label_from_those_that_are_left(batch):
     total = 0.0
@@ -137,7 +132,6 @@ def test_plackett_luce_draws_each_label_from_those_that_are_left(batch):
     assert losses.plackett_luce(*batch).item() == pytest.approx(total / len(batch[0]), abs=1e-12)
 
 
-@settings(deadline=None, max_examples=40)
 @given(batches())
 def test_spearman_of_label_ranks_shares_the_ranks_of_tied_labels(batch):
     scores, label_ranks = batch
@@ -192,7 +186,6 @@ def groups(draw, *, distinct: bool = False):
     return np.array(draw(rows), dtype=np.float64) / 4, np.array(draw(rows), dtype=np.float64) / 4
 
 
-@settings(deadline=None, max_examples=40)
 @given(groups())
 def test_l1_and_mse_are_means_of_errors(batch):
     scores, target = batch
@@ -209,7 +202,6 @@ def test_regression_through_a_sigmoid(loss):
     assert loss(torch.zeros(1), torch.ones(1)).item() == 1  # one score is enough
 
 
-@settings(deadline=None, max_examples=40)
 @given(groups(distinct=True))
 def test_spearman_of_an_exact_sorter_is_one_minus_the_metric(batch):
     scores, target = batch
@@ -219,7 +211,6 @@ def test_spearman_of_an_exact_sorter_is_one_minus_the_metric(batch):
     assert soft.item() == pytest.approx(expected, abs=1e-9)
 
 
-@settings(deadline=None, max_examples=40)
 @given(groups())
 def test_spearman_is_equation_4_over_its_largest_value(batch):
     scores, target = batch
@@ -248,7 +239,6 @@ def labelled(draw):
     return tensor(scores).view(classes, examples) * scale, torch.tensor(labels).view(classes, examples)
 
 
-@settings(deadline=None, max_examples=40)
 @given(labelled())
 def test_multilabel_soft_margin_is_binary_cross_entropy(batch):
     total = 0.0
@@ -258,7 +248,6 @@ def test_multilabel_soft_margin_is_binary_cross_entropy(batch):
     assert losses.multilabel_soft_margin(*batch).item() == pytest.approx(total / batch[0].numel())
 
 
-@settings(deadline=None, max_examples=40)
 @given(labelled())
 def test_mean_average_precision_is_the_positives_mean_rank(batch):
     scores, labels = batch
@@ -296,7 +285,7 @@ def exhaustive_hinge_ap(scores, labels):
     return best - truth
 
 
-@settings(deadline=None, max_examples=80)
+@settings(max_examples=80)
 @given(labelled())
 def test_hinge_ap_is_the_maximum_over_all_rankings(batch):
     scores, labels = batch
@@ -343,7 +332,6 @@ def matrices(draw):
     return tensor(scores).view(size, size) / 8, positives
 
 
-@settings(deadline=None, max_examples=40)
 @given(matrices(), st.booleans(), st.sampled_from([0.0, 0.2, 1.5]))
 def test_hard_negative_triplet_agrees_with_loops(batch, hardest, margin):
     expected = slow_triplets(
@@ -352,7 +340,6 @@ def test_hard_negative_triplet_agrees_with_loops(batch, hardest, margin):
     assert losses.hard_negative_triplet(*batch, margin=margin, hardest=hardest).item() == pytest.approx(expected)
 
 
-@settings(deadline=None, max_examples=40)
 @given(matrices(), st.booleans(), st.sampled_from([0.0, 1.0, 2.5]))
 def test_recall_agrees_with_loops(batch, hardest, margin):
     expected = slow_triplets(
@@ -361,7 +348,6 @@ def test_recall_agrees_with_loops(batch, hardest, margin):
     assert losses.recall(*batch, sorter=EXACT, margin=margin, hardest=hardest).item() == pytest.approx(expected)
 
 
-@settings(deadline=None, max_examples=40)
 @given(matrices(), st.integers(1, 5), st.sampled_from([0.1, 1.0, 4.0]))
 def test_recall_at_k_is_a_sigmoid_of_the_first_positive(batch, k, temperature):
     values = []
@@ -422,7 +408,6 @@ def test_impossible_options_and_values_are_named(loss, truth, options, message):
 # Losses against the metrics that they stand for.
 
 
-@settings(deadline=None, max_examples=40)
 @given(seed=st.integers(0, 10_000), top_heavy=st.booleans())
 def test_kendall_tends_to_one_minus_tau(seed, top_heavy):
     draws = torch.Generator().manual_seed(seed)
@@ -436,7 +421,6 @@ def test_kendall_tends_to_one_minus_tau(seed, top_heavy):
         assert value.item() == pytest.approx(1 - expected.mean().item())
 
 
-@settings(deadline=None, max_examples=40)
 @given(seed=st.integers(0, 10_000), k=st.sampled_from([None, 1, 3]), gain=st.sampled_from(["exponential", "linear"]))
 def test_ndcg_tends_to_one_minus_the_metric(seed, k, gain):
     draws = torch.Generator().manual_seed(seed)
@@ -448,7 +432,6 @@ def test_ndcg_tends_to_one_minus_the_metric(seed, k, gain):
     assert value.item() == pytest.approx(1 - expected.nanmean().item())
 
 
-@settings(deadline=None, max_examples=40)
 @given(seed=st.integers(0, 10_000), k=st.integers(1, 4))
 def test_precision_at_k_tends_to_one_minus_the_metric(seed, k):
     draws = torch.Generator().manual_seed(seed)
@@ -459,7 +442,6 @@ def test_precision_at_k_tends_to_one_minus_the_metric(seed, k):
     assert value.item() == pytest.approx(1 - metrics.precision_at_k(scores, labels, k=k).mean().item())
 
 
-@settings(deadline=None, max_examples=40)
 @given(seed=st.integers(0, 10_000))
 def test_average_precision_of_exact_ranks_is_one_minus_the_metric(seed):
     draws = torch.Generator().manual_seed(seed)

@@ -9,7 +9,7 @@ from functools import partial
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import kendalltau, spearmanr, weightedtau
 from sklearn.metrics import average_precision_score, ndcg_score, precision_recall_fscore_support
@@ -58,7 +58,6 @@ def images(draw):
     return [row(-3, 3) for _ in range(rows)], [dense(row(0, 4)) for _ in range(rows)]
 
 
-@settings(deadline=None, max_examples=40)
 @given(images())
 def test_ranked_agree_with_loops(batch):
     scores, label_ranks = batch
@@ -76,7 +75,6 @@ def test_a_perfect_ranking_may_have_a_mean_average_precision_below_1():
     assert metrics.ranked_ceiling(torch.tensor([[2, 1, 0], [0, 0, 1]])) == 0.5
 
 
-@settings(deadline=None, max_examples=40)
 @given(st.lists(st.lists(st.booleans(), min_size=8, max_size=8), min_size=1, max_size=5))
 def test_unranked_agree_with_scikit_learn(rows):
     selected, present = torch.tensor(rows)[:, :4], torch.tensor(rows)[:, 4:]
@@ -106,7 +104,6 @@ def test_only_the_order_of_label_ranks_counts_whatever_their_type(dtype):
 # Spearman's correlation.
 
 
-@settings(deadline=None, max_examples=40)
 @given(st.integers(2, 30), st.integers(2, 8), st.integers(0, 10_000))
 def test_spearman_agrees_with_scipy(length, levels, seed):
     draws = np.random.default_rng(seed)
@@ -173,7 +170,6 @@ def classified(draw):
     return tuple(np.array(table(values)) for values in (st.integers(-4, 4), st.booleans(), st.booleans()))
 
 
-@settings(deadline=None, max_examples=40)
 @given(classified())
 def test_average_precision_agrees_with_loops_and_scikit_learn(batch):
     scores, labels, difficult = batch
@@ -207,7 +203,6 @@ def searches(draw):
     return torch.tensor(scores, dtype=torch.float32).view(rows, columns), positives
 
 
-@settings(deadline=None, max_examples=40)
 @given(searches())
 def test_recall_and_median_rank_agree_with_loops(batch):
     result = []
@@ -228,14 +223,12 @@ PAIRS = st.integers(2, 10).flatmap(
 ).filter(lambda pair: all(len(set(part)) > 1 for part in pair))  # fmt: skip
 
 
-@settings(deadline=None, max_examples=40)
 @given(PAIRS)
 def test_kendall_agrees_with_scipy(pair):
     result = metrics.kendall(*(torch.tensor(part, dtype=torch.float64) for part in pair))
     assert result.item() == pytest.approx(kendalltau(*pair).statistic)
 
 
-@settings(deadline=None, max_examples=40)
 @given(st.permutations(range(8)), st.permutations(range(8)))
 def test_top_heavy_kendall_agrees_with_scipy(scores, target):
     result = metrics.kendall(*(torch.tensor(part, dtype=torch.float64) for part in (scores, target)), top_heavy=True)
@@ -243,7 +236,6 @@ def test_top_heavy_kendall_agrees_with_scipy(scores, target):
     assert result.item() == pytest.approx(weightedtau(scores, target, rank=places).statistic)
 
 
-@settings(deadline=None, max_examples=40)
 @given(PAIRS, st.sampled_from([None, 1, 3]), st.booleans())
 def test_ndcg_agrees_with_scikit_learn(pair, k, exponential):
     scores, target = np.array(pair[0], float), np.abs(np.array(pair[1], float))
@@ -256,7 +248,6 @@ def test_ndcg_agrees_with_scikit_learn(pair, k, exponential):
         assert result.item() == pytest.approx(ndcg_score([gains], [scores], k=k), rel=1e-12)
 
 
-@settings(deadline=None, max_examples=40)
 @given(PAIRS, st.integers(1, 4))
 def test_precision_at_k_is_the_mean_over_the_orders_of_ties(pair, k):
     scores, labels = np.array(pair[0], float), np.array(pair[1]) > 0

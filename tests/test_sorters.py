@@ -43,7 +43,6 @@ def summed(values, kernel) -> np.ndarray:
     )
 
 
-@settings(deadline=None, max_examples=50)
 @given(
     hnp.arrays("float64", st.integers(2, 12), elements=st.floats(-3, 3)).filter(lambda values: np.ptp(values) > 1e-3)
 )
@@ -84,7 +83,6 @@ def test_long_vectors_and_batches_are_summed_as_short_ones(softness, generator):
     assert torch.autograd.gradgradcheck(sorter, few, fast_mode=True, eps=1e-8, atol=1e-3, rtol=1e-2)
 
 
-@settings(deadline=None, max_examples=50)
 @given(hnp.arrays("float64", st.integers(2, 12), elements=st.integers(-4, 4)))
 def test_soft_ranks_tend_to_the_exact_ones(values):
     scores, expected = torch.from_numpy(values), rankdata(-values)
@@ -112,7 +110,7 @@ def test_detached_gradients_are_those_of_the_formula_with_the_deviation_held_con
 
 
 @pytest.mark.parametrize("sorter", [Sigmoid(), Laplace(), StraightThrough(), Handcrafted(), small_comparator()])
-@settings(deadline=None, max_examples=25)
+@settings(max_examples=25)
 @given(values=hnp.arrays("float64", st.integers(2, 10), elements=st.integers(-400, 400)))
 def test_raising_a_score_helps_it_and_hurts_the_others(sorter, values):
     slopes = jacobian(sorter, torch.from_numpy(values / 4))

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 from accelerate.state import AcceleratorState
-from hypothesis import assume, given
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from scipy.ndimage import affine_transform
 from torch import nn
@@ -217,6 +217,7 @@ def test_what_was_trained_computes_in_float32_and_can_be_trained_compiled_again(
     assert seen == ["OptimizedModule"] * 8
 
 
+@settings(max_examples=100)
 @given(st.integers(1, 40), st.integers(2, 4), st.integers(1, 4), st.integers(1, 3), st.integers(0, 2))
 def test_as_many_batches_are_made_as_are_counted(size, groups, multiple_of, processes, process):
     options = {"multiple_of": multiple_of, "share": (process % processes, processes)}

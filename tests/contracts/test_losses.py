@@ -200,7 +200,7 @@ def test_every_option_changes_the_value(name, option, generator):
 
 
 @pytest.mark.parametrize("name", [name for name in ALL if kind(FUNCTIONS[name]) != "label_ranks"])
-@settings(deadline=None, max_examples=20)
+@settings(max_examples=20)
 @given(seed=st.integers(0, 1000))
 def test_does_not_see_in_which_order_examples_come(name, seed):
     generator = torch.Generator().manual_seed(seed)
@@ -295,7 +295,7 @@ class TestWithSorter:
         with pytest.raises(ValueError, match=rf"length {scores.shape[-1]} .*expected 8"):
             call(name, scores, truth, sorter=LSTM(length=8, hidden=2, layers=1))
 
-    @settings(deadline=None, max_examples=20)
+    @settings(max_examples=20)
     @given(seed=st.integers(0, 1000), shift=st.integers(-100, 100))
     def test_depends_on_the_order_of_the_scores_alone_if_the_sorter_does(self, name, seed, shift):
         scores, truth = one(name, torch.Generator().manual_seed(seed))
