@@ -109,6 +109,16 @@ def new_project(tmp_path_factory):
     return lambda name: Project(tmp_path_factory.mktemp(name))
 
 
+def done(*command: object, folder: Path = ROOT, fails: bool = False, **environment: str) -> str:
+    """What a command prints, with the tests' own path and no variable but those given; it must succeed, or fail."""
+    ended = subprocess.run(
+        [*map(str, command)], cwd=folder, capture_output=True, text=True, timeout=600,
+        env={"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "OMP_NUM_THREADS": "1", **environment},
+    )  # fmt: skip
+    assert (ended.returncode != 0) == fails, f"{command}: {ended.stdout}{ended.stderr}"
+    return (ended.stdout + ended.stderr).strip()
+
+
 def git(*words: str) -> str:
     """What git prints, as a person of the tests."""
     person = ["-c", "user.name=tests", "-c", "user.email=tests@example.org"]
