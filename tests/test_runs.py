@@ -9,7 +9,6 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 
-from pipelines.config import load
 from pipelines.config.schema import check_shapes, merged, read
 from pipelines.stages import compare, evaluate, pretrain
 from pipelines.stages import train as stage
@@ -160,8 +159,3 @@ def test_what_a_run_needs_must_be_there(project):
     os.remove("data/clips/val.parquet")
     with pytest.raises(FileNotFoundError, match="val.parquet"):
         stage.main(project(), "mine")
-
-
-def test_the_shipped_params_name_their_sorters_and_starts():
-    params = load(ROOT / "params.yaml")
-    assert {run.sorter for run in params.runs.values()} <= {*params.sorters, "none"}

@@ -53,12 +53,4 @@ def test_a_scene_is_the_clipped_sum_of_its_glyphs_whatever_the_others_are(glyphs
                 down = interpolation_weights(tops[row, one], sizes[row, one], 48)[0]
                 across = interpolation_weights(lefts[row, one], sizes[row, one], 48)[0]
                 total += down @ glyphs[slot].float() @ across.T
-        assert (images[row].float() - total.round().clamp(0, 255)).abs().max() <= 1
-
-
-def test_pixels_are_rounded_to_the_nearest(generator):
-    glyphs = torch.randint(0, 256, (1, 1, 28, 28), generator=generator, dtype=torch.uint8)
-    size, top, left = (torch.tensor([[value]]) for value in (20.3, 3.4, 5.7))
-    down, across = (interpolation_weights(start[0], size[0], 32)[0] for start in (top, left))
-    exact = down @ glyphs[0, 0].float() @ across.T
-    assert (draw(glyphs, size, top, left, canvas=32)[0] - exact).abs().max() < 0.51
+        assert (images[row].float() - total.clamp(0, 255)).abs().max() < 0.51  # rounded to the nearest
