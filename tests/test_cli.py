@@ -115,9 +115,8 @@ class TestConsoleCommand:
     @pytest.mark.parametrize("folder", [".", "experiments", "src/rankops"])
     def test_runs_the_checkout_it_is_typed_in_from_any_folder(self, elsewhere, folder):
         done = command("check", folder=elsewhere / folder)
-        assert done.stdout.splitlines() == [
-            str(elsewhere / "src/rankops"), str(elsewhere), str((elsewhere / folder).resolve())
-        ]  # fmt: skip
+        expected = [elsewhere / "src/rankops", elsewhere, (elsewhere / folder).resolve()]
+        assert done.stdout.splitlines() == [str(path) for path in expected]
 
     def test_outside_a_checkout_it_says_what_to_do(self, tmp_path):
         done = command("check", folder=tmp_path)

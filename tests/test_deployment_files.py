@@ -142,9 +142,8 @@ def template(name: str) -> dict:
 
 def prepared(configuration_class: type, name: str, **values):
     """What a worker makes of a template for a flow run; no server is asked, as the templates name no blocks."""
-    configuration = asyncio.run(
-        configuration_class.from_template_and_values(template(name), values, client=SimpleNamespace())
-    )
+    made = configuration_class.from_template_and_values(template(name), values, client=SimpleNamespace())
+    configuration = asyncio.run(made)
     configuration.prepare_for_flow_run(FlowRun(flow_id=uuid4(), name="tidy-otter"))
     return configuration
 

@@ -335,17 +335,13 @@ def matrices(draw):
 
 @given(matrices(), st.booleans(), st.sampled_from([0.0, 0.2, 1.5]))
 def test_hard_negative_triplet_agrees_with_loops(batch, hardest, margin):
-    expected = slow_triplets(
-        both(*batch), margin, hardest=hardest, better=lambda negative, positive: negative - positive
-    )
+    expected = slow_triplets(both(*batch), margin, hardest=hardest, better=lambda n, p: n - p)
     assert losses.hard_negative_triplet(*batch, margin=margin, hardest=hardest).item() == pytest.approx(expected)
 
 
 @given(matrices(), st.booleans(), st.sampled_from([0.0, 1.0, 2.5]))
 def test_recall_agrees_with_loops(batch, hardest, margin):
-    expected = slow_triplets(
-        both_ranked(*batch), margin, hardest=hardest, better=lambda negative, positive: positive - negative
-    )  # fmt: skip
+    expected = slow_triplets(both_ranked(*batch), margin, hardest=hardest, better=lambda n, p: p - n)
     assert losses.recall(*batch, sorter=EXACT, margin=margin, hardest=hardest).item() == pytest.approx(expected)
 
 
@@ -356,9 +352,8 @@ def test_recall_at_k_is_a_sigmoid_of_the_first_positive(batch, k, temperature):
         for row, belongs in zip(places.tolist(), own.tolist(), strict=True):
             first = min(place for place, mine in zip(row, belongs, strict=True) if mine)
             values.append(1 - 1 / (1 + math.exp(-(k + 0.5 - first) / temperature)))
-    assert losses.recall_at_k(*batch, sorter=EXACT, k=k, temperature=temperature).item() == pytest.approx(
-        np.mean(values)
-    )
+    result = losses.recall_at_k(*batch, sorter=EXACT, k=k, temperature=temperature)
+    assert result.item() == pytest.approx(np.mean(values))
 
 
 def test_positives_must_be_in_every_row_and_column_of_a_square():
@@ -490,10 +485,8 @@ BY_HAND = [
 
 @pytest.mark.parametrize(("name", "scores", "truth", "weights", "options", "expected"), BY_HAND)
 def test_weighted_losses_by_hand(name, scores, truth, weights, options, expected):
-    weights = torch.tensor(weights).float()
-    value = getattr(losses, name)(
-        torch.tensor(scores).float(), torch.tensor(truth), sorter=EXACT, weights=weights, **options
-    )
+    options = options | {"sorter": EXACT, "weights": tensor(weights)}
+    value = getattr(losses, name)(tensor(scores), torch.tensor(truth), **options)
     assert value.item() == pytest.approx(expected)
 
 
@@ -518,23 +511,16 @@ def test_targets_that_are_tied_but_for_one_without_weight_say_nothing(loss):
 # Ranked lists, against plain loops, closed forms and limits.
 
 
-SIX = {
-    "scores": [0.3, -1.2, 0.8, 0.1, 2.0, -0.4],
-    "target": [2, 0, 3, 0, 1, 1],
-    "weights": [1.0, 0.5, 2.0, 0.3, 1.5, 1],
-}
-
-
 @pytest.fixture(params=["all", "masked and weighted"])
 def lists(request):
     """Tensors and options for a loss, and (score, target, weight) of what the mask leaves."""
-    scores, target = torch.tensor(SIX["scores"], dtype=torch.float64), torch.tensor(SIX["target"])
-    if request.param == "all":
-        return scores, target, {}, list(zip(SIX["scores"], SIX["target"], [1.0] * 6, strict=True))
-    mask = torch.tensor([True, True, True, False, True, True])
-    rows = list(zip(SIX["scores"], SIX["target"], SIX["weights"], strict=True))
-    options = {"mask": mask, "weights": torch.tensor(SIX["weights"], dtype=torch.float64)}
-    return scores, target, options, [row for row, kept in zip(rows, mask.tolist(), strict=True) if kept]
+    scores, target = [0.3, -1.2, 0.8, 0.1, 2.0, -0.4], [2, 0, 3, 0, 1, 1]
+    weights, options = [1.0] * 6, {}
+    if request.param != "all":
+        weights, mask = [1.0, 0.5, 2.0, 0.3, 1.5, 1.0], torch.arange(6) != 3
+        options = {"mask": mask, "weights": tensor(weights)}
+    rows = list(zip(scores, target, weights, strict=True))
+    return tensor(scores), torch.tensor(target), options, rows[:3] + rows[3 + len(options) // 2 :]
 
 
 def test_listnet_agrees_with_a_loop(lists):

@@ -71,9 +71,8 @@ def test_ranked_agree_with_loops(batch):
     scores, label_ranks = batch
     result = metrics.ranked(torch.tensor(scores, dtype=torch.float32), torch.tensor(label_ranks))
     for row, (f, r) in enumerate(zip(scores, label_ranks, strict=True)):
-        rates = [
-            result[name][row].item() for name in ("precision", "recall", "f1_per_image", "accuracy", "exact_match")
-        ]
+        names = ("precision", "recall", "f1_per_image", "accuracy", "exact_match")
+        rates = [result[name][row].item() for name in names]
         assert rates == pytest.approx(slow_ranked(f, r))
         assert result["mean_average_precision"][row].item() == pytest.approx(slow_mean_average_precision(f, r))
 
@@ -119,9 +118,8 @@ def test_spearman_agrees_with_scipy(length, levels, seed):
     scores[:, :2], target[:, :2] = [0, 9], [0, 9]  # never constant
     result = metrics.spearman(torch.from_numpy(scores), torch.from_numpy(target))
     assert result.dtype == torch.float64
-    assert result.tolist() == pytest.approx(
-        [spearmanr(s, t).statistic for s, t in zip(scores, target, strict=True)], abs=1e-12
-    )
+    expected = [spearmanr(s, t).statistic for s, t in zip(scores, target, strict=True)]
+    assert result.tolist() == pytest.approx(expected, abs=1e-12)
     single = metrics.spearman(torch.from_numpy(scores).float(), torch.from_numpy(target).float())
     assert single.equal(result)
 
@@ -392,10 +390,8 @@ def test_recall_at_k_is_the_mean_over_the_orders_of_ties(drawn, k):
 def test_coverage_error_and_ranking_loss_agree_with_scikit_learn(drawn):
     scores, labels, options = tensors(drawn)
     coverage = metrics.coverage_error(scores, labels, mask=options["mask"])
-    loss, weighted = (
-        metrics.ranking_loss(scores, labels, mask=options["mask"]),
-        metrics.ranking_loss(scores, labels, **options),
-    )
+    weighted = metrics.ranking_loss(scores, labels, **options)
+    loss = metrics.ranking_loss(scores, labels, mask=options["mask"])
     for place, row in enumerate(rows(drawn)):
         f, y, w = ([item[part] for item in row] for part in range(3))
         # scikit-learn needs two labels: one more at the bottom changes nothing.

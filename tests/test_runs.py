@@ -18,12 +18,8 @@ from rankops.io.parquet import encode_images
 from conftest import ROOT  # isort: skip
 
 MODEL = {"name": "convnet", "args": {"channels": [4, 6]}}
-PHASE = {
-    "epochs": 2,
-    "patience": 2,
-    "optimizer": {"name": "AdamW", "args": {"lr": 3e-3}},
-    "schedule": {"name": "cosine"},
-}
+ADAM = {"name": "AdamW", "args": {"lr": 3e-3}}
+PHASE = {"epochs": 2, "patience": 2, "optimizer": ADAM, "schedule": {"name": "cosine"}}
 
 
 @pytest.fixture

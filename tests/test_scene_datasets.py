@@ -401,9 +401,8 @@ class TestClips:
     def test_fewer_viewers_of_training_clips_change_their_scores_alone(self, dataset, known, project, monkeypatch):
         noisy = replace(dataset, train_viewers=3)
         for split in ("train", "val"):
-            before, after = (
-                pa.concat_tables(one.tables(known[split], split, [40], threads=1)) for one in (dataset, noisy)
-            )
+            tables = (one.tables(known[split], split, [40], threads=1) for one in (dataset, noisy))
+            before, after = map(pa.concat_tables, tables)
             assert before.drop(["score"]).equals(after.drop(["score"]))
             assert before.equals(after) == (split == "val")
         after = pa.concat_tables(noisy.tables(known["train"], "train", [600, 4], threads=1))

@@ -336,18 +336,6 @@ class TestPredict:
                 assert (drawn.format, drawn.size) == ("JPEG", (700, 340))
         assert order_of([2, 0, 1, 2]) == [0, 3, 2]
 
-    def test_names_the_image_that_cannot_be_read(self, run, images, tmp_path):
-        broken = tmp_path / "broken.png"
-        for contents, message in (
-            (None, "no such file"),
-            (b"no image", "unusable image"),
-            (encoded(Image.new("L", (1, 1))), "1 x 1 pixels.* of 16 x 16 pixels"),
-        ):
-            if contents is not None:
-                broken.write_bytes(contents)
-            with pytest.raises((ValueError, FileNotFoundError), match=rf"broken.png: .*{message}"):
-                predict([images[0], broken], run)
-
     @pytest.mark.parametrize(
         ("name", "message"),
         [("absent.png", "absent.png: no such file"), (".", "a folder"), ("large.png", "large.png: .*100 x 80 pixels")],

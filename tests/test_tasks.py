@@ -299,12 +299,9 @@ class TestMetrics:
 
     def test_difficult_labels_count_in_no_metric(self):
         task = lookup.find("tasks", "multilabel")()
-        scores, labels, difficult = (
-            [[0.1, 0.9], [0.9, 0.1], [0.5, 0.5]],
-            [[1, 0], [1, 1], [0, 0]],
-            [[1, 0], [0, 1], [0, 0]],
-        )
-        table = pa.table({"id": range(3), "scores": scores, "labels": labels, "difficult": difficult})
+        labels, difficult = [[1, 0], [1, 1], [0, 0]], [[1, 0], [0, 1], [0, 0]]
+        columns = {"scores": [[0.1, 0.9], [0.9, 0.1], [0.5, 0.5]], "labels": labels, "difficult": difficult}
+        table = pa.table({"id": range(3)} | columns)
         statistic = task.statistic(table)
         assert statistic.names == ["mean_average_precision", "average_precision.0"]
         assert statistic.of_rows(np.arange(3)).tolist() == [1.0, 1.0]

@@ -150,8 +150,5 @@ def test_names_what_it_refuses(name, generator):
 )
 def test_every_option_changes_the_value(name, option, generator):
     pairs = [one(name, generator) for _ in range(4)]
-    check_option(
-        METRICS[name],
-        option,
-        lambda values: torch.stack([call(name, *pair, **values).nan_to_num() for pair in pairs]),
-    )
+    result = lambda values: torch.stack([call(name, *pair, **values).nan_to_num() for pair in pairs])  # noqa: E731
+    check_option(METRICS[name], option, result)
