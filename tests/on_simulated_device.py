@@ -56,15 +56,8 @@ def test_a_task_trains_is_resumed_and_predicts_as_on_the_cpu(case, start, genera
         AcceleratorState._reset_state(reset_partial_state=True)
         folder = tmp_path / device
         for stop in stops:
-            training = Training(
-                case,
-                split,
-                start,
-                training=options,
-                sorter_optimizer=optimizer,
-                cache=folder / "features",
-                device=device,
-            )
+            place = {"cache": folder / "features", "device": device}
+            training = Training(case, split, start, training=options, sorter_optimizer=optimizer, **place)
             running = training.epochs(folder / "kept")
             epochs = list(itertools.islice(running, stop))
             running.close()

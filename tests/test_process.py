@@ -72,10 +72,8 @@ def test_a_stage_that_a_person_starts_ends_with_the_shell(folder, before):
 
 
 def test_a_stage_whose_dvc_is_gone_already_does_nothing(folder):
-    command = [sys.executable, "stage.py"]
-    orphan = subprocess.run(
-        command, cwd=folder, env=ENVIRONMENT | {"DVC_STAGE": "long"}, capture_output=True, text=True, timeout=60
-    )
+    orphan = start(folder, sys.executable, "stage.py", DVC_STAGE="long")
+    orphan.wait(60)
     assert orphan.returncode == os.EX_TEMPFAIL
     assert not (folder / "tied").exists()
 

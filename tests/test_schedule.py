@@ -176,10 +176,10 @@ def test_the_schedule_alone_retrains_publishes_and_gates(site, new_project):
 
 def test_a_missing_pool_and_an_unknown_parameter_change_nothing(site):
     def seen() -> tuple:
-        deployments = site.ask("deployments/filter")
-        return sorted((one["name"], one["work_pool_name"], str(one["parameters"])) for one in deployments), len(
-            site.runs()
-        )
+        deployments = [
+            (one["name"], one["work_pool_name"], str(one["parameters"])) for one in site.ask("deployments/filter")
+        ]
+        return sorted(deployments), len(site.runs())
 
     before = seen()
     assert "nowhere" in site.project.run(f"{' '.join(site.make)} deploy POOL=nowhere", fails=True)

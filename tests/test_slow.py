@@ -49,11 +49,8 @@ def test_experiments_at_a_tiny_scale(undisturbed):
     undisturbed.run("rankops scale tiny --in experiments")
     path = undisturbed.folder / "experiments/params.yaml"
     values = YAML(typ="safe").load(path)
-    chosen = {
-        *values["label_ranking_figures"]["runs"],
-        "label_ranking-rlsep-averaged_views",
-        "label_ranking-rlsep-fresh_scenes",
-    }
+    more = ("label_ranking-rlsep-averaged_views", "label_ranking-rlsep-fresh_scenes")
+    chosen = {*values["label_ranking_figures"]["runs"], *more}
     for task in ("memorability", "multilabel", "retrieval"):
         chosen |= {values["comparisons"][task]["baseline"], values["comparisons"][task]["runs"][-1]}
     values["runs"] = {name: run | {"grid": {}} for name, run in values["runs"].items() if name in chosen}

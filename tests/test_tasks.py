@@ -330,9 +330,8 @@ class TestMetrics:
         """Models that err together: their metrics are uncertain, their difference is not."""
         draws = np.random.default_rng(0)
         target, noise = draws.normal(size=60), draws.normal(size=(2, 60))
-        models = [
-            {seed: self.spearman(target + weight * noise[seed], target) for seed in (0, 1)} for weight in (0.9, 0.92)
-        ]
+        scores = [target + weight * noise for weight in (0.9, 0.92)]
+        models = [{seed: self.spearman(of[seed], target) for seed in (0, 1)} for of in scores]
         first, second = (evaluate(model, resamples=200, seed=0)["spearman"] for model in models)
         gain = difference(*models, resamples=200, seed=0)["spearman"]
         assert gain["value"] == pytest.approx(first["value"] - second["value"])
@@ -482,10 +481,10 @@ def test_a_ranker_averages_scores_and_thresholds_over_views(tmp_path, generator)
     images = torch.randint(0, 256, (7, 1, 32, 32), generator=generator, dtype=torch.uint8)
     moves = {"count": 3, "shift": 2, "zoom": 1.1, "rotation": 5.0}
     args = {"scorer": CONVNET, "hidden": 4}
-    ranker, one_view = (
-        build("models", "label_ranker", args | more, seed=0, outputs=10, colors=1).eval()
-        for more in ({"views": moves}, {})
+    every = (
+        build("models", "label_ranker", args | more, seed=0, outputs=10, colors=1) for more in ({"views": moves}, {})
     )
+    ranker, one_view = (network.eval() for network in every)
     save_model(tmp_path, ranker)
     with torch.no_grad():
         for result in (ranker(images), load_model(tmp_path)(images)):
