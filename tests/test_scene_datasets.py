@@ -318,8 +318,7 @@ def test_labels_that_are_too_frequent_and_scores_without_noise_are_named(check):
 
 
 def test_deliveries_are_for_training_and_of_an_even_number():
-    dataset = build("captions", rows=ROWS | {"train": 100})
-    later = dataset.deliveries(snapshot=3, growth=0.03)
+    later = build("captions", rows=ROWS | {"train": 100}).deliveries(snapshot=3, growth=0.03)
     assert later == {"train": [100, 4, 4], "val": [40], "test": [40], "gate": [40]}
 
 
@@ -511,11 +510,6 @@ class TestCaptions:
             assert any(line.startswith(f"{start} ") and line.endswith(f" {end}") for line in lines)
         assert "a eight" not in text
         assert len(lines) > 0.8 * 3000
-
-    def test_no_family_is_cut_by_folds_of_the_test_split(self, known):
-        (table,) = build("captions").tables(known["test"], "test", [50], threads=1)
-        folds = [set(table["family"].to_pylist()[start : start + 10]) for start in range(0, 50, 10)]
-        assert sum(len(fold) for fold in folds) == len(set.union(*folds)) == 25
 
 
 READ_BACK = [

@@ -1,7 +1,6 @@
 """How a stage runs: one at a time, its errors in a line; and where a training keeps its state."""
 
 import os
-import subprocess
 import sys
 from pathlib import Path
 
@@ -12,7 +11,7 @@ import pipelines.stages
 from pipelines.stages import runner
 from pipelines.stages.runner import checkpoint_folder, refuse_leftovers
 
-from conftest import ROOT  # isort: skip
+from conftest import ROOT, done  # isort: skip
 
 
 @pytest.fixture
@@ -163,5 +162,4 @@ assert torch.equal(torch.compile(network, backend="eager")(torch.ones(3, 2)), ne
 assert "torch._dynamo.eval_frame" in sys.modules
 assert pa.table({"one": [1]}).to_pandas()["one"].tolist() == [1]
 """
-    environment = os.environ | {"PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'src'}"}
-    subprocess.run([sys.executable, "-c", code], check=True, env=environment, cwd=ROOT)
+    done(sys.executable, "-c", code, PYTHONPATH=f"{ROOT}:{ROOT}/src")

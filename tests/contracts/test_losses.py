@@ -20,7 +20,6 @@ from rankops.ranks import ranks
 from rankops.sorters import load_sorter
 from rankops.sorters.handcrafted import Handcrafted
 from rankops.sorters.laplace import Laplace
-from rankops.sorters.lstm import LSTM
 from rankops.sorters.straight_through import StraightThrough
 
 ALL = [name for name in lookup.names("losses") if name != "none"]  # which is no loss of its own
@@ -289,11 +288,6 @@ class TestWithSorter:
         call(name, scores.requires_grad_(), truth, sorter=sorter).backward()
         assert scores.grad.any()
         assert all(weight.grad is None for weight in sorter.parameters())
-
-    def test_names_the_length_that_the_sorter_refuses(self, name, generator):
-        scores, truth = one(name, generator, dtype=torch.float32)
-        with pytest.raises(ValueError, match=rf"length {scores.shape[-1]} .*expected 8"):
-            call(name, scores, truth, sorter=LSTM(length=8, hidden=2, layers=1))
 
     @settings(max_examples=20)
     @given(seed=st.integers(0, 1000), shift=st.integers(-100, 100))
