@@ -287,14 +287,12 @@ def test_a_retraining_does_not_fall_back_on_other_digits(tmp_path):
 
 
 def test_a_model_that_could_not_be_judged_takes_nothing_from_the_others():
-    decisions = [
-        Decision("sorter-lstm", "2", "1", True, "better"),
-        Decision("label_ranking", None, None, False, "no gate split", failed=True),
-    ]
-    state = outcome(decisions, "retrain/2026-11-23-030000")
+    better = Decision("sorter-lstm", "2", "1", True, "better")
+    failed = Decision("label_ranking", None, None, False, "no gate split", failed=True)
+    state = outcome([better, failed], "retrain/2026-11-23-030000")
     assert (state.is_failed(), state.name) == (True, "NotJudged")
     assert all(text in state.message for text in ("retrain/2026-11-23", "promoted: sorter-lstm 2", "label_ranking"))
-    assert outcome(decisions[:1]).is_completed()
+    assert outcome([better]).is_completed()
 
 
 def test_a_store_that_is_away_is_asked_again(monkeypatch):

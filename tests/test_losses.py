@@ -290,11 +290,8 @@ def exhaustive_hinge_ap(scores, labels):
 @given(labelled())
 def test_hinge_ap_is_the_maximum_over_all_rankings(batch):
     scores, labels = batch
-    values = [
-        exhaustive_hinge_ap(s, present)
-        for s, present in zip(scores.tolist(), labels.tolist(), strict=True)
-        if any(present) and not all(present)
-    ]
+    classes = zip(scores.tolist(), labels.tolist(), strict=True)
+    values = [exhaustive_hinge_ap(s, present) for s, present in classes if len(set(present)) > 1]
     assert losses.hinge_ap(scores, labels).item() == pytest.approx(np.mean(values) if values else 0.0, abs=1e-12)
 
 
@@ -515,12 +512,12 @@ def test_targets_that_are_tied_but_for_one_without_weight_say_nothing(loss):
 def lists(request):
     """Tensors and options for a loss, and (score, target, weight) of what the mask leaves."""
     scores, target = [0.3, -1.2, 0.8, 0.1, 2.0, -0.4], [2, 0, 3, 0, 1, 1]
-    weights, options = [1.0] * 6, {}
+    weights, mask, options = [1.0] * 6, [True] * 6, {}
     if request.param != "all":
-        weights, mask = [1.0, 0.5, 2.0, 0.3, 1.5, 1.0], torch.arange(6) != 3
-        options = {"mask": mask, "weights": tensor(weights)}
-    rows = list(zip(scores, target, weights, strict=True))
-    return tensor(scores), torch.tensor(target), options, rows[:3] + rows[3 + len(options) // 2 :]
+        weights, mask = [1.0, 0.5, 2.0, 0.3, 1.5, 1.0], [True, True, True, False, True, True]
+        options = {"mask": torch.tensor(mask), "weights": tensor(weights)}
+    rows = [row for *row, kept in zip(scores, target, weights, mask, strict=True) if kept]
+    return tensor(scores), torch.tensor(target), options, rows
 
 
 def test_listnet_agrees_with_a_loop(lists):
@@ -607,10 +604,9 @@ def test_reciprocal_rank_with_an_exact_sorter_is_one_minus_the_metric(generator)
     labels = torch.rand(20, 6, generator=generator) < 0.3
     weights, mask = torch.rand(20, 6, generator=generator), torch.rand(20, 6, generator=generator) < 0.8
     counts = (labels & mask).any(-1) & (~labels & mask).any(-1)
-    result = losses.reciprocal_rank(
-        scores, labels, weights=weights, mask=mask, sorter="straight_through", reduction="none"
-    )
-    expected = 1 - metrics.reciprocal_rank(scores, labels, weights=weights, mask=mask)
+    options = {"weights": weights, "mask": mask}
+    result = losses.reciprocal_rank(scores, labels, sorter="straight_through", reduction="none", **options)
+    expected = 1 - metrics.reciprocal_rank(scores, labels, **options)
     assert torch.allclose(result[counts], expected[counts])
     assert not result[~counts].any()
 
@@ -619,13 +615,12 @@ def test_reciprocal_rank_with_an_exact_sorter_is_one_minus_the_metric(generator)
 def test_expected_reciprocal_rank_tends_to_one_minus_the_metric(generator, k):
     scores = torch.randn(20, 6, generator=generator, dtype=torch.float64)
     target = torch.randint(0, 5, (20, 6), generator=generator)
-    options = {"weights": torch.rand(20, 6, generator=generator), "mask": torch.rand(20, 6, generator=generator) < 0.8}
-    target[:, :2] = torch.tensor([0, 3])
-    options["mask"][:, :2] = True
-    result = losses.expected_reciprocal_rank(
-        scores, target, k=k, temperature=0.01, sorter="straight_through", reduction="none", **options
-    )
-    assert torch.allclose(result, 1 - metrics.expected_reciprocal_rank(scores, target, k=k, **options), atol=1e-6)
+    target[:, :2], mask = torch.tensor([0, 3]), torch.rand(20, 6, generator=generator) < 0.8
+    mask[:, :2] = True
+    options = {"weights": torch.rand(20, 6, generator=generator), "mask": mask, "k": k}
+    soft = {"temperature": 0.01, "sorter": "straight_through", "reduction": "none"}
+    result = losses.expected_reciprocal_rank(scores, target, **options, **soft)
+    assert torch.allclose(result, 1 - metrics.expected_reciprocal_rank(scores, target, **options), atol=1e-6)
 
 
 def slow_gaussian_mlr(means, label_ranks, variances):

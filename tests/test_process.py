@@ -12,11 +12,8 @@ from dvc.repo import Repo
 
 from conftest import ROOT, done, processes_in, wait_for  # isort: skip
 
-ENVIRONMENT = {
-    "PATH": f"{Path(sys.executable).parent}:/usr/bin:/bin",
-    "PYTHONPATH": f"{ROOT}:{ROOT}/src",
-    "GIT_CONFIG_GLOBAL": "/dev/null",
-}
+PROGRAMS = f"{Path(sys.executable).parent}:/usr/bin:/bin"
+ENVIRONMENT = {"PATH": PROGRAMS, "PYTHONPATH": f"{ROOT}:{ROOT}/src", "GIT_CONFIG_GLOBAL": "/dev/null"}
 STAGE = """
 from pathlib import Path
 from pipelines.ops import process

@@ -193,7 +193,8 @@ def test_a_loss_that_is_not_finite_ends_the_training_and_keeps_the_last_good_epo
 )
 def test_a_validation_that_fails_or_an_impossible_option_ends_it_and_says_why(options, error, message, tmp_path):
     network, task = problem()
-    task.validate = options.pop("validate", task.validate)
+    options = {"validate": task.validate} | options
+    task.validate = options.pop("validate")
     with pytest.raises(error, match=message):
         list(trained(network, task, name="mine", checkpoint=tmp_path, **options))
     assert not list(tmp_path.iterdir())

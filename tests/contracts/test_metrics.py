@@ -117,9 +117,8 @@ def test_weights_count_in_proportion(name, generator):
     weights = torch.rand(shape, generator=generator, dtype=torch.float64) + 0.1
     value = call(name, scores, truth, weights=weights)
     assert torch.allclose(call(name, scores, truth, weights=7 * weights), value, equal_nan=True)
-    assert torch.allclose(
-        call(name, scores, truth, weights=torch.ones(shape)), call(name, scores, truth), equal_nan=True
-    )
+    equal = call(name, scores, truth, weights=torch.ones(shape))
+    assert torch.allclose(equal, call(name, scores, truth), equal_nan=True)
     with pytest.raises(ValueError, match=r"weights\[0.*\] is -"):
         call(name, scores, truth, weights=-weights)
     with pytest.raises(TypeError, match="weights is torch.int64"):
