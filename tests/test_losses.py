@@ -21,6 +21,8 @@ from rankops.sorters.laplace import Laplace
 from rankops.sorters.lstm import LSTM
 from rankops.sorters.straight_through import StraightThrough
 
+from conftest import tables  # isort: skip
+
 OWN = torch.eye(4, dtype=torch.bool)
 EXACT = StraightThrough()
 
@@ -70,11 +72,8 @@ def test_a_sorter_that_ranks_a_part_too_must_take_any_length():
 
 @st.composite
 def batches(draw):
-    rows, labels = draw(st.integers(1, 4)), draw(st.integers(1, 6))
-    values = draw(st.lists(st.floats(-5, 5), min_size=rows * labels, max_size=rows * labels))
-    label_ranks = draw(st.lists(st.integers(0, 4), min_size=rows * labels, max_size=rows * labels))
-    shape = rows, labels
-    return torch.tensor(values, dtype=torch.float64).view(shape), torch.tensor(label_ranks).view(shape)
+    scores, label_ranks = tables(draw, st.integers(1, 4), st.integers(1, 6), st.floats(-5, 5), st.integers(0, 4))
+    return tensor(scores), torch.tensor(label_ranks)
 
 
 def slow_pairwise(scores, label_ranks, positive):
@@ -232,12 +231,8 @@ def test_spearman_is_equation_4_over_its_largest_value(batch):
 
 @st.composite
 def labelled(draw):
-    examples, classes = draw(st.integers(2, 5)), draw(st.integers(1, 3))
-    size = examples * classes
-    scores = draw(st.lists(st.integers(-6, 6), min_size=size, max_size=size))
-    labels = draw(st.lists(st.booleans(), min_size=size, max_size=size))
-    scale = draw(st.sampled_from([0.05, 0.25, 1.0]))
-    return tensor(scores).view(classes, examples) * scale, torch.tensor(labels).view(classes, examples)
+    scores, labels = tables(draw, st.integers(1, 3), st.integers(2, 5), st.integers(-6, 6), st.booleans())
+    return tensor(scores) * draw(st.sampled_from([0.05, 0.25, 1.0])), torch.tensor(labels)
 
 
 @given(labelled())
@@ -322,12 +317,10 @@ def both_ranked(scores, positives):
 @st.composite
 def matrices(draw):
     size = draw(st.integers(2, 5))
-    scores = draw(st.lists(st.integers(-8, 8), min_size=size * size, max_size=size * size))
-    more = draw(st.lists(st.booleans(), min_size=size * size, max_size=size * size))
-    order = draw(st.permutations(range(size)))
-    positives = torch.tensor(more).view(size, size) & draw(st.booleans())
-    positives[torch.arange(size), torch.tensor(order)] = True
-    return tensor(scores).view(size, size) / 8, positives
+    scores, more = tables(draw, st.just(size), st.just(size), st.integers(-8, 8), st.booleans())
+    positives = torch.tensor(more) & draw(st.booleans())
+    positives[torch.arange(size), torch.tensor(draw(st.permutations(range(size))))] = True
+    return tensor(scores) / 8, positives
 
 
 @given(matrices(), st.booleans(), st.sampled_from([0.0, 0.2, 1.5]))

@@ -24,6 +24,8 @@ from sklearn.metrics import coverage_error as sklearn_coverage_error
 
 from rankops import metrics
 
+from conftest import tables  # isort: skip
+
 
 def slow_ranked(scores, label_ranks):
     """Precision, recall, F1, accuracy and 0-1 of one image, as Section 5.3 of the paper defines them."""
@@ -61,9 +63,8 @@ def dense(values):
 
 @st.composite
 def images(draw):
-    rows, labels = draw(st.integers(1, 4)), draw(st.integers(1, 6))
-    row = lambda low, high: draw(st.lists(st.integers(low, high), min_size=labels, max_size=labels))  # noqa: E731
-    return [row(-3, 3) for _ in range(rows)], [dense(row(0, 4)) for _ in range(rows)]
+    scores, label_ranks = tables(draw, st.integers(1, 4), st.integers(1, 6), st.integers(-3, 3), st.integers(0, 4))
+    return scores, [dense(row) for row in label_ranks]
 
 
 @given(images())
@@ -169,11 +170,8 @@ def slow_average_precision(scores, labels, difficult):
 
 @st.composite
 def classified(draw):
-    rows, classes = draw(st.integers(1, 8)), draw(st.integers(1, 3))
-    table = lambda values: draw(  # noqa: E731
-        st.lists(st.lists(values, min_size=classes, max_size=classes), min_size=rows, max_size=rows)
-    )
-    return tuple(np.array(table(values)) for values in (st.integers(-4, 4), st.booleans(), st.booleans()))
+    parts = tables(draw, st.integers(1, 8), st.integers(1, 3), st.integers(-4, 4), st.booleans(), st.booleans())
+    return tuple(map(np.array, parts))
 
 
 @given(classified())
@@ -201,12 +199,11 @@ def test_average_precision_agrees_with_loops_and_scikit_learn(batch):
 
 @st.composite
 def searches(draw):
-    rows, columns = draw(st.integers(1, 6)), draw(st.integers(1, 6))
-    scores = draw(st.lists(st.integers(-3, 3), min_size=rows * columns, max_size=rows * columns))
-    positives = torch.tensor(draw(st.lists(st.booleans(), min_size=rows * columns, max_size=rows * columns)))
-    positives = positives.view(rows, columns)
-    positives[torch.arange(rows), torch.tensor([draw(st.integers(0, columns - 1)) for _ in range(rows)])] = True
-    return torch.tensor(scores, dtype=torch.float32).view(rows, columns), positives
+    scores, more = tables(draw, st.integers(1, 6), st.integers(1, 6), st.integers(-3, 3), st.booleans())
+    positives = torch.tensor(more)
+    for row in positives:  # each has one
+        row[draw(st.integers(0, len(row) - 1))] = True
+    return torch.tensor(scores).float(), positives
 
 
 @given(searches())
@@ -320,9 +317,8 @@ def test_what_has_no_metric_is_named():
 @st.composite
 def lists(draw, highest=1):
     """Scores with ties, grades, what is there, and weights: of two queries with up to six documents."""
-    length = draw(st.integers(1, 6))
-    row = lambda values: draw(st.lists(st.lists(values, min_size=length, max_size=length), min_size=2, max_size=2))  # noqa: E731
-    return row(st.integers(-2, 2)), row(st.integers(0, highest)), row(st.booleans()), row(st.sampled_from([0.5, 1, 3]))
+    kinds = st.integers(-2, 2), st.integers(0, highest), st.booleans(), st.sampled_from([0.5, 1, 3])
+    return tables(draw, st.just(2), st.integers(1, 6), *kinds)
 
 
 def tensors(drawn):
