@@ -70,7 +70,7 @@ test-fast: .venv/.installed ## mathematics, contracts and doctests, within a min
 		tests/test_*metric*.py tests/test_*sort*.py tests/test_ranks.py tests/test_bootstrap.py tests/test_models.py \
 		--ignore tests/contracts/test_adding.py
 
-test-slow: .venv/.installed ## what takes longer: killed stages, a full disk, two clones compared
+test-slow: .venv/.installed ## what takes longer: killed stages, a full disk, servers and schedules
 	$(RUN) python -m pytest -m slow
 
 lint: .venv/.installed ## style, imports, docstrings and types

@@ -10,11 +10,15 @@ import time
 from io import BytesIO
 from pathlib import Path
 
+import hypothesis
 import pytest
 import torch
+from hypothesis import strategies
 from ruamel.yaml import YAML
 
 ROOT = Path(__file__).parents[1]
+hypothesis.settings.register_profile("tests", deadline=None, max_examples=60)
+hypothesis.settings.load_profile("tests")
 
 
 def pytest_collection_modifyitems(items):
@@ -106,10 +110,27 @@ def new_project(tmp_path_factory):
     return lambda name: Project(tmp_path_factory.mktemp(name))
 
 
+def done(*command: object, folder: Path = ROOT, fails: bool = False, **environment: str) -> str:
+    """What a command prints, with the tests' own path and no variable but those given; it must succeed, or fail."""
+    ended = subprocess.run(
+        [*map(str, command)], cwd=folder, capture_output=True, text=True, timeout=600,
+        env={"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "OMP_NUM_THREADS": "1", **environment},
+    )  # fmt: skip
+    assert (ended.returncode != 0) == fails, f"{command}: {ended.stdout}{ended.stderr}"
+    return (ended.stdout + ended.stderr).strip()
+
+
 def git(*words: str) -> str:
     """What git prints, as a person of the tests."""
     person = ["-c", "user.name=tests", "-c", "user.email=tests@example.org"]
     return subprocess.run(["git", *person, *words], capture_output=True, text=True, check=True).stdout.strip()
+
+
+def tables(draw, rows, columns, *elements):
+    """Tables of one shape, each of its own elements, as lists of lists."""
+    rows, columns = draw(rows), draw(columns)
+    row = lambda one: strategies.lists(one, min_size=columns, max_size=columns)  # noqa: E731
+    return [draw(strategies.lists(row(one), min_size=rows, max_size=rows)) for one in elements]
 
 
 def encoded(image, kind: str = "PNG", **options) -> bytes:

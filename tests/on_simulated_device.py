@@ -13,7 +13,7 @@ from rankops.datasets.scenes import drawing
 from rankops.datasets.vectors import score_vectors
 from rankops.io.checkpoints import build, load_model, save_model
 from rankops.training.device import make_accelerator
-from rankops.training.loop import fit, train
+from rankops.training.loop import fit
 
 
 @pytest.fixture
@@ -23,6 +23,10 @@ def there(monkeypatch):
     with simulated():
         yield
     AcceleratorState._reset_state(reset_partial_state=True)
+
+
+def check_place(network, device: str) -> None:
+    assert next(network.parameters()).device.type == ("cpu" if device == "cpu" else PLACE.type)
 
 
 def test_tensors_on_both_devices_do_not_mix(there):
@@ -43,62 +47,46 @@ def test_models_are_made_on_the_cpu_whatever_device_is_the_default(tmp_path, the
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case[0]}-{case[2]}-{case[3]}")
 def test_a_task_trains_is_resumed_and_predicts_as_on_the_cpu(case, start, generator, tmp_path, there):  # noqa: F811
-    split = split_of(case[0], generator)
-    options = options_of(case[0])
+    split, options = split_of(case[0], generator), options_of(case[0])
     if case[0] == "label_ranking":
         options["scorer"]["average"] = 0.9
         options["views"] = {"count": 3, "shift": 1, "zoom": 1.1, "rotation": 2.0}
-    losses, tables = [], []
+    losses, tables, optimizer = [], [], ADAM if case[3] == "lstm" else None
     for device, stops in (("auto", (1, 3, None)), ("cpu", (None,))):
         AcceleratorState._reset_state(reset_partial_state=True)
-        place = make_accelerator(device=device, precision="no").device
+        folder = tmp_path / device
         for stop in stops:
-            training = Training(
-                case, split, start, training=options, sorter_optimizer=ADAM if case[3] == "lstm" else None,
-                cache=tmp_path / f"features-{device}",
-                device=place,
-            )  # fmt: skip
-            running = train(
-                training.task, training.network, split, split, training=options, objective=training.objective,
-                seed=0, started=True, device=device, checkpoint=tmp_path / device,
-            )  # fmt: skip
+            place = {"cache": folder / "features", "device": device}
+            training = Training(case, split, start, training=options, sorter_optimizer=optimizer, **place)
+            running = training.epochs(folder / "kept")
             epochs = list(itertools.islice(running, stop))
             running.close()
-        assert next(training.network.parameters()).device.type == ("cpu" if device == "cpu" else PLACE.type)
+        check_place(training.network, device)
         losses.append([epoch.loss for _, epoch in epochs])
-        save_model(tmp_path / f"{device}-run", training.network)
-        tables += [
-            training.task.predict(load_model(tmp_path / f"{device}-run", device=where), split)
-            for where in (PLACE, "cpu")
-        ]
+        save_model(folder / "run", training.network)
+        for where in (PLACE, "cpu"):
+            tables.append(training.task.predict(load_model(folder / "run", device=where), split))
     assert len(losses[0]) == 4
     assert losses[0] == pytest.approx(losses[1], abs=1e-5)
     assert all(table.schema == tables[0].schema and len(table) == len(tables[0]) for table in tables)
 
 
 @pytest.mark.parametrize("fresh", [False, True])
-@pytest.mark.parametrize("name", ["cnn", "comparator", "lstm"])
-def test_a_sorter_is_pretrained(name, fresh, tmp_path, there):
-    args = {"cnn": {"channels": 4, "layers": 2}, "comparator": {"hidden": 4}, "lstm": {"hidden": 4, "layers": 1}}[name]
-    options = {
-        "batch_size": 8, "epochs": 2, "patience": 2, "optimizer": {"name": "Adam", "args": {"lr": 1e-3}},
-        "schedule": {"name": "constant"},
-    }  # fmt: skip
-    scores, ranks = next(score_vectors.batches(32, 8, 32, torch.Generator().manual_seed(0)))[:2]
-    losses = []
+@pytest.mark.parametrize(
+    ("name", "args"),
+    [("cnn", {"channels": 4, "layers": 2}), ("comparator", {"hidden": 4}), ("lstm", {"hidden": 4, "layers": 1})],
+)
+def test_a_sorter_is_pretrained(name, args, fresh, there):
+    options = {"batch_size": 8, "epochs": 2, "patience": 2, "optimizer": ADAM, "schedule": {"name": "constant"}}
+    vectors, losses = next(score_vectors.batches(32, 8, 32, torch.Generator().manual_seed(0)))[:2], []
     for device in ("auto", "cpu"):
         AcceleratorState._reset_state(reset_partial_state=True)
         place = make_accelerator(device=device, precision="no").device
-        data = scores.to(place), ranks.to(place)
-        sorter = build("sorters", name, args, seed=0, length=8)
-        task = Imitation(8, fresh=fresh)
-        losses.append(
-            [
-                epoch.loss
-                for epoch in fit(task, "imitation", sorter, data, data, options=options, rows=32, seed=0, device=device)
-            ]
-        )
-        assert next(sorter.parameters()).device.type == ("cpu" if device == "cpu" else PLACE.type)
+        data = tuple(part.to(place) for part in vectors)
+        sorter, task = build("sorters", name, args, seed=0, length=8), Imitation(8, fresh=fresh)
+        running = fit(task, "imitation", sorter, data, data, options=options, rows=32, seed=0, device=device)
+        losses.append([epoch.loss for epoch in running])
+        check_place(sorter, device)
     assert losses[0] == pytest.approx(losses[1], abs=1e-5)
 
 

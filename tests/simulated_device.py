@@ -52,9 +52,6 @@ class _There(Tensor):
     def __torch_dispatch__(cls, function: Any, types: Any, args: tuple = (), kwargs: dict | None = None) -> Any:
         return _computed(function, args, kwargs or {})
 
-    def __repr__(self) -> str:
-        return f"{self.held} on {PLACE}"
-
     # What looks at memory, and files, which have no devices.
     def untyped_storage(self) -> Any:
         return self.held.untyped_storage()

@@ -12,7 +12,8 @@ from dvc.repo import Repo
 from pipelines.config import load
 from rankops import lookup
 
-ROOT = Path(__file__).parents[1]
+from conftest import ROOT, done  # isort: skip
+
 PLATFORM = {"dvc", "mlflow", "prefect", "great_expectations", "pipelines"}
 # From the bottom up: a package imports only what stands before it; lookup and seeding may be imported by all.
 LIBRARY = ["checks", "io", "ranks", "sorters", "metrics", "losses", "training", "models", "datasets", "tasks"]
@@ -54,10 +55,8 @@ def file_of(module: str) -> Path | None:
 
 
 def loaded_by(modules: str) -> set[str]:
-    code = f"import sys, {modules}; print(*sys.modules)"
-    environment = {"PYTHONPATH": str(ROOT / "src"), "PATH": "", "OMP_NUM_THREADS": "1"}
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment)
-    return {name.split(".")[0] for name in done.stdout.split()}
+    names = done(sys.executable, "-c", f"import sys, {modules}; print(*sys.modules)", PYTHONPATH=f"{ROOT}/src")
+    return {name.split(".")[0] for name in names.split()}
 
 
 def modules_of(*folders: str) -> str:

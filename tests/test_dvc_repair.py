@@ -1,7 +1,6 @@
 """A dvc that was killed while it wrote: nothing is run again, and the lock ends as it was."""
 
 import os
-import subprocess
 import sys
 from pathlib import Path
 
@@ -13,7 +12,7 @@ from pipelines.flows.processes import Commands, TransientFailure
 from pipelines.ops import dvc_lock
 from pipelines.ops.dvc_repair import repair
 
-from conftest import git  # isort: skip
+from conftest import done, git  # isort: skip
 
 STAGES = """
 stages:
@@ -81,17 +80,13 @@ def test_what_a_person_or_a_living_dvc_may_be_writing_is_left_alone(project):
 
 def test_the_command_changes_nothing_if_git_does_not_answer(project):
     (project / "dvc.lock").write_text("")
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
     command = [sys.executable, "-m", "pipelines.ops.dvc_repair"]
-    owned = environment | {
-        "GIT_TEST_ASSUME_DIFFERENT_OWNER": "1",
-        "GIT_CONFIG_GLOBAL": "/dev/null",
-    }  # as in a container
-    done = subprocess.run(command, env=owned, capture_output=True, text=True)
-    assert (done.returncode, "ownership" in done.stderr, "Traceback" in done.stderr) == (1, True, False)
+    environment = {"PYTHONPATH": os.pathsep.join(sys.path)}
+    owned = environment | {"GIT_TEST_ASSUME_DIFFERENT_OWNER": "1", "GIT_CONFIG_GLOBAL": "/dev/null"}  # a container
+    said = done(*command, folder=project, fails=True, **owned)
+    assert ("ownership" in said, "Traceback" in said) == (True, False)
     assert (project / "dvc.lock").read_text() == ""
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
-    assert "dvc.lock" in done.stdout
+    assert "dvc.lock" in done(*command, folder=project, **environment)
 
 
 @disable_run_logger()
@@ -105,17 +100,13 @@ def test_a_flow_tries_again_after_each_half_written_lock(project):
     Commands().run("dvc", "repro", folder=project)
 
 
-@pytest.mark.parametrize(
-    "content", ["stages: [a]", "stages: 5", "- a", "{a", "<<<<<<< ours\nstages: {}\n=======\n"]
-)  # fmt: skip
-def test_what_is_no_lock_is_refused_by_its_readers(tmp_path, content):
-    (tmp_path / "dvc.lock").write_text(content)
+@pytest.mark.parametrize("content", ["stages: [a]", "stages: 5", "- a", "{a", "<<<<<<< ours\nstages: {}\n=======\n"])
+def test_what_is_no_lock_is_refused_by_its_readers_and_one_without_stages_has_none(tmp_path, content):
+    lock = tmp_path / "dvc.lock"
+    assert dvc_lock.stages(lock) == {}
+    for empty in ("", "schema: '2.0'\n", "stages:\n"):
+        lock.write_text(empty)
+        assert dvc_lock.stages(lock) == {}
+    lock.write_text(content)
     with pytest.raises(ValueError, match=r"dvc.lock.*git checkout"):
-        dvc_lock.stages(tmp_path / "dvc.lock")
-
-
-@pytest.mark.parametrize("content", [None, "", "schema: '2.0'\n", "stages:\n"])
-def test_a_lock_without_stages_has_none(tmp_path, content):
-    if content is not None:
-        (tmp_path / "dvc.lock").write_text(content)
-    assert dvc_lock.stages(tmp_path / "dvc.lock") == {}
+        dvc_lock.stages(lock)

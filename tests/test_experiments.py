@@ -47,19 +47,12 @@ def status(folder: Path) -> dict:
 
 
 class TestProject:
-    def test_params_are_fine_and_those_of_its_default_scale(self, tmp_path):
+    @pytest.mark.parametrize("every", [False, pytest.param(True, marks=pytest.mark.slow)])
+    def test_params_are_fine_and_those_of_its_default_scale_which_takes_every_other_back(self, tmp_path, every):
         shutil.copyfile(FOLDER / "params.yaml", tmp_path / "params.yaml")
         shutil.copytree(FOLDER / "scales", tmp_path / "scales")
-        scales.apply(scales.DEFAULT, tmp_path)  # which checks them
-        assert (tmp_path / "params.yaml").read_text() == (FOLDER / "params.yaml").read_text()
-
-    @pytest.mark.slow
-    def test_a_scale_is_fine_and_the_default_one_takes_it_back(self, tmp_path):
-        shutil.copyfile(FOLDER / "params.yaml", tmp_path / "params.yaml")
-        shutil.copytree(FOLDER / "scales", tmp_path / "scales")
-        for scale in scales.names(tmp_path):
-            scales.apply(scale, tmp_path)
-        scales.apply(scales.DEFAULT, tmp_path)
+        for scale in [*(scales.names(tmp_path) if every else ()), scales.DEFAULT]:
+            scales.apply(scale, tmp_path)  # which checks them
         assert (tmp_path / "params.yaml").read_text() == (FOLDER / "params.yaml").read_text()
 
     def test_its_stages_are_the_top_ones(self):
@@ -153,10 +146,9 @@ class TestFigures:
         size = 8.0 * torch.tensor([[1, 2, 3, 4, 0], [4, 3, 0, 2, 1]])
         scores = torch.tensor([[1.0, 2.0, 3.0, 4.0, -1.0], [4.0, 5.0, -3.0, 2.0, 2.0]])  # the second is out of order
         result = label_ranking_figures.calibration(scores, size, canvas=64, resamples=20, seed=1)
-        scales = result["scales"]
-        assert [scales[name]["mean"] for name in ("1", "2", "3", "4", "absent")] == [1.5, 2.0, 4.0, 4.0, -2.0]
-        assert [scales[name]["deviation"] for name in ("1", "2", "3", "4", "absent")] == [0.5, 0.0, 1.0, 0.0, 1.0]
-        assert np.sum([group["histogram"] for group in scales.values()]) == 10
+        found = {name: (scale["mean"], scale["deviation"]) for name, scale in result["scales"].items()}
+        assert found == {"1": (1.5, 0.5), "2": (2.0, 0.0), "3": (4.0, 1.0), "4": (4.0, 0.0), "absent": (-2.0, 1.0)}
+        assert np.sum([group["histogram"] for group in result["scales"].values()]) == 10
         assert result["exactly_ordered"]["value"] == 0.5
         assert result["spearman"] == pytest.approx(spearmanr(scores[size > 0], size[size > 0]).statistic)
 
@@ -241,18 +233,19 @@ class TestKeep:
 
     @pytest.mark.parametrize("committed", [False, True])
     @pytest.mark.parametrize("file", ["src/train.py", "experiments/params.yaml"])
-    def test_other_code_or_params_than_those_of_the_results_are_refused(self, project, file, committed):
+    def test_other_code_params_or_results_than_those_of_the_lock_are_refused(self, project, file, committed):
+        metrics = Path("experiments/metrics/runs/b.json")
+        before = metrics.read_text()
+        metrics.write_text("{}")
+        with pytest.raises(ValueError, match=r"evaluate@b: metrics/runs/b\.json"):
+            keep("mine", folder=OURS)
+        metrics.write_text(before)
         Path(file).write_text(Path(file).read_text().replace("1", "3"))
         if committed:
             git("commit", "--quiet", "--all", "--message", "changed")
         with pytest.raises(ValueError, match="train@a.*(src|params)" if committed else f"commit: {file}"):
             keep("mine", folder=OURS)
         assert not Path("results").exists()
-
-    def test_other_results_than_those_of_the_lock_are_refused(self, project):
-        Path("experiments/metrics/runs/b.json").write_text("{}")
-        with pytest.raises(ValueError, match=r"evaluate@b: metrics/runs/b\.json"):
-            keep("mine", folder=OURS)
 
     def test_results_of_different_code_do_not_come_into_one_folder(self, project):
         keep("mine", folder=OURS, runs=["a"])
@@ -277,16 +270,15 @@ class TestKeep:
         with pytest.raises(ValueError, match=r"mine/a\.json: .*\[3\]"):
             keep("mine", folder=OURS)  # which would lose it
 
-    @pytest.mark.parametrize("file", ["src/train.py", "data/train.parquet"])
-    def test_seeds_of_other_code_or_data_are_refused(self, project, elsewhere, file):
-        (THEIRS / file).write_text("2")
-        project(THEIRS, [3])
-        with pytest.raises(ValueError, match=f"elsewhere: a .*{file.split('/')[0]}"):
-            keep("mine", folder=OURS, others=[THEIRS])
-
-    def test_a_seed_of_both_is_refused(self, project, elsewhere):
-        project(THEIRS, [2, 3])
-        with pytest.raises(ValueError, match=r"elsewhere: a .*\[2, 3\]"):
+    @pytest.mark.parametrize(
+        ("file", "seeds", "message"),
+        [("src/train.py", [3], ".*src"), ("data/train.parquet", [3], ".*data"), (None, [2, 3], r".*\[2, 3\]")],
+    )
+    def test_seeds_of_other_code_or_data_or_of_both_are_refused(self, project, elsewhere, file, seeds, message):
+        if file:
+            (THEIRS / file).write_text("2")
+        project(THEIRS, seeds)
+        with pytest.raises(ValueError, match=f"elsewhere: a {message}"):
             keep("mine", folder=OURS, others=[THEIRS])
 
 

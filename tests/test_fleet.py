@@ -1,4 +1,4 @@
-"""The servers of a team for real, without Docker: PostgreSQL, an S3 store, MLflow with users, Prefect, a worker."""
+"""The servers of a team for real, without Docker: PostgreSQL, an S3 store, MLflow with users."""
 
 import os
 import secrets
@@ -19,13 +19,11 @@ import boto3
 import pytest
 from moto.server import ThreadedMotoServer
 
-from conftest import free_port, shorten  # isort: skip
+from conftest import done, free_port, shorten  # isort: skip
 
 ROOT = Path(__file__).parents[1]
 BIN = Path(sys.executable).parent
-PASSWORDS = {
-    name: secrets.token_hex(16) for name in ("postgres", "mlflow", "prefect", "admin", "worker", "forms", "api")
-}
+PASSWORDS = {name: secrets.token_hex(16) for name in ("postgres", "mlflow", "prefect", "admin", "worker", "forms")}
 
 
 def postgresql() -> Path | None:
@@ -35,10 +33,8 @@ def postgresql() -> Path | None:
     return found[-1].parent if found else Path(on_path).parent if on_path else None
 
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(postgresql() is None, reason="PostgreSQL is not installed: apt-get install postgresql"),
-]
+REASON = "PostgreSQL is not installed: apt-get install postgresql"
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(postgresql() is None, reason=REASON)]
 
 
 @contextmanager
@@ -94,16 +90,13 @@ def database() -> Iterator[dict[str, str]]:
             shutil.chown(path, "postgres", "postgres")
     data = folder / "data"
 
-    def run(*command: object) -> None:
-        done = subprocess.run([*as_server, *map(str, command)], cwd=folder, capture_output=True, text=True)
-        assert done.returncode == 0, f"{command}: {done.stdout}{done.stderr}"
-
-    run(
-        programs / "initdb", "--pgdata", data, "--username", "postgres", "--pwfile", folder / "password",
-        "--auth", "scram-sha-256", "--encoding", "UTF8", "--no-sync",
+    control = [*as_server, programs / "pg_ctl", "--wait", "--pgdata", data]
+    done(
+        *as_server, programs / "initdb", "--pgdata", data, "--username", "postgres", "--pwfile", folder / "password",
+        "--auth", "scram-sha-256", "--encoding", "UTF8", "--no-sync", folder=folder,
     )  # fmt: skip
     options = f"-p {port} -c listen_addresses=127.0.0.1 -c unix_socket_directories='' -c fsync=off"
-    run(programs / "pg_ctl", "start", "--wait", "--pgdata", data, "--log", folder / "log", "--options", options)
+    done(*control, "start", "--log", folder / "log", "--options", options, folder=folder)
     try:
         where = {"PGHOST": "127.0.0.1", "PGPORT": port}
         new = {"MLFLOW_DATABASE_PASSWORD": PASSWORDS["mlflow"], "PREFECT_DATABASE_PASSWORD": PASSWORDS["prefect"]}
@@ -111,20 +104,15 @@ def database() -> Iterator[dict[str, str]]:
         yield where
         assert PASSWORDS["mlflow"] not in (folder / "log").read_text()
     finally:
-        run(programs / "pg_ctl", "stop", "--wait", "--mode", "immediate", "--pgdata", data)
+        done(*control, "stop", "--mode", "immediate", folder=folder)
         shutil.rmtree(folder)
 
 
 def query(what: str | Path, *, database: str = "postgres", user: str = "postgres", fails: bool = False, **where) -> str:
     """What psql prints of a statement or a file."""
-    given = ["--file", str(what)] if isinstance(what, Path) else ["--command", what]
-    done = subprocess.run(
-        [str(postgresql() / "psql"), "--no-psqlrc", "--tuples-only", "--no-align", "--dbname", database, *given],
-        env={"PATH": os.environ["PATH"], "PGUSER": user, "PGPASSWORD": PASSWORDS[user], **where},
-        capture_output=True, text=True,
-    )  # fmt: skip
-    assert (done.returncode != 0) == fails, done.stdout + done.stderr
-    return (done.stdout + done.stderr).strip()
+    given = ["--file" if isinstance(what, Path) else "--command", what]
+    psql = [postgresql() / "psql", "--no-psqlrc", "--tuples-only", "--no-align", "--dbname", database]
+    return done(*psql, *given, fails=fails, PGUSER=user, PGPASSWORD=PASSWORDS[user], **where)
 
 
 def test_each_server_has_a_role_that_sees_its_own_databases_alone(database):
@@ -157,12 +145,7 @@ def store() -> Iterator[dict[str, str]]:
 
 
 def prepare(*words: str, fails: bool = False, **environment: str) -> str:
-    done = subprocess.run(
-        [sys.executable, "deploy/prepare.py", *words], cwd=ROOT, env={"PATH": os.environ["PATH"], **environment},
-        capture_output=True, text=True, timeout=600,
-    )  # fmt: skip
-    assert (done.returncode != 0) == fails, done.stdout + done.stderr
-    return done.stdout + done.stderr
+    return done(sys.executable, "deploy/prepare.py", *words, fails=fails, **environment)
 
 
 def objects(store: dict[str, str], bucket: str) -> list[str]:
@@ -203,10 +186,8 @@ def mlflow_server(database, store, tmp_path_factory) -> Iterator[str]:
 @pytest.fixture(scope="module")
 def worker_of(mlflow_server) -> dict[str, str]:
     """How the workers' user reaches MLflow."""
-    administrator = {
-        "MLFLOW_TRACKING_URI": mlflow_server, "MLFLOW_TRACKING_USERNAME": "admin",
-        "MLFLOW_NEW_PASSWORD": PASSWORDS["worker"],
-    }  # fmt: skip
+    given = {"MLFLOW_TRACKING_URI": mlflow_server, "MLFLOW_NEW_PASSWORD": PASSWORDS["worker"]}
+    administrator = given | {"MLFLOW_TRACKING_USERNAME": "admin"}
     refused = prepare("user", "worker", fails=True, MLFLOW_TRACKING_PASSWORD="guessed", **administrator)
     assert "refuses the administrator" in refused
     right = administrator | {"MLFLOW_TRACKING_PASSWORD": PASSWORDS["admin"]}
@@ -255,98 +236,11 @@ def test_publishing_to_postgresql_and_s3(trained, worker_of, database, store):
     count = int(sent.partition(" of ")[2].split()[0])
     assert f"sent {count} of {count}" in sent
     assert "sent 0 of" in trained.run(PUBLISH, **worker_of)
-    runs, versions = (
-        int(query(f"select count(*) from {table}", database="mlflow", user="mlflow", **database))
-        for table in ("runs", "model_versions")
-    )
+    select = "select (select count(*) from runs), (select count(*) from model_versions)"
+    runs, versions = map(int, query(select, database="mlflow", user="mlflow", **database).split("|"))
     weights = [key for key in objects(store, "mlflow") if key.endswith(".safetensors")]
     assert runs > count  # with those of the seeds
     assert len(weights) >= versions > 0
     assert not (trained.folder / "mlflow.db").exists()
     code = 'from rankops.sorters import load_sorter; print(load_sorter("models:/sorter-comparator@champion"))'
     assert "Comparator" in trained.run(f"python -c '{code}'", PYTHONPATH="src", **worker_of)
-
-
-def test_data_and_models_go_to_the_shared_remote_and_come_back(trained, store):
-    trained.run("dvc remote add --default shared s3://dvc")
-    before = trained.read("dvc.lock")
-    trained.run("dvc push", **store)
-    assert objects(store, "dvc")
-    for folder in (".dvc/cache", "data/ranked_mnist", "models/runs/label_ranking-rlsep"):
-        shutil.rmtree(trained.folder / folder)
-    trained.run("dvc pull --with-deps report", **store)
-    assert (trained.folder / "models/runs/label_ranking-rlsep").is_dir()
-    assert trained.read("dvc.lock") == before
-    assert "Running stage" not in trained.run("dvc repro report")
-    keyless = {name: store[name] for name in ("AWS_ENDPOINT_URL_S3", "AWS_DEFAULT_REGION")}
-    output = trained.run("dvc push", fails=True, AWS_EC2_METADATA_DISABLED="true", **keyless)
-    assert "credentials" in output.lower()
-
-
-@pytest.fixture(scope="module")
-def prefect_server(database, tmp_path_factory) -> Iterator[dict[str, str]]:
-    """How clients reach it; it runs as in compose.yaml."""
-    port = free_port()
-    address = f"http://127.0.0.1:{port}/api"
-    home = tmp_path_factory.mktemp("prefect")
-    with running(
-        "prefect", "server", "start", "--host", "127.0.0.1", "--port", str(port),
-        log=home / "log", health=f"{address}/health", PREFECT_HOME=str(home),
-        PREFECT_SERVER_DATABASE_DRIVER="postgresql+asyncpg", PREFECT_SERVER_DATABASE_HOST=database["PGHOST"],
-        PREFECT_SERVER_DATABASE_PORT=database["PGPORT"], PREFECT_SERVER_DATABASE_NAME="prefect",
-        PREFECT_SERVER_DATABASE_USER="prefect", PREFECT_SERVER_DATABASE_PASSWORD=PASSWORDS["prefect"],
-        PREFECT_SERVER_API_AUTH_STRING=f"rankops:{PASSWORDS['api']}",
-        PREFECT_API_AUTH_STRING=f"rankops:{PASSWORDS['api']}", PREFECT_SERVER_ANALYTICS_ENABLED="false",
-    ):  # fmt: skip
-        yield {
-            "PREFECT_API_URL": address, "PREFECT_API_AUTH_STRING": f"rankops:{PASSWORDS['api']}",
-            "PREFECT_HOME": str(home), "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
-        }  # fmt: skip
-    said = (home / "log").read_text()
-    assert not [name for name in PASSWORDS if PASSWORDS[name] in said], "a password stands in the server's log"
-
-
-def prefect(*words: str, fails: bool = False, folder: Path = ROOT, **environment: str) -> str:
-    done = subprocess.run(
-        [str(BIN / "prefect"), *words], cwd=folder, capture_output=True, text=True, timeout=600,
-        env={"PATH": f"{BIN}:{os.environ['PATH']}", "DO_NOT_TRACK": "1", **environment},
-    )  # fmt: skip
-    assert (done.returncode != 0) == fails, done.stdout + done.stderr
-    return done.stdout + done.stderr
-
-
-FLOW = """
-from prefect import flow
-
-
-@flow(log_prints=True)
-def add(first: int, second: int) -> int:
-    print(f"the sum is {first + second}")
-    return first + second
-"""
-
-
-def test_prefect_on_postgresql_runs_a_flow_on_a_worker(prefect_server, database, tmp_path):
-    address = prefect_server["PREFECT_API_URL"]
-    assert answer(f"{address}/admin/version") == 401
-    assert answer(f"{address}/admin/version", "rankops:guessed") == 401
-    assert answer(f"{address}/admin/version", prefect_server["PREFECT_API_AUTH_STRING"]) == 200
-    (tmp_path / "add.py").write_text(FLOW)
-    prefect("work-pool", "create", "trivial", "--type", "process", **prefect_server)
-    prefect(
-        "--no-prompt", "deploy", "add.py:add", "--name", "add", "--pool", "trivial", folder=tmp_path, **prefect_server
-    )
-    prefect("deployment", "run", "add/add", "--param", "first=2", "--param", "second=40", **prefect_server)
-    said = prefect("worker", "start", "--pool", "trivial", "--run-once", folder=tmp_path, **prefect_server)
-    states = query("select state_type from flow_run", database="prefect", user="prefect", **database)
-    assert states == "COMPLETED", said
-    logs = query("select message from log", database="prefect", user="prefect", **database)
-    assert "the sum is 42" in logs
-
-
-@pytest.mark.parametrize("kind", ["docker", "kubernetes"])
-def test_the_server_takes_the_work_pools_templates(prefect_server, kind):
-    template = f"deploy/{kind}/job-template.json"
-    prefect("work-pool", "create", kind, "--type", kind, "--base-job-template", template, **prefect_server)
-    said = prefect("work-pool", "inspect", kind, **prefect_server)
-    assert "nvidia" in said

@@ -7,7 +7,7 @@ import os
 import signal
 import subprocess
 import sys
-import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -24,7 +24,7 @@ from pipelines.flows.processes import CommandFailed, Commands, TransientFailure
 from pipelines.flows.promote import judge, outcome
 from pipelines.tracking.gate import Decision
 
-from conftest import ROOT, free_port, processes_in, wait_for  # isort: skip
+from conftest import ROOT, done, free_port, processes_in, wait_for  # isort: skip
 
 
 @pytest.fixture(autouse=True)
@@ -48,60 +48,47 @@ class TestCommands:
     def run(self, code: str, folder: Path, commands: Commands | None = None, **environment: str) -> str:
         return (commands or Commands()).run(sys.executable, "-c", code, folder=folder, **environment)
 
-    def test_output_comes_back_without_progress_bars(self, tmp_path):
+    def test_output_comes_back_without_progress_bars_from_programs_of_its_own_environment(self, tmp_path, monkeypatch):
         code = "import os; print('one'); print(' 50%|#####', end='\\r'); print(os.getcwd(), os.environ['WHAT'])"
         assert self.run(code, tmp_path, WHAT="this") == f"one\n{tmp_path} this"
-
-    def test_programs_are_those_of_its_own_environment(self, tmp_path, monkeypatch):
         monkeypatch.setenv("PATH", "/usr/bin:/bin")
-        code = "import sys; print(sys.executable)"
-        assert Commands().run("python", "-c", code, folder=tmp_path) == sys.executable
+        assert Commands().run("python", "-c", "import sys; print(sys.executable)", folder=tmp_path) == sys.executable
+        with pytest.raises(CommandFailed, match="19\nno rows$") as failure:
+            self.run("import sys; print(*range(20), sep='\\n', flush=True); sys.exit('no rows')", tmp_path)
+        assert "\n7\n" not in str(failure.value)  # of a failure the last lines
 
     @pytest.mark.parametrize(
-        ("code", "kind"),
+        ("ending", "kind"),
         [
-            ("sys.exit('params.yaml: compute.threads: missing')", CommandFailed),
-            ("sys.exit('failed to run: python, exited with -9')", TransientFailure),
-            ("sys.exit('failed to run: python, exited with 137')", TransientFailure),
-            ("sys.exit('failed to run: python, exited with 75')", TransientFailure),
-            ("sys.exit('failed to run: python, exited with 1')", CommandFailed),
-            ("sys.exit('Unable to acquire lock')", TransientFailure),
-            ("sys.exit(\"'/data' is busy, it is being blocked by\")", TransientFailure),
-            ("sys.exit('the MLflow store http://127.0.0.1:5000 does not answer: refused')", TransientFailure),
-            ("sys.exit(75)", TransientFailure),
+            ("'params.yaml: compute.threads: missing'", CommandFailed),
+            ("'failed to run: python, exited with -9'", TransientFailure),
+            ("'failed to run: python, exited with 137'", TransientFailure),
+            ("'failed to run: python, exited with 75'", TransientFailure),
+            ("'failed to run: python, exited with 1'", CommandFailed),
+            ("'Unable to acquire lock'", TransientFailure),
+            ("\"'/data' is busy, it is being blocked by\"", TransientFailure),
+            ("'the MLflow store http://127.0.0.1:5000 does not answer: refused'", TransientFailure),
+            ("75", TransientFailure),
             ("os.kill(os.getpid(), 9)", TransientFailure),
         ],
     )
-    def test_only_what_a_retry_may_mend_is_tried_again(self, tmp_path, code, kind):
+    def test_only_what_a_retry_may_mend_is_tried_again(self, tmp_path, ending, kind):
         with pytest.raises(CommandFailed) as failure:
-            self.run(f"import os, sys; {code}", tmp_path)
+            self.run(f"import os, sys; sys.exit({ending})", tmp_path)
         assert failure.type is kind
 
-    def test_a_failure_has_the_last_lines(self, tmp_path):
-        with pytest.raises(CommandFailed, match="19\nno rows$") as failure:
-            self.run("import sys; print(*range(20), sep='\\n', flush=True); sys.exit('no rows')", tmp_path)
-        assert "\n7\n" not in str(failure.value)
-
     def test_stopping_ends_what_runs_with_its_children_and_starts_no_more(self, tmp_path):
-        commands, failures = Commands(), []
+        commands = Commands()
         code = (
             "import subprocess, sys, time\n"
             "subprocess.Popen([sys.executable, '-c', 'import time; open(\"child\", \"w\"); time.sleep(60)'])\n"
             "time.sleep(60)"
         )
-
-        def run() -> None:
-            try:
-                self.run(code, tmp_path, commands)
-            except CommandFailed as failure:
-                failures.append(failure)
-
-        thread = threading.Thread(target=run)
-        thread.start()
-        wait_for((tmp_path / "child").exists)
-        commands.stop()
-        thread.join(timeout=20)
-        assert [type(failure) for failure in failures] == [CommandFailed]
+        with ThreadPoolExecutor(1) as pool:
+            running = pool.submit(self.run, code, tmp_path, commands)
+            wait_for((tmp_path / "child").exists)
+            commands.stop()
+            assert type(running.exception(timeout=20)) is CommandFailed
         wait_for(lambda: not processes_in(tmp_path), patience=5.0)
         with pytest.raises(CommandFailed, match="not started"):
             self.run("open('late', 'w')", tmp_path, commands)
@@ -122,13 +109,12 @@ class TestCommands:
 
 
 def sh(folder: Path, command: str) -> str:
-    environment = os.environ | {
-        "GIT_CONFIG_GLOBAL": "/dev/null",
-        "PATH": f"{Path(sys.executable).parent}:/usr/bin:/bin",
-    }
-    done = subprocess.run(command, shell=True, cwd=folder, env=environment, capture_output=True, text=True)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout.strip()
+    return done("sh", "-c", command, folder=folder, GIT_CONFIG_GLOBAL="/dev/null", HOME=str(folder))
+
+
+def retrained(folder: Path) -> None:
+    sh(folder, "dvc repro -q")
+    commit(folder, "Retrain: done")
 
 
 @pytest.fixture
@@ -146,11 +132,6 @@ def project(tmp_path) -> Path:
     sh(folder, "git init -q -b main && git config user.name a && git config user.email a@b && dvc init -q")
     sh(folder, "dvc repro -q && git add -A && git commit -qm main")
     return folder
-
-
-def retrained(folder: Path) -> None:
-    sh(folder, "dvc repro -q")
-    commit(folder, "Retrain: done")
 
 
 def snapshot(folder: Path, revision: str = "HEAD") -> int:
@@ -203,18 +184,15 @@ class TestCheckout:
         assert (project / "data/raw/mnist/train-ubyte").read_text() == "raw"  # what is removed is the link
         assert (tmp_path / "lamem/images.parquet").exists()
 
-    def test_settings_of_dvc_come_along_with_those_that_git_ignores(self, project):
+    def test_settings_of_dvc_come_along_with_those_that_git_ignores_and_nobody_is_asked_for_a_key(self, project):
         sh(project, "dvc remote add -q near ../near && dvc remote add -q --local far ../far && git commit -qam remotes")
-        with fresh_checkout(project, advance=False) as (folder, _):
+        sh(project, "git config commit.gpgsign true && git config gpg.program false")
+        with fresh_checkout(project, advance=True) as (folder, _):
+            assert snapshot(folder) == 2
             remotes = Config(str(folder / ".dvc"))["remote"]
             places = {name: os.path.realpath(remote["url"]) for name, remote in remotes.items()}
             assert places == {name: str(project.parent / name) for name in ("near", "far")}
             assert sh(folder, "dvc cache dir") == str(project / ".dvc/cache")
-
-    def test_nobody_is_asked_for_the_key_that_signs(self, project):
-        sh(project, "git config commit.gpgsign true && git config gpg.program false")
-        with fresh_checkout(project, advance=True) as (folder, _):
-            assert snapshot(folder) == 2
 
     def test_two_at_once_are_refused(self, project):
         code = (
@@ -271,9 +249,6 @@ def test_prefect_yaml_names_flows_that_exist_with_parameters_that_they_take():
         flow = getattr(importlib.import_module(file.removesuffix(".py").replace("/", ".")), name)
         for schedule in deployment["schedules"]:
             assert set(schedule.get("parameters", {})) <= set(inspect.signature(flow.fn).parameters)
-
-
-def test_a_retraining_without_workers_is_refused():
     with pytest.raises(ParameterTypeError, match="workers"):
         retraining.retrain.validate_parameters({"workers": 0})
     assert retraining.retrain.validate_parameters({"workers": 2})["workers"] == 2
@@ -312,14 +287,12 @@ def test_a_retraining_does_not_fall_back_on_other_digits(tmp_path):
 
 
 def test_a_model_that_could_not_be_judged_takes_nothing_from_the_others():
-    decisions = [
-        Decision("sorter-lstm", "2", "1", True, "better"),
-        Decision("label_ranking", None, None, False, "no gate split", failed=True),
-    ]
-    state = outcome(decisions, "retrain/2026-11-23-030000")
+    better = Decision("sorter-lstm", "2", "1", True, "better")
+    failed = Decision("label_ranking", None, None, False, "no gate split", failed=True)
+    state = outcome([better, failed], "retrain/2026-11-23-030000")
     assert (state.is_failed(), state.name) == (True, "NotJudged")
     assert all(text in state.message for text in ("retrain/2026-11-23", "promoted: sorter-lstm 2", "label_ranking"))
-    assert outcome(decisions[:1]).is_completed()
+    assert outcome([better]).is_completed()
 
 
 def test_a_store_that_is_away_is_asked_again(monkeypatch):

@@ -9,6 +9,7 @@ import re
 import signal
 import subprocess
 import time
+from contextlib import suppress
 
 import pytest
 
@@ -31,22 +32,16 @@ def made(new_project, name: str) -> Project:
 
 def start(project: Project, *command: str) -> subprocess.Popen:
     return subprocess.Popen(
-        ["dvc", "repro", *command],
-        cwd=project.folder,
-        env=project.environment,
-        start_new_session=True,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
+        ["dvc", "repro", *command], cwd=project.folder, env=project.environment, start_new_session=True,
+        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+    )  # fmt: skip
 
 
 def kill(project: Project, dvc: subprocess.Popen, *, tree: bool) -> None:
     """Kill dvc alone or all that works there; whatever is left must end by itself."""
     for process in processes_in(project.folder) if tree else [dvc.pid]:
-        try:
+        with suppress(ProcessLookupError):
             os.kill(process, signal.SIGKILL)
-        except ProcessLookupError:
-            continue
     dvc.wait()
     wait_for(lambda: not processes_in(project.folder), patience=4.0)
 

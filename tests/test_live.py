@@ -4,13 +4,15 @@ import logging
 import shutil
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
 
-import pytest
-
 from pipelines.tracking.live import watch
 from pipelines.tracking.publish import Run, publish
+
+from conftest import wait_for  # isort: skip
 
 PARAMS = SimpleNamespace(runs={"mine": SimpleNamespace(task="memorability")}, sorters={"lstm": None})
 KEPT = Path(".checkpoints")
@@ -27,11 +29,22 @@ def train(folder: Path, epochs: int) -> None:
     (folder / "history.csv").write_text("".join(["phase,epoch,loss,spearman,learning_rate,best\n", *rows]))
 
 
-def look(folder: Path = KEPT) -> None:
-    """Look once, and once more because it ends."""
+@contextmanager
+def watching(folder: Path = KEPT, **options: float) -> Iterator[None]:
+    """Watch in a thread; it looks once more when that ends."""
     ended = threading.Event()
-    ended.set()
-    watch(PARAMS, folder, ended)
+    thread = threading.Thread(target=watch, args=(PARAMS, folder, ended), kwargs=options)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join(60)
+
+
+def look(folder: Path = KEPT) -> None:
+    with watching(folder):
+        pass
 
 
 def runs(store) -> list:
@@ -66,19 +79,15 @@ def test_whole_epochs_of_trainings_of_the_params_are_shown(store):
 
 
 def test_epochs_reach_the_store_while_the_training_goes_on(store):
-    ended = threading.Event()
-    watching = threading.Thread(target=watch, args=(PARAMS, KEPT, ended), kwargs={"every": 0.1})
-    watching.start()
-    try:
+    SEED.mkdir(parents=True)
+    for contents in ("", "phase,epoch,loss\n"):  # of which there is nothing to show
+        (SEED / "history.csv").write_text(contents)
+        look()
+        assert runs(store) == []
+    with watching(every=0.1):
         for epochs in (1, 3):
             train(SEED, epochs)
-            deadline = time.monotonic() + 60
-            while not (shown := runs(store)) or steps(store, shown[0]) != [*range(1, epochs + 1)]:
-                assert time.monotonic() < deadline
-                time.sleep(0.1)
-    finally:
-        ended.set()
-        watching.join(60)
+            wait_for(lambda n=epochs: (shown := runs(store)) and steps(store, shown[0]) == [*range(1, n + 1)])
 
 
 def test_publishing_leaves_one_run_of_a_training(store):
@@ -104,19 +113,6 @@ def test_a_training_in_another_folder_has_a_run_of_its_own(store, tmp_path):
 def test_a_store_that_does_not_answer_is_reported_once_and_stops_nothing(store, monkeypatch, caplog):
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://127.0.0.1:9")
     train(SEED, 1)
-    ended = threading.Event()
-    watching = threading.Thread(target=watch, args=(PARAMS, KEPT, ended), kwargs={"every": 0.01})
-    with caplog.at_level(logging.WARNING):
-        watching.start()
+    with caplog.at_level(logging.WARNING), watching(every=0.01):
         time.sleep(1.5)
-        ended.set()
-        watching.join(60)
     assert len([record for record in caplog.records if "does not answer" in record.message]) == 1
-
-
-@pytest.mark.parametrize("contents", ["", "phase,epoch,loss\n"])
-def test_a_history_without_an_epoch_shows_nothing(store, contents):
-    SEED.mkdir(parents=True)
-    (SEED / "history.csv").write_text(contents)
-    look()
-    assert runs(store) == []

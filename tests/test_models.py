@@ -36,10 +36,8 @@ def test_label_attention_scores_what_each_label_looks_at(generator):
 def test_wildcat_pools_its_highest_and_lowest_places(generator):
     network = build("models", "wildcat", CHANNELS | {"maps_per_label": 2, "highest": 3}, seed=0, outputs=2).eval()
     with torch.no_grad():
-        output, maps = (
-            network(images(generator)),
-            network.head.score_maps(network.embed(images(generator.manual_seed(0)))),
-        )
+        given = images(generator)
+        output, maps = network(given), network.head.score_maps(network.embed(given))
     for image, label in itertools.product(range(2), range(2)):
         places = sorted(maps[image, 2 * label : 2 * label + 2].mean(0).flatten().tolist())
         assert output[image, label].item() == pytest.approx(sum(places[-3:]) / 3 + 0.7 * sum(places[:3]) / 3, abs=1e-5)

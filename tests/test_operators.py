@@ -57,10 +57,8 @@ def test_the_permutation_is_doubly_stochastic_and_the_difference_of_two_shares(g
 
 
 def test_soft_ones_tend_to_hard_ones_and_hard_ones_are_exact(generator):
-    scores, q = (
-        torch.randn(4, 9, generator=generator, dtype=torch.float64),
-        torch.tensor([0.0, 0.37, 0.5, 1.0]).double(),
-    )
+    scores = torch.randn(4, 9, generator=generator, dtype=torch.float64)
+    q = torch.tensor([0.0, 0.37, 0.5, 1.0]).double()
     order = scores.argsort(-1, descending=True)
     largest = torch.zeros_like(scores).scatter(-1, order[:, :3], 1.0)
     matrix = torch.zeros(4, 9, 9).double().scatter(-1, order.unsqueeze(-1), 1.0)
@@ -72,10 +70,8 @@ def test_soft_ones_tend_to_hard_ones_and_hard_ones_are_exact(generator):
         assert torch.allclose(soft_quantile(scores, q, **options), torch.quantile(scores, q, dim=-1), atol=1e-4)
         assert torch.allclose(soft_median(scores, **options), torch.quantile(scores, 0.5, dim=-1), atol=1e-4)
     moved = scores.clone().requires_grad_()
-    gradients = [
-        torch.autograd.grad((soft_topk(moved, 3, hard=hard) * order).sum(), moved)[0] for hard in (True, False)
-    ]
-    assert torch.allclose(*gradients)
+    totals = [(soft_topk(moved, 3, hard=hard) * order).sum() for hard in (True, False)]
+    assert torch.allclose(*(torch.autograd.grad(total, moved)[0] for total in totals))
 
 
 @pytest.mark.parametrize(

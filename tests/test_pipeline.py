@@ -119,16 +119,15 @@ def test_every_stage_ran_and_git_sees_nothing_but_the_lock(project):
 def test_metrics_have_the_names_of_the_task_and_an_interval_over_seeds(project):
     params = YAML(typ="safe").load(project.folder / "params.yaml")
     table = read_runs(project.folder / "metrics/runs")
+    assert list(table.columns) == ["run", "seed", "metric", "value", "low", "high"]
     for name, run in params["runs"].items():
         rows = table[table.run == name]
-        metrics = {metric.name for metric in lookup.find("tasks", run["task"]).metrics}
-        assert metrics <= set(rows.metric)
+        assert {metric.name for metric in lookup.find("tasks", run["task"]).metrics} <= set(rows.metric)
         assert set(rows.seed.dropna().astype(int)) == set(run["seeds"])
         means = rows[rows.seed.isna()]
         assert (means.low <= means.high).all()
     for name in params["sorters"]:
-        metrics = json.loads(project.read(f"metrics/sorters/{name}.json"))
-        assert 0 < metrics["l1"]["value"] < 0.5
+        assert 0 < json.loads(project.read(f"metrics/sorters/{name}.json"))["l1"]["value"] < 0.5
     result = json.loads(project.read("metrics/comparisons/mine.json"))["runs"]
     assert set(result) == {"memorability-mse", "chosen"}
     gain = result["chosen"]["difference"]
@@ -144,29 +143,30 @@ def test_a_setting_is_chosen_and_every_run_is_reported_and_published(project):
     assert len(json.loads(project.read("metrics/runs/voc.json"))["average_precision"]) == 20
 
 
-def test_predictions_have_their_fixed_form(project):
-    columns = {
-        "label_ranking-rlsep": ["scores", "label_ranks", "selected", "true_label_ranks"],
-        "memorability-mse": ["score", "target"],
-        "multilabel-multilabel_soft_margin": ["scores", "labels", "difficult"],
-        "retrieval-recall-lstm": ["image_embedding", "captions", "text_embeddings", "family"],
-    }
-    for name, expected in columns.items():
-        table = pq.read_table(project.folder / f"predictions/{name}.parquet")
-        assert table.column_names == ["id", "seed", *expected]
-        seeds = [1] if name.startswith("label") else [1, 2]
-        assert table["seed"].unique().to_pylist() == seeds
-        assert len(table) == (40 if name.startswith("memorability") else 60) * len(seeds)
-    image, texts = table["image_embedding"][0].as_py(), table["text_embeddings"][0].as_py()
-    assert len(texts) == len(table["captions"][0].as_py()) == 5
-    assert np.allclose([np.linalg.norm(one) for one in (image, *texts)], 1, atol=1e-5)
-    table = pq.read_table(project.folder / "predictions/label_ranking-rlsep.parquet")
-    for scores, ranks, selected in zip(
-        *(table[name].to_pylist() for name in columns["label_ranking-rlsep"][:3]), strict=True
-    ):
-        chosen = [label for label, there in enumerate(selected) if there]
-        assert [rank > 0 for rank in ranks] == [bool(there) for there in selected]
-        assert sorted(chosen, key=scores.__getitem__) == sorted(chosen, key=ranks.__getitem__)
+@pytest.mark.parametrize(
+    ("name", "columns", "seeds", "rows"),
+    [
+        ("label_ranking-rlsep", "scores label_ranks selected true_label_ranks", [1], 60),
+        ("memorability-mse", "score target", [1, 2], 40),
+        ("multilabel-multilabel_soft_margin", "scores labels difficult", [1, 2], 60),
+        ("retrieval-recall-lstm", "image_embedding captions text_embeddings family", [1, 2], 60),
+    ],
+)
+def test_predictions_have_their_fixed_form(project, name, columns, seeds, rows):
+    table = pq.read_table(project.folder / f"predictions/{name}.parquet")
+    assert table.column_names == ["id", "seed", *columns.split()]
+    assert table["seed"].unique().to_pylist() == seeds
+    assert len(table) == rows * len(seeds)
+    for row in table.to_pylist():
+        if "selected" in row:
+            chosen = [label for label, there in enumerate(row["selected"]) if there]
+            ranks = row["label_ranks"]
+            assert [rank > 0 for rank in ranks] == [bool(there) for there in row["selected"]]
+            assert sorted(chosen, key=row["scores"].__getitem__) == sorted(chosen, key=ranks.__getitem__)
+        if "captions" in row:
+            assert len(row["text_embeddings"]) == len(row["captions"]) == 5
+            vectors = np.array([row["image_embedding"], *row["text_embeddings"]])
+            assert np.allclose(np.linalg.norm(vectors, axis=1), 1, atol=1e-5)
 
 
 def test_a_new_component_that_no_run_names_and_a_comment_in_plumbing_leave_all_as_it_is(project):

@@ -10,13 +10,10 @@ from pathlib import Path
 import pytest
 from dvc.repo import Repo
 
-from conftest import ROOT, processes_in, wait_for  # isort: skip
+from conftest import ROOT, done, processes_in, wait_for  # isort: skip
 
-ENVIRONMENT = {
-    "PATH": f"{Path(sys.executable).parent}:/usr/bin:/bin",
-    "PYTHONPATH": f"{ROOT}:{ROOT}/src",
-    "GIT_CONFIG_GLOBAL": "/dev/null",
-}
+PROGRAMS = f"{Path(sys.executable).parent}:/usr/bin:/bin"
+ENVIRONMENT = {"PATH": PROGRAMS, "PYTHONPATH": f"{ROOT}:{ROOT}/src", "GIT_CONFIG_GLOBAL": "/dev/null"}
 STAGE = """
 from pathlib import Path
 from pipelines.ops import process
@@ -42,10 +39,17 @@ def folder(tmp_path):
 
 
 def start(folder: Path, *command: str, **environment: str) -> subprocess.Popen:
-    output = (folder / "output").open("w")
-    return subprocess.Popen(
-        command, cwd=folder, env=ENVIRONMENT | environment, stdout=output, stderr=output, start_new_session=True
-    )
+    with (folder / "output").open("w") as output:
+        return subprocess.Popen(
+            command, cwd=folder, env=ENVIRONMENT | environment, stdout=output, stderr=output, start_new_session=True
+        )
+
+
+def kill(process: subprocess.Popen, folder: Path, patience: float = 2.0) -> None:
+    """Kill a process alone; what works in the folder must end by itself."""
+    process.kill()
+    process.wait()
+    wait_for(lambda: not processes_in(folder), patience=patience)
 
 
 @pytest.mark.parametrize("shell", ["/bin/sh", "/bin/bash"])  # the first stays between dvc and the stage, the other not
@@ -53,9 +57,7 @@ def start(folder: Path, *command: str, **environment: str) -> subprocess.Popen:
 def test_a_stage_ends_with_its_dvc(folder, shell, late):
     dvc = start(folder, "dvc", "repro", SHELL=shell)
     wait_for(lambda: (folder / "tied").exists() if late else set(processes_in(folder)) - {dvc.pid})
-    dvc.kill()
-    dvc.wait()
-    wait_for(lambda: not processes_in(folder), patience=2.0)
+    kill(dvc, folder)
 
 
 @pytest.mark.parametrize("before", ["", OTHER_SYSTEM])  # the kernel tells, or a thread looks
@@ -63,16 +65,12 @@ def test_a_stage_that_a_person_starts_ends_with_the_shell(folder, before):
     (folder / "stage.py").write_text(STAGE.format(before=before))
     shell = start(folder, "bash", "-c", "python stage.py; true")
     wait_for((folder / "tied").exists)
-    shell.kill()
-    shell.wait()
-    wait_for(lambda: not processes_in(folder), patience=2.0)
+    kill(shell, folder)
 
 
 def test_a_stage_whose_dvc_is_gone_already_does_nothing(folder):
-    command = [sys.executable, "stage.py"]
-    orphan = subprocess.run(
-        command, cwd=folder, env=ENVIRONMENT | {"DVC_STAGE": "long"}, capture_output=True, text=True, timeout=60
-    )
+    orphan = start(folder, sys.executable, "stage.py", DVC_STAGE="long")
+    orphan.wait(60)
     assert orphan.returncode == os.EX_TEMPFAIL
     assert not (folder / "tied").exists()
 
@@ -98,9 +96,7 @@ def test_joblibs_workers_end_with_the_stage(folder, seen):
     stage = start(folder, sys.executable, "jobs.py")
     wait_for((folder / seen).exists)
     time.sleep(0.2)
-    stage.kill()
-    stage.wait()
-    wait_for(lambda: not processes_in(folder), patience=3.0)
+    kill(stage, folder, patience=3.0)
 
 
 def test_nothing_heavy_is_imported_before_a_stage_is_tied():
@@ -108,10 +104,7 @@ def test_nothing_heavy_is_imported_before_a_stage_is_tied():
         "import sys; import pipelines.stages, pipelines.ops.process\n"
         "print(*{name.partition('.')[0] for name in sys.modules} - set(sys.stdlib_module_names))"
     )
-    done = subprocess.run(
-        [sys.executable, "-S", "-c", code], env=ENVIRONMENT, capture_output=True, text=True, check=True
-    )
-    assert set(done.stdout.split()) == {"__main__", "pipelines"}
+    assert set(done(sys.executable, "-S", "-c", code, **ENVIRONMENT).split()) == {"__main__", "pipelines"}
     lines = (ROOT / "pipelines/stages/__main__.py").read_text().splitlines()
     imports = [line.split()[1] for line in lines if line.strip().startswith(("import ", "from "))]
     assert imports == ["sys", "pipelines.ops.process", "pipelines.stages.runner"]

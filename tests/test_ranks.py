@@ -3,7 +3,7 @@
 import pytest
 import torch
 from contracts.options import check_nothing_else_changes
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from scipy.stats import rankdata
@@ -14,12 +14,14 @@ from rankops.ranks import ranks
 SCORES = hnp.arrays("float64", hnp.array_shapes(min_dims=1, max_dims=3, max_side=12), elements=st.integers(-4, 4))
 
 
+@settings(max_examples=100)
 @given(SCORES)
 def test_agree_with_scipy(scores):
     expected = rankdata(-scores, axis=-1, method="average")
     assert ranks(torch.from_numpy(scores)).numpy() == pytest.approx(expected)
 
 
+@settings(max_examples=100)
 @given(SCORES, st.floats(0.25, 4.0), st.integers(-3, 3))
 def test_do_not_change_under_scale_and_shift(scores, scale, shift):
     scores = torch.from_numpy(scores)

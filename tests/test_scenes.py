@@ -28,7 +28,7 @@ def test_a_glyph_is_scaled_as_pil_scales_it(glyphs, size):
 
 def test_weights_are_the_documented_formula_at_any_place(generator):
     starts, sizes = torch.rand(2, 30, generator=generator, dtype=torch.float64).unbind()
-    starts, sizes = starts * 20, 3 + sizes * 50
+    starts, sizes = starts * 90 - 25, 3 + sizes * 50
     found = interpolation_weights(starts, sizes, 64)
     for start, size, weights in zip(starts.tolist(), sizes.tolist(), found.tolist(), strict=True):
         for pixel, row in enumerate(weights):
@@ -53,12 +53,4 @@ def test_a_scene_is_the_clipped_sum_of_its_glyphs_whatever_the_others_are(glyphs
                 down = interpolation_weights(tops[row, one], sizes[row, one], 48)[0]
                 across = interpolation_weights(lefts[row, one], sizes[row, one], 48)[0]
                 total += down @ glyphs[slot].float() @ across.T
-        assert (images[row].float() - total.round().clamp(0, 255)).abs().max() <= 1
-
-
-def test_pixels_are_rounded_to_the_nearest(generator):
-    glyphs = torch.randint(0, 256, (1, 1, 28, 28), generator=generator, dtype=torch.uint8)
-    size, top, left = (torch.tensor([[value]]) for value in (20.3, 3.4, 5.7))
-    down, across = (interpolation_weights(start[0], size[0], 32)[0] for start in (top, left))
-    exact = down @ glyphs[0, 0].float() @ across.T
-    assert (draw(glyphs, size, top, left, canvas=32)[0] - exact).abs().max() < 0.51
+        assert (images[row].float() - total.clamp(0, 255)).abs().max() < 0.51  # rounded to the nearest

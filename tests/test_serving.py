@@ -8,9 +8,9 @@ import signal
 import struct
 import subprocess
 import sys
-import time
 import zlib
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from types import SimpleNamespace
 from urllib.request import Request, urlopen
@@ -41,7 +41,7 @@ from rankops.tasks import predict as requests
 from rankops.tasks.label_ranking import LabelRanking
 from rankops.tasks.predict import order_of, predicted
 
-from conftest import ROOT, encoded, free_port  # isort: skip
+from conftest import ROOT, done, encoded, free_port, wait_for  # isort: skip
 
 K = 4  # labels
 SIDE = 16  # pixels of an image
@@ -79,14 +79,13 @@ def bomb(width: int, height: int) -> bytes:
 
 
 class TestPicture:
-    def test_is_gray_or_colored_as_the_network_takes_it_and_upright(self, generator, tmp_path):
+    def test_is_gray_or_colored_as_the_network_takes_it_and_upright(self, generator):
         colors = noise(generator, 5, 7, 3)
-        found = picture(encoded(colors), colors=3, where="")
-        assert found[0].numpy().tolist() == np.asarray(colors).transpose(2, 0, 1).tolist()
-        gray = picture(encoded(colors), colors=1, where="")
-        assert gray[0].numpy().tolist() == np.asarray(colors.convert("L")).tolist()
+        found, gray = (picture(encoded(colors), colors=count, where="")[0].numpy() for count in (3, 1))
+        assert found.tolist() == np.asarray(colors).transpose(2, 0, 1).tolist()
+        assert gray.tolist() == np.asarray(colors.convert("L")).tolist()
         opaque = colors.convert("L").convert("RGBA")
-        assert picture(encoded(opaque), colors=1, where="").equal(gray)
+        assert picture(encoded(opaque), colors=1, where="")[0].tolist() == gray.tolist()
         sideways = Image.Exif()
         sideways[0x0112] = 6  # the camera was turned
         assert picture(encoded(colors, "JPEG", exif=sideways), colors=3, where="").shape == (1, 3, 7, 5)
@@ -100,6 +99,7 @@ class TestPicture:
             (b"GIF89a what it is not", "no PNG or JPEG"),
             (encoded(Image.new("L", (64, 64), 9))[:60], "runcated|broken|unrecognized"),
             (encoded(Image.new("RGBA", (4, 4), (1, 2, 3, 128))), "transparent"),
+            (encoded(Image.new("RGB", (9, 9), (9, 8, 7)), transparency=(9, 8, 7)), "transparent"),
             (encoded(Image.fromarray(np.full((4, 4), 40_000, np.uint16))), "8 bits a color"),
             (encoded(Image.new("L", (4, 4)), "GIF"), "no PNG or JPEG"),
             (bomb(2049, 2048), "2049 x 2048 pixels"),
@@ -153,11 +153,10 @@ class TestImagesOfARequest:
 
     def test_are_of_the_size_and_the_colors_that_the_network_was_trained_on(self, generator):
         wide = encoded(noise(generator, 12, 20, 3))
-        for colors in (1, 3):
+        for colors, shape in ((1, (1, 12, 20)), (3, (1, 3, 12, 20))):
             network = network_of("label_ranking", colors=colors)
             network.recipe["image"] |= {"height": 12, "width": 20}
-            assert requests.picture_of(network, wide, where="").shape[-2:] == (12, 20)
-            assert requests.picture_of(network, wide, where="").dim() == (3 if colors == 1 else 4)
+            assert requests.picture_of(network, wide, where="").shape == shape
         sideways = Image.Exif()
         sideways[0x0112] = 6
         turned = encoded(noise(generator, 20, 12, 3), "JPEG", exif=sideways)
@@ -204,6 +203,18 @@ def served(tmp_path_factory):
     return of
 
 
+def sent(size) -> str:
+    """An image of a size as it is sent; other values as they are."""
+    return base64.b64encode(encoded(Image.new("L", size))).decode() if isinstance(size, tuple) else size
+
+
+def check_refused(client: TestClient, body: dict, message: str) -> None:
+    answer = client.post("/invocations", json=body)
+    assert answer.status_code == 400
+    assert re.search(message, answer.json()["message"]), answer.text
+    assert "Traceback" not in answer.text
+
+
 @pytest.mark.filterwarnings("ignore:.*input example was not provided")
 class TestServed:
     @pytest.mark.parametrize("request_of", REQUESTS)
@@ -227,16 +238,11 @@ class TestServed:
                 assert answer.json()["predictions"][-1][name] == pytest.approx(value, abs=1e-5)
 
     @pytest.mark.parametrize("task", ["label_ranking", "multilabel", "memorability", "retrieval"])
-    @pytest.mark.parametrize(
-        "contents", [b"GIF89a", bomb(9000, 9000), encoded(Image.new("L", (1, 1)))], ids=["other", "bomb", "small"]
-    )
-    def test_an_image_that_cannot_be_read_is_a_400_that_names_its_row(self, served, task, contents):
-        good, bad = (base64.b64encode(one).decode() for one in (encoded(Image.new("L", (16, 16))), contents))
-        rows = [{"frames": [one]} if task == "memorability" else {"image": one} for one in (good, bad)]
-        answer = served(task).post("/invocations", json={"dataframe_records": rows})
-        assert answer.status_code == 400
-        assert "row 1" in answer.json()["message"]
-        assert "Traceback" not in answer.text
+    def test_an_image_that_cannot_be_read_is_a_400_that_names_its_row(self, served, task):
+        for contents in (b"GIF89a", bomb(9000, 9000), encoded(Image.new("L", (1, 1)))):
+            good, bad = sent((16, 16)), base64.b64encode(contents).decode()
+            rows = [{"frames": [one]} if task == "memorability" else {"image": one} for one in (good, bad)]
+            check_refused(served(task), {"dataframe_records": rows}, "row 1")
 
     @pytest.mark.parametrize(
         ("task", "row", "message"),
@@ -245,38 +251,19 @@ class TestServed:
             ("memorability", {"frames": [(16, 16), (16, 20)]}, r"row 0, frame 1: .*16 x 20 pixels.* of 16 x 16 pixels"),
             ("retrieval", {"caption": "?!"}, "row 0: .*at least one word"),
             ("retrieval", {"image": (16, 16), "caption": WORDS}, "row 0: expected either an image or a caption"),
+            ("label_ranking", {"image": "%%% no base64"}, "row 0: unusable image|Failed to convert"),
+            ("label_ranking", {"image": None}, "image"),
+            ("label_ranking", {"picture": "aGk="}, "image"),
         ],
     )
     def test_a_row_that_holds_too_little_or_too_much_is_a_400(self, served, task, row, message):
-        def sent(size) -> str:
-            return base64.b64encode(encoded(Image.new("L", size))).decode() if isinstance(size, tuple) else size
-
         row = {name: [*map(sent, value)] if isinstance(value, list) else sent(value) for name, value in row.items()}
-        answer = served(task).post("/invocations", json={"dataframe_records": [row]})
-        assert answer.status_code == 400
-        assert re.search(message, answer.json()["message"]), answer.text
+        check_refused(served(task), {"dataframe_records": [row]}, message)
 
-    @pytest.mark.parametrize(
-        ("body", "message"),
-        [
-            ({"dataframe_records": [{"image": "%%% no base64"}]}, "row 0: unusable image|Failed to convert"),
-            ({"dataframe_records": [{"image": None}]}, "image"),
-            ({"dataframe_records": [{"image": 7}]}, "image"),
-            ({"dataframe_records": [{"picture": "aGk="}]}, "image"),
-            ({"dataframe_split": {"columns": ["image"], "data": []}}, "no rows"),
-            ({"inputs": {"image": ["aGFsbG8="]}}, "row 0: unusable image"),
-            ({}, "exactly one of the input fields"),
-            ("{", "valid JSON"),
-        ],
-    )
-    def test_a_malformed_request_is_a_4xx_that_says_why(self, served, body, message):
-        contents = body if isinstance(body, str) else json.dumps(body)
-        answer = served("label_ranking").post(
-            "/invocations", content=contents, headers={"Content-Type": "application/json"}
-        )
-        assert 400 <= answer.status_code < 500
-        assert re.search(message, answer.json()["message"]), answer.text
-        assert "Traceback" not in answer.text
+    def test_a_request_without_rows_or_in_another_form_is_a_400(self, served):
+        empty = {"dataframe_split": {"columns": ["image"], "data": []}}
+        check_refused(served("label_ranking"), empty, "no rows")
+        check_refused(served("label_ranking"), {"inputs": {"image": ["aGFsbG8="]}}, "row 0: unusable image")
 
     def test_a_sorter_ranks_scores_of_any_length_without_a_pickle(self, store, monkeypatch):
         monkeypatch.setenv("MLFLOW_ALLOW_PICKLE_DESERIALIZATION", "false")
@@ -349,18 +336,6 @@ class TestPredict:
                 assert (drawn.format, drawn.size) == ("JPEG", (700, 340))
         assert order_of([2, 0, 1, 2]) == [0, 3, 2]
 
-    def test_names_the_image_that_cannot_be_read(self, run, images, tmp_path):
-        broken = tmp_path / "broken.png"
-        for contents, message in (
-            (None, "no such file"),
-            (b"no image", "unusable image"),
-            (encoded(Image.new("L", (1, 1))), "1 x 1 pixels.* of 16 x 16 pixels"),
-        ):
-            if contents is not None:
-                broken.write_bytes(contents)
-            with pytest.raises((ValueError, FileNotFoundError), match=rf"broken.png: .*{message}"):
-                predict([images[0], broken], run)
-
     @pytest.mark.parametrize(
         ("name", "message"),
         [("absent.png", "absent.png: no such file"), (".", "a folder"), ("large.png", "large.png: .*100 x 80 pixels")],
@@ -377,9 +352,7 @@ except (ValueError, OSError) as error:
     print(error)
 print({{"torch", "PIL"}} & set(sys.modules))
 """
-        environment = {"PYTHONPATH": str(ROOT / "src"), "PATH": ""}
-        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment)
-        said, modules = done.stdout.splitlines()
+        said, modules = done(sys.executable, "-c", code, PYTHONPATH=f"{ROOT}/src").splitlines()
         assert re.search(message, said)
         assert modules == "{'PIL'}"
 
@@ -469,26 +442,24 @@ class TestPredictTable:
     def test_names_what_is_wrong_with_the_files(self, run, images, tmp_path, monkeypatch):
         source, target, ranker = tmp_path / "in.parquet", tmp_path / "out.parquet", load_ranker(str(run))
 
-        def message(target: Path = target) -> str:
-            with pytest.raises((ValueError, OSError)) as error:
+        def check(message: str, target: Path = target) -> None:
+            with pytest.raises((ValueError, OSError), match=message):
                 predict_table(source, target, ranker)
-            return str(error.value)
 
         pq.write_table(pa.table({"image": images}), source)
-        assert "the file that is read" in message(source)
-        assert "a folder" in message(tmp_path)
-        pages = bytearray(source.read_bytes())
-        pages[40:20_000] = bytes(19_960)  # the end, which says what is where, stays
-        source.write_bytes(pages)
-        assert "not a whole Parquet file" in message()
-        pq.write_table(pa.table({"image": images}), source)
+        whole = source.read_bytes()
+        check("the file that is read", source)
+        check("a folder", tmp_path)
+        source.write_bytes(whole[:40] + bytes(19_960) + whole[20_000:])  # the end, which says what is where, stays
+        check("not a whole Parquet file")
+        source.write_bytes(whole)
 
         def full(*arguments):
             raise OSError("error writing bytes to file")
 
         monkeypatch.setattr(pq.ParquetWriter, "write_table", full)
         monkeypatch.setattr("shutil.disk_usage", lambda path: SimpleNamespace(free=0))
-        assert "[Errno 28] could not be written" in message()
+        check(r"\[Errno 28\] could not be written")
         assert {path.name for path in tmp_path.iterdir()} == {"run", "in.parquet"}
 
 
@@ -508,14 +479,13 @@ class TestServe:
             with urlopen(request, timeout=60) as answer:
                 return json.load(answer)["predictions"][0]["scores"]
 
+        def is_up() -> bool:
+            with suppress(OSError), urlopen(f"{address}/ping", timeout=5):
+                return True
+            return process.poll() is not None
+
         try:
-            deadline = time.monotonic() + 120
-            while time.monotonic() < deadline and process.poll() is None:
-                try:
-                    urlopen(f"{address}/ping", timeout=5).close()
-                    break
-                except OSError:
-                    time.sleep(0.2)
+            wait_for(is_up, patience=120)
             images = [encoded(noise(generator, 16, 16)) for _ in range(40)]
             sent = [base64.b64encode(one).decode() for one in images]
             bodies = [json.dumps({"dataframe_records": [{"image": one}]}).encode() for one in sent]

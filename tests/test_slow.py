@@ -1,4 +1,4 @@
-"""What takes minutes: two clones compared, a disk that is full, the experiments."""
+"""What takes minutes: a disk that is full, the experiments."""
 
 import json
 import os
@@ -6,21 +6,8 @@ import os
 import pytest
 from ruamel.yaml import YAML
 
-# The first test waits for two whole pipelines; on a busy machine that takes long.
+# The experiments wait for a whole pipeline; on a busy machine that takes long.
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(3600)]
-
-
-@pytest.fixture(scope="module")
-def undisturbed(new_project):
-    project = new_project("undisturbed")
-    project.run("dvc repro")
-    return project
-
-
-def test_two_clones_give_the_same_lock(undisturbed, new_project):
-    other = new_project("other")
-    other.run("dvc repro")
-    assert other.read("dvc.lock") == undisturbed.read("dvc.lock")
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="mounting a small disk needs root")
@@ -44,16 +31,15 @@ def test_a_full_disk_is_told_and_leaves_nothing_half_written(new_project, stage,
     assert f"Running stage '{target}'" in project.run(f"dvc repro {target}")
 
 
-def test_experiments_at_a_tiny_scale(undisturbed):
+def test_experiments_at_a_tiny_scale(new_project):
     """Every stage over a few runs of each task, the report and the papers' figures, kept results; then nothing."""
-    undisturbed.run("rankops scale tiny --in experiments")
-    path = undisturbed.folder / "experiments/params.yaml"
+    project = new_project("project")
+    project.run("dvc repro")
+    project.run("rankops scale tiny --in experiments")
+    path = project.folder / "experiments/params.yaml"
     values = YAML(typ="safe").load(path)
-    chosen = {
-        *values["label_ranking_figures"]["runs"],
-        "label_ranking-rlsep-averaged_views",
-        "label_ranking-rlsep-fresh_scenes",
-    }
+    more = ("label_ranking-rlsep-averaged_views", "label_ranking-rlsep-fresh_scenes")
+    chosen = {*values["label_ranking_figures"]["runs"], *more}
     for task in ("memorability", "multilabel", "retrieval"):
         chosen |= {values["comparisons"][task]["baseline"], values["comparisons"][task]["runs"][-1]}
     values["runs"] = {name: run | {"grid": {}} for name, run in values["runs"].items() if name in chosen}
@@ -64,11 +50,11 @@ def test_experiments_at_a_tiny_scale(undisturbed):
     }
     values["sorters"] = {name: values["sorters"][name] for name in ("lstm", "cnn", "cnn-2_layers", "handcrafted")}
     path.write_text(json.dumps(values))
-    undisturbed.run("git add --all && git commit --quiet --message experiments")
-    assert "Running stage" in undisturbed.run("cd experiments && dvc repro")
-    assert "label_ranking-rlsep-fresh_scenes" in undisturbed.read("experiments/reports/index.html")
-    assert len(list((undisturbed.folder / "experiments/reports/paper_figures").glob("*.png"))) == 6
-    assert "Running stage" not in undisturbed.run("cd experiments && dvc repro")
-    assert "up to date" in undisturbed.run("dvc status")
-    undisturbed.run("python -m tools.keep tiny --in experiments")
-    assert {path.stem for path in (undisturbed.folder / "results/tiny").glob("*.json")} == chosen
+    project.run("git add --all && git commit --quiet --message experiments")
+    assert "Running stage" in project.run("cd experiments && dvc repro")
+    assert "label_ranking-rlsep-fresh_scenes" in project.read("experiments/reports/index.html")
+    assert len(list((project.folder / "experiments/reports/paper_figures").glob("*.png"))) == 6
+    assert "Running stage" not in project.run("cd experiments && dvc repro")
+    assert "up to date" in project.run("dvc status")
+    project.run("python -m tools.keep tiny --in experiments")
+    assert {path.stem for path in (project.folder / "results/tiny").glob("*.json")} == chosen

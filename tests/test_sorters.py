@@ -1,7 +1,6 @@
 """Each sorter against its formula, pair by pair; and sorters on disk. What all have in common is in contracts/."""
 
 import copy
-import json
 import math
 
 import numpy as np
@@ -21,7 +20,6 @@ from rankops.sorters.cnn import CNN
 from rankops.sorters.comparator import Comparator
 from rankops.sorters.handcrafted import Handcrafted
 from rankops.sorters.laplace import Laplace
-from rankops.sorters.load import PRETRAINED
 from rankops.sorters.lstm import LSTM
 from rankops.sorters.sigmoid import Sigmoid
 from rankops.sorters.straight_through import StraightThrough
@@ -43,7 +41,6 @@ def summed(values, kernel) -> np.ndarray:
     )
 
 
-@settings(deadline=None, max_examples=50)
 @given(
     hnp.arrays("float64", st.integers(2, 12), elements=st.floats(-3, 3)).filter(lambda values: np.ptp(values) > 1e-3)
 )
@@ -84,7 +81,6 @@ def test_long_vectors_and_batches_are_summed_as_short_ones(softness, generator):
     assert torch.autograd.gradgradcheck(sorter, few, fast_mode=True, eps=1e-8, atol=1e-3, rtol=1e-2)
 
 
-@settings(deadline=None, max_examples=50)
 @given(hnp.arrays("float64", st.integers(2, 12), elements=st.integers(-4, 4)))
 def test_soft_ranks_tend_to_the_exact_ones(values):
     scores, expected = torch.from_numpy(values), rankdata(-values)
@@ -112,22 +108,13 @@ def test_detached_gradients_are_those_of_the_formula_with_the_deviation_held_con
 
 
 @pytest.mark.parametrize("sorter", [Sigmoid(), Laplace(), StraightThrough(), Handcrafted(), small_comparator()])
-@settings(deadline=None, max_examples=25)
+@settings(max_examples=25)
 @given(values=hnp.arrays("float64", st.integers(2, 10), elements=st.integers(-400, 400)))
 def test_raising_a_score_helps_it_and_hurts_the_others(sorter, values):
     slopes = jacobian(sorter, torch.from_numpy(values / 4))
     own = torch.eye(len(values)).bool()
     assert (slopes[own] <= 1e-12).all()
     assert (slopes[~own] >= 0).all()
-
-
-def test_an_attached_deviation_turns_signs_around(generator):
-    """Why it is detached by default."""
-    scores, own = torch.randn(50, generator=generator, dtype=torch.float64), torch.eye(50).bool()
-    wrong = [(jacobian(Laplace(softness=0.05, detach=detach), scores)[~own] < 0).double().mean()
-             for detach in (True, False)]  # fmt: skip
-    assert wrong[0] == 0
-    assert wrong[1] > 0.1
 
 
 def test_a_score_far_away_does_not_tie_the_others():
@@ -209,33 +196,26 @@ def test_a_dilated_convolution_sees_all_scores_from_every_position(length):
 
 
 def test_the_papers_lstm_has_its_18_7_million_parameters():
-    sorter = LSTM(length=100)
-    assert sum(parameter.numel() for parameter in sorter.parameters()) == pytest.approx(18.7e6, rel=0.005)
-
-
-def test_a_frozen_lstm_passes_gradients_in_evaluation_mode():
-    sorter = LSTM(length=4, hidden=4, layers=1).eval().requires_grad_(False)
-    assert not sorter.training
-    assert sorter.recurrent.training  # cuDNN has no gradient otherwise
+    assert sum(map(torch.numel, LSTM(length=100).parameters())) == pytest.approx(18.7e6, rel=0.005)
 
 
 @pytest.mark.parametrize(
-    ("make", "error", "message"),
+    ("sorter", "options", "message"),
     [
-        (lambda: Handcrafted(steepness=0), ValueError, "steepness is 0"),
-        (lambda: Sigmoid(steepness=-1.0), ValueError, "steepness is -1"),
-        (lambda: Laplace(softness=1e-45), ValueError, "softness is 1e-45, .* 1e-12"),
-        (lambda: Laplace(softness=None), TypeError, "softness is None"),
-        (lambda: StraightThrough(softness=-1), ValueError, "softness is -1, .* 0 or"),
-        (lambda: CNN(length=4, kernel=4), ValueError, "kernel is 4, .* odd"),
-        (lambda: CNN(length=4, layers=0), ValueError, "layers is 0"),
-        (lambda: CNN(length=4, output="both"), ValueError, "output is 'both', expected 'channel' or 'position'"),
-        (lambda: LSTM(length=4, projection="half"), ValueError, "projection is 'half', expected 'full' or 'shared'"),
+        (Handcrafted, {"steepness": 0}, "steepness is 0"),
+        (Sigmoid, {"steepness": -1.0}, "steepness is -1"),
+        (Laplace, {"softness": 1e-45}, "softness is 1e-45, .* 1e-12"),
+        (Laplace, {"softness": None}, "softness is None"),
+        (StraightThrough, {"softness": -1}, "softness is -1, .* 0 or"),
+        (CNN, {"length": 4, "kernel": 4}, "kernel is 4, .* odd"),
+        (CNN, {"length": 4, "layers": 0}, "layers is 0"),
+        (CNN, {"length": 4, "output": "both"}, "output is 'both', expected 'channel' or 'position'"),
+        (LSTM, {"length": 4, "projection": "half"}, "projection is 'half', expected 'full' or 'shared'"),
     ],
 )
-def test_impossible_options_are_named(make, error, message):
-    with pytest.raises(error, match=message):
-        make()
+def test_impossible_options_are_named(sorter, options, message):
+    with pytest.raises(TypeError if None in options.values() else ValueError, match=message):
+        sorter(**options)
 
 
 @pytest.mark.slow
@@ -259,12 +239,6 @@ class TestPretrained:
         health = sorter_quality.gradient_health(sorter, draw(20, 100, generator)[0])
         assert health["vanishing"] <= 0.001
         assert health["wrong_signs_of_own"] == health["wrong_signs_of_others"] == 0
-
-    def test_it_comes_with_what_made_it(self):
-        origin = json.loads((PRETRAINED / "comparator/origin.json").read_text())
-        assert "pretrain comparator" in origin["cmd"]
-        assert origin["params"]["params.yaml"]["sorters.comparator"]["name"] == "comparator"
-        assert "data/score_vectors/train.parquet" in [dep["path"] for dep in origin["deps"]]
 
     def test_a_folder_of_the_same_name_does_not_hide_it(self, tmp_path, monkeypatch):
         (tmp_path / "comparator").mkdir()
@@ -299,8 +273,8 @@ class TestOnDisk:
                 save_model(tmp_path / "sorter", module)
         assert not (tmp_path / "sorter").exists()
 
-    def test_is_made_and_loaded_in_float32_whatever_is_the_default(self):
-        expected = copy.deepcopy(load_sorter("comparator").state_dict())
+    def test_is_made_and_loaded_in_float32_whatever_is_the_default_and_leaves_the_random_state(self):
+        expected, state = copy.deepcopy(load_sorter("comparator").state_dict()), torch.get_rng_state()
         torch.set_default_dtype(torch.float64)
         try:
             loaded, made = load_sorter("comparator"), build("sorters", "lstm", {"hidden": 4}, seed=0, length=4)
@@ -308,8 +282,4 @@ class TestOnDisk:
             torch.set_default_dtype(torch.float32)
         assert all(weights.equal(expected[name]) for name, weights in loaded.state_dict().items())
         assert {weights.dtype for weights in made.parameters()} == {torch.float32}
-
-    def test_making_one_leaves_the_callers_random_state(self):
-        state = torch.get_rng_state()
-        build("sorters", "lstm", {"hidden": 2, "layers": 1}, seed=0, length=4)
         assert torch.get_rng_state().equal(state)

@@ -42,9 +42,8 @@ class TestShip:
         monkeypatch.chdir(tmp_path)
         save_model("models/sorters/any", build("sorters", "comparator", {"hidden": 4}, seed=0))
         save_model("models/sorters/fixed", build("sorters", "lstm", {"hidden": 4}, seed=0, length=8))
-        ranker = build(
-            "models", "label_ranker", {"scorer": {"name": "convnet", "args": {"channels": [4]}}}, seed=0, outputs=3
-        )
+        scorer = {"name": "convnet", "args": {"channels": [4]}}
+        ranker = build("models", "label_ranker", {"scorer": scorer}, seed=0, outputs=3)
         for task in ("label_ranking", "memorability"):
             ranker.recipe |= {"task": task, "image": {"colors": 1, "height": 16, "width": 16}}
             save_model(f"models/runs/{task}", ranker)

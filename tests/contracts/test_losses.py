@@ -20,7 +20,6 @@ from rankops.ranks import ranks
 from rankops.sorters import load_sorter
 from rankops.sorters.handcrafted import Handcrafted
 from rankops.sorters.laplace import Laplace
-from rankops.sorters.lstm import LSTM
 from rankops.sorters.straight_through import StraightThrough
 
 ALL = [name for name in lookup.names("losses") if name != "none"]  # which is no loss of its own
@@ -49,6 +48,12 @@ def one(name: str, generator, **options):
 def three(name: str, generator) -> tuple:
     """Three groups."""
     return tuple(torch.stack(parts) for parts in zip(*(one(name, generator) for _ in range(3)), strict=True))
+
+
+def check_finite(name: str, scores, truth):
+    value = call(name, scores.requires_grad_(), truth)
+    assert torch.isfinite(value)
+    assert torch.isfinite(torch.autograd.grad(value, scores)[0]).all()
 
 
 @every
@@ -144,21 +149,14 @@ def test_the_truth_may_be_of_any_type(name, generator):
     ("name", "truth"), [(name, truth) for name in ALL for truth in EMPTY_OF_ORDER[kind(FUNCTIONS[name])]]
 )
 def test_is_finite_and_has_a_finite_gradient_without_anything_to_compare(name, truth):
-    truth = torch.tensor(truth)
-    scores = torch.tensor([[1.0, -2.0, 0.5], [0.5, 1.0, 3.0], [-1.0, 2.0, 2.0]])[: truth.shape[0], : truth.shape[1]]
-    scores.requires_grad_()
-    value = call(name, scores, truth)
-    assert torch.isfinite(value)
-    assert torch.isfinite(torch.autograd.grad(value, scores)[0]).all()
+    scores = torch.tensor([[1.0, -2.0, 0.5], [0.5, 1.0, 3.0], [-1.0, 2.0, 2.0]])
+    check_finite(name, scores[: len(truth), : len(truth[0])], torch.tensor(truth))
 
 
 @every
 def test_is_finite_for_large_scores(name, generator):
     scores, truth = one(name, generator, dtype=torch.float32)
-    scores = (scores * 1e4).requires_grad_()
-    value = call(name, scores, truth)
-    assert torch.isfinite(value)
-    assert torch.isfinite(torch.autograd.grad(value, scores)[0]).all()
+    check_finite(name, scores * 1e4, truth)
 
 
 @every
@@ -175,9 +173,12 @@ def test_falls_when_the_order_is_right_and_when_its_gradient_is_followed(name, g
 @every
 def test_names_what_it_refuses(name):
     compared = kind(FUNCTIONS[name])
-    for shapes, message in ((((2, 3), (2, 4)), r"\(2, 3\).*\(2, 4\)"), (((0, 3, 3), (0, 3, 3)), r"\(0, 3, 3\).*empty")):
+    for shape, other, message in (
+        ((2, 3), (2, 4), r"\(2, 3\).*\(2, 4\)"),
+        ((0, 3, 3), (0, 3, 3), r"\(0, 3, 3\).*empty"),
+    ):
         with pytest.raises(ValueError, match=message):
-            call(name, torch.zeros(shapes[0]), torch.zeros(shapes[1], dtype=TRUTHS[compared].dtype))
+            call(name, torch.zeros(shape), torch.zeros(other, dtype=TRUTHS[compared].dtype))
     square = torch.eye(2)
     for argument, bad in (("scores", square.tolist()), (compared, square.tolist()), ("mask", square.numpy() > 0),
                             *[("weights", square.numpy())] * (name in WEIGHTED)):  # fmt: skip
@@ -198,7 +199,7 @@ def test_every_option_changes_the_value(name, option, generator):
 
 
 @pytest.mark.parametrize("name", [name for name in ALL if kind(FUNCTIONS[name]) != "label_ranks"])
-@settings(deadline=None, max_examples=20)
+@settings(max_examples=20)
 @given(seed=st.integers(0, 1000))
 def test_does_not_see_in_which_order_examples_come(name, seed):
     generator = torch.Generator().manual_seed(seed)
@@ -288,12 +289,7 @@ class TestWithSorter:
         assert scores.grad.any()
         assert all(weight.grad is None for weight in sorter.parameters())
 
-    def test_names_the_length_that_the_sorter_refuses(self, name, generator):
-        scores, truth = one(name, generator, dtype=torch.float32)
-        with pytest.raises(ValueError, match=rf"length {scores.shape[-1]} .*expected 8"):
-            call(name, scores, truth, sorter=LSTM(length=8, hidden=2, layers=1))
-
-    @settings(deadline=None, max_examples=20)
+    @settings(max_examples=20)
     @given(seed=st.integers(0, 1000), shift=st.integers(-100, 100))
     def test_depends_on_the_order_of_the_scores_alone_if_the_sorter_does(self, name, seed, shift):
         scores, truth = one(name, torch.Generator().manual_seed(seed))
@@ -307,9 +303,8 @@ class TestWithSorter:
         expected = FUNCTIONS[name](scores, truth, sorter=Laplace(softness=0.2))
         for same in ({}, {"sorter": None}, {"sorter": "laplace"}):
             assert FUNCTIONS[name](scores, truth, **same).equal(expected)
-        assert call(name, scores, truth, sorter="comparator").equal(
-            call(name, scores, truth, sorter=load_sorter("comparator"))
-        )
+        values = (call(name, scores, truth, sorter=one) for one in ("comparator", load_sorter("comparator")))
+        assert torch.equal(*values)
 
     def test_names_what_is_no_sorter(self, name, generator):
         scores, truth = one(name, generator)
@@ -332,6 +327,7 @@ def test_under_vmap_it_is_the_same_or_refused(name, generator):
     try:
         mapped = torch.func.vmap(partial(call, name))(*pair)
     except RuntimeError:  # it picks out its positives
+        assert name not in ("spearman", "kendall", "ndcg", "average_precision", "precision_at_k", "recall_at_k")
         return
     assert torch.allclose(mapped, torch.stack([call(name, *group) for group in zip(*pair, strict=True)]))
 

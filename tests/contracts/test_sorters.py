@@ -230,7 +230,7 @@ VECTORS = hnp.arrays("float64", LENGTH, elements=st.integers(-4, 4))
 
 
 @pytest.mark.parametrize("text", those("equivariant", ANY_LENGTH))
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=30)
 @given(values=VALUES, seed=st.integers(0, 2**31))
 def test_ranks_follow_the_scores_wherever_they_stand(text, values, seed):
     sorter, scores = double(text), torch.from_numpy(values)
@@ -252,7 +252,7 @@ def test_equal_scores_have_equal_gradients(text):
 
 
 @pytest.mark.parametrize("text", those("shift_invariant"))
-@settings(deadline=None, max_examples=25)
+@settings(max_examples=25)
 @given(values=VECTORS, shift=st.integers(-1000, 1000))
 def test_where_it_says_so_a_shift_changes_nothing(text, values, shift):
     scores = torch.from_numpy(values)
@@ -270,7 +270,7 @@ def test_where_it_says_so_an_offset_costs_no_digit_beside_masked_scores_either(t
 
 
 @pytest.mark.parametrize("text", those("scale_invariant"))
-@settings(deadline=None, max_examples=25)
+@settings(max_examples=25)
 @given(values=VECTORS, scale=st.floats(1e-6, 1e6))
 def test_where_it_says_so_a_factor_changes_nothing(text, values, scale):
     scores = torch.from_numpy(values)
