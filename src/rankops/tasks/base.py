@@ -41,8 +41,8 @@ class Task(Trainable, Protocol):
         needs_start: phases that are left out of a training from random weights.
         monitor: the validation metric that decides on the best epoch, seed and setting.
         metrics: the only list of the task's metrics; the first is its main one.
-        columns: what a row of a request has: `image`, `images` (a list) or `text`; `?` where it may be missing.
-        truth: the second argument of its losses.
+        columns: what a row of a request has: `image`, `images` (a list), `text` or `vectors`; `?` where it may miss.
+        truth: names of the second argument of its losses.
         learns_from: columns of a dataset's tables.
         Training: a dataclass of the options of its training.
     """
@@ -54,7 +54,7 @@ class Task(Trainable, Protocol):
     monitor: str
     metrics: ClassVar[tuple[Metric, ...]]
     columns: ClassVar[dict[str, str]]
-    truth: ClassVar[str]
+    truth: ClassVar[tuple[str, ...]]
     learns_from: ClassVar[tuple[str, ...]]
     Training: ClassVar[type]
 
