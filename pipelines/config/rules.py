@@ -14,6 +14,7 @@ from pydantic import TypeAdapter, ValidationError
 from pipelines.config.schema import NONE, Component, ParamsError, Run, Settings, check_shapes, describe, read
 from rankops import lookup
 from rankops.datasets.scenes.base import Scenes
+from rankops.models.perceptron import Perceptron
 from rankops.tasks.base import Task
 from rankops.training.options import Optimizer, Schedule
 
@@ -108,12 +109,15 @@ def _check_dataset(settings: Settings, key: str) -> None:
 
 
 def _check_adapter(settings: Settings, key: str) -> None:
-    from rankops.datasets.public.reading import PublicDataset  # which imports pandas
+    from rankops.datasets.public.reading import PhotoDataset, PublicDataset  # which imports pandas
 
     block, place = settings.real_data[key], f"real_data.{key}"
     kind = lookup.find("datasets", key, where=place)
     if not isinstance(kind, type) or not issubclass(kind, PublicDataset):
         raise ValueError(f"{place}: {key} is drawn here, not read from disk: give it a block under datasets")
+    if (block.size is None) == issubclass(kind, PhotoDataset):
+        expected = "null: it has no images" if block.size else "a number of pixels, to which its images are resized"
+        raise ValueError(f"{place}.size: is {block.size}, expected {expected}")
     _typed(kind, block.args, f"{place}.args")
 
 
@@ -199,6 +203,10 @@ def _lacks(settings: Settings, dataset: str, task: type[Task]) -> list[str]:
 
 def _check_model(run: Run, task: type[Task], place: str) -> None:
     model = _built("models", run.model, f"{place}.model", outputs=LABELS, features=1, words=WORDS)
+    if run.task == "query_ranking":
+        if not isinstance(model, Perceptron):
+            raise ValueError(f"{place}.model.name: {run.model.name} does not score documents; try perceptron")
+        return
     needed = "embedding_size" if run.task == "label_ranking" else "embed"
     if not hasattr(model, needed) or hasattr(model, "encode_text") != (run.task == "retrieval"):
         fitting = "dual_encoder" if run.task == "retrieval" else "convnet"
@@ -234,7 +242,7 @@ def _check_losses(settings: Settings, run: Run, task: type[Task], training: dict
     length, batch_size = settings.score_vectors.length, training.get("batch_size")
     if batch_size is None:
         raise ValueError(
-            f"{place}.sorter: {run.sorter} takes {length} scores and no other number, but {run.task} ranks labels; "
+            f"{place}.sorter: {run.sorter} takes {length} scores and no other number, but {run.task} ranks others; "
             "expected a sorter of any length, such as laplace"
         )
     if batch_size % length:
@@ -248,17 +256,17 @@ def _check_loss(task: type[Task], loss: Component, place: str) -> bool:
     """Return whether a loss of this task, with these options, takes a sorter."""
     function = _check_options("losses", loss, place)
     parameters = list(inspect.signature(function).parameters)
-    if parameters[1] != task.truth or loss.name == NONE:
+    if parameters[1] not in task.truth or loss.name == NONE:
         fitting = [
             name
             for name in lookup.names("losses")
-            if name != NONE and list(inspect.signature(lookup.find("losses", name)).parameters)[1] == task.truth
+            if name != NONE and list(inspect.signature(lookup.find("losses", name)).parameters)[1] in task.truth
         ]
         raise ValueError(f"{place}.name: {loss.name} is no loss of {task.name}; there are {', '.join(fitting)}")
     truth = {
         "label_ranks": torch.tensor([[2, 1], [0, 1]]),
         "target": torch.tensor([[0.0, 1.0], [1.0, 0.0]]),
-    }.get(task.truth, torch.eye(2, dtype=torch.bool))
+    }.get(parameters[1], torch.eye(2, dtype=torch.bool))
     runtime = {"sorter": lambda scores, **_: scores.argsort(-1).argsort(-1) + 1.0, "generator": torch.Generator()}
     try:
         function(

@@ -123,7 +123,7 @@ class Scenes(BaseModel):
 
 
 class RealData(Block):
-    size: Annotated[int, Field(ge=16)]
+    size: Annotated[int, Field(ge=16)] | None = None
     args: dict[str, Any] = {}
     seed: Seed
 

@@ -70,8 +70,9 @@ def main(params: Settings, method: str) -> None:
 def trained(plan: SyntheticPrecision, name: str, flipped: float, seed: int, checkpoint: Path) -> list[float]:
     """Return the test average precision after each epoch; a share of the training labels is flipped."""
     method, half = plan.methods[name], plan.rows // 2
-    network: dict[str, Any] = {"hidden": plan.hidden, "layers": plan.layers}
-    points, labels = draw(plan.rows, features=plan.features, positive=plan.positive, seed=seed, **network)
+    network: dict[str, Any] = {"hidden": [plan.hidden] * (plan.layers - 1)}
+    drawn = {"features": plan.features, "positive": plan.positive, "hidden": plan.hidden, "layers": plan.layers}
+    points, labels = draw(plan.rows, seed=seed, **drawn)
     given = with_flips(labels[:half], flipped, generator(seed, "synthetic_precision", "flips"))
     sorter = None if method.sorter == NONE else load_sorter(Path("models/sorters") / method.sorter)
     epochs = fit(

@@ -35,7 +35,12 @@ SERVED_BY = Path(__file__).parents[1] / "serving" / "model.py"
 REQUIREMENTS = (
     "mlflow", "torch", "torchvision", "safetensors", "accelerate", "numpy", "pandas", "pillow", "pyarrow", "scipy"
 )  # fmt: skip
-KINDS = {"image": DataType.binary, "images": Array(DataType.binary), "text": DataType.string}  # of `Task.columns`
+KINDS = {  # of `Task.columns`
+    "image": DataType.binary,
+    "images": Array(DataType.binary),
+    "text": DataType.string,
+    "vectors": Array(Array(DataType.double)),
+}
 
 
 @dataclass(frozen=True)

@@ -43,7 +43,7 @@ HELPERS = {
     "models": {"backbone", "layers", "tokenizer"},
     "sorters": {"base", "laplace_sums", "load", "operators", "standardize"},
     "tasks": {"base", "predict"},
-    "datasets": {"base", "drawing", "expected", "facts", "layout", "mnist", "reading", "rlsep", "splits"},
+    "datasets": {"base", "drawing", "expected", "facts", "layout", "mnist", "packages", "reading", "rlsep", "splits"},
 }
 
 # Folders whose public names are imported from the package itself.

@@ -1,6 +1,7 @@
 """The tables that tasks learn from: one reader for each set of columns, whichever dataset wrote them."""
 
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -11,7 +12,24 @@ from torch import Tensor
 from rankops.io.parquet import IMAGE, decode_images, list_lengths, matrix, read_table
 from rankops.models.tokenizer import Vocabulary
 
-__all__ = ["read_captions", "read_clips", "read_images", "read_label_ranks", "read_labels"]
+__all__ = [
+    "Queries",
+    "padded",
+    "read_captions",
+    "read_clips",
+    "read_images",
+    "read_label_ranks",
+    "read_labels",
+    "read_queries",
+]
+
+
+class Queries(NamedTuple):
+    """Lists of documents, padded with zeros: features (n, d, k), relevance (n, d), and a mask (n, d)."""
+
+    features: Tensor
+    relevance: Tensor
+    mask: Tensor
 
 
 def read_images(read: pa.Table, *, path: Path, threads: int) -> Tensor:
@@ -134,3 +152,53 @@ def read_captions(folder: str | Path, split: str, *, threads: int) -> tuple[Tens
             if not caption or not Vocabulary.split(caption):
                 raise ValueError(f"{path}: row {row}: a caption is {caption!r}, expected at least one word")
     return read_images(read, path=path, threads=threads), captions, families
+
+
+def padded(table: pa.Table, name: str, *, path: str | Path) -> tuple[Tensor, Tensor]:
+    """Return a column of lists of numbers or of vectors, each filled up with zeros to the longest, and at least to two.
+
+    Returns:
+        Values (n, d) or (n, d, k), and a mask (n, d), False where they are filled up.
+
+    Raises:
+        ValueError: there is no list, one is empty, or vectors of different lengths.
+
+    >>> padded(pa.table({"scores": [[1.0, 2.0, 3.0], [4.0]]}), "scores", path="predictions")[0]
+    tensor([[1., 2., 3.],
+            [4., 0., 0.]], dtype=torch.float64)
+    """
+    column, lengths = table[name].combine_chunks(), list_lengths(table[name])
+    if not len(lengths) or not lengths.all():
+        row = int((lengths == 0).argmax()) if len(lengths) else 0
+        raise ValueError(f"{path}: row {row}: {name} is empty or missing, expected at least one in each row")
+    flat = column.flatten()
+    vectors = not pa.types.is_primitive(flat.type)
+    values = matrix(pa.table({name: flat}), name, path=path) if vectors else torch.from_numpy(flat.to_numpy().copy())
+    mask = torch.arange(max(2, lengths.max())) < torch.from_numpy(lengths.astype(np.int64)).unsqueeze(1)
+    filled = values.new_zeros(*mask.shape, *values.shape[1:])
+    filled[mask] = values
+    return filled, mask
+
+
+def read_queries(folder: str | Path, split: str) -> Queries:
+    """Read the documents of each query.
+
+    Args:
+        folder, split: see `read_label_ranks`.
+
+    Raises:
+        FileNotFoundError, ValueError: the file is missing or corrupt, a query has no document, or another number of
+            relevances than of documents, or a feature or relevance is none.
+    """
+    path = Path(folder) / f"{split}.parquet"
+    read = read_table(path, ["features", "relevance"])
+    features, mask = padded(read, "features", path=path)
+    relevance, judged = padded(read, "relevance", path=path)
+    for rows, what in (
+        ((mask.sum(-1) != judged.sum(-1)), "another number of relevances than of documents"),
+        (~torch.isfinite(features).all(-1).all(-1), "a feature that is not finite"),
+        (~(torch.isfinite(relevance) & (relevance >= 0)).all(-1), "a relevance that is no number of at least 0"),
+    ):
+        if rows.any():
+            raise ValueError(f"{path}: row {int(rows.int().argmax())} has {what}; make it again")
+    return Queries(features, relevance, mask)

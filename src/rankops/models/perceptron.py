@@ -1,5 +1,6 @@
 """A multilayer perceptron: vectors to scores."""
 
+from collections.abc import Sequence
 from itertools import pairwise
 
 from torch import Tensor, nn
@@ -15,24 +16,24 @@ class Perceptron(nn.Module):
     Args:
         features: of a vector.
         outputs: scores of a vector.
-        hidden: width of the layers in between.
-        layers: how many linear maps.
+        hidden: width of each layer in between.
 
     Shapes:
         vectors (..., features) to scores (..., outputs).
 
     Raises:
-        ValueError: no layer.
+        ValueError: a width that is no whole number of at least 1.
 
     >>> import torch
     >>> Perceptron(features=10, outputs=1)(torch.zeros(5, 10)).shape
     torch.Size([5, 1])
     """
 
-    def __init__(self, *, features: int, outputs: int, hidden: int = 10, layers: int = 4):
+    def __init__(self, *, features: int, outputs: int, hidden: Sequence[int] = (10, 10, 10)):
         super().__init__()
-        check_count("layers", layers)
-        widths = [features, *[hidden] * (layers - 1), outputs]
+        for width in hidden:
+            check_count("hidden", width)
+        widths = [features, *hidden, outputs]
         parts: list[nn.Module] = []
         for before, after in pairwise(widths):
             parts += [nn.Linear(before, after), nn.ReLU()]

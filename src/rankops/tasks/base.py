@@ -38,12 +38,12 @@ class Task(Trainable, Protocol):
     Attributes:
         name, title: of the task.
         phases: names of the blocks of training options, in order.
-        on_features: phases that learn from features of a frozen network.
+        on_features: phases that learn from features, not from images.
         needs_start: phases that are left out of a training from random weights.
         monitor: the validation metric that decides on the best epoch, seed and setting.
         metrics: the only list of the task's metrics; the first is its main one.
-        columns: what a row of a request has: `image`, `images` (a list) or `text`; `?` where it may be missing.
-        truth: the second argument of its losses.
+        columns: what a row of a request has: `image`, `images` (a list), `text` or `vectors`; `?` where it may miss.
+        truth: names of the second argument of its losses.
         learns_from: columns of a dataset's tables.
         Training: a dataclass of the options of its training.
     """
@@ -56,7 +56,7 @@ class Task(Trainable, Protocol):
     monitor: str
     metrics: ClassVar[tuple[Metric, ...]]
     columns: ClassVar[dict[str, str]]
-    truth: ClassVar[str]
+    truth: ClassVar[tuple[str, ...]]
     learns_from: ClassVar[tuple[str, ...]]
     Training: ClassVar[type]
 

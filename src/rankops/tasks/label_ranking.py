@@ -140,7 +140,7 @@ class LabelRanking:
     )
     Training = Training
     columns: ClassVar = {"image": "image"}
-    truth = "label_ranks"
+    truth = ("label_ranks",)
     learns_from = ("image", "label_ranks")
 
     def __init__(

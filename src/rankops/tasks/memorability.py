@@ -34,7 +34,7 @@ class Memorability(ProbeAndFinetune):
     monitor = "spearman"
     metrics = (Metric("spearman", "Spearman"),)
     columns: ClassVar = {"frames": "images"}
-    truth = "target"
+    truth = ("target",)
     learns_from = ("frames", "score")
 
     def load(self, folder: str | Path, split: str, *, threads: int) -> Split:

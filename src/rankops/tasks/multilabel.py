@@ -35,7 +35,7 @@ class MultiLabel(ProbeAndFinetune):
     monitor = "mean_average_precision"
     metrics = (Metric("mean_average_precision", "mAP"),)
     columns: ClassVar = {"image": "image"}
-    truth = "labels"
+    truth = ("labels",)
     learns_from = ("image", "labels", "difficult")
 
     def load(self, folder: str | Path, split: str, *, threads: int) -> Split:

@@ -88,7 +88,7 @@ class Retrieval(ProbeAndFinetune):
     )
     Training = RetrievalTraining
     columns: ClassVar = {"image": "image?", "caption": "text?"}
-    truth = "positives"
+    truth = ("positives",)
     learns_from = ("image", "captions")
 
     def load(self, folder: str | Path, split: str, *, threads: int) -> Split:

@@ -106,21 +106,37 @@ class Objective:
         """What changes while the sorter is fine-tuned, for the checkpoint."""
         return [] if self._optimizer is None else [self._sorter, self._optimizer]
 
-    def __call__(self, scores: Tensor, truth: Tensor, *, generator: torch.Generator | None = None) -> Tensor:
+    def __call__(
+        self,
+        scores: Tensor,
+        truth: Tensor,
+        *,
+        mask: Tensor | None = None,
+        generator: torch.Generator | None = None,
+    ) -> Tensor:
         """Return the loss of a batch, a scalar.
 
         Args:
             scores, truth: as the loss takes them.
+            mask: as the loss takes it, False where there is no score; None where all are there.
             generator: for losses that draw pairs.
+
+        Raises:
+            ValueError: a sorter is to learn from lists with a mask.
         """
+        masked = {} if mask is None else {"mask": mask}
 
         def value_of(loss: partial) -> Tensor:
             draws_pairs = loss.keywords.get("pairs") is not None
             # Each step would wait for a GPU; the loop reports a loss that is not finite.
             checked = scores.device.type == "cpu"
-            return loss(scores, truth, check_finite=checked, **({"generator": generator} if draws_pairs else {}))
+            return loss(
+                scores, truth, check_finite=checked, **masked, **({"generator": generator} if draws_pairs else {})
+            )
 
         if self._optimizer is not None and torch.is_grad_enabled():
+            if masked:  # a part of a vector is nothing to learn sorting from
+                raise ValueError("sorter_optimizer: a sorter learns from no lists of different lengths: leave it out")
             self._fine_tune_sorter(scores, truth)
         value = value_of(self._loss)
         if self._auxiliary is not None and (self._until is None or self.epoch <= self._until):

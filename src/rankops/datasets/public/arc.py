@@ -9,7 +9,7 @@ import pandas as pd
 import pyarrow as pa
 
 from rankops.datasets.expected import between, in_set
-from rankops.datasets.public.reading import SPLITS, PublicDataset, check_shares, read_list, splits_by_seed
+from rankops.datasets.public.reading import SPLITS, PhotoDataset, check_shares, read_list, splits_by_seed
 from rankops.io.parquet import IMAGE
 
 __all__ = ["Arc", "SCHEMA"]  # noqa: RUF022 - the dataset comes first
@@ -21,7 +21,7 @@ SCHEMA = pa.schema(
 
 
 @dataclass(frozen=True, kw_only=True)
-class Arc(PublicDataset):
+class Arc(PhotoDataset):
     """Images with `label_ranks` of each class (0 = absent, larger = more important).
 
     Attributes:

@@ -9,7 +9,7 @@ import pandas as pd
 import pyarrow as pa
 
 from rankops.datasets.expected import between, in_set
-from rankops.datasets.public.reading import PublicDataset, require
+from rankops.datasets.public.reading import PhotoDataset, require
 from rankops.io.parquet import IMAGE
 
 __all__ = ["CocoCaptions", "SCHEMA"]  # noqa: RUF022 - the dataset comes first
@@ -28,7 +28,7 @@ OURS = {"train": "train", "restval": "train", "val": "val", "test": "test"}
 
 
 @dataclass(frozen=True, kw_only=True)
-class CocoCaptions(PublicDataset):
+class CocoCaptions(PhotoDataset):
     """Images with `captions`, the first five of each."""
 
     layout: ClassVar[str] = """\

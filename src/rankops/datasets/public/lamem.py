@@ -8,7 +8,7 @@ import pandas as pd
 import pyarrow as pa
 
 from rankops.datasets.expected import between, filled
-from rankops.datasets.public.reading import SPLITS, PublicDataset, read_list, scores_of
+from rankops.datasets.public.reading import SPLITS, PhotoDataset, read_list, scores_of
 from rankops.io.parquet import IMAGE
 
 __all__ = ["Lamem", "SCHEMA"]  # noqa: RUF022 - the dataset comes first
@@ -20,7 +20,7 @@ SCHEMA = pa.schema(
 
 
 @dataclass(frozen=True, kw_only=True)
-class Lamem(PublicDataset):
+class Lamem(PhotoDataset):
     """Images, as clips of one frame, with a `score` in [0, 1].
 
     Attributes:

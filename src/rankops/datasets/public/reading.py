@@ -20,14 +20,81 @@ from rankops.io.parquet import read_table
 from rankops.io.pictures import BROKEN
 from rankops.seeding import generator
 
-__all__ = ["SPLITS", "PublicDataset", "check_shares", "read_list", "require", "scores_of", "splits_by_seed"]
+__all__ = [
+    "SPLITS",
+    "PhotoDataset",
+    "PublicDataset",
+    "check_shares",
+    "read_list",
+    "require",
+    "scores_of",
+    "splits_by_seed",
+]
 
 SPLITS = ("train", "val", "test")
 
 
 @dataclass(frozen=True, kw_only=True)
 class PublicDataset:
-    """A dataset in its public layout. An adapter is a subclass in a file of its own; its fields are its options.
+    """A dataset as it is published. An adapter is a subclass in a file of its own; its fields are its options."""
+
+    __pydantic_config__: ClassVar = {"extra": "forbid"}  # unknown options are errors where the params are checked
+    layout: ClassVar[str]
+    schema: ClassVar[pa.Schema]  # `id`, `name`, and what the task learns from
+
+    def schema_of(self, raw: Path) -> pa.Schema:
+        """Return the schema of the tables, where it depends on the data."""
+        return self.schema
+
+    def check(self, raw: str | Path) -> None:
+        """Check that a folder has the public layout, before anything is decoded.
+
+        Raises:
+            FileNotFoundError: a file is missing; the message names it and shows the layout.
+            ValueError: a file is not as expected.
+        """
+        raise NotImplementedError
+
+    def tables(
+        self, raw: str | Path, split: str, *, size: int | None, seed: int, threads: int, skipped: list[str] | None
+    ) -> Iterator[pa.Table]:
+        """Read one split in pieces, so that memory does not grow with the number of files.
+
+        Args:
+            raw: folder of the dataset, see `layout`.
+            split: train, val, test, or all of them.
+            size: pixels on a side of photos, where there are any.
+            seed: of the splits, where the dataset has none.
+            threads: to decode with.
+            skipped: takes the names of broken files that were left out.
+
+        Raises:
+            FileNotFoundError: a list or a file is missing.
+            ValueError: a list is not as expected, a split has no file, or a file is broken.
+        """
+        raise NotImplementedError
+
+    def measure(self, folder: str | Path, split: str, *, threads: int) -> dict[str, pd.DataFrame]:
+        """Return what the expectations are held against: a row a row of a split.
+
+        Raises:
+            FileNotFoundError, ValueError: the file is missing or corrupt, or lacks a column.
+        """
+        raise NotImplementedError
+
+    def expectations(self, rows: dict[str, int], *, size: int | None) -> dict[str, list[dict[str, Any]]]:
+        """Return what must hold, see `rankops.datasets.expected`.
+
+        Args:
+            rows: of each split, as the manifest has them.
+            size: pixels on a side of photos, where there are any.
+        """
+        raise NotImplementedError
+
+
+@dataclass(frozen=True, kw_only=True)
+class PhotoDataset(PublicDataset):
+    """A dataset of photos or videos, in files that lists name.
 
     Attributes:
         skip_broken: leave out files that cannot be decoded, and tell of it on the log, instead of raising.
@@ -35,10 +102,7 @@ class PublicDataset:
 
     skip_broken: bool = False
 
-    __pydantic_config__: ClassVar = {"extra": "forbid"}  # unknown options are errors where the params are checked
-    layout: ClassVar[str]
     needs: ClassVar[tuple[str, ...]] = ()  # folders
-    schema: ClassVar[pa.Schema]  # `id`, `name`, `image` or `frames`, and what the task learns from
     photos: ClassVar[int] = 1  # of a row
     piece: ClassVar[int] = 512  # rows read, written and forgotten together
     expected: ClassVar[tuple[dict[str, Any], ...]] = ()  # what must hold for the dataset's own columns and `facts`
@@ -69,10 +133,6 @@ class PublicDataset:
         """
         return [as_jpeg(open_photo(path.read_bytes(), size))]
 
-    def schema_of(self, raw: Path) -> pa.Schema:
-        """Return the schema of the tables, where it depends on the data."""
-        return self.schema
-
     def facts(self, read: pa.Table) -> dict[str, Any]:
         """Return what is to be checked of the dataset's own columns, a row a row."""
         return {}
@@ -80,34 +140,22 @@ class PublicDataset:
     # What stages call.
 
     def check(self, raw: str | Path) -> None:
-        """Check that a folder has the public layout, before anything is decoded.
-
-        Raises:
-            FileNotFoundError: a file is missing; the message names it and shows the layout.
-            ValueError: a list is not as expected.
-        """
         for folder in self.needs:
             require(Path(raw) / folder, self.layout)
         self._listed(Path(raw), seed=0)
 
     def tables(
-        self, raw: str | Path, split: str, *, size: int, seed: int, threads: int, skipped: list[str] | None = None
+        self,
+        raw: str | Path,
+        split: str,
+        *,
+        size: int | None,
+        seed: int,
+        threads: int,
+        skipped: list[str] | None = None,
     ) -> Iterator[pa.Table]:
-        """Read one split in pieces, so that memory does not grow with the number of files.
-
-        Args:
-            raw: folder of the dataset, see `layout`.
-            split: train, val, test, or all of them.
-            size: pixels on a side.
-            seed: of the splits, where the dataset has none.
-            threads: to decode with.
-            skipped: takes the names of broken files that were left out.
-
-        Raises:
-            FileNotFoundError: a list or a file is missing.
-            ValueError: a list is not as expected, a split has no file, or a file is broken.
-        """
         raw = Path(raw)
+        assert size is not None  # as the params are checked
         listed = self._listed(raw, seed=seed)
         chosen = listed if split == "all" else listed[listed["split"] == split]
         if not len(chosen):
@@ -152,12 +200,9 @@ class PublicDataset:
             raise ValueError(f"{raw / file}: {error}; get it again, or set skip_broken: true") from error
 
     def measure(self, folder: str | Path, split: str, *, threads: int) -> dict[str, pd.DataFrame]:
-        """Return what the expectations are held against: a row a row of a split.
+        """Return facts of each row.
 
         `file` is where a photo came from; what differs among the photos of a row stands there once each.
-
-        Raises:
-            FileNotFoundError, ValueError: the file is missing or corrupt, or lacks a column.
         """
         path = Path(folder) / f"{split}.parquet"
         column = "frames" if "frames" in self.schema.names else "image"
@@ -178,13 +223,7 @@ class PublicDataset:
         }
         return {"rows": pd.DataFrame(facts).join(pd.DataFrame(rows)).set_index(["split", "id"])}
 
-    def expectations(self, rows: dict[str, int], *, size: int) -> dict[str, list[dict[str, Any]]]:
-        """Return what must hold, see `rankops.datasets.expected`.
-
-        Args:
-            rows: of each split, as the manifest has them.
-            size: pixels on a side.
-        """
+    def expectations(self, rows: dict[str, int], *, size: int | None) -> dict[str, list[dict[str, Any]]]:
         photos = [
             *rows_of(rows),
             in_set("split_rows", *(f"{split}: {count}" for split, count in rows.items())),

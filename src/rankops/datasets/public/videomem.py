@@ -9,7 +9,7 @@ import pandas as pd
 import pyarrow as pa
 
 from rankops.datasets.expected import between, filled
-from rankops.datasets.public.reading import PublicDataset, check_shares, read_list, require, scores_of, splits_by_seed
+from rankops.datasets.public.reading import PhotoDataset, check_shares, read_list, require, scores_of, splits_by_seed
 from rankops.io.images import as_jpeg, squared
 from rankops.io.parquet import IMAGE
 
@@ -26,7 +26,7 @@ LEAST_SHARE = 0.9
 
 
 @dataclass(frozen=True, kw_only=True)
-class Videomem(PublicDataset):
+class Videomem(PhotoDataset):
     """Seven evenly spaced frames of each video, and its `score` in [0, 1].
 
     The public test set has no scores, so the development set is split here, at random by `seed`. Frame k of n is number

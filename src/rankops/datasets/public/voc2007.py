@@ -9,7 +9,7 @@ import pandas as pd
 import pyarrow as pa
 
 from rankops.datasets.expected import between, in_set
-from rankops.datasets.public.reading import SPLITS, PublicDataset, read_list
+from rankops.datasets.public.reading import SPLITS, PhotoDataset, read_list
 from rankops.io.parquet import IMAGE
 
 __all__ = ["Voc2007", "CLASSES", "SCHEMA"]  # noqa: RUF022 - the dataset comes first
@@ -32,7 +32,7 @@ HOME = "VOCdevkit/VOC2007"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Voc2007(PublicDataset):
+class Voc2007(PhotoDataset):
     """Images with `labels` (0 or 1) of each class, and which of them are `difficult`.
 
     A difficult object counts as present (label 1): a positive in training. `difficult` tells the metric, which skips

