@@ -15,7 +15,8 @@ from rankops import lookup
 ROOT = Path(__file__).parents[1]
 PLATFORM = {"dvc", "mlflow", "prefect", "great_expectations", "pipelines"}
 # From the bottom up: a package imports only what stands before it; lookup and seeding may be imported by all.
-LIBRARY = ["checks", "io", "ranks", "sorters", "metrics", "losses", "training", "models", "datasets", "tasks"]
+LIBRARY = ["checks", "io", "ranks", "sorters", "metrics", "losses", "training", "models", "datasets", "tasks",
+           "demo"]  # fmt: skip
 PIPELINE = ["config", "ops", "reporting", "tracking", "serving", "monitoring", "expectations", "stages", "flows", "cli"]
 # Code that a stage may use without depending on it: it changes no result.
 PLUMBING = {

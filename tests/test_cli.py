@@ -109,7 +109,7 @@ class TestConsoleCommand:
         assert not loaded & HEAVY
         assert "typer" in loaded  # so that this test can fail
         commands = set(re.findall(r"^│ (\w+)  ", "\n".join(shown), re.MULTILINE))
-        known = "check scale fetch quickstart predict serve monitor promote doctor repair"
+        known = "check scale fetch quickstart predict demo serve monitor promote doctor repair"
         assert commands >= set(known.split())
 
     @pytest.mark.parametrize("folder", [".", "experiments", "src/rankops"])

@@ -1,4 +1,4 @@
-"""Commands on trained models: predict, serve, monitor, promote."""
+"""Commands on trained models: predict, demo, serve, monitor, promote."""
 
 from pathlib import Path
 from typing import Annotated
@@ -7,7 +7,7 @@ import typer
 
 from pipelines.cli.shared import CHAMPION, AsJson, ModelOption, errors_in_a_line, fail, print_json, table, typed_here
 
-__all__ = ["monitor", "predict", "promote", "serve"]
+__all__ = ["demo", "monitor", "predict", "promote", "serve"]
 
 
 def predict(
@@ -77,6 +77,24 @@ def _predict_table(source: Path, target: Path, model: str | None, *, as_json: bo
         print_json({"out": str(target), "rows": rows})
     else:
         typer.echo(f"{target}: predictions for {rows} images")
+
+
+def demo(
+    models: Annotated[
+        list[Path] | None,
+        typer.Argument(
+            callback=typed_here,
+            help="Folders of label rankers, such as models/runs/<run>; by default RLSEP beside cross-entropy if both "
+            "are trained, or else the ranker that comes with the package.",
+        ),
+    ] = None,
+    port: Annotated[int, typer.Option(min=1, max=65535)] = 5002,
+) -> None:
+    """Move digits on a local page, and see how label rankers rank them, until Ctrl-C."""
+    from rankops.demo.server import serve
+
+    with errors_in_a_line():
+        serve(models or (), port=port)
 
 
 def serve(

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rankops.io.pictures import opened
 from rankops.io.recipes import image_of, recipe_of
 
 if TYPE_CHECKING:
@@ -83,6 +82,8 @@ def predict(paths: Sequence[Path], folder: Path = SHIPPED) -> list[Prediction]:
         FileNotFoundError: no such file or model.
         ValueError: not an image, or of another size; the message names the file. Or not a label ranker.
     """
+    from rankops.io.pictures import opened  # needs Pillow
+
     check_files(paths)
     image = image_of_ranker(folder)
     for path in paths:
