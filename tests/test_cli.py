@@ -131,6 +131,8 @@ class TestConsoleCommand:
         assert (done.returncode, done.stderr) == (0, "")
         assert done.stdout.startswith("picture.png")
         assert (tmp_path / "annotated.png").is_file()
+        [found] = json.loads(command("predict", "picture.png", "--json", folder=tmp_path).stdout)
+        assert (found["path"], list(found)) == ("picture.png", ["path", "labels"])
         done = command("predict", "large.png", folder=tmp_path)
         assert (done.returncode, done.stdout) == (1, "")
         assert "65 x 64 pixels" in done.stderr

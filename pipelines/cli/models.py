@@ -49,18 +49,14 @@ def predict(
             found = predictions_of(sources, folder)
         for place, one in zip(places, found, strict=False):
             annotate(place, one)
-    labels = {str(one.path): list(zip(one.places, one.labels, one.scores, strict=True)) for one in found}
     if as_json:
-        keys = ("place", "label", "score")
-        print_json(
-            [{"path": path, "labels": [dict(zip(keys, row, strict=True)) for row in rows]}
-             for path, rows in labels.items()]
-        )  # fmt: skip
+        print_json([one.as_json() for one in found])
         return
-    for path, rows in labels.items():
-        typer.echo(path if rows else f"{path}: no label")
-        if rows:
-            table("place", "label", "score", rows=[(place, label, f"{score:.3f}") for place, label, score in rows])
+    for one in found:
+        typer.echo(one.path if one.labels else f"{one.path}: no label")
+        if one.labels:
+            scores = [f"{score:.3f}" for score in one.scores]
+            table("place", "label", "score", rows=zip(one.places, one.labels, scores, strict=True))
     for place in places:
         typer.echo(f"drawn: {place}")
 
