@@ -16,7 +16,8 @@ from conftest import ROOT, done  # isort: skip
 
 PLATFORM = {"dvc", "mlflow", "prefect", "great_expectations", "pipelines"}
 # From the bottom up: a package imports only what stands before it; lookup and seeding may be imported by all.
-LIBRARY = ["checks", "io", "ranks", "sorters", "metrics", "losses", "training", "models", "datasets", "tasks"]
+LIBRARY = ["checks", "io", "ranks", "sorters", "metrics", "losses", "training", "models", "datasets", "tasks",
+           "demo"]  # fmt: skip
 PIPELINE = ["config", "ops", "reporting", "tracking", "serving", "monitoring", "expectations", "stages", "flows", "cli"]
 # Code that a stage may use without depending on it: it changes no result.
 PLUMBING = {

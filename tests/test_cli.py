@@ -109,7 +109,7 @@ class TestConsoleCommand:
         assert not loaded & HEAVY
         assert "typer" in loaded  # so that this test can fail
         commands = set(re.findall(r"^│ (\w+)  ", "\n".join(shown), re.MULTILINE))
-        known = "check scale fetch quickstart predict serve monitor promote doctor repair"
+        known = "check scale fetch quickstart predict demo serve monitor promote doctor repair"
         assert commands >= set(known.split())
 
     @pytest.mark.parametrize("folder", [".", "experiments", "src/rankops"])
@@ -129,6 +129,8 @@ class TestConsoleCommand:
         assert (done.returncode, done.stderr, done.stdout[:11]) == (0, "", "picture.png")
         assert (tmp_path / "annotated.png").is_file()
         Image.new("L", (65, 64)).save(tmp_path / "large.png")
+        [found] = json.loads(command("predict", "picture.png", "--json", folder=tmp_path).stdout)
+        assert (found["path"], list(found)) == ("picture.png", ["path", "labels"])
         done = command("predict", "large.png", folder=tmp_path)
         assert (done.returncode, done.stdout, "65 x 64 pixels" in done.stderr) == (1, "", True)
         completing = command(folder=tmp_path, _RANKOPS_COMPLETE="complete_bash")

@@ -42,6 +42,14 @@ def test_all_mistakes_are_named_at_once():
         rules.check_values(values)
 
 
+def test_a_mistake_in_a_tasks_training_is_named_once_not_for_each_run():
+    changes = {"training": {"label_ranking": {"scorer": {"optimizer": {"name": "Adan"}}}}}
+    with pytest.raises(ParamsError) as error:
+        rules.check_values(merged(read(ROOT / "params.yaml"), changes))
+    [line] = str(error.value).splitlines()
+    assert line.startswith("params.yaml: training.label_ranking.scorer.optimizer.name")
+
+
 @pytest.mark.parametrize("text", ["a: [1", "", "- 1", "compute: 2026-02-31"])
 def test_a_file_that_holds_no_params_is_named(tmp_path, text):
     (tmp_path / "params.yaml").write_text(text)

@@ -260,7 +260,13 @@ def test_the_stage_sends_what_the_pipeline_made(store, capsys):
     assert [point.step for point in store.get_metric_history(best.info.run_id, "epoch.loss")] == [1, 2]
     champion = store.get_model_version_by_alias("memorability", "champion")
     assert (champion.tags["seed"], champion.run_id) == ("2", parent.info.run_id)
-    registered = load_model(registry.weights_of("models:/memorability@champion", Path("copy")))
+    weights = registry.weights_of("models:/memorability@champion", Path("copy"))
+    card = (weights / "card.md").read_text()
+    assert card.strip() == champion.description.strip()
+    for part in ("`train@memorability-mse`, seed 2", "| spearman | 0.5000 | 0.4000 to 0.6000 |",
+                 "| data/clips/train.parquet | 2e |", "`loss.name`: mse", "models:/memorability/VERSION"):  # fmt: skip
+        assert part in card
+    registered = load_model(weights)
     assert registered.head[1].weight.equal(load_model("models/runs/memorability-mse/seed2").head[1].weight)
     assert [model.name for model in store.search_registered_models()] == ["memorability", "sorter-lstm"]
     assert runs["sorter-laplace"].data.metrics["l1"] == 0.01

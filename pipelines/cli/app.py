@@ -9,7 +9,16 @@ from pipelines.cli import data, doctor, models, params, project, quickstart
 from rankops.command import show_version
 
 PANELS = {
-    "Use": (quickstart.quickstart, doctor.doctor, params.check, params.scale, data.fetch, models.predict, models.serve),
+    "Use": (
+        quickstart.quickstart,
+        models.demo,
+        doctor.doctor,
+        params.check,
+        params.scale,
+        data.fetch,
+        models.predict,
+        models.serve,
+    ),
     "Operate": (models.monitor, models.promote, project.watch, project.repair),
 }
 

@@ -1,4 +1,4 @@
-"""Commands on trained models: predict, serve, monitor, promote."""
+"""Commands on trained models: predict, demo, serve, monitor, promote."""
 
 from pathlib import Path
 from typing import Annotated
@@ -7,7 +7,7 @@ import typer
 
 from pipelines.cli.shared import CHAMPION, AsJson, ModelOption, errors_in_a_line, fail, print_json, table, typed_here
 
-__all__ = ["monitor", "predict", "promote", "serve"]
+__all__ = ["demo", "monitor", "predict", "promote", "serve"]
 
 
 def predict(
@@ -49,18 +49,14 @@ def predict(
             found = predictions_of(sources, folder)
         for place, one in zip(places, found, strict=False):
             annotate(place, one)
-    labels = {str(one.path): list(zip(one.places, one.labels, one.scores, strict=True)) for one in found}
     if as_json:
-        keys = ("place", "label", "score")
-        print_json(
-            [{"path": path, "labels": [dict(zip(keys, row, strict=True)) for row in rows]}
-             for path, rows in labels.items()]
-        )  # fmt: skip
+        print_json([one.as_json() for one in found])
         return
-    for path, rows in labels.items():
-        typer.echo(path if rows else f"{path}: no label")
-        if rows:
-            table("place", "label", "score", rows=[(place, label, f"{score:.3f}") for place, label, score in rows])
+    for one in found:
+        typer.echo(one.path if one.labels else f"{one.path}: no label")
+        if one.labels:
+            scores = [f"{score:.3f}" for score in one.scores]
+            table("place", "label", "score", rows=zip(one.places, one.labels, scores, strict=True))
     for place in places:
         typer.echo(f"drawn: {place}")
 
@@ -77,6 +73,24 @@ def _predict_table(source: Path, target: Path, model: str | None, *, as_json: bo
         print_json({"out": str(target), "rows": rows})
     else:
         typer.echo(f"{target}: predictions for {rows} images")
+
+
+def demo(
+    models: Annotated[
+        list[Path] | None,
+        typer.Argument(
+            callback=typed_here,
+            help="Folders of label rankers, such as models/runs/<run>; by default RLSEP beside cross-entropy if both "
+            "are trained, or else the ranker that comes with the package.",
+        ),
+    ] = None,
+    port: Annotated[int, typer.Option(min=1, max=65535)] = 5002,
+) -> None:
+    """Move digits on a local page, and see how label rankers rank them, until Ctrl-C."""
+    from rankops.demo.server import serve
+
+    with errors_in_a_line():
+        serve(models or (), port=port)
 
 
 def serve(

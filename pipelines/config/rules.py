@@ -37,6 +37,10 @@ def check_values(values: Any, *, path: str | Path = "params.yaml") -> Settings:
     """The same of plain values."""
     settings = check_shapes(values, path=path)
     lines = list(_problems(settings, path))
+    for key, run in settings.runs.items():  # which inherit their task's mistakes
+        shared, own = f"{path}: training.{run.task}.", f"{path}: runs.{key}.training."
+        inherited = {line.replace(shared, own, 1) for line in lines if line.startswith(shared)}
+        lines = [line for line in lines if line not in inherited]
     if lines:
         raise ParamsError("\n".join(dict.fromkeys(lines)))
     return settings
@@ -146,7 +150,8 @@ def _check_optimizer(block: dict[str, Any], place: str) -> None:
     optimizer = _typed(Optimizer, block, place)
     kind = getattr(torch.optim, optimizer.name, None)
     if not (isinstance(kind, type) and issubclass(kind, torch.optim.Optimizer)):
-        raise ValueError(f"{place}.name: no {optimizer.name!r} in torch.optim; try AdamW or SGD")
+        hint = lookup.did_you_mean(optimizer.name, torch.optim.__all__) or "; try AdamW or SGD"
+        raise ValueError(f"{place}.name: no {optimizer.name!r} in torch.optim{hint}")
     options = inspect.signature(kind).parameters
     for name, value in optimizer.args.items():
         if isinstance(value, str) and name in options and isinstance(options[name].default, int | float):
@@ -350,7 +355,8 @@ def _check_comparison(settings: Settings, key: str) -> None:
             raise ValueError(f"{place}.runs: {name} and {comparison.baseline} have no seed in common, which pairs them")
     metrics = [metric.name for metric in lookup.find("tasks", first.task).metrics]
     if comparison.metric not in metrics:
-        raise ValueError(f"{place}.metric: no {comparison.metric!r} of {first.task}; there are {', '.join(metrics)}")
+        known = f"{', '.join(metrics)}{lookup.did_you_mean(comparison.metric, metrics)}"
+        raise ValueError(f"{place}.metric: no {comparison.metric!r} of {first.task}; there are {known}")
 
 
 def _test_data(settings: Settings, run: Run) -> Any:
@@ -370,7 +376,8 @@ def _check_gate(settings: Settings) -> None:
             raise ValueError(f"gate.judged.{task}: no such task; there are {', '.join(known)}")
         for metric in (judged.metric, *judged.guarded):
             if metric not in known[task]:
-                raise ValueError(f"gate.judged.{task}: no metric {metric!r}; there are {', '.join(known[task])}")
+                hint = lookup.did_you_mean(metric, known[task])
+                raise ValueError(f"gate.judged.{task}: no metric {metric!r}; there are {', '.join(known[task])}{hint}")
     used = {"sorter", *(run.task for run in settings.runs.values())}
     if missing := sorted(used - set(settings.gate.judged)):
         raise ValueError(f"gate.judged: no block for {', '.join(missing)}: every model is judged by a metric")

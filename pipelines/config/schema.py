@@ -398,7 +398,9 @@ def read(path: str | Path) -> Any:
     try:
         return YAML(typ="safe").load(Path(path))
     except FileNotFoundError as error:
-        raise ParamsError(f"{path}: no such file; run from the project's top folder") from error
+        raise ParamsError(
+            f"{path}: no such file; expected params.yaml in the project's top folder, or another"
+        ) from error
     except (YAMLError, ValueError) as error:  # the latter of a date that does not exist
         raise ParamsError(f"{path}: not YAML: {error}") from error
 

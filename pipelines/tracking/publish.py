@@ -23,6 +23,7 @@ from mlflow.types.schema import Array
 from pipelines.ops.git import git
 from pipelines.ops.messages import without_credentials
 from pipelines.tracking import live, registry
+from pipelines.tracking.card import card
 from pipelines.tracking.store import answering, connect, experiment_of
 from rankops import lookup
 
@@ -181,9 +182,12 @@ def signature_of(weights: Path) -> ModelSignature:
 
 
 def _register(client: mlflow.MlflowClient, run_id: str, run: Run, version: Version) -> str:
+    tags = {**run.tags, **version.tags, KEY: run.key, "run": run.name}
+    text = card(version.model, version.weights, params=run.params, metrics=run.metrics, tags=tags | _commit())
     with TemporaryDirectory() as scratch:
         weights = Path(scratch) / "weights"  # the name by which `rankops.sorters.load` finds it
         shutil.copytree(version.weights, weights)
+        (weights / "card.md").write_text(text + "\n")
         with mlflow.start_run(run_id=run_id):
             logged = mlflow.pyfunc.log_model(
                 name="model",
@@ -199,16 +203,13 @@ def _register(client: mlflow.MlflowClient, run_id: str, run: Run, version: Versi
     except MlflowException as error:
         if error.error_code != "RESOURCE_ALREADY_EXISTS":
             raise
-    seed = f", seed {version.tags['seed']}; metrics of all its seeds" if "seed" in version.tags else ""
-    description = [f"Trained by `{run.tags.get('stage', run.name)}`{seed}.", "", "| metric | value |", "|---|---|"]
-    description += [f"| {name} | {value:.4f} |" for name, value in run.metrics.items()]
     made = client.create_model_version(
         version.model,
         logged.model_uri,
         run_id,
-        tags={**run.tags, **version.tags, KEY: run.key, "run": run.name},
+        tags=tags,
         model_id=logged.model_id,
-        description="\n".join(description)[:4000],
+        description=text,
     )
     return str(made.version)
 

@@ -49,20 +49,24 @@ def main() -> None:
 
 def _outside(folder: Path) -> None:
     """Run what needs no checkout, and say of all else what it needs."""
-    if sys.argv[1:2] == ["predict"]:
-        try:
+    try:
+        if sys.argv[1:2] == ["predict"]:
             from rankops.predict import main as predict
 
             return predict(sys.argv[2:])
-        except ModuleNotFoundError as error:
-            sys.exit(f"the package {error.name} is missing: install rankops with its extra `pipeline`")
+        if sys.argv[1:2] == ["demo"]:
+            from rankops.demo.server import main as demo
+
+            return demo(sys.argv[2:])
+    except ModuleNotFoundError as error:
+        sys.exit(f"the package {error.name} is missing: install rankops with its extra `pipeline`")
     if "_RANKOPS_COMPLETE" in os.environ:  # Tab in another folder
         sys.exit(1)
     sys.exit(
         f"{folder}: not in a RankOps checkout (no folder upwards has dvc.yaml and pipelines/).\n"
         "The command runs that checkout's pipeline: clone the repository, run `make setup` there, and try again in "
-        "it.\nWithout a checkout there are the library (`from rankops.losses import spearman`) and "
-        "`rankops predict PICTURE`."
+        "it.\nWithout a checkout there are the library (`from rankops.losses import spearman`), "
+        "`rankops demo` and `rankops predict PICTURE`."
     )
 
 

@@ -214,5 +214,6 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     >>> did_you_mean("rslep", ["mse", "rlsep"])
     '; did you mean rlsep?'
     """
-    near = difflib.get_close_matches(name, known, n=1)
-    return f"; did you mean {near[0]}?" if near else ""
+    folded = {one.lower(): one for one in known}
+    near = difflib.get_close_matches(name.lower(), folded, n=1)
+    return f"; did you mean {folded[near[0]]}?" if near else ""

@@ -4,13 +4,13 @@ What can be wrong with pictures or model is told before torch is imported.
 """
 
 import argparse
+import json
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rankops.io.pictures import opened
 from rankops.io.recipes import image_of, recipe_of
 
 if TYPE_CHECKING:
@@ -34,6 +34,12 @@ class Prediction:
     places: list[int]  # equally important labels share theirs
     labels: list[int]
     scores: list[float]
+
+    def as_json(self) -> dict[str, Any]:
+        """Return `path` and `labels`, of each its `place`, `label` and `score`."""
+        rows = zip(self.places, self.labels, self.scores, strict=True)
+        labels = [{"place": place, "label": label, "score": score} for place, label, score in rows]
+        return {"path": str(self.path), "labels": labels}
 
 
 def check_files(paths: Iterable[Path]) -> None:
@@ -83,6 +89,8 @@ def predict(paths: Sequence[Path], folder: Path = SHIPPED) -> list[Prediction]:
         FileNotFoundError: no such file or model.
         ValueError: not an image, or of another size; the message names the file. Or not a label ranker.
     """
+    from rankops.io.pictures import opened  # needs Pillow
+
     check_files(paths)
     image = image_of_ranker(folder)
     for path in paths:
@@ -163,6 +171,7 @@ def main(arguments: Sequence[str]) -> None:
     parser.add_argument("pictures", nargs="+", type=Path, help="PNG or JPEG files")
     parser.add_argument("--model", type=Path, default=SHIPPED, help="folder of a label ranker (default: the package's)")
     parser.add_argument("--out", type=Path, help="an annotated picture, or a folder for several (needs matplotlib)")
+    parser.add_argument("--json", action="store_true", help="print JSON")
     options = parser.parse_args(arguments)
     try:
         places = annotated_paths(options.pictures, options.out) if options.out else []
@@ -171,6 +180,9 @@ def main(arguments: Sequence[str]) -> None:
             annotate(place, one)
     except (ValueError, OSError) as error:
         sys.exit(str(error))
+    if options.json:
+        print(json.dumps([one.as_json() for one in found], indent=2))
+        return
     for one in found:
         print(one.path if one.labels else f"{one.path}: no label")
         for place, label, score in zip(one.places, one.labels, one.scores, strict=True):

@@ -1,0 +1,68 @@
+"""The model card of a registered version, in Markdown: data, metrics, limits, params, and how to load it.
+
+The gate adds its decision to it, see `pipelines.tracking.gate`.
+"""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from pipelines.ops.dvc_lock import INPUT
+from rankops import __version__
+
+__all__ = ["LONGEST", "card"]
+
+LONGEST = 4000  # characters: MLflow takes 5,000, and the gate's decision comes after it
+
+
+def card(
+    model: str, weights: Path, *, params: Mapping[str, Any], metrics: Mapping[str, float], tags: Mapping[str, str]
+) -> str:
+    """Return the card, at most `LONGEST` characters: params that do not fit are left out.
+
+    Args:
+        model: registered name.
+        weights: folder with `model.json`.
+        params, metrics: flat, as they are sent to MLflow; the bounds of a metric's interval are `.low` and `.high`.
+        tags: of the version.
+    """
+    recipe = json.loads((weights / "model.json").read_text())
+    seed = f", seed {tags['seed']}; the metrics are over all its seeds" if "seed" in tags else ""
+    made = f"commit {tags['git_commit'][:12]}{' with changes' if tags.get('git_dirty') == 'true' else ''}"
+    lines = [f"Trained by `{tags.get('stage', tags['run'])}`{seed}. Published at {made}, by rankops {__version__}."]
+    lines += ["", "## Metrics", "", "| metric | value | interval |", "|---|---|---|"]
+    for name, value in metrics.items():
+        if not name.endswith((".low", ".high")):
+            bounds = [metrics.get(f"{name}.{bound}") for bound in ("low", "high")]
+            interval = " to ".join(f"{bound:.4f}" for bound in bounds if bound is not None)
+            lines.append(f"| {name} | {value:.4f} | {interval} |")
+    inputs = {name.removeprefix(INPUT): value for name, value in tags.items() if name.startswith(INPUT)}
+    if inputs:
+        lines += ["", "## Data", "", f"Digits: {tags['digits_source']}." if "digits_source" in tags else ""]
+        lines += ["", "| file | md5 |", "|---|---|", *(f"| {name} | {value} |" for name, value in inputs.items())]
+    lines += ["", "## Limits", "", _limits(recipe), "", "## Load", "", _loading(model, recipe), "", "## Params", ""]
+    for name, value in params.items():
+        line = f"- `{name}`: {value}"
+        if sum(map(len, lines)) + len(lines) + len(line) > LONGEST:
+            break
+        lines.append(line)
+    return "\n".join(lines)[:LONGEST]
+
+
+def _limits(recipe: Mapping[str, Any]) -> str:
+    if recipe["folder"] == "sorters":
+        length = recipe["args"].get("length")
+        return f"Takes {length} scores, no other number." if length else "Takes any number of scores."
+    image, args = recipe.get("image"), recipe["args"]
+    size = f" of {image['width']} x {image['height']} pixels, {image['colors']} color(s)" if image else ""
+    labels = f" Ranks labels 0 to {args['outputs'] - 1}." if recipe.get("task") == "label_ranking" else ""
+    return f"Takes images{size}.{labels} It was judged on data like its training data, and on no other."
+
+
+def _loading(model: str, recipe: Mapping[str, Any]) -> str:
+    address = f"models:/{model}/VERSION"
+    if recipe["folder"] == "sorters":
+        return f'`rankops.sorters.load_sorter("{address}")`'
+    command = f", or `rankops predict picture.png --model {address}`" if recipe.get("task") == "label_ranking" else ""
+    return f'`mlflow.pyfunc.load_model("{address}")`{command}'

@@ -1,0 +1,127 @@
+"""The demo: what its server answers, and that it needs the core's packages alone."""
+
+import base64
+import json
+import subprocess
+import sys
+from http.client import HTTPConnection
+from pathlib import Path
+from threading import Thread
+
+import pytest
+
+from rankops.demo.server import HEADERS, HOST, LARGEST, PAGE, load_rankers, serve, server
+from rankops.io.checkpoints import build, save_model
+
+ROOT = Path(__file__).parents[1]
+
+
+def digit(label, size, top, left) -> dict:
+    return {"label": label, "size": size, "top": top, "left": left}
+
+
+SCENE = [digit(7, 0.5, 0.03, 0.45), digit(3, 0.36, 0.6, 0.05), digit(8, 0.2, 0.65, 0.6)]
+
+
+@pytest.fixture(scope="module")
+def ask():
+    """Ask a server with the ranker that ships: status, headers and body of its reply."""
+    with server({"mine": load_rankers()["RLSEP"]}, 0) as listening:
+        Thread(target=listening.serve_forever, daemon=True).start()
+
+        def asked(method: str, path: str, body: str | bytes | None = None):
+            connection = HTTPConnection(HOST, listening.server_port, timeout=20)
+            connection.request(method, path, body)
+            reply = connection.getresponse()
+            return reply.status, dict(reply.getheaders()), reply.read()
+
+        yield asked
+        listening.shutdown()
+
+
+@pytest.fixture
+def bare(tmp_path, monkeypatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_a_scene_is_drawn_and_its_digits_are_ranked_by_size(ask):
+    status, _, body = ask("POST", "/scene", json.dumps({"digits": SCENE}))
+    answer = json.loads(body)
+    pixels = base64.b64decode(answer["pixels"])
+    assert (status, len(pixels)) == (200, answer["side"] ** 2)
+    inked = [place for place, value in enumerate(pixels) if value]
+    assert 0 < min(inked) // answer["side"] < 0.2 * answer["side"]  # the 7 is at the top
+    assert answer["label_ranks"] == [0, 0, 0, 2, 0, 0, 0, 3, 1, 0]
+    [model] = answer["models"]
+    assert (model["name"], model["order"]) == ("mine", [7, 3, 8])
+    assert sorted(range(10), key=lambda label: -model["scores"][label])[:3] == [7, 3, 8]
+
+
+def test_equal_sizes_share_a_rank_and_an_empty_scene_is_one(ask):
+    equal = [digit(1, 0.25, 0.0, 0.0), digit(2, 0.25, 0.5, 0.75)]
+    assert json.loads(ask("POST", "/scene", json.dumps({"digits": equal}))[2])["label_ranks"][1:3] == [1, 1]
+    answer = json.loads(ask("POST", "/scene", '{"digits": []}')[2])
+    assert not any(base64.b64decode(answer["pixels"]))
+
+
+@pytest.mark.parametrize(
+    ("body", "named"),
+    [
+        ("", "Expecting value"),
+        (b"\xff", "utf"),
+        ("[]", "digits"),
+        ('{"digits": [3]}', "3"),
+        ('{"digits": [{"label": 3}]}', "size"),
+        (json.dumps({"digits": [digit(10, 0.3, 0, 0)]}), "label 10"),
+        (json.dumps({"digits": [digit(True, 0.3, 0, 0)]}), "label True"),
+        (json.dumps({"digits": [digit(3, 0.3, 0, 0)] * 2}), "label 3"),
+        (json.dumps({"digits": [digit(3, 0.3, 0.8, 0)]}), "inside"),
+        (json.dumps({"digits": [digit(3, float("nan"), 0, 0)]}), "size nan"),
+        (json.dumps({"digits": [digit(3, 0.001, 0, 0)]}), "size 0.001"),
+        ("[" * LARGEST, "recursion"),
+        (" " * (LARGEST + 1), str(LARGEST)),
+    ],
+)
+def test_what_is_no_scene_is_refused_with_a_reason(ask, body, named):
+    status, _, reply = ask("POST", "/scene", body)
+    assert status == 400
+    assert named in json.loads(reply)["error"]
+
+
+def test_the_page_is_the_only_one_and_loads_nothing_from_elsewhere(ask):
+    status, headers, body = ask("GET", "/")
+    assert (status, body) == (200, PAGE.read_bytes())
+    assert headers.items() >= HEADERS.items()
+    assert b"//" not in body.replace(b"// ", b"")  # no address
+    assert [ask("GET", "/../server.py")[0], ask("POST", "/")[0]] == [404, 404]
+
+
+def test_a_port_in_use_and_a_folder_without_a_ranker_are_told(bare):
+    with server({}, 0) as listening, pytest.raises(ValueError, match=rf"{listening.server_port}.*--port"):
+        serve(port=listening.server_port)
+    with pytest.raises(FileNotFoundError, match=r"absent: no model\.json"):
+        serve([Path("absent")])
+    save_model("sorter", build("sorters", "comparator", {}, seed=0))
+    with pytest.raises(ValueError, match="sorter.*label_ranking"):
+        serve([Path("sorter")])
+
+
+def test_it_needs_the_packages_of_the_core_alone(bare):
+    code = "import sys; from rankops.demo.server import answer, load_rankers\n" \
+           "answer({'digits': []}, load_rankers()); print(*sys.modules)"  # fmt: skip
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True,
+                          env={"PYTHONPATH": str(ROOT / "src"), "OMP_NUM_THREADS": "1"})  # fmt: skip
+    loaded = {name.partition(".")[0] for name in done.stdout.split()}
+    assert not loaded & {
+        "PIL",
+        "pyarrow",
+        "pandas",
+        "torchvision",
+        "accelerate",
+        "scipy",
+        "sklearn",
+        "pydantic",
+        "typer",
+    }
+    assert "safetensors" in loaded  # so that this test can fail
