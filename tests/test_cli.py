@@ -44,7 +44,7 @@ def rankops(*words: object, code: int = 0, typed_in: Path | None = None) -> str:
 
 def command(*words: str, folder: Path, library: Path = ROOT / "src", **environment: str) -> subprocess.CompletedProcess:
     """Run the console command as the installed script does."""
-    code = "from rankops.command import main; main()"
+    code = "from rankops.cli.main import main; main()"
     return subprocess.run(
         [sys.executable, "-c", code, *words], cwd=folder, capture_output=True, text=True, check=False, timeout=120,
         env={"PATH": os.environ["PATH"], "PYTHONPATH": str(library), "OMP_NUM_THREADS": "1", **environment},
@@ -100,7 +100,7 @@ class TestConsoleCommand:
 
     def test_help_imports_nothing_heavy(self):
         code = (
-            "import sys; sys.argv = ['rankops', '--help']; from rankops.command import main\n"
+            "import sys; sys.argv = ['rankops', '--help']; from rankops.cli.main import main\n"
             "try: main()\nfinally: print(*sys.modules)"
         )
         done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)

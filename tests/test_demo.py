@@ -10,7 +10,7 @@ from threading import Thread
 
 import pytest
 
-from rankops.demo.server import HEADERS, HOST, LARGEST, PAGE, load_rankers, serve, server
+from rankops.cli.demo import HEADERS, HOST, LARGEST, PAGE, load_rankers, serve, server
 from rankops.io.checkpoints import build, save_model
 
 ROOT = Path(__file__).parents[1]
@@ -108,7 +108,7 @@ def test_a_port_in_use_and_a_folder_without_a_ranker_are_told(bare):
 
 
 def test_it_needs_the_packages_of_the_core_alone(bare):
-    code = "import sys; from rankops.demo.server import answer, load_rankers\n" \
+    code = "import sys; from rankops.cli.demo import answer, load_rankers\n" \
            "answer({'digits': []}, load_rankers()); print(*sys.modules)"  # fmt: skip
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True,
                           env={"PYTHONPATH": str(ROOT / "src"), "OMP_NUM_THREADS": "1"})  # fmt: skip

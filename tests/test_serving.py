@@ -31,12 +31,12 @@ from pipelines.serving import batch, server
 from pipelines.serving.batch import load_ranker, predict_table
 from pipelines.tracking.publish import Run, Version, publish, signature_of
 from rankops import lookup
+from rankops.cli.predict import Prediction, annotate, annotated_paths, predict
 from rankops.io.checkpoints import build, save_model
 from rankops.io.images import picture
 from rankops.io.parquet import IMAGE
 from rankops.io.pictures import PIXELS
 from rankops.models.tokenizer import Vocabulary
-from rankops.predict import Prediction, annotate, annotated_paths, predict
 from rankops.tasks import predict as requests
 from rankops.tasks.label_ranking import LabelRanking
 from rankops.tasks.predict import order_of, predicted
@@ -345,7 +345,7 @@ class TestPredict:
         code = f"""
 import sys
 from pathlib import Path
-from rankops.predict import predict
+from rankops.cli.predict import predict
 try:
     predict([Path({str(tmp_path / name)!r})])
 except (ValueError, OSError) as error:

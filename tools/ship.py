@@ -13,9 +13,9 @@ from typing import Any
 import torch
 
 from pipelines.ops import dvc_lock
+from rankops.cli.predict import SHIPPED, image_of_ranker
 from rankops.io.atomic import replaced_file, replaced_folder
 from rankops.io.checkpoints import load_model, save_model
-from rankops.predict import SHIPPED, image_of_ranker
 
 PACKAGE = Path("src/rankops")
 SORTERS, RANKER = PACKAGE / "sorters/pretrained", PACKAGE / SHIPPED.relative_to(SHIPPED.parents[2])

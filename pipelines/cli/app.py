@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from pipelines.cli import data, doctor, models, params, project, quickstart
-from rankops.command import show_version
+from rankops.cli.main import show_version
 
 PANELS = {
     "Use": (

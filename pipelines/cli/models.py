@@ -39,8 +39,8 @@ def predict(
         _predict_table(sources[0], out, model, as_json=as_json)
         return
     from pipelines.serving.ranker import ranker_folder
-    from rankops.predict import annotate, annotated_paths, check_files
-    from rankops.predict import predict as predictions_of
+    from rankops.cli.predict import annotate, annotated_paths, check_files
+    from rankops.cli.predict import predict as predictions_of
 
     with errors_in_a_line():
         check_files(sources)  # before MLflow is asked
@@ -62,7 +62,7 @@ def predict(
 
 
 def _predict_table(source: Path, target: Path, model: str | None, *, as_json: bool) -> None:
-    from rankops.predict import check_files
+    from rankops.cli.predict import check_files
 
     with errors_in_a_line():
         check_files([source])
@@ -87,7 +87,7 @@ def demo(
     port: Annotated[int, typer.Option(min=1, max=65535)] = 5002,
 ) -> None:
     """Move digits on a local page, and see how label rankers rank them, until Ctrl-C."""
-    from rankops.demo.server import serve
+    from rankops.cli.demo import serve
 
     with errors_in_a_line():
         serve(models or (), port=port)

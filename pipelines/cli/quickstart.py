@@ -163,8 +163,8 @@ def _draw(images: "Tensor", orders: list[dict[str, list[tuple[str, bool]]]], dig
     from PIL import Image
 
     from pipelines.reporting import plots
+    from rankops.cli.predict import SHIPPED, image_of_ranker
     from rankops.io.atomic import replaced_file
-    from rankops.predict import SHIPPED, image_of_ranker
 
     title = "Digits by size, the largest first. Red: not in its true place"
     picture, _ = _scenes(digits, image_of_ranker(SHIPPED)["width"], 1, seed, "picture")

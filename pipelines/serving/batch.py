@@ -22,7 +22,7 @@ COLUMNS = [
 
 
 def load_ranker(model: str | None) -> Any:
-    """Load a label ranker, see `pipelines.serving.ranker.ranker_folder` and `rankops.predict.load_ranker`."""
+    """Load a label ranker, see `pipelines.serving.ranker.ranker_folder` and `rankops.cli.predict.load_ranker`."""
     with ranker_folder(model) as folder:
         return predict.load_ranker(folder)
 

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from rankops.predict import SHIPPED, TASK
+from rankops.cli.predict import SHIPPED, TASK
 
 __all__ = ["ranker_folder"]
 

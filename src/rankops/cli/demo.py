@@ -12,12 +12,12 @@ from typing import Any
 
 import torch
 
+from rankops.cli.glyphs import pen_digits
+from rankops.cli.predict import SHIPPED, image_of_ranker
 from rankops.datasets.scenes.drawing import draw
-from rankops.demo.glyphs import pen_digits
 from rankops.io.checkpoints import load_model
 from rankops.io.recipes import recipe_of
 from rankops.metrics.dense_ranks import dense_ranks
-from rankops.predict import SHIPPED, image_of_ranker
 
 __all__ = ["HOST", "PORT", "answer", "load_rankers", "main", "serve", "server"]
 

@@ -35,7 +35,7 @@ def main() -> None:
     sys.path[:0] = [str(top), str(top / "src")]
     if not Path(__file__).resolve().is_relative_to(top.resolve()):
         # Installed from another checkout, of which this one may be a worktree: use the library that lies here.
-        for name in ("rankops.command", "rankops"):
+        for name in ("rankops.cli.main", "rankops.cli", "rankops"):
             sys.modules.pop(name, None)
     try:
         from pipelines.cli.app import app
@@ -51,11 +51,11 @@ def _outside(folder: Path) -> None:
     """Run what needs no checkout, and say of all else what it needs."""
     try:
         if sys.argv[1:2] == ["predict"]:
-            from rankops.predict import main as predict
+            from rankops.cli.predict import main as predict
 
             return predict(sys.argv[2:])
         if sys.argv[1:2] == ["demo"]:
-            from rankops.demo.server import main as demo
+            from rankops.cli.demo import main as demo
 
             return demo(sys.argv[2:])
     except ModuleNotFoundError as error:

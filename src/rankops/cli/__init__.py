@@ -1,0 +1,1 @@
+"""The command `rankops`, and those of its commands that need no checkout: `predict` and `demo`."""

@@ -1,1 +1,0 @@
-"""`rankops demo`: a page where one moves digits, and sees the order that label rankers give them."""
