@@ -9,7 +9,7 @@ from torch import nn
 from tqdm import tqdm
 
 from pipelines.serving.ranker import ranker_folder
-from rankops import predict
+from rankops.cli import predict
 from rankops.io.atomic import replaced_file, write_error
 from rankops.io.images import image_batches, image_count
 

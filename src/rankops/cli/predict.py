@@ -21,7 +21,7 @@ __all__ = [
     "predict", "predictions",
 ]  # fmt: skip
 
-SHIPPED = Path(__file__).parent / "models/pretrained/label_ranking"  # the ranker that comes with the package
+SHIPPED = Path(__file__).parents[1] / "models/pretrained/label_ranking"  # the ranker that comes with the package
 TASK = "label_ranking"
 PICTURES = (".png", ".jpg", ".jpeg", ".pdf", ".svg")  # what `annotate` writes
 
