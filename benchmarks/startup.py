@@ -21,7 +21,7 @@ def seconds(*words: str) -> float:
 
 def main() -> None:
     measured = {
-        "rankops --help": (("-m", "rankops.command", "--help"), "typer"),
+        "rankops --help": (("-m", "rankops.cli.main", "--help"), "typer"),
         "from rankops.losses import spearman": (("-c", "from rankops.losses import spearman"), "torch"),
         **{f"stage {name}": (("-c", f"import pipelines.stages.{name}"), "torch") for name in STAGES},
     }

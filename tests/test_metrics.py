@@ -88,11 +88,11 @@ def test_unranked_agree_with_scikit_learn(rows):
     selected, present = torch.tensor(rows)[:, :4], torch.tensor(rows)[:, 4:]
     result = metrics.unranked(selected, present.long() * 3)
     for row in range(len(rows)):
-        precision, metrics.recall, f1, _ = precision_recall_fscore_support(
+        precision, recall, f1, _ = precision_recall_fscore_support(
             present[row].numpy(), selected[row].numpy(), average="binary", pos_label=True, zero_division=0
         )
         assert result["precision"][row].item() == pytest.approx(precision)
-        assert result["recall"][row].item() == pytest.approx(metrics.recall)
+        assert result["recall"][row].item() == pytest.approx(recall)
         assert result["f1_per_image"][row].item() == pytest.approx(f1)
         assert result["accuracy"][row].item() == pytest.approx((selected[row] == present[row]).double().mean().item())
         assert result["exact_match"][row].item() == selected[row].equal(present[row])

@@ -41,7 +41,7 @@ def inputs(name: str, *, colors: int = 1) -> Tensor:
 def everything(model: nn.Module, given: Tensor) -> list[Tensor]:
     """All outputs, for each kind of input that a network takes."""
     output = model(given)
-    texts = [model.encode_text(torch.tensor([[4, 7, 0]]))] if hasattr(model, "encode_text") else []
+    texts = [model.encode_text(torch.tensor([[4, 7, 0], [5, 3, 6]]))] if hasattr(model, "encode_text") else []
     return [*output, *texts] if isinstance(output, tuple) else [output, *texts]
 
 
