@@ -14,7 +14,6 @@ short training with seed 0 at n = 5.
 
 import argparse
 import json
-import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -28,6 +27,7 @@ from torch import Tensor, nn
 
 from benchmarks.peers import neural_sort, soft_sort
 from benchmarks.results import machine
+from pipelines.ops.git import git
 from rankops.datasets.scenes.digits import Digits, splits
 from rankops.datasets.scenes.four_digit_mnist import draw
 from rankops.losses import list_mle, permutation_cross_entropy, ranknet, spearman
@@ -164,7 +164,7 @@ def run(
     seconds = time.process_time() - begin
     names = {"validation": "val"} if steps < STEPS else {"validation": "val", "test": "test"}
     figures = {name: measured(network, data[split], n=n, seed=seed, split=split) for name, split in names.items()}
-    commit = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, check=True).stdout.strip()
+    commit = git(".", "rev-parse", "HEAD")
     command = f"python -m benchmarks.four_digit_mnist --n {n} --seeds {seed} --methods '{method}'"
     line = {"method": method, "setting": setting, "n": n, "seed": seed, "steps": steps, **figures,
             "cpu_seconds": round(seconds, 1), "commit": commit, "command": command, "machine": machine()}  # fmt: skip

@@ -50,7 +50,7 @@ def test_two_losses_stand_side_by_side_and_nothing_else_is_written(empty):
     values = [float(value) for value in re.findall(r"\d\.\d{3}", row)]
     for value, low, high in (values[:3], values[3:]):
         assert 0 <= low <= value <= high <= 1
-    models = {path for path in files(empty) if path.startswith("models/quickstart/")}
+    models = {path for path in files(empty) if path.startswith("reports/quickstart/")}
     assert files(empty) - models == {"dvc.lock", "reports/quickstart.png", "reports/quickstart-picture.png"}
     assert list(load_rankers()) == ["RLSEP", "Cross-entropy"]  # the demo shows both
     with Image.open("reports/quickstart.png") as sheet:

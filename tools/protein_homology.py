@@ -62,6 +62,10 @@ Splits = dict[str, Queries]
 Scores = Callable[[Queries], torch.Tensor]
 
 
+def rates_of(method: str) -> list[float]:
+    return BOOSTING if method == "lightgbm" else RATES
+
+
 def load(fold: int) -> tuple[Splits, list[str]]:
     """Return a fold's splits, and the names of its test queries."""
     with TemporaryDirectory() as folder:
@@ -120,8 +124,7 @@ def piece(method: str, fold: int) -> dict[str, Any]:
         val, test = (metrics_of(scores(one), one.relevance, one.mask) for one in (splits["val"], splits["test"]))
         return val[0].nanmean().item(), test.T.tolist()
 
-    rates = BOOSTING if method == "lightgbm" else RATES
-    tried = {rate: [trained(rate, seed) for seed in CHOOSING] for rate in rates}
+    tried = {rate: [trained(rate, seed) for seed in CHOOSING] for rate in rates_of(method)}
     means = {rate: fmean(value for value, _ in results) for rate, results in tried.items()}
     chosen = max(means, key=means.__getitem__)
     results = tried[chosen] + [trained(chosen, seed) for seed in SEEDS[len(CHOOSING) :]]
@@ -192,8 +195,8 @@ def table() -> str:
         else:
             shown += [f"{gain['value']:+.4f} ({gain['low']:+.4f} to {gain['high']:+.4f})", f"{adjusted[name]:.3f}"]
         shown += [f"{rest[0]:.3f}", f"{rest[1]:.3f}", f"{rest[2]:.1f}"]
-        rates = BOOSTING if name == "lightgbm" else RATES
-        ends = sum(fold["rate"] in (rates[0], rates[-1]) for fold in one["folds"].values())
+        lowest, *_, highest = rates_of(name)
+        ends = sum(fold["rate"] in (lowest, highest) for fold in one["folds"].values())
         lines.append(f"| {METHODS[name][2]} | {' | '.join(shown)} | {ends} of {len(one['folds'])} |")
     return "\n".join(lines) + "\n"
 

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 __all__ = ["compare", "quickstart"]
 
 SHEET, PICTURE = Path("reports/quickstart.png"), Path("reports/quickstart-picture.png")
-MODELS = Path("models/quickstart")  # a folder for each loss, for `rankops demo`
 LOSSES = ("cross_entropy", "rlsep")
 SHOWN = {
     "ranked.exact_match": "ranked 0-1 (exact order)",
@@ -36,7 +35,7 @@ ROWS = {"train": 4000, "val": 500, "test": 1000}
 def quickstart(seed: Annotated[int, typer.Option(help="Of data, weights and batches.")] = 1) -> None:
     """Train two small label rankers, with RLSEP and with cross-entropy, and compare them: about a minute on two cores.
 
-    Writes reports/quickstart.png and models/quickstart, and changes nothing of the pipeline's.
+    Writes reports/quickstart.png and reports/quickstart/, and changes nothing of the pipeline's.
     """
     started = time.monotonic()
     with errors_in_a_line():
@@ -95,7 +94,7 @@ def _scenes(digits: "Digits", canvas: int, rows: int, seed: int, use: str) -> "t
 def compare(
     digits: "dict[str, Digits]", *, seed: int
 ) -> tuple[dict[str, dict[str, Any]], "Tensor", list[dict[str, list[tuple[str, bool]]]]]:
-    """Train a label ranker with each loss, and keep both below `MODELS`.
+    """Train a label ranker with each loss, and keep both for `rankops demo`.
 
     Args:
         digits: of each split.
@@ -109,6 +108,7 @@ def compare(
 
     from pipelines.reporting.examples import places
     from pipelines.stages.progress import followed
+    from rankops.cli.demo import QUICKSTART
     from rankops.io.checkpoints import save_model
     from rankops.io.parquet import matrix
     from rankops.metrics.bootstrap import evaluate
@@ -143,7 +143,7 @@ def compare(
             )  # fmt: skip
             for _ in followed(steps, name=loss, total=sum(EPOCHS.values()), history=Path(scratch) / "history.csv"):
                 pass
-            save_model(MODELS / loss, network)
+            save_model(QUICKSTART / loss, network)
             with torch.no_grad():
                 predicted = task.predict(network, data["test"])
             metrics = evaluate({seed: task.statistic(predicted)}, resamples=1000, seed=seed)
