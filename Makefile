@@ -15,6 +15,7 @@ PREFECT_PORT ?= 4200
 POOL ?= cpu
 NIGHTLY ?= 0 3 * * *
 MODEL ?= label_ranking@champion
+RUNS ?= *
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-13s %s\n", $$1, $$2}'
@@ -54,12 +55,12 @@ paper: .venv/.installed ## repro and experiments at the papers' sizes: needs a G
 	$(MAKE) repro
 	$(MAKE) experiments
 
-label-ranking: .venv/.installed ## make label-ranking SCALE=subset_112: the experiments' label rankers alone, at a scale of experiments/scales
+label-ranking: .venv/.installed ## make label-ranking SCALE=table_1 RUNS=*-label_attention: the experiments' label rankers alone, at a scale of experiments/scales
 	$(RUN) rankops scale $(SCALE) --in experiments
 	$(RUN) rankops check experiments/params.yaml
 	cd experiments && $(RUN) python -m pipelines.ops.dvc_repair
 	$(RUN) rankops fetch
-	cd experiments && $(RUN) $(DVC) --wait-for-lock repro --glob 'evaluate@label_ranking-*'
+	cd experiments && $(RUN) $(DVC) --wait-for-lock repro --glob 'evaluate@label_ranking-$(RUNS)'
 
 test: .venv/.installed lint ## what must pass before a change lands
 	$(RUN) python -m pytest -m "not slow" --numprocesses 2 --dist loadfile --no-loadscope-reorder

@@ -17,7 +17,7 @@ from rankops.datasets.public.voc2007 import CLASSES
 
 UP_TO_DATE = "Data and pipelines are up to date.\n"
 DEFAULTS = (
-    "label_ranking-lsep", "label_ranking-rlsep", "memorability-mse", "multilabel-multilabel_soft_margin",
+    "label_ranking-cross_entropy", "label_ranking-rlsep", "memorability-mse", "multilabel-multilabel_soft_margin",
     "retrieval-recall-lstm",
 )  # fmt: skip
 HEAD = {
@@ -179,18 +179,19 @@ def test_a_new_component_that_no_run_names_and_a_comment_in_plumbing_leave_all_a
 
 
 def test_an_option_reruns_what_it_changes_and_a_run_that_is_gone_must_leave_nothing_behind(project):
-    change(project, {"runs": {"label_ranking-lsep": {"loss": {"args": {"pairs": 4}}}}}, without="from_a_head")
+    option = {"training": {"scorer": {"shift": 1}}}
+    change(project, {"runs": {"labels-comparator": option}}, without="from_a_head")
     output = project.run("dvc repro", fails=True)
-    lsep = {"train@label_ranking-lsep", "evaluate@label_ranking-lsep"}
-    assert ran(output) == {"check", *lsep, "compare", "report"}
+    rerun = {"train@labels-comparator", "evaluate@labels-comparator"}
+    assert ran(output) == {"check", *rerun, "compare", "report"}
     assert "models/runs/from_a_head" in output  # the report would show it
     assert {"report", "publish"} <= changed(project)
     restore(project)
 
 
 def test_code_and_a_snapshot_rerun_what_they_change(project):
-    edit(project, "losses/lsep.py", "sorters/lstm.py")
-    assert changed(project) == {"train@label_ranking-lsep", "pretrain@lstm"}
+    edit(project, "losses/cross_entropy.py", "sorters/lstm.py")
+    assert changed(project) == {"train@label_ranking-cross_entropy", "pretrain@lstm"}
     restore(project)
     change(project, {"data": {"snapshot": 2}})
     assert changed(project) >= {"check", "scenes@clips", "validate@clips", "real_data@voc2007"}
@@ -202,17 +203,17 @@ def test_code_and_a_snapshot_rerun_what_they_change(project):
 
 
 def test_params_that_cannot_be_are_told_before_anything_runs(project):
-    change(project, {"runs": {"label_ranking-lsep": {"dataset": "clips"}}})
+    change(project, {"runs": {"label_ranking-cross_entropy": {"dataset": "clips"}}})
     output = project.run("dvc repro", fails=True)
     assert ran(output) == {"check"}
-    assert "runs.label_ranking-lsep.dataset" in output
+    assert "runs.label_ranking-cross_entropy.dataset" in output
     restore(project)
 
 
 def test_a_failed_expectation_stops_the_graph(project):
     drawn = 'block.model_dump(exclude={"name"})'
     project.replace("pipelines/stages/scenes.py", drawn, f'{drawn} | {{"scale": (1.0, 5.0)}}')
-    output = project.run("dvc repro evaluate@label_ranking-lsep", fails=True)
+    output = project.run("dvc repro evaluate@label_ranking-cross_entropy", fails=True)
     assert ran(output) == {"scenes@ranked_mnist", "validate@ranked_mnist"}
     assert "ranked_mnist.digits: size: expect_column_values_to_be_between" in output
     assert not (project.folder / "checks/ranked_mnist.passed").exists()

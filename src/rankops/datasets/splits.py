@@ -11,6 +11,7 @@ from torch import Tensor
 
 from rankops.io.parquet import IMAGE, decode_images, list_lengths, matrix, read_table
 from rankops.models.tokenizer import Vocabulary
+from rankops.ragged import pad_groups
 
 __all__ = [
     "Queries",
@@ -174,9 +175,9 @@ def padded(table: pa.Table, name: str, *, path: str | Path) -> tuple[Tensor, Ten
     flat = column.flatten()
     vectors = not pa.types.is_primitive(flat.type)
     values = matrix(pa.table({name: flat}), name, path=path) if vectors else torch.from_numpy(flat.to_numpy().copy())
-    mask = torch.arange(max(2, lengths.max())) < torch.from_numpy(lengths.astype(np.int64)).unsqueeze(1)
-    filled = values.new_zeros(*mask.shape, *values.shape[1:])
-    filled[mask] = values
+    filled, mask = pad_groups(values, torch.from_numpy(lengths.astype(np.int64)))
+    if mask.shape[1] == 1:  # losses and metrics compare at least two places
+        filled, mask = (torch.cat([part, torch.zeros_like(part)], 1) for part in (filled, mask))
     return filled, mask
 
 

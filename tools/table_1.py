@@ -1,0 +1,92 @@
+"""Compare the losses of RLSEP's Table 1 over thirty seeds: `python -m tools.table_1` writes docs/table_1.md."""
+
+import json
+import sys
+from pathlib import Path
+
+import numpy as np
+from scipy.stats import ttest_ind, ttest_rel
+
+from pipelines.reporting.papers import printed
+from rankops.metrics.bootstrap import holm
+from rankops.tasks.label_ranking import LabelRanking
+from tools.page import write_results
+
+RESULTS, PAGE = Path("results/table_1"), Path("docs/table_1.md")
+LOSSES = {"cross_entropy": "cross-entropy", "lsep": "LSEP", "rlsep": "RLSEP"}
+IMAGES = "5,000"
+
+
+def read(loss: str) -> dict[str, dict[str, float]]:
+    """Return each metric of a loss by seed.
+
+    Raises:
+        FileNotFoundError: it was not kept.
+    """
+    path = RESULTS / f"label_ranking-{loss}-label_attention.json"
+    if not path.is_file():
+        raise FileNotFoundError(f"{path}: no such file; results/README.md says how it is made")
+    kept = json.loads(path.read_text())["metrics"]
+    names = [metric.name.split(".") for metric in LabelRanking.metrics]
+    return {f"{kind}.{name}": kept[kind][name]["seeds"] for kind, name in names}
+
+
+def table() -> str:
+    """Return the metrics of the three losses, and RLSEP's margins with their p values.
+
+    Raises:
+        FileNotFoundError: a loss was not kept.
+        ValueError: the losses have different seeds.
+    """
+    kept = {loss: read(loss) for loss in LOSSES}
+    theirs = {loss: printed("label_ranking", "ranked_mnist", loss)[IMAGES] for loss in LOSSES}
+    names = [metric.name for metric in LabelRanking.metrics if metric.name in theirs["rlsep"]]
+    titles = {metric.name: metric.title for metric in LabelRanking.metrics}
+    seeds = {loss: sorted(metrics[names[0]], key=int) for loss, metrics in kept.items()}
+    if len({tuple(one) for one in seeds.values()}) > 1:
+        raise ValueError(f"{RESULTS}: the losses have different seeds, expected the same: {seeds}")
+    values = {
+        (loss, name): np.array([kept[loss][name][seed] for seed in seeds[loss]]) for loss in LOSSES for name in names
+    }
+    lines = [
+        f"Per cent, mean ± standard deviation over {len(seeds['rlsep'])} seeds.",
+        "",
+        f"| metric | {' | '.join(LOSSES.values())} |",
+        "| --- " * (len(LOSSES) + 1) + "|",
+    ]
+    for name in names:
+        shown = [
+            f"{100 * values[loss, name].mean():.1f} ± {100 * values[loss, name].std(ddof=1):.1f}" for loss in LOSSES
+        ]
+        lines.append(f"| {titles[name]} | {' | '.join(shown)} |")
+    rivals = [(name, loss) for name in names for loss in ("cross_entropy", "lsep")]
+    pairs = [(values["rlsep", name], values[loss, name]) for name, loss in rivals]
+    paired = holm([float(ttest_rel(ours, other).pvalue) for ours, other in pairs])
+    welch = holm([float(ttest_ind(ours, other, equal_var=False).pvalue) for ours, other in pairs])
+    lines += [
+        "",
+        "RLSEP's margins, in points; p by a t-test over seeds, adjusted for all rows (Holm).",
+        "",
+        "| metric | over | margin | p, seeds paired | p, Welch | the paper's margin |",
+        "| --- " * 6 + "|",
+    ]
+    for (name, loss), (ours, other), p, q in zip(rivals, pairs, paired, welch, strict=True):
+        papers = 100 * (_mean(theirs["rlsep"][name]) - _mean(theirs[loss][name]))
+        margin = 100 * (ours - other).mean()
+        lines.append(f"| {titles[name]} | {LOSSES[loss]} | {margin:+.1f} | {_shown(p)} | {_shown(q)} | {papers:+.1f} |")
+    return "\n".join(lines) + "\n"
+
+
+def _mean(share: str) -> float:
+    return float(share.split(" ± ")[0])
+
+
+def _shown(p: float) -> str:
+    return f"{p:.3f}" if p >= 0.001 else "< 0.001"
+
+
+if __name__ == "__main__":
+    try:
+        write_results(PAGE, table())
+    except (FileNotFoundError, ValueError) as error:
+        sys.exit(str(error))
