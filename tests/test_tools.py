@@ -9,7 +9,8 @@ from ruamel.yaml import YAML
 from safetensors.torch import load_file
 
 from rankops.io.checkpoints import build, load_model, save_model
-from tools import benchmark, page, ship
+from rankops.tasks.label_ranking import LabelRanking
+from tools import benchmark, page, ship, table_1
 
 PLACE = "before\n<!-- results: {} -->\nold\n<!-- end of results -->\nafter\n"
 
@@ -34,6 +35,33 @@ class TestBenchmark:
     def test_unknown_ones_are_refused(self):
         with pytest.raises(ValueError, match="drawing: expected sorters or losses"):
             benchmark.main(["drawing"])
+
+
+class TestTable1:
+    def keep(self, loss: str, values: dict[str, float]) -> None:
+        metrics: dict = {}
+        for metric in LabelRanking.metrics:
+            kind, name = metric.name.split(".")
+            metrics.setdefault(kind, {})[name] = {"seeds": values}
+        path = Path(f"results/table_1/label_ranking-{loss}-label_attention.json")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps({"metrics": metrics}))
+
+    def test_margins_are_tested_over_seeds_and_every_loss_must_have_the_same(self, tmp_path, monkeypatch):
+        monkeypatch.chdir(tmp_path)
+        self.keep("cross_entropy", {"1": 0.1, "2": 0.29, "10": 0.21})
+        self.keep("lsep", {"10": 0.55, "2": 0.58, "1": 0.5})  # level with RLSEP, as a seed more or less decides
+        with pytest.raises(FileNotFoundError, match="label_ranking-rlsep"):
+            table_1.table()
+        self.keep("rlsep", {"1": 0.5, "2": 0.7, "10": 0.6})
+        lines = [line.split(" | ") for line in table_1.table().splitlines() if line.startswith("| ranked 0-1")]
+        assert lines[0][1:] == ["20.0 ± 9.5", "54.3 ± 4.0", "60.0 ± 10.0 |"]
+        assert [line[1:3] for line in lines[1:]] == [["cross-entropy", "+40.0"], ["LSEP", "+5.7"]]
+        assert float(lines[1][3]) < 0.05 < float(lines[2][3])
+        assert 0.001 <= float(lines[1][4]) < 1
+        self.keep("lsep", {"1": 0.5})
+        with pytest.raises(ValueError, match="different seeds"):
+            table_1.table()
 
 
 class TestShip:

@@ -64,7 +64,7 @@ class _LabelScores(nn.Module):
 
     def __init__(self, outputs: int, features: int):
         super().__init__()
-        self.weight = nn.Parameter(torch.randn(outputs, features) / math.sqrt(features))
+        self.weight = nn.Parameter(nn.init.normal_(torch.empty(outputs, features)) / math.sqrt(features))
         self.bias = nn.Parameter(torch.zeros(outputs))
 
     def forward(self, embedding: Tensor) -> Tensor:
