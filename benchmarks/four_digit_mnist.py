@@ -70,10 +70,16 @@ def binary_cross_entropy(scores: Tensor, values: Tensor, *, permutation: Callabl
 def methods() -> dict[str, dict[float | None, Loss]]:
     """Return the losses of each method by its setting: those of the project, formulas, and packages that are there."""
     entries = partial(partial, binary_cross_entropy)
-    soft = {softness: Laplace(softness=softness) for softness in (0.2, 0.5, 1.0)}
+    # In the scores' own unit, as the peers: a network grows surer by spreading its scores. With standard deviations as
+    # unit it cannot, and a loss on the whole permutation never comes near 0.
+    soft = {softness: Laplace(softness=softness, standardize=False) for softness in (0.1, 0.3, 1.0)}
+    standardized = {softness: Laplace(softness=softness) for softness in (0.2, 0.5, 1.0)}
     found: dict[str, dict[float | None, Loss]] = {
         "RankOps soft_permutation": {
             b: entries(permutation=partial(soft_permutation, sorter=laplace)) for b, laplace in soft.items()
+        },
+        "RankOps soft_permutation, standardized": {
+            b: entries(permutation=partial(soft_permutation, sorter=laplace)) for b, laplace in standardized.items()
         },
         "RankOps permutation_cross_entropy": {
             b: partial(permutation_cross_entropy, sorter=laplace) for b, laplace in soft.items()
