@@ -174,7 +174,7 @@ def test_prefect_makes_a_container_of_the_docker_template(monkeypatch):
     assert configuration.env["MLFLOW_TRACKING_PASSWORD"] == "of-the-worker"
     assert configuration.env["RANKOPS_SCALE"] == "paper"
     assert not configuration.env.get("AWS_SECRET_ACCESS_KEY"), "what the worker lacks is no literal placeholder"
-    assert configuration.image == "rankops:0.1.0"
+    assert configuration.image == "rankops:0.2.0"
     assert configuration.privileged is False
     options = dict(configuration.container_create_kwargs)
     assert options.pop("user") == "1000:1000"

@@ -4,6 +4,8 @@ import os
 import sys
 from pathlib import Path
 
+from rankops import __version__
+
 __all__ = ["checkout", "main", "show_version"]
 
 
@@ -16,9 +18,7 @@ def checkout(folder: Path) -> Path | None:
 def show_version(wanted: bool = True) -> None:
     """Print the version and exit, if that is wanted."""
     if wanted:
-        from importlib.metadata import version  # slow to import
-
-        print(f"rankops {version('rankops')}")
+        print(f"rankops {__version__}")
         sys.exit()
 
 
