@@ -1,6 +1,7 @@
 #!/bin/sh
 # Bring the Prefect server that PREFECT_API_URL names to what this checkout says: work pools, the deployments of
-# prefect.yaml with their schedules, and the automation of heartbeats.yaml. Run again, it updates them. `make deploy`.
+# prefect.yaml with their schedules, the automation of heartbeats.yaml, and alerts where RANKOPS_ALERTS_URL names a
+# webhook. Run again, it updates them. `make deploy`.
 set -eu
 : "${PREFECT_API_URL:?set it to the address of a Prefect server; make deploy takes that of make up}"
 export RANKOPS_NIGHTLY="${RANKOPS_NIGHTLY:-0 3 * * *}"
@@ -15,3 +16,4 @@ done
 prefect --no-prompt deploy --all
 prefect automation delete "rankops: runs without a heartbeat" > /dev/null 2>&1 || true
 prefect automation create --from-file deploy/heartbeats.yaml
+[ -z "${RANKOPS_ALERTS_URL:-}" ] || python deploy/prepare.py alerts

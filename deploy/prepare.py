@@ -1,14 +1,16 @@
-"""Makes what the team's servers need before the first run: the S3 buckets, and MLflow's user for the workers.
+"""Makes what the team's servers need before the first run: the S3 buckets, MLflow's user for the workers, alerts.
 
     python deploy/prepare.py buckets mlflow dvc     # AWS_ENDPOINT_URL_S3, AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY
     python deploy/prepare.py user worker            # MLFLOW_TRACKING_URI, _USERNAME, _PASSWORD (an administrator's),
                                                     # and the new user's password in MLFLOW_NEW_PASSWORD
+    python deploy/prepare.py alerts                 # PREFECT_API_URL, and a webhook in RANKOPS_ALERTS_URL
 
-What is there already stays as it is, so both can be run at every start.
+What is there already stays as it is, but for alerts, which are made anew. So all can be run at every start.
 """
 
 import os
 import sys
+from contextlib import suppress
 from typing import Annotated
 
 import typer
@@ -63,6 +65,46 @@ def user(name: Annotated[str, typer.Argument(help="of MLflow; not an administrat
     if not answer.ok:
         sys.exit(f"MLflow at {address} does not make the user {name}: {answer.status_code} {answer.text[:300]}")
     typer.echo(f"user {name}: made")
+
+
+@app.command()
+def alerts() -> None:
+    """Has Prefect tell a webhook what people want to know: failures, drift, promotions."""
+    from prefect.automations import Automation
+    from prefect.blocks.notifications import CustomWebhookNotificationBlock
+    from prefect.events.actions import SendNotification
+    from prefect.events.schemas.automations import EventTrigger, Posture
+    from prefect.events.schemas.events import ResourceSpecification
+
+    name, address = "rankops: alerts", _setting("RANKOPS_ALERTS_URL")
+    block = CustomWebhookNotificationBlock(
+        name="rankops-alerts",
+        url="{{address}}",
+        secrets={"address": address},  # who knows it may post there
+        json_data={"text": "{{subject}}\n{{body}}"},  # as Slack, Mattermost and Teams take it
+    )
+    states = ("Failed", "Crashed", "NotJudged", "Drifted", "Promoted")  # the last three are those of pipelines/flows
+    tag = {"prefect.resource.role": "tag", "prefect.resource.id": "prefect.tag.rankops"}
+    wanted = Automation(
+        name=name,
+        trigger=EventTrigger(
+            posture=Posture.Reactive,
+            threshold=1,
+            expect={f"prefect.flow-run.{state}" for state in states},
+            match_related=ResourceSpecification(tag),
+        ),
+        actions=[
+            SendNotification(
+                block_document_id=block.save("rankops-alerts", overwrite=True),
+                subject="{{ flow_run.name }}: {{ flow_run.state.name }}",
+                body="{{ flow_run.state.message }}{% if flow_run|ui_url %}\n{{ flow_run|ui_url }}{% endif %}",
+            )
+        ],
+    )
+    with suppress(ValueError):  # there is none yet
+        Automation.read(name=name).delete()
+    wanted.create()
+    typer.echo(f"{name}: {', '.join(states)}")
 
 
 if __name__ == "__main__":

@@ -3,15 +3,18 @@
 RANKOPS_KILLS says how often each part is killed (2).
 """
 
+import json
 import os
 import random
 import signal
 import subprocess
 import sys
+import threading
 import time
 from contextlib import suppress
 from datetime import UTC, datetime
 from functools import partial
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import httpx
@@ -32,6 +35,17 @@ VICTIMS = {
 PARTS = ("worker", "prefect", "mlflow")  # of the Procfile: the end of one ends all
 
 
+class Webhook(BaseHTTPRequestHandler):
+    """Notes what Prefect's alerts say."""
+
+    said: list[str]
+
+    def do_POST(self) -> None:
+        self.said.append(json.loads(self.rfile.read(int(self.headers["content-length"])))["text"])
+        self.send_response(200)
+        self.end_headers()
+
+
 class Site:
     """A tiny project with its own servers and a worker, which retrains every other minute."""
 
@@ -46,7 +60,11 @@ class Site:
         # Of the tests' own environment, which is not made anew.
         self.make = ["make", "-o", ".venv/.installed", f"BIN={Path(sys.executable).parent}", *settings]
         self.up()
-        project.run(f"{' '.join(self.make)} deploy NIGHTLY='*/2 * * * *'")
+        self.alerts: list[str] = []
+        webhook = ThreadingHTTPServer(("127.0.0.1", 0), type("Webhook", (Webhook,), {"said": self.alerts}))
+        threading.Thread(target=webhook.serve_forever, daemon=True).start()
+        address = f"http://127.0.0.1:{webhook.server_port}"
+        project.run(f"{' '.join(self.make)} deploy NIGHTLY='*/2 * * * *'", RANKOPS_ALERTS_URL=address)
 
     def up(self) -> None:
         (self.project.folder / ".servers").mkdir(exist_ok=True)
@@ -166,6 +184,7 @@ def test_the_schedule_alone_retrains_publishes_and_gates(site, new_project):
     run = site.wait_for(site.completed, patience=1800)
     assert run["auto_scheduled"]
     assert run["parameters"]["reason"] == "new data"
+    site.wait_for(lambda: any("promoted: " in alert for alert in site.alerts), patience=60)
     site.pause()
     check_outcome(site, new_project)
     # What was published through the server is there without it.

@@ -17,9 +17,10 @@ from pipelines.flows.promote import NOT_JUDGED
 from pipelines.monitoring import drift
 from pipelines.ops.messages import in_a_line, without_credentials
 
-__all__ = ["DEPLOYMENT", "monitor", "newest", "retrain"]
+__all__ = ["DEPLOYMENT", "DRIFTED", "monitor", "newest", "retrain"]
 
 DEPLOYMENT = "retrain/retrain"
+DRIFTED = "Drifted"  # the state of a run that found drift, which alerts name
 
 
 def retrain(reason: str, *, once: str | None = None) -> str:
@@ -82,7 +83,7 @@ def monitor(
         retrain_on_drift: schedule a retraining if there is drift.
 
     Returns:
-        Completed, with the verdict.
+        Completed, or Drifted, which is a kind of it, with the verdict.
     """
     if not Path(folder).exists():
         return Completed(message=f"nothing to compare: there is no folder {folder}")
@@ -100,4 +101,4 @@ def monitor(
         # The same file against the same version is one reason, however often it is looked at.
         once = f"{comparison.verdict}; {comparison.model}, version {comparison.version}"
         get_run_logger().info("scheduled %s as %s", DEPLOYMENT, retrain(comparison.verdict, once=once))
-    return Completed(message=comparison.verdict)
+    return Completed(name=DRIFTED if comparison.drifted else None, message=comparison.verdict)

@@ -15,9 +15,10 @@ from pipelines.flows.processes import CommandFailed, Commands, TransientFailure,
 from pipelines.tracking.gate import Decision, decide_all
 from pipelines.tracking.store import ServerUnreachable
 
-__all__ = ["NOT_JUDGED", "judge", "outcome", "promote", "show"]
+__all__ = ["NOT_JUDGED", "PROMOTED", "judge", "outcome", "promote", "show"]
 
-NOT_JUDGED = "NotJudged"  # the state of a run that did all but judge some models
+# States of runs, which alerts name: all is done but judging some models; some model is a new champion.
+NOT_JUDGED, PROMOTED = "NotJudged", "Promoted"
 
 
 @retried
@@ -45,7 +46,7 @@ def outcome(decisions: list[Decision], *done: str) -> State:
     message = "; ".join([*done, f"promoted: {champions or 'none'}"])
     if failed := [one.model for one in decisions if one.failed]:
         return Failed(name=NOT_JUDGED, message=f"{message}; not judged: {', '.join(failed)}")
-    return Completed(message=message)
+    return Completed(name=PROMOTED if champions else None, message=message)
 
 
 def show(decisions: list[Decision]) -> None:
