@@ -5,6 +5,8 @@ import math
 import pytest
 import torch
 
+from benchmarks.sodeep_table_1 import written_down
+from rankops.datasets.vectors.score_vectors import draw
 from rankops.metrics import sorter_quality
 from rankops.ranks import ranks
 from rankops.sorters.handcrafted import Handcrafted
@@ -95,3 +97,9 @@ def test_steps_help_or_do_not_and_are_in_deviations_of_the_scores(scores, genera
     assert drops[1] == pytest.approx(drops[0], abs=1e-4)
     assert steps[1] == pytest.approx(steps[0], abs=1)
     assert 1 < steps[0] < 200
+
+
+def test_an_lstm_sorts_by_weights_that_are_written_down(generator):
+    scores, _ = draw(200, 100, generator)
+    errors = [sorter_quality.accuracy(written_down(cells), scores)["l1"] for cells in (32, 256)]
+    assert errors[1] < 0.0033 < errors[0] < 0.02  # the paper's trained one has 0.0033
