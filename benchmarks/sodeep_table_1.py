@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from benchmarks.results import machine
 from pipelines.ops.git import git
+from pipelines.reporting.papers import LENGTH
 from pipelines.reporting.papers import SORTERS as PAPER
 from rankops.datasets.vectors.score_vectors import draw
 from rankops.io.atomic import replaced_file
@@ -27,7 +28,7 @@ from rankops.sorters import LSTM, Handcrafted, Laplace, Sigmoid, load_sorter
 from tools.page import write_results
 
 RESULTS, PAGE = Path("results/sodeep_table_1.json"), Path("docs/sodeep_table_1.md")
-LENGTH, ROWS, ROWS_OF_GRADIENTS = 100, 10_000, 64
+ROWS, ROWS_OF_GRADIENTS = 10_000, 64
 UNIT = 2000.0  # a cell counts in steps of 1 / UNIT, where tanh is a line
 
 

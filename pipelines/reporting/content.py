@@ -159,7 +159,7 @@ def _sorters(params: Settings, table: pd.DataFrame, folder: Path) -> dict[str, A
         {
             "sorter": name,
             "L1": number(*l1.loc[name, ["value", "low", "high"]], digits=4),
-            "paper's L1 (d = 100)": papers.SORTERS.get(name, ""),
+            **({"paper's L1": papers.SORTERS.get(name, "")} if row["length"] == papers.LENGTH else {}),
             "exact ranks": number(row["exact_ranks"]),
             "vanishing gradients": number(row["gradient.vanishing"]),
             "wrong signs": number(row["gradient.wrong_signs_of_others"]),
