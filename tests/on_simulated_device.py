@@ -36,15 +36,6 @@ def test_tensors_on_both_devices_do_not_mix(there):
     assert (torch.ones(3, device=PLACE) + torch.tensor(1.0)).cpu().tolist() == [2.0, 2.0, 2.0]
 
 
-def test_models_are_made_on_the_cpu_whatever_device_is_the_default(tmp_path, there):
-    expected = build("models", "convnet", CHANNELS, seed=3, outputs=2).state_dict()
-    with torch.device(PLACE):
-        made = build("models", "convnet", CHANNELS, seed=3, outputs=2)
-        assert all(weights.equal(expected[key]) for key, weights in made.state_dict().items())
-        save_model(tmp_path, made)
-        assert all(weights.device == PLACE for weights in load_model(tmp_path, device=PLACE).state_dict().values())
-
-
 @pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case[0]}-{case[2]}-{case[3]}")
 def test_a_task_trains_is_resumed_and_predicts_as_on_the_cpu(case, start, generator, tmp_path, there):  # noqa: F811
     split, options = split_of(case[0], generator), options_of(case[0])

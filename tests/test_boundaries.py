@@ -1,7 +1,6 @@
 """Who may import whom, and that dvc.yaml names the code that its stages use."""
 
 import ast
-import subprocess
 import sys
 from functools import cache
 from pathlib import Path
@@ -86,18 +85,6 @@ def test_arrows_point_one_way(package, order):
                 assert module.split(".")[0] not in PLATFORM, file
 
 
-@pytest.mark.parametrize(
-    ("package", "homes"),
-    [("mlflow", ("pipelines/tracking/", "pipelines/serving/", "src/rankops/sorters/load.py")),
-     ("great_expectations", ("pipelines/expectations.py",))],
-)  # fmt: skip
-def test_each_platform_library_has_its_home(package, homes):
-    files = [file.relative_to(ROOT).as_posix() for top in ("src", "pipelines") for file in (ROOT / top).rglob("*.py")
-             if package in {name.split(".")[0] for name in imports_of(file)}]  # fmt: skip
-    assert files
-    assert all(file.startswith(homes) for file in files), files
-
-
 # --- dvc.yaml ---
 
 
@@ -168,19 +155,3 @@ def test_a_run_depends_on_no_folder_of_components_and_a_missing_dependency_would
             assert not {f"src/rankops/{folder}" for folder in LEAVES} & set(dependencies)
             loss = f"src/rankops/losses/{PARAMS.runs[name.removeprefix('train@')].loss.name}.py"
             assert missing(command, [dep for dep in dependencies if dep != loss]) >= {loss}
-
-
-@pytest.mark.parametrize("folder", ["losses", "metrics", "sorters"])
-def test_a_component_imports_no_other_so_that_who_names_it_needs_no_more(folder):
-    for name in lookup.names(folder):
-        others = {f"rankops.{folder}.{other}" for other in lookup.names(folder)}
-        assert not imports_of(Path(lookup.module(folder, name).__file__)) & others, name
-
-
-def test_no_registry_host_and_no_large_file_is_in_git():
-    files = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.split()
-    for file in filter(lambda name: (ROOT / name).is_file(), files):
-        raw = (ROOT / file).read_bytes()
-        assert len(raw) < 1_000_000, file
-        # Spelled backwards, because this file is looked at too.
-        assert not any(host[::-1] in raw for host in (b"gro.ipyp", b"detsohnohtyp", b"gro.sjmpn")), file

@@ -6,9 +6,7 @@ from pathlib import Path
 
 import pytest
 from dvc.repo import Repo
-from prefect.logging import disable_run_logger
 
-from pipelines.flows.processes import Commands, TransientFailure
 from pipelines.ops import dvc_lock
 from pipelines.ops.dvc_repair import repair
 
@@ -87,17 +85,6 @@ def test_the_command_changes_nothing_if_git_does_not_answer(project):
     assert ("ownership" in said, "Traceback" in said) == (True, False)
     assert (project / "dvc.lock").read_text() == ""
     assert "dvc.lock" in done(*command, folder=project, **environment)
-
-
-@disable_run_logger()
-def test_a_flow_tries_again_after_each_half_written_lock(project):
-    whole = (project / "dvc.lock").read_text()
-    for half in ("", whole[: whole.index("    outs:")] + "    outs", whole.partition("      md5")[0] + "      md"):
-        (project / "dvc.lock").write_text(half)
-        with pytest.raises(TransientFailure):
-            Commands().run("dvc", "repro", folder=project)
-        assert repair()
-    Commands().run("dvc", "repro", folder=project)
 
 
 @pytest.mark.parametrize("content", ["stages: [a]", "stages: 5", "- a", "{a", "<<<<<<< ours\nstages: {}\n=======\n"])

@@ -9,7 +9,7 @@ from ruamel.yaml import YAML
 from safetensors.torch import load_file
 
 from rankops.io.checkpoints import build, load_model, save_model
-from tools import benchmark, page, ship
+from tools import page, ship
 
 PLACE = "before\n<!-- results: {} -->\nold\n<!-- end of results -->\nafter\n"
 
@@ -28,12 +28,6 @@ class TestPage:
         with pytest.raises(ValueError, match="page.md"):
             page.write_results(path, "new")
         assert path.read_text() == text
-
-
-class TestBenchmark:
-    def test_unknown_ones_are_refused(self):
-        with pytest.raises(ValueError, match="drawing: expected sorters or losses"):
-            benchmark.main(["drawing"])
 
 
 class TestShip:
