@@ -99,12 +99,11 @@ class TestMnist:
         assert mnist.read(tmp_path, test=False)[0].shape == (60000, 28, 28)
 
 
-class TestScoreVectors:
-    def test_fresh_vectors_are_as_many_as_asked_for_with_their_ranks(self):
-        made = list(score_vectors.batches(10, 6, 4, generator(0, "test")))
-        assert [tuple(scores.shape) for scores, _ in made] == [(4, 6), (4, 6), (2, 6)]
-        assert all(result.equal(ranks(scores)) for scores, result in made)
-        assert not made[0][0].equal(made[1][0])
+def test_fresh_score_vectors_are_as_many_as_asked_for_with_their_ranks():
+    made = list(score_vectors.batches(10, 6, 4, generator(0, "test")))
+    assert [tuple(scores.shape) for scores, _ in made] == [(4, 6), (4, 6), (2, 6)]
+    assert all(result.equal(ranks(scores)) for scores, result in made)
+    assert not made[0][0].equal(made[1][0])
 
 
 @pytest.fixture

@@ -83,15 +83,14 @@ class TestReadme:
         assert values == pytest.approx(wanted, abs=0.005)  # on any processor
 
 
-class TestSchema:
-    @pytest.mark.parametrize("folder", ["", "experiments/"])
-    def test_it_is_current_and_params_name_and_satisfy_it(self, folder):
-        assert (ROOT / schema.PATH).read_text() == schema.schema(), "run `python -m tools.schema`"
-        path = ROOT / folder / "params.yaml"
-        place = re.match(r"# yaml-language-server: \$schema=(\S+)\n", path.read_text())
-        assert place is not None
-        done = check("--schemafile", (path.parent / place[1]).resolve(), path)
-        assert done.returncode == 0, done.stdout
+@pytest.mark.parametrize("folder", ["", "experiments/"])
+def test_the_schema_is_current_and_params_name_and_satisfy_it(folder):
+    assert (ROOT / schema.PATH).read_text() == schema.schema(), "run `python -m tools.schema`"
+    path = ROOT / folder / "params.yaml"
+    place = re.match(r"# yaml-language-server: \$schema=(\S+)\n", path.read_text())
+    assert place is not None
+    done = check("--schemafile", (path.parent / place[1]).resolve(), path)
+    assert done.returncode == 0, done.stdout
 
 
 class TestExamples:

@@ -56,7 +56,7 @@ def test_wherever_a_lock_ends_nothing_is_run_again(project, end, committed):
     assert repair() == []
 
 
-def test_half_a_list_of_running_stages_goes_and_a_whole_one_stays(project):
+def test_half_a_list_of_running_stages_goes_and_what_a_person_or_a_living_dvc_may_be_writing_stays(project):
     running = project / ".dvc/tmp/rwlock"
     running.write_text('{"train.txt": {"wr')
     assert len(repair()) == 1
@@ -64,9 +64,6 @@ def test_half_a_list_of_running_stages_goes_and_a_whole_one_stays(project):
     running.write_text("{}")
     assert repair() == []
     assert running.exists()
-
-
-def test_what_a_person_or_a_living_dvc_may_be_writing_is_left_alone(project):
     lock = project / "dvc.lock"
     lock.write_text(merged := f"<<<<<<< HEAD\n{lock.read_text()}=======\n>>>>>>> other\n")
     assert (repair(), lock.read_text()) == ([], merged)

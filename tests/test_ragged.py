@@ -17,7 +17,7 @@ def joined(generator):
 
 
 @pytest.mark.parametrize("name", ["spearman", "ndcg", "list_mle", "lambdarank", "ranknet", "kendall"])
-def test_a_loss_of_padded_lists_is_that_of_each_list_alone(name, joined):
+def test_losses_and_metrics_of_padded_lists_are_those_of_each_list_alone(name, joined):
     scores, target = joined
     loss = getattr(losses, name)
     padded, mask = pad_groups(scores, torch.tensor(SIZES))
@@ -29,11 +29,6 @@ def test_a_loss_of_padded_lists_is_that_of_each_list_alone(name, joined):
     torch.testing.assert_close(*gradients)
     mean = loss(padded, pad_groups(target, SIZES)[0], mask=mask)
     torch.testing.assert_close(mean, alone.sum() / 3)  # the empty list does not count
-
-
-def test_a_metric_of_an_empty_list_is_nan_and_others_are_theirs(joined):
-    scores, target = joined
-    padded, mask = pad_groups(scores, SIZES)
     values = metrics.ndcg(padded, pad_groups(target, SIZES)[0], mask=mask)
     assert values.isnan().tolist() == [size == 0 for size in SIZES]
     assert values[2] == metrics.ndcg(scores[3:8], target[3:8])

@@ -184,16 +184,15 @@ def test_impossible_options_are_named(sorter, options, message):
         sorter(**options)
 
 
-class TestPretrained:
-    def test_the_comparator_is_nearly_exact_and_has_healthy_gradients(self, generator):
-        sorter = load_sorter("comparator")
-        assert sum(weight.numel() for weight in sorter.parameters()) <= 10_000
-        for length, most in ((10, 0.1 / 10), (100, 0.0006), (1000, 0.1 / 1000)):
-            scores, _ = draw(100, length, generator)
-            assert sorter_quality.accuracy(sorter, scores)["l1"] <= most
-        health = sorter_quality.gradient_health(sorter, draw(20, 100, generator)[0])
-        assert health["vanishing"] <= 0.001
-        assert health["wrong_signs_of_own"] == health["wrong_signs_of_others"] == 0
+def test_the_pretrained_comparator_is_nearly_exact_and_has_healthy_gradients(generator):
+    sorter = load_sorter("comparator")
+    assert sum(weight.numel() for weight in sorter.parameters()) <= 10_000
+    for length, most in ((10, 0.1 / 10), (100, 0.0006), (1000, 0.1 / 1000)):
+        scores, _ = draw(100, length, generator)
+        assert sorter_quality.accuracy(sorter, scores)["l1"] <= most
+    health = sorter_quality.gradient_health(sorter, draw(20, 100, generator)[0])
+    assert health["vanishing"] <= 0.001
+    assert health["wrong_signs_of_own"] == health["wrong_signs_of_others"] == 0
 
 
 class TestOnDisk:

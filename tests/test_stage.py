@@ -9,7 +9,7 @@ from filelock import FileLock
 
 import pipelines.stages
 from pipelines.stages import runner
-from pipelines.stages.runner import checkpoint_folder, refuse_leftovers
+from pipelines.stages.runner import checkpoint_folder
 
 from conftest import ROOT  # isort: skip
 
@@ -134,11 +134,3 @@ def test_other_data_are_another_state_and_another_trainings_code_is_not(tmp_path
     import rankops.losses.hinge_ap  # noqa: F401 imported for another run
 
     assert begun() == result[0]
-
-
-def test_outputs_of_runs_that_the_params_no_longer_define_are_named(tmp_path):
-    for name in ("kept.parquet", "gone.parquet", ".gitignore", "kept.parquet.partial-7"):
-        (tmp_path / name).touch()
-    refuse_leftovers({str(tmp_path): ["kept", "gone"]})
-    with pytest.raises(ValueError, match=rf"rm -r {tmp_path}/gone\.parquet$"):
-        refuse_leftovers({str(tmp_path): ["kept"]})
