@@ -6,7 +6,7 @@ import pytest
 import torch
 from accelerate.state import AcceleratorState, PartialState
 from simulated_device import PLACE, simulated
-from test_tasks import ADAM, CASES, CHANNELS, Training, options_of, split_of, start  # noqa: F401
+from test_tasks import ADAM, CASES, Training, options_of, split_of, start  # noqa: F401
 
 from pipelines.stages.pretrain import Imitation
 from rankops.datasets.scenes import drawing

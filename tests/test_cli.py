@@ -5,6 +5,7 @@ import os
 import re
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 from contextlib import suppress
@@ -201,6 +202,7 @@ class TestScale:
 
 def test_fetch_without_a_network_a_name_is_an_error_and_none_a_warning(project, monkeypatch):
     def refuse(*_, **__):
+        assert socket.getdefaulttimeout()  # or a server that stays silent would be waited for
         raise RuntimeError("no network")
 
     monkeypatch.setitem(sys.modules, "torchvision.datasets", SimpleNamespace(MNIST=refuse))

@@ -143,13 +143,6 @@ def objects(store: dict[str, str], bucket: str) -> list[str]:
     return [one["Key"] for page in pages for one in page.get("Contents", [])]
 
 
-def test_a_store_that_is_not_there_is_told_in_a_line(store):
-    gone = store | {"AWS_ENDPOINT_URL_S3": f"http://127.0.0.1:{free_port()}"}
-    said = prepare("buckets", "mlflow", fails=True, **gone)
-    assert len(said.splitlines()) == 1
-    assert gone["AWS_ENDPOINT_URL_S3"] in said
-
-
 @pytest.fixture(scope="module")
 def mlflow_server(database, store, tmp_path_factory) -> Iterator[str]:
     """Its address; it runs as in compose.yaml."""

@@ -317,7 +317,7 @@ def test_impossible_options_and_values_are_named(name, truth, options, message):
         getattr(losses, name)(torch.zeros(truth.shape), truth, **options)
 
 
-# Losses against the metrics that they stand for: of each, its options, and those of its softness.
+# Losses against the metrics that they stand for, with options of both.
 AT_THE_LIMIT = [
     ("kendall", {"top_heavy": False}), ("kendall", {"top_heavy": True}), ("ndcg", {"k": None}), ("ndcg", {"k": 1}),
     ("ndcg", {"k": 3, "gain": "linear"}), ("precision_at_k", {"k": 1}), ("precision_at_k", {"k": 2}),
