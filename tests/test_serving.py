@@ -100,6 +100,7 @@ class TestPicture:
             (encoded(Image.fromarray(np.full((4, 4), 40_000, np.uint16))), "8 bits a color"),
             (encoded(Image.new("L", (4, 4)), "GIF"), "no PNG or JPEG"),
             (bomb(2049, 2048), "2049 x 2048 pixels"),
+            (bomb(50_000, 50_000), "2500000000 pixels"),
         ],
         ids=lambda value: value if isinstance(value, str) else "",
     )
