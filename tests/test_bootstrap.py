@@ -1,15 +1,9 @@
-"""Bootstrap intervals: coverage, level and seed. What is resampled together is in test_tasks."""
+"""Bootstrap intervals: coverage, and what has none. What is resampled together is in test_tasks."""
 
 import numpy as np
 import pytest
 
-from rankops.metrics.bootstrap import Statistic, interval
-
-VALUES = np.random.default_rng(0).normal(size=60)
-
-
-def mean_of(values: np.ndarray) -> Statistic:
-    return Statistic(["mean"], len(values), lambda rows: values[rows].mean(-1)[None])
+from rankops.metrics.bootstrap import interval
 
 
 def test_intervals_cover_as_often_as_they_say():

@@ -303,10 +303,10 @@ class TestMetrics:
             for number, value in enumerate(values)
         }
         examples = {0: Statistic(["m"], 30, lambda rows: values[rows].mean(-1)[None])}
-        for several in (seeds, examples):
-            leaf = evaluate(several, resamples=4000, seed=0)["m"]
+        for several, level, width in ((seeds, 0.95, 1.96), (examples, 0.95, 1.96), (examples, 0.5, 0.674)):
+            leaf = evaluate(several, resamples=4000, seed=0, confidence=level)["m"]
             assert leaf["value"] == pytest.approx(values.mean())
-            assert leaf["high"] - leaf["low"] == pytest.approx(2 * 1.96 * values.std() / math.sqrt(30), rel=0.1)
+            assert leaf["high"] - leaf["low"] == pytest.approx(2 * width * values.std() / math.sqrt(30), rel=0.1)
 
     def test_holm_is_that_of_statsmodels_example(self):
         assert holm([0.01, 0.02, 0.03, 0.9]) == pytest.approx([0.04, 0.06, 0.06, 0.9])
