@@ -27,11 +27,7 @@ _TWICE = re.compile(rf"{_NOUN} {_RELATION} {_NOUN} is {_RELATION} it{_TAIL}")
 
 
 def parse(caption: str) -> list[Claim]:
-    """What a caption says, read back by the grammar.
-
-    Raises:
-        ValueError: it is not a sentence of the grammar.
-    """
+    """What a caption says, read back by the grammar."""
     marked = _PHRASE.sub(lambda found: f"<{_MEANINGS[found[1]]}>", caption)
     if match := _DIRECT.fullmatch(marked):
         adjective, digit, relation, other_adjective, other, *tail = match.groups()
@@ -57,13 +53,7 @@ def parse(caption: str) -> list[Claim]:
 
 
 def holds(claim: Claim, boxes: dict[int, tuple[float, float, float]], *, canvas: int) -> bool | None:
-    """Whether a claim is true of a scene: True if clearly so, False if not so at all, None between the two.
-
-    Args:
-        claim: from `parse`.
-        boxes: size, top and left of each digit that is there.
-        canvas: pixels on a side.
-    """
+    """Whether a claim is true of the boxes of size, top and left: clearly (True), not at all (False), or between."""
     if claim.digit not in boxes or (claim.other is not None and claim.other not in boxes):
         return False
     size, top, left = boxes[claim.digit]

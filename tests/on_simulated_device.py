@@ -6,7 +6,7 @@ import pytest
 import torch
 from accelerate.state import AcceleratorState, PartialState
 from simulated_device import PLACE, simulated
-from test_tasks import ADAM, CASES, CHANNELS, Training, options_of, split_of, start  # noqa: F401
+from test_tasks import ADAM, CASES, Training, options_of, split_of, start  # noqa: F401
 
 from pipelines.stages.pretrain import Imitation
 from rankops.datasets.scenes import drawing
@@ -34,15 +34,6 @@ def test_tensors_on_both_devices_do_not_mix(there):
     with pytest.raises(RuntimeError, match="two devices"):
         torch.randn(3, device=PLACE) + torch.randn(3)
     assert (torch.ones(3, device=PLACE) + torch.tensor(1.0)).cpu().tolist() == [2.0, 2.0, 2.0]
-
-
-def test_models_are_made_on_the_cpu_whatever_device_is_the_default(tmp_path, there):
-    expected = build("models", "convnet", CHANNELS, seed=3, outputs=2).state_dict()
-    with torch.device(PLACE):
-        made = build("models", "convnet", CHANNELS, seed=3, outputs=2)
-        assert all(weights.equal(expected[key]) for key, weights in made.state_dict().items())
-        save_model(tmp_path, made)
-        assert all(weights.device == PLACE for weights in load_model(tmp_path, device=PLACE).state_dict().values())
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case[0]}-{case[2]}-{case[3]}")

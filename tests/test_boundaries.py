@@ -86,18 +86,6 @@ def test_arrows_point_one_way(package, order):
                 assert module.split(".")[0] not in PLATFORM, file
 
 
-@pytest.mark.parametrize(
-    ("package", "homes"),
-    [("mlflow", ("pipelines/tracking/", "pipelines/serving/", "src/rankops/sorters/load.py")),
-     ("great_expectations", ("pipelines/expectations.py",))],
-)  # fmt: skip
-def test_each_platform_library_has_its_home(package, homes):
-    files = [file.relative_to(ROOT).as_posix() for top in ("src", "pipelines") for file in (ROOT / top).rglob("*.py")
-             if package in {name.split(".")[0] for name in imports_of(file)}]  # fmt: skip
-    assert files
-    assert all(file.startswith(homes) for file in files), files
-
-
 # --- dvc.yaml ---
 
 

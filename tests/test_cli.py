@@ -5,6 +5,7 @@ import os
 import re
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 from contextlib import suppress
@@ -85,17 +86,12 @@ class TestConsoleCommand:
     @pytest.fixture
     def elsewhere(self, tmp_path) -> Path:
         """A checkout that is not the installed one; its command line prints what it was started with."""
-        for file, text in {
-            "dvc.yaml": "",
-            "src/rankops/__init__.py": "",
-            "pipelines/__init__.py": "",
-            "pipelines/cli/__init__.py": "",
-            "pipelines/cli/app.py": "import os, rankops\n"
-            "def app(obj, prog_name): print(rankops.__path__[0], os.getcwd(), obj, sep='\\n')\n",
-            "experiments/dvc.yaml": "",
-        }.items():
+        packages = ("src/rankops/__init__.py", "pipelines/__init__.py", "pipelines/cli/__init__.py")
+        for file in ("dvc.yaml", "experiments/dvc.yaml", *packages):
             (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
-            (tmp_path / file).write_text(text)
+            (tmp_path / file).touch()
+        printed = "rankops.__path__[0], os.getcwd(), obj, sep='\\n'"
+        (tmp_path / "pipelines/cli/app.py").write_text(f"import os, rankops\ndef app(obj, prog_name): print({printed})")
         return tmp_path
 
     def test_help_imports_nothing_heavy(self):
@@ -109,14 +105,17 @@ class TestConsoleCommand:
         assert not loaded & HEAVY
         assert "typer" in loaded  # so that this test can fail
         commands = set(re.findall(r"^│ (\w+)  ", "\n".join(shown), re.MULTILINE))
-        known = "check scale fetch quickstart predict demo serve monitor promote doctor repair"
-        assert commands >= set(known.split())
+        names = "check scale fetch quickstart predict demo serve monitor promote doctor repair"
+        assert commands >= set(names.split())
 
     @pytest.mark.parametrize("folder", [".", "experiments", "src/rankops"])
     def test_runs_the_checkout_it_is_typed_in_from_any_folder(self, elsewhere, folder):
         done = command("check", folder=elsewhere / folder)
         expected = [elsewhere / "src/rankops", elsewhere, (elsewhere / folder).resolve()]
         assert done.stdout.splitlines() == [str(path) for path in expected]
+        (elsewhere / "pipelines/cli/app.py").write_text("import not_installed.at_all")
+        done = command("check", folder=elsewhere / folder)
+        assert (done.returncode, "not_installed is missing" in done.stderr) == (1, True)
 
     def test_outside_a_checkout_it_says_what_to_do(self, tmp_path):
         done = command("check", folder=tmp_path)
@@ -133,54 +132,22 @@ class TestConsoleCommand:
         assert (found["path"], list(found)) == ("picture.png", ["path", "labels"])
         done = command("predict", "large.png", folder=tmp_path)
         assert (done.returncode, done.stdout, "65 x 64 pixels" in done.stderr) == (1, "", True)
-        completing = command(folder=tmp_path, _RANKOPS_COMPLETE="complete_bash")
-        assert (completing.returncode, completing.stdout, completing.stderr) == (1, "", "")
-
-    def test_a_missing_package_is_named_and_an_error_in_the_project_keeps_its_traceback(self, elsewhere):
-        (elsewhere / "pipelines/cli/app.py").write_text("import not_installed.at_all")
-        done = command("check", folder=elsewhere)
-        assert (done.returncode, "Traceback" in done.stderr) == (1, False)
-        assert "not_installed is missing" in done.stderr
-        (elsewhere / "pipelines/cli/app.py").write_text("import pipelines.missing")
-        assert "Traceback" in command("check", folder=elsewhere).stderr
-
-    @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-    def test_completes_in_every_shell(self, shell):
-        done = command(folder=ROOT, _RANKOPS_COMPLETE=f"complete_{shell}", COMP_WORDS="rankops pre", COMP_CWORD="1",
-                       _TYPER_COMPLETE_ARGS="rankops pre", _TYPER_COMPLETE_FISH_ACTION="get-args")  # fmt: skip
-        assert "predict" in done.stdout
+        completing = {"_RANKOPS_COMPLETE": "complete_bash", "COMP_WORDS": "rankops pre", "COMP_CWORD": "1"}
+        assert command(folder=tmp_path, **completing).stdout == ""
+        assert "predict" in command(folder=ROOT, **completing).stdout
 
 
-class TestPaths:
-    def test_are_relative_to_where_they_were_typed(self, project):
-        (project / "docs").mkdir()
-        typed_in = project / "docs"
-        found = json.loads(rankops("check", "../params.yaml", "absent.yaml", "--json", typed_in=typed_in, code=1))
-        assert {file: one["valid"] for file, one in found.items()} == {"params.yaml": True, "docs/absent.yaml": False}
-
-    def test_absolute_ones_and_registered_models_stay_as_they_are(self, project):
-        output = rankops("predict", "/absent.png", "--model", "models:/a@b", typed_in=project / "src", code=1)
-        assert output.startswith(("/absent.png: ", f"{project}/mlflow.db: "))
-
-
-class TestCheck:
-    def test_both_files_are_checked(self, project):
-        fine = {"valid": True, "problems": []}
-        assert json.loads(rankops("check", "--json")) == {"params.yaml": fine, "experiments/params.yaml": fine}
-        shutil.rmtree(project / "experiments")
-        assert rankops("check").splitlines() == ["params.yaml: valid"]
-
-    def test_what_is_wrong_is_said_and_ends_with_1(self, project):
-        edit(project / "params.yaml", "threads: 2", "thread: 2")
-        assert re.search(r"params.yaml: compute.thread\b", rankops("check", "params.yaml", code=1))
-        found = json.loads(rankops("check", "--json", code=1))
-        assert not found["params.yaml"]["valid"]
-        assert any("compute.thread" in line for line in found["params.yaml"]["problems"])
-
-    @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
-    def test_a_gpu_that_is_not_there_is_missed_before_anything_runs(self, project):
-        edit(project / "params.yaml", "device: auto", "device: cuda")
-        assert "compute.device" in rankops("check", "params.yaml", code=1)
+def test_both_files_are_checked_and_paths_are_relative_to_where_they_were_typed(project):
+    fine = {"valid": True, "problems": []}
+    assert json.loads(rankops("check", "--json")) == {"params.yaml": fine, "experiments/params.yaml": fine}
+    words = ("check", "../params.yaml", "absent.yaml", "--json")
+    found = json.loads(rankops(*words, typed_in=project / "experiments", code=1))
+    valid = {file: one["valid"] for file, one in found.items()}
+    assert valid == {"params.yaml": True, "experiments/absent.yaml": False}
+    edit(project / "params.yaml", "threads: 2", "thread: 2")
+    assert re.search(r"params.yaml: compute.thread\b", rankops("check", "params.yaml", code=1))
+    found = json.loads(rankops("check", "--json", code=1))["params.yaml"]
+    assert (found["valid"], "compute.thread" in found["problems"][0]) == (False, True)
 
 
 class TestScale:
@@ -198,46 +165,23 @@ class TestScale:
         rankops("scale", "laptop")
         assert (project / "params.yaml").read_text() == shipped
 
-    def test_laptop_has_every_key_of_the_others(self):
-        def keys(block, place=""):
-            for key, value in block.items():
-                nested = isinstance(value, dict) and key not in ("args", "schedule")
-                yield from keys(value, f"{place}{key}.") if nested else [f"{place}{key}"]
-
-        tiny, laptop, paper = (
-            set(keys(YAML(typ="safe").load(ROOT / f"scales/{name}.yaml"))) for name in ("tiny", "laptop", "paper")
+    def test_options_of_a_name_are_replaced_together_and_what_shares_an_anchor_may_differ(self, project):
+        optimizer = "{name: SGD, args: {lr: 0.5}}"
+        (project / "scales/mine.yaml").write_text(
+            f"training: {{memorability: {{probe: {{optimizer: &mine {optimizer}}}}}, "
+            "multilabel: {probe: {optimizer: *mine }}}\nruns: {memorability-mse: {seeds: [1, 7]}}"
         )
-        assert tiny | paper <= laptop
-
-    @pytest.mark.parametrize(
-        ("text", "times"),
-        [
-            ("{label_ranking: {scorer: {optimizer: {name: SGD, args: {lr: 0.5}}}}}", 1),
-            # What the scale shares is written out.
-            ("{memorability: {probe: {optimizer: &mine {name: SGD, args: {lr: 0.5}}}}, "
-             "multilabel: {probe: {optimizer: *mine }}}", 2),
-        ],
-    )  # fmt: skip
-    def test_options_of_a_name_are_replaced_together(self, project, text, times):
-        (project / "scales/mine.yaml").write_text(f"training: {text}")
-        rankops("scale", "mine")
-        assert (project / "params.yaml").read_text().count("optimizer: {name: SGD, args: {lr: 0.5}}") == times
-
-    def test_what_shares_an_anchor_may_differ(self, project):
-        (project / "scales/mine.yaml").write_text("runs: {memorability-mse: {seeds: [1, 7]}}")
-        rankops("scale", "mine")  # over laptop's, which gives the others theirs
-        seeds = {name: run.seeds for name, run in load().runs.items()}
-        assert seeds.pop("memorability-mse") == [1, 7]
-        assert [1, 7] not in seeds.values()
-        assert "# pairs: null = all" in (project / "params.yaml").read_text()
-
-    def test_a_run_that_the_params_no_longer_have_is_left_out(self, project):
         values = YAML().load(project / "params.yaml")
         del values["runs"]["memorability-spearman-lstm"]
         values["comparisons"]["memorability"]["runs"].remove("memorability-spearman-lstm")
         YAML().dump(values, project / "params.yaml")
-        assert "runs.memorability-spearman-lstm" in rankops("scale", "tiny")
-        assert "memorability-spearman-lstm" not in load().runs
+        assert "runs.memorability-spearman-lstm" in rankops("scale", "mine")  # over laptop's, which has it
+        assert (project / "params.yaml").read_text().count(f"optimizer: {optimizer}") == 2  # written out
+        seeds = {name: run.seeds for name, run in load().runs.items()}
+        assert seeds.pop("memorability-mse") == [1, 7]
+        assert [1, 7] not in seeds.values()
+        assert "memorability-spearman-lstm" not in seeds
+        assert "# pairs: null = all" in (project / "params.yaml").read_text()
 
     @pytest.mark.parametrize(
         ("text", "expected"),
@@ -255,40 +199,19 @@ class TestScale:
         assert re.search(expected, rankops("scale", "mine", code=1))
         assert (project / "params.yaml").read_text() == (ROOT / "params.yaml").read_text()
 
-    def test_another_project_may_have_its_own(self, project):
-        shutil.copytree(project / "scales", project / "experiments/scales")
-        rankops("scale", "tiny", "--in", "experiments")
-        assert load("experiments/params.yaml").score_vectors.length == 8
-        assert load().score_vectors.length == 32
 
+def test_fetch_without_a_network_a_name_is_an_error_and_none_a_warning(project, monkeypatch):
+    def refuse(*_, **__):
+        assert socket.getdefaulttimeout()  # or a server that stays silent would be waited for
+        raise RuntimeError("no network")
 
-class TestFetch:
-    @pytest.fixture
-    def offline(self, monkeypatch):
-        def refuse(*_, **__):
-            raise RuntimeError("no network")
-
-        torchvision = SimpleNamespace(datasets=SimpleNamespace(MNIST=refuse))
-        monkeypatch.setitem(sys.modules, "torchvision", torchvision)
-        monkeypatch.setitem(sys.modules, "torchvision.datasets", torchvision.datasets)
-
-    def test_without_a_network_a_name_is_an_error_and_none_a_warning(self, project, offline, monkeypatch):
-        assert "no network" in rankops("fetch")
-        assert "no network" in rankops("fetch", "mnist", code=1)
-        assert not (project / "data/raw/mnist").exists()
-        assert "mnist" in rankops("fetch", "minst", code=1)
-        monkeypatch.setenv("RANKOPS_MNIST_ROOT", str(project / "scales"))
-        assert "train-images-idx3-ubyte" in rankops("fetch", code=1)
-
-    @pytest.mark.skipif(not os.environ.get("RANKOPS_MNIST_ROOT"), reason="needs RANKOPS_MNIST_ROOT")
-    def test_copies_and_does_so_again_where_a_file_is_damaged(self, tmp_path, monkeypatch):
-        monkeypatch.chdir(tmp_path)
-        for damaged in (False, True):
-            rankops("fetch", "mnist")
-            assert len(list(Path("data/raw/mnist").iterdir())) == 4
-            if not damaged:
-                (tmp_path / "data/raw/mnist/t10k-labels-idx1-ubyte").write_bytes(b"")
-        assert "complete" in rankops("fetch")
+    monkeypatch.setitem(sys.modules, "torchvision.datasets", SimpleNamespace(MNIST=refuse))
+    assert "no network" in rankops("fetch")
+    assert "no network" in rankops("fetch", "mnist", code=1)
+    assert not (project / "data/raw/mnist").exists()
+    assert "mnist" in rankops("fetch", "minst", code=1)
+    monkeypatch.setenv("RANKOPS_MNIST_ROOT", str(project / "scales"))
+    assert "train-images-idx3-ubyte" in rankops("fetch", code=1)
 
 
 class TestModels:
@@ -329,23 +252,6 @@ class TestModels:
         assert json.loads(found) == {"out": "found.parquet", "rows": 70}
         assert len(pq.read_table("found.parquet")) == 70
 
-    @pytest.mark.parametrize(
-        ("words", "expected"),
-        [
-            (["absent.png"], "absent.png"),
-            (["params.yaml"], "params.yaml"),
-            (["scales"], "a folder"),
-            (["large.png"], "100 x 80 pixels"),
-            (["a.png", "--model", "scales"], "scales"),
-            (["fresh.parquet"], "--out"),
-            (["fresh.parquet", "a.png", "--out", "found.parquet"], "2 files"),
-            (["absent.parquet", "--out", "found.parquet"], "absent.parquet"),
-        ],
-    )
-    def test_what_cannot_be_ranked_is_named(self, project, words, expected):
-        assert expected in rankops("predict", "--model", "model", *words, code=1)
-        assert not (project / "found.parquet").exists()
-
     def test_monitor_ends_with_0_or_3(self, project):
         same = json.loads(rankops("monitor", "fresh.parquet", "--model", "model", "--json"))
         assert same["drifted"] == []
@@ -356,6 +262,12 @@ class TestModels:
         ("words", "code", "expected"),
         [
             (["predct"], 2, "predict"),
+            (["predict", "absent.png"], 1, "absent.png"),
+            (["predict", "scales"], 1, "a folder"),
+            (["predict", "large.png", "--model", "model"], 1, "100 x 80 pixels"),
+            (["predict", "a.png", "--model", "scales"], 1, "scales"),
+            (["predict", "fresh.parquet", "--model", "model"], 1, "--out"),
+            (["predict", "fresh.parquet", "a.png", "--out", "found.parquet"], 1, "2 files"),
             (["monitor", "absent.parquet", "--model", "model"], 1, "absent.parquet"),
             (["monitor", "fresh.parquet", "--model", "model", "--dataset", "captions"], 1, "captions"),
             (["serve", "--model", "model"], 1, "model"),
@@ -377,20 +289,14 @@ class TestPromote:
             client.create_model_version("sorter-x", str(project / f"made/{number}"))
         return client
 
-    def test_by_hand_and_back(self, store):
+    def test_by_hand_and_back_needs_one_model_and_one_wish(self, store):
+        for words in (["--version", "2"], ["a", "b", "--rollback"], ["a", "--rollback", "--version", "2"]):
+            assert "--version" in rankops("promote", *words, code=1)
         for words, expected in ((["--version", "1"], "1"), (["--version", "2"], "2"), (["--rollback"], "1")):
             rankops("promote", "sorter-x", *words)
             assert str(store.get_model_version_by_alias("sorter-x", "champion").version) == expected
         assert "sorter-x" in rankops("promote", "sorter-x", "--version", "7", code=1)
         assert "error" in rankops("promote", "sorter-y", code=1)  # which cannot be judged
-
-    @pytest.mark.parametrize(
-        "words",
-        [["--version", "2"], ["--rollback"], ["a", "b", "--rollback"], ["a", "--rollback", "--version", "2"]],
-    )
-    def test_by_hand_needs_one_model_and_one_wish(self, project, words):
-        assert "--version" in rankops("promote", *words, code=1)
-        assert not (project / "mlflow.db").exists()
 
 
 class TestDoctor:
@@ -408,10 +314,14 @@ class TestDoctor:
         assert all(one["advice"] for one in found if one["state"] == "broken")
         return {one["name"]: one["state"] for one in found}
 
-    def test_a_fresh_checkout_is_fine(self, project):
+    def test_a_fresh_checkout_is_fine_and_a_torn_lock_is_repaired(self, project):
         states = self.states()
         assert {states[name] for name in ("git", "DVC cache", "params.yaml", "packages")} == {"ok"}
         assert {states[name] for name in ("MNIST", "MLflow", "dvc.lock")} == {"note"}
+        (project / "dvc.lock").write_text("schema: '2.0'\nsta")
+        assert "dvc.lock" in rankops("repair")
+        assert not (project / "dvc.lock").exists()
+        assert rankops("repair") == ""
 
     def test_what_is_broken_is_found_at_once_and_ends_with_1(self, project, empty_store, monkeypatch):
         edit(project / "params.yaml", "threads: 2", "threads: 0")
@@ -427,17 +337,6 @@ class TestDoctor:
         for name in ("packages", "git", "dvc.lock", "MNIST", "params.yaml", "MLflow"):
             assert states[name] == "broken", name
         assert "secret" not in rankops("doctor", code=1)
-
-
-def test_repair_restores_a_torn_lock(project):
-    git("init", "--quiet")
-    Repo.init(".").close()
-    (project / "dvc.lock").write_text("schema: '2.0'\nsta")
-    git("add", "params.yaml")
-    git("commit", "--quiet", "--message", "start")
-    assert "dvc.lock" in rankops("repair")
-    assert not (project / "dvc.lock").exists()
-    assert rankops("repair") == ""
 
 
 def test_watch_ends_with_ctrl_c_and_refuses_broken_params(project, empty_store):

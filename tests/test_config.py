@@ -14,13 +14,14 @@ from conftest import ROOT  # isort: skip
 PARAMS = Path(__file__).parent / "params"
 
 
+def test_the_projects_own_params_are_fine_and_numbers_are_read_as_yaml_1_2(tmp_path):
+    assert rules.check(ROOT / "params.yaml").training_of("memorability-mse")["probe"]["epochs"] == 15
+    (tmp_path / "params.yaml").write_text((ROOT / "params.yaml").read_text().replace("lr: 5.0e-3", "lr: 5e-3"))
+    assert load(tmp_path / "params.yaml").sorters["lstm"].training.optimizer["args"]["lr"] == 0.005
+
+
 def with_changes(file: Path) -> dict:
     return merged(read(ROOT / "params.yaml"), YAML(typ="safe").load(file))
-
-
-def test_the_projects_own_params_are_fine():
-    params = rules.check(ROOT / "params.yaml")
-    assert params.training_of("memorability-mse")["probe"]["epochs"] == 15
 
 
 @pytest.mark.parametrize("file", sorted((PARAMS / "valid").iterdir()), ids=lambda file: file.stem)
@@ -36,18 +37,14 @@ def test_a_mistake_is_named_with_its_place(file):
     assert any(re.match(f"params.yaml: (?:{expected})", line) for line in str(error.value).splitlines()), error.value
 
 
-def test_all_mistakes_are_named_at_once():
-    values = merged(read(ROOT / "params.yaml"), {"compute": {"threads": 0}, "jobs": {"count": 0}})
-    with pytest.raises(ParamsError, match=r"(?s)compute.threads.*jobs.count"):
-        rules.check_values(values)
-
-
-def test_a_mistake_in_a_tasks_training_is_named_once_not_for_each_run():
-    changes = {"training": {"label_ranking": {"scorer": {"optimizer": {"name": "Adan"}}}}}
+def test_all_mistakes_are_named_at_once_and_one_in_a_tasks_training_not_for_each_run():
+    wrong = {"label_ranking": {"scorer": {"optimizer": {"name": "Adan"}}}}
+    changes = {"training": wrong, "gate": {"judged": {"clips": {"metric": "spearman", "guarded": []}}}}
     with pytest.raises(ParamsError) as error:
         rules.check_values(merged(read(ROOT / "params.yaml"), changes))
-    [line] = str(error.value).splitlines()
-    assert line.startswith("params.yaml: training.label_ranking.scorer.optimizer.name")
+    places = {line.split(":")[1].strip() for line in str(error.value).splitlines()}
+    assert places == {"training.label_ranking.scorer.optimizer.name", "gate.judged.clips"}
+    assert len(str(error.value).splitlines()) == 2
 
 
 @pytest.mark.parametrize("text", ["a: [1", "", "- 1", "compute: 2026-02-31"])
@@ -59,31 +56,12 @@ def test_a_file_that_holds_no_params_is_named(tmp_path, text):
         load(tmp_path / "elsewhere.yaml")
 
 
-def test_numbers_are_read_as_yaml_1_2(tmp_path):
-    (tmp_path / "params.yaml").write_text((ROOT / "params.yaml").read_text().replace("lr: 5.0e-3", "lr: 5e-3"))
-    assert load(tmp_path / "params.yaml").sorters["lstm"].training.optimizer["args"]["lr"] == 0.005
-
-
 def test_a_setting_of_a_grid_is_put_into_the_run():
-    values = merged(
-        read(ROOT / "params.yaml"),
-        {
-            "runs": {
-                "memorability-mse": {
-                    "grid": {"training.probe.optimizer.args.lr": [0.1, 0.2], "loss.args.sigmoid": [True, False]}
-                }
-            }
-        },
-    )
-    params = rules.check_values(values)
+    grid = {"training.probe.optimizer.args.lr": [0.1, 0.2], "loss.args.sigmoid": [True, False]}
+    params = rules.check_values(merged(read(ROOT / "params.yaml"), {"runs": {"memorability-mse": {"grid": grid}}}))
     settings = params.runs["memorability-mse"].settings
     assert len(settings) == 4
     run = params.run_of("memorability-mse", settings[3])
     assert run["training"]["probe"]["optimizer"]["args"]["lr"] == 0.2
     assert run["loss"]["args"] == {"sigmoid": False}
     assert params.training_of("memorability-mse")["probe"]["optimizer"]["args"]["lr"] == 1e-2
-
-
-def test_both_losses_of_retrieval_see_as_many_rivals():
-    params = load(ROOT / "params.yaml")
-    assert params.training["retrieval"]["batch_size"] == params.score_vectors.length

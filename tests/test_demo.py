@@ -70,15 +70,12 @@ def test_equal_sizes_share_a_rank_and_an_empty_scene_is_one(ask):
     [
         ("", "Expecting value"),
         (b"\xff", "utf"),
-        ("[]", "digits"),
         ('{"digits": [3]}', "3"),
         ('{"digits": [{"label": 3}]}', "size"),
         (json.dumps({"digits": [digit(10, 0.3, 0, 0)]}), "label 10"),
-        (json.dumps({"digits": [digit(True, 0.3, 0, 0)]}), "label True"),
         (json.dumps({"digits": [digit(3, 0.3, 0, 0)] * 2}), "label 3"),
         (json.dumps({"digits": [digit(3, 0.3, 0.8, 0)]}), "inside"),
         (json.dumps({"digits": [digit(3, float("nan"), 0, 0)]}), "size nan"),
-        (json.dumps({"digits": [digit(3, 0.001, 0, 0)]}), "size 0.001"),
         ("[" * LARGEST, "recursion"),
         (" " * (LARGEST + 1), str(LARGEST)),
     ],
@@ -113,15 +110,7 @@ def test_it_needs_the_packages_of_the_core_alone(bare):
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True,
                           env={"PYTHONPATH": str(ROOT / "src"), "OMP_NUM_THREADS": "1"})  # fmt: skip
     loaded = {name.partition(".")[0] for name in done.stdout.split()}
-    assert not loaded & {
-        "PIL",
-        "pyarrow",
-        "pandas",
-        "torchvision",
-        "accelerate",
-        "scipy",
-        "sklearn",
-        "pydantic",
-        "typer",
-    }
+    assert not loaded & set(
+        ["PIL", "pyarrow", "pandas", "torchvision", "accelerate", "scipy", "sklearn", "pydantic", "typer"]
+    )
     assert "safetensors" in loaded  # so that this test can fail

@@ -7,9 +7,6 @@ import signal
 import subprocess
 import sys
 import time
-import urllib.error
-import urllib.request
-from base64 import b64encode
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,6 +14,7 @@ from tempfile import mkdtemp
 
 import boto3
 import pytest
+import requests
 from moto.server import ThreadedMotoServer
 
 from conftest import done, free_port, shorten  # isort: skip
@@ -49,7 +47,7 @@ def running(*command: str, log: Path, health: str, seconds: float = 300, **envir
         for _ in range(int(seconds * 2)):
             assert process.poll() is None, f"{command} ended:\n{log.read_text()[-3000:]}"
             try:
-                urllib.request.urlopen(health, timeout=2)
+                requests.get(health, timeout=2).raise_for_status()
                 break
             except OSError:
                 time.sleep(0.5)
@@ -67,15 +65,8 @@ def running(*command: str, log: Path, health: str, seconds: float = 300, **envir
                 continue
 
 
-def answer(address: str, credentials: str = "") -> int:
-    """The status of a GET."""
-    request = urllib.request.Request(address)
-    if credentials:
-        request.add_header("Authorization", f"Basic {b64encode(credentials.encode()).decode()}")
-    try:
-        return urllib.request.urlopen(request, timeout=120).status
-    except urllib.error.HTTPError as error:
-        return error.code
+def answer(address: str, *credentials: str) -> int:
+    return requests.get(address, auth=credentials or None, timeout=120).status_code
 
 
 @pytest.fixture(scope="module")
@@ -121,11 +112,6 @@ def test_each_server_has_a_role_that_sees_its_own_databases_alone(database):
         assert "permission denied" in query("select 1", database=name, user="prefect", fails=True, **database)
 
 
-def test_databases_without_a_password_are_not_made(database):
-    said = query(ROOT / "deploy/postgres/databases.sql", fails=True, **database)
-    assert "syntax error" in said
-
-
 @pytest.fixture(scope="module")
 def store() -> Iterator[dict[str, str]]:
     """An S3 server with the team's buckets; how its clients find it."""
@@ -155,13 +141,6 @@ def objects(store: dict[str, str], bucket: str) -> list[str]:
     )  # fmt: skip
     pages = client.get_paginator("list_objects_v2").paginate(Bucket=bucket)
     return [one["Key"] for page in pages for one in page.get("Contents", [])]
-
-
-def test_a_store_that_is_not_there_is_told_in_a_line(store):
-    gone = store | {"AWS_ENDPOINT_URL_S3": f"http://127.0.0.1:{free_port()}"}
-    said = prepare("buckets", "mlflow", fails=True, **gone)
-    assert len(said.splitlines()) == 1
-    assert gone["AWS_ENDPOINT_URL_S3"] in said
 
 
 @pytest.fixture(scope="module")
@@ -202,9 +181,9 @@ def worker_of(mlflow_server) -> dict[str, str]:
 def test_mlflow_lets_nobody_in_without_the_right_password(mlflow_server, worker_of):
     page = f"{mlflow_server}/api/2.0/mlflow/experiments/get-by-name?experiment_name=Default"
     assert answer(page) == 401
-    assert answer(page, "admin:guessed") == 401
-    assert answer(page, "admin:password1234") == 401  # the default of older versions
-    assert answer(page, f"worker:{PASSWORDS['worker']}") == 200
+    assert answer(page, "admin", "guessed") == 401
+    assert answer(page, "admin", "password1234") == 401  # the default of older versions
+    assert answer(page, "worker", PASSWORDS["worker"]) == 200
 
 
 @pytest.fixture(scope="module")

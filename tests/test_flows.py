@@ -21,10 +21,10 @@ from pipelines.flows import retrain as retraining
 from pipelines.flows.checkout import FOLDER, commit, fresh_checkout, is_new, share
 from pipelines.flows.graph import stages
 from pipelines.flows.processes import CommandFailed, Commands, TransientFailure
-from pipelines.flows.promote import judge, outcome
+from pipelines.flows.promote import outcome
 from pipelines.tracking.gate import Decision
 
-from conftest import ROOT, done, free_port, processes_in, wait_for  # isort: skip
+from conftest import ROOT, done, processes_in, wait_for  # isort: skip
 
 
 @pytest.fixture(autouse=True)
@@ -48,24 +48,19 @@ class TestCommands:
     def run(self, code: str, folder: Path, commands: Commands | None = None, **environment: str) -> str:
         return (commands or Commands()).run(sys.executable, "-c", code, folder=folder, **environment)
 
-    def test_output_comes_back_without_progress_bars_from_programs_of_its_own_environment(self, tmp_path, monkeypatch):
+    def test_output_comes_back_without_progress_bars_and_of_a_failure_the_last_lines(self, tmp_path):
         code = "import os; print('one'); print(' 50%|#####', end='\\r'); print(os.getcwd(), os.environ['WHAT'])"
         assert self.run(code, tmp_path, WHAT="this") == f"one\n{tmp_path} this"
-        monkeypatch.setenv("PATH", "/usr/bin:/bin")
-        assert Commands().run("python", "-c", "import sys; print(sys.executable)", folder=tmp_path) == sys.executable
         with pytest.raises(CommandFailed, match="19\nno rows$") as failure:
             self.run("import sys; print(*range(20), sep='\\n', flush=True); sys.exit('no rows')", tmp_path)
-        assert "\n7\n" not in str(failure.value)  # of a failure the last lines
+        assert "\n7\n" not in str(failure.value)
 
     @pytest.mark.parametrize(
         ("ending", "kind"),
         [
             ("'params.yaml: compute.threads: missing'", CommandFailed),
             ("'failed to run: python, exited with -9'", TransientFailure),
-            ("'failed to run: python, exited with 137'", TransientFailure),
-            ("'failed to run: python, exited with 75'", TransientFailure),
             ("'failed to run: python, exited with 1'", CommandFailed),
-            ("'Unable to acquire lock'", TransientFailure),
             ("\"'/data' is busy, it is being blocked by\"", TransientFailure),
             ("'the MLflow store http://127.0.0.1:5000 does not answer: refused'", TransientFailure),
             ("75", TransientFailure),
@@ -188,11 +183,10 @@ class TestCheckout:
         sh(project, "dvc remote add -q near ../near && dvc remote add -q --local far ../far && git commit -qam remotes")
         sh(project, "git config commit.gpgsign true && git config gpg.program false")
         with fresh_checkout(project, advance=True) as (folder, _):
-            assert snapshot(folder) == 2
             remotes = Config(str(folder / ".dvc"))["remote"]
-            places = {name: os.path.realpath(remote["url"]) for name, remote in remotes.items()}
-            assert places == {name: str(project.parent / name) for name in ("near", "far")}
-            assert sh(folder, "dvc cache dir") == str(project / ".dvc/cache")
+            assert {os.path.realpath(one["url"]) for one in remotes.values()} == {
+                str(project.parent / name) for name in ("near", "far")
+            }
 
     def test_two_at_once_are_refused(self, project):
         code = (
@@ -234,14 +228,6 @@ class TestCheckout:
             commit(folder, "Retrain: changes")
             assert not is_new(other, folder)
 
-    def test_a_branch_that_could_not_be_pushed_is_not_made(self, project, tmp_path):
-        sh(project, "git remote add team ../nowhere.git")
-        with fresh_checkout(project, advance=True) as (folder, _):
-            retrained(folder)
-            with pytest.raises(ValueError, match="push"):
-                share(project, folder, remote="team")
-        assert sh(project, "git branch --list 'retrain/*'") == ""
-
 
 def test_prefect_yaml_names_flows_that_exist_with_parameters_that_they_take():
     for deployment in YAML(typ="safe").load(ROOT / "prefect.yaml")["deployments"]:
@@ -254,23 +240,16 @@ def test_prefect_yaml_names_flows_that_exist_with_parameters_that_they_take():
     assert retraining.retrain.validate_parameters({"workers": 2})["workers"] == 2
 
 
-@pytest.mark.parametrize(
-    ("visible", "device", "workers", "expected"),
-    [
-        ("2,3", "cuda", 3, ["2", "3", "2"]),
-        ("GPU-5c2e,GPU-91aa", "auto", None, ["GPU-5c2e", "GPU-91aa"]),
-        ("2,3", "cpu", 2, [None, None]),
-        ("", "auto", 1, [None]),
-    ],
-)
-def test_stages_that_run_at_once_share_the_gpus_that_the_worker_may_use(
-    monkeypatch, visible, device, workers, expected
-):
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+def test_stages_that_run_at_once_share_the_gpus_that_the_worker_may_use(monkeypatch):
     params = load(ROOT / "params.yaml")
-    params = params.model_copy(update={"compute": params.compute.model_copy(update={"device": device})})
-    slots = retraining._slots(workers, params)
-    assert [slot.get("CUDA_VISIBLE_DEVICES") for slot in slots] == expected
+    for visible, device, workers, expected in (
+        ("2,3", "cuda", 3, ["2", "3", "2"]), ("GPU-5c2e,GPU-91aa", "auto", None, ["GPU-5c2e", "GPU-91aa"]),
+        ("2,3", "cpu", 2, [None, None]), ("", "auto", 1, [None]),
+    ):  # fmt: skip
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+        compute = params.compute.model_copy(update={"device": device})
+        slots = retraining._slots(workers, params.model_copy(update={"compute": compute}))
+        assert [slot.get("CUDA_VISIBLE_DEVICES") for slot in slots] == expected
 
 
 def test_a_retraining_does_not_fall_back_on_other_digits(tmp_path):
@@ -293,9 +272,3 @@ def test_a_model_that_could_not_be_judged_takes_nothing_from_the_others():
     assert (state.is_failed(), state.name) == (True, "NotJudged")
     assert all(text in state.message for text in ("retrain/2026-11-23", "promoted: sorter-lstm 2", "label_ranking"))
     assert outcome([better]).is_completed()
-
-
-def test_a_store_that_is_away_is_asked_again(monkeypatch):
-    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"http://127.0.0.1:{free_port()}")
-    with pytest.raises(TransientFailure, match="does not answer"):
-        judge.fn(load(ROOT / "params.yaml"), ROOT, ["label_ranking"])

@@ -76,6 +76,10 @@ def test_whole_epochs_of_trainings_of_the_params_are_shown(store):
     for _ in range(2):  # another watcher goes on with the same run and sends nothing twice
         look()
     assert steps(store, mine) == [1, 2, 3, 4]
+    shutil.rmtree(SEED)
+    publish([Run("mine", "memorability", "key", seeds=(Run("mine-seed2", "memorability", "seed"),))])
+    look()
+    assert [run.info.run_name for run in runs(store)] == ["mine", "mine-seed2", "sorter-lstm"]  # one of a training
 
 
 def test_epochs_reach_the_store_while_the_training_goes_on(store):
@@ -88,26 +92,6 @@ def test_epochs_reach_the_store_while_the_training_goes_on(store):
         for epochs in (1, 3):
             train(SEED, epochs)
             wait_for(lambda n=epochs: (shown := runs(store)) and steps(store, shown[0]) == [*range(1, n + 1)])
-
-
-def test_publishing_leaves_one_run_of_a_training(store):
-    train(SEED, 2)
-    look()
-    shutil.rmtree(SEED)
-    publish([Run("mine", "memorability", "key", seeds=(Run("mine-seed2", "memorability", "seed"),))])
-    assert [run.info.run_name for run in runs(store)] == ["mine", "mine-seed2"]
-    look()
-    assert len(runs(store)) == 2
-
-
-def test_a_training_in_another_folder_has_a_run_of_its_own(store, tmp_path):
-    other = tmp_path / "other/.checkpoints"
-    train(SEED, 2)
-    train(other / SEED.relative_to(KEPT), 3)
-    look()
-    look(other)
-    publish([Run("mine", "memorability", "key")])
-    assert [steps(store, run) for run in runs(store)] == [[], [1, 2, 3]]
 
 
 def test_a_store_that_does_not_answer_is_reported_once_and_stops_nothing(store, monkeypatch, caplog):

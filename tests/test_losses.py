@@ -12,8 +12,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.special import softmax
-from scipy.stats import norm, rankdata, spearmanr
-from sklearn.metrics import average_precision_score
+from scipy.stats import norm, rankdata
 
 from rankops import losses, metrics
 from rankops.sorters.handcrafted import Handcrafted
@@ -40,25 +39,14 @@ def test_none_is_zero_with_a_gradient_of_zero(scores):
 
 
 @pytest.mark.parametrize(
-    ("names", "truth"),
-    [
-        ("rlsep cross_entropy plackett_luce spearman_of_label_ranks", [[0, 0, 0]]),
-        ("lsep rlsep", [[1, 1, 1]]),
-        ("pairwise_logistic", [[2, 2, 2]]),
-        ("spearman kendall", [[0.5, 0.5, 0.5]]),
-        ("ndcg", [[0.0, 0.0, 0.0]]),
-        ("hinge_ap mean_average_precision", [1, 1, 1]),
-        ("average_precision precision_at_k", [0, 0, 0]),
-        ("recall hard_negative_triplet", [[True, True], [True, True]]),
-    ],
+    ("name", "truth"),
+    [("ndcg", [0.0] * 3), ("kendall", [0.5] * 3), ("average_precision", [0] * 3), ("precision_at_k", [0] * 3)],
 )
-def test_where_there_is_nothing_to_order_the_value_and_the_gradient_are_zero(names, truth, generator):
-    truth = torch.tensor(truth)
-    for name in names.split():
-        scores = torch.randn(truth.shape, generator=generator).requires_grad_()
-        value = getattr(losses, name)(scores, truth)
-        assert value.item() == 0
-        assert not torch.autograd.grad(value, scores)[0].any()
+def test_where_there_is_nothing_to_order_the_value_and_the_gradient_are_zero(name, truth):
+    scores = torch.tensor([1.0, -2.0, 0.5], requires_grad=True)
+    value = getattr(losses, name)(scores, torch.tensor(truth))
+    assert value.item() == 0
+    assert not torch.autograd.grad(value, scores)[0].any()
 
 
 def test_a_sorter_that_ranks_a_part_too_must_take_any_length():
@@ -67,111 +55,78 @@ def test_a_sorter_that_ranks_a_part_too_must_take_any_length():
         losses.average_precision(scores, labels, sorter=LSTM(length=5, hidden=2, layers=1))
 
 
-# Multi-label ranking: `label_ranks`.
+# Multi-label ranking: `label_ranks`, of one image against loops over scores f and label ranks r.
 
 
-@st.composite
-def batches(draw):
-    scores, label_ranks = tables(draw, st.integers(1, 4), st.integers(1, 6), st.floats(-5, 5), st.integers(0, 4))
-    return tensor(scores), torch.tensor(label_ranks)
+def slow_rlsep(f, r):
+    """Equation 6."""
+    return math.log(1 + sum(math.exp(f[v] - f[u]) for u, v in itertools.permutations(range(len(f)), 2) if r[u] > r[v]))
 
 
-def slow_pairwise(scores, label_ranks, positive):
-    total = 0.0
-    for f, r in zip(scores.tolist(), label_ranks.tolist(), strict=True):
-        pairs = [(u, v) for u in range(len(f)) for v in range(len(f)) if positive(r[u], r[v])]
-        total += math.log(1 + sum(math.exp(f[v] - f[u]) for u, v in pairs))
-    return total / len(scores)
+def slow_lsep(f, r):
+    """Equation 3: RLSEP of zeros and ones."""
+    return slow_rlsep(f, [rank > 0 for rank in r])
 
 
-@given(batches())
-def test_rlsep_is_equation_6(batch):
-    assert losses.rlsep(*batch).item() == pytest.approx(slow_pairwise(*batch, lambda u, v: u > v))
+def slow_cross_entropy(f, r):
+    """Equation 1."""
+    present = [score for score, rank in zip(f, r, strict=True) if rank > 0]
+    return -sum(math.log(math.exp(score) / sum(map(math.exp, f))) / len(present) for score in present)
 
 
-@given(batches())
-def test_lsep_is_equation_3_and_rlsep_of_zeros_and_ones(batch):
-    scores, label_ranks = batch
-    assert losses.lsep(*batch).item() == pytest.approx(slow_pairwise(*batch, lambda u, v: u > 0 and v == 0))
-    assert losses.lsep(*batch).equal(losses.rlsep(scores, (label_ranks > 0).long()))
+def slow_pairwise_logistic(f, r, adjacent):
+    pairs = [(u, v) for u, v in itertools.permutations(range(len(f)), 2) if r[u] > r[v]]
+    costs = [math.log(1 + math.exp(f[v] - f[u])) for u, v in pairs]
+    weights = [adjacent if r[v] > 0 and r[u] - r[v] == 1 else 1.0 for u, v in pairs]
+    return np.average(costs, weights=weights) if pairs else 0.0
 
 
-@given(batches())
-def test_cross_entropy_is_equation_1(batch):
-    scores, label_ranks = batch
-    total = 0.0
-    for f, r in zip(scores.tolist(), label_ranks.tolist(), strict=True):
-        present = [j for j, rank in enumerate(r) if rank > 0]
-        norm = sum(math.exp(value) for value in f)
-        total -= sum(math.log(math.exp(f[j]) / norm) / len(present) for j in present)
-    assert losses.cross_entropy(*batch).item() == pytest.approx(total / len(scores), abs=1e-12)
+def slow_plackett_luce(f, r):
+    """Each label is drawn from those that are left."""
+    total, left = 0.0, list(range(len(f)))
+    for rank in sorted({rank for rank in r if rank > 0}, reverse=True):
+        norm = sum(math.exp(f[v]) for v in left)
+        total -= sum(math.log(math.exp(f[u]) / norm) for u in left if r[u] == rank)
+        left = [u for u in left if r[u] != rank]
+    return total
 
 
-@given(batches(), st.sampled_from([0.25, 1.0, 3.0]))
-def test_pairwise_logistic_is_the_weighted_mean_over_pairs(batch, adjacent):
-    total = 0.0
-    for f, r in zip(*(part.tolist() for part in batch), strict=True):
-        pairs = [(u, v) for u in range(len(f)) for v in range(len(f)) if r[u] > r[v]]
-        costs = [math.log(1 + math.exp(f[v] - f[u])) for u, v in pairs]
-        weights = [adjacent if r[v] > 0 and r[u] - r[v] == 1 else 1.0 for u, v in pairs]
-        total += np.average(costs, weights=weights) if pairs else 0.0
-    result = losses.pairwise_logistic(*batch, adjacent=adjacent)
-    assert result.item() == pytest.approx(total / len(batch[0]), abs=1e-12)
+def slow_spearman_of_label_ranks(f, r):
+    """Tied labels share their ranks."""
+    errors, length = rankdata(-np.array(f)) - rankdata(-np.array(r)), len(f)
+    return 6 * (errors**2).sum() / (length * (length**2 - 1))
 
 
-@given(batches())
-def test_plackett_luce_draws_each_label_from_those_that_are_left(batch):
-    total = 0.0
-    for f, r in zip(*(part.tolist() for part in batch), strict=True):
-        left = list(range(len(f)))
-        for rank in sorted({rank for rank in r if rank > 0}, reverse=True):
-            norm = sum(math.exp(f[v]) for v in left)
-            for u in [u for u in left if r[u] == rank]:
-                total -= math.log(math.exp(f[u]) / norm)
-            left = [u for u in left if r[u] != rank]
-    assert losses.plackett_luce(*batch).item() == pytest.approx(total / len(batch[0]), abs=1e-12)
+OF_LABEL_RANKS = [
+    ("rlsep", {}, slow_rlsep), ("lsep", {}, slow_lsep), ("cross_entropy", {}, slow_cross_entropy),
+    ("plackett_luce", {}, slow_plackett_luce), ("spearman_of_label_ranks", {}, slow_spearman_of_label_ranks),
+    *(("pairwise_logistic", {"adjacent": adjacent}, slow_pairwise_logistic) for adjacent in (0.25, 1.0, 3.0)),
+]  # fmt: skip
 
 
-@given(batches())
-def test_spearman_of_label_ranks_shares_the_ranks_of_tied_labels(batch):
-    scores, label_ranks = batch
-    if scores.shape[-1] < 2:
-        with pytest.raises(ValueError, match="groups of 1"):
-            losses.spearman_of_label_ranks(scores, label_ranks, sorter=EXACT)
-        return
-    values, length = [], scores.shape[-1]
-    for f, r in zip(scores.numpy(), label_ranks.numpy(), strict=True):
-        if len(set(r)) > 1:
-            errors = rankdata(-f) - rankdata(-r)
-            values.append(6 * (errors**2).sum() / (length * (length**2 - 1)))
-    result = losses.spearman_of_label_ranks(scores, label_ranks, sorter=EXACT)
+@pytest.mark.parametrize(("name", "options", "slow"), OF_LABEL_RANKS)
+@given(data=st.data())
+def test_of_an_image_agrees_with_a_loop(name, options, slow, data):
+    batch = tables(data.draw, st.integers(1, 4), st.integers(2, 6), st.floats(-5, 5), st.integers(0, 4))
+    of_ranks = name.startswith("spearman")  # whose mean is over the images that have an order
+    values = [slow(*image, **options) for image in zip(*batch, strict=True) if not of_ranks or len(set(image[1])) > 1]
+    sorter = {"sorter": EXACT} if of_ranks else {}
+    result = getattr(losses, name)(tensor(batch[0]), torch.tensor(batch[1]), **options, **sorter)
     assert result.item() == pytest.approx(np.mean(values) if values else 0.0, abs=1e-12)
 
 
-def test_label_ranks_that_a_mask_leaves_out_may_be_anything():
-    scores, mask = torch.tensor([[0.1, 0.9, 0.5]]), torch.tensor([[False, True, True]])
-    expected = losses.spearman_of_label_ranks(scores[:, 1:], torch.tensor([[0, 2]]), sorter=EXACT)
-    for unknown in (-1.0, math.nan, 7.0):
-        label_ranks = torch.tensor([[unknown, 0.0, 2.0]])
-        assert losses.spearman_of_label_ranks(scores, label_ranks, sorter=EXACT, mask=mask) == expected
-
-
 @pytest.mark.parametrize("loss", [losses.rlsep, losses.lsep])
-class TestPairs:
-    def test_are_as_many_as_asked_for_and_true_pairs(self, loss):
-        # Equal scores: every pair adds exactly 1 inside the logarithm.
-        label_ranks = torch.tensor([[0, 1, 1, 0, 0, 2]])
-        for pairs, counted in ((1, 1), (4, 4), (9, 9)):
-            value = loss(torch.zeros(1, 6), label_ranks, pairs=pairs, generator=torch.Generator().manual_seed(1))
-            assert value.exp().item() == pytest.approx(1 + counted)
-
-    def test_come_from_the_generator(self, loss, generator):
-        scores, label_ranks = torch.randn(8, 6, generator=generator), torch.tensor([[0, 1, 2, 0, 0, 3]] * 8)
-        first, again, other = (
-            loss(scores, label_ranks, pairs=2, generator=torch.Generator().manual_seed(seed)) for seed in (5, 5, 6)
-        )
-        assert first.equal(again)
-        assert not first.equal(other)
+def test_pairs_are_as_many_as_asked_for_and_come_from_the_generator(loss, generator):
+    label_ranks = torch.tensor([[0, 1, 1, 0, 0, 2]] * 8)
+    for pairs in (1, 4, 9):  # of equal scores every pair adds exactly 1 inside the logarithm
+        value = loss(torch.zeros(8, 6), label_ranks, pairs=pairs, generator=generator)
+        assert value.exp().item() == pytest.approx(1 + pairs)
+    scores = torch.randn(8, 6, generator=generator)
+    first, again, other = (
+        loss(scores, label_ranks, pairs=2, generator=torch.Generator().manual_seed(seed)) for seed in (5, 5, 6)
+    )
+    assert first.equal(again)
+    assert not first.equal(other)
 
 
 # Regression: `target`.
@@ -192,23 +147,10 @@ def test_l1_and_mse_are_means_of_errors(batch):
     errors = [abs(s - t) for s, t in zip(scores.ravel(), target.ravel(), strict=True)]
     assert losses.l1(tensor(scores), tensor(target)).item() == pytest.approx(sum(errors) / len(errors))
     assert losses.mse(tensor(scores), tensor(target)).item() == pytest.approx(sum(e * e for e in errors) / len(errors))
-
-
-@pytest.mark.parametrize("loss", [losses.l1, losses.mse])
-def test_regression_through_a_sigmoid(loss):
-    scores, target = tensor([-2.0, 0.0, 5.0]), tensor([0.0, 0.5, 1.0])
-    squashed = tensor([1 / (1 + math.exp(-value)) for value in scores.tolist()])
-    assert loss(scores, target, sigmoid=True).item() == pytest.approx(loss(squashed, target).item())
-    assert loss(torch.zeros(1), torch.ones(1)).item() == 1  # one score is enough
-
-
-@given(groups(distinct=True))
-def test_spearman_of_an_exact_sorter_is_one_minus_the_metric(batch):
-    scores, target = batch
-    expected = np.mean([1 - spearmanr(s, t).statistic for s, t in zip(scores, target, strict=True)])
-    assert losses.spearman(tensor(scores), tensor(target), sorter=EXACT).item() == pytest.approx(expected, abs=1e-12)
-    soft = losses.spearman(tensor(scores), tensor(target), sorter=Handcrafted(steepness=1000.0))
-    assert soft.item() == pytest.approx(expected, abs=1e-9)
+    shares = tensor(1 / (1 + np.exp(-target)))
+    for loss in (losses.l1, losses.mse):
+        expected = loss(tensor(1 / (1 + np.exp(-scores))), shares)
+        assert loss(tensor(scores), shares, sigmoid=True).item() == pytest.approx(expected.item())
 
 
 @given(groups())
@@ -293,7 +235,7 @@ def test_hinge_ap_is_the_maximum_over_all_rankings(batch):
 # Retrieval: `positives`.
 
 
-def slow_triplets(directions, margin, *, hardest, better):
+def slow_triplets(directions, *, margin, hardest, better):
     """Mean over the positives of both directions; `better(n, p)` is by how much a negative is ahead of a positive."""
     values = []
     for rows, own in directions:
@@ -323,16 +265,13 @@ def matrices(draw):
     return tensor(scores) / 8, positives
 
 
-@given(matrices(), st.booleans(), st.sampled_from([0.0, 0.2, 1.5]))
-def test_hard_negative_triplet_agrees_with_loops(batch, hardest, margin):
-    expected = slow_triplets(both(*batch), margin, hardest=hardest, better=lambda n, p: n - p)
-    assert losses.hard_negative_triplet(*batch, margin=margin, hardest=hardest).item() == pytest.approx(expected)
-
-
-@given(matrices(), st.booleans(), st.sampled_from([0.0, 1.0, 2.5]))
-def test_recall_agrees_with_loops(batch, hardest, margin):
-    expected = slow_triplets(both_ranked(*batch), margin, hardest=hardest, better=lambda n, p: p - n)
-    assert losses.recall(*batch, sorter=EXACT, margin=margin, hardest=hardest).item() == pytest.approx(expected)
+@given(matrices(), st.booleans(), st.sampled_from([0.0, 0.2, 1.5, 2.5]))
+def test_hard_negative_triplet_and_recall_agree_with_loops(batch, hardest, margin):
+    options = {"margin": margin, "hardest": hardest}
+    expected = slow_triplets(both(*batch), better=lambda n, p: n - p, **options)
+    assert losses.hard_negative_triplet(*batch, **options).item() == pytest.approx(expected)
+    expected = slow_triplets(both_ranked(*batch), better=lambda n, p: p - n, **options)
+    assert losses.recall(*batch, sorter=EXACT, **options).item() == pytest.approx(expected)
 
 
 @given(matrices(), st.integers(1, 5), st.sampled_from([0.1, 1.0, 4.0]))
@@ -346,99 +285,67 @@ def test_recall_at_k_is_a_sigmoid_of_the_first_positive(batch, k, temperature):
     assert result.item() == pytest.approx(np.mean(values))
 
 
-def test_positives_must_be_in_every_row_and_column_of_a_square():
-    own = OWN.clone()
-    own[2] = torch.tensor([False, True, False, False])
-    for positives, message in (
-        (own, "no True in column 2"),
-        (torch.stack([OWN, own.T]), r"no True in row 2 of matrix \(1,\)"),
-        (OWN[:3], r"\(3, 4\), expected \(\.\.\., d, d\)"),
-        (torch.ones(5, 1, 1, dtype=torch.bool), r"\(5, 1, 1\).* at least 2"),
-    ):
-        with pytest.raises(ValueError, match=message):
-            losses.hard_negative_triplet(torch.zeros(positives.shape), positives)
+LEFT_OUT = OWN.clone()
+LEFT_OUT[2] = OWN[1]
+IMPOSSIBLE = [
+    ("hard_negative_triplet", LEFT_OUT, {}, "no True in column 2"),
+    ("hard_negative_triplet", torch.stack([OWN, LEFT_OUT.T]), {}, r"no True in row 2 of matrix \(1,\)"),
+    ("hard_negative_triplet", OWN[:3], {}, r"\(3, 4\), expected \(\.\.\., d, d\)"),
+    ("hard_negative_triplet", torch.ones(5, 1, 1).bool(), {}, r"\(5, 1, 1\).* at least 2"),
+    ("hard_negative_triplet", OWN, {"margin": math.nan}, "margin is nan"),
+    ("recall", OWN, {"margin": -1.0}, "margin is -1.0"),
+    ("recall_at_k", OWN, {"k": 0}, "k is 0"),
+    ("recall_at_k", OWN, {"k": 1.5}, "k is 1.5"),
+    ("recall_at_k", OWN, {"temperature": 0.0}, "temperature is 0.0"),
+    ("ndcg", tensor([1.0, -2.0]), {}, r"target\[1\] is -2.0"),
+    ("ndcg", tensor([1.0, 61.0]), {}, r"target\[1\] is 61.0.*linear"),
+    ("ndcg", torch.ones(2), {"gain": "cubic"}, "'cubic'.*'linear'"),
+    ("mse", tensor([0.0, 1.5]), {"sigmoid": True}, r"target\[1\] is 1.5.*\[0, 1\]"),
+    ("pairwise_logistic", torch.ones(1, 2), {"adjacent": 0.0}, "adjacent is 0"),
+    ("rlsep", torch.tensor([[1, 0]]), {"pairs": 1}, "generator is None"),
+    ("lsep", torch.tensor([[1, 0]]), {"pairs": 0}, "pairs is 0"),
+    ("spearman", torch.zeros(5, 1), {}, r"groups of 1.*\(5, 1\)"),
+    ("mean_average_precision", torch.tensor([0, 1]), {"weight_by": "class"}, "'class'.*'classes' or 'positives'"),
+    ("gaussian_mlr", torch.ones(4), {"log_variances": torch.zeros(3)}, r"log_variances \(3,\) and scores \(4,\)"),
+    ("gaussian_mlr", torch.ones(2), {"log_variances": torch.tensor([0, math.nan])}, r"log_variances\[1\] is nan"),
+]
 
 
-@pytest.mark.parametrize(
-    ("loss", "truth", "options", "message"),
-    [
-        (losses.recall, OWN, {"margin": -1.0}, "margin is -1.0"),
-        (losses.hard_negative_triplet, OWN, {"margin": math.nan}, "margin is nan"),
-        (losses.recall_at_k, OWN, {"k": 0}, "k is 0"),
-        (losses.recall_at_k, OWN, {"k": 1.5}, "k is 1.5"),
-        (losses.recall_at_k, OWN, {"temperature": 0.0}, "temperature is 0.0"),
-        (losses.ndcg, tensor([1.0, -2.0]), {}, r"target\[1\] is -2.0"),
-        (losses.ndcg, tensor([1.0, 61.0]), {}, r"target\[1\] is 61.0.*linear"),
-        (losses.ndcg, torch.ones(2), {"gain": "cubic"}, "'cubic'.*'linear'"),
-        (losses.ndcg, torch.ones(2), {"k": 0}, "k is 0"),
-        (losses.mse, tensor([0.0, 1.5]), {"sigmoid": True}, r"target\[1\] is 1.5.*\[0, 1\]"),
-        (losses.pairwise_logistic, torch.ones(1, 2), {"adjacent": 0.0}, "adjacent is 0"),
-        (losses.rlsep, torch.tensor([[1, 0]]), {"pairs": 1}, "generator is None"),
-        (losses.lsep, torch.tensor([[1, 0]]), {"pairs": 0}, "pairs is 0"),
-        (losses.spearman, torch.zeros(5, 1), {}, r"groups of 1.*\(5, 1\)"),
-        (losses.hinge_ap, torch.zeros(3, 1), {}, r"groups of 1 .*\(3, 1\)"),
-        (
-            losses.mean_average_precision,
-            torch.tensor([0, 1]),
-            {"weight_by": "class"},
-            "'class'.*'classes' or 'positives'",
-        ),
-    ],
-)
-def test_impossible_options_and_values_are_named(loss, truth, options, message):
-    error = TypeError if options.get("k") == 1.5 else ValueError
-    with pytest.raises(error, match=message):
-        loss(torch.zeros(truth.shape), truth, **options)
+@pytest.mark.parametrize(("name", "truth", "options", "message"), IMPOSSIBLE)
+def test_impossible_options_and_values_are_named(name, truth, options, message):
+    with pytest.raises(TypeError if options.get("k") == 1.5 else ValueError, match=message):
+        getattr(losses, name)(torch.zeros(truth.shape), truth, **options)
 
 
-# Losses against the metrics that they stand for.
+# Losses against the metrics that they stand for, with options of both.
+AT_THE_LIMIT = [
+    ("kendall", {"top_heavy": False}), ("kendall", {"top_heavy": True}), ("ndcg", {"k": None}), ("ndcg", {"k": 1}),
+    ("ndcg", {"k": 3, "gain": "linear"}), ("precision_at_k", {"k": 1}), ("precision_at_k", {"k": 2}),
+    ("average_precision", {}), ("reciprocal_rank", {}), ("expected_reciprocal_rank", {"k": None}),
+    ("expected_reciprocal_rank", {"k": 2}),
+]  # fmt: skip
 
 
-@given(seed=st.integers(0, 10_000), top_heavy=st.booleans())
-def test_kendall_tends_to_one_minus_tau(seed, top_heavy):
-    draws = torch.Generator().manual_seed(seed)
-    # Coarse, so that some are tied; random weights; some are left out.
-    scores, target = ((torch.randn(2, 7, generator=draws, dtype=torch.float64) * 2).round() for _ in range(2))
-    options = {"weights": torch.rand(2, 7, generator=draws, dtype=torch.float64), "top_heavy": top_heavy}
-    options["mask"] = torch.rand(2, 7, generator=draws) < 0.8
-    expected = metrics.kendall(scores, target, **options)
-    if not expected.isnan().any():
-        value = losses.kendall(scores, target, sorter=EXACT, temperature=1e-3, **options)
-        assert value.item() == pytest.approx(1 - expected.mean().item())
-
-
-@given(seed=st.integers(0, 10_000), k=st.sampled_from([None, 1, 3]), gain=st.sampled_from(["exponential", "linear"]))
-def test_ndcg_tends_to_one_minus_the_metric(seed, k, gain):
-    draws = torch.Generator().manual_seed(seed)
-    scores = torch.randn(3, 6, generator=draws, dtype=torch.float64)
-    target = torch.randint(0, 4, (3, 6), generator=draws).double()
-    weights = torch.rand(3, 6, generator=draws, dtype=torch.float64)
-    value = losses.ndcg(scores, target, sorter=EXACT, temperature=1e-3, weights=weights, k=k, gain=gain)
-    expected = metrics.ndcg(scores, target, weights=weights, k=k, gain=gain)
-    assert value.item() == pytest.approx(1 - expected.nanmean().item())
-
-
-@given(seed=st.integers(0, 10_000), k=st.integers(1, 4))
-def test_precision_at_k_tends_to_one_minus_the_metric(seed, k):
-    draws = torch.Generator().manual_seed(seed)
-    scores = torch.randn(2, 9, generator=draws, dtype=torch.float64)
-    labels = torch.zeros(2, 9, dtype=torch.bool)
-    labels[:, :5] = True  # at least K
-    value = losses.precision_at_k(scores, labels, sorter=EXACT, temperature=1e-3, k=k)
-    assert value.item() == pytest.approx(1 - metrics.precision_at_k(scores, labels, k=k).mean().item())
-
-
+@pytest.mark.parametrize(("name", "options"), AT_THE_LIMIT)
+@settings(max_examples=25)
 @given(seed=st.integers(0, 10_000))
-def test_average_precision_of_exact_ranks_is_one_minus_the_metric(seed):
+def test_with_exact_ranks_it_is_one_minus_its_metric(name, options, seed):
     draws = torch.Generator().manual_seed(seed)
-    scores = torch.randn(9, 3, generator=draws, dtype=torch.float64)  # of 9 examples and 3 classes
-    labels = torch.rand(9, 3, generator=draws) < 0.4
-    defined = labels.any(0) & ~labels.all(0)
-    if not defined.any():
-        return
-    value = losses.average_precision(scores, labels, dim=-2, sorter=EXACT)
-    expected = average_precision_score(labels.numpy()[:, defined], scores.numpy()[:, defined], average="macro")
-    assert value.item() == pytest.approx(1 - expected)
+    scores, truth = torch.randn(5, 7, generator=draws).double(), torch.randint(0, 4, (5, 7), generator=draws)
+    mask = torch.rand(5, 7, generator=draws) < 0.8
+    mask[:, :4], truth[:, :4] = True, torch.tensor([0, 3, 1, 2])
+    if name == "kendall":
+        scores = scores.round()  # so that some are tied
+    if name in ("average_precision", "precision_at_k", "reciprocal_rank"):
+        truth = truth > 1
+    options = options | {"mask": mask}
+    if name not in ("average_precision", "precision_at_k"):  # whose weights are another thing in the metric
+        options["weights"] = torch.rand(5, 7, generator=draws, dtype=torch.float64)
+    soft = {} if name in ("average_precision", "reciprocal_rank") else {"temperature": 1e-3}
+    result = getattr(losses, name)(scores, truth, sorter=EXACT, reduction="none", **options, **soft)
+    expected = 1 - getattr(metrics, name)(scores, truth, **options)
+    defined = ~expected.isnan()
+    torch.testing.assert_close(result[defined], expected[defined], atol=1e-6, rtol=0)
 
 
 def test_average_precision_of_soft_ranks_does_not_reward_positives_that_lie_close_together():
@@ -480,24 +387,6 @@ def test_weighted_losses_by_hand(name, scores, truth, weights, options, expected
     assert value.item() == pytest.approx(expected)
 
 
-def test_kendall_of_nearly_tied_scores_is_neither_good_nor_steep():
-    target = torch.arange(5.0, dtype=torch.float64)
-    scores = (target * 1e-9).requires_grad_()
-    value = losses.kendall(scores, target, sorter=Handcrafted(steepness=1.0))
-    value.backward()
-    assert value.item() > 0.99
-    assert scores.grad.abs().max() < 1e3
-
-
-@pytest.mark.parametrize("loss", [losses.kendall, losses.spearman])
-def test_targets_that_are_tied_but_for_one_without_weight_say_nothing(loss):
-    scores, target = torch.tensor([3.0, 1.0, 2.0]).requires_grad_(), torch.tensor([1.0, 1.0, 5.0])
-    value = loss(scores, target, sorter=Handcrafted(), weights=torch.tensor([1.0, 1.0, 0.0]))
-    value.backward()
-    assert value.item() == 0
-    assert not scores.grad.any()
-
-
 # Ranked lists, against plain loops, closed forms and limits.
 
 
@@ -513,12 +402,10 @@ def lists(request):
     return tensor(scores), torch.tensor(target), options, rows
 
 
-def test_listnet_agrees_with_a_loop(lists):
-    scores, target, options, rows = lists
+def slow_listnet(rows):
     f, t, w = zip(*rows, strict=True)
     shares = [weight * math.exp(value) for value, weight in zip(t, w, strict=True)]
-    expected = -sum(s / sum(shares) * math.log(p) for s, p in zip(shares, softmax(f), strict=True))
-    assert losses.listnet(scores, target, **options).item() == pytest.approx(expected)
+    return -sum(s / sum(shares) * math.log(p) for s, p in zip(shares, softmax(f), strict=True))
 
 
 def slow_list_mle(rows, *, top_heavy):
@@ -535,29 +422,10 @@ def slow_list_mle(rows, *, top_heavy):
     )
 
 
-@pytest.mark.parametrize("top_heavy", [False, True])
-def test_list_mle_agrees_with_a_loop(lists, top_heavy):
-    scores, target, options, rows = lists
-    result = losses.list_mle(scores, target, top_heavy=top_heavy, **options)
-    assert result.item() == pytest.approx(slow_list_mle(rows, top_heavy=top_heavy))
-
-
-def test_list_mle_of_long_lists_is_finite():
-    scores = torch.linspace(-300, 300, 5000).requires_grad_()
-    for top_heavy in (False, True):
-        value = losses.list_mle(scores, scores.detach().flip(0), top_heavy=top_heavy)
-        assert torch.isfinite(value)
-        assert torch.isfinite(torch.autograd.grad(value, scores)[0]).all()
-
-
-def test_ranknet_agrees_with_a_loop(lists):
-    scores, target, options, rows = lists
+def slow_ranknet(rows):
     costs = [(first[2] * second[2], math.log1p(math.exp(second[0] - first[0])))
              for first, second in itertools.product(rows, rows) if first[1] > second[1]]  # fmt: skip
-    expected = sum(weight * cost for weight, cost in costs) / sum(weight for weight, _ in costs)
-    assert losses.ranknet(scores, target, **options).item() == pytest.approx(expected)
-    assert losses.pairwise_logistic(scores, target, **options).item() == pytest.approx(expected)
-    assert losses.ranknet(scores, target - 9.5, **options).item() == pytest.approx(expected)
+    return sum(weight * cost for weight, cost in costs) / sum(weight for weight, _ in costs)
 
 
 def slow_lambdarank(rows, *, k, weighting):
@@ -578,42 +446,45 @@ def slow_lambdarank(rows, *, k, weighting):
     return total
 
 
-@pytest.mark.parametrize("weighting", ["lambdarank", "ndcg_loss2", "ndcg_loss2++"])
-@pytest.mark.parametrize("k", [None, 2])
-def test_lambdarank_agrees_with_a_loop(lists, weighting, k):
-    scores, target, options, rows = lists
-    result = losses.lambdarank(scores, target, weighting=weighting, k=k, **options)
-    assert result.item() == pytest.approx(slow_lambdarank(rows, k=k, weighting=weighting))
+def slow_permutation_cross_entropy(rows, *, temperature):
+    """SoftSort of the exact ranks, place by place."""
+    ranks = [1 + sum(other[0] > row[0] for other in rows) for row in rows]
+    total = 0.0
+    for place in range(1, len(rows) + 1):
+        shares = softmax([-abs(place - rank) / temperature for rank in ranks])
+        for share, (_, value, weight) in zip(shares, rows, strict=True):
+            above, tied = sum(r[1] > value for r in rows), sum(r[1] == value for r in rows)
+            true = (above < place <= above + tied) / tied
+            total -= weight * (true * math.log(share) + (1 - true) * math.log(1 - share))
+    return total / len(rows) / sum(weight for *_, weight in rows)
 
 
-def test_lambdarank_has_a_gradient_where_all_scores_are_equal():
+OF_LISTS = [
+    ("listnet", {}, slow_listnet), ("ranknet", {}, slow_ranknet), ("pairwise_logistic", {}, slow_ranknet),
+    *(("list_mle", {"top_heavy": top_heavy}, slow_list_mle) for top_heavy in (False, True)),
+    *(("lambdarank", {"weighting": weighting, "k": k}, slow_lambdarank)
+      for weighting in ("lambdarank", "ndcg_loss2", "ndcg_loss2++") for k in (None, 2)),
+    ("permutation_cross_entropy", {"temperature": 0.7}, slow_permutation_cross_entropy),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "options", "slow"), OF_LISTS)
+def test_of_a_list_agrees_with_a_loop(lists, name, options, slow):
+    scores, target, more, rows = lists
+    more = more | ({"sorter": "straight_through"} if "temperature" in options else {})
+    result = getattr(losses, name)(scores, target, **options, **more)
+    assert result.item() == pytest.approx(slow(rows, **options))
+
+
+def test_list_mle_of_long_lists_is_finite_and_lambdarank_has_a_gradient_where_all_scores_are_equal():
     scores = torch.zeros(4, requires_grad=True)
     (slope,) = torch.autograd.grad(losses.lambdarank(scores, torch.tensor([0, 2, 0, 1])), scores)
     assert slope[1] < slope[3] < 0 < slope[[0, 2]].min()
-
-
-def test_reciprocal_rank_with_an_exact_sorter_is_one_minus_the_metric(generator):
-    scores = torch.randn(20, 6, generator=generator, dtype=torch.float64)
-    labels = torch.rand(20, 6, generator=generator) < 0.3
-    weights, mask = torch.rand(20, 6, generator=generator), torch.rand(20, 6, generator=generator) < 0.8
-    counts = (labels & mask).any(-1) & (~labels & mask).any(-1)
-    options = {"weights": weights, "mask": mask}
-    result = losses.reciprocal_rank(scores, labels, sorter="straight_through", reduction="none", **options)
-    expected = 1 - metrics.reciprocal_rank(scores, labels, **options)
-    assert torch.allclose(result[counts], expected[counts])
-    assert not result[~counts].any()
-
-
-@pytest.mark.parametrize("k", [None, 2])
-def test_expected_reciprocal_rank_tends_to_one_minus_the_metric(generator, k):
-    scores = torch.randn(20, 6, generator=generator, dtype=torch.float64)
-    target = torch.randint(0, 5, (20, 6), generator=generator)
-    target[:, :2], mask = torch.tensor([0, 3]), torch.rand(20, 6, generator=generator) < 0.8
-    mask[:, :2] = True
-    options = {"weights": torch.rand(20, 6, generator=generator), "mask": mask, "k": k}
-    soft = {"temperature": 0.01, "sorter": "straight_through", "reduction": "none"}
-    result = losses.expected_reciprocal_rank(scores, target, **options, **soft)
-    assert torch.allclose(result, 1 - metrics.expected_reciprocal_rank(scores, target, **options), atol=1e-6)
+    scores = torch.linspace(-300, 300, 5000).requires_grad_()
+    for top_heavy in (False, True):
+        value = losses.list_mle(scores, scores.detach().flip(0), top_heavy=top_heavy)
+        assert torch.isfinite(value)
+        assert torch.isfinite(torch.autograd.grad(value, scores)[0]).all()
 
 
 def slow_gaussian_mlr(means, label_ranks, variances):
@@ -634,22 +505,3 @@ def test_gaussian_mlr_agrees_with_a_loop(label_ranks):
     assert torch.autograd.gradcheck(loss, (scores, spread))
     plain = losses.gaussian_mlr(scores, truth).item()
     assert plain == pytest.approx(slow_gaussian_mlr(means, label_ranks, [1.0] * 4))
-    with pytest.raises(ValueError, match=r"log_variances \(3,\) and scores \(4,\)"):
-        loss(scores, spread[:3])
-    with pytest.raises(ValueError, match=r"log_variances\[1\] is nan"):
-        loss(scores, spread.detach().index_fill(0, torch.tensor([1]), math.nan))
-
-
-def test_permutation_cross_entropy_agrees_with_a_loop(lists):
-    scores, target, options, rows = lists
-    result = losses.permutation_cross_entropy(scores, target, sorter="straight_through", temperature=0.7, **options)
-    # SoftSort of the exact ranks, place by place.
-    ranks = [1 + sum(other[0] > row[0] for other in rows) for row in rows]
-    total = 0.0
-    for place in range(1, len(rows) + 1):
-        shares = softmax([-abs(place - rank) / 0.7 for rank in ranks])
-        for share, (_, value, weight) in zip(shares, rows, strict=True):
-            above, tied = sum(r[1] > value for r in rows), sum(r[1] == value for r in rows)
-            true = (above < place <= above + tied) / tied
-            total -= weight * (true * math.log(share) + (1 - true) * math.log(1 - share))
-    assert result.item() == pytest.approx(total / len(rows) / sum(weight for *_, weight in rows))

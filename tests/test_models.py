@@ -8,9 +8,7 @@ import torch
 
 from rankops.io.checkpoints import build
 from rankops.models.layers import similarities
-from rankops.models.perceptron import Perceptron
 from rankops.models.tokenizer import Vocabulary
-from rankops.models.wildcat import Wildcat
 
 CHANNELS = {"channels": [4, 6]}
 
@@ -69,19 +67,3 @@ class TestRetrieval:
         apart = torch.tensor([[1.0], [1.0 + 1e-12]], dtype=torch.float64)
         result = similarities(apart, apart[:1])
         assert result[1] > result[0]
-
-
-@pytest.mark.parametrize(
-    ("make", "message"),
-    [
-        (lambda: build("models", "convnet", {"channels": []}, seed=0, outputs=1), r"channels is \[\]"),
-        (lambda: build("models", "wildcat", {"backbone": "alexnet"}, seed=0, outputs=1), "'alexnet'.*'convnet'"),
-        (lambda: build("models", "label_attention", {"backbone": "resnet34", "channels": [4]}, seed=0, outputs=1),
-         r"channels is \[4\].*resnet34"),
-        (lambda: Wildcat(outputs=1, maps_per_label=0), "maps_per_label is 0"),
-        (lambda: Perceptron(features=2, outputs=1, hidden=[0]), "hidden is 0"),
-    ],
-)  # fmt: skip
-def test_impossible_options_are_named(make, message):
-    with pytest.raises(ValueError, match=message):
-        make()

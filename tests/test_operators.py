@@ -27,7 +27,7 @@ def bisected(scores: torch.Tensor, wanted: float, softness: float) -> torch.Tens
 
 
 @pytest.mark.parametrize("softness", FIXED)
-@pytest.mark.parametrize("length", [1, 2, 7, 300])  # 300: sums and gradients by another way than 7
+@pytest.mark.parametrize("length", [1, 2, 7, 300])  # 300: sums by another way than 7
 def test_levels_are_those_found_by_bisection(length, softness, generator):
     scores = torch.randn(length, generator=generator, dtype=torch.float64)
     scores[length // 2] = scores[0]  # a tie
@@ -72,25 +72,27 @@ def test_soft_ones_tend_to_hard_ones_and_hard_ones_are_exact(generator):
     moved = scores.clone().requires_grad_()
     totals = [(soft_topk(moved, 3, hard=hard) * order).sum() for hard in (True, False)]
     assert torch.allclose(*(torch.autograd.grad(total, moved)[0] for total in totals))
+    for sorter in (StraightThrough(), Handcrafted(steepness=500.0)):  # which sort by their ranks
+        assert torch.allclose(soft_sort(scores, sorter=sorter), scores.sort(-1, descending=True).values, atol=0.01)
+    with pytest.raises(NotImplementedError, match="forward mode"):
+        torch.func.jvp(soft_sort, (scores,), (scores,))
 
 
-@pytest.mark.parametrize(
-    "operator",
-    [
-        lambda scores, **options: soft_topk(scores, 2, **options),
-        soft_sort,
-        lambda scores, **options: soft_quantile(scores, 0.3, **options),
-        soft_median,
-        soft_permutation,
-    ],
-    ids=["topk", "sort", "quantile", "median", "permutation"],
-)
+OPERATORS = {
+    "topk": lambda scores, **options: soft_topk(scores, 2, **options), "sort": soft_sort, "median": soft_median,
+    "quantile": lambda scores, **options: soft_quantile(scores, 0.3, **options), "permutation": soft_permutation,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("operator", OPERATORS.values(), ids=OPERATORS)
 class TestEach:
     def test_has_its_derivatives_and_runs_under_vmap_and_compile(self, operator, generator):
         scores = torch.randn(2, 6, generator=generator, dtype=torch.float64).requires_grad_()
+        long = torch.randn(150, generator=generator, dtype=torch.float64).requires_grad_()  # summed by another way
         soft = lambda scores: operator(scores, sorter=FIXED[0.5])  # noqa: E731
-        assert torch.autograd.gradcheck(soft, scores)
-        assert torch.autograd.gradgradcheck(soft, scores)
+        for given, fast in ((scores, False), (long, True)):
+            assert torch.autograd.gradcheck(soft, given, fast_mode=fast)
+            assert torch.autograd.gradgradcheck(soft, given, fast_mode=fast)
         assert torch.allclose(torch.func.vmap(soft)(scores), soft(scores))
         torch.compiler.reset()
         compiled = torch.compile(operator, backend="aot_eager", fullgraph=True)(scores)
@@ -133,29 +135,6 @@ class TestEach:
         assert torch.allclose(operator(scores, dim=0).movedim(-1, 0), operator(scores.mT))
 
 
-def test_the_gradient_on_a_plateau_is_shared_by_its_ends():
-    scores = torch.tensor([0.0, 1.0, 5.0, 9.0]).double().requires_grad_()
-    (gradient,) = torch.autograd.grad(soft_median(scores, sorter=FIXED[0.01]), scores)
-    assert torch.allclose(gradient, torch.tensor([0.0, 0.5, 0.5, 0.0]).double())
-
-
-def test_long_topk_sums_to_k_and_long_sorting_has_the_derivative(generator):
-    scores = torch.randn(10_000, generator=generator)
-    for k in (1, 100, 5000, 9999, 10_000):
-        assert soft_topk(scores, k).double().sum().item() == pytest.approx(k, rel=1e-6)
-    few = torch.randn(150, generator=generator, dtype=torch.float64).requires_grad_()
-    soft = lambda scores: soft_sort(scores, sorter=FIXED[0.5])  # noqa: E731
-    assert torch.autograd.gradcheck(soft, few, fast_mode=True)
-    assert torch.autograd.gradgradcheck(soft, few, fast_mode=True)
-
-
-def test_other_sorters_sort_by_their_ranks(generator):
-    scores = torch.randn(3, 6, generator=generator, dtype=torch.float64)
-    for sorter in (StraightThrough(), Handcrafted(steepness=500.0)):
-        assert torch.allclose(soft_sort(scores, sorter=sorter), scores.sort(-1, descending=True).values, atol=0.01)
-    assert torch.allclose(soft_permutation(scores, sorter=StraightThrough()).sum(-1), torch.ones(3, 6).double())
-
-
 def test_noise_is_drawn_from_the_generator(generator):
     scores = torch.zeros(2000, 4)
     drawn = [soft_topk(scores, 1, hard=True, generator=torch.Generator().manual_seed(seed)) for seed in (1, 1, 2)]
@@ -168,50 +147,20 @@ def test_noise_is_drawn_from_the_generator(generator):
     ("call", "error", "message"),
     [
         (lambda scores: soft_topk(scores, 5), ValueError, "k is 5, expected from 0 to 4"),
-        (lambda scores: soft_topk(scores, -1), ValueError, "k is -1"),
         (lambda scores: soft_topk(scores, 1.5, hard=True), ValueError, "k is 1.5, expected a whole number"),
-        (lambda scores: soft_topk(scores, "2"), TypeError, "k is '2'"),
         (lambda scores: soft_topk(scores, 2, mask=torch.zeros(4).bool()), ValueError, "k is 2, expected from 0 to 0"),
         (lambda scores: soft_topk(scores, 2, sorter=ranks), TypeError, "sorter is ranks, expected a Laplace"),
         (lambda scores: soft_quantile(scores, 0.5, sorter=Handcrafted()), TypeError, "sorter is Handcrafted"),
         (lambda scores: soft_quantile(scores, torch.tensor([0.5, 1.5])), ValueError, r"q\[1\] is 1.5"),
-        (lambda scores: soft_quantile(scores, None), TypeError, "q is None"),
         (lambda scores: soft_median(scores, mask=torch.zeros(4).bool()), ValueError, r"mask\[0\] is False"),
         (lambda scores: soft_sort(scores.long()), TypeError, "scores is torch.int64"),
         (lambda scores: soft_sort(scores / 0), ValueError, r"scores\[0\] is nan"),
-        (lambda scores: soft_sort(scores[:0]), ValueError, "scores has shape"),
         (lambda scores: soft_permutation(scores, dim=1), ValueError, "dim is 1"),
+        (lambda scores: soft_sort(scores, sorter=Handcrafted(), hard=True), ValueError, "need a Laplace"),
+        (lambda scores: soft_sort(scores, sorter=Laplace), TypeError, "pass an instance"),
+        (lambda scores: soft_median(scores, sorter="laplace"), TypeError, "'laplace'"),
     ],
 )
 def test_names_what_it_refuses(call, error, message):
     with pytest.raises(error, match=message):
         call(torch.arange(4.0))
-
-
-def test_a_sorter_that_cannot_do_what_is_asked_is_refused():
-    scores = torch.tensor([0.3, 2.0, -1.0])
-    assert soft_sort(scores, sorter=Handcrafted()).diff().lt(0).all()
-    for options in ({"hard": True}, {"generator": torch.Generator()}):
-        with pytest.raises(ValueError, match="need a Laplace"):
-            soft_sort(scores, sorter=Handcrafted(), **options)
-    with pytest.raises(TypeError, match="expected a Laplace"):
-        soft_topk(scores, 2, sorter=Handcrafted())
-    for operator in (soft_sort, soft_permutation, soft_median):
-        with pytest.raises(TypeError, match="pass an instance"):
-            operator(scores, sorter=Laplace)
-        with pytest.raises(TypeError, match="'laplace'"):
-            operator(scores, sorter="laplace")
-
-
-@pytest.mark.parametrize("soft", [Laplace(), soft_sort, soft_median], ids=["ranks", "sort", "median"])
-@pytest.mark.parametrize("length", [5, 150])  # 150: sums by another way than 5
-def test_second_derivatives_are_those_of_reverse_mode_and_forward_mode_is_refused(soft, length, generator):
-    scores = torch.randn(length, generator=generator, dtype=torch.float64)
-
-    def energy(values: torch.Tensor) -> torch.Tensor:
-        return soft(values).square().sum()
-
-    twice = torch.func.jacrev(torch.func.grad(energy))(scores)
-    assert torch.allclose(twice, torch.autograd.functional.hessian(energy, scores), atol=1e-8)
-    with pytest.raises(NotImplementedError, match="forward mode"):
-        torch.func.jvp(soft, (scores,), (torch.ones_like(scores),))

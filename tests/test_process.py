@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from dvc.repo import Repo
 
-from conftest import ROOT, done, processes_in, wait_for  # isort: skip
+from conftest import ROOT, processes_in, wait_for  # isort: skip
 
 PROGRAMS = f"{Path(sys.executable).parent}:/usr/bin:/bin"
 ENVIRONMENT = {"PATH": PROGRAMS, "PYTHONPATH": f"{ROOT}:{ROOT}/src", "GIT_CONFIG_GLOBAL": "/dev/null"}
@@ -97,14 +97,3 @@ def test_joblibs_workers_end_with_the_stage(folder, seen):
     wait_for((folder / seen).exists)
     time.sleep(0.2)
     kill(stage, folder, patience=3.0)
-
-
-def test_nothing_heavy_is_imported_before_a_stage_is_tied():
-    code = (
-        "import sys; import pipelines.stages, pipelines.ops.process\n"
-        "print(*{name.partition('.')[0] for name in sys.modules} - set(sys.stdlib_module_names))"
-    )
-    assert set(done(sys.executable, "-S", "-c", code, **ENVIRONMENT).split()) == {"__main__", "pipelines"}
-    lines = (ROOT / "pipelines/stages/__main__.py").read_text().splitlines()
-    imports = [line.split()[1] for line in lines if line.strip().startswith(("import ", "from "))]
-    assert imports == ["sys", "pipelines.ops.process", "pipelines.stages.runner"]

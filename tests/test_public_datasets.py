@@ -2,7 +2,6 @@
 
 import json
 import logging
-import wave
 from io import BytesIO
 from itertools import pairwise
 from pathlib import Path
@@ -173,29 +172,21 @@ class TestPhotos:
         for size in ((5000, 3), (3, 5000), (1, 1)):
             assert open_photo(encoded(picture(1, size)), SIZE).size == (SIZE, SIZE)
 
-    def test_any_opaque_mode_of_8_bits_becomes_rgb(self):
+    def test_any_opaque_mode_of_8_bits_becomes_rgb_and_what_is_no_photo_is_refused(self):
         for mode, kind, color, expected in (
             ("L", "JPEG", 120, (120, 120, 120)),
             ("1", "PNG", 1, (255, 255, 255)),
             ("CMYK", "JPEG", (0, 255, 255, 0), (255, 0, 0)),
-            ("RGBA", "PNG", (200, 100, 50, 255), (200, 100, 50)),
         ):
             photo = open_photo(encoded(Image.new(mode, (50, 40), color), kind), SIZE)
             assert photo.getpixel((SIZE // 2, SIZE // 2)) == pytest.approx(expected, abs=3)
-
-    @pytest.mark.parametrize(
-        ("contents", "message"),
-        [
-            (b"", "not a whole image"),
-            (b"no image", "not a whole image"),
-            (encoded(picture(), "JPEG")[:800], "truncated"),
-            (encoded(Image.new("RGBA", (9, 9), (9, 9, 9, 7))), "transparent"),  # as all that `picture` refuses
-        ],
-        ids=["empty", "no image", "half", "transparent"],
-    )
-    def test_what_is_no_photo_is_refused(self, contents, message):
-        with pytest.raises(ValueError, match=message):
-            open_photo(contents, SIZE)
+        transparent = encoded(Image.new("RGBA", (9, 9), (9, 9, 9, 7)))
+        for contents, message in (
+            (b"no image", "not a whole image"), (encoded(picture(), "JPEG")[:800], "truncated"),
+            (transparent, "transparent"),
+        ):  # fmt: skip
+            with pytest.raises(ValueError, match=message):
+                open_photo(contents, SIZE)
 
 
 class TestContents:
@@ -241,34 +232,22 @@ class TestContents:
         assert table["label_ranks"].to_pylist() == [[2, 0, 1]]
 
     @pytest.mark.parametrize("name", ["videomem", "arc"])
-    def test_without_splits_they_are_made_by_seed(self, raw, name):
-        folder = raw(name)
-        if name == "arc":
-            path = folder / "labels.csv"
-            cells = [line.split(",") for line in path.read_text().splitlines()]
-            path.write_text("\n".join(",".join([row[0], *row[2:]]) for row in cells))
-        shares = {"val_share": 0.25, "test_share": 0.25}
-        names = [read(name, folder, split, **shares)["name"].to_pylist() for split in reading.SPLITS]
-        assert [len(part) for part in names] == [sum(map(len, names)) - 2, 1, 1]
-        every = read(name, folder, "all", **shares)["name"].to_pylist()
-        assert sorted(one for part in names for one in part) == sorted(every)
-
-    def test_splits_by_seed_do_not_depend_on_the_order(self):
-        names = [f"video{number}" for number in range(50)]
-
-        def split(names, seed):
-            options = {"val_share": 0.1, "test_share": 0.2, "use": "test", "seed": seed}
-            return dict(zip(names, reading.splits_by_seed(names, **options), strict=True))
-
-        assert [list(split(names, 1).values()).count(part) for part in reading.SPLITS] == [35, 5, 10]
-        assert split(names, 1) == split(names[::-1], 1) != split(names, 2)
+    def test_without_splits_they_are_made_by_seed_whatever_the_order(self, raw, name):
+        folder, drawn = raw(name), []
+        path = folder / LISTS[name]
+        head, *rows = [line.split(",") for line in path.read_text().splitlines()]
+        for lines in ([head, *rows], [head, *rows[::-1]]):
+            kept = [row[:1] + row[2:] if name == "arc" else row for row in lines]
+            path.write_text("\n".join(map(",".join, kept)))
+            shares = {"val_share": 0.25, "test_share": 0.25}
+            names = [read(name, folder, split, **shares)["name"].to_pylist() for split in reading.SPLITS]
+            assert [len(part) for part in names] == [len(rows) - 2, 1, 1]
+            assert {one for part in names for one in part} == {row[0] for row in rows}
+            drawn.append([set(part) for part in names])
+        assert drawn[0] == drawn[1]
 
 
 class TestVideos:
-    @pytest.fixture
-    def dataset(self):
-        return build("videomem")
-
     def test_frames_are_the_middles_of_seven_parts(self, raw):
         table, scores = read("videomem", raw("videomem"), "all"), {}
         for row in table.to_pylist():
@@ -278,16 +257,10 @@ class TestVideos:
             scores[row["name"]] = row["score"]
         assert scores == pytest.approx({f"video{k}.mp4": (9 - k) / 10 for k in range(5)})
 
-    def test_the_other_score_and_another_folder(self, raw):
-        folder = raw("videomem")
-        (folder / "sources").rename(folder / "Videos")
-        table = read("videomem", folder, "all", target="long-term_memorability", videos="Videos")
-        assert table["score"].to_pylist() == pytest.approx([0.0, 0.1, 0.2, 0.3, 0.4])
-
     @pytest.mark.parametrize("codec", ["libvpx", "libvpx-vp9"])
-    def test_webm_is_read(self, tmp_path, dataset, codec):
+    def test_webm_is_read(self, tmp_path, codec):
         film(tmp_path / "a.webm", 30, codec)
-        levels = [stored({"bytes": frame}).mean() for frame in dataset.decode(tmp_path / "a.webm", SIZE)]
+        levels = [stored({"bytes": frame}).mean() for frame in build("videomem").decode(tmp_path / "a.webm", SIZE)]
         assert levels == pytest.approx([8 * k for k in (2, 6, 10, 15, 19, 23, 27)], abs=4)
 
     @pytest.mark.parametrize(
@@ -295,59 +268,35 @@ class TestVideos:
         [
             ("a.mp4", 6, lambda contents: contents, "6 frames"),
             ("a.mp4", 30, lambda contents: contents[: len(contents) // 2], "decoded"),
-            ("a.mp4", 30, lambda contents: b"no video", "decoded"),
-            ("a.mp4", 30, lambda contents: b"", "decoded"),
             ("a.webm", 30, lambda contents: contents[: int(0.7 * len(contents))], "ends after"),
-            ("a.wav", 0, lambda contents: contents, "no pictures"),
         ],
     )
-    def test_a_broken_video_is_named(self, tmp_path, dataset, name, frames, change, message):
+    def test_a_broken_video_is_named(self, tmp_path, name, frames, change, message):
         path = tmp_path / name
-        if frames:
-            film(path, frames, "libvpx" if name == "a.webm" else "mpeg4")
-        else:
-            with wave.open(str(path), "wb") as sound:
-                sound.setparams((1, 2, 8000, 0, "NONE", ""))
-                sound.writeframes(bytes(1600))
+        film(path, frames, "libvpx" if name == "a.webm" else "mpeg4")
         path.write_bytes(change(path.read_bytes()))
         with pytest.raises(ValueError, match=message):
-            dataset.decode(path, SIZE)
+            build("videomem").decode(path, SIZE)
 
 
 # In the list of LISTS: what is replaced, by what, and what the message must hold besides the file.
 FAULTS = [
-    ("voc2007", "000012 -1", "000013 -1", "000012"),
     ("voc2007", "000012 -1\n", "", "000012"),
     ("voc2007", "000012 -1", "000017 -1", "000017.*twice"),
-    ("voc2007", "000012 -1", "000012 2", "000012.*'2'"),
-    ("voc2007", "000012 -1", "000012", "000012"),
     ("coco_captions", '"raw": " Picture 1\\n seen 4 times. "', '"raw": " \\n"', r"images\[1\].*captions"),
     ("coco_captions", '"split": "restval"', '"split": "dev"', r"images\[1\].*dev"),
-    ("coco_captions", '"filepath": "val2014"', '"path": "val2014"', r"images\[1\].*filepath"),
-    ("coco_captions", '"raw"', '"text"', r"images\[0\].*raw"),
     ("coco_captions", '"images": [', "", "JSON"),
-    ("coco_captions", '"images"', '"photos"', "images"),
     ("lamem", "a.jpg 0.5", "a.jpg 1.2", r"a\.jpg.*1\.2"),
-    ("lamem", "a.jpg 0.5", "a.jpg nan", r"a\.jpg.*nan"),
     ("lamem", "a.jpg 0.5", "a.jpg high", r"a\.jpg.*high"),
-    ("lamem", "a.jpg 0.5", "a.jpg", r"a\.jpg"),
-    ("lamem", "b.jpg,1.0", "b.jpg,1.0,2.0", r"b\.jpg.*2\.0"),
     ("lamem", "a.jpg 0.5", "b.jpg 0.5", r"b\.jpg.*twice"),
     ("videomem", "video1.mp4,0.8", "video1.mp4,1.8", r"video1\.mp4.*1\.8"),
-    ("videomem", "video1.mp4,0.8", "video1.mp4,", r"video1\.mp4.*''"),
     ("videomem", "video1.mp4,0.8", "video0.mp4,0.8", r"video0\.mp4.*twice"),
-    ("videomem", "video1.mp4,0.8", ",0.8", "no video"),
     ("videomem", "video,short", "clip,short", "no column video"),
     ("arc", "sea,sky,\n", "sea,lake,\n", r"a\.jpg.*lake"),
-    ("arc", "sea,sky,\n", "sea,sea,\n", r"a\.jpg.*labels"),
     ("arc", "sea,sky,\n", "sea,,sky\n", r"a\.jpg.*labels"),
-    ("arc", "sea,sky,\n", ",,\n", r"a\.jpg.*labels"),
     ("arc", "sea,sky,\n", "sea,sky,,\n", "line 2"),
     ("arc", "c.jpg,val", "a.jpg,val", r"a\.jpg.*twice"),
     ("arc", "c.jpg,val", "c.jpg,dev", r"c\.jpg.*dev"),
-    ("arc", "c.jpg,val", ",val", "no image"),
-    ("arc", "split,label1", "spilt,label1", "spilt"),
-    ("arc", "label3", "label4", "no column label3"),
 ]
 
 
@@ -362,13 +311,10 @@ def test_a_fault_in_a_list_is_named_with_its_file(raw, name, old, new, message):
 @pytest.mark.parametrize(
     ("name", "args", "message"),
     [
-        ("lamem", {"fold": 0}, "fold is 0"),
-        ("videomem", {"target": "fame"}, "target is 'fame'"),
-        ("videomem", {"val_share": 0.0}, "val_share is 0.0"),
-        ("arc", {"val_share": 0.5, "test_share": 0.5}, "val_share.* is 1"),
-        ("arc", {"classes": ["a", "a"]}, "classes is .*'a', 'a'"),
+        ("lamem", {"fold": 0}, "fold is 0"), ("videomem", {"target": "fame"}, "target is 'fame'"),
+        ("arc", {"val_share": 0.5, "test_share": 0.5}, "val_share.* 1"), ("arc", {"classes": ["a", "a"]}, "'a', 'a'"),
     ],
-)
+)  # fmt: skip
 def test_an_impossible_option_is_named(name, args, message):
     with pytest.raises(ValueError, match=message):
         build(name, **args)
@@ -381,8 +327,6 @@ class TestFaults:
         with pytest.raises(FileNotFoundError, match=layout):
             build(name).check(tmp_path / "nowhere")
         folder, file = raw(name), Path(FILES[name])
-        with pytest.raises(ValueError, match="trainval"):
-            read(name, folder, "trainval")  # a split without files
         (folder / file).unlink()
         with pytest.raises(FileNotFoundError, match=rf"{file.name}: no such file.*1 of"):
             read(name, folder, "all", skip_broken=True)
@@ -392,9 +336,6 @@ class TestFaults:
             build(name).check(folder)
         path.unlink()
         with pytest.raises(FileNotFoundError, match=rf"{LISTS[name]}: {layout}"):
-            build(name).check(folder)
-        (folder / file.parent).rename(tmp_path / "elsewhere")
-        with pytest.raises(FileNotFoundError, match=rf"no such file or folder(.|\n)*{file.parent.name}/"):
             build(name).check(folder)
 
     def test_a_broken_file_is_named_or_left_out(self, raw, caplog, name):
@@ -442,12 +383,9 @@ def other(mode, *size):
 # Of each dataset, faults in its tables: split, column, row, change, and what is said.
 PLANTED = {
     "voc2007": [
-        ("train", "labels", 0, lambda row: [2, *row[1:]], "labels_are_0_or_1"),
         ("train", "labels", 1, lambda row: [0] * 20, "labels = 0"),
         ("val", "difficult", 0, lambda row: [True] * 20, "difficult_are_present"),
         ("train", "image", 0, half, "decodes"),
-        ("val", "image", 0, other("L", SIZE, SIZE), "mode = L"),
-        ("test", "image", 0, other("RGB", SIZE + 1, SIZE), "size = 33 x 32"),
         ("train", "name", 0, lambda name: "", "voc2007.rows: name"),
     ],
     "coco_captions": [
@@ -456,54 +394,38 @@ PLANTED = {
     ],
     "lamem": [
         ("train", "score", 0, lambda score: 1.5, "score = 1.5"),
-        ("train", "score", 1, lambda score: None, "lamem.rows: score: expect_column_values_to_not_be_null"),
-        ("val", "score", 0, lambda score: -0.5, "score = -0.5"),
         ("val", "frames", 0, lambda frames: [other("L", SIZE, SIZE)(frames[0])], "mode = L"),
     ],
     "videomem": [
         ("train", "frames", 0, lambda frames: [*frames[:6], half(frames[6])], "decodes"),
         ("val", "frames", 0, lambda frames: [*frames[:6], other("RGB", 33, 32)(frames[6])], "size = 32 x 32, 33 x 32"),
     ],
-    "arc": [
-        ("train", "label_ranks", 0, lambda row: [1, 3, 0, 0], "ranks_are_1_upwards"),
-        ("train", "label_ranks", 1, lambda row: [1, 2, 3, 4], "labels = 4"),
-    ],
+    "arc": [("train", "label_ranks", 0, lambda row: [1, 3, 0, 0], "ranks_are_1_upwards")],
 }
+
+
+# As what a task reads them, their frames, and of each training row the sum of its truth or the number of its captions.
+READ_AS = {
+    "voc2007": ("labels", (), [1, 2]), "coco_captions": ("captions", (), [5, 5, 5]), "lamem": ("clips", (1,), [0.5, 1]),
+    "videomem": ("clips", (7,), None), "arc": ("label_ranks", (), [3, 6]),
+}  # fmt: skip
 
 
 class TestStages:
     @pytest.mark.parametrize("name", MAKE)
-    def test_write_tables_that_hold_what_is_expected_and_the_same_ones_again(self, run, name):
-        folder = run(name)
+    def test_write_tables_that_tasks_read_and_that_hold_what_is_expected_and_the_same_ones_again(self, run, name):
+        folder, (kind, frames, found) = run(name), READ_AS[name]
+        images, truth, *_ = getattr(splits, f"read_{kind}")(folder, "train", threads=1)
+        assert images.shape == (len(truth), *frames, 3, SIZE, SIZE)
+        assert found in (None, [len(row) if kind == "captions" else row.sum().item() for row in truth])
         before = {path.name: path.read_bytes() for path in folder.iterdir()}
         manifest = json.loads(before["manifest.json"])
-        assert manifest["rows"] == {
-            split: pq.read_metadata(folder / f"{split}.parquet").num_rows for split in reading.SPLITS
-        }
+        assert manifest["rows"]["train"] == len(truth)
         assert manifest["options"] == {"size": SIZE, "seed": 1, "args": ARGS[name]}
         assert manifest["skipped"]["train"] == {"files": 0, "names": []}
         assert refusal(settings(name), name) is None
         run(name)
         assert before == {path.name: path.read_bytes() for path in folder.iterdir()}
-
-    @pytest.mark.parametrize(
-        ("kind", "name", "frames", "found"),
-        [
-            ("labels", "voc2007", (), [[1, 2], [0, 1]]),  # labels and difficult ones of each image
-            ("captions", "coco_captions", (), [[5, 5, 5]]),
-            ("label_ranks", "arc", (), [[3, 6]]),
-            ("clips", "lamem", (1,), []),
-            ("clips", "videomem", (7,), []),
-        ],
-    )
-    def test_tasks_read_what_was_written(self, run, kind, name, frames, found):
-        images, *truths = getattr(splits, f"read_{kind}")(run(name), "train", threads=1)
-        assert images.shape[1:] == (*frames, 3, SIZE, SIZE)
-        assert all(len(images) == len(truth) for truth in truths)
-        totals = [
-            [len(row) if kind == "captions" else int(row.sum()) for row in truth] for truth in truths[: len(found)]
-        ]
-        assert totals == found
 
     @pytest.mark.parametrize("name", PLANTED)
     def test_planted_faults_are_named(self, run, name):
@@ -561,12 +483,7 @@ class TestDeliveries:
     @pytest.fixture
     def run(self, dated, tmp_path, monkeypatch):
         monkeypatch.chdir(tmp_path)
-
-        def run(snapshot=2):
-            real_data.main(settings("arc", snapshot=snapshot), "arc")
-            return tmp_path / "data/arc"
-
-        return run
+        return lambda snapshot=2: real_data.main(settings("arc", snapshot=snapshot), "arc") or tmp_path / "data/arc"
 
     def test_later_ones_add_training_rows_up_to_the_snapshot(self, run):
         names, tested = [], set()
@@ -584,13 +501,6 @@ class TestDeliveries:
         assert manifest["rows"] == {"train": 8, "val": 1, "test": 1}
         assert refusal(settings("arc"), "arc") is None
 
-    def test_with_few_photos_and_no_splits_are_trained_on_whole(self, dated, run):
-        for day in ("2026-10-01", "2026-11-01"):
-            path = dated / day / "labels.csv"
-            rows = [line.split(",") for line in path.read_text().splitlines()]
-            path.write_text("\n".join(",".join([row[0], *row[2:]]) for row in rows) + "\n")
-        assert len(pq.read_table(run(3) / "train.parquet")) == 8
-
     def test_a_wrong_one_is_named(self, dated, run):
         classes = dated / "2026-10-01/classes.txt"
         classes.write_text("sea\nsky\ntree\nrock\n")
@@ -600,10 +510,6 @@ class TestDeliveries:
         with pytest.raises(FileNotFoundError, match=r"2026-10-01/labels.csv: no such file(.|\n)*labels.csv +with"):
             run()
         assert run(1).is_dir()
-        (dated / "labels.csv").write_text("")
-        with pytest.raises(ValueError, match=r"labels.csv beside the folder first"):
-            run()
-        (dated / "labels.csv").unlink()
         (dated / "2026-10-01").rename(dated / "2026-13-01")
         with pytest.raises(ValueError, match="2026-13-01: month"):
             run()

@@ -2,21 +2,20 @@
 
 import json
 from copy import deepcopy
-from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import torch
-from caption_grammar import Claim, holds, parse
+from caption_grammar import holds, parse
 from scipy.stats import skew, spearmanr
 
 from pipelines.config import check_shapes
 from pipelines.config.schema import merged, read
 from pipelines.stages import scenes, validate
 from rankops import lookup
-from rankops.datasets.scenes import captions, clips, digits, facts, layout, long_tailed_mnist, rlsep
+from rankops.datasets.scenes import captions, digits, facts, layout, long_tailed_mnist, rlsep
 from rankops.datasets.scenes.base import Scenes
 from rankops.datasets.scenes.drawing import draw
 from rankops.io.parquet import encode_images
@@ -135,21 +134,6 @@ class TestAll:
         assert table.slice(0, rows).equals(before)
         assert not table.slice(rows, 4).drop(["id"]).equals(table.slice(rows + 4, 4).drop(["id"]))
 
-    def test_another_key_is_the_same_dataset_in_another_folder(self, project, monkeypatch, name):
-        monkeypatch.chdir(project)
-        scenes.main(settings(snapshot=2, again=BLOCKS[name]), "again")
-        for split, rows in ROWS.items():
-            before, again = (pq.read_table(f"data/{key}/{split}.parquet") for key in (name, "again"))
-            assert len(again) == rows + 8 * (split == "train")
-            assert again.slice(0, rows).equals(before)
-        validate.main(settings(snapshot=2, again=BLOCKS[name]), "again")
-
-    def test_a_class_without_digits_is_refused(self, known, name):
-        chosen = known["train"].labels != 3
-        some = digits.Digits(*(getattr(known["train"], part)[chosen] for part in ("glyph", "images", "labels")))
-        with pytest.raises(ValueError, match="class 3"):
-            list(build(name).tables(some, "train", [4], threads=1))
-
     def test_faults_of_any_scene_are_named(self, check, known, project, name):
         sizes = pq.read_table(project / f"data/{name}/train.parquet")["size"].to_pylist()
         labels, glyphs = [present(sizes[row]) for row in range(80)], known["train"]
@@ -158,8 +142,7 @@ class TestAll:
         faults = (
             (6, "glyph", foreign, "glyph_is_of_this_split = False"),
             (7, "glyph", wrong, "glyph_has_this_label = False"),
-            (8, "left", 70.0, "inside_canvas = False"), (9, "left", -3.0, "inside_canvas = False"),
-            (10, "size", 60.0, "size = 60.0"),
+            (8, "left", 70.0, "inside_canvas = False"), (10, "size", 60.0, "size = 60.0"),
         )  # fmt: skip
         changes = [with_item(column, row, labels[row], lambda _, v=value: v) for row, column, value, _ in faults]
         changes.append(lambda table: pa.concat_tables([table.slice(0, 78), table.slice(0, 1)]))
@@ -168,7 +151,6 @@ class TestAll:
             assert f"split train, id {row}, label {labels[row]}: {found}" in message
         for part in ("rows: expect_table_row_count_to_equal", "split, id: ", "pixels: ", "difference_from_recipe: "):
             assert f"scenes: {part}" in message
-        assert "199" in message
         assert "split train, id 0" in message
 
     def test_faults_of_images_are_named(self, check, project, name):
@@ -195,31 +177,17 @@ class TestAll:
 
 
 IMPOSSIBLE = [
-    ("ranked_mnist", {"canvas": 8}, "canvas is 8"),
     ("ranked_mnist", {"rows": {"train": 80}}, "rows is of train"),
-    ("ranked_mnist", {"rows": ROWS | {"val": 1}}, "rows.val is 1"),
     ("ranked_mnist", {"digits_per_image": (0, 5)}, "digits_per_image is 0 to 5"),
-    ("ranked_mnist", {"digits_per_image": (6, 3)}, "digits_per_image is 6 to 3"),
     ("ranked_mnist", {"digits_per_image": (3, 11)}, "digits_per_image is 3 to 11"),
     ("ranked_mnist", {"digits_per_image": (5, 6), "scale": (4.0, 4.0)}, "digits_per_image is 5 to 6.*125%"),
-    ("ranked_mnist", {"scale": (4.0, 1.0)}, "scale is 4.0 to 1.0"),
     ("ranked_mnist", {"scale": (1.0, 9.0)}, "scale is 1.0 to 9.0"),
     ("ranked_mnist", {"scale": (0.25, 4.0)}, "scale is 0.25.*32.* 1 px"),
-    ("ranked_mnist", {"scale": (float("nan"), 4.0)}, "scale is nan"),
     ("ranked_mnist", {"overlap": 1.5}, "overlap is 1.5"),
     ("clips", {"zoom": 0.9}, "zoom is 0.9"),
-    ("clips", {"zoom": float("nan")}, "zoom is nan"),
-    ("clips", {"drift": -1.0}, "drift is -1.0"),
     ("clips", {"viewers": 0}, "viewers is 0"),
-    ("clips", {"train_viewers": 0}, "train_viewers is 0"),
-    ("long_tailed_mnist", {"distractors": (3, 11)}, "distractors is 3 to 11"),
-    ("long_tailed_mnist", {"distractors": (3, 2)}, "distractors is 3 to 2"),
     ("long_tailed_mnist", {"most_frequent": 0.01}, "least_frequent is 0.02 and most_frequent 0.01"),
-    ("long_tailed_mnist", {"most_frequent": 1.0}, "most_frequent 1.0"),
-    ("long_tailed_mnist", {"least_frequent": 0.0}, "least_frequent is 0.0"),
-    ("long_tailed_mnist", {"digits_per_image": (9, 10)}, "digits_per_image is 9 to 10"),
     ("captions", {"digits_per_image": (1, 3)}, "digits_per_image is 1 to 3"),
-    ("captions", {"rows": ROWS | {"train": 81}}, "rows.train is 81.*of 2"),
     ("captions", {"rows": ROWS | {"test": 42}}, "rows.test is 42.*of 10"),
 ]
 
@@ -252,12 +220,9 @@ FAULTS = {
     ],
     "clips": [
         (with_cell("score", 30, lambda _: 1.25), "score_is_a_share_of_viewers", "id 30"),
-        (with_cell("score", 31, lambda score: score - 0.01), "score_is_a_share_of_viewers", "id 31"),
         (with_cell("score", 32, lambda _: None), "score_is_a_share_of_viewers", "id 32"),
         (with_cell("score", 33, lambda _: 0.0), "score_is_believable", "id 33"),
         (with_cell("probability", 34, lambda p: p - 0.01), "probability_follows_content", "id 34"),
-        (with_item("label_ranks", 35, present, lambda rank: rank + 1), "ranks_follow_sizes", "id 35"),
-        (with_cell("zoom", 36, lambda _: 1.2), "scenes: zoom", "id 36: zoom = 1.2"),
         (with_cell("drift", 37, lambda _: [0.0, 3.0]), "scenes: drift", "id 37: drift = 3.0"),
         (with_cell("frames", 4, lambda f: [f[6], *f[1:6], f[0]]), "difference_from_recipe", "id 4"),
     ],
@@ -268,18 +233,14 @@ FAULTS = {
         (with_item("distractor_shuffle", 22, 0, lambda _: 99), "shuffles_are_known", "id 22"),
         (with_item("distractor_glyph", 23, 1, lambda _: 10**6), "distractors: glyph_is_of_this_split",
          "id 23, distractor 1"),
-        (with_item("distractor_top", 24, 0, lambda _: -9.0), "distractors: inside_canvas", "id 24"),
     ],
     "captions": [
         (with_item("captions", 20, 2, lambda _: "a purple digit above a seven"), "captions_name_its_digits", "id 20"),
-        (with_item("captions", 22, 2, lambda _: "the zero the one the two the three the four the five the six the "
-                   "seven the eight the nine"), "captions_name_its_digits", "id 22"),
         (with_item("captions", 23, 2, lambda _: None), "captions_name_its_digits", "id 23"),
         (with_cell("captions", 24, lambda several: [several[0]] * 5), "different_captions", "id 24"),
         (with_cell("family", 26, lambda _: 30), "twins_stand_together", "id 26"),
         (lambda table: table.take([*range(28), 28, 30, 29, 31, *range(32, 80)]), "twins_stand_together", "id 29"),
         (with_item("top", 34, present, lambda _: 0.25), "two_digits_are_exchanged", "id 34"),
-        (with_item("label_ranks", 35, present, lambda rank: rank + 1), "ranks_follow_sizes", "id 35"),
     ],
 }  # fmt: skip
 
@@ -322,36 +283,20 @@ def test_deliveries_are_for_training_and_of_an_even_number():
     assert later == {"train": [100, 4, 4], "val": [40], "test": [40], "gate": [40]}
 
 
-class TestRankedMnist:
-    @pytest.fixture(scope="class")
-    def recipe(self, known):
-        return build("ranked_mnist").draw(known["train"], range(500), generator(1, "test"))
-
-    def test_numbers_and_sizes_are_as_asked_for(self, recipe):
-        sizes = recipe["size"][recipe["size"] > 0]
-        assert set((recipe["size"] > 0).sum(1).tolist()) == {3, 4, 5, 6}
-        assert 4 <= sizes.min() <= sizes.max() <= 16
-        assert (sizes != sizes.round()).float().mean() > 0.99  # real-valued: whole pixels would make ties
-
-    def test_scenes_in_memory_are_those_of_the_recipes(self, known):
-        dataset = build("ranked_mnist", digits_per_image=(8, 9), overlap=0.3)
-        images, label_ranks = dataset.scenes(known["train"], 30, generator(1, "test"))
-        recipe = dataset.draw(known["train"], range(30), generator(1, "test"))
-        assert images.equal(dataset.pictures(recipe, known["train"]))
-        assert set((label_ranks > 0).sum(1).tolist()) == {8, 9}
+def test_numbers_and_sizes_are_as_asked_for_and_scenes_in_memory_those_of_the_recipes(known):
+    dataset = build("ranked_mnist", digits_per_image=(8, 9), overlap=0.3, scale=(1.0, 3.0))
+    images, label_ranks = dataset.scenes(known["train"], 300, generator(1, "test"))
+    recipe = dataset.draw(known["train"], range(300), generator(1, "test"))
+    assert images.equal(dataset.pictures(recipe, known["train"]))
+    assert set((label_ranks > 0).sum(1).tolist()) == {8, 9}
+    sizes = recipe["size"][recipe["size"] > 0]
+    assert 4 <= sizes.min() <= sizes.max() <= 12
+    assert (sizes != sizes.round()).float().mean() > 0.99  # real-valued: whole pixels would make ties
 
 
 class TestClips:
-    @pytest.fixture(scope="class")
-    def dataset(self):
-        return build("clips")
-
-    @pytest.fixture(scope="class")
-    def recipe(self, dataset, known):
-        return dataset.draw(known["val"], range(300), generator(1, "test"))
-
-    def test_each_frame_is_drawn_where_the_camera_has_moved_and_cut_off_at_the_edges(self, dataset, known):
-        dataset = replace(dataset, drift=4.0)
+    def test_each_frame_is_drawn_where_the_camera_has_moved_and_cut_off_at_the_edges(self, known):
+        dataset = build("clips", drift=4.0)
         recipe = dataset.draw(known["val"], range(8), generator(1, "test"))
         frames, wrong = dataset.pictures(recipe, known["val"]), []
         for row in range(8):
@@ -368,37 +313,14 @@ class TestClips:
         # A pixel whose center is on a box's edge may fall on either side.
         assert torch.stack(wrong).float().mean() < 1e-4
 
-    def test_the_score_is_bounded_skewed_and_noisy(self, dataset, known):
-        recipe = replace(dataset, canvas=64).draw(known["train"], range(5000), generator(1, "test"))
+    def test_the_score_is_high_skewed_and_noisy(self, known):
+        recipe = build("clips", canvas=64).draw(known["train"], range(5000), generator(1, "test"))
         assert recipe["score"].mean().item() == pytest.approx(0.8, abs=0.02)
         assert skew(recipe["score"].numpy()) < -0.4
         assert 0.84 < spearmanr(recipe["probability"], recipe["score"])[0] < 0.91
 
-    def test_the_hidden_chance_is_the_documented_formula(self, dataset, recipe):
-        effects = dataset.effects
-        assert effects.mean().item() == pytest.approx(0, abs=1e-6)
-        assert effects.std(correction=0).item() == pytest.approx(1)
-        result = clips.probabilities(recipe["size"][:20], effects, canvas=32)
-        for row, sizes in enumerate(recipe["size"][:20].tolist()):
-            areas = {label: size**2 for label, size in enumerate(sizes) if size > 0}
-            total = sum(areas.values())
-            logit = (
-                clips.BIAS
-                + clips.CLASS * sum(area / total * effects[label].item() for label, area in areas.items())
-                + clips.DOMINANCE * (max(areas.values()) / total - clips.DOMINANCE_USUAL)
-                + clips.COUNT * (len(areas) - clips.COUNT_USUAL)
-                + clips.CLUTTER * (total / 32**2 - clips.CLUTTER_USUAL)
-            )
-            assert result[row].item() == pytest.approx(1 / (1 + np.exp(-logit)), abs=1e-6)
-
-    def test_cameras_drift_and_zoom_both_ways_alike(self, recipe):
-        for moves in (recipe["drift"][:, 0] / 0.5, recipe["drift"][:, 1] / 0.5, recipe["zoom"].log() / np.log(1.05)):
-            assert moves.min().item() == pytest.approx(-1, abs=0.05)
-            assert moves.max().item() == pytest.approx(1, abs=0.05)
-            assert moves.mean().item() == pytest.approx(0, abs=0.15)
-
-    def test_fewer_viewers_of_training_clips_change_their_scores_alone(self, dataset, known, project, monkeypatch):
-        noisy = replace(dataset, train_viewers=3)
+    def test_fewer_viewers_of_training_clips_change_their_scores_alone(self, known, project, monkeypatch):
+        dataset, noisy = build("clips"), build("clips", train_viewers=3)
         for split in ("train", "val"):
             tables = (one.tables(known[split], split, [40], threads=1) for one in (dataset, noisy))
             before, after = map(pa.concat_tables, tables)
@@ -408,17 +330,13 @@ class TestClips:
         assert set(np.round(after["score"].to_numpy() * 3, 4).tolist()) == {0, 1, 2, 3}
         assert spearmanr(after["probability"], after["score"])[0] < 0.7
         monkeypatch.chdir(project)
-        params = settings(noisy=BLOCKS["clips"] | {"train_viewers": 3})
-        scenes.main(params, "noisy")
-        validate.main(params, "noisy")
+        for stage in (scenes, validate):
+            stage.main(settings(noisy=BLOCKS["clips"] | {"train_viewers": 3}), "noisy")
 
 
 class TestLongTailedMnist:
-    @pytest.fixture(scope="class")
-    def dataset(self):
-        return build("long_tailed_mnist")
-
-    def test_classes_are_as_frequent_as_the_exact_distribution_says(self, dataset, known):
+    def test_classes_are_as_frequent_as_the_exact_distribution_says(self, known):
+        dataset = build("long_tailed_mnist")
         recipe = dataset.draw(known["train"], range(20000), generator(1, "test"))
         there = recipe["size"] > 0
         classes, counts, kept = dataset.distribution()
@@ -429,25 +347,9 @@ class TestLongTailedMnist:
         free = 0.5 * (0.02 / 0.5) ** (torch.arange(10, dtype=torch.float64) / 9)
         assert kept == pytest.approx(1 - (1 - free).prod().item(), abs=0.01)
 
-    def test_with_wide_limits_the_distribution_is_the_frequencies(self, dataset):
-        wide = replace(dataset, most_frequent=0.9, least_frequent=0.6, digits_per_image=(1, 10))
-        classes, counts, kept = wide.distribution()
-        assert kept == pytest.approx(1)
-        assert classes[[0, 9]].tolist() == pytest.approx([0.9, 0.6])
-        assert (classes[1:] / classes[:-1]).tolist() == pytest.approx([(2 / 3) ** (1 / 9)] * 9)
-        assert (counts @ torch.arange(1, 11, dtype=torch.float64)).item() == pytest.approx(classes.sum().item())
-
-    def test_each_shuffle_is_another_and_two_quadrants_point_outwards(self):
-        ways = torch.arange(len(long_tailed_mnist.SHUFFLES))
-        glyph = torch.arange(28 * 28).view(1, 28, 28).expand(len(ways), 28, 28)
-        assert len(long_tailed_mnist.shuffled(glyph, ways).unique(dim=0)) == len(ways)
-        blot = torch.zeros(1, 28, 28, dtype=torch.uint8)
-        blot[:, 13:15, 13:15] = 1  # as symmetric as can be, all in the middle
-        after = long_tailed_mnist.shuffled(blot.expand(len(ways), 28, 28), ways)
-        assert (after[:, 13:15, 13:15].flatten(1).sum(1) == 2).all()
-        assert (after[:, [0, 0, 27, 27], [0, 27, 0, 27]].sum(1) == 2).all()
-
-    def test_distractors_are_drawn_from_their_recipe(self, dataset, known):
+    def test_distractors_are_no_digits_and_drawn_from_their_recipe(self, known):
+        dataset = build("long_tailed_mnist")
+        assert [[place, 0, 0] for place in range(4)] not in long_tailed_mnist.SHUFFLES.tolist()
         recipe = dataset.draw(known["val"], range(10), generator(1, "test"))
         images = dataset.pictures(recipe, known["val"])
         glyphs = {number: image for number, image in zip(known["val"].glyph.tolist(), known["val"].images, strict=True)}
@@ -486,11 +388,6 @@ class TestCaptions:
             assert label_ranks == [levels.index(size) + 1 if size > 0 else 0 for size in sizes]
         assert recipe["family"].tolist() == [row // 2 for row in range(600)]
 
-    def test_numbers_of_digits_are_equally_frequent(self, recipe):
-        counts = (recipe["size"][::2] > 0).sum(1).bincount(minlength=5)
-        assert counts[:2].sum() == 0
-        assert counts[2:].min() > 70
-
     def test_captions_are_true_and_four_of_five_false_of_the_twin(self, recipe):
         boxes = [{label: box[:3] for label, box in boxes_of(recipe, row).items()} for row in range(600)]
         for row, several in enumerate(recipe["captions"]):
@@ -505,57 +402,26 @@ class TestCaptions:
         text = "\n".join(lines)
         for words in captions.WORDS.values():
             assert all(word in text for word in words)
-        for one, *_ in READ_BACK:
-            start, end = one.split()[0], one.split()[-1]
-            assert any(line.startswith(f"{start} ") and line.endswith(f" {end}") for line in lines)
+        for start in ("a", "the", "there", "under"):
+            assert any(line.startswith(f"{start} ") for line in lines)
         assert "a eight" not in text
         assert len(lines) > 0.8 * 3000
 
 
-READ_BACK = [
-    ("a large three above an eight", [(3, "large", None), (3, "above", 8)]),
-    ("there is a two to the left of a little one", [(1, "small", None), (2, "left", 1)]),
-    ("the two is lower than the one", [(2, "below", 1)]),
-    ("under a big two there is a one", [(2, "large", None), (1, "below", 2)]),
-    ("under a two is a one", [(1, "below", 2)]),
-    ("the two over the one is not as big as it", [(2, "above", 1), (2, "smaller", 1)]),
-    ("there is a two and it is bigger than the one and a small six right of the two",
-     [(2, "larger", 1), (6, "small", None), (6, "right", 2)]),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("caption", "claims"), READ_BACK)
-def test_the_grammar_that_captions_are_held_against_reads_them_back(caption, claims):
-    assert parse(caption) == [Claim(*claim) for claim in claims]
-
-
-class TestRlsepScenes:
-    @pytest.fixture(scope="class")
-    def glyphs(self):
-        """Two full glyphs of each class, so that ink shows where boxes are."""
-        images = torch.full((20, 28, 28), 200, dtype=torch.uint8)
-        return digits.Digits(torch.arange(100, 120), images, torch.arange(20) % 10)
-
-    def test_calibration_scenes_have_four_digits_of_exact_scales_apart(self, glyphs, generator):
-        recipe = rlsep.calibration_recipes(glyphs, 200, canvas=64, generator=generator)
-        size, top, left = (recipe[name] for name in ("size", "top", "left"))
-        assert size.sort(1).values.equal(torch.tensor([0.0] * 6 + [8.0, 16.0, 24.0, 32.0]).expand(200, 10))
-        assert recipe["label_ranks"].equal((size / 8).long())
-        assert facts.largest_overlap(size, top, left).max() == 0
-        row, label = (size > 0).nonzero(as_tuple=True)
-        assert (glyphs.labels[glyphs.rows_of(recipe["glyph"][row, label])] == label).all()
-        # Which class has which size is chance: each of ten has each of four scales.
-        assert len(set(zip(label.tolist(), size[row, label].tolist(), strict=True))) == 40
-        ink = (build("ranked_mnist", canvas=64).images(recipe, glyphs) > 0).flatten(1).sum(1)
-        assert (ink - 30 * 64).abs().max() <= 2 * (8 + 16 + 24 + 32)  # whole pixels at the edges
-
-    def test_in_the_frames_digit_1_grows_digit_3_shrinks_and_digit_2_stays(self, glyphs, generator):
-        recipe = rlsep.frame_recipes(glyphs, 7, canvas=64, generator=generator)
-        size, top, left = (recipe[name] for name in ("size", "top", "left"))
-        assert (size > 0).any(0).nonzero().flatten().tolist() == [1, 2, 3]
-        assert size[:, 1:4].diff(dim=0).equal(torch.tensor([4.0, 0.0, -4.0]).expand(6, 3))  # from 8 to 32 and back
-        assert size[0, 1:4].tolist() == [8.0, 20.0, 32.0]
-        assert (recipe["glyph"] == recipe["glyph"][0]).all()
-        centers = torch.stack([top + size / 2, left + size / 2])[:, :, 1:4]
-        assert centers.equal(torch.tensor([[16.0, 16.0, 48.0], [16.0, 48.0, 48.0]]).unsqueeze(1).expand(2, 7, 3))
-        assert facts.largest_overlap(size, top, left).max() == 0
+def test_scenes_of_the_figures_have_exact_scales_and_frames_in_which_one_digit_grows_and_one_shrinks(generator):
+    images = torch.full((20, 28, 28), 200, dtype=torch.uint8)  # so that ink shows where boxes are
+    glyphs = digits.Digits(torch.arange(100, 120), images, torch.arange(20) % 10)
+    recipe = rlsep.calibration_recipes(glyphs, 200, canvas=64, generator=generator)
+    size, top, left = (recipe[name] for name in ("size", "top", "left"))
+    assert size.sort(1).values.equal(torch.tensor([0.0] * 6 + [8.0, 16.0, 24.0, 32.0]).expand(200, 10))
+    assert recipe["label_ranks"].equal((size / 8).long())
+    assert facts.largest_overlap(size, top, left).max() == 0
+    row, label = (size > 0).nonzero(as_tuple=True)
+    assert (glyphs.labels[glyphs.rows_of(recipe["glyph"][row, label])] == label).all()
+    recipe = rlsep.frame_recipes(glyphs, 7, canvas=64, generator=generator)
+    size, top, left = (recipe[name][:, 1:4] for name in ("size", "top", "left"))
+    assert recipe["size"].sum() == size.sum()
+    assert size.diff(dim=0).equal(torch.tensor([4.0, 0.0, -4.0]).expand(6, 3))  # from 8 to 32 and back
+    assert size[0].tolist() == [8.0, 20.0, 32.0]
+    centers = torch.stack([top + size / 2, left + size / 2])
+    assert centers.equal(torch.tensor([[16.0, 16.0, 48.0], [16.0, 48.0, 48.0]]).unsqueeze(1).expand(2, 7, 3))

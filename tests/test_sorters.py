@@ -9,7 +9,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
-from scipy.stats import laplace, rankdata
+from scipy.stats import laplace
 
 from rankops.datasets.vectors.score_vectors import draw
 from rankops.io.checkpoints import build, save_model
@@ -81,20 +81,6 @@ def test_long_vectors_and_batches_are_summed_as_short_ones(softness, generator):
     assert torch.autograd.gradgradcheck(sorter, few, fast_mode=True, eps=1e-8, atol=1e-3, rtol=1e-2)
 
 
-@given(hnp.arrays("float64", st.integers(2, 12), elements=st.integers(-4, 4)))
-def test_soft_ranks_tend_to_the_exact_ones(values):
-    scores, expected = torch.from_numpy(values), rankdata(-values)
-    for sorter in (
-        Handcrafted(steepness=60.0),
-        Sigmoid(steepness=200.0),
-        Laplace(softness=0.005),
-        Laplace(softness=0.01, standardize=False),
-        StraightThrough(),
-        StraightThrough(softness=0.005),
-    ):
-        assert sorter(scores).numpy() == pytest.approx(expected, abs=1e-6)
-
-
 def test_detached_gradients_are_those_of_the_formula_with_the_deviation_held_constant(generator):
     scores = torch.randn(6, generator=generator, dtype=torch.float64)
     deviation = scores.std(correction=0).item()
@@ -122,14 +108,6 @@ def test_a_score_far_away_does_not_tie_the_others():
     scores = torch.cat([near, torch.tensor([1e8])])
     assert sorter(scores)[:4].allclose(sorter(near) + 1)
     assert jacobian(sorter, scores)[0, :4].allclose(jacobian(sorter, near)[0])
-
-
-def test_laplace_takes_very_long_vectors(generator):
-    scores = torch.randn(200_000, generator=generator, requires_grad=True)
-    soft = Laplace(softness=1e-5)(scores)
-    assert (soft - ranks(scores)).abs().mean() < 4
-    soft.square().mean().backward()
-    assert torch.isfinite(scores.grad).all()
 
 
 def slow_comparator(sorter: Comparator, scores: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -180,11 +158,6 @@ def test_the_comparators_imitation_loss_is_its_formula(generator):
     assert small_comparator().imitation_loss(scores, ranks(scores)).item() == pytest.approx(expected.item())
 
 
-def test_the_imitation_loss_of_others_is_the_mean_error_over_the_length():
-    loss = Handcrafted(steepness=1.0).imitation_loss(torch.zeros(1, 4), torch.tensor([[1.0, 2.0, 3.0, 4.0]]))
-    assert loss.item() == pytest.approx((1.5 + 0.5 + 0.5 + 1.5) / 4 / 4)  # all are at 2.5
-
-
 @pytest.mark.parametrize("length", [2, 3, 31, 33, 100])
 def test_a_dilated_convolution_sees_all_scores_from_every_position(length):
     layers = math.ceil(math.log2(length))
@@ -195,75 +168,42 @@ def test_a_dilated_convolution_sees_all_scores_from_every_position(length):
     assert (sorter_quality.jacobians(sorter, torch.ones(1, length)) > 0).all()
 
 
-def test_the_papers_lstm_has_its_18_7_million_parameters():
-    assert sum(map(torch.numel, LSTM(length=100).parameters())) == pytest.approx(18.7e6, rel=0.005)
-
-
 @pytest.mark.parametrize(
     ("sorter", "options", "message"),
     [
         (Handcrafted, {"steepness": 0}, "steepness is 0"),
-        (Sigmoid, {"steepness": -1.0}, "steepness is -1"),
         (Laplace, {"softness": 1e-45}, "softness is 1e-45, .* 1e-12"),
-        (Laplace, {"softness": None}, "softness is None"),
         (StraightThrough, {"softness": -1}, "softness is -1, .* 0 or"),
         (CNN, {"length": 4, "kernel": 4}, "kernel is 4, .* odd"),
-        (CNN, {"length": 4, "layers": 0}, "layers is 0"),
         (CNN, {"length": 4, "output": "both"}, "output is 'both', expected 'channel' or 'position'"),
         (LSTM, {"length": 4, "projection": "half"}, "projection is 'half', expected 'full' or 'shared'"),
     ],
 )
 def test_impossible_options_are_named(sorter, options, message):
-    with pytest.raises(TypeError if None in options.values() else ValueError, match=message):
+    with pytest.raises(ValueError, match=message):
         sorter(**options)
 
 
-@pytest.mark.slow
-def test_a_compiled_comparator_takes_any_length():
-    """Within the number of times that PyTorch compiles a function anew, 8."""
-    torch.compiler.reset()
+def test_the_pretrained_comparator_is_nearly_exact_and_has_healthy_gradients(generator):
     sorter = load_sorter("comparator")
-    compiled = torch.compile(sorter, backend="eager", fullgraph=True)
-    for length in range(20, 60, 4):
-        scores = torch.randn(2, length, generator=torch.Generator().manual_seed(length))
-        assert compiled(scores).allclose(sorter(scores), atol=1e-4)
-
-
-class TestPretrained:
-    def test_the_comparator_is_nearly_exact_and_has_healthy_gradients(self, generator):
-        sorter = load_sorter("comparator")
-        assert sum(weight.numel() for weight in sorter.parameters()) <= 10_000
-        for length, most in ((10, 0.1 / 10), (100, 0.0006), (1000, 0.1 / 1000)):
-            scores, _ = draw(100, length, generator)
-            assert sorter_quality.accuracy(sorter, scores)["l1"] <= most
-        health = sorter_quality.gradient_health(sorter, draw(20, 100, generator)[0])
-        assert health["vanishing"] <= 0.001
-        assert health["wrong_signs_of_own"] == health["wrong_signs_of_others"] == 0
-
-    def test_a_folder_of_the_same_name_does_not_hide_it(self, tmp_path, monkeypatch):
-        (tmp_path / "comparator").mkdir()
-        monkeypatch.chdir(tmp_path)
-        assert load_sorter("comparator").length is None
+    assert sum(weight.numel() for weight in sorter.parameters()) <= 10_000
+    for length, most in ((10, 0.1 / 10), (100, 0.0006), (1000, 0.1 / 1000)):
+        scores, _ = draw(100, length, generator)
+        assert sorter_quality.accuracy(sorter, scores)["l1"] <= most
+    health = sorter_quality.gradient_health(sorter, draw(20, 100, generator)[0])
+    assert health["vanishing"] <= 0.001
+    assert health["wrong_signs_of_own"] == health["wrong_signs_of_others"] == 0
 
 
 class TestOnDisk:
-    def test_a_damaged_file_is_named(self, tmp_path):
-        save_model(tmp_path, build("sorters", "lstm", {"hidden": 2, "layers": 1}, seed=0, length=4))
+    def test_a_damaged_file_is_named_and_a_model_that_is_no_sorter_is_refused(self, tmp_path):
+        save_model(tmp_path, build("models", "convnet", {"channels": [4]}, seed=0, outputs=3))
+        with pytest.raises(ValueError, match="Convnet, expected a sorter"):
+            load_sorter(tmp_path)
         weights = tmp_path / "model.safetensors"
         weights.write_bytes(weights.read_bytes()[:-40])
         with pytest.raises(ValueError, match=f"{tmp_path}: not a whole model"):
             load_sorter(tmp_path)
-
-    def test_a_model_that_is_no_sorter_is_refused(self, tmp_path):
-        save_model(tmp_path, build("models", "convnet", {"channels": [4]}, seed=0, outputs=3))
-        with pytest.raises(ValueError, match="Convnet, expected a sorter"):
-            load_sorter(tmp_path)
-
-    def test_a_compiled_sorter_is_saved_as_it_is(self, tmp_path):
-        sorter = build("sorters", "comparator", {"hidden": 8}, seed=0)
-        save_model(tmp_path, torch.compile(sorter, backend="eager"))
-        scores = torch.linspace(-1, 1, 9)
-        assert load_sorter(tmp_path)(scores).equal(sorter(scores))
 
     def test_what_could_not_be_loaded_again_is_not_saved(self, tmp_path):
         odd = build("sorters", "laplace", {"softness": 0.25}, seed=0)

@@ -9,9 +9,9 @@ from filelock import FileLock
 
 import pipelines.stages
 from pipelines.stages import runner
-from pipelines.stages.runner import checkpoint_folder, refuse_leftovers
+from pipelines.stages.runner import checkpoint_folder
 
-from conftest import ROOT, done  # isort: skip
+from conftest import ROOT  # isort: skip
 
 
 @pytest.fixture
@@ -134,32 +134,3 @@ def test_other_data_are_another_state_and_another_trainings_code_is_not(tmp_path
     import rankops.losses.hinge_ap  # noqa: F401 imported for another run
 
     assert begun() == result[0]
-
-
-def test_outputs_of_runs_that_the_params_no_longer_define_are_named(tmp_path):
-    for name in ("kept.parquet", "gone.parquet", ".gitignore", "kept.parquet.partial-7"):
-        (tmp_path / name).touch()
-    refuse_leftovers({str(tmp_path): ["kept", "gone"]})
-    with pytest.raises(ValueError, match=rf"rm -r {tmp_path}/gone\.parquet$"):
-        refuse_leftovers({str(tmp_path): ["kept"]})
-
-
-def test_an_optimizer_imports_no_compiler_and_arrow_no_pandas_until_they_are_used():
-    code = """
-import sys
-import torch
-from pipelines.ops.imports import put_off
-put_off(compiled=False)
-network = torch.nn.Linear(2, 1)
-optimizer = torch.optim.AdamW(network.parameters())
-network(torch.ones(3, 2)).sum().backward()
-optimizer.step()
-optimizer.zero_grad()
-import pyarrow as pa
-pa.array([1.5]).to_numpy()
-assert not {"torch._dynamo.eval_frame", "pandas"} & set(sys.modules), "imported"
-assert torch.equal(torch.compile(network, backend="eager")(torch.ones(3, 2)), network(torch.ones(3, 2)))
-assert "torch._dynamo.eval_frame" in sys.modules
-assert pa.table({"one": [1]}).to_pandas()["one"].tolist() == [1]
-"""
-    done(sys.executable, "-c", code, PYTHONPATH=f"{ROOT}:{ROOT}/src")

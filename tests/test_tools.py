@@ -10,31 +10,21 @@ from safetensors.torch import load_file
 
 from rankops.io.checkpoints import build, load_model, save_model
 from rankops.tasks.label_ranking import LabelRanking
-from tools import benchmark, page, ship, table_1
+from tools import page, ship, table_1
 
 PLACE = "before\n<!-- results: {} -->\nold\n<!-- end of results -->\nafter\n"
 
 
-class TestPage:
-    def test_results_replace_what_stands_between_the_lines(self, tmp_path):
-        path = tmp_path / "page.md"
-        path.write_text(PLACE.format("by a script"))
-        page.write_results(path, r"| new \1 |" + "\n")
-        assert path.read_text() == PLACE.format("by a script").replace("old", r"| new \1 |")
-
-    @pytest.mark.parametrize("text", ["", "<!-- results: x -->\nno end", PLACE * 2])
-    def test_a_page_without_one_place_stays_as_it_is(self, tmp_path, text):
-        path = tmp_path / "page.md"
+def test_results_replace_what_stands_between_the_lines_and_a_page_without_one_place_stays_as_it_is(tmp_path):
+    path = tmp_path / "page.md"
+    path.write_text(PLACE.format("by a script"))
+    page.write_results(path, r"| new \1 |" + "\n")
+    assert path.read_text() == PLACE.format("by a script").replace("old", r"| new \1 |")
+    for text in ("", "<!-- results: x -->\nno end", PLACE * 2):
         path.write_text(text)
         with pytest.raises(ValueError, match="page.md"):
             page.write_results(path, "new")
         assert path.read_text() == text
-
-
-class TestBenchmark:
-    def test_unknown_ones_are_refused(self):
-        with pytest.raises(ValueError, match="drawing: expected sorters or losses"):
-            benchmark.main(["drawing"])
 
 
 class TestTable1:

@@ -7,15 +7,12 @@ import numpy as np
 import pytest
 import torch
 from accelerate.state import AcceleratorState
-from hypothesis import assume, given, settings
-from hypothesis import strategies as st
 from scipy.ndimage import affine_transform
 from torch import nn
 
 from rankops.checks import check_scores
 from rankops.training.augmentation import shifted, views, warped
-from rankops.training.device import make_accelerator
-from rankops.training.loop import batch_count, fit, random_batches
+from rankops.training.loop import fit, random_batches
 
 ROWS = 64
 OPTIONS = {
@@ -28,11 +25,12 @@ OPTIONS = {
 
 
 class Regression:
-    """A small regression with dropout: what `fit` trains here."""
+    """A small regression with dropout: what `fit` trains here; each step's loss may be looked at and changed."""
 
     lower_is_better = True
 
-    def __init__(self):
+    def __init__(self, change=lambda task, network, loss: loss):
+        self.steps, self.change = 0, change
         draws = torch.Generator().manual_seed(0)
         self.inputs = torch.randn(ROWS, 5, generator=draws)
         self.targets = self.inputs.sum(1, keepdim=True) + torch.randn(ROWS, 1, generator=draws) / 10
@@ -44,16 +42,19 @@ class Regression:
         return rows
 
     def loss(self, network, phase, rows, objective):
-        return nn.functional.mse_loss(network(self.inputs[rows]), self.targets[rows])
+        self.steps += 1
+        return self.change(self, network, nn.functional.mse_loss(network(self.inputs[rows]), self.targets[rows]))
 
     def validate(self, network, phase, data):
+        assert not torch.is_grad_enabled()
+        assert not network.training
         return {"error": nn.functional.mse_loss(network(self.inputs), self.targets).item()}
 
 
-def problem():
+def problem(*change):
     torch.manual_seed(1)
     network = nn.Sequential(nn.Linear(5, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Dropout(0.1), nn.Linear(8, 1))
-    return network, Regression()
+    return network, Regression(*change)
 
 
 def trained(network, task, *, checkpoint=None, seed=3, precision="no", name="training", **options):
@@ -67,52 +68,37 @@ def weights_of(network):
     return torch.cat([value.double().flatten() for value in network.state_dict().values()])
 
 
-@pytest.mark.parametrize("interrupted_in", [1, 6, 13, 24])
+@pytest.mark.parametrize("interrupted_in", [1, 13, 24])
 def test_a_killed_training_ends_with_the_same_bits(interrupted_in, tmp_path):
     whole, task = problem()
     expected = list(trained(whole, task, epochs=6))
 
-    class Dies(Regression):
-        steps = 0
+    def dies(task, network, loss):
+        if task.steps == interrupted_in:
+            raise KeyboardInterrupt
+        return loss
 
-        def loss(self, *args):
-            self.steps += 1
-            if self.steps == interrupted_in:
-                raise KeyboardInterrupt
-            return super().loss(*args)
-
-    network, _ = problem()
     with pytest.raises(KeyboardInterrupt):
-        list(trained(network, Dies(), epochs=6, checkpoint=tmp_path))
+        list(trained(*problem(dies), epochs=6, checkpoint=tmp_path))
     torch.manual_seed(99)  # a new process has another random state
-    resumed, _ = problem()
-    task = Dies()
-    task.steps = 100
+    resumed, task = problem()
     assert list(trained(resumed, task, epochs=6, checkpoint=tmp_path)) == expected
     assert weights_of(resumed).equal(weights_of(whole))
-    assert task.steps - 100 == 24 - (interrupted_in - 1) // 4 * 4  # completed epochs were not repeated
+    assert task.steps == 24 - (interrupted_in - 1) // 4 * 4  # completed epochs were not repeated
 
 
-def test_averaged_weights_are_validated_kept_and_resumed(tmp_path):
+def test_averaged_weights_are_validated_and_kept(tmp_path):
     """Against the average written out: every step keeps 0.9 of it; statistics are those of its own activations."""
     expected = {}
 
-    def average(network):
-        for key, value in network.named_parameters():  # it begins with the weights after the first step
+    def average(task, network, loss):
+        for key, value in network.named_parameters() if task.steps > 1 else ():  # it begins with those after a step
             expected[key] = 0.9 * expected[key] + 0.1 * value.detach() if key in expected else value.detach().clone()
+        return loss
 
-    class Recorded(Regression):
-        steps = 0
-
-        def loss(self, network, *args):
-            if self.steps:
-                average(network)
-            self.steps += 1
-            return super().loss(network, *args)
-
-    network, _ = problem()
-    list(trained(network, Recorded()))
-    average(network)
+    network, task = problem(average)
+    list(trained(network, task))
+    average(task, network, None)
     averaged, task = problem()
     found = list(trained(averaged, task, checkpoint=tmp_path, average=0.9))
     for key, value in averaged.named_parameters():
@@ -121,15 +107,8 @@ def test_averaged_weights_are_validated_kept_and_resumed(tmp_path):
     seen = averaged[0](task.inputs[order]).unflatten(0, (4, 16))  # what normalization sees of the four batches
     assert torch.allclose(averaged[1].running_mean, seen.mean((0, 1)), atol=1e-6)
     assert torch.allclose(averaged[1].running_var, seen.var(1).mean(0), atol=1e-6)
-    assert found[0].validation == task.validate(averaged.eval(), "only", None)
-
-    constant = {"schedule": {"name": "constant"}, "average": 0.9}
-    whole, task = problem()
-    list(trained(whole, task, epochs=3, **constant))
-    for epochs in (1, 3):
-        resumed, task = problem()
-        list(trained(resumed, task, epochs=epochs, checkpoint=tmp_path / "second", **constant))
-    assert weights_of(resumed).equal(weights_of(whole))
+    with torch.no_grad():
+        assert found[0].validation == task.validate(averaged.eval(), "only", None)
 
 
 def test_what_is_finished_is_not_trained_again_whatever_half_written_and_earlier_checkpoints_there_are(tmp_path):
@@ -150,29 +129,17 @@ def test_what_is_finished_is_not_trained_again_whatever_half_written_and_earlier
 
 def test_the_best_epoch_is_kept_and_patience_ends_it():
     errors, states = iter([5.0, 3.0, 4.0, 3.0, 9.0, 1.0]), []
-
-    class Judged(Regression):
-        def validate(self, network, phase, data):
-            states.append(weights_of(network))
-            return {"error": next(errors)}
-
-    network, _ = problem()
-    epochs = list(trained(network, Judged(), epochs=6, patience=3))
+    network, task = problem()
+    task.validate = lambda network, *_: states.append(weights_of(network)) or {"error": next(errors)}
+    epochs = list(trained(network, task, epochs=6, patience=3))
     assert [epoch.best for epoch in epochs] == [True, True, False, False, False]
     assert weights_of(network).equal(states[1])
 
 
 def test_a_loss_that_is_not_finite_ends_the_training_and_keeps_the_last_good_epoch(tmp_path):
-    class Diverges(Regression):
-        steps = 0
-
-        def loss(self, *args):
-            self.steps += 1
-            return super().loss(*args) * (float("nan") if self.steps == 7 else 1)
-
-    network, _ = problem()
+    network, task = problem(lambda task, _, loss: loss * (math.nan if task.steps == 7 else 1))
     with pytest.raises(FloatingPointError, match=r"mine: .* nan in batch 3 of epoch 2; epoch 1 is kept in"):
-        list(trained(network, Diverges(), epochs=4, checkpoint=tmp_path, name="mine"))
+        list(trained(network, task, epochs=4, checkpoint=tmp_path, name="mine"))
     assert [path.name for path in tmp_path.iterdir()] == ["epoch-000001"]
     assert torch.isfinite(weights_of(network)).all()  # the best weights so far, not the broken ones
 
@@ -181,13 +148,8 @@ def test_a_loss_that_is_not_finite_ends_the_training_and_keeps_the_last_good_epo
     ("options", "error", "message"),
     [
         ({"validate": lambda *_: check_scores(torch.tensor([[math.nan]]))}, FloatingPointError, "mine.*epoch 1: .*nan"),
-        ({"validate": lambda *_: check_scores(torch.zeros(2, 3), length=4)}, ValueError, "mine.*epoch 1: .* 3 .* 4"),
         ({"validate": lambda *_: {"error": math.inf}}, FloatingPointError, "mine.*after epoch 1: .*inf"),
         ({"validate": lambda *_: {"accuracy": 1.0}}, ValueError, "mine.*'error', but validation gives accuracy"),
-        ({"optimizer": {"name": "AdamX", "args": {}}}, ValueError, "AdamX"),
-        ({"schedule": {"name": "linear"}}, ValueError, "linear"),
-        ({"epochs": 0}, ValueError, "epochs is 0"),
-        ({"patience": 0}, ValueError, "patience 0"),
         ({"average": 1.0}, ValueError, r"average is 1\.0"),
     ],
 )
@@ -204,30 +166,13 @@ def test_what_was_trained_computes_in_float32_and_can_be_trained_compiled_again(
     monkeypatch.setattr(AcceleratorState, "_shared_state", {})  # one process computes in one precision otherwise
     monkeypatch.setenv("ACCELERATE_DYNAMO_BACKEND", "EAGER")
     seen = []
-
-    class Recorded(Regression):
-        def loss(self, network, *args):
-            seen.append(type(network).__name__)
-            return super().loss(network, *args)
-
-    network, task = problem()
+    network, task = problem(lambda _, network, loss: seen.append(type(network).__name__) or loss)
     for seed in (3, 4):
-        list(trained(network, Recorded(), seed=seed, precision="bf16"))
+        list(trained(network, task, seed=seed, precision="bf16"))
         other = problem()[0]
         other.load_state_dict(network.state_dict())
         assert torch.equal(network.eval()(task.inputs), other.eval()(task.inputs))
     assert seen == ["OptimizedModule"] * 8
-
-
-@settings(max_examples=100)
-@given(st.integers(1, 40), st.integers(2, 4), st.integers(1, 4), st.integers(1, 3), st.integers(0, 2))
-def test_as_many_batches_are_made_as_are_counted(size, groups, multiple_of, processes, process):
-    options = {"multiple_of": multiple_of, "share": (process % processes, processes)}
-    try:
-        made = list(random_batches(size, groups * multiple_of, torch.Generator(), **options))
-    except ValueError:
-        assume(False)
-    assert batch_count(size, groups * multiple_of, **options) == len(made)
 
 
 def test_batches_are_cut_to_whole_groups_and_others_are_left_out_each_time(generator):
@@ -236,15 +181,6 @@ def test_batches_are_cut_to_whole_groups_and_others_are_left_out_each_time(gener
     assert {row for rows in seen for row in rows.tolist()} == set(range(10))
     with pytest.raises(ValueError, match="batches of 6 .* groups of 4"):
         list(random_batches(10, 6, generator, multiple_of=4))
-
-
-def test_shares_of_a_batch_are_moved_each_in_its_own_way():
-    drawn = []
-    for process in (0, 1):
-        generator = torch.Generator().manual_seed(0)
-        for _ in random_batches(16, 8, generator, share=(process, 2)):
-            drawn.append(torch.rand((), generator=generator).item())
-    assert len(set(drawn)) == 4
 
 
 @pytest.mark.parametrize(
@@ -264,22 +200,6 @@ def test_learning_rates_follow_the_schedule(schedule, expected):
     assert [epoch.learning_rate for epoch in epochs] == pytest.approx(expected, rel=1e-5, abs=1e-12)
 
 
-def test_a_gpu_that_is_not_there_is_refused():
-    if torch.cuda.is_available():
-        assert make_accelerator(device="cuda", precision="no").device.type == "cuda"
-    else:
-        with pytest.raises(ValueError, match="finds no GPU"):
-            make_accelerator(device="cuda", precision="no")
-
-
-def test_a_process_that_computes_in_one_precision_refuses_another(monkeypatch):
-    monkeypatch.setattr(AcceleratorState, "_shared_state", {})
-    make_accelerator(device="cpu", precision="no")
-    with pytest.raises(ValueError, match="precision no.*bf16"):
-        make_accelerator(device="cpu", precision="bf16")
-    assert make_accelerator(device="cpu", precision="no").mixed_precision == "no"
-
-
 def test_a_step_is_no_longer_than_the_clipped_gradient():
     network, task = problem()
     before = nn.utils.parameters_to_vector(network.parameters()).detach().clone()
@@ -289,23 +209,10 @@ def test_a_step_is_no_longer_than_the_clipped_gradient():
     assert moved.norm().item() == pytest.approx(0.01, rel=1e-2)
 
 
-def test_validation_needs_no_gradient_and_no_dropout():
-    network, task = problem()
-    task.validate = lambda network, *_: {"error": float(torch.is_grad_enabled() or network.training)}
-    assert [epoch.validation for epoch in trained(network, task)] == [{"error": 0.0}]
-
-
 def test_each_epoch_of_each_seed_draws_its_own_dropout_and_its_loss_is_the_mean_over_batches():
     drawn, losses = [], []
-
-    class Recorded(Regression):
-        def loss(self, *args):
-            drawn.append(torch.rand(()).item())
-            losses.append(super().loss(*args))
-            return losses[-1]
-
-    network, _ = problem()
-    epochs = [epoch for seed in (3, 4) for epoch in trained(network, Recorded(), epochs=2, seed=seed)]
+    network, task = problem(lambda _, network, loss: drawn.append(torch.rand(()).item()) or losses.append(loss) or loss)
+    epochs = [epoch for seed in (3, 4) for epoch in trained(network, task, epochs=2, seed=seed)]
     assert len(set(drawn)) == 2 * 2 * 4
     means = torch.stack(losses).detach().view(4, 4).mean(1).tolist()
     assert [epoch.loss for epoch in epochs] == pytest.approx(means, rel=1e-6)
@@ -337,18 +244,15 @@ def test_warped_images_are_those_of_scipy(colors, generator):
             assert np.abs(moved - expected).max() < 0.51  # rounded
 
 
-@pytest.mark.parametrize(
-    ("option", "value"), [("shift", -1), ("zoom", 0.99), ("zoom", math.nan), ("rotation", -5.0), ("rotation", math.inf)]
-)
-def test_warped_and_views_refuse_what_they_cannot_draw(option, value, generator):
+def test_warped_and_views_refuse_what_they_cannot_draw(generator):
     images = torch.zeros(1, 1, 4, 4, dtype=torch.uint8)
-    with pytest.raises(ValueError, match=f"{option} is {value}, expected at least"):
-        warped(images, generator, **{option: value})
-    with pytest.raises(ValueError, match=f"{option} is {value}, expected at least"):
-        views(images, count=2, **{option: value})
-    with pytest.raises(ValueError, match="count is 0, expected at least 1"):
+    for option, value in (("shift", -1), ("zoom", 0.99), ("zoom", math.nan), ("rotation", math.inf)):
+        for draw in (warped, lambda images, _, **options: views(images, count=2, **options)):
+            with pytest.raises(ValueError, match=f"{option} is {value}"):
+                draw(images, generator, **{option: value})
+    with pytest.raises(ValueError, match="count is 0"):
         views(images, count=0)
-    with pytest.raises(TypeError, match="images are torch.float32, expected torch.uint8"):
+    with pytest.raises(TypeError, match=r"torch.float32.*torch.uint8"):
         warped(images.float(), generator, zoom=1.1)
 
 

@@ -34,17 +34,10 @@ def one(name: str, generator, **options):
     return example(METRICS[name], generator, **options)
 
 
-def test_every_file_holds_a_metric():
-    assert {name.split(".")[0] for name in METRICS} == set(lookup.names("metrics"))
-
-
 @every
-def test_is_documented(name):
+def test_is_documented_exact_without_gradient_and_changes_nothing(name, generator):
+    assert {name.split(".")[0] for name in METRICS} == set(lookup.names("metrics"))  # every file holds one
     check_summary(METRICS[name])
-
-
-@every
-def test_is_exact_without_gradient_and_changes_nothing(name, generator):
     scores, truth = one(name, generator, dtype=torch.float32)
     value = check_nothing_else_changes(lambda: call(name, scores.requires_grad_(), truth), scores, truth)
     assert not value.requires_grad

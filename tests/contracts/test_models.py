@@ -46,12 +46,8 @@ def everything(model: nn.Module, given: Tensor) -> list[Tensor]:
 
 
 @every
-def test_is_documented(name):
+def test_is_documented_gives_an_output_a_row_whatever_the_others_and_changes_nothing_else(name):
     check_summary(CLASSES[name])
-
-
-@every
-def test_gives_an_output_a_row_whatever_the_others_and_changes_nothing_else(name):
     given, weights = inputs(name), network(name).state_dict().values()
     outputs = check_nothing_else_changes(lambda: everything(network(name), given), given, *weights)
     assert outputs[0].dtype == torch.float32
