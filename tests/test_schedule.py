@@ -184,7 +184,6 @@ def test_the_schedule_alone_retrains_publishes_and_gates(site, new_project):
     run = site.wait_for(site.completed, patience=1800)
     assert run["auto_scheduled"]
     assert run["parameters"]["reason"] == "new data"
-    site.wait_for(lambda: any("promoted: " in alert for alert in site.alerts), patience=60)
     site.pause()
     check_outcome(site, new_project)
     # What was published through the server is there without it.
@@ -205,6 +204,12 @@ def test_a_missing_pool_and_an_unknown_parameter_change_nothing(site):
     command = "prefect deployment run retrain/retrain --param nonsense=1"
     assert "nonsense" in site.project.run(command, fails=True, PREFECT_API_URL=f"{site.prefect}/api")
     assert seen() == before
+
+
+def test_a_run_that_fails_is_told_to_the_webhook(site):
+    command = """prefect deployment run promote/promote --param models='["nonsense"]'"""
+    site.project.run(command, PREFECT_API_URL=f"{site.prefect}/api")
+    site.wait_for(lambda: any("nonsense" in alert for alert in site.alerts), patience=300)
 
 
 def test_each_part_is_killed_and_the_next_scheduled_run_completes(site, new_project):
