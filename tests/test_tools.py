@@ -16,10 +16,10 @@ PLACE = "before\n<!-- results: {} -->\nold\n<!-- end of results -->\nafter\n"
 
 
 def test_results_replace_what_stands_between_the_lines_and_a_page_without_one_place_stays_as_it_is(tmp_path):
-    path = tmp_path / "page.md"
-    path.write_text(PLACE.format("by a script"))
-    page.write_results(path, r"| new \1 |" + "\n")
-    assert path.read_text() == PLACE.format("by a script").replace("old", r"| new \1 |")
+    path, other = tmp_path / "page.md", PLACE.format("by a tool")
+    path.write_text(other + PLACE.format("by a script"))
+    page.write_results(path, r"| new \1 |" + "\n", by="a script")
+    assert path.read_text() == other + PLACE.format("by a script").replace("old", r"| new \1 |")
     for text in ("", "<!-- results: x -->\nno end", PLACE * 2):
         path.write_text(text)
         with pytest.raises(ValueError, match="page.md"):
