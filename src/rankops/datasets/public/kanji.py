@@ -32,7 +32,7 @@ FILE = PackagedFile(
     wheel="5190e7ec4eb513dbe6865b2ed52c58287fc10ea514b9409e4cf66ce7db41644d",
     origin="The data are KanjiVG by Ulrich Apel and others, CC BY-SA 3.0: name them where you show or pass on pictures",
 )
-MEMBER = re.compile(r"kanji/[0-9a-f]{5}\.svg")  # others are variants of these
+MEMBER = re.compile(r"kanji/([0-9a-f]{5})\.svg")  # a code point; others are variants of these
 ATTRIBUTE = "{http://kanjivg.tagaini.net}"
 CANVAS, WIDTH = 109, 3  # side of a drawing and width of a stroke, in KanjiVG's units
 LABELS = 2, 6  # of a kanji, at least and at most
@@ -94,15 +94,17 @@ kanji/
         path = require(raw / FILE.name, self.layout)
         try:
             with ZipFile(path) as archive:
-                texts = {name: archive.read(name) for name in archive.namelist() if MEMBER.fullmatch(name)}
+                texts = {found: archive.read(found[0]) for found in map(MEMBER.fullmatch, archive.namelist()) if found}
         except (BadZipFile, OSError, EOFError, zlib.error) as error:
             raise ValueError(f"{path}: not a whole wheel ({error}); get it again") from error
         drawings = []
-        for name, text in texts.items():
+        for found, text in texts.items():
             try:
-                drawings.append(_drawing(text))
+                drawings.append(_drawing(chr(int(found[1], 16)), text))
             except (ElementTree.ParseError, KeyError, ValueError) as error:
-                raise ValueError(f"{path}: {name}: not a drawing of strokes ({error}); get the file again") from error
+                raise ValueError(
+                    f"{path}: {found[0]}: not a drawing of strokes ({error}); get the file again"
+                ) from error
         counts = Counter(label for drawing in drawings for label in drawing.components)
         labels = sorted(label for label, count in counts.items() if count >= self.least)
         used = [one for one in drawings if LABELS[0] <= len(one.components.keys() & set(labels)) <= LABELS[1]]
@@ -188,14 +190,15 @@ def _schema(labels: list[str]) -> pa.Schema:
     return SCHEMA.set(place, field).with_metadata({"classes": json.dumps(labels)})
 
 
-def _drawing(svg: bytes) -> Drawing:
+def _drawing(name: str, svg: bytes) -> Drawing:
     tree = ElementTree.fromstring(svg)
     strokes = {element: _points(element.attrib["d"]) for element in tree.iter("{http://www.w3.org/2000/svg}path")}
-    kanji, *groups = [element for element in tree.iter() if f"{ATTRIBUTE}element" in element.attrib]
-    name = kanji.attrib[f"{ATTRIBUTE}element"]
+    groups = [element for element in tree.iter() if f"{ATTRIBUTE}element" in element.attrib][
+        1:
+    ]  # the first is all of it
     found: dict[Any, list[np.ndarray]] = defaultdict(list)
     for place, group in enumerate(groups):
-        label, part, number = (group.get(f"{ATTRIBUTE}{name}") for name in ("element", "part", "number"))
+        label, part, number = (group.get(f"{ATTRIBUTE}{key}") for key in ("element", "part", "number"))
         # Strokes between those of a component split it into parts, which belong together.
         found[label, number if part else place] += [strokes[one] for one in group.iter() if one in strokes]
     components: dict[str, list[np.ndarray]] = {}

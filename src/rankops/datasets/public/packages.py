@@ -89,6 +89,6 @@ class PackagedFile:
         for name in texts:
             (folder / Path(name).name).write_bytes(archive.read(name))
         (metadata,) = (name for name in archive.namelist() if name.endswith(".dist-info/METADATA"))
-        stated = HeaderParser().parsestr(archive.read(metadata).decode())["License"] or "none stated"
+        stated = HeaderParser().parsestr(archive.read(metadata).decode())["License"] or "not in the metadata"
         kept = f" ({', '.join(sorted(Path(name).name for name in texts))} kept with the data)" if texts else ""
         return f"{self.package} {self.version}: license {stated}{kept}. {self.origin}"
