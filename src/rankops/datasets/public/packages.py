@@ -33,7 +33,7 @@ class PackagedFile:
 
     @property
     def name(self) -> str:
-        return Path(self.member or f"{self.package}-{self.version}-py3-none-any.whl").name
+        return Path(self.member or f"{self.package.replace('-', '_')}-{self.version}-py3-none-any.whl").name
 
     def is_whole(self, folder: str | Path) -> bool:
         """Tell whether a folder has the file, and its contents are the expected ones."""
