@@ -17,9 +17,9 @@ PLACE = "before\n<!-- results: {} -->\nold\n<!-- end of results -->\nafter\n"
 class TestPage:
     def test_results_replace_what_stands_between_the_lines(self, tmp_path):
         path = tmp_path / "page.md"
-        path.write_text(PLACE.format("by a script"))
-        page.write_results(path, r"| new \1 |" + "\n")
-        assert path.read_text() == PLACE.format("by a script").replace("old", r"| new \1 |")
+        path.write_text(PLACE.format("by a tool") + PLACE.format("by a script"))
+        page.write_results(path, r"| new \1 |" + "\n", by="a script")
+        assert path.read_text() == PLACE.format("by a tool") + PLACE.format("by a script").replace("old", r"| new \1 |")
 
     @pytest.mark.parametrize("text", ["", "<!-- results: x -->\nno end", PLACE * 2])
     def test_a_page_without_one_place_stays_as_it_is(self, tmp_path, text):

@@ -7,16 +7,20 @@ from rankops.io.atomic import replaced_file
 
 __all__ = ["write_results"]
 
-PLACE = re.compile(r"(<!-- results:[^\n]*-->\n).*?(<!-- end of results -->)", re.DOTALL)
 
-
-def write_results(page: Path, results: str) -> None:
+def write_results(page: Path, results: str, *, by: str = "") -> None:
     """Write results between the lines `<!-- results: ... -->` and `<!-- end of results -->` of a page.
+
+    Args:
+        page: Markdown file.
+        results: the new text.
+        by: what the first line names, where the page has several places.
 
     Raises:
         ValueError: the page does not have exactly one such place.
     """
-    text, count = PLACE.subn(lambda match: f"{match[1]}{results}{match[2]}", page.read_text())
+    place = rf"(<!-- results:[^\n]*{re.escape(by)}[^\n]*-->\n).*?(<!-- end of results -->)"
+    text, count = re.subn(place, lambda match: f"{match[1]}{results}{match[2]}", page.read_text(), flags=re.DOTALL)
     if count != 1:
         raise ValueError(
             f"{page}: {count} places for results, expected 1: `<!-- results: ... -->` and `<!-- end of results -->`"

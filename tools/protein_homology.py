@@ -214,7 +214,7 @@ def main(names: list[str]) -> None:
     torch.set_num_threads(1)
     for name in names:
         keep(name, git(".", "log", "-1", "--format=%H", "--", *COMMITTED))
-    write_results(Path("docs/real_data.md"), table())
+    write_results(Path("docs/real_data.md"), table(), by="tools/protein_homology.py")
 
 
 if __name__ == "__main__":

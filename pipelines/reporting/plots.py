@@ -10,6 +10,7 @@ matplotlib.use("Agg")  # no screen is needed
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
+from matplotlib.offsetbox import AnnotationBbox, OffsetImage
 
 from pipelines.reporting.results import best_epoch
 
@@ -69,7 +70,12 @@ def _box(right: bool) -> dict[str, str]:
 
 
 def orders(
-    path: Path, images: list[np.ndarray], orders: list[dict[str, list[tuple[str, bool]]]], *, title: str | None = None
+    path: Path,
+    images: list[np.ndarray],
+    orders: list[dict[str, list[tuple[str, bool]]]],
+    *,
+    title: str | None = None,
+    glyphs: dict[str, np.ndarray] | None = None,
 ) -> None:
     """Draw images beside orders of their labels by name; wrong places are marked.
 
@@ -77,6 +83,7 @@ def orders(
         images: (height, width[, 3]) uint8.
         orders: of each image, from `pipelines.reporting.examples.places`.
         title: above all of them.
+        glyphs: pictures (height, width, 4) uint8 of labels, for those that no font has.
     """
     side, step, size = 1.6, 0.33, 13
     left = side + 0.4 + 0.105 * max(map(len, orders[0]))  # of the first place
@@ -91,7 +98,11 @@ def orders(
             axis.text(side + 0.15, y, name, va="center", size=size, weight="bold" if row == 0 else "normal")
             for place, (label, right) in enumerate(order):
                 x = left + step * place
-                axis.text(x, y, label or "–", va="center", ha="center", size=size, bbox=_box(right))
+                if glyphs and label:
+                    glyph = OffsetImage(glyphs[label], zoom=0.4)
+                    axis.add_artist(AnnotationBbox(glyph, (x, y), pad=0.1, bboxprops=_box(right)))
+                else:
+                    axis.text(x, y, label or "–", va="center", ha="center", size=size, bbox=_box(right))
     if title:
         figure.suptitle(title, size=size, x=0.01, ha="left")
     _save(figure, path)
