@@ -524,4 +524,4 @@ def test_the_examples_in_the_documentation_are_params():
     examples = [YAML(typ="safe").load(part.split("```")[0]) for part in text.split("```yaml\n")[1:]]
     for example in examples:
         rules.check_values(merged(read_params(ROOT / "params.yaml"), example))
-    assert [name for example in examples for name in example["real_data"]] == [*MAKE, "protein_homology"]
+    assert [name for example in examples for name in example["real_data"]] == [*MAKE, "protein_homology", "kanji"]
