@@ -34,7 +34,7 @@ from rankops.losses import list_mle, permutation_cross_entropy, ranknet, spearma
 from rankops.metrics import elementwise_match, exact_match
 from rankops.seeding import derived_seed, generator
 from rankops.sorters import Laplace, soft_permutation
-from tools.page import write_results
+from tools.page import markdown, write_results
 
 FILE, PAGE = Path("results/four_digit_mnist/seeds.jsonl"), Path("docs/peers.md")
 SETS, STEPS, STEPS_OF_CHOICE, RATE = 10, 1500, 400, 10**-3.5
@@ -198,8 +198,8 @@ def tables() -> str:
                 rows.setdefault(line["method"], {})[line["seed"]] = line
         mean = {name: float(np.mean([line["test"]["EM"] for line in row.values()])) for name, row in rows.items()}
         best = max((name for name in rows if not name.startswith("RankOps")), key=mean.__getitem__)
-        lines = [f"**n = {n}**\n", f"| method | setting | seeds | EM | EW | EM minus {best}'s | CPU seconds |",
-                 "| --- | --- | --- | --- | --- | --- | --- |"]  # fmt: skip
+        columns = ["method", "setting", "seeds", "EM", "EW", f"EM minus {best}'s", "CPU seconds"]
+        lines = []
         for name in sorted(rows, key=mean.__getitem__, reverse=True):
             row = rows[name]
             em, ew = ([line["test"][figure] for line in row.values()] for figure in ("EM", "EW"))
@@ -208,8 +208,8 @@ def tables() -> str:
             seconds = np.mean([line["cpu_seconds"] for line in row.values()])
             cells = [name, "" if setting is None else f"{setting:g}", str(len(row)), interval(em), interval(ew),
                      "" if name == best else interval(both), f"{seconds:.0f}"]  # fmt: skip
-            lines.append(f"| {' | '.join(cells)} |")
-        pages.append("\n".join(lines) + "\n")
+            lines.append(cells)
+        pages.append(f"**n = {n}**\n\n{markdown(columns, lines)}")
     return "\n".join(pages) + "\n"
 
 

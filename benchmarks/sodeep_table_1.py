@@ -16,8 +16,8 @@ from torch import Tensor, nn
 
 from benchmarks.results import machine
 from pipelines.ops.git import git
-from pipelines.reporting.papers import LENGTH
-from pipelines.reporting.papers import SORTERS as PAPER
+from pipelines.reporting import papers
+from pipelines.reporting.results import number
 from rankops.datasets.vectors.score_vectors import draw
 from rankops.io.atomic import replaced_file
 from rankops.metrics.bootstrap import interval
@@ -25,7 +25,7 @@ from rankops.metrics.sorter_quality import gradient_health
 from rankops.ranks import ranks
 from rankops.seeding import generator
 from rankops.sorters import LSTM, Handcrafted, Laplace, Sigmoid, load_sorter
-from tools.page import write_results
+from tools.page import markdown, write_results
 
 RESULTS, PAGE = Path("results/sodeep_table_1.json"), Path("docs/sodeep_table_1.md")
 ROWS, ROWS_OF_GRADIENTS = 10_000, 64
@@ -33,7 +33,7 @@ UNIT = 2000.0  # a cell counts in steps of 1 / UNIT, where tanh is a line
 
 
 @torch.no_grad()
-def written_down(hidden: int, *, length: int = LENGTH) -> LSTM:
+def written_down(hidden: int, *, length: int = papers.LENGTH) -> LSTM:
     """Return an LSTM sorter whose weights are a formula.
 
     There are hidden / 2 thresholds at quantiles of the normal distribution, each with two cells. Both count the scores
@@ -106,26 +106,23 @@ def measured(sorter: nn.Module, scores: Tensor) -> dict[str, Any]:
 
 
 def table(kept: dict[str, Any]) -> str:
-    lines = [
-        "| sorter | parameters | L1 | the paper's L1 | exact ranks | vanishing gradients | wrong signs | CPU seconds |"
-    ]
-    lines.append("| --- " * 8 + "|")
+    columns = ["sorter", "parameters", "L1", "the paper's L1"]
+    columns += ["exact ranks", "vanishing gradients", "wrong signs", "CPU seconds"]
+    rows = []
     for name, one in kept["sorters"].items():
-        error = one["l1"]
-        shown = f"{error['value']:.4f} ({error['low']:.4f} to {error['high']:.4f})"
-        cells = [name, f"{one['parameters']:,}", shown, one["paper"] or ""]
-        cells += [f"{one[key]:.3f}" for key in ("exact_ranks", "vanishing", "wrong_signs_of_others")]
-        lines.append(f"| {' | '.join(cells)} | {one['cpu_seconds']:g} |")
-    return "\n".join(lines) + "\n"
+        error = number(one["l1"]["value"], one["l1"]["low"], one["l1"]["high"], digits=4)
+        shares = [number(one[key]) for key in ("exact_ranks", "vanishing", "wrong_signs_of_others")]
+        rows.append([name, f"{one['parameters']:,}", error, one["paper"] or "", *shares, f"{one['cpu_seconds']:g}"])
+    return markdown(columns, rows)
 
 
 def main() -> None:
     torch.set_num_threads(1)
-    scores, _ = draw(ROWS, LENGTH, generator(1, "sodeep_table_1"))
+    scores, _ = draw(ROWS, papers.LENGTH, generator(1, "sodeep_table_1"))
     kept: dict[str, Any] = {"commit": git(".", "rev-parse", "HEAD"), "command": "python -m benchmarks.sodeep_table_1"}
-    kept |= {"machine": machine(), "length": LENGTH, "rows": ROWS, "sorters": {}}
+    kept |= {"machine": machine(), "length": papers.LENGTH, "rows": ROWS, "sorters": {}}
     for name, (sorter, beside) in sorters().items():
-        kept["sorters"][name] = measured(sorter, scores) | {"paper": PAPER[beside] if beside else None}
+        kept["sorters"][name] = measured(sorter, scores) | {"paper": papers.SORTERS[beside] if beside else None}
         print(name, f"{kept['sorters'][name]['l1']['value']:.4f}", flush=True)
     with replaced_file(RESULTS) as partial:
         partial.write_text(json.dumps(kept, indent=1) + "\n")

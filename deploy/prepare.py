@@ -15,6 +15,9 @@ from typing import Annotated
 
 import typer
 
+# States of runs that alerts tell: two of Prefect, and those of pipelines/flows.
+TOLD = ("Failed", "Crashed", "NotJudged", "Drifted", "Promoted")
+
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 
 
@@ -83,14 +86,13 @@ def alerts() -> None:
         secrets={"address": address},  # who knows it may post there
         json_data={"text": "{{subject}}\n{{body}}"},  # as Slack, Mattermost and Teams take it
     )
-    states = ("Failed", "Crashed", "NotJudged", "Drifted", "Promoted")  # the last three are those of pipelines/flows
     tag = {"prefect.resource.role": "tag", "prefect.resource.id": "prefect.tag.rankops"}
     wanted = Automation(
         name=name,
         trigger=EventTrigger(
             posture=Posture.Reactive,
             threshold=1,
-            expect={f"prefect.flow-run.{state}" for state in states},
+            expect={f"prefect.flow-run.{state}" for state in TOLD},
             match_related=ResourceSpecification(tag),
         ),
         actions=[
@@ -104,7 +106,7 @@ def alerts() -> None:
     with suppress(ValueError):  # there is none yet
         Automation.read(name=name).delete()
     wanted.create()
-    typer.echo(f"{name}: {', '.join(states)}")
+    typer.echo(f"{name}: {', '.join(TOLD)}")
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import re
+import runpy
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -175,6 +176,7 @@ def test_only_runs_of_our_deployments_are_marked_crashed_after_three_missed_hear
 
     trigger = EventTrigger.model_validate(read("deploy/heartbeats.yaml")[0]["trigger"])  # as the server reads it
     assert trigger.expect >= {f"prefect.flow-run.{state}" for state in (NOT_JUDGED, PROMOTED, DRIFTED)}  # they ended
+    assert {NOT_JUDGED, PROMOTED, DRIFTED} < set(runpy.run_path(str(ROOT / "deploy/prepare.py"))["TOLD"])
     assert trigger.covers(heartbeat("team", "rankops"))
     assert not trigger.covers(heartbeat("team"))
     assert all(one["tags"] == ["rankops"] for one in read("prefect.yaml")[0]["deployments"])

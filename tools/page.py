@@ -1,11 +1,23 @@
-"""Pages whose tables are generated: what stands between two marker lines is replaced."""
+"""Pages whose tables are generated: tables in Markdown, and the place between two marker lines that they replace."""
 
 import re
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from rankops.io.atomic import replaced_file
 
-__all__ = ["write_results"]
+__all__ = ["markdown", "write_results"]
+
+
+def markdown(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Return a table in Markdown, a line each.
+
+    >>> print(markdown(["loss", "L1"], [["mse", "0.1"]]), end="")
+    | loss | L1 |
+    | --- | --- |
+    | mse | 0.1 |
+    """
+    return "".join(f"| {' | '.join(cells)} |\n" for cells in (columns, ["---"] * len(columns), *rows))
 
 
 def write_results(page: Path, results: str, *, by: str = "") -> None:

@@ -31,7 +31,7 @@ from rankops.sorters import load_sorter
 from rankops.tasks.query_ranking import QueryRanking, metrics_of
 from rankops.training.loop import train
 from rankops.training.objective import Objective
-from tools.page import write_results
+from tools.page import markdown, write_results
 
 RAW, RESULTS, PIECES = Path("data/raw/protein_homology"), Path("results/protein_homology"), Path(".checkpoints/protein")
 COMMITTED = ("src", "pipelines", "tools")
@@ -184,8 +184,8 @@ def table() -> str:
     gains = differences(others, by_method[BASELINE], resamples=2000, seed=1) if others else {}
     main = QueryRanking.metrics[0].name
     adjusted = dict(zip(gains, holm([gains[name][main]["p"] for name in gains]), strict=True))
-    lines = ["| method | mean AP | difference from soft margin | p (Holm) | NDCG | TOP1 | RKL | rates at an end |"]
-    lines.append("| --- " * 8 + "|")
+    columns = ["method", "mean AP", "difference from soft margin", "p (Holm)", "NDCG", "TOP1", "RKL", "rates at an end"]
+    rows = []
     for name, one in kept.items():
         leaf, rest = one["metrics"][main], [one["metrics"][metric.name]["value"] for metric in QueryRanking.metrics[1:]]
         gain = gains.get(name, {}).get(main)
@@ -193,12 +193,12 @@ def table() -> str:
         if gain is None:
             shown += ["", ""]
         else:
-            shown += [f"{gain['value']:+.4f} ({gain['low']:+.4f} to {gain['high']:+.4f})", f"{adjusted[name]:.3f}"]
+            shown += [number(gain["value"], gain["low"], gain["high"], digits=4, sign=True), f"{adjusted[name]:.3f}"]
         shown += [f"{rest[0]:.3f}", f"{rest[1]:.3f}", f"{rest[2]:.1f}"]
         lowest, *_, highest = rates_of(name)
         ends = sum(fold["rate"] in (lowest, highest) for fold in one["folds"].values())
-        lines.append(f"| {METHODS[name][2]} | {' | '.join(shown)} | {ends} of {len(one['folds'])} |")
-    return "\n".join(lines) + "\n"
+        rows.append([METHODS[name][2], *shown, f"{ends} of {len(one['folds'])}"])
+    return markdown(columns, rows)
 
 
 def main(names: list[str]) -> None:

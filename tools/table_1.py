@@ -10,7 +10,7 @@ from scipy.stats import ttest_ind, ttest_rel
 from pipelines.reporting.papers import printed
 from rankops.metrics.bootstrap import holm
 from rankops.tasks.label_ranking import LabelRanking
-from tools.page import write_results
+from tools.page import markdown, write_results
 
 RESULTS, PAGE = Path("results/table_1"), Path("docs/table_1.md")
 LOSSES = {"cross_entropy": "cross-entropy", "lsep": "LSEP", "rlsep": "RLSEP"}
@@ -48,33 +48,24 @@ def table() -> str:
     values = {
         (loss, name): np.array([kept[loss][name][seed] for seed in seeds[loss]]) for loss in LOSSES for name in names
     }
-    lines = [
-        f"Per cent, mean ± standard deviation over {len(seeds['rlsep'])} seeds.",
-        "",
-        f"| metric | {' | '.join(LOSSES.values())} |",
-        "| --- " * (len(LOSSES) + 1) + "|",
-    ]
-    for name in names:
-        shown = [
-            f"{100 * values[loss, name].mean():.1f} ± {100 * values[loss, name].std(ddof=1):.1f}" for loss in LOSSES
-        ]
-        lines.append(f"| {titles[name]} | {' | '.join(shown)} |")
+    percent = {key: f"{100 * one.mean():.1f} ± {100 * one.std(ddof=1):.1f}" for key, one in values.items()}
+    shown = [[titles[name], *(percent[loss, name] for loss in LOSSES)] for name in names]
     rivals = [(name, loss) for name in names for loss in ("cross_entropy", "lsep")]
     pairs = [(values["rlsep", name], values[loss, name]) for name, loss in rivals]
     paired = holm([float(ttest_rel(ours, other).pvalue) for ours, other in pairs])
     welch = holm([float(ttest_ind(ours, other, equal_var=False).pvalue) for ours, other in pairs])
-    lines += [
-        "",
-        "RLSEP's margins, in points; p by a t-test over seeds, adjusted for all rows (Holm).",
-        "",
-        "| metric | over | margin | p, seeds paired | p, Welch | the paper's margin |",
-        "| --- " * 6 + "|",
-    ]
+    margins = []
     for (name, loss), (ours, other), p, q in zip(rivals, pairs, paired, welch, strict=True):
         papers = 100 * (_mean(theirs["rlsep"][name]) - _mean(theirs[loss][name]))
-        margin = 100 * (ours - other).mean()
-        lines.append(f"| {titles[name]} | {LOSSES[loss]} | {margin:+.1f} | {_shown(p)} | {_shown(q)} | {papers:+.1f} |")
-    return "\n".join(lines) + "\n"
+        margin = f"{100 * (ours - other).mean():+.1f}"
+        margins.append([titles[name], LOSSES[loss], margin, _shown(p), _shown(q), f"{papers:+.1f}"])
+    about = ["metric", "over", "margin", "p, seeds paired", "p, Welch", "the paper's margin"]
+    return (
+        f"Per cent, mean ± standard deviation over {len(seeds['rlsep'])} seeds.\n\n"
+        f"{markdown(['metric', *LOSSES.values()], shown)}\n"
+        "RLSEP's margins, in points; p by a t-test over seeds, adjusted for all rows (Holm).\n\n"
+        f"{markdown(about, margins)}"
+    )
 
 
 def _mean(share: str) -> float:

@@ -41,7 +41,7 @@ def judge(params: Settings, folder: Path, models: list[str] | None = None, over_
 
 
 def outcome(decisions: list[Decision], *done: str) -> State:
-    """Return Completed, with what was done and the new champions; Failed if a model could not be judged."""
+    """Return Completed, called Promoted if there are new champions, with what was done; else NotJudged, a failure."""
     champions = ", ".join(f"{one.model} {one.challenger}" for one in decisions if one.promoted)
     message = "; ".join([*done, f"promoted: {champions or 'none'}"])
     if failed := [one.model for one in decisions if one.failed]:
@@ -75,7 +75,7 @@ def promote(models: list[str] | None = None, over_person: bool = False, project:
         project: the checkout whose data they are judged on.
 
     Returns:
-        Completed, with what was promoted; Failed if a model could not be judged.
+        Completed, or Promoted, which is a kind of it, with what was promoted; Failed if a model could not be judged.
     """
     folder = Path(project)
     params = load(folder / "params.yaml")

@@ -90,7 +90,8 @@ def retrain(
         project: the checkout.
 
     Returns:
-        Completed, with what was promoted; Failed if a model could not be judged, which takes nothing from the others.
+        Completed, or Promoted, which is a kind of it, with what was promoted; Failed if a model could not be judged,
+        which takes nothing from the others.
     """
     root, commands = Path(project).resolve(), Commands()
     # For all commands: the code of the folder that they run in, and the project's store, as the clone is removed.

@@ -193,11 +193,9 @@ def _schema(labels: list[str]) -> pa.Schema:
 def _drawing(name: str, svg: bytes) -> Drawing:
     tree = ElementTree.fromstring(svg)
     strokes = {element: _points(element.attrib["d"]) for element in tree.iter("{http://www.w3.org/2000/svg}path")}
-    groups = [element for element in tree.iter() if f"{ATTRIBUTE}element" in element.attrib][
-        1:
-    ]  # the first is all of it
+    named = [element for element in tree.iter() if f"{ATTRIBUTE}element" in element.attrib]
     found: dict[Any, list[np.ndarray]] = defaultdict(list)
-    for place, group in enumerate(groups):
+    for place, group in enumerate(named[1:]):  # the first is all of it
         label, part, number = (group.get(f"{ATTRIBUTE}{key}") for key in ("element", "part", "number"))
         # Strokes between those of a component split it into parts, which belong together.
         found[label, number if part else place] += [strokes[one] for one in group.iter() if one in strokes]

