@@ -6,6 +6,8 @@ from pathlib import Path
 
 import mlflow
 import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from pipelines.config import load
@@ -13,6 +15,7 @@ from pipelines.stages.publish import main
 from pipelines.tracking import registry
 from pipelines.tracking.publish import PARENT, Run, Version, publish
 from pipelines.tracking.store import ServerUnreachable, connect
+from rankops import __version__
 from rankops.io.checkpoints import build, load_model, save_model
 from rankops.sorters import load_sorter
 
@@ -193,6 +196,9 @@ def made_pipeline(params) -> None:
     for name, contents in files.items():
         Path(name).parent.mkdir(parents=True, exist_ok=True)
         Path(name).write_text(contents if isinstance(contents, str) else json.dumps(contents))
+    Path("data/clips").mkdir()
+    table = pa.table({"score": [0.5]}).replace_schema_metadata({"classes": '["dull"]'})
+    pq.write_table(table, "data/clips/train.parquet")
 
 
 def test_the_stage_sends_what_the_pipeline_made(store, capsys):
@@ -222,6 +228,11 @@ def test_the_stage_sends_what_the_pipeline_made(store, capsys):
                  "| data/clips/train.parquet | 2e |", "`loss.name`: mse", "models:/memorability/VERSION"):  # fmt: skip
         assert part in card
     registered = load_model(weights)
+    assert registered.recipe["labels"] == ["dull"]
+    assert registered.recipe["made"] == {
+        "rankops": __version__, "commit": parent.data.tags["git_commit"],
+        "inputs": {"data/clips/train.parquet": "2e"}, "metrics": {"spearman": {"value": 0.5, "low": 0.4, "high": 0.6}},
+    }  # fmt: skip
     assert registered.head[1].weight.equal(load_model("models/runs/memorability-mse/seed2").head[1].weight)
     assert [model.name for model in store.search_registered_models()] == ["memorability", "sorter-lstm"]
     assert runs["sorter-laplace"].data.metrics["l1"] == 0.01

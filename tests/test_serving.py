@@ -31,7 +31,7 @@ from pipelines.serving.batch import load_ranker, predict_table
 from pipelines.tracking.publish import Run, Version, publish, signature_of
 from rankops import lookup
 from rankops.cli.predict import Prediction, annotate, annotated_paths, predict
-from rankops.io.checkpoints import build, save_model
+from rankops.io.checkpoints import build, load_model, save_model
 from rankops.io.images import picture
 from rankops.io.parquet import IMAGE
 from rankops.io.pictures import PIXELS
@@ -296,6 +296,18 @@ class TestPredict:
             assert found.labels == answer["labels"]
             assert found.scores == pytest.approx([answer["scores"][label] for label in found.labels], abs=1e-5)
             assert found.places == sorted(found.places)
+
+    def test_names_labels_as_the_model_does(self, run, generator, tmp_path):
+        image = tmp_path / "image.png"
+        image.write_bytes(encoded(noise(generator, 16, 16)))
+        network, found = load_model(run), []
+        torch.nn.init.constant_(list(network.thresholds.parameters())[-1], -9.0)  # all labels are selected
+        for more in ({}, {"labels": list("abcd")}):
+            network.recipe |= more
+            save_model(tmp_path / "model", network)
+            found.append(predict([image], tmp_path / "model")[0].labels)
+        assert sorted(found[0]) == [0, 1, 2, 3]
+        assert found[1] == ["abcd"[label] for label in found[0]]
 
     def test_draws_an_image_beside_its_labels_and_replaces_nothing_that_is_read(self, tmp_path):
         path = tmp_path / "a $ name.png"

@@ -14,18 +14,20 @@ from typing import Any
 import mlflow
 import numpy as np
 import pandas as pd
+import pyarrow.parquet as pq
 from mlflow.entities import Metric, Param, ViewType
 from mlflow.exceptions import MlflowException
 from mlflow.models import ModelSignature
 from mlflow.types import ColSpec, DataType, Schema, TensorSpec
 from mlflow.types.schema import Array
 
+from pipelines.ops.dvc_lock import INPUT
 from pipelines.ops.git import git
 from pipelines.ops.messages import without_credentials
 from pipelines.tracking import live, registry
 from pipelines.tracking.card import card
 from pipelines.tracking.store import answering, connect, experiment_of
-from rankops import lookup
+from rankops import __version__, lookup
 
 __all__ = ["Run", "Version", "addresses", "key_of", "publish", "signature_of"]
 
@@ -181,6 +183,22 @@ def signature_of(weights: Path) -> ModelSignature:
     return ModelSignature(inputs=Schema(inputs))
 
 
+def _made(run: Run, tags: Mapping[str, str]) -> dict[str, Any]:
+    """Return what a version's model.json says besides how it is rebuilt: what made it, how good it is, its labels."""
+    inputs = {name.removeprefix(INPUT): value for name, value in tags.items() if name.startswith(INPUT)}
+    metrics: dict[str, dict[str, float]] = {}
+    for name, value in run.metrics.items():
+        metric, _, bound = name.rpartition(".")
+        if bound in ("low", "high"):
+            metrics.setdefault(metric, {})[bound] = float(value)
+        else:
+            metrics.setdefault(name, {})["value"] = float(value)
+    made = {"rankops": __version__, "commit": tags["git_commit"], "inputs": inputs, "metrics": metrics}
+    tables = [path for path in map(Path, inputs) if path.name == "train.parquet" and path.is_file()]
+    classes = [(pq.read_schema(path).metadata or {}).get(b"classes") for path in tables]
+    return {"made": made, **({"labels": json.loads(classes[0])} if any(classes) else {})}
+
+
 def _register(client: mlflow.MlflowClient, run_id: str, run: Run, version: Version) -> str:
     tags = {**run.tags, **version.tags, KEY: run.key, "run": run.name}
     text = card(version.model, version.weights, params=run.params, metrics=run.metrics, tags=tags | _commit())
@@ -188,6 +206,8 @@ def _register(client: mlflow.MlflowClient, run_id: str, run: Run, version: Versi
         weights = Path(scratch) / "weights"  # the name by which `rankops.sorters.load` finds it
         shutil.copytree(version.weights, weights)
         (weights / "card.md").write_text(text + "\n")
+        recipe = json.loads((weights / "model.json").read_text()) | _made(run, tags | _commit())
+        (weights / "model.json").write_text(json.dumps(recipe, indent=2, sort_keys=True) + "\n")
         with mlflow.start_run(run_id=run_id):
             logged = mlflow.pyfunc.log_model(
                 name="model",

@@ -32,7 +32,7 @@ class Prediction:
 
     path: Path
     places: list[int]  # equally important labels share theirs
-    labels: list[int]
+    labels: Sequence[int | str]  # names, if the model knows them
     scores: list[float]
 
     def as_json(self) -> dict[str, Any]:
@@ -98,12 +98,15 @@ def predict(paths: Sequence[Path], folder: Path = SHIPPED) -> list[Prediction]:
             pass
     from rankops.tasks.predict import order_of
 
-    table = predictions(load_ranker(folder), [(str(path), path) for path in paths])
+    ranker = load_ranker(folder)
+    names = ranker.recipe.get("labels")
+    table = predictions(ranker, [(str(path), path) for path in paths])
     results = []
     for path, row in zip(paths, table.to_pylist(), strict=True):
         labels, ranks = order_of(row["label_ranks"]), row["label_ranks"]
         places = [max(ranks) + 1 - ranks[label] for label in labels]
-        results.append(Prediction(path, places, labels, [row["scores"][label] for label in labels]))
+        called = [names[label] for label in labels] if names else labels
+        results.append(Prediction(path, places, called, [row["scores"][label] for label in labels]))
     return results
 
 
