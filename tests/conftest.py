@@ -33,6 +33,21 @@ def _one_thread():
 
 
 @pytest.fixture
+def page():
+    """A page of a browser without a screen."""
+    from playwright.sync_api import sync_playwright
+
+    found = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    if found is None:
+        pytest.skip("no chromium on the path")
+    with (
+        sync_playwright() as playwright,
+        playwright.chromium.launch(executable_path=found, args=["--no-sandbox"]) as one,
+    ):
+        yield one.new_page()
+
+
+@pytest.fixture
 def generator() -> torch.Generator:
     return torch.Generator().manual_seed(0)
 

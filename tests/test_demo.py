@@ -9,6 +9,7 @@ from pathlib import Path
 from threading import Thread
 
 import pytest
+from playwright.sync_api import expect
 
 from rankops.cli.demo import HEADERS, HOST, LARGEST, PAGE, load_rankers, serve, server
 from rankops.io.checkpoints import build, save_model
@@ -35,6 +36,7 @@ def ask():
             reply = connection.getresponse()
             return reply.status, dict(reply.getheaders()), reply.read()
 
+        asked.address = f"http://{HOST}:{listening.server_port}/"
         yield asked
         listening.shutdown()
 
@@ -92,6 +94,35 @@ def test_the_page_is_the_only_one_and_loads_nothing_from_elsewhere(ask):
     assert headers.items() >= HEADERS.items()
     assert b"//" not in body.replace(b"// ", b"")  # no address
     assert [ask("GET", "/../server.py")[0], ask("POST", "/")[0]] == [404, 404]
+
+
+def test_in_a_browser_orders_follow_the_keys_and_the_mouse_and_it_fits_a_phone(ask, page):
+    def orders(first: str) -> None:
+        """Wait until this digit is the first of the true order and of the network's."""
+        for row in ("#truth", "#models"):
+            expect(page.locator(f"{row} .chip").first).to_have_text(first)
+
+    asked = []
+    page.on("request", lambda request: asked.append(request.url))
+    page.set_viewport_size({"width": 390, "height": 900})
+    page.goto(ask.address)
+    orders("7")
+    assert page.evaluate("document.documentElement.scrollWidth") == 390
+    page.focus("#box7")
+    for _ in range(15):
+        page.keyboard.press("-")
+    orders("3")
+    corner = page.locator("#box7 .handle").bounding_box()
+    page.mouse.move(corner["x"] + 5, corner["y"] + 5)
+    page.mouse.down()
+    page.mouse.move(corner["x"] + 85, corner["y"] + 85, steps=3)
+    page.mouse.up()
+    orders("7")
+    page.get_by_role("button", name="7", exact=True).click()
+    orders("3")
+    assert page.locator("#box7").count() == 0
+    assert len(asked) > 4
+    assert all(url.startswith(ask.address) for url in asked)
 
 
 def test_a_port_in_use_and_a_folder_without_a_ranker_are_told(bare):

@@ -11,7 +11,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import torch
-from playwright.sync_api import sync_playwright
 
 from pipelines.config import check_shapes
 from pipelines.config.schema import merged, read
@@ -29,7 +28,6 @@ from conftest import ROOT  # isort: skip
 TRAINED = {"seeds": [1, 2], "best": 2, "validation": {"2": 0.5}, "setting": {"training.lr": 0.003}, "tried": []}
 OURS = "memorability-spearman-laplace"
 COMPARISON = {"question": "Does <b>Spearman|mse</b> pay?", "metric": "spearman", "baseline": "memorability-mse"}
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 LABELS, TEST = 10, 14
 RUNS = {  # task, dataset, loss, sorter, main metric
     "label_ranking-cross_entropy": ("label_ranking", "ranked_mnist", "cross_entropy", "none", 0.887),
@@ -293,17 +291,11 @@ def test_readme_gets_the_tables_and_the_sheet(project):
         readme.main()
 
 
-@pytest.mark.slow
-@pytest.mark.skipif(CHROMIUM is None, reason="no chromium on the path")
-def test_the_page_fits_a_phone_and_its_sheet_is_legible(made):
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        page = browser.new_page()
-        page.goto((made[0] / "reports/index.html").as_uri())
-        page.evaluate("document.querySelectorAll('details').forEach(one => one.open = true)")
-        for width in (390, 1280):
-            page.set_viewport_size({"width": width, "height": 900})
-            assert page.evaluate("document.documentElement.scrollWidth") == width
-        sizes = "[...document.querySelectorAll('.sheet dt, .sheet dd > *')].map(one => getComputedStyle(one).fontSize)"
-        assert set(page.evaluate(sizes)) == {"17px"}  # digits are 0.72 of it high
-        browser.close()
+def test_the_page_fits_a_phone_and_its_sheet_is_legible(made, page):
+    page.goto((made[0] / "reports/index.html").as_uri())
+    page.evaluate("document.querySelectorAll('details').forEach(one => one.open = true)")
+    for width in (390, 1280):
+        page.set_viewport_size({"width": width, "height": 900})
+        assert page.evaluate("document.documentElement.scrollWidth") == width
+    sizes = "[...document.querySelectorAll('.sheet dt, .sheet dd > *')].map(one => getComputedStyle(one).fontSize)"
+    assert set(page.evaluate(sizes)) == {"17px"}  # digits are 0.72 of it high

@@ -194,9 +194,14 @@ def _made(run: Run, tags: Mapping[str, str]) -> dict[str, Any]:
         else:
             metrics.setdefault(name, {})["value"] = float(value)
     made = {"rankops": __version__, "commit": tags["git_commit"], "inputs": inputs, "metrics": metrics}
-    tables = [path for path in map(Path, inputs) if path.name == "train.parquet" and path.is_file()]
-    classes = [(pq.read_schema(path).metadata or {}).get(b"classes") for path in tables]
-    return {"made": made, **({"labels": json.loads(classes[0])} if any(classes) else {})}
+    for path in map(Path, inputs):
+        if (
+            path.name == "train.parquet"
+            and path.is_file()
+            and b"classes" in (said := pq.read_schema(path).metadata or {})
+        ):
+            return {"made": made, "labels": json.loads(said[b"classes"])}
+    return {"made": made}
 
 
 def _register(client: mlflow.MlflowClient, run_id: str, run: Run, version: Version) -> str:
