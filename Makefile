@@ -1,6 +1,6 @@
 # One vocabulary for people, hooks and CI. `make` lists it.
 .DEFAULT_GOAL := help
-.PHONY: help setup quickstart repro experiments paper label-ranking test test-fast test-slow lint scale ui up deploy serve benchmark lock audit pools secrets
+.PHONY: help setup quickstart repro experiments paper label-ranking test test-fast test-slow coverage lint scale ui up deploy serve benchmark lock audit pools secrets
 SHELL := bash
 PYTHON ?= python3
 BIN := $(CURDIR)/.venv/bin
@@ -70,6 +70,10 @@ test-fast: .venv/.installed ## mathematics, contracts and doctests, within a min
 	$(RUN) python -m pytest -m "not slow" --numprocesses 2 --dist worksteal src/rankops tests/contracts tests/test_*loss*.py \
 		tests/test_*metric*.py tests/test_*sort*.py tests/test_ranks.py tests/test_bootstrap.py tests/test_models.py \
 		--ignore tests/contracts/test_adding.py
+
+coverage: .venv/.installed ## lines of src/rankops that the tests run; below 90 per cent is an error
+	$(RUN) python -m pytest -m "not slow" --numprocesses 2 --dist loadfile --no-loadscope-reorder \
+		--cov rankops --cov-branch --cov-report term:skip-covered --cov-fail-under 90
 
 test-slow: .venv/.installed ## what takes longer: killed stages, a full disk, servers and schedules
 	$(RUN) python -m pytest -m slow

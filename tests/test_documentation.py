@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import matplotlib
 import pytest
 
 from benchmarks import four_digit_mnist, sodeep_table_1
@@ -14,6 +15,7 @@ from tools import kanji, schema, table_1
 
 ROOT = Path(__file__).parents[1]
 WORKFLOWS = sorted((ROOT / ".github/workflows").glob("*.yml"))
+NUMBER = re.compile(r"\d+\.?\d*(?:e-?\d+)?")
 README = (ROOT / "README.md").read_text()
 PAGES = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "results").rglob("*.md")]
 CHECKED = {path: "github-workflows" for path in WORKFLOWS} | {
@@ -122,3 +124,14 @@ class TestExamples:
         monkeypatch.setitem(sys.modules, package, None)
         with pytest.raises(SystemExit, match=f"needs the package {package}: pip install"):
             runpy.run_path(str(ROOT / f"examples/{name}.py"), run_name="__main__")
+
+    @pytest.mark.parametrize("path", (ROOT / "examples").glob("*.ipynb"), ids=lambda path: path.stem)
+    def test_notebooks_run_and_print_what_they_show(self, path, capsys):
+        matplotlib.use("Agg")
+        cells = [cell for cell in json.loads(path.read_text())["cells"] if cell["cell_type"] == "code"]
+        shown = "".join("".join(one.get("text", [])) for cell in cells for one in cell["outputs"])
+        exec(compile("\n".join("".join(cell["source"]) for cell in cells), path.name, "exec"), {})
+        printed = capsys.readouterr().out
+        text, values = (lambda said: NUMBER.sub("", said), lambda said: list(map(float, NUMBER.findall(said))))
+        assert text(printed) == text(shown)
+        assert values(printed) == pytest.approx(values(shown), abs=0.005)
