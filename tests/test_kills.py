@@ -44,6 +44,7 @@ def kill(project: Project, dvc: subprocess.Popen, *, tree: bool) -> None:
             os.kill(process, signal.SIGKILL)
     dvc.wait()
     wait_for(lambda: not processes_in(project.folder), patience=4.0)
+    project.run("python -m pipelines.ops.dvc_repair", PYTHONPATH="src")  # as `make repro` does
 
 
 def check(project: Project, expected: str) -> None:
@@ -69,7 +70,6 @@ def test_killed_at_random_moments_it_ends_with_the_same_lock(undisturbed, new_pr
             dvc.wait(moments.uniform(0, 2 * took / KILLS))
         except subprocess.TimeoutExpired:
             kill(project, dvc, tree=number % 2 == 0)
-        project.run("python -m pipelines.ops.dvc_repair", PYTHONPATH="src")  # as `make repro` does
     project.run(f"dvc repro {TARGET}")
     check(project, expected)
 
