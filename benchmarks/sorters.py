@@ -14,19 +14,22 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import torch
+from matplotlib.axes import Axes
+from matplotlib.transforms import Bbox
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from benchmarks.peers import peers
 from benchmarks.results import FOLDER, write
+from rankops import lookup
 from rankops.datasets.vectors.score_vectors import draw
 from rankops.io.checkpoints import build
 from rankops.metrics import sorter_quality as measures
 from rankops.sorters import load_sorter
 
 LENGTH, ROWS, VECTORS = 100, 1000, 40
-LENGTHS = (10, 100, 1000, 10_000)
+LENGTHS = (10, 100, 1000, 10_000, 100_000, 1_000_000)
 MOST_PAIRS = 10_000 * 10_000
 OURS = {
     "comparator": ("comparator", {}),
@@ -37,10 +40,11 @@ OURS = {
     "handcrafted 10": ("handcrafted", {"steepness": 10.0}),
 }
 # Beyond, gigabytes or minutes for one vector.
-LONGEST = {"handcrafted": 1000, "NeuralSort": 1000, "SoftSort": 1000, "diffsort": 100}
+LONGEST = {"sigmoid": 10_000, "handcrafted": 1000, "NeuralSort": 1000, "SoftSort": 1000, "diffsort": 100}
 SHOWN = (
     "l1", "exactly_ordered", "vanishing", "wrong_signs_of_others", "equivariance", "l1_at_scale_0.01", "l1_of_tied",
-    "l1_cauchy", "fidelity_0.1", "adam_steps_from_0.01", "ms_at_100", "ms_at_10000", "mb_at_10000",
+    "l1_cauchy", "fidelity_0.1", "adam_steps_from_0.01", "ms_at_100", "ms_at_10000", "ms_at_1000000",
+    "mb_at_1000000",
 )  # fmt: skip
 
 
@@ -138,18 +142,46 @@ def costs(name: str, ranking: Callable[[Tensor], Tensor], lengths: tuple[int, ..
     return found
 
 
+def label(axes: Axes, points: dict[str, tuple[float, float]]) -> None:
+    """Write names beside points, where no other name is."""
+    taken: list[Bbox] = []
+    for name, point in points.items():
+        for across, up in ((7, -3), (7, 6), (7, -12), (-7, -3), (-7, 6), (-7, -12), (7, 15)):
+            side = "left" if across > 0 else "right"
+            text = axes.annotate(name, point, (across, up), textcoords="offset points", ha=side, fontsize=8)
+            box = text.get_window_extent()
+            if not any(box.overlaps(other) for other in taken):
+                break
+            text.remove()
+        else:
+            text = axes.annotate(name, point, (7, -21), textcoords="offset points", fontsize=8)
+        taken.append(text.get_window_extent())
+
+
 def plots(table: pd.DataFrame) -> None:
-    figure, (left, right) = plt.subplots(1, 2, figsize=(12, 5), layout="constrained")
+    """Draw all that were measured, ours in color; of several settings with the same time, the first."""
+    figure, (left, right) = plt.subplots(1, 2, figsize=(12, 5.2))
+    figure.subplots_adjust(left=0.06, right=0.98, bottom=0.1, top=0.93, wspace=0.16)
+    spots, ends, colors = {}, {}, {}
     for name, row in table.iterrows():
-        left.scatter(max(row["l1"], 1e-6), max(100 * row["vanishing"], 1e-2), s=60)
-        left.annotate(name, (max(row["l1"], 1e-6), max(100 * row["vanishing"], 1e-2)), fontsize=7)
-        times = row[[column for column in table.columns if column.startswith("ms_at_")]].dropna()
-        right.plot([int(column.rsplit("_", 1)[1]) for column in times.index], times.to_numpy(float), "o-", label=name)
-    left.set(xscale="log", yscale="log", xlabel="L1 / d (1e-6: that or less)")
+        family = str(name).replace(",", "").split()[0]
+        ours = family in [*lookup.names("sorters")]
+        first = family not in colors
+        color = colors.setdefault(family, f"C{len(colors)}" if ours else "0.55")
+        spots[name] = max(row["l1"], 1e-6), max(100 * row["vanishing"], 1e-2)
+        left.scatter(*spots[name], s=60, color=color, marker="o" if ours else "s")
+        columns = [f"ms_at_{length}" for length in LENGTHS if pd.notna(row.get(f"ms_at_{length}"))]
+        if first and columns:
+            lengths, times = [int(column.rsplit("_", 1)[1]) for column in columns], row[columns].to_numpy(float)
+            right.plot(lengths, times, "o-" if ours else "s--", color=color, markersize=4)
+            ends[family] = (lengths[-1], times[-1])
+    left.set(xscale="log", yscale="log", xlabel="L1 / d (1e-6: that or less)", xlim=(5e-7, 5))
     left.set(ylabel="vanishing gradients, % (0.01: that or less)", title=f"accuracy against gradients, d = {LENGTH}")
-    right.set(xscale="log", yscale="log", xlabel="d", ylabel="ms, forward and backward, one vector")
-    right.set(title=f"time, {torch.get_num_threads()} thread(s)")
-    right.legend(fontsize=7)
+    right.set(xscale="log", yscale="log", xlabel="d", ylabel="ms, forward and backward, one vector", xlim=(7, 2e7))
+    right.set(title=f"time, {torch.get_num_threads()} thread(s); circles: ours, squares: others")
+    figure.canvas.draw()
+    label(left, spots)
+    label(right, ends)
     figure.savefig(FOLDER / "sorters.png", dpi=120)
     plt.close(figure)
 
