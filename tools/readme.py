@@ -25,7 +25,7 @@ def main() -> None:
     if not border:
         raise ValueError(f"{RESULTS}: no line {BORDER.strip()}; make it again with `dvc repro`")
     write_results(Path("README.md"), short)
-    write_results(Path("docs/results.md"), tables)
+    write_results(Path("docs/results.md"), tables, by="tools/readme.py")
     if SHEET.is_file():  # there is none without label ranking
         shutil.copyfile(SHEET, Path("docs") / SHEET.name)
 
