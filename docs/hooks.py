@@ -11,6 +11,7 @@ from latex2mathml.converter import convert
 
 EQUATION = re.compile(r'<(span|div) class="arithmatex">\\[(\[](.*?)\\[)\]]</\1>', re.DOTALL)
 OUTSIDE = re.compile(r"\[([^\]]+)\]\(\.\./[^)]+\)")
+SECTION = re.compile(r"^.*\(\.\./README\.md#[\w-]+\).*<!-- section: (\w+) -->$", re.MULTILINE)
 DOCTEST = re.compile(r"\n\n(?=>>> )")
 PACKAGE = re.compile(r"^::: (rankops\.\w+)$", re.MULTILINE)
 
@@ -18,10 +19,11 @@ PACKAGE = re.compile(r"^::: (rankops\.\w+)$", re.MULTILINE)
 def on_page_markdown(markdown: str, config: Any, **_: object) -> str:
     """Prepare a page.
 
-    Links to files of the repository become text: GitHub follows them, the site does not have them. A package of the
-    library becomes its own text and each public name of its files.
+    A link to a section of the README becomes that section. Links to files of the repository become text: GitHub follows
+    them, the site does not have them. A package of the library becomes its own text and each public name of its files.
     """
-    return PACKAGE.sub(lambda match: _reference(match[1], config.extra["internal"]), OUTSIDE.sub(r"\1", markdown))
+    markdown = OUTSIDE.sub(r"\1", SECTION.sub(r'--8<-- "README.md:\1"', markdown))
+    return PACKAGE.sub(lambda match: _reference(match[1], config.extra["internal"]), markdown)
 
 
 def _reference(module: str, internal: list[str]) -> str:
