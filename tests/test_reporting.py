@@ -276,7 +276,7 @@ def test_readme_gets_the_tables_and_the_sheet(project):
     pages = {"README.md": "mse: 0.776 |", "docs/results.md": "mse: 0.776 (0.756 to 0.796) |"}
     Path("docs").mkdir()
     for page, cell in pages.items():
-        Path(page).write_text("before\n<!-- results: by tools.readme -->\nold\n<!-- end of results -->\nafter\n")
+        Path(page).write_text("before\n<!-- results: by tools/readme.py -->\nold\n<!-- end of results -->\nafter\n")
     readme.main()
     for page, cell in pages.items():
         lines = Path(page).read_text().splitlines()
