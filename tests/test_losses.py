@@ -144,9 +144,8 @@ def groups(draw, *, distinct: bool = False):
 @given(groups())
 def test_l1_and_mse_are_means_of_errors(batch):
     scores, target = batch
-    errors = [abs(s - t) for s, t in zip(scores.ravel(), target.ravel(), strict=True)]
-    assert losses.l1(tensor(scores), tensor(target)).item() == pytest.approx(sum(errors) / len(errors))
-    assert losses.mse(tensor(scores), tensor(target)).item() == pytest.approx(sum(e * e for e in errors) / len(errors))
+    assert losses.l1(tensor(scores), tensor(target)).item() == pytest.approx(np.abs(scores - target).mean())
+    assert losses.mse(tensor(scores), tensor(target)).item() == pytest.approx(np.square(scores - target).mean())
     shares = tensor(1 / (1 + np.exp(-target)))
     for loss in (losses.l1, losses.mse):
         expected = loss(tensor(1 / (1 + np.exp(-scores))), shares)
@@ -179,11 +178,10 @@ def labelled(draw):
 
 @given(labelled())
 def test_multilabel_soft_margin_is_binary_cross_entropy(batch):
-    total = 0.0
-    for score, label in zip(batch[0].flatten().tolist(), batch[1].flatten().tolist(), strict=True):
-        probability = 1 / (1 + math.exp(-score))
-        total -= math.log(probability if label else 1 - probability)
-    assert losses.multilabel_soft_margin(*batch).item() == pytest.approx(total / batch[0].numel())
+    scores, labels = (part.numpy() for part in batch)
+    probability = 1 / (1 + np.exp(-scores))
+    expected = -np.log(np.where(labels, probability, 1 - probability)).mean()
+    assert losses.multilabel_soft_margin(*batch).item() == pytest.approx(expected)
 
 
 @given(labelled())
@@ -204,22 +202,14 @@ def test_mean_average_precision_is_the_positives_mean_rank(batch):
 
 def exhaustive_hinge_ap(scores, labels):
     """The maximum over all orders of the examples, of one class."""
-    positives = [i for i, label in enumerate(labels) if label]
-    negatives = [i for i, label in enumerate(labels) if not label]
-    pairs = len(positives) * len(negatives)
-    best = -math.inf
-    truth = sum(scores[i] - scores[j] for i in positives for j in negatives) / pairs
-    for order in itertools.permutations(range(len(scores))):
-        place = {item: number for number, item in enumerate(order)}
-        seen, precisions = 0, []
-        for number, item in enumerate(order):
-            if labels[item]:
-                seen += 1
-                precisions.append(seen / (number + 1))
-        agreement = sum(
-            (1 if place[i] < place[j] else -1) * (scores[i] - scores[j]) for i in positives for j in negatives
-        )  # fmt: skip
-        best = max(best, 1 - sum(precisions) / len(precisions) + agreement / pairs)
+    items = range(len(scores))
+    pairs = [(i, j) for i, j in itertools.permutations(items, 2) if labels[i] and not labels[j]]
+    truth, best = np.mean([scores[i] - scores[j] for i, j in pairs]), -math.inf
+    for places in itertools.permutations(items):
+        hits = np.array(labels)[np.argsort(places)]
+        precision = (hits.cumsum() / np.arange(1, len(hits) + 1))[hits].mean()
+        agreement = np.mean([np.sign(places[j] - places[i]) * (scores[i] - scores[j]) for i, j in pairs])
+        best = max(best, 1 - precision + agreement)
     return best - truth
 
 
@@ -294,7 +284,6 @@ IMPOSSIBLE = [
     ("hard_negative_triplet", torch.ones(5, 1, 1).bool(), {}, r"\(5, 1, 1\).* at least 2"),
     ("hard_negative_triplet", OWN, {"margin": math.nan}, "margin is nan"),
     ("recall", OWN, {"margin": -1.0}, "margin is -1.0"),
-    ("recall_at_k", OWN, {"k": 0}, "k is 0"),
     ("recall_at_k", OWN, {"k": 1.5}, "k is 1.5"),
     ("recall_at_k", OWN, {"temperature": 0.0}, "temperature is 0.0"),
     ("ndcg", tensor([1.0, -2.0]), {}, r"target\[1\] is -2.0"),
