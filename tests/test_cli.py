@@ -12,7 +12,6 @@ from contextlib import suppress
 from pathlib import Path
 from types import SimpleNamespace
 
-import mlflow
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -64,16 +63,6 @@ def project(tmp_path, monkeypatch) -> Path:
     for name in ("RANKOPS_MNIST_ROOT", "MLFLOW_TRACKING_URI", "PREFECT_API_URL"):
         monkeypatch.delenv(name, raising=False)
     return tmp_path
-
-
-@pytest.fixture
-def empty_store(project, _empty_store, monkeypatch):
-    """A store of the test's own."""
-    shutil.copyfile(_empty_store, project / "mlflow.db")
-    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{project}/mlflow.db")
-    yield
-    mlflow.set_tracking_uri(None)
-    mlflow.set_registry_uri(None)
 
 
 def edit(file: Path, old: str, new: str) -> None:
@@ -280,14 +269,13 @@ class TestModels:
 
 class TestPromote:
     @pytest.fixture
-    def store(self, project, empty_store):
+    def store(self, project, store):
         """Two versions of a model, as MLflow itself registers them."""
-        client = mlflow.MlflowClient(os.environ["MLFLOW_TRACKING_URI"])
-        client.create_registered_model("sorter-x")
+        store.create_registered_model("sorter-x")
         for number in (1, 2):
             save_model(project / f"made/{number}", build("sorters", "handcrafted", {}, seed=number))
-            client.create_model_version("sorter-x", str(project / f"made/{number}"))
-        return client
+            store.create_model_version("sorter-x", str(project / f"made/{number}"))
+        return store
 
     def test_by_hand_and_back_needs_one_model_and_one_wish(self, store):
         for words in (["--version", "2"], ["a", "b", "--rollback"], ["a", "--rollback", "--version", "2"]):
@@ -323,7 +311,7 @@ class TestDoctor:
         assert not (project / "dvc.lock").exists()
         assert rankops("repair") == ""
 
-    def test_what_is_broken_is_found_at_once_and_ends_with_1(self, project, empty_store, monkeypatch):
+    def test_what_is_broken_is_found_at_once_and_ends_with_1(self, project, store, monkeypatch):
         edit(project / "params.yaml", "threads: 2", "threads: 0")
         (project / "data/raw/mnist").mkdir(parents=True)
         (project / "data/raw/mnist/t10k-labels-idx1-ubyte").write_bytes(b"")
@@ -339,7 +327,7 @@ class TestDoctor:
         assert "secret" not in rankops("doctor", code=1)
 
 
-def test_watch_ends_with_ctrl_c_and_refuses_broken_params(project, empty_store):
+def test_watch_ends_with_ctrl_c_and_refuses_broken_params(project, store):
     environment = os.environ | {"PYTHONPATH": f"{ROOT}:{ROOT}/src", "PYTHONUNBUFFERED": "1"}
     words = [sys.executable, "-m", "pipelines.cli", "watch"]
     # Whatever started the tests may ignore the signal, and what a program imports may swallow it.
