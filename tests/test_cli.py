@@ -217,7 +217,6 @@ class TestModels:
         for file, rows in (("data/ranked_mnist/train", images[:70]), ("data/ranked_mnist/val", images[70:140]),
                            ("fresh", images[140:]), ("dark", images[140:] // 4)):  # fmt: skip
             pq.write_table(pa.table({"image": encode_images(rows, threads=1)}), folder / f"{file}.parquet")
-        Image.new("L", (100, 80)).save(folder / "large.png")
         for name in ("a.png", "b.png"):
             (folder / name).write_bytes(encoded(Image.fromarray(images[ord(name[0])])))
         return folder
@@ -253,12 +252,10 @@ class TestModels:
             (["predct"], 2, "predict"),
             (["predict", "absent.png"], 1, "absent.png"),
             (["predict", "scales"], 1, "a folder"),
-            (["predict", "large.png", "--model", "model"], 1, "100 x 80 pixels"),
             (["predict", "a.png", "--model", "scales"], 1, "scales"),
             (["predict", "fresh.parquet", "--model", "model"], 1, "--out"),
             (["predict", "fresh.parquet", "a.png", "--out", "found.parquet"], 1, "2 files"),
             (["monitor", "absent.parquet", "--model", "model"], 1, "absent.parquet"),
-            (["monitor", "fresh.parquet", "--model", "model", "--dataset", "captions"], 1, "captions"),
             (["serve", "--model", "model"], 1, "model"),
             (["serve", "--port", "70000"], 2, "port"),
         ],

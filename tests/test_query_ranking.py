@@ -126,17 +126,15 @@ class TestFetch:
         """A folder that pip takes for its index, with a wheel in it."""
         wheel = tmp_path / "index/some_data-1.0-py3-none-any.whl"
         wheel.parent.mkdir()
+        about = {
+            "METADATA": "Metadata-Version: 2.1\nName: some-data\nVersion: 1.0\nLicense: MIT\n",
+            "WHEEL": "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+            "RECORD": "", "LICENSE": "terms",
+        }  # fmt: skip
         with ZipFile(wheel, "w") as archive:
             archive.writestr("some_data/table.bin", b"contents")
-            archive.writestr(
-                "some_data-1.0.dist-info/METADATA",
-                "Metadata-Version: 2.1\nName: some-data\nVersion: 1.0\nLicense: MIT\n",
-            )
-            archive.writestr(
-                "some_data-1.0.dist-info/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
-            )
-            archive.writestr("some_data-1.0.dist-info/RECORD", "")
-            archive.writestr("some_data-1.0.dist-info/LICENSE", "terms")
+            for name, text in about.items():
+                archive.writestr(f"some_data-1.0.dist-info/{name}", text)
         monkeypatch.setenv("PIP_NO_INDEX", "1")
         monkeypatch.setenv("PIP_FIND_LINKS", str(wheel.parent))
         return wheel

@@ -38,7 +38,7 @@ from rankops.io.pictures import PIXELS
 from rankops.models.tokenizer import Vocabulary
 from rankops.tasks import predict as requests
 from rankops.tasks.label_ranking import LabelRanking
-from rankops.tasks.predict import order_of, predicted
+from rankops.tasks.predict import predicted
 
 from conftest import ROOT, encoded, free_port, wait_for  # isort: skip
 
@@ -316,7 +316,6 @@ class TestPredict:
             annotate(tmp_path / "x.jpg", Prediction(path, places, labels, [2.0, 2.0, -1.0][: len(labels)]))
             with Image.open(tmp_path / "x.jpg") as drawn:
                 assert (drawn.format, drawn.size) == ("JPEG", (700, 340))
-        assert order_of([2, 0, 1, 2]) == [0, 3, 2]
         one, other, same = (tmp_path / name for name in ("a/x.png", "b/y.png", "b/x.jpg"))
         for path in (one, other, same):
             path.parent.mkdir(exist_ok=True)

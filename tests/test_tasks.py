@@ -17,7 +17,7 @@ from rankops import lookup
 from rankops.datasets import splits as readers
 from rankops.io.checkpoints import build, load_model, save_model, start_from
 from rankops.io.parquet import IMAGE, encode_images
-from rankops.metrics.bootstrap import Statistic, difference, evaluate, holm
+from rankops.metrics.bootstrap import Statistic, difference, evaluate
 from rankops.ranks import ranks
 from rankops.sorters.handcrafted import Handcrafted
 from rankops.tasks.label_ranking import label_ranks_of
@@ -307,9 +307,6 @@ class TestMetrics:
             leaf = evaluate(several, resamples=4000, seed=0, confidence=level)["m"]
             assert leaf["value"] == pytest.approx(values.mean())
             assert leaf["high"] - leaf["low"] == pytest.approx(2 * width * values.std() / math.sqrt(30), rel=0.1)
-
-    def test_holm_is_that_of_statsmodels_example(self):
-        assert holm([0.01, 0.02, 0.03, 0.9]) == pytest.approx([0.04, 0.06, 0.06, 0.9])
 
     def test_selected_labels_are_ranked_among_themselves(self):
         scores = torch.tensor([[9.0, -5.0, 0.5, 0.5], [1.0, 2.0, 3.0, 4.0]])

@@ -2,7 +2,7 @@
 
 import inspect
 import types
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Literal, Union, get_args, get_origin
 
 import torch
@@ -73,18 +73,11 @@ def options_of(folder: str, components: Sequence[str]) -> list[tuple[str, str]]:
     return [(name, option) for name in components for option in options(lookup.find(folder, name))]
 
 
-def settings_to_try(thing: Callable[..., Any], option: str) -> Iterator[dict[str, Any]]:
-    """The defaults, and then each other option changed: an option may count only together with another."""
-    yield {}
-    for name in options(thing):
-        if name != option:
-            yield {name: changed(thing, name)}
-
-
 def check_option(thing: Callable[..., Any], option: str, result: Callable[[dict[str, Any]], torch.Tensor]) -> None:
     """Check that another value of an option changes the result, and that the documentation names the option."""
     assert f"{option}:" in (thing.__doc__ or "") or f"{option}," in thing.__doc__, "it is missing in the documentation"
-    for base in settings_to_try(thing, option):
+    others = [{name: changed(thing, name)} for name in options(thing) if name != option]
+    for base in ({}, *others):  # an option may count only together with another
         pair = [result(base | extra) for extra in ({}, {option: changed(thing, option)})]
         if pair[0].shape != pair[1].shape or not torch.allclose(*pair):
             return
