@@ -24,22 +24,15 @@ from conftest import tables  # isort: skip
 
 def slow_ranked(scores, label_ranks):
     """Precision, recall, F1, accuracy and 0-1 of one image, as Section 5.3 of the paper defines them."""
-    true_positive = false_positive = false_negative = right = total = 0
-    for u in range(len(scores)):
-        for v in range(u + 1, len(scores)):
-            if label_ranks[u] == label_ranks[v]:
-                continue
-            positive = label_ranks[u] > label_ranks[v]
-            predicted = scores[u] > scores[v] if scores[u] != scores[v] else not positive
-            true_positive += positive and predicted
-            false_positive += predicted and not positive
-            false_negative += positive and not predicted
-            right += positive == predicted
-            total += 1
-    precision = true_positive / (true_positive + false_positive) if true_positive + false_positive else 0
-    recall = true_positive / (true_positive + false_negative) if true_positive + false_negative else 0
-    f1 = 2 * precision * recall / (precision + recall) if precision + recall else 0
-    return precision, recall, f1, right / total if total else 0, float(right == total)
+    share = lambda part, whole: part / whole if whole else 0  # noqa: E731
+    pairs = [(u, v) for u, v in itertools.combinations(range(len(scores)), 2) if label_ranks[u] != label_ranks[v]]
+    positive = np.array([label_ranks[u] > label_ranks[v] for u, v in pairs], bool)
+    tied = np.array([scores[u] == scores[v] for u, v in pairs], bool)
+    predicted = np.where(tied, ~positive, [scores[u] > scores[v] for u, v in pairs]).astype(bool)
+    hits, right = (positive & predicted).sum(), (positive == predicted).sum()
+    precision, recall = share(hits, predicted.sum()), share(hits, positive.sum())
+    f1 = share(2 * precision * recall, precision + recall)
+    return precision, recall, f1, share(right, len(pairs)), float(right == len(pairs))
 
 
 def slow_mean_average_precision(scores, label_ranks):
