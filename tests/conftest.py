@@ -57,11 +57,7 @@ class Project:
 
     def __init__(self, folder: Path):
         self.folder = folder
-        files = subprocess.run(
-            ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
-            cwd=ROOT, capture_output=True, text=True, check=True,
-        ).stdout.split("\0")  # fmt: skip
-        for file in filter(None, files):
+        for file in git("-C", str(ROOT), "ls-files", "-z", "--cached", "--others", "--exclude-standard").split("\0")[:-1]:
             if (ROOT / file).exists() and file != "dvc.lock":
                 (folder / file).parent.mkdir(parents=True, exist_ok=True)
                 shutil.copy(ROOT / file, folder / file, follow_symlinks=False)

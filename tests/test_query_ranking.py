@@ -189,9 +189,7 @@ def trained(split, loss, **options):
     task = QueryRanking({"ranker": OPTIONS | options})
     network = task.build({"name": "perceptron", "args": {"hidden": [8]}}, split, seed=0)
     objective = Objective({"name": loss}, sorter=Laplace() if loss in SORTS else None)
-    history = list(
-        train(task, network, split, split, training=task.training, objective=objective, seed=0, device="cpu")
-    )
+    history = train(task, network, split, split, training=task.training, objective=objective, seed=0, device="cpu")
     return task, network, [epoch for _, epoch in history]
 
 
