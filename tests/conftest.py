@@ -57,7 +57,8 @@ class Project:
 
     def __init__(self, folder: Path):
         self.folder = folder
-        for file in git("-C", str(ROOT), "ls-files", "-z", "--cached", "--others", "--exclude-standard").split("\0")[:-1]:
+        files = git("-C", str(ROOT), "ls-files", "-z", "--cached", "--others", "--exclude-standard").split("\0")
+        for file in filter(None, files):
             if (ROOT / file).exists() and file != "dvc.lock":
                 (folder / file).parent.mkdir(parents=True, exist_ok=True)
                 shutil.copy(ROOT / file, folder / file, follow_symlinks=False)
