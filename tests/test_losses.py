@@ -64,11 +64,6 @@ def slow_rlsep(f, r):
     return math.log(1 + sum(math.exp(f[v] - f[u]) for u, v in itertools.permutations(range(len(f)), 2) if r[u] > r[v]))
 
 
-def slow_lsep(f, r):
-    """Equation 3: RLSEP of zeros and ones."""
-    return slow_rlsep(f, [rank > 0 for rank in r])
-
-
 def slow_cross_entropy(f, r):
     """Equation 1."""
     present = [score for score, rank in zip(f, r, strict=True) if rank > 0]
@@ -99,7 +94,8 @@ def slow_spearman_of_label_ranks(f, r):
 
 
 OF_LABEL_RANKS = [
-    ("rlsep", {}, slow_rlsep), ("lsep", {}, slow_lsep), ("cross_entropy", {}, slow_cross_entropy),
+    ("lsep", {}, lambda f, r: slow_rlsep(f, [rank > 0 for rank in r])),  # Equation 3
+    ("rlsep", {}, slow_rlsep), ("cross_entropy", {}, slow_cross_entropy),
     ("plackett_luce", {}, slow_plackett_luce), ("spearman_of_label_ranks", {}, slow_spearman_of_label_ranks),
     *(("pairwise_logistic", {"adjacent": adjacent}, slow_pairwise_logistic) for adjacent in (0.25, 1.0, 3.0)),
 ]  # fmt: skip

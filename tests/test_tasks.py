@@ -57,11 +57,10 @@ def split_of(task: str, generator: torch.Generator, rows: int = 20):
     return images, [[f"a {row} above {word}" for word in ("this", "that")] for row in range(rows)], torch.arange(rows)
 
 
-def small_sorter(length: int = 4) -> nn.Module:
-    return build("sorters", "lstm", {"hidden": 4, "layers": 1}, seed=1, length=length)
-
-
-SORTERS = {"lstm": small_sorter, "handcrafted": Handcrafted, None: lambda: None}
+SORTERS = {
+    "lstm": lambda: build("sorters", "lstm", {"hidden": 4, "layers": 1}, seed=1, length=4),
+    "handcrafted": Handcrafted, None: lambda: None,
+}  # fmt: skip
 # task, model, loss, sorter, auxiliary loss
 CASES = [
     ("label_ranking", CONVNET, "cross_entropy", None, None),

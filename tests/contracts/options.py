@@ -60,13 +60,10 @@ def changed(thing: Callable[..., Any], option: str) -> Any:
     return other(options(thing)[option], usual[option])
 
 
-def is_block(hint: Any) -> bool:
-    """Whether an option is a block of options of something else, which has tests of its own."""
-    return any(get_origin(part) is dict for part in (hint, *get_args(hint)))
-
-
 def options(thing: Callable[..., Any]) -> dict[str, Any]:
-    return {name: hint for name, hint in lookup.options(thing).items() if not is_block(hint)}
+    """The options but for blocks of options of something else, which has tests of its own."""
+    kinds = {name: [hint, *get_args(hint)] for name, hint in lookup.options(thing).items()}
+    return {name: kind[0] for name, kind in kinds.items() if not any(get_origin(part) is dict for part in kind)}
 
 
 def options_of(folder: str, components: Sequence[str]) -> list[tuple[str, str]]:
