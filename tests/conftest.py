@@ -145,6 +145,16 @@ def tables(draw, rows, columns, *elements):
     return [draw(strategies.lists(row(one), min_size=rows, max_size=rows)) for one in elements]
 
 
+def small_ranker(*, size: int = 32, colors: int = 1):
+    """An untrained label ranker of ten labels."""
+    from rankops.io.checkpoints import build
+
+    args = {"scorer": {"name": "convnet", "args": {"channels": [4, 8]}}, "hidden": 8}
+    network = build("models", "label_ranker", args, seed=1, outputs=10, colors=colors).eval()
+    network.recipe |= {"task": "label_ranking", "image": {"colors": colors, "height": size, "width": size}}
+    return network
+
+
 def encoded(image, kind: str = "PNG", **options) -> bytes:
     """A file of an image."""
     buffer = BytesIO()

@@ -16,7 +16,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-import torch
 from dvc.repo import Repo
 from PIL import Image
 from ruamel.yaml import YAML
@@ -26,9 +25,8 @@ from pipelines.cli.app import app
 from pipelines.config import load
 from rankops.io.checkpoints import build, save_model
 from rankops.io.parquet import encode_images
-from rankops.tasks.label_ranking import LabelRanking
 
-from conftest import ROOT, encoded, git  # isort: skip
+from conftest import ROOT, encoded, git, small_ranker  # isort: skip
 
 HEAVY = {"torch", "numpy", "pandas", "mlflow", "prefect", "dvc", "great_expectations", "pydantic", "ruamel"}
 FILES = ("params.yaml", "dvc.yaml", "pyproject.toml", "scales/laptop.yaml", "scales/tiny.yaml", "scales/paper.yaml")
@@ -208,10 +206,7 @@ class TestModels:
     def trained(self, tmp_path_factory) -> Path:
         """A small label ranker, its dataset, and pictures."""
         folder = tmp_path_factory.mktemp("trained")
-        some = torch.zeros(2, 16, 16, dtype=torch.uint8), torch.zeros(2, 10, dtype=torch.int64)
-        model = {"name": "convnet", "args": {"channels": [4, 6]}}
-        task = LabelRanking(load(ROOT / "params.yaml").training["label_ranking"])
-        save_model(folder / "model", task.build(model, some, seed=1))
+        save_model(folder / "model", small_ranker(size=16))
         images = np.random.default_rng(0).integers(0, 256, (210, 16, 16), dtype=np.uint8)
         (folder / "data/ranked_mnist").mkdir(parents=True)
         for file, rows in (("data/ranked_mnist/train", images[:70]), ("data/ranked_mnist/val", images[70:140]),
