@@ -162,16 +162,20 @@ def encoded(image, kind: str = "PNG", **options) -> bytes:
     return buffer.getvalue()
 
 
-def with_cell(column: str, row: int, change):
-    """A function that changes one cell of a table."""
+def with_column(column: str, change):
+    """A function that changes the list of a table's values in a column."""
     import pyarrow as pa
 
     def changed(table):
-        values, field = table[column].to_pylist(), table.schema.field(column)
-        values[row] = change(values[row])
+        field, values = table.schema.field(column), change(table[column].to_pylist())
         return table.set_column(table.column_names.index(column), field, pa.array(values, field.type))
 
     return changed
+
+
+def with_cell(column: str, row: int, change):
+    """A function that changes one cell of a table."""
+    return with_column(column, lambda cells: [*cells[:row], change(cells[row]), *cells[row + 1 :]])
 
 
 def refusal(params, name: str, **changes) -> str | None:

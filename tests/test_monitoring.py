@@ -154,7 +154,6 @@ GOOD = plain(32, 32)
 @pytest.mark.parametrize(
     ("images", "options", "message"),
     [
-        (pa.table({"picture": [1] * 60}), {}, "fresh.parquet: no column image"),
         (images_of(*[GOOD] * 49), {}, "fresh.parquet: 49 images"),
         (images_of(*[GOOD] * 70, GOOD[:-30], *[GOOD] * 9), {}, "fresh.parquet: row 70"),
         (images_of(*[GOOD] * 55, plain(1, 1)), {}, "fresh.parquet: row 55: image of 1 x 1"),
