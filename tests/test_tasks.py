@@ -302,8 +302,8 @@ class TestMetrics:
             for number, value in enumerate(values)
         }
         examples = {0: Statistic(["m"], 30, lambda rows: values[rows].mean(-1)[None])}
-        for several, level, width in ((seeds, 0.95, 1.96), (examples, 0.95, 1.96), (examples, 0.5, 0.674)):
-            leaf = evaluate(several, resamples=4000, seed=0, confidence=level)["m"]
+        for several, level, width in ((seeds, {}, 1.96), (examples, {}, 1.96), (examples, {"confidence": 0.5}, 0.674)):
+            leaf = evaluate(several, resamples=4000, seed=0, **level)["m"]
             assert leaf["value"] == pytest.approx(values.mean())
             assert leaf["high"] - leaf["low"] == pytest.approx(2 * width * values.std() / math.sqrt(30), rel=0.1)
 
