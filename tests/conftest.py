@@ -156,7 +156,6 @@ def small_ranker(*, size: int = 32, colors: int = 1):
 
 
 def encoded(image, kind: str = "PNG", **options) -> bytes:
-    """A file of an image."""
     buffer = BytesIO()
     image.save(buffer, kind, **options)
     return buffer.getvalue()

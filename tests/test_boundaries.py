@@ -99,7 +99,6 @@ def code_behind(file: Path) -> frozenset[Path]:
 
 
 def words_of(block) -> set[str]:
-    """All words in a block of params."""
     parts = block.values() if isinstance(block, dict) else block if isinstance(block, list) else ()
     return {block} if isinstance(block, str) else set().union(*map(words_of, parts))
 

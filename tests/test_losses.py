@@ -16,10 +16,7 @@ from scipy.stats import norm, rankdata
 
 from rankops import losses, metrics
 from rankops.ragged import pad_groups
-from rankops.sorters.handcrafted import Handcrafted
-from rankops.sorters.laplace import Laplace
-from rankops.sorters.lstm import LSTM
-from rankops.sorters.straight_through import StraightThrough
+from rankops.sorters import LSTM, Handcrafted, Laplace, StraightThrough
 
 from conftest import tables  # isort: skip
 

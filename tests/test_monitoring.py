@@ -44,7 +44,6 @@ def scenes(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def project(tmp_path_factory, scenes) -> Path:
-    """A folder with what a comparison needs: the dataset and a model."""
     folder = tmp_path_factory.mktemp("monitored")
     (folder / "data/ranked_mnist").mkdir(parents=True)
     for use, split in enumerate(("train", "val")):

@@ -4,10 +4,8 @@ import pytest
 import torch
 
 from rankops.ranks import ranks
-from rankops.sorters.handcrafted import Handcrafted
-from rankops.sorters.laplace import Laplace
+from rankops.sorters import Handcrafted, Laplace, StraightThrough
 from rankops.sorters.operators import soft_median, soft_permutation, soft_quantile, soft_sort, soft_topk
-from rankops.sorters.straight_through import StraightThrough
 
 FIXED = {softness: Laplace(softness=softness, standardize=False) for softness in (0.01, 0.5)}
 

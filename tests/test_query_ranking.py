@@ -14,9 +14,7 @@ import pytest
 import torch
 from sklearn.metrics import average_precision_score, ndcg_score
 
-from pipelines.config import check_shapes
-from pipelines.config.schema import merged
-from pipelines.config.schema import read as read_params
+from pipelines.config.schema import check_shapes, merged, read
 from pipelines.stages import real_data
 from rankops.datasets.public.packages import PackagedFile
 from rankops.datasets.public.protein_homology import FEATURES, FILE, ProteinHomology
@@ -31,7 +29,7 @@ from conftest import ROOT, refusal, with_cell  # isort: skip
 
 QUERIES = 12
 SETTINGS = check_shapes(
-    merged(read_params(ROOT / "params.yaml"), {"real_data": {"protein_homology": {"args": {"folds": 4}, "seed": 1}}})
+    merged(read(ROOT / "params.yaml"), {"real_data": {"protein_homology": {"args": {"folds": 4}, "seed": 1}}})
 )
 
 

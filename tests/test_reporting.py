@@ -13,8 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 
-from pipelines.config import check_shapes
-from pipelines.config.schema import merged, read
+from pipelines.config.schema import check_shapes, merged, read
 from pipelines.reporting.archive import kept_results
 from pipelines.reporting.examples import SHEET, places
 from pipelines.reporting.results import number

@@ -11,8 +11,7 @@ import torch
 from caption_grammar import holds, parse
 from scipy.stats import skew, spearmanr
 
-from pipelines.config import check_shapes
-from pipelines.config.schema import merged, read
+from pipelines.config.schema import check_shapes, merged, read
 from pipelines.stages import scenes, validate
 from rankops import lookup
 from rankops.datasets.scenes import captions, digits, facts, layout, long_tailed_mnist, rlsep

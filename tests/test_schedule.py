@@ -105,7 +105,6 @@ class Site:
             self.wait_for(lambda: all(run["state_type"] in ended for run in self.runs()), patience=1200)
 
     def champions(self, name: str) -> list[str]:
-        """Return the versions of a model that are called champion."""
         aliases = self.registered("registered-models/get", name=name)["registered_model"]["aliases"]
         return [alias["version"] for alias in aliases if alias["alias"] == "champion"]
 

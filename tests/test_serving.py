@@ -49,7 +49,6 @@ WORDS = "a large three"
 
 
 def network_of(task: str, *, colors: int = 1) -> torch.nn.Module:
-    """A small untrained network of a task."""
     name, args, runtime = "convnet", SMALL, {"outputs": K if task == "multilabel" else 1}
     if task == "label_ranking":
         name, args = "label_ranker", {"scorer": {"name": "convnet", "args": SMALL}, "hidden": 4}
