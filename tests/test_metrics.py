@@ -245,16 +245,14 @@ def positives_of(row):
     return [(weight, first[score]) for score, label, weight in row if label]
 
 
-def slow_reciprocal_rank(row, k=None):
+def slow_reciprocal_rank(row, k=None, worth=lambda at: 1 / at):
     found = positives_of(row)
-    best = max((weight / at for weight, at in found if at <= (k or 99)), default=0)
+    best = max((weight * worth(at) for weight, at in found if at <= (k or 99)), default=0)
     return best / max((weight for weight, _ in found), default=math.nan)
 
 
 def slow_hit_rate(row, k):
-    found = positives_of(row)
-    best = max((weight for weight, at in found if at <= k), default=0)
-    return best / max((weight for weight, _ in found), default=math.nan)
+    return slow_reciprocal_rank(row, k, worth=lambda at: 1)
 
 
 def slow_recall_at_k(row, k):

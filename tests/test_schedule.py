@@ -137,6 +137,10 @@ def site(new_project, tmp_path_factory):
     made.servers.wait(60)
 
 
+def keys_of(tags: list[dict[str, str]]) -> list[str]:
+    return [tag["value"] for tag in tags if tag["key"] == "rankops.key"]
+
+
 def check_outcome(site: Site, new_project) -> None:
     """The right lock on the newest branch, everything published once, one champion a model, nothing left over."""
     project = site.project
@@ -166,14 +170,9 @@ def check_outcome(site: Site, new_project) -> None:
     keys = set()
     for name in models:
         versions = site.registered("model-versions/search", filter=f"name='{name}'", max_results="200")
-        for version in versions["model_versions"]:
-            keys |= {tag["value"] for tag in version["tags"] if tag["key"] == "rankops.key"}
-    published = [
-        tag["value"]
-        for run in runs
-        for tag in run["data"]["tags"]
-        if tag["key"] == "rankops.key" and tag["value"] in keys and run["info"]["status"] == "FINISHED"
-    ]
+        keys |= {key for version in versions["model_versions"] for key in keys_of(version["tags"])}
+    finished = [run["data"]["tags"] for run in runs if run["info"]["status"] == "FINISHED"]
+    published = [key for tags in finished for key in keys_of(tags) if key in keys]
     assert sorted(published) == sorted(keys)  # each once
     assert not [limit for limit in site.ask("v2/concurrency_limits/filter") if limit["active_slots"]]
     assert {"results", "gate"} <= {one["key"] for one in site.ask("artifacts/latest/filter")}
