@@ -10,6 +10,7 @@ import sys
 import zlib
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -164,20 +165,17 @@ REQUESTS = {
 @pytest.fixture(scope="module")
 def served(tmp_path_factory):
     """MLflow's server in this process, of the task of a request."""
-    made = {}
 
+    @cache
     def of(task: str) -> TestClient:
-        if task not in made:
-            folder = tmp_path_factory.mktemp(task)
-            save_model(folder / "weights", network_of(task))
-            mlflow.pyfunc.save_model(
-                folder / "model", python_model=str(ROOT / "pipelines/serving/model.py"), pip_requirements=["mlflow"],
-                artifacts={"weights": str(folder / "weights")},
-                signature=signature_of(folder / "weights"),
-            )  # fmt: skip
-            app = scoring_server.init(mlflow.pyfunc.load_model(str(folder / "model")))
-            made[task] = TestClient(app, raise_server_exceptions=False)
-        return made[task]
+        folder = tmp_path_factory.mktemp(task)
+        save_model(folder / "weights", network_of(task))
+        mlflow.pyfunc.save_model(
+            folder / "model", python_model=str(ROOT / "pipelines/serving/model.py"), pip_requirements=["mlflow"],
+            artifacts={"weights": str(folder / "weights")}, signature=signature_of(folder / "weights"),
+        )  # fmt: skip
+        app = scoring_server.init(mlflow.pyfunc.load_model(str(folder / "model")))
+        return TestClient(app, raise_server_exceptions=False)
 
     return of
 
