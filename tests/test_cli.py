@@ -251,6 +251,7 @@ class TestModels:
             (["predict", "fresh.parquet", "--model", "model"], 1, "--out"),
             (["predict", "fresh.parquet", "a.png", "--out", "found.parquet"], 1, "2 files"),
             (["monitor", "absent.parquet", "--model", "model"], 1, "absent.parquet"),
+            (["monitor", "fresh.parquet", "--model", "model", "--dataset", "captions"], 1, "captions"),
             (["serve", "--model", "model"], 1, "model"),
             (["serve", "--port", "70000"], 2, "port"),
         ],
