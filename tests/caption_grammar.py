@@ -58,11 +58,8 @@ def holds(claim: Claim, boxes: dict[int, tuple[float, float, float]], *, canvas:
         return False
     size, top, left = boxes[claim.digit]
     if claim.what in ("large", "small", "larger", "smaller"):
-        if claim.other is None:
-            others = [box[0] for digit, box in boxes.items() if digit != claim.digit]
-            against = sum(others) / len(others) if others else size
-        else:
-            against = boxes[claim.other][0]
+        others = [digit for digit in boxes if digit != claim.digit] if claim.other is None else [claim.other]
+        against = sum(boxes[digit][0] for digit in others) / len(others) if others else size
         ratio = size / against if claim.what.startswith("large") else against / size
         return True if ratio >= LARGER else False if ratio <= 1 else None
     other_size, other_top, other_left = boxes[claim.other]

@@ -57,10 +57,7 @@ class Project:
 
     def __init__(self, folder: Path):
         self.folder = folder
-        files = subprocess.run(
-            ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
-            cwd=ROOT, capture_output=True, text=True, check=True,
-        ).stdout.split("\0")  # fmt: skip
+        files = git("-C", str(ROOT), "ls-files", "-z", "--cached", "--others", "--exclude-standard").split("\0")
         for file in filter(None, files):
             if (ROOT / file).exists() and file != "dvc.lock":
                 (folder / file).parent.mkdir(parents=True, exist_ok=True)
@@ -148,23 +145,36 @@ def tables(draw, rows, columns, *elements):
     return [draw(strategies.lists(row(one), min_size=rows, max_size=rows)) for one in elements]
 
 
+def small_ranker(*, size: int = 32, colors: int = 1):
+    """An untrained label ranker of ten labels."""
+    from rankops.io.checkpoints import build
+
+    args = {"scorer": {"name": "convnet", "args": {"channels": [4, 8]}}, "hidden": 8}
+    network = build("models", "label_ranker", args, seed=1, outputs=10, colors=colors).eval()
+    network.recipe |= {"task": "label_ranking", "image": {"colors": colors, "height": size, "width": size}}
+    return network
+
+
 def encoded(image, kind: str = "PNG", **options) -> bytes:
-    """A file of an image."""
     buffer = BytesIO()
     image.save(buffer, kind, **options)
     return buffer.getvalue()
 
 
-def with_cell(column: str, row: int, change):
-    """A function that changes one cell of a table."""
+def with_column(column: str, change):
+    """A function that changes the list of a table's values in a column."""
     import pyarrow as pa
 
     def changed(table):
-        values, field = table[column].to_pylist(), table.schema.field(column)
-        values[row] = change(values[row])
+        field, values = table.schema.field(column), change(table[column].to_pylist())
         return table.set_column(table.column_names.index(column), field, pa.array(values, field.type))
 
     return changed
+
+
+def with_cell(column: str, row: int, change):
+    """A function that changes one cell of a table."""
+    return with_column(column, lambda cells: [*cells[:row], change(cells[row]), *cells[row + 1 :]])
 
 
 def refusal(params, name: str, **changes) -> str | None:

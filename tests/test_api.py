@@ -3,10 +3,8 @@
 import importlib
 import pickle
 import pydoc
-import subprocess
 import sys
 import tomllib
-from pathlib import Path
 
 import pytest
 
@@ -14,16 +12,13 @@ import rankops
 from rankops import lookup
 from tools.stubs import stub
 
-ROOT = Path(__file__).parents[1]
+from conftest import ROOT, done  # isort: skip
 
 
 def loaded_by(code: str) -> set[str]:
     """The project's modules that are loaded after a program, in a process of its own."""
-    program = f"import sys\n{code}\nprint(*sys.modules)"
-    environment = {"PYTHONPATH": str(ROOT / "src"), "PATH": "", "OMP_NUM_THREADS": "1"}
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=environment)
-    assert done.returncode == 0, done.stderr
-    return {name for name in done.stdout.split() if name.startswith("rankops")}
+    names = done(sys.executable, "-c", f"import sys\n{code}\nprint(*sys.modules)", PYTHONPATH=ROOT / "src")
+    return {name for name in names.split() if name.startswith("rankops")}
 
 
 @pytest.mark.parametrize("first", [

@@ -1,7 +1,6 @@
 """Who may import whom, and that dvc.yaml names the code that its stages use."""
 
 import ast
-import subprocess
 import sys
 from functools import cache
 from pathlib import Path
@@ -79,10 +78,7 @@ def test_arrows_point_one_way(package, order):
         for module in imports_of(file) if name in order else ():
             if module.split(".")[0] == folder.name and (used := module.split(".")[1:2]) and used[0] in order:
                 assert order.index(used[0]) <= order.index(name), f"{file} imports {module}"
-            if folder.name == "rankops" and file.name not in (
-                "load.py",
-                "main.py",
-            ):  # of a sorter in MLflow; of a checkout
+            if folder.name == "rankops" and file.name not in ("load.py", "main.py"):  # a sorter in MLflow; a checkout
                 assert module.split(".")[0] not in PLATFORM, file
 
 
@@ -103,7 +99,6 @@ def code_behind(file: Path) -> frozenset[Path]:
 
 
 def words_of(block) -> set[str]:
-    """All words in a block of params."""
     parts = block.values() if isinstance(block, dict) else block if isinstance(block, list) else ()
     return {block} if isinstance(block, str) else set().union(*map(words_of, parts))
 
@@ -143,9 +138,7 @@ for _, dependencies in STAGES.values():
         dependencies += STAGES["shared_code"][1]
 
 
-@pytest.mark.parametrize(
-    "name", [name for name in STAGES if name != "check"]
-)  # which builds whatever params.yaml names
+@pytest.mark.parametrize("name", sorted(STAGES.keys() - {"check"}))  # which builds whatever params.yaml names
 def test_a_stage_depends_on_the_code_that_it_uses(name):
     assert not missing(*STAGES[name])
 
@@ -166,8 +159,7 @@ def test_a_component_imports_no_other_so_that_who_names_it_needs_no_more(folder)
 
 
 def test_no_registry_host_and_no_large_file_is_in_git():
-    files = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.split()
-    for file in filter(lambda name: (ROOT / name).is_file(), files):
+    for file in filter(lambda name: (ROOT / name).is_file(), done("git", "ls-files").split()):
         raw = (ROOT / file).read_bytes()
         assert len(raw) < 1_000_000, file
         # Spelled backwards, because this file is looked at too.

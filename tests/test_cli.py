@@ -12,12 +12,10 @@ from contextlib import suppress
 from pathlib import Path
 from types import SimpleNamespace
 
-import mlflow
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-import torch
 from dvc.repo import Repo
 from PIL import Image
 from ruamel.yaml import YAML
@@ -27,9 +25,8 @@ from pipelines.cli.app import app
 from pipelines.config import load
 from rankops.io.checkpoints import build, save_model
 from rankops.io.parquet import encode_images
-from rankops.tasks.label_ranking import LabelRanking
 
-from conftest import ROOT, encoded, git  # isort: skip
+from conftest import ROOT, encoded, git, small_ranker  # isort: skip
 
 HEAVY = {"torch", "numpy", "pandas", "mlflow", "prefect", "dvc", "great_expectations", "pydantic", "ruamel"}
 FILES = ("params.yaml", "dvc.yaml", "pyproject.toml", "scales/laptop.yaml", "scales/tiny.yaml", "scales/paper.yaml")
@@ -64,16 +61,6 @@ def project(tmp_path, monkeypatch) -> Path:
     for name in ("RANKOPS_MNIST_ROOT", "MLFLOW_TRACKING_URI", "PREFECT_API_URL"):
         monkeypatch.delenv(name, raising=False)
     return tmp_path
-
-
-@pytest.fixture
-def empty_store(project, _empty_store, monkeypatch):
-    """A store of the test's own."""
-    shutil.copyfile(_empty_store, project / "mlflow.db")
-    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{project}/mlflow.db")
-    yield
-    mlflow.set_tracking_uri(None)
-    mlflow.set_registry_uri(None)
 
 
 def edit(file: Path, old: str, new: str) -> None:
@@ -219,16 +206,12 @@ class TestModels:
     def trained(self, tmp_path_factory) -> Path:
         """A small label ranker, its dataset, and pictures."""
         folder = tmp_path_factory.mktemp("trained")
-        some = torch.zeros(2, 16, 16, dtype=torch.uint8), torch.zeros(2, 10, dtype=torch.int64)
-        model = {"name": "convnet", "args": {"channels": [4, 6]}}
-        task = LabelRanking(load(ROOT / "params.yaml").training["label_ranking"])
-        save_model(folder / "model", task.build(model, some, seed=1))
+        save_model(folder / "model", small_ranker(size=16))
         images = np.random.default_rng(0).integers(0, 256, (210, 16, 16), dtype=np.uint8)
         (folder / "data/ranked_mnist").mkdir(parents=True)
         for file, rows in (("data/ranked_mnist/train", images[:70]), ("data/ranked_mnist/val", images[70:140]),
                            ("fresh", images[140:]), ("dark", images[140:] // 4)):  # fmt: skip
             pq.write_table(pa.table({"image": encode_images(rows, threads=1)}), folder / f"{file}.parquet")
-        Image.new("L", (100, 80)).save(folder / "large.png")
         for name in ("a.png", "b.png"):
             (folder / name).write_bytes(encoded(Image.fromarray(images[ord(name[0])])))
         return folder
@@ -264,7 +247,6 @@ class TestModels:
             (["predct"], 2, "predict"),
             (["predict", "absent.png"], 1, "absent.png"),
             (["predict", "scales"], 1, "a folder"),
-            (["predict", "large.png", "--model", "model"], 1, "100 x 80 pixels"),
             (["predict", "a.png", "--model", "scales"], 1, "scales"),
             (["predict", "fresh.parquet", "--model", "model"], 1, "--out"),
             (["predict", "fresh.parquet", "a.png", "--out", "found.parquet"], 1, "2 files"),
@@ -280,14 +262,13 @@ class TestModels:
 
 class TestPromote:
     @pytest.fixture
-    def store(self, project, empty_store):
+    def store(self, project, store):
         """Two versions of a model, as MLflow itself registers them."""
-        client = mlflow.MlflowClient(os.environ["MLFLOW_TRACKING_URI"])
-        client.create_registered_model("sorter-x")
+        store.create_registered_model("sorter-x")
         for number in (1, 2):
             save_model(project / f"made/{number}", build("sorters", "handcrafted", {}, seed=number))
-            client.create_model_version("sorter-x", str(project / f"made/{number}"))
-        return client
+            store.create_model_version("sorter-x", str(project / f"made/{number}"))
+        return store
 
     def test_by_hand_and_back_needs_one_model_and_one_wish(self, store):
         for words in (["--version", "2"], ["a", "b", "--rollback"], ["a", "--rollback", "--version", "2"]):
@@ -323,7 +304,7 @@ class TestDoctor:
         assert not (project / "dvc.lock").exists()
         assert rankops("repair") == ""
 
-    def test_what_is_broken_is_found_at_once_and_ends_with_1(self, project, empty_store, monkeypatch):
+    def test_what_is_broken_is_found_at_once_and_ends_with_1(self, project, store, monkeypatch):
         edit(project / "params.yaml", "threads: 2", "threads: 0")
         (project / "data/raw/mnist").mkdir(parents=True)
         (project / "data/raw/mnist/t10k-labels-idx1-ubyte").write_bytes(b"")
@@ -339,7 +320,7 @@ class TestDoctor:
         assert "secret" not in rankops("doctor", code=1)
 
 
-def test_watch_ends_with_ctrl_c_and_refuses_broken_params(project, empty_store):
+def test_watch_ends_with_ctrl_c_and_refuses_broken_params(project, store):
     environment = os.environ | {"PYTHONPATH": f"{ROOT}:{ROOT}/src", "PYTHONUNBUFFERED": "1"}
     words = [sys.executable, "-m", "pipelines.cli", "watch"]
     # Whatever started the tests may ignore the signal, and what a program imports may swallow it.

@@ -43,14 +43,12 @@ def services(path: str = "compose.yaml") -> dict[str, dict]:
 
 def test_every_secret_of_compose_must_be_set_and_is_in_the_example():
     text = "".join((ROOT / name).read_text() for name in COMPOSE)
-    used = dict(re.findall(r"\$\{(\w+)([^}]*)\}", text))
-    secrets = {name for name in used if SECRET.search(name)}
+    used = [(name, rest) for name, rest in re.findall(r"\$\{(\w+)([^}]*)\}", text) if SECRET.search(name)]
     lines = [line for line in (ROOT / ".env.example").read_text().splitlines() if line and not line.startswith("#")]
-    assert {line.partition("=")[0] for line in lines} == secrets
+    assert {line.partition("=")[0] for line in lines} == {name for name, _ in used}
     assert all(line.endswith("=") for line in lines), "a value in .env.example would be a default password"
-    for name, rest in re.findall(r"\$\{(\w+)([^}]*)\}", text):
-        if name in secrets:
-            assert rest.startswith(":?"), f"{name}: compose must refuse to start without it"
+    for name, rest in used:
+        assert rest.startswith(":?"), f"{name}: compose must refuse to start without it"
     for service in services().values():
         for name, value in service.get("environment", {}).items():
             if SECRET.search(name) and name != "MLFLOW_AUTH_CONFIG_PATH":

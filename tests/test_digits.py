@@ -10,8 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from pipelines.config import check_shapes
-from pipelines.config.schema import merged, read
+from pipelines.config.schema import check_shapes, merged, read
 from pipelines.stages import digits as digits_stage
 from pipelines.stages import score_vectors as score_vectors_stage
 from rankops.datasets.scenes import digits, mnist

@@ -6,9 +6,8 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from tempfile import mkdtemp
 
@@ -17,9 +16,8 @@ import pytest
 import requests
 from moto.server import ThreadedMotoServer
 
-from conftest import done, free_port, shorten  # isort: skip
+from conftest import ROOT, done, free_port, shorten, wait_for  # isort: skip
 
-ROOT = Path(__file__).parents[1]
 BIN = Path(sys.executable).parent
 PASSWORDS = {name: secrets.token_hex(16) for name in ("postgres", "mlflow", "prefect", "admin", "worker", "forms")}
 
@@ -36,33 +34,28 @@ pytestmark = [pytest.mark.slow, pytest.mark.skipif(postgresql() is None, reason=
 
 
 @contextmanager
-def running(*command: str, log: Path, health: str, seconds: float = 300, **environment: str) -> Iterator[None]:
+def running(*command: str, log: Path, health: str, **environment: str) -> Iterator[None]:
     """A server for as long as it is needed, its children included."""
     clean = {"PATH": f"{BIN}:{os.environ['PATH']}", "HOME": str(log.parent), "PYTHONPATH": "src", "DO_NOT_TRACK": "1"}
     with log.open("w") as output:
         process = subprocess.Popen(
             command, cwd=ROOT, env=clean | environment, stdout=output, stderr=subprocess.STDOUT, start_new_session=True
         )
+
+    def answers() -> bool:
+        assert process.poll() is None, f"{command} ended:\n{log.read_text()[-3000:]}"
+        with suppress(OSError):
+            return requests.get(health, timeout=2).ok
+        return False
+
     try:
-        for _ in range(int(seconds * 2)):
-            assert process.poll() is None, f"{command} ended:\n{log.read_text()[-3000:]}"
-            try:
-                requests.get(health, timeout=2).raise_for_status()
-                break
-            except OSError:
-                time.sleep(0.5)
-        else:
-            pytest.fail(f"{health} does not answer after {seconds} s:\n{log.read_text()[-3000:]}")
+        wait_for(answers, patience=300)
         yield
     finally:
         for ending in (signal.SIGTERM, signal.SIGKILL):
-            try:
+            with suppress(ProcessLookupError, subprocess.TimeoutExpired):
                 os.killpg(process.pid, ending)
                 process.wait(20)
-            except ProcessLookupError:
-                break
-            except subprocess.TimeoutExpired:
-                continue
 
 
 def answer(address: str, *credentials: str) -> int:

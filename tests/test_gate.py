@@ -35,7 +35,6 @@ PARAMS = SimpleNamespace(
 
 
 def sorters(*steepness: float) -> None:
-    """Publish versions of a handcrafted sorter; the steeper, the better."""
     for number, value in enumerate(steepness, 1):
         sorter(f"of {number}", value)
 
@@ -48,7 +47,6 @@ def sorter(name: str, steepness: float = 1.0, *, kind: str = "handcrafted", **op
 
 
 def regressor(name: str, seed: int, *, dataset: str = "clips", model: str = "memorability", colors: int = 1) -> None:
-    """Publish a version of a small network."""
     network = build("models", "convnet", {"channels": [4, 6]}, seed=seed, outputs=1, colors=colors)
     network.recipe["task"] = "memorability"
     save_model(Path("made") / name, network)

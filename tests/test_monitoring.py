@@ -18,10 +18,10 @@ from pipelines.flows import monitor as flow
 from pipelines.monitoring.drift import Comparison, compare, measure, quantities, table, write
 from rankops.datasets.scenes import digits
 from rankops.datasets.scenes.ranked_mnist import RankedMnist
-from rankops.io.checkpoints import build, save_model
+from rankops.io.checkpoints import save_model
 from rankops.io.parquet import decode_images, encode_images
 
-from conftest import encoded  # isort: skip
+from conftest import encoded, small_ranker  # isort: skip
 
 SCENES = RankedMnist(
     rows=dict.fromkeys(digits.DIGITS_OF, 2), canvas=32, digits_per_image=(2, 4), scale=(1.0, 3.0), overlap=0.3, seed=1
@@ -42,22 +42,13 @@ def scenes(tmp_path_factory):
     return draw
 
 
-def ranker_of(colors=1, outputs=10):
-    """Untrained: whether equal distributions look equal is no question of what a network has learned."""
-    args = {"scorer": {"name": "convnet", "args": {"channels": [4, 8]}}, "hidden": 8}
-    network = build("models", "label_ranker", args, seed=1, outputs=outputs, colors=colors).eval()
-    network.recipe |= {"task": "label_ranking", "image": {"colors": colors, "height": 32, "width": 32}}
-    return network
-
-
 @pytest.fixture(scope="module")
 def project(tmp_path_factory, scenes) -> Path:
-    """A folder with what a comparison needs: the dataset and a model."""
     folder = tmp_path_factory.mktemp("monitored")
     (folder / "data/ranked_mnist").mkdir(parents=True)
     for use, split in enumerate(("train", "val")):
         pq.write_table(scenes(250, use), folder / f"data/ranked_mnist/{split}.parquet")
-    save_model(folder / "model", ranker_of())
+    save_model(folder / "model", small_ranker())
     return folder
 
 
@@ -77,11 +68,7 @@ def compared(project, monkeypatch):
 
 def measured(images: pa.Table, folder: Path, ranker=None) -> dict[str, np.ndarray]:
     pq.write_table(images, folder / "images.parquet")
-    return measure(folder / "images.parquet", ranker or ranker_of(), chosen=np.arange(len(images)))
-
-
-def redrawn(images: pa.Table, change) -> pa.Table:
-    return pa.table({"image": encode_images(change(decode_images(images["image"], path="x", threads=1)), threads=1)})
+    return measure(folder / "images.parquet", ranker or small_ranker(), chosen=np.arange(len(images)))
 
 
 def plain(*size: int, mode: str = "L", color=0) -> bytes:
@@ -140,7 +127,8 @@ NOISE = np.random.default_rng(0).normal(0, 12, (150, 32, 32))
     ],
 )
 def test_a_change_is_named(compared, scenes, options, change, name):
-    comparison = compared(redrawn(scenes(150, 9, **options), change))
+    images = change(decode_images(scenes(150, 9, **options)["image"], path="x", threads=1))
+    comparison = compared(pa.table({"image": encode_images(images, threads=1)}))
     assert name in comparison.drifted
     assert comparison.verdict.startswith("drift: ")
 
@@ -165,7 +153,6 @@ GOOD = plain(32, 32)
 @pytest.mark.parametrize(
     ("images", "options", "message"),
     [
-        (pa.table({"picture": [1] * 60}), {}, "fresh.parquet: no column image"),
         (images_of(*[GOOD] * 49), {}, "fresh.parquet: 49 images"),
         (images_of(*[GOOD] * 70, GOOD[:-30], *[GOOD] * 9), {}, "fresh.parquet: row 70"),
         (images_of(*[GOOD] * 55, plain(1, 1)), {}, "fresh.parquet: row 55: image of 1 x 1"),
@@ -180,7 +167,7 @@ def test_what_cannot_be_compared_is_named(compared, images, options, message):
 
 
 def test_what_is_compared_is_what_the_ranker_says_of_the_images(scenes, tmp_path):
-    images, ranker = scenes(60, 12), ranker_of()
+    images, ranker = scenes(60, 12), small_ranker()
     ranker.thresholds.layers[-1].bias.data += torch.linspace(-1, 3, 10)  # so that few labels are selected
     result = measured(images, tmp_path, ranker)
     pixels = torch.from_numpy(decode_images(images["image"], path="x", threads=1))
@@ -189,7 +176,7 @@ def test_what_is_compared_is_what_the_ranker_says_of_the_images(scenes, tmp_path
     assert result["selected"].tolist() == (scores > thresholds).sum(1).tolist()
     assert np.allclose(result["brightness"], pixels.float().mean((1, 2)) / 255, atol=1e-6)
     assert np.allclose(result["ink"], (pixels > 127).float().mean((1, 2)), atol=1e-6)
-    red = measured(images_of(plain(16, 16, mode="RGB", color=(255, 0, 0))), tmp_path, ranker_of(colors=3))
+    red = measured(images_of(plain(16, 16, mode="RGB", color=(255, 0, 0))), tmp_path, small_ranker(colors=3))
     assert (red["brightness"].tolist(), red["ink"].tolist()) == ([pytest.approx(1 / 3)], [0])
 
 

@@ -4,10 +4,8 @@ import pytest
 import torch
 
 from rankops.ranks import ranks
-from rankops.sorters.handcrafted import Handcrafted
-from rankops.sorters.laplace import Laplace
+from rankops.sorters import Handcrafted, Laplace, StraightThrough
 from rankops.sorters.operators import soft_median, soft_permutation, soft_quantile, soft_sort, soft_topk
-from rankops.sorters.straight_through import StraightThrough
 
 FIXED = {softness: Laplace(softness=softness, standardize=False) for softness in (0.01, 0.5)}
 
@@ -153,12 +151,9 @@ def test_noise_is_drawn_from_the_generator(generator):
         (lambda scores: soft_quantile(scores, 0.5, sorter=Handcrafted()), TypeError, "sorter is Handcrafted"),
         (lambda scores: soft_quantile(scores, torch.tensor([0.5, 1.5])), ValueError, r"q\[1\] is 1.5"),
         (lambda scores: soft_median(scores, mask=torch.zeros(4).bool()), ValueError, r"mask\[0\] is False"),
-        (lambda scores: soft_sort(scores.long()), TypeError, "scores is torch.int64"),
         (lambda scores: soft_sort(scores / 0), ValueError, r"scores\[0\] is nan"),
         (lambda scores: soft_permutation(scores, dim=1), ValueError, "dim is 1"),
         (lambda scores: soft_sort(scores, sorter=Handcrafted(), hard=True), ValueError, "need a Laplace"),
-        (lambda scores: soft_sort(scores, sorter=Laplace), TypeError, "pass an instance"),
-        (lambda scores: soft_median(scores, sorter="laplace"), TypeError, "'laplace'"),
     ],
 )
 def test_names_what_it_refuses(call, error, message):

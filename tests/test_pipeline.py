@@ -77,7 +77,6 @@ def photographs(root) -> None:
 
 
 def ran(output: str) -> set[str]:
-    """Stages that a `dvc repro` ran."""
     return {line.split("'")[1] for line in output.splitlines() if line.startswith("Running stage")}
 
 
@@ -95,7 +94,6 @@ def change(project, changes: dict, *, without: str | None = None) -> None:
 
 
 def edit(project, *files: str) -> None:
-    """Add a comment to files of the library."""
     for file in files:
         with (project.folder / "src/rankops" / file).open("a") as code:
             code.write("# a comment\n")

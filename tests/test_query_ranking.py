@@ -14,9 +14,7 @@ import pytest
 import torch
 from sklearn.metrics import average_precision_score, ndcg_score
 
-from pipelines.config import check_shapes
-from pipelines.config.schema import merged
-from pipelines.config.schema import read as read_params
+from pipelines.config.schema import check_shapes, merged, read
 from pipelines.stages import real_data
 from rankops.datasets.public.packages import PackagedFile
 from rankops.datasets.public.protein_homology import FEATURES, FILE, ProteinHomology
@@ -31,7 +29,7 @@ from conftest import ROOT, refusal, with_cell  # isort: skip
 
 QUERIES = 12
 SETTINGS = check_shapes(
-    merged(read_params(ROOT / "params.yaml"), {"real_data": {"protein_homology": {"args": {"folds": 4}, "seed": 1}}})
+    merged(read(ROOT / "params.yaml"), {"real_data": {"protein_homology": {"args": {"folds": 4}, "seed": 1}}})
 )
 
 
@@ -126,17 +124,15 @@ class TestFetch:
         """A folder that pip takes for its index, with a wheel in it."""
         wheel = tmp_path / "index/some_data-1.0-py3-none-any.whl"
         wheel.parent.mkdir()
+        about = {
+            "METADATA": "Metadata-Version: 2.1\nName: some-data\nVersion: 1.0\nLicense: MIT\n",
+            "WHEEL": "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+            "RECORD": "", "LICENSE": "terms",
+        }  # fmt: skip
         with ZipFile(wheel, "w") as archive:
             archive.writestr("some_data/table.bin", b"contents")
-            archive.writestr(
-                "some_data-1.0.dist-info/METADATA",
-                "Metadata-Version: 2.1\nName: some-data\nVersion: 1.0\nLicense: MIT\n",
-            )
-            archive.writestr(
-                "some_data-1.0.dist-info/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
-            )
-            archive.writestr("some_data-1.0.dist-info/RECORD", "")
-            archive.writestr("some_data-1.0.dist-info/LICENSE", "terms")
+            for name, text in about.items():
+                archive.writestr(f"some_data-1.0.dist-info/{name}", text)
         monkeypatch.setenv("PIP_NO_INDEX", "1")
         monkeypatch.setenv("PIP_FIND_LINKS", str(wheel.parent))
         return wheel
@@ -191,9 +187,7 @@ def trained(split, loss, **options):
     task = QueryRanking({"ranker": OPTIONS | options})
     network = task.build({"name": "perceptron", "args": {"hidden": [8]}}, split, seed=0)
     objective = Objective({"name": loss}, sorter=Laplace() if loss in SORTS else None)
-    history = list(
-        train(task, network, split, split, training=task.training, objective=objective, seed=0, device="cpu")
-    )
+    history = train(task, network, split, split, training=task.training, objective=objective, seed=0, device="cpu")
     return task, network, [epoch for _, epoch in history]
 
 

@@ -31,9 +31,7 @@ def empty(tmp_path, monkeypatch) -> Path:
     monkeypatch.setattr(quickstart, "CHANNELS", (4, 8))
     monkeypatch.setattr(quickstart, "EPOCHS", {"scorer": 1, "thresholds": 1})
     monkeypatch.setattr(quickstart, "ROWS", {"train": 130, "val": 20, "test": 30})
-    threads = torch.get_num_threads()
-    yield tmp_path
-    torch.set_num_threads(threads)
+    return tmp_path
 
 
 def files(folder: Path) -> set[str]:

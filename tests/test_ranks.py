@@ -1,5 +1,7 @@
 """Exact ranks, against scipy and by their properties."""
 
+import math
+
 import pytest
 import torch
 from contracts.options import check_nothing_else_changes
@@ -38,16 +40,7 @@ def test_take_a_dimension_a_direction_and_a_mask(generator):
     assert ranks(filled, mask=mask.expand(3, -1))[:, mask].equal(ranks(scores[:, mask]))
 
 
-@pytest.mark.parametrize(
-    ("scores", "error", "message"),
-    [
-        (torch.tensor([1.0, float("nan")]), ValueError, r"scores\[1\] is nan"),
-        (torch.tensor([float("inf"), float("inf")]), ValueError, r"scores\[0\] is inf .*1 more"),
-        (torch.tensor([1, 2]), TypeError, "int64"),
-        (torch.zeros(3, 0), ValueError, r"\(3, 0\)"),
-        ([1.0], TypeError, "list"),
-    ],
-)
-def test_refuse_what_has_no_order(scores, error, message):
-    with pytest.raises(error, match=message):
-        ranks(scores)
+def test_refuse_what_has_no_order():
+    """As sorters do, whose contract has every refusal."""
+    with pytest.raises(ValueError, match=r"scores\[0\] is inf .*1 more"):
+        ranks(torch.tensor([math.inf, math.inf]))

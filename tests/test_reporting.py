@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from functools import reduce
 from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote
@@ -12,8 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 
-from pipelines.config import check_shapes
-from pipelines.config.schema import merged, read
+from pipelines.config.schema import check_shapes, merged, read
 from pipelines.reporting.archive import kept_results
 from pipelines.reporting.examples import SHEET, places
 from pipelines.reporting.results import number
@@ -39,25 +39,19 @@ RUNS = {  # task, dataset, loss, sorter, main metric
 }
 
 
-def run_block(task, dataset, loss, sorter):
-    return {
-        "task": task, "dataset": dataset, "model": {"name": "convnet"}, "start": "models/runs/none",
-        "loss": {"name": loss}, "sorter": sorter, "auxiliary": {"name": "none"}, "seeds": [1, 2],
-    }  # fmt: skip
-
-
-def params(**changes):
+def params():
     """Return the params of six runs of four tasks, two of them compared."""
     values = read(ROOT / "params.yaml")
     rows = {"train": 5000, "val": 10, "test": TEST, "gate": 10}
     datasets = {name: {"canvas": 16, "rows": rows} for name in values["datasets"]}
     values = merged(values, {"compute": {"threads": 1}, "datasets": datasets})
-    values |= {
+    common = {"model": {"name": "convnet"}, "start": "models/runs/none", "auxiliary": {"name": "none"}, "seeds": [1, 2]}
+    runs = {name: common | {"task": task, "dataset": dataset, "loss": {"name": loss}, "sorter": sorter}
+            for name, (task, dataset, loss, sorter, _) in RUNS.items()}  # fmt: skip
+    return check_shapes(values | {
         "sorters": {name: values["sorters"][name] for name in ("lstm", "laplace")},
-        "runs": {name: run_block(*options[:4]) for name, options in RUNS.items()},
-        "comparisons": {"memorability": COMPARISON | {"runs": [OURS]}},
-    }
-    return check_shapes(values | changes)
+        "runs": runs, "comparisons": {"memorability": COMPARISON | {"runs": [OURS]}},
+    })  # fmt: skip
 
 
 def write(path, content):
@@ -68,17 +62,6 @@ def write(path, content):
 
 def leaf(value):
     return {"value": value, "low": value - 0.02, "high": value + 0.02, "seeds": {"1": value - 0.01, "2": value + 0.01}}
-
-
-def nested(names, value):
-    result = {}
-    for place, name in enumerate(names):
-        *parents, last = name.split(".")
-        block = result
-        for parent in parents:
-            block = block.setdefault(parent, {})
-        block[last] = leaf(3.0 if "median" in name else value + 0.001 * place)
-    return result
 
 
 def predictions(task):
@@ -98,7 +81,11 @@ def predictions(task):
 
 
 def write_run(name, task, value):
-    metrics = nested([metric.name for metric in find("tasks", task).metrics], value)
+    metrics = {}
+    for place, metric in enumerate(find("tasks", task).metrics):
+        *parents, last = metric.name.split(".")
+        block = reduce(lambda outer, parent: outer.setdefault(parent, {}), parents, metrics)
+        block[last] = leaf(3.0 if "median" in last else value + 0.001 * place)
     if task == "multilabel":
         metrics["average_precision"] = {str(label): leaf(0.5) for label in range(LABELS)}
     write(f"metrics/runs/{name}.json", metrics)

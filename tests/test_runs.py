@@ -8,7 +8,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-import torch
 
 from pipelines.config.schema import check_shapes, merged, read
 from pipelines.stages import train as stage
@@ -33,7 +32,6 @@ def project(tmp_path, monkeypatch):
         table = pa.table({"frames": frames, "score": draws.random(rows).astype(np.float32)})
         pq.write_table(table, tmp_path / f"data/clips/{split}.parquet")
     monkeypatch.chdir(tmp_path)
-    torch.set_num_threads(1)
 
     def params(**changes):
         run = {

@@ -11,8 +11,7 @@ import torch
 from caption_grammar import holds, parse
 from scipy.stats import skew, spearmanr
 
-from pipelines.config import check_shapes
-from pipelines.config.schema import merged, read
+from pipelines.config.schema import check_shapes, merged, read
 from pipelines.stages import scenes, validate
 from rankops import lookup
 from rankops.datasets.scenes import captions, digits, facts, layout, long_tailed_mnist, rlsep
@@ -21,7 +20,7 @@ from rankops.datasets.scenes.drawing import draw
 from rankops.io.parquet import encode_images
 from rankops.seeding import generator
 
-from conftest import ROOT, refusal, with_cell  # isort: skip
+from conftest import ROOT, refusal, with_cell, with_column  # isort: skip
 
 ROWS = {"train": 80, "val": 40, "test": 40, "gate": 40}
 SCENE = {"rows": ROWS, "canvas": 32, "digits_per_image": (3, 6), "scale": (1.0, 4.0), "overlap": 0.0, "seed": 1}
@@ -86,16 +85,6 @@ def with_item(column, row, place, value):
         return [value(item) if number == at else item for number, item in enumerate(cell)]
 
     return with_cell(column, row, change)
-
-
-def with_column(column, values):
-    """Changes a column of a table to what a function finds from it."""
-
-    def change(table):
-        place, field = table.column_names.index(column), table.schema.field(column)
-        return table.set_column(place, field, pa.array(values(table), field.type))
-
-    return change
 
 
 def present(cell):
@@ -270,10 +259,12 @@ def test_digits_that_cover_each_other_and_too_many_are_named(check, project):
 
 
 def test_labels_that_are_too_frequent_and_scores_without_noise_are_named(check):
-    often = with_column("labels", lambda table: [[1] * 3 + [0] * 7] * len(table))
+    often = with_column("labels", lambda cells: [[1] * 3 + [0] * 7] * len(cells))
     assert "label_2: expect_column_mean_to_be_between" in check("long_tailed_mnist", train=[often])
 
-    exact = with_column("score", lambda table: np.round(table["probability"].to_numpy() * 40) / 40)
+    def exact(table):
+        return with_column("score", lambda _: np.round(table["probability"].to_numpy() * 40) / 40)(table)
+
     message = check("clips", **{split: [exact] for split in ROWS})
     assert "standardized_score: expect_column_stdev_to_be_between" in message
 

@@ -105,7 +105,6 @@ class Site:
             self.wait_for(lambda: all(run["state_type"] in ended for run in self.runs()), patience=1200)
 
     def champions(self, name: str) -> list[str]:
-        """Return the versions of a model that are called champion."""
         aliases = self.registered("registered-models/get", name=name)["registered_model"]["aliases"]
         return [alias["version"] for alias in aliases if alias["alias"] == "champion"]
 
@@ -138,6 +137,10 @@ def site(new_project, tmp_path_factory):
     made.servers.wait(60)
 
 
+def keys_of(tags: list[dict[str, str]]) -> list[str]:
+    return [tag["value"] for tag in tags if tag["key"] == "rankops.key"]
+
+
 def check_outcome(site: Site, new_project) -> None:
     """The right lock on the newest branch, everything published once, one champion a model, nothing left over."""
     project = site.project
@@ -167,14 +170,9 @@ def check_outcome(site: Site, new_project) -> None:
     keys = set()
     for name in models:
         versions = site.registered("model-versions/search", filter=f"name='{name}'", max_results="200")
-        for version in versions["model_versions"]:
-            keys |= {tag["value"] for tag in version["tags"] if tag["key"] == "rankops.key"}
-    published = [
-        tag["value"]
-        for run in runs
-        for tag in run["data"]["tags"]
-        if tag["key"] == "rankops.key" and tag["value"] in keys and run["info"]["status"] == "FINISHED"
-    ]
+        keys |= {key for version in versions["model_versions"] for key in keys_of(version["tags"])}
+    finished = [run["data"]["tags"] for run in runs if run["info"]["status"] == "FINISHED"]
+    published = [key for tags in finished for key in keys_of(tags) if key in keys]
     assert sorted(published) == sorted(keys)  # each once
     assert not [limit for limit in site.ask("v2/concurrency_limits/filter") if limit["active_slots"]]
     assert {"results", "gate"} <= {one["key"] for one in site.ask("artifacts/latest/filter")}

@@ -10,6 +10,7 @@ import sys
 import zlib
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -38,7 +39,7 @@ from rankops.io.pictures import PIXELS
 from rankops.models.tokenizer import Vocabulary
 from rankops.tasks import predict as requests
 from rankops.tasks.label_ranking import LabelRanking
-from rankops.tasks.predict import order_of, predicted
+from rankops.tasks.predict import predicted
 
 from conftest import ROOT, encoded, free_port, wait_for  # isort: skip
 
@@ -49,7 +50,6 @@ WORDS = "a large three"
 
 
 def network_of(task: str, *, colors: int = 1) -> torch.nn.Module:
-    """A small untrained network of a task."""
     name, args, runtime = "convnet", SMALL, {"outputs": K if task == "multilabel" else 1}
     if task == "label_ranking":
         name, args = "label_ranker", {"scorer": {"name": "convnet", "args": SMALL}, "hidden": 4}
@@ -165,20 +165,17 @@ REQUESTS = {
 @pytest.fixture(scope="module")
 def served(tmp_path_factory):
     """MLflow's server in this process, of the task of a request."""
-    made = {}
 
+    @cache
     def of(task: str) -> TestClient:
-        if task not in made:
-            folder = tmp_path_factory.mktemp(task)
-            save_model(folder / "weights", network_of(task))
-            mlflow.pyfunc.save_model(
-                folder / "model", python_model=str(ROOT / "pipelines/serving/model.py"), pip_requirements=["mlflow"],
-                artifacts={"weights": str(folder / "weights")},
-                signature=signature_of(folder / "weights"),
-            )  # fmt: skip
-            app = scoring_server.init(mlflow.pyfunc.load_model(str(folder / "model")))
-            made[task] = TestClient(app, raise_server_exceptions=False)
-        return made[task]
+        folder = tmp_path_factory.mktemp(task)
+        save_model(folder / "weights", network_of(task))
+        mlflow.pyfunc.save_model(
+            folder / "model", python_model=str(ROOT / "pipelines/serving/model.py"), pip_requirements=["mlflow"],
+            artifacts={"weights": str(folder / "weights")}, signature=signature_of(folder / "weights"),
+        )  # fmt: skip
+        app = scoring_server.init(mlflow.pyfunc.load_model(str(folder / "model")))
+        return TestClient(app, raise_server_exceptions=False)
 
     return of
 
@@ -316,7 +313,6 @@ class TestPredict:
             annotate(tmp_path / "x.jpg", Prediction(path, places, labels, [2.0, 2.0, -1.0][: len(labels)]))
             with Image.open(tmp_path / "x.jpg") as drawn:
                 assert (drawn.format, drawn.size) == ("JPEG", (700, 340))
-        assert order_of([2, 0, 1, 2]) == [0, 3, 2]
         one, other, same = (tmp_path / name for name in ("a/x.png", "b/y.png", "b/x.jpg"))
         for path in (one, other, same):
             path.parent.mkdir(exist_ok=True)

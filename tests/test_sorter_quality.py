@@ -9,8 +9,7 @@ from benchmarks.sodeep_table_1 import written_down
 from rankops.datasets.vectors.score_vectors import draw
 from rankops.metrics import sorter_quality
 from rankops.ranks import ranks
-from rankops.sorters.laplace import Laplace
-from rankops.sorters.sigmoid import Sigmoid
+from rankops.sorters import Laplace, Sigmoid
 
 
 @pytest.fixture

@@ -15,14 +15,7 @@ from rankops.datasets.vectors.score_vectors import draw
 from rankops.io.checkpoints import build, save_model
 from rankops.metrics import sorter_quality
 from rankops.ranks import ranks
-from rankops.sorters import load_sorter
-from rankops.sorters.cnn import CNN
-from rankops.sorters.comparator import Comparator
-from rankops.sorters.handcrafted import Handcrafted
-from rankops.sorters.laplace import Laplace
-from rankops.sorters.lstm import LSTM
-from rankops.sorters.sigmoid import Sigmoid
-from rankops.sorters.straight_through import StraightThrough
+from rankops.sorters import CNN, LSTM, Comparator, Handcrafted, Laplace, Sigmoid, StraightThrough, load_sorter
 
 
 def jacobian(sorter, scores: torch.Tensor) -> torch.Tensor:
@@ -35,10 +28,8 @@ def small_comparator() -> Comparator:
 
 
 def summed(values, kernel) -> np.ndarray:
-    """The all-pairs sum, pair by pair."""
-    return np.array(
-        [1 + sum(kernel(other - score) for j, other in enumerate(values) if j != i) for i, score in enumerate(values)]
-    )
+    """The sum over all pairs; of each score with itself it is 1/2, where a rank begins with 1."""
+    return 0.5 + kernel(values - values[:, None]).sum(1)
 
 
 @given(

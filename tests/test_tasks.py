@@ -17,7 +17,7 @@ from rankops import lookup
 from rankops.datasets import splits as readers
 from rankops.io.checkpoints import build, load_model, save_model, start_from
 from rankops.io.parquet import IMAGE, encode_images
-from rankops.metrics.bootstrap import Statistic, difference, evaluate, holm
+from rankops.metrics.bootstrap import Statistic, difference, evaluate
 from rankops.ranks import ranks
 from rankops.sorters.handcrafted import Handcrafted
 from rankops.tasks.label_ranking import label_ranks_of
@@ -57,11 +57,10 @@ def split_of(task: str, generator: torch.Generator, rows: int = 20):
     return images, [[f"a {row} above {word}" for word in ("this", "that")] for row in range(rows)], torch.arange(rows)
 
 
-def small_sorter(length: int = 4) -> nn.Module:
-    return build("sorters", "lstm", {"hidden": 4, "layers": 1}, seed=1, length=length)
-
-
-SORTERS = {"lstm": small_sorter, "handcrafted": Handcrafted, None: lambda: None}
+SORTERS = {
+    "lstm": lambda: build("sorters", "lstm", {"hidden": 4, "layers": 1}, seed=1, length=4),
+    "handcrafted": Handcrafted, None: lambda: None,
+}  # fmt: skip
 # task, model, loss, sorter, auxiliary loss
 CASES = [
     ("label_ranking", CONVNET, "cross_entropy", None, None),
@@ -303,13 +302,10 @@ class TestMetrics:
             for number, value in enumerate(values)
         }
         examples = {0: Statistic(["m"], 30, lambda rows: values[rows].mean(-1)[None])}
-        for several, level, width in ((seeds, 0.95, 1.96), (examples, 0.95, 1.96), (examples, 0.5, 0.674)):
-            leaf = evaluate(several, resamples=4000, seed=0, confidence=level)["m"]
+        for several, level, width in ((seeds, {}, 1.96), (examples, {}, 1.96), (examples, {"confidence": 0.5}, 0.674)):
+            leaf = evaluate(several, resamples=4000, seed=0, **level)["m"]
             assert leaf["value"] == pytest.approx(values.mean())
             assert leaf["high"] - leaf["low"] == pytest.approx(2 * width * values.std() / math.sqrt(30), rel=0.1)
-
-    def test_holm_is_that_of_statsmodels_example(self):
-        assert holm([0.01, 0.02, 0.03, 0.9]) == pytest.approx([0.04, 0.06, 0.06, 0.9])
 
     def test_selected_labels_are_ranked_among_themselves(self):
         scores = torch.tensor([[9.0, -5.0, 0.5, 0.5], [1.0, 2.0, 3.0, 4.0]])

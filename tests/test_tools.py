@@ -12,6 +12,8 @@ from rankops.io.checkpoints import build, load_model, save_model
 from rankops.tasks.label_ranking import LabelRanking
 from tools import page, ship, table_1
 
+from conftest import small_ranker  # isort: skip
+
 PLACE = "before\n<!-- results: {} -->\nold\n<!-- end of results -->\nafter\n"
 
 
@@ -60,10 +62,9 @@ class TestShip:
         monkeypatch.chdir(tmp_path)
         save_model("models/sorters/any", build("sorters", "comparator", {"hidden": 4}, seed=0))
         save_model("models/sorters/fixed", build("sorters", "lstm", {"hidden": 4}, seed=0, length=8))
-        scorer = {"name": "convnet", "args": {"channels": [4]}}
-        ranker = build("models", "label_ranker", {"scorer": scorer}, seed=0, outputs=3)
+        ranker = small_ranker(size=16)
         for task in ("label_ranking", "memorability"):
-            ranker.recipe |= {"task": task, "image": {"colors": 1, "height": 16, "width": 16}}
+            ranker.recipe["task"] = task
             save_model(f"models/runs/{task}", ranker)
         names = ("pretrain@any", "pretrain@fixed", "train@label_ranking", "train@memorability")
         stages = {name: {"cmd": "x", "deps": [], "outs": []} for name in names}

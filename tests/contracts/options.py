@@ -2,7 +2,7 @@
 
 import inspect
 import types
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Literal, Union, get_args, get_origin
 
 import torch
@@ -60,31 +60,21 @@ def changed(thing: Callable[..., Any], option: str) -> Any:
     return other(options(thing)[option], usual[option])
 
 
-def is_block(hint: Any) -> bool:
-    """Whether an option is a block of options of something else, which has tests of its own."""
-    return any(get_origin(part) is dict for part in (hint, *get_args(hint)))
-
-
 def options(thing: Callable[..., Any]) -> dict[str, Any]:
-    return {name: hint for name, hint in lookup.options(thing).items() if not is_block(hint)}
+    """The options but for blocks of options of something else, which has tests of its own."""
+    kinds = {name: [hint, *get_args(hint)] for name, hint in lookup.options(thing).items()}
+    return {name: kind[0] for name, kind in kinds.items() if not any(get_origin(part) is dict for part in kind)}
 
 
 def options_of(folder: str, components: Sequence[str]) -> list[tuple[str, str]]:
     return [(name, option) for name in components for option in options(lookup.find(folder, name))]
 
 
-def settings_to_try(thing: Callable[..., Any], option: str) -> Iterator[dict[str, Any]]:
-    """The defaults, and then each other option changed: an option may count only together with another."""
-    yield {}
-    for name in options(thing):
-        if name != option:
-            yield {name: changed(thing, name)}
-
-
 def check_option(thing: Callable[..., Any], option: str, result: Callable[[dict[str, Any]], torch.Tensor]) -> None:
     """Check that another value of an option changes the result, and that the documentation names the option."""
     assert f"{option}:" in (thing.__doc__ or "") or f"{option}," in thing.__doc__, "it is missing in the documentation"
-    for base in settings_to_try(thing, option):
+    others = [{name: changed(thing, name)} for name in options(thing) if name != option]
+    for base in ({}, *others):  # an option may count only together with another
         pair = [result(base | extra) for extra in ({}, {option: changed(thing, option)})]
         if pair[0].shape != pair[1].shape or not torch.allclose(*pair):
             return
