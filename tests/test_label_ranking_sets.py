@@ -1,0 +1,68 @@
+"""The label-ranking sets: orders by naive Bayes, folds trained side by side, and a wheel that is not whole."""
+
+import math
+
+import pytest
+import torch
+from scipy.stats import kendalltau
+from torch import nn
+
+from benchmarks import label_ranking_sets as benchmark
+
+
+def made(generator) -> tuple[torch.Tensor, torch.Tensor]:
+    classes = torch.arange(40) % 4
+    features = torch.randn(40, 3, generator=generator, dtype=torch.float64) + classes[:, None] * torch.tensor(
+        [1, -1, 0]
+    )
+    return torch.cat([features, torch.ones(40, 1)], 1), classes  # and a feature that never changes
+
+
+def test_naive_bayes_orders_classes_as_plain_loops_do(generator):
+    features, classes = made(generator)
+    ranks = benchmark.label_ranks(features, classes)
+    for row, found in zip(features.tolist(), ranks.tolist(), strict=True):
+        logs = []
+        for each in range(4):
+            own = [one for one, label in zip(features.tolist(), classes.tolist(), strict=True) if label == each]
+            total = math.log(len(own) / len(features))
+            for place in range(3):
+                mean = sum(one[place] for one in own) / len(own)
+                variance = sum((one[place] - mean) ** 2 for one in own) / len(own)
+                total -= (row[place] - mean) ** 2 / variance / 2 + math.log(variance) / 2
+            logs.append(total)
+        assert [sum(log >= other for other in logs) for log in logs] == found
+
+
+def test_folds_trained_side_by_side_are_each_trained_alone(generator):
+    features, classes = made(generator)
+    data = features, benchmark.label_ranks(features, classes)
+    rows = benchmark.splits(40, "made")[:3]
+    rows[1] = (rows[1][0][:-5], rows[1][1][:-2], rows[1][2])  # folds of several sizes
+    learned, asked, _ = (list(part) for part in zip(*rows, strict=True))
+    start, loss = benchmark.weights(3, "made", (4, 4)), benchmark.METHODS["rlsep"]
+    rates = torch.tensor([0.01, 0.03, 0.1])
+    found = benchmark.trained(loss, data, learned, asked, start, rates=rates, steps=(3, 20))
+    for place, (train, val) in enumerate(zip(learned, asked, strict=True)):
+        network = nn.Sequential(nn.Linear(4, benchmark.HIDDEN), nn.ReLU(), nn.Linear(benchmark.HIDDEN, 4))
+        for parameter, value in zip(network.parameters(), start, strict=True):
+            parameter.data = value[place].mT.reshape(parameter.shape).clone()
+        spread, mean = torch.std_mean(features[train], 0)
+        values = ((features - mean) / spread.where(spread > 0, 1)).float()
+        optimizer = torch.optim.Adam(network.parameters(), lr=rates[place].item())
+        for _ in range(20):
+            optimizer.zero_grad()
+            loss(network(values[train]), data[1][train]).mean().backward()
+            optimizer.step()
+        pairs = zip(network(values[val]).tolist(), data[1][val].tolist(), strict=True)
+        taus = [kendalltau(scores, ranks).statistic for scores, ranks in pairs]
+        assert found[place, 1].item() == pytest.approx(sum(taus) / len(taus), abs=1e-6)
+
+
+@pytest.mark.parametrize("content", [b"", b"PK\x03\x04" + bytes(99), None])
+def test_a_damaged_wheel_is_an_error_that_names_it(content, tmp_path):
+    wheel = tmp_path / benchmark.FILE.name
+    if content is not None:
+        wheel.write_bytes(content)
+    with pytest.raises(ValueError, match=rf"{wheel.name}: not the expected wheel .*fetched again"):
+        benchmark.read(wheel, "glass")
