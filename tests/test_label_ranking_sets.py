@@ -12,9 +12,8 @@ from benchmarks import label_ranking_sets as benchmark
 
 def made(generator) -> tuple[torch.Tensor, torch.Tensor]:
     classes = torch.arange(40) % 4
-    features = torch.randn(40, 3, generator=generator, dtype=torch.float64) + classes[:, None] * torch.tensor(
-        [1, -1, 0]
-    )
+    centers = torch.stack([classes, -classes, 0 * classes], 1)
+    features = torch.randn(40, 3, generator=generator, dtype=torch.float64) + centers
     return torch.cat([features, torch.ones(40, 1)], 1), classes  # and a feature that never changes
 
 
@@ -36,11 +35,8 @@ def test_folds_trained_side_by_side_are_each_trained_alone(generator):
     data, rows = (features, benchmark.label_ranks(features, classes)), benchmark.splits(40, "made")[:3]
     learned, asked, _ = (list(part) for part in zip(*rows, strict=True))
     learned[1], asked[1] = learned[1][:-5], asked[1][:-2]  # folds of several sizes
-    start, rates, loss = (
-        benchmark.weights(3, "made", (4, 4)),
-        torch.tensor([0.01, 0.03, 0.1]),
-        benchmark.METHODS["rlsep"],
-    )
+    start, rates = benchmark.weights(3, "made", (4, 4)), torch.tensor([0.01, 0.03, 0.1])
+    loss = benchmark.METHODS["rlsep"]
     found = benchmark.trained(loss, data, learned, asked, start, rates=rates, steps=(3, 20))
     for place, (train, val) in enumerate(zip(learned, asked, strict=True)):
         network = nn.Sequential(nn.Linear(4, benchmark.HIDDEN), nn.ReLU(), nn.Linear(benchmark.HIDDEN, 4))
