@@ -53,7 +53,7 @@ def test_a_package_shows_its_public_names_alone_and_each_is_there_and_pickles(fo
         thing = getattr(package, name)
         assert pickle.loads(pickle.dumps(thing)) is thing
         assert thing.__doc__, name
-    known = (ROOT / f"src/rankops/{folder}/__init__.pyi").read_text()  # to editors; a new file's follow with `make lint`
+    known = (ROOT / f"src/rankops/{folder}/__init__.pyi").read_text()  # to editors; `make lint` adds new files
     assert set(known.splitlines()) <= set(stub(folder).splitlines())
     assert len(known.splitlines()) > 5
     text = pydoc.render_doc(package, renderer=pydoc.plaintext)
