@@ -17,6 +17,8 @@ from rankops.sorters.laplace import Laplace
 from rankops.sorters.laplace_sums import before_and_after, sums_of_others
 from rankops.sorters.standardize import standard_deviation
 
+FEW_PAIRS = 2**15  # as fast in one expression as by sums
+
 __all__ = ["permutation_of_ranks", "soft_median", "soft_permutation", "soft_quantile", "soft_sort", "soft_topk"]
 
 
@@ -391,7 +393,8 @@ class _Levels(torch.autograd.Function):
         (gradient,) = gradients
         scores, mask, width, found = ctx.saved_tensors
         length, levels = scores.shape[-1], found.shape[-1]
-        if levels <= 2 or length <= 128 or levels < length:  # all pairs, of which a permutation has as many anyway
+        few = levels <= 2 or scores.numel() * levels <= FEW_PAIRS
+        if few or levels < length:  # all pairs, of which a permutation has as many anyway
             near = -((scores.unsqueeze(-2) - found.unsqueeze(-1)) / width.unsqueeze(-1)).abs()
             if mask is not None:
                 near = near.masked_fill(~mask.unsqueeze(-2), torch.finfo(near.dtype).min)
