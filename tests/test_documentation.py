@@ -10,7 +10,7 @@ from pathlib import Path
 import matplotlib
 import pytest
 
-from benchmarks import four_digit_mnist, label_ranking_sets, sodeep_table_1
+from benchmarks import four_digit_mnist, label_ranking_sets, sodeep_table_1, when_ranks_win
 from tools import kanji, schema, table_1
 
 ROOT = Path(__file__).parents[1]
@@ -94,6 +94,7 @@ class TestReadme:
         ("table_1", table_1.table), ("real_data", kanji.table), ("peers", four_digit_mnist.tables),
         ("real_data", label_ranking_sets.tables),
         ("sodeep_table_1", lambda: sodeep_table_1.table(json.loads((ROOT / sodeep_table_1.RESULTS).read_text()))),
+        ("results", lambda: when_ranks_win.tables(json.loads((ROOT / when_ranks_win.RESULTS).read_text()))),
     ],
 )  # fmt: skip
 def test_a_page_shows_what_was_kept(page, table):
