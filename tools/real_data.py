@@ -1,11 +1,14 @@
-"""Show what the label rankers of kanji can do: `python -m tools.kanji [PROJECT]`.
+"""Show what was kept of losses on real data: `python -m tools.real_data [PROJECT]`.
 
-It writes the table of results/kanji/ into docs/real_data.md. With the folder of the project that trained them, it also
-draws test kanji with the order that each loss gives, as docs/kanji.png, and prints what can be had without the picture.
+It writes the tables of results/kanji/ and results/solar_cells/ into docs/real_data.md. With the folder of the project
+that trained them it also draws test kanji with the order that each loss gives, as docs/kanji.png, and prints what can
+be had: of kanji without the picture, and of solar cells by scores of which no two are equal.
 """
 
 import json
 import sys
+from functools import reduce
+from operator import getitem
 from pathlib import Path
 from typing import Any
 
@@ -13,35 +16,58 @@ import numpy as np
 import torch
 from PIL import Image
 
+from pipelines.config.schema import NONE
 from pipelines.reporting import plots
 from pipelines.reporting.examples import places
 from pipelines.reporting.results import number
 from rankops.datasets.public.kanji import CANVAS, Kanji, area_of, draw
-from rankops.datasets.splits import read_label_ranks
+from rankops.datasets.splits import read_clips, read_label_ranks
 from rankops.io.parquet import decode_images, matrix, read_table
 from rankops.metrics.label_ranking import ranked
+from rankops.metrics.spearman import spearman
 from tools.page import markdown, write_results
 
-RESULTS, PICTURE = Path("results/kanji"), Path("docs/kanji.png")
+PAGE, PICTURE = Path("docs/real_data.md"), Path("docs/kanji.png")
+TABLES = {  # comparison, baseline, and metrics by title; the first is the one that is compared
+    "kanji": (
+        "label_ranking",
+        "cross-entropy",
+        {
+            "ranked 0-1": "ranked.exact_match",
+            "ranked accuracy": "ranked.accuracy",
+            "ranked mAP": "ranked.mean_average_precision",
+            "unranked 0-1": "unranked.exact_match",
+        },
+    ),
+    "solar_cells": ("memorability", "MSE", {"Spearman": "spearman"}),
+}
 SHOWN, SEED = ("cross_entropy", "lsep", "plackett_luce", "rlsep"), 1
 EXAMPLES, TILE = 6, 44  # test kanji, and pixels of a component
 
 
-def table() -> str:
-    """Return what was kept as a table, with differences in exact order from the baseline."""
-    runs = json.loads((RESULTS / "comparisons/label_ranking.json").read_text())["metrics"]["runs"]
-    columns = ["loss", "ranked 0-1", "difference from cross-entropy", "p (Holm)", "ranked accuracy", "ranked mAP"]
+def table(name: str) -> str:
+    """Return what was kept as a table, with differences from the baseline in the first metric."""
+    (comparison, baseline, metrics), folder = TABLES[name], Path("results") / name
+    runs = json.loads((folder / f"comparisons/{comparison}.json").read_text())["metrics"]["runs"]
     rows = []
-    for name, compared in runs.items():
-        kept = json.loads((RESULTS / f"{name}.json").read_text())
-        ranks, sets = kept["metrics"]["ranked"], kept["metrics"]["unranked"]["exact_match"]
-        leaves = [ranks["exact_match"], ranks["accuracy"], ranks["mean_average_precision"], sets]
-        exact, *others = (number(leaf["value"], leaf["low"], leaf["high"]) for leaf in leaves)
+    for run, compared in runs.items():
+        kept = json.loads((folder / f"{run}.json").read_text())
+        leaves = [reduce(getitem, place.split("."), kept["metrics"]) for place in metrics.values()]
+        first, *others = (number(leaf["value"], leaf["low"], leaf["high"]) for leaf in leaves)
         difference = ["", ""]
         if gain := compared.get("difference"):
             difference = [number(gain["value"], gain["low"], gain["high"], sign=True), f"{compared['p']:.3f}"]
-        rows.append([kept["params"]["run"]["loss"]["name"], exact, *difference, *others])
-    return markdown([*columns, "unranked 0-1"], rows)
+        made = kept["params"]["run"]
+        loss = made["loss"]["name"] + (f", {made['sorter']}" if made["sorter"] != NONE else "")
+        rows.append([loss, first, *difference, *others])
+    title, *more = metrics
+    return markdown(["loss", title, f"difference from {baseline}", "p (Holm)", *more], rows)
+
+
+def ceiling(project: Path) -> float:
+    """Return the Spearman of test cells with scores that put them in a right order, but no two of which are equal."""
+    grades = read_clips(project / "data/solar_cells", "test", threads=1)[1]
+    return spearman(grades.argsort().argsort().double(), grades).item()
 
 
 def usual_order(project: Path) -> float:
@@ -86,9 +112,13 @@ def _filling(strokes: list[np.ndarray]) -> list[np.ndarray]:
 
 if __name__ == "__main__":
     try:
-        write_results(Path("docs/real_data.md"), table(), by="tools/kanji.py")
-        if sys.argv[1:]:
-            print(f"usual order: {usual_order(Path(sys.argv[1])):.3f}")
-            sheet(Path(sys.argv[1]))
+        for name in TABLES:
+            write_results(PAGE, table(name), by=f"{name}, by tools/real_data.py")
+        for project in map(Path, sys.argv[1:]):
+            if (project / "data/kanji").is_dir():
+                print(f"usual order of kanji: {usual_order(project):.3f}")
+                sheet(project)
+            if (project / "data/solar_cells").is_dir():
+                print(f"ceiling of solar cells: {ceiling(project):.3f}")
     except (ValueError, OSError) as error:
         sys.exit(str(error))

@@ -1,0 +1,63 @@
+"""Solar cells: photographs with experts' grades of how defective they are, from the ELPV dataset."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pandas as pd
+import pyarrow as pa
+
+from rankops.datasets.expected import between, filled
+from rankops.datasets.public.lamem import FRAMES, SCHEMA
+from rankops.datasets.public.packages import PackagedFile
+from rankops.datasets.public.reading import PhotoDataset, check_shares, read_list, scores_of, splits_by_seed
+
+__all__ = ["FILE", "SolarCells"]
+
+FILE = PackagedFile(
+    package="elpv-dataset",
+    version="1.0.0.post1",
+    wheel="85e31c1126ee9b48e62d3a0232c58f58b2d189b0814a45c13642fa0415af4a4c",
+    member="elpv_dataset/data",
+    digest="24e4fbe28b1e525a9912cfb2408f3e58a8145941ca791e3097f577b7b6b1b0d1",
+    origin="The data are the ELPV dataset by Buerhop-Lutz, Deitsch and others, CC BY-NC-SA 4.0: not for commercial use",
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SolarCells(PhotoDataset):
+    """Photographs, as clips of one frame, with a `score`: the grade of defect (0, 1/3, 2/3, 1) minus its training mean.
+
+    So a regression that starts at 0 starts at the mean. Cells are split at random by `seed`, each grade by itself.
+
+    Attributes:
+        val_share, test_share: of all cells; train gets the rest.
+    """
+
+    val_share: float = 0.15
+    test_share: float = 0.25
+
+    layout: ClassVar[str] = """\
+solar_cells/   `rankops fetch solar_cells` downloads it
+  data/
+    labels.csv   a line a cell: `images/cell0001.png 1.0 mono`
+    images/
+"""
+    needs: ClassVar[tuple[str, ...]] = ("data/images",)
+    schema: ClassVar[pa.Schema] = SCHEMA
+    photos: ClassVar[int] = FRAMES
+    expected: ClassVar[tuple[dict[str, Any], ...]] = (filled("score"), between("score", -1.0, 1.0))
+
+    def __post_init__(self) -> None:
+        check_shares(self.val_share, self.test_share)
+
+    def listed(self, raw: Path, *, seed: int) -> pd.DataFrame:
+        path = raw / "data/labels.csv"
+        table = read_list(path, ["name", "grade", "module"], layout=self.layout, sep=r"\s+")
+        grades, shares = scores_of(table, "grade", path), {"val_share": self.val_share, "test_share": self.test_share}
+        for _, names in table["name"].groupby(grades):
+            table.loc[names.index, "split"] = splits_by_seed(names.tolist(), seed=seed, use="solar_cells", **shares)
+        return table.assign(file="data/" + table["name"], score=grades - grades[table["split"] == "train"].mean())
+
+    def facts(self, read: pa.Table) -> dict[str, Any]:
+        return {"score": read["score"].to_pylist()}
