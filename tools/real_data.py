@@ -1,13 +1,14 @@
 """Show what was kept of losses on real data: `python -m tools.real_data [PROJECT]`.
 
 It writes the tables of results/kanji/ and results/solar_cells/ into docs/real_data.md. With the folder of the project
-that trained them it also draws test kanji with the order that each loss gives, as docs/kanji.png, and prints what can
-be had: of kanji without the picture, and of solar cells by scores of which no two are equal.
+that trained them it also draws test kanji with the order that each loss gives, as docs/kanji.png, and writes into
+results/references.json what can be had: of kanji without the picture, and of solar cells by scores that are never equal.
 """
 
 import json
 import sys
 from functools import reduce
+from hashlib import md5
 from operator import getitem
 from pathlib import Path
 from typing import Any
@@ -17,17 +18,20 @@ import torch
 from PIL import Image
 
 from pipelines.config.schema import NONE
+from pipelines.ops.git import git
 from pipelines.reporting import plots
 from pipelines.reporting.examples import places
 from pipelines.reporting.results import number
 from rankops.datasets.public.kanji import CANVAS, Kanji, area_of, draw
 from rankops.datasets.splits import read_clips, read_label_ranks
+from rankops.io.atomic import replaced_file
 from rankops.io.parquet import decode_images, matrix, read_table
 from rankops.metrics.label_ranking import ranked
 from rankops.metrics.spearman import spearman
 from tools.page import markdown, write_results
 
 PAGE, PICTURE = Path("docs/real_data.md"), Path("docs/kanji.png")
+REFERENCES = Path("results/references.json")  # of a row without a network: its name and value, and the test file's hash
 TABLES = {  # comparison, baseline, and metrics by title; the first is the one that is compared
     "kanji": (
         "label_ranking",
@@ -60,6 +64,8 @@ def table(name: str) -> str:
         made = kept["params"]["run"]
         loss = made["loss"]["name"] + (f", {made['sorter']}" if made["sorter"] != NONE else "")
         rows.append([loss, first, *difference, *others])
+    reference = json.loads(REFERENCES.read_text())[name]
+    rows.append([f"*{reference['what']}*", f"{reference['value']:.3f}", *[""] * (1 + len(metrics))])
     title, *more = metrics
     return markdown(["loss", title, f"difference from {baseline}", "p (Holm)", *more], rows)
 
@@ -76,6 +82,15 @@ def usual_order(project: Path) -> float:
     relative = torch.where(train > 0, (train - 0.5) / train.max(1, keepdim=True).values, 0)
     usual = relative.sum(0) / (train > 0).sum(0)
     return ranked(torch.where(test > 0, usual, -1), test)["exact_match"].mean().item()
+
+
+def keep_reference(name: str, what: str, value: float, project: Path) -> None:
+    """Write what can be had of a dataset into results/references.json."""
+    kept = json.loads(REFERENCES.read_text()) if REFERENCES.is_file() else {}
+    test = md5((project / f"data/{name}/test.parquet").read_bytes()).hexdigest()
+    kept[name] = {"what": what, "value": value, "test_md5": test, "commit": git(".", "rev-parse", "HEAD")}
+    with replaced_file(REFERENCES) as partial:
+        partial.write_text(json.dumps(kept, indent=1, sort_keys=True) + "\n")
 
 
 def sheet(project: Path) -> None:
@@ -112,13 +127,13 @@ def _filling(strokes: list[np.ndarray]) -> list[np.ndarray]:
 
 if __name__ == "__main__":
     try:
-        for name in TABLES:
-            write_results(PAGE, table(name), by=f"{name}, by tools/real_data.py")
         for project in map(Path, sys.argv[1:]):
             if (project / "data/kanji").is_dir():
-                print(f"usual order of kanji: {usual_order(project):.3f}")
+                keep_reference("kanji", "the true components, in their usual order", usual_order(project), project)
                 sheet(project)
             if (project / "data/solar_cells").is_dir():
-                print(f"ceiling of solar cells: {ceiling(project):.3f}")
+                keep_reference("solar_cells", "the true order, without equal scores", ceiling(project), project)
+        for name in TABLES:
+            write_results(PAGE, table(name), by=f"{name}, by tools/real_data.py")
     except (ValueError, OSError) as error:
         sys.exit(str(error))
