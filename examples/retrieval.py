@@ -21,7 +21,7 @@ def similarities(encoders, part):
 
 for loss in (hard_negative_triplet, recall_at_k):
     encoders = torch.nn.ModuleList([torch.nn.Linear(40, 8), torch.nn.Linear(30, 8)])
-    optimizer = torch.optim.Adam(encoders.parameters(), lr=0.01)
+    optimizer = torch.optim.Adam(encoders.parameters(), lr=0.003)
     for _ in range(20):
         for batch in torch.randperm(1000).split(100):
             optimizer.zero_grad()

@@ -2,7 +2,7 @@
 
 It writes the tables of results/kanji/ and results/solar_cells/ into docs/real_data.md. With the folder of the project
 that trained them it also draws test kanji with the order that each loss gives, as docs/kanji.png, and writes into
-results/references.json what can be had: of kanji without the picture, and of solar cells by scores that are never equal.
+results/references.json what can be had: of kanji without the picture, of solar cells by scores that are never equal.
 """
 
 import json

@@ -148,7 +148,9 @@ def _mnist() -> Iterator[Finding]:
     from rankops.datasets.scenes import mnist
 
     if not mnist.is_there(MNIST):
-        yield Finding("MNIST", f"not in {MNIST}: scikit-learn's bundled digits are used", "note", "rankops fetch mnist")
+        root = os.environ.get("RANKOPS_MNIST_ROOT")
+        instead = f"`make repro` takes it from {root}" if root else "scikit-learn's bundled digits are used"
+        yield Finding("MNIST", f"not in {MNIST}: {instead}", "note", "rankops fetch mnist")
         return
     try:
         mnist.check(MNIST)
