@@ -21,6 +21,7 @@ from benchmarks.results import machine
 from pipelines.ops.git import git
 from rankops.io.atomic import replaced_file
 from rankops.losses import average_precision as ap_loss
+from rankops.losses import ranknet
 from rankops.losses import spearman as spearman_loss
 from rankops.metrics import average_precision, spearman
 from rankops.ranks import ranks
@@ -110,28 +111,36 @@ LABELS = {
 
 
 def _standardized(truth: Tensor) -> Tensor:
-    values = truth.flatten(-2)
-    return ((values - values.mean(-1, keepdim=True)) / values.std(-1, keepdim=True)).view_as(truth)
+    """Over the last dimension."""
+    return (truth - truth.mean(-1, keepdim=True)) / truth.std(-1, keepdim=True)
+
+
+def _squared_errors(scores: Tensor, target: Tensor) -> Tensor:
+    return mse_loss(scores, target, reduction="none").mean((-2, -1))
 
 
 def _cross_entropy(scores: Tensor, labels: Tensor) -> Tensor:
     return binary_cross_entropy_with_logits(scores, labels, reduction="none").mean((-2, -1))
 
 
+def _softmax(scores: Tensor, labels: Tensor) -> Tensor:
+    """Return the cross-entropy of each list, as if one of its positives were to be found."""
+    shares = labels / labels.sum(-1, keepdim=True)
+    return -(shares * scores.log_softmax(-1)).sum(-1).mean(-1)
+
+
 # Of scores and truth (runs, lists, length), a value a run.
 ON_VALUES: dict[str, Loss] = {
-    "MSE": lambda scores, truth: mse_loss(scores, _standardized(truth), reduction="none").mean((-2, -1)),
-    "MSE of ranks": lambda scores, truth: mse_loss(scores, _standardized(-ranks(truth)), reduction="none").mean(
-        (-2, -1)
-    ),
+    "MSE": lambda scores, truth: _squared_errors(scores, _standardized(truth.flatten(-2)).view_as(truth)),
+    "MSE, each list standardized": lambda scores, truth: _squared_errors(scores, _standardized(truth)),
+    "MSE of ranks": lambda scores, truth: _squared_errors(scores, _standardized(-ranks(truth))),
     "Spearman": lambda scores, truth: spearman_loss(scores, truth, reduction="none").mean(-1),
 }
 ON_LABELS: dict[str, Loss] = {
     "cross-entropy": _cross_entropy,
+    "softmax of each list": _softmax,
+    "RankNet": lambda scores, labels: ranknet(scores, labels, reduction="none").mean(-1),
     "AP": lambda scores, labels: ap_loss(scores, labels, reduction="none").mean(-1),
-    "AP + cross-entropy": lambda scores, labels: (
-        ap_loss(scores, labels, reduction="none").mean(-1) + _cross_entropy(scores, labels)
-    ),
 }
 
 
@@ -178,7 +187,7 @@ def _trained(loss: Loss, metric: Callable[[Tensor, Tensor], Tensor], splits: dic
                 of_splits = [metric(scores(split), splits[split][1]) for split in ("val", "test")]
                 found.append([value.mean(-1).view(len(RATES), SEEDS) for value in of_splits])
     validation, test = (torch.stack([one[place] for one in found]) for place in (0, 1))  # (steps, rates, seeds)
-    best = int(validation.mean(-1).argmax())
+    best = int(validation.mean(-1).nan_to_num(-1.0).argmax())
     steps, rate = divmod(best, len(RATES))
     return {
         "test": [round(value, 5) for value in test[steps, rate].tolist()],
@@ -189,6 +198,8 @@ def _trained(loss: Loss, metric: Callable[[Tensor, Tensor], Tensor], splits: dic
 
 def made() -> dict[str, Any]:
     """Return all that is measured, with what made it."""
+    if git(".", "status", "--porcelain", "--untracked-files=no", "--", "src", "benchmarks"):
+        raise ValueError("src or benchmarks differ from the commit that the results would name: commit first")
     torch.set_num_threads(1)
     tables = {"Spearman": (VALUES, ON_VALUES, spearman), "mean AP": (LABELS, ON_LABELS, average_precision)}
     result: dict[str, Any] = {
