@@ -159,7 +159,7 @@ def label(axes: Axes, points: dict[str, tuple[float, float]]) -> None:
 
 
 def plots(table: pd.DataFrame) -> None:
-    """Draw all that were measured, ours in color; of several settings with the same time, the first."""
+    """Draw all that were measured, ours in color; times are of the first setting of each kind."""
     figure, (left, right) = plt.subplots(1, 2, figsize=(12, 5.2))
     figure.subplots_adjust(left=0.06, right=0.98, bottom=0.1, top=0.93, wspace=0.16)
     spots, ends, colors = {}, {}, {}
@@ -167,7 +167,7 @@ def plots(table: pd.DataFrame) -> None:
         family = str(name).replace(",", "").split()[0]
         ours = family in [*lookup.names("sorters")]
         first = family not in colors
-        color = colors.setdefault(family, f"C{len(colors)}" if ours else "0.55")
+        color = colors.setdefault(family, f"C{sum(one != '0.55' for one in colors.values())}" if ours else "0.55")
         spots[name] = max(row["l1"], 1e-6), max(100 * row["vanishing"], 1e-2)
         left.scatter(*spots[name], s=60, color=color, marker="o" if ours else "s")
         columns = [f"ms_at_{length}" for length in LENGTHS if pd.notna(row.get(f"ms_at_{length}"))]

@@ -53,6 +53,14 @@ def test_folds_trained_side_by_side_are_each_trained_alone(generator):
         assert found[place, 1].item() == pytest.approx(sum(taus) / len(taus), abs=1e-6)
 
 
+def test_folds_split_all_rows_and_each_is_tested_once():
+    parts = benchmark.splits(40, "made")
+    assert all(torch.cat(part).sort().values.tolist() == list(range(40)) for part in parts)
+    tests = [test for _, _, test in parts]
+    for repeat in range(0, len(tests), benchmark.FOLDS):
+        assert torch.cat(tests[repeat : repeat + benchmark.FOLDS]).sort().values.tolist() == list(range(40))
+
+
 def test_a_damaged_wheel_is_an_error_that_names_it(tmp_path):
     wheel = tmp_path / benchmark.FILE.name
     wheel.write_bytes(b"PK\x03\x04" + bytes(99))

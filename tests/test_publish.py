@@ -231,6 +231,7 @@ def test_the_stage_sends_what_the_pipeline_made(store, capsys):
     assert registered.recipe["labels"] == ["dull"]
     assert registered.recipe["made"] == {
         "rankops": __version__, "commit": parent.data.tags["git_commit"],
+        "uncommitted_changes": parent.data.tags.get("git_dirty") == "true",
         "inputs": {"data/clips/train.parquet": "2e"}, "metrics": {"spearman": {"value": 0.5, "low": 0.4, "high": 0.6}},
     }  # fmt: skip
     assert registered.head[1].weight.equal(load_model("models/runs/memorability-mse/seed2").head[1].weight)

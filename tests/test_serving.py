@@ -302,9 +302,15 @@ class TestPredict:
         for more in ({}, {"labels": list("abcd")}):
             network.recipe |= more
             save_model(tmp_path / "model", network)
-            found.append(predict([image], tmp_path / "model")[0].labels)
-        assert sorted(found[0]) == [0, 1, 2, 3]
-        assert found[1] == ["abcd"[label] for label in found[0]]
+            found.append(predict([image], tmp_path / "model")[0])
+        assert sorted(found[0].labels) == [0, 1, 2, 3]
+        assert found[0].names is None
+        assert found[1].names == ["abcd"[label] for label in found[1].labels]
+        assert [row["name"] for row in found[1].as_json()["labels"]] == found[1].names
+        network.recipe["labels"] = list("abc")
+        save_model(tmp_path / "model", network)
+        with pytest.raises(ValueError, match="labels.*'c'.*a list of 4 names"):
+            predict([image], tmp_path / "model")
 
     def test_draws_an_image_beside_its_labels_and_replaces_nothing_that_is_read(self, tmp_path):
         path = tmp_path / "a $ name.png"

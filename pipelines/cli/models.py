@@ -56,7 +56,7 @@ def predict(
         typer.echo(one.path if one.labels else f"{one.path}: no label")
         if one.labels:
             scores = [f"{score:.3f}" for score in one.scores]
-            table("place", "label", "score", rows=zip(one.places, one.labels, scores, strict=True))
+            table("place", "label", "score", rows=zip(one.places, one.names or one.labels, scores, strict=True))
     for place in places:
         typer.echo(f"drawn: {place}")
 

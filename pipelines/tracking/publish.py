@@ -194,6 +194,7 @@ def _made(run: Run, tags: Mapping[str, str]) -> dict[str, Any]:
         else:
             metrics.setdefault(name, {})["value"] = float(value)
     made = {"rankops": __version__, "commit": tags["git_commit"], "inputs": inputs, "metrics": metrics}
+    made["uncommitted_changes"] = tags.get("git_dirty") == "true"
     for path in map(Path, inputs):
         if (
             path.name == "train.parquet"

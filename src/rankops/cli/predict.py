@@ -32,14 +32,24 @@ class Prediction:
 
     path: Path
     places: list[int]  # equally important labels share theirs
-    labels: Sequence[int | str]  # names, if the model knows them
+    labels: list[int]
     scores: list[float]
+    names: list[str] | None = None  # of the labels, if the model knows them
 
     def as_json(self) -> dict[str, Any]:
-        """Return `path` and `labels`, of each its `place`, `label` and `score`."""
+        """Return `path` and `labels`, of each its `place`, `label` and `score`, and its `name` where it has one."""
         rows = zip(self.places, self.labels, self.scores, strict=True)
-        labels = [{"place": place, "label": label, "score": score} for place, label, score in rows]
+        labels: list[dict[str, Any]] = [
+            {"place": place, "label": label, "score": score} for place, label, score in rows
+        ]
+        for label, name in zip(labels, self.names or [], strict=False):
+            label["name"] = name
         return {"path": str(self.path), "labels": labels}
+
+    @property
+    def shown(self) -> list[str]:
+        """What people read of each label."""
+        return self.names or [f"label {label}" for label in self.labels]
 
 
 def check_files(paths: Iterable[Path]) -> None:
@@ -99,15 +109,23 @@ def predict(paths: Sequence[Path], folder: Path = SHIPPED) -> list[Prediction]:
     from rankops.tasks.predict import order_of
 
     ranker = load_ranker(folder)
-    names = ranker.recipe.get("labels")
+    names = _names(ranker.recipe, folder)
     table = predictions(ranker, [(str(path), path) for path in paths])
     results = []
     for path, row in zip(paths, table.to_pylist(), strict=True):
         labels, ranks = order_of(row["label_ranks"]), row["label_ranks"]
         places = [max(ranks) + 1 - ranks[label] for label in labels]
-        called = [names[label] for label in labels] if names else labels
-        results.append(Prediction(path, places, called, [row["scores"][label] for label in labels]))
+        called = [names[label] for label in labels] if names else None
+        results.append(Prediction(path, places, labels, [row["scores"][label] for label in labels], called))
     return results
+
+
+def _names(recipe: dict[str, Any], folder: Path) -> list[str] | None:
+    """Return the names of all labels, if the model has them."""
+    names, count = recipe.get("labels"), recipe["args"].get("outputs")
+    if names is None or (isinstance(names, list) and len(names) == count):
+        return names
+    raise ValueError(f"{folder}: model.json has the labels {names!r}, expected a list of {count} names")
 
 
 def predictions(ranker: Any, images: Sequence[tuple[str, bytes | Path | None]]) -> "pa.Table":
@@ -156,8 +174,8 @@ def annotate(path: Path, prediction: Prediction) -> None:
     shown.axis("off")
     drawn = bars.barh(range(count), prediction.scores)
     bars.bar_label(drawn, [f"{score:.2f}" for score in prediction.scores], padding=3)
-    names = [f"{place}.  label {label}" for place, label in zip(prediction.places, prediction.labels, strict=True)]
-    bars.set_yticks(range(count), names)
+    names = [f"{place}.  {label}" for place, label in zip(prediction.places, prediction.shown, strict=True)]
+    bars.set_yticks(range(count), names, parse_math=False)
     bars.invert_yaxis()
     bars.margins(x=0.2)
     bars.set(xlabel="score", title="most important first" if count else "no label")
@@ -188,5 +206,5 @@ def main(arguments: Sequence[str]) -> None:
         return
     for one in found:
         print(one.path if one.labels else f"{one.path}: no label")
-        for place, label, score in zip(one.places, one.labels, one.scores, strict=True):
-            print(f"{place:>3}.  label {label}  {score:7.3f}")
+        for place, label, score in zip(one.places, one.shown, one.scores, strict=True):
+            print(f"{place:>3}.  {label}  {score:7.3f}")
