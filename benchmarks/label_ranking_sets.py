@@ -203,7 +203,7 @@ def measured(loss: Loss, data: tuple[Tensor, Tensor], name: str) -> dict[str, li
 
 def keep(name: str, wheel: Path, commit: str) -> None:
     """Measure what is missing of a set by this commit, and keep each method as it is finished."""
-    path, data = RESULTS / f"{name}.json", read(wheel, name)
+    path, data = RESULTS / f"{name}.jsonl", read(wheel, name)
     data = (data[0], label_ranks(*data))
     kept = json.loads(path.read_text()) if path.is_file() else {}
     if kept.get("commit") != commit:
@@ -229,7 +229,7 @@ def tables() -> str:
     Raises:
         ValueError: fewer than three sets were kept, or they are of different commits or methods.
     """
-    kept = {name: json.loads(path.read_text()) for name in SETS if (path := RESULTS / f"{name}.json").is_file()}
+    kept = {name: json.loads(path.read_text()) for name in SETS if (path := RESULTS / f"{name}.jsonl").is_file()}
     if len(kept) < 3 or len({(one["commit"], *one["methods"]) for one in kept.values()}) > 1:
         raise ValueError(f"{RESULTS}: expected three sets or more, of one commit and with all methods: run it again")
     both = {method: [interval(one["methods"][method]["tau"]) for one in kept.values()] for method in METHODS}

@@ -247,6 +247,10 @@ def test_a_corrupt_or_missing_file_is_named_and_the_report_stays(project, file, 
     assert Path("reports/index.html").read_bytes() == before
 
 
+def test_all_kept_results_can_be_shown():
+    assert {"kanji", "paper", "solar_cells", "table_1"} <= kept_results(ROOT / "results").keys()
+
+
 def test_kept_results_stand_beside_the_papers_of_as_many_images(made, tmp_path):
     row = row_of(made[1], "full_112_convnet: rlsep-label_attention")
     assert {"60,000 of 112 px, 2 seeds", "0.805 ± 0.006 (paper 0.726)"} <= set(row)
