@@ -1,6 +1,6 @@
 """When does a loss on ranks beat a loss on values? The same network on made data that differ in one thing at a time.
 
-    python -m benchmarks.when_ranks_win      # half an hour on one core: results/when_ranks_win.json, docs/results.md
+    python -m benchmarks.when_ranks_win      # a quarter of an hour on two cores: results/when_ranks_win.json, docs/results.md
 
 Each row of a table is a kind of data. All seeds and learning rates of a method are trained side by side, as one batch.
 The learning rate and the number of steps are those with the best mean over seeds on validation lists.
@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from joblib import Parallel, delayed
 from scipy import stats
 from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits, mse_loss
@@ -21,7 +22,6 @@ from benchmarks.results import machine
 from pipelines.ops.git import git
 from rankops.io.atomic import replaced_file
 from rankops.losses import average_precision as ap_loss
-from rankops.losses import ranknet
 from rankops.losses import spearman as spearman_loss
 from rankops.metrics import average_precision, spearman
 from rankops.ranks import ranks
@@ -139,7 +139,6 @@ ON_VALUES: dict[str, Loss] = {
 ON_LABELS: dict[str, Loss] = {
     "cross-entropy": _cross_entropy,
     "softmax of each list": _softmax,
-    "RankNet": lambda scores, labels: ranknet(scores, labels, reduction="none").mean(-1),
     "AP": lambda scores, labels: ap_loss(scores, labels, reduction="none").mean(-1),
 }
 
@@ -200,18 +199,22 @@ def made() -> dict[str, Any]:
     """Return all that is measured, with what made it."""
     if git(".", "status", "--porcelain", "--untracked-files=no", "--", "src", "benchmarks"):
         raise ValueError("src or benchmarks differ from the commit that the results would name: commit first")
-    torch.set_num_threads(1)
-    tables = {"Spearman": (VALUES, ON_VALUES, spearman), "mean AP": (LABELS, ON_LABELS, average_precision)}
-    result: dict[str, Any] = {
+    jobs = [("mean AP", kind) for kind in reversed(LABELS)] + [("Spearman", kind) for kind in VALUES]  # long ones first
+    found = Parallel(n_jobs=-1, verbose=10)(delayed(_measured)(*job) for job in jobs)
+    tables: dict[str, Any] = {"Spearman": dict.fromkeys(VALUES), "mean AP": dict.fromkeys(LABELS)}
+    for (name, kind), one in zip(jobs, found, strict=True):
+        tables[name][kind] = one
+    return {
         "commit": git(".", "rev-parse", "HEAD"), "command": "python -m benchmarks.when_ranks_win", "machine": machine(),
-        "seeds": SEEDS,
+        "seeds": SEEDS, **tables,
     }  # fmt: skip
-    for name, (kinds, losses, metric) in tables.items():
-        result[name] = {}
-        for kind, data in kinds.items():
-            print(f"{name}, {kind} ...", flush=True)
-            result[name][kind] = measured(data, losses, metric)
-    return result
+
+
+def _measured(name: str, kind: str) -> dict[str, Any]:
+    torch.set_num_threads(1)
+    if name == "Spearman":
+        return measured(VALUES[kind], ON_VALUES, spearman)
+    return measured(LABELS[kind], ON_LABELS, average_precision)
 
 
 def tables(kept: dict[str, Any]) -> str:
