@@ -1,6 +1,6 @@
 """When does a loss on ranks beat a loss on values? The same network on made data that differ in one thing at a time.
 
-    python -m benchmarks.when_ranks_win      # a quarter of an hour on two cores: results/when_ranks_win.json, docs/results.md
+    python -m benchmarks.when_ranks_win      # minutes on two cores: results/when_ranks_win.json, docs/results.md
 
 Each row of a table is a kind of data. All seeds and learning rates of a method are trained side by side, as one batch.
 The learning rate and the number of steps are those with the best mean over seeds on validation lists.
