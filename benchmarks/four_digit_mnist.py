@@ -22,11 +22,10 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from scipy.stats import t as student
 from torch import Tensor, nn
 
 from benchmarks.peers import neural_sort, soft_sort
-from benchmarks.results import machine
+from benchmarks.results import half_width, machine
 from pipelines.ops.git import git
 from rankops.datasets.scenes.digits import Digits, splits
 from rankops.datasets.scenes.four_digit_mnist import draw
@@ -184,7 +183,7 @@ def interval(values: list[float]) -> str:
     """Return the mean and the half width of its 95 % interval over seeds (Student's t)."""
     if len(values) == 1:
         return f"{values[0]:.1f}"
-    half = np.std(values, ddof=1) / len(values) ** 0.5 * student.ppf(0.975, len(values) - 1)
+    half = half_width(values)
     return f"{np.mean(values):.1f} ± {half:.1f}"
 
 

@@ -4,7 +4,7 @@ A naive Bayes classifier that saw the whole set orders all classes for each row,
 sets are those of a package with three classes or more, at most 2,500 rows, and features that are not all 0 or 1; and
 glass, put together from its parts.
 
-    python -m benchmarks.label_ranking_sets                    # all that is missing, half an hour on one core
+    python -m benchmarks.label_ranking_sets                    # all that is missing, 40 minutes on one core
     python -m benchmarks.label_ranking_sets --sets iris wine
     python -m benchmarks.label_ranking_sets --table            # the tables of docs/real_data.md
 
@@ -23,10 +23,9 @@ from zipfile import BadZipFile, ZipFile
 import numpy as np
 import torch
 from scipy.stats import friedmanchisquare, rankdata, wilcoxon
-from scipy.stats import t as student
 from torch import Tensor
 
-from benchmarks.results import machine
+from benchmarks.results import half_width, machine
 from pipelines.ops.git import git
 from rankops import losses, metrics
 from rankops.datasets.public.packages import PackagedFile
@@ -219,8 +218,7 @@ def keep(name: str, wheel: Path, commit: str) -> None:
 
 def interval(values: list[float]) -> tuple[float, float]:
     """Return the mean and the half width of its 95 % interval (Student's t)."""
-    half = np.std(values, ddof=1) / len(values) ** 0.5 * student.ppf(0.975, len(values) - 1)
-    return float(np.mean(values)), float(half)
+    return float(np.mean(values)), half_width(values)
 
 
 def tables() -> str:

@@ -10,11 +10,10 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from scipy.stats import t as student
 from torch import Tensor, nn
 
 from benchmarks.peers import peers
-from benchmarks.results import write
+from benchmarks.results import half_width, write
 from rankops.io.checkpoints import load_model
 from rankops.io.parquet import as_batch
 from rankops.losses.average_precision import average_precision
@@ -82,7 +81,7 @@ def compared(losses: dict[str, Loss], data: dict, figure: Callable[[Tensor, Tens
         found = {rate: trained(loss, data, figure, rate=rate, seed=0)["validation"] for rate in RATES}
         rate = max(found, key=found.get)
         values = [trained(loss, data, figure, rate=rate, seed=seed)["test"] for seed in range(1, SEEDS + 1)]
-        spread = np.std(values, ddof=1) / np.sqrt(SEEDS) * student.ppf(0.975, SEEDS - 1)
+        spread = half_width(values)
         rows[name] = {"test": float(np.mean(values)), "±": float(spread), "rate": rate}
         print(f"{name}: {np.mean(values):.4f} ± {spread:.4f}", flush=True)
     return rows

@@ -2,12 +2,15 @@
 
 import json
 import platform
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
+import numpy as np
 import torch
 from rich.console import Console
 from rich.table import Table
+from scipy.stats import t as student
 
 FOLDER = Path(__file__).parent / "results"
 
@@ -30,6 +33,11 @@ def machine() -> dict[str, str | int | None]:
         "python": platform.python_version(),
         "date": datetime.now(UTC).date().isoformat(),
     }
+
+
+def half_width(values: Sequence[float]) -> float:
+    """Return half the width of the 95 % interval of a mean (Student's t)."""
+    return float(np.std(values, ddof=1) / len(values) ** 0.5 * student.ppf(0.975, len(values) - 1))
 
 
 def write(name: str, figures: dict[str, dict[str, float]], shown: tuple[str, ...] = ()) -> None:

@@ -8,17 +8,17 @@ The learning rate and the number of steps are those with the best mean over seed
 
 import json
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from joblib import Parallel, delayed
-from scipy import stats
 from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits, mse_loss
 
-from benchmarks.results import machine
+from benchmarks.results import half_width, machine
 from pipelines.ops.git import git
 from rankops.io.atomic import replaced_file
 from rankops.losses import average_precision as ap_loss
@@ -37,6 +37,10 @@ TEST_ROWS = 2000
 Loss = Callable[[Tensor, Tensor], Tensor]
 
 
+def _plain(hidden: Tensor, draws: torch.Generator) -> Tensor:
+    return hidden
+
+
 @dataclass(frozen=True)
 class Data:
     """A kind of data: lists of rows, the truth of which is made from a hidden value and noise."""
@@ -46,16 +50,16 @@ class Data:
     length: int = 500
     noise: float = 0.3
     level: float = 0.0  # how much lists differ in their features' mean, which says nothing
-    wrong: Callable[[Tensor, torch.Generator], Tensor] = field(default=lambda truth, draws: truth)  # in training alone
+    wrong: Callable[[Tensor, torch.Generator], Tensor] = _plain  # of the truth, in training alone
 
 
 def drawn(data: Data, seed: int, split: str) -> tuple[Tensor, Tensor]:
     """Return features (lists, length, FEATURES) and truth (lists, length); the hidden function is of the seed."""
     teacher, draws = (generator(seed, "when_ranks_win", use) for use in ("teacher", split))
     first, second = (torch.randn(FEATURES, generator=teacher) / FEATURES**0.5 for _ in range(2))
-    lists, length = (data.lists, data.length) if split == "train" else (max(1, TEST_ROWS // data.length), data.length)
-    if data.lists == 1 and split != "train":
-        lists, length = 1, TEST_ROWS
+    lists, length = data.lists, data.length
+    if split != "train":
+        lists, length = (1, TEST_ROWS) if lists == 1 else (TEST_ROWS // length, length)
     rows = torch.randn(lists, length, FEATURES, generator=draws)
     hidden = (rows @ first + torch.tanh(2 * rows @ second)) / 1.25 + data.noise * torch.randn(
         lists, length, generator=draws
@@ -82,10 +86,6 @@ def _top(share: float) -> Callable[[Tensor, torch.Generator], Tensor]:
 
 def _flipped(labels: Tensor, draws: torch.Generator) -> Tensor:
     return torch.where(torch.rand(labels.shape, generator=draws) < 0.05, 1 - labels, labels)
-
-
-def _plain(hidden: Tensor, draws: torch.Generator) -> Tensor:
-    return hidden
 
 
 VALUES = {
@@ -148,9 +148,7 @@ def measured(data: Data, losses: dict[str, Loss], metric: Callable[[Tensor, Tens
     splits = {}
     for split in ("train", "val", "test"):
         parts = [drawn(data, seed, split) for seed in range(1, SEEDS + 1)]
-        rows, truth = (
-            torch.stack(part).repeat(len(RATES), 1, 1, *[1] * (part[0].dim() - 2)) for part in zip(*parts, strict=True)
-        )
+        rows, truth = (torch.stack(part * len(RATES)) for part in zip(*parts, strict=True))
         splits[split] = rows.flatten(1, 2), truth
     return {name: _trained(loss, metric, splits) for name, loss in losses.items()}
 
@@ -224,12 +222,11 @@ def tables(kept: dict[str, Any]) -> str:
         usual, *others = names = list(next(iter(kept[metric].values())))
         rows = []
         for kind, found in kept[metric].items():
-            base = torch.tensor(found[usual]["test"], dtype=torch.float64)
+            base = np.array(found[usual]["test"])
             cells = [kind, f"{base.mean():.3f}"]
             for other in others:
-                apart = torch.tensor(found[other]["test"], dtype=torch.float64) - base
-                half = stats.t.ppf(0.975, len(apart) - 1) * apart.std().item() / len(apart) ** 0.5
-                cells.append(f"{base.mean() + apart.mean():.3f} ({apart.mean():+.3f} ± {half:.3f})")
+                apart = np.array(found[other]["test"]) - base
+                cells.append(f"{base.mean() + apart.mean():.3f} ({apart.mean():+.3f} ± {half_width(apart):.3f})")
             rows.append(cells)
         parts.append(markdown([f"made data, by {metric}", *names], rows))
     return "\n".join(parts)

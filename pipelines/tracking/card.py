@@ -11,7 +11,7 @@ from typing import Any
 from pipelines.ops.dvc_lock import INPUT
 from rankops import __version__
 
-__all__ = ["LONGEST", "card"]
+__all__ = ["LONGEST", "card", "inputs_of"]
 
 LONGEST = 4000  # characters: MLflow takes 5,000, and the gate's decision comes after it
 
@@ -37,8 +37,7 @@ def card(
             bounds = [metrics.get(f"{name}.{bound}") for bound in ("low", "high")]
             interval = " to ".join(f"{bound:.4f}" for bound in bounds if bound is not None)
             lines.append(f"| {name} | {value:.4f} | {interval} |")
-    inputs = {name.removeprefix(INPUT): value for name, value in tags.items() if name.startswith(INPUT)}
-    if inputs:
+    if inputs := inputs_of(tags):
         lines += ["", "## Data", "", f"Digits: {tags['digits_source']}." if "digits_source" in tags else ""]
         lines += ["", "| file | md5 |", "|---|---|", *(f"| {name} | {value} |" for name, value in inputs.items())]
     lines += ["", "## Limits", "", _limits(recipe), "", "## Load", "", _loading(model, recipe), "", "## Params", ""]
@@ -48,6 +47,11 @@ def card(
             break
         lines.append(line)
     return "\n".join(lines)[:LONGEST]
+
+
+def inputs_of(tags: Mapping[str, str]) -> dict[str, str]:
+    """Return the hash of each file that went into a version, by its path."""
+    return {name.removeprefix(INPUT): value for name, value in tags.items() if name.startswith(INPUT)}
 
 
 def _limits(recipe: Mapping[str, Any]) -> str:

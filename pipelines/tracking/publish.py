@@ -21,11 +21,10 @@ from mlflow.models import ModelSignature
 from mlflow.types import ColSpec, DataType, Schema, TensorSpec
 from mlflow.types.schema import Array
 
-from pipelines.ops.dvc_lock import INPUT
 from pipelines.ops.git import git
 from pipelines.ops.messages import without_credentials
 from pipelines.tracking import live, registry
-from pipelines.tracking.card import card
+from pipelines.tracking.card import card, inputs_of
 from pipelines.tracking.store import answering, connect, experiment_of
 from rankops import __version__, lookup
 
@@ -185,7 +184,7 @@ def signature_of(weights: Path) -> ModelSignature:
 
 def _made(run: Run, tags: Mapping[str, str]) -> dict[str, Any]:
     """Return what a version's model.json says besides how it is rebuilt: what made it, how good it is, its labels."""
-    inputs = {name.removeprefix(INPUT): value for name, value in tags.items() if name.startswith(INPUT)}
+    inputs = inputs_of(tags)
     metrics: dict[str, dict[str, float]] = {}
     for name, value in run.metrics.items():
         metric, _, bound = name.rpartition(".")
@@ -193,14 +192,17 @@ def _made(run: Run, tags: Mapping[str, str]) -> dict[str, Any]:
             metrics.setdefault(metric, {})[bound] = float(value)
         else:
             metrics.setdefault(name, {})["value"] = float(value)
-    made = {"rankops": __version__, "commit": tags["git_commit"], "inputs": inputs, "metrics": metrics}
-    made["uncommitted_changes"] = tags.get("git_dirty") == "true"
-    for path in map(Path, inputs):
-        if (
-            path.name == "train.parquet"
-            and path.is_file()
-            and b"classes" in (said := pq.read_schema(path).metadata or {})
-        ):
+    commit, changed = tags["git_commit"], tags.get("git_dirty") == "true"
+    made = {
+        "rankops": __version__,
+        "commit": commit,
+        "uncommitted_changes": changed,
+        "inputs": inputs,
+        "metrics": metrics,
+    }
+    tables = [path for path in map(Path, inputs) if path.name == "train.parquet" and path.is_file()]
+    for said in (pq.read_schema(path).metadata or {} for path in tables):
+        if b"classes" in said:
             return {"made": made, "labels": json.loads(said[b"classes"])}
     return {"made": made}
 
