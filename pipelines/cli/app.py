@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from pipelines.cli import data, doctor, models, params, project, quickstart
-from rankops.cli.main import show_version
+from rankops import __version__
 
 PANELS = {
     "Use": (
@@ -27,6 +27,12 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+
+
+def show_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"rankops {__version__}")
+        raise typer.Exit
 
 
 @app.callback()

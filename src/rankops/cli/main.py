@@ -6,7 +6,7 @@ from pathlib import Path
 
 from rankops import __version__
 
-__all__ = ["checkout", "main", "show_version"]
+__all__ = ["checkout", "main"]
 
 
 def checkout(folder: Path) -> Path | None:
@@ -15,17 +15,11 @@ def checkout(folder: Path) -> Path | None:
     return next((one for one in places if (one / "dvc.yaml").is_file() and (one / "pipelines").is_dir()), None)
 
 
-def show_version(wanted: bool = True) -> None:
-    """Print the version and exit, if that is wanted."""
-    if wanted:
-        print(f"rankops {__version__}")
-        sys.exit()
-
-
 def main() -> None:
     """Run a command in the checkout's top folder; paths that the user types stay relative to where they are typed."""
     if sys.argv[1:] == ["--version"]:
-        show_version()
+        print(f"rankops {__version__}")
+        return
     here = Path.cwd()
     top = checkout(here)
     if top is None:

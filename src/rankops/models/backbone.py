@@ -1,46 +1,14 @@
-"""Image networks in two parts, convolutions and head, so that either can be trained, frozen or lent by itself."""
+"""The convolutional part of a network, by the network's name."""
 
 from collections.abc import Sequence
 from typing import Literal
 
-from torch import Tensor, nn
-
 from rankops.checks import check_choice
+from rankops.models.layers import Blocks
 
-__all__ = ["Backbone", "BackboneName", "Blocks", "blocks_of"]
+__all__ = ["BackboneName", "blocks_of"]
 
 BackboneName = Literal["convnet", "mobilenet_v3_small", "resnet34"]
-
-
-class Blocks(nn.Sequential):
-    """The convolutional part: takes images (n, colors, height, width), uint8 or float in 0..255, to feature maps.
-
-    Attributes:
-        size: channels of the maps.
-    """
-
-    size: int
-
-
-class Backbone(nn.Module):
-    """A network of `blocks` and a `head`; a subclass sets both, and implements `embed`.
-
-    Attributes:
-        blocks: the convolutional part.
-        head: takes what `embed` returns to the output.
-        embedding_size: of a vector that `embed` returns, if it returns vectors.
-    """
-
-    blocks: Blocks
-    head: nn.Module
-    embedding_size: int
-
-    def embed(self, images: Tensor) -> Tensor:
-        """Return the last features before the head, (n, ...)."""
-        raise NotImplementedError
-
-    def forward(self, images: Tensor) -> Tensor:
-        return self.head(self.embed(images))
 
 
 def blocks_of(name: BackboneName, *, colors: int, channels: Sequence[int] | None) -> Blocks:

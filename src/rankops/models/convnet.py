@@ -5,8 +5,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from rankops.models.backbone import Backbone, Blocks
-from rankops.models.layers import ScoreHead, weight_dtype
+from rankops.models.layers import Backbone, Blocks, ScoreHead, weight_dtype
 
 __all__ = ["CHANNELS", "Convnet"]
 

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from rankops.models.backbone import Backbone, BackboneName, blocks_of
-from rankops.models.layers import ScoreHead
+from rankops.models.backbone import BackboneName, blocks_of
+from rankops.models.layers import Backbone, ScoreHead
 from rankops.models.tokenizer import Vocabulary
 
 __all__ = ["DualEncoder"]

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from rankops.models.backbone import Backbone, BackboneName, blocks_of
+from rankops.models.backbone import BackboneName, blocks_of
+from rankops.models.layers import Backbone
 
 __all__ = ["LabelAttention"]
 

@@ -1,14 +1,47 @@
-"""Layers that stay in float32 under autocast, so that close scores stay distinct."""
+"""What networks are made of: blocks and a head, and score layers that stay in float32 under autocast."""
 
 import torch
 from torch import Tensor, nn
 
-__all__ = ["ScoreHead", "ScoreLayer", "similarities", "weight_dtype"]
+__all__ = ["Backbone", "Blocks", "ScoreHead", "ScoreLayer", "similarities", "weight_dtype"]
 
 
 def weight_dtype(network: nn.Module) -> torch.dtype:
     """Return the type of a network's weights; inputs in this type work under autocast and in half precision."""
     return next(network.parameters()).dtype
+
+
+class Blocks(nn.Sequential):
+    """The convolutional part: takes images (n, colors, height, width), uint8 or float in 0..255, to feature maps.
+
+    Attributes:
+        size: channels of the maps.
+    """
+
+    size: int
+
+
+class Backbone(nn.Module):
+    """A network of `blocks` and a `head`, so that either can be trained, frozen or lent.
+
+    A subclass sets both, and implements `embed`.
+
+    Attributes:
+        blocks: the convolutional part.
+        head: takes what `embed` returns to the output.
+        embedding_size: of a vector that `embed` returns, if it returns vectors.
+    """
+
+    blocks: Blocks
+    head: nn.Module
+    embedding_size: int
+
+    def embed(self, images: Tensor) -> Tensor:
+        """Return the last features before the head, (n, ...)."""
+        raise NotImplementedError
+
+    def forward(self, images: Tensor) -> Tensor:
+        return self.head(self.embed(images))
 
 
 class ScoreLayer(nn.Linear):

@@ -4,8 +4,7 @@ import torch
 from torch import Tensor, nn
 from torchvision.models import mobilenet_v3_small
 
-from rankops.models.backbone import Backbone, Blocks
-from rankops.models.layers import ScoreLayer, weight_dtype
+from rankops.models.layers import Backbone, Blocks, ScoreLayer, weight_dtype
 
 __all__ = ["MobileNetV3Small"]
 

@@ -6,8 +6,7 @@ import torch
 from torch import Tensor, nn
 from torchvision.models import resnet34
 
-from rankops.models.backbone import Backbone, Blocks
-from rankops.models.layers import ScoreHead, weight_dtype
+from rankops.models.layers import Backbone, Blocks, ScoreHead, weight_dtype
 
 __all__ = ["ResNet34"]
 

@@ -5,7 +5,8 @@ from collections.abc import Sequence
 from torch import Tensor, nn
 
 from rankops.checks import check_count
-from rankops.models.backbone import Backbone, BackboneName, blocks_of
+from rankops.models.backbone import BackboneName, blocks_of
+from rankops.models.layers import Backbone
 
 __all__ = ["Wildcat"]
 
