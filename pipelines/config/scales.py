@@ -8,13 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from ruamel.yaml import YAML
-from ruamel.yaml.error import YAMLError
 from ruamel.yaml.representer import RoundTripRepresenter
 
 from pipelines.config.rules import check_values
-from pipelines.config.schema import ParamsError, is_whole
+from pipelines.config.schema import ParamsError, is_whole, merged, others, read
 from rankops.io.atomic import replaced_file
-from rankops.lookup import did_you_mean
 
 __all__ = ["apply", "names"]
 
@@ -36,29 +34,24 @@ def names(folder: Path = Path()) -> list[str]:
 
 
 def apply(name: str, folder: Path = Path()) -> str:
-    """Write a scale's values into params.yaml and keep the comments there. Return a message.
+    """Write a scale's values into a project's params.yaml and keep the comments there. Return a message.
 
     A scale holds what differs from scales/laptop.yaml, which is applied first, so that nothing of another scale stays.
-    A block that is shared (`*name`, `<<: *name`) changes wherever it is.
-
-    Args:
-        name: of a file in scales/.
-        folder: project with params.yaml and scales/.
-
-    Raises:
-        ParamsError: no such scale, an unknown key, or values that do not pass the check; nothing is written.
+    A block that is shared (`*name`, `<<: *name`) changes wherever it is. Nothing is written if there is no such scale,
+    a key is unknown, or the values do not pass the check: a ParamsError says so.
     """
     params, scale = folder / "params.yaml", folder / f"scales/{name}.yaml"
     if name not in names(folder):
-        raise ParamsError(f"{scale}: no such file{_expected(name, names(folder))}")
+        raise ParamsError(f"{scale}: no such file{others(name, names(folder))}")
     yaml = _round_trip()
-    files = [folder / f"scales/{one}.yaml" for one in dict.fromkeys([DEFAULT, name])]
-    layers = {file: _read(yaml, file) for file in files}
-    values = _read(yaml, params)
-    absent = _merge_all(values, layers)
-    if not _holds(values, layers):  # blocks share an anchor and are to differ: write each out
-        values = yaml.load(_without_aliases(_read(yaml, params)))
-        _merge_all(values, layers)
+    changes = merged(_written_out(read(folder / f"scales/{DEFAULT}.yaml", yaml)), read(scale, yaml))
+    values = read(params, yaml)
+    absent = list(_put(values, changes, scale))
+    without_sharing = _plain(values)
+    list(_put(without_sharing, changes, scale))
+    if without_sharing != _plain(values):  # blocks share an anchor and are to differ
+        values = _written_out(read(params, yaml))
+        list(_put(values, changes, scale))
     check_values(_plain(values), path=f"{params} at scale {name}")
     with replaced_file(params) as partial, partial.open("w") as file:
         yaml.dump(values, file)
@@ -66,13 +59,7 @@ def apply(name: str, folder: Path = Path()) -> str:
     return f"{params} has the values of {scale} now{left_out}. `git diff {params}` shows them."
 
 
-def _merge_all(into: Any, layers: dict[Path, Any]) -> list[str]:
-    """Write the layers into params; return what the params do not have."""
-    absent = [key for path, layer in layers.items() for key in _merge(into, layer, place="", where=path)]
-    return list(dict.fromkeys(absent))
-
-
-def _merge(into: Any, changes: Any, *, place: str, where: Path) -> Iterator[str]:
+def _put(into: Any, changes: Any, scale: Path, place: str = "") -> Iterator[str]:
     """Write changes into a block, in place, which keeps comments and anchors; yield the user's keys that it lacks."""
     for key, shared in changes.items():
         value = deepcopy(shared)  # an anchor of the scale is none of the params
@@ -80,14 +67,14 @@ def _merge(into: Any, changes: Any, *, place: str, where: Path) -> Iterator[str]
             yield f"{place}{key}"
             continue
         if key not in into:
-            raise ParamsError(f"{where}: {place}{key}: unknown key{_expected(key, list(into))}")
+            raise ParamsError(f"{scale}, over {DEFAULT}.yaml: {place}{key}: unknown key{others(key, list(into))}")
         if isinstance(value, dict) and isinstance(into[key], dict):
             if is_whole(key, value):
                 for old in set(into[key]) - set(value):
                     del into[key][old]
                 into[key].update(value)
             else:
-                yield from _merge(into[key], value, place=f"{place}{key}.", where=where)
+                yield from _put(into[key], value, scale, f"{place}{key}.")
         elif isinstance(value, list) and isinstance(into[key], list):
             into[key][:] = value
         else:
@@ -95,13 +82,6 @@ def _merge(into: Any, changes: Any, *, place: str, where: Path) -> Iterator[str]
         comments = getattr(into, "ca", None)  # plain blocks have none
         if comments and (comment := comments.items.get(key)) and comment[2]:
             comment[2].column = 0  # one space after the value, whatever the length of the value before
-
-
-def _holds(values: Any, layers: dict[Path, Any]) -> bool:
-    """Return whether every place that the layers name has its value, though blocks are shared."""
-    alone = _plain(values)
-    _merge_all(alone, layers)
-    return alone == _plain(values)
 
 
 def _round_trip() -> YAML:
@@ -113,30 +93,14 @@ def _round_trip() -> YAML:
     return yaml
 
 
-def _without_aliases(values: Any) -> str:
+def _written_out(values: Any) -> Any:
+    """Return a copy with its comments, in which each shared block is written out where it is."""
     yaml, text = _round_trip(), StringIO()
     yaml.representer.ignore_aliases = lambda value: True
     yaml.dump(values, text)
-    return text.getvalue()
+    return _round_trip().load(text.getvalue())
 
 
 def _plain(values: Any) -> Any:
     """Return a copy without comments, in which nothing is shared."""
     return json.loads(json.dumps(values))
-
-
-def _expected(key: Any, known: list[Any]) -> str:
-    names = [str(one) for one in known]
-    return did_you_mean(str(key), names) or f"; expected one of {', '.join(names) or '(none)'}"
-
-
-def _read(yaml: YAML, path: Path) -> Any:
-    try:
-        values = yaml.load(path)
-    except FileNotFoundError as error:
-        raise ParamsError(f"{path}: no such file") from error
-    except (YAMLError, ValueError) as error:  # ValueError: a date that does not exist
-        raise ParamsError(f"{path}: not YAML: {error}") from error
-    if not isinstance(values, dict):
-        raise ParamsError(f"{path}: expected a mapping of params to values, found {type(values).__name__}")
-    return values

@@ -1,15 +1,13 @@
 """The shapes of `params.yaml`: strict, frozen, every key known. What the values mean is checked by `rules`."""
 
 import re
-import typing
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from copy import deepcopy
-from dataclasses import fields, is_dataclass
 from itertools import product
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, model_validator
 from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
@@ -37,20 +35,17 @@ RENAMED = {
 
 T = TypeVar("T")
 Count = Annotated[int, Field(gt=0)]
+TwoOrMore = Annotated[int, Field(ge=2)]
 Seed = Annotated[int, Field(ge=0, lt=2**31)]
-Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
-NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 
 def _plain(name: str) -> str:
     """DVC would take a dot for a level of params, a shell a space for two words, and a slash is a folder."""
-    if not re.fullmatch(r"\w[\w-]*", name, re.ASCII):
+    if name == NONE or not re.fullmatch(r"\w[\w-]*", name, re.ASCII):
         raise ValueError(
-            f"the name {name!r} becomes part of commands and files: expected letters, digits, _ and -, and no - at its "
-            "start"
+            f"the name {name!r} becomes part of commands and files: expected letters, digits, _ and -, no - at its "
+            f"start, and not {NONE}, which stands for no such thing"
         )
-    if name == NONE:
-        raise ValueError(f"the name {NONE!r} stands for no such thing: choose another one")
     return name
 
 
@@ -62,7 +57,7 @@ class ParamsError(ValueError):
 
 
 class Block(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
 
 
 class Component(Block):
@@ -97,25 +92,23 @@ class Digits(Block):
 
 
 class Rows(Block):
-    train: Annotated[int, Field(ge=2)]
-    val: Annotated[int, Field(ge=2)]
-    test: Annotated[int, Field(ge=2)]
+    train: TwoOrMore
+    val: TwoOrMore
+    test: TwoOrMore
 
 
 class SceneRows(Rows):
-    gate: Annotated[int, Field(ge=2)]
+    gate: TwoOrMore
 
 
 class ScoreVectors(Block):
-    length: Annotated[int, Field(ge=2)]
+    length: TwoOrMore
     rows: Rows
     seed: Seed
 
 
-class Scenes(BaseModel):
+class Scenes(Block, extra="allow"):
     """A dataset that is drawn: `name` is a file in rankops/datasets/scenes, which knows the other options."""
-
-    model_config = ConfigDict(extra="allow", frozen=True, strict=True)
 
     name: str
     rows: SceneRows
@@ -130,8 +123,8 @@ class RealData(Block):
 
 class SorterTraining(Block):
     vectors: Literal["stored", "fresh"]
-    epoch_size: Annotated[int, Field(ge=2)] | None = None
-    batch_size: Annotated[int, Field(ge=2)]
+    epoch_size: TwoOrMore | None = None
+    batch_size: TwoOrMore
     epochs: Count
     patience: Count
     optimizer: dict[str, Any]
@@ -153,7 +146,7 @@ class Sorter(Component):
 
 
 class Auxiliary(Component):
-    weight: Positive = 1.0
+    weight: Annotated[float, Field(gt=0)] = 1.0
     epochs: Count | None = None
 
 
@@ -201,8 +194,8 @@ class Judged(Block):
 
 class Gate(Resampling):
     confidence: Annotated[float, Field(gt=0.5, lt=1)]
-    minimum_gain: NotNegative
-    tolerance: NotNegative
+    minimum_gain: Annotated[float, Field(ge=0)]
+    tolerance: Annotated[float, Field(ge=0)]
     judged: dict[str, Judged]
 
 
@@ -221,7 +214,7 @@ class SyntheticPrecision(Block):
     layers: Count
     positive: Annotated[float, Field(gt=0, lt=1)]
     flipped: Annotated[list[Annotated[float, Field(ge=0, lt=0.5)]], Field(min_length=1)]
-    batch_size: Annotated[int, Field(ge=2)]
+    batch_size: TwoOrMore
     epochs: Count
     seeds: Count
     methods: Annotated[dict[Name, PrecisionMethod], Field(min_length=1)]
@@ -236,15 +229,15 @@ class SyntheticPrecision(Block):
 class ScoreSweep(Block):
     """SoDeep's Fig. 5, see `pipelines/stages/score_sweep.py`."""
 
-    steps: Annotated[int, Field(ge=2)]
+    steps: TwoOrMore
     seed: Seed
 
 
 class LabelRankingFigures(Block):
     """RLSEP's Figs. 1, 3 and 5, see `pipelines/stages/label_ranking_figures.py`."""
 
-    frames: Annotated[int, Field(ge=2)]
-    calibration_rows: Annotated[int, Field(ge=2)]
+    frames: TwoOrMore
+    calibration_rows: TwoOrMore
     runs: Annotated[list[Name], Field(min_length=1)]
     datasets: Annotated[list[Name], Field(min_length=1)]
     seed: Seed
@@ -280,10 +273,9 @@ class Settings(Block):
         return self.run_of(name, setting)["training"]
 
     def run_of(self, name: str, setting: Mapping[str, Any] | None = None) -> dict[str, Any]:
-        """Return a run with a setting's values put in, its training merged with its task's.
+        """Return a run whose training is merged with its task's, with a setting's values put in.
 
-        Raises:
-            ValueError: the setting names a place that the run does not have.
+        A ValueError names the place of a setting that the run does not have.
         """
         run = self.runs[name].model_dump()
         run["training"] = merged(deepcopy(self.training.get(run["task"], {})), run["training"])
@@ -311,11 +303,7 @@ class Settings(Block):
 
 
 def required(block: T | None, name: str) -> T:
-    """Return a block of params that only experiments have.
-
-    Raises:
-        ValueError: it is not there.
-    """
+    """Return a block that only experiments have; raise a ValueError if it is not there."""
     if block is None:
         raise ValueError(f"params.yaml has no block {name}: experiments/params.yaml has one")
     return block
@@ -340,87 +328,61 @@ def merged(block: dict[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
     return block
 
 
-def describe(error: ValidationError, *, path: str | Path, place: str = "", shape: Any = None) -> list[str]:
+def others(name: str, known: Collection[str]) -> str:
+    """Return the end of a message about an unknown name: what there is, and which of it is nearest."""
+    return f"; there are {', '.join(known)}{did_you_mean(name, known)}" if known else ""
+
+
+def describe(error: ValidationError, shape: Any, place: str = "") -> list[str]:
     """Return a line for each thing that pydantic finds wrong: its place, what is expected, and what was found."""
-    lines: list[tuple[str, str]] = []  # places and messages
-    replaced = set()  # new names of what was found by an old one: that they are missing says nothing more
+    lines = []
     for problem in error.errors():
-        where = ".".join(str(part) for part in [*filter(None, [place]), *problem["loc"]] if part != "[key]")
-        last = str(problem["loc"][-1]) if problem["loc"] else ""
+        path = [str(part) for part in problem["loc"]]
         message = problem["msg"].removeprefix("Value error, ")
         if problem["type"] in ("extra_forbidden", "unexpected_keyword_argument"):
-            known = _keys(shape, problem["loc"][:-1])
-            if last in RENAMED and last not in known:
-                message = f"is now {RENAMED[last]}"
-                replaced.add(re.split("[,.]", RENAMED[last])[0])
-            else:
-                listed = f"; there are {', '.join(known)}" if known else ""
-                message = f"unknown key{did_you_mean(last, known)}{listed}"
+            *parents, key = path
+            message = f"is now {RENAMED[key]}" if key in RENAMED else f"unknown key{others(key, _keys(shape, parents))}"
         elif problem["type"] == "missing":
             message = "missing"
         elif problem["type"] != "value_error":
             message += f" (found {problem['input']!r})"
-        lines.append((where, message))
-    return [
-        f"{path}: {where}: {message}" if where else f"{path}: {message}"
-        for where, message in lines
-        if not (message == "missing" and where.split(".")[-1] in replaced)
-    ]
+        where = ".".join(part for part in [place, *path] if part not in ("", "[key]"))
+        lines.append(f"{where}: {message}" if where else message)
+    return lines
 
 
-def _keys(shape: Any, place: tuple[int | str, ...]) -> list[str]:
-    """Return the keys that a shape knows at a place."""
-    for part in place:
-        if is_dataclass(shape):
-            shape = typing.get_type_hints(shape).get(str(part))
-        elif isinstance(shape, type) and issubclass(shape, BaseModel):
-            shape = getattr(shape.model_fields.get(str(part)), "annotation", None)
-        elif getattr(shape, "__origin__", None) is dict:
-            shape = getattr(shape, "__args__", (None, None))[1]
-        for inner in getattr(shape, "__args__", ()):  # X | None
-            if (
-                isinstance(inner, type)
-                and issubclass(inner, BaseModel)
-                and getattr(shape, "__origin__", None) is not dict
-            ):
-                shape = inner
-    if isinstance(shape, type) and issubclass(shape, BaseModel):
-        return list(shape.model_fields)
-    return [field.name for field in fields(shape)] if is_dataclass(shape) else []
+def _keys(shape: Any, place: list[str]) -> list[str]:
+    """Return the keys that a shape knows at a place, from its JSON schema."""
+    schema = block = TypeAdapter(shape).json_schema()
+    for part in [None, *place]:
+        if part is not None:
+            block = block.get("properties", {}).get(part) or block.get("additionalProperties", {})
+        block = next((choice for choice in block.get("anyOf", ()) if "$ref" in choice), block)  # X | None
+        block = schema["$defs"][block["$ref"].rpartition("/")[2]] if "$ref" in block else block
+    return list(block.get("properties", ()))
 
 
-def read(path: str | Path) -> Any:
-    """Return what a YAML file holds, read as DVC reads it.
-
-    Raises:
-        ParamsError: the file is missing or not YAML.
-    """
+def read(path: str | Path, yaml: YAML | None = None) -> dict[str, Any]:
+    """Return what a YAML file holds, read as DVC reads it or by another reader; raise a ParamsError if it cannot be."""
     try:
-        return YAML(typ="safe").load(Path(path))
+        values = (yaml or YAML(typ="safe")).load(Path(path))
     except FileNotFoundError as error:
-        raise ParamsError(
-            f"{path}: no such file; expected params.yaml in the project's top folder, or another"
-        ) from error
+        raise ParamsError(f"{path}: no such file") from error
     except (YAMLError, ValueError) as error:  # the latter of a date that does not exist
         raise ParamsError(f"{path}: not YAML: {error}") from error
+    if not isinstance(values, dict):
+        raise ParamsError(f"{path}: expected a mapping of names to values, found {type(values).__name__}")
+    return values
 
 
 def check_shapes(values: Any, *, path: str | Path = "params.yaml") -> Settings:
-    """Return settings from plain values.
-
-    Raises:
-        ParamsError: a line for each thing that is wrong.
-    """
+    """Return settings from plain values, or raise a ParamsError with a line for each thing that is wrong."""
     try:
         return Settings.model_validate(values)
     except ValidationError as error:
-        raise ParamsError("\n".join(describe(error, path=path, shape=Settings))) from error
+        raise ParamsError("\n".join(f"{path}: {line}" for line in describe(error, Settings))) from error
 
 
 def load(path: str | Path = "params.yaml") -> Settings:
-    """Read the params and check their shapes, which is quick; `pipelines.config.rules.check` checks what they mean.
-
-    Raises:
-        ParamsError: the file is missing, not YAML, or has other keys or types.
-    """
+    """Read the params and check their shapes, which is quick; `pipelines.config.rules.check` checks what they mean."""
     return check_shapes(read(path), path=path)
