@@ -54,8 +54,8 @@ def file_of(module: str) -> Path | None:
 # --- imports ---
 
 
-def loaded_by(modules: str) -> set[str]:
-    names = done(sys.executable, "-c", f"import sys, {modules}; print(*sys.modules)", PYTHONPATH=f"{ROOT}/src")
+def loaded_by(code: str) -> set[str]:
+    names = done(sys.executable, "-c", f"{code}; import sys; print(*sys.modules)", PYTHONPATH=f"{ROOT}/src")
     return {name.split(".")[0] for name in names.split()}
 
 
@@ -63,11 +63,13 @@ def modules_of(*folders: str) -> str:
     return ", ".join(lookup.module(folder, name).__name__ for folder in folders for name in lookup.names(folder))
 
 
-def test_the_core_needs_torch_and_safetensors_alone_and_the_library_no_platform():
-    extras = {"pandas", "pyarrow", "torchvision", "accelerate", "scipy", "sklearn", "PIL", "pydantic"}
-    assert not loaded_by(modules_of("losses", "metrics", "sorters")) & (PLATFORM | extras)
-    assert not loaded_by(modules_of("tasks", "models", "datasets")) & PLATFORM
-    assert "dvc" in loaded_by("dvc")  # this test can fail
+def test_the_core_and_the_demo_need_torch_and_safetensors_alone_and_the_library_no_platform():
+    extras = {"pandas", "pyarrow", "torchvision", "accelerate", "scipy", "sklearn", "PIL", "pydantic", "typer"}
+    assert not loaded_by(f"import {modules_of('losses', 'metrics', 'sorters')}") & (PLATFORM | extras)
+    demo = "from rankops.cli.demo import answer, load_rankers; answer({'digits': []}, load_rankers())"
+    assert not loaded_by(demo) & (PLATFORM | extras)
+    assert not loaded_by(f"import {modules_of('tasks', 'models', 'datasets')}") & PLATFORM
+    assert "dvc" in loaded_by("import dvc")  # this test can fail
 
 
 @pytest.mark.parametrize(("package", "order"), [("src/rankops", LIBRARY), ("pipelines", PIPELINE)])

@@ -474,32 +474,8 @@ def test_gaussian_mlr_agrees_with_a_loop(label_ranks):
     assert plain == pytest.approx(slow_gaussian_mlr(means, label_ranks, [1.0] * 4))
 
 
-# Lists of different lengths: `pad_groups` and a mask give what each list gives alone.
+# Lists of different lengths; what a mask leaves of each is in contracts/.
 SIZES = [3, 0, 5, 2]
-
-
-@pytest.fixture
-def joined(generator):
-    """Scores and graded targets of all lists, one after another; each list has an order."""
-    scores = torch.randn(sum(SIZES), generator=generator, dtype=torch.float64, requires_grad=True)
-    return scores, torch.tensor([0, 2, 1, 4, 0, 3, 1, 1, 1, 0])
-
-
-@pytest.mark.parametrize("name", ["spearman", "ndcg", "list_mle", "lambdarank", "ranknet", "kendall"])
-def test_losses_and_metrics_of_padded_lists_are_those_of_each_list_alone(name, joined):
-    scores, target = joined
-    loss = getattr(losses, name)
-    (padded, mask), (truth, _) = pad_groups(scores, torch.tensor(SIZES)), pad_groups(target, SIZES)
-    values = loss(padded, truth, mask=mask, reduction="none")
-    pieces = list(zip(scores.split(SIZES), target.split(SIZES), strict=True))
-    alone = torch.stack([loss(*piece) if len(piece[0]) else scores.new_zeros(()) for piece in pieces])
-    torch.testing.assert_close(values, alone)
-    gradients = [torch.autograd.grad(one.sum(), scores, retain_graph=True)[0] for one in (values, alone)]
-    torch.testing.assert_close(*gradients)
-    torch.testing.assert_close(loss(padded, truth, mask=mask), alone.sum() / 3)  # the empty list does not count
-    values = metrics.ndcg(padded, truth, mask=mask)
-    assert values.isnan().tolist() == [size == 0 for size in SIZES]
-    assert values[2] == metrics.ndcg(scores[3:8], target[3:8])
 
 
 def test_values_of_any_shape_and_type_are_padded_as_by_hand(generator):
@@ -508,6 +484,7 @@ def test_values_of_any_shape_and_type_are_padded_as_by_hand(generator):
     by_hand = torch.nn.utils.rnn.pad_sequence(list(features.split(SIZES)), batch_first=True)
     assert torch.equal(padded, by_hand)
     assert mask.sum(-1).tolist() == SIZES
+    assert metrics.ndcg(padded[..., 0, 0], mask.long(), mask=mask).isnan().tolist() == [size == 0 for size in SIZES]
     assert pad_groups(torch.tensor([True, True]), [1, 1])[0].dtype == torch.bool
 
 

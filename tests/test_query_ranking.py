@@ -3,12 +3,10 @@
 import hashlib
 import json
 import math
-from pathlib import Path
 from zipfile import ZipFile
 
 import numpy as np
 import pandas as pd
-import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import torch
@@ -241,16 +239,3 @@ def test_lists_of_one_document_and_queries_without_a_relevant_one(generator):
         assert [epoch.loss for epoch in trained(alone, loss)[2]] == [0, 0, 0]
     with pytest.raises(ValueError, match="none of the 6 training queries has a relevant document"):
         trained(lists(generator, relevant=()), "rlsep")
-
-
-@pytest.mark.parametrize(
-    ("features", "relevance", "message"),
-    [([[]], [[]], "row 0: features is empty"), ([[[1.0], [2.0]]], [[1]], "row 0 has another number"),
-     ([[[math.nan]]], [[1]], "row 0 has a feature"), ([[[1.0]]], [[-1]], "row 0 has a relevance")],
-)  # fmt: skip
-def test_tables_that_are_no_lists_are_refused(tmp_path, features, relevance, message):
-    kinds = {"features": pa.list_(pa.list_(pa.float32(), 1)), "relevance": pa.list_(pa.int64())}
-    columns = {"features": pa.array(features, kinds["features"]), "relevance": pa.array(relevance, kinds["relevance"])}
-    pq.write_table(pa.table(columns), tmp_path / "train.parquet")
-    with pytest.raises(ValueError, match=rf"{Path('train.parquet').name}: {message}"):
-        read_queries(tmp_path, "train")

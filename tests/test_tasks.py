@@ -17,7 +17,7 @@ from rankops import lookup
 from rankops.datasets import splits as readers
 from rankops.io.checkpoints import build, load_model, save_model, start_from
 from rankops.io.parquet import IMAGE, encode_images
-from rankops.metrics.bootstrap import Statistic, difference, evaluate
+from rankops.metrics.bootstrap import Statistic, difference, evaluate, interval
 from rankops.ranks import ranks
 from rankops.sorters.handcrafted import Handcrafted
 from rankops.tasks.label_ranking import label_ranks_of
@@ -306,6 +306,9 @@ class TestMetrics:
             leaf = evaluate(several, resamples=4000, seed=0, **level)["m"]
             assert leaf["value"] == pytest.approx(values.mean())
             assert leaf["high"] - leaf["low"] == pytest.approx(2 * width * values.std() / math.sqrt(30), rel=0.1)
+        for none, message in (([1.0], "at least 2"), ([1.0, math.nan], "not defined")):
+            with pytest.raises(ValueError, match=message):
+                interval(np.array(none), resamples=10, seed=0)
 
     def test_selected_labels_are_ranked_among_themselves(self):
         scores = torch.tensor([[9.0, -5.0, 0.5, 0.5], [1.0, 2.0, 3.0, 4.0]])
@@ -317,6 +320,12 @@ def pictures(*counts: int) -> pa.Array:
     """Lists of so many images."""
     image = encode_images(np.zeros((1, 4, 4), np.uint8), threads=1)[0].as_py()
     return pa.array([[image] * count for count in counts], pa.list_(IMAGE))
+
+
+def documents(features: list, relevance: list) -> dict[str, pa.Array]:
+    """Lists of documents of one feature; and no image."""
+    kind = pa.list_(pa.list_(pa.float32(), 1))
+    return {"image": None, "features": pa.array(features, kind), "relevance": pa.array(relevance, pa.list_(pa.int64()))}
 
 
 TWO = pictures(2).flatten()
@@ -332,12 +341,17 @@ EASY = [[False, False]] * 2
         ("labels", {"labels": [[1, 0], [0]], "difficult": EASY}, "column labels"),
         ("captions", {"captions": [["a", "b"], ["c"]]}, "row 1: 1 captions, expected 2"),
         ("captions", {"captions": [["a"], ["?!"]]}, r"row 1: .*\?!"),
+        ("queries", documents([[]], [[]]), "row 0: features is empty"),
+        ("queries", documents([[[1.0], [2.0]]], [[1]]), "row 0 has another number"),
+        ("queries", documents([[[math.nan]]], [[1]]), "row 0 has a feature"),
+        ("queries", documents([[[1.0]]], [[-1]]), "row 0 has a relevance"),
     ],
 )
 def test_a_fault_in_a_split_is_named_with_its_row(tmp_path, kind, columns, message):
-    pq.write_table(pa.table({"image": TWO} | columns), tmp_path / "train.parquet")
+    given = {name: values for name, values in ({"image": TWO} | columns).items() if values is not None}
+    pq.write_table(pa.table(given), tmp_path / "train.parquet")
     with pytest.raises(ValueError, match=message):
-        getattr(readers, f"read_{kind}")(tmp_path, "train", threads=1)
+        getattr(readers, f"read_{kind}")(tmp_path, "train", **({} if kind == "queries" else {"threads": 1}))
 
 
 class TestBatches:

@@ -223,6 +223,15 @@ def test_what_is_masked_might_as_well_not_be_there(name, generator):
     (gradient,) = torch.autograd.grad(value, spoilt)
     assert (gradient[~mask] == 0).all()
     assert torch.isfinite(gradient).all()
+    if kind(FUNCTIONS[name]) != "positives":  # each group has a mask of its own
+        mask = (torch.rand(scores.shape, generator=generator) < 0.7).index_fill(-1, torch.tensor(0), True)
+        values = call(name, scores, truth, mask=mask, reduction="none")
+        groups = zip(*(part.flatten(0, -2) for part in (scores, truth, mask)), strict=True)
+        alone = [call(name, given[kept], true[kept]) for given, true, kept in groups]
+        torch.testing.assert_close(values.flatten(), torch.stack(alone))
+        rest, mask[0] = call(name, scores[1:], truth[1:], mask=mask[1:]), False
+        if kind(FUNCTIONS[name]) == "target":  # a list that is empty does not count
+            torch.testing.assert_close(call(name, scores, truth, mask=mask), rest)
     nothing = call(name, spoilt, unknown, mask=torch.zeros_like(mask))
     assert nothing.item() == 0
     assert not torch.autograd.grad(nothing, spoilt)[0].any()
