@@ -114,8 +114,8 @@ class TestAdapter:
         changes = {"train": [with_cell("relevance", 0, lambda row: [0] * len(row))]}
         changes |= {"val": [with_cell("relevance", 0, lambda row: [2, *row[1:]])]}
         message = refusal(SETTINGS, "protein_homology", **changes)
-        assert "homologous = 0" in message
-        assert "relevance_is_0_or_1" in message
+        assert "highest_relevance = 0" in message
+        assert "highest_relevance = 2" in message
 
 
 class TestFetch:
