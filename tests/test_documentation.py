@@ -11,7 +11,7 @@ from pathlib import Path
 import matplotlib
 import pytest
 
-from benchmarks import four_digit_mnist, label_ranking_sets, sodeep_table_1, when_ranks_win
+from benchmarks import four_digit_mnist, label_ranking_sets, movielens_100k, sodeep_table_1, when_ranks_win
 from tools import real_data, schema, table_1
 
 ROOT = Path(__file__).parents[1]
@@ -93,6 +93,7 @@ class TestReadme:
     ("page", "table"),
     [
         ("table_1", table_1.table), ("peers", four_digit_mnist.tables), ("real_data", label_ranking_sets.tables),
+        ("real_data", movielens_100k.table),
         *(("real_data", partial(real_data.table, name)) for name in real_data.TABLES),
         ("sodeep_table_1", lambda: sodeep_table_1.table(json.loads((ROOT / sodeep_table_1.RESULTS).read_text()))),
         ("results", lambda: when_ranks_win.tables(json.loads((ROOT / when_ranks_win.RESULTS).read_text()))),

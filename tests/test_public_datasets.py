@@ -559,4 +559,5 @@ def test_the_examples_in_the_documentation_are_params():
         "protein_homology",
         "kanji",
         "solar_cells",
+        "movielens_100k",
     ]

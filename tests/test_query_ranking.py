@@ -14,20 +14,24 @@ from sklearn.metrics import average_precision_score, ndcg_score
 
 from pipelines.config.schema import check_shapes, merged, read
 from pipelines.stages import real_data
+from rankops import metrics
+from rankops.datasets.public import movielens_100k
+from rankops.datasets.public.movielens_100k import FEWEST, FILMS, GENRES, RATINGS, USERS, MovieLens100k
 from rankops.datasets.public.packages import PackagedFile
 from rankops.datasets.public.protein_homology import FEATURES, FILE, ProteinHomology
 from rankops.datasets.splits import Queries, read_queries
 from rankops.io.checkpoints import load_model, save_model
 from rankops.sorters import Laplace
-from rankops.tasks.query_ranking import QueryRanking
+from rankops.tasks.query_ranking import QueryRanking, metrics_of
 from rankops.training.loop import train
 from rankops.training.objective import Objective
 
 from conftest import ROOT, refusal, with_cell  # isort: skip
 
-QUERIES = 12
+QUERIES, KEYS = 12, ["user_id", "movie_id"]
+BLOCK = {"args": {"folds": 4}, "seed": 1}
 SETTINGS = check_shapes(
-    merged(read(ROOT / "params.yaml"), {"real_data": {"protein_homology": {"args": {"folds": 4}, "seed": 1}}})
+    merged(read(ROOT / "params.yaml"), {"real_data": {"protein_homology": BLOCK, "movielens_100k": BLOCK}})
 )
 
 
@@ -112,8 +116,125 @@ class TestAdapter:
         changes = {"train": [with_cell("relevance", 0, lambda row: [0] * len(row))]}
         changes |= {"val": [with_cell("relevance", 0, lambda row: [2, *row[1:]])]}
         message = refusal(SETTINGS, "protein_homology", **changes)
-        assert "homologous = 0" in message
-        assert "relevance_is_0_or_1" in message
+        assert "highest_relevance = 0" in message
+        assert "highest_relevance = 2" in message
+
+
+def rated() -> dict[str, pd.DataFrame]:
+    """Twelve users of 20 ratings or more; a film without a date, another that nobody rated."""
+    draws, films, users = np.random.default_rng(0), np.arange(1, 41) * 3, np.arange(1, QUERIES + 1) * 5
+    pairs = [
+        (user, film) for k, user in enumerate(users) for film in draws.choice(films[1:], FEWEST + k, replace=False)
+    ]
+    ratings = pd.DataFrame(pairs, columns=KEYS).assign(rating=draws.integers(1, 6, len(pairs)))
+    genres = pd.DataFrame(draws.integers(0, 2, (40, len(GENRES))), columns=list(GENRES)).assign(unknown=1)
+    dates = [None, *["01-Jan-1995", "17-May-1968", "02-Feb-1977"] * 13]
+    people = {
+        "user_id": users,
+        "age": users + 10,
+        "gender": list("MF") * 6,
+        "occupation": ["none", "other", "artist"] * 4,
+    }
+    return {RATINGS: ratings, FILMS: genres.assign(movie_id=films, release_date=dates), USERS: pd.DataFrame(people)}
+
+
+class TestMovieLens:
+    @pytest.fixture
+    def films(self, tmp_path, monkeypatch):
+        """Writes the files, one of them changed, and gives their folder."""
+        monkeypatch.chdir(tmp_path)
+
+        def made(name=RATINGS, change=lambda table: table):
+            folder = tmp_path / "data/raw/movielens_100k"
+            folder.mkdir(parents=True, exist_ok=True)
+            for file, table in rated().items():
+                (change(table) if file == name else table).to_parquet(folder / file, compression="brotli")
+            return folder
+
+        return made
+
+    def test_half_of_the_ratings_are_ranked_and_no_feature_knows_them(self, films, monkeypatch):
+        features, parts = movielens_100k._features, []
+        monkeypatch.setattr(
+            movielens_100k,
+            "_features",
+            lambda *given: parts.append([*map(pd.DataFrame.copy, given)]) or features(*given),
+        )
+        found = MovieLens100k(ranked=11).documents(films(), seed=1)
+        known, ranked, *_ = parts[0]
+        assert pd.concat([known, ranked]).sort_index().equals(rated()[RATINGS].sort_values(KEYS, ignore_index=True))
+        counts = rated()[RATINGS].groupby("user_id").size().floordiv(2).clip(upper=11)
+        assert ranked.groupby("user_id").size().equals(counts)
+        assert np.array_equal(np.stack(found[::2]), ranked[["user_id", "rating"]].to_numpy().T - [[0], [1]])
+        mixed = pd.concat([known, ranked.assign(rating=6 - ranked["rating"])]).sample(frac=1, random_state=0)
+        other = MovieLens100k(ranked=11).documents(films(change=lambda _: mixed), seed=1)
+        assert np.array_equal(other.relevance, 4 - found.relevance)
+        assert np.array_equal(other.features, found.features)
+
+    def test_features_are_what_plain_loops_give(self):
+        ratings, about, people = rated().values()
+        known, asked = ratings[ratings.index % 3 > 0], ratings[ratings.index % 3 == 0]
+        found = pd.DataFrame(
+            movielens_100k._features(known, asked, about.set_index("movie_id"), people.set_index("user_id")),
+            columns=list(movielens_100k.FEATURES),
+        )
+        overall = known["rating"].mean()
+        means = {film: (some - overall).sum() / (len(some) + 5) for film, some in known.groupby("movie_id")["rating"]}
+        rest = known["rating"] - overall - known["movie_id"].map(means)
+        users = {user: some.sum() / (len(some) + 5) for user, some in rest.groupby(known["user_id"])}
+        rest -= known["user_id"].map(users)
+        woman = people.set_index("user_id")["gender"].eq("F")
+        for row, (user, film) in zip(found.to_dict("records"), asked[KEYS].to_numpy(), strict=True):
+            same = rest[(known["movie_id"] == film) & (known["user_id"].map(woman) == woman[user])]
+            expected = {"mean": means.get(film, 0.0), "count": np.log1p((known["movie_id"] == film).sum()),
+                        "mean of user": users[user], "age": user + 10, "woman": float(woman[user]),
+                        "mean of gender": same.sum() / (len(same) + 5)}  # fmt: skip
+            assert {name: row[name] for name in expected} == pytest.approx(expected)
+
+    def test_tables_are_lists_of_grades_each_user_in_one_split(self, films):
+        films()
+        real_data.main(SETTINGS, "movielens_100k")
+        assert refusal(SETTINGS, "movielens_100k") is None
+        masks = [read_queries("data/movielens_100k", split).mask for split in ("train", "val", "test")]
+        sizes = [size for mask in masks for size in mask.sum(1).tolist()]
+        assert sorted(sizes) == sorted((FEWEST + k) // 2 for k in range(QUERIES))
+        message = refusal(SETTINGS, "movielens_100k", val=[with_cell("relevance", 0, lambda row: [5, *row[1:]])])
+        assert "highest_relevance = 5" in message
+
+    @pytest.mark.parametrize(
+        ("file", "column", "value", "message"),
+        [
+            (RATINGS, "rating", 6, "row 3 .*rating"), (RATINGS, "rating", np.nan, "row 3 .*rating"),
+            (RATINGS, "user_id", 7, "row 3 .*user that is not"), (RATINGS, "movie_id", 7, "row 3 .*film that is not"),
+            (FILMS, "movie_id", 3, "row 3 .*another film"), (FILMS, "War", 2, "row 3 .*genre"),
+            (USERS, "user_id", 5, "row 3 .*another user"), (USERS, "age", -1, "row 3 .*age"),
+            (USERS, "gender", "", "row 3 .*gender"),
+        ],
+    )  # fmt: skip
+    def test_a_value_that_is_none_is_named_with_its_file(self, films, file, column, value, message):
+        def change(table):
+            table[column] = [*table[column][:3], value, *table[column][4:]]
+            return table
+
+        with pytest.raises(ValueError, match=rf"{file}: {message}"):
+            MovieLens100k().check(films(file, change))
+
+    def test_a_part_of_the_ratings_a_half_or_missing_file_and_an_impossible_option_are_named(self, films):
+        with pytest.raises(ValueError, match=f"{RATINGS}: row .*fewer than 20"):
+            MovieLens100k().check(films(change=lambda table: table[:-30]))
+        with pytest.raises(ValueError, match=f"{RATINGS}: row .*rated twice"):
+            MovieLens100k().check(films(change=lambda table: pd.concat([table, table[:1]])))
+        with pytest.raises(ValueError, match=f"{USERS}: no column age"):
+            MovieLens100k().check(films(USERS, lambda table: table.drop(columns="age")))
+        path = films() / FILMS
+        path.write_bytes(path.read_bytes()[:900])
+        with pytest.raises(ValueError, match=f"{FILMS}: not a whole Parquet file"):
+            MovieLens100k().check(path.parent)
+        path.unlink()
+        with pytest.raises(FileNotFoundError, match="rankops fetch movielens_100k"):
+            MovieLens100k().check(path.parent)
+        with pytest.raises(ValueError, match="ranked is 1"):
+            MovieLens100k(ranked=1)
 
 
 class TestFetch:
@@ -152,6 +273,9 @@ class TestFetch:
         whole.fetch(folder, timeout=5)
         assert (folder / index.name).read_bytes() == index.read_bytes()
         assert whole.is_whole(folder)
+        of_pattern = self.packaged(index, member="some_data/t*")
+        of_pattern.fetch(folder, timeout=5)
+        assert of_pattern.is_whole(folder)
         of_folder = self.packaged(index, member="some_data")
         of_folder.fetch(folder, timeout=5)
         assert (folder / "some_data/table.bin").read_bytes() == b"contents"
@@ -229,6 +353,20 @@ def test_metrics_are_means_over_queries_that_have_a_relevant_document(generator,
     assert json.loads(json.dumps(answers))[0]["scores"] == pytest.approx(table["scores"][2].as_py(), abs=1e-6)
     with pytest.raises(ValueError, match=r"row 0: features are \(2, 3\), expected \(documents, 4\)"):
         task.respond(network, [{"features": [[0.0] * 3] * 2}])
+
+
+def test_grades_are_relevant_above_half_of_the_largest_and_regression_begins_at_their_mean(generator):
+    graded = lists(generator)
+    graded.relevance[graded.mask] = torch.randint(5, (int(graded.mask.sum()),), generator=generator)
+    graded.relevance[:, 0] = 4
+    scores = torch.randn(graded.mask.shape, generator=generator)
+    found = metrics_of(scores, graded.relevance, graded.mask)
+    assert torch.equal(found[[0, 2, 3]], metrics_of(scores, (graded.relevance > 2).long(), graded.mask)[[0, 2, 3]])
+    assert found[1, 3] == metrics.ndcg(scores[3, :3], graded.relevance[3, :3])
+    mean = graded.relevance[graded.mask].float().mean()
+    network = QueryRanking().build({"name": "perceptron", "args": {"hidden": [8]}}, graded, seed=0)
+    assert network.layers[-1].bias.item() == pytest.approx(mean.item())
+    assert QueryRanking({"ranker": OPTIONS | {"monitor": "ndcg"}}).monitor == "ndcg"
 
 
 def test_lists_of_one_document_and_queries_without_a_relevant_one(generator):

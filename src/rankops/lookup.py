@@ -43,8 +43,9 @@ HELPERS = {
     "models": {"backbone", "layers", "tokenizer"},
     "sorters": {"base", "laplace_sums", "load", "operators", "standardize"},
     "tasks": {"base", "predict"},
-    "datasets": {"base", "drawing", "expected", "facts", "layout", "mnist", "packages", "reading", "rlsep", "splits"},
-}
+    "datasets": {"base", "drawing", "expected", "facts", "layout", "mnist", "packages", "queries", "reading", "rlsep",
+                 "splits"},
+}  # fmt: skip
 
 # Folders whose public names are imported from the package itself.
 FLAT = ("losses", "metrics", "sorters")

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -31,9 +31,10 @@ AT_ONCE = 64  # queries that are scored together
 
 @dataclass(frozen=True, kw_only=True)
 class RankerOptions(Phase):
-    """Options of the ranker's training; `batch_size` counts queries."""
+    """Options of the ranker's training; `batch_size` counts queries, `monitor` decides on the best epoch."""
 
     batch_size: int
+    monitor: Literal["mean_average_precision", "ndcg"] = "mean_average_precision"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,9 +50,11 @@ def metrics_of(scores: Tensor, relevance: Tensor, mask: Tensor) -> Tensor:
     """Return the metrics of each query, (metrics, n) float64, NaN for one without a relevant document.
 
     Args:
-        scores, relevance, mask: (n, d); a document is relevant if its relevance is above 0.
+        scores, relevance, mask: (n, d). A document is relevant if it has more than half of the query's largest
+            relevance: 1 of 0 and 1, 3 and 4 of grades up to 4. NDCG takes grades as they are.
     """
-    relevant = (relevance > 0) & mask
+    largest = relevance.masked_fill(~mask, 0).amax(-1, keepdim=True)
+    relevant = (2 * relevance > largest) & mask
     lowest = scores.masked_fill(~relevant, torch.inf).amin(-1, keepdim=True)
     found = torch.stack(
         [
@@ -67,13 +70,15 @@ def metrics_of(scores: Tensor, relevance: Tensor, mask: Tensor) -> Tensor:
 class QueryRanking:
     """Score each document by itself; the loss compares the documents of a query, which may be any number.
 
-    Losses get the lists of a batch, padded, with a mask. The network begins at the share of relevant documents, so that
-    a loss on single documents has not to find it first. Queries without a relevant document count in no metric.
+    Losses get the lists of a batch, padded, with a mask. The network begins at the share of relevant documents, or at
+    the mean of grades, so that a loss on single documents has not to find it first. Queries without a relevant document
+    count in no metric.
 
     A split is `rankops.datasets.splits.Queries`.
 
     Args:
-        training: `ranker`, options of `rankops.training.loop.fit`. None for a task that only predicts.
+        training: `ranker`, options of `rankops.training.loop.fit`, and optionally `monitor`: `mean_average_precision`,
+            or `ndcg`, as suits grades. None for a task that only predicts.
         cache: unused; all tasks take one.
     """
 
@@ -81,7 +86,6 @@ class QueryRanking:
     phases = on_features = ("ranker",)
     needs_start: tuple[str, ...] = ()
     lower_is_better = False
-    monitor = "mean_average_precision"
     metrics = (
         Metric("mean_average_precision", "mean AP"),
         Metric("ndcg", "NDCG"),
@@ -95,6 +99,7 @@ class QueryRanking:
 
     def __init__(self, training: dict[str, Any] | None = None, *, cache: Path | None = None):
         self.training = training or {}
+        self.monitor = self.training.get("ranker", {}).get("monitor", "mean_average_precision")
 
     def load(self, folder: str | Path, split: str, *, threads: int) -> Queries:
         return read_queries(folder, split)
@@ -102,9 +107,9 @@ class QueryRanking:
     def build(self, model: dict[str, Any], split: Queries, *, seed: int) -> Any:
         features = split.features.shape[-1]
         network = build("models", model["name"], model["args"], seed=seed, features=features, outputs=1)
-        share = (split.relevance > 0).sum() / split.mask.sum()
+        mean = split.relevance.sum() / split.mask.sum()
         with torch.no_grad():
-            network.layers[-1].bias.fill_(torch.logit(share, eps=1e-6))
+            network.layers[-1].bias.fill_(mean if split.relevance.max() > 1 else torch.logit(mean, eps=1e-6))
         network.recipe |= {"task": self.name}
         return network
 

