@@ -36,25 +36,33 @@ from tools.page import markdown, write_results
 
 RAW, RESULTS, PIECES = Path("data/raw/protein_homology"), Path("results/protein_homology"), Path(".checkpoints/protein")
 COMMITTED = ("src", "pipelines", "tools")
-FOLDS, CHOOSING, SEEDS = 5, [1, 2, 3], [1, 2, 3, 4, 5]
-RATES = [5e-4, 2e-3, 8e-3, 3.2e-2]
-BOOSTING = [0.025, 0.05, 0.1, 0.2]  # rates of LightGBM
+FOLDS, CHOOSING, SEEDS = 10, [1, 2, 3], list(range(1, 11))
+RATES = [5e-4 * 2**power for power in range(8)]  # to 0.064
+BOOSTING = [0.0125, 0.025, 0.035, 0.05, 0.07, 0.1, 0.2, 0.4]  # rates of LightGBM
 BASELINE = "soft_margin"
 SOFT_MARGIN = {"name": "multilabel_soft_margin", "args": {}, "weight": 1.0, "epochs": None}
-# What is trained: loss, auxiliary loss, and the name that tables show.
-METHODS: dict[str, tuple[dict[str, Any] | None, dict[str, Any] | None, str]] = {
-    BASELINE: ({"name": "multilabel_soft_margin"}, None, "soft margin"),
+# What is trained: loss, its sorter, auxiliary loss, and the name that tables show.
+METHODS: dict[str, tuple[dict[str, Any] | None, str | None, dict[str, Any] | None, str]] = {
+    BASELINE: ({"name": "multilabel_soft_margin"}, None, None, "soft margin"),
     "soft_margin_and_eq_7": (
         {"name": "mean_average_precision", "args": {"weight_by": "positives"}},
+        "laplace",
         SOFT_MARGIN,
         "soft margin + Eq. 7, Laplace",
     ),
-    "average_precision": ({"name": "average_precision"}, None, "average precision loss, Laplace"),
-    "hinge_ap": ({"name": "hinge_ap"}, None, "Hinge-AP"),
-    "rlsep": ({"name": "rlsep"}, None, "RLSEP on 0/1"),
-    "listnet": ({"name": "listnet"}, None, "ListNet"),
-    "lightgbm": (None, None, "LightGBM, LambdaRank"),
-    "lambdarank": ({"name": "lambdarank"}, None, "LambdaRank"),
+    "average_precision": ({"name": "average_precision"}, "laplace", None, "average precision loss, Laplace"),
+    "soft_margin_and_average_precision": (
+        {"name": "average_precision"},
+        "laplace",
+        SOFT_MARGIN,
+        "soft margin + average precision loss, Laplace",
+    ),
+    "smooth_ap": ({"name": "average_precision"}, "handcrafted", None, "average precision loss, handcrafted"),
+    "hinge_ap": ({"name": "hinge_ap"}, None, None, "Hinge-AP"),
+    "rlsep": ({"name": "rlsep"}, None, None, "RLSEP on 0/1"),
+    "listnet": ({"name": "listnet"}, None, None, "ListNet"),
+    "lightgbm": (None, None, None, "LightGBM, LambdaRank"),
+    "lambdarank": ({"name": "lambdarank"}, None, None, "LambdaRank"),
 }  # fmt: skip
 TRAINING = {"batch_size": 2, "epochs": 8, "patience": 8, "schedule": {"name": "cosine"}}
 MODEL = {"name": "perceptron", "args": {"hidden": [64, 32]}}
@@ -90,10 +98,9 @@ def network(
 
 def by_method(method: str, splits: Splits, *, rate: float, seed: int) -> Scores:
     """Train a network with the loss of a method."""
-    loss, auxiliary, _ = METHODS[method]
+    loss, sorter, auxiliary, _ = METHODS[method]
     assert loss is not None
-    sorts = loss["name"] in ("mean_average_precision", "average_precision")
-    objective = Objective(loss, sorter=load_sorter("laplace") if sorts else None, auxiliary=auxiliary)
+    objective = Objective(loss, sorter=load_sorter(sorter) if sorter else None, auxiliary=auxiliary)
     return network(objective, splits, model=MODEL, training=TRAINING, rate=rate, seed=seed)
 
 
@@ -158,7 +165,7 @@ def statistics(folds: dict[str, Any]) -> dict[int, Statistic]:
 def keep(method: str, commit: str) -> None:
     """Train what is missing of a method, and keep it once it is whole."""
     params: dict[str, Any] = {
-        "run": {"task": "query_ranking", "loss": METHODS[method][0], "auxiliary": METHODS[method][1]}
+        "run": dict(zip(("loss", "sorter", "auxiliary"), METHODS[method][:3], strict=True)) | {"task": "query_ranking"}
     }
     params |= {"model": MODEL, "training": TRAINING, "rates": RATES, "folds": FOLDS, "boosting": BOOSTING}
     folds = {}
@@ -204,7 +211,7 @@ def table() -> str:
         shown += [f"{rest[0]:.3f}", f"{rest[1]:.3f}", f"{rest[2]:.1f}"]
         lowest, *_, highest = rates_of(name)
         ends = sum(fold["rate"] in (lowest, highest) for fold in one["folds"].values())
-        rows.append([METHODS[name][2], *shown, f"{ends} of {len(one['folds'])}"])
+        rows.append([METHODS[name][3], *shown, f"{ends} of {len(one['folds'])}"])
     return markdown(columns, rows)
 
 
