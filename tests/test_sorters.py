@@ -139,10 +139,13 @@ def test_the_comparators_imitation_loss_is_its_formula(generator):
     assert small_comparator().imitation_loss(scores, ranks(scores)).item() == pytest.approx(expected.item())
 
 
-@pytest.mark.parametrize("length", [2, 3, 31, 33, 100])
-def test_a_dilated_convolution_sees_all_scores_from_every_position(length):
-    layers = math.ceil(math.log2(length))
-    sorter = CNN(length=length, channels=2, layers=layers, dilated=True, output="position").eval()
+@pytest.mark.parametrize(
+    ("length", "options"),
+    [*((length, {"layers": math.ceil(math.log2(length))}) for length in (2, 3, 31, 33, 100)),
+     (10, {"layers": 3, "kernels": [2, 3, 7]})],
+)  # fmt: skip
+def test_each_rank_of_a_convolutional_network_depends_on_all_scores(length, options):
+    sorter = CNN(length=length, channels=2, **options).eval()
     with torch.no_grad():  # all weights positive, so that nothing cancels and no ReLU closes
         for weights in sorter.parameters():
             weights.fill_(1.0)
@@ -155,8 +158,8 @@ def test_a_dilated_convolution_sees_all_scores_from_every_position(length):
         (Handcrafted, {"steepness": 0}, "steepness is 0"),
         (Laplace, {"softness": 1e-45}, "softness is 1e-45, .* 1e-12"),
         (StraightThrough, {"softness": -1}, "softness is -1, .* 0 or"),
-        (CNN, {"length": 4, "kernel": 4}, "kernel is 4, .* odd"),
-        (CNN, {"length": 4, "output": "both"}, "output is 'both', expected 'channel' or 'position'"),
+        (CNN, {"length": 4, "layers": 2, "kernels": [2, 2]}, r"kernels is \[2, 2\], 4 in total, .* = 5 in total"),
+        (CNN, {"length": 4, "kernels": [2, 4]}, r"kernels is \[2, 4\], .* layers = 8 widths"),
         (LSTM, {"length": 4, "projection": "half"}, "projection is 'half', expected 'full' or 'shared'"),
     ],
 )

@@ -1,16 +1,12 @@
 """The convolutional sorter of SoDeep."""
 
-from typing import Literal
-
 from torch import Tensor, nn
 
-from rankops.checks import check_choice, check_count
+from rankops.checks import check_count
 from rankops.sorters.base import Sorter
 from rankops.sorters.standardize import centered
 
 __all__ = ["CNN"]
-
-Output = Literal["channel", "position"]
 
 
 class CNN(Sorter):
@@ -18,27 +14,28 @@ class CNN(Sorter):
 
     Blocks of [Conv1d, BatchNorm, ReLU], then an affine layer: SoDeep, Section 3.2 and Fig. 4 (depth saturates at 8).
 
+    By default the convolutions are padded, 3 wide, with dilation 1, 2, 4, ... (while it fits the length, then from 1
+    again), so that $\lceil \log_2 d \rceil$ layers let every position see all scores; the affine map of a position's
+    channels is the same for all. With `kernels` it is the paper's: unpadded, so that the last block has d channels of
+    length 1, which an affine map makes the ranks. That one learns several times more slowly.
+
     Args:
         length: d, the number of scores that it sorts.
         channels: of the hidden blocks.
         layers: number of blocks.
-        kernel: width of the convolutions, odd.
-        dilated: dilation 1, 2, 4, ... (while it fits the length, then from 1 again), so that $\lceil \log_2 d \rceil$
-            layers of kernel 3 let every position see all scores; without it, a position sees its neighbors alone before
-            the affine layer.
-        output: `channel`, the paper's: the last block makes d channels, and one affine layer over its positions
-            makes each channel a rank; or `position`: an affine map, the same for all positions, of the channels
-            there, which learns several times faster.
+        kernels: widths of the unpadded convolutions, one for each layer, d + `layers` - 1 in total.
         standardize: bring each vector to mean 0 and variance 1 first, which changes no rank.
 
     Shapes:
         scores (..., d) to ranks (..., d), 1 for the largest score.
 
     Raises:
-        ValueError: an even `kernel`; an unknown `output`; no layer.
+        ValueError: no layer; `kernels` of another number or total, or below 1.
 
     >>> import torch
     >>> CNN(length=8, channels=4, layers=2).eval()(torch.randn(5, 8)).shape
+    torch.Size([5, 8])
+    >>> CNN(length=8, channels=4, layers=3, kernels=[2, 3, 5]).eval()(torch.randn(5, 8)).shape
     torch.Size([5, 8])
     """
 
@@ -50,43 +47,40 @@ class CNN(Sorter):
         length: int,
         channels: int = 64,
         layers: int = 8,
-        kernel: int = 3,
-        dilated: bool = False,
-        output: Output = "channel",
+        kernels: list[int] | None = None,
         standardize: bool = False,
     ):
         super().__init__()
-        check_choice("output", output, Output)
         check_count("layers", layers)
-        if kernel % 2 == 0:
-            raise ValueError(f"kernel is {kernel}, expected an odd number")
+        total = length + layers - 1
+        if kernels is not None and (len(kernels) != layers or min(kernels) < 1 or sum(kernels) != total):
+            expected = (
+                f"layers = {layers} widths, d + layers - 1 = {total} in total, so that all {length} scores are seen"
+            )
+            raise ValueError(f"kernels is {kernels}, {sum(kernels)} in total, expected {expected}")
         self.length = length
-        self.output = output
         self.standardize = self.shift_invariant = self.scale_invariant = standardize
         # Up to the largest power of 2 below the length: together they reach from one end to the other.
-        cycle = max(1, (length - 1).bit_length()) if dilated else 1
+        cycle = max(1, (length - 1).bit_length())
         blocks: list[nn.Module] = []
         width = 1
         for layer in range(layers):
-            wider = length if output == "channel" and layer == layers - 1 else channels
-            dilation = 2 ** (layer % cycle)
-            padding = dilation * (kernel // 2)
-            blocks += [
-                # BatchNorm brings its own shift.
-                nn.Conv1d(width, wider, kernel, padding=padding, dilation=dilation, bias=False),
-                nn.BatchNorm1d(wider),
-                nn.ReLU(),
-            ]
+            wider = channels if kernels is None or layer < layers - 1 else length
+            # BatchNorm brings its own shift.
+            if kernels is None:
+                dilation = 2 ** (layer % cycle)
+                convolution = nn.Conv1d(width, wider, 3, padding=dilation, dilation=dilation, bias=False)
+            else:
+                convolution = nn.Conv1d(width, wider, kernels[layer], bias=False)
+            blocks += [convolution, nn.BatchNorm1d(wider), nn.ReLU()]
             width = wider
         self.blocks = nn.Sequential(*blocks)
-        self.affine = nn.Linear(length if output == "channel" else width, 1)
+        self.affine = nn.Linear(width, 1 if kernels is None else length)
 
     def soft_ranks(self, scores: Tensor, mask: Tensor | None) -> Tensor:
         batch = scores.reshape(-1, scores.shape[-1])
         if self.standardize:
             batch = centered(batch)
-        features = self.blocks(batch.to(self.affine.weight.dtype).unsqueeze(1))  # (n, channels, d)
-        if self.output == "position":
-            features = features.transpose(1, 2)
-        relative = 0.5 + self.affine(features).squeeze(-1)  # (n, d), normalized ranks
+        features = self.blocks(batch.to(self.affine.weight.dtype).unsqueeze(1))  # (n, channels, d), or (n, d, 1)
+        relative = 0.5 + self.affine(features.transpose(1, 2)).flatten(1)  # (n, d), normalized ranks
         return (relative * scores.shape[-1]).reshape(scores.shape)
