@@ -39,7 +39,7 @@ CNNS: dict[str, dict[str, Any]] = {
         "epochs": 100,
         "rate": 3e-3,
     },
-    "CNN, dilated, 32 channels": {"args": {"channels": 32, "standardize": True}, "epochs": 40, "rate": 5e-3},
+    "CNN, dilated, 32 channels": {"args": {"channels": 32, "standardize": True}, "epochs": 15, "rate": 5e-3},
 }
 UNIT = 2000.0  # a cell counts in steps of 1 / UNIT, where tanh is a line
 
