@@ -94,7 +94,7 @@ def trained(name: str) -> CNN:
     training = {"batch_size": 512, "epochs": epochs, "patience": epochs}
     training |= {"optimizer": {"name": "AdamW", "args": {"lr": rate}}}
     training |= {"schedule": {"name": "cosine", "warm_up_epochs": 1}}
-    checkpoint = Path(".checkpoints/sodeep_table_1") / name.replace(" ", "_")
+    checkpoint = Path(".checkpoints/sodeep_table_1") / f"{name}, {epochs} epochs".replace(" ", "_")
     task = Imitation(papers.LENGTH, fresh=True)
     every: dict[str, Any] = {"options": training, "rows": EPOCH, "seed": 1, "device": "cpu", "name": name}
     for epoch in fit(task, "imitation", sorter, val, val, checkpoint=checkpoint, **every):
