@@ -3,7 +3,7 @@
     python -m benchmarks.sodeep_table_1             # results/sodeep_table_1.json, docs/sodeep_table_1.md
 
 The comparator ships with the package, and the weights of the LSTM are written down. Only the CNNs are trained, for
-about three quarters of an hour on one core, with the rate that was best of three in three epochs; a stopped training resumes.
+about three quarters of an hour on one core; a stopped training resumes.
 """
 
 import json
