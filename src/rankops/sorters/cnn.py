@@ -1,5 +1,7 @@
 """The convolutional sorter of SoDeep."""
 
+from collections.abc import Sequence
+
 from torch import Tensor, nn
 
 from rankops.checks import check_count
@@ -47,7 +49,7 @@ class CNN(Sorter):
         length: int,
         channels: int = 64,
         layers: int = 8,
-        kernels: list[int] | None = None,
+        kernels: Sequence[int] | None = None,
         standardize: bool = False,
     ):
         super().__init__()
