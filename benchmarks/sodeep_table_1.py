@@ -95,9 +95,11 @@ def trained(name: str) -> CNN:
     training |= {"optimizer": {"name": "AdamW", "args": {"lr": rate}}}
     training |= {"schedule": {"name": "cosine", "warm_up_epochs": 1}}
     checkpoint = Path(".checkpoints/sodeep_table_1") / f"{name}, {epochs} epochs".replace(" ", "_")
-    task = Imitation(papers.LENGTH, fresh=True)
-    every: dict[str, Any] = {"options": training, "rows": EPOCH, "seed": 1, "device": "cpu", "name": name}
-    for epoch in fit(task, "imitation", sorter, val, val, checkpoint=checkpoint, **every):
+    finished = fit(
+        Imitation(papers.LENGTH, fresh=True), "imitation", sorter, val, val, options=training, rows=EPOCH, seed=1,
+        device="cpu", checkpoint=checkpoint, name=name,
+    )  # fmt: skip
+    for epoch in finished:
         print(name, f"epoch {epoch.number} of {epochs}, L1 {epoch.validation['l1']:.4f}", flush=True)
     return sorter.eval()
 
