@@ -1,14 +1,18 @@
 """SoDeep's Table 1: how far sorters of 100 scores are from exact ranks, on 10,000 vectors of the paper's ten kinds.
 
-    python -m benchmarks.sodeep_table_1             # results/sodeep_table_1.json, docs/sodeep_table_1.md
+    python -m benchmarks.sodeep_table_1 [SORTER ...]      # by default all that results/sodeep_table_1.json lacks
 
-The comparator ships with the package, and the weights of the LSTM are written down. Only the CNNs are trained, for
-about three quarters of an hour on one core; a stopped training resumes.
+The comparator ships with the package, and weights of LSTMs are written down by a formula. Others are trained: those of
+the paper's size on a GPU, if there is one; the rest for three quarters of an hour on one core. A stopped training
+resumes. The table is in docs/sodeep_table_1.md.
 """
 
+import argparse
 import json
 import math
 import time
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -26,21 +30,40 @@ from rankops.metrics.bootstrap import interval
 from rankops.metrics.sorter_quality import gradient_health
 from rankops.ranks import ranks
 from rankops.seeding import derived_seed, generator
-from rankops.sorters import CNN, LSTM, Handcrafted, Laplace, Sigmoid, load_sorter
+from rankops.sorters import CNN, LSTM, Handcrafted, Laplace, Sigmoid, Sorter, load_sorter
+from rankops.training.device import find_device
 from rankops.training.loop import fit
 from tools.page import markdown, write_results
 
 RESULTS, PAGE = Path("results/sodeep_table_1.json"), Path("docs/sodeep_table_1.md")
 ROWS, ROWS_OF_GRADIENTS = 10_000, 64
 EPOCH = 100_000  # vectors, as the paper
-CNNS: dict[str, dict[str, Any]] = {
-    "CNN, the paper's kernels, 32 channels": {
-        "args": {"channels": 32, "kernels": [2, 3, 5, 7, 10, 7, 5, 68]},
-        "epochs": 100,
-        "rate": 3e-3,
-    },
-    "CNN, dilated, 32 channels": {"args": {"channels": 32, "standardize": True}, "epochs": 15, "rate": 5e-3},
+PAPERS_KERNELS = [2, 3, 5, 7, 10, 7, 5, 68]
+ADAM = {"optimizer": {"name": "Adam", "args": {"lr": 1e-3}}}
+COSINE = {"schedule": {"name": "cosine", "warm_up_epochs": 1}}
+TRAINED: dict[str, tuple[type[Sorter], dict[str, Any], dict[str, Any]]] = {
+    "LSTM, the paper's": (
+        LSTM,
+        {"hidden": 512, "layers": 2, "projection": "full"},
+        {"epochs": 45, **ADAM, **COSINE},
+    ),
+    "CNN, the paper's": (
+        CNN,
+        {"channels": 64, "kernels": PAPERS_KERNELS},
+        {"epochs": 400, **ADAM, "schedule": {"name": "step", "factor": 0.5, "every_epochs": 100}},
+    ),
+    "CNN, the paper's kernels, 32 channels": (
+        CNN,
+        {"channels": 32, "kernels": PAPERS_KERNELS},
+        {"epochs": 100, "optimizer": {"name": "AdamW", "args": {"lr": 3e-3}}, **COSINE},
+    ),
+    "CNN, dilated, 32 channels": (
+        CNN,
+        {"channels": 32, "standardize": True},
+        {"epochs": 15, "optimizer": {"name": "AdamW", "args": {"lr": 5e-3}}, **COSINE},
+    ),
 }
+CELLS = (512, 256, 128, 64)  # of LSTMs that are written down
 UNIT = 2000.0  # a cell counts in steps of 1 / UNIT, where tanh is a line
 
 
@@ -84,81 +107,91 @@ def written_down(hidden: int, *, length: int = papers.LENGTH) -> LSTM:
     return sorter.eval()
 
 
-def trained(name: str) -> CNN:
-    """Train a CNN to imitate sorting, on vectors that are drawn anew."""
-    args, epochs, rate = (CNNS[name][key] for key in ("args", "epochs", "rate"))
+def trained(name: str) -> Sorter:
+    """Train a sorter to imitate sorting, on vectors that are drawn anew."""
+    kind, args, training = TRAINED[name]
     torch.manual_seed(derived_seed(1, "sodeep_table_1", name))
-    sorter = CNN(length=papers.LENGTH, **args)
+    sorter = kind(length=papers.LENGTH, **args)
+    device = find_device("auto")
     scores, _ = draw(2000, papers.LENGTH, generator(1, "sodeep_table_1", "val"))
-    val = (scores, ranks(scores))
-    training = {"batch_size": 512, "epochs": epochs, "patience": epochs}
-    training |= {"optimizer": {"name": "AdamW", "args": {"lr": rate}}}
-    training |= {"schedule": {"name": "cosine", "warm_up_epochs": 1}}
+    val = (scores.to(device), ranks(scores).to(device))
+    epochs = training["epochs"]
     checkpoint = Path(".checkpoints/sodeep_table_1") / f"{name}, {epochs} epochs".replace(" ", "_")
     finished = fit(
-        Imitation(papers.LENGTH, fresh=True), "imitation", sorter, val, val, options=training, rows=EPOCH, seed=1,
-        device="cpu", checkpoint=checkpoint, name=name,
+        Imitation(papers.LENGTH, fresh=True), "imitation", sorter, val, val, rows=EPOCH, seed=1, name=name,
+        options={"batch_size": 512, "patience": epochs} | training, checkpoint=checkpoint,
     )  # fmt: skip
     for epoch in finished:
         print(name, f"epoch {epoch.number} of {epochs}, L1 {epoch.validation['l1']:.4f}", flush=True)
     return sorter.eval()
 
 
-def sorters() -> dict[str, tuple[nn.Module, str | None]]:
-    """Return what is measured, with the paper's sorter that it stands beside."""
-    written = {
-        f"LSTM written down, {cells} cells each way": (written_down(cells), "lstm") for cells in (512, 256, 128, 64)
-    }
-    return {
-        "comparator, trained at d = 32, ships": (load_sorter("comparator"), None),
-        **written,
-        **{name: (trained(name), "cnn") for name in CNNS},
-        "sigmoid": (Sigmoid(), None),
-        "Laplace, softness 0.05": (Laplace(softness=0.05), None),
-        "Laplace, softness 0.2": (Laplace(softness=0.2), None),
-        "handcrafted, steepness 10": (Handcrafted(steepness=10.0), "handcrafted"),
-    }  # fmt: skip
+# What makes a sorter, and the paper's sorter that it stands beside.
+SORTERS: dict[str, tuple[Callable[[], Sorter], str | None]] = {
+    "comparator, trained at d = 32, ships": (partial(load_sorter, "comparator"), None),
+    **{f"LSTM written down, {cells} cells each way": (partial(written_down, cells), "lstm") for cells in CELLS},
+    **{name: (partial(trained, name), name.split(",")[0].lower()) for name in TRAINED},
+    "sigmoid": (Sigmoid, None),
+    "Laplace, softness 0.05": (partial(Laplace, softness=0.05), None),
+    "Laplace, softness 0.2": (partial(Laplace, softness=0.2), None),
+    "handcrafted, steepness 10": (partial(Handcrafted, steepness=10.0), "handcrafted"),
+}
 
 
-def measured(sorter: nn.Module, scores: Tensor) -> dict[str, Any]:
-    """Return L1 / d with its interval over vectors, the health of gradients, weights, and CPU seconds."""
+def measured(sorter: Sorter, scores: Tensor) -> dict[str, Any]:
+    """Return L1 / d with its interval over vectors, the health of gradients, weights, and CPU seconds, if on a CPU."""
+    device = next(sorter.parameters(), torch.empty(0)).device
     begin = time.process_time()
     with torch.no_grad():
-        soft = torch.cat([sorter(part) for part in scores.split(500)])
+        soft = torch.cat([sorter(part.to(device)).cpu() for part in scores.split(500)])
     seconds = time.process_time() - begin
     errors = (soft - ranks(scores)).abs().double()
-    health = gradient_health(sorter, scores[:ROWS_OF_GRADIENTS])
+    health = gradient_health(sorter, scores[:ROWS_OF_GRADIENTS].to(device))
     return {
         "l1": interval(errors.mean(-1).numpy() / scores.shape[-1], resamples=1000, seed=1),
         "exact_ranks": (errors < 0.5).double().mean().item(),
         "wrong_signs_of_others": health["wrong_signs_of_others"],
         "vanishing": health["vanishing"],
         "parameters": sum(one.numel() for one in sorter.parameters()),
-        "cpu_seconds": round(seconds, 2),
+        "cpu_seconds": round(seconds, 2) if device.type == "cpu" else None,
     }
+
+
+def row(name: str) -> dict[str, Any]:
+    """Return what is kept of a sorter."""
+    torch.set_num_threads(1)
+    make, beside = SORTERS[name]
+    scores, _ = draw(ROWS, papers.LENGTH, generator(1, "sodeep_table_1"))
+    kept = measured(make(), scores) | {"paper": papers.SORTERS[beside] if beside else None}
+    if name in TRAINED:
+        _, args, training = TRAINED[name]
+        kept |= {"args": args, "training": training}
+    return kept | {"machine": machine()}
 
 
 def table(kept: dict[str, Any]) -> str:
     columns = ["sorter", "parameters", "L1", "the paper's L1"]
     columns += ["exact ranks", "vanishing gradients", "wrong signs", "CPU seconds"]
     rows = []
-    for name, one in kept["sorters"].items():
+    for name in SORTERS:
+        if (one := kept.get(name)) is None:
+            continue
         error = number(one["l1"]["value"], one["l1"]["low"], one["l1"]["high"], digits=4)
         shares = [number(one[key]) for key in ("exact_ranks", "vanishing", "wrong_signs_of_others")]
-        rows.append([name, f"{one['parameters']:,}", error, one["paper"] or "", *shares, f"{one['cpu_seconds']:g}"])
+        seconds = "" if one["cpu_seconds"] is None else f"{one['cpu_seconds']:g}"
+        rows.append([name, f"{one['parameters']:,}", error, one["paper"] or "", *shares, seconds])
     return markdown(columns, rows)
 
 
 def main() -> None:
-    torch.set_num_threads(1)
-    scores, _ = draw(ROWS, papers.LENGTH, generator(1, "sodeep_table_1"))
-    kept: dict[str, Any] = {"commit": git(".", "rev-parse", "HEAD"), "command": "python -m benchmarks.sodeep_table_1"}
-    kept |= {"machine": machine(), "length": papers.LENGTH, "rows": ROWS, "cnns": CNNS, "sorters": {}}
-    for name, (sorter, beside) in sorters().items():
-        kept["sorters"][name] = measured(sorter, scores) | {"paper": papers.SORTERS[beside] if beside else None}
-        print(name, f"{kept['sorters'][name]['l1']['value']:.4f}", flush=True)
-    with replaced_file(RESULTS) as partial:
-        partial.write_text(json.dumps(kept, indent=1) + "\n")
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("names", nargs="*", metavar="SORTER", choices=[[], *SORTERS], help="sorters to measure anew")
+    kept: dict[str, Any] = json.loads(RESULTS.read_text()) if RESULTS.is_file() else {}
+    for name in parser.parse_args().names or [name for name in SORTERS if name not in kept]:
+        kept[name] = row(name) | {"commit": git(".", "rev-parse", "HEAD")}
+        print(name, f"{kept[name]['l1']['value']:.4f}", flush=True)
+        with replaced_file(RESULTS) as partly:
+            partly.write_text(json.dumps(kept, indent=1) + "\n")
     write_results(PAGE, table(kept))
 
 
