@@ -45,12 +45,12 @@ TRAINED: dict[str, tuple[type[Sorter], dict[str, Any], dict[str, Any]]] = {
     "LSTM, the paper's": (
         LSTM,
         {"hidden": 512, "layers": 2, "projection": "full"},
-        {"epochs": 45, **ADAM, **COSINE},
+        {"epochs": 40, **ADAM, **COSINE},
     ),
     "CNN, the paper's": (
         CNN,
         {"channels": 64, "kernels": PAPERS_KERNELS},
-        {"epochs": 400, **ADAM, "schedule": {"name": "step", "factor": 0.5, "every_epochs": 100}},
+        {"epochs": 300, **ADAM, "schedule": {"name": "step", "factor": 0.5, "every_epochs": 75}},
     ),
     "CNN, the paper's kernels, 32 channels": (
         CNN,

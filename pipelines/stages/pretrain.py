@@ -15,6 +15,7 @@ from pipelines.stages.runner import checkpoint_folder
 from rankops.datasets.vectors import score_vectors
 from rankops.io.atomic import remove_folder, replaced_folder
 from rankops.io.checkpoints import build, save_model
+from rankops.ranks import ranks as exact_ranks
 from rankops.training.device import find_device
 from rankops.training.loop import fit
 
@@ -43,8 +44,8 @@ class Imitation:
     ) -> tuple[Tensor, Tensor]:
         scores, ranks = data
         if self.fresh:
-            drawn = next(score_vectors.batches(len(rows), self.length, len(rows), generator))
-            return drawn[0].to(scores.device), drawn[1].to(scores.device)
+            drawn = score_vectors.draw(len(rows), self.length, generator)[0].to(scores.device)
+            return drawn, exact_ranks(drawn)
         rows = rows.to(scores.device)
         return scores[rows], ranks[rows]
 

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
-from safetensors import SafetensorError
 from torch import Tensor, nn
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn, update_bn
 
@@ -516,8 +515,9 @@ def _kept(checkpoint: str | Path | None, number: int) -> str:
 def _save(accelerator: "Accelerator", checkpoint: Path, number: int) -> None:
     with replaced_folder(checkpoint / f"epoch-{number:06d}") as partial:
         try:
-            accelerator.save_state(str(partial))
-        except (RuntimeError, SafetensorError) as error:  # what torch and safetensors make of a full disk
+            # Not as safetensors, which refuse to read back an LSTM's weights: cuDNN keeps them in one piece of memory.
+            accelerator.save_state(str(partial), safe_serialization=False)
+        except RuntimeError as error:  # what torch makes of a full disk
             raise write_error(checkpoint / partial.name, error) from error
     for older in checkpoint.glob("epoch-[0-9]*[0-9]"):
         if older.name != f"epoch-{number:06d}":

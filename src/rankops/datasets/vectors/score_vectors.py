@@ -1,6 +1,5 @@
 """Score vectors of ten kinds with their ranks, on which sorters are trained (SoDeep, Section 4.1)."""
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +14,7 @@ from rankops.ranks import ranks
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["KINDS", "batches", "draw", "expectations", "load", "measure", "table"]
+__all__ = ["KINDS", "draw", "expectations", "load", "measure", "table"]
 
 # As in the authors' generator; two kinds stand twice in it and so have double weight.
 KINDS = (
@@ -84,13 +83,6 @@ def draw(rows: int, length: int, generator: torch.Generator) -> tuple[Tensor, Te
         of_kind = kinds == kind
         scores[of_kind] = makers[name](int(of_kind.sum()))
     return scores, kinds
-
-
-def batches(rows: int, length: int, batch_size: int, generator: torch.Generator) -> Iterator[tuple[Tensor, Tensor]]:
-    """Fresh (scores, ranks) batches from the same generator, for training without a stored set."""
-    for start in range(0, rows, batch_size):
-        scores, _ = draw(min(batch_size, rows - start), length, generator)
-        yield scores, ranks(scores)
 
 
 def table(rows: int, length: int, generator: torch.Generator) -> pa.Table:
