@@ -373,15 +373,14 @@ class _Levels(torch.autograd.Function):
         upper, lower = (above - 1).clamp(min=0), torch.minimum(above, (count - 1).clamp(min=0).long())
         top, bottom = ordered.gather(-1, upper), ordered.gather(-1, lower)
         near_top, near_bottom = torch.log1p(before.gather(-1, upper)), torch.log1p(after.gather(-1, lower))
-        # log(|c| + sqrt(c^2 + P Q e^-gap)), where neither underflows
         half = (near_top + near_bottom - (top - bottom) / width) / 2
         offset = levels - above
-        size = offset.abs().log()
-        turn = offset.sign() * (torch.logaddexp(size, torch.logaddexp(2 * size, 2 * half) / 2) - half)
-        between = top + width * (half - near_top - turn)
-        first = top + width * (near_bottom - (2 * levels).log())
-        final = bottom + width * ((2 * (count - levels)).log() - near_top)
-        return torch.where(above == 0, first, torch.where(above >= count, final, between))
+        # log(|c| + sqrt(c^2 + P Q e^-gap)); where c is 0, the root must not be
+        root = torch.hypot(offset, half.clamp(min=-700.0).exp())
+        between = top + width * (half - near_top - offset.sign() * ((offset.abs() + root).log() - half))
+        beyond = (2 * torch.where(above == 0, levels, count - levels)).log()
+        end = torch.where(above == 0, top + width * (near_bottom - beyond), bottom + width * (beyond - near_top))
+        return torch.where((above == 0) | (above >= count), end, between)
 
     @staticmethod
     def setup_context(ctx, inputs: tuple[Tensor, Tensor | None, Tensor, Tensor], output: Tensor) -> None:
