@@ -12,6 +12,7 @@ from pipelines.stages.pretrain import Imitation
 from rankops.datasets.scenes import drawing
 from rankops.datasets.vectors import score_vectors
 from rankops.io.checkpoints import build, load_model, save_model
+from rankops.ranks import ranks
 from rankops.training.device import make_accelerator
 from rankops.training.loop import fit
 
@@ -69,11 +70,11 @@ def test_a_task_trains_is_resumed_and_predicts_as_on_the_cpu(case, start, genera
 )
 def test_a_sorter_is_pretrained(name, args, fresh, there):
     options = {"batch_size": 8, "epochs": 2, "patience": 2, "optimizer": ADAM, "schedule": {"name": "constant"}}
-    vectors, losses = next(score_vectors.batches(32, 8, 32, torch.Generator().manual_seed(0)))[:2], []
+    scores, losses = score_vectors.draw(32, 8, torch.Generator().manual_seed(0))[0], []
     for device in ("auto", "cpu"):
         AcceleratorState._reset_state(reset_partial_state=True)
         place = make_accelerator(device=device, precision="no").device
-        data = tuple(part.to(place) for part in vectors)
+        data = scores.to(place), ranks(scores).to(place)
         sorter, task = build("sorters", name, args, seed=0, length=8), Imitation(8, fresh=fresh)
         running = fit(task, "imitation", sorter, data, data, options=options, rows=32, seed=0, device=device)
         losses.append([epoch.loss for epoch in running])

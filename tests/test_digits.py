@@ -18,7 +18,7 @@ from rankops.datasets.vectors import score_vectors
 from rankops.io.images import image_batches, image_count
 from rankops.io.parquet import decode_images, encode_images, matrix, read_table
 from rankops.ranks import ranks
-from rankops.seeding import derived_seed, generator
+from rankops.seeding import derived_seed
 
 from conftest import ROOT, refusal, with_cell  # isort: skip
 
@@ -96,13 +96,6 @@ class TestMnist:
         assert images.shape == (10000, 28, 28)
         assert np.bincount(labels).tolist() == [980, 1135, 1032, 1010, 982, 892, 958, 1028, 974, 1009]
         assert mnist.read(tmp_path, test=False)[0].shape == (60000, 28, 28)
-
-
-def test_fresh_score_vectors_are_as_many_as_asked_for_with_their_ranks():
-    made = list(score_vectors.batches(10, 6, 4, generator(0, "test")))
-    assert [tuple(scores.shape) for scores, _ in made] == [(4, 6), (4, 6), (2, 6)]
-    assert all(result.equal(ranks(scores)) for scores, result in made)
-    assert not made[0][0].equal(made[1][0])
 
 
 @pytest.fixture
