@@ -90,6 +90,23 @@ def test_many_short_vectors_have_the_gradients_of_each_alone(generator):
     assert torch.allclose(gradient(slice(None)), torch.cat([gradient(slice(row, row + 1)) for row in range(50)]))
 
 
+@pytest.mark.parametrize("softness", [0.001, 0.2])
+def test_long_vectors_have_the_gradients_of_all_pairs(softness, generator):
+    scores = torch.randn(300, generator=generator, dtype=torch.float64).round(decimals=2).requires_grad_()  # with ties
+    wanted = torch.randn(300, generator=generator, dtype=torch.float64)
+    sorter, q = Laplace(softness=softness, standardize=False), torch.rand(150, generator=generator)
+
+    def gradient(result, **options):
+        return torch.autograd.grad(result, scores, wanted[: len(result)], **options)[0]
+
+    found = soft_sort(scores, sorter=sorter)
+    pairs = torch.softmax(-(scores - found.unsqueeze(1)).abs() / softness, 1).T @ wanted
+    assert torch.allclose(gradient(found, retain_graph=True), pairs)
+    assert torch.allclose(gradient(found, create_graph=True), pairs)
+    one_by_one = torch.cat([soft_quantile(scores, each.reshape(1), sorter=sorter) for each in q])
+    assert torch.allclose(gradient(soft_quantile(scores, q, sorter=sorter)), gradient(one_by_one))
+
+
 OPERATORS = {
     "topk": lambda scores, **options: soft_topk(scores, 2, **options), "sort": soft_sort, "median": soft_median,
     "quantile": lambda scores, **options: soft_quantile(scores, 0.3, **options), "permutation": soft_permutation,

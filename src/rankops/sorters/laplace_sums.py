@@ -9,7 +9,7 @@ from torch import Tensor
 from rankops.checks import value_of
 from rankops.sorters.standardize import largest
 
-__all__ = ["before_and_after", "laplace_ranks", "pairwise_ranks", "sums_of_others"]
+__all__ = ["before_and_after", "laplace_ranks", "pairwise_ranks", "sums_of_others", "with_signature"]
 
 BLOCK = 16
 FURTHEST = 37.0  # no sum of float64 sees e^-37
@@ -38,7 +38,7 @@ def sums_of_others(positions: Tensor, weights: Tensor | None, width: Tensor | fl
     return _SumsOfOthers.apply(positions, weights, width)[:2]
 
 
-def _signed(forward: Callable) -> Callable:
+def with_signature(forward: Callable) -> Callable:
     """Work out a signature once: each call of an autograd function would, which takes as long as some operations."""
     forward.__signature__ = inspect.signature(forward)  # ty: ignore[missing-attribute]
     return forward
@@ -48,7 +48,7 @@ class _SumsOfOthers(torch.autograd.Function):
     generate_vmap_rule = True
 
     @staticmethod
-    @_signed
+    @with_signature
     def forward(positions: Tensor, weights: Tensor | None, width: Tensor | float) -> tuple[Tensor, Tensor, Tensor]:
         dtype, growth = (positions if weights is None else weights).dtype, _growth(positions, width)
         if growth is None:
@@ -179,7 +179,7 @@ class _PairRanks(torch.autograd.Function):
     generate_vmap_rule = True
 
     @staticmethod
-    @_signed
+    @with_signature
     def forward(scores: Tensor, mask: Tensor | None, width: Tensor | float) -> Tensor:
         ahead = (scores.unsqueeze(-2) - scores.unsqueeze(-1)) / _wide(width)  # [..., i, j]: s_j - s_i
         beats = ahead.abs().neg_().expm1_().copysign(ahead)  # 2 F - 1

@@ -14,7 +14,7 @@ from torch import Tensor
 from rankops.checks import check_instance, check_mask, check_positive, check_scores, check_values, value_of
 from rankops.sorters.base import Sorter
 from rankops.sorters.laplace import Laplace
-from rankops.sorters.laplace_sums import before_and_after, sums_of_others
+from rankops.sorters.laplace_sums import before_and_after, sums_of_others, with_signature
 from rankops.sorters.standardize import standard_deviation
 
 FEW_PAIRS = 2**15  # as fast in one expression as by sums
@@ -66,7 +66,7 @@ def soft_topk(
     values = _noisy(values, width, generator)
     all_or_none = (count - k <= 0) | (count * 0 + k <= 0)
     level = torch.where(all_or_none, count / 2, k)
-    apart = (values - _Levels.apply(values, mask, width, level)) / width
+    apart = (values - _levels(values, mask, width, level)) / width
     result = torch.where(all_or_none, 1.0 if k > 0 else 0.0, _distribution(apart)).to(values.dtype)
     if hard:
         order = _keys(values, mask).argsort(dim=-1, descending=True, stable=True)
@@ -117,7 +117,7 @@ def soft_sort(
     values = _noisy(values, width, generator)
     place = torch.arange(values.shape[-1], device=values.device).expand_as(values)
     taken = place < count
-    result = _Levels.apply(values, mask, width, torch.where(taken, place, 0).double() + 0.5)
+    result = _levels(values, mask, width, None)
     if hard:
         exact = _keys(values, mask).sort(dim=-1, descending=True).values.where(taken, 0.0)
         result = result + (exact - result).detach()
@@ -166,7 +166,7 @@ def soft_quantile(
     place = shares.reshape(-1) * (count - 1)  # (..., Q), 0 for the smallest
     lower, part = place.floor(), place.frac()
     levels = torch.cat([count - lower - 0.5, count - place.ceil() - 0.5], -1)
-    ends = _Levels.apply(values, mask, width, levels)
+    ends = _levels(values, mask, width, levels)
     if hard:
         exact = _keys(values, mask).sort(dim=-1, descending=True).values.gather(-1, (levels - 0.5).long())
         ends = ends + (exact - ends).detach()
@@ -229,7 +229,7 @@ def soft_permutation(
         place = torch.arange(1, values.shape[-1], device=values.device)
         inner = place < count  # at the last place, t is minus infinity
         levels = torch.where(inner, place, count / 2)
-        apart = (values.unsqueeze(-2) - _Levels.apply(values, valid, width, levels).unsqueeze(-1)) / width.unsqueeze(-1)
+        apart = (values.unsqueeze(-2) - _levels(values, valid, width, levels).unsqueeze(-1)) / width.unsqueeze(-1)
         above = _distribution(apart).where(inner.unsqueeze(-1), 1.0)
         above = torch.nn.functional.pad(torch.nn.functional.pad(above, (0, 0, 0, 1), value=1.0), (0, 0, 1, 0))
         shares = above.diff(dim=-2)
@@ -344,20 +344,26 @@ def _returned(result: Tensor, scores: Tensor) -> Tensor:
     return result.to(torch.float64 if scores.dtype == torch.float64 else torch.float32)
 
 
-class _Levels(torch.autograd.Function):
-    """Where the sum G of (..., d) scores takes each of (..., K) levels: (..., K), in float64.
+def _levels(scores: Tensor, mask: Tensor | None, width: Tensor, levels: Tensor | None) -> Tensor:
+    """Return where the sum G of (..., d) scores takes each of (..., K) levels: (..., K), in float64.
 
-    Levels are strictly between 0 and the number of scores; of vectors without any score, the result means nothing.
+    Levels are strictly between 0 and the number of scores; None for each place less 1/2, up to that number. Of vectors
+    without any score, the result means nothing.
     """
+    return _Levels.apply(scores, mask, width, levels)[0]
 
+
+class _Levels(torch.autograd.Function):
     generate_vmap_rule = True
 
     @staticmethod
-    def forward(scores: Tensor, mask: Tensor | None, width: Tensor, levels: Tensor) -> Tensor:
+    @with_signature
+    def forward(scores: Tensor, mask: Tensor | None, width: Tensor, levels: Tensor | None) -> tuple[Tensor, ...]:
         length = scores.shape[-1]
-        ordered = _keys(scores, mask).sort(dim=-1, descending=True).values.double()
+        ordered, order = _keys(scores, mask).sort(dim=-1, descending=True)
+        ordered = ordered.double()
         if mask is None:
-            count, weights = torch.full_like(levels[..., :1], length), None
+            count, weights = torch.full_like(ordered[..., :1], length), None
             below = torch.arange(1, length + 1, device=scores.device)
         else:
             count = mask.sum(-1, keepdim=True).double()
@@ -369,7 +375,11 @@ class _Levels(torch.autograd.Function):
         reached = below - 0.5 + (after - before) / 2
         if mask is not None:
             reached = reached.masked_fill(below > count, torch.inf)
-        above = torch.searchsorted(reached.contiguous(), levels.contiguous(), right=True)
+        if levels is None:  # counted: a search takes as long as a third of all the rest
+            levels = torch.minimum(below - 0.5, (count - 0.5).clamp(min=0.5))
+            above = _up_to_each((reached - 0.5).ceil().clamp(0, length).long())
+        else:
+            above = torch.searchsorted(reached.contiguous(), levels.contiguous(), right=True)
         upper, lower = (above - 1).clamp(min=0), torch.minimum(above, (count - 1).clamp(min=0).long())
         top, bottom = ordered.gather(-1, upper), ordered.gather(-1, lower)
         near_top, near_bottom = torch.log1p(before.gather(-1, upper)), torch.log1p(after.gather(-1, lower))
@@ -378,19 +388,25 @@ class _Levels(torch.autograd.Function):
         # log(|c| + sqrt(c^2 + P Q e^-gap)); where c is 0, the root must not be
         root = torch.hypot(offset, half.clamp(min=-700.0).exp())
         between = top + width * (half - near_top - offset.sign() * ((offset.abs() + root).log() - half))
-        beyond = (2 * torch.where(above == 0, levels, count - levels)).log()
+        outside = torch.where(above == 0, levels, count - levels)
+        beyond = (2 * outside).log()
         end = torch.where(above == 0, top + width * (near_bottom - beyond), bottom + width * (beyond - near_top))
-        return torch.where((above == 0) | (above >= count), end, between)
+        at_end = (above == 0) | (above >= count)
+        # The last is the sum of the weights e^-|s - t| / b of all scores.
+        return torch.where(at_end, end, between), order, above, 2 * torch.where(at_end, outside, root)
 
     @staticmethod
-    def setup_context(ctx, inputs: tuple[Tensor, Tensor | None, Tensor, Tensor], output: Tensor) -> None:
+    def setup_context(
+        ctx, inputs: tuple[Tensor, Tensor | None, Tensor, Tensor | None], output: tuple[Tensor, ...]
+    ) -> None:
         scores, mask, width, _ = inputs
-        ctx.save_for_backward(scores, mask, width, output)
+        ctx.mark_non_differentiable(*output[1:])
+        ctx.save_for_backward(scores, mask, width, *output)
 
     @staticmethod
     def backward(ctx, *gradients: Tensor) -> tuple[Tensor, None, None, None]:
-        (gradient,) = gradients
-        scores, mask, width, found = ctx.saved_tensors
+        gradient = gradients[0]
+        scores, mask, width, found, order, above, total = ctx.saved_tensors
         length, levels = scores.shape[-1], found.shape[-1]
         few = levels <= 2 or scores.numel() * levels <= FEW_PAIRS
         if few or levels < length:  # all pairs, of which a permutation has as many anyway
@@ -398,15 +414,31 @@ class _Levels(torch.autograd.Function):
             if mask is not None:
                 near = near.masked_fill(~mask.unsqueeze(-2), torch.finfo(near.dtype).min)
             pull = (torch.softmax(near, -1) * gradient.unsqueeze(-1)).sum(-2)
-        else:  # levels of half places, where the sum of all weights is at least 1
-            points = torch.cat([scores.double(), found], -1)
-            points, order = points.sort(dim=-1, descending=True)
+        elif torch.is_grad_enabled():  # a second derivative may be asked for: sums with a graph
+            points, order = torch.cat([scores.double(), found], -1).sort(dim=-1, descending=True)
             present = torch.ones_like(scores, dtype=torch.float64) if mask is None else mask.double()
             of_scores = torch.cat([present, torch.zeros_like(found)], -1).gather(-1, order)
             total = _unsorted(sums_of_others(points, of_scores, width)[1], order)[..., length:]
             shares = torch.cat([torch.zeros_like(present), gradient / total], -1).gather(-1, order)
             pull = present * _unsorted(sums_of_others(points, shares, width)[1], order)[..., :length]
+        else:
+            points, places = found.sort(dim=-1, descending=True)
+            shares = (gradient / total).gather(-1, places)
+            before, after = before_and_after(points, shares, width)
+            ordered = scores.double().gather(-1, order)
+            higher = _up_to_each(above)
+            upper, lower = (higher - 1).clamp(min=0), higher.clamp(max=length - 1)
+            from_upper = (before + shares).gather(-1, upper) * ((ordered - points.gather(-1, upper)) / width).exp()
+            from_lower = (after + shares).gather(-1, lower) * ((points.gather(-1, lower) - ordered) / width).exp()
+            pull = from_upper.where(higher > 0, 0.0) + from_lower.where(higher < length, 0.0)
+            pull = _unsorted(pull if mask is None else pull.where(mask.gather(-1, order), 0.0), order)
         return pull.to(scores.dtype), None, None, None
+
+
+def _up_to_each(numbers: Tensor) -> Tensor:
+    """Return how many of d whole numbers from 0 to d are at most 0, 1, ..., d - 1."""
+    counts = torch.nn.functional.pad(torch.zeros_like(numbers), (0, 1))
+    return counts.scatter_add(-1, numbers, torch.ones_like(numbers)).cumsum(-1)[..., :-1]
 
 
 def _unsorted(values: Tensor, order: Tensor) -> Tensor:
