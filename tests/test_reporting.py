@@ -185,6 +185,21 @@ def test_the_page_opens_with_the_gain_of_our_loss_and_details_have_all_metrics_a
     assert f"scores {number(ranked_ceiling(torch.tensor(true)))} ranked mAP" in " ".join(page.words)
 
 
+def test_the_short_table_has_the_loss_that_is_best_on_validation(project):
+    values, other = params(), "memorability-spearman-sigmoid"
+    values.runs[other] = values.runs[OURS].model_copy(update={"sorter": "sigmoid"})
+    write_run(other, "memorability", 0.9)
+    compared = json.loads(Path("metrics/comparisons/memorability.json").read_text())
+    compared["runs"][other] = compared["runs"][OURS] | {"difference": {"value": 0.1, "low": 0.09, "high": 0.11}}
+    write("metrics/comparisons/memorability.json", compared)
+    found = []
+    for validation in (0.4, 0.6):  # of the other, 0.5
+        write(f"models/runs/{other}/run.json", TRAINED | {"validation": {"2": validation}})
+        report.main(values)
+        found.append(Path("reports/results.md").read_text().partition("all tables")[0].split("spearman + ")[1][:7])
+    assert found == ["laplace", "sigmoid"]
+
+
 def test_the_sheet_shows_the_best_seed_of_every_loss_and_the_same_results_make_the_same_bytes(project):
     def written() -> dict:
         return {path: path.read_bytes() for path in Path("reports").rglob("*") if path.is_file()}

@@ -105,15 +105,16 @@ def number(
 
     Args:
         digits: decimals; by default 3, and 1 where a value exceeds 1 (median ranks).
-        sign: write a plus, as for differences.
+        sign: write a plus, as for differences; none before 0.
 
     >>> number(0.5338, 0.513, 0.555), number(3, 2.5, 3), number(-0.0001, sign=True), number(math.nan)
-    ('0.534 (0.513 to 0.555)', '3.0 (2.5 to 3.0)', '+0.000', '')
+    ('0.534 (0.513 to 0.555)', '3.0 (2.5 to 3.0)', '0.000', '')
     """
     parts = [part for part in (value, low, high) if not math.isnan(part)]
     if digits is None:
         digits = 1 if max(map(abs, parts), default=0) > 1 else 3
-    shown = [f"{round(part, digits) + 0.0:{'+' if sign else ''}.{digits}f}" for part in parts]  # + 0.0: no -0.000
+    rounded = [round(part, digits) + 0.0 for part in parts]  # + 0.0: no -0.000
+    shown = [f"{part:{'+' if sign and part else ''}.{digits}f}" for part in rounded]
     return f"{shown[0]} ({shown[1]} to {shown[2]})" if len(shown) == 3 else "".join(shown[:1])
 
 
