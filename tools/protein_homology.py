@@ -57,7 +57,7 @@ METHODS: dict[str, tuple[dict[str, Any] | None, str | None, dict[str, Any] | Non
         SOFT_MARGIN,
         "soft margin + average precision loss, Laplace",
     ),
-    "smooth_ap": ({"name": "average_precision"}, "handcrafted", None, "average precision loss, handcrafted"),
+    "smooth_ap": ({"name": "average_precision"}, "handcrafted", None, "SmoothAP: average precision loss, handcrafted"),
     "hinge_ap": ({"name": "hinge_ap"}, None, None, "Hinge-AP"),
     "rlsep": ({"name": "rlsep"}, None, None, "RLSEP on 0/1"),
     "listnet": ({"name": "listnet"}, None, None, "ListNet"),
