@@ -181,6 +181,8 @@ def test_noise_is_drawn_from_the_generator(generator):
         (lambda scores: soft_topk(scores, 2, sorter=ranks), TypeError, "sorter is ranks, expected a Laplace"),
         (lambda scores: soft_quantile(scores, 0.5, sorter=Handcrafted()), TypeError, "sorter is Handcrafted"),
         (lambda scores: soft_quantile(scores, torch.tensor([0.5, 1.5])), ValueError, r"q\[1\] is 1.5"),
+        (lambda scores: soft_quantile(scores, 1.5), ValueError, "^q is 1.5"),
+        (lambda scores: soft_sort(scores, sorter="laplace"), TypeError, "load_sorter"),
         (lambda scores: soft_median(scores, mask=torch.zeros(4).bool()), ValueError, r"mask\[0\] is False"),
         (lambda scores: soft_sort(scores / 0), ValueError, r"scores\[0\] is nan"),
         (lambda scores: soft_permutation(scores, dim=1), ValueError, "dim is 1"),

@@ -62,8 +62,9 @@ def check_values(
     if any_wrong:
         place = wrong.nonzero()[0].tolist()
         more = int(wrong.sum()) - 1
+        where = f"[{', '.join(map(str, place))}]" if place else ""
         raise error(
-            f"{name}[{', '.join(map(str, place))}] is {values[tuple(place)].item()}"
+            f"{name}{where} is {values[tuple(place)].item()}"
             f"{f' ({more} more are wrong)' if more else ''}, expected {expected}"
         )
     return any_wrong is not None

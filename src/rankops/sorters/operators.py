@@ -283,6 +283,8 @@ def _laplace(name: str, sorter: Sorter | None) -> Laplace:
     if sorter is None:
         return Laplace()
     check_instance("sorter", sorter)
+    if isinstance(sorter, str):
+        raise TypeError(f"sorter is {sorter!r}, expected a sorter or None: load_sorter({sorter!r}) gives one by name")
     if not isinstance(sorter, Laplace):
         found = getattr(sorter, "__name__", repr(sorter))
         raise TypeError(f"sorter is {found}, expected a Laplace(...) or None: {name} inverts its sum")
