@@ -4,25 +4,15 @@ torchmetrics is an optional package: `pip install torchmetrics`.
 """
 
 import sys
-import time
-from collections.abc import Callable
 from functools import partial
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from benchmarks.results import write
+from benchmarks.results import beside, write
 from rankops.metrics.ndcg import ndcg
 
 QUERIES, DOCUMENTS, GRADES, ROUNDS = 8_000, 40, 5, 3
-
-
-def seconds(call: Callable[[], object]) -> float:
-    """Processor time, in which other work on the machine does not count."""
-    start = time.process_time()
-    call()
-    return time.process_time() - start
 
 
 def main() -> None:
@@ -49,14 +39,8 @@ def main() -> None:
         for k in (None, 10):
             ours = partial(ndcg, scores, target, k=k, gain="linear")
             each = [retrieval_normalized_dcg(*pair, top_k=k) for pair in zip(scores, target, strict=True)]
-            pairs = np.array([(seconds(ours), seconds(partial(theirs, k))) for _ in range(ROUNDS)])
-            ratios = pairs[:, 1] / pairs[:, 0]
             figures[f"NDCG{'' if k is None else f'@{k}'}, {name}"] = {
-                "milliseconds": 1e3 * float(np.median(pairs[:, 0])),
-                "torchmetrics": 1e3 * float(np.median(pairs[:, 1])),
-                "ratio": float(np.median(ratios)),
-                "lowest": float(ratios.min()),
-                "highest": float(ratios.max()),
+                **beside({"rankops": ours, "torchmetrics": partial(theirs, k)}, rounds=ROUNDS),
                 "largest difference": (ours() - torch.stack(each)).abs().max().item(),
             }
     write("ndcg", figures)

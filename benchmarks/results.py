@@ -2,7 +2,8 @@
 
 import json
 import platform
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -38,6 +39,27 @@ def machine() -> dict[str, str | int | None]:
 def half_width(values: Sequence[float]) -> float:
     """Return half the width of the 95 % interval of a mean (Student's t)."""
     return float(np.std(values, ddof=1) / len(values) ** 0.5 * student.ppf(0.975, len(values) - 1))
+
+
+def beside(calls: dict[str, Callable[[], object]], *, rounds: int) -> dict[str, float]:
+    """Time two calls by turns: the median milliseconds of each, and the ratio of the second's time to the first's.
+
+    Processor time, in which other work on the machine does not count.
+    """
+    times = np.array([[_seconds(call) for call in calls.values()] for _ in range(rounds)])
+    ratios = times[:, 1] / times[:, 0]
+    return {
+        **{f"{name} ms": 1e3 * float(median) for name, median in zip(calls, np.median(times, axis=0), strict=True)},
+        "ratio": float(np.median(ratios)),
+        "lowest": float(ratios.min()),
+        "highest": float(ratios.max()),
+    }
+
+
+def _seconds(call: Callable[[], object]) -> float:
+    start = time.process_time()
+    call()
+    return time.process_time() - start
 
 
 def write(name: str, figures: dict[str, dict[str, float]], shown: tuple[str, ...] = ()) -> None:

@@ -3,11 +3,13 @@
 import json
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from scipy.stats import ttest_ind, ttest_rel
 
 from pipelines.reporting.papers import printed
+from pipelines.reporting.results import number
 from rankops.metrics.bootstrap import holm
 from rankops.tasks.label_ranking import LabelRanking
 from tools.page import markdown, write_results
@@ -24,10 +26,7 @@ def read(loss: str) -> dict[str, dict[str, float]]:
     Raises:
         FileNotFoundError: it was not kept.
     """
-    path = RESULTS / f"label_ranking-{loss}-label_attention.json"
-    if not path.is_file():
-        raise FileNotFoundError(f"{path}: no such file; results/README.md says how it is made")
-    kept = json.loads(path.read_text())["metrics"]
+    kept = _kept(RESULTS / f"label_ranking-{loss}-label_attention.json")["metrics"]
     names = [metric.name.split(".") for metric in LabelRanking.metrics]
     return {f"{kind}.{name}": kept[kind][name]["seeds"] for kind, name in names}
 
@@ -75,19 +74,29 @@ def tables() -> str:
 
 
 def at_224() -> str:
-    """Return RLSEP's metrics with the paper's network at 224 px, beside the paper's."""
-    kept, theirs = json.loads(AT_224.read_text()), printed("label_ranking", "ranked_mnist", "rlsep")[IMAGES]
+    """Return RLSEP's metrics with the paper's network at 224 px, beside the paper's.
+
+    Raises:
+        FileNotFoundError: they were not kept.
+    """
+    kept, theirs = _kept(AT_224), printed("label_ranking", "ranked_mnist", "rlsep")[IMAGES]
     rows = []
     for metric in LabelRanking.metrics:
         if metric.name in theirs:
             kind, name = metric.name.split(".")
-            value, low, high = (f"{100 * kept['metrics'][kind][name][key]:.1f}" for key in ("value", "low", "high"))
-            rows.append([metric.title, f"{value} ({low} to {high})", f"{100 * _mean(theirs[metric.name]):.1f}"])
-    seeds = len(kept["training"]["seeds"])
+            ours = (100 * kept["metrics"][kind][name][key] for key in ("value", "low", "high"))
+            rows.append([metric.title, number(*ours, digits=1), number(100 * _mean(theirs[metric.name]), digits=1)])
+    seeds, images = len(kept["training"]["seeds"]), kept["params"]["dataset"]["rows"]["test"]
     return (
-        f"RLSEP, seeds: {seeds}. Per cent, with a 95 % interval over 10,000 test images.\n\n"
+        f"Per cent, with a 95 % interval over {images:,} test images; seeds: {seeds}.\n\n"
         f"{markdown(['metric', 'RLSEP', 'the paper'], rows)}"
     )
+
+
+def _kept(path: Path) -> dict[str, Any]:
+    if not path.is_file():
+        raise FileNotFoundError(f"{path}: no such file; results/README.md says how it is made")
+    return json.loads(path.read_text())
 
 
 def _mean(share: str) -> float:

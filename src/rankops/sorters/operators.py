@@ -115,8 +115,7 @@ def soft_sort(
         return result.movedim(-1, dim)
     values, mask, count, width = _with_width("soft_sort", scores, sorter, dim, mask)
     values = _noisy(values, width, generator)
-    place = torch.arange(values.shape[-1], device=values.device).expand_as(values)
-    taken = place < count
+    taken = torch.arange(values.shape[-1], device=values.device) < count
     result = _levels(values, mask, width, None)
     if hard:
         exact = _keys(values, mask).sort(dim=-1, descending=True).values.where(taken, 0.0)
@@ -408,7 +407,7 @@ class _Levels(torch.autograd.Function):
     @staticmethod
     def backward(ctx, *gradients: Tensor) -> tuple[Tensor, None, None, None]:
         gradient = gradients[0]
-        scores, mask, width, found, order, above, total = ctx.saved_tensors
+        scores, mask, width, found, order, above, sums = ctx.saved_tensors
         length, levels = scores.shape[-1], found.shape[-1]
         few = levels <= 2 or scores.numel() * levels <= FEW_PAIRS
         if few or levels < length:  # all pairs, of which a permutation has as many anyway
@@ -417,15 +416,15 @@ class _Levels(torch.autograd.Function):
                 near = near.masked_fill(~mask.unsqueeze(-2), torch.finfo(near.dtype).min)
             pull = (torch.softmax(near, -1) * gradient.unsqueeze(-1)).sum(-2)
         elif torch.is_grad_enabled():  # a second derivative may be asked for: sums with a graph
-            points, order = torch.cat([scores.double(), found], -1).sort(dim=-1, descending=True)
+            points, places = torch.cat([scores.double(), found], -1).sort(dim=-1, descending=True)
             present = torch.ones_like(scores, dtype=torch.float64) if mask is None else mask.double()
-            of_scores = torch.cat([present, torch.zeros_like(found)], -1).gather(-1, order)
-            total = _unsorted(sums_of_others(points, of_scores, width)[1], order)[..., length:]
-            shares = torch.cat([torch.zeros_like(present), gradient / total], -1).gather(-1, order)
-            pull = present * _unsorted(sums_of_others(points, shares, width)[1], order)[..., :length]
+            of_scores = torch.cat([present, torch.zeros_like(found)], -1).gather(-1, places)
+            sums = _unsorted(sums_of_others(points, of_scores, width)[1], places)[..., length:]
+            shares = torch.cat([torch.zeros_like(present), gradient / sums], -1).gather(-1, places)
+            pull = present * _unsorted(sums_of_others(points, shares, width)[1], places)[..., :length]
         else:
             points, places = found.sort(dim=-1, descending=True)
-            shares = (gradient / total).gather(-1, places)
+            shares = (gradient / sums).gather(-1, places)
             before, after = before_and_after(points, shares, width)
             ordered = scores.double().gather(-1, order)
             higher = _up_to_each(above)
