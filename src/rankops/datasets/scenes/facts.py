@@ -10,6 +10,8 @@ from rankops.datasets.scenes.digits import Digits
 
 __all__ = ["box_facts", "hashes", "largest_overlap", "ranks_follow_sizes"]
 
+PIECE = 256  # images whose summed tables, of eight bytes a pixel, are in memory at once
+
 
 def hashes(images: Tensor) -> list[str]:
     """A hash of the pixels of each image (n, ...)."""
@@ -54,14 +56,7 @@ def box_facts(images: Tensor, digits: Digits, boxes: tuple[Tensor, ...]) -> tupl
     row, place = (boxes[0] > 0).nonzero(as_tuple=True)
     size, top, left, glyph = (values[row, place] for values in boxes)
     known = torch.isin(glyph, digits.glyph)
-    # Ink in a box is a difference of corners of the image's summed table.
-    summed = torch.nn.functional.pad(images.long().cumsum(1).cumsum(2), (1, 0, 1, 0))
-    (first_row, first_column), (last_row, last_column) = (
-        [edge(at).long().clamp(0, canvas) for at in corner]
-        for edge, corner in ((torch.floor, (top, left)), (torch.ceil, (top + size, left + size)))
-    )
-    ink = summed[row, last_row, last_column] - summed[row, first_row, last_column]
-    ink += summed[row, first_row, first_column] - summed[row, last_row, first_column]
+    ink = _ink(images, row, size, top, left)
     inside = (top >= 0) & (left >= 0) & (torch.maximum(top, left) + size <= canvas + 1e-3)
     return (
         row,
@@ -75,3 +70,20 @@ def box_facts(images: Tensor, digits: Digits, boxes: tuple[Tensor, ...]) -> tupl
             "ink_in_box": (ink / size.square()).numpy(),
         },
     )
+
+
+def _ink(images: Tensor, row: Tensor, size: Tensor, top: Tensor, left: Tensor) -> Tensor:
+    """Sum the pixels in each box (n,): a difference of corners of its image's summed table."""
+    canvas, ink = images.shape[-1], torch.zeros_like(row)
+    (first_row, first_column), (last_row, last_column) = (
+        [edge(at).long().clamp(0, canvas) for at in corner]
+        for edge, corner in ((torch.floor, (top, left)), (torch.ceil, (top + size, left + size)))
+    )
+    for start in range(0, len(images), PIECE):
+        summed = images[start : start + PIECE].long().cumsum(1).cumsum(2)
+        summed = torch.nn.functional.pad(summed, (1, 0, 1, 0))
+        here = (row >= start) & (row < start + PIECE)
+        image, up, down = row[here] - start, first_row[here], last_row[here]
+        for columns, sign in ((last_column[here], 1), (first_column[here], -1)):
+            ink[here] += sign * (summed[image, down, columns] - summed[image, up, columns])
+    return ink
