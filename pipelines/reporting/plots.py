@@ -1,5 +1,6 @@
 """Draw what runs did, as PNG files with the same bits every time."""
 
+import textwrap
 from pathlib import Path
 from typing import Any
 
@@ -115,12 +116,16 @@ def found_captions(path: Path, images: list[np.ndarray], found: list[list[tuple[
         images: (height, width[, 3]) uint8.
         found: captions of each image, and whether they are its own.
     """
-    figure, axes = _panels(len(images), columns=3, width=4.6, height=3.4)
+    side, step, letters = 1.6, 0.56, 54
+    width, height = side + 0.15 + 0.09 * letters, side + 0.2
+    figure, axes = _panels(len(images), columns=2, width=width, height=height)
     for axis, image, captions in zip(axes, images, found, strict=True):
-        _show(axis, image)
-        for line, (caption, right) in enumerate(captions):
-            y = -0.08 - 0.11 * line
-            axis.text(0.5, y, caption, transform=axis.transAxes, ha="center", va="center", bbox=_box(right))
+        _show(axis, image, extent=(0, side, side, 0))
+        axis.set(xlim=(0, width), ylim=(height, 0))
+        for row, (caption, right) in enumerate(captions):
+            y = side / 2 + step * (row - (len(captions) - 1) / 2)
+            lines = textwrap.wrap(caption, letters, max_lines=2, placeholder=" ...")
+            axis.text(side + 0.2, y, "\n".join(lines), va="center", size=11, bbox=_box(right))
     _save(figure, path)
 
 
