@@ -55,7 +55,7 @@ paper: .venv/.installed ## repro and experiments at the papers' sizes: needs a G
 	$(MAKE) repro
 	$(MAKE) experiments
 
-label-ranking: .venv/.installed ## make label-ranking SCALE=table_1 RUNS=*-label_attention: the experiments' label rankers alone, at a scale of experiments/scales
+label-ranking: .venv/.installed ## make label-ranking SCALE=table_1 RUNS='*-label_attention': the experiments' label rankers alone, at a scale of experiments/scales
 	$(RUN) rankops scale $(SCALE) --in experiments
 	$(RUN) rankops check experiments/params.yaml
 	cd experiments && $(RUN) python -m pipelines.ops.dvc_repair

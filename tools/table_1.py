@@ -1,4 +1,4 @@
-"""Compare the losses of RLSEP's Table 1, over seeds: `python -m tools.table_1` writes docs/table_1.md."""
+"""Compare the losses of RLSEP's Tables 1 and 2, over seeds: `python -m tools.table_1` writes docs/table_1.md."""
 
 import json
 import sys
@@ -65,11 +65,11 @@ def table(folder: Path, kind: str) -> str:
     for (name, loss), (ours, other), p, q in zip(rivals, pairs, paired, welch, strict=True):
         margin, papers = f"{100 * (ours - other).mean():+.1f}", f"{theirs['rlsep'][name] - theirs[loss][name]:+.1f}"
         margins.append([METRICS[name], LOSSES[loss], margin, _shown(p), _shown(q), papers])
-    about = ["metric", "over", "margin", "p, seeds paired", "p, Welch", "the paper's margin"]
+    about = ["metric", "over", "margin", "p, paired by seed", "p, Welch", "the paper's margin"]
     return (
         f"Per cent, mean ± standard deviation over {len(seeds['rlsep'])} seeds.\n\n"
         f"{markdown(['metric', *LOSSES.values(), PAPER], shown)}\n"
-        "RLSEP's margins, in points; p by a t-test over seeds, adjusted for all rows (Holm).\n\n"
+        "RLSEP's margins, in points; p by t-tests over seeds, paired and not (Welch's), adjusted for all rows (Holm).\n\n"
         f"{markdown(about, margins)}"
     )
 
