@@ -69,7 +69,7 @@ def table(folder: Path, kind: str) -> str:
     return (
         f"Per cent, mean ± standard deviation over {len(seeds['rlsep'])} seeds.\n\n"
         f"{markdown(['metric', *LOSSES.values(), PAPER], shown)}\n"
-        "RLSEP's margins, in points; p by t-tests over seeds, paired and not (Welch's), adjusted for all rows (Holm).\n\n"
+        "RLSEP's margins, in points; p by t-tests over seeds, paired and Welch's, adjusted for all rows (Holm).\n\n"
         f"{markdown(about, margins)}"
     )
 
