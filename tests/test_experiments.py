@@ -57,7 +57,7 @@ class TestFigures:
         values["sorters"] = {"laplace": values["sorters"]["laplace"]}
         precision = values["synthetic_precision"]
         precision["methods"] = {"laplace": precision["methods"]["lstm"] | {"sorter": "laplace"}}
-        small = {"rows": 128, "batch_size": 32, "epochs": 3, "flipped": [0.0, 0.4]}
+        small = {"rows": 128, "batch_size": 32, "epochs": 3, "flipped": [0.0, 0.4], "seeds": 2}
         params = check_shapes(merged(values, {"score_sweep": {"steps": 41}, "synthetic_precision": small}))
         save_model("models/sorters/laplace", build("sorters", "laplace", {}, seed=0))
         score_sweep.main(params)

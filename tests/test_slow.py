@@ -39,7 +39,8 @@ def test_experiments_at_a_tiny_scale(new_project):
     path = project.folder / "experiments/params.yaml"
     values = YAML(typ="safe").load(path)
     more = ("label_ranking-rlsep-averaged_views", "label_ranking-rlsep-fresh_scenes")
-    chosen = {*values["label_ranking_figures"]["runs"], *more}
+    figures = values["label_ranking_figures"]
+    chosen = {figures["run"], figures["partial"], *figures["retrained"], *more}
     for task in ("memorability", "multilabel", "retrieval"):
         chosen |= {values["comparisons"][task]["baseline"], values["comparisons"][task]["runs"][-1]}
     values["runs"] = {name: run | {"grid": {}} for name, run in values["runs"].items() if name in chosen}

@@ -46,7 +46,10 @@ def check_values(values: Any, *, path: str | Path = "params.yaml") -> Settings:
         "comparisons": (_check_comparison, settings.comparisons),
         "gate.judged": (_check_judged, [*models, *settings.gate.judged]),
         "synthetic_precision.methods": (_check_method, methods),
-        "label_ranking_figures": (_check_figures, ("runs", "datasets") if settings.label_ranking_figures else ()),
+        "label_ranking_figures": (
+            _check_figures,
+            ("run", "partial", "retrained") if settings.label_ranking_figures else (),
+        ),
     }
     problems: dict[str, list[str]] = {}  # by place
     for block, (check_one, keys) in checks.items():
@@ -358,9 +361,8 @@ def _check_method(settings: Settings, key: str, place: str) -> None:
 
 
 def _check_figures(settings: Settings, key: str, place: str) -> None:
-    known = {
-        "runs": [name for name, run in settings.runs.items() if run.task == "label_ranking"],
-        "datasets": [name for name, block in settings.datasets.items() if block.name == "ranked_mnist"],
-    }
-    for name in getattr(settings.label_ranking_figures, key):
-        _check_known(name, known[key], place)
+    drawn = [name for name, block in settings.datasets.items() if block.name == "ranked_mnist"]
+    known = [name for name, run in settings.runs.items() if run.task == "label_ranking" and run.dataset in drawn]
+    named = getattr(settings.label_ranking_figures, key)
+    for name in named if key == "retrained" else [named]:
+        _check_known(name, known, place)

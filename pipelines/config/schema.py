@@ -238,8 +238,9 @@ class LabelRankingFigures(Block):
 
     frames: TwoOrMore
     calibration_rows: TwoOrMore
-    runs: Annotated[list[Name], Field(min_length=1)]
-    datasets: Annotated[list[Name], Field(min_length=1)]
+    run: Name
+    retrained: Annotated[list[Name], Field(min_length=1)]
+    partial: Name
     seed: Seed
 
 

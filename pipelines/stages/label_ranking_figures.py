@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+import torch
 from PIL import Image
 from torch import Tensor, nn
 from tqdm import tqdm
@@ -77,18 +78,25 @@ def calibration(scores: Tensor, size: Tensor, *, canvas: int, resamples: int, se
     }
 
 
-def by_number_of_digits(
-    rankers: dict[str, nn.Module], datasets: dict[str, int], *, threads: int, resamples: int, seed: int
-) -> pd.DataFrame:
-    """Return Fig. 5: ranked accuracy of each ranker on datasets of so many digits, with its 95 % interval."""
-    rows = []
-    for dataset, count in tqdm(datasets.items(), desc="digits per image"):
-        images, label_ranks = TASK.load(Path("data") / dataset, "test", threads=threads)
-        for name, ranker in rankers.items():
-            accuracy = ranked(TASK.scores(ranker, images)[0], label_ranks)["accuracy"].numpy()
+def by_number_of_digits(params: Settings, *, device: torch.device, resamples: int, seed: int) -> pd.DataFrame:
+    """Return Fig. 5: ranked accuracy on images of so many digits, with its 95 % interval.
+
+    Of runs that were trained on images of as many, by the name of their loss, and of one, `partial`, on all.
+    """
+    plan, rows = required(params.label_ranking_figures, NAME), []
+    for name in tqdm(plan.retrained, desc="digits per image"):
+        run = params.runs[name]
+        images, label_ranks = TASK.load(Path("data") / run.dataset, "test", threads=params.compute.threads)
+        tested = {run.loss.name: name}
+        if run.loss == params.runs[plan.partial].loss:
+            tested["partial"] = plan.partial
+        for line, one in tested.items():
+            scores, _ = TASK.scores(load_model(f"models/runs/{one}", device=device), images)
+            accuracy = ranked(scores, label_ranks)["accuracy"].numpy()
             # The same resamples for every ranker: their differences are paired.
-            leaf = interval(accuracy, resamples=resamples, seed=derived_seed(seed, NAME, dataset))
-            rows.append({"digits": count, "run": name, "accuracy": leaf.pop("value")} | leaf)
+            leaf = interval(accuracy, resamples=resamples, seed=derived_seed(seed, NAME, run.dataset))
+            digits = _scenes(params, run.dataset).digits_per_image[0]
+            rows.append({"digits": digits, "line": line, "accuracy": leaf.pop("value")} | leaf)
     return pd.DataFrame(rows)
 
 
@@ -97,20 +105,18 @@ def _scenes(params: Settings, key: str) -> RankedMnist:
 
 
 def main(params: Settings) -> None:
-    plan, threads = required(params.label_ranking_figures, "label_ranking_figures"), params.compute.threads
-    first = plan.runs[0]
-    scenes = _scenes(params, params.runs[first].dataset)
+    plan = required(params.label_ranking_figures, NAME)
+    scenes = _scenes(params, params.runs[plan.run].dataset)
     digits = load("data/digits", DIGITS_OF["test"])
     device = find_device(params.compute.device)
-    rankers = {name: load_model(f"models/runs/{name}", device=device) for name in plan.runs}
+    ranker = load_model(f"models/runs/{plan.run}", device=device)
     draws = generator(plan.seed, NAME, "calibration")
     recipe = calibration_recipes(digits, plan.calibration_rows, canvas=scenes.canvas, generator=draws)
-    scores, _ = TASK.scores(rankers[first], scenes.images(recipe, digits))
+    scores, _ = TASK.scores(ranker, scenes.images(recipe, digits))
     bootstrap = {"resamples": params.evaluate.resamples, "seed": derived_seed(params.evaluate.seed, NAME)}
     with replaced_folder(f"metrics/{NAME}") as folder:
-        frames(folder, rankers[first], scenes, digits, count=plan.frames, seed=plan.seed)
+        frames(folder, ranker, scenes, digits, count=plan.frames, seed=plan.seed)
         measured = calibration(scores, recipe["size"], canvas=scenes.canvas, **bootstrap)
         (folder / "calibration.json").write_text(json.dumps(measured, indent=2) + "\n")
-        datasets = {name: _scenes(params, name).digits_per_image[0] for name in plan.datasets}
-        table = by_number_of_digits(rankers, datasets, threads=threads, **bootstrap)
+        table = by_number_of_digits(params, device=device, **bootstrap)
         table.to_csv(folder / "digits_per_image.csv", index=False, float_format="%.6g")

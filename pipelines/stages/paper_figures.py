@@ -97,7 +97,7 @@ def digits_per_image(params: Settings) -> Figure:
     """Ranked accuracy by number of digits, with 95 % intervals."""
     table = pd.read_csv(SIZES / "digits_per_image.csv")
     figure, axis = plt.subplots(figsize=(9, 5), layout="constrained")
-    for name, part in table.groupby("run", sort=False):
+    for name, part in table.groupby("line", sort=False):
         errors = [part["accuracy"] - part["low"], part["high"] - part["accuracy"]]
         axis.errorbar(part["digits"], part["accuracy"], errors, marker="o", markersize=4, capsize=2, label=name)
     axis.set(xlabel="digits per image", ylabel="ranked accuracy")

@@ -24,9 +24,12 @@ Data = tuple[Tensor, Tensor]  # points (n, features) and labels (n,)
 
 
 class Precision:
-    """Tell positive points from others; validated by average precision."""
+    """Tell positive points from others in lists of one length; validated by average precision."""
 
     lower_is_better = False
+
+    def __init__(self, length: int):
+        self.length = length
 
     def monitor_in(self, phase: str) -> str:
         return "average_precision"
@@ -37,8 +40,7 @@ class Precision:
 
     def loss(self, module: nn.Module, phase: str, batch: Data, objective: Objective) -> Tensor:
         points, labels = batch
-        length = objective.length or len(points)
-        return objective(grouped(module(points).squeeze(1), length), grouped(labels, length))
+        return objective(grouped(module(points).squeeze(1), self.length), grouped(labels, self.length))
 
     def validate(self, module: nn.Module, phase: str, data: Data) -> dict[str, float]:
         points, labels = data
@@ -46,19 +48,19 @@ class Precision:
 
 
 def main(params: Settings, method: str) -> None:
-    plan = required(params.synthetic_precision, "synthetic_precision")
+    plan, length = required(params.synthetic_precision, "synthetic_precision"), params.score_vectors.length
     sorter = Path("models/sorters") / plan.methods[method].sorter
     checkpoint = checkpoint_folder(
         "synthetic_precision",
         method,
-        params={"plan": plan.model_dump(), "method": method, "compute": params.compute.model_dump()},
+        params={"plan": plan.model_dump(), "method": method, "length": length, "compute": params.compute.model_dump()},
         inputs=sorted(sorter.glob("model.*")),
     )
     curves = []
     with tqdm(total=len(plan.flipped) * plan.seeds, desc=method, unit=" trainings") as bar:
         for flipped in plan.flipped:
             for seed in range(1, plan.seeds + 1):
-                curve = trained(plan, method, flipped, seed, checkpoint / f"{flipped}-{seed}")
+                curve = trained(plan, method, length, flipped, seed, checkpoint / f"{flipped}-{seed}")
                 curves.append({"flipped": flipped, "seed": seed, "average_precision": curve})
                 bar.update()
     result = {"iterations_per_epoch": plan.rows // 2 // plan.batch_size, "curves": curves}
@@ -67,8 +69,13 @@ def main(params: Settings, method: str) -> None:
     remove_folder(checkpoint)
 
 
-def trained(plan: SyntheticPrecision, name: str, flipped: float, seed: int, checkpoint: Path) -> list[float]:
-    """Return the test average precision after each epoch; a share of the training labels is flipped."""
+def trained(
+    plan: SyntheticPrecision, name: str, length: int, flipped: float, seed: int, checkpoint: Path
+) -> list[float]:
+    """Return the test average precision after each epoch; a share of the training labels is flipped.
+
+    Every method ranks lists of the same length, that of the sorters.
+    """
     method, half = plan.methods[name], plan.rows // 2
     network: dict[str, Any] = {"hidden": [plan.hidden] * (plan.layers - 1)}
     drawn = {"features": plan.features, "positive": plan.positive, "hidden": plan.hidden, "layers": plan.layers}
@@ -76,7 +83,7 @@ def trained(plan: SyntheticPrecision, name: str, flipped: float, seed: int, chec
     given = with_flips(labels[:half], flipped, generator(seed, "synthetic_precision", "flips"))
     sorter = None if method.sorter == NONE else load_sorter(Path("models/sorters") / method.sorter)
     epochs = fit(
-        Precision(),
+        Precision(length),
         "training",
         build("models", "perceptron", network, seed=seed + 1000, features=plan.features, outputs=1),
         (points[:half], given),
