@@ -12,7 +12,7 @@ import matplotlib
 import pytest
 
 from benchmarks import four_digit_mnist, label_ranking_sets, movielens_100k, sodeep_table_1, when_ranks_win
-from tools import real_data, schema, table_1
+from tools import paper_figures, real_data, schema, table_1
 
 ROOT = Path(__file__).parents[1]
 WORKFLOWS = sorted((ROOT / ".github/workflows").glob("*.yml"))
@@ -92,7 +92,8 @@ class TestReadme:
 @pytest.mark.parametrize(
     ("page", "table"),
     [
-        ("table_1", table_1.tables), ("peers", four_digit_mnist.tables), ("real_data", label_ranking_sets.tables),
+        ("table_1", table_1.tables), ("experiments", paper_figures.tables), ("peers", four_digit_mnist.tables),
+        ("real_data", label_ranking_sets.tables),
         ("real_data", movielens_100k.table),
         *(("real_data", partial(real_data.table, name)) for name in real_data.TABLES),
         ("sodeep_table_1", lambda: sodeep_table_1.table(json.loads((ROOT / sodeep_table_1.RESULTS).read_text()))),
