@@ -106,7 +106,10 @@ def tables() -> str:
             precision,
         ),
         "RLSEP's Fig. 1: scores while sizes change": (["digit", "side, px", "score", "Spearman of both"], sizes),
-        "RLSEP's Fig. 3: scores of digits by their scale, mean ± deviation": (["scale", "score"], scores),
+        "RLSEP's Fig. 3: scores by scale in images of four digits of scales 1 to 4, mean ± deviation": (
+            ["scale", "score"],
+            scores,
+        ),
         "RLSEP's Fig. 5: ranked accuracy by the number of digits in an image": (
             ["digits", *LINES.values()],
             [[str(digits), *(found[line] for line in LINES)] for digits, found in sorted(accuracy.items())],

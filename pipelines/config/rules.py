@@ -366,3 +366,6 @@ def _check_figures(settings: Settings, key: str, place: str) -> None:
     named = getattr(settings.label_ranking_figures, key)
     for name in named if key == "retrained" else [named]:
         _check_known(name, known, place)
+        low, high = settings.datasets[settings.runs[name].dataset].model_dump()["digits_per_image"]
+        if low < high and key == "retrained":
+            raise ValueError(f"{place}: {name} is trained on {low} to {high} digits an image, expected one number")

@@ -81,22 +81,20 @@ def calibration(scores: Tensor, size: Tensor, *, canvas: int, resamples: int, se
 def by_number_of_digits(params: Settings, *, device: torch.device, resamples: int, seed: int) -> pd.DataFrame:
     """Return Fig. 5: ranked accuracy on images of so many digits, with its 95 % interval.
 
-    Of runs that were trained on images of as many, by the name of their loss, and of one, `partial`, on all.
+    Each run of `retrained` is tested on images with as many digits as it was trained on; its line has the name of its
+    loss. The run `partial` is tested on all of them.
     """
     plan, rows = required(params.label_ranking_figures, NAME), []
-    for name in tqdm(plan.retrained, desc="digits per image"):
-        run = params.runs[name]
-        images, label_ranks = TASK.load(Path("data") / run.dataset, "test", threads=params.compute.threads)
-        tested = {run.loss.name: name}
-        if run.loss == params.runs[plan.partial].loss:
-            tested["partial"] = plan.partial
-        for line, one in tested.items():
-            scores, _ = TASK.scores(load_model(f"models/runs/{one}", device=device), images)
-            accuracy = ranked(scores, label_ranks)["accuracy"].numpy()
-            # The same resamples for every ranker: their differences are paired.
-            leaf = interval(accuracy, resamples=resamples, seed=derived_seed(seed, NAME, run.dataset))
-            digits = _scenes(params, run.dataset).digits_per_image[0]
-            rows.append({"digits": digits, "line": line, "accuracy": leaf.pop("value")} | leaf)
+    tests = [(name, params.runs[name].dataset, params.runs[name].loss.name) for name in plan.retrained]
+    tests += [(plan.partial, dataset, "partial") for dataset in dict.fromkeys(dataset for _, dataset, _ in tests)]
+    for name, dataset, line in tqdm(tests, desc="digits per image"):
+        images, label_ranks = TASK.load(Path("data") / dataset, "test", threads=params.compute.threads)
+        scores, _ = TASK.scores(load_model(f"models/runs/{name}", device=device), images)
+        accuracy = ranked(scores, label_ranks)["accuracy"].numpy()
+        # The same resamples for every ranker: their differences are paired.
+        leaf = interval(accuracy, resamples=resamples, seed=derived_seed(seed, NAME, dataset))
+        digits = _scenes(params, dataset).digits_per_image[0]
+        rows.append({"digits": digits, "line": line, "accuracy": leaf.pop("value")} | leaf)
     return pd.DataFrame(rows)
 
 

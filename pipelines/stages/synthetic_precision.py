@@ -74,7 +74,7 @@ def trained(
 ) -> list[float]:
     """Return the test average precision after each epoch; a share of the training labels is flipped.
 
-    Every method ranks lists of the same length, that of the sorters.
+    Every method sees lists of the same length, that of the sorters.
     """
     method, half = plan.methods[name], plan.rows // 2
     network: dict[str, Any] = {"hidden": [plan.hidden] * (plan.layers - 1)}
