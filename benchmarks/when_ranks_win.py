@@ -18,7 +18,7 @@ from joblib import Parallel, delayed
 from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits, mse_loss
 
-from benchmarks.results import half_width, machine
+from benchmarks.results import machine, paired
 from pipelines.ops.git import git
 from rankops.io.atomic import replaced_file
 from rankops.losses import average_precision as ap_loss
@@ -222,12 +222,8 @@ def tables(kept: dict[str, Any]) -> str:
         usual, *others = names = list(next(iter(kept[metric].values())))
         rows = []
         for kind, found in kept[metric].items():
-            base = np.array(found[usual]["test"])
-            cells = [kind, f"{base.mean():.3f}"]
-            for other in others:
-                apart = np.array(found[other]["test"]) - base
-                cells.append(f"{base.mean() + apart.mean():.3f} ({apart.mean():+.3f} ± {half_width(apart):.3f})")
-            rows.append(cells)
+            base = found[usual]["test"]
+            rows.append([kind, f"{np.mean(base):.3f}", *(paired(found[other]["test"], base) for other in others)])
         parts.append(markdown([f"made data, by {metric}", *names], rows))
     return "\n".join(parts)
 

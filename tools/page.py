@@ -3,10 +3,24 @@
 import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import Any
 
+from pipelines.reporting.results import number
 from rankops.io.atomic import replaced_file
 
-__all__ = ["markdown", "write_results"]
+__all__ = ["difference", "markdown", "write_results"]
+
+
+def difference(compared: dict[str, Any]) -> list[str]:
+    """Return the cells of a run in a kept comparison: its difference from the baseline, and p; empty for the baseline.
+
+    >>> difference({"value": 0.5, "seeds": 3})
+    ['', '']
+    >>> difference({"value": 0.5, "difference": {"value": 0.1, "low": 0.0, "high": 0.2}, "p": 0.04, "seeds": 3})
+    ['+0.100 (0.000 to +0.200)', '0.040']
+    """
+    gain = compared.get("difference")
+    return [number(**gain, sign=True), f"{compared['p']:.3f}"] if gain else ["", ""]
 
 
 def markdown(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

@@ -13,13 +13,13 @@ import numpy as np
 import pandas as pd
 from scipy.stats import spearmanr
 
-from benchmarks.results import half_width, machine
+from benchmarks.results import machine, paired
 from pipelines.config import load
 from pipelines.config.schema import required
 from pipelines.ops.git import git
 from pipelines.reporting.results import number
 from rankops.io.atomic import replaced_file
-from tools.page import markdown, write_results
+from tools.page import difference, markdown, write_results
 
 RESULTS, PAGE = Path("results/paper_figures.json"), Path("docs/experiments.md")
 PAIRS = Path("results/pairs/comparisons/label_ranking-pairs.json")
@@ -80,18 +80,25 @@ def tables() -> str:
         FileNotFoundError: nothing was kept.
     """
     kept = json.loads(RESULTS.read_text())
-    depth = [[layers, number(*leaf.values(), digits=4)] for layers, leaf in kept["depth"].items()]
+    depth = [[layers, number(**leaf, digits=4)] for layers, leaf in kept["depth"].items()]
     sweep = [[name, f"{one['mean']:.3f}", f"{one['largest']:.3f}"] for name, one in kept["score_sweep"].items()]
     usual = kept["average_precision"][USUAL]
     precision = [
-        [method, *(_beside(found[share], usual[share]) for share in usual)]
+        [
+            method,
+            *(
+                f"{np.mean(found[share]):.3f}" if method == USUAL else paired(found[share], usual[share])
+                for share in usual
+            ),
+        ]
         for method, found in kept["average_precision"].items()
     ]
     shares = [f"{100 * float(share):.0f} %" for share in usual]
     sizes = [_size(digit, *np.array(steps).T) for digit, steps in kept["sizes"].items()]
-    ordered, scales = kept["calibration"]["exactly_ordered"], kept["calibration"]["scales"]
-    scores = [[name, f"{one['mean']:.1f} ± {one['deviation']:.1f}"] for name, one in scales.items()]
-    scores.append(["*images in exact order*", number(*(ordered[key] for key in ("value", "low", "high")))])
+    scores = [
+        [name, f"{one['mean']:.1f} ± {one['deviation']:.1f}"] for name, one in kept["calibration"]["scales"].items()
+    ]
+    scores.append(["*images in exact order*", number(**kept["calibration"]["exactly_ordered"])])
     accuracy: dict[int, dict[str, str]] = {}
     for row in kept["digits_per_image"]:
         accuracy.setdefault(row["digits"], {})[row["line"]] = number(row["accuracy"], row["low"], row["high"])
@@ -118,7 +125,10 @@ def tables() -> str:
     pairs = json.loads(PAIRS.read_text())["metrics"]["runs"]
     parts["RLSEP's t, random pairs of each image: ranked 0-1, and its difference from all pairs"] = (
         ["run", "ranked 0-1", "difference", "p (Holm)"],
-        [_pairs(run, found) for run, found in pairs.items()],
+        [
+            [run.removeprefix("label_ranking-"), number(found["value"]), *difference(found)]
+            for run, found in pairs.items()
+        ],
     )
     text = {title: markdown(columns, rows) for title, (columns, rows) in parts.items()}
     return "\n".join(f"**{title}.**\n\n{shown}" for title, shown in text.items())
@@ -127,17 +137,6 @@ def tables() -> str:
 def _size(digit: str, side: np.ndarray, score: np.ndarray) -> list[str]:
     agreement = "" if side[0] == side[-1] else f"{spearmanr(side, score).statistic:.3f}"
     return [digit, f"{side[0]:.0f} to {side[-1]:.0f}", f"{score[0]:.1f} to {score[-1]:.1f}", agreement]
-
-
-def _beside(seeds: list[float], usual: list[float]) -> str:
-    apart = np.array(seeds) - usual
-    return f"{np.mean(seeds):.3f}" + (f" ({apart.mean():+.3f} ± {half_width(apart):.3f})" if apart.any() else "")
-
-
-def _pairs(run: str, found: dict[str, Any]) -> list[str]:
-    gain = found.get("difference")
-    difference = [number(*gain.values(), sign=True), f"{found['p']:.3f}"] if gain else ["", ""]
-    return [run.removeprefix("label_ranking-"), number(found["value"]), *difference]
 
 
 if __name__ == "__main__":

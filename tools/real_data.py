@@ -28,7 +28,7 @@ from rankops.io.atomic import replaced_file
 from rankops.io.parquet import decode_images, matrix, read_table
 from rankops.metrics.label_ranking import ranked
 from rankops.metrics.spearman import spearman
-from tools.page import markdown, write_results
+from tools.page import difference, markdown, write_results
 
 PAGE, PICTURE = Path("docs/real_data.md"), Path("docs/kanji.png")
 REFERENCES = Path("results/references.json")  # of a row without a network: its name and value, and the test file's hash
@@ -58,12 +58,9 @@ def table(name: str) -> str:
         kept = json.loads((folder / f"{run}.json").read_text())
         leaves = [reduce(getitem, place.split("."), kept["metrics"]) for place in metrics.values()]
         first, *others = (number(leaf["value"], leaf["low"], leaf["high"]) for leaf in leaves)
-        difference = ["", ""]
-        if gain := compared.get("difference"):
-            difference = [number(gain["value"], gain["low"], gain["high"], sign=True), f"{compared['p']:.3f}"]
         made = kept["params"]["run"]
         loss = made["loss"]["name"] + (f", {made['sorter']}" if made["sorter"] != NONE else "")
-        rows.append([loss, first, *difference, *others])
+        rows.append([loss, first, *difference(compared), *others])
     reference = json.loads(REFERENCES.read_text())[name]
     rows.append([f"*{reference['what']}*", f"{reference['value']:.3f}", *[""] * (1 + len(metrics))])
     title, *more = metrics

@@ -66,6 +66,15 @@ def _show(axis: plt.Axes, image: np.ndarray, **options: Any) -> None:
     axis.imshow(image, cmap="gray", vmin=0, vmax=255, **options)
 
 
+def _beside(
+    axis: plt.Axes, image: np.ndarray, *, side: float, step: float, lines: int, size: tuple[float, float]
+) -> list[float]:
+    """Show an image at the left of a panel, in inches; return the heights of so many lines beside it."""
+    _show(axis, image, extent=(0, side, side, 0))
+    axis.set(xlim=(0, size[0]), ylim=(size[1], 0))
+    return [side / 2 + step * (line - (lines - 1) / 2) for line in range(lines)]
+
+
 def _box(right: bool) -> dict[str, str]:
     return {"boxstyle": "round,pad=0.2", "facecolor": RIGHT if right else WRONG, "edgecolor": "none"}
 
@@ -92,11 +101,10 @@ def orders(
     height = max(side, step * len(orders[0])) + 0.2
     figure, axes = _panels(len(images), columns=max(1, int(10.8 / width)), width=width, height=height)
     for axis, image, one in zip(axes, images, orders, strict=True):
-        _show(axis, image, extent=(0, side, side, 0))
-        axis.set(xlim=(0, width), ylim=(height, 0))
-        for row, (name, order) in enumerate(one.items()):
-            y = side / 2 + step * (row - (len(one) - 1) / 2)
-            axis.text(side + 0.15, y, name, va="center", size=size, weight="bold" if row == 0 else "normal")
+        heights = _beside(axis, image, side=side, step=step, lines=len(one), size=(width, height))
+        for y, (name, order) in zip(heights, one.items(), strict=True):
+            weight = "bold" if y == heights[0] else "normal"
+            axis.text(side + 0.15, y, name, va="center", size=size, weight=weight)
             for place, (label, right) in enumerate(order):
                 x = left + step * place
                 if glyphs and label:
@@ -120,10 +128,8 @@ def found_captions(path: Path, images: list[np.ndarray], found: list[list[tuple[
     width, height = side + 0.15 + 0.09 * letters, side + 0.2
     figure, axes = _panels(len(images), columns=2, width=width, height=height)
     for axis, image, captions in zip(axes, images, found, strict=True):
-        _show(axis, image, extent=(0, side, side, 0))
-        axis.set(xlim=(0, width), ylim=(height, 0))
-        for row, (caption, right) in enumerate(captions):
-            y = side / 2 + step * (row - (len(captions) - 1) / 2)
+        heights = _beside(axis, image, side=side, step=step, lines=len(captions), size=(width, height))
+        for y, (caption, right) in zip(heights, captions, strict=True):
             lines = textwrap.wrap(caption, letters, max_lines=2, placeholder=" ...")
             axis.text(side + 0.2, y, "\n".join(lines), va="center", size=11, bbox=_box(right))
     _save(figure, path)

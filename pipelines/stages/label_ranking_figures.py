@@ -84,17 +84,21 @@ def by_number_of_digits(params: Settings, *, device: torch.device, resamples: in
     Each run of `retrained` is tested on images with as many digits as it was trained on; its line has the name of its
     loss. The run `partial` is tested on all of them.
     """
-    plan, rows = required(params.label_ranking_figures, NAME), []
-    tests = [(name, params.runs[name].dataset, params.runs[name].loss.name) for name in plan.retrained]
-    tests += [(plan.partial, dataset, "partial") for dataset in dict.fromkeys(dataset for _, dataset, _ in tests)]
-    for name, dataset, line in tqdm(tests, desc="digits per image"):
+    plan = required(params.label_ranking_figures, NAME)
+    tests: dict[str, dict[str, str]] = {}  # by dataset, and by line
+    for name in plan.retrained:
+        run = params.runs[name]
+        tests.setdefault(run.dataset, {"partial": plan.partial})[run.loss.name] = name
+    rows = []
+    for dataset, lines in tqdm(tests.items(), desc="digits per image"):
         images, label_ranks = TASK.load(Path("data") / dataset, "test", threads=params.compute.threads)
-        scores, _ = TASK.scores(load_model(f"models/runs/{name}", device=device), images)
-        accuracy = ranked(scores, label_ranks)["accuracy"].numpy()
-        # The same resamples for every ranker: their differences are paired.
-        leaf = interval(accuracy, resamples=resamples, seed=derived_seed(seed, NAME, dataset))
-        digits = _scenes(params, dataset).digits_per_image[0]
-        rows.append({"digits": digits, "line": line, "accuracy": leaf.pop("value")} | leaf)
+        for line, name in lines.items():
+            scores, _ = TASK.scores(load_model(f"models/runs/{name}", device=device), images)
+            accuracy = ranked(scores, label_ranks)["accuracy"].numpy()
+            # The same resamples for every ranker: their differences are paired.
+            leaf = interval(accuracy, resamples=resamples, seed=derived_seed(seed, NAME, dataset))
+            digits = _scenes(params, dataset).digits_per_image[0]
+            rows.append({"digits": digits, "line": line, "accuracy": leaf.pop("value")} | leaf)
     return pd.DataFrame(rows)
 
 
