@@ -31,7 +31,7 @@ def recall(
     """
     check_count("k", k)
     hits = (first_positive_ranks(scores, positives, mask=mask) <= k).double()
-    weight = relative_weights(hits, None, weights)
+    weight = relative_weights(hits, None, weights).detach()
     return (hits * weight).sum() / weight.sum()
 
 
