@@ -229,9 +229,6 @@ def test_what_is_masked_might_as_well_not_be_there(name, generator):
         groups = zip(*(part.flatten(0, -2) for part in (scores, truth, mask)), strict=True)
         alone = [call(name, given[kept], true[kept]) for given, true, kept in groups]
         torch.testing.assert_close(values.flatten(), torch.stack(alone))
-        rest, mask[0] = call(name, scores[1:], truth[1:], mask=mask[1:]), False
-        if kind(FUNCTIONS[name]) == "target":  # a list that is empty does not count
-            torch.testing.assert_close(call(name, scores, truth, mask=mask), rest)
     nothing = call(name, spoilt, unknown, mask=torch.zeros_like(mask))
     assert nothing.item() == 0
     assert not torch.autograd.grad(nothing, spoilt)[0].any()
@@ -239,6 +236,24 @@ def test_what_is_masked_might_as_well_not_be_there(name, generator):
         call(name, scores, truth, mask=torch.ones(scores.shape))
     with pytest.raises(ValueError, match=r"mask has shape \(2,\)"):
         call(name, scores, truth, mask=torch.ones(2, dtype=torch.bool))
+
+
+@every
+def test_a_group_without_any_score_or_weight_does_not_count(name, generator):
+    scores, truth = three(name, generator)
+    scores.requires_grad_()
+    kept = torch.tensor([True, True, True, False]).view(-1, *[1] * (scores.dim() - 1))
+    more, unknown = (torch.cat([part, part[:1]]) for part in (scores, truth))
+    left_out = {"mask": kept.expand(more.shape)}
+    for options in (left_out, {"weights": kept.double().expand(more.shape)} if name in WEIGHTED else left_out):
+        for reduction in ("mean", "sum"):
+            values = [call(name, scores, truth, reduction=reduction)]
+            values.append(call(name, more, unknown, reduction=reduction, **options))
+            torch.testing.assert_close(*values)
+            torch.testing.assert_close(*(torch.autograd.grad(value, scores, retain_graph=True)[0] for value in values))
+        each = call(name, more, unknown, **options, reduction="none")
+        assert not each[-1].any()
+        torch.testing.assert_close(each[:-1], call(name, scores, truth, reduction="none"))
 
 
 @pytest.mark.parametrize("name", WEIGHTED)

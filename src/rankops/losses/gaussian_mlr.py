@@ -73,4 +73,4 @@ def gaussian_mlr(
     ordered = -(torch.special.log_ndtr(apart) * pairs).sum((-2, -1))
     compared = pairs.sum((-2, -1))
     value = present / total.where(total > 0, 1.0) + ordered / compared.where(compared > 0, 1.0)
-    return reduced(value.to(given.scores.dtype), total > 0, reduction)
+    return reduced(given, value.to(given.scores.dtype), reduction)

@@ -67,4 +67,4 @@ def kendall(
     ordered = is_ordered(given.truth, weight)
     of_true = of_true.where(ordered, 1.0)
     tau = agreement / torch.maximum(of_soft, of_true / 1000).sqrt() / of_true.sqrt()
-    return reduced(1 - tau, ordered, reduction)
+    return reduced(given, 1 - tau, reduction, counts=ordered)

@@ -60,4 +60,4 @@ def list_mle(
         early = ((begin - end) / (not_smaller - larger).clamp(min=1) - last).clamp(min=0) * given.exists
         total = early.sum(-1, keepdim=True)
         weight = weight * (early * count / total.where(total > 0, 1.0)).to(weight.dtype)
-    return reduced(((left - values) * weight).sum(-1), is_ordered(given.truth, given.weight), reduction)
+    return reduced(given, ((left - values) * weight).sum(-1), reduction, counts=is_ordered(given.truth, given.weight))

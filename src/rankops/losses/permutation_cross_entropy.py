@@ -64,4 +64,4 @@ def permutation_cross_entropy(
     exists = at < given.exists.sum(-1)[..., None, None]  # the last places of a masked group stay empty
     total = (weight.sum(-1) * given.exists.sum(-1)).to(shares.dtype)
     value = (costs * exists * weight.unsqueeze(-2)).sum((-2, -1)) / total.where(total > 0, 1.0)
-    return reduced(value, is_ordered(given.truth, given.weight), reduction)
+    return reduced(given, value, reduction, counts=is_ordered(given.truth, given.weight))

@@ -46,4 +46,4 @@ def ranknet(
     above = given.truth.unsqueeze(-1) > given.truth.unsqueeze(-2)  # [..., i, j]
     pairs = weight.unsqueeze(-1) * weight.unsqueeze(-2) * above
     total = pairs.sum((-2, -1))
-    return reduced(logistic(given.scores, pairs) / total.where(total > 0, 1.0), total > 0, reduction)
+    return reduced(given, logistic(given.scores, pairs) / total.where(total > 0, 1.0), reduction, counts=total > 0)

@@ -56,4 +56,4 @@ def recall_at_k(
     places = soft_ranks(given, sorter)
     first = places.masked_fill(~own, torch.inf).amin(-1).where(own.any(-1), 0.0)
     heaviest = given.weight.masked_fill(~own, 0.0).amax(-1)
-    return reduced(torch.sigmoid((first - k - 0.5) / temperature), heaviest, reduction)
+    return reduced(given, torch.sigmoid((first - k - 0.5) / temperature), reduction, counts=heaviest)
