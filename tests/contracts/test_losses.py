@@ -124,6 +124,20 @@ def test_the_truth_may_be_of_any_type(name, generator):
         call(name, scores, truth.to(torch.complex64))
 
 
+@pytest.mark.parametrize("name", [name for name in ALL if kind(FUNCTIONS[name]) in ("target", "label_ranks")])
+def test_large_integers_are_compared_as_integers_or_refused(name, generator):
+    truth = torch.tensor([[3, 1, 2, 4], [1, 2, 2, 1]])
+    scores = torch.randn(truth.shape, generator=generator, dtype=torch.float64)
+    value = call(name, scores, truth).item()
+    by_order = call(name, scores, truth.where(truth != 2, 1.5)).item() == pytest.approx(value)
+    for offset in (2**53, 1_700_000_000_000_000_000):
+        if by_order:
+            assert call(name, scores, truth + offset).item() == pytest.approx(value)
+        else:
+            with pytest.raises(ValueError, match=r"target\[0, 0\] is \d+ .*2\^53"):
+                call(name, scores, truth + offset)
+
+
 @every
 def test_value_and_gradient_are_finite_for_large_scores_and_without_anything_to_compare(name, generator):
     compared = kind(FUNCTIONS[name])

@@ -47,7 +47,9 @@ def list_mle(
     >>> list_mle(torch.zeros(3), torch.tensor([2, 0, 1])).exp()  # one of 3, then one of 2
     tensor(6.)
     """
-    given = groups(scores, target=target, dim=dim, mask=mask, weights=weights, check_finite=check_finite, least=2)
+    given = groups(
+        scores, target=target, order=True, dim=dim, mask=mask, weights=weights, check_finite=check_finite, least=2
+    )
     target = given.truth.masked_fill(~given.exists, torch.inf)  # what is masked comes last and is in no sum
     values = given.scores - given.scores.detach().amax(-1, keepdim=True)  # an offset costs no precision
     below = values.gather(-1, target.argsort(dim=-1)).logcumsumexp(-1)
