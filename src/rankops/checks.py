@@ -88,7 +88,7 @@ def value_of(value: Tensor) -> Any:
 
 
 def check_tensors(**tensors: Tensor) -> None:
-    """Raise a TypeError if an argument is no tensor.
+    """Raise a TypeError if an argument is no tensor, or a sparse or nested one.
 
     >>> check_tensors(labels=[1, 0])
     Traceback (most recent call last):
@@ -98,6 +98,9 @@ def check_tensors(**tensors: Tensor) -> None:
     for name, value in tensors.items():
         if not torch.is_tensor(value):
             raise TypeError(f"{name} is a {type(value).__name__}, expected a tensor: convert it with torch.as_tensor")
+        if value.is_nested or value.layout != torch.strided:
+            found, advice = ("nested", "pad it and pass a mask") if value.is_nested else ("sparse", "use .to_dense()")
+            raise TypeError(f"{name} is a {found} tensor, expected a dense one: {advice}")
 
 
 def check_floating(**tensors: Tensor) -> None:

@@ -11,7 +11,14 @@ from hypothesis import strategies as st
 from torch._subclasses import FakeTensorMode
 from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException
 
-from contracts.options import check_nothing_else_changes, check_option, check_summary, options_of, parameters
+from contracts.options import (
+    check_nothing_else_changes,
+    check_option,
+    check_summary,
+    numbers_of,
+    options_of,
+    parameters,
+)
 from contracts.truths import AXES, EMPTY_OF_ORDER, IMPOSSIBLE, TRUTHS, TYPES, example, kind, without
 from rankops import lookup
 from rankops.io.checkpoints import build
@@ -24,6 +31,8 @@ SORTER = [name for name in ALL if "sorter" in parameters(FUNCTIONS[name])]
 WEIGHTED = [name for name in ALL if "weights" in parameters(FUNCTIONS[name])]
 # The arguments that all have, in order, where they make sense.
 COMMON = {"dim": -1, "mask": None, "weights": None, "reduction": "mean", "sorter": None, "check_finite": True}
+
+JAGGED = torch.nested.nested_tensor([torch.zeros(2), torch.zeros(1)], layout=torch.jagged)
 
 every = pytest.mark.parametrize("name", ALL)
 
@@ -175,6 +184,11 @@ def test_names_what_it_refuses(name):
         arguments = {"scores": square, compared: square} | {argument: bad}
         with pytest.raises(TypeError, match=f"{argument} is an? (list|ndarray), expected a tensor.*torch.as_tensor"):
             call(name, arguments.pop("scores"), arguments.pop(compared), **arguments)
+    for other, found in ((square.to_sparse(), "sparse"), (JAGGED, "nested")):
+        for argument in ("scores", compared):
+            arguments = {"scores": square, compared: square} | {argument: other}
+            with pytest.raises(TypeError, match=f"{argument} is a {found} tensor, expected a dense one"):
+                call(name, arguments.pop("scores"), arguments.pop(compared))
     with pytest.raises(TypeError, match=r"scores is torch.int64.*\.float\(\)"):
         call(name, square.long(), square)
     for truth, message in IMPOSSIBLE[compared]:
@@ -186,6 +200,12 @@ def test_names_what_it_refuses(name):
 def test_every_option_changes_the_value(name, option, generator):
     pair = one(name, generator)
     check_option(FUNCTIONS[name], option, lambda options: call(name, *pair, **options))
+
+
+@pytest.mark.parametrize(("name", "option"), numbers_of("losses", ALL))
+def test_an_option_that_is_not_a_number_is_refused(name, option, generator):
+    with pytest.raises((TypeError, ValueError), match=f"{option} is nan, expected"):
+        call(name, *one(name, generator), **{option: math.nan})
 
 
 @pytest.mark.parametrize("name", [name for name in ALL if kind(FUNCTIONS[name]) != "label_ranks"])
@@ -330,6 +350,35 @@ class TestWithSorter:
                 call(name, scores, truth, sorter=bad)
         with pytest.raises(ValueError, match="<lambda>, whose ranks have no gradient"):
             call(name, scores.requires_grad_(), truth, sorter=lambda scores, **options: ranks(scores, **options))
+
+    def test_ranks_of_another_shape_or_that_are_no_numbers_are_refused(self, name, generator):
+        scores, truth = one(name, generator)
+        for wrong, error, message in (
+            (
+                lambda ranks: ranks.mean(-1, keepdim=True),
+                ValueError,
+                r"ranks have shape .*, expected that of the scores",
+            ),
+            (lambda ranks: ranks[..., 0], ValueError, "ranks have shape"),
+            (lambda ranks: ranks * math.nan, ValueError, r"rank\[0.*\] is nan"),
+            (lambda ranks: ranks.detach().long(), TypeError, "ranks are torch.int64"),
+            (lambda ranks: ranks.tolist(), TypeError, "ranks are list"),
+        ):
+            with pytest.raises(error, match=message):
+                call(
+                    name,
+                    scores,
+                    truth,
+                    sorter=lambda scores, wrong=wrong, **options: wrong(Laplace()(scores, **options)),
+                )
+
+    def test_a_function_may_give_anything_where_the_mask_is_false(self, name, generator):
+        scores, truth = three(name, generator)
+        mask, _ = without(kind(FUNCTIONS[name]), scores, truth)
+        spoilt = lambda scores, mask: Laplace()(scores, mask=mask).masked_fill(~mask, math.nan)  # noqa: E731
+        assert call(name, scores, truth, mask=mask, sorter=spoilt).equal(
+            call(name, scores, truth, mask=mask, sorter=Laplace())
+        )
 
 
 @every

@@ -10,7 +10,15 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from torch._subclasses import FakeTensorMode
 
-from contracts.options import changed, check_nothing_else_changes, check_option, check_summary, options_of, small
+from contracts.options import (
+    changed,
+    check_nothing_else_changes,
+    check_option,
+    check_summary,
+    numbers_of,
+    options_of,
+    small,
+)
 from rankops import lookup
 from rankops.io.checkpoints import build, save_model
 from rankops.ranks import ranks
@@ -166,6 +174,13 @@ def test_names_what_it_refuses(text):
             variant(text)(torch.zeros(2, 5))
         with pytest.raises(ValueError, match="fixed length 6"):
             variant(text)(torch.zeros(LENGTH), mask=torch.ones(LENGTH).bool())
+
+
+@pytest.mark.parametrize(("name", "option"), numbers_of("sorters", ALL))
+def test_an_option_that_is_not_a_number_is_refused(name, option):
+    needs_length = variant(name).length is not None
+    with pytest.raises((TypeError, ValueError), match=f"{option} is nan, expected"):
+        lookup.find("sorters", name)(**({"length": LENGTH} if needs_length else {}) | {option: float("nan")})
 
 
 @every

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from rankops import lookup
-from rankops.checks import check_choice, check_instance
+from rankops.checks import check_choice, check_instance, check_values
 from rankops.metrics.weights import Groups, groups, within
 from rankops.ranks import ranks
 from rankops.sorters.base import Sorter
@@ -37,12 +37,14 @@ def soft_ranks(given: Groups, sorter: AnySorter, *, mask: Tensor | None = None) 
 
     Args:
         given: the groups.
-        sorter: see `AnySorter`. It is passed a mask only if there is one, so that any function of scores will do.
+        sorter: see `AnySorter`. It is passed a mask only if there is one, so that any function of scores will do; what
+            it gives where the mask is False is not looked at.
         mask: (..., d) boolean, in place of that of the groups: rank a part of each.
 
     Raises:
-        TypeError: a class in place of a sorter.
-        ValueError: an unknown name, a function without gradient, or what the sorter refuses.
+        TypeError: a class in place of a sorter, a sorter whose ranks are no floating-point tensor.
+        ValueError: an unknown name, a function without gradient, or what the sorter refuses; ranks of another shape
+            than the scores, or not finite.
 
     >>> soft_ranks(groups(torch.tensor([0.1, 0.9]), target=torch.ones(2)), torch.nn.ReLU)
     Traceback (most recent call last):
@@ -59,9 +61,22 @@ def soft_ranks(given: Groups, sorter: AnySorter, *, mask: Tensor | None = None) 
     if isinstance(chosen, Sorter) and not given.finite:
         options["check_finite"] = False
     result = chosen(given.scores, **options)
+    name = getattr(chosen, "__name__", type(chosen).__name__)
+    if not torch.is_tensor(result) or not result.is_floating_point():
+        found = result.dtype if torch.is_tensor(result) else type(result).__name__
+        raise TypeError(f"sorter is {name}, whose ranks are {found}, expected a floating-point tensor")
+    if result.shape != given.scores.shape:
+        raise ValueError(
+            f"sorter is {name}, whose ranks have shape {tuple(result.shape)}, expected that of the scores it is given, "
+            f"{tuple(given.scores.shape)}"
+        )
     if torch.is_grad_enabled() and given.scores.requires_grad and not result.requires_grad:
-        name = getattr(chosen, "__name__", type(chosen).__name__)
         raise ValueError(f"sorter is {name}, whose ranks have no gradient: {_INSTEAD}")
+    if isinstance(chosen, Sorter):  # whose ranks are 0 where the mask is False
+        return result
+    result = result if mask is None else result.masked_fill(~mask, 0.0)
+    if given.finite:
+        check_values(f"sorter is {name}, whose rank", result, ~torch.isfinite(result), "a finite number")
     return result
 
 

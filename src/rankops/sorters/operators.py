@@ -11,7 +11,7 @@ from numbers import Real
 import torch
 from torch import Tensor
 
-from rankops.checks import check_instance, check_mask, check_positive, check_scores, check_values, value_of
+from rankops.checks import check_instance, check_mask, check_positive, check_real, check_scores, check_values, value_of
 from rankops.sorters.base import Sorter
 from rankops.sorters.laplace import Laplace
 from rankops.sorters.laplace_sums import before_and_after, sums_of_others, with_signature
@@ -58,7 +58,7 @@ def soft_topk(
         raise TypeError(f"k is {k!r}, expected a number from 0 to the number of scores")
     values, mask, count, width = _with_width("soft_topk", scores, sorter, dim, mask)
     fewest = value_of(count.amin()) if count.numel() else None
-    if k < 0 or (fewest is not None and k > fewest):
+    if not k >= 0 or (fewest is not None and k > fewest):  # NaN neither
         most = "the number of scores" if fewest is None else f"{fewest:g}, the number of scores of the shortest vector"
         raise ValueError(f"k is {k}, expected from 0 to {most}")
     if hard and k != int(k):
@@ -264,6 +264,7 @@ def permutation_of_ranks(ranks: Tensor, *, temperature: float = 0.1, mask: Tenso
             [1., 0., 0.],
             [0., 0., 1.]])
     """
+    check_real(ranks=ranks)
     check_positive("temperature", temperature)
     if mask is None:
         ordered = ranks.sort(dim=-1).values
