@@ -474,6 +474,28 @@ def test_gaussian_mlr_agrees_with_a_loop(label_ranks):
     assert plain == pytest.approx(slow_gaussian_mlr(means, label_ranks, [1.0] * 4))
 
 
+def test_gaussian_mlr_has_the_right_gradient_far_out():
+    for score in (-10.0, -999.0, -1001.0, -1e6, -1e10, -1e30):
+        scores = tensor([score]).requires_grad_()
+        value = losses.gaussian_mlr(scores, torch.tensor([1]))
+        (slope,) = torch.autograd.grad(value, scores)
+        assert value.item() == pytest.approx(-norm.logcdf(score), rel=1e-12)
+        expected = score - 1 / abs(score) if score < -100 else -math.exp(norm.logpdf(score) - norm.logcdf(score))
+        assert slope.item() == pytest.approx(expected, rel=1e-9)
+
+
+def test_listnet_of_half_precision_targets_is_that_of_their_values(generator):
+    scores, target, weights = (
+        torch.randn(3, 6, generator=generator),
+        torch.arange(18.0).view(3, 6).fmod(5),
+        torch.rand(3, 6, generator=generator),
+    )
+    weights[:, 0] = 1e-9
+    expected = losses.listnet(scores, target, weights=weights)
+    for dtype in (torch.float16, torch.bfloat16, torch.int64):
+        assert losses.listnet(scores, target.to(dtype), weights=weights).item() == pytest.approx(expected.item())
+
+
 # Lists of different lengths; what a mask leaves of each is in contracts/.
 SIZES = [3, 0, 5, 2]
 

@@ -27,6 +27,7 @@ __all__ = [
     "check_target",
     "check_tensors",
     "check_values",
+    "largest_magnitude",
     "value_of",
 ]
 
@@ -202,19 +203,26 @@ def check_scores(
 
 def check_finite_scores(scores: Tensor, mask: Tensor | None) -> bool:
     """Raise if a score is NaN or infinite where the mask is True; return whether values could be read."""
+    return largest_magnitude(scores, mask) is not None
+
+
+def largest_magnitude(scores: Tensor, mask: Tensor | None) -> float | None:
+    """Return the largest |score| where the mask is True; None where values cannot be read.
+
+    Raises:
+        NotFiniteError: a score is NaN or infinite there.
+
+    >>> largest_magnitude(torch.tensor([1.0, -3.0, torch.nan]), torch.tensor([True, True, False]))
+    3.0
+    """
     if mask is not None:
         check_mask(scores, mask)
-    values = scores.detach()
-    total = value_of((values if mask is None else values.masked_fill(~mask, 0.0)).sum())
-    if total is None:
-        return False
-    if math.isfinite(total):
-        return True
-    wrong = ~torch.isfinite(values)  # or only the sum is too large
-    if mask is not None:
-        wrong = wrong & mask
-    expected = "a finite number: look for a diverged model or an overflow, or leave it out with mask"
-    return check_values("scores", scores, wrong, expected, error=NotFiniteError)
+    values = scores.detach() if mask is None else scores.detach().masked_fill(~mask, 0.0)
+    result = value_of(values.abs().amax()) if values.numel() else 0.0
+    if result is not None and not math.isfinite(result):
+        expected = "a finite number: look for a diverged model or an overflow, or leave it out with mask"
+        check_values("scores", scores, ~torch.isfinite(values), expected, error=NotFiniteError)
+    return result
 
 
 def check_mask(scores: Tensor, mask: Tensor) -> None:
