@@ -502,22 +502,41 @@ SIZES = [3, 0, 5, 2]
 
 def test_values_of_any_shape_and_type_are_padded_as_by_hand(generator):
     features = torch.randn(sum(SIZES), 2, 7, generator=generator)
-    padded, mask = pad_groups(features, SIZES)
+    padded, mask = pad_groups(features, sizes=SIZES)
     by_hand = torch.nn.utils.rnn.pad_sequence(list(features.split(SIZES)), batch_first=True)
     assert torch.equal(padded, by_hand)
     assert mask.sum(-1).tolist() == SIZES
     assert metrics.ndcg(padded[..., 0, 0], mask.long(), mask=mask).isnan().tolist() == [size == 0 for size in SIZES]
-    assert pad_groups(torch.tensor([True, True]), [1, 1])[0].dtype == torch.bool
+    assert pad_groups(torch.tensor([True, True]), sizes=[1, 1])[0].dtype == torch.bool
+
+
+def test_rows_of_a_query_are_found_wherever_they_stand(generator):
+    query = torch.tensor([3, 1, 3, 1, 2**40, 3])
+    features = torch.randn(6, 2, generator=generator)
+    padded, mask = pad_groups(features, query=query)
+    for rows, there, number in zip(padded, mask, query.unique(), strict=True):
+        assert torch.equal(rows[there], features[query == number])
+        assert not rows[~there].any()
+    values, sizes = features[query.argsort(stable=True)], [2, 3, 1]
+    assert all(map(torch.equal, pad_groups(values, sizes=sizes), (padded, mask)))
 
 
 @pytest.mark.parametrize(
-    ("values", "sizes", "message"),
+    ("values", "lists", "message"),
     [
-        (torch.zeros(3), [2, 2], "sizes adds up to 4, expected 3"), (torch.zeros(3), [4, -1], r"sizes\[1\] is -1"),
-        (torch.zeros(3), [1.0, 2.0], "torch.float32"), (torch.zeros(3), [], r"\(0,\)"),
-        ([0.0], [1], "values is a list"),
+        (torch.zeros(3), {"sizes": [2, 2]}, "sizes adds up to 4, expected 3"),
+        (torch.zeros(3), {"sizes": [4, -1]}, r"sizes\[1\] is -1"),
+        (torch.zeros(3), {"sizes": [1.0, 2.0]}, "torch.float32"), (torch.zeros(3), {"sizes": []}, r"\(0,\)"),
+        ([0.0], {"sizes": [1]}, "values is a list"), (torch.zeros(3), {"query": [1, 2]}, "2 numbers, expected 3"),
+        (torch.zeros(2), {"query": [1.0, math.nan]}, "query is torch.float32"), (torch.zeros(2), {}, "none of sizes"),
+        (torch.zeros(2), {"query": [0, 1], "sizes": [1, 1]}, "both of sizes"),
     ],
 )  # fmt: skip
-def test_what_cannot_be_padded_is_named(values, sizes, message):
+def test_what_cannot_be_padded_is_named(values, lists, message):
     with pytest.raises((ValueError, TypeError), match=message):
-        pad_groups(values, sizes)
+        pad_groups(values, **lists)
+
+
+def test_numbers_of_queries_are_not_taken_for_sizes_without_a_word():
+    with pytest.raises(TypeError, match="positional"):
+        pad_groups(torch.zeros(6), torch.tensor([0, 0, 1, 1, 2, 2]))

@@ -89,9 +89,8 @@ def unit_of(scores: Tensor, largest: float | None) -> Tensor | None:
     Returns:
         (..., 1), 1 or a power of 2, with room for 1,000 standard deviations; None if no vector needs it.
 
-    >>> unit_of(torch.tensor([[3e38, -3e38], [1.0, 2.0]]), 3e38)
-    tensor([[1024.],
-            [   1.]])
+    >>> unit_of(torch.tensor([[3e38, -3e38], [1.0, 2.0]]), 3e38).tolist()
+    [[1024.0], [1.0]]
     """
     most = torch.finfo(scores.dtype).max / UNIT
     if largest is not None and largest <= most:
