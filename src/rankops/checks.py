@@ -336,16 +336,16 @@ def check_positives(
     scores: Tensor,
     positives: Tensor,
     *,
-    square: bool = True,
+    both_ways: bool = True,
     mask: Tensor | None = None,
     check_finite: bool = True,
 ) -> None:
     """Check which pairs of a score matrix belong together: booleans, or 0 and 1 of any type.
 
     Args:
-        scores, positives: (..., d, d); not square, (n, m) with a positive in each row.
-        square: whether both directions are searched: a positive in each row and column. With a mask, a row or column
-            may be without.
+        scores, positives: (..., n, m) with a positive in each row.
+        both_ways: whether columns are searched too. There are at least two of them; those of a square matrix have a
+            positive each, where there is no mask, and rows may be without one where there is. Otherwise (n, m).
         mask: of the same shape, boolean, or None.
         check_finite: read the values.
 
@@ -359,19 +359,20 @@ def check_positives(
     ...
     ValueError: positives has no True in row 1, expected at least one in each row and column
     """
-    form = "(..., d, d)" if square else "(n, m)"
-    check_shapes(form, dims=2, leading=square, scores=scores, positives=positives)
+    form = "(..., n, m)" if both_ways else "(n, m)"
+    check_shapes(form, dims=2, leading=both_ways, scores=scores, positives=positives)
     shape = tuple(scores.shape)
-    if square and (shape[-1] != shape[-2] or shape[-1] == 1):
+    if both_ways and shape[-1] == 1:
         raise ValueError(
-            f"scores and positives have shape {shape}, expected (..., d, d) with d of at least 2: a single pair leaves "
+            f"scores and positives have shape {shape}, expected (..., n, m) with m of at least 2: a row of one leaves "
             "nothing to compare"
         )
     check_real(positives=positives)
     wrong = (positives != 0) & (positives != 1)
     _check_where(scores, "positives", positives, wrong, "True or False", mask=mask, check_finite=check_finite)
-    if not check_finite or (mask is not None and square):
+    if not check_finite or (mask is not None and both_ways):
         return
+    square = both_ways and shape[-1] == shape[-2]
     positives = positives.bool() if mask is None else positives.bool() & mask
     for name, dim in (("row", -1), ("column", -2)) if square else (("row", -1),):
         without = ~positives.any(dim)

@@ -192,8 +192,9 @@ def groups(
         between_0_and_1: whether targets lie in [0, 1].
         order: whether only the order of targets and label ranks counts, not how large they are: see `ordinal`.
         truth: of the scores' shape. Its name says what it is: `target` (any numbers), `labels` (0 and 1),
-            `label_ranks` (0 = absent, larger = more important), or `positives` (0 and 1, (..., d, d), in which rows
-            and columns are searched: groups are then (..., 2, d, d), of the matrix and of its transpose).
+            `label_ranks` (0 = absent, larger = more important), or `positives` (0 and 1, (..., n, m), in which rows
+            and columns are searched: groups are then (..., 2, d, d), of the matrix and of its transpose, with d the
+            larger of n and m, and a mask where one is missing).
 
     Raises:
         TypeError: scores are not floating point, the mask is not boolean, or an argument is no tensor.
@@ -232,6 +233,12 @@ def groups(
     if mask is not None:
         scores, values = scores.masked_fill(~mask, 0.0), values.masked_fill(~mask, 0)
     exists = torch.ones_like(scores, dtype=torch.bool) if mask is None else mask
+    if kind == "positives" and scores.shape[-1] != scores.shape[-2]:
+        missing = [part for size in scores.shape[:-3:-1] for part in (0, max(scores.shape[-2:]) - size)]
+        scores, values, weight, exists = (
+            torch.nn.functional.pad(part, missing) for part in (scores, values, weight, exists)
+        )
+        mask = exists
 
     def arranged(part: Tensor) -> Tensor:
         return torch.stack([part, part.mT], -3) if kind == "positives" else part.movedim(dim, -1)
