@@ -454,6 +454,14 @@ def test_list_mle_of_long_lists_is_finite_and_lambdarank_has_a_gradient_where_al
         assert torch.isfinite(torch.autograd.grad(value, scores)[0]).all()
 
 
+def test_list_mle_has_a_second_derivative_also_by_a_weight_of_the_loss(generator):
+    scores = torch.randn(3, 6, generator=generator, dtype=torch.float64).requires_grad_()
+    target, mask = torch.randint(0, 3, (3, 6), generator=generator), torch.rand(3, 6, generator=generator) < 0.9
+    for weight in (1.0, 0.0, -2.0):
+        loss = lambda scores, weight: weight * losses.list_mle(scores, target, mask=mask)  # noqa: E731
+        assert torch.autograd.gradgradcheck(loss, (scores, tensor(weight).requires_grad_()))
+
+
 def slow_gaussian_mlr(means, label_ranks, variances):
     presence = [
         norm.logcdf(m / v**0.5 if r else -m / v**0.5) for m, r, v in zip(means, label_ranks, variances, strict=True)
