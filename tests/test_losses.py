@@ -454,6 +454,18 @@ def test_list_mle_of_long_lists_is_finite_and_lambdarank_has_a_gradient_where_al
         assert torch.isfinite(torch.autograd.grad(value, scores)[0]).all()
 
 
+@pytest.mark.parametrize("name", ["mse", "l1", "listnet"])
+def test_what_has_no_weight_does_not_count_however_large_its_error(name):
+    target, weights = torch.tensor([1.0, 2.0, -3e38]), torch.tensor([1.0, 1.0, 0.0])
+    for reduction in ("mean", "sum", "none"):
+        values = [
+            getattr(losses, name)(torch.tensor([3.0, 1.0, last]), target, weights=weights, reduction=reduction).item()
+            for last in (-3e38, 3e38 if name != "listnet" else -1e30)
+        ]
+        assert math.isfinite(values[0])
+        assert values[0] == values[1]
+
+
 def test_list_mle_has_a_second_derivative_also_by_a_weight_of_the_loss(generator):
     scores = torch.randn(3, 6, generator=generator, dtype=torch.float64).requires_grad_()
     target, mask = torch.randint(0, 3, (3, 6), generator=generator), torch.rand(3, 6, generator=generator) < 0.9

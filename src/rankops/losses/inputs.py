@@ -175,8 +175,9 @@ def rank_distance(given: Groups, sorter: AnySorter, reduction: Reduction) -> Ten
 
 def pointwise(given: Groups, errors: Tensor, reduction: Reduction) -> Tensor:
     """Reduce an error (..., d) of each score: the mean is over all scores, whatever their groups."""
+    errors = errors.where(given.weight != 0, 0.0)  # 0 times an infinite one is NaN
     if reduction == "mean":
-        return _mean(errors.where(given.weight > 0, 0.0), given.weight)
+        return _mean(errors, given.weight)
     total = given.weight.sum(-1)
     return reduced(given, (errors * given.weight).sum(-1) / total.where(total > 0, 1.0), reduction)
 

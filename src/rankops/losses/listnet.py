@@ -48,4 +48,4 @@ def listnet(
     weighted = given.truth.to(kind) + given.weight.to(kind).log()
     share = torch.softmax(weighted.masked_fill(anything, 0.0), dim=-1).to(given.scores.dtype)
     first = torch.log_softmax(given.scores.masked_fill(~(given.exists | anything), -torch.inf), dim=-1)
-    return reduced(given, -(share * first.where(given.exists, 0.0)).sum(-1), reduction)
+    return reduced(given, -(share * first.where(share != 0, 0.0)).sum(-1), reduction)
