@@ -112,6 +112,22 @@ def test_pairs_are_as_many_as_asked_for_and_come_from_the_generator(loss, genera
     assert not first.equal(other)
 
 
+@pytest.mark.parametrize("loss", [losses.rlsep, losses.lsep, losses.plackett_luce])
+def test_all_pairs_of_many_labels_take_memory_in_proportion_to_the_labels(loss, generator):
+    scores = torch.randn(200_000, generator=generator, requires_grad=True)  # whose pairs would take 160 GB
+    label_ranks = torch.randint(0, 4, (200_000,), generator=generator)
+    loss(scores, label_ranks).backward()
+    assert scores.grad.isfinite().all()
+    part = slice(0, 300)  # against all pairs, in the plain way
+    f, r = scores[part].double().unsqueeze(0), label_ranks[part]
+    above = r.unsqueeze(1) > r if loss is losses.rlsep else (r.unsqueeze(1) > 0) & (r == 0)
+    if loss is losses.plackett_luce:
+        expected = sum(torch.logsumexp(f[0, r <= r[u]], 0) - f[0, u] for u in range(300) if r[u] > 0)
+    else:
+        expected = (f.mT.neg().exp() * f.exp())[above].sum().log1p()
+    assert loss(scores[part].double(), r).item() == pytest.approx(expected.item(), rel=1e-12)
+
+
 # Regression: `target`.
 
 

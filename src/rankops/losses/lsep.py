@@ -1,10 +1,12 @@
 """LSEP, the log-sum-exp pairwise loss on label sets."""
 
+from dataclasses import replace
+
 import torch
 from torch import Tensor
 
 from rankops.losses.inputs import Reduction, groups, reduced
-from rankops.losses.pairs import log_one_plus_sum, some_of
+from rankops.losses.pairs import log_one_plus_sum
 
 __all__ = ["lsep"]
 
@@ -32,7 +34,7 @@ def lsep(
         mask: of that shape, boolean, False where a label is not known or cannot be there.
         weights: of that shape, by whose product, relative to a group's heaviest, the term of a pair is multiplied.
         dim, reduction, check_finite: see `rankops.losses`.
-        pairs: t, how many random pairs of each example to use; all of them by default.
+        pairs: t, how many random pairs of each example to use; see `rlsep`.
         generator: draws the pairs; needed when `pairs` is given.
 
     Returns:
@@ -45,7 +47,5 @@ def lsep(
     True
     """
     given = groups(scores, label_ranks=label_ranks, dim=dim, mask=mask, weights=weights, check_finite=check_finite)
-    present = given.truth > 0
-    absent = given.exists & ~present
-    chosen = some_of(present.unsqueeze(-1) & absent.unsqueeze(-2), pairs, generator)
-    return reduced(given, log_one_plus_sum(given, chosen), reduction)
+    given = replace(given, truth=(given.truth > 0).int())
+    return reduced(given, log_one_plus_sum(given, pairs, generator), reduction)

@@ -7,15 +7,17 @@ from torch.nn import functional
 from rankops.checks import check_count
 from rankops.losses.inputs import Groups, within
 
-__all__ = ["log_one_plus_sum", "logistic", "some_of"]
+__all__ = ["in_float64", "log_one_plus_sum", "logistic", "some_of"]
+
+LOWEST = -1e30  # of an exponent: e to that power is 0
 
 
-def some_of(pairs: Tensor, count: int | None, generator: torch.Generator | None) -> Tensor:
+def some_of(pairs: Tensor, count: int, generator: torch.Generator | None) -> Tensor:
     """Keep at most `count` random pairs of each example.
 
     Args:
         pairs: (..., K, K) boolean, the pairs.
-        count: t; None keeps all.
+        count: t.
         generator: draws them, on its own device, so that CPU and GPU choose the same.
 
     Raises:
@@ -25,8 +27,6 @@ def some_of(pairs: Tensor, count: int | None, generator: torch.Generator | None)
     >>> kept.sum((1, 2))
     tensor([4, 4])
     """
-    if count is None:
-        return pairs
     check_count("pairs", count)
     if generator is None:
         raise ValueError("generator is None, expected one to draw pairs: pass torch.Generator().manual_seed(...)")
@@ -38,22 +38,52 @@ def some_of(pairs: Tensor, count: int | None, generator: torch.Generator | None)
     return (flat & torch.zeros_like(flat).scatter(-1, chosen, True)).view_as(pairs)
 
 
-def log_one_plus_sum(given: Groups, pairs: Tensor) -> Tensor:
-    r"""$\log(1 + \sum_{(u, v)} w_u w_v e^{f_v - f_u})$ over the pairs of each group, the heaviest of which has w = 1.
+def log_one_plus_sum(given: Groups, count: int | None, generator: torch.Generator | None) -> Tensor:
+    r"""$\log(1 + \sum_{(u, v)} w_u w_v e^{f_v - f_u})$ over pairs of which u has the larger truth.
+
+    All pairs take O(K log K) time and O(K) memory. Their sum factorizes into
+    $\sum_u w_u e^{-f_u} \sum_{v : r_v < r_u} w_v e^{f_v}$, and the inner sums are cumulative sums in the order of r.
+    Some pairs take O(K^2).
 
     Args:
-        given: groups of K scores f.
-        pairs: (..., K, K) boolean; [..., u, v] says that u should score higher than v.
+        given: groups of K scores f; truth r, any numbers. The heaviest of a group has w = 1.
+        count, generator: see `some_of`.
 
     Returns:
         (...), float32 or float64, 0 where there is no pair.
+
+    Raises:
+        ValueError: see `some_of`.
     """
+    if count is None:
+        return _over_all(given)
     scores, weight = given.scores, within(given.weight).log()
+    pairs = given.truth.unsqueeze(-1) > given.truth.unsqueeze(-2)  # [..., u, v]: u should score higher than v
+    pairs = some_of(pairs & given.exists.unsqueeze(-2), count, generator)
     differences = scores.unsqueeze(-2) - scores.unsqueeze(-1)  # [..., u, v] = f_v - f_u
     differences = differences + (weight.unsqueeze(-2) + weight.unsqueeze(-1))
     exponents = differences.masked_fill(~pairs, -torch.inf).flatten(-2)
     # The 1 is one more exponent, 0: so large differences cannot overflow.
     return torch.logsumexp(functional.pad(exponents, (1, 0)), dim=-1)
+
+
+def _over_all(given: Groups) -> Tensor:
+    ordered, order = given.truth.sort(dim=-1)
+    scores, weight = in_float64(given.scores), in_float64(within(given.weight).log())
+    rival, own = (values.gather(-1, order) for values in (weight + scores, weight - scores))
+    first = torch.searchsorted(ordered, ordered)  # the place of the first that has this truth
+    exponents = rival.logcumsumexp(-1).gather(-1, (first - 1).clamp(min=0)) + own
+    exponents = exponents.masked_fill(first == 0, -torch.inf)
+    return torch.logsumexp(functional.pad(exponents, (1, 0)), dim=-1).to(given.scores.dtype)
+
+
+def in_float64(exponents: Tensor) -> Tensor:
+    """Return exponents (...) whose cumulative sums keep their digits, and their gradient where one is minus infinity.
+
+    >>> in_float64(torch.tensor([2.0, -torch.inf]))
+    tensor([ 2.0000e+00, -1.0000e+30], dtype=torch.float64)
+    """
+    return exponents.double().clamp(min=LOWEST)
 
 
 def logistic(scores: Tensor, weight: Tensor) -> Tensor:

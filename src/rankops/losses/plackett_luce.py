@@ -4,6 +4,7 @@ import torch
 from torch import Tensor
 
 from rankops.losses.inputs import Reduction, groups, reduced, within
+from rankops.losses.pairs import in_float64
 
 __all__ = ["plackett_luce"]
 
@@ -50,13 +51,9 @@ def plackett_luce(
     tensor(12.)
     """
     given = groups(scores, label_ranks=label_ranks, dim=dim, mask=mask, weights=weights, check_finite=check_finite)
-    label_ranks, present = given.truth, given.truth > 0
-    left = label_ranks.unsqueeze(-2) <= label_ranks.unsqueeze(-1)  # [..., u, v]: v is left when u is drawn
-    left = left & given.exists.unsqueeze(-2)
-    # Differences, not scores: no digits are lost where all scores are large, and u itself is exactly 0.
-    differences = given.scores.unsqueeze(-2) - given.scores.unsqueeze(-1)  # [..., u, v] = f_v - f_u
-    # Unchecked, a label that is never drawn may score -inf, whose gradient would be 0 times infinity.
-    differences = differences.where(present.unsqueeze(-1), 0.0)
-    # What is not drawn keeps all entries: logsumexp of none would have no gradient.
-    costs = torch.logsumexp(differences.masked_fill(~left & present.unsqueeze(-1), -torch.inf), dim=-1)
-    return reduced(given, (costs.where(present, 0.0) * within(given.weight)).sum(-1), reduction)
+    label_ranks, order = given.truth.sort(dim=-1)
+    scores = in_float64(given.scores.where(given.exists, -torch.inf)).gather(-1, order)
+    last = torch.searchsorted(label_ranks, label_ranks, right=True) - 1  # the place of the last that is as important
+    costs = scores.logcumsumexp(-1).gather(-1, last) - scores
+    costs = costs.where(label_ranks > 0, 0.0) * within(given.weight).gather(-1, order)
+    return reduced(given, costs.sum(-1).to(given.scores.dtype), reduction)

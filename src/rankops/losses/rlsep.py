@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from rankops.losses.inputs import Reduction, groups, reduced
-from rankops.losses.pairs import log_one_plus_sum, some_of
+from rankops.losses.pairs import log_one_plus_sum
 
 __all__ = ["rlsep"]
 
@@ -33,7 +33,8 @@ def rlsep(
         mask: of that shape, boolean, False where a label is not known or cannot be there.
         weights: of that shape, by whose product, relative to a group's heaviest, the term of a pair is multiplied.
         dim, reduction, check_finite: see `rankops.losses`.
-        pairs: t, how many random pairs of each example to use; all of them by default, and where there are fewer.
+        pairs: t, how many random pairs of each example to use, in memory of O(K^2); by default, and where there are
+            fewer, all of them, in O(K).
         generator: draws the pairs; needed when `pairs` is given.
 
     Returns:
@@ -47,6 +48,4 @@ def rlsep(
     tensor(True)
     """
     given = groups(scores, label_ranks=label_ranks, dim=dim, mask=mask, weights=weights, check_finite=check_finite)
-    ordered = given.truth.unsqueeze(-1) > given.truth.unsqueeze(-2)  # [..., u, v]: r_u > r_v
-    chosen = some_of(ordered & given.exists.unsqueeze(-2), pairs, generator)
-    return reduced(given, log_one_plus_sum(given, chosen), reduction)
+    return reduced(given, log_one_plus_sum(given, pairs, generator), reduction)
