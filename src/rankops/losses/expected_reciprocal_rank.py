@@ -5,6 +5,7 @@ from torch import Tensor
 
 from rankops.checks import check_count, check_positive
 from rankops.losses.inputs import AnySorter, Reduction, groups, is_ordered, reduced, soft_ranks
+from rankops.losses.pairs import Pair, sums_over_pairs
 from rankops.metrics.gains import check_grade, satisfaction
 
 __all__ = ["expected_reciprocal_rank"]
@@ -30,7 +31,7 @@ def expected_reciprocal_rank(
     $R = (2^{y^*} - 1) / 2^{g}$ the probability to be satisfied and $a_{ij} = \sigma((f(y)_i - f(y)_j) / \tau)$, whether
     j is read before i: 1 minus ERR (Chapelle et al. 2009) when the sorter is exact, nothing tied, and $\tau$ tends
     to 0. Cut off at k, each term is multiplied by $\sigma((k + \frac12 - f(y)_i) / \tau)$. It does not reach 0. A group
-    whose targets are all equal is left out. It takes memory in proportion to d^2.
+    whose targets are all equal is left out.
 
     Args:
         scores, target: y and $y^*$, one shape; a target is how relevant each is, from 0 to `highest`.
@@ -59,10 +60,14 @@ def expected_reciprocal_rank(
         check_count("k", k)
     satisfied = satisfaction(given.truth, given.weight, highest)
     places = soft_ranks(given, sorter).clamp(min=1)  # a soft rank may lie a little below 1
-    before = torch.sigmoid((places.unsqueeze(-1) - places.unsqueeze(-2)) / temperature)  # [..., i, j]
-    itself = torch.eye(places.shape[-1], dtype=torch.bool, device=places.device)
-    read_on = (before * torch.log1p(-satisfied).unsqueeze(-2)).masked_fill(itself, 0.0).sum(-1).exp()
-    found = satisfied * read_on / places
-    if k is not None:
-        found = found * torch.sigmoid((k + 0.5 - places) / temperature)
-    return reduced(given, 1 - found.sum(-1), reduction, counts=is_ordered(given.truth, given.weight))
+    numbers = torch.arange(places.shape[-1], device=places.device).expand(places.shape)
+
+    def rows(number: Pair, place: Pair, satisfied: Pair) -> tuple[Tensor, ...]:
+        before = torch.sigmoid((place[0] - place[1]) / temperature)  # j is read before i
+        unsatisfied = (before * torch.log1p(-satisfied[1])).masked_fill(number[0] == number[1], 0.0).sum(-1)
+        places, found = place[0].squeeze(-1), satisfied[0].squeeze(-1) * unsatisfied.exp()
+        shown = 1.0 if k is None else torch.sigmoid((k + 0.5 - places) / temperature)
+        return (found / places * shown,)
+
+    (found,) = sums_over_pairs(rows, numbers, places, satisfied)
+    return reduced(given, 1 - found, reduction, counts=is_ordered(given.truth, given.weight))

@@ -7,6 +7,7 @@ from torch import Tensor
 
 from rankops.checks import check_floating, check_shapes, check_values
 from rankops.losses.inputs import Reduction, groups, reduced, within
+from rankops.losses.pairs import Pair, sums_over_pairs
 
 __all__ = ["gaussian_mlr"]
 
@@ -69,13 +70,14 @@ def gaussian_mlr(
     signed = torch.where(given.truth > 0, means, -means) / variances.sqrt()
     present = -(_log_ndtr(signed) * weight).sum(-1)
     total = weight.sum(-1)
-    pairs = weight.unsqueeze(-1) * weight.unsqueeze(-2)
-    pairs = pairs * (given.truth.unsqueeze(-1) > given.truth.unsqueeze(-2))  # [..., u, v]
-    # What is no pair is blanked before, not after: unchecked, a label that cannot be there may score -inf.
-    apart = (means.unsqueeze(-1) - means.unsqueeze(-2)).where(pairs > 0, 0.0)
-    apart = apart / (variances.unsqueeze(-1) + variances.unsqueeze(-2)).sqrt()
-    ordered = -(_log_ndtr(apart) * pairs).sum((-2, -1))
-    compared = pairs.sum((-2, -1))
+
+    def rows(mean: Pair, variance: Pair, weight: Pair, label_ranks: Pair) -> tuple[Tensor, ...]:
+        pairs = weight[0] * weight[1] * (label_ranks[0] > label_ranks[1])
+        # What is no pair is blanked before, not after: unchecked, a label that cannot be there may score -inf.
+        apart = (mean[0] - mean[1]).where(pairs > 0, 0.0) / (variance[0] + variance[1]).sqrt()
+        return -(_log_ndtr(apart) * pairs).sum(-1), pairs.sum(-1)
+
+    ordered, compared = sums_over_pairs(rows, means, variances, weight, given.truth)
     value = present / total.where(total > 0, 1.0) + ordered / compared.where(compared > 0, 1.0)
     return reduced(given, value.to(given.scores.dtype), reduction)
 

@@ -5,6 +5,7 @@ from torch import Tensor
 
 from rankops.checks import check_positive
 from rankops.losses.inputs import AnySorter, Reduction, groups, is_ordered, reduced, soft_ranks, within
+from rankops.losses.pairs import Pair, sums_over_pairs
 from rankops.ranks import ranks
 
 __all__ = ["kendall"]
@@ -30,8 +31,7 @@ def kendall(
     tau-b when the sorter is exact and $\tau$ tends to 0. Top-heavy, pairs count
     $w_{ij} = 1 / \mathrm{rk}(y^*)_i + 1 / \mathrm{rk}(y^*)_j$, which is the weighted tau of Vigna (2015), Eq. 3.
     Averaged over groups; a group whose targets are all equal is left out. $\sum w a^2$ is taken for at least a
-    thousandth of $\sum w b^2$, so that nearly equal scores have a finite gradient. It takes memory in proportion to
-    d^2.
+    thousandth of $\sum w b^2$, so that nearly equal scores have a finite gradient.
 
     Args:
         scores, target: y and $y^*$, one shape.
@@ -57,15 +57,19 @@ def kendall(
     check_positive("temperature", temperature)
     weight = within(given.weight)
     places = soft_ranks(given, sorter)
-    soft = torch.tanh((places.unsqueeze(-2) - places.unsqueeze(-1)) / temperature)  # [..., i, j]: i above j
-    known = given.truth.where(weight > 0, 0.0)
-    true = torch.sign(known.unsqueeze(-1) - known.unsqueeze(-2)).to(soft.dtype)
-    pairs = (weight.unsqueeze(-1) * weight.unsqueeze(-2)).to(soft.dtype)
+    closeness = torch.full_like(places, 0.5)  # all pairs alike
     if top_heavy:
         true_places = ranks(given.truth.double(), mask=given.mask, check_finite=given.finite)
-        closeness = 1 / true_places.clamp(min=1).to(soft.dtype)
-        pairs = pairs * (closeness.unsqueeze(-1) + closeness.unsqueeze(-2))
-    agreement, of_soft, of_true = ((pairs * part).sum((-2, -1)) for part in (soft * true, soft**2, true**2))
+        closeness = 1 / true_places.clamp(min=1).to(places.dtype)
+
+    def rows(place: Pair, known: Pair, weight: Pair, closeness: Pair) -> tuple[Tensor, ...]:
+        soft = torch.tanh((place[1] - place[0]) / temperature)  # i above j
+        true = torch.sign(known[0] - known[1]).to(soft.dtype)
+        pairs = (weight[0] * weight[1]).to(soft.dtype) * (closeness[0] + closeness[1])
+        return tuple((pairs * part).sum(-1) for part in (soft * true, soft**2, true**2))
+
+    known = given.truth.where(weight > 0, 0.0)
+    agreement, of_soft, of_true = sums_over_pairs(rows, places, known, weight, closeness)
     ordered = is_ordered(given.truth, weight)
     of_true = of_true.where(ordered, 1.0)
     tau = agreement / torch.maximum(of_soft, of_true / 1000).sqrt() / of_true.sqrt()

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from rankops.checks import check_choice, check_count
 from rankops.losses.inputs import Reduction, groups, is_ordered, reduced
-from rankops.losses.pairs import logistic
+from rankops.losses.pairs import Pair, logistic, sums_over_pairs
 from rankops.metrics.gains import Gain, check_relevance, gains_of, ideal, reading_order
 
 __all__ = ["lambdarank"]
@@ -42,8 +42,8 @@ def lambdarank(
     - `ndcg_loss2++`: the first plus 10 times the second.
 
     No gradient flows through places. Equal scores take places from the smallest gain. A group without any gain, or
-    whose targets are all equal, is left out. It takes memory in proportion to d^2. `ndcg` needs no pairs: it has NDCG
-    itself, of soft ranks.
+    whose targets are all equal, is left out. `ndcg` needs no pairs: it has NDCG itself, of
+    soft ranks.
 
     Args:
         scores, target: y and $y^*$, one shape; a target is how relevant each is, 0 for not at all.
@@ -75,16 +75,20 @@ def lambdarank(
     place = 1 + reading_order(given.scores, gains, given.exists).argsort(dim=-1)
     inside = torch.ones_like(place, dtype=torch.bool) if k is None else place <= k
     discount = (1 / torch.log2(1 + place.to(gains.dtype))).where(inside, 0.0)
-    pairs = given.truth.unsqueeze(-1) > given.truth.unsqueeze(-2)  # [..., i, j]
-    pairs = pairs & given.exists.unsqueeze(-1) & given.exists.unsqueeze(-2)
-    pairs = pairs & (inside.unsqueeze(-1) | inside.unsqueeze(-2))
-    weight = torch.zeros_like(pairs, dtype=gains.dtype)
-    if weighting != "ndcg_loss2":
-        weight = weight + (discount.unsqueeze(-1) - discount.unsqueeze(-2)).abs()
-    if weighting != "lambdarank":
-        apart = (place.unsqueeze(-1) - place.unsqueeze(-2)).abs().clamp(min=1).to(gains.dtype)
-        closer = 1 / torch.log2(1 + apart) - 1 / torch.log2(2 + apart)
-        weight = weight + (closer if weighting == "ndcg_loss2" else SHARE * closer)
-    weight = weight * (gains.unsqueeze(-1) - gains.unsqueeze(-2)).abs() * pairs
+
+    def rows(scores: Pair, truth: Pair, gain: Pair, place: Pair, discount: Pair, exists: Pair) -> tuple[Tensor, ...]:
+        pairs = (truth[0] > truth[1]) & exists[0] & exists[1]
+        if k is not None:
+            pairs = pairs & ((place[0] <= k) | (place[1] <= k))
+        weight = torch.zeros_like(pairs, dtype=gains.dtype)
+        if weighting != "ndcg_loss2":
+            weight = weight + (discount[0] - discount[1]).abs()
+        if weighting != "lambdarank":
+            apart = (place[0] - place[1]).abs().clamp(min=1).to(gains.dtype)
+            closer = 1 / torch.log2(1 + apart) - 1 / torch.log2(2 + apart)
+            weight = weight + (closer if weighting == "ndcg_loss2" else SHARE * closer)
+        return (logistic(scores, weight * (gain[0] - gain[1]).abs() * pairs),)
+
+    (cost,) = sums_over_pairs(rows, given.scores, given.truth, gains, place, discount, given.exists)
     counts = is_ordered(given.truth, given.exists) & (best.squeeze(-1) > 0)
-    return reduced(given, logistic(given.scores, weight) / math.log(2), reduction, counts=counts)
+    return reduced(given, cost / math.log(2), reduction, counts=counts)

@@ -1,14 +1,20 @@
 """Pairs of which one should score higher: chosen, and summed without overflow."""
 
+from collections.abc import Callable, Sequence
+from typing import Any
+
 import torch
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 from torch.nn import functional
 
 from rankops.checks import check_count
 from rankops.losses.inputs import Groups, within
 
-__all__ = ["in_float64", "log_one_plus_sum", "logistic", "some_of"]
+__all__ = ["Pair", "in_float64", "log_one_plus_sum", "logistic", "some_of", "sums_over_pairs"]
 
+Pair = tuple[Tensor, Tensor]  # of i or u (..., b, 1), and of j or v (..., 1, d)
+BLOCK = 2**19  # pairs that are held at once
 LOWEST = -1e30  # of an exponent: e to that power is 0
 
 
@@ -86,20 +92,93 @@ def in_float64(exponents: Tensor) -> Tensor:
     return exponents.double().clamp(min=LOWEST)
 
 
-def logistic(scores: Tensor, weight: Tensor) -> Tensor:
-    r"""$\sum_{u, v} w_{uv} \log(1 + e^{f_v - f_u})$ of each group.
+def sums_over_pairs(rows: Callable[..., tuple[Tensor, ...]], *values: Tensor) -> tuple[Tensor, ...]:
+    """Sum over all i what `rows` makes of i and all j, in memory of O(d).
+
+    Where all pairs are too many to be held, they are made block by block, each with its gradient: there are then no
+    second derivatives.
 
     Args:
-        scores: f, (..., K).
-        weight: w, (..., K, K); [..., u, v] says how much it matters that u scores higher than v, 0 for no pair.
+        rows: takes each of the values as a pair, of i (..., b, 1) and of j (..., 1, d), to tensors (..., b).
+        values: (..., d), of one shape.
 
     Returns:
-        (...), of the scores' type.
+        What `rows` returns, summed: (...).
 
-    >>> logistic(torch.tensor([1.0, 1.0]), torch.tensor([[0.0, 1.0], [0.0, 0.0]])).exp()
-    tensor(2.)
+    >>> sums_over_pairs(lambda x: ((x[0] * x[1]).sum(-1),), torch.tensor([1.0, 2.0, 3.0]))
+    (tensor(36.),)
+    """
+    height = max(1, BLOCK // max(1, values[0].numel()))
+    if values[0].shape[-1] <= height:
+        return _block(rows, slice(None), values)
+    return _Blocks.apply(rows, height, *values)
+
+
+def _block(rows: Callable[..., tuple[Tensor, ...]], some: slice, values: Sequence[Tensor]) -> tuple[Tensor, ...]:
+    made = rows(*((one[..., some].unsqueeze(-1), one.unsqueeze(-2)) for one in values))
+    return tuple(one.sum(-1) for one in made)
+
+
+class _Blocks(torch.autograd.Function):
+    """Sums, and their gradients made at once, so that nothing of a block is kept but these.
+
+    `torch.utils.checkpoint` keeps a little of each block. It lies between large tensors, whose memory is then too small
+    for those of the next block: a hundred blocks take ten times the memory of one.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, rows: Callable[..., tuple[Tensor, ...]], height: int, *values: Tensor) -> tuple[Tensor, ...]:
+        leaves = [one.detach().requires_grad_(need) for one, need in zip(values, ctx.needs_input_grad[2:], strict=True)]
+        learned = [leaf for leaf in leaves if leaf.requires_grad]
+        sums: list[Tensor] = []
+        gradients: list[list[Tensor]] = []
+        for begin in range(0, values[0].shape[-1], height):
+            with torch.set_grad_enabled(bool(learned)):
+                made = _block(rows, slice(begin, begin + height), leaves)
+            if not sums:
+                sums = [torch.zeros_like(one) for one in made]
+                gradients = [[torch.zeros_like(leaf) for leaf in learned] for _ in made]
+            for number, one in enumerate(made):
+                sums[number] += one.detach()
+                if one.requires_grad:
+                    several = torch.ones_like(one)  # groups do not depend on each other
+                    parts = torch.autograd.grad(one, learned, several, retain_graph=True, allow_unused=True)
+                    for total, part in zip(gradients[number], parts, strict=True):
+                        if part is not None:
+                            total += part
+        ctx.learned, ctx.count = [leaf.requires_grad for leaf in leaves], len(sums)
+        ctx.save_for_backward(*(gradient for some in gradients for gradient in some))
+        return tuple(sums)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *upstream: Tensor) -> tuple[Tensor | None, ...]:
+        width = len(ctx.saved_tensors) // ctx.count
+        scaled = [
+            sum(
+                above.unsqueeze(-1) * ctx.saved_tensors[number * width + place] for number, above in enumerate(upstream)
+            )
+            for place in range(width)
+        ]
+        learned = iter(scaled)
+        return None, None, *(next(learned) if needed else None for needed in ctx.learned)
+
+
+def logistic(scores: Pair, weight: Tensor) -> Tensor:
+    r"""$w_{uv} \log(1 + e^{f_v - f_u})$, summed over v.
+
+    Args:
+        scores: f, of u (..., b, 1) and of v (..., 1, K).
+        weight: w, (..., b, K); [..., u, v] says how much it matters that u scores higher than v, 0 for no pair.
+
+    Returns:
+        (..., b), of the scores' type.
+
+    >>> scores = torch.tensor([1.0, 1.0])
+    >>> logistic((scores.unsqueeze(1), scores), torch.tensor([[0.0, 1.0], [0.0, 0.0]])).exp()
+    tensor([2., 1.])
     """
     # What is no pair is blanked before, not after: unchecked, a label that cannot be there may score -inf.
-    differences = (scores.unsqueeze(-1) - scores.unsqueeze(-2)).where(weight > 0, 0.0)
+    differences = (scores[0] - scores[1]).where(weight > 0, 0.0)
     # As softplus, log(1 + exp(-x)) without overflow, but without its threshold, beyond which it has no curvature.
-    return -(functional.logsigmoid(differences) * weight).sum((-2, -1))
+    return -(functional.logsigmoid(differences) * weight).sum(-1)

@@ -5,7 +5,7 @@ from torch import Tensor
 
 from rankops.checks import check_positive
 from rankops.losses.inputs import Reduction, groups, reduced, within
-from rankops.losses.pairs import logistic
+from rankops.losses.pairs import Pair, logistic, sums_over_pairs
 
 __all__ = ["pairwise_logistic"]
 
@@ -54,11 +54,13 @@ def pairwise_logistic(
     """
     given = groups(scores, label_ranks=label_ranks, dim=dim, mask=mask, weights=weights, check_finite=check_finite)
     check_positive("adjacent", adjacent)
-    upper, lower = given.truth.unsqueeze(-1), given.truth.unsqueeze(-2)  # [..., u, v]: r_u and r_v
-    pairs = (upper > lower) & given.exists.unsqueeze(-2)
-    weight = within(given.weight)
-    weight = weight.unsqueeze(-1) * weight.unsqueeze(-2) * pairs
-    if adjacent != 1:
-        weight = torch.where((upper == lower + 1) & (lower > 0), adjacent * weight, weight)
-    total = weight.sum((-2, -1))
-    return reduced(given, logistic(given.scores, weight) / total.where(total > 0, 1.0), reduction)
+
+    def rows(scores: Pair, label_ranks: Pair, weight: Pair) -> tuple[Tensor, ...]:
+        upper, lower = label_ranks
+        pairs = weight[0] * weight[1] * (upper > lower)
+        if adjacent != 1:
+            pairs = torch.where((upper == lower + 1) & (lower > 0), adjacent * pairs, pairs)
+        return logistic(scores, pairs), pairs.sum(-1)
+
+    cost, total = sums_over_pairs(rows, given.scores, given.truth, within(given.weight))
+    return reduced(given, cost / total.where(total > 0, 1.0), reduction)

@@ -5,8 +5,9 @@ from torch import Tensor
 
 from rankops.checks import check_positive
 from rankops.losses.inputs import AnySorter, Reduction, groups, is_ordered, reduced, soft_ranks
+from rankops.losses.pairs import Pair, sums_over_pairs
 from rankops.ranks import places
-from rankops.sorters.operators import permutation_of_ranks
+from rankops.sorters.operators import ranks_of_places, shares_of_places
 
 __all__ = ["permutation_cross_entropy"]
 
@@ -30,8 +31,7 @@ def permutation_cross_entropy(
     $-\frac{1}{d \sum_i w_i} \sum_{k, i} w_i \left[ T_{ki} \log P_{ki} + (1 - T_{ki}) \log(1 - P_{ki}) \right]$ for each
     group of d, averaged over groups, with P the `permutation_of_ranks` of the scores (place k, score i) and T that of
     the targets, in which equal targets share the places that they take together: the loss of sorting benchmarks
-    (Grover et al. 2019; Petersen et al. 2021). A group whose targets are all equal is left out. It takes memory in
-    proportion to d^2.
+    (Grover et al. 2019; Petersen et al. 2021). A group whose targets are all equal is left out.
 
     A network that learns from this loss alone learns faster with `Laplace(standardize=False)`: it grows surer by
     spreading its scores, which a sorter in standard deviations does not see.
@@ -57,13 +57,21 @@ def permutation_cross_entropy(
         scores, target=target, order=True, dim=dim, mask=mask, weights=weights, check_finite=check_finite, least=2
     )
     check_positive("temperature", temperature)
-    shares = permutation_of_ranks(soft_ranks(given, sorter), temperature=temperature, mask=given.mask)  # [..., k, i]
-    begin, end = (place.unsqueeze(-2) for place in places(given.truth, given.mask))
-    at = torch.arange(shares.shape[-1], device=shares.device).unsqueeze(-1)
-    true = ((begin <= at) & (at < end)).to(shares.dtype) / (end - begin).clamp(min=1)
-    costs = -(true * torch.log(shares + LEAST) + (1 - true) * torch.log(1 - shares + LEAST))
-    weight = given.weight.to(shares.dtype)
-    exists = at < given.exists.sum(-1)[..., None, None]  # the last places of a masked group stay empty
-    total = (weight.sum(-1) * given.exists.sum(-1)).to(shares.dtype)
-    value = (costs * exists * weight.unsqueeze(-2)).sum((-2, -1)) / total.where(total > 0, 1.0)
+    ranks, weight = soft_ranks(given, sorter), given.weight
+    ordered, taken = ranks_of_places(ranks, given.exists)
+    numbers = torch.arange(ranks.shape[-1], device=ranks.device).expand(ranks.shape)
+
+    def rows(
+        number: Pair, ordered: Pair, ranks: Pair, taken: Pair, exists: Pair, begin: Pair, end: Pair, weight: Pair
+    ) -> tuple[Tensor, ...]:
+        shares = shares_of_places((ordered[0], ranks[1]), (taken[0], exists[1]), temperature)  # [..., k, i]
+        at = number[0]
+        true = ((begin[1] <= at) & (at < end[1])).to(shares.dtype) / (end[1] - begin[1]).clamp(min=1)
+        costs = -(true * torch.log(shares + LEAST) + (1 - true) * torch.log(1 - shares + LEAST))
+        return ((costs * taken[0] * weight[1].to(costs.dtype)).sum(-1),)
+
+    begin_end = places(given.truth, given.mask)
+    (cost,) = sums_over_pairs(rows, numbers, ordered, ranks, taken, given.exists, *begin_end, weight)
+    total = (weight.sum(-1) * given.exists.sum(-1)).to(cost.dtype)
+    value = cost / total.where(total > 0, 1.0)
     return reduced(given, value, reduction, counts=is_ordered(given.truth, given.weight))

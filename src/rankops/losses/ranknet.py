@@ -3,7 +3,7 @@
 from torch import Tensor
 
 from rankops.losses.inputs import Reduction, groups, reduced, within
-from rankops.losses.pairs import logistic
+from rankops.losses.pairs import Pair, logistic, sums_over_pairs
 
 __all__ = ["ranknet"]
 
@@ -22,8 +22,7 @@ def ranknet(
 
     $\sum_{y^*_i > y^*_j} w_i w_j \log(1 + e^{y_j - y_i}) / \sum_{y^*_i > y^*_j} w_i w_j$ for each group, averaged over
     groups (Burges et al. 2005). `pairwise_logistic` is this on label ranks, with an eye for near ties; `lambdarank`
-    weighs a pair by what it means for NDCG. A group whose targets are all equal is left out. It takes memory in
-    proportion to d^2.
+    weighs a pair by what it means for NDCG. A group whose targets are all equal is left out.
 
     Args:
         scores, target: y and $y^*$, one shape.
@@ -45,7 +44,10 @@ def ranknet(
         scores, target=target, order=True, dim=dim, mask=mask, weights=weights, check_finite=check_finite, least=2
     )
     weight = within(given.weight)
-    above = given.truth.unsqueeze(-1) > given.truth.unsqueeze(-2)  # [..., i, j]
-    pairs = weight.unsqueeze(-1) * weight.unsqueeze(-2) * above
-    total = pairs.sum((-2, -1))
-    return reduced(given, logistic(given.scores, pairs) / total.where(total > 0, 1.0), reduction, counts=total > 0)
+
+    def rows(scores: Pair, truth: Pair, weight: Pair) -> tuple[Tensor, ...]:
+        pairs = weight[0] * weight[1] * (truth[0] > truth[1])
+        return logistic(scores, pairs), pairs.sum(-1)
+
+    cost, total = sums_over_pairs(rows, given.scores, given.truth, weight)
+    return reduced(given, cost / total.where(total > 0, 1.0), reduction, counts=total > 0)
