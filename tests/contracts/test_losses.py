@@ -22,6 +22,7 @@ from contracts.options import (
 from contracts.truths import AXES, EMPTY_OF_ORDER, IMPOSSIBLE, TRUTHS, TYPES, example, kind, without
 from rankops import lookup
 from rankops.io.checkpoints import build
+from rankops.losses import pairs
 from rankops.ranks import ranks
 from rankops.sorters import Handcrafted, Laplace, StraightThrough, load_sorter
 
@@ -104,6 +105,20 @@ def test_reductions_agree(name, generator):
     torch.testing.assert_close(slopes, slopes[:1] * 3)
     with pytest.raises(ValueError, match="reduction is 'average', expected 'mean' or 'sum' or 'none'"):
         call(name, scores, truth, reduction="average")
+
+
+@every
+def test_pairs_that_are_made_block_by_block_add_up_to_the_same(name, generator, monkeypatch):
+    scores, truth = three(name, generator)
+    scores.requires_grad_()
+    options = {"mask": torch.rand(scores.shape, generator=generator) < 0.8} if truth.dim() == 2 else {}
+    whole = call(name, scores, truth, reduction="none", **options)
+    monkeypatch.setattr(pairs, "BLOCK", 2 * scores.numel())  # two rows of each group
+    parts = call(name, scores, truth, reduction="none", **options)
+    torch.testing.assert_close(parts, whole, rtol=1e-12, atol=1e-12)
+    above = torch.rand(whole.shape, generator=generator, dtype=whole.dtype)
+    slopes = [torch.autograd.grad(value, scores, above)[0] for value in (parts, whole)]
+    torch.testing.assert_close(*slopes, rtol=1e-12, atol=1e-12)
 
 
 @pytest.mark.parametrize("name", [name for name in ALL if kind(FUNCTIONS[name]) != "positives"])
