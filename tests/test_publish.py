@@ -201,11 +201,17 @@ def made_pipeline(params) -> None:
     pq.write_table(table, "data/clips/train.parquet")
 
 
-def test_the_stage_sends_what_the_pipeline_made(store, capsys):
+@pytest.fixture
+def made():
+    """The params of what `made_pipeline` has made in the present folder."""
     params = load(ROOT / "params.yaml")
     runs = {"memorability-mse": params.runs["memorability-mse"].model_copy(update={"seeds": [1, 2]})}
     sorters = {key: params.sorters[key] for key in ("lstm", "laplace")}
-    params = params.model_copy(update={"runs": runs, "sorters": sorters})
+    return params.model_copy(update={"runs": runs, "sorters": sorters})
+
+
+def test_the_stage_sends_what_the_pipeline_made(store, capsys, made):
+    params = made
     made_pipeline(params)
     main(params)
     assert "sent 3 of 3 runs: sorter-lstm, sorter-laplace, memorability-mse" in capsys.readouterr().out
@@ -249,3 +255,32 @@ def test_without_an_entry_in_the_lock_there_is_nothing_to_publish(store):
     Path("metrics/sorters").mkdir(parents=True)
     with pytest.raises(ValueError, match=f"dvc.lock: no entry for pretrain@{next(iter(params.sorters))}"):
         main(params)
+
+
+def test_an_experiment_in_a_copy_sends_runs_and_no_versions_to_the_store_of_the_checkout(
+    store, capsys, made, tmp_path, monkeypatch
+):
+    monkeypatch.delenv("MLFLOW_TRACKING_URI")
+    made_pipeline(made)
+    copy = tmp_path / ".dvc/tmp/exps/copy"
+    for name in ("data", "metrics", "models", "reports", "dvc.lock"):
+        copied = shutil.copytree if Path(name).is_dir() else shutil.copy
+        copy.mkdir(parents=True, exist_ok=True)
+        copied(name, copy / name)
+    monkeypatch.chdir(copy)
+    monkeypatch.setenv("DVC_ROOT", str(tmp_path))
+    monkeypatch.setenv("DVC_EXP_NAME", "faster")
+    main(made)
+    assert "sent 3 of 3 runs as experiment faster" in capsys.readouterr().out
+    assert not list(copy.glob("ml*"))
+    experiments = [one.experiment_id for one in store.search_experiments()]
+    sent = {run.info.run_id: run for run in store.search_runs(experiments)}
+    assert {run.data.tags["dvc.experiment"] for run in sent.values()} == {"faster"}
+    assert store.search_registered_models() == []
+    assert all(run.info.artifact_uri.startswith(f"{tmp_path.as_uri()}/mlruns/") for run in sent.values())
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)  # as in a new process
+    monkeypatch.setenv("DVC_ROOT", str(tmp_path))
+    monkeypatch.chdir(tmp_path)  # where it was applied
+    main(made)
+    assert {run.info.run_id for run in store.search_runs(experiments)} == set(sent)
+    assert [model.name for model in store.search_registered_models()] == ["memorability", "sorter-lstm"]

@@ -4,15 +4,19 @@ Run by hand as `python -m pipelines.stages publish`, it restores what an emptied
 """
 
 import json
+import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
+from filelock import FileLock
 
 from pipelines.config import Settings
 from pipelines.ops import dvc_lock
 from pipelines.reporting.results import history, read_run, read_runs, read_sorters
 from pipelines.tracking.publish import Run, Version, key_of, publish
+from pipelines.tracking.store import experiment
 from rankops.io.atomic import replaced_file
 
 PLOTS = Path("reports/figures")
@@ -121,10 +125,25 @@ def _runs(params: Settings, tags: dict[str, str]) -> list[Run]:
     return runs
 
 
+def _of_experiment(run: Run, name: str) -> Run:
+    """Return a run as a DVC experiment sends it: with its name, and no version, which could become champion."""
+    seeds = tuple(_of_experiment(seed, name) for seed in run.seeds)
+    return replace(run, tags={**run.tags, "dvc.experiment": name}, seeds=seeds, version=None)
+
+
 def main(params: Settings) -> None:
     tags = {"device": params.compute.device, "threads": str(params.compute.threads)}
-    runs = _sorters(params, tags) + _runs(params, tags)
-    sent = publish(runs)
-    print(f"publish: sent {len(sent)} of {len(runs)} runs{': ' if sent else ''}{', '.join(sent)}")
+    runs, how = _sorters(params, tags) + _runs(params, tags), ""
+    if name := experiment():
+        runs = [_of_experiment(run, name) for run in runs]
+        how = f" as experiment {name}, without versions (`dvc exp apply {name}` and `make repro` register them)"
+        # One of several experiments at a time, and none beside the checkout's own publishing.
+        lock = Path(os.environ["DVC_ROOT"]) / ".locks/publish.lock"
+        lock.parent.mkdir(exist_ok=True)
+        with FileLock(lock):
+            sent = publish(runs)
+    else:
+        sent = publish(runs)
+    print(f"publish: sent {len(sent)} of {len(runs)} runs{how}{': ' if sent else ''}{', '.join(sent)}")
     with replaced_file("reports/published.json") as partial:
         partial.write_text(json.dumps({run.name: run.key for run in runs}, indent=2) + "\n")
