@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from pipelines.config import load
+from pipelines.stages.progress import keep_times
 from pipelines.stages.publish import main
 from pipelines.tracking import registry
 from pipelines.tracking.publish import PARENT, Run, Version, publish
@@ -175,7 +176,9 @@ def test_reading_makes_no_store(tmp_path, monkeypatch):
 
 def made_pipeline(params) -> None:
     """What the stages of one run with two seeds, a trained sorter and one without weights leave, in files."""
-    entry = {"outs": [{"path": "out", "md5": "1f"}], "deps": [{"path": "data/clips/train.parquet", "md5": "2e"}]}
+    files = {"data/clips/train.parquet": "2e", "models/runs/parent": "3d", "models/runs/none": "4c", "src/x.py": "5b"}
+    deps = [{"path": path, "md5": md5} for path, md5 in files.items()]
+    entry = {"outs": [{"path": "out", "md5": "1f"}], "deps": deps}
     stages = [*(f"pretrain@{key}" for key in params.sorters), "train@memorability-mse", "evaluate@memorability-mse"]
     history = "phase,epoch,loss,spearman,learning_rate,best\nprobe,1,0.5,0.2,0.1,1\nfinetune,2,0.25,0.4,0.1,1\n"
     spearman = {"value": 0.5, "low": 0.4, "high": 0.6, "seeds": {"1": 0.45, "2": 0.55}}
@@ -213,6 +216,9 @@ def made():
 def test_the_stage_sends_what_the_pipeline_made(store, capsys, made):
     params = made
     made_pipeline(params)
+    keep_times("train", "memorability-mse", Path("models/runs/memorability-mse"),
+               {"all": (1000, 8500), "1": (1000, 2000), "2": (2000, 8500)})  # fmt: skip
+    keep_times("pretrain", "lstm", Path("models/runs/memorability-mse"), {"all": (1, 2)})  # of another result
     main(params)
     assert "sent 3 of 3 runs: sorter-lstm, sorter-laplace, memorability-mse" in capsys.readouterr().out
     runs = store.search_runs([one.experiment_id for one in store.search_experiments()])
@@ -222,6 +228,15 @@ def test_the_stage_sends_what_the_pipeline_made(store, capsys, made):
     assert parent.data.params["loss.name"] == parent.data.tags["loss"] == "mse"
     assert float(parent.data.params["training.finetune.optimizer.args.lr"]) > 0
     assert parent.data.tags["input.data/clips/train.parquet"] == "2e"
+    assert parent.data.tags["input.models/runs/parent"] == "3d"
+    assert "input.models/runs/none" not in parent.data.tags
+    assert parent.data.tags["snapshot"] == parent.data.params["data.snapshot"] == "1"
+    assert parent.data.tags["mlflow.source.name"] == "train@memorability-mse"
+    times = [(run.info.start_time, run.info.end_time, run.data.tags["training.seconds"]) for run in (parent, best)]
+    assert times == [(1000, 8500, "7.5"), (2000, 8500, "6.5")]
+    sorter = runs["sorter-lstm"]
+    assert sorter.info.start_time == sorter.info.end_time  # nobody knows: not as long as it was sent
+    assert sorter.data.tags["training.seconds"].startswith("unknown")
     assert best.data.tags[PARENT] == parent.info.run_id
     assert best.data.metrics["spearman"] == 0.55
     assert [point.step for point in store.get_metric_history(best.info.run_id, "epoch.loss")] == [1, 2]
@@ -238,7 +253,8 @@ def test_the_stage_sends_what_the_pipeline_made(store, capsys, made):
     assert registered.recipe["made"] == {
         "rankops": __version__, "commit": parent.data.tags["git_commit"],
         "uncommitted_changes": parent.data.tags.get("git_dirty") == "true",
-        "inputs": {"data/clips/train.parquet": "2e"}, "metrics": {"spearman": {"value": 0.5, "low": 0.4, "high": 0.6}},
+        "inputs": {"data/clips/train.parquet": "2e", "models/runs/parent": "3d"},
+        "metrics": {"spearman": {"value": 0.5, "low": 0.4, "high": 0.6}},
     }  # fmt: skip
     assert registered.head[1].weight.equal(load_model("models/runs/memorability-mse/seed2").head[1].weight)
     assert [model.name for model in store.search_registered_models()] == ["memorability", "sorter-lstm"]

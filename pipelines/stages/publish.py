@@ -15,6 +15,7 @@ from filelock import FileLock
 from pipelines.config import Settings
 from pipelines.ops import dvc_lock
 from pipelines.reporting.results import history, read_run, read_runs, read_sorters
+from pipelines.stages.progress import kept_times
 from pipelines.tracking.publish import Run, Version, key_of, publish
 from pipelines.tracking.store import experiment
 from rankops.io.atomic import replaced_file
@@ -74,6 +75,7 @@ def _sorters(params: Settings, tags: dict[str, str]) -> list[Run]:
                 history=epochs,
                 files={"results": [metrics]} | _plots(f"sorter-{key}-learning_curves", "sorters-l1_by_kind"),
                 version=version,
+                times=kept_times("pretrain", key, folder).get("all"),
             )
         )
     return runs
@@ -86,7 +88,7 @@ def _runs(params: Settings, tags: dict[str, str]) -> list[Run]:
         entries = _entries(f"train@{name}", f"evaluate@{name}")
         folder, key = Path("models/runs") / name, key_of(name, dvc_lock.made_by(entries))
         trained, rows = read_run(folder), results[results["run"] == name]
-        best = trained["best"]
+        best, times = trained["best"], kept_times("train", name, folder)
         seeds = tuple(
             Run(
                 name=f"{name}-seed{seed}",
@@ -96,12 +98,15 @@ def _runs(params: Settings, tags: dict[str, str]) -> list[Run]:
                 metrics=_metrics(rows[rows["seed"] == seed]),
                 tags={"seed": str(seed), "run": name},
                 history=history(folder / f"seed{seed}"),
+                times=times.get(str(seed)),
             )
             for seed in trained["seeds"]
         )
         named = {"dataset": options.dataset, "loss": options.loss.name, "sorter": options.sorter}
+        named["snapshot"] = str(params.data.snapshot)
         settings = {
-            "training": params.training_of(name), "compute": params.compute.model_dump(), "chosen": trained["setting"]
+            "training": params.training_of(name), "compute": params.compute.model_dump(), "chosen": trained["setting"],
+            "data": params.data.model_dump(),
         }  # fmt: skip
         runs.append(
             Run(
@@ -114,6 +119,7 @@ def _runs(params: Settings, tags: dict[str, str]) -> list[Run]:
                 files={"results": [Path(f"metrics/runs/{name}.json"), folder / "run.json"]}
                 | _plots(f"{name}-learning_curves", f"{name}-examples"),
                 seeds=seeds,
+                times=times.get("all"),
                 version=Version(
                     model=params.model_of(options),
                     weights=folder / f"seed{best}",

@@ -50,7 +50,7 @@ def card(
 
 
 def inputs_of(tags: Mapping[str, str]) -> dict[str, str]:
-    """Return the hash of each file that went into a version, by its path."""
+    """Return the hash of each file and model that went into a version, by its path."""
     return {name.removeprefix(INPUT): value for name, value in tags.items() if name.startswith(INPUT)}
 
 
