@@ -78,11 +78,13 @@ def test_compose_is_of_its_schema_pins_images_drops_rights_listens_here_alone_an
 def test_no_secret_and_nothing_of_this_machine_goes_into_the_image(tmp_path):
     assert re.search(r"^USER rankops$", (ROOT / "Dockerfile").read_text(), re.M)
     kept = {
-        ".dvc/config", "data/raw/README.md", "deploy/prefect.sh", "dvc.yaml", "models/runs/none/.gitkeep",
+        ".dvc/config", ".env.example", ".git/HEAD", "data/raw/README.md", "data/raw/mnist/README.md", "deploy/prefect.sh", "dvc.yaml", "models/runs/none/.gitkeep",
         "models/sorters/none/.gitkeep", "src/rankops/models/convnet.py",
     }  # fmt: skip
     left_out = {
-        ".dvc/cache/files", ".dvc/config.local", ".dvc/tmp/rwlock", ".env", ".retrain/checkout/.dvc/config.local",
+        ".dvc/cache/files", ".dvc/config.local", ".dvc/tmp/rwlock", ".env", ".git/config", "rankops.env", "deploy/kubernetes/rankops.env",
+        "data/raw/lamem/images/a.jpg", "data/raw/mnist/train-images-idx3-ubyte.gz", "data/raw/movielens_100k.zip",
+        ".retrain/checkout/.dvc/config.local",
         ".retrain/checkout/dvc.yaml", ".servers/prefect/prefect.db", ".venv/bin/python", "data/clips/train.parquet",
         "elsewhere/.dvc/config.local", "experiments/data/clips/train.parquet", "experiments/models/runs/one/run.json",
         "mlflow.db", "mlruns/1/weights", "models/runs/one/run.json", "params.yaml.partial-7",
@@ -91,8 +93,14 @@ def test_no_secret_and_nothing_of_this_machine_goes_into_the_image(tmp_path):
     for path in kept | left_out:
         (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / path).touch()
-    sent = exclude_paths(str(tmp_path), (ROOT / ".dockerignore").read_text().split())
-    assert {path for path in sent if (tmp_path / path).is_file()} == kept
+    rules = [line for line in (ROOT / ".dockerignore").read_text().splitlines() if not line.startswith("#")]
+    assert {path for path in exclude_paths(str(tmp_path), rules) if (tmp_path / path).is_file()} == kept
+
+
+def test_git_ignores_every_file_of_secrets_and_keeps_the_example():
+    secret = (".env", "rankops.env", "deploy/kubernetes/rankops.env")
+    said = done("git", "check-ignore", "--no-index", *secret, ".env.example")
+    assert said.split() == list(secret)
 
 
 def test_kubernetes_manifests_are_of_the_schema_and_the_worker_is_not_root_and_reads_no_secret_but_its_own():
