@@ -1,6 +1,6 @@
 #!/bin/sh
 # Bring the Prefect server that PREFECT_API_URL names to what this checkout says: work pools, the deployments of
-# prefect.yaml with their schedules, the automation of heartbeats.yaml, and alerts where RANKOPS_ALERTS_URL names a
+# prefect.yaml with their schedules, the automations of heartbeats.yaml and starts.yaml, and alerts where RANKOPS_ALERTS_URL names a
 # webhook. Run again, it updates them. `make deploy`.
 set -eu
 : "${PREFECT_API_URL:?set it to the address of a Prefect server; make deploy takes that of make up}"
@@ -14,6 +14,9 @@ for pool in cpu gpu; do
     there $pool || prefect work-pool create $pool --type process || there $pool
 done
 prefect --no-prompt deploy --all
-prefect automation delete "rankops: runs without a heartbeat" > /dev/null 2>&1 || true
-prefect automation create --from-file deploy/heartbeats.yaml
+for file in heartbeats starts; do
+    name=$(sed -n 's/^name: "\(.*\)"$/\1/p' deploy/$file.yaml)
+    prefect automation delete "$name" > /dev/null 2>&1 || true
+    prefect automation create --from-file deploy/$file.yaml
+done
 [ -z "${RANKOPS_ALERTS_URL:-}" ] || python deploy/prepare.py alerts

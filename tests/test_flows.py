@@ -4,6 +4,7 @@ import gc
 import importlib
 import inspect
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -115,7 +116,7 @@ def retrained(folder: Path) -> None:
 @pytest.fixture
 def project(tmp_path) -> Path:
     """A project of a stage that makes data of a snapshot, at snapshot 1."""
-    folder = tmp_path / "project"
+    folder = tmp_path / "my project é"
     folder.mkdir()
     (folder / "params.yaml").write_text("# sizes\ndata: {snapshot: 1, growth: 0.1}  # of rows\n")
     (folder / "dvc.yaml").write_text(
@@ -170,6 +171,8 @@ class TestCheckout:
         (tmp_path / "lamem").mkdir()
         (tmp_path / "lamem/images.parquet").write_text("linked")
         (project / "data/raw/lamem").symlink_to(tmp_path / "lamem")
+        (tmp_path / "disk").mkdir()  # a large one, for what retrainings need
+        (project / ".retrain").symlink_to(tmp_path / "disk")
         (project / "data/raw/mnist/train-ubyte").write_text("raw")
         sh(project, "dvc repro -q && git commit -qam MNIST")
         with fresh_checkout(project, advance=False) as (folder, _):
@@ -207,8 +210,13 @@ class TestCheckout:
         with pytest.raises(ValueError, match="dvc remote add"), fresh_checkout(project, advance=True, remote="team"):
             pass
         sh(project, f"dvc remote add -q --local --default shared {tmp_path}/shared")
-        with pytest.raises(ValueError, match="'team'"), fresh_checkout(project, advance=True, remote="team"):
-            pass
+        for remote in ("team", f"--upload-pack=touch {tmp_path}/ran;", f"{tmp_path}/team.git", "", "."):
+            with (
+                pytest.raises(ValueError, match=re.escape(repr(remote))),
+                fresh_checkout(project, advance=True, remote=remote),
+            ):
+                pass
+        assert not (tmp_path / "ran").exists()
         sh(project, f"git init -q -b main --bare {tmp_path}/team.git && git remote add team {tmp_path}/team.git")
         sh(project, "git push -q team main")
         with fresh_checkout(project, advance=True, remote="team") as (folder, _):

@@ -7,6 +7,7 @@ from datetime import datetime
 from pathlib import Path
 
 from dvc.config import Config, merge
+from dvc.config_schema import RelPath
 from filelock import FileLock, Timeout
 from ruamel.yaml import YAML
 
@@ -68,16 +69,31 @@ def _fetch(project: Path, remote: str) -> None:
             f"{project}: DVC has no default remote, so nobody could get the data and models of what is pushed: "
             "`dvc remote add --default NAME ADDRESS`"
         )
+    known = git(project, "remote").split()
+    if remote not in known:  # git would take an address, or an option that names a program
+        raise ValueError(
+            f"{project}: no git remote is called {remote!r}, there are: {', '.join(known) or 'none'}; "
+            "`git remote add NAME ADDRESS`"
+        )
     git(project, "fetch", "--quiet", "--prune", remote, f"+refs/heads/retrain/*:refs/remotes/{remote}/retrain/*")
 
 
 def _share_dvc(project: Path, folder: Path) -> None:
     """Give the clone the project's DVC cache and settings, with those that git ignores (credentials)."""
-    own = Config(str(project / ".dvc"))
-    with Config(str(folder / ".dvc")).edit("local") as config:
-        for level in ("repo", "local"):  # the former too: its relative addresses are the project's
-            merge(config, own.load_one(level))
-        config["cache"]["dir"] = str(own["cache"].get("dir") or project / ".dvc/cache")
+    own, link = Config(str(project / ".dvc")), folder / ".dvc/cache"
+    cache = Path(own["cache"].get("dir") or project / ".dvc/cache")
+    cache.mkdir(parents=True, exist_ok=True)
+    link.symlink_to(cache)
+    try:
+        with Config(str(folder / ".dvc")).edit("local") as config:
+            for level in ("repo", "local"):  # the former too: its relative addresses are the project's
+                merge(config, own.load_one(level))
+            config["cache"]["dir"] = RelPath(link)  # no path of the machine's: DVC writes ASCII alone
+    except UnicodeEncodeError as error:
+        raise ValueError(
+            f"{project}: the way to one of DVC's remotes has the letter {error.object[error.start]!r}, and DVC writes "
+            "ASCII alone: give the remotes in .dvc/config and .dvc/config.local paths without it"
+        ) from error
 
 
 def _link(project: Path, folder: Path) -> None:
