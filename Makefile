@@ -8,7 +8,8 @@ BIN := $(CURDIR)/.venv/bin
 RUN := env -u VIRTUAL_ENV PATH="$(BIN):$$PATH" PYTHONPATH=src
 # If make is killed, so is what it runs: dvc, and with it the stage.
 TIED := $(shell command -v setpriv >/dev/null && echo setpriv --pdeathsig TERM)
-DVC := $(TIED) dvc
+# One at a time in a folder, and the next one waits; it repairs what a killed one left.
+REPRO := $(RUN) $(TIED) python -m pipelines.ops.repro
 PORT ?= 5000
 MLFLOW_PORT ?= $(PORT)
 PREFECT_PORT ?= 4200
@@ -37,17 +38,15 @@ quickstart: .venv/.installed ## two label rankers trained in a minute, RLSEP bes
 
 repro: .venv/.installed ## everything from params.yaml: data, checks, sorters, runs, evidence, registry
 	$(RUN) rankops check params.yaml
-	$(RUN) rankops repair
 	$(RUN) rankops fetch
-	$(RUN) $(DVC) --wait-for-lock repro
+	$(REPRO)
 	$(RUN) python -m pipelines.stages publish
 
 # A DVC project of its own, in experiments/.
 experiments: .venv/.installed ## comparisons that need many trainings, and the papers' figures (hours); resumes where it was stopped
 	$(RUN) rankops check experiments/params.yaml
-	cd experiments && $(RUN) python -m pipelines.ops.dvc_repair
 	$(RUN) rankops fetch
-	cd experiments && $(RUN) $(DVC) --wait-for-lock repro
+	cd experiments && $(REPRO)
 
 paper: .venv/.installed ## repro and experiments at the papers' sizes: needs a GPU, and days; make scale SCALE=laptop goes back
 	$(RUN) rankops scale paper
@@ -58,9 +57,8 @@ paper: .venv/.installed ## repro and experiments at the papers' sizes: needs a G
 label-ranking: .venv/.installed ## make label-ranking SCALE=table_1 RUNS='*-label_attention': the experiments' label rankers alone, at a scale of experiments/scales
 	$(RUN) rankops scale $(SCALE) --in experiments
 	$(RUN) rankops check experiments/params.yaml
-	cd experiments && $(RUN) python -m pipelines.ops.dvc_repair
 	$(RUN) rankops fetch
-	cd experiments && $(RUN) $(DVC) --wait-for-lock repro --glob 'evaluate@label_ranking-$(RUNS)'
+	cd experiments && $(REPRO) --glob 'evaluate@label_ranking-$(RUNS)'
 
 test: .venv/.installed lint ## what must pass before a change lands
 	$(RUN) python -m pytest -m "not slow" --numprocesses 2 --dist loadfile --no-loadscope-reorder

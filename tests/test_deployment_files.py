@@ -78,17 +78,17 @@ def test_compose_is_of_its_schema_pins_images_drops_rights_listens_here_alone_an
 def test_no_secret_and_nothing_of_this_machine_goes_into_the_image(tmp_path):
     assert re.search(r"^USER rankops$", (ROOT / "Dockerfile").read_text(), re.M)
     kept = {
-        ".dvc/config", ".env.example", ".git/HEAD", "data/raw/README.md", "data/raw/mnist/README.md", "deploy/prefect.sh", "dvc.yaml", "models/runs/none/.gitkeep",
+        ".dvc/config", ".env.example", ".git/HEAD", "data/raw/README.md", "data/raw/mnist/README.md",
+        "deploy/prefect.sh", "dvc.yaml", "models/runs/none/.gitkeep",
         "models/sorters/none/.gitkeep", "src/rankops/models/convnet.py",
     }  # fmt: skip
     left_out = {
-        ".dvc/cache/files", ".dvc/config.local", ".dvc/tmp/rwlock", ".env", ".git/config", "rankops.env", "deploy/kubernetes/rankops.env",
-        "data/raw/lamem/images/a.jpg", "data/raw/mnist/train-images-idx3-ubyte.gz", "data/raw/movielens_100k.zip",
-        ".retrain/checkout/.dvc/config.local",
-        ".retrain/checkout/dvc.yaml", ".servers/prefect/prefect.db", ".venv/bin/python", "data/clips/train.parquet",
-        "elsewhere/.dvc/config.local", "experiments/data/clips/train.parquet", "experiments/models/runs/one/run.json",
-        "mlflow.db", "mlruns/1/weights", "models/runs/one/run.json", "params.yaml.partial-7",
-        "src/rankops/__pycache__/ranks.pyc",
+        ".dvc/cache/files", ".dvc/config.local", ".dvc/tmp/rwlock", ".env", ".git/config", "rankops.env",
+        "deploy/kubernetes/rankops.env", "data/raw/lamem/images/a.jpg", "data/raw/mnist/train-images-idx3-ubyte.gz",
+        "data/raw/movielens_100k.zip", ".retrain/checkout/.dvc/config.local", ".retrain/checkout/dvc.yaml",
+        ".servers/prefect/prefect.db", ".venv/bin/python", "data/clips/train.parquet", "elsewhere/.dvc/config.local",
+        "experiments/data/clips/train.parquet", "experiments/models/runs/one/run.json", "mlflow.db",
+        "mlruns/1/weights", "models/runs/one/run.json", "params.yaml.partial-7", "src/rankops/__pycache__/ranks.pyc",
     }  # fmt: skip
     for path in kept | left_out:
         (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
@@ -182,7 +182,8 @@ def test_only_runs_of_our_deployments_are_marked_crashed_after_three_missed_hear
 
     trigger = EventTrigger.model_validate(read("deploy/heartbeats.yaml")[0]["trigger"])  # as the server reads it
     assert trigger.expect >= {f"prefect.flow-run.{state}" for state in (NOT_JUDGED, PROMOTED, DRIFTED)}  # they ended
-    assert {NOT_JUDGED, PROMOTED, DRIFTED} < set(runpy.run_path(str(ROOT / "deploy/prepare.py"))["TOLD"])
+    told = runpy.run_path(str(ROOT / "deploy/prepare.py"))["ALERTS"]
+    assert {NOT_JUDGED, PROMOTED, DRIFTED} < set(told["rankops: alerts"][0])
     assert trigger.covers(heartbeat("team", "rankops"))
     assert not trigger.covers(heartbeat("team"))
     assert all(one["tags"] == ["rankops"] for one in read("prefect.yaml")[0]["deployments"])

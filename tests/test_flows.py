@@ -248,6 +248,15 @@ def test_prefect_yaml_names_flows_that_exist_with_parameters_that_they_take():
     assert retraining.retrain.validate_parameters({"workers": 2})["workers"] == 2
 
 
+def test_a_worker_that_is_told_no_checkout_says_what_to_set(tmp_path):
+    check, change = YAML(typ="safe").load(ROOT / "prefect.yaml")["pull"]
+    script = check["prefect.deployments.steps.run_shell_script"]["script"]
+    for wrong in ({}, {"RANKOPS_PROJECT": ""}, {"RANKOPS_PROJECT": str(tmp_path)}):
+        assert "make up PARTS=worker" in done("sh", "-c", script, fails=True, **wrong)
+    assert done("sh", "-c", script, RANKOPS_PROJECT=str(ROOT)) == ""
+    assert change["prefect.deployments.steps.set_working_directory"] == {"directory": "{{ $RANKOPS_PROJECT }}"}
+
+
 def test_stages_that_run_at_once_share_the_gpus_that_the_worker_may_use(monkeypatch):
     params = load(ROOT / "params.yaml")
     for visible, device, workers, expected in (

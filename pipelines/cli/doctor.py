@@ -127,7 +127,11 @@ def _dvc() -> Iterator[Finding]:
     from dvc.repo import Repo
 
     from pipelines.ops.dvc_lock import stages
+    from pipelines.ops.dvc_repair import unmerged
 
+    if found := unmerged():
+        yield from (Finding(str(path), wrong, "broken", advice) for path, wrong, advice in found)
+        return
     with Repo(".") as repo:
         cache, remote = Path(repo.cache.local.path), repo.config["core"].get("remote")
     try:
