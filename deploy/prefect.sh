@@ -20,7 +20,6 @@ for file in heartbeats starts; do
     prefect automation delete "$name" > /dev/null 2>&1 || true
     prefect automation create --from-file deploy/$file.yaml
 done
-[ -z "${RANKOPS_ALERTS_URL:-}" ] || python deploy/prepare.py alerts
 status=$(prefect work-pool inspect "$RANKOPS_POOL" --output json | python -c 'import json, sys; print(json.load(sys.stdin)["status"])')
 case $status:$RANKOPS_POOL in
     READY:*) ;;
@@ -28,3 +27,4 @@ case $status:$RANKOPS_POOL in
     *:cpu | *:gpu) echo "no worker polls the work pool $RANKOPS_POOL yet, so runs wait: make up PARTS=worker POOL=$RANKOPS_POOL" ;;
     *) echo "no worker polls the work pool $RANKOPS_POOL yet, so runs wait: docs/fleet.md, work pools of containers" ;;
 esac
+[ -z "${RANKOPS_ALERTS_URL:-}" ] || python deploy/prepare.py alerts

@@ -12,7 +12,7 @@ import os
 import sys
 from contextlib import suppress
 from datetime import timedelta
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -80,19 +80,27 @@ def user(name: Annotated[str, typer.Argument(help="of MLflow; not an administrat
     typer.echo(f"user {name}: made")
 
 
+def webhook(address: str) -> Any:
+    """Returns the block that alerts go through: unlike those of notifications, it shows its address in no error or log.
+
+    Who knows the address may post there.
+    """
+    from prefect.blocks.webhook import Webhook
+
+    return Webhook.model_validate({"url": address, "headers": {"Content-Type": "application/json"}})
+
+
 @app.command()
 def alerts() -> None:
     """Has Prefect tell a webhook what people want to know: failures, drift, promotions, runs that were not to be."""
     import requests
     from prefect.automations import Automation
-    from prefect.blocks.webhook import Webhook
     from prefect.events.actions import CallWebhook
     from prefect.events.schemas.automations import EventTrigger, Posture
     from prefect.events.schemas.events import ResourceSpecification
 
     address = _setting("RANKOPS_ALERTS_URL")
-    # Who knows the address may post there. This block, unlike those of notifications, shows it in no error and no log.
-    block = Webhook(url=address, headers={"Content-Type": "application/json"}).save("rankops-alerts", overwrite=True)
+    block = webhook(address).save("rankops-alerts", overwrite=True)
     tag = {"prefect.resource.role": "tag", "prefect.resource.id": "prefect.tag.rankops"}
     for name, (states, within) in ALERTS.items():
         wanted = Automation(

@@ -5,6 +5,8 @@ import json
 import re
 import runpy
 import sys
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from types import SimpleNamespace
 from uuid import uuid4
@@ -15,8 +17,11 @@ import pytest
 from docker.types import HostConfig
 from docker.utils.build import exclude_paths
 from prefect.client.schemas.objects import FlowRun
+from prefect.server.events.jinja_filters import all_filters
 from prefect.server.events.schemas.automations import EventTrigger
 from prefect.server.events.schemas.events import ReceivedEvent
+from prefect.server.utilities.user_templates import register_user_template_filters, render_user_template_sync
+from prefect.states import Failed
 from prefect_docker.worker import DockerWorkerJobConfiguration
 from prefect_kubernetes.worker import KubernetesWorkerJobConfiguration
 from ruamel.yaml import YAML
@@ -190,3 +195,26 @@ def test_only_runs_of_our_deployments_are_marked_crashed_after_three_missed_hear
     for path in ("Makefile", "compose.yaml", "deploy/docker/job-template.json", "deploy/kubernetes/settings.yaml"):
         found = re.search(r"PREFECT_FLOWS_HEARTBEAT_FREQUENCY\W+(\d+)", (ROOT / path).read_text())
         assert float(found[1]) == trigger.within.total_seconds() / 3, path
+
+
+def test_an_alert_is_json_whatever_a_run_says_and_a_webhook_that_refuses_it_is_named_in_no_log(caplog):
+    class Refusing(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            heard.append(
+                (self.headers["content-type"], json.loads(self.rfile.read(int(self.headers["content-length"]))))
+            )
+            self.send_response(404)
+            self.end_headers()
+
+    heard, prepare = [], runpy.run_path(str(ROOT / "deploy/prepare.py"))
+    run = FlowRun(flow_id=uuid4(), name='retrain: "<é>"', state=Failed(message="no \\ rows\nin {{ this }}"))
+    register_user_template_filters(all_filters)  # as the server does
+    payload = render_user_template_sync(prepare["PAYLOAD"], {"flow_run": run})
+    with ThreadingHTTPServer(("127.0.0.1", 0), Refusing) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        block = prepare["webhook"](f"http://127.0.0.1:{server.server_port}/services/secret")
+        assert asyncio.run(block.call(payload)).status_code == 404
+        server.shutdown()
+    assert heard[0][0] == "application/json"
+    assert heard[0][1]["text"].startswith('retrain: "<é>": Failed\nno \\ rows\nin {{ this }}')
+    assert "secret" not in f"{caplog.text}{block}{block.model_dump_json()}"

@@ -19,6 +19,7 @@ __all__ = ["Finding", "doctor", "findings"]
 
 SHOWN = ("torch", "dvc", "prefect", "mlflow", "great-expectations")
 COLORS = {"ok": "green", "note": "yellow", "broken": "red"}
+PREFECT = "http://127.0.0.1:4200/api"  # of `make up`
 FREE = 5.0  # GB: data, models and caches of the laptop scale, with room for a second version of them
 
 
@@ -40,7 +41,7 @@ class Finding:
 
 
 def doctor(as_json: AsJson = False) -> None:
-    """Look at packages, GPU, disk, git, DVC, MNIST, params and MLflow. Exit code 1 if something is broken."""
+    """Look at packages, GPU, disk, git, DVC, MNIST, params, MLflow and Prefect. Exit code 1 if something is broken."""
     found = list(findings())
     if as_json:
         print_json([asdict(one) for one in found])
@@ -191,6 +192,39 @@ def _mlflow() -> Iterator[Finding]:
         yield Finding("MLflow", f"{shown} answers; {count} registered models")
 
 
+def _prefect() -> Iterator[Finding]:
+    """Whether a server is there, and a worker for each work pool of our deployments."""
+    import httpx
+
+    from pipelines.ops.messages import in_a_line, without_credentials
+
+    address = os.environ.get("PREFECT_API_URL", "").rstrip("/")
+    name, _, password = os.environ.get("PREFECT_API_AUTH_STRING", "").partition(":")
+    shown = without_credentials(address or PREFECT)
+    with httpx.Client(base_url=address or PREFECT, auth=(name, password) if name else None, timeout=5) as server:
+        try:
+            ours = {"deployments": {"tags": {"all_": ["rankops"]}}}
+            found = server.post("/deployments/filter", json=ours).raise_for_status().json()
+            pools = {one["work_pool_name"] for one in found if one["work_pool_name"]}
+            states = {pool: server.get(f"/work_pools/{pool}").raise_for_status().json()["status"] for pool in pools}
+        except (httpx.HTTPError, ValueError) as error:
+            if address:
+                advice = "start the server (make up), or correct PREFECT_API_URL and PREFECT_API_AUTH_STRING"
+                yield Finding("Prefect", f"{shown} does not answer: {in_a_line(error)}", "broken", advice)
+            else:
+                yield Finding("Prefect", f"no server at {shown}", "note", "make up starts one; schedules need it")
+            return
+    if not pools:
+        yield Finding("Prefect", f"{shown} answers, and has no flows of ours", "note", "make deploy")
+    for pool, state in sorted(states.items()):
+        if state == "READY":
+            yield Finding("Prefect", f"{shown} answers; a worker polls the work pool {pool}")
+        else:
+            advice = "prefect work-pool resume" if state == "PAUSED" else "make up PARTS=worker POOL="
+            found, join = f"{shown}: runs wait, the work pool {pool} is {state}", " " if state == "PAUSED" else ""
+            yield Finding("Prefect", found, "note", f"{advice}{join}{pool}")
+
+
 LOOKS: dict[str, Callable[[], Iterator[Finding]]] = {
     "packages": _packages,
     "GPU": _gpu,
@@ -200,4 +234,5 @@ LOOKS: dict[str, Callable[[], Iterator[Finding]]] = {
     "MNIST": _mnist,
     "params": _params,
     "MLflow": _mlflow,
+    "Prefect": _prefect,
 }
