@@ -106,10 +106,12 @@ ui: .venv/.installed ## MLflow on http://127.0.0.1:5000 (PORT=...)
 	$(RUN) MLFLOW_DISABLE_TELEMETRY=true DO_NOT_TRACK=1 MLFLOW_SERVER_ENABLE_JOB_EXECUTION=false \
 		mlflow server --host 127.0.0.1 --port $(PORT) --backend-store-uri "$${MLFLOW_TRACKING_URI:-sqlite:///mlflow.db}"
 
+# A server that starts again knows who held a slot, and frees it in 5 minutes (lease storage on disk).
 # Where flows report to and publish: a team's servers if the environment names them, else those of `make up`.
 SERVERS := PREFECT_API_URL=$${PREFECT_API_URL:-http://127.0.0.1:$(PREFECT_PORT)/api} \
 	MLFLOW_TRACKING_URI=$${MLFLOW_TRACKING_URI:-http://127.0.0.1:$(MLFLOW_PORT)} \
 	PREFECT_HOME="$(CURDIR)/.servers/prefect" PREFECT_SERVER_ANALYTICS_ENABLED=false PREFECT_FLOWS_HEARTBEAT_FREQUENCY=30 \
+	PREFECT_SERVER_CONCURRENCY_LEASE_STORAGE=prefect.server.concurrency.lease_storage.filesystem \
 	MLFLOW_DISABLE_TELEMETRY=true MLFLOW_SERVER_ENABLE_JOB_EXECUTION=false DO_NOT_TRACK=1
 
 up: .venv/.installed ## Prefect on http://127.0.0.1:4200, MLflow on :5000 and a worker, until Ctrl-C (PREFECT_PORT=, MLFLOW_PORT=, POOL=gpu, PARTS=worker)

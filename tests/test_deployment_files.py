@@ -21,7 +21,7 @@ from prefect.server.events.jinja_filters import all_filters
 from prefect.server.events.schemas.automations import EventTrigger
 from prefect.server.events.schemas.events import ReceivedEvent
 from prefect.server.utilities.user_templates import register_user_template_filters, render_user_template_sync
-from prefect.states import Failed
+from prefect.states import Cancelled, Completed, Crashed, Failed
 from prefect_docker.worker import DockerWorkerJobConfiguration
 from prefect_kubernetes.worker import KubernetesWorkerJobConfiguration
 from ruamel.yaml import YAML
@@ -34,7 +34,6 @@ from conftest import ROOT, done  # isort: skip
 COMPOSE = ("compose.yaml", "compose.gpu.yaml")
 KUBERNETES = sorted(path for path in (ROOT / "deploy/kubernetes").glob("*.yaml") if path.stem != "kustomization")
 KUBERNETES_VERSION = "1.31"
-OWN = ("mlflow", "prefect", "worker", "buckets", "users")  # services of this project's image
 SECRET = re.compile(r"PASSWORD|SECRET|_KEY|AUTH")
 
 
@@ -66,9 +65,11 @@ def test_compose_is_of_its_schema_pins_images_drops_rights_listens_here_alone_an
     for name, service in services().items():
         assert re.fullmatch(r"[\w./-]+:\d[\w.-]*", service["image"]), f"{name}: {service['image']} is no pinned tag"
         assert ("healthcheck" in service) != (service.get("restart") == "no"), name
-        if name in OWN:
-            assert service["cap_drop"] == ["ALL"], name
-            assert service["security_opt"] == ["no-new-privileges:true"], name
+        assert service["security_opt"] == ["no-new-privileges:true"], name
+        assert service["pids_limit"], name
+        assert service["mem_limit"], name
+        assert (service.get("cap_drop") == ["ALL"]) == (name != "s3"), name
+        assert "cap_add" not in service or name == "postgres"
         volumes |= {volume.split(":")[0] for volume in service.get("volumes", [])}
         volumes |= {f"./{word}" for word in service.get("command", []) if word.endswith(".py")}
         ports += service.get("ports", [])
@@ -153,7 +154,8 @@ def test_prefect_makes_a_valid_kubernetes_job_of_the_template(gpus):
     assert_restricted(job)
     assert pod["automountServiceAccountToken"] is False
     (container,) = pod["containers"]
-    assert container["resources"]["limits"] == {"cpu": "4", "memory": "16Gi", "nvidia.com/gpu": gpus}
+    limits = {"cpu": "4", "memory": "16Gi", "ephemeral-storage": "64Gi", "nvidia.com/gpu": gpus}
+    assert container["resources"]["limits"] == limits
     assert {"name": "RANKOPS_SCALE", "value": "paper"} in container["env"]
     assert {"secretRef": {"name": "rankops"}} in container["envFrom"]
     assert not [one["name"] for one in container["env"] if one.get("value") and SECRET.search(one["name"])]
@@ -177,20 +179,30 @@ def test_prefect_makes_a_container_of_the_docker_template(monkeypatch):
     assert not without.container_create_kwargs["device_requests"]
 
 
-def test_only_runs_of_our_deployments_are_marked_crashed_after_three_missed_heartbeats():
-    def heartbeat(*tags: str) -> ReceivedEvent:
+def test_only_runs_of_our_deployments_are_marked_crashed_after_three_missed_heartbeats_or_if_they_do_not_start():
+    def event(name: str, *tags: str) -> ReceivedEvent:
         return ReceivedEvent(
-            occurred="2026-11-23T03:00:00Z", event="prefect.flow-run.heartbeat", id=uuid4(),
+            occurred="2026-11-23T03:00:00Z", event=f"prefect.flow-run.{name}", id=uuid4(),
             resource={"prefect.resource.id": f"prefect.flow-run.{uuid4()}"},
             related=[{"prefect.resource.id": f"prefect.tag.{tag}", "prefect.resource.role": "tag"} for tag in tags],
         )  # fmt: skip
 
-    trigger = EventTrigger.model_validate(read("deploy/heartbeats.yaml")[0]["trigger"])  # as the server reads it
-    assert trigger.expect >= {f"prefect.flow-run.{state}" for state in (NOT_JUDGED, PROMOTED, DRIFTED)}  # they ended
+    ended = {f"prefect.flow-run.{state.name}" for state in (Completed(), Failed(), Cancelled(), Crashed())}
+    ended |= {f"prefect.flow-run.{state}" for state in (NOT_JUDGED, PROMOTED, DRIFTED)}
+    for file, began in (("starts", ("Pending", "Submitting", "InfrastructurePending")), ("heartbeats", ("heartbeat",))):
+        trigger = EventTrigger.model_validate(read(f"deploy/{file}.yaml")[0]["trigger"])  # as the server reads it
+        assert trigger.expect >= ended | {"prefect.flow-run.heartbeat"}
+        for name in began:
+            assert trigger.starts_after(f"prefect.flow-run.{name}")
+            assert trigger.covers(event(name, "team", "rankops"))
+            assert not trigger.covers(event(name, "team"))
+        if file == "starts":  # Kubernetes may take that long to find a node
+            wait = template("kubernetes")["variables"]["properties"]["pod_watch_timeout_seconds"]["default"]
+            assert trigger.within.total_seconds() > wait
+            assert not trigger.expect & trigger.after
+            assert "prefect.flow-run.Running" in trigger.expect
     told = runpy.run_path(str(ROOT / "deploy/prepare.py"))["ALERTS"]
     assert {NOT_JUDGED, PROMOTED, DRIFTED} < set(told["rankops: alerts"][0])
-    assert trigger.covers(heartbeat("team", "rankops"))
-    assert not trigger.covers(heartbeat("team"))
     assert all(one["tags"] == ["rankops"] for one in read("prefect.yaml")[0]["deployments"])
     for path in ("Makefile", "compose.yaml", "deploy/docker/job-template.json", "deploy/kubernetes/settings.yaml"):
         found = re.search(r"PREFECT_FLOWS_HEARTBEAT_FREQUENCY\W+(\d+)", (ROOT / path).read_text())

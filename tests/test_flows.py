@@ -243,9 +243,23 @@ def test_prefect_yaml_names_flows_that_exist_with_parameters_that_they_take():
         flow = getattr(importlib.import_module(file.removesuffix(".py").replace("/", ".")), name)
         for schedule in deployment["schedules"]:
             assert set(schedule.get("parameters", {})) <= set(inspect.signature(flow.fn).parameters)
-    with pytest.raises(ParameterTypeError, match="workers"):
-        retraining.retrain.validate_parameters({"workers": 0})
-    assert retraining.retrain.validate_parameters({"workers": 2})["workers"] == 2
+
+
+@pytest.mark.parametrize(
+    ("name", "values"),
+    [
+        ("workers", [0, -1, 65, 10**9, 1.5, "many"]),
+        ("reason", ["", "a\0b", "a\nb", "\x1b[31m", "a" * 1001, "\ud800", None, 7]),
+        ("advance", ["perhaps", 2, None]),
+        ("push", [True, ["origin"]]),
+    ],
+)
+def test_a_retraining_takes_no_parameter_that_would_fail_after_hours(name, values):
+    for value in values:
+        with pytest.raises(ParameterTypeError, match=name):
+            retraining.retrain.validate_parameters({name: value})
+    good = {"workers": 2, "reason": "drift: \"ink\" -- 'é' {x} <b>", "push": None}
+    assert good.items() <= retraining.retrain.validate_parameters(good).items()
 
 
 def test_a_worker_that_is_told_no_checkout_says_what_to_set(tmp_path):

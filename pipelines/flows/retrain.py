@@ -35,6 +35,8 @@ __all__ = ["retrain"]
 
 REPRO = ("dvc", "--wait-for-lock", "repro")
 MOST_STAGES = 64  # tasks that may wait at once; the slots decide how many work
+# A line, which goes into the commit in the end: git takes none with a NUL, and no word of many kilobytes.
+Reason = Annotated[str, Field(max_length=1000, pattern=r"^[^\x00-\x1f\x7f]+$")]
 
 
 def _slots(workers: int | None, params: Settings) -> list[dict[str, str]]:
@@ -69,14 +71,13 @@ def publish(folder: Path, commands: Commands) -> None:
     task_runner=ThreadPoolTaskRunner(max_workers=MOST_STAGES),
 )
 def retrain(
-    reason: str = "by hand",
+    reason: Reason = "by hand",
     advance: bool = True,
-    workers: Annotated[int, Field(ge=1)] | None = None,
+    workers: Annotated[int, Field(ge=1, le=MOST_STAGES)] | None = None,
     gate: bool = True,
     push: str | None = None,
-    project: str = ".",
 ) -> State:
-    """Retrain what the data, the params or the code of the present commit have changed.
+    """Retrain what the data, the params or the code of the present commit of this folder have changed.
 
     In a clone, whose params and `dvc.lock` become a branch `retrain/<time>`: the project's checkout stays as it is.
     What a killed retraining finished is in DVC's run cache, and its checkpoints are resumed. One at a time.
@@ -87,16 +88,16 @@ def retrain(
         workers: stages that run at once; by default as many as GPUs, or cores for `compute.threads` each.
         gate: let the gate promote what is better.
         push: a git remote that gets the branch, after DVC's default remote has got data and models; None for neither.
-        project: the checkout.
 
     Returns:
         Completed, or Promoted, which is a kind of it, with what was promoted; Failed if a model could not be judged,
         which takes nothing from the others.
     """
-    root, commands = Path(project).resolve(), Commands()
+    root, commands = Path.cwd(), Commands()
     # For all commands: the code of the folder that they run in, and the project's store, as the clone is removed.
     store = os.environ.get("MLFLOW_TRACKING_URI") or DEFAULT_STORE
-    os.environ |= {"PYTHONPATH": "src", "MLFLOW_TRACKING_URI": re.sub("^(sqlite:///)(?!/)", rf"\1{root}/", store)}
+    here = re.sub("^sqlite:///(?!/)", lambda found: f"{found[0]}{root}/", store)
+    os.environ |= {"PYTHONPATH": "src", "MLFLOW_TRACKING_URI": here}
     try:
         if load(root / "params.yaml").digits.source != "bundled":
             commands.run("rankops", "fetch", folder=root)
@@ -160,7 +161,7 @@ def _refuse_other_digits(folder: Path, params: Settings) -> None:
 
 
 def _show_results(folder: Path, params: Settings) -> None:
-    """Show the results with links to MLflow, and a sheet of examples, on the run's page."""
+    """Show the results with links to MLflow, and each label ranker's sheet of examples, on the run's page."""
     links = addresses(json.loads((folder / "reports/published.json").read_text()))
     table = read_runs(folder / "metrics/runs")
     lines = ["| run | metric on the test split | mean over seeds (95 %) |", "|---|---|---|"]
@@ -169,6 +170,6 @@ def _show_results(folder: Path, params: Settings) -> None:
             name = f"[{row.run}]({links[row.run]})" if row.run in links else row.run
             lines.append(f"| {name} | {row.metric} | {row.value:.4f} ({row.low:.4f} to {row.high:.4f}) |")
     create_markdown_artifact(key="results", markdown="\n".join(lines), description="Results of all runs")
-    for sheet in sorted((folder / "reports/figures").glob("*-examples.png"))[:1]:
-        picture = base64.b64encode(sheet.read_bytes()).decode()
-        create_image_artifact(key="examples", image_url=f"data:image/png;base64,{picture}", description=sheet.stem)
+    for sheet in sorted((folder / "reports/figures").glob("*-examples.png")):
+        picture, key = base64.b64encode(sheet.read_bytes()).decode(), re.sub("[^a-z0-9]+", "-", sheet.stem.lower())
+        create_image_artifact(key=key, image_url=f"data:image/png;base64,{picture}", description=sheet.stem)
