@@ -101,7 +101,6 @@ def write_run(name, task, value):
 def write_project():
     """Write what all stages before the report write."""
     draws = np.random.default_rng(0)
-    write("data/digits/manifest.json", {"source": "bundled"})
     images = encode_images(draws.integers(0, 255, (TEST, 16, 16), dtype=np.uint8), threads=1)
     for dataset in ("ranked_mnist", "captions"):
         Path(f"data/{dataset}").mkdir()

@@ -1,6 +1,5 @@
 """Say what the report shows: its tables, texts and pictures, from what stages wrote."""
 
-import json
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -20,7 +19,7 @@ from rankops.tasks.base import Metric
 
 __all__ = ["content"]
 
-SOURCES = {"mnist": "MNIST digits", "bundled": "scikit-learn's bundled digits, not MNIST"}
+SOURCES = {"mnist": "all of MNIST", "subset": "the 14,000 digits of MNIST that ship"}
 
 
 def content(params: Settings, folder: Path) -> dict[str, Any]:
@@ -33,7 +32,9 @@ def content(params: Settings, folder: Path) -> dict[str, Any]:
     for name, run in params.runs.items():
         tasks.setdefault((run.task, run.dataset), []).append(name)
     return {
-        "source": SOURCES[json.loads(Path("data/digits/manifest.json").read_text())["source"]],
+        "digits": SOURCES[params.digits.source]
+        if any(run.dataset in params.datasets for run in params.runs.values())
+        else None,
         "compute": params.compute,
         "comparisons": [_comparison(params, runs, compared, name) for name in params.comparisons],
         "sheet": sheet(params, folder),
