@@ -27,7 +27,9 @@ def kept_results(datasets: Collection[str], folder: str | Path = "results") -> d
         read = _comparison if path.parent.name == PAPER else _run
         try:
             kept = json.loads(path.read_text())
-            if kept["params"].get("run", {"dataset": "ranked_mnist"})["dataset"] in datasets:
+            # A file of older code names none: a run's folder does, and comparisons are of Ranked MNIST.
+            named = kept["params"]["run"].get("dataset", path.parent.name) if read is _run else "ranked_mnist"
+            if named in datasets:
                 rows.setdefault(path.parent.name, []).extend(read(path.stem, kept))
         except (KeyError, TypeError, AttributeError, ValueError) as error:
             message = f"{path}: not a kept result ({type(error).__name__}: {error}): `git checkout {path}`"
