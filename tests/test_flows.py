@@ -283,19 +283,6 @@ def test_stages_that_run_at_once_share_the_gpus_that_the_worker_may_use(monkeypa
         assert [slot.get("CUDA_VISIBLE_DEVICES") for slot in slots] == expected
 
 
-def test_a_retraining_does_not_fall_back_on_other_digits(tmp_path):
-    params = load(ROOT / "params.yaml")
-    raw = tmp_path / "data/raw/mnist"
-    raw.mkdir(parents=True)
-    (raw / "README.md").write_text("Put MNIST here.")
-    retraining._refuse_other_digits(tmp_path, params)  # nothing was made yet
-    (tmp_path / "dvc.lock").write_text("stages: {digits: {deps: [{path: data/raw/mnist, hash: md5, nfiles: 5}]}}\n")
-    with pytest.raises(ValueError, match=r"data/raw/mnist.*rankops fetch"):
-        retraining._refuse_other_digits(tmp_path, params)
-    chosen = params.digits.model_copy(update={"source": "bundled"})  # by a person
-    retraining._refuse_other_digits(tmp_path, params.model_copy(update={"digits": chosen}))
-
-
 def test_a_model_that_could_not_be_judged_takes_nothing_from_the_others():
     better = Decision("sorter-lstm", "2", "1", True, "better")
     failed = Decision("label_ranking", None, None, False, "no gate split", failed=True)

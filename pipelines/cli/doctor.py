@@ -11,7 +11,7 @@ from typing import Literal
 
 import typer
 
-from pipelines.cli.data import MNIST
+from pipelines.cli.data import MNIST, SUBSET
 from pipelines.cli.params import EXPERIMENTS, PARAMS, problems
 from pipelines.cli.shared import AsJson, print_json
 
@@ -20,6 +20,7 @@ __all__ = ["Finding", "doctor", "findings"]
 SHOWN = ("torch", "dvc", "prefect", "mlflow", "great-expectations")
 COLORS = {"ok": "green", "note": "yellow", "broken": "red"}
 PREFECT = "http://127.0.0.1:4200/api"  # of `make up`
+HOW_TO_GET = {"subset": f"git checkout {SUBSET}", "mnist": "rankops fetch mnist"}
 FREE = 5.0  # GB: data, models and caches of the laptop scale, with room for a second version of them
 
 
@@ -41,7 +42,7 @@ class Finding:
 
 
 def doctor(as_json: AsJson = False) -> None:
-    """Look at packages, GPU, disk, git, DVC, MNIST, params, MLflow and Prefect. Exit code 1 if something is broken."""
+    """Look at packages, GPU, disk, git, DVC, digits, params, MLflow and Prefect. Exit code 1 if something is broken."""
     found = list(findings())
     if as_json:
         print_json([asdict(one) for one in found])
@@ -149,20 +150,23 @@ def _dvc() -> Iterator[Finding]:
         yield Finding("DVC cache", f"{cache}{'' if cache.exists() else ' (empty)'}; remote: {remote or 'none'}")
 
 
-def _mnist() -> Iterator[Finding]:
-    from rankops.datasets.scenes import mnist
+def _digits() -> Iterator[Finding]:
+    from pipelines.config import load
+    from rankops.datasets.scenes import digits, mnist
 
-    if not mnist.is_there(MNIST):
-        root = os.environ.get("RANKOPS_MNIST_ROOT")
-        instead = f"`make repro` takes it from {root}" if root else "scikit-learn's bundled digits are used"
-        yield Finding("MNIST", f"not in {MNIST}: {instead}", "note", "rankops fetch mnist")
-        return
     try:
-        mnist.check(MNIST)
+        source = load(PARAMS).digits.source
+    except ValueError:
+        return  # "params" says what is wrong with them
+    try:
+        if source == "mnist":
+            mnist.check(MNIST)
+        else:
+            digits.splits(source, SUBSET)
     except (FileNotFoundError, ValueError) as error:
-        yield Finding("MNIST", str(error), "broken", "rankops fetch mnist")
+        yield Finding("digits", str(error), "broken", HOW_TO_GET[source])
     else:
-        yield Finding("MNIST", f"complete, in {MNIST}")
+        yield Finding("digits", f"{source}: complete, in data/raw/{source}")
 
 
 def _params() -> Iterator[Finding]:
@@ -231,7 +235,7 @@ LOOKS: dict[str, Callable[[], Iterator[Finding]]] = {
     "disk": _disk,
     "git": _git,
     "DVC": _dvc,
-    "MNIST": _mnist,
+    "digits": _digits,
     "params": _params,
     "MLflow": _mlflow,
     "Prefect": _prefect,

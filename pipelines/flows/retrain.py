@@ -24,12 +24,10 @@ from pipelines.flows.checkout import commit, fresh_checkout, is_new, share
 from pipelines.flows.graph import stages
 from pipelines.flows.processes import CommandFailed, Commands, retried
 from pipelines.flows.promote import judge, outcome, show
-from pipelines.ops import dvc_lock
 from pipelines.reporting.results import read_runs
 from pipelines.tracking.live import watch
 from pipelines.tracking.publish import addresses
 from pipelines.tracking.store import DEFAULT_STORE
-from rankops.datasets.scenes import mnist
 
 __all__ = ["retrain"]
 
@@ -99,11 +97,9 @@ def retrain(
     here = re.sub("^sqlite:///(?!/)", lambda found: f"{found[0]}{root}/", store)
     os.environ |= {"PYTHONPATH": "src", "MLFLOW_TRACKING_URI": here}
     try:
-        if load(root / "params.yaml").digits.source != "bundled":
-            commands.run("rankops", "fetch", folder=root)
+        commands.run("rankops", "fetch", folder=root)
         with fresh_checkout(root, advance=advance, remote=push) as (folder, snapshot):
             params = load(folder / "params.yaml")
-            _refuse_other_digits(folder, params)
             if push is not None:
                 with suppress(CommandFailed):  # what DVC's remote lacks is made again
                     commands.run("dvc", "fetch", "--run-cache", folder=folder)
@@ -144,20 +140,6 @@ def _run_stages(folder: Path, params: Settings, commands: Commands, workers: int
     if failed:
         raise CommandFailed("stages failed; the next retraining keeps what is done:\n" + "\n".join(failed))
     commands.run(*REPRO, folder=folder)  # a no-op, unless a task missed something
-
-
-def _refuse_other_digits(folder: Path, params: Settings) -> None:
-    """Raise if all would be trained anew on bundled digits only because this machine lacks MNIST."""
-    raw = folder / "data/raw/mnist"
-    if params.digits.source != "auto" or mnist.is_there(raw):
-        return
-    deps = dvc_lock.stages(folder / "dvc.lock").get("digits", {}).get("deps", [])
-    if sum(dep.get("nfiles", 0) for dep in deps if dep["path"] == "data/raw/mnist") > len(list(raw.iterdir())):
-        raise ValueError(
-            "data/raw/mnist: dvc.lock was made with MNIST, which is not here, so everything would be trained anew on "
-            "other digits. Run `RANKOPS_MNIST_ROOT=<folder of its files> rankops fetch`, or commit `digits.source: "
-            "bundled` in params.yaml"
-        )
 
 
 def _show_results(folder: Path, params: Settings) -> None:
