@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 from dvc.config import Config
+from dvc.repo import Repo
 from prefect.exceptions import ParameterTypeError
 from prefect.logging import disable_run_logger
 from ruamel.yaml import YAML
@@ -114,20 +115,27 @@ def retrained(folder: Path) -> None:
 
 
 @pytest.fixture
-def project(tmp_path) -> Path:
-    """A project of a stage that makes data of a snapshot, at snapshot 1."""
+def bare(tmp_path) -> Path:
+    """A project at snapshot 1, whose stage was not run yet."""
     folder = tmp_path / "my project é"
-    folder.mkdir()
+    (folder / "data/raw/mnist").mkdir(parents=True)
     (folder / "params.yaml").write_text("# sizes\ndata: {snapshot: 1, growth: 0.1}  # of rows\n")
     (folder / "dvc.yaml").write_text(
         "stages: {made: {cmd: cat data/raw/mnist/* > made, deps: [data/raw/mnist], params: [data], outs: [made]}}\n"
     )
-    (folder / "data/raw/mnist").mkdir(parents=True)
     (folder / "data/raw/mnist/README.md").write_text("MNIST")
     (folder / ".gitignore").write_text("/data/raw/*\n!/data/raw/mnist/\n/data/raw/mnist/*\n!*.md\n/.retrain/\n")
-    sh(folder, "git init -q -b main && git config user.name a && git config user.email a@b && dvc init -q")
-    sh(folder, "dvc repro -q && git add -A && git commit -qm main")
+    sh(folder, "git init -q -b main && git config user.name a && git config user.email a@b")
+    Repo.init(str(folder)).close()
+    sh(folder, "git add -A && git commit -qm start")
     return folder
+
+
+@pytest.fixture
+def project(bare) -> Path:
+    """A project of a stage that makes data of a snapshot, at snapshot 1."""
+    sh(bare, "dvc repro -q && git add -A && git commit -qm main")
+    return bare
 
 
 def snapshot(folder: Path, revision: str = "HEAD") -> int:
@@ -190,6 +198,32 @@ class TestCheckout:
             assert {os.path.realpath(one["url"]) for one in remotes.values()} == {
                 str(project.parent / name) for name in ("near", "far")
             }
+
+    @pytest.mark.parametrize(
+        ("before", "place"),
+        [
+            ("git branch retrain", "`retrain`"),  # refused at once, and not after all was trained
+            ("git rm -rq --cached .dvc && git commit -qm none", "no .dvc"),
+            *(
+                (f"git checkout -qb retrain/x && echo '{params}' > params.yaml && git commit -qam x", "retrain/x")
+                for params in ("a: [", "[1]", "data:", "data: {snapshot: many}")
+            ),
+        ],
+    )  # fmt: skip
+    def test_a_project_that_could_not_be_retrained_is_refused_before_it_is(self, bare, before, place):
+        sh(bare, f"{before} && git checkout -q main")
+        with pytest.raises(ValueError, match=place), fresh_checkout(bare, advance=True):
+            pass
+
+    def test_within_a_hook_of_git_the_projects_own_repository_stays_as_it_is(self, bare, monkeypatch):
+        sh(bare, "git branch retrain/x")
+        before = sh(bare, "git rev-parse HEAD && git status --porcelain")
+        monkeypatch.setenv("GIT_DIR", str(bare / ".git"))
+        monkeypatch.setenv("GIT_INDEX_FILE", str(bare / ".git/index"))
+        with fresh_checkout(bare, advance=True) as (folder, number):
+            assert number == snapshot(folder) == 2
+        monkeypatch.undo()
+        assert sh(bare, "git rev-parse HEAD && git status --porcelain") == before
 
     def test_two_at_once_are_refused(self, project):
         code = (

@@ -14,6 +14,7 @@ from typing import Annotated
 import torch
 from prefect import flow
 from prefect.artifacts import create_image_artifact, create_markdown_artifact
+from prefect.logging import get_run_logger
 from prefect.runtime import task_run
 from prefect.states import State
 from prefect.task_runners import ThreadPoolTaskRunner
@@ -24,6 +25,7 @@ from pipelines.flows.checkout import commit, fresh_checkout, is_new, share
 from pipelines.flows.graph import stages
 from pipelines.flows.processes import CommandFailed, Commands, retried
 from pipelines.flows.promote import judge, outcome, show
+from pipelines.ops.git import git
 from pipelines.reporting.results import read_runs
 from pipelines.tracking.live import watch
 from pipelines.tracking.publish import addresses
@@ -96,6 +98,8 @@ def retrain(
     store = os.environ.get("MLFLOW_TRACKING_URI") or DEFAULT_STORE
     here = re.sub("^sqlite:///(?!/)", lambda found: f"{found[0]}{root}/", store)
     os.environ |= {"PYTHONPATH": "src", "MLFLOW_TRACKING_URI": here}
+    if changed := git(root, "status", "--porcelain", "--untracked-files=no"):
+        get_run_logger().warning("not committed, so no part of this retraining:\n%s", changed)
     try:
         commands.run("rankops", "fetch", folder=root)
         with fresh_checkout(root, advance=advance, remote=push) as (folder, snapshot):
