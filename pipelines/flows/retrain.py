@@ -3,7 +3,6 @@
 import base64
 import json
 import os
-import queue
 import re
 import sys
 import threading
@@ -14,6 +13,7 @@ from typing import Annotated
 import torch
 from prefect import flow
 from prefect.artifacts import create_image_artifact, create_markdown_artifact
+from prefect.futures import PrefectFuture, as_completed
 from prefect.logging import get_run_logger
 from prefect.runtime import task_run
 from prefect.states import State
@@ -34,7 +34,7 @@ from pipelines.tracking.store import DEFAULT_STORE
 __all__ = ["retrain"]
 
 REPRO = ("dvc", "--wait-for-lock", "repro")
-MOST_STAGES = 64  # tasks that may wait at once; the slots decide how many work
+MOST_STAGES = 64  # that may run at once
 # A line, which goes into the commit in the end: git takes none with a NUL, and no word of many kilobytes.
 Reason = Annotated[str, Field(max_length=1000, pattern=r"^[^\x00-\x1f\x7f]+$")]
 
@@ -48,15 +48,11 @@ def _slots(workers: int | None, params: Settings) -> list[dict[str, str]]:
 
 
 @retried(task_run_name="{stage}")
-def run_stage(stage: str, folder: Path, commands: Commands, slots: queue.Queue) -> None:
+def run_stage(stage: str, folder: Path, commands: Commands, slot: dict[str, str]) -> None:
     """Have DVC run a stage, if there is anything to do, on a slot of its own."""
-    slot = slots.get()
-    try:
-        if task_run.run_count > 1:  # a killed dvc may have left half-written files
-            commands.run(sys.executable, "-m", "pipelines.ops.dvc_repair", folder=folder)
-        commands.run(*REPRO, "--single-item", stage, folder=folder, **slot)
-    finally:
-        slots.put(slot)
+    if task_run.run_count > 1:  # a killed dvc may have left half-written files
+        commands.run(sys.executable, "-m", "pipelines.ops.dvc_repair", folder=folder)
+    commands.run(*REPRO, "--single-item", stage, folder=folder, **slot)
 
 
 @retried
@@ -125,18 +121,28 @@ def retrain(
 
 
 def _run_stages(folder: Path, params: Settings, commands: Commands, workers: int | None) -> None:
-    """Run each stage as soon as those that it needs are done, with the trainings' epochs shown in MLflow."""
-    slots: queue.Queue = queue.Queue()
-    for slot in _slots(workers, params):
-        slots.put(slot)
-    futures = {}
-    for stage, needs in stages(folder).items():
-        futures[stage] = run_stage.submit(stage, folder, commands, slots, wait_for=[futures[need] for need in needs])
+    """Run each stage as soon as those that it needs are done and a slot is free, with epochs shown in MLflow."""
+    free, waiting = _slots(workers, params), stages(folder)
+    futures: dict[str, PrefectFuture] = {}
+    at_work: dict[PrefectFuture, tuple[str, dict[str, str]]] = {}
+    done: set[str] = set()
     ended = threading.Event()
     watching = threading.Thread(target=watch, args=(params, folder / ".checkpoints", ended), daemon=True)
     watching.start()
-    for future in futures.values():
-        future.wait()
+    while True:
+        # A stage that waits for a slot is no task yet: the page shows what a task takes.
+        for stage in [stage for stage, needs in waiting.items() if done.issuperset(needs)][: len(free)]:
+            slot, needs = free.pop(), [futures[need] for need in waiting.pop(stage)]
+            futures[stage] = run_stage.submit(stage, folder, commands, slot, wait_for=needs)
+            at_work[futures[stage]] = stage, slot
+        if not at_work:
+            break
+        future = next(as_completed([*at_work]))
+        future.wait()  # until then its state may be an earlier one
+        stage, slot = at_work.pop(future)
+        free.append(slot)
+        if future.state.is_completed():
+            done.add(stage)
     ended.set()
     watching.join(timeout=60)
     states = {stage: future.state for stage, future in futures.items()}
