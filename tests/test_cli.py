@@ -8,7 +8,9 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 from contextlib import suppress
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -21,6 +23,7 @@ from PIL import Image
 from ruamel.yaml import YAML
 from typer.testing import CliRunner
 
+from pipelines.cli import doctor
 from pipelines.cli.app import app
 from pipelines.config import load
 from rankops.io.checkpoints import build, save_model
@@ -322,6 +325,33 @@ class TestDoctor:
         for name in ("packages", "git", "dvc.lock", "params.yaml", "MLflow"):
             assert states[name] == "broken", name
         assert "secret" not in rankops("doctor", code=1)
+
+    @pytest.mark.parametrize(
+        ("status", "state", "advice"),
+        [("READY", "ok", ""), ("NOT_READY", "note", "make up PARTS=worker POOL=gpu"), ("PAUSED", "note", "resume gpu")],
+    )
+    def test_a_work_pool_without_a_worker_is_noted_and_who_starts_one(self, monkeypatch, status, state, advice):
+        class Prefect(BaseHTTPRequestHandler):
+            def answer(self) -> None:
+                self.rfile.read(int(self.headers.get("content-length", 0)))
+                pools = self.command == "POST"
+                self.send_response(200 if self.headers["authorization"] else 401)
+                self.end_headers()
+                self.wfile.write(json.dumps([{"work_pool_name": "gpu"}] if pools else {"status": status}).encode())
+
+            do_GET = do_POST = answer
+
+        with ThreadingHTTPServer(("127.0.0.1", 0), Prefect) as server:
+            threading.Thread(target=server.serve_forever, daemon=True).start()
+            monkeypatch.setenv("PREFECT_API_URL", f"http://127.0.0.1:{server.server_port}/api")
+            monkeypatch.delenv("PREFECT_API_AUTH_STRING", raising=False)
+            (refused,) = doctor._prefect()
+            assert (refused.state, "401" in refused.found) == ("broken", True)
+            monkeypatch.setenv("PREFECT_API_AUTH_STRING", "person:secret")
+            (found,) = doctor._prefect()
+            server.shutdown()
+        assert (found.state, "gpu" in found.found) == (state, True)
+        assert found.advice.endswith(advice)
 
 
 def test_watch_ends_with_ctrl_c_and_refuses_broken_params(project, store):
