@@ -42,3 +42,5 @@ if __name__ == "__main__":
         main(*sys.argv[1:])
     except ValueError as error:
         sys.exit(str(error))
+    except KeyboardInterrupt:  # while it waited
+        sys.exit(130)
