@@ -45,7 +45,7 @@ repro: .venv/.installed ## everything from params.yaml: data, checks, sorters, r
 # A DVC project of its own, in experiments/.
 experiments: .venv/.installed ## comparisons that need many trainings, and the papers' figures (hours); resumes where it was stopped
 	$(RUN) rankops check experiments/params.yaml
-	$(RUN) rankops fetch
+	$(RUN) rankops fetch --params experiments/params.yaml
 	cd experiments && $(REPRO)
 
 paper: .venv/.installed ## repro and experiments at the papers' sizes: needs a GPU, and days; make scale SCALE=laptop goes back
@@ -57,7 +57,7 @@ paper: .venv/.installed ## repro and experiments at the papers' sizes: needs a G
 label-ranking: .venv/.installed ## make label-ranking SCALE=table_1 RUNS='*-label_attention': the experiments' label rankers alone, at a scale of experiments/scales
 	$(RUN) rankops scale $(SCALE) --in experiments
 	$(RUN) rankops check experiments/params.yaml
-	$(RUN) rankops fetch
+	$(RUN) rankops fetch --params experiments/params.yaml
 	cd experiments && $(REPRO) --glob 'evaluate@label_ranking-$(RUNS)'
 
 test: .venv/.installed lint ## what must pass before a change lands
