@@ -42,6 +42,6 @@ def recall_at_k(
     tensor(0.5000, dtype=torch.float64)
     """
     check_count("k", k)
-    given = groups(scores, labels=labels, dim=dim, mask=mask, weights=weights)
-    weight = given.weight.double() * given.truth
+    given = groups(scores, exact=True, labels=labels, dim=dim, mask=mask, weights=weights)
+    weight = given.weight * given.truth
     return (weight * among_first(given, k)).sum(-1) / weight.sum(-1)
