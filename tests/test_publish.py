@@ -14,13 +14,14 @@ from pipelines.config import load
 from pipelines.stages.progress import keep_times
 from pipelines.stages.publish import main
 from pipelines.tracking import registry
+from pipelines.tracking.card import card
 from pipelines.tracking.publish import PARENT, Run, Version, publish
 from pipelines.tracking.store import ServerUnreachable, connect
 from rankops import __version__
 from rankops.io.checkpoints import build, load_model, save_model
 from rankops.sorters import load_sorter
 
-from conftest import ROOT  # isort: skip
+from conftest import ROOT, small_ranker  # isort: skip
 
 MODEL = "sorter-x"
 
@@ -184,7 +185,7 @@ def made_pipeline(params) -> None:
     spearman = {"value": 0.5, "low": 0.4, "high": 0.6, "seeds": {"1": 0.45, "2": 0.55}}
     record = {"seeds": [1, 2], "best": 2, "setting": {}, "tried": [], "validation": {"1": 0.3, "2": 0.4}}
     files = {
-        "dvc.lock": {"stages": dict.fromkeys(stages, entry)}, "data/digits/manifest.json": {"source": "bundled"},
+        "dvc.lock": {"stages": dict.fromkeys(stages, entry)},
         "metrics/runs/memorability-mse.json": {"spearman": spearman}, "models/runs/memorability-mse/run.json": record,
         "reports/figures/memorability-mse-examples.png": "", "models/sorters/lstm/history.csv": history,
     }  # fmt: skip
@@ -199,7 +200,7 @@ def made_pipeline(params) -> None:
     for name, contents in files.items():
         Path(name).parent.mkdir(parents=True, exist_ok=True)
         Path(name).write_text(contents if isinstance(contents, str) else json.dumps(contents))
-    Path("data/clips").mkdir()
+    Path("data/clips").mkdir(parents=True)
     table = pa.table({"score": [0.5]}).replace_schema_metadata({"classes": '["dull"]'})
     pq.write_table(table, "data/clips/train.parquet")
 
@@ -243,11 +244,11 @@ def test_the_stage_sends_what_the_pipeline_made(store, capsys, made):
     champion = store.get_model_version_by_alias("memorability", "champion")
     assert (champion.tags["seed"], champion.run_id) == ("2", parent.info.run_id)
     weights = registry.weights_of("models:/memorability@champion", Path("copy"))
-    card = (weights / "card.md").read_text()
-    assert card.strip() == champion.description.strip()
+    text = (weights / "card.md").read_text()
+    assert text.strip() == champion.description.strip()
     for part in ("`train@memorability-mse`, seed 2", "| spearman | 0.5000 | 0.4000 to 0.6000 |",
                  "| data/clips/train.parquet | 2e |", "`loss.name`: mse", "models:/memorability/VERSION"):  # fmt: skip
-        assert part in card
+        assert part in text
     registered = load_model(weights)
     assert registered.recipe["labels"] == ["dull"]
     assert registered.recipe["made"] == {
@@ -300,3 +301,18 @@ def test_an_experiment_in_a_copy_sends_runs_and_no_versions_to_the_store_of_the_
     main(made)
     assert {run.info.run_id for run in store.search_runs(experiments)} == set(sent)
     assert [model.name for model in store.search_registered_models()] == ["memorability", "sorter-lstm"]
+
+
+@pytest.mark.parametrize(
+    ("tags", "labels", "expected", "absent"),
+    [
+        ({"digits_source": "subset"}, (), ["MNIST's digits", "Ranks labels 0 to 9."], []),
+        ({}, ["dress", "shoe"], ["Ranks labels: dress, shoe."], ["igit", "0 to"]),
+    ],
+)
+def test_a_card_speaks_of_digits_and_of_numbered_labels_where_there_are_such(tmp_path, tags, labels, expected, absent):
+    save_model(tmp_path / "ranker", small_ranker())
+    tags = {"run": "mine", "git_commit": "unknown", "input.data/shop/train.parquet": "1f"} | tags
+    text = card("label_ranking", tmp_path / "ranker", params={}, metrics={}, tags=tags, labels=labels)
+    assert all(part in text for part in expected)
+    assert not any(part in text for part in absent)

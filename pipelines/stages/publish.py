@@ -82,7 +82,6 @@ def _sorters(params: Settings, tags: dict[str, str]) -> list[Run]:
 
 
 def _runs(params: Settings, tags: dict[str, str]) -> list[Run]:
-    digits = {"digits_source": json.loads(Path("data/digits/manifest.json").read_text())["source"]}
     results, runs = read_runs(), []
     for name, options in params.runs.items():
         entries = _entries(f"train@{name}", f"evaluate@{name}")
@@ -104,6 +103,8 @@ def _runs(params: Settings, tags: dict[str, str]) -> list[Run]:
         )
         named = {"dataset": options.dataset, "loss": options.loss.name, "sorter": options.sorter}
         named["snapshot"] = str(params.data.snapshot)
+        if options.dataset in params.datasets:  # which are drawn from digits
+            named["digits_source"] = params.digits.source
         settings = {
             "training": params.training_of(name), "compute": params.compute.model_dump(), "chosen": trained["setting"],
             "data": params.data.model_dump(),
@@ -115,7 +116,7 @@ def _runs(params: Settings, tags: dict[str, str]) -> list[Run]:
                 key=key,
                 params=_flat(options.model_dump() | settings),
                 metrics=_metrics(rows[rows["seed"].isna()]),
-                tags=tags | digits | named | {"stage": f"train@{name}"} | dvc_lock.inputs(entries),
+                tags=tags | named | {"stage": f"train@{name}"} | dvc_lock.inputs(entries),
                 files={"results": [Path(f"metrics/runs/{name}.json"), folder / "run.json"]}
                 | _plots(f"{name}-learning_curves", f"{name}-examples"),
                 seeds=seeds,

@@ -103,6 +103,7 @@ def _decide(client: mlflow.MlflowClient, name: str, params: Settings, folder: Pa
     )  # fmt: skip
     judged = gate.judged[task]
     better, reason = verdict(differences, judged, gate, lower_is_better)
+    reason += f"; judged on {examples}"
     if better and not over_person and registry.chosen_by_person(client, model):
         better = False
         reason += f"; but version {champion} was made champion by a person: `rankops promote {name} --over-person`"

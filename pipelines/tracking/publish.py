@@ -232,12 +232,16 @@ def _made(run: Run, tags: Mapping[str, str]) -> dict[str, Any]:
 
 def _register(client: mlflow.MlflowClient, run_id: str, run: Run, version: Version) -> str:
     tags = {**run.tags, **version.tags, KEY: run.key, "run": run.name}
-    text = card(version.model, version.weights, params=run.params, metrics=run.metrics, tags=tags | _commit())
+    made, of_run = (
+        _made(run, tags | _commit()),
+        {"params": run.params, "metrics": run.metrics, "tags": tags | _commit()},
+    )
+    text = card(version.model, version.weights, **of_run, labels=made.get("labels", ()))
     with TemporaryDirectory() as scratch:
         weights = Path(scratch) / "weights"  # the name by which `rankops.sorters.load` finds it
         shutil.copytree(version.weights, weights)
         (weights / "card.md").write_text(text + "\n")
-        recipe = json.loads((weights / "model.json").read_text()) | _made(run, tags | _commit())
+        recipe = json.loads((weights / "model.json").read_text()) | made
         (weights / "model.json").write_text(json.dumps(recipe, indent=2, sort_keys=True) + "\n")
         with mlflow.start_run(run_id=run_id):
             logged = mlflow.pyfunc.log_model(
