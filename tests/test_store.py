@@ -178,3 +178,12 @@ def test_a_lock_of_another_process_and_a_file_that_is_no_database_are_told_apart
     with pytest.raises(ServerUnreachable, match="not a database"):
         connect(create=True)
     assert Path("mlflow.db").read_text().startswith("no database")
+
+
+def test_a_path_that_no_address_can_hold_is_refused_before_another_file_is_made(made, project, monkeypatch):
+    odd = project / "what?now"
+    odd.mkdir()
+    go(odd, monkeypatch)
+    with pytest.raises(ValueError, match="rename the folder"):
+        connect(create=True)
+    assert (list(odd.iterdir()), (project / "what").exists()) == ([], False)

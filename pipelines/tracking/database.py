@@ -36,9 +36,16 @@ def file_of(address: str, folder: Path = Path()) -> Path | None:
     Args:
         address: of a store, such as sqlite:///mlflow.db.
         folder: what a relative path starts from.
+
+    Raises:
+        ValueError: the path cannot be part of an address.
     """
-    named = re.fullmatch(r"sqlite:///([^:?][^?]*)", address)
-    return (folder / named[1]).resolve() if named else None
+    if not (named := re.fullmatch(r"sqlite:///([^:?][^?]*)", address)):
+        return None
+    file = (folder / named[1]).resolve()
+    if "?" in str(file):  # the rest would be taken for options, and another file for the store
+        raise ValueError(f"{file}: an SQLite store cannot be in a folder with a ? in its path: rename the folder")
+    return file
 
 
 @contextmanager
@@ -78,7 +85,7 @@ def make(file: Path) -> None:
                 with _opened(file) as database:  # which takes back what a killed process had not committed: its journal
                     database.execute("BEGIN EXCLUSIVE")  # would be taken for the new file's
             with replaced_file(file) as partial:
-                SqlAlchemyStore(f"sqlite:///{partial}", str(file.parent / FILES)).engine.dispose()
+                SqlAlchemyStore(f"sqlite:///{partial}", (file.parent / FILES).as_uri()).engine.dispose()
     except Timeout as error:
         raise TimeoutError(f"{file}: another process has been making this store for {MAKING:.0f} s; end it") from error
 

@@ -232,11 +232,10 @@ def _made(run: Run, tags: Mapping[str, str]) -> dict[str, Any]:
 
 def _register(client: mlflow.MlflowClient, run_id: str, run: Run, version: Version) -> str:
     tags = {**run.tags, **version.tags, KEY: run.key, "run": run.name}
-    made, of_run = (
-        _made(run, tags | _commit()),
-        {"params": run.params, "metrics": run.metrics, "tags": tags | _commit()},
-    )
-    text = card(version.model, version.weights, **of_run, labels=made.get("labels", ()))
+    known = tags | _commit()
+    made = _made(run, known)
+    labels = made.get("labels", ())
+    text = card(version.model, version.weights, params=run.params, metrics=run.metrics, tags=known, labels=labels)
     with TemporaryDirectory() as scratch:
         weights = Path(scratch) / "weights"  # the name by which `rankops.sorters.load` finds it
         shutil.copytree(version.weights, weights)
