@@ -3,6 +3,7 @@
 import hashlib
 import json
 import math
+from pathlib import Path
 from zipfile import ZipFile
 
 import numpy as np
@@ -29,7 +30,7 @@ from rankops.training.objective import Objective
 from conftest import ROOT, refusal, with_cell  # isort: skip
 
 QUERIES, KEYS = 12, ["user_id", "movie_id"]
-BLOCK = {"args": {"folds": 4}, "seed": 1}
+BLOCK = {"args": {"folds": 4}, "seed": 3}
 SETTINGS = check_shapes(
     merged(read(ROOT / "params.yaml"), {"real_data": {"protein_homology": BLOCK, "movielens_100k": BLOCK}})
 )
@@ -60,8 +61,8 @@ class TestAdapter:
     def test_queries_are_those_of_the_swapped_column_each_in_one_split(self, raw):
         real_data.main(SETTINGS, "protein_homology")
         assert refusal(SETTINGS, "protein_homology") is None
-        tables = {split: pq.read_table(f"data/protein_homology/{split}.parquet") for split in ("train", "val", "test")}
-        assert [len(table) for table in tables.values()] == [6, 3, 3]
+        tables = {split: pq.read_table(f"data/protein_homology/{split}.parquet") for split in ProteinHomology().splits}
+        assert [len(table) for table in tables.values()] == [3, 1, 6, 2]
         names = [name for table in tables.values() for name in table["name"].to_pylist()]
         assert sorted(map(int, names)) == [7 * number for number in range(1, QUERIES + 1)]
         given, learned = candidates(), tables["train"]["name"].to_pylist()
@@ -78,13 +79,44 @@ class TestAdapter:
         assert not split.features[~split.mask].any()
 
     def test_each_query_is_in_the_test_fold_once(self, raw):
-        options = {"size": None, "seed": 1, "threads": 1}
-        splits = [
-            [next(ProteinHomology(fold=fold, folds=4).tables(raw, split, **options))["name"].to_pylist()
-             for split in ("val", "test")] for fold in (1, 2, 3, 4)
-        ]  # fmt: skip
-        assert len({name for _, test in splits for name in test}) == QUERIES
-        assert all(not set(val) & set(test) for val, test in splits)
+        options, queries = {"folds": 4, "gate_share": 0.2}, range(200)
+        placed = [
+            [ProteinHomology(fold=fold, **options).split_of(one, seed=1) for one in queries] for fold in (1, 2, 3, 4)
+        ]
+        for of_query in zip(*placed, strict=True):
+            assert (of_query.count("test"), of_query.count("val")) == (1, 1)
+            assert of_query[of_query.index("test") - 1] == "val"  # the next fold is for validation
+        assert 20 < placed[0].count("gate") < 60
+        with pytest.raises(ValueError, match="val_share"):
+            ProteinHomology(folds=3, gate_share=0.4)
+
+    def test_a_shift_of_a_later_delivery_stays_as_the_first_ones_scale_is_used(self, raw):
+        first, later = raw / "first", raw / "2026-11-01"
+        for folder, shift in ((first, 0.0), (later, 3.0)):
+            folder.mkdir()
+            table = candidates()
+            table[list(FEATURES)] += shift
+            keys = {"EXAMPLE_ID": table["EXAMPLE_ID"] + 1000 * shift, "BLOCK_ID": table["BLOCK_ID"] + 1000 * shift}
+            table.assign(**{name: key.astype(int) for name, key in keys.items()}).to_parquet(folder / FILE.name)
+        (raw / FILE.name).unlink()
+        real_data.main(
+            SETTINGS.model_copy(update={"data": SETTINGS.data.model_copy(update={"snapshot": 2})}), "protein_homology"
+        )
+        rows = pq.read_table("data/protein_homology/train.parquet").to_pylist()
+        means = [
+            np.mean([np.array(row["features"])[:, len(FEATURES) :].mean() for row in some])
+            for some in (rows[:3], rows[3:])
+        ]
+        assert means[0] == pytest.approx(0, abs=0.3)
+        assert 1 < means[1] < 2  # three of a deviation of two
+        fitted = json.loads(Path("data/protein_homology/manifest.json").read_text())["fitted"]
+        learned = candidates().query(
+            "EXAMPLE_ID in @names", local_dict={"names": [int(row["name"]) for row in rows[:3]]}
+        )
+        assert np.allclose(fitted["means"], learned[list(FEATURES)].mean())
+        assert np.allclose(fitted["deviations"], learned[list(FEATURES)].std(ddof=0))
+        with pytest.raises(ValueError, match="2026-11-01: no means and deviations of its 74 features.*manifest"):
+            next(ProteinHomology().tables(later, "all", size=None, seed=3, threads=1, fitted={}))
 
     @pytest.mark.parametrize(
         ("column", "value", "message"),
@@ -195,7 +227,7 @@ class TestMovieLens:
         films()
         real_data.main(SETTINGS, "movielens_100k")
         assert refusal(SETTINGS, "movielens_100k") is None
-        masks = [read_queries("data/movielens_100k", split).mask for split in ("train", "val", "test")]
+        masks = [read_queries("data/movielens_100k", split).mask for split in MovieLens100k().splits]
         sizes = [size for mask in masks for size in mask.sum(1).tolist()]
         assert sorted(sizes) == sorted((FEWEST + k) // 2 for k in range(QUERIES))
         message = refusal(SETTINGS, "movielens_100k", val=[with_cell("relevance", 0, lambda row: [5, *row[1:]])])

@@ -31,8 +31,8 @@ QUERY, CANDIDATE = "EXAMPLE_ID", "BLOCK_ID"
 class ProteinHomology(QueryDataset):
     """A row a query: `features` of its candidates, and their `relevance`: 1 for a homologous protein, else 0."""
 
-    name: ClassVar[str] = "protein_homology"
     highest: ClassVar[int] = 1
+    least: ClassVar[int] = 1  # every query of the task has a homologous candidate
     layout: ClassVar[str] = f"""\
 protein_homology/
   {FILE.name}   from the package {FILE.package} {FILE.version}: `rankops fetch protein_homology`

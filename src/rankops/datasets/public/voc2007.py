@@ -9,7 +9,7 @@ import pandas as pd
 import pyarrow as pa
 
 from rankops.datasets.expected import between, in_set
-from rankops.datasets.public.reading import SPLITS, PhotoDataset, read_list
+from rankops.datasets.public.reading import SPLITS, PhotoDataset, read_list, with_gate
 from rankops.io.parquet import IMAGE
 
 __all__ = ["Voc2007", "CLASSES", "SCHEMA"]  # noqa: RUF022 - the dataset comes first
@@ -56,7 +56,8 @@ voc2007/
     )
 
     def listed(self, raw: Path, *, seed: int) -> pd.DataFrame:
-        return pd.concat([self._split(raw, split) for split in SPLITS], ignore_index=True)
+        listed = pd.concat([self._split(raw, split) for split in SPLITS], ignore_index=True)
+        return listed.assign(split=with_gate(listed["split"], listed["name"], gate_share=self.gate_share, seed=seed))
 
     def _split(self, raw: Path, split: str) -> pd.DataFrame:
         flags = {}
