@@ -8,6 +8,7 @@ from zipfile import ZipFile
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import torch
@@ -79,10 +80,8 @@ class TestAdapter:
         assert not split.features[~split.mask].any()
 
     def test_each_query_is_in_the_test_fold_once(self, raw):
-        options, queries = {"folds": 4, "gate_share": 0.2}, range(200)
-        placed = [
-            [ProteinHomology(fold=fold, **options).split_of(one, seed=1) for one in queries] for fold in (1, 2, 3, 4)
-        ]
+        folds = [ProteinHomology(fold=fold, folds=4, gate_share=0.2) for fold in (1, 2, 3, 4)]
+        placed = [[dataset.split_of(query, seed=1) for query in range(200)] for dataset in folds]
         for of_query in zip(*placed, strict=True):
             assert (of_query.count("test"), of_query.count("val")) == (1, 1)
             assert of_query[of_query.index("test") - 1] == "val"  # the next fold is for validation
@@ -129,6 +128,11 @@ class TestAdapter:
         table.to_parquet(raw / FILE.name)
         with pytest.raises(ValueError, match=rf"{FILE.name}: {message}"):
             ProteinHomology().check(raw)
+
+    def test_what_pandas_says_of_a_file_is_not_needed(self, raw):
+        table = pq.read_table(raw / FILE.name)
+        pq.write_table(table.replace_schema_metadata({"pandas": "{"}), raw / FILE.name)
+        ProteinHomology().check(raw)
 
     def test_a_missing_half_or_other_file_and_an_impossible_fold_are_named(self, raw):
         path = raw / FILE.name
@@ -185,6 +189,25 @@ class TestMovieLens:
 
         return made
 
+    def test_no_other_user_moves_what_of_a_users_ratings_is_ranked(self, films):
+        every = MovieLens100k().documents(films(), seed=1)
+        fewer = MovieLens100k().documents(films(change=lambda table: table[table["user_id"] != 15]), seed=1)
+        kept = every.query != 15
+        assert np.array_equal(every.query[kept], fewer.query)
+        assert np.array_equal(every.relevance[kept], fewer.relevance)
+
+    def test_it_is_not_read_in_several_deliveries(self, films):
+        folder = films()
+        for name in ("first", "2026-11-01"):
+            (folder / name).mkdir()
+            for file in (RATINGS, FILMS, USERS):
+                (folder / name / file).write_bytes((folder / file).read_bytes())
+        for file in (RATINGS, FILMS, USERS):
+            (folder / file).unlink()
+        data = SETTINGS.data.model_copy(update={"snapshot": 2})
+        with pytest.raises(ValueError, match="2026-11-01: movielens_100k cannot be read in several deliveries"):
+            real_data.main(SETTINGS.model_copy(update={"data": data}), "movielens_100k")
+
     def test_half_of_the_ratings_are_ranked_and_no_feature_knows_them(self, films, monkeypatch):
         features, parts = movielens_100k._features, []
         monkeypatch.setattr(
@@ -230,6 +253,8 @@ class TestMovieLens:
         masks = [read_queries("data/movielens_100k", split).mask for split in MovieLens100k().splits]
         sizes = [size for mask in masks for size in mask.sum(1).tolist()]
         assert sorted(sizes) == sorted((FEWEST + k) // 2 for k in range(QUERIES))
+        nothing = with_cell("relevance", 0, lambda row: [0] * len(row))  # someone may like none of what is ranked
+        assert refusal(SETTINGS, "movielens_100k", val=[nothing]) is None
         message = refusal(SETTINGS, "movielens_100k", val=[with_cell("relevance", 0, lambda row: [5, *row[1:]])])
         assert "highest_relevance = 5" in message
 
@@ -385,6 +410,13 @@ def test_metrics_are_means_over_queries_that_have_a_relevant_document(generator,
     assert json.loads(json.dumps(answers))[0]["scores"] == pytest.approx(table["scores"][2].as_py(), abs=1e-6)
     with pytest.raises(ValueError, match=r"row 0: features are \(2, 3\), expected \(documents, 4\)"):
         task.respond(network, [{"features": [[0.0] * 3] * 2}])
+
+
+def test_queries_without_a_relevant_document_are_counted_when_they_are_loaded(generator, tmp_path, caplog):
+    columns = {"features": [[[1.0], [2.0]]] * 3, "relevance": [[0, 1], [0, 0], [0, 0]]}
+    pq.write_table(pa.table(columns), tmp_path / "test.parquet")
+    QueryRanking().load(tmp_path, "test", threads=1)
+    assert "test.parquet: 2 of 3 queries have no relevant document" in caplog.text
 
 
 def test_grades_are_relevant_above_half_of_the_largest_and_regression_begins_at_their_mean(generator):

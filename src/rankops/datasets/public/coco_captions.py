@@ -98,4 +98,5 @@ coco_captions/
         return {
             "captions": [len(row) for row in captions],
             "shortest_caption": [min(len((caption or "").strip()) for caption in row) for row in captions],
+            "gallery": read["gallery"].to_pylist(),
         }
