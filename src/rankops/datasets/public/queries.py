@@ -178,9 +178,8 @@ def read_whole(path: Path, columns: Sequence[str], *, layout: str) -> pd.DataFra
     require(path, layout)
     try:
         with pq.ParquetFile(path) as file:
-            found = file.read().to_pandas(
-                ignore_metadata=True
-            )  # which tells of pandas' index alone, and may be damaged
+            # Metadata tell of pandas' index alone, and may be damaged.
+            found = file.read().replace_schema_metadata(None).to_pandas()
     except (pa.ArrowException, OSError, ValueError) as error:
         raise ValueError(f"{path}: not a whole Parquet file ({error}); get it again") from error
     if missing := [name for name in columns if name not in found]:
