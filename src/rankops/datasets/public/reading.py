@@ -387,9 +387,9 @@ def read_list(path: Path, columns: Sequence[str], *, layout: str, sep: str = ","
     table = table.fillna("").apply(lambda cells: cells.str.strip())
     if header:
         names = table.iloc[0].tolist() if len(table) else []
-        table = table.iloc[1:].set_axis(names, axis=1)
         if missing := [name for name in columns if names.count(name) != 1]:
-            raise ValueError(f"{path}: no column {', '.join(missing)}, or several; it has {', '.join(names)}")
+            raise ValueError(f"{path}: no column {', '.join(missing)}, or several; it has {', '.join(names) or 'none'}")
+        table = table.iloc[1:].set_axis(names, axis=1)
     else:
         if (longer := table[table[len(columns)] != ""]).size:
             raise ValueError(f"{path}: a line is {longer.iloc[0].tolist()}, expected {', '.join(columns)}; correct it")
