@@ -546,6 +546,8 @@ PLANTED = {
     "voc2007": [
         ("train", "labels", 1, lambda row: [0] * 20, "labels = 0"),
         ("val", "difficult", 0, lambda row: [True] * 20, "difficult_are_present"),
+        ("test", "difficult", 0, lambda row: [None, *row[1:]], "difficult_are_present = False"),
+        ("test", "labels", 0, lambda row: [*row[:19], None], "labels_are_0_or_1 = False"),
         ("train", "image", 0, half, "decodes"),
         ("train", "name", 0, lambda name: "", "voc2007.rows: name"),
     ],
@@ -561,7 +563,10 @@ PLANTED = {
         ("train", "frames", 0, lambda frames: [*frames[:6], half(frames[6])], "decodes"),
         ("val", "frames", 0, lambda frames: [*frames[:6], other("RGB", 33, 32)(frames[6])], "size = 32 x 32, 33 x 32"),
     ],
-    "arc": [("train", "label_ranks", 0, lambda row: [1, 3, 0, 0], "ranks_are_1_upwards")],
+    "arc": [
+        ("train", "label_ranks", 0, lambda row: [1, 3, 0, 0], "ranks_are_1_upwards"),
+        ("val", "label_ranks", 0, lambda row: [1, None, 2, 0], "labels = 0"),
+    ],
     "solar_cells": [("train", "score", 0, lambda score: 1.5, "score = 1.5")],
 }
 

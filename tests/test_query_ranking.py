@@ -162,9 +162,13 @@ class TestAdapter:
         real_data.main(SETTINGS, "protein_homology")
         changes = {"train": [with_cell("relevance", 0, lambda row: [0] * len(row))]}
         changes |= {"val": [with_cell("relevance", 0, lambda row: [2, *row[1:]])]}
+        changes |= {"test": [with_cell("relevance", 0, lambda row: None)]}
+        changes |= {"gate": [with_cell("relevance", 0, lambda row: [None, *row[1:]])]}
         message = refusal(SETTINGS, "protein_homology", **changes)
         assert "highest_relevance = 0" in message
         assert "highest_relevance = 2" in message
+        for split in ("test", "gate"):
+            assert f"split {split}, id 0: a_relevance_each = False" in message
 
 
 def rated() -> dict[str, pd.DataFrame]:

@@ -120,7 +120,8 @@ arc/
         return splits
 
     def facts(self, read: pa.Table) -> dict[str, Any]:
-        present = [sorted(rank for rank in row if rank != 0) for row in read["label_ranks"].to_pylist()]
+        rows = [[] if None in row else row for row in read["label_ranks"].to_pylist()]  # none is as wrong as no label
+        present = [sorted(rank for rank in row if rank != 0) for row in rows]
         return {
             "labels": [len(row) for row in present],
             "ranks_are_1_upwards": [row == list(range(1, len(row) + 1)) for row in present],

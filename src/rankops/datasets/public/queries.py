@@ -136,7 +136,7 @@ class QueryDataset(PublicDataset):
     def measure(self, folder: str | Path, split: str, *, threads: int) -> dict[str, pd.DataFrame]:
         path = Path(folder) / f"{split}.parquet"
         read = read_table(path, self.schema.names)
-        relevance = read["relevance"].to_pylist()
+        relevance = [[one for one in row or [] if one is not None] for row in read["relevance"].to_pylist()]
         vectors = matrix(pa.table({"features": read["features"].combine_chunks().flatten()}), "features", path=path)
         sizes = list_lengths(read["features"])
         largest = [part.abs().max().item() if len(part) else 0.0 for part in vectors.split(sizes.tolist())]
@@ -146,7 +146,7 @@ class QueryDataset(PublicDataset):
             "split_rows": f"{split}: {len(read)}",
             "name": read["name"].to_pylist(),
             "documents": sizes,
-            "a_relevance_each": sizes == list_lengths(read["relevance"]),
+            "a_relevance_each": sizes == np.array(list(map(len, relevance))),
             "lowest_relevance": [min(row, default=0) for row in relevance],
             "highest_relevance": [max(row, default=0) for row in relevance],
             "largest_feature": largest,

@@ -86,9 +86,9 @@ voc2007/
         labels, difficult = read["labels"].to_pylist(), read["difficult"].to_pylist()
         return {
             "labels_are_0_or_1": [set(row) <= {0, 1} for row in labels],
-            "labels": [sum(row) for row in labels],
+            "labels": [sum(label == 1 for label in row) for row in labels],
             "difficult_are_present": [
-                all(label == 1 for label, hard in zip(row, hards, strict=True) if hard)
+                all(hard is False or (hard and label == 1) for label, hard in zip(row, hards, strict=True))
                 for row, hards in zip(labels, difficult, strict=True)
             ],
         }
