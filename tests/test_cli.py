@@ -234,6 +234,11 @@ class TestModels:
         found = rankops("predict", "fresh.parquet", "--model", "model", "--out", "found.parquet", "--json")
         assert json.loads(found) == {"out": "found.parquet", "rows": 70}
         assert len(pq.read_table("found.parquet")) == 70
+        images = pq.read_table("fresh.parquet")["image"].to_pylist()
+        pq.write_table(pa.table({"image": [b"", *(image["bytes"] for image in images[1:])]}), "BAD.PARQUET")
+        words = ("predict", "BAD.PARQUET", "--model", "model", "--out", "found.parquet")
+        assert "BAD.PARQUET: row 0" in rankops(*words, code=1)
+        assert "1 of 70 images cannot be read: rows 0" in rankops(*words, "--skip-broken", code=3)
 
     def test_monitor_ends_with_0_or_3(self, project):
         same = json.loads(rankops("monitor", "fresh.parquet", "--model", "model", "--json"))

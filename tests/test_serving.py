@@ -1,6 +1,7 @@
 """What consumers get: images that are read with care, tables from Parquet to Parquet, and MLflow's server."""
 
 import base64
+import json
 import os
 import re
 import signal
@@ -337,9 +338,45 @@ class TestLoadRanker:
             (str(tmp_path / "other"), "memorability, expected one of label_ranking"),
             (str(tmp_path), "no model.json"),
             ("models:/label_ranking@nobody", "label_ranking@nobody: not found in sqlite"),
+            # MLflow would fetch these.
+            (f"file://{tmp_path}", "no such folder"),
+            ("http://127.0.0.1:9/x", "no such folder"),
+            ("models://elsewhere/x", "no such folder"),
         ):
             with pytest.raises((ValueError, FileNotFoundError), match=message):
                 load_ranker(model)
+
+    @pytest.mark.parametrize(
+        ("change", "message"),
+        [
+            ({"folder": "tasks"}, "folder is 'tasks', expected models or sorters"),
+            ({"name": ["convnet"]}, "name is \\['convnet'\\], expected str"),
+            ({"name": "os"}, "no 'os' in rankops/models"),
+            ({"args": None}, "args is None, expected dict"),
+            ({"image": None}, "image is None"),
+            ({"image": {"colors": 1, "height": 16, "width": 10**6}}, "at most 2048"),
+            ({"image": {"colors": 3, "height": 16, "width": 16}}, "args.colors is 1, image.colors 3"),
+            ({"args": {"outputs": K}}, "scorer"),
+            ({"args": {"scorer": {"name": "convnet", "args": SMALL}, "outputs": 10**9}}, "more weights than the file"),
+            ({"args": {"scorer": {"name": "convnet", "args": SMALL}, "outputs": 5}}, "size mismatch"),
+            ({"args": {"scorer": 3, "outputs": K}}, "not a whole model"),
+            ("[" * 100_000, "not a whole model"),
+            ("[]", "expected an object"),
+        ],
+        ids=str,
+    )
+    def test_a_file_that_describes_no_such_model_is_one_line(self, tmp_path, change, message):
+        save_model(tmp_path, network_of("label_ranking"))
+        file = tmp_path / "model.json"
+        file.write_text(change if isinstance(change, str) else json.dumps(json.loads(file.read_text()) | change))
+        with pytest.raises(ValueError, match=f"^{tmp_path}.*{message}"):
+            load_ranker(str(tmp_path))
+
+    def test_a_run_names_its_best_seed_by_number(self, run):
+        for best in ('"../seed1"', "null", "[" * 100_000):
+            (run / "run.json").write_text(f'{{"best": {best}}}')
+            with pytest.raises(ValueError, match=r"run\.json: not the record of a run"):
+                load_ranker(str(run))
 
 
 class TestPredict:
@@ -416,7 +453,7 @@ class TestPredictTable:
         source, target, ranker = tmp_path / "in.parquet", tmp_path / "out.parquet", load_ranker(str(run))
         form = pa.array([{"bytes": one, "path": None} for one in images], IMAGE)
         pq.write_table(pa.table({"label": list(range(self.ROWS)), "image": form}), source)
-        assert predict_table(source, target, ranker) == self.ROWS
+        assert predict_table(source, target, ranker) == (self.ROWS, [])
         self.check(target, images)
         assert pq.ParquetFile(target).metadata.num_row_groups == 2  # large, however few rows are read at once
         names = [f"photo {row}" for row in range(self.ROWS)]
@@ -424,8 +461,24 @@ class TestPredictTable:
         predict_table(source, target, ranker)
         self.check(target, images, names)
         pq.write_table(pa.table({"image": pa.array([], IMAGE)}), source)
-        assert predict_table(source, target, ranker) == 0
+        assert predict_table(source, target, ranker) == (0, [])
         assert pq.read_schema(target).names == ["id", "scores", "label_ranks", "selected"]
+
+    def test_broken_images_are_skipped_where_that_is_asked_for(self, run, images, tmp_path):
+        source, target, ranker = tmp_path / "in.parquet", tmp_path / "out.parquet", load_ranker(str(run))
+        broken = [3, *range(64, 128), 131]  # 64 are read together
+        given = [b"GIF89a" if row in broken else image for row, image in enumerate(images)]
+        pq.write_table(pa.table({"image": given}), source)
+        assert predict_table(source, target, ranker, skip_broken=True) == (self.ROWS, broken)
+        found = pq.read_table(target)
+        assert found["id"].to_pylist() == list(range(self.ROWS))
+        errors, scores = (found[name].to_pylist() for name in ("error", "scores"))
+        assert [row for row, error in enumerate(errors) if error] == broken
+        assert [row for row, score in enumerate(scores) if score is None] == broken
+        pq.write_table(pa.table({"image": [one for row, one in enumerate(images) if row not in broken]}), source)
+        predict_table(source, target, ranker)
+        whole = pq.read_table(target)["scores"].to_pylist()
+        assert np.allclose([score for score in scores if score], whole, atol=1e-5)
 
     def test_memory_does_not_grow_with_the_file(self, run, tmp_path):
         few = [encoded(Image.effect_noise((64, 64), 99)) for _ in range(16)]
@@ -438,7 +491,7 @@ class TestPredictTable:
         ranker = load_ranker(str(run))
         ranker.recipe["image"] |= {"height": 64, "width": 64}
         ranker.register_forward_hook(lambda *_: held.append(pa.total_allocated_bytes()))
-        assert predict_table(source, tmp_path / "out.parquet", ranker) == count
+        assert predict_table(source, tmp_path / "out.parquet", ranker) == (count, [])
         assert source.stat().st_size > 12 * 2**20
         assert max(held) - before < 6 * 2**20
 
@@ -452,6 +505,10 @@ class TestPredictTable:
 
         pq.write_table(pa.table({"image": [*images[:131], None, *images[132:]]}), source)
         check(r"in.parquet: row 131: unusable image")
+        for name in ("image", "id"):  # twice
+            doubled = [(images, "image"), (list(range(self.ROWS)), "id"), (images, name)]
+            pq.write_table(pa.table([values for values, _ in doubled], [called for _, called in doubled]), source)
+            check(f"2 columns are called {name}")
         pq.write_table(pa.table({"image": images}), source)
         whole = source.read_bytes()
         check("the file that is read", source)

@@ -13,8 +13,10 @@ import uvicorn  # comes with MLflow
 from fastapi import FastAPI, Request, Response
 from mlflow.pyfunc import scoring_server
 
+from pipelines.serving.ranker import is_registered
 from pipelines.tracking.publish import SERVED_BY, signature_of
 from pipelines.tracking.registry import weights_of
+from rankops.io.checkpoints import load_model
 from rankops.lookup import did_you_mean
 
 __all__ = ["BODY", "HOST", "app_of", "serve"]
@@ -30,7 +32,7 @@ def serve(model: str, *, port: int) -> None:
     Raises:
         FileNotFoundError, ValueError: no such version, see `pipelines.tracking.registry.weights_of`; the port is taken.
     """
-    if not model.startswith("models:/"):
+    if not is_registered(model):
         raise ValueError(f"{model}: MLflow serves what is registered; expected such as models:/label_ranking@champion")
     with TemporaryDirectory() as scratch:
         app = app_of(weights_of(model, Path(scratch)))
@@ -48,6 +50,9 @@ def app_of(weights: Path) -> FastAPI:
 
     A version in the registry has code too, which whoever may write versions has written: it is not run.
     """
+    recipe = load_model(weights).recipe  # what is wrong with them is told here
+    if recipe["folder"] == "models" and "task" not in recipe:
+        raise ValueError(f"{weights}: model.json names no task, whose requests could be answered")
     with TemporaryDirectory() as scratch:
         mlflow.pyfunc.save_model(
             scratch, python_model=str(SERVED_BY), artifacts={"weights": str(weights)}, signature=signature_of(weights),

@@ -55,7 +55,7 @@ def load_rankers(folders: Sequence[Path] = ()) -> dict[str, Any]:
     named = {str(folder): folder for folder in folders} or next(pairs, {"RLSEP": SHIPPED})
     for folder in named.values():
         try:
-            image, labels = image_of_ranker(folder), recipe_of(folder)["args"]["outputs"]
+            image, labels = image_of_ranker(folder), recipe_of(folder)["args"].get("outputs")
         except FileNotFoundError as error:
             raise FileNotFoundError(f"{error}; `rankops demo` without a folder shows the ranker that ships") from error
         if (image["colors"], image["width"], labels) != (1, image["height"], LABELS):

@@ -92,6 +92,8 @@ def _opened(path: Path) -> pq.ParquetFile:
     schema = file.schema_arrow
     if "image" not in schema.names:
         raise ValueError(f"{path}: no column image; it has {', '.join(schema.names) or 'none'}")
+    if (count := schema.names.count("image")) > 1:
+        raise ValueError(f"{path}: {count} columns are called image, expected one")
     kind = schema.field("image").type
     if pa.types.is_struct(kind) and kind.get_field_index("bytes") >= 0:
         kind = kind.field("bytes").type
