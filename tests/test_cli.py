@@ -119,6 +119,9 @@ class TestConsoleCommand:
         assert (found["path"], list(found)) == ("picture.png", ["path", "labels"])
         done = command("predict", "large.png", folder=tmp_path)
         assert (done.returncode, done.stdout, "65 x 64 pixels" in done.stderr) == (1, "", True)
+        (tmp_path / "PIL.py").write_text("raise ModuleNotFoundError('', name='PIL')")
+        done = command("predict", "picture.png", folder=tmp_path)
+        assert done.stderr == 'the package PIL is missing: pip install "rankops-torch[tasks]"\n'
         completing = {"_RANKOPS_COMPLETE": "complete_bash", "COMP_WORDS": "rankops pre", "COMP_CWORD": "1"}
         assert command(folder=tmp_path, **completing).stdout == ""
         assert "predict" in command(folder=ROOT, **completing).stdout
