@@ -87,12 +87,13 @@ def _opened(path: Path) -> pq.ParquetFile:
         raise FileNotFoundError(f"{path}: no such file; expected Parquet with a column image: {{bytes, path}}")
     try:
         file = pq.ParquetFile(path, buffer_size=2**20, pre_buffer=False)
-    except (pa.ArrowInvalid, OSError) as error:
+        schema = file.schema_arrow
+        names = schema.names
+    except (ValueError, OSError) as error:  # Arrow's are ValueErrors, and so are names that are no UTF-8
         raise _broken_file(path, error) from error
-    schema = file.schema_arrow
-    if "image" not in schema.names:
-        raise ValueError(f"{path}: no column image; it has {', '.join(schema.names) or 'none'}")
-    if (count := schema.names.count("image")) > 1:
+    if "image" not in names:
+        raise ValueError(f"{path}: no column image; it has {', '.join(names) or 'none'}")
+    if (count := names.count("image")) > 1:
         raise ValueError(f"{path}: {count} columns are called image, expected one")
     kind = schema.field("image").type
     if pa.types.is_struct(kind) and kind.get_field_index("bytes") >= 0:
