@@ -530,6 +530,8 @@ class TestPredictTable:
 class TestServe:
     def test_asked_by_many_at_once_it_answers_each_as_one_alone(self, store, run, generator):
         publish([Run("x", "tests", "x", version=Version("label_ranking", run / "seed2"))])
+        (code,) = Path("mlruns").rglob("model.py")
+        code.write_text("raise SystemExit('the code of a version was run')")
         port = free_port()
         command = f"from pipelines.serving.server import serve; serve('models:/label_ranking@champion', port={port})"
         process = subprocess.Popen(
