@@ -21,7 +21,7 @@ from rankops.datasets.scenes.ranked_mnist import RankedMnist
 from rankops.io.checkpoints import save_model
 from rankops.io.parquet import decode_images, encode_images
 
-from conftest import encoded, small_ranker  # isort: skip
+from conftest import SUBSET, encoded, small_ranker  # isort: skip
 
 SCENES = RankedMnist(
     rows=dict.fromkeys(digits.DIGITS_OF, 2), canvas=32, digits_per_image=(2, 4), scale=(1.0, 3.0), overlap=0.3, seed=1
@@ -32,7 +32,7 @@ SCENES = RankedMnist(
 def scenes(tmp_path_factory):
     """Draws scenes, all of the training digits: both sides of a comparison must be able to draw the same."""
     folder = tmp_path_factory.mktemp("digits")
-    pq.write_table(digits.tables("bundled", "", seed=1)["train"], folder / "train.parquet")
+    pq.write_table(digits.table(digits.load(SUBSET, "train")), folder / "train.parquet")
     glyphs = digits.load(folder, "train")
 
     def draw(rows: int, use: int, **options) -> pa.Table:

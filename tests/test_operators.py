@@ -1,11 +1,20 @@
 """Soft sorting, top-k and quantiles against bisection on the sum over all pairs, and their hard limits."""
 
+import math
+
 import pytest
 import torch
 
 from rankops.ranks import ranks
 from rankops.sorters import Handcrafted, Laplace, StraightThrough
-from rankops.sorters.operators import soft_median, soft_permutation, soft_quantile, soft_sort, soft_topk
+from rankops.sorters.operators import (
+    permutation_of_ranks,
+    soft_median,
+    soft_permutation,
+    soft_quantile,
+    soft_sort,
+    soft_topk,
+)
 
 FIXED = {softness: Laplace(softness=softness, standardize=False) for softness in (0.01, 0.5)}
 
@@ -172,12 +181,32 @@ def test_noise_is_drawn_from_the_generator(generator):
     assert torch.allclose(drawn[0].mean(0), torch.full((4,), 0.25), atol=0.05)
 
 
+@pytest.mark.parametrize("dtype", [torch.float16, torch.float32, torch.float64])
+def test_scores_may_span_all_that_their_type_holds(dtype):
+    most = 2.0 ** (math.frexp(torch.finfo(dtype).max)[1] - 1)
+    scores = torch.tensor([-1.0, 1.0, 0.0, 0.25, -0.75], dtype=dtype)
+    wide = (most * scores).requires_grad_()
+    for result, expected in (
+        (soft_sort(wide) / most, soft_sort(scores)),
+        (soft_sort(wide, hard=True) / most, scores.sort(descending=True).values.to(soft_sort(scores).dtype)),
+        (soft_quantile(wide, 0.3) / most, soft_quantile(scores, 0.3)),
+        (soft_topk(wide, 2), soft_topk(scores, 2)),
+        (soft_permutation(wide), soft_permutation(scores)),
+    ):
+        assert torch.allclose(result, expected, atol=1e-5)
+        assert torch.isfinite(torch.autograd.grad(result.sum(), wide, retain_graph=True)[0]).all()
+
+
 @pytest.mark.parametrize(
     ("call", "error", "message"),
     [
         (lambda scores: soft_topk(scores, 5), ValueError, "k is 5, expected from 0 to 4"),
         (lambda scores: soft_topk(scores, 1.5, hard=True), ValueError, "k is 1.5, expected a whole number"),
         (lambda scores: soft_topk(scores, 2, mask=torch.zeros(4).bool()), ValueError, "k is 2, expected from 0 to 0"),
+        (lambda scores: soft_topk(scores, math.nan), ValueError, "k is nan, expected from 0 to 4"),
+        (lambda scores: soft_quantile(scores, math.nan), ValueError, "q is nan"),
+        (lambda scores: permutation_of_ranks(scores, temperature=math.nan), ValueError, "temperature is nan"),
+        (lambda scores: permutation_of_ranks(scores.to_sparse()), TypeError, "ranks is a sparse tensor"),
         (lambda scores: soft_topk(scores, 2, sorter=ranks), TypeError, "sorter is ranks, expected a Laplace"),
         (lambda scores: soft_quantile(scores, 0.5, sorter=Handcrafted()), TypeError, "sorter is Handcrafted"),
         (lambda scores: soft_quantile(scores, torch.tensor([0.5, 1.5])), ValueError, r"q\[1\] is 1.5"),

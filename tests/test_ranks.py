@@ -40,6 +40,12 @@ def test_take_a_dimension_a_direction_and_a_mask(generator):
     assert ranks(filled, mask=mask.expand(3, -1))[:, mask].equal(ranks(scores[:, mask]))
 
 
+def test_refuse_vectors_whose_ranks_float32_does_not_hold():
+    scores = torch.zeros(1).expand(2**23 + 1)
+    with pytest.raises(ValueError, match=r"length 8388609 .* \.double\(\)"):
+        ranks(scores, check_finite=False)
+
+
 def test_refuse_what_has_no_order():
     """As sorters do, whose contract has every refusal."""
     with pytest.raises(ValueError, match=r"scores\[0\] is inf .*1 more"):

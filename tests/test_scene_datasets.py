@@ -20,7 +20,7 @@ from rankops.datasets.scenes.drawing import draw
 from rankops.io.parquet import encode_images
 from rankops.seeding import generator
 
-from conftest import ROOT, refusal, with_cell, with_column  # isort: skip
+from conftest import ROOT, SUBSET, refusal, with_cell, with_column  # isort: skip
 
 ROWS = {"train": 80, "val": 40, "test": 40, "gate": 40}
 SCENE = {"rows": ROWS, "canvas": 32, "digits_per_image": (3, 6), "scale": (1.0, 4.0), "overlap": 0.0, "seed": 1}
@@ -57,8 +57,8 @@ def project(tmp_path_factory):
     (folder / "data/digits").mkdir(parents=True)
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
-        for split, table in digits.tables("bundled", "", seed=1).items():
-            pq.write_table(table, f"data/digits/{split}.parquet")
+        for split, some in digits.splits("subset", SUBSET).items():
+            pq.write_table(digits.table(some), f"data/digits/{split}.parquet")
         for name in BLOCKS:
             scenes.main(settings(), name)
     return folder

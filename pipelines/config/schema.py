@@ -37,7 +37,6 @@ RENAMED = {
     "judged_by": "monitor",
     "standardise": "standardize",
     "figure": "metric",
-    "seed": "seeds",
 }
 
 T = TypeVar("T")
@@ -94,8 +93,7 @@ class Data(Block):
 
 
 class Digits(Block):
-    source: Literal["auto", "mnist", "bundled"]
-    seed: Seed
+    source: Literal["subset", "mnist"]
 
 
 class Rows(Block):

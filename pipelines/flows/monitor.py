@@ -66,7 +66,7 @@ def newest(folder: str | Path) -> Path:
     return max(dated)
 
 
-@flow(name="monitor")
+@flow(name="monitor", flow_run_name="monitor: {folder}")
 def monitor(
     folder: str = "data/incoming",
     model: str = "models:/label_ranking@champion",

@@ -25,8 +25,8 @@ def stages(path: Path = Path("dvc.lock")) -> dict[str, Any]:
             raise TypeError(f"expected stages by name, found a {type(result).__name__}")
     except (YAMLError, TypeError) as error:
         raise ValueError(
-            f"{path}: not a lock file of DVC ({on_one_line(error)}): finish the merge, or restore the committed file "
-            f"with `git checkout {path}` and run `dvc repro`"
+            f"{path}: not a lock file of DVC ({on_one_line(error)}): after a merge take one side (`git checkout --ours "
+            f"{path}` or `--theirs`), else the committed file (`git checkout HEAD {path}`); then run `dvc repro`"
         ) from error
     return result
 

@@ -27,6 +27,7 @@ __all__ = [
     "check_target",
     "check_tensors",
     "check_values",
+    "largest_magnitude",
     "value_of",
 ]
 
@@ -88,7 +89,7 @@ def value_of(value: Tensor) -> Any:
 
 
 def check_tensors(**tensors: Tensor) -> None:
-    """Raise a TypeError if an argument is no tensor.
+    """Raise a TypeError if an argument is no tensor, or a sparse or nested one.
 
     >>> check_tensors(labels=[1, 0])
     Traceback (most recent call last):
@@ -98,6 +99,9 @@ def check_tensors(**tensors: Tensor) -> None:
     for name, value in tensors.items():
         if not torch.is_tensor(value):
             raise TypeError(f"{name} is a {type(value).__name__}, expected a tensor: convert it with torch.as_tensor")
+        if value.is_nested or value.layout != torch.strided:
+            found, advice = ("nested", "pad it and pass a mask") if value.is_nested else ("sparse", "use .to_dense()")
+            raise TypeError(f"{name} is a {found} tensor, expected a dense one: {advice}")
 
 
 def check_floating(**tensors: Tensor) -> None:
@@ -199,19 +203,26 @@ def check_scores(
 
 def check_finite_scores(scores: Tensor, mask: Tensor | None) -> bool:
     """Raise if a score is NaN or infinite where the mask is True; return whether values could be read."""
+    return largest_magnitude(scores, mask) is not None
+
+
+def largest_magnitude(scores: Tensor, mask: Tensor | None) -> float | None:
+    """Return the largest |score| where the mask is True; None where values cannot be read.
+
+    Raises:
+        NotFiniteError: a score is NaN or infinite there.
+
+    >>> largest_magnitude(torch.tensor([1.0, -3.0, torch.nan]), torch.tensor([True, True, False]))
+    3.0
+    """
     if mask is not None:
         check_mask(scores, mask)
-    values = scores.detach()
-    total = value_of((values if mask is None else values.masked_fill(~mask, 0.0)).sum())
-    if total is None:
-        return False
-    if math.isfinite(total):
-        return True
-    wrong = ~torch.isfinite(values)  # or only the sum is too large
-    if mask is not None:
-        wrong = wrong & mask
-    expected = "a finite number: look for a diverged model or an overflow, or leave it out with mask"
-    return check_values("scores", scores, wrong, expected, error=NotFiniteError)
+    values = scores.detach() if mask is None else scores.detach().masked_fill(~mask, 0.0)
+    result = value_of(values.abs().amax()) if values.numel() else 0.0
+    if result is not None and not math.isfinite(result):
+        expected = "a finite number: look for a diverged model or an overflow, or leave it out with mask"
+        check_values("scores", scores, ~torch.isfinite(values), expected, error=NotFiniteError)
+    return result
 
 
 def check_mask(scores: Tensor, mask: Tensor) -> None:
@@ -325,16 +336,16 @@ def check_positives(
     scores: Tensor,
     positives: Tensor,
     *,
-    square: bool = True,
+    both_ways: bool = True,
     mask: Tensor | None = None,
     check_finite: bool = True,
 ) -> None:
     """Check which pairs of a score matrix belong together: booleans, or 0 and 1 of any type.
 
     Args:
-        scores, positives: (..., d, d); not square, (n, m) with a positive in each row.
-        square: whether both directions are searched: a positive in each row and column. With a mask, a row or column
-            may be without.
+        scores, positives: (..., n, m) with a positive in each row.
+        both_ways: whether columns are searched too. There are at least two of them; those of a square matrix have a
+            positive each, where there is no mask, and rows may be without one where there is. Otherwise (n, m).
         mask: of the same shape, boolean, or None.
         check_finite: read the values.
 
@@ -348,19 +359,20 @@ def check_positives(
     ...
     ValueError: positives has no True in row 1, expected at least one in each row and column
     """
-    form = "(..., d, d)" if square else "(n, m)"
-    check_shapes(form, dims=2, leading=square, scores=scores, positives=positives)
+    form = "(..., n, m)" if both_ways else "(n, m)"
+    check_shapes(form, dims=2, leading=both_ways, scores=scores, positives=positives)
     shape = tuple(scores.shape)
-    if square and (shape[-1] != shape[-2] or shape[-1] == 1):
+    if both_ways and shape[-1] == 1:
         raise ValueError(
-            f"scores and positives have shape {shape}, expected (..., d, d) with d of at least 2: a single pair leaves "
+            f"scores and positives have shape {shape}, expected (..., n, m) with m of at least 2: a row of one leaves "
             "nothing to compare"
         )
     check_real(positives=positives)
     wrong = (positives != 0) & (positives != 1)
     _check_where(scores, "positives", positives, wrong, "True or False", mask=mask, check_finite=check_finite)
-    if not check_finite or (mask is not None and square):
+    if not check_finite or (mask is not None and both_ways):
         return
+    square = both_ways and shape[-1] == shape[-2]
     positives = positives.bool() if mask is None else positives.bool() & mask
     for name, dim in (("row", -1), ("column", -2)) if square else (("row", -1),):
         without = ~positives.any(dim)

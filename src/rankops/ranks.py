@@ -6,9 +6,12 @@ from contextlib import nullcontext
 import torch
 from torch import Tensor
 
-from rankops.checks import check_finite_scores, check_mask, check_scores
+from rankops.checks import check_mask, check_scores, largest_magnitude
 
-__all__ = ["places", "rank_along", "ranks"]
+__all__ = ["places", "rank_along", "ranks", "unit_of"]
+
+
+UNIT = 1024.0
 
 
 def rank_along(
@@ -26,7 +29,8 @@ def rank_along(
 
     Args:
         compute: takes scores (..., d) and a mask of that shape or None to descending ranks 1..d of the same shape.
-            Scores are float32 or float64, and 0 where the mask is False; autocast is off.
+            Scores are float32 or float64, and 0 where the mask is False; autocast is off. A vector whose differences
+            could be too large for its type is divided by a power of 2.
         scores: any shape, floating point; never modified. Half precision is ranked in float32, and the ranks are
             float32 too, because bfloat16 holds whole numbers up to 256 and float16 up to 2,048.
         dim: the dimension to rank along.
@@ -47,18 +51,20 @@ def rank_along(
         check_mask(scores, mask)
         if length is not None:
             raise ValueError(f"a mask is given to a sorter of fixed length {length}: use a sorter of any length")
-    all_finite = check_finite and check_finite_scores(scores, mask)
+    largest = largest_magnitude(scores, mask) if check_finite else None
     last = dim in (-1, scores.dim() - 1)  # short vectors take no longer than a few operations: each one counts
     values = scores if last else scores.movedim(dim, -1)
     values = values if values.dtype in (torch.float32, torch.float64) else values.float()
     mask = mask if mask is None or last else mask.movedim(dim, -1)
     finite = None
-    if not all_finite:
+    if largest is None:
         finite = torch.isfinite(values)
         finite = (finite if mask is None else finite | ~mask).all(-1, keepdim=True)
         values = values.where(finite, 0.0)
     if mask is not None:
         values = values.masked_fill(~mask, 0.0)
+    if (unit := unit_of(values, largest)) is not None:
+        values = values / unit
     kind = values.device.type
     with (
         torch.autocast(kind, enabled=False) if torch.is_autocast_enabled(kind) else nullcontext()
@@ -71,6 +77,25 @@ def rank_along(
     if mask is not None:
         result = result.masked_fill(~mask, 0.0)
     return result if last else result.movedim(-1, dim)
+
+
+def unit_of(scores: Tensor, largest: float | None) -> Tensor | None:
+    """Return by what to divide scores (..., d) before they are compared, so that nothing overflows.
+
+    Args:
+        scores: float32 or float64, finite.
+        largest: the largest of their magnitudes, or None if it is not known.
+
+    Returns:
+        (..., 1), 1 or a power of 2, with room for 1,000 standard deviations; None if no vector needs it.
+
+    >>> unit_of(torch.tensor([[3e38, -3e38], [1.0, 2.0]]), 3e38).tolist()
+    [[1024.0], [1.0]]
+    """
+    most = torch.finfo(scores.dtype).max / UNIT
+    if largest is not None and largest <= most:
+        return None
+    return 1 + (UNIT - 1) * (scores.detach().abs().amax(-1, keepdim=True) > most).to(scores.dtype)
 
 
 def places(scores: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
@@ -120,7 +145,7 @@ def ranks(
         Ranks, of the shape of `scores`; float32, or float64 for scores of float64.
 
     Raises:
-        TypeError, ValueError: see `rank_along`.
+        TypeError, ValueError: see `rank_along`; more than 2^23 scores along `dim` that are not float64.
 
     >>> ranks(torch.tensor([0.3, 2.0, 0.3, -1.0]))
     tensor([2.5000, 1.0000, 2.5000, 4.0000])
@@ -133,6 +158,11 @@ def ranks(
 
 
 def _exact(scores: Tensor, mask: Tensor | None) -> Tensor:
+    if scores.dtype == torch.float32 and scores.shape[-1] > 2**23:
+        raise ValueError(
+            f"scores has length {scores.shape[-1]} in shape {tuple(scores.shape)}, expected at most 2^23, beyond which "
+            "float32 does not hold every rank: convert them with .double()"
+        )
     larger, not_smaller = places(scores, mask)
     # In float64: float32 does not hold every whole number up to 2 d of very long vectors.
     return ((larger + not_smaller + 1).double() / 2).to(scores.dtype)

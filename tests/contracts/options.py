@@ -3,7 +3,7 @@
 import inspect
 import types
 from collections.abc import Callable, Sequence
-from typing import Any, Literal, Union, get_args, get_origin
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 import torch
 
@@ -64,6 +64,16 @@ def options(thing: Callable[..., Any]) -> dict[str, Any]:
     """The options but for blocks of options of something else, which has tests of its own."""
     kinds = {name: [hint, *get_args(hint)] for name, hint in lookup.options(thing).items()}
     return {name: kind[0] for name, kind in kinds.items() if not any(get_origin(part) is dict for part in kind)}
+
+
+def numbers_of(folder: str, components: Sequence[str]) -> list[tuple[str, str]]:
+    """The options that are numbers, and the lengths of sorters."""
+    pairs = []
+    for name in components:
+        hints = get_type_hints(thing.__init__ if isinstance(thing := lookup.find(folder, name), type) else thing)
+        numbers = [one for one, hint in hints.items() if {hint, *get_args(hint)} & {int, float}]
+        pairs += [(name, number) for number in numbers if number != "dim"]
+    return pairs
 
 
 def options_of(folder: str, components: Sequence[str]) -> list[tuple[str, str]]:

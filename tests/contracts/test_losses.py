@@ -11,7 +11,14 @@ from hypothesis import strategies as st
 from torch._subclasses import FakeTensorMode
 from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException
 
-from contracts.options import check_nothing_else_changes, check_option, check_summary, options_of, parameters
+from contracts.options import (
+    check_nothing_else_changes,
+    check_option,
+    check_summary,
+    numbers_of,
+    options_of,
+    parameters,
+)
 from contracts.truths import AXES, EMPTY_OF_ORDER, IMPOSSIBLE, TRUTHS, TYPES, example, kind, without
 from rankops import lookup
 from rankops.io.checkpoints import build
@@ -24,6 +31,8 @@ SORTER = [name for name in ALL if "sorter" in parameters(FUNCTIONS[name])]
 WEIGHTED = [name for name in ALL if "weights" in parameters(FUNCTIONS[name])]
 # The arguments that all have, in order, where they make sense.
 COMMON = {"dim": -1, "mask": None, "weights": None, "reduction": "mean", "sorter": None, "check_finite": True}
+
+JAGGED = torch.nested.nested_tensor([torch.zeros(2), torch.zeros(1)], layout=torch.jagged)
 
 every = pytest.mark.parametrize("name", ALL)
 
@@ -124,6 +133,20 @@ def test_the_truth_may_be_of_any_type(name, generator):
         call(name, scores, truth.to(torch.complex64))
 
 
+@pytest.mark.parametrize("name", [name for name in ALL if kind(FUNCTIONS[name]) in ("target", "label_ranks")])
+def test_large_integers_are_compared_as_integers_or_refused(name, generator):
+    truth = torch.tensor([[3, 1, 2, 4], [1, 2, 2, 1]])
+    scores = torch.randn(truth.shape, generator=generator, dtype=torch.float64)
+    value = call(name, scores, truth).item()
+    by_order = call(name, scores, truth.where(truth != 2, 1.5)).item() == pytest.approx(value)
+    for offset in (2**53, 1_700_000_000_000_000_000):
+        if by_order:
+            assert call(name, scores, truth + offset).item() == pytest.approx(value)
+        else:
+            with pytest.raises(ValueError, match=r"target\[0, 0\] is \d+ .*2\^53"):
+                call(name, scores, truth + offset)
+
+
 @every
 def test_value_and_gradient_are_finite_for_large_scores_and_without_anything_to_compare(name, generator):
     compared = kind(FUNCTIONS[name])
@@ -161,6 +184,11 @@ def test_names_what_it_refuses(name):
         arguments = {"scores": square, compared: square} | {argument: bad}
         with pytest.raises(TypeError, match=f"{argument} is an? (list|ndarray), expected a tensor.*torch.as_tensor"):
             call(name, arguments.pop("scores"), arguments.pop(compared), **arguments)
+    for other, found in ((square.to_sparse(), "sparse"), (JAGGED, "nested")):
+        for argument in ("scores", compared):
+            arguments = {"scores": square, compared: square} | {argument: other}
+            with pytest.raises(TypeError, match=f"{argument} is a {found} tensor, expected a dense one"):
+                call(name, arguments.pop("scores"), arguments.pop(compared))
     with pytest.raises(TypeError, match=r"scores is torch.int64.*\.float\(\)"):
         call(name, square.long(), square)
     for truth, message in IMPOSSIBLE[compared]:
@@ -172,6 +200,12 @@ def test_names_what_it_refuses(name):
 def test_every_option_changes_the_value(name, option, generator):
     pair = one(name, generator)
     check_option(FUNCTIONS[name], option, lambda options: call(name, *pair, **options))
+
+
+@pytest.mark.parametrize(("name", "option"), numbers_of("losses", ALL))
+def test_an_option_that_is_not_a_number_is_refused(name, option, generator):
+    with pytest.raises((TypeError, ValueError), match=f"{option} is nan, expected"):
+        call(name, *one(name, generator), **{option: math.nan})
 
 
 @pytest.mark.parametrize("name", [name for name in ALL if kind(FUNCTIONS[name]) != "label_ranks"])
@@ -229,9 +263,6 @@ def test_what_is_masked_might_as_well_not_be_there(name, generator):
         groups = zip(*(part.flatten(0, -2) for part in (scores, truth, mask)), strict=True)
         alone = [call(name, given[kept], true[kept]) for given, true, kept in groups]
         torch.testing.assert_close(values.flatten(), torch.stack(alone))
-        rest, mask[0] = call(name, scores[1:], truth[1:], mask=mask[1:]), False
-        if kind(FUNCTIONS[name]) == "target":  # a list that is empty does not count
-            torch.testing.assert_close(call(name, scores, truth, mask=mask), rest)
     nothing = call(name, spoilt, unknown, mask=torch.zeros_like(mask))
     assert nothing.item() == 0
     assert not torch.autograd.grad(nothing, spoilt)[0].any()
@@ -239,6 +270,24 @@ def test_what_is_masked_might_as_well_not_be_there(name, generator):
         call(name, scores, truth, mask=torch.ones(scores.shape))
     with pytest.raises(ValueError, match=r"mask has shape \(2,\)"):
         call(name, scores, truth, mask=torch.ones(2, dtype=torch.bool))
+
+
+@every
+def test_a_group_without_any_score_or_weight_does_not_count(name, generator):
+    scores, truth = three(name, generator)
+    scores.requires_grad_()
+    kept = torch.tensor([True, True, True, False]).view(-1, *[1] * (scores.dim() - 1))
+    more, unknown = (torch.cat([part, part[:1]]) for part in (scores, truth))
+    left_out = {"mask": kept.expand(more.shape)}
+    for options in (left_out, {"weights": kept.double().expand(more.shape)} if name in WEIGHTED else left_out):
+        for reduction in ("mean", "sum"):
+            values = [call(name, scores, truth, reduction=reduction)]
+            values.append(call(name, more, unknown, reduction=reduction, **options))
+            torch.testing.assert_close(*values)
+            torch.testing.assert_close(*(torch.autograd.grad(value, scores, retain_graph=True)[0] for value in values))
+        each = call(name, more, unknown, **options, reduction="none")
+        assert not each[-1].any()
+        torch.testing.assert_close(each[:-1], call(name, scores, truth, reduction="none"))
 
 
 @pytest.mark.parametrize("name", WEIGHTED)
@@ -301,6 +350,35 @@ class TestWithSorter:
                 call(name, scores, truth, sorter=bad)
         with pytest.raises(ValueError, match="<lambda>, whose ranks have no gradient"):
             call(name, scores.requires_grad_(), truth, sorter=lambda scores, **options: ranks(scores, **options))
+
+    def test_ranks_of_another_shape_or_that_are_no_numbers_are_refused(self, name, generator):
+        scores, truth = one(name, generator)
+        for wrong, error, message in (
+            (
+                lambda ranks: ranks.mean(-1, keepdim=True),
+                ValueError,
+                r"ranks have shape .*, expected that of the scores",
+            ),
+            (lambda ranks: ranks[..., 0], ValueError, "ranks have shape"),
+            (lambda ranks: ranks * math.nan, ValueError, r"rank\[0.*\] is nan"),
+            (lambda ranks: ranks.detach().long(), TypeError, "ranks are torch.int64"),
+            (lambda ranks: ranks.tolist(), TypeError, "ranks are list"),
+        ):
+            with pytest.raises(error, match=message):
+                call(
+                    name,
+                    scores,
+                    truth,
+                    sorter=lambda scores, wrong=wrong, **options: wrong(Laplace()(scores, **options)),
+                )
+
+    def test_a_function_may_give_anything_where_the_mask_is_false(self, name, generator):
+        scores, truth = three(name, generator)
+        mask, _ = without(kind(FUNCTIONS[name]), scores, truth)
+        spoilt = lambda scores, mask: Laplace()(scores, mask=mask).masked_fill(~mask, math.nan)  # noqa: E731
+        assert call(name, scores, truth, mask=mask, sorter=spoilt).equal(
+            call(name, scores, truth, mask=mask, sorter=Laplace())
+        )
 
 
 @every

@@ -1,6 +1,7 @@
 """What every sorter must do, and that each has the properties that it declares."""
 
 import copy
+import math
 from functools import cache
 
 import pytest
@@ -10,7 +11,15 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from torch._subclasses import FakeTensorMode
 
-from contracts.options import changed, check_nothing_else_changes, check_option, check_summary, options_of, small
+from contracts.options import (
+    changed,
+    check_nothing_else_changes,
+    check_option,
+    check_summary,
+    numbers_of,
+    options_of,
+    small,
+)
 from rankops import lookup
 from rankops.io.checkpoints import build, save_model
 from rankops.ranks import ranks
@@ -168,6 +177,13 @@ def test_names_what_it_refuses(text):
             variant(text)(torch.zeros(LENGTH), mask=torch.ones(LENGTH).bool())
 
 
+@pytest.mark.parametrize(("name", "option"), numbers_of("sorters", ALL))
+def test_an_option_that_is_not_a_number_is_refused(name, option):
+    needs_length = variant(name).length is not None
+    with pytest.raises((TypeError, ValueError), match=f"{option} is nan, expected"):
+        lookup.find("sorters", name)(**({"length": LENGTH} if needs_length else {}) | {option: float("nan")})
+
+
 @every
 def test_unchecked_a_score_that_is_not_finite_spoils_its_vector_alone(text, generator):
     scores = random_scores(generator, 3, LENGTH)
@@ -227,6 +243,36 @@ def test_where_it_says_so_a_shift_or_a_factor_changes_nothing(text, values, shif
         assert torch.allclose(sorter(scores + shift), sorter(scores), atol=1e-6)
     if sorter.scale_invariant:
         assert torch.allclose(sorter(scores * scale), sorter(scores), atol=1e-6)
+
+
+@pytest.mark.parametrize("text", those("scale_invariant"))
+@pytest.mark.parametrize("dtype", [torch.float16, torch.float32, torch.float64])
+def test_where_it_says_so_scores_may_span_all_that_their_type_holds(text, dtype):
+    """Also beside a vector of ordinary ones, under a mask, and unchecked."""
+    sorter = double(text) if dtype == torch.float64 else variant(text)
+    scores = torch.tensor([[-1.0, 1.0, 0.0, 0.25, -0.75, 0.5]] * 2, dtype=dtype)
+    most = 2.0 ** (math.frexp(torch.finfo(dtype).max)[1] - 1)
+    wide = (scores * torch.tensor([[most], [1.0]], dtype=dtype)).requires_grad_()
+    mask = {} if sorter.length else {"mask": torch.arange(6).expand(2, 6) < 5}
+    for options in ({}, mask, {"check_finite": False}):
+        expected, soft = sorter(scores, **options), sorter(wide, **options)
+        assert torch.allclose(soft, expected, atol=1e-5)
+        assert torch.isfinite(torch.autograd.grad((soft * WEIGHTS).sum(), wide)[0]).all()
+
+
+@pytest.mark.parametrize("text", ANY_LENGTH)
+def test_a_mask_that_leaves_out_nothing_changes_nothing(text, generator):
+    scores = random_scores(generator, 3, LENGTH, dtype=torch.float64)
+    expected = double(text)(scores)
+    assert torch.allclose(double(text)(scores, mask=torch.ones(3, LENGTH).bool()), expected, rtol=1e-14, atol=1e-13)
+
+
+@pytest.mark.parametrize("text", those("exact_gradient", ANY_LENGTH))
+def test_second_derivatives_of_equal_scores_and_of_a_single_one_are_finite(text):
+    for scores in (torch.full((LENGTH,), 0.1), torch.tensor([3.0])):
+        weights = WEIGHTS[: len(scores)]
+        hessian = torch.autograd.functional.hessian(lambda scores: (variant(text)(scores) * weights).sum(), scores)  # noqa: B023
+        assert torch.isfinite(hessian).all()
 
 
 @pytest.mark.parametrize("text", those("shift_invariant", ANY_LENGTH))

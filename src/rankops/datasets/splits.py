@@ -175,7 +175,7 @@ def padded(table: pa.Table, name: str, *, path: str | Path) -> tuple[Tensor, Ten
     flat = column.flatten()
     vectors = not pa.types.is_primitive(flat.type)
     values = matrix(pa.table({name: flat}), name, path=path) if vectors else torch.from_numpy(flat.to_numpy().copy())
-    filled, mask = pad_groups(values, torch.from_numpy(lengths.astype(np.int64)))
+    filled, mask = pad_groups(values, sizes=torch.from_numpy(lengths.astype(np.int64)))
     if mask.shape[1] == 1:  # losses and metrics compare at least two places
         filled, mask = (torch.cat([part, torch.zeros_like(part)], 1) for part in (filled, mask))
     return filled, mask

@@ -56,4 +56,4 @@ def average_precision(
     total = weight.sum(-1).to(precision.dtype)
     both_kinds = (total > 0) & (given.exists & ~positives).any(-1)
     lost = 1 - (precision * weight).sum(-1) / total.where(both_kinds, 1.0)
-    return reduced(lost, both_kinds, reduction)
+    return reduced(given, lost, reduction, counts=both_kinds)

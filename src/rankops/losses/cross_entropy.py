@@ -46,4 +46,4 @@ def cross_entropy(
     share = given.weight * present
     total = share.sum(-1, keepdim=True)
     logarithms = torch.log_softmax(known, dim=-1).where(present, 0.0)
-    return reduced(-(share / total.where(total > 0, 1.0) * logarithms).sum(-1), None, reduction)
+    return reduced(given, -(share / total.where(total > 0, 1.0) * logarithms).sum(-1), reduction)

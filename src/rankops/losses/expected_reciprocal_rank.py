@@ -65,4 +65,4 @@ def expected_reciprocal_rank(
     found = satisfied * read_on / places
     if k is not None:
         found = found * torch.sigmoid((k + 0.5 - places) / temperature)
-    return reduced(1 - found.sum(-1), is_ordered(given.truth, given.weight), reduction)
+    return reduced(given, 1 - found.sum(-1), reduction, counts=is_ordered(given.truth, given.weight))

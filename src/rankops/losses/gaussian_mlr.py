@@ -1,5 +1,7 @@
 """GaussianMLR: labels as normal variables, their presence and order as probabilities."""
 
+import math
+
 import torch
 from torch import Tensor
 
@@ -7,6 +9,8 @@ from rankops.checks import check_floating, check_shapes, check_values
 from rankops.losses.inputs import Reduction, groups, reduced, within
 
 __all__ = ["gaussian_mlr"]
+
+FAR = -1000.0
 
 
 def gaussian_mlr(
@@ -63,14 +67,21 @@ def gaussian_mlr(
         variances = log_variances.double().movedim(dim, -1).where(given.exists, 0.0).exp()
     weight = within(given.weight).double()
     signed = torch.where(given.truth > 0, means, -means) / variances.sqrt()
-    present = -(torch.special.log_ndtr(signed) * weight).sum(-1)
+    present = -(_log_ndtr(signed) * weight).sum(-1)
     total = weight.sum(-1)
     pairs = weight.unsqueeze(-1) * weight.unsqueeze(-2)
     pairs = pairs * (given.truth.unsqueeze(-1) > given.truth.unsqueeze(-2))  # [..., u, v]
     # What is no pair is blanked before, not after: unchecked, a label that cannot be there may score -inf.
     apart = (means.unsqueeze(-1) - means.unsqueeze(-2)).where(pairs > 0, 0.0)
     apart = apart / (variances.unsqueeze(-1) + variances.unsqueeze(-2)).sqrt()
-    ordered = -(torch.special.log_ndtr(apart) * pairs).sum((-2, -1))
+    ordered = -(_log_ndtr(apart) * pairs).sum((-2, -1))
     compared = pairs.sum((-2, -1))
     value = present / total.where(total > 0, 1.0) + ordered / compared.where(compared > 0, 1.0)
-    return reduced(value.to(given.scores.dtype), total > 0, reduction)
+    return reduced(given, value.to(given.scores.dtype), reduction)
+
+
+def _log_ndtr(values: Tensor) -> Tensor:
+    """Return torch's, and far below 0, where the gradient of that loses its digits, the first terms of its series."""
+    far = values.clamp(max=FAR)
+    series = -far.square() / 2 - (-far).log() - math.log(2 * math.pi) / 2 - far**-2
+    return series.where(values < FAR, torch.special.log_ndtr(values.clamp(min=FAR)))

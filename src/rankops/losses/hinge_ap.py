@@ -75,7 +75,7 @@ def hinge_ap(
         average_precision = (precision * is_positive).sum(-1) / count.squeeze(-1).clamp(min=1)
     slack = ((below * sorted_negatives).sum(-1) - (above * sorted_positives).sum(-1)) * 2 / pairs.squeeze(-1)
     both_kinds = ((count > 0) & (rest > 0)).squeeze(-1)
-    return reduced(1 - average_precision + slack, both_kinds, reduction)
+    return reduced(given, 1 - average_precision + slack, reduction, counts=both_kinds)
 
 
 def _first(values: Tensor, kind: Tensor, count: Tensor) -> tuple[Tensor, Tensor]:

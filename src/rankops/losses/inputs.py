@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from rankops import lookup
-from rankops.checks import check_choice, check_instance
+from rankops.checks import check_choice, check_instance, check_values
 from rankops.metrics.weights import Groups, groups, within
 from rankops.ranks import ranks
 from rankops.sorters.base import Sorter
@@ -37,12 +37,14 @@ def soft_ranks(given: Groups, sorter: AnySorter, *, mask: Tensor | None = None) 
 
     Args:
         given: the groups.
-        sorter: see `AnySorter`. It is passed a mask only if there is one, so that any function of scores will do.
+        sorter: see `AnySorter`. It is passed a mask only if there is one, so that any function of scores will do; what
+            it gives where the mask is False is not looked at.
         mask: (..., d) boolean, in place of that of the groups: rank a part of each.
 
     Raises:
-        TypeError: a class in place of a sorter.
-        ValueError: an unknown name, a function without gradient, or what the sorter refuses.
+        TypeError: a class in place of a sorter, a sorter whose ranks are no floating-point tensor.
+        ValueError: an unknown name, a function without gradient, or what the sorter refuses; ranks of another shape
+            than the scores, or not finite.
 
     >>> soft_ranks(groups(torch.tensor([0.1, 0.9]), target=torch.ones(2)), torch.nn.ReLU)
     Traceback (most recent call last):
@@ -59,9 +61,22 @@ def soft_ranks(given: Groups, sorter: AnySorter, *, mask: Tensor | None = None) 
     if isinstance(chosen, Sorter) and not given.finite:
         options["check_finite"] = False
     result = chosen(given.scores, **options)
+    name = getattr(chosen, "__name__", type(chosen).__name__)
+    if not torch.is_tensor(result) or not result.is_floating_point():
+        found = result.dtype if torch.is_tensor(result) else type(result).__name__
+        raise TypeError(f"sorter is {name}, whose ranks are {found}, expected a floating-point tensor")
+    if result.shape != given.scores.shape:
+        raise ValueError(
+            f"sorter is {name}, whose ranks have shape {tuple(result.shape)}, expected that of the scores it is given, "
+            f"{tuple(given.scores.shape)}"
+        )
     if torch.is_grad_enabled() and given.scores.requires_grad and not result.requires_grad:
-        name = getattr(chosen, "__name__", type(chosen).__name__)
         raise ValueError(f"sorter is {name}, whose ranks have no gradient: {_INSTEAD}")
+    if isinstance(chosen, Sorter):  # whose ranks are 0 where the mask is False
+        return result
+    result = result if mask is None else result.masked_fill(~mask, 0.0)
+    if given.finite:
+        check_values(f"sorter is {name}, whose rank", result, ~torch.isfinite(result), "a finite number")
     return result
 
 
@@ -103,32 +118,34 @@ def _load(name: str, device: torch.device) -> None:
     _LOADED[name, str(device)] = load_sorter(name, device=device)
 
 
-def reduced(values: Tensor, counts: Tensor | None, reduction: Reduction) -> Tensor:
+def reduced(given: Groups, values: Tensor, reduction: Reduction, *, counts: Tensor | None = None) -> Tensor:
     """Reduce one value a group. Every loss ends with it.
 
     Args:
+        given: the groups. One in which nothing has a weight, as where all is masked, never counts.
         values: (...).
-        counts: (...), boolean, which groups count, or numbers, how much each counts in the mean; None for all alike.
         reduction: `mean` over the groups that count, `sum`, or `none` for the values. A group that does not count is 0
             without gradient, and so is the mean if none counts.
+        counts: (...), boolean, which of the others count, or numbers, how much each counts in the mean; None for all
+            alike.
 
     Raises:
         ValueError: an unknown `reduction`.
 
-    >>> values, counts = torch.tensor([1.0, 2.0, torch.nan]), torch.tensor([True, True, False])
-    >>> reduced(values, counts, "mean"), reduced(values, counts, "none")
+    >>> mask = torch.tensor([[True], [True], [False]])
+    >>> given, values = groups(torch.zeros(3, 1), labels=mask, mask=mask), torch.tensor([1.0, 2.0, torch.nan])
+    >>> reduced(given, values, "mean"), reduced(given, values, "none")
     (tensor(1.5000), tensor([1., 2., 0.]))
     """
     check_choice("reduction", reduction, Reduction)
-    if counts is not None:
-        values = values.where(counts > 0, 0.0)
-    if reduction == "none":
-        return values
-    if reduction == "sum":
-        return values.sum()
-    if counts is None:
-        return values.mean()
-    share = counts.to(values.dtype)
+    present = given.weight.amax(-1) != 0  # so that unchecked weights of NaN count, and are seen
+    counts = present if counts is None else counts * present
+    values = values.where(counts > 0, 0.0)
+    return values if reduction == "none" else values.sum() if reduction == "sum" else _mean(values, counts)
+
+
+def _mean(values: Tensor, weight: Tensor) -> Tensor:
+    share = weight.to(values.dtype)
     total = share.sum()
     return (values * share).sum() / total.where(total > 0, 1.0)
 
@@ -153,15 +170,16 @@ def rank_distance(given: Groups, sorter: AnySorter, reduction: Reduction) -> Ten
     length = given.exists.sum(-1).clamp(min=2)
     total = given.weight.sum(-1)
     errors = ((soft - true).square() * given.weight).sum(-1) / total.where(total > 0, 1.0)
-    return reduced(errors * 6 / (length**2 - 1), is_ordered(target, given.weight), reduction)
+    return reduced(given, errors * 6 / (length**2 - 1), reduction, counts=is_ordered(target, given.weight))
 
 
 def pointwise(given: Groups, errors: Tensor, reduction: Reduction) -> Tensor:
     """Reduce an error (..., d) of each score: the mean is over all scores, whatever their groups."""
+    errors = errors.where(given.weight != 0, 0.0)  # 0 times an infinite one is NaN
     if reduction == "mean":
-        return reduced(errors, given.weight, reduction)
+        return _mean(errors, given.weight)
     total = given.weight.sum(-1)
-    return reduced((errors * given.weight).sum(-1) / total.where(total > 0, 1.0), total, reduction)
+    return reduced(given, (errors * given.weight).sum(-1) / total.where(total > 0, 1.0), reduction)
 
 
 def triplets(
@@ -188,4 +206,5 @@ def triplets(
     share = (given.weight[where] * rivals.any(-1)).to(each.dtype)
     nothing = torch.zeros_like(values)
     total = nothing.index_put(where, share).sum(-1)
-    return reduced(nothing.index_put(where, each * share).sum(-1) / total.where(total > 0, 1.0), total, reduction)
+    means = nothing.index_put(where, each * share).sum(-1) / total.where(total > 0, 1.0)
+    return reduced(given, means, reduction, counts=total)

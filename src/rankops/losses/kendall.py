@@ -51,7 +51,9 @@ def kendall(
     >>> kendall(scores, target, sorter="straight_through", temperature=0.01)  # one pair of six is wrong: tau = 4 / 6
     tensor(0.3333)
     """
-    given = groups(scores, target=target, dim=dim, mask=mask, weights=weights, check_finite=check_finite, least=2)
+    given = groups(
+        scores, target=target, order=True, dim=dim, mask=mask, weights=weights, check_finite=check_finite, least=2
+    )
     check_positive("temperature", temperature)
     weight = within(given.weight)
     places = soft_ranks(given, sorter)
@@ -67,4 +69,4 @@ def kendall(
     ordered = is_ordered(given.truth, weight)
     of_true = of_true.where(ordered, 1.0)
     tau = agreement / torch.maximum(of_soft, of_true / 1000).sqrt() / of_true.sqrt()
-    return reduced(1 - tau, ordered, reduction)
+    return reduced(given, 1 - tau, reduction, counts=ordered)

@@ -87,4 +87,4 @@ def lambdarank(
         weight = weight + (closer if weighting == "ndcg_loss2" else SHARE * closer)
     weight = weight * (gains.unsqueeze(-1) - gains.unsqueeze(-2)).abs() * pairs
     counts = is_ordered(given.truth, given.exists) & (best.squeeze(-1) > 0)
-    return reduced(logistic(given.scores, weight) / math.log(2), counts, reduction)
+    return reduced(given, logistic(given.scores, weight) / math.log(2), reduction, counts=counts)

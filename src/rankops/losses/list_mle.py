@@ -5,6 +5,7 @@ from torch import Tensor
 
 from rankops.losses.inputs import Reduction, groups, is_ordered, reduced, within
 from rankops.ranks import places
+from rankops.sorters.laplace_sums import sums_of_others, with_signature
 
 __all__ = ["list_mle"]
 
@@ -47,10 +48,12 @@ def list_mle(
     >>> list_mle(torch.zeros(3), torch.tensor([2, 0, 1])).exp()  # one of 3, then one of 2
     tensor(6.)
     """
-    given = groups(scores, target=target, dim=dim, mask=mask, weights=weights, check_finite=check_finite, least=2)
+    given = groups(
+        scores, target=target, order=True, dim=dim, mask=mask, weights=weights, check_finite=check_finite, least=2
+    )
     target = given.truth.masked_fill(~given.exists, torch.inf)  # what is masked comes last and is in no sum
     values = given.scores - given.scores.detach().amax(-1, keepdim=True)  # an offset costs no precision
-    below = values.gather(-1, target.argsort(dim=-1)).logcumsumexp(-1)
+    below = _LogCumSumExp.apply(values.gather(-1, target.argsort(dim=-1)))
     larger, not_smaller = places(given.truth, given.exists)
     count = given.exists.sum(-1, keepdim=True)
     left = below.gather(-1, (count - larger - 1).clamp(min=0))  # down from the last of those with the same target
@@ -60,4 +63,32 @@ def list_mle(
         early = ((begin - end) / (not_smaller - larger).clamp(min=1) - last).clamp(min=0) * given.exists
         total = early.sum(-1, keepdim=True)
         weight = weight * (early * count / total.where(total > 0, 1.0)).to(weight.dtype)
-    return reduced(((left - values) * weight).sum(-1), is_ordered(given.truth, given.weight), reduction)
+    return reduced(given, ((left - values) * weight).sum(-1), reduction, counts=is_ordered(given.truth, given.weight))
+
+
+class _LogCumSumExp(torch.autograd.Function):
+    """`Tensor.logcumsumexp`, whose own gradient has no derivative where no gradient comes from above."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    @with_signature
+    def forward(values: Tensor) -> Tensor:
+        return values.logcumsumexp(-1)
+
+    @staticmethod
+    def setup_context(ctx, inputs: tuple[Tensor], output: Tensor) -> None:
+        ctx.save_for_backward(*inputs, output)
+
+    @staticmethod
+    def backward(ctx, *gradients: Tensor) -> Tensor:
+        (gradient,), (values, sums) = gradients, ctx.saved_tensors
+        if torch.is_grad_enabled():  # a second derivative may be asked for: e^(v_i - S_k) over the k from i on
+            signed, unsigned = sums_of_others(sums.flip(-1), gradient.flip(-1))
+            return (values - sums).exp() * (gradient + ((unsigned - signed) / 2).flip(-1))
+        least, sizes = torch.finfo(gradient.dtype).min, gradient.abs().log()
+        positive, negative = (
+            ((sizes.where(kind, least) - sums).flip(-1).logcumsumexp(-1).flip(-1) + values).exp()
+            for kind in (gradient > 0, gradient < 0)
+        )
+        return positive - negative

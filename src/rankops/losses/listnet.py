@@ -42,10 +42,10 @@ def listnet(
     tensor(3.)
     """
     given = groups(scores, target=target, dim=dim, mask=mask, weights=weights, check_finite=check_finite, least=2)
-    counts = (given.weight > 0).any(-1)
-    anything = ~counts.unsqueeze(-1)  # a softmax of nothing would be 0 / 0
+    anything = given.weight.amax(-1, keepdim=True) == 0  # a softmax of nothing would be 0 / 0
     # The weight inside the exponent, so that what counts is compared even where its target is far below the largest.
-    weighted = given.truth + given.weight.to(given.truth.dtype).log()
+    kind = torch.promote_types(given.truth.dtype, given.weight.dtype)
+    weighted = given.truth.to(kind) + given.weight.to(kind).log()
     share = torch.softmax(weighted.masked_fill(anything, 0.0), dim=-1).to(given.scores.dtype)
     first = torch.log_softmax(given.scores.masked_fill(~(given.exists | anything), -torch.inf), dim=-1)
-    return reduced(-(share * first.where(given.exists, 0.0)).sum(-1), counts, reduction)
+    return reduced(given, -(share * first.where(share != 0, 0.0)).sum(-1), reduction)

@@ -48,4 +48,4 @@ def lsep(
     present = given.truth > 0
     absent = given.exists & ~present
     chosen = some_of(present.unsqueeze(-1) & absent.unsqueeze(-2), pairs, generator)
-    return reduced(log_one_plus_sum(given, chosen), None, reduction)
+    return reduced(given, log_one_plus_sum(given, chosen), reduction)

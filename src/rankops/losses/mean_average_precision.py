@@ -65,4 +65,4 @@ def mean_average_precision(
     least = (weight.sort(dim=-1, descending=True).values * places).sum(-1)
     above_least = (ranked - least.to(ranked.dtype)) / (total.where(total > 0, 1.0) * length.clamp(min=1))
     both_kinds = (count > 0) & (count < length) & (total > 0)
-    return reduced(above_least, both_kinds if weight_by == "classes" else total * both_kinds, reduction)
+    return reduced(given, above_least, reduction, counts=both_kinds if weight_by == "classes" else total * both_kinds)

@@ -63,4 +63,4 @@ def ndcg(
         discounted = discounted * torch.sigmoid((k + 0.5 - places) / temperature)
     best = ideal(gains, k).to(places.dtype)
     any_gain = best > 0
-    return reduced(1 - discounted.sum(-1) / best.where(any_gain, 1.0), any_gain, reduction)
+    return reduced(given, 1 - discounted.sum(-1) / best.where(any_gain, 1.0), reduction, counts=any_gain)

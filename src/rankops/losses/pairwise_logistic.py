@@ -61,4 +61,4 @@ def pairwise_logistic(
     if adjacent != 1:
         weight = torch.where((upper == lower + 1) & (lower > 0), adjacent * weight, weight)
     total = weight.sum((-2, -1))
-    return reduced(logistic(given.scores, weight) / total.where(total > 0, 1.0), None, reduction)
+    return reduced(given, logistic(given.scores, weight) / total.where(total > 0, 1.0), reduction)

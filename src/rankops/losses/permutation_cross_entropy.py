@@ -53,7 +53,9 @@ def permutation_cross_entropy(
     >>> permutation_cross_entropy(scores, target, sorter="straight_through", temperature=0.01).round(decimals=4)
     tensor(0.)
     """
-    given = groups(scores, target=target, dim=dim, mask=mask, weights=weights, check_finite=check_finite, least=2)
+    given = groups(
+        scores, target=target, order=True, dim=dim, mask=mask, weights=weights, check_finite=check_finite, least=2
+    )
     check_positive("temperature", temperature)
     shares = permutation_of_ranks(soft_ranks(given, sorter), temperature=temperature, mask=given.mask)  # [..., k, i]
     begin, end = (place.unsqueeze(-2) for place in places(given.truth, given.mask))
@@ -64,4 +66,4 @@ def permutation_cross_entropy(
     exists = at < given.exists.sum(-1)[..., None, None]  # the last places of a masked group stay empty
     total = (weight.sum(-1) * given.exists.sum(-1)).to(shares.dtype)
     value = (costs * exists * weight.unsqueeze(-2)).sum((-2, -1)) / total.where(total > 0, 1.0)
-    return reduced(value, is_ordered(given.truth, given.weight), reduction)
+    return reduced(given, value, reduction, counts=is_ordered(given.truth, given.weight))

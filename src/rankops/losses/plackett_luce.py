@@ -59,4 +59,4 @@ def plackett_luce(
     differences = differences.where(present.unsqueeze(-1), 0.0)
     # What is not drawn keeps all entries: logsumexp of none would have no gradient.
     costs = torch.logsumexp(differences.masked_fill(~left & present.unsqueeze(-1), -torch.inf), dim=-1)
-    return reduced((costs.where(present, 0.0) * within(given.weight)).sum(-1), None, reduction)
+    return reduced(given, (costs.where(present, 0.0) * within(given.weight)).sum(-1), reduction)

@@ -58,4 +58,4 @@ def precision_at_k(
     inside = (torch.sigmoid((k + 0.5 - places) / temperature) * weight).sum(-1)
     most = weight.sort(dim=-1, descending=True).values[..., :k].sum(-1).to(inside.dtype)
     both_kinds = (most > 0) & (given.exists & ~given.truth).any(-1)
-    return reduced(1 - inside / most.where(both_kinds, 1.0), both_kinds, reduction)
+    return reduced(given, 1 - inside / most.where(both_kinds, 1.0), reduction, counts=both_kinds)

@@ -41,9 +41,11 @@ def ranknet(
     >>> ranknet(torch.tensor([2.0, 1.0, 1.0]), torch.tensor([3, 0, 0]))  # log(1 + e^-1)
     tensor(0.3133)
     """
-    given = groups(scores, target=target, dim=dim, mask=mask, weights=weights, check_finite=check_finite, least=2)
+    given = groups(
+        scores, target=target, order=True, dim=dim, mask=mask, weights=weights, check_finite=check_finite, least=2
+    )
     weight = within(given.weight)
     above = given.truth.unsqueeze(-1) > given.truth.unsqueeze(-2)  # [..., i, j]
     pairs = weight.unsqueeze(-1) * weight.unsqueeze(-2) * above
     total = pairs.sum((-2, -1))
-    return reduced(logistic(given.scores, pairs) / total.where(total > 0, 1.0), total > 0, reduction)
+    return reduced(given, logistic(given.scores, pairs) / total.where(total > 0, 1.0), reduction, counts=total > 0)

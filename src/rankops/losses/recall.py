@@ -27,12 +27,13 @@ def recall(
     without a negative are left out.
 
     Args:
-        scores: Y, (..., d, d), row = image, column = text.
-        positives: (..., d, d), 1 for pairs that belong together and 0 for others; at least one in each row and column.
-        mask: (..., d, d) boolean, False where a pair is neither right nor wrong; rows and columns may then be without
-            a positive, and are left out.
-        weights: (..., d, d), how much each positive counts.
-        reduction, sorter, check_finite: see `rankops.losses`; `none` gives (..., 2, d), of each row and of each column.
+        scores: Y, (..., n, m), row = image, column = text.
+        positives: of that shape, 1 for pairs that belong together and 0 for others; at least one in each row, and in
+            each column of a square matrix. Other columns may have none: further negatives. What has none is left out.
+        mask: of that shape, boolean, False where a pair is neither right nor wrong; rows may then have no positive too.
+        weights: of that shape, how much each positive counts.
+        reduction, sorter, check_finite: see `rankops.losses`; `none` gives (..., 2, d), of each row and of each
+            column, with d the larger of n and m.
         margin: $\alpha$, in places.
         hardest: only the negative that is ranked highest counts (Eq. 10); otherwise the mean over negatives.
 
@@ -40,8 +41,8 @@ def recall(
         A scalar, of the scores' type and at least float32; with `none`, one value a row and one a column.
 
     Raises:
-        TypeError, ValueError: see `rankops.losses`; shapes that are not square, d of 1, a row or column without a
-            positive, a negative `margin`.
+        TypeError, ValueError: see `rankops.losses`; m of 1, a row without a positive, or a column of a
+            square matrix, a negative `margin`.
 
     >>> import torch
     >>> own = torch.eye(3, dtype=torch.bool)

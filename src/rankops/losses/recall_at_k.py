@@ -29,12 +29,13 @@ def recall_at_k(
     tends to 0.
 
     Args:
-        scores: Y, (..., d, d), row = image, column = text.
-        positives: (..., d, d), 1 for pairs that belong together and 0 for others; at least one in each row and column.
-        mask: (..., d, d) boolean, False where a pair is neither right nor wrong; rows and columns may then be without
-            a positive, and are left out.
-        weights: (..., d, d); a row counts by the weight of its heaviest positive.
-        reduction, sorter, check_finite: see `rankops.losses`; `none` gives (..., 2, d), of each row and of each column.
+        scores: Y, (..., n, m), row = image, column = text.
+        positives: of that shape, 1 for pairs that belong together and 0 for others; at least one in each row, and in
+            each column of a square matrix. Other columns may have none: further negatives. What has none is left out.
+        mask: of that shape, boolean, False where a pair is neither right nor wrong; rows may then have no positive too.
+        weights: of that shape; a row counts by the weight of its heaviest positive.
+        reduction, sorter, check_finite: see `rankops.losses`; `none` gives (..., 2, d), of each row and of each
+            column, with d the larger of n and m.
         k: K, at least 1.
         temperature: $\tau$, the width of the step in places.
 
@@ -42,8 +43,8 @@ def recall_at_k(
         A scalar, of the scores' type and at least float32; with `none`, one value a row and one a column.
 
     Raises:
-        TypeError, ValueError: see `rankops.losses`; shapes that are not square, d of 1, a row or column without a
-            positive, `k` that is no whole number of at least 1, a `temperature` that is not positive.
+        TypeError, ValueError: see `rankops.losses`; m of 1, a row without a positive, or a column of a
+            square matrix, `k` that is no whole number of at least 1, a `temperature` that is not positive.
 
     >>> scores = torch.tensor([[0.9, 0.1, 0.2], [0.0, 0.8, 0.1], [0.7, 0.3, 0.5]])  # the last row is led by another
     >>> recall_at_k(scores, torch.eye(3), sorter="straight_through", temperature=0.01)
@@ -56,4 +57,5 @@ def recall_at_k(
     places = soft_ranks(given, sorter)
     first = places.masked_fill(~own, torch.inf).amin(-1).where(own.any(-1), 0.0)
     heaviest = given.weight.masked_fill(~own, 0.0).amax(-1)
-    return reduced(torch.sigmoid((first - k - 0.5) / temperature), heaviest, reduction)
+    heaviest = heaviest * (given.exists.sum(-1) > 1)  # one that stands alone is first, whatever it scores
+    return reduced(given, torch.sigmoid((first - k - 0.5) / temperature), reduction, counts=heaviest)

@@ -46,4 +46,4 @@ def reciprocal_rank(
     most = worth.amax(-1)
     both_kinds = (most > 0) & (given.exists & ~given.truth).any(-1)
     found = (worth / places).amax(-1) / most.where(both_kinds, 1.0)
-    return reduced(1 - found, both_kinds, reduction)
+    return reduced(given, 1 - found, reduction, counts=both_kinds)

@@ -48,6 +48,5 @@ def rlsep(
     """
     given = groups(scores, label_ranks=label_ranks, dim=dim, mask=mask, weights=weights, check_finite=check_finite)
     ordered = given.truth.unsqueeze(-1) > given.truth.unsqueeze(-2)  # [..., u, v]: r_u > r_v
-    return reduced(
-        log_one_plus_sum(given, some_of(ordered & given.exists.unsqueeze(-2), pairs, generator)), None, reduction
-    )
+    chosen = some_of(ordered & given.exists.unsqueeze(-2), pairs, generator)
+    return reduced(given, log_one_plus_sum(given, chosen), reduction)

@@ -42,5 +42,7 @@ def spearman(
     >>> spearman(scores, target, sorter="straight_through")  # ranks 3, 1, 2 for 3, 2, 1: one pair is swapped
     tensor(0.5000)
     """
-    given = groups(scores, target=target, dim=dim, mask=mask, weights=weights, check_finite=check_finite, least=2)
+    given = groups(
+        scores, target=target, order=True, dim=dim, mask=mask, weights=weights, check_finite=check_finite, least=2
+    )
     return rank_distance(given, sorter, reduction)

@@ -46,6 +46,13 @@ def spearman_of_label_ranks(
     """
     # Larger label ranks are more important, as larger targets are: both are ranked from the top.
     given = groups(
-        scores, label_ranks=label_ranks, dim=dim, mask=mask, weights=weights, check_finite=check_finite, least=2
+        scores,
+        label_ranks=label_ranks,
+        order=True,
+        dim=dim,
+        mask=mask,
+        weights=weights,
+        check_finite=check_finite,
+        least=2,
     )
     return rank_distance(given, sorter, reduction)

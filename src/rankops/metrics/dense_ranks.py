@@ -12,6 +12,6 @@ def dense_ranks(sizes: Tensor) -> Tensor:
     >>> dense_ranks(torch.tensor([[8.0, 0.0, 12.0, 8.0]]))
     tensor([[1, 0, 2, 1]])
     """
-    order = sizes.sort(dim=-1)
-    new = torch.diff(order.values, prepend=torch.zeros_like(order.values[..., :1]), dim=-1) > 0
-    return torch.zeros_like(sizes, dtype=torch.int64).scatter(-1, order.indices, new.cumsum(-1))
+    values, order = sizes.sort(dim=-1)
+    new = torch.cat([values[..., :1] != 0, values[..., 1:] != values[..., :-1]], dim=-1)
+    return torch.zeros_like(order).scatter(-1, order, new.cumsum(-1))

@@ -5,7 +5,7 @@ from torch import Tensor
 
 from rankops.checks import check_count
 from rankops.metrics.gains import check_grade, reading_order, satisfaction
-from rankops.metrics.weights import groups
+from rankops.metrics.weights import exact_groups
 
 __all__ = ["expected_reciprocal_rank"]
 
@@ -45,11 +45,11 @@ def expected_reciprocal_rank(
     >>> expected_reciprocal_rank(torch.tensor([0.9, 0.5, 0.1]), torch.tensor([0, 4, 0]))  # 15 / 16 at the second place
     tensor(0.4688, dtype=torch.float64)
     """
-    given = groups(scores, target=target, dim=dim, mask=mask, weights=weights)
+    given = exact_groups(scores, target=target, dim=dim, mask=mask, weights=weights)
     check_grade(target, highest, mask=mask)
     if k is not None:
         check_count("k", k)
-    satisfied = satisfaction(given.truth.double(), given.weight.double(), highest)
+    satisfied = satisfaction(given.truth, given.weight, highest)
     satisfied = satisfied.gather(-1, reading_order(given.scores, satisfied, given.exists))[..., :k]
     read_on = torch.nn.functional.pad((1 - satisfied).cumprod(-1), (1, 0), value=1.0)[..., :-1]
     at = torch.arange(1, satisfied.shape[-1] + 1, device=satisfied.device)

@@ -38,7 +38,7 @@ def ranked(scores: Tensor, label_ranks: Tensor) -> dict[str, Tensor]:
     """
     _check(scores, label_ranks)
     check_scores(scores)
-    label_ranks = dense_ranks(label_ranks.double())
+    label_ranks = dense_ranks(label_ranks)
     rates = _pair_rates(scores, label_ranks)
     highest = label_ranks.amax(-1)
     precisions = torch.zeros_like(rates["precision"])
@@ -83,7 +83,7 @@ def ranked_ceiling(label_ranks: Tensor) -> float:
     >>> ranked_ceiling(torch.tensor([[2, 1, 0], [0, 1, 2]]))
     0.5
     """
-    return ranked(label_ranks.double(), label_ranks)["mean_average_precision"].mean().item()
+    return ranked(dense_ranks(label_ranks).double(), label_ranks)["mean_average_precision"].mean().item()
 
 
 def _check(predictions: Tensor, label_ranks: Tensor) -> None:

@@ -78,7 +78,7 @@ def average_precision(
     """
     check_labels(scores, labels, mask=mask)
     check_scores(scores, dim=dim, mask=mask)
-    weight = relative_weights(scores, mask, weights).double().movedim(dim, -1)
+    weight = relative_weights(scores.double(), mask, weights).detach().movedim(dim, -1)
     values = scores.detach().double().movedim(dim, -1).where(weight > 0, 0.0).contiguous()
     ascending, order = (-values).sort(dim=-1)
     weight = weight.gather(-1, order)

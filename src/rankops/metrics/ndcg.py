@@ -5,7 +5,7 @@ from torch import Tensor
 
 from rankops.checks import check_count
 from rankops.metrics.gains import Gain, check_relevance, gains_of, ideal
-from rankops.metrics.weights import groups
+from rankops.metrics.weights import exact_groups
 from rankops.ranks import places
 
 __all__ = ["ndcg"]
@@ -46,11 +46,11 @@ def ndcg(
     >>> ndcg(torch.tensor([0.9, 0.5, 0.1]), torch.tensor([0, 1, 0]))  # 1 / log2(3)
     tensor(0.6309, dtype=torch.float64)
     """
-    given = groups(scores, target=target, dim=dim, mask=mask, weights=weights)
+    given = exact_groups(scores, target=target, dim=dim, mask=mask, weights=weights)
     if k is not None:
         check_count("k", k)
     check_relevance(target, gain, mask=mask)
-    gains = gains_of(given.truth.double(), given.weight.double(), gain)
+    gains = gains_of(given.truth, given.weight, gain)
     above, up_to = places(given.scores, given.mask)
     length = scores.shape[dim]
     discount = 1 / torch.log2(torch.arange(2, length + 2, device=scores.device, dtype=torch.float64))

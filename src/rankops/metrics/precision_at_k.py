@@ -3,7 +3,7 @@
 from torch import Tensor
 
 from rankops.checks import check_count
-from rankops.metrics.weights import among_first, groups
+from rankops.metrics.weights import among_first, exact_groups
 
 __all__ = ["precision_at_k"]
 
@@ -44,6 +44,6 @@ def precision_at_k(
     tensor(0.5000, dtype=torch.float64)
     """
     check_count("k", k)
-    given = groups(scores, labels=labels, dim=dim, mask=mask, weights=weights)
-    weight = given.weight.double() * given.truth
+    given = exact_groups(scores, labels=labels, dim=dim, mask=mask, weights=weights)
+    weight = given.weight * given.truth
     return (weight * among_first(given, k)).sum(-1) / k

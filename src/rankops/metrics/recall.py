@@ -31,7 +31,7 @@ def recall(
     """
     check_count("k", k)
     hits = (first_positive_ranks(scores, positives, mask=mask) <= k).double()
-    weight = relative_weights(hits, None, weights)
+    weight = relative_weights(hits, None, weights).detach()
     return (hits * weight).sum() / weight.sum()
 
 
@@ -77,7 +77,7 @@ def first_positive_ranks(scores: Tensor, positives: Tensor, *, mask: Tensor | No
     >>> first_positive_ranks(scores, torch.tensor([[True, False, False], [False, False, True]]))
     tensor([1, 2])
     """
-    check_positives(scores, positives, square=False, mask=mask)
+    check_positives(scores, positives, both_ways=False, mask=mask)
     check_scores(scores, mask=mask)
     positives = positives.bool()
     if mask is not None:

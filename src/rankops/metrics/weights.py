@@ -20,9 +20,10 @@ from rankops.checks import (
     check_tensors,
     check_values,
 )
+from rankops.metrics.dense_ranks import dense_ranks
 from rankops.ranks import places
 
-__all__ = ["Groups", "among_first", "comparable", "groups", "relative_weights", "within"]
+__all__ = ["Groups", "among_first", "comparable", "exact_groups", "groups", "ordinal", "relative_weights", "within"]
 
 
 def relative_weights(
@@ -73,6 +74,22 @@ def within(weight: Tensor) -> Tensor:
     return weight / heaviest.where(heaviest > 0, 1.0)
 
 
+def ordinal(values: Tensor) -> Tensor:
+    """Return numbers that float64 holds, in the order of values (..., d), of any real type, within their group.
+
+    Those of 64-bit integers, such as time stamps in nanoseconds, are their dense ranks; all others stay as they are.
+
+    >>> ordinal(2**53 + torch.tensor([1, 0, 1, 2]))
+    tensor([2, 1, 2, 3])
+    """
+    return dense_ranks(values) if values.dtype in (torch.int64, torch.uint64) else values
+
+
+def _ordinal_along(values: Tensor, dim: int, mask: Tensor | None) -> Tensor:
+    known = values if mask is None else values.where(mask, 0)
+    return ordinal(known.movedim(dim, -1)).movedim(-1, dim)
+
+
 def comparable(
     metric: str, scores: Tensor, target: Tensor, mask: Tensor | None, weights: Tensor | None, dim: int
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
@@ -85,7 +102,7 @@ def comparable(
         dim: the dimension of a group, of n.
 
     Returns:
-        Weights, scores and target (..., n) in float64, 0 where the mask is False; and (...) which groups have two
+        Weights; scores and target (..., n) in float64, in whose order they are; and (...) which groups have two
         different scores and two different targets.
 
     Raises:
@@ -101,7 +118,7 @@ def comparable(
     check_scores(scores, dim=dim, finite=False)
     check_real(target=target)
     check_shapes("(..., n)", empty=True, scores=scores, target=target)
-    weight = relative_weights(scores.double(), mask, weights).movedim(dim, -1)
+    weight = relative_weights(scores.double(), mask, weights).detach().movedim(dim, -1)
     counts = weight > 0
     several = counts.sum(-1)
     fewest = int(several.min()) if counts.numel() else 0
@@ -112,16 +129,15 @@ def comparable(
         )
     known = []
     for name, given in (("scores", scores), ("target", target)):
-        values = given.detach().double()
         # What has no weight has a rank all the same, so it must be finite; what is masked has none.
-        values = values if mask is None else values.masked_fill(~mask, 0.0)
-        check_values(name, values, ~torch.isfinite(values), f"a finite number: {metric} is undefined")
-        values = values.movedim(dim, -1)
+        wrong = ~torch.isfinite(given) & (True if mask is None else mask)
+        check_values(name, given, wrong, f"a finite number: {metric} is undefined")
+        values = _ordinal_along(given.detach(), dim, mask).movedim(dim, -1).double()
         largest = values.masked_fill(~counts, -torch.inf).amax(-1)
         equal = largest == values.masked_fill(~counts, torch.inf).amin(-1)
         if scores.dim() == 1 and bool(equal):
             raise ValueError(
-                f"{metric} is undefined: all {name} are {largest.item()}, expected at least two different ones"
+                f"{metric} is undefined: all {name} are {given[counts][0].item()}, expected at least two different ones"
             )
         defined = defined & ~equal
         known.append(values)
@@ -159,6 +175,7 @@ def groups(
     check_finite: bool = True,
     least: int = 1,
     between_0_and_1: bool = False,
+    order: bool = False,
     **truth: Tensor,
 ) -> Groups:
     """Check what a loss or a metric is given, and bring its groups to the last dimension. Every loss begins with it.
@@ -173,13 +190,16 @@ def groups(
             cannot be read, a loss of such values is anything, NaN as a rule.
         least: the smallest group.
         between_0_and_1: whether targets lie in [0, 1].
+        order: whether only the order of targets and label ranks counts, not how large they are: see `ordinal`.
         truth: of the scores' shape. Its name says what it is: `target` (any numbers), `labels` (0 and 1),
-            `label_ranks` (0 = absent, larger = more important), or `positives` (0 and 1, (..., d, d), in which rows
-            and columns are searched: groups are then (..., 2, d, d), of the matrix and of its transpose).
+            `label_ranks` (0 = absent, larger = more important), or `positives` (0 and 1, (..., n, m), in which rows
+            and columns are searched: groups are then (..., 2, d, d), of the matrix and of its transpose, with d the
+            larger of n and m, and a mask where one is missing).
 
     Raises:
         TypeError: scores are not floating point, the mask is not boolean, or an argument is no tensor.
-        ValueError: shapes differ or are empty, a group is too small, a target wants a gradient, or values as above.
+        ValueError: shapes differ or are empty, a group is too small, a target wants a gradient, values as above, or an
+            integer target beyond 2^53 whose size counts.
 
     >>> given = groups(torch.zeros(3, 2), dim=0, target=torch.ones(3, 2, dtype=torch.int64))
     >>> given.scores.shape, given.truth.dtype
@@ -190,12 +210,19 @@ def groups(
     check_tensors(**truth)
     if kind == "target":
         check_target(scores, values, between_0_and_1=between_0_and_1, mask=mask, check_finite=check_finite)
+        if order:
+            values = _ordinal_along(values, dim, mask)
+        elif check_finite and values.dtype in (torch.int64, torch.uint64):
+            rounded = (values.double().abs() >= 2**53) & (True if mask is None else mask)
+            check_values("target", values, rounded, "an integer below 2^53, which float64 holds: pass its difference "
+                         "from the smallest")  # fmt: skip
         values = values if values.is_floating_point() else values.double()  # float32 holds integers up to 2^24
     elif kind == "labels":
         check_labels(scores, values, mask=mask, check_finite=check_finite)
         values = values.bool()
     elif kind == "label_ranks":
         check_label_ranks(scores, values, mask=mask, check_finite=check_finite)
+        values = _ordinal_along(values, dim, mask) if order else values
     else:
         check_positives(scores, values, mask=mask, check_finite=check_finite)
         values = values.bool()
@@ -206,12 +233,40 @@ def groups(
     if mask is not None:
         scores, values = scores.masked_fill(~mask, 0.0), values.masked_fill(~mask, 0)
     exists = torch.ones_like(scores, dtype=torch.bool) if mask is None else mask
+    if kind == "positives" and scores.shape[-1] != scores.shape[-2]:
+        missing = [part for size in scores.shape[:-3:-1] for part in (0, max(scores.shape[-2:]) - size)]
+        scores, values, weight, exists = (
+            torch.nn.functional.pad(part, missing) for part in (scores, values, weight, exists)
+        )
+        mask = exists
 
     def arranged(part: Tensor) -> Tensor:
         return torch.stack([part, part.mT], -3) if kind == "positives" else part.movedim(dim, -1)
 
     given = (arranged(scores), arranged(values), arranged(weight), arranged(exists))
     return Groups(*given, mask=None if mask is None else arranged(mask), finite=finite)
+
+
+def exact_groups(
+    scores: Tensor,
+    *,
+    dim: int,
+    mask: Tensor | None = None,
+    weights: Tensor | None = None,
+    order: bool = False,
+    **truth: Tensor,
+) -> Groups:
+    """Check what a metric is given, see `groups`: in float64, whatever types it has, and without gradient.
+
+    >>> target = torch.ones(2, requires_grad=True)
+    >>> exact_groups(torch.zeros(2), dim=-1, target=target).scores.dtype
+    torch.float64
+    """
+    check_scores(scores, dim=dim, finite=False)
+    check_tensors(**truth)
+    truth = {name: values.detach() for name, values in truth.items()}
+    with torch.no_grad():
+        return groups(scores.detach().double(), dim=dim, mask=mask, weights=weights, order=order, **truth)
 
 
 def among_first(given: Groups, k: int) -> Tensor:

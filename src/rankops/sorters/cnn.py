@@ -32,7 +32,8 @@ class CNN(Sorter):
         scores (..., d) to ranks (..., d), 1 for the largest score.
 
     Raises:
-        ValueError: no layer; `kernels` of another number or total, or below 1.
+        TypeError, ValueError: `length`, `channels` or `layers` that is no whole number of at least 1; `kernels` of
+            another number or total, or below 1.
 
     >>> import torch
     >>> CNN(length=8, channels=4, layers=2).eval()(torch.randn(5, 8)).shape
@@ -53,7 +54,8 @@ class CNN(Sorter):
         standardize: bool = False,
     ):
         super().__init__()
-        check_count("layers", layers)
+        for name, count in (("length", length), ("channels", channels), ("layers", layers)):
+            check_count(name, count)
         total = length + layers - 1
         if kernels is not None and (len(kernels) != layers or min(kernels) < 1 or sum(kernels) != total):
             expected = (

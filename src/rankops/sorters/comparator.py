@@ -5,6 +5,7 @@ import math
 import torch
 from torch import Tensor, nn
 
+from rankops.checks import check_count
 from rankops.sorters.base import Sorter
 from rankops.sorters.laplace_sums import sums_of_others
 from rankops.sorters.standardize import standard_deviation
@@ -45,7 +46,7 @@ class Comparator(Sorter):
         scores (..., d) to ranks (..., d), 1 for the largest score.
 
     Raises:
-        ValueError: see `rank_along` for a call's.
+        TypeError, ValueError: `hidden` that is no whole number of at least 1; see `rank_along` for a call's.
 
     >>> Comparator()(torch.tensor([0.5, -1.0, 2.0])).argsort()
     tensor([2, 0, 1])
@@ -55,6 +56,7 @@ class Comparator(Sorter):
 
     def __init__(self, *, hidden: int = 32):
         super().__init__()
+        check_count("hidden", hidden)
         self.network = nn.Sequential(
             nn.Linear(1 + 2 * len(NEIGHBORS), hidden),
             nn.SiLU(),

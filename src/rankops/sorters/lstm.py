@@ -4,7 +4,7 @@ from typing import Literal
 
 from torch import Tensor, nn
 
-from rankops.checks import check_choice
+from rankops.checks import check_choice, check_count
 from rankops.sorters.base import Sorter
 from rankops.sorters.standardize import centered
 
@@ -31,7 +31,8 @@ class LSTM(Sorter):
         scores (..., d) to ranks (..., d), 1 for the largest score.
 
     Raises:
-        ValueError: an unknown `projection`.
+        TypeError, ValueError: `length`, `hidden` or `layers` that is no whole number of at least 1; an unknown
+            `projection`.
 
     >>> import torch
     >>> LSTM(length=8, hidden=4)(torch.randn(2, 3, 8)).shape
@@ -50,6 +51,8 @@ class LSTM(Sorter):
         standardize: bool = False,
     ):
         super().__init__()
+        for name, count in (("length", length), ("hidden", hidden), ("layers", layers)):
+            check_count(name, count)
         check_choice("projection", projection, Projection)
         self.length = length
         self.standardize = self.shift_invariant = self.scale_invariant = standardize

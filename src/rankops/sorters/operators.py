@@ -11,7 +11,17 @@ from numbers import Real
 import torch
 from torch import Tensor
 
-from rankops.checks import check_instance, check_mask, check_positive, check_scores, check_values, value_of
+from rankops.checks import (
+    check_instance,
+    check_mask,
+    check_positive,
+    check_real,
+    check_scores,
+    check_values,
+    largest_magnitude,
+    value_of,
+)
+from rankops.ranks import unit_of
 from rankops.sorters.base import Sorter
 from rankops.sorters.laplace import Laplace
 from rankops.sorters.laplace_sums import before_and_after, sums_of_others, with_signature
@@ -56,9 +66,9 @@ def soft_topk(
     """
     if isinstance(k, bool) or not isinstance(k, Real):
         raise TypeError(f"k is {k!r}, expected a number from 0 to the number of scores")
-    values, mask, count, width = _with_width("soft_topk", scores, sorter, dim, mask)
+    values, mask, count, width, _ = _with_width("soft_topk", scores, sorter, dim, mask)
     fewest = value_of(count.amin()) if count.numel() else None
-    if k < 0 or (fewest is not None and k > fewest):
+    if not k >= 0 or (fewest is not None and k > fewest):  # NaN neither
         most = "the number of scores" if fewest is None else f"{fewest:g}, the number of scores of the shortest vector"
         raise ValueError(f"k is {k}, expected from 0 to {most}")
     if hard and k != int(k):
@@ -113,14 +123,14 @@ def soft_sort(
         known = (scores if mask is None else scores.masked_fill(~mask, 0.0)).movedim(dim, -1)
         result = (shares.movedim(dim, -1) * known.to(shares.dtype).unsqueeze(-2)).sum(-1)
         return result.movedim(-1, dim)
-    values, mask, count, width = _with_width("soft_sort", scores, sorter, dim, mask)
+    values, mask, count, width, unit = _with_width("soft_sort", scores, sorter, dim, mask)
     values = _noisy(values, width, generator)
     taken = torch.arange(values.shape[-1], device=values.device) < count
     result = _levels(values, mask, width, None)
     if hard:
         exact = _keys(values, mask).sort(dim=-1, descending=True).values.where(taken, 0.0)
         result = result + (exact - result).detach()
-    return _returned(result.where(taken, 0.0), scores).movedim(-1, dim)
+    return _returned(result.where(taken, 0.0) * unit, scores).movedim(-1, dim)
 
 
 def soft_quantile(
@@ -152,7 +162,7 @@ def soft_quantile(
     >>> soft_quantile(torch.tensor([0.3, 2.0, -1.0]), 0.75)
     tensor(1.1506)
     """
-    values, mask, count, width = _with_width("soft_quantile", scores, sorter, dim, mask)
+    values, mask, count, width, unit = _with_width("soft_quantile", scores, sorter, dim, mask)
     if not torch.is_tensor(q) and (isinstance(q, bool) or not isinstance(q, Real)):
         raise TypeError(f"q is {q!r}, expected a number in [0, 1], or a tensor of them")
     shares = torch.as_tensor(q, device=values.device).detach().double()
@@ -169,7 +179,7 @@ def soft_quantile(
     if hard:
         exact = _keys(values, mask).sort(dim=-1, descending=True).values.gather(-1, (levels - 0.5).long())
         ends = ends + (exact - ends).detach()
-    result = _returned(torch.lerp(*ends.chunk(2, -1), part), scores)
+    result = _returned(torch.lerp(*ends.chunk(2, -1), part) * unit, scores)
     return result.squeeze(-1) if shares.dim() == 0 else result.movedim(-1, 0)
 
 
@@ -218,13 +228,13 @@ def soft_permutation(
             [1., 0., 0.],
             [0., 0., 1.]])
     """
-    values, valid, count = _prepared(scores, dim, mask)
+    values, valid, count, unit = _prepared(scores, dim, mask)
     taken = torch.arange(values.shape[-1], device=values.device) < count
     if (other := _other("soft_permutation", sorter)) is not None:
         ranks = other(values) if valid is None else other(values, mask=valid)
         shares = permutation_of_ranks(ranks, mask=valid)
     else:
-        width = _width(_laplace("soft_permutation", sorter), values, valid)
+        width = _width(_laplace("soft_permutation", sorter), values, valid, unit)
         place = torch.arange(1, values.shape[-1], device=values.device)
         inner = place < count  # at the last place, t is minus infinity
         levels = torch.where(inner, place, count / 2)
@@ -264,6 +274,7 @@ def permutation_of_ranks(ranks: Tensor, *, temperature: float = 0.1, mask: Tenso
             [1., 0., 0.],
             [0., 0., 1.]])
     """
+    check_real(ranks=ranks)
     check_positive("temperature", temperature)
     if mask is None:
         ordered = ranks.sort(dim=-1).values
@@ -298,30 +309,39 @@ def _other(name: str, sorter: Sorter | None) -> Sorter | None:
     return None
 
 
-def _prepared(scores: Tensor, dim: int, mask: Tensor | None) -> tuple[Tensor, Tensor | None, Tensor]:
-    """Return scores (..., d) in float32 or float64, their mask, and how many there are (..., 1), in float64."""
-    check_scores(scores, dim=dim, mask=mask)
+def _prepared(scores: Tensor, dim: int, mask: Tensor | None) -> tuple[Tensor, Tensor | None, Tensor, Tensor | float]:
+    """Return scores (..., d) in float32 or float64, their mask, how many there are (..., 1), in float64, and the unit.
+
+    The unit, 1 or (..., 1), is what scores were divided by, and what has their dimension is to be multiplied with.
+    """
+    check_scores(scores, dim=dim, finite=False)
+    largest = largest_magnitude(scores, mask)
     values = scores.movedim(dim, -1)
     values = values if values.dtype in (torch.float32, torch.float64) else values.float()
     if mask is None:
-        return values, None, torch.full_like(values[..., :1], values.shape[-1], dtype=torch.float64).detach()
-    mask = mask.movedim(dim, -1)
-    return values.masked_fill(~mask, 0.0), mask, mask.sum(-1, keepdim=True).double()
+        count = torch.full_like(values[..., :1], values.shape[-1], dtype=torch.float64).detach()
+    else:
+        mask = mask.movedim(dim, -1)
+        values, count = values.masked_fill(~mask, 0.0), mask.sum(-1, keepdim=True).double()
+    if (unit := unit_of(values, largest)) is None:
+        return values, mask, count, 1.0
+    return values / unit, mask, count, unit
 
 
-def _width(laplace: Laplace, values: Tensor, mask: Tensor | None) -> Tensor:
+def _width(laplace: Laplace, values: Tensor, mask: Tensor | None, unit: Tensor | float) -> Tensor:
     """Return b in the unit of the scores, (..., 1) in float64, constant."""
-    deviation = standard_deviation(values.detach(), mask) if laplace.standardize else torch.ones_like(values[..., :1])
-    return laplace.softness * deviation.detach().double()
+    if laplace.standardize:
+        return laplace.softness * standard_deviation(values.detach(), mask).double()
+    return laplace.softness * torch.ones_like(values[..., :1], dtype=torch.float64).detach() / unit
 
 
 def _with_width(
     name: str, scores: Tensor, sorter: Sorter | None, dim: int, mask: Tensor | None
-) -> tuple[Tensor, Tensor | None, Tensor, Tensor]:
+) -> tuple[Tensor, Tensor | None, Tensor, Tensor, Tensor | float]:
     """Return what `_prepared` and `_width` do; a sorter that is no `Laplace` is refused by the operator's name."""
     laplace = _laplace(name, sorter)
-    values, mask, count = _prepared(scores, dim, mask)
-    return values, mask, count, _width(laplace, values, mask)
+    values, mask, count, unit = _prepared(scores, dim, mask)
+    return values, mask, count, _width(laplace, values, mask, unit), unit
 
 
 def _distribution(apart: Tensor) -> Tensor:

@@ -20,7 +20,7 @@ def standard_deviation(scores: Tensor, mask: Tensor | None = None) -> Tensor:
     their gradient could be infinite.
 
     Args:
-        scores: (..., d), finite.
+        scores: (..., d), finite, and so are their differences.
         mask: (..., d) boolean, False where there is no score; None if all are there.
 
     Returns:
@@ -38,11 +38,12 @@ def standard_deviation(scores: Tensor, mask: Tensor | None = None) -> Tensor:
     if mask is None:
         offsets, count = relative - relative.mean(-1, keepdim=True), scores.shape[-1]
     else:
-        count = mask.sum(-1, keepdim=True).clamp(min=1)
+        count = mask.sum(-1, keepdim=True).clamp(min=1).to(scores.dtype)
         offsets = (relative - relative.sum(-1, keepdim=True) / count).masked_fill(~mask, 0.0)
-    # The norm of zeros has a gradient of 0, where a root of their sum would have NaN.
-    deviation = torch.linalg.vector_norm(offsets, dim=-1, keepdim=True) * (reach / count**0.5)
-    return deviation.clamp(min=min(limits.tiny * 2**20, limits.eps)) + (most == least)  # eps in float16
+    # A norm of zeros would have a second derivative of NaN.
+    some = most != least
+    deviation = torch.linalg.vector_norm(offsets.where(some, 1.0), dim=-1, keepdim=True) * (reach / count**0.5)
+    return deviation.clamp(min=min(limits.tiny * 2**20, limits.eps)).where(some, 1.0)  # eps in float16
 
 
 def standardized(scores: Tensor, mask: Tensor | None = None, *, detach: bool = True) -> Tensor:
