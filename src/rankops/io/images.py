@@ -92,11 +92,14 @@ def _opened(path: Path) -> pq.ParquetFile:
         raise FileNotFoundError(f"{path}: no such file; expected Parquet with a column image: {{bytes, path}}")
     try:
         file = pq.ParquetFile(path, buffer_size=2**20, pre_buffer=False)
-    except (pa.ArrowException, OSError, ValueError) as error:
+        schema = file.schema_arrow
+        names = schema.names
+    except (pa.ArrowException, OSError, ValueError) as error:  # the last are names that are no UTF-8 too
         raise _broken_file(path, error) from error
-    schema = file.schema_arrow
-    if schema.names.count("image") != 1:
-        raise ValueError(f"{path}: no column image, or several; it has {', '.join(schema.names) or 'none'}")
+    if "image" not in names:
+        raise ValueError(f"{path}: no column image; it has {', '.join(names) or 'none'}")
+    if (count := names.count("image")) > 1:
+        raise ValueError(f"{path}: {count} columns are called image, expected one")
     kind = schema.field("image").type
     if pa.types.is_struct(kind) and kind.get_field_index("bytes") >= 0:
         kind = kind.field("bytes").type

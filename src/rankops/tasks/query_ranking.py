@@ -198,17 +198,18 @@ class QueryRanking:
 
         return Statistic([metric.name for metric in self.metrics], len(known), of_rows)
 
-    def respond(self, network: Any, rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    def respond(self, network: Any, rows: Iterable[dict[str, Any]], *, first: int = 0) -> list[dict[str, Any]]:
         """Return the `scores` of each row's documents, by their `features` as the dataset's tables have them.
 
         Only the order within a row means something.
         """
         expected, answers = network.recipe["args"]["features"], []
-        for number, row in enumerate(rows):
+        for number, row in enumerate(rows, first):
             with of_row(number):
                 vectors = torch.tensor([list(vector) for vector in row["features"]], dtype=torch.float32)
                 if vectors.dim() != 2 or vectors.shape[1] != expected:
                     raise ValueError(f"features are {tuple(vectors.shape)}, expected (documents, {expected})")
-                check_finite(vectors, "features")
+                if not vectors.isfinite().all():
+                    raise ValueError("features are not finite in float32")
                 answers.append({"scores": self.scores(network, vectors.unsqueeze(0))[0].tolist()})
         return answers

@@ -220,10 +220,10 @@ class Retrieval(ProbeAndFinetune):
 
         return Statistic([metric.name for metric in self.metrics], len(families), of_rows)
 
-    def respond(self, network: Any, rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    def respond(self, network: Any, rows: Iterable[dict[str, Any]], *, first: int = 0) -> list[dict[str, Any]]:
         """Return the `embedding` of each row's `image` or `caption`, of unit length."""
         answers = []
-        for number, row in enumerate(rows):
+        for number, row in enumerate(rows, first):
             with of_row(number):
                 image, caption = row.get("image"), row.get("caption")
                 if isinstance(image, bytes) == isinstance(caption, str):
