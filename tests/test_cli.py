@@ -124,6 +124,9 @@ class TestConsoleCommand:
         assert (found["path"], list(found)) == ("picture.png", ["path", "labels"])
         done = command("predict", "large.png", folder=tmp_path)
         assert (done.returncode, done.stdout, "65 x 64 pixels" in done.stderr) == (1, "", True)
+        (tmp_path / "PIL.py").write_text("raise ModuleNotFoundError('', name='PIL')")
+        done = command("predict", "picture.png", folder=tmp_path)
+        assert done.stderr == 'the package PIL is missing: pip install "rankops-torch[tasks]"\n'
         completing = {"_RANKOPS_COMPLETE": "complete_bash", "COMP_WORDS": "rankops pre", "COMP_CWORD": "1"}
         assert command(folder=tmp_path, **completing).stdout == ""
         assert "predict" in command(folder=ROOT, **completing).stdout
@@ -241,6 +244,11 @@ class TestModels:
         found = rankops("predict", "fresh.parquet", "--model", "model", "--out", "found.parquet", "--json")
         assert json.loads(found) == {"out": "found.parquet", "rows": 70}
         assert len(pq.read_table("found.parquet")) == 70
+        images = pq.read_table("fresh.parquet")["image"].to_pylist()
+        pq.write_table(pa.table({"image": [b"", *(image["bytes"] for image in images[1:])]}), "BAD.PARQUET")
+        words = ("predict", "BAD.PARQUET", "--model", "model", "--out", "found.parquet")
+        assert "BAD.PARQUET: row 0" in rankops(*words, code=1)
+        assert "1 of 70 images cannot be read: rows 0" in rankops(*words, "--skip-broken", code=3)
 
     def test_monitor_ends_with_0_or_3(self, project):
         model = ("--model", "model", "--dataset", "ranked_mnist")

@@ -82,7 +82,14 @@ def test_a_run_or_a_scale_that_changes_one_option_of_an_optimizer_keeps_the_othe
         assert written == {"name": "AdamW", "args": expected}
 
 
-@pytest.mark.parametrize("text", ["a: [1", "", "- 1", "compute: 2026-02-31"])
+MERGED = "a0: &a0 {x: 1}\n" + "".join(f"a{i}: &a{i} {{<<: [*a{i - 1}, *a{i - 1}]}}\n" for i in range(1, 60))
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["a: [1", "", "- 1", "compute: 2026-02-31", "a: &a [*a]", "a: " + "[" * 100_000, MERGED],
+    ids=["open", "empty", "list", "date", "circle", "deep", "bomb"],
+)
 def test_a_file_that_holds_no_params_is_named(tmp_path, text):
     (tmp_path / "params.yaml").write_text(text)
     with pytest.raises(ParamsError, match=r"params\.yaml"):
