@@ -564,6 +564,9 @@ class TestServe:
             process.wait(30)
 
     def test_what_cannot_be_served_is_told_before_anything_starts(self, store):
-        for model, message in (("models:/label_ranking@nobody", "no registered model"), ("models/runs/x", "registered")):
+        for model, message in (
+            ("models:/label_ranking@nobody", "no registered model"),
+            ("models/runs/x", "registered"),
+        ):
             with pytest.raises(ValueError, match=message):
                 server.serve(model, port=free_port())
