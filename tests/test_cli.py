@@ -251,9 +251,10 @@ class TestModels:
         assert "1 of 70 images cannot be read: rows 0" in rankops(*words, "--skip-broken", code=3)
 
     def test_monitor_ends_with_0_or_3(self, project):
-        same = json.loads(rankops("monitor", "fresh.parquet", "--model", "model", "--json"))
+        model = ("--model", "model", "--dataset", "ranked_mnist")
+        same = json.loads(rankops("monitor", "fresh.parquet", *model, "--json"))
         assert same["drifted"] == []
-        rankops("monitor", "dark.parquet", "--model", "model", "--report", "elsewhere.json", code=3)
+        rankops("monitor", "dark.parquet", *model, "--report", "elsewhere.json", code=3)
         assert "brightness" in json.loads((project / "elsewhere.json").read_text())["drifted"]
 
     @pytest.mark.parametrize(
@@ -265,7 +266,8 @@ class TestModels:
             (["predict", "a.png", "--model", "scales"], 1, "scales"),
             (["predict", "fresh.parquet", "--model", "model"], 1, "--out"),
             (["predict", "fresh.parquet", "a.png", "--out", "found.parquet"], 1, "2 files"),
-            (["monitor", "absent.parquet", "--model", "model"], 1, "absent.parquet"),
+            (["monitor", "absent.parquet", "--model", "model", "--dataset", "ranked_mnist"], 1, "absent.parquet"),
+            (["monitor", "fresh.parquet", "--model", "model"], 1, "--dataset"),
             (["monitor", "fresh.parquet", "--model", "model", "--dataset", "captions"], 1, "captions"),
             (["serve", "--model", "model"], 1, "model"),
             (["serve", "--port", "70000"], 2, "port"),

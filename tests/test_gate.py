@@ -229,6 +229,7 @@ class TestTasks:
         assert decision.differences["spearman"]["low"] > 0
         tags = store.get_model_version(model, "2").tags
         assert tags["gate.examples"] == f"{dataset}/{split}"
+        assert f"on {dataset}/{split}" in tags["gate.reason"]
         assert ("judged on validation" in tags["gate.reason"]) == (split == "val")
 
     @pytest.mark.parametrize(

@@ -337,7 +337,7 @@ class TestLoadRanker:
             ("nowhere", "nowhere: no such folder"),
             (str(tmp_path / "other"), "memorability, expected one of label_ranking"),
             (str(tmp_path), "no model.json"),
-            ("models:/label_ranking@nobody", "label_ranking@nobody: not found in sqlite"),
+            ("models:/label_ranking@nobody", "no registered model 'label_ranking'"),
             # MLflow would fetch these.
             (f"file://{tmp_path}", "no such folder"),
             ("http://127.0.0.1:9/x", "no such folder"),
@@ -564,6 +564,9 @@ class TestServe:
             process.wait(30)
 
     def test_what_cannot_be_served_is_told_before_anything_starts(self, store):
-        for model, message in (("models:/label_ranking@nobody", "@nobody: not found"), ("models/runs/x", "registered")):
+        for model, message in (
+            ("models:/label_ranking@nobody", "no registered model"),
+            ("models/runs/x", "registered"),
+        ):
             with pytest.raises(ValueError, match=message):
                 server.serve(model, port=free_port())

@@ -180,20 +180,28 @@ def _params() -> Iterator[Finding]:
 
 
 def _mlflow() -> Iterator[Finding]:
-    address = os.environ.get("MLFLOW_TRACKING_URI")
-    if not address and not Path("mlflow.db").is_file():  # asking would create it
+    if not os.environ.get("MLFLOW_TRACKING_URI") and not Path("mlflow.db").is_file():  # MLflow takes seconds to import
         yield Finding("MLflow", "no mlflow.db yet", "note", "make repro publishes to it")
         return
     from pipelines.ops.messages import without_credentials
-    from pipelines.tracking.store import connect
+    from pipelines.tracking import registry
+    from pipelines.tracking.store import address_of_store, connect
 
-    shown = without_credentials(address or "mlflow.db")
     try:
-        count = len(connect().search_registered_models())
-    except ValueError as error:
-        yield Finding("MLflow", str(error), "broken", "start the server (make up), or correct MLFLOW_TRACKING_URI")
+        client = connect()
+        models = client.search_registered_models()
+        champions = {model.name: registry.holder(model) for model in models}
+        lost = [name for name, one in champions.items() if one and not registry.has_files(f"models:/{name}/{one}")]
+    except (FileNotFoundError, ValueError) as error:
+        server = address_of_store().startswith("http")
+        advice = "start the server (make up), or correct MLFLOW_TRACKING_URI" if server else "do what this line says"
+        yield Finding("MLflow", str(error), "broken", advice)
     else:
-        yield Finding("MLflow", f"{shown} answers; {count} registered models")
+        shown = without_credentials(address_of_store())
+        yield Finding("MLflow", f"{shown} answers; {len(models)} registered models")
+        if lost:
+            told = f"the champion of {', '.join(lost)} has lost its files"
+            yield Finding("MLflow", told, "broken", "make repro restores those of params.yaml")
 
 
 def _prefect() -> Iterator[Finding]:

@@ -122,7 +122,9 @@ def monitor(
         Path, typer.Argument(callback=typed_here, help="Parquet with a column image: {bytes, path}; labels not needed.")
     ],
     model: ModelOption = CHAMPION,
-    dataset: Annotated[str, typer.Option(help="Folder below data/: what the model was trained on.")] = "ranked_mnist",
+    dataset: Annotated[
+        str | None, typer.Option(help="Folder below data/; by default what a registered version was trained on.")
+    ] = None,
     alpha: Annotated[float, typer.Option(help="False-positive rate.")] = 0.01,
     least_distance: Annotated[float, typer.Option(help="Smallest KS distance that counts as drift.")] = 0.1,
     rows: Annotated[int, typer.Option(help="Largest number of images to compare from each file.")] = 2000,

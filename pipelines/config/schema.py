@@ -15,7 +15,7 @@ from ruamel.yaml.events import AliasEvent, CollectionEndEvent, CollectionStartEv
 
 from rankops.lookup import did_you_mean
 
-__all__ = ["Component", "ParamsError", "Run", "Settings", "check_shapes", "describe", "is_whole", "load", "read"]
+__all__ = ["Component", "ParamsError", "Run", "Settings", "check_shapes", "describe", "load", "merged", "read"]
 
 # An alias (`*name`) repeats what may hold aliases: some kilobytes can stand for gigabytes. And libyaml, which is in C,
 # ends the process where brackets are too deep. The project's own params have 12,000 values, 8 deep.
@@ -315,20 +315,19 @@ def required(block: T | None, name: str) -> T:
     return block
 
 
-def is_whole(key: str, value: Any) -> bool:
-    """Tell whether a block is replaced whole, never merged: it, or what it belongs to, has a name."""
-    return key in ("args", "schedule") or (isinstance(value, Mapping) and "name" in value)
-
-
 def merged(block: dict[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
-    """Put nested changes into a block, see `is_whole`.
+    """Put nested changes into a block; one that names another thing than was there replaces it, with its options.
 
-    >>> merged({"probe": {"epochs": 3, "shift": 1}}, {"probe": {"epochs": 5}})
-    {'probe': {'epochs': 5, 'shift': 1}}
+    >>> optimizer = {"name": "AdamW", "args": {"lr": 0.01, "weight_decay": 0.1}}
+    >>> merged({"optimizer": deepcopy(optimizer)}, {"optimizer": {"args": {"lr": 0.03}}})
+    {'optimizer': {'name': 'AdamW', 'args': {'lr': 0.03, 'weight_decay': 0.1}}}
+    >>> merged({"optimizer": deepcopy(optimizer)}, {"optimizer": {"name": "SGD", "args": {"lr": 0.03}}})
+    {'optimizer': {'name': 'SGD', 'args': {'lr': 0.03}}}
     """
     for key, value in changes.items():
-        if isinstance(value, Mapping) and isinstance(block.get(key), dict) and not is_whole(key, value):
-            merged(block[key], value)
+        before = block.get(key)
+        if isinstance(value, Mapping) and isinstance(before, dict) and value.get("name") in (None, before.get("name")):
+            merged(before, value)
         else:
             block[key] = deepcopy(value)
     return block

@@ -103,8 +103,9 @@ def _decide(client: mlflow.MlflowClient, name: str, params: Settings, folder: Pa
     )  # fmt: skip
     judged = gate.judged[task]
     better, reason = verdict(differences, judged, gate, lower_is_better)
+    reason += f"; on {examples}"
     if examples.endswith("/val"):
-        reason += "; judged on validation, on which epochs, seeds and settings were chosen, for there is no gate split"
+        reason += ": judged on validation, on which epochs, seeds and settings were chosen, for there is no gate split"
     if better and not over_person and registry.chosen_by_person(client, model):
         better = False
         reason += f"; but version {champion} was made champion by a person: `rankops promote {name} --over-person`"
