@@ -8,7 +8,8 @@ BIN := $(CURDIR)/.venv/bin
 RUN := env -u VIRTUAL_ENV PATH="$(BIN):$$PATH" PYTHONPATH=src
 # If make is killed, so is what it runs: dvc, and with it the stage.
 TIED := $(shell command -v setpriv >/dev/null && echo setpriv --pdeathsig TERM)
-DVC := $(TIED) dvc
+# One at a time in a folder, and the next one waits; it repairs what a killed one left.
+REPRO := $(RUN) $(TIED) python -m pipelines.ops.repro
 PORT ?= 5000
 MLFLOW_PORT ?= $(PORT)
 PREFECT_PORT ?= 4200
@@ -37,17 +38,15 @@ quickstart: .venv/.installed ## two label rankers trained in a minute, RLSEP bes
 
 repro: .venv/.installed ## everything from params.yaml: data, checks, sorters, runs, evidence, registry
 	$(RUN) rankops check params.yaml
-	$(RUN) rankops repair
 	$(RUN) rankops fetch
-	$(RUN) $(DVC) --wait-for-lock repro
+	$(REPRO)
 	$(RUN) python -m pipelines.stages publish
 
 # A DVC project of its own, in experiments/.
 experiments: .venv/.installed ## comparisons that need many trainings, and the papers' figures (hours); resumes where it was stopped
 	$(RUN) rankops check experiments/params.yaml
-	cd experiments && $(RUN) python -m pipelines.ops.dvc_repair
-	$(RUN) rankops fetch
-	cd experiments && $(RUN) $(DVC) --wait-for-lock repro
+	$(RUN) rankops fetch --params experiments/params.yaml
+	cd experiments && $(REPRO)
 
 paper: .venv/.installed ## repro and experiments at the papers' sizes: needs a GPU, and days; make scale SCALE=laptop goes back
 	$(RUN) rankops scale paper
@@ -58,9 +57,8 @@ paper: .venv/.installed ## repro and experiments at the papers' sizes: needs a G
 label-ranking: .venv/.installed ## make label-ranking SCALE=table_1 RUNS='*-label_attention': the experiments' label rankers alone, at a scale of experiments/scales
 	$(RUN) rankops scale $(SCALE) --in experiments
 	$(RUN) rankops check experiments/params.yaml
-	cd experiments && $(RUN) python -m pipelines.ops.dvc_repair
-	$(RUN) rankops fetch
-	cd experiments && $(RUN) $(DVC) --wait-for-lock repro --glob 'evaluate@label_ranking-$(RUNS)'
+	$(RUN) rankops fetch --params experiments/params.yaml
+	cd experiments && $(REPRO) --glob 'evaluate@label_ranking-$(RUNS)'
 
 test: .venv/.installed lint ## what must pass before a change lands
 	$(RUN) python -m pytest -m "not slow" --numprocesses 2 --dist loadfile --no-loadscope-reorder
@@ -105,13 +103,15 @@ ui: .venv/.installed ## MLflow on http://127.0.0.1:5000 (PORT=...)
 	@case "$$MLFLOW_TRACKING_URI" in http*) \
 		echo "MLflow: a server has the store, and its UI: $$(sed -E 's|//.*@|//|' <<< "$$MLFLOW_TRACKING_URI")"; exit;; esac; \
 	echo "MLflow: http://127.0.0.1:$(PORT) -- models and runs are under 'Model training'; stop with Ctrl-C"; \
-	$(RUN) MLFLOW_DISABLE_TELEMETRY=true DO_NOT_TRACK=1 MLFLOW_SERVER_ENABLE_JOB_EXECUTION=false \
+	$(RUN) python -m pipelines.tracking && $(RUN) MLFLOW_DISABLE_TELEMETRY=true DO_NOT_TRACK=1 MLFLOW_SERVER_ENABLE_JOB_EXECUTION=false \
 		mlflow server --host 127.0.0.1 --port $(PORT) --backend-store-uri "$${MLFLOW_TRACKING_URI:-sqlite:///mlflow.db}"
 
+# A server that starts again knows who held a slot, and frees it in 5 minutes (lease storage on disk).
 # Where flows report to and publish: a team's servers if the environment names them, else those of `make up`.
 SERVERS := PREFECT_API_URL=$${PREFECT_API_URL:-http://127.0.0.1:$(PREFECT_PORT)/api} \
 	MLFLOW_TRACKING_URI=$${MLFLOW_TRACKING_URI:-http://127.0.0.1:$(MLFLOW_PORT)} \
 	PREFECT_HOME="$(CURDIR)/.servers/prefect" PREFECT_SERVER_ANALYTICS_ENABLED=false PREFECT_FLOWS_HEARTBEAT_FREQUENCY=30 \
+	PREFECT_SERVER_CONCURRENCY_LEASE_STORAGE=prefect.server.concurrency.lease_storage.filesystem \
 	MLFLOW_DISABLE_TELEMETRY=true MLFLOW_SERVER_ENABLE_JOB_EXECUTION=false DO_NOT_TRACK=1
 
 up: .venv/.installed ## Prefect on http://127.0.0.1:4200, MLflow on :5000 and a worker, until Ctrl-C (PREFECT_PORT=, MLFLOW_PORT=, POOL=gpu, PARTS=worker)

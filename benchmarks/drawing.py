@@ -12,10 +12,9 @@ import torch
 from PIL import Image
 
 from benchmarks.results import write
-from rankops.datasets.scenes.digits import SIDE, Digits, tables
+from rankops.datasets.scenes.digits import SIDE, Digits, load
 from rankops.datasets.scenes.drawing import draw
 from rankops.datasets.scenes.ranked_mnist import RankedMnist
-from rankops.io.parquet import decode_images
 
 ROUNDS = 7
 SCENE = {
@@ -76,22 +75,15 @@ def whole_stage(dataset: RankedMnist, digits: Digits, count: int) -> None:
             writer.write_table(part)
 
 
-def bundled_digits() -> Digits:
-    """Return the digits that need no download."""
-    table = tables("bundled", "", seed=0)["train"]
-    images = torch.from_numpy(decode_images(table["image"], path="bundled", threads=2))
-    assert images.shape[1:] == (SIDE, SIDE)
-    return Digits(torch.arange(len(table)), images, torch.from_numpy(table["label"].to_numpy().copy()))
-
-
 def main() -> None:
     torch.set_num_threads(2)
-    digits = bundled_digits()
+    digits = load("data/raw/subset", "train")
     figures = {}
     for canvas, count in ((64, 2000), (224, 500)):  # as many as the stage draws at once
         dataset = RankedMnist(canvas=canvas, **SCENE)
         recipe = dataset.draw(digits, range(count), torch.Generator().manual_seed(0))
-        glyphs, boxes = digits.images[recipe["glyph"].clamp(min=0)], [recipe[name] for name in ("size", "top", "left")]
+        glyphs = digits.images[digits.rows_of(recipe["glyph"])]
+        boxes = [recipe[name] for name in ("size", "top", "left")]
         lists = [values.tolist() for values in boxes]
         arrays = glyphs.numpy()
         loops = {"pil": by_pil, "pil_whole_pixels": by_pil_whole_pixels}

@@ -228,7 +228,7 @@ def main() -> None:
     if unknown := set(given.methods or ()) - set(known):
         sys.exit(f"{', '.join(unknown)}: no such method; expected {', '.join(known)}")
     chosen = {name: known[name] for name in given.methods or known}
-    data = splits("mnist", given.digits, seed=1)
+    data = splits("mnist", given.digits)
     for name, losses in chosen.items():
         for setting, loss in losses.items() if len(losses) > 1 else ():
             if (name, setting, 5, 0, STEPS_OF_CHOICE) not in finished():

@@ -1,9 +1,10 @@
 #!/bin/sh
 # Bring the Prefect server that PREFECT_API_URL names to what this checkout says: work pools, the deployments of
-# prefect.yaml with their schedules, the automation of heartbeats.yaml, and alerts where RANKOPS_ALERTS_URL names a
-# webhook. Run again, it updates them. `make deploy`.
+# prefect.yaml with their schedules, the automations of heartbeats.yaml and starts.yaml, and alerts where
+# RANKOPS_ALERTS_URL names a webhook. Run again, it updates them. `make deploy`.
 set -eu
 : "${PREFECT_API_URL:?set it to the address of a Prefect server; make deploy takes that of make up}"
+: "${RANKOPS_POOL:?set it to the work pool of the flows: cpu, gpu, docker or kubernetes; make deploy POOL=cpu does}"
 export RANKOPS_NIGHTLY="${RANKOPS_NIGHTLY:-0 3 * * *}"
 unset RANKOPS_PROJECT # it would be filled in here, and each worker has its own
 
@@ -14,6 +15,16 @@ for pool in cpu gpu; do
     there $pool || prefect work-pool create $pool --type process || there $pool
 done
 prefect --no-prompt deploy --all
-prefect automation delete "rankops: runs without a heartbeat" > /dev/null 2>&1 || true
-prefect automation create --from-file deploy/heartbeats.yaml
+for file in heartbeats starts; do
+    name=$(sed -n 's/^name: "\(.*\)"$/\1/p' deploy/$file.yaml)
+    prefect automation delete "$name" > /dev/null 2>&1 || true
+    prefect automation create --from-file deploy/$file.yaml
+done
+status=$(prefect work-pool inspect "$RANKOPS_POOL" --output json | python -c 'import json, sys; print(json.load(sys.stdin)["status"])')
+case $status:$RANKOPS_POOL in
+    READY:*) ;;
+    PAUSED:*) echo "the work pool $RANKOPS_POOL is paused, so runs wait: prefect work-pool resume $RANKOPS_POOL" ;;
+    *:cpu | *:gpu) echo "no worker polls the work pool $RANKOPS_POOL yet, so runs wait: make up PARTS=worker POOL=$RANKOPS_POOL" ;;
+    *) echo "no worker polls the work pool $RANKOPS_POOL yet, so runs wait: docs/fleet.md, work pools of containers" ;;
+esac
 [ -z "${RANKOPS_ALERTS_URL:-}" ] || python deploy/prepare.py alerts

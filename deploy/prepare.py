@@ -11,12 +11,22 @@ What is there already stays as it is, but for alerts, which are made anew. So al
 import os
 import sys
 from contextlib import suppress
-from typing import Annotated
+from datetime import timedelta
+from typing import Annotated, Any
 
 import typer
 
-# States of runs that alerts tell: two of Prefect, and those of pipelines/flows.
-TOLD = ("Failed", "Crashed", "NotJudged", "Drifted", "Promoted")
+# Alerts: states of runs, two of Prefect and those of pipelines/flows, and how long the next one is kept back. While a
+# long retraining is at work each new one is cancelled, every hour.
+ALERTS = {
+    "rankops: alerts": (("Failed", "Crashed", "NotJudged", "Drifted", "Promoted"), timedelta(0)),
+    "rankops: cancelled": (("Cancelled",), timedelta(days=1)),
+}
+# As Slack, Mattermost and Teams take it.
+PAYLOAD = """{"text": {{ (
+    flow_run.name ~ ": " ~ flow_run.state.name ~ "\\n" ~ (flow_run.state.message or "") ~ "\\n"
+    ~ (flow_run | ui_url or "")
+) | trim | tojson }}}"""
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 
@@ -70,43 +80,53 @@ def user(name: Annotated[str, typer.Argument(help="of MLflow; not an administrat
     typer.echo(f"user {name}: made")
 
 
+def webhook(address: str) -> Any:
+    """Returns the block that alerts go through: unlike those of notifications, it shows its address in no error or log.
+
+    Who knows the address may post there.
+    """
+    from prefect.blocks.webhook import Webhook
+
+    return Webhook.model_validate({"url": address, "headers": {"Content-Type": "application/json"}})
+
+
 @app.command()
 def alerts() -> None:
-    """Has Prefect tell a webhook what people want to know: failures, drift, promotions."""
+    """Has Prefect tell a webhook what people want to know: failures, drift, promotions, runs that were not to be."""
+    import requests
     from prefect.automations import Automation
-    from prefect.blocks.notifications import CustomWebhookNotificationBlock
-    from prefect.events.actions import SendNotification
+    from prefect.events.actions import CallWebhook
     from prefect.events.schemas.automations import EventTrigger, Posture
     from prefect.events.schemas.events import ResourceSpecification
 
-    name, address = "rankops: alerts", _setting("RANKOPS_ALERTS_URL")
-    block = CustomWebhookNotificationBlock(
-        name="rankops-alerts",
-        url="{{address}}",
-        secrets={"address": address},  # who knows it may post there
-        json_data={"text": "{{subject}}\n{{body}}"},  # as Slack, Mattermost and Teams take it
-    )
+    address = _setting("RANKOPS_ALERTS_URL")
+    block = webhook(address).save("rankops-alerts", overwrite=True)
     tag = {"prefect.resource.role": "tag", "prefect.resource.id": "prefect.tag.rankops"}
-    wanted = Automation(
-        name=name,
-        trigger=EventTrigger(
-            posture=Posture.Reactive,
-            threshold=1,
-            expect={f"prefect.flow-run.{state}" for state in TOLD},
-            match_related=ResourceSpecification(tag),
-        ),
-        actions=[
-            SendNotification(
-                block_document_id=block.save("rankops-alerts", overwrite=True),
-                subject="{{ flow_run.name }}: {{ flow_run.state.name }}",
-                body="{{ flow_run.state.message }}{% if flow_run|ui_url %}\n{{ flow_run|ui_url }}{% endif %}",
-            )
-        ],
-    )
-    with suppress(ValueError):  # there is none yet
-        Automation.read(name=name).delete()
-    wanted.create()
-    typer.echo(f"{name}: {', '.join(TOLD)}")
+    for name, (states, within) in ALERTS.items():
+        wanted = Automation(
+            name=name,
+            trigger=EventTrigger(
+                posture=Posture.Reactive,
+                threshold=1,
+                within=within,
+                expect={f"prefect.flow-run.{state}" for state in states},
+                match_related=ResourceSpecification(tag),
+            ),
+            actions=[CallWebhook(block_document_id=block, payload=PAYLOAD)],
+        )
+        with suppress(ValueError):  # there is none yet
+            Automation.read(name=name).delete()
+        wanted.create()
+        typer.echo(f"{name}: {', '.join(states)}")
+    # The server keeps to itself what the webhook answers, so it is asked here.
+    try:
+        answer = requests.post(address, json={"text": "Alerts of RankOps come here."}, timeout=20)
+    except (requests.RequestException, ValueError) as error:
+        sys.exit(f"alerts are made, but the webhook of RANKOPS_ALERTS_URL does not answer here: {type(error).__name__}")
+    if not answer.ok:
+        sys.exit(
+            f"alerts are made, but the webhook of RANKOPS_ALERTS_URL answers {answer.status_code}: correct the address"
+        )
 
 
 if __name__ == "__main__":

@@ -61,14 +61,16 @@ def validate(
 
     Args:
         dataset: its name.
-        facts: tables of a dataset, a row an example; the index names it.
+        facts: tables of a dataset, a row an example; the index names it. No value may be missing, in any column:
+            expectations of values pass over what is not there.
         expectations: of each table, see `rankops.datasets.expected`.
         report: folder.
 
     Raises:
         ExpectationsFailed: a line for each failed expectation, with the rows and values that fail it.
     """
-    logging.getLogger("great_expectations").setLevel(logging.ERROR)  # it tells of each page and folder
+    for name in ("great_expectations", "great_expectations.data_context.types.base"):  # which has a level of its own
+        logging.getLogger(name).setLevel(logging.ERROR)  # it tells of each page and folder
     context = gx.get_context(mode="ephemeral")
     context.variables.progress_bars = ProgressBarsConfig(globally=False)
     results, failures = {}, []
@@ -79,7 +81,12 @@ def validate(
             if missing := [name for name in _columns_of(one) if name not in frame]:
                 raise ExpectationsFailed(f"{place}: no column {', '.join(missing)}, which is expected to be checked")
         suite = gx.ExpectationSuite(place)
-        for one in expected:
+        filled = [
+            {"type": "expect_column_values_to_not_be_null", "column": str(name)}
+            for name in frame
+            if frame[name].isna().any()  # one for each column would take half of the time
+        ]
+        for one in [*expected, *filled]:
             arguments = {key: value for key, value in one.items() if key != "type"}
             suite.add_expectation(get_expectation_impl(one["type"])(**arguments))
         data = context.data_sources.add_pandas(place).add_dataframe_asset(table)

@@ -17,6 +17,7 @@ from hypothesis import strategies
 from ruamel.yaml import YAML
 
 ROOT = Path(__file__).parents[1]
+SUBSET = ROOT / "data/raw/subset"
 hypothesis.settings.register_profile("tests", deadline=None, max_examples=60)
 hypothesis.settings.load_profile("tests")
 

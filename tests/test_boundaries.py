@@ -4,12 +4,15 @@ import ast
 import sys
 from functools import cache
 from pathlib import Path
+from typing import get_args
 
 import pytest
 from dvc.repo import Repo
 
 from pipelines.config import load
+from pipelines.config.schema import NONE
 from rankops import lookup
+from rankops.models.backbone import BackboneName
 
 from conftest import ROOT, done  # isort: skip
 
@@ -29,7 +32,8 @@ PLUMBING = {
 }  # fmt: skip
 # Of these packages a stage depends on the files that it uses; of others, on some file of the folder.
 LEAVES = ("losses", "metrics", "models", "sorters")
-PARAMS = load(ROOT / "params.yaml")
+PROJECTS = (".", "experiments")
+PARAMS = {project: load(ROOT / project / "params.yaml") for project in PROJECTS}
 
 
 def imports_of(file: Path) -> set[str]:
@@ -95,8 +99,7 @@ def code_behind(file: Path) -> frozenset[Path]:
         current = waiting.pop()
         if current not in seen:
             seen.add(current)
-            chosen = current.name == "backbone.py"  # of its networks one is used, which the params name
-            waiting += [path for module in imports_of(current) if not chosen and (path := file_of(module))]
+            waiting += [path for module in imports_of(current) if (path := file_of(module))]
     return frozenset(seen)
 
 
@@ -105,20 +108,21 @@ def words_of(block) -> set[str]:
     return {block} if isinstance(block, str) else set().union(*map(words_of, parts))
 
 
-def named_by(stage: str, key: str) -> set[Path]:
+def named_by(project: str, stage: str, key: str) -> set[Path]:
     """The files that a stage finds by names in its params."""
     groups = {"train": ("tasks", "models", "losses"), "evaluate": ("tasks", "models"), "pretrain": ("sorters",)}
-    block = PARAMS.sorters[key] if stage == "pretrain" else PARAMS.runs.get(key)
-    words = words_of(block.model_dump()) if stage in groups else set()
+    params = PARAMS[project]
+    block = params.sorters[key] if stage == "pretrain" else params.runs.get(key)
+    words = words_of(block.model_dump()) - {NONE} if stage in groups else set()
     return {Path(lookup.module(folder, name).__file__)
             for folder in groups.get(stage, ()) for name in words & set(lookup.names(folder))}  # fmt: skip
 
 
-def missing(command: str, dependencies: list[str]) -> set[str]:
+def missing(project: str, command: str, dependencies: list[str]) -> set[str]:
     """The code that a command uses and that none of its dependencies covers."""
     stage, key = [*command.split("pipelines.stages ")[1].split(), ""][:2]
     plumbing = PLUMBING[""] + PLUMBING.get(stage, ())
-    files = {ROOT / f"pipelines/stages/{stage}.py", *named_by(stage, key)}
+    files = {ROOT / f"pipelines/stages/{stage}.py", *named_by(project, stage, key)}
 
     def is_covered(path: Path) -> bool:
         file, folder = (one.relative_to(ROOT).as_posix() for one in (path, path.parent))
@@ -132,25 +136,43 @@ def missing(command: str, dependencies: list[str]) -> set[str]:
     return {path.relative_to(ROOT).as_posix() for path in used if not is_covered(path)}
 
 
-STAGES = {stage.addressing: (stage.cmd, [Path(dep.fs_path).relative_to(ROOT).as_posix() for dep in stage.deps])
-          for stage in Repo(str(ROOT)).index.stages if stage.path == str(ROOT / "dvc.yaml")}  # fmt: skip
 SHARED = "checks/shared_code.txt"  # the digests of what its stage depends on
-for _, dependencies in STAGES.values():
-    if SHARED in dependencies:
-        dependencies += STAGES["shared_code"][1]
 
 
-@pytest.mark.parametrize("name", sorted(STAGES.keys() - {"check"}))  # which builds whatever params.yaml names
-def test_a_stage_depends_on_the_code_that_it_uses(name):
-    assert not missing(*STAGES[name])
+def stages_of(project: str) -> dict[str, tuple[str, list[str]]]:
+    """The command and the dependencies of each stage."""
+    folder = ROOT / project
+    result = {stage.name: (stage.cmd, [Path(dep.fs_path).relative_to(folder).as_posix() for dep in stage.deps])
+              for stage in Repo(str(folder)).index.stages if stage.path == str(folder / "dvc.yaml")}  # fmt: skip
+    for _, dependencies in result.values():
+        if SHARED in dependencies:
+            dependencies += result["shared_code"][1]
+    return result
 
 
-def test_a_run_depends_on_no_folder_of_components_and_a_missing_dependency_would_be_found():
-    for name, (command, dependencies) in STAGES.items():
+STAGES = {project: stages_of(project) for project in PROJECTS}
+
+
+@pytest.mark.parametrize("project", PROJECTS)
+def test_a_stage_depends_on_the_code_that_it_uses(project):
+    stages = {
+        name: stage for name, stage in STAGES[project].items() if name != "check"
+    }  # which builds all that is named
+    found = {name: missing(project, *stage) for name, stage in stages.items()}
+    assert {name: files for name, files in found.items() if files} == {}
+
+
+@pytest.mark.parametrize("project", PROJECTS)
+def test_a_run_depends_on_no_folder_of_components_and_a_missing_dependency_would_be_found(project):
+    for name, (command, dependencies) in STAGES[project].items():
         if name.startswith("train@"):
             assert not {f"src/rankops/{folder}" for folder in LEAVES} & set(dependencies)
-            loss = f"src/rankops/losses/{PARAMS.runs[name.removeprefix('train@')].loss.name}.py"
-            assert missing(command, [dep for dep in dependencies if dep != loss]) >= {loss}
+            run = PARAMS[project].runs[name.removeprefix("train@")]
+            needed = {f"src/rankops/losses/{run.loss.name}.py"}
+            if "backbone" in run.model.args:  # the network within is another one at another scale
+                needed |= {f"src/rankops/models/{network}.py" for network in get_args(BackboneName)}
+            for file in needed:
+                assert missing(project, command, [dep for dep in dependencies if dep != file]) >= {file}
 
 
 @pytest.mark.parametrize("folder", ["losses", "metrics", "sorters"])

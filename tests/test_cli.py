@@ -8,7 +8,9 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 from contextlib import suppress
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -21,12 +23,13 @@ from PIL import Image
 from ruamel.yaml import YAML
 from typer.testing import CliRunner
 
+from pipelines.cli import doctor
 from pipelines.cli.app import app
 from pipelines.config import load
 from rankops.io.checkpoints import build, save_model
 from rankops.io.parquet import encode_images
 
-from conftest import ROOT, encoded, git, small_ranker  # isort: skip
+from conftest import ROOT, SUBSET, encoded, git, small_ranker  # isort: skip
 
 HEAVY = {"torch", "numpy", "pandas", "mlflow", "prefect", "dvc", "great_expectations", "pydantic", "ruamel"}
 FILES = ("params.yaml", "dvc.yaml", "pyproject.toml", "scales/laptop.yaml", "scales/tiny.yaml", "scales/paper.yaml")
@@ -55,6 +58,8 @@ def project(tmp_path, monkeypatch) -> Path:
     for file in FILES:
         (tmp_path / file).parent.mkdir(exist_ok=True)
         shutil.copyfile(ROOT / file, tmp_path / file)
+    (tmp_path / "data/raw").mkdir(parents=True)
+    (tmp_path / "data/raw/subset").symlink_to(SUBSET)
     (tmp_path / "experiments").mkdir()
     shutil.copyfile(ROOT / "params.yaml", tmp_path / "experiments/params.yaml")
     monkeypatch.chdir(tmp_path)
@@ -119,6 +124,9 @@ class TestConsoleCommand:
         assert (found["path"], list(found)) == ("picture.png", ["path", "labels"])
         done = command("predict", "large.png", folder=tmp_path)
         assert (done.returncode, done.stdout, "65 x 64 pixels" in done.stderr) == (1, "", True)
+        (tmp_path / "PIL.py").write_text("raise ModuleNotFoundError('', name='PIL')")
+        done = command("predict", "picture.png", folder=tmp_path)
+        assert done.stderr == 'the package PIL is missing: pip install "rankops-torch[tasks]"\n'
         completing = {"_RANKOPS_COMPLETE": "complete_bash", "COMP_WORDS": "rankops pre", "COMP_CWORD": "1"}
         assert command(folder=tmp_path, **completing).stdout == ""
         assert "predict" in command(folder=ROOT, **completing).stdout
@@ -187,14 +195,16 @@ class TestScale:
         assert (project / "params.yaml").read_text() == (ROOT / "params.yaml").read_text()
 
 
-def test_fetch_without_a_network_a_name_is_an_error_and_none_a_warning(project, monkeypatch):
+def test_fetch_brings_what_the_params_need_or_fails(project, monkeypatch):
     def refuse(*_, **__):
         assert socket.getdefaulttimeout()  # or a server that stays silent would be waited for
         raise RuntimeError("no network")
 
     monkeypatch.setitem(sys.modules, "torchvision.datasets", SimpleNamespace(MNIST=refuse))
-    assert "no network" in rankops("fetch")
-    assert "no network" in rankops("fetch", "mnist", code=1)
+    assert rankops("fetch") == ""  # the subset is there
+    edit(project / "params.yaml", "source: subset", "source: mnist")
+    for words in (["fetch"], ["fetch", "mnist"]):
+        assert "no network" in rankops(*words, code=1)
     assert not (project / "data/raw/mnist").exists()
     assert "mnist" in rankops("fetch", "minst", code=1)
     monkeypatch.setenv("RANKOPS_MNIST_ROOT", str(project / "scales"))
@@ -234,11 +244,17 @@ class TestModels:
         found = rankops("predict", "fresh.parquet", "--model", "model", "--out", "found.parquet", "--json")
         assert json.loads(found) == {"out": "found.parquet", "rows": 70}
         assert len(pq.read_table("found.parquet")) == 70
+        images = pq.read_table("fresh.parquet")["image"].to_pylist()
+        pq.write_table(pa.table({"image": [b"", *(image["bytes"] for image in images[1:])]}), "BAD.PARQUET")
+        words = ("predict", "BAD.PARQUET", "--model", "model", "--out", "found.parquet")
+        assert "BAD.PARQUET: row 0" in rankops(*words, code=1)
+        assert "1 of 70 images cannot be read: rows 0" in rankops(*words, "--skip-broken", code=3)
 
     def test_monitor_ends_with_0_or_3(self, project):
-        same = json.loads(rankops("monitor", "fresh.parquet", "--model", "model", "--json"))
+        model = ("--model", "model", "--dataset", "ranked_mnist")
+        same = json.loads(rankops("monitor", "fresh.parquet", *model, "--json"))
         assert same["drifted"] == []
-        rankops("monitor", "dark.parquet", "--model", "model", "--report", "elsewhere.json", code=3)
+        rankops("monitor", "dark.parquet", *model, "--report", "elsewhere.json", code=3)
         assert "brightness" in json.loads((project / "elsewhere.json").read_text())["drifted"]
 
     @pytest.mark.parametrize(
@@ -250,7 +266,8 @@ class TestModels:
             (["predict", "a.png", "--model", "scales"], 1, "scales"),
             (["predict", "fresh.parquet", "--model", "model"], 1, "--out"),
             (["predict", "fresh.parquet", "a.png", "--out", "found.parquet"], 1, "2 files"),
-            (["monitor", "absent.parquet", "--model", "model"], 1, "absent.parquet"),
+            (["monitor", "absent.parquet", "--model", "model", "--dataset", "ranked_mnist"], 1, "absent.parquet"),
+            (["monitor", "fresh.parquet", "--model", "model"], 1, "--dataset"),
             (["monitor", "fresh.parquet", "--model", "model", "--dataset", "captions"], 1, "captions"),
             (["serve", "--model", "model"], 1, "model"),
             (["serve", "--port", "70000"], 2, "port"),
@@ -297,17 +314,17 @@ class TestDoctor:
 
     def test_a_fresh_checkout_is_fine_and_a_torn_lock_is_repaired(self, project):
         states = self.states()
-        assert {states[name] for name in ("git", "DVC cache", "params.yaml", "packages")} == {"ok"}
-        assert {states[name] for name in ("MNIST", "MLflow", "dvc.lock")} == {"note"}
+        assert {states[name] for name in ("git", "DVC cache", "digits", "params.yaml", "packages")} == {"ok"}
+        assert {states[name] for name in ("MLflow", "dvc.lock")} == {"note"}
         (project / "dvc.lock").write_text("schema: '2.0'\nsta")
         assert "dvc.lock" in rankops("repair")
         assert not (project / "dvc.lock").exists()
-        assert rankops("repair") == ""
+        assert rankops("repair").strip() == "nothing to repair"
+        (project / "data/raw/subset").unlink()
+        assert self.states(code=1)["digits"] == "broken"
 
     def test_what_is_broken_is_found_at_once_and_ends_with_1(self, project, store, monkeypatch):
         edit(project / "params.yaml", "threads: 2", "threads: 0")
-        (project / "data/raw/mnist").mkdir(parents=True)
-        (project / "data/raw/mnist/t10k-labels-idx1-ubyte").write_bytes(b"")
         (project / "dvc.lock").write_text("stages: [")
         edit(project / "pyproject.toml", '"typer>=', '"typer>=99.')
         shutil.rmtree(project / ".git")
@@ -315,9 +332,36 @@ class TestDoctor:
         monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(project.parent))
         monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://person:secret@127.0.0.1:9")
         states = self.states(code=1)
-        for name in ("packages", "git", "dvc.lock", "MNIST", "params.yaml", "MLflow"):
+        for name in ("packages", "git", "dvc.lock", "params.yaml", "MLflow"):
             assert states[name] == "broken", name
         assert "secret" not in rankops("doctor", code=1)
+
+    @pytest.mark.parametrize(
+        ("status", "state", "advice"),
+        [("READY", "ok", ""), ("NOT_READY", "note", "make up PARTS=worker POOL=gpu"), ("PAUSED", "note", "resume gpu")],
+    )
+    def test_a_work_pool_without_a_worker_is_noted_and_who_starts_one(self, monkeypatch, status, state, advice):
+        class Prefect(BaseHTTPRequestHandler):
+            def answer(self) -> None:
+                self.rfile.read(int(self.headers.get("content-length", 0)))
+                pools = self.command == "POST"
+                self.send_response(200 if self.headers["authorization"] else 401)
+                self.end_headers()
+                self.wfile.write(json.dumps([{"work_pool_name": "gpu"}] if pools else {"status": status}).encode())
+
+            do_GET = do_POST = answer
+
+        with ThreadingHTTPServer(("127.0.0.1", 0), Prefect) as server:
+            threading.Thread(target=server.serve_forever, daemon=True).start()
+            monkeypatch.setenv("PREFECT_API_URL", f"http://127.0.0.1:{server.server_port}/api")
+            monkeypatch.delenv("PREFECT_API_AUTH_STRING", raising=False)
+            (refused,) = doctor._prefect()
+            assert (refused.state, "401" in refused.found) == ("broken", True)
+            monkeypatch.setenv("PREFECT_API_AUTH_STRING", "person:secret")
+            (found,) = doctor._prefect()
+            server.shutdown()
+        assert (found.state, "gpu" in found.found) == (state, True)
+        assert found.advice.endswith(advice)
 
 
 def test_watch_ends_with_ctrl_c_and_refuses_broken_params(project, store):

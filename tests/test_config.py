@@ -1,13 +1,14 @@
 """Params: the project's own and every scale are fine, and every mistake is named with its place."""
 
+import json
 import re
 from pathlib import Path
 
 import pytest
 from ruamel.yaml import YAML
 
-from pipelines.config import ParamsError, load, rules
-from pipelines.config.schema import merged, read
+from pipelines.config import ParamsError, load, rules, scales
+from pipelines.config.schema import check_shapes, merged, read
 
 from conftest import ROOT  # isort: skip
 
@@ -47,7 +48,48 @@ def test_all_mistakes_are_named_at_once_and_one_in_a_tasks_training_not_for_each
     assert len(str(error.value).splitlines()) == 2
 
 
-@pytest.mark.parametrize("text", ["a: [1", "", "- 1", "compute: 2026-02-31"])
+@pytest.mark.parametrize(
+    ("optimizer", "expected"),
+    [
+        ({"args": {"lr": 0.03}}, {"lr": 0.03, "weight_decay": 0.5}),
+        ({"name": "AdamW", "args": {"lr": 0.03}}, {"lr": 0.03, "weight_decay": 0.5}),
+        ({"name": "SGD", "args": {"lr": 0.03}}, {"lr": 0.03}),
+    ],
+)
+def test_a_run_or_a_scale_that_changes_one_option_of_an_optimizer_keeps_the_others(
+    optimizer, expected, tmp_path, monkeypatch
+):
+    changes = {
+        "training": {
+            "memorability": {"probe": {"optimizer": {"name": "AdamW", "args": {"lr": 0.1, "weight_decay": 0.5}}}}
+        },
+        "runs": {
+            "memorability-mse": {"training": {"probe": {"optimizer": optimizer, "schedule": {"warm_up_epochs": 2}}}}
+        },
+    }
+    probe = check_shapes(merged(read(ROOT / "params.yaml"), changes)).training_of("memorability-mse")["probe"]
+    assert probe["optimizer"]["args"] == expected
+    assert probe["schedule"] == {"name": "cosine", "warm_up_epochs": 2}
+    if "name" not in optimizer:  # a scale writes a block that it names whole
+        monkeypatch.setattr(scales, "check_values", lambda *arguments, **options: None)
+        (tmp_path / "scales").mkdir()
+        (tmp_path / "params.yaml").write_text((ROOT / "params.yaml").read_text())
+        (tmp_path / "scales/laptop.yaml").write_text(json.dumps({"training": changes["training"]}))
+        mine = {"training": {"memorability": {"probe": {"optimizer": optimizer}}}}
+        (tmp_path / "scales/mine.yaml").write_text(json.dumps(mine))
+        scales.apply("mine", tmp_path)
+        written = read(tmp_path / "params.yaml")["training"]["memorability"]["probe"]["optimizer"]
+        assert written == {"name": "AdamW", "args": expected}
+
+
+MERGED = "a0: &a0 {x: 1}\n" + "".join(f"a{i}: &a{i} {{<<: [*a{i - 1}, *a{i - 1}]}}\n" for i in range(1, 60))
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["a: [1", "", "- 1", "compute: 2026-02-31", "a: &a [*a]", "a: " + "[" * 100_000, MERGED],
+    ids=["open", "empty", "list", "date", "circle", "deep", "bomb"],
+)
 def test_a_file_that_holds_no_params_is_named(tmp_path, text):
     (tmp_path / "params.yaml").write_text(text)
     with pytest.raises(ParamsError, match=r"params\.yaml"):

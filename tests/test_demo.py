@@ -1,7 +1,11 @@
 """The demo: what its server answers, and that it needs the core's packages alone."""
 
 import base64
+import itertools
 import json
+import socket
+import struct
+from concurrent.futures import ThreadPoolExecutor
 from http.client import HTTPConnection
 from pathlib import Path
 from threading import Thread
@@ -75,7 +79,11 @@ def test_equal_sizes_share_a_rank_and_an_empty_scene_is_one(ask):
         (json.dumps({"digits": [digit(10, 0.3, 0, 0)]}), "label 10"),
         (json.dumps({"digits": [digit(3, 0.3, 0, 0)] * 2}), "label 3"),
         (json.dumps({"digits": [digit(3, 0.3, 0.8, 0)]}), "inside"),
-        (json.dumps({"digits": [digit(3, float("nan"), 0, 0)]}), "size nan"),
+        *(
+            (json.dumps({"digits": [digit(3, *box)]}), "nan")
+            for box in itertools.permutations([float("nan"), 0.3, 0.1])
+        ),
+        *((json.dumps({"digits": [digit(3, 0.3, 0, one)]}), "expected numbers") for one in ("0.3", True, None, [0])),
         ("[" * LARGEST, "recursion"),
         (" " * (LARGEST + 1), str(LARGEST)),
     ],
@@ -84,6 +92,35 @@ def test_what_is_no_scene_is_refused_with_a_reason(ask, body, named):
     status, _, reply = ask("POST", "/scene", body)
     assert status == 400
     assert named in json.loads(reply)["error"]
+
+
+def test_it_answers_many_at_once_and_clients_that_misbehave_in_silence(ask, capfd):
+    with ThreadPoolExecutor(100) as pool:
+        assert set(pool.map(lambda _: ask("GET", "/")[0], range(200))) == {200}
+    port = int(ask.address.split(":")[-1].strip("/"))
+    for length, status in (("9" * 5000, b"400"), ("\u0663", b"400"), ("-1", b"400")):
+        with socket.create_connection((HOST, port), timeout=20) as raw:
+            raw.sendall(f"POST /scene HTTP/1.1\r\nContent-Length: {length}\r\n\r\n".encode())
+            assert raw.recv(100).split()[1] == status
+    for _ in range(20):
+        with socket.create_connection((HOST, port)) as raw:
+            raw.sendall(b"GET / HTTP/1.1\r\n\r\n")
+            raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # hangs up at once
+    assert ask("GET", "/")[0] == 200
+    assert capfd.readouterr().err == ""
+
+
+def test_a_page_by_another_name_is_refused(ask):
+    port = int(ask.address.split(":")[-1].strip("/"))
+    for host, status in (
+        ("localhost:1", 200),
+        ("127.0.0.1", 200),
+        ("evil.example", 403),
+        ("127.0.0.1.evil.example", 403),
+    ):
+        connection = HTTPConnection(HOST, port, timeout=20)
+        connection.request("GET", "/", headers={"Host": host})
+        assert connection.getresponse().status == status
 
 
 def test_the_page_is_the_only_one_and_loads_nothing_from_elsewhere(ask):

@@ -5,6 +5,8 @@ import json
 import re
 import runpy
 import sys
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from types import SimpleNamespace
 from uuid import uuid4
@@ -15,8 +17,11 @@ import pytest
 from docker.types import HostConfig
 from docker.utils.build import exclude_paths
 from prefect.client.schemas.objects import FlowRun
+from prefect.server.events.jinja_filters import all_filters
 from prefect.server.events.schemas.automations import EventTrigger
 from prefect.server.events.schemas.events import ReceivedEvent
+from prefect.server.utilities.user_templates import register_user_template_filters, render_user_template_sync
+from prefect.states import Cancelled, Completed, Crashed, Failed
 from prefect_docker.worker import DockerWorkerJobConfiguration
 from prefect_kubernetes.worker import KubernetesWorkerJobConfiguration
 from ruamel.yaml import YAML
@@ -29,7 +34,6 @@ from conftest import ROOT, done  # isort: skip
 COMPOSE = ("compose.yaml", "compose.gpu.yaml")
 KUBERNETES = sorted(path for path in (ROOT / "deploy/kubernetes").glob("*.yaml") if path.stem != "kustomization")
 KUBERNETES_VERSION = "1.31"
-OWN = ("mlflow", "prefect", "worker", "buckets", "users")  # services of this project's image
 SECRET = re.compile(r"PASSWORD|SECRET|_KEY|AUTH")
 
 
@@ -61,9 +65,11 @@ def test_compose_is_of_its_schema_pins_images_drops_rights_listens_here_alone_an
     for name, service in services().items():
         assert re.fullmatch(r"[\w./-]+:\d[\w.-]*", service["image"]), f"{name}: {service['image']} is no pinned tag"
         assert ("healthcheck" in service) != (service.get("restart") == "no"), name
-        if name in OWN:
-            assert service["cap_drop"] == ["ALL"], name
-            assert service["security_opt"] == ["no-new-privileges:true"], name
+        assert service["security_opt"] == ["no-new-privileges:true"], name
+        assert service["pids_limit"], name
+        assert service["mem_limit"], name
+        assert (service.get("cap_drop") == ["ALL"]) == (name != "s3"), name
+        assert "cap_add" not in service or name == "postgres"
         volumes |= {volume.split(":")[0] for volume in service.get("volumes", [])}
         volumes |= {f"./{word}" for word in service.get("command", []) if word.endswith(".py")}
         ports += service.get("ports", [])
@@ -78,21 +84,29 @@ def test_compose_is_of_its_schema_pins_images_drops_rights_listens_here_alone_an
 def test_no_secret_and_nothing_of_this_machine_goes_into_the_image(tmp_path):
     assert re.search(r"^USER rankops$", (ROOT / "Dockerfile").read_text(), re.M)
     kept = {
-        ".dvc/config", "data/raw/README.md", "deploy/prefect.sh", "dvc.yaml", "models/runs/none/.gitkeep",
-        "models/sorters/none/.gitkeep", "src/rankops/models/convnet.py",
+        ".dvc/config", ".env.example", ".git/HEAD", "data/raw/README.md", "data/raw/mnist.dvc",
+        "data/raw/subset/README.md", "data/raw/subset/train.parquet", "deploy/prefect.sh", "dvc.yaml",
+        "models/runs/none/.gitkeep", "models/sorters/none/.gitkeep", "src/rankops/models/convnet.py",
     }  # fmt: skip
     left_out = {
-        ".dvc/cache/files", ".dvc/config.local", ".dvc/tmp/rwlock", ".env", ".retrain/checkout/.dvc/config.local",
-        ".retrain/checkout/dvc.yaml", ".servers/prefect/prefect.db", ".venv/bin/python", "data/clips/train.parquet",
-        "elsewhere/.dvc/config.local", "experiments/data/clips/train.parquet", "experiments/models/runs/one/run.json",
-        "mlflow.db", "mlruns/1/weights", "models/runs/one/run.json", "params.yaml.partial-7",
-        "src/rankops/__pycache__/ranks.pyc",
+        ".dvc/cache/files", ".dvc/config.local", ".dvc/tmp/rwlock", ".env", ".git/config", "rankops.env",
+        "deploy/kubernetes/rankops.env", "data/raw/lamem/images/a.jpg", "data/raw/mnist/train-images-idx3-ubyte.gz",
+        "data/raw/movielens_100k.zip", ".retrain/checkout/.dvc/config.local", ".retrain/checkout/dvc.yaml",
+        ".servers/prefect/prefect.db", ".venv/bin/python", "data/clips/train.parquet", "elsewhere/.dvc/config.local",
+        "experiments/data/clips/train.parquet", "experiments/models/runs/one/run.json", "mlflow.db",
+        "mlruns/1/weights", "models/runs/one/run.json", "params.yaml.partial-7", "src/rankops/__pycache__/ranks.pyc",
     }  # fmt: skip
     for path in kept | left_out:
         (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / path).touch()
-    sent = exclude_paths(str(tmp_path), (ROOT / ".dockerignore").read_text().split())
-    assert {path for path in sent if (tmp_path / path).is_file()} == kept
+    rules = [line for line in (ROOT / ".dockerignore").read_text().splitlines() if not line.startswith("#")]
+    assert {path for path in exclude_paths(str(tmp_path), rules) if (tmp_path / path).is_file()} == kept
+
+
+def test_git_ignores_every_file_of_secrets_and_keeps_the_example():
+    secret = (".env", "rankops.env", "deploy/kubernetes/rankops.env")
+    said = done("git", "check-ignore", "--no-index", *secret, ".env.example")
+    assert said.split() == list(secret)
 
 
 def test_kubernetes_manifests_are_of_the_schema_and_the_worker_is_not_root_and_reads_no_secret_but_its_own():
@@ -140,7 +154,8 @@ def test_prefect_makes_a_valid_kubernetes_job_of_the_template(gpus):
     assert_restricted(job)
     assert pod["automountServiceAccountToken"] is False
     (container,) = pod["containers"]
-    assert container["resources"]["limits"] == {"cpu": "4", "memory": "16Gi", "nvidia.com/gpu": gpus}
+    limits = {"cpu": "4", "memory": "16Gi", "ephemeral-storage": "64Gi", "nvidia.com/gpu": gpus}
+    assert container["resources"]["limits"] == limits
     assert {"name": "RANKOPS_SCALE", "value": "paper"} in container["env"]
     assert {"secretRef": {"name": "rankops"}} in container["envFrom"]
     assert not [one["name"] for one in container["env"] if one.get("value") and SECRET.search(one["name"])]
@@ -164,20 +179,54 @@ def test_prefect_makes_a_container_of_the_docker_template(monkeypatch):
     assert not without.container_create_kwargs["device_requests"]
 
 
-def test_only_runs_of_our_deployments_are_marked_crashed_after_three_missed_heartbeats():
-    def heartbeat(*tags: str) -> ReceivedEvent:
+def test_only_runs_of_our_deployments_are_marked_crashed_after_three_missed_heartbeats_or_if_they_do_not_start():
+    def event(name: str, *tags: str) -> ReceivedEvent:
         return ReceivedEvent(
-            occurred="2026-11-23T03:00:00Z", event="prefect.flow-run.heartbeat", id=uuid4(),
+            occurred="2026-11-23T03:00:00Z", event=f"prefect.flow-run.{name}", id=uuid4(),
             resource={"prefect.resource.id": f"prefect.flow-run.{uuid4()}"},
             related=[{"prefect.resource.id": f"prefect.tag.{tag}", "prefect.resource.role": "tag"} for tag in tags],
         )  # fmt: skip
 
-    trigger = EventTrigger.model_validate(read("deploy/heartbeats.yaml")[0]["trigger"])  # as the server reads it
-    assert trigger.expect >= {f"prefect.flow-run.{state}" for state in (NOT_JUDGED, PROMOTED, DRIFTED)}  # they ended
-    assert {NOT_JUDGED, PROMOTED, DRIFTED} < set(runpy.run_path(str(ROOT / "deploy/prepare.py"))["TOLD"])
-    assert trigger.covers(heartbeat("team", "rankops"))
-    assert not trigger.covers(heartbeat("team"))
+    ended = {f"prefect.flow-run.{state.name}" for state in (Completed(), Failed(), Cancelled(), Crashed())}
+    ended |= {f"prefect.flow-run.{state}" for state in (NOT_JUDGED, PROMOTED, DRIFTED)}
+    for file, began in (("starts", ("Pending", "Submitting", "InfrastructurePending")), ("heartbeats", ("heartbeat",))):
+        trigger = EventTrigger.model_validate(read(f"deploy/{file}.yaml")[0]["trigger"])  # as the server reads it
+        assert trigger.expect >= ended | {"prefect.flow-run.heartbeat"}
+        for name in began:
+            assert trigger.starts_after(f"prefect.flow-run.{name}")
+            assert trigger.covers(event(name, "team", "rankops"))
+            assert not trigger.covers(event(name, "team"))
+        if file == "starts":  # Kubernetes may take that long to find a node
+            wait = template("kubernetes")["variables"]["properties"]["pod_watch_timeout_seconds"]["default"]
+            assert trigger.within.total_seconds() > wait
+            assert not trigger.expect & trigger.after
+            assert "prefect.flow-run.Running" in trigger.expect
+    told = runpy.run_path(str(ROOT / "deploy/prepare.py"))["ALERTS"]
+    assert {NOT_JUDGED, PROMOTED, DRIFTED} < set(told["rankops: alerts"][0])
     assert all(one["tags"] == ["rankops"] for one in read("prefect.yaml")[0]["deployments"])
     for path in ("Makefile", "compose.yaml", "deploy/docker/job-template.json", "deploy/kubernetes/settings.yaml"):
         found = re.search(r"PREFECT_FLOWS_HEARTBEAT_FREQUENCY\W+(\d+)", (ROOT / path).read_text())
         assert float(found[1]) == trigger.within.total_seconds() / 3, path
+
+
+def test_an_alert_is_json_whatever_a_run_says_and_a_webhook_that_refuses_it_is_named_in_no_log(caplog):
+    class Refusing(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            heard.append(
+                (self.headers["content-type"], json.loads(self.rfile.read(int(self.headers["content-length"]))))
+            )
+            self.send_response(404)
+            self.end_headers()
+
+    heard, prepare = [], runpy.run_path(str(ROOT / "deploy/prepare.py"))
+    run = FlowRun(flow_id=uuid4(), name='retrain: "<é>"', state=Failed(message="no \\ rows\nin {{ this }}"))
+    register_user_template_filters(all_filters)  # as the server does
+    payload = render_user_template_sync(prepare["PAYLOAD"], {"flow_run": run})
+    with ThreadingHTTPServer(("127.0.0.1", 0), Refusing) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        block = prepare["webhook"](f"http://127.0.0.1:{server.server_port}/services/secret")
+        assert asyncio.run(block.call(payload)).status_code == 404
+        server.shutdown()
+    assert heard[0][0] == "application/json"
+    assert heard[0][1]["text"].startswith('retrain: "<é>": Failed\nno \\ rows\nin {{ this }}')
+    assert "secret" not in f"{caplog.text}{block}{block.model_dump_json()}"

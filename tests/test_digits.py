@@ -4,6 +4,7 @@ import gzip
 import hashlib
 import os
 import struct
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -20,7 +21,7 @@ from rankops.io.parquet import decode_images, encode_images, matrix, read_table
 from rankops.ranks import ranks
 from rankops.seeding import derived_seed
 
-from conftest import ROOT, refusal, with_cell  # isort: skip
+from conftest import ROOT, SUBSET, refusal, with_cell  # isort: skip
 
 
 class TestMnist:
@@ -57,10 +58,10 @@ class TestMnist:
         images, labels = mnist.read(tmp_path / "raw", test=True)
         assert images.shape == (12, 28, 28)
         assert labels.tolist() == [*range(10), 0, 1]
-        tables = digits.tables("mnist", tmp_path / "raw", seed=0)  # whose splits share no picture
-        assert (len(tables["train"]) + len(tables["val"]), len(tables["test"])) == (29, 11)
+        tables = [digits.table(some) for some in digits.splits("mnist", tmp_path / "raw").values()]
+        assert (len(tables[0]) + len(tables[1]), len(tables[2])) == (29, 11)  # no picture is in two
         for column in ("glyph", "pixels"):
-            assert len({str(value) for table in tables.values() for value in table[column].to_pylist()}) == 40
+            assert len({str(value) for table in tables for value in table[column].to_pylist()}) == 40
 
     @pytest.mark.parametrize(
         ("damage", "message"),
@@ -79,10 +80,7 @@ class TestMnist:
         assert not (tmp_path / "raw" / "train-images-idx3-ubyte").exists()
 
     def test_a_missing_file_or_folder_is_named(self, files, tmp_path):
-        assert not mnist.is_there(tmp_path)
-        assert mnist.is_there(files)
         (files / "t10k-images-idx3-ubyte.gz").unlink()
-        assert mnist.is_there(files)  # one of the four is enough not to be passed over
         for read_files in (lambda: mnist.copy(tmp_path / "given", tmp_path / "raw"), lambda: mnist.check(files)):
             with pytest.raises(FileNotFoundError, match="t10k-images-idx3-ubyte"):
                 read_files()
@@ -90,20 +88,35 @@ class TestMnist:
             mnist.copy(tmp_path / "nowhere", tmp_path / "raw")
 
     @pytest.mark.skipif("RANKOPS_MNIST_ROOT" not in os.environ, reason="set RANKOPS_MNIST_ROOT to the real files")
-    def test_the_real_files_are_brought_and_read(self, tmp_path):
+    def test_the_real_files_are_brought_and_read_and_the_subset_is_of_them(self, tmp_path):
         mnist.copy(os.environ["RANKOPS_MNIST_ROOT"], tmp_path)
         images, labels = mnist.read(tmp_path, test=True)
         assert images.shape == (10000, 28, 28)
         assert np.bincount(labels).tolist() == [980, 1135, 1032, 1010, 982, 892, 958, 1028, 974, 1009]
         assert mnist.read(tmp_path, test=False)[0].shape == (60000, 28, 28)
+        whole = digits.splits("mnist", tmp_path)
+        for split, some in digits.splits("subset", SUBSET).items():
+            rows = whole[split].rows_of(some.glyph)
+            assert whole[split].images[rows].equal(some.images)
+            assert whole[split].labels[rows].equal(some.labels)
+
+
+def test_the_digits_that_ship_are_as_many_of_each_class_and_in_one_split():
+    splits = digits.splits("subset", SUBSET)
+    for split, of_each in {"train": 700, "val": 200, "test": 500}.items():
+        assert splits[split].labels.bincount().tolist() == [of_each] * 10
+    pictures = {image.numpy().tobytes() for some in splits.values() for image in some.images}
+    assert len(pictures) == 14000
 
 
 @pytest.fixture
 def check(tmp_path, monkeypatch):
     """Writes a dataset and validates it, its training split changed: what is said against it, or None."""
     monkeypatch.chdir(tmp_path)
+    Path("data/raw").mkdir(parents=True)
+    Path("data/raw/subset").symlink_to(SUBSET)
     vectors = {"length": 8, "rows": {"train": 120, "val": 60, "test": 60}}
-    values = {"compute": {"threads": 1}, "digits": {"source": "bundled"}, "score_vectors": vectors}
+    values = {"compute": {"threads": 1}, "score_vectors": vectors}
     params = check_shapes(merged(read(ROOT / "params.yaml"), values))
 
     def run(name, *changes):
@@ -114,7 +127,7 @@ def check(tmp_path, monkeypatch):
 
 
 def foreign(table):
-    return pa.concat_tables([digits.tables("bundled", "", seed=1)["test"].slice(0, 1), table.slice(1)])
+    return pa.concat_tables([digits.table(digits.load(SUBSET, "test")).slice(0, 1), table.slice(1)])
 
 
 # Changes of a training split, and what is said of them.

@@ -1,16 +1,18 @@
 """A dvc that was killed while it wrote: nothing is run again, and the lock ends as it was."""
 
 import os
+import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 from dvc.repo import Repo
 
+from pipelines.cli import doctor
 from pipelines.ops import dvc_lock
 from pipelines.ops.dvc_repair import repair
 
-from conftest import done, git  # isort: skip
+from conftest import done, git, wait_for  # isort: skip
 
 STAGES = """
 stages:
@@ -65,12 +67,25 @@ def test_half_a_list_of_running_stages_goes_and_what_a_person_or_a_living_dvc_ma
     assert repair() == []
     assert running.exists()
     lock = project / "dvc.lock"
-    lock.write_text(merged := f"<<<<<<< HEAD\n{lock.read_text()}=======\n>>>>>>> other\n")
-    assert (repair(), lock.read_text()) == ([], merged)
     lock.write_text("")
     with Repo(".") as repo, repo.lock:
         assert "dvc is running" in repair()[0]
     assert lock.read_text() == ""
+
+
+@pytest.mark.parametrize("file", ["dvc.lock", "dvc.yaml", "params.yaml"])
+@pytest.mark.parametrize("marks", ["<<<<<<< HEAD\n{}=======\n>>>>>>> other\n", "{}=======\n>>>>>>> other\n"])
+def test_what_is_half_merged_is_left_to_a_person_who_is_told_where_and_what_to_do(tmp_path, monkeypatch, file, marks):
+    monkeypatch.chdir(tmp_path)
+    path = tmp_path / file
+    path.write_text(merged := marks.format("stages: {}\n"))
+    line = merged[: merged.index("<<<" if merged[0] == "<" else "===")].count("\n") + 1
+    with pytest.raises(ValueError, match=rf"^{file}: half merged, line {line} .*dvc repro"):
+        repair()
+    assert path.read_text() == merged
+    (found,) = list(doctor._dvc())
+    assert (found.name, found.state) == (file, "broken")
+    assert ("git checkout --ours" in found.advice) == (file == "dvc.lock")
 
 
 def test_the_command_changes_nothing_if_git_does_not_answer(project):
@@ -82,6 +97,25 @@ def test_the_command_changes_nothing_if_git_does_not_answer(project):
     assert ("ownership" in said, "Traceback" in said) == (True, False)
     assert (project / "dvc.lock").read_text() == ""
     assert "dvc.lock" in done(*command, folder=project, **environment)
+
+
+def test_a_second_repro_says_whom_it_waits_for_and_begins_when_that_is_done(tmp_path):
+    (tmp_path / "dvc").write_text('#!/bin/sh\necho "begin $*" >> log\nsleep 0.3\necho end >> log\n')
+    (tmp_path / "dvc").chmod(0o755)
+    environment = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "PYTHONPATH": os.pathsep.join(sys.path)}
+    command = [sys.executable, "-m", "pipelines.ops.repro"]
+    first = subprocess.Popen([*command, "first"], cwd=tmp_path, env=environment)
+    wait_for((tmp_path / "log").exists)
+    assert f"process {first.pid}" in done(*command, "second", folder=tmp_path, **environment)
+    assert first.wait() == 0
+    words = "--wait-for-lock repro"
+    assert (tmp_path / "log").read_text().splitlines() == [
+        f"begin {words} first",
+        "end",
+        f"begin {words} second",
+        "end",
+    ]
+    assert "process" not in done(*command, folder=tmp_path, **environment)
 
 
 @pytest.mark.parametrize("content", ["stages: [a]", "stages: 5", "- a", "{a", "<<<<<<< ours\nstages: {}\n=======\n"])

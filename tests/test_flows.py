@@ -4,6 +4,7 @@ import gc
 import importlib
 import inspect
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -12,6 +13,7 @@ from pathlib import Path
 
 import pytest
 from dvc.config import Config
+from dvc.repo import Repo
 from prefect.exceptions import ParameterTypeError
 from prefect.logging import disable_run_logger
 from ruamel.yaml import YAML
@@ -113,20 +115,27 @@ def retrained(folder: Path) -> None:
 
 
 @pytest.fixture
-def project(tmp_path) -> Path:
-    """A project of a stage that makes data of a snapshot, at snapshot 1."""
-    folder = tmp_path / "project"
-    folder.mkdir()
+def bare(tmp_path) -> Path:
+    """A project at snapshot 1, whose stage was not run yet."""
+    folder = tmp_path / "my project é"
+    (folder / "data/raw/mnist").mkdir(parents=True)
     (folder / "params.yaml").write_text("# sizes\ndata: {snapshot: 1, growth: 0.1}  # of rows\n")
     (folder / "dvc.yaml").write_text(
         "stages: {made: {cmd: cat data/raw/mnist/* > made, deps: [data/raw/mnist], params: [data], outs: [made]}}\n"
     )
-    (folder / "data/raw/mnist").mkdir(parents=True)
     (folder / "data/raw/mnist/README.md").write_text("MNIST")
     (folder / ".gitignore").write_text("/data/raw/*\n!/data/raw/mnist/\n/data/raw/mnist/*\n!*.md\n/.retrain/\n")
-    sh(folder, "git init -q -b main && git config user.name a && git config user.email a@b && dvc init -q")
-    sh(folder, "dvc repro -q && git add -A && git commit -qm main")
+    sh(folder, "git init -q -b main && git config user.name a && git config user.email a@b")
+    Repo.init(str(folder)).close()
+    sh(folder, "git add -A && git commit -qm start")
     return folder
+
+
+@pytest.fixture
+def project(bare) -> Path:
+    """A project of a stage that makes data of a snapshot, at snapshot 1."""
+    sh(bare, "dvc repro -q && git add -A && git commit -qm main")
+    return bare
 
 
 def snapshot(folder: Path, revision: str = "HEAD") -> int:
@@ -170,6 +179,8 @@ class TestCheckout:
         (tmp_path / "lamem").mkdir()
         (tmp_path / "lamem/images.parquet").write_text("linked")
         (project / "data/raw/lamem").symlink_to(tmp_path / "lamem")
+        (tmp_path / "disk").mkdir()  # a large one, for what retrainings need
+        (project / ".retrain").symlink_to(tmp_path / "disk")
         (project / "data/raw/mnist/train-ubyte").write_text("raw")
         sh(project, "dvc repro -q && git commit -qam MNIST")
         with fresh_checkout(project, advance=False) as (folder, _):
@@ -187,6 +198,32 @@ class TestCheckout:
             assert {os.path.realpath(one["url"]) for one in remotes.values()} == {
                 str(project.parent / name) for name in ("near", "far")
             }
+
+    @pytest.mark.parametrize(
+        ("before", "place"),
+        [
+            ("git branch retrain", "`retrain`"),  # refused at once, and not after all was trained
+            ("git rm -rq --cached .dvc && git commit -qm none", "no .dvc"),
+            *(
+                (f"git checkout -qb retrain/x && echo '{params}' > params.yaml && git commit -qam x", "retrain/x")
+                for params in ("a: [", "[1]", "data:", "data: {snapshot: many}")
+            ),
+        ],
+    )  # fmt: skip
+    def test_a_project_that_could_not_be_retrained_is_refused_before_it_is(self, bare, before, place):
+        sh(bare, f"{before} && git checkout -q main")
+        with pytest.raises(ValueError, match=place), fresh_checkout(bare, advance=True):
+            pass
+
+    def test_within_a_hook_of_git_the_projects_own_repository_stays_as_it_is(self, bare, monkeypatch):
+        sh(bare, "git branch retrain/x")
+        before = sh(bare, "git rev-parse HEAD && git status --porcelain")
+        monkeypatch.setenv("GIT_DIR", str(bare / ".git"))
+        monkeypatch.setenv("GIT_INDEX_FILE", str(bare / ".git/index"))
+        with fresh_checkout(bare, advance=True) as (folder, number):
+            assert number == snapshot(folder) == 2
+        monkeypatch.undo()
+        assert sh(bare, "git rev-parse HEAD && git status --porcelain") == before
 
     def test_two_at_once_are_refused(self, project):
         code = (
@@ -207,8 +244,13 @@ class TestCheckout:
         with pytest.raises(ValueError, match="dvc remote add"), fresh_checkout(project, advance=True, remote="team"):
             pass
         sh(project, f"dvc remote add -q --local --default shared {tmp_path}/shared")
-        with pytest.raises(ValueError, match="'team'"), fresh_checkout(project, advance=True, remote="team"):
-            pass
+        for remote in ("team", f"--upload-pack=touch {tmp_path}/ran;", f"{tmp_path}/team.git", "", "."):
+            with (
+                pytest.raises(ValueError, match=re.escape(repr(remote))),
+                fresh_checkout(project, advance=True, remote=remote),
+            ):
+                pass
+        assert not (tmp_path / "ran").exists()
         sh(project, f"git init -q -b main --bare {tmp_path}/team.git && git remote add team {tmp_path}/team.git")
         sh(project, "git push -q team main")
         with fresh_checkout(project, advance=True, remote="team") as (folder, _):
@@ -235,9 +277,32 @@ def test_prefect_yaml_names_flows_that_exist_with_parameters_that_they_take():
         flow = getattr(importlib.import_module(file.removesuffix(".py").replace("/", ".")), name)
         for schedule in deployment["schedules"]:
             assert set(schedule.get("parameters", {})) <= set(inspect.signature(flow.fn).parameters)
-    with pytest.raises(ParameterTypeError, match="workers"):
-        retraining.retrain.validate_parameters({"workers": 0})
-    assert retraining.retrain.validate_parameters({"workers": 2})["workers"] == 2
+
+
+@pytest.mark.parametrize(
+    ("name", "values"),
+    [
+        ("workers", [0, -1, 65, 10**9, 1.5, "many"]),
+        ("reason", ["", "a\0b", "a\nb", "\x1b[31m", "a" * 1001, "\ud800", None, 7]),
+        ("advance", ["perhaps", 2, None]),
+        ("push", [True, ["origin"]]),
+    ],
+)
+def test_a_retraining_takes_no_parameter_that_would_fail_after_hours(name, values):
+    for value in values:
+        with pytest.raises(ParameterTypeError, match=name):
+            retraining.retrain.validate_parameters({name: value})
+    good = {"workers": 2, "reason": "drift: \"ink\" -- 'é' {x} <b>", "push": None}
+    assert good.items() <= retraining.retrain.validate_parameters(good).items()
+
+
+def test_a_worker_that_is_told_no_checkout_says_what_to_set(tmp_path):
+    check, change = YAML(typ="safe").load(ROOT / "prefect.yaml")["pull"]
+    script = check["prefect.deployments.steps.run_shell_script"]["script"]
+    for wrong in ({}, {"RANKOPS_PROJECT": ""}, {"RANKOPS_PROJECT": str(tmp_path)}):
+        assert "make up PARTS=worker" in done("sh", "-c", script, fails=True, **wrong)
+    assert done("sh", "-c", script, RANKOPS_PROJECT=str(ROOT)) == ""
+    assert change["prefect.deployments.steps.set_working_directory"] == {"directory": "{{ $RANKOPS_PROJECT }}"}
 
 
 def test_stages_that_run_at_once_share_the_gpus_that_the_worker_may_use(monkeypatch):
@@ -250,19 +315,6 @@ def test_stages_that_run_at_once_share_the_gpus_that_the_worker_may_use(monkeypa
         compute = params.compute.model_copy(update={"device": device})
         slots = retraining._slots(workers, params.model_copy(update={"compute": compute}))
         assert [slot.get("CUDA_VISIBLE_DEVICES") for slot in slots] == expected
-
-
-def test_a_retraining_does_not_fall_back_on_other_digits(tmp_path):
-    params = load(ROOT / "params.yaml")
-    raw = tmp_path / "data/raw/mnist"
-    raw.mkdir(parents=True)
-    (raw / "README.md").write_text("Put MNIST here.")
-    retraining._refuse_other_digits(tmp_path, params)  # nothing was made yet
-    (tmp_path / "dvc.lock").write_text("stages: {digits: {deps: [{path: data/raw/mnist, hash: md5, nfiles: 5}]}}\n")
-    with pytest.raises(ValueError, match=r"data/raw/mnist.*rankops fetch"):
-        retraining._refuse_other_digits(tmp_path, params)
-    chosen = params.digits.model_copy(update={"source": "bundled"})  # by a person
-    retraining._refuse_other_digits(tmp_path, params.model_copy(update={"digits": chosen}))
 
 
 def test_a_model_that_could_not_be_judged_takes_nothing_from_the_others():

@@ -9,6 +9,8 @@ from benchmarks import four_digit_mnist as benchmark
 from rankops.datasets.scenes.digits import Digits, splits
 from rankops.datasets.scenes.four_digit_mnist import draw
 
+from conftest import SUBSET  # isort: skip
+
 
 def test_an_item_is_four_digits_from_left_to_right_and_its_value_is_theirs(generator):
     labels = torch.arange(10).repeat(3)
@@ -29,7 +31,7 @@ def test_the_benchmark_goes_on_where_it_stopped_and_its_test_split_decides_nothi
     known = {name: benchmark.methods()[name] for name in ("RankOps list_mle", "SoftSort")}
     for name, value in {"FILE": tmp_path / "seeds.jsonl", "PAGE": tmp_path / "peers.md", "ITEMS": 50, "STEPS": 2,
                         "STEPS_OF_CHOICE": 1, "SETS": 2, "methods": lambda: known,
-                        "splits": lambda *_, **seed: splits("bundled", "", **seed)}.items():  # fmt: skip
+                        "splits": lambda *_: splits("subset", SUBSET)}.items():  # fmt: skip
         monkeypatch.setattr(benchmark, name, value)
 
     def made(*arguments: str) -> list[dict]:

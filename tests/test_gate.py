@@ -216,7 +216,7 @@ class TestWhatCannotBeJudged:
 
 class TestTasks:
     @pytest.mark.parametrize(("dataset", "split"), [("clips", "gate"), ("lamem", "val")])
-    def test_versions_are_compared_on_the_gate_split_or_from_disk_on_the_validation_split(
+    def test_versions_are_compared_on_the_gate_split_or_without_one_on_validation_which_the_decision_says(
         self, store, clips, dataset, split
     ):
         model = "memorability" if dataset == "clips" else f"memorability-{dataset}"
@@ -227,7 +227,10 @@ class TestTasks:
         decision = decide(model)
         assert decision.promoted
         assert decision.differences["spearman"]["low"] > 0
-        assert store.get_model_version(model, "2").tags["gate.examples"] == f"{dataset}/{split}"
+        tags = store.get_model_version(model, "2").tags
+        assert tags["gate.examples"] == f"{dataset}/{split}"
+        assert f"on {dataset}/{split}" in tags["gate.reason"]
+        assert ("judged on validation" in tags["gate.reason"]) == (split == "val")
 
     @pytest.mark.parametrize(
         ("first", "second", "reason"),

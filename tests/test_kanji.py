@@ -18,9 +18,9 @@ from rankops.datasets.splits import read_label_ranks
 
 from conftest import ROOT, encoded, refusal, with_cell  # isort: skip
 
-ARGS = {"least": 5, "val_share": 0.25, "test_share": 0.25}
+ARGS = {"least": 5, "val_share": 0.25, "test_share": 0.25, "gate_share": 0.0}
 SETTINGS = check_shapes(
-    merged(read_params(ROOT / "params.yaml"), {"real_data": {"kanji": {"size": 32, "args": ARGS, "seed": 1}}})
+    merged(read_params(ROOT / "params.yaml"), {"real_data": {"kanji": {"size": 32, "args": ARGS, "seed": 3}}})
 )
 XMLNS = 'xmlns="http://www.w3.org/2000/svg" xmlns:k="http://kanjivg.tagaini.net"'
 SVG = f'<svg {XMLNS}><g><g k:element="{{}}">{{}}</g></g></svg>'
@@ -74,14 +74,14 @@ def test_label_ranks_are_those_of_the_areas(raw):
     assert refusal(SETTINGS, "kanji") is None
     tables = [pq.read_table(f"data/kanji/{split}.parquet") for split in ("train", "val", "test")]
     expected = {chr(code): areas for code, (_, areas) in kanji().items() if areas}
-    assert [len(table) for table in tables] == [7, 4, 4]
+    assert [len(table) for table in tables] == [6, 3, 6]
     assert {name for table in tables for name in table["name"].to_pylist()} == set(expected)
     for table in tables:
         assert json.loads(table.schema.metadata[b"classes"]) == ["A", "B", "C"]
         for row in table.to_pylist():
             areas = [expected[row["name"]].get(label, 0) for label in "ABC"]
             assert row["label_ranks"] == (rankdata([0, *areas], method="dense")[1:] - 1).tolist()
-    assert read_label_ranks("data/kanji", "train", threads=1)[0].shape == (7, 32, 32)
+    assert read_label_ranks("data/kanji", "train", threads=1)[0].shape == (6, 32, 32)
 
 
 def test_planted_faults_are_named(raw):

@@ -180,6 +180,46 @@ def test_top_heavy_kendall_agrees_with_scipy(scores, target):
     assert result.item() == pytest.approx(weightedtau(scores, target, rank=places).statistic)
 
 
+@given(st.integers(2, 70), st.integers(2, 9), st.integers(0, 10_000), st.booleans())
+def test_kendall_and_gamma_agree_with_all_pairs(length, levels, seed, top_heavy):
+    draws = np.random.default_rng(seed)
+    scores, target = draws.integers(0, levels, (2, 3, length)).astype(float)
+    scores[:, :2], target[:, :2] = [0, 9], [9, 0]  # never constant
+    weights, mask = draws.random((3, length)).round(1), draws.random((3, length)) < 0.8
+    weights[:, :2], mask[:, :2] = 0.1, True
+    counts = weights * mask
+    pairs = counts[:, :, None] * counts[:, None]
+    if top_heavy:
+        closeness = 1 / np.stack([rankdata(-row + 99 * ~kept) for row, kept in zip(target, mask, strict=True)])
+        pairs = pairs * (closeness[:, :, None] + closeness[:, None])
+    ours, true = (np.sign(part[:, :, None] - part[:, None]) for part in (scores, target))
+    total = lambda part: (pairs * part).sum((1, 2))  # noqa: E731
+    options = {"mask": torch.from_numpy(mask), "weights": torch.from_numpy(weights)}
+    given = torch.from_numpy(scores), torch.from_numpy(target)
+    tau = total(ours * true) / np.sqrt(total(ours**2) * total(true**2))
+    assert metrics.kendall(*given, top_heavy=top_heavy, **options).tolist() == pytest.approx(tau, abs=1e-12)
+    if not top_heavy:
+        gamma = total(ours * true) / total(abs(ours * true))
+        assert metrics.goodman_kruskal_gamma(*given, **options).tolist() == pytest.approx(gamma, abs=1e-12)
+
+
+def test_kendall_of_many_with_ties_agrees_with_scipy(generator):
+    target = torch.randn(200_000, generator=generator)
+    scores = ((target + torch.randn(200_000, generator=generator)) * 50).round()
+    assert metrics.kendall(scores, (target * 500).round()).item() == pytest.approx(
+        kendalltau(scores, (target * 500).round()).statistic, abs=1e-12
+    )
+
+
+def test_gamma_of_light_pairs_beside_heavy_ties_keeps_its_precision():
+    scores, target = torch.tensor([0.0, 1.0, 2.0, 1.0]), torch.tensor([0, 0, 1, 2])
+    light = 1e-12
+    weights = torch.tensor([1.0, 1.0, light, 3 * light], dtype=torch.float64)
+    concordant, discordant = light * 2 + 3 * light, 3 * light * light
+    expected = (concordant - discordant) / (concordant + discordant)
+    assert metrics.goodman_kruskal_gamma(scores, target, weights=weights).item() == pytest.approx(expected, rel=1e-14)
+
+
 @given(PAIRS, st.sampled_from([None, 1, 3]), st.booleans())
 def test_ndcg_agrees_with_scikit_learn(pair, k, exponential):
     scores, target = np.array(pair[0], float), np.abs(np.array(pair[1], float))
@@ -202,6 +242,24 @@ def test_precision_at_k_is_the_mean_over_the_orders_of_ties(pair, k):
         free = min(max(k - (scores > score).sum(), 0), (scores == score).sum())
         expected += label * free / (scores == score).sum() / k
     assert result.item() == pytest.approx(expected)
+
+
+def test_precision_at_k_of_short_lists():
+    scores, labels = torch.tensor([[0.9, 0.7, 0.1]] * 3), torch.tensor([[1, 0, 1], [1, 1, 1], [1, 1, 1]])
+    mask = torch.tensor([[True] * 3, [True, True, False], [False] * 3])
+    precision = metrics.precision_at_k(scores, labels, k=4, mask=mask)
+    assert precision.tolist() == pytest.approx([2 / 4, 2 / 4, math.nan], nan_ok=True)
+    precision = metrics.precision_at_k(scores, labels, k=4, mask=mask, adaptive_k=True)
+    assert precision.tolist() == pytest.approx([2 / 3, 1, math.nan], nan_ok=True)
+    assert metrics.precision_at_k(scores[0], labels[0], k=2, adaptive_k=True).item() == 0.5
+
+
+def test_ranked_of_many_labels_needs_no_memory_for_all_pairs_at_once(generator, monkeypatch):
+    scores, label_ranks = torch.randn(7, 5, generator=generator), torch.randint(0, 4, (7, 5), generator=generator)
+    whole = metrics.ranked(scores, label_ranks)
+    monkeypatch.setattr("rankops.metrics.label_ranking.PAIRS", 50)  # two rows at a time
+    parts = metrics.ranked(scores, label_ranks)
+    assert all(parts[name].equal(values) for name, values in whole.items())
 
 
 SCORES, NOTHING = torch.zeros(2, 3), torch.zeros(2, 3, dtype=torch.bool)

@@ -1,6 +1,8 @@
 """`rankops monitor`: silent about more of the same, loud about what has changed, clear about what it cannot read."""
 
 import json
+import shutil
+from hashlib import md5
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -9,6 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import torch
+from dvc.repo import Repo
 from PIL import Image
 from prefect.logging import disable_run_logger
 from prefect.settings import PREFECT_API_URL, temporary_settings
@@ -16,12 +19,13 @@ from prefect.states import Cancelled, Completed, Failed, Scheduled
 
 from pipelines.flows import monitor as flow
 from pipelines.monitoring.drift import Comparison, compare, measure, quantities, table, write
+from pipelines.tracking.publish import Run, Version, publish
 from rankops.datasets.scenes import digits
 from rankops.datasets.scenes.ranked_mnist import RankedMnist
 from rankops.io.checkpoints import save_model
 from rankops.io.parquet import decode_images, encode_images
 
-from conftest import encoded, small_ranker  # isort: skip
+from conftest import SUBSET, encoded, small_ranker  # isort: skip
 
 SCENES = RankedMnist(
     rows=dict.fromkeys(digits.DIGITS_OF, 2), canvas=32, digits_per_image=(2, 4), scale=(1.0, 3.0), overlap=0.3, seed=1
@@ -32,7 +36,7 @@ SCENES = RankedMnist(
 def scenes(tmp_path_factory):
     """Draws scenes, all of the training digits: both sides of a comparison must be able to draw the same."""
     folder = tmp_path_factory.mktemp("digits")
-    pq.write_table(digits.tables("bundled", "", seed=1)["train"], folder / "train.parquet")
+    pq.write_table(digits.table(digits.load(SUBSET, "train")), folder / "train.parquet")
     glyphs = digits.load(folder, "train")
 
     def draw(rows: int, use: int, **options) -> pa.Table:
@@ -157,6 +161,7 @@ GOOD = plain(32, 32)
         (images_of(*[GOOD] * 70, GOOD[:-30], *[GOOD] * 9), {}, "fresh.parquet: row 70"),
         (images_of(*[GOOD] * 55, plain(1, 1)), {}, "fresh.parquet: row 55: image of 1 x 1"),
         (None, {"dataset": "none"}, "data/none/train.parquet"),
+        (None, {"dataset": None}, "model: nothing says what it was trained on"),
         (None, {"model": "nowhere"}, "nowhere"),
         (None, {"alpha": 0.0}, "alpha is 0.0"),
     ],
@@ -164,6 +169,51 @@ GOOD = plain(32, 32)
 def test_what_cannot_be_compared_is_named(compared, images, options, message):
     with pytest.raises((ValueError, OSError), match=message):
         compared(images or images_of(*[GOOD] * 60), **options)
+
+
+class TestReference:
+    """A registered version is compared with what it learned from, wherever that is."""
+
+    @pytest.fixture
+    def registered(self, store, project, monkeypatch):
+        """A version that learned from the project's data, in a checkout that has other data by now."""
+        data = Path("data/ranked_mnist")
+        shutil.copytree(project / data, data)
+        hashes = {f"input.{path.as_posix()}": md5(path.read_bytes()).hexdigest() for path in sorted(data.iterdir())}
+        tags = {"dataset": "ranked_mnist"} | hashes
+        publish([Run("mine", "tests", "key", tags=tags, version=Version("label_ranking", project / "model"))])
+        Repo.init(".", no_scm=True).close()
+        return hashes
+
+    def compared(self, scenes, **options):
+        pq.write_table(scenes(60, 8), "fresh.parquet")
+        return compare("fresh.parquet", model="models:/label_ranking@champion", **options)
+
+    def test_its_own_files_are_found_in_the_checkout_or_in_dvcs_cache_or_it_is_refused(self, registered, scenes):
+        before = self.compared(scenes)
+        assert (before.version, before.dataset) == ("1", "ranked_mnist")
+        assert before.reference.startswith("this checkout")
+        data = {path: path.read_bytes() for path in sorted(Path("data/ranked_mnist").iterdir())}
+        for path in data:
+            pq.write_table(scenes(60, 20, digits_per_image=(1, 1)), path)
+        with pytest.raises(FileNotFoundError, match=registered["input.data/ranked_mnist/train.parquet"]):
+            self.compared(scenes)
+        with Repo(".") as repo:
+            for content in data.values():
+                cached = Path(repo.cache.local.oid_to_path(md5(content).hexdigest()))
+                cached.parent.mkdir(parents=True)
+                cached.write_bytes(content)
+        after = self.compared(scenes)
+        assert after.reference.startswith("DVC's cache")
+        assert after.quantities == before.quantities
+
+    def test_another_dataset_and_another_version_are_refused(self, registered, scenes):
+        with pytest.raises(ValueError, match=r"trained on ranked_mnist, not on captions"):
+            self.compared(scenes, dataset="captions")
+        with pytest.raises(ValueError, match="no version 7; there are versions 1"):
+            compare("fresh.parquet", model="models:/label_ranking/7")
+        with pytest.raises(ValueError, match="there are label_ranking"):
+            compare("fresh.parquet", model="models:/ranker@champion")
 
 
 def test_what_is_compared_is_what_the_ranker_says_of_the_images(scenes, tmp_path):
@@ -238,13 +288,13 @@ class TestFlow:
         pq.write_table(scenes(100, 13, digits_per_image=(1, 1)), "incoming/2026-11-21.parquet")
         pq.write_table(scenes(200, 14), "incoming/2026-11-20.parquet")
         for may, count in ((False, 0), (True, 1), (True, 1)):
-            state = flow.monitor.fn(folder="incoming", model="model", retrain_on_drift=may)
+            state = flow.monitor.fn(folder="incoming", model="model", dataset="ranked_mnist", retrain_on_drift=may)
             assert state.message.startswith("drift: ")
             assert len(asked) == count
         assert next(iter(asked.values())).parameters == {"reason": state.message}
         assert Path("reports/monitoring/2026-11-21.json").is_file()
         Path("incoming/2026-11-21.parquet").unlink()
-        assert flow.monitor.fn(folder="incoming", model="model").message.startswith("no drift")
+        assert flow.monitor.fn(folder="incoming", model="model", dataset="ranked_mnist").message.startswith("no drift")
         assert len(asked) == 1
 
     def test_a_prefect_server_that_does_not_answer_is_told_in_a_line(self):

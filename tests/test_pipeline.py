@@ -47,7 +47,7 @@ COMPARISON = {"question": "?", "metric": "spearman", "baseline": "memorability-m
 
 @pytest.fixture(scope="module")
 def project(new_project):
-    """After its first `dvc repro`, without MNIST: some runs of each task, and those that combine what they do not."""
+    """After its first `dvc repro`: some runs of each task, and those that combine what they do not."""
     made = new_project("project")
     photographs(made.folder / "data/raw/voc2007/VOCdevkit/VOC2007")
     path = made.folder / "params.yaml"
@@ -107,8 +107,6 @@ def test_every_stage_ran_and_git_sees_nothing_but_the_lock(project):
     stages = set(YAML(typ="safe").load(project.folder / "dvc.lock")["stages"])
     assert ran(project.first) == stages
     assert project.run("git status --porcelain") == ""
-    assert "NO MNIST IN data/raw/mnist" in project.first
-    assert "not MNIST" in project.read("reports/index.html")
     again = project.run("dvc repro")
     assert ran(again) == set()
     assert UP_TO_DATE in again
@@ -145,7 +143,7 @@ def test_a_setting_is_chosen_and_every_run_is_reported_and_published(project):
         ("label_ranking-rlsep", "scores label_ranks selected true_label_ranks", [1], 60),
         ("memorability-mse", "score target", [1, 2], 40),
         ("multilabel-multilabel_soft_margin", "scores labels difficult", [1, 2], 60),
-        ("retrieval-recall-lstm", "image_embedding captions text_embeddings family", [1, 2], 60),
+        ("retrieval-recall-lstm", "image_embedding captions text_embeddings family gallery", [1, 2], 60),
     ],
 )
 def test_predictions_have_their_fixed_form(project, name, columns, seeds, rows):

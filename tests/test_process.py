@@ -1,6 +1,8 @@
 """Processes end with the one that started them, also if that is killed before they have imported anything."""
 
 import os
+import re
+import resource
 import signal
 import subprocess
 import sys
@@ -9,6 +11,8 @@ from pathlib import Path
 
 import pytest
 from dvc.repo import Repo
+
+from rankops.io.atomic import replaced_file, replaced_folder
 
 from conftest import ROOT, processes_in, wait_for  # isort: skip
 
@@ -97,3 +101,18 @@ def test_joblibs_workers_end_with_the_stage(folder, seen):
     wait_for((folder / seen).exists)
     time.sleep(0.2)
     kill(stage, folder, patience=3.0)
+
+
+@pytest.mark.parametrize("folder", [False, True])
+def test_a_disk_that_takes_no_more_is_an_error_that_names_the_file_and_one_of_the_network_is_not(tmp_path, folder):
+    path, replaced = tmp_path / "made", replaced_folder if folder else replaced_file
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (2**20, hard))
+    try:
+        with pytest.raises(OSError, match=re.escape(str(path))), replaced(path) as partial:
+            (partial / "file" if folder else partial).write_bytes(bytes(2**21))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    with pytest.raises(ConnectionResetError, match="^\\[Errno 104\\] reset$"), replaced(path):
+        raise ConnectionResetError(104, "reset")
+    assert list(tmp_path.iterdir()) == []

@@ -2,32 +2,41 @@
 
 import json
 import logging
+import struct
+import zlib
 from io import BytesIO
 from itertools import pairwise
 from pathlib import Path
 
 import av
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from PIL import Image
+from PIL import Image, ImageFile
 from ruamel.yaml import YAML
 from torchvision.transforms.v2 import functional
 
 from pipelines.config import check_shapes, rules
 from pipelines.config.schema import merged
 from pipelines.config.schema import read as read_params
-from pipelines.stages import real_data
+from pipelines.expectations import ExpectationsFailed
+from pipelines.expectations import validate as validate_facts
+from pipelines.stages import real_data, validate
 from rankops import lookup
 from rankops.datasets import splits
+from rankops.datasets.expected import in_set, unique
 from rankops.datasets.public import reading, voc2007
+from rankops.io import images
 from rankops.io.images import open_photo, squared
+from rankops.io.parquet import IMAGE, decode_images
 
 from conftest import ROOT, encoded, refusal, with_cell  # isort: skip
 
 SIZE = 32
-READ = {"size": SIZE, "threads": 2, "seed": 1}
+SEED = 3  # leaves no split of the few files empty
+READ = {"size": SIZE, "threads": 2, "seed": SEED}
 MAIN, PHOTOS = "VOCdevkit/VOC2007/ImageSets/Main", "VOCdevkit/VOC2007/JPEGImages"
 SCORES = "ground-truth/ground-truth_dev-set.csv"
 
@@ -35,7 +44,7 @@ SCORES = "ground-truth/ground-truth_dev-set.csv"
 def picture(number: int = 0, size: tuple[int, int] = (60, 40)) -> Image.Image:
     """A smooth color picture of its own, so that JPEG hardly changes it."""
     across, down = np.meshgrid(np.linspace(0, 1, size[0]), np.linspace(0, 1, size[1]))
-    waves = np.stack([across * 200, down * 200, (across + down + number / 7) % 1 * 60], -1)
+    waves = np.stack([across * 200, down * 200, (across + down + number / 97) % 1 * 60], -1)
     return Image.fromarray(waves.astype(np.uint8))
 
 
@@ -137,8 +146,9 @@ MAKE = {
     "voc2007": make_voc2007, "coco_captions": make_coco_captions, "lamem": make_lamem, "videomem": make_videomem,
     "arc": make_arc, "solar_cells": make_solar_cells,
 }  # fmt: skip
-FIFTHS = {"val_share": 0.2, "test_share": 0.2}
-ARGS = {name: {} for name in MAKE} | {"videomem": FIFTHS, "solar_cells": FIFTHS}
+WHOLE = {"gate_share": 0.0}
+FIFTHS = {"val_share": 0.2, "test_share": 0.2} | WHOLE
+ARGS = {name: WHOLE for name in MAKE} | {"videomem": FIFTHS, "solar_cells": FIFTHS}
 LISTS = {
     "voc2007": f"{MAIN}/cow_train.txt", "coco_captions": "dataset_coco.json", "lamem": "splits/train_1.txt",
     "videomem": SCORES, "arc": "labels.csv", "solar_cells": "data/labels.csv",
@@ -171,7 +181,8 @@ def raw(tmp_path):
 
 
 def read(name, folder, split, **args) -> pa.Table:
-    return pa.concat_tables(build(name, **args).tables(folder, split, **READ))
+    dataset = build(name, **args)
+    return pa.concat_tables(dataset.tables(folder, split, fitted=dataset.fit(folder, seed=SEED), **READ))
 
 
 class TestPhotos:
@@ -195,11 +206,58 @@ class TestPhotos:
             assert photo.getpixel((SIZE // 2, SIZE // 2)) == pytest.approx(expected, abs=3)
         transparent = encoded(Image.new("RGBA", (9, 9), (9, 9, 9, 7)))
         for contents, message in (
-            (b"no image", "not a whole image"), (encoded(picture(), "JPEG")[:800], "truncated"),
+            (b"no image", "no JPEG, PNG, BMP, GIF, TIFF, WEBP"), (encoded(picture(), "JPEG")[:800], "truncated"),
             (transparent, "transparent"),
+            (encoded(picture(), "EPS"), "no JPEG"), (encoded(picture(), "PPM"), "no JPEG"),
+            (b"\x89PNG\r\n\x1a\n" + b"\0" * 40, "not a whole image"),
         ):  # fmt: skip
-            with pytest.raises(ValueError, match=message):
+            with pytest.raises(ValueError, match=message) as failed:
                 open_photo(contents, SIZE)
+            assert " at 0x" not in str(failed.value)  # a place in memory helps nobody
+
+    @pytest.mark.parametrize(("color", "channels"), [(0, 1), (2, 3), (4, 2), (6, 4)])
+    def test_16_bits_a_color_are_refused_in_any_color(self, color, channels):
+        rows = (b"\0" + bytes(range(8 * channels))) * 4
+        head = struct.pack(">IIBBBBB", 4, 4, 16, color, 0, 0, 0)
+        parts = {b"IHDR": head, b"IDAT": zlib.compress(rows), b"IEND": b""}
+        chunks = [struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
+                  for name, data in parts.items()]  # fmt: skip
+        refused_everywhere(b"\x89PNG\r\n\x1a\n" + b"".join(chunks), "more than 8 bits")
+
+    def test_several_frames_are_refused_but_not_the_preview_in_a_cameras_file(self):
+        first, second = picture(1), picture(2)
+        refused_everywhere(encoded(first, "PNG", save_all=True, append_images=[second]), "several frames")
+        for kind in ("GIF", "TIFF", "WEBP"):
+            with pytest.raises(ValueError, match="several frames"):
+                open_photo(encoded(first, kind, save_all=True, append_images=[second]), SIZE)
+        assert open_photo(encoded(first, "MPO", save_all=True, append_images=[second]), SIZE).size == (SIZE, SIZE)
+
+    def test_a_small_file_of_very_many_pixels_is_refused_before_it_is_unpacked(self, monkeypatch):
+        large = encoded(Image.new("1", (9000, 9000)))
+        monkeypatch.setattr(ImageFile.ImageFile, "load", lambda image: pytest.fail("was unpacked"))
+        with pytest.raises(ValueError, match="9000 x 9000 pixels, expected at most 67,108,864"):
+            open_photo(large, SIZE)
+
+    def test_whatever_a_decoder_raises_is_a_broken_picture(self, monkeypatch):
+        def fails(image):
+            raise ZeroDivisionError("inside")
+
+        contents = encoded(picture())
+        monkeypatch.setattr(ImageFile.ImageFile, "load", fails)
+        with pytest.raises(ValueError, match="not a whole image .inside"):
+            open_photo(contents, SIZE)
+
+
+def refused_everywhere(contents: bytes, message: str) -> None:
+    """As a photo of a dataset, as a picture of a request, and in a table."""
+    column = pa.chunked_array([pa.array([{"bytes": contents, "path": None}], IMAGE)])
+    for open_it in (
+        lambda: open_photo(contents, SIZE),
+        lambda: images.picture(contents, colors=3, where="here"),
+        lambda: decode_images(column, path="here", threads=1),
+    ):
+        with pytest.raises(ValueError, match=message):
+            open_it()
 
 
 class TestContents:
@@ -244,32 +302,66 @@ class TestContents:
         table = read("arc", folder, "test", classes=["tree", "sea", "sky"])
         assert table["label_ranks"].to_pylist() == [[2, 0, 1]]
 
-    def test_solar_cells_are_split_by_grade_and_scores_are_about_the_training_mean(self, raw):
+    def test_scores_of_solar_cells_are_about_the_training_mean(self, raw):
         folder = raw("solar_cells")
-        train, *others = (read("solar_cells", folder, split) for split in reading.SPLITS)
-        grades = [int(name[11]) % 2 for name in train["name"].to_pylist()]
-        assert sorted(grades) == [0, 0, 0, 1, 1, 1]
-        assert train["score"].to_pylist() == pytest.approx([grade / 3 - 1 / 6 for grade in grades])
-        assert [sorted(table["score"].to_pylist()) for table in others] == [pytest.approx([-1 / 6, 1 / 6])] * 2
-        (folder / LISTS["solar_cells"]).write_text(
-            "\n".join(reversed((folder / LISTS["solar_cells"]).read_text().split("\n")))
-        )
-        assert set(read("solar_cells", folder, "train")["name"].to_pylist()) == set(train["name"].to_pylist())
+        tables = [read("solar_cells", folder, split) for split in reading.SPLITS]
+        grades = [[int(name[11]) % 2 / 3 for name in table["name"].to_pylist()] for table in tables]
+        assert sum(map(len, grades)) == 10
+        for table, own in zip(tables, grades, strict=True):
+            assert table["score"].to_pylist() == pytest.approx([grade - np.mean(grades[0]) for grade in own])
+        with pytest.raises(ValueError, match="mean grade of training is missing"):
+            next(build("solar_cells").tables(folder, "test", fitted={}, **READ))
 
-    @pytest.mark.parametrize("name", ["videomem", "arc"])
-    def test_without_splits_they_are_made_by_seed_whatever_the_order(self, raw, name):
-        folder, drawn = raw(name), []
+    @pytest.mark.parametrize("name", ["videomem", "arc", "solar_cells"])
+    def test_drawn_splits_are_by_name_and_no_other_row_moves_one(self, raw, name):
+        folder = raw(name)
         path = folder / LISTS[name]
-        head, *rows = [line.split(",") for line in path.read_text().splitlines()]
-        for lines in ([head, *rows], [head, *rows[::-1]]):
-            kept = [row[:1] + row[2:] if name == "arc" else row for row in lines]
-            path.write_text("\n".join(map(",".join, kept)))
-            shares = {"val_share": 0.25, "test_share": 0.25}
-            names = [read(name, folder, split, **shares)["name"].to_pylist() for split in reading.SPLITS]
-            assert [len(part) for part in names] == [len(rows) - 2, 1, 1]
-            assert {one for part in names for one in part} == {row[0] for row in rows}
-            drawn.append([set(part) for part in names])
-        assert drawn[0] == drawn[1]
+        head, *rows = path.read_text().splitlines()
+        if name == "solar_cells":
+            head, rows = None, [head, *rows]
+        elif name == "arc":  # without its column of splits
+            head, *rows = (",".join(cells[:1] + cells[2:]) for cells in (line.split(",") for line in (head, *rows)))
+        first = {"videomem": "video0", "arc": "a.jpg", "solar_cells": "cell0"}[name]
+        more = [rows[0].replace(first, f"n{number}") for number in range(40)]
+        dataset, placed = build(name, gate_share=0.2), []
+        for lines in (rows, rows[::-1], [*more, *rows], rows[1:]):
+            path.write_text("\n".join([*([head] if head else []), *lines]) + "\n")
+            listed = dataset.placed(folder, seed=SEED)
+            placed.append(dict(zip(listed["name"], listed["split"], strict=True)))
+        assert placed[0] == placed[1]
+        assert placed[0].items() <= placed[2].items()
+        assert placed[3].items() <= placed[0].items()
+        assert set(placed[2].values()) == {"train", "val", "test", "gate"}
+
+    def test_a_group_is_in_one_split(self, raw):
+        folder, lines = raw("arc"), ["image,group,label1,label2,label3"]
+        lines += [f"{number}.jpg,product {number // 4},sea,," for number in range(80)]
+        (folder / LISTS["arc"]).write_text("\n".join(lines) + "\n")
+        groups = build("arc").placed(folder, seed=SEED)["split"].groupby([k // 4 for k in range(80)])
+        assert (groups.nunique() == 1).all()
+        assert groups.first().nunique() > 1
+        (folder / LISTS["arc"]).write_text("\n".join([*lines, "80.jpg,,sea,,"]) + "\n")
+        with pytest.raises(ValueError, match=r"80\.jpg: no group"):
+            build("arc").check(folder)
+
+    @pytest.mark.parametrize("name", ["voc2007", "coco_captions", "lamem", "arc"])
+    def test_published_splits_get_a_gate_from_validation_alone(self, raw, monkeypatch, name):
+        folder = raw(name)
+        before = build(name).placed(folder, seed=SEED)
+        monkeypatch.setattr(reading, "place_of", lambda key, *, seed: 0.4 if key in chosen else 0.6)
+        chosen = before["name"][before["split"] == "val"].tolist()[:1]
+        chosen += [before["file"][before["name"] == chosen[0]].iloc[0]]  # COCO's key
+        after = build(name, gate_share=0.5).placed(folder, seed=SEED)
+        moved = before["split"] != after["split"]
+        assert after["name"][moved].tolist() == chosen[:1]
+        assert after["split"][moved].tolist() == ["gate"]
+
+    def test_galleries_of_coco_are_parts_of_a_split_in_its_order(self, raw):
+        folder = raw("coco_captions")
+        assert read("coco_captions", folder, "train")["gallery"].to_pylist() == [0, 0, 0]
+        listed = build("coco_captions", gallery=2).placed(folder, seed=SEED)
+        assert listed["gallery"][listed["split"] == "train"].tolist() == [0, 0, 1]
+        assert listed["gallery"][listed["split"] != "train"].tolist() == [0, 0]
 
 
 class TestVideos:
@@ -287,6 +379,13 @@ class TestVideos:
         film(tmp_path / "a.webm", 30, codec)
         levels = [stored({"bytes": frame}).mean() for frame in build("videomem").decode(tmp_path / "a.webm", SIZE)]
         assert levels == pytest.approx([8 * k for k in (2, 6, 10, 15, 19, 23, 27)], abs=4)
+
+    @pytest.mark.parametrize("text", ["ffconcat version 1.0\nfile other.mp4\n", "#EXTM3U\n#EXTINF:2,\nother.mp4\n"])
+    def test_a_list_of_other_files_is_no_video(self, tmp_path, text):
+        film(tmp_path / "other.mp4", 30)
+        (tmp_path / "a.mp4").write_text(text)
+        with pytest.raises(ValueError, match="cannot be decoded"):
+            build("videomem").decode(tmp_path / "a.mp4", SIZE)
 
     @pytest.mark.parametrize(
         ("name", "frames", "change", "message"),
@@ -326,6 +425,22 @@ FAULTS = [
     ("solar_cells", "cell1.png", "cell0.png", r"cell0\.png.*twice"),
     ("solar_cells", "mono\n", "mono new\n", "'new'"),
 ]
+# As above, of files that are none of the dataset's own, or one of them by two names.
+ELSEWHERE = [
+    ("coco_captions", '"filepath": "val2014", "filename": "COCO_val2014_000000000001.jpg"',
+     '"filepath": "/val2014", "filename": "x.jpg"', "/val2014/x.jpg"),
+    ("coco_captions", '"filename": "COCO_val2014_000000000001.jpg"', '"filename": "../../x.jpg"', r"\.\./\.\./x.jpg"),
+    ("coco_captions", '"filename": "COCO_val2014_000000000001.jpg"', '"filename": "COCO_val2014_000000000002.jpg"',
+     "000000000002.jpg twice"),
+    ("lamem", "a.jpg 0.5", "../../../x.jpg 0.5", "x.jpg"),
+    ("lamem", "a.jpg 0.5", "./b.jpg 0.5", r"images/\./b.jpg and images/b.jpg twice"),
+    ("videomem", "video1.mp4,0.8", "../../x.mp4,0.8", "x.mp4"),
+    ("videomem", "video1.mp4,0.8", ".//video0.mp4,0.8", r"video0\.mp4 and .*video0\.mp4 twice"),
+    ("arc", "c.jpg,val", "in/../../x.jpg,val", "x.jpg"),
+    ("arc", "c.jpg,val", "in//b.jpg,val", r"in/b.jpg and .*in//b.jpg twice"),
+    ("solar_cells", "images/cell1.png", "../x.png", "x.png"),
+    ("solar_cells", "images/cell1.png", "./images/cell0.png", r"cell0\.png and .*cell0\.png twice"),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("name", "old", "new", "message"), FAULTS)
@@ -336,12 +451,27 @@ def test_a_fault_in_a_list_is_named_with_its_file(raw, name, old, new, message):
         build(name).check(raw(name, old, new))
 
 
+@pytest.mark.parametrize(("name", "old", "new", "message"), ELSEWHERE)
+def test_a_list_names_files_of_the_dataset_alone_each_once_by_any_name(raw, name, old, new, message):
+    with pytest.raises(ValueError, match=rf"data/raw/{name}: .*{message}"):
+        build(name).check(raw(name, old, new))
+
+
+def test_a_list_of_voc_names_no_file_elsewhere(raw):
+    folder = raw("voc2007")
+    for path in (folder / MAIN).glob("*_train.txt"):
+        path.write_text(path.read_text().replace("000012", "../../../x"))
+    with pytest.raises(ValueError, match=r"data/raw/voc2007: .*x\.jpg"):
+        build("voc2007").check(folder)
+
+
 @pytest.mark.parametrize(
     ("name", "args", "message"),
     [
         ("lamem", {"fold": 0}, "fold is 0"), ("videomem", {"target": "fame"}, "target is 'fame'"),
         ("arc", {"val_share": 0.5, "test_share": 0.5}, "val_share.* 1"), ("arc", {"classes": ["a", "a"]}, "'a', 'a'"),
-        ("solar_cells", {"val_share": 0.0}, "val_share is 0"),
+        ("solar_cells", {"val_share": 0.0}, "val_share is 0"), ("lamem", {"gate_share": 1.0}, "gate_share is 1"),
+        ("videomem", {"gate_share": 0.7}, "is 1.1"), ("coco_captions", {"gallery": 1}, "gallery is 1"),
     ],
 )  # fmt: skip
 def test_an_impossible_option_is_named(name, args, message):
@@ -375,7 +505,9 @@ class TestFaults:
             read(name, folder, "all")
         skipped = []
         with caplog.at_level(logging.WARNING):
-            table = pa.concat_tables(build(name, skip_broken=True).tables(folder, "all", skipped=skipped, **READ))
+            dataset = build(name, skip_broken=True)
+            fitted = dataset.fit(folder, seed=SEED)
+            table = pa.concat_tables(dataset.tables(folder, "all", fitted=fitted, skipped=skipped, **READ))
         assert skipped == [FILES[name]]
         assert FILES[name] in caplog.text
         assert len(table) == len(whole) - 1
@@ -396,7 +528,7 @@ def run(raw, tmp_path, monkeypatch):
 
 
 def settings(name, snapshot=1, **args):
-    block = {"size": SIZE, "args": ARGS[name] | args, "seed": 1}
+    block = {"size": SIZE, "args": ARGS[name] | args, "seed": SEED}
     values = {"real_data": {name: block}, "data": {"snapshot": snapshot}}
     return check_shapes(merged(read_params(ROOT / "params.yaml"), values))
 
@@ -414,6 +546,8 @@ PLANTED = {
     "voc2007": [
         ("train", "labels", 1, lambda row: [0] * 20, "labels = 0"),
         ("val", "difficult", 0, lambda row: [True] * 20, "difficult_are_present"),
+        ("test", "difficult", 0, lambda row: [None, *row[1:]], "difficult_are_present = False"),
+        ("test", "labels", 0, lambda row: [*row[:19], None], "labels_are_0_or_1 = False"),
         ("train", "image", 0, half, "decodes"),
         ("train", "name", 0, lambda name: "", "voc2007.rows: name"),
     ],
@@ -429,7 +563,10 @@ PLANTED = {
         ("train", "frames", 0, lambda frames: [*frames[:6], half(frames[6])], "decodes"),
         ("val", "frames", 0, lambda frames: [*frames[:6], other("RGB", 33, 32)(frames[6])], "size = 32 x 32, 33 x 32"),
     ],
-    "arc": [("train", "label_ranks", 0, lambda row: [1, 3, 0, 0], "ranks_are_1_upwards")],
+    "arc": [
+        ("train", "label_ranks", 0, lambda row: [1, 3, 0, 0], "ranks_are_1_upwards"),
+        ("val", "label_ranks", 0, lambda row: [1, None, 2, 0], "labels = 0"),
+    ],
     "solar_cells": [("train", "score", 0, lambda score: 1.5, "score = 1.5")],
 }
 
@@ -445,13 +582,13 @@ class TestStages:
     @pytest.mark.parametrize("name", MAKE)
     def test_write_tables_that_tasks_read_and_that_hold_what_is_expected_and_the_same_ones_again(self, run, name):
         folder, (kind, frames, found) = run(name), READ_AS[name]
-        images, truth, *_ = getattr(splits, f"read_{kind}")(folder, "train", threads=1)
-        assert images.shape == (len(truth), *frames, 3, SIZE, SIZE)
+        pictures, truth, *_ = getattr(splits, f"read_{kind}")(folder, "train", threads=1)
+        assert pictures.shape == (len(truth), *frames, 3, SIZE, SIZE)
         assert found in (None, [len(row) if kind == "captions" else row.sum().item() for row in truth])
         before = {path.name: path.read_bytes() for path in folder.iterdir()}
         manifest = json.loads(before["manifest.json"])
         assert manifest["rows"]["train"] == len(truth)
-        assert manifest["options"] == {"size": SIZE, "seed": 1, "args": ARGS[name]}
+        assert manifest["options"] == {"size": SIZE, "seed": SEED, "args": ARGS[name]}
         assert manifest["skipped"]["train"] == {"files": 0, "names": []}
         assert refusal(settings(name), name) is None
         run(name)
@@ -476,6 +613,56 @@ class TestStages:
         pq.write_table(pq.read_table(folder / "val.parquet").drop(["frames"]), folder / "val.parquet")
         with pytest.raises(ValueError, match=r"val\.parquet: no column frames"):
             refusal(settings("lamem"), "lamem")
+
+    def test_the_same_picture_in_two_splits_is_told_unless_it_is_allowed(self, run, raw):
+        folder = raw("lamem")
+        (folder / "images/e.jpg").write_bytes((folder / "images/b.jpg").read_bytes())
+        run("lamem")
+        message = refusal(settings("lamem"), "lamem")
+        assert "split train, id 1: same_picture_as = test 0" in message
+        assert "split test, id 0: same_picture_as = train 1" in message
+        assert refusal(settings("lamem", allow_repeated=True), "lamem") is None
+
+    def test_a_gate_is_written_and_held_against_what_is_expected(self, run):
+        folder = run("videomem", gate_share=0.2)
+        rows = json.loads((folder / "manifest.json").read_text())["rows"]
+        assert rows == {"train": 1, "val": 2, "test": 1, "gate": 1}
+        params = settings("videomem", gate_share=0.2)
+        assert refusal(params, "videomem") is None
+        assert "score = 1.5" in refusal(params, "videomem", gate=[with_cell("score", 0, lambda score: 1.5)])
+
+    @pytest.mark.parametrize("name", MAKE)
+    def test_a_missing_value_is_missed_in_any_column(self, run, name):
+        folder, dataset = run(name), build(name)
+        table = pq.read_table(folder / "val.parquet")
+        assert not dataset.measure(folder, "val", threads=1)["rows"].reset_index().isna().any(axis=None)
+        for column in table.column_names:
+            pq.write_table(with_cell(column, 0, lambda _: None)(table), folder / "val.parquet")
+            try:
+                rows = dataset.measure(folder, "val", threads=1)["rows"].reset_index()
+            except ValueError as error:
+                missed = "val.parquet" in str(error)
+            else:
+                missed = rows.isna().any(axis=None) or not rows["decodes"].all()
+            assert missed, column
+
+    def test_a_missing_value_fails_in_any_column_of_facts(self, tmp_path):
+        facts = pd.DataFrame({"split": "train", "id": [0, None, 2], "kind": ["a", "b", None], "more": [1, None, 1]})
+        expected = [unique("split", "id"), in_set("kind", "a", "b")]
+        with pytest.raises(ExpectationsFailed) as failed:
+            validate_facts("x", {"rows": facts.set_index(["split", "id"])}, {"rows": expected}, report=tmp_path / "x")
+        for column in ("id", "kind", "more"):
+            assert f"x.rows: {column}: expect_column_values_to_not_be_null" in str(failed.value)
+
+    def test_what_is_said_of_earlier_data_goes_before_these_are_read(self, run):
+        folder = run("lamem")
+        assert refusal(settings("lamem"), "lamem") is None
+        assert Path("reports/validation/lamem/index.html").is_file()
+        (folder / "val.parquet").write_bytes(b"")
+        with pytest.raises(ValueError, match="val.parquet"):
+            validate.main(settings("lamem"), "lamem")
+        assert not Path("reports/validation/lamem").exists()
+        assert not Path("checks/lamem.passed").exists()
 
     def test_what_was_left_out_stands_in_the_manifest_and_a_failure_leaves_what_was_there_before(self, run, raw):
         truncate(raw("lamem") / "images/b.jpg")

@@ -11,15 +11,17 @@ import pyarrow.parquet as pq
 import pytest
 
 from pipelines.config import load
+from pipelines.stages.progress import keep_times
 from pipelines.stages.publish import main
 from pipelines.tracking import registry
+from pipelines.tracking.card import card
 from pipelines.tracking.publish import PARENT, Run, Version, publish
 from pipelines.tracking.store import ServerUnreachable, connect
 from rankops import __version__
 from rankops.io.checkpoints import build, load_model, save_model
 from rankops.sorters import load_sorter
 
-from conftest import ROOT  # isort: skip
+from conftest import ROOT, small_ranker  # isort: skip
 
 MODEL = "sorter-x"
 
@@ -175,13 +177,15 @@ def test_reading_makes_no_store(tmp_path, monkeypatch):
 
 def made_pipeline(params) -> None:
     """What the stages of one run with two seeds, a trained sorter and one without weights leave, in files."""
-    entry = {"outs": [{"path": "out", "md5": "1f"}], "deps": [{"path": "data/clips/train.parquet", "md5": "2e"}]}
+    files = {"data/clips/train.parquet": "2e", "models/runs/parent": "3d", "models/runs/none": "4c", "src/x.py": "5b"}
+    deps = [{"path": path, "md5": md5} for path, md5 in files.items()]
+    entry = {"outs": [{"path": "out", "md5": "1f"}], "deps": deps}
     stages = [*(f"pretrain@{key}" for key in params.sorters), "train@memorability-mse", "evaluate@memorability-mse"]
     history = "phase,epoch,loss,spearman,learning_rate,best\nprobe,1,0.5,0.2,0.1,1\nfinetune,2,0.25,0.4,0.1,1\n"
     spearman = {"value": 0.5, "low": 0.4, "high": 0.6, "seeds": {"1": 0.45, "2": 0.55}}
     record = {"seeds": [1, 2], "best": 2, "setting": {}, "tried": [], "validation": {"1": 0.3, "2": 0.4}}
     files = {
-        "dvc.lock": {"stages": dict.fromkeys(stages, entry)}, "data/digits/manifest.json": {"source": "bundled"},
+        "dvc.lock": {"stages": dict.fromkeys(stages, entry)},
         "metrics/runs/memorability-mse.json": {"spearman": spearman}, "models/runs/memorability-mse/run.json": record,
         "reports/figures/memorability-mse-examples.png": "", "models/sorters/lstm/history.csv": history,
     }  # fmt: skip
@@ -196,17 +200,26 @@ def made_pipeline(params) -> None:
     for name, contents in files.items():
         Path(name).parent.mkdir(parents=True, exist_ok=True)
         Path(name).write_text(contents if isinstance(contents, str) else json.dumps(contents))
-    Path("data/clips").mkdir()
+    Path("data/clips").mkdir(parents=True)
     table = pa.table({"score": [0.5]}).replace_schema_metadata({"classes": '["dull"]'})
     pq.write_table(table, "data/clips/train.parquet")
 
 
-def test_the_stage_sends_what_the_pipeline_made(store, capsys):
+@pytest.fixture
+def made():
+    """The params of what `made_pipeline` has made in the present folder."""
     params = load(ROOT / "params.yaml")
     runs = {"memorability-mse": params.runs["memorability-mse"].model_copy(update={"seeds": [1, 2]})}
     sorters = {key: params.sorters[key] for key in ("lstm", "laplace")}
-    params = params.model_copy(update={"runs": runs, "sorters": sorters})
+    return params.model_copy(update={"runs": runs, "sorters": sorters})
+
+
+def test_the_stage_sends_what_the_pipeline_made(store, capsys, made):
+    params = made
     made_pipeline(params)
+    keep_times("train", "memorability-mse", Path("models/runs/memorability-mse"),
+               {"all": (1000, 8500), "1": (1000, 2000), "2": (2000, 8500)})  # fmt: skip
+    keep_times("pretrain", "lstm", Path("models/runs/memorability-mse"), {"all": (1, 2)})  # of another result
     main(params)
     assert "sent 3 of 3 runs: sorter-lstm, sorter-laplace, memorability-mse" in capsys.readouterr().out
     runs = store.search_runs([one.experiment_id for one in store.search_experiments()])
@@ -216,23 +229,33 @@ def test_the_stage_sends_what_the_pipeline_made(store, capsys):
     assert parent.data.params["loss.name"] == parent.data.tags["loss"] == "mse"
     assert float(parent.data.params["training.finetune.optimizer.args.lr"]) > 0
     assert parent.data.tags["input.data/clips/train.parquet"] == "2e"
+    assert parent.data.tags["input.models/runs/parent"] == "3d"
+    assert "input.models/runs/none" not in parent.data.tags
+    assert parent.data.tags["snapshot"] == parent.data.params["data.snapshot"] == "1"
+    assert parent.data.tags["mlflow.source.name"] == "train@memorability-mse"
+    times = [(run.info.start_time, run.info.end_time, run.data.tags["training.seconds"]) for run in (parent, best)]
+    assert times == [(1000, 8500, "7.5"), (2000, 8500, "6.5")]
+    sorter = runs["sorter-lstm"]
+    assert sorter.info.start_time == sorter.info.end_time  # nobody knows: not as long as it was sent
+    assert sorter.data.tags["training.seconds"].startswith("unknown")
     assert best.data.tags[PARENT] == parent.info.run_id
     assert best.data.metrics["spearman"] == 0.55
     assert [point.step for point in store.get_metric_history(best.info.run_id, "epoch.loss")] == [1, 2]
     champion = store.get_model_version_by_alias("memorability", "champion")
     assert (champion.tags["seed"], champion.run_id) == ("2", parent.info.run_id)
     weights = registry.weights_of("models:/memorability@champion", Path("copy"))
-    card = (weights / "card.md").read_text()
-    assert card.strip() == champion.description.strip()
+    text = (weights / "card.md").read_text()
+    assert text.strip() == champion.description.strip()
     for part in ("`train@memorability-mse`, seed 2", "| spearman | 0.5000 | 0.4000 to 0.6000 |",
                  "| data/clips/train.parquet | 2e |", "`loss.name`: mse", "models:/memorability/VERSION"):  # fmt: skip
-        assert part in card
+        assert part in text
     registered = load_model(weights)
     assert registered.recipe["labels"] == ["dull"]
     assert registered.recipe["made"] == {
         "rankops": __version__, "commit": parent.data.tags["git_commit"],
         "uncommitted_changes": parent.data.tags.get("git_dirty") == "true",
-        "inputs": {"data/clips/train.parquet": "2e"}, "metrics": {"spearman": {"value": 0.5, "low": 0.4, "high": 0.6}},
+        "inputs": {"data/clips/train.parquet": "2e", "models/runs/parent": "3d"},
+        "metrics": {"spearman": {"value": 0.5, "low": 0.4, "high": 0.6}},
     }  # fmt: skip
     assert registered.head[1].weight.equal(load_model("models/runs/memorability-mse/seed2").head[1].weight)
     assert [model.name for model in store.search_registered_models()] == ["memorability", "sorter-lstm"]
@@ -249,3 +272,47 @@ def test_without_an_entry_in_the_lock_there_is_nothing_to_publish(store):
     Path("metrics/sorters").mkdir(parents=True)
     with pytest.raises(ValueError, match=f"dvc.lock: no entry for pretrain@{next(iter(params.sorters))}"):
         main(params)
+
+
+def test_an_experiment_in_a_copy_sends_runs_and_no_versions_to_the_store_of_the_checkout(
+    store, capsys, made, tmp_path, monkeypatch
+):
+    monkeypatch.delenv("MLFLOW_TRACKING_URI")
+    made_pipeline(made)
+    copy = tmp_path / ".dvc/tmp/exps/copy"
+    for name in ("data", "metrics", "models", "reports", "dvc.lock"):
+        copied = shutil.copytree if Path(name).is_dir() else shutil.copy
+        copy.mkdir(parents=True, exist_ok=True)
+        copied(name, copy / name)
+    monkeypatch.chdir(copy)
+    monkeypatch.setenv("DVC_ROOT", str(tmp_path))
+    monkeypatch.setenv("DVC_EXP_NAME", "faster")
+    main(made)
+    assert "sent 3 of 3 runs as experiment faster" in capsys.readouterr().out
+    assert not list(copy.glob("ml*"))
+    experiments = [one.experiment_id for one in store.search_experiments()]
+    sent = {run.info.run_id: run for run in store.search_runs(experiments)}
+    assert {run.data.tags["dvc.experiment"] for run in sent.values()} == {"faster"}
+    assert store.search_registered_models() == []
+    assert all(run.info.artifact_uri.startswith(f"{tmp_path.as_uri()}/mlruns/") for run in sent.values())
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)  # as in a new process
+    monkeypatch.setenv("DVC_ROOT", str(tmp_path))
+    monkeypatch.chdir(tmp_path)  # where it was applied
+    main(made)
+    assert {run.info.run_id for run in store.search_runs(experiments)} == set(sent)
+    assert [model.name for model in store.search_registered_models()] == ["memorability", "sorter-lstm"]
+
+
+@pytest.mark.parametrize(
+    ("tags", "labels", "expected", "absent"),
+    [
+        ({"digits_source": "subset"}, (), ["MNIST's digits", "Ranks labels 0 to 9."], []),
+        ({}, ["dress", "shoe"], ["Ranks labels: dress, shoe."], ["igit", "0 to"]),
+    ],
+)
+def test_a_card_speaks_of_digits_and_of_numbered_labels_where_there_are_such(tmp_path, tags, labels, expected, absent):
+    save_model(tmp_path / "ranker", small_ranker())
+    tags = {"run": "mine", "git_commit": "unknown", "input.data/shop/train.parquet": "1f"} | tags
+    text = card("label_ranking", tmp_path / "ranker", params={}, metrics={}, tags=tags, labels=labels)
+    assert all(part in text for part in expected)
+    assert not any(part in text for part in absent)

@@ -3,10 +3,12 @@
 import hashlib
 import json
 import math
+from pathlib import Path
 from zipfile import ZipFile
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import torch
@@ -29,7 +31,7 @@ from rankops.training.objective import Objective
 from conftest import ROOT, refusal, with_cell  # isort: skip
 
 QUERIES, KEYS = 12, ["user_id", "movie_id"]
-BLOCK = {"args": {"folds": 4}, "seed": 1}
+BLOCK = {"args": {"folds": 4}, "seed": 3}
 SETTINGS = check_shapes(
     merged(read(ROOT / "params.yaml"), {"real_data": {"protein_homology": BLOCK, "movielens_100k": BLOCK}})
 )
@@ -60,8 +62,8 @@ class TestAdapter:
     def test_queries_are_those_of_the_swapped_column_each_in_one_split(self, raw):
         real_data.main(SETTINGS, "protein_homology")
         assert refusal(SETTINGS, "protein_homology") is None
-        tables = {split: pq.read_table(f"data/protein_homology/{split}.parquet") for split in ("train", "val", "test")}
-        assert [len(table) for table in tables.values()] == [6, 3, 3]
+        tables = {split: pq.read_table(f"data/protein_homology/{split}.parquet") for split in ProteinHomology().splits}
+        assert [len(table) for table in tables.values()] == [3, 1, 6, 2]
         names = [name for table in tables.values() for name in table["name"].to_pylist()]
         assert sorted(map(int, names)) == [7 * number for number in range(1, QUERIES + 1)]
         given, learned = candidates(), tables["train"]["name"].to_pylist()
@@ -78,17 +80,51 @@ class TestAdapter:
         assert not split.features[~split.mask].any()
 
     def test_each_query_is_in_the_test_fold_once(self, raw):
-        options = {"size": None, "seed": 1, "threads": 1}
-        splits = [
-            [next(ProteinHomology(fold=fold, folds=4).tables(raw, split, **options))["name"].to_pylist()
-             for split in ("val", "test")] for fold in (1, 2, 3, 4)
-        ]  # fmt: skip
-        assert len({name for _, test in splits for name in test}) == QUERIES
-        assert all(not set(val) & set(test) for val, test in splits)
+        folds = [ProteinHomology(fold=fold, folds=4, gate_share=0.2) for fold in (1, 2, 3, 4)]
+        placed = [[dataset.split_of(query, seed=1) for query in range(200)] for dataset in folds]
+        for of_query in zip(*placed, strict=True):
+            assert (of_query.count("test"), of_query.count("val")) == (1, 1)
+            assert of_query[of_query.index("test") - 1] == "val"  # the next fold is for validation
+        assert 20 < placed[0].count("gate") < 60
+        with pytest.raises(ValueError, match="val_share"):
+            ProteinHomology(folds=3, gate_share=0.4)
+
+    def test_a_shift_of_a_later_delivery_stays_as_the_first_ones_scale_is_used(self, raw):
+        first, later = raw / "first", raw / "2026-11-01"
+        for folder, shift in ((first, 0.0), (later, 3.0)):
+            folder.mkdir()
+            table = candidates()
+            table[list(FEATURES)] += shift
+            keys = {"EXAMPLE_ID": table["EXAMPLE_ID"] + 1000 * shift, "BLOCK_ID": table["BLOCK_ID"] + 1000 * shift}
+            table.assign(**{name: key.astype(int) for name, key in keys.items()}).to_parquet(folder / FILE.name)
+        (raw / FILE.name).unlink()
+        real_data.main(
+            SETTINGS.model_copy(update={"data": SETTINGS.data.model_copy(update={"snapshot": 2})}), "protein_homology"
+        )
+        rows = pq.read_table("data/protein_homology/train.parquet").to_pylist()
+        means = [
+            np.mean([np.array(row["features"])[:, len(FEATURES) :].mean() for row in some])
+            for some in (rows[:3], rows[3:])
+        ]
+        assert means[0] == pytest.approx(0, abs=0.3)
+        assert 1 < means[1] < 2  # three of a deviation of two
+        fitted = json.loads(Path("data/protein_homology/manifest.json").read_text())["fitted"]
+        learned = candidates().query(
+            "EXAMPLE_ID in @names", local_dict={"names": [int(row["name"]) for row in rows[:3]]}
+        )
+        assert np.allclose(fitted["means"], learned[list(FEATURES)].mean())
+        assert np.allclose(fitted["deviations"], learned[list(FEATURES)].std(ddof=0))
+        with pytest.raises(ValueError, match="2026-11-01: no means and deviations of its 74 features.*manifest"):
+            next(ProteinHomology().tables(later, "all", size=None, seed=3, threads=1, fitted={}))
 
     @pytest.mark.parametrize(
         ("column", "value", "message"),
-        [("target", 2, "row 3 .*target"), ("9", np.inf, "row 3 .*feature"), ("BLOCK_ID", 900, "row .*BLOCK_ID 900")],
+        [
+            ("EXAMPLE_ID", np.nan, "row 3 .*EXAMPLE_ID that is no"),
+            ("target", 2, "row 3 .*target"),
+            ("9", np.inf, "row 3 .*feature"),
+            ("BLOCK_ID", 900, "row .*BLOCK_ID 900"),
+        ],
     )
     def test_a_value_that_is_none_is_named(self, raw, column, value, message):
         table = candidates()
@@ -97,6 +133,17 @@ class TestAdapter:
         table.to_parquet(raw / FILE.name)
         with pytest.raises(ValueError, match=rf"{FILE.name}: {message}"):
             ProteinHomology().check(raw)
+
+    def test_a_number_is_one_query_however_it_is_stored(self, raw):
+        table, dataset = candidates(), ProteinHomology()
+        whole = dataset.documents(raw, seed=1)
+        table.assign(EXAMPLE_ID=table["EXAMPLE_ID"].astype(float)).to_parquet(raw / FILE.name)
+        assert np.array_equal(dataset.documents(raw, seed=1).query.astype(str), whole.query.astype(str))
+
+    def test_what_pandas_says_of_a_file_is_not_needed(self, raw):
+        table = pq.read_table(raw / FILE.name)
+        pq.write_table(table.replace_schema_metadata({"pandas": "{"}), raw / FILE.name)
+        ProteinHomology().check(raw)
 
     def test_a_missing_half_or_other_file_and_an_impossible_fold_are_named(self, raw):
         path = raw / FILE.name
@@ -115,9 +162,13 @@ class TestAdapter:
         real_data.main(SETTINGS, "protein_homology")
         changes = {"train": [with_cell("relevance", 0, lambda row: [0] * len(row))]}
         changes |= {"val": [with_cell("relevance", 0, lambda row: [2, *row[1:]])]}
+        changes |= {"test": [with_cell("relevance", 0, lambda row: None)]}
+        changes |= {"gate": [with_cell("relevance", 0, lambda row: [None, *row[1:]])]}
         message = refusal(SETTINGS, "protein_homology", **changes)
         assert "highest_relevance = 0" in message
         assert "highest_relevance = 2" in message
+        for split in ("test", "gate"):
+            assert f"split {split}, id 0: a_relevance_each = False" in message
 
 
 def rated() -> dict[str, pd.DataFrame]:
@@ -152,6 +203,25 @@ class TestMovieLens:
             return folder
 
         return made
+
+    def test_no_other_user_moves_what_of_a_users_ratings_is_ranked(self, films):
+        every = MovieLens100k().documents(films(), seed=1)
+        fewer = MovieLens100k().documents(films(change=lambda table: table[table["user_id"] != 15]), seed=1)
+        kept = every.query != 15
+        assert np.array_equal(every.query[kept], fewer.query)
+        assert np.array_equal(every.relevance[kept], fewer.relevance)
+
+    def test_it_is_not_read_in_several_deliveries(self, films):
+        folder = films()
+        for name in ("first", "2026-11-01"):
+            (folder / name).mkdir()
+            for file in (RATINGS, FILMS, USERS):
+                (folder / name / file).write_bytes((folder / file).read_bytes())
+        for file in (RATINGS, FILMS, USERS):
+            (folder / file).unlink()
+        data = SETTINGS.data.model_copy(update={"snapshot": 2})
+        with pytest.raises(ValueError, match="2026-11-01: movielens_100k cannot be read in several deliveries"):
+            real_data.main(SETTINGS.model_copy(update={"data": data}), "movielens_100k")
 
     def test_half_of_the_ratings_are_ranked_and_no_feature_knows_them(self, films, monkeypatch):
         features, parts = movielens_100k._features, []
@@ -195,9 +265,11 @@ class TestMovieLens:
         films()
         real_data.main(SETTINGS, "movielens_100k")
         assert refusal(SETTINGS, "movielens_100k") is None
-        masks = [read_queries("data/movielens_100k", split).mask for split in ("train", "val", "test")]
+        masks = [read_queries("data/movielens_100k", split).mask for split in MovieLens100k().splits]
         sizes = [size for mask in masks for size in mask.sum(1).tolist()]
         assert sorted(sizes) == sorted((FEWEST + k) // 2 for k in range(QUERIES))
+        nothing = with_cell("relevance", 0, lambda row: [0] * len(row))  # someone may like none of what is ranked
+        assert refusal(SETTINGS, "movielens_100k", val=[nothing]) is None
         message = refusal(SETTINGS, "movielens_100k", val=[with_cell("relevance", 0, lambda row: [5, *row[1:]])])
         assert "highest_relevance = 5" in message
 
@@ -207,7 +279,8 @@ class TestMovieLens:
             (RATINGS, "rating", 6, "row 3 .*rating"), (RATINGS, "rating", np.nan, "row 3 .*rating"),
             (RATINGS, "user_id", 7, "row 3 .*user that is not"), (RATINGS, "movie_id", 7, "row 3 .*film that is not"),
             (FILMS, "movie_id", 3, "row 3 .*another film"), (FILMS, "War", 2, "row 3 .*genre"),
-            (USERS, "user_id", 5, "row 3 .*another user"), (USERS, "age", -1, "row 3 .*age"),
+            (USERS, "user_id", 5, "row 3 .*another user"), (USERS, "user_id", np.nan, "row 3 .*without a whole"),
+            (USERS, "age", -1, "row 3 .*age"),
             (USERS, "gender", "", "row 3 .*gender"),
         ],
     )  # fmt: skip
@@ -353,6 +426,13 @@ def test_metrics_are_means_over_queries_that_have_a_relevant_document(generator,
     assert json.loads(json.dumps(answers))[0]["scores"] == pytest.approx(table["scores"][2].as_py(), abs=1e-6)
     with pytest.raises(ValueError, match=r"row 0: features are \(2, 3\), expected \(documents, 4\)"):
         task.respond(network, [{"features": [[0.0] * 3] * 2}])
+
+
+def test_queries_without_a_relevant_document_are_counted_when_they_are_loaded(generator, tmp_path, caplog):
+    columns = {"features": [[[1.0], [2.0]]] * 3, "relevance": [[0, 1], [0, 0], [0, 0]]}
+    pq.write_table(pa.table(columns), tmp_path / "test.parquet")
+    QueryRanking().load(tmp_path, "test", threads=1)
+    assert "test.parquet: 2 of 3 queries have no relevant document" in caplog.text
 
 
 def test_grades_are_relevant_above_half_of_the_largest_and_regression_begins_at_their_mean(generator):

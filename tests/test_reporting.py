@@ -101,10 +101,9 @@ def write_run(name, task, value):
 def write_project():
     """Write what all stages before the report write."""
     draws = np.random.default_rng(0)
-    write("data/digits/manifest.json", {"source": "bundled"})
     images = encode_images(draws.integers(0, 255, (TEST, 16, 16), dtype=np.uint8), threads=1)
     for dataset in ("ranked_mnist", "captions"):
-        Path(f"data/{dataset}").mkdir()
+        Path(f"data/{dataset}").mkdir(parents=True)
         pq.write_table(pa.table({"image": images}), f"data/{dataset}/test.parquet")
     for name, (task, _, _, _, value) in RUNS.items():
         write_run(name, task, value)
@@ -178,7 +177,7 @@ def test_the_page_opens_with_the_gain_of_our_loss_and_details_have_all_metrics_a
     for place, metric in enumerate(find("tasks", "label_ranking").metrics):
         assert rows[metric.title][0].startswith(f"{0.887 + 0.001 * place:.3f} (")
     assert rows["papers' ranked 0-1"][1] == "0.454 ± 0.056 (5,000), 0.726 (60,000)"
-    assert row_of(page, "papers' Spearman")[1].split()[0] == "0.442"
+    assert not [row for table in page.tables for row in table if row[0] == "papers' Spearman"]  # on clips there is none
     assert row_of(page, "caption median rank")[1].startswith("3.0 (")
     true = pq.read_table(made[0] / "predictions/label_ranking-rlsep.parquet")["true_label_ranks"].to_pylist()[:TEST]
     # A perfect ranking has no positive pair, so no precision, if its labels are the last and ascend.
@@ -262,8 +261,9 @@ def test_a_corrupt_or_missing_file_is_named_and_the_report_stays(project, file, 
     assert Path("reports/index.html").read_bytes() == before
 
 
-def test_all_kept_results_can_be_shown():
-    assert {"kanji", "paper", "solar_cells", "table_1"} <= kept_results(ROOT / "results").keys()
+def test_kept_results_of_the_datasets_of_ones_runs_are_shown():
+    assert kept_results({"kanji", "solar_cells"}, ROOT / "results").keys() == {"kanji", "solar_cells"}
+    assert {"paper", "table_1"} <= kept_results({"ranked_mnist"}, ROOT / "results").keys()
 
 
 def test_kept_results_stand_beside_the_papers_of_as_many_images(made, tmp_path):
@@ -273,7 +273,7 @@ def test_kept_results_stand_beside_the_papers_of_as_many_images(made, tmp_path):
     kept = {"commit": "0123456789ab", "params": {"run": run}, "training": TRAINED,
             "metrics": {"spearman": leaf(0.5)}}  # fmt: skip
     write(tmp_path / "lamem/mine.json", kept)
-    (row,) = kept_results(tmp_path)["lamem"].to_dict("records")
+    (row,) = kept_results({"clips"}, tmp_path)["lamem"].to_dict("records")
     assert row["Spearman"] == "0.500 (0.480 to 0.520)"
     assert row["commit"] == "0123456789"
 

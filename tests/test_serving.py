@@ -1,6 +1,7 @@
 """What consumers get: images that are read with care, tables from Parquet to Parquet, and MLflow's server."""
 
 import base64
+import json
 import os
 import re
 import signal
@@ -16,12 +17,12 @@ from types import SimpleNamespace
 
 import mlflow
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import requests as http
 import torch
-from mlflow.pyfunc import scoring_server
 from mlflow.store.artifact.artifact_repo import ArtifactRepository
 from mlflow.store.artifact.local_artifact_repo import LocalArtifactRepository
 from PIL import Image
@@ -29,7 +30,8 @@ from starlette.testclient import TestClient
 
 from pipelines.serving import batch, server
 from pipelines.serving.batch import load_ranker, predict_table
-from pipelines.tracking.publish import Run, Version, publish, signature_of
+from pipelines.serving.model import Model
+from pipelines.tracking.publish import Run, Version, publish
 from rankops import lookup
 from rankops.cli.predict import Prediction, annotate, annotated_paths, predict
 from rankops.io.checkpoints import build, load_model, save_model
@@ -56,6 +58,10 @@ def network_of(task: str, *, colors: int = 1) -> torch.nn.Module:
         runtime = {"outputs": K}
     if task == "retrieval":
         name, runtime = "dual_encoder", {"words": Vocabulary.of([WORDS]).words}
+    if task == "query_ranking":
+        name, args, runtime = "perceptron", {}, {"outputs": 1, "features": 2}
+    if task == "handcrafted":
+        return build("sorters", "handcrafted", {}, seed=0)
     network = build("models", name, args, seed=3, colors=colors, **runtime)
     network.recipe |= {"task": task, "image": {"colors": colors, "height": SIDE, "width": SIDE}}
     return network.eval()
@@ -169,13 +175,8 @@ def served(tmp_path_factory):
     @cache
     def of(task: str) -> TestClient:
         folder = tmp_path_factory.mktemp(task)
-        save_model(folder / "weights", network_of(task))
-        mlflow.pyfunc.save_model(
-            folder / "model", python_model=str(ROOT / "pipelines/serving/model.py"), pip_requirements=["mlflow"],
-            artifacts={"weights": str(folder / "weights")}, signature=signature_of(folder / "weights"),
-        )  # fmt: skip
-        app = scoring_server.init(mlflow.pyfunc.load_model(str(folder / "model")))
-        return TestClient(app, raise_server_exceptions=False)
+        save_model(folder, network_of(task))
+        return TestClient(server.app_of(folder), raise_server_exceptions=False)
 
     return of
 
@@ -203,6 +204,23 @@ REFUSED = [
     ("label_ranking", [{"picture": "aGk="}], "image"),
     ("label_ranking", {"dataframe_split": {"columns": ["image"], "data": []}}, "no rows"),
     ("label_ranking", {"inputs": {"image": ["aGFsbG8="]}}, "row 0: unusable image"),
+    # Not the row of the turn in which it is answered.
+    ("label_ranking", [{"image": GOOD}] * 40 + [{"image": b"GIF89a"}], "row 40: unusable image"),
+    ("multilabel", [{"image": GOOD}] * 40 + [{"image": b"GIF89a"}], "row 40: unusable image"),
+    ("label_ranking", [{"image": b""}] * 1025, "1025 rows, expected 1 to 1024"),
+    ("memorability", [{"frames": [b""] * 70_000}], "17920000 pixels"),
+    ("retrieval", [{"caption": "a"}, {"caption": "a " * 501}], "row 1: a caption of 1002 characters"),
+    ("query_ranking", [{"features": [[1e300, 0.5]]}], "row 0: .*not finite"),
+    ("handcrafted", {"inputs": [[0.5] * 4097]}, "16785409 pairs of scores"),
+    ("handcrafted", {"inputs": [[0.5, 1.0], [1e39, 1.0]]}, "row 1: .*not finite"),
+    ("handcrafted", {"inputs": {"a": [0.5]}}, r"\[\[0.1, 0.7, 0.3\]\]"),
+    # What MLflow would leave out, or fill up.
+    ("retrieval", [{}], "no rows"),
+    ("retrieval", [{"image": GOOD}, {"caption": WORDS}], "row 1 has caption, row 0 image"),
+    ("retrieval", [{"caption": WORDS, "captoin": WORDS}], "'captoin'.*did you mean caption"),
+    ("retrieval", {"dataframe_split": {"columns": ["caption"] * 2, "data": [[WORDS] * 2]}}, "each column once"),
+    ("retrieval", {"dataframe_records": [{"caption": WORDS}], "params": {"top": 3}}, "'params'"),
+    ("retrieval", {"inputs": [[WORDS]]}, "row 0 is of list"),
 ]
 
 
@@ -221,8 +239,13 @@ class TestServed:
 
         (expected,) = lookup.find("tasks", task)().respond(network_of(task), [row(bytes)])
         asked = row(sent)
-        for body in ({"dataframe_records": [asked, asked]},
-                     {"dataframe_split": {"columns": list(asked), "data": [list(asked.values())]}}):  # fmt: skip
+        bodies: list[dict] = [
+            {"dataframe_records": [asked, asked]},
+            {"dataframe_split": {"columns": list(asked), "data": [list(asked.values())]}},
+        ]
+        if task != "memorability":  # of whose lists MLflow makes columns in these forms
+            bodies += [{"instances": [asked]}, {"inputs": {name: [value] for name, value in asked.items()}}]
+        for body in bodies:
             answer = served(task).post("/invocations", json=body)
             assert answer.status_code == 200, answer.text
             for name, value in expected.items():
@@ -236,6 +259,44 @@ class TestServed:
         assert answer.status_code == 400
         assert re.search(message, answer.json()["message"]), answer.text
         assert "Traceback" not in answer.text
+
+    def test_what_is_no_json_or_large_is_refused_before_it_is_unpacked(self, served):
+        for kind, body, status in (
+            ("application/vnd.apache.parquet", b"PAR1", 415),
+            ("", b"{}", 415),
+            ("application/json", bytes(server.BODY + 1), 413),
+            ("application/json", iter([b"{}"]), 413),  # of unknown length
+            ("application/json; charset=utf-8", b"[" * 100_000, 400),
+        ):
+            answer = served("label_ranking").post("/invocations", content=body, headers={"Content-Type": kind})
+            assert (answer.status_code, "Traceback" in answer.text) == (status, False)
+
+    def test_an_answer_that_is_no_number_is_a_400(self, tmp_path):
+        for task in ("multilabel", "label_ranking"):
+            network = network_of(task)
+            torch.nn.init.constant_(next(iter(network.parameters())), torch.inf)
+            save_model(tmp_path, network)
+            asked = {"dataframe_records": [{"image": sent(GOOD)}]}
+            answer = TestClient(server.app_of(tmp_path)).post("/invocations", json=asked)
+            assert (answer.status_code, "not finite" in answer.json()["message"]) == (400, True)
+
+    def test_a_small_request_waits_for_a_turn_of_a_large_one_and_not_for_its_end(self, tmp_path):
+        save_model(tmp_path, network_of("multilabel"))
+        model, answered, waiting = Model(), [], []
+        model.load_context(SimpleNamespace(artifacts={"weights": tmp_path}))
+
+        def respond(network, rows, *, first):
+            answered.append(len(rows))
+            if not waiting:
+                waiting.append(pool.submit(model.predict, None, pd.DataFrame({"image": [b""]})))
+                wait_for(lambda: model.turns._work_queue.qsize())
+            return [{"score": 1.0}] * len(rows)
+
+        model.task = SimpleNamespace(columns=model.task.columns, respond=respond)
+        with ThreadPoolExecutor(1) as pool:
+            assert len(model.predict(None, pd.DataFrame({"image": [b""] * 65}))) == 65
+        assert len(waiting[0].result()) == 1
+        assert answered == [32, 1, 32, 1]
 
     def test_a_sorter_ranks_scores_of_any_length_without_a_pickle(self, store, monkeypatch):
         monkeypatch.setenv("MLFLOW_ALLOW_PICKLE_DESERIALIZATION", "false")
@@ -276,10 +337,46 @@ class TestLoadRanker:
             ("nowhere", "nowhere: no such folder"),
             (str(tmp_path / "other"), "memorability, expected one of label_ranking"),
             (str(tmp_path), "no model.json"),
-            ("models:/label_ranking@nobody", "label_ranking@nobody: not found in sqlite"),
+            ("models:/label_ranking@nobody", "no registered model 'label_ranking'"),
+            # MLflow would fetch these.
+            (f"file://{tmp_path}", "no such folder"),
+            ("http://127.0.0.1:9/x", "no such folder"),
+            ("models://elsewhere/x", "no such folder"),
         ):
             with pytest.raises((ValueError, FileNotFoundError), match=message):
                 load_ranker(model)
+
+    @pytest.mark.parametrize(
+        ("change", "message"),
+        [
+            ({"folder": "tasks"}, "folder is 'tasks', expected models or sorters"),
+            ({"name": ["convnet"]}, "name is \\['convnet'\\], expected str"),
+            ({"name": "os"}, "no 'os' in rankops/models"),
+            ({"args": None}, "args is None, expected dict"),
+            ({"image": None}, "image is None"),
+            ({"image": {"colors": 1, "height": 16, "width": 10**6}}, "at most 2048"),
+            ({"image": {"colors": 3, "height": 16, "width": 16}}, "args.colors is 1, image.colors 3"),
+            ({"args": {"outputs": K}}, "scorer"),
+            ({"args": {"scorer": {"name": "convnet", "args": SMALL}, "outputs": 10**9}}, "more weights than the file"),
+            ({"args": {"scorer": {"name": "convnet", "args": SMALL}, "outputs": 5}}, "size mismatch"),
+            ({"args": {"scorer": 3, "outputs": K}}, "not a whole model"),
+            ("[" * 100_000, "not a whole model"),
+            ("[]", "expected an object"),
+        ],
+        ids=str,
+    )
+    def test_a_file_that_describes_no_such_model_is_one_line(self, tmp_path, change, message):
+        save_model(tmp_path, network_of("label_ranking"))
+        file = tmp_path / "model.json"
+        file.write_text(change if isinstance(change, str) else json.dumps(json.loads(file.read_text()) | change))
+        with pytest.raises(ValueError, match=f"^{tmp_path}.*{message}"):
+            load_ranker(str(tmp_path))
+
+    def test_a_run_names_its_best_seed_by_number(self, run):
+        for best in ('"../seed1"', "null", "[" * 100_000):
+            (run / "run.json").write_text(f'{{"best": {best}}}')
+            with pytest.raises(ValueError, match=r"run\.json: not the record of a run"):
+                load_ranker(str(run))
 
 
 class TestPredict:
@@ -356,7 +453,7 @@ class TestPredictTable:
         source, target, ranker = tmp_path / "in.parquet", tmp_path / "out.parquet", load_ranker(str(run))
         form = pa.array([{"bytes": one, "path": None} for one in images], IMAGE)
         pq.write_table(pa.table({"label": list(range(self.ROWS)), "image": form}), source)
-        assert predict_table(source, target, ranker) == self.ROWS
+        assert predict_table(source, target, ranker) == (self.ROWS, [])
         self.check(target, images)
         assert pq.ParquetFile(target).metadata.num_row_groups == 2  # large, however few rows are read at once
         names = [f"photo {row}" for row in range(self.ROWS)]
@@ -364,8 +461,24 @@ class TestPredictTable:
         predict_table(source, target, ranker)
         self.check(target, images, names)
         pq.write_table(pa.table({"image": pa.array([], IMAGE)}), source)
-        assert predict_table(source, target, ranker) == 0
+        assert predict_table(source, target, ranker) == (0, [])
         assert pq.read_schema(target).names == ["id", "scores", "label_ranks", "selected"]
+
+    def test_broken_images_are_skipped_where_that_is_asked_for(self, run, images, tmp_path):
+        source, target, ranker = tmp_path / "in.parquet", tmp_path / "out.parquet", load_ranker(str(run))
+        broken = [3, *range(64, 128), 131]  # 64 are read together
+        given = [b"GIF89a" if row in broken else image for row, image in enumerate(images)]
+        pq.write_table(pa.table({"image": given}), source)
+        assert predict_table(source, target, ranker, skip_broken=True) == (self.ROWS, broken)
+        found = pq.read_table(target)
+        assert found["id"].to_pylist() == list(range(self.ROWS))
+        errors, scores = (found[name].to_pylist() for name in ("error", "scores"))
+        assert [row for row, error in enumerate(errors) if error] == broken
+        assert [row for row, score in enumerate(scores) if score is None] == broken
+        pq.write_table(pa.table({"image": [one for row, one in enumerate(images) if row not in broken]}), source)
+        predict_table(source, target, ranker)
+        whole = pq.read_table(target)["scores"].to_pylist()
+        assert np.allclose([score for score in scores if score], whole, atol=1e-5)
 
     def test_memory_does_not_grow_with_the_file(self, run, tmp_path):
         few = [encoded(Image.effect_noise((64, 64), 99)) for _ in range(16)]
@@ -378,7 +491,7 @@ class TestPredictTable:
         ranker = load_ranker(str(run))
         ranker.recipe["image"] |= {"height": 64, "width": 64}
         ranker.register_forward_hook(lambda *_: held.append(pa.total_allocated_bytes()))
-        assert predict_table(source, tmp_path / "out.parquet", ranker) == count
+        assert predict_table(source, tmp_path / "out.parquet", ranker) == (count, [])
         assert source.stat().st_size > 12 * 2**20
         assert max(held) - before < 6 * 2**20
 
@@ -392,6 +505,10 @@ class TestPredictTable:
 
         pq.write_table(pa.table({"image": [*images[:131], None, *images[132:]]}), source)
         check(r"in.parquet: row 131: unusable image")
+        for name in ("image", "id"):  # twice
+            doubled = [(images, "image"), (list(range(self.ROWS)), "id"), (images, name)]
+            pq.write_table(pa.table([values for values, _ in doubled], [called for _, called in doubled]), source)
+            check(f"2 columns are called {name}")
         pq.write_table(pa.table({"image": images}), source)
         whole = source.read_bytes()
         check("the file that is read", source)
@@ -413,6 +530,8 @@ class TestPredictTable:
 class TestServe:
     def test_asked_by_many_at_once_it_answers_each_as_one_alone(self, store, run, generator):
         publish([Run("x", "tests", "x", version=Version("label_ranking", run / "seed2"))])
+        (code,) = Path("mlruns").rglob("model.py")
+        code.write_text("raise SystemExit('the code of a version was run')")
         port = free_port()
         command = f"from pipelines.serving.server import serve; serve('models:/label_ranking@champion', port={port})"
         process = subprocess.Popen(
@@ -445,6 +564,9 @@ class TestServe:
             process.wait(30)
 
     def test_what_cannot_be_served_is_told_before_anything_starts(self, store):
-        for model, message in (("models:/label_ranking@nobody", "@nobody: not found"), ("models/runs/x", "registered")):
+        for model, message in (
+            ("models:/label_ranking@nobody", "no registered model"),
+            ("models/runs/x", "registered"),
+        ):
             with pytest.raises(ValueError, match=message):
                 server.serve(model, port=free_port())

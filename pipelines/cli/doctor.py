@@ -11,7 +11,7 @@ from typing import Literal
 
 import typer
 
-from pipelines.cli.data import MNIST
+from pipelines.cli.data import MNIST, SUBSET
 from pipelines.cli.params import EXPERIMENTS, PARAMS, problems
 from pipelines.cli.shared import AsJson, print_json
 
@@ -19,6 +19,8 @@ __all__ = ["Finding", "doctor", "findings"]
 
 SHOWN = ("torch", "dvc", "prefect", "mlflow", "great-expectations")
 COLORS = {"ok": "green", "note": "yellow", "broken": "red"}
+PREFECT = "http://127.0.0.1:4200/api"  # of `make up`
+HOW_TO_GET = {"subset": f"git checkout {SUBSET}", "mnist": "rankops fetch mnist"}
 FREE = 5.0  # GB: data, models and caches of the laptop scale, with room for a second version of them
 
 
@@ -40,7 +42,7 @@ class Finding:
 
 
 def doctor(as_json: AsJson = False) -> None:
-    """Look at packages, GPU, disk, git, DVC, MNIST, params and MLflow. Exit code 1 if something is broken."""
+    """Look at packages, GPU, disk, git, DVC, digits, params, MLflow and Prefect. Exit code 1 if something is broken."""
     found = list(findings())
     if as_json:
         print_json([asdict(one) for one in found])
@@ -127,7 +129,11 @@ def _dvc() -> Iterator[Finding]:
     from dvc.repo import Repo
 
     from pipelines.ops.dvc_lock import stages
+    from pipelines.ops.dvc_repair import unmerged
 
+    if found := unmerged():
+        yield from (Finding(str(path), wrong, "broken", advice) for path, wrong, advice in found)
+        return
     with Repo(".") as repo:
         cache, remote = Path(repo.cache.local.path), repo.config["core"].get("remote")
     try:
@@ -144,20 +150,23 @@ def _dvc() -> Iterator[Finding]:
         yield Finding("DVC cache", f"{cache}{'' if cache.exists() else ' (empty)'}; remote: {remote or 'none'}")
 
 
-def _mnist() -> Iterator[Finding]:
-    from rankops.datasets.scenes import mnist
+def _digits() -> Iterator[Finding]:
+    from pipelines.config import load
+    from rankops.datasets.scenes import digits, mnist
 
-    if not mnist.is_there(MNIST):
-        root = os.environ.get("RANKOPS_MNIST_ROOT")
-        instead = f"`make repro` takes it from {root}" if root else "scikit-learn's bundled digits are used"
-        yield Finding("MNIST", f"not in {MNIST}: {instead}", "note", "rankops fetch mnist")
-        return
     try:
-        mnist.check(MNIST)
+        source = load(PARAMS).digits.source
+    except ValueError:
+        return  # "params" says what is wrong with them
+    try:
+        if source == "mnist":
+            mnist.check(MNIST)
+        else:
+            digits.splits(source, SUBSET)
     except (FileNotFoundError, ValueError) as error:
-        yield Finding("MNIST", str(error), "broken", "rankops fetch mnist")
+        yield Finding("digits", str(error), "broken", HOW_TO_GET[source])
     else:
-        yield Finding("MNIST", f"complete, in {MNIST}")
+        yield Finding("digits", f"{source}: complete, in data/raw/{source}")
 
 
 def _params() -> Iterator[Finding]:
@@ -171,20 +180,61 @@ def _params() -> Iterator[Finding]:
 
 
 def _mlflow() -> Iterator[Finding]:
-    address = os.environ.get("MLFLOW_TRACKING_URI")
-    if not address and not Path("mlflow.db").is_file():  # asking would create it
+    if not os.environ.get("MLFLOW_TRACKING_URI") and not Path("mlflow.db").is_file():  # MLflow takes seconds to import
         yield Finding("MLflow", "no mlflow.db yet", "note", "make repro publishes to it")
         return
     from pipelines.ops.messages import without_credentials
-    from pipelines.tracking.store import connect
+    from pipelines.tracking import registry
+    from pipelines.tracking.store import address_of_store, connect
 
-    shown = without_credentials(address or "mlflow.db")
     try:
-        count = len(connect().search_registered_models())
-    except ValueError as error:
-        yield Finding("MLflow", str(error), "broken", "start the server (make up), or correct MLFLOW_TRACKING_URI")
+        client = connect()
+        models = client.search_registered_models()
+        champions = {model.name: registry.holder(model) for model in models}
+        lost = [name for name, one in champions.items() if one and not registry.has_files(f"models:/{name}/{one}")]
+    except (FileNotFoundError, ValueError) as error:
+        server = address_of_store().startswith("http")
+        advice = "start the server (make up), or correct MLFLOW_TRACKING_URI" if server else "do what this line says"
+        yield Finding("MLflow", str(error), "broken", advice)
     else:
-        yield Finding("MLflow", f"{shown} answers; {count} registered models")
+        shown = without_credentials(address_of_store())
+        yield Finding("MLflow", f"{shown} answers; {len(models)} registered models")
+        if lost:
+            told = f"the champion of {', '.join(lost)} has lost its files"
+            yield Finding("MLflow", told, "broken", "make repro restores those of params.yaml")
+
+
+def _prefect() -> Iterator[Finding]:
+    """Whether a server is there, and a worker for each work pool of our deployments."""
+    import httpx
+
+    from pipelines.ops.messages import in_a_line, without_credentials
+
+    address = os.environ.get("PREFECT_API_URL", "").rstrip("/")
+    name, _, password = os.environ.get("PREFECT_API_AUTH_STRING", "").partition(":")
+    shown = without_credentials(address or PREFECT)
+    with httpx.Client(base_url=address or PREFECT, auth=(name, password) if name else None, timeout=5) as server:
+        try:
+            ours = {"deployments": {"tags": {"all_": ["rankops"]}}}
+            found = server.post("/deployments/filter", json=ours).raise_for_status().json()
+            pools = {one["work_pool_name"] for one in found if one["work_pool_name"]}
+            states = {pool: server.get(f"/work_pools/{pool}").raise_for_status().json()["status"] for pool in pools}
+        except (httpx.HTTPError, ValueError) as error:
+            if address:
+                advice = "start the server (make up), or correct PREFECT_API_URL and PREFECT_API_AUTH_STRING"
+                yield Finding("Prefect", f"{shown} does not answer: {in_a_line(error)}", "broken", advice)
+            else:
+                yield Finding("Prefect", f"no server at {shown}", "note", "make up starts one; schedules need it")
+            return
+    if not pools:
+        yield Finding("Prefect", f"{shown} answers, and has no flows of ours", "note", "make deploy")
+    for pool, state in sorted(states.items()):
+        if state == "READY":
+            yield Finding("Prefect", f"{shown} answers; a worker polls the work pool {pool}")
+        else:
+            advice = "prefect work-pool resume" if state == "PAUSED" else "make up PARTS=worker POOL="
+            found, join = f"{shown}: runs wait, the work pool {pool} is {state}", " " if state == "PAUSED" else ""
+            yield Finding("Prefect", found, "note", f"{advice}{join}{pool}")
 
 
 LOOKS: dict[str, Callable[[], Iterator[Finding]]] = {
@@ -193,7 +243,8 @@ LOOKS: dict[str, Callable[[], Iterator[Finding]]] = {
     "disk": _disk,
     "git": _git,
     "DVC": _dvc,
-    "MNIST": _mnist,
+    "digits": _digits,
     "params": _params,
     "MLflow": _mlflow,
+    "Prefect": _prefect,
 }

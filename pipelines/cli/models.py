@@ -30,14 +30,23 @@ def predict(
             help="For pictures: an annotated picture, or a folder for several. For a table: the Parquet file to write.",
         ),
     ] = None,
+    skip_broken: Annotated[
+        bool,
+        typer.Option(
+            "--skip-broken",
+            help="For a table: leave out images that cannot be read. The column error says why; the exit code is 3.",
+        ),
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Rank the labels in pictures, the most important first."""
-    if any(source.suffix == ".parquet" for source in sources):
+    if any(source.suffix.lower() == ".parquet" for source in sources):
         if len(sources) > 1 or out is None:
             fail(f"{len(sources)} files, {out=!s}: expected one Parquet file and --out predictions.parquet")
-        _predict_table(sources[0], out, model, as_json=as_json)
+        _predict_table(sources[0], out, model, skip_broken=skip_broken, as_json=as_json)
         return
+    if skip_broken:
+        fail("--skip-broken: is for a Parquet file; leave out the pictures that cannot be read")
     from pipelines.serving.ranker import ranker_folder
     from rankops.cli.predict import annotate, annotated_paths, check_files
     from rankops.cli.predict import predict as predictions_of
@@ -61,18 +70,22 @@ def predict(
         typer.echo(f"drawn: {place}")
 
 
-def _predict_table(source: Path, target: Path, model: str | None, *, as_json: bool) -> None:
+def _predict_table(source: Path, target: Path, model: str | None, *, skip_broken: bool, as_json: bool) -> None:
     from rankops.cli.predict import check_files
 
     with errors_in_a_line():
         check_files([source])
         from pipelines.serving.batch import load_ranker, predict_table
 
-        rows = predict_table(source, target, load_ranker(model))
+        rows, broken = predict_table(source, target, load_ranker(model), skip_broken=skip_broken)
     if as_json:
-        print_json({"out": str(target), "rows": rows})
+        print_json({"out": str(target), "rows": rows} | ({"broken": broken} if skip_broken else {}))
     else:
-        typer.echo(f"{target}: predictions for {rows} images")
+        typer.echo(f"{target}: predictions for {rows - len(broken)} images")
+    if broken:
+        named = ", ".join(map(str, broken[:10])) + (", ..." if len(broken) > 10 else "")
+        typer.echo(f"{source}: {len(broken)} of {rows} images cannot be read: rows {named}", err=True)
+        raise typer.Exit(3)
 
 
 def demo(
@@ -109,7 +122,9 @@ def monitor(
         Path, typer.Argument(callback=typed_here, help="Parquet with a column image: {bytes, path}; labels not needed.")
     ],
     model: ModelOption = CHAMPION,
-    dataset: Annotated[str, typer.Option(help="Folder below data/: what the model was trained on.")] = "ranked_mnist",
+    dataset: Annotated[
+        str | None, typer.Option(help="Folder below data/; by default what a registered version was trained on.")
+    ] = None,
     alpha: Annotated[float, typer.Option(help="False-positive rate.")] = 0.01,
     least_distance: Annotated[float, typer.Option(help="Smallest KS distance that counts as drift.")] = 0.1,
     rows: Annotated[int, typer.Option(help="Largest number of images to compare from each file.")] = 2000,

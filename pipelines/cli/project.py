@@ -29,9 +29,9 @@ def watch(every: Annotated[float, typer.Option(min=1, help="Seconds between look
 
 
 def repair() -> None:
-    """Repair locks and lists that an interrupted dvc left half-written. `make repro` does so first."""
+    """Repair locks and lists that an interrupted dvc left half-written. `make repro` does so too."""
     from pipelines.ops import dvc_repair
 
     with errors_in_a_line():
-        for line in dvc_repair.repair():
+        for line in dvc_repair.repair() or ["nothing to repair"]:
             typer.echo(line)

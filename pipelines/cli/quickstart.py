@@ -1,6 +1,5 @@
 """`rankops quickstart`: two small label rankers that differ in their loss alone, side by side within a minute."""
 
-import os
 import time
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -8,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from pipelines.cli.data import MNIST
+from pipelines.cli.data import SUBSET
 from pipelines.cli.shared import errors_in_a_line, table
 
 if TYPE_CHECKING:
@@ -38,8 +37,10 @@ def quickstart(seed: Annotated[int, typer.Option(help="Of data, weights and batc
     Writes reports/quickstart.png and reports/quickstart/, and changes nothing of the pipeline's.
     """
     started = time.monotonic()
+    from rankops.datasets.scenes.digits import splits
+
     with errors_in_a_line():
-        digits = _digits(seed)
+        digits = splits("subset", SUBSET)
         values, images, orders = compare(digits, seed=seed)
         from pipelines.reporting.results import number
 
@@ -55,24 +56,6 @@ def quickstart(seed: Annotated[int, typer.Option(help="Of data, weights and batc
         "  make repro                                                   # the whole pipeline\n"
         "  make ui                                                      # its runs and models, in MLflow"
     )
-
-
-def _digits(seed: int) -> "dict[str, Digits]":
-    """Return MNIST's digits in splits if they are on this machine, else scikit-learn's.
-
-    Raises:
-        FileNotFoundError, ValueError: MNIST is incomplete or damaged.
-    """
-    from rankops.datasets.scenes import digits, mnist
-
-    if mnist.is_there(MNIST):
-        return digits.splits("mnist", MNIST, seed=seed)
-    if root := os.environ.get("RANKOPS_MNIST_ROOT"):
-        with TemporaryDirectory() as folder:
-            mnist.copy(root, folder)
-            return digits.splits("mnist", folder, seed=seed)
-    typer.secho(f"no MNIST in {MNIST}: using scikit-learn's small digits; figures are lower", fg="yellow", err=True)
-    return digits.splits("bundled", MNIST, seed=seed)
 
 
 def _scenes(digits: "Digits", canvas: int, rows: int, seed: int, use: str) -> "tuple[Tensor, Tensor]":

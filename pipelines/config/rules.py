@@ -2,7 +2,8 @@
 
 import inspect
 import json
-from collections.abc import Callable, Collection
+import math
+from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import cache
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -51,7 +52,8 @@ def check_values(values: Any, *, path: str | Path = "params.yaml") -> Settings:
             ("run", "partial", "retrained") if settings.label_ranking_figures else (),
         ),
     }
-    problems: dict[str, list[str]] = {}  # by place
+    infinite = [f"{place}: is {value}, expected a finite number" for place, value in _infinite(values)]
+    problems: dict[str, list[str]] = {"": infinite} if infinite else {}  # by place
     for block, (check_one, keys) in checks.items():
         for key in keys:
             if block == "runs" and f"training.{settings.runs[key].task}" in problems:
@@ -64,6 +66,18 @@ def check_values(values: Any, *, path: str | Path = "params.yaml") -> Settings:
         lines = dict.fromkeys(line for some in problems.values() for line in some)
         raise ParamsError("\n".join(f"{path}: {line}" for line in lines))
     return settings
+
+
+def _infinite(values: Any, place: str = "") -> Iterator[tuple[str, float]]:
+    """Yield the numbers of blocks and lists, by their places, that are NaN or infinite."""
+    if isinstance(values, float) and not math.isfinite(values):
+        yield place, values
+    elif isinstance(values, Mapping):
+        for key, value in values.items():
+            yield from _infinite(value, f"{place}.{key}" if place else str(key))
+    elif isinstance(values, list):
+        for number, value in enumerate(values):
+            yield from _infinite(value, f"{place}.{number}")
 
 
 def _check_known(name: str, known: Collection[str], place: str, what: str = "", hint: str = "") -> None:
@@ -264,8 +278,9 @@ def _parameters(loss: str) -> list[str]:
 def _check_start(settings: Settings, key: str, task: type[Task], place: str) -> None:
     run = settings.runs[key]
     plain = PurePosixPath(run.start).as_posix()  # by which DVC knows what comes first
-    if run.start != plain:
-        raise ValueError(f"{place}.start: is {run.start!r}, expected a plain path: {plain}")
+    if run.start != plain or plain == "." or not plain.isprintable():
+        expected = plain if run.start != plain else "models/runs/<run>, or a safetensors file"
+        raise ValueError(f"{place}.start: is {run.start!r}, expected a plain path: {expected}")
     folder, _, name = run.start.rpartition("/")
     if name == NONE:
         training = settings.training_of(key)
@@ -296,16 +311,17 @@ def _check_start_run(settings: Settings, key: str, name: str, place: str) -> Non
             f"{place}.start: {name} learned on {start.dataset}, gray digits, which are no start for {run.dataset}: "
             "give it a safetensors file of weights (docs/real_data.md)"
         )
-    ours, theirs = _backbone(run.model), _backbone(start.model)
+    ours = _backbone(run.model, f"{place}.model")
+    theirs = _backbone(start.model, f"runs.{name}.model")
     if ours != theirs:
         raise ValueError(f"{place}.model: {ours}, but it starts from {name}, which is {theirs}: expected the same")
 
 
-def _backbone(model: Component) -> str:
+def _backbone(model: Component, place: str) -> str:
     """Say which network gives the feature maps, and its channels where these can be chosen."""
-    options = inspect.signature(lookup.find("models", model.name)).parameters
+    options = inspect.signature(lookup.find("models", model.name, where=f"{place}.name")).parameters
     name = model.args.get("backbone", options["backbone"].default) if "backbone" in options else model.name
-    chosen = inspect.signature(lookup.find("models", name)).parameters.get("channels")
+    chosen = inspect.signature(lookup.find("models", name, where=f"{place}.args.backbone")).parameters.get("channels")
     if chosen is None:
         return name
     channels = model.args.get("channels")

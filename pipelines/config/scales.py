@@ -11,7 +11,7 @@ from ruamel.yaml import YAML
 from ruamel.yaml.representer import RoundTripRepresenter
 
 from pipelines.config.rules import check_values
-from pipelines.config.schema import ParamsError, is_whole, merged, others, read
+from pipelines.config.schema import ParamsError, others, read
 from rankops.io.atomic import replaced_file
 
 __all__ = ["apply", "names"]
@@ -37,6 +37,7 @@ def apply(name: str, folder: Path = Path()) -> str:
     """Write a scale's values into a project's params.yaml and keep the comments there. Return a message.
 
     A scale holds what differs from scales/laptop.yaml, which is applied first, so that nothing of another scale stays.
+    A block that has a name is written whole. One of options alone, such as `args: {lr: 0.03}`, changes these.
     A block that is shared (`*name`, `<<: *name`) changes wherever it is. Nothing is written if there is no such scale,
     a key is unknown, or the values do not pass the check: a ParamsError says so.
     """
@@ -44,18 +45,21 @@ def apply(name: str, folder: Path = Path()) -> str:
     if name not in names(folder):
         raise ParamsError(f"{scale}: no such file{others(name, names(folder))}")
     yaml = _round_trip()
-    changes = merged(_written_out(read(folder / f"scales/{DEFAULT}.yaml", yaml)), read(scale, yaml))
+    files = [folder / f"scales/{DEFAULT}.yaml"] + ([scale] if name != DEFAULT else [])
+    changes = [(read(file, yaml), file) for file in files]
     values = read(params, yaml)
-    absent = list(_put(values, changes, scale))
+    absent = [one for change in changes for one in _put(values, *change)]
     without_sharing = _plain(values)
-    list(_put(without_sharing, changes, scale))
+    for change in changes:
+        list(_put(without_sharing, *change))
     if without_sharing != _plain(values):  # blocks share an anchor and are to differ
         values = _written_out(read(params, yaml))
-        list(_put(values, changes, scale))
+        for change in changes:
+            list(_put(values, *change))
     check_values(_plain(values), path=f"{params} at scale {name}")
     with replaced_file(params) as partial, partial.open("w") as file:
         yaml.dump(values, file)
-    left_out = f"; left out, because {params} has no {', '.join(absent)}" if absent else ""
+    left_out = f"; left out, because {params} has no {', '.join(dict.fromkeys(absent))}" if absent else ""
     return f"{params} has the values of {scale} now{left_out}. `git diff {params}` shows them."
 
 
@@ -66,16 +70,17 @@ def _put(into: Any, changes: Any, scale: Path, place: str = "") -> Iterator[str]
         if key not in into and place.rstrip(".") in OWN_KEYS:
             yield f"{place}{key}"
             continue
-        if key not in into:
-            raise ParamsError(f"{scale}, over {DEFAULT}.yaml: {place}{key}: unknown key{others(key, list(into))}")
-        if isinstance(value, dict) and isinstance(into[key], dict):
-            if is_whole(key, value):
+        if key not in into and not place.endswith(("args.", "schedule.")):  # of which each has its own options
+            raise ParamsError(f"{scale}: {place}{key}: unknown key{others(key, list(into))}")
+        if isinstance(value, dict) and isinstance(into.get(key), dict):
+            # The default scale has all options of what it names, so that none of another scale's stays.
+            if "name" in value or (key == "args" and scale.stem == DEFAULT):
                 for old in set(into[key]) - set(value):
                     del into[key][old]
                 into[key].update(value)
             else:
                 yield from _put(into[key], value, scale, f"{place}{key}.")
-        elif isinstance(value, list) and isinstance(into[key], list):
+        elif isinstance(value, list) and isinstance(into.get(key), list):
             into[key][:] = value
         else:
             into[key] = value

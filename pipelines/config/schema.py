@@ -5,16 +5,23 @@ from collections.abc import Collection, Mapping
 from copy import deepcopy
 from itertools import product
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar
+from reprlib import Repr
+from typing import Annotated, Any, BinaryIO, Literal, TypeVar
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, model_validator
 from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
+from ruamel.yaml.events import AliasEvent, CollectionEndEvent, CollectionStartEvent, ScalarEvent
 
 from rankops.lookup import did_you_mean
 
-__all__ = ["Component", "ParamsError", "Run", "Settings", "check_shapes", "describe", "is_whole", "load", "read"]
+__all__ = ["Component", "ParamsError", "Run", "Settings", "check_shapes", "describe", "load", "merged", "read"]
 
+# An alias (`*name`) repeats what may hold aliases: some kilobytes can stand for gigabytes. And libyaml, which is in C,
+# ends the process where brackets are too deep. The project's own params have 12,000 values, 8 deep.
+VALUES, DEPTH = 200_000, 50
+SHORT = Repr()  # of what was found, for messages
+SHORT.maxstring = SHORT.maxother = 200
 NONE = "none"  # a sorter, a start or an auxiliary loss that there is not
 # What params were called once, by their place's last key.
 RENAMED = {
@@ -30,7 +37,6 @@ RENAMED = {
     "judged_by": "monitor",
     "standardise": "standardize",
     "figure": "metric",
-    "seed": "seeds",
 }
 
 T = TypeVar("T")
@@ -41,10 +47,10 @@ Seed = Annotated[int, Field(ge=0, lt=2**31)]
 
 def _plain(name: str) -> str:
     """DVC would take a dot for a level of params, a shell a space for two words, and a slash is a folder."""
-    if name == NONE or not re.fullmatch(r"\w[\w-]*", name, re.ASCII):
+    if name == NONE or not re.fullmatch(r"\w[\w-]{,99}", name, re.ASCII):
         raise ValueError(
-            f"the name {name!r} becomes part of commands and files: expected letters, digits, _ and -, no - at its "
-            f"start, and not {NONE}, which stands for no such thing"
+            f"the name {SHORT.repr(name)} becomes part of commands and files: expected letters, digits, _ and -, at "
+            f"most 100, no - at its start, and not {NONE}, which stands for no such thing"
         )
     return name
 
@@ -87,8 +93,7 @@ class Data(Block):
 
 
 class Digits(Block):
-    source: Literal["auto", "mnist", "bundled"]
-    seed: Seed
+    source: Literal["subset", "mnist"]
 
 
 class Rows(Block):
@@ -310,20 +315,19 @@ def required(block: T | None, name: str) -> T:
     return block
 
 
-def is_whole(key: str, value: Any) -> bool:
-    """Tell whether a block is replaced whole, never merged: it, or what it belongs to, has a name."""
-    return key in ("args", "schedule") or (isinstance(value, Mapping) and "name" in value)
-
-
 def merged(block: dict[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
-    """Put nested changes into a block, see `is_whole`.
+    """Put nested changes into a block; one that names another thing than was there replaces it, with its options.
 
-    >>> merged({"probe": {"epochs": 3, "shift": 1}}, {"probe": {"epochs": 5}})
-    {'probe': {'epochs': 5, 'shift': 1}}
+    >>> optimizer = {"name": "AdamW", "args": {"lr": 0.01, "weight_decay": 0.1}}
+    >>> merged({"optimizer": deepcopy(optimizer)}, {"optimizer": {"args": {"lr": 0.03}}})
+    {'optimizer': {'name': 'AdamW', 'args': {'lr': 0.03, 'weight_decay': 0.1}}}
+    >>> merged({"optimizer": deepcopy(optimizer)}, {"optimizer": {"name": "SGD", "args": {"lr": 0.03}}})
+    {'optimizer': {'name': 'SGD', 'args': {'lr': 0.03}}}
     """
     for key, value in changes.items():
-        if isinstance(value, Mapping) and isinstance(block.get(key), dict) and not is_whole(key, value):
-            merged(block[key], value)
+        before = block.get(key)
+        if isinstance(value, Mapping) and isinstance(before, dict) and value.get("name") in (None, before.get("name")):
+            merged(before, value)
         else:
             block[key] = deepcopy(value)
     return block
@@ -346,7 +350,7 @@ def describe(error: ValidationError, shape: Any, place: str = "") -> list[str]:
         elif problem["type"] == "missing":
             message = "missing"
         elif problem["type"] != "value_error":
-            message += f" (found {problem['input']!r})"
+            message += f" (found {SHORT.repr(problem['input'])})"
         where = ".".join(part for part in [place, *path] if part not in ("", "[key]"))
         lines.append(f"{where}: {message}" if where else message)
     return lines
@@ -366,14 +370,49 @@ def _keys(shape: Any, place: list[str]) -> list[str]:
 def read(path: str | Path, yaml: YAML | None = None) -> dict[str, Any]:
     """Return what a YAML file holds, read as DVC reads it or by another reader; raise a ParamsError if it cannot be."""
     try:
-        values = (yaml or YAML(typ="safe")).load(Path(path))
+        with Path(path).open("rb") as file:
+            problem = _too_large(file)
+        values = None if problem else (yaml or YAML(typ="safe")).load(Path(path))
     except FileNotFoundError as error:
         raise ParamsError(f"{path}: no such file") from error
     except (YAMLError, ValueError) as error:  # the latter of a date that does not exist
         raise ParamsError(f"{path}: not YAML: {error}") from error
+    if problem:
+        raise ParamsError(f"{path}: {problem}")
     if not isinstance(values, dict):
         raise ParamsError(f"{path}: expected a mapping of names to values, found {type(values).__name__}")
     return values
+
+
+def _too_large(file: BinaryIO) -> str | None:
+    """Return what makes a YAML file too large to be read, see `VALUES`; nothing is built for that."""
+    sizes: dict[str, int] = {}  # of what an alias stands for
+    unfinished: list[tuple[str | None, int]] = [(None, 0)]  # anchor and size so far, from the outside in
+
+    def add(anchor: str | None, size: int) -> None:
+        outer, before = unfinished.pop()
+        unfinished.append((outer, before + size))
+        if anchor is not None:
+            sizes[anchor] = size
+
+    for event in YAML(typ="safe").parse(file):
+        match event:
+            case CollectionStartEvent():
+                unfinished.append((event.anchor, 1))
+            case CollectionEndEvent():
+                add(*unfinished.pop())
+            case ScalarEvent():
+                add(event.anchor, 1)
+            case AliasEvent():
+                if event.anchor in sizes:
+                    add(None, sizes[event.anchor])
+                elif any(event.anchor == anchor for anchor, _ in unfinished):
+                    return f"*{event.anchor} stands within &{event.anchor} itself"
+        if len(unfinished) > DEPTH:
+            return f"more than {DEPTH} blocks within each other"
+        if unfinished[-1][1] > VALUES:
+            return f"stands for more than {VALUES} values, aliases written out"
+    return None
 
 
 def check_shapes(values: Any, *, path: str | Path = "params.yaml") -> Settings:

@@ -7,15 +7,18 @@ from datetime import datetime
 from pathlib import Path
 
 from dvc.config import Config, merge
+from dvc.config_schema import RelPath
 from filelock import FileLock, Timeout
-from ruamel.yaml import YAML
+from ruamel.yaml import YAML, YAMLError
 
 from pipelines.ops.git import file_at, git
+from pipelines.ops.messages import on_one_line
 
 __all__ = ["commit", "fresh_checkout", "is_new", "share"]
 
 FOLDER = Path(".retrain/checkout")
 CHECKPOINTS = Path(".retrain/checkpoints")  # of all retrainings: the next one resumes what a killed one left
+TAKEN = "refs/heads/retrain"
 BRANCHES = ("refs/heads/retrain/*", "refs/remotes/*/retrain/*")
 
 
@@ -44,8 +47,15 @@ def fresh_checkout(project: Path, *, advance: bool, remote: str | None = None) -
         with FileLock(project / ".retrain/lock", timeout=5):
             if remote is not None:
                 _fetch(project, remote)
+            if TAKEN in git(project, "for-each-ref", "--format=%(refname)", TAKEN).splitlines():
+                # Git would refuse the new branch, hours from now.
+                raise ValueError(f"{project}: the branch `retrain` leaves no room for `retrain/<time>`: rename it")
             shutil.rmtree(folder, ignore_errors=True)
             git(project, "clone", "--quiet", "--shared", str(project), str(folder))
+            if not (folder / ".dvc").is_dir():
+                raise ValueError(
+                    f"{project}: its present commit has no .dvc, or there is no commit: `git add --all`, commit"
+                )
             _share_dvc(project, folder)
             _link(project, folder)
             snapshot = _newest_snapshot(project) + advance
@@ -68,16 +78,31 @@ def _fetch(project: Path, remote: str) -> None:
             f"{project}: DVC has no default remote, so nobody could get the data and models of what is pushed: "
             "`dvc remote add --default NAME ADDRESS`"
         )
-    git(project, "fetch", "--quiet", "--prune", remote, f"+refs/heads/retrain/*:refs/remotes/{remote}/retrain/*")
+    known = git(project, "remote").splitlines()
+    if remote not in known:  # git would take an address, or an option that names a program
+        raise ValueError(
+            f"{project}: no git remote is called {remote!r}, there are: {', '.join(known) or 'none'}; "
+            "`git remote add NAME ADDRESS`"
+        )
+    git(project, "fetch", "--quiet", "--prune", "--", remote, f"+refs/heads/retrain/*:refs/remotes/{remote}/retrain/*")
 
 
 def _share_dvc(project: Path, folder: Path) -> None:
     """Give the clone the project's DVC cache and settings, with those that git ignores (credentials)."""
-    own = Config(str(project / ".dvc"))
-    with Config(str(folder / ".dvc")).edit("local") as config:
-        for level in ("repo", "local"):  # the former too: its relative addresses are the project's
-            merge(config, own.load_one(level))
-        config["cache"]["dir"] = str(own["cache"].get("dir") or project / ".dvc/cache")
+    own, link = Config(str(project / ".dvc")), folder / ".dvc/cache"
+    cache = Path(own["cache"].get("dir") or project / ".dvc/cache")
+    cache.mkdir(parents=True, exist_ok=True)
+    link.symlink_to(cache)
+    try:
+        with Config(str(folder / ".dvc")).edit("local") as config:
+            for level in ("repo", "local"):  # the former too: its relative addresses are the project's
+                merge(config, own.load_one(level))
+            config["cache"]["dir"] = RelPath(link)  # no path of the machine's: DVC writes ASCII alone
+    except UnicodeEncodeError as error:
+        raise ValueError(
+            f"{project}: the way to one of DVC's remotes has the letter {error.object[error.start]!r}, and DVC writes "
+            "ASCII alone: give the remotes in .dvc/config and .dvc/config.local paths without it"
+        ) from error
 
 
 def _link(project: Path, folder: Path) -> None:
@@ -91,8 +116,18 @@ def _link(project: Path, folder: Path) -> None:
 
 def _newest_snapshot(project: Path) -> int:
     revisions = git(project, "for-each-ref", "--format=%(refname)", *BRANCHES).split()
-    files = [file_at(project, revision, "params.yaml") or b"{}" for revision in ["HEAD", *revisions]]
-    return max(YAML(typ="safe").load(file).get("data", {}).get("snapshot", 0) for file in files)
+    return max(_snapshot(project, revision) for revision in ["HEAD", *revisions])
+
+
+def _snapshot(project: Path, revision: str) -> int:
+    try:
+        params = YAML(typ="safe").load(file_at(project, revision, "params.yaml") or b"data: {snapshot: 0}")
+        return int(params["data"]["snapshot"])
+    except (YAMLError, TypeError, KeyError, ValueError) as error:
+        raise ValueError(
+            f"{project}: params.yaml of {revision} names no data.snapshot ({on_one_line(error)}): mend it, or remove "
+            "that branch"
+        ) from error
 
 
 def commit(folder: Path, message: str) -> None:
@@ -119,6 +154,6 @@ def share(project: Path, folder: Path, *, remote: str | None = None) -> str:
     branch, head = f"retrain/{datetime.now():%Y-%m-%d-%H%M%S}", git(folder, "rev-parse", "HEAD")
     git(project, "fetch", "--quiet", "--no-write-fetch-head", str(folder), head)
     if remote is not None:  # before there is a branch here: without one the next retraining tries again
-        git(project, "push", "--quiet", remote, f"{head}:refs/heads/{branch}")
+        git(project, "push", "--quiet", "--", remote, f"{head}:refs/heads/{branch}")
     git(project, "branch", branch, head)
     return branch

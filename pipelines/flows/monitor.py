@@ -66,11 +66,11 @@ def newest(folder: str | Path) -> Path:
     return max(dated)
 
 
-@flow(name="monitor")
+@flow(name="monitor", flow_run_name="monitor: {folder}")
 def monitor(
     folder: str = "data/incoming",
     model: str = "models:/label_ranking@champion",
-    dataset: str = "ranked_mnist",
+    dataset: str | None = None,
     alpha: float = 0.01,
     least_distance: float = 0.1,
     retrain_on_drift: bool = True,
@@ -94,7 +94,7 @@ def monitor(
         key="monitored",
         table=[asdict(one) for one in comparison.quantities],
         description=f"**{comparison.verdict}**: {comparison.model}, version {comparison.version or 'none'}, trained on "
-        f"{comparison.dataset}. Images: {comparison.images}. Formats: {comparison.formats}.",
+        f"{comparison.dataset} ({comparison.reference}). Images: {comparison.images}. Formats: {comparison.formats}.",
     )
     get_run_logger().info(comparison.verdict)
     if comparison.drifted and retrain_on_drift:

@@ -65,19 +65,18 @@ def _bring(params: Settings, folder: Path) -> None:
             Commands().run("dvc", verb, *missing, folder=folder)
 
 
-@flow(name="promote")
-def promote(models: list[str] | None = None, over_person: bool = False, project: str = ".") -> State:
-    """Let the gate decide whether challengers become champions, as `rankops promote` does.
+@flow(name="promote", flow_run_name="promote")
+def promote(models: list[str] | None = None, over_person: bool = False) -> State:
+    """Let the gate decide whether challengers become champions, as `rankops promote` does, on the data of this folder.
 
     Args:
         models: registered names; None for all that the params train.
         over_person: replace champions that a person chose.
-        project: the checkout whose data they are judged on.
 
     Returns:
         Completed, or Promoted, which is a kind of it, with what was promoted; Failed if a model could not be judged.
     """
-    folder = Path(project)
+    folder = Path()
     params = load(folder / "params.yaml")
     _bring(params, folder)
     decisions = judge(params, folder, models, over_person)

@@ -3,7 +3,6 @@
 import base64
 import json
 import os
-import queue
 import re
 import sys
 import threading
@@ -14,6 +13,8 @@ from typing import Annotated
 import torch
 from prefect import flow
 from prefect.artifacts import create_image_artifact, create_markdown_artifact
+from prefect.futures import PrefectFuture, as_completed
+from prefect.logging import get_run_logger
 from prefect.runtime import task_run
 from prefect.states import State
 from prefect.task_runners import ThreadPoolTaskRunner
@@ -24,17 +25,18 @@ from pipelines.flows.checkout import commit, fresh_checkout, is_new, share
 from pipelines.flows.graph import stages
 from pipelines.flows.processes import CommandFailed, Commands, retried
 from pipelines.flows.promote import judge, outcome, show
-from pipelines.ops import dvc_lock
+from pipelines.ops.git import git
 from pipelines.reporting.results import read_runs
 from pipelines.tracking.live import watch
 from pipelines.tracking.publish import addresses
 from pipelines.tracking.store import DEFAULT_STORE
-from rankops.datasets.scenes import mnist
 
 __all__ = ["retrain"]
 
 REPRO = ("dvc", "--wait-for-lock", "repro")
-MOST_STAGES = 64  # tasks that may wait at once; the slots decide how many work
+MOST_STAGES = 64  # that may run at once
+# A line, which goes into the commit in the end: git takes none with a NUL, and no word of many kilobytes.
+Reason = Annotated[str, Field(max_length=1000, pattern=r"^[^\x00-\x1f\x7f]+$")]
 
 
 def _slots(workers: int | None, params: Settings) -> list[dict[str, str]]:
@@ -46,15 +48,11 @@ def _slots(workers: int | None, params: Settings) -> list[dict[str, str]]:
 
 
 @retried(task_run_name="{stage}")
-def run_stage(stage: str, folder: Path, commands: Commands, slots: queue.Queue) -> None:
+def run_stage(stage: str, folder: Path, commands: Commands, slot: dict[str, str]) -> None:
     """Have DVC run a stage, if there is anything to do, on a slot of its own."""
-    slot = slots.get()
-    try:
-        if task_run.run_count > 1:  # a killed dvc may have left half-written files
-            commands.run(sys.executable, "-m", "pipelines.ops.dvc_repair", folder=folder)
-        commands.run(*REPRO, "--single-item", stage, folder=folder, **slot)
-    finally:
-        slots.put(slot)
+    if task_run.run_count > 1:  # a killed dvc may have left half-written files
+        commands.run(sys.executable, "-m", "pipelines.ops.dvc_repair", folder=folder)
+    commands.run(*REPRO, "--single-item", stage, folder=folder, **slot)
 
 
 @retried
@@ -69,14 +67,13 @@ def publish(folder: Path, commands: Commands) -> None:
     task_runner=ThreadPoolTaskRunner(max_workers=MOST_STAGES),
 )
 def retrain(
-    reason: str = "by hand",
+    reason: Reason = "by hand",
     advance: bool = True,
-    workers: Annotated[int, Field(ge=1)] | None = None,
+    workers: Annotated[int, Field(ge=1, le=MOST_STAGES)] | None = None,
     gate: bool = True,
     push: str | None = None,
-    project: str = ".",
 ) -> State:
-    """Retrain what the data, the params or the code of the present commit have changed.
+    """Retrain what the data, the params or the code of the present commit of this folder have changed.
 
     In a clone, whose params and `dvc.lock` become a branch `retrain/<time>`: the project's checkout stays as it is.
     What a killed retraining finished is in DVC's run cache, and its checkpoints are resumed. One at a time.
@@ -87,22 +84,22 @@ def retrain(
         workers: stages that run at once; by default as many as GPUs, or cores for `compute.threads` each.
         gate: let the gate promote what is better.
         push: a git remote that gets the branch, after DVC's default remote has got data and models; None for neither.
-        project: the checkout.
 
     Returns:
         Completed, or Promoted, which is a kind of it, with what was promoted; Failed if a model could not be judged,
         which takes nothing from the others.
     """
-    root, commands = Path(project).resolve(), Commands()
+    root, commands = Path.cwd(), Commands()
     # For all commands: the code of the folder that they run in, and the project's store, as the clone is removed.
     store = os.environ.get("MLFLOW_TRACKING_URI") or DEFAULT_STORE
-    os.environ |= {"PYTHONPATH": "src", "MLFLOW_TRACKING_URI": re.sub("^(sqlite:///)(?!/)", rf"\1{root}/", store)}
+    here = re.sub("^sqlite:///(?!/)", lambda found: f"{found[0]}{root}/", store)
+    os.environ |= {"PYTHONPATH": "src", "MLFLOW_TRACKING_URI": here}
+    if changed := git(root, "status", "--porcelain", "--untracked-files=no"):
+        get_run_logger().warning("not committed, so no part of this retraining:\n%s", changed)
     try:
-        if load(root / "params.yaml").digits.source != "bundled":
-            commands.run("rankops", "fetch", folder=root)
+        commands.run("rankops", "fetch", folder=root)
         with fresh_checkout(root, advance=advance, remote=push) as (folder, snapshot):
             params = load(folder / "params.yaml")
-            _refuse_other_digits(folder, params)
             if push is not None:
                 with suppress(CommandFailed):  # what DVC's remote lacks is made again
                     commands.run("dvc", "fetch", "--run-cache", folder=folder)
@@ -124,18 +121,28 @@ def retrain(
 
 
 def _run_stages(folder: Path, params: Settings, commands: Commands, workers: int | None) -> None:
-    """Run each stage as soon as those that it needs are done, with the trainings' epochs shown in MLflow."""
-    slots: queue.Queue = queue.Queue()
-    for slot in _slots(workers, params):
-        slots.put(slot)
-    futures = {}
-    for stage, needs in stages(folder).items():
-        futures[stage] = run_stage.submit(stage, folder, commands, slots, wait_for=[futures[need] for need in needs])
+    """Run each stage as soon as those that it needs are done and a slot is free, with epochs shown in MLflow."""
+    free, waiting = _slots(workers, params), stages(folder)
+    futures: dict[str, PrefectFuture] = {}
+    at_work: dict[PrefectFuture, tuple[str, dict[str, str]]] = {}
+    done: set[str] = set()
     ended = threading.Event()
     watching = threading.Thread(target=watch, args=(params, folder / ".checkpoints", ended), daemon=True)
     watching.start()
-    for future in futures.values():
-        future.wait()
+    while True:
+        # A stage that waits for a slot is no task yet: the page shows what a task takes.
+        for stage in [stage for stage, needs in waiting.items() if done.issuperset(needs)][: len(free)]:
+            slot, needs = free.pop(), [futures[need] for need in waiting.pop(stage)]
+            futures[stage] = run_stage.submit(stage, folder, commands, slot, wait_for=needs)
+            at_work[futures[stage]] = stage, slot
+        if not at_work:
+            break
+        future = next(as_completed([*at_work]))
+        future.wait()  # until then its state may be an earlier one
+        stage, slot = at_work.pop(future)
+        free.append(slot)
+        if future.state.is_completed():
+            done.add(stage)
     ended.set()
     watching.join(timeout=60)
     states = {stage: future.state for stage, future in futures.items()}
@@ -145,22 +152,8 @@ def _run_stages(folder: Path, params: Settings, commands: Commands, workers: int
     commands.run(*REPRO, folder=folder)  # a no-op, unless a task missed something
 
 
-def _refuse_other_digits(folder: Path, params: Settings) -> None:
-    """Raise if all would be trained anew on bundled digits only because this machine lacks MNIST."""
-    raw = folder / "data/raw/mnist"
-    if params.digits.source != "auto" or mnist.is_there(raw):
-        return
-    deps = dvc_lock.stages(folder / "dvc.lock").get("digits", {}).get("deps", [])
-    if sum(dep.get("nfiles", 0) for dep in deps if dep["path"] == "data/raw/mnist") > len(list(raw.iterdir())):
-        raise ValueError(
-            "data/raw/mnist: dvc.lock was made with MNIST, which is not here, so everything would be trained anew on "
-            "other digits. Run `RANKOPS_MNIST_ROOT=<folder of its files> rankops fetch`, or commit `digits.source: "
-            "bundled` in params.yaml"
-        )
-
-
 def _show_results(folder: Path, params: Settings) -> None:
-    """Show the results with links to MLflow, and a sheet of examples, on the run's page."""
+    """Show the results with links to MLflow, and each label ranker's sheet of examples, on the run's page."""
     links = addresses(json.loads((folder / "reports/published.json").read_text()))
     table = read_runs(folder / "metrics/runs")
     lines = ["| run | metric on the test split | mean over seeds (95 %) |", "|---|---|---|"]
@@ -169,6 +162,6 @@ def _show_results(folder: Path, params: Settings) -> None:
             name = f"[{row.run}]({links[row.run]})" if row.run in links else row.run
             lines.append(f"| {name} | {row.metric} | {row.value:.4f} ({row.low:.4f} to {row.high:.4f}) |")
     create_markdown_artifact(key="results", markdown="\n".join(lines), description="Results of all runs")
-    for sheet in sorted((folder / "reports/figures").glob("*-examples.png"))[:1]:
-        picture = base64.b64encode(sheet.read_bytes()).decode()
-        create_image_artifact(key="examples", image_url=f"data:image/png;base64,{picture}", description=sheet.stem)
+    for sheet in sorted((folder / "reports/figures").glob("*-examples.png")):
+        picture, key = base64.b64encode(sheet.read_bytes()).decode(), re.sub("[^a-z0-9]+", "-", sheet.stem.lower())
+        create_image_artifact(key=key, image_url=f"data:image/png;base64,{picture}", description=sheet.stem)

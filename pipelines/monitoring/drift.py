@@ -11,6 +11,7 @@ enough too: of enough images any difference is significant, and not each is wort
   samples that are compared would suit that one better.
 """
 
+import hashlib
 import json
 from collections import Counter, defaultdict
 from dataclasses import asdict, dataclass
@@ -28,6 +29,7 @@ from sklearn.decomposition import PCA
 from torch import Tensor
 from torch.nn.functional import conv2d, pad
 
+from pipelines.ops.dvc_lock import INPUT
 from pipelines.ops.messages import in_a_line
 from pipelines.serving.batch import load_ranker
 from rankops.io.atomic import replaced_file
@@ -72,6 +74,7 @@ class Comparison:
     model: str
     version: str | None  # None if the model came from a folder
     dataset: str
+    reference: str  # where its training data were read, and whether they are those that the version learned from
     alpha: float
     least_distance: float
     images: dict[str, int]  # that were compared: `train` (pixels), `val` (network) and `fresh`
@@ -96,7 +99,7 @@ def compare(
     fresh: str | Path,
     *,
     model: str | Path,
-    dataset: str,
+    dataset: str | None = None,
     alpha: float = 0.01,
     least_distance: float = 0.1,
     rows: int = 2000,
@@ -104,13 +107,16 @@ def compare(
 ) -> Comparison:
     """Compare the images of a file, and a label ranker's scores of them, with the dataset that it was trained on.
 
+    A registered version is compared with the very files that it learned from: by their hash those of this checkout, or
+    else DVC's cache, where retrainings leave theirs.
+
     Images of another size are not resized, but scored as they are, though a served model refuses them: their size is a
     quantity of its own.
 
     Args:
         fresh: Parquet with a column `image`: {bytes, path}, as in `rankops.io.parquet.IMAGE`; no labels needed.
         model: registered, such as `models:/label_ranking@champion`, or a folder such as a run's.
-        dataset: below data/, whose training and validation split are the reference.
+        dataset: below data/, whose training and validation split are the reference; None for the version's own.
         alpha: how often a file without drift may be called drifted, all quantities together.
         least_distance: of a quantity that has drifted; 0 leaves it to the tests.
         rows: how many images of each file are looked at, at most; of more, so many are drawn.
@@ -118,7 +124,7 @@ def compare(
 
     Raises:
         FileNotFoundError, ValueError: a file is missing, corrupt, has no images or too few, or an image is corrupt; the
-            model or the dataset is missing; an option is out of its range.
+            model, the dataset, or the data that the model learned from are missing; an option is out of its range.
         FloatingPointError: the model gives scores that are not finite.
     """
     if not 0 < alpha < 1:
@@ -127,12 +133,19 @@ def compare(
         raise ValueError(f"the least distance is {least_distance}, expected from 0 to below 1")
     if rows < FEWEST:
         raise ValueError(f"rows is {rows}, expected at least {FEWEST}: a test of fewer images says nothing")
-    files = {"fresh": Path(fresh)} | {split: Path("data") / dataset / f"{split}.parquet" for split in ("train", "val")}
+    version = _version(str(model))
+    dataset = _dataset(str(model), version, dataset)
+    reference, files = _reference(str(model), version, dataset)
+    files = {"fresh": Path(fresh), **files}
     counts = {name: image_count(path) for name, path in files.items()}
     for name, count in counts.items():
         if count < FEWEST:
-            raise ValueError(f"{files[name]}: {count} images, expected at least {FEWEST}: a test of fewer says nothing")
-    ranker = load_ranker(str(model))
+            todo = "give it more" if name == "fresh" else f"train on at least as many, see rows.{name} in params.yaml"
+            raise ValueError(
+                f"{files[name]}: {count} images, expected at least {FEWEST}: a test of fewer says nothing; {todo}"
+            )
+    # By its number: the alias may move meanwhile.
+    ranker = load_ranker(str(model) if version is None else f"models:/{version.name}/{version.version}")
     measured = {}
     for name, path in files.items():
         chosen = torch.randperm(counts[name], generator=generator(seed, "monitor", name))[:rows]
@@ -140,8 +153,9 @@ def compare(
     return Comparison(
         file=str(fresh),
         model=str(model),
-        version=_version(str(model)),
+        version=None if version is None else str(version.version),
         dataset=dataset,
+        reference=reference,
         alpha=alpha,
         least_distance=least_distance,
         images={name: len(part["format"]) for name, part in measured.items()},
@@ -150,17 +164,55 @@ def compare(
     )
 
 
-def _version(model: str) -> str | None:
-    """The version that the address of a registered model names."""
+def _version(model: str) -> Any:
+    """The registered version that an address names; None of a folder."""
     if not model.startswith("models:/"):
         return None
-    name, _, alias = model.removeprefix("models:/").partition("@")
-    if not alias:
-        return name.rpartition("/")[2]
-    from pipelines.tracking.registry import holder, model_of
-    from pipelines.tracking.store import connect
+    from pipelines.tracking.registry import version_of
 
-    return holder(model_of(connect(), name), alias)
+    return version_of(model)
+
+
+def _dataset(model: str, version: Any, asked: str | None) -> str:
+    """The dataset that a version was trained on, which is the one that was asked for."""
+    known = version.tags.get("dataset") if version else None
+    if (dataset := asked or known) is None:
+        raise ValueError(f"{model}: nothing says what it was trained on: name it, as in --dataset ranked_mnist")
+    if known not in (None, dataset):
+        raise ValueError(
+            f"{model}, version {version.version}: was trained on {known}, not on {dataset}: leave that out"
+        )
+    return dataset
+
+
+def _reference(model: str, version: Any, dataset: str) -> tuple[str, dict[str, Path]]:
+    """Where the training and the validation split are read, in words and by name."""
+    files = {split: Path("data") / dataset / f"{split}.parquet" for split in ("train", "val")}
+    tags = version.tags if version else {}
+    expected = {split: tags.get(f"{INPUT}{path.as_posix()}", "") for split, path in files.items()}
+    if not all(expected.values()):
+        return "this checkout; nothing says whether the model learned from the same files", files
+    differing = [split for split, path in files.items() if not path.is_file() or _md5(path) != expected[split]]
+    if not differing:
+        return "this checkout, whose files the model learned from", files
+    from dvc.repo import Repo  # which takes a second
+
+    with Repo(".") as repo:
+        for split in differing:
+            cached = Path(repo.cache.local.oid_to_path(expected[split]))
+            if not cached.is_file():
+                raise FileNotFoundError(
+                    f"{files[split]}: is not what {model}, version {version.version}, learned from (md5 "
+                    f"{expected[split]}), which is not in DVC's cache either: `dvc fetch` it where dvc.lock names it, "
+                    "such as on the branch of the retraining that made the version"
+                )
+            files[split] = cached
+    return "DVC's cache: the model learned from other files than this checkout has", files
+
+
+def _md5(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "md5").hexdigest()
 
 
 def quantities(
@@ -202,7 +254,7 @@ def table(comparison: Comparison) -> Table:
         shown.add_row(one.name, *numbers, f"{one.adjusted_p:.2g}", "yes" if one.drifted else "no", style=style)
     most = {side: Counter(counts).most_common(3) for side, counts in comparison.formats.items()}
     lines = [f"{side}: {', '.join(f'{name} ({count})' for name, count in formats)}" for side, formats in most.items()]
-    shown.caption = Text(f"most frequent formats of {'; '.join(lines)}")
+    shown.caption = Text(f"training data: {comparison.reference}; most frequent formats of {'; '.join(lines)}")
     return shown
 
 

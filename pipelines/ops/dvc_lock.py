@@ -25,8 +25,8 @@ def stages(path: Path = Path("dvc.lock")) -> dict[str, Any]:
             raise TypeError(f"expected stages by name, found a {type(result).__name__}")
     except (YAMLError, TypeError) as error:
         raise ValueError(
-            f"{path}: not a lock file of DVC ({on_one_line(error)}): finish the merge, or restore the committed file "
-            f"with `git checkout {path}` and run `dvc repro`"
+            f"{path}: not a lock file of DVC ({on_one_line(error)}): after a merge take one side (`git checkout --ours "
+            f"{path}` or `--theirs`), else the committed file (`git checkout HEAD {path}`); then run `dvc repro`"
         ) from error
     return result
 
@@ -37,10 +37,18 @@ def made_by(entries: list[dict[str, Any]]) -> list[tuple[Any, Any]]:
 
 
 def inputs(entries: list[dict[str, Any]]) -> dict[str, str]:
-    """Return the hash of each file below data/ that went into stages, by its path after `INPUT`.
+    """Return the hash of each file of data and of each model that went into stages, by its path after `INPUT`.
 
-    >>> inputs([{"deps": [{"path": "data/clips", "md5": "1f"}, {"path": "src/rankops/ranks.py", "md5": "2e"}]}])
-    {'input.data/clips': '1f'}
+    What one of the stages made for another is none, nor is the empty folder that stands for no model.
+
+    >>> deps = [{"path": path, "md5": "1f"} for path in ("data/clips", "models/runs/start", "models/runs/none", "src")]
+    >>> inputs([{"deps": deps, "outs": []}])
+    {'input.data/clips': '1f', 'input.models/runs/start': '1f'}
     """
-    parts = [part for entry in entries for part in entry["deps"] if part["path"].startswith("data/")]
-    return {f"{INPUT}{part['path']}": part["md5"] for part in parts}
+    made = {out["path"] for entry in entries for out in entry["outs"]}
+    parts = [part for entry in entries for part in entry["deps"] if part["path"].startswith(("data/", "models/"))]
+    return {
+        f"{INPUT}{part['path']}": part["md5"]
+        for part in parts
+        if part["path"] not in made and not part["path"].endswith("/none")
+    }

@@ -1,27 +1,32 @@
 """Restore what a killed dvc left half written and would refuse to start with: `python -m pipelines.ops.dvc_repair`."""
 
 import json
+import re
 import sys
 from pathlib import Path
 
 from pipelines.ops.git import file_at
 from rankops.io.atomic import replaced_file
 
-__all__ = ["repair"]
+__all__ = ["repair", "unmerged"]
 
 RUNNING = Path(".dvc/tmp/rwlock")  # the stages that run now
 LOCK = Path("dvc.lock")
+WRITTEN = (Path("dvc.yaml"), Path("params.yaml"))  # by people
+MARK = re.compile(rb"^(?:<{7}|\|{7}|>{7}) |^={7}$", re.MULTILINE)
 
 
 def repair() -> list[str]:
     """Repair the DVC project in the present folder; return what was done, a line each.
 
-    A truncated dvc.lock is restored from HEAD; later results are recovered from DVC's run cache. One with the marks of
-    a merge is left to a person. Nothing is touched while a dvc is at work, which may be writing the rest.
+    A truncated dvc.lock is restored from HEAD; later results are recovered from DVC's run cache. Nothing is touched
+    while a dvc is at work, which may be writing the rest.
 
     Raises:
-        ValueError: git cannot tell what HEAD has; nothing is changed then.
+        ValueError: a file is half merged, or git cannot tell what HEAD has; nothing is changed then.
     """
+    if found := unmerged():
+        raise ValueError("; ".join(f"{path}: {wrong}; {advice}" for path, wrong, advice in found))
     if not any(map(_is_broken, (RUNNING, LOCK))):
         return []
     from dvc.lock import LockError, make_lock  # these take a second
@@ -37,12 +42,26 @@ def repair() -> list[str]:
             return ["dvc is running here, so half-written files may be about to be completed; nothing was repaired"]
 
 
+def unmerged() -> list[tuple[Path, str, str]]:
+    """Return the files of the present folder's DVC project that have marks of a merge: which, where, what to do."""
+    result = []
+    for path in (LOCK, *WRITTEN):
+        content = path.read_bytes() if path.is_file() else b""
+        if mark := MARK.search(content):
+            advice = f"take one side (`git checkout --ours {path}` or `--theirs`)" if path == LOCK else "edit the file"
+            line = content.count(b"\n", 0, mark.start()) + 1
+            result.append(
+                (path, f"half merged, line {line} is {mark[0].decode().rstrip()}", f"{advice}, then `dvc repro`")
+            )
+    return result
+
+
 def _is_broken(path: Path) -> bool:
     try:
         text = path.read_text()
         if path == RUNNING:
             json.loads(text)
-        elif not f"\n{text}".count("\n<<<<<<< "):
+        else:
             _check_lock(text)
     except FileNotFoundError:
         return False

@@ -7,6 +7,9 @@ from pathlib import Path
 
 __all__ = ["file_at", "git"]
 
+# What git sets for its hooks, for their own repository and not for the folder that is asked for here.
+OF_A_HOOK = ("GIT_DIR", "GIT_COMMON_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_OBJECT_DIRECTORY", "GIT_PREFIX")
+
 
 def git(folder: str | Path, *words: str, environment: Mapping[str, str] | None = None, fails: bool = False) -> str:
     """Run a git command and return its output, without white space at the end.
@@ -41,11 +44,12 @@ def file_at(folder: str | Path, revision: str, path: str | Path) -> bytes | None
 
 
 def _run(folder: str | Path, *words: str, environment: Mapping[str, str] | None = None, fails: bool = False) -> bytes:
+    inherited = {name: value for name, value in os.environ.items() if name not in OF_A_HOOK}
     try:
         done = subprocess.run(
             ["git", *words],
             cwd=folder,
-            env={**os.environ, "GIT_TERMINAL_PROMPT": "0", **(environment or {})},
+            env={**inherited, "GIT_TERMINAL_PROMPT": "0", **(environment or {})},
             # Without a terminal, git and ssh fail where they would ask for a password: nobody may be there to answer.
             stdin=subprocess.DEVNULL,
             start_new_session=True,

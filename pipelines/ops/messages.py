@@ -5,13 +5,22 @@ import re
 __all__ = ["in_a_line", "on_one_line", "without_credentials"]
 
 
+# Of an address of the web: a part of its path that is long and no plain word, as the secret of a webhook is.
+SECRET = re.compile(r"(?<=[^/]/)(?=[^/?#\s]*[0-9A-Z])[\w.~:%+=-]{16,}")
+
+
 def without_credentials(text: str) -> str:
-    """Return an address, or a text with addresses in it, without users and passwords.
+    """Return an address, or a text with addresses in it, without users, passwords and tokens.
 
     >>> without_credentials("postgresql://mlflow:Zx/9+@se@db/runs or http://u:p@host")
     'postgresql://db/runs or http://host'
+    >>> without_credentials("https://hooks.example.org/services/T0/kXv93jD0sKqP28fhA71z and s3://bucket/runs?sig=8fA2&v=1")
+    'https://hooks.example.org/services/T0/*** and s3://bucket/runs?sig=***&v=***'
     """
-    return re.sub(r"://\S*@", "://", text)  # up to the last @ of the word: a password may have one, or a slash
+    text = re.sub(r"://\S*@", "://", text)  # up to the last @ of the word: a password may have one, or a slash
+    text = re.sub(r"(?<=://)\S+", lambda found: re.sub(r"([?&#][^=&#\s]+=)[^&#\s'\")>,;]+", r"\1***", found[0]), text)
+    # The latter as HTTP clients name a path alone.
+    return re.sub(r"(https?://|with url: )\S+", lambda found: SECRET.sub("***", found[0]), text)
 
 
 def in_a_line(error: BaseException) -> str:

@@ -1,6 +1,7 @@
 """Read the kept results: JSON files in git of runs that a laptop cannot repeat, with what made them."""
 
 import json
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +16,8 @@ __all__ = ["kept_results"]
 PAPER = "paper"  # in this folder a file is a comparison of label rankers, in others it is a run
 
 
-def kept_results(folder: str | Path = "results") -> dict[str, pd.DataFrame]:
-    """Return a table for each subfolder, with a row a run.
+def kept_results(datasets: Collection[str], folder: str | Path = "results") -> dict[str, pd.DataFrame]:
+    """Return a table for each subfolder with results on one of these datasets, with a row a run.
 
     Raises:
         ValueError: a file is not a kept result; the message names the file.
@@ -25,7 +26,11 @@ def kept_results(folder: str | Path = "results") -> dict[str, pd.DataFrame]:
     for path in sorted(Path(folder).glob("*/*.json")):
         read = _comparison if path.parent.name == PAPER else _run
         try:
-            rows.setdefault(path.parent.name, []).extend(read(path.stem, json.loads(path.read_text())))
+            kept = json.loads(path.read_text())
+            # A file of older code names none: a run's folder does, and comparisons are of Ranked MNIST.
+            named = kept["params"]["run"].get("dataset", path.parent.name) if read is _run else "ranked_mnist"
+            if named in datasets:
+                rows.setdefault(path.parent.name, []).extend(read(path.stem, kept))
         except (KeyError, TypeError, AttributeError, ValueError) as error:
             message = f"{path}: not a kept result ({type(error).__name__}: {error}): `git checkout {path}`"
             raise ValueError(message) from error

@@ -1,6 +1,5 @@
 """Say what the report shows: its tables, texts and pictures, from what stages wrote."""
 
-import json
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -20,20 +19,22 @@ from rankops.tasks.base import Metric
 
 __all__ = ["content"]
 
-SOURCES = {"mnist": "MNIST digits", "bundled": "scikit-learn's bundled digits, not MNIST"}
+SOURCES = {"mnist": "all of MNIST", "subset": "the 14,000 digits of MNIST that ship"}
 
 
 def content(params: Settings, folder: Path) -> dict[str, Any]:
     """Return what the templates show, and draw the page's pictures into `folder`."""
     # All is read before anything is drawn, which takes long.
-    runs, kept = read_runs(), kept_results()
+    runs, kept = read_runs(), kept_results({run.dataset for run in params.runs.values()})
     compared = read_comparisons() if params.comparisons else pd.DataFrame()
     measured = read_sorters() if params.sorters else pd.DataFrame()
     tasks: dict[tuple[str, str], list[str]] = {}
     for name, run in params.runs.items():
         tasks.setdefault((run.task, run.dataset), []).append(name)
     return {
-        "source": SOURCES[json.loads(Path("data/digits/manifest.json").read_text())["source"]],
+        "digits": SOURCES[params.digits.source]
+        if any(run.dataset in params.datasets for run in params.runs.values())
+        else None,
         "compute": params.compute,
         "comparisons": [_comparison(params, runs, compared, name) for name in params.comparisons],
         "sheet": sheet(params, folder),
@@ -125,11 +126,15 @@ def _task(params: Settings, runs: pd.DataFrame, names: list[str], folder: Path) 
     return {"title": _title(params, first), "text": _about(params, names[0]), "table": table, "pictures": pictures}
 
 
+def _dataset(params: Settings, run: Run) -> str:
+    """Return the file in rankops/datasets of a run's dataset."""
+    return params.datasets[run.dataset].name if run.dataset in params.datasets else run.dataset
+
+
 def _metrics(params: Settings, runs: pd.DataFrame, name: str) -> dict[str, str]:
     """Return all metrics of a run by title, and the papers' below each."""
     run, result = params.runs[name], {}
-    dataset = params.datasets[run.dataset].name if run.dataset in params.datasets else run.dataset
-    printed = papers.printed(run.task, dataset, run.loss.name)
+    printed = papers.printed(run.task, _dataset(params, run), run.loss.name)
     for metric in lookup.find("tasks", run.task).metrics:
         result[metric.title] = _value(runs, name, metric.name)
         values = [(images, some[metric.name]) for images, some in printed.items() if metric.name in some]
@@ -145,7 +150,8 @@ def _about(params: Settings, name: str) -> str:
         canvas, snapshot = (scenes.model_extra or {}).get("canvas"), params.data.snapshot
         text += f": {scenes.rows.train:,} training and {scenes.rows.test:,} test examples"
         text += (f" of {canvas} px" if canvas else "") + (f", and those of snapshot {snapshot}" if snapshot > 1 else "")
-    text += f". The papers: {papers.ABOUT[run.task]}." if run.task in papers.ABOUT else "."
+    about = papers.ABOUT.get((run.task, _dataset(params, run)))
+    text += f". The papers: {about}." if about else "."
     if run.task == "label_ranking":
         path = Path(f"predictions/{name}.parquet")
         most = ranked_ceiling(matrix(read_table(path, ["true_label_ranks"]), "true_label_ranks", path=path))

@@ -41,29 +41,42 @@ _ARC = {
     "lsep": _row("79.8", "81.4", "80.6", "82.0", "9.6", "75.6", "55.1", "81.4", "65.8", "77.9", "6.9"),
     "rlsep": _row("80.4", "82.3", "81.3", "82.1", "14.0", "76.8", "55.3", "78.7", "65.0", "77.8", "9.3"),
 }
-# SoDeep's Tables 2 (VideoMem, ResNet-34), 4 (VOC 2007, WILDCAT) and 3 (COCO captions, DSVE), by task and loss.
-_OTHER_TASKS = {
-    ("memorability", "mse"): {"spearman": "0.442"},
-    ("memorability", "spearman"): {"spearman": "0.466"},
-    ("multilabel", "multilabel_soft_margin"): {"mean_average_precision": "0.932"},
-    ("multilabel", "mean_average_precision"): {"mean_average_precision": "0.940"},
-    ("retrieval", "hard_negative_triplet"): _recalls("0.698 0.919 0.966", "0.559 0.869 0.940"),
-    ("retrieval", "recall"): _recalls("0.715 0.928 0.971", "0.562 0.870 0.943"),
+# By the task, the dataset that was measured, and the number of training images, or "".
+_PRINTED = {
+    ("label_ranking", "ranked_mnist"): {f"{images:,}": rows for images, rows in _RANKED_MNIST.items()},
+    ("label_ranking", "arc"): {"": _ARC},
+    # SoDeep's Tables 2 (ResNet-34), 4 (WILDCAT) and 3 (DSVE).
+    ("memorability", "videomem"): {"": {"mse": {"spearman": "0.442"}, "spearman": {"spearman": "0.466"}}},
+    ("multilabel", "voc2007"): {
+        "": {
+            "multilabel_soft_margin": {"mean_average_precision": "0.932"},
+            "mean_average_precision": {"mean_average_precision": "0.940"},
+        }
+    },
+    ("retrieval", "coco_captions"): {
+        "": {
+            "hard_negative_triplet": _recalls("0.698 0.919 0.966", "0.559 0.869 0.940"),
+            "recall": _recalls("0.715 0.928 0.971", "0.562 0.870 0.943"),
+        }
+    },
 }
 # SoDeep's Table 1: L1 / d at this d.
 LENGTH = 100
 SORTERS = {"handcrafted": "0.0350", "cnn": "0.0120", "lstm": "0.0033"}
-# What the papers measured a task on.
+# What else the papers say of their figures.
 ABOUT = {
-    "label_ranking": "images of 224 px, their number in brackets; for 5,000, means of 30 networks on 100 test images",
-    "memorability": "VideoMem",
-    "multilabel": "VOC 2007",
-    "retrieval": "COCO captions, in folds of 1,000 images",
+    ("label_ranking", "ranked_mnist"): (
+        "images of 224 px, their number in brackets; for 5,000, means of 30 networks on 100 test images"
+    ),
+    ("memorability", "videomem"): "trained on LaMem too",
+    ("retrieval", "coco_captions"): "galleries of 1,000 images",
 }
 
 
 def printed(task: str, dataset: str, loss: str) -> dict[str, dict[str, str]]:
-    """Return the metrics that the papers print for a loss, by the number of training images, or ""; {} for none.
+    """Return the metrics that the papers print for a loss on a dataset, by the number of training images, or "".
+
+    There are none for data that the papers did not measure.
 
     Args:
         task, loss: names in the params.
@@ -71,12 +84,8 @@ def printed(task: str, dataset: str, loss: str) -> dict[str, dict[str, str]]:
 
     >>> printed("label_ranking", "ranked_mnist", "rlsep")["5,000"]["ranked.exact_match"]
     '0.454 ± 0.056'
-    >>> printed("memorability", "clips", "mse"), printed("memorability", "lamem", "mse")
+    >>> printed("memorability", "videomem", "mse"), printed("memorability", "clips", "mse")
     ({'': {'spearman': '0.442'}}, {})
     """
-    if task == "label_ranking":
-        tables = {f"{images:,}": rows for images, rows in _RANKED_MNIST.items()}
-        tables = {"ranked_mnist": tables, "arc": {"paper": _ARC}}.get(dataset, {})
-        return {where: rows[loss] for where, rows in tables.items() if loss in rows}
-    known = (task, loss) in _OTHER_TASKS and dataset != "lamem"  # the papers print nothing on LaMem
-    return {"": _OTHER_TASKS[task, loss]} if known else {}
+    tables = _PRINTED.get((task, dataset), {})
+    return {images: rows[loss] for images, rows in tables.items() if loss in rows}

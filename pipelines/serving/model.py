@@ -1,6 +1,7 @@
 """What MLflow runs for every registered model. It is logged as code, so that nothing is unpickled."""
 
-from threading import Lock
+from concurrent.futures import ThreadPoolExecutor
+from itertools import chain
 from typing import Any
 
 import mlflow
@@ -13,6 +14,13 @@ from rankops import lookup
 from rankops.io.checkpoints import load_model
 from rankops.sorters.base import Sorter
 
+# Of a request. What is larger belongs into several, or into a table for `rankops predict`.
+ROWS = 1024
+VALUES = 2**24  # pixels, features, characters or pairs of scores, of all its rows
+CHARACTERS = 1000  # of a caption
+# Of a turn: requests take turns, so that a small one need not wait until a large one has ended.
+ROWS_OF_TURN, VALUES_OF_TURN = 32, 2**17
+
 
 class Model(mlflow.pyfunc.PythonModel):
     """A sorter, or the network of a task."""
@@ -20,30 +28,92 @@ class Model(mlflow.pyfunc.PythonModel):
     def load_context(self, context) -> None:
         self.network = load_model(context.artifacts["weights"])
         self.sorts = isinstance(self.network, Sorter)
-        recipe: dict = vars(self.network)["recipe"]
-        self.task: Any = None if self.sorts else lookup.find("tasks", recipe["task"])()
-        # MLflow's server asks from several threads, whose activations would add up in memory.
-        self.turn = Lock()
+        self.recipe: dict = vars(self.network)["recipe"]
+        self.task: Any = None if self.sorts else lookup.find("tasks", self.recipe["task"])()
+        # MLflow's server asks from several threads, whose activations would add up in memory. One thread answers all,
+        # first come, first served; a lock would let the thread that gave it back take it again at once.
+        self.turns = ThreadPoolExecutor(1)
 
-    def predict(self, context, model_input: pd.DataFrame, params=None) -> pd.DataFrame:  # MLflow warns of other hints
+    def predict(self, context, model_input: pd.DataFrame, params=None) -> Any:  # MLflow warns of other hints
         """Return the answer of each row.
 
         Args:
             context: of MLflow.
             model_input: scores (n, d) of a sorter, whose ranks 1..d are returned (1 = the largest score); else a table
-                with the columns of the task, see `respond` there.
+                with the columns of the task, see `respond` there. At most `ROWS` rows, of `VALUES` values in all.
             params: of MLflow; there are none.
 
         Raises:
             MlflowException: a row that cannot be answered; the server answers with status 400.
         """
         try:
-            with self.turn, torch.inference_mode():
-                if self.sorts:
-                    return self.network(torch.as_tensor(np.asarray(model_input), dtype=torch.float32)).numpy()
-                return pd.DataFrame(self.task.respond(self.network, model_input.to_dict("records")))
+            rows: Any = np.asarray(model_input) if self.sorts else model_input.to_dict("records")
+            size = self._rows_of_turn(rows)
+            answer: Any = self._ranks if self.sorts else self._respond
+            parts: list[Any] = [
+                self.turns.submit(answer, rows[first : first + size], first).result()
+                for first in range(0, len(rows), size)
+            ]
         except ValueError as error:
             raise MlflowException.invalid_parameter_value(str(error)) from error
+        return np.concatenate(parts) if self.sorts else pd.DataFrame([*chain.from_iterable(parts)])
+
+    def _rows_of_turn(self, rows: Any) -> int:
+        """Return how many rows are answered together; nothing is decoded before the whole request is known to fit."""
+        if not 1 <= len(rows) <= ROWS:
+            raise ValueError(f"{len(rows) or 'no'} rows, expected 1 to {ROWS}: send several requests")
+        values = [rows[0].size ** 2] * len(rows) if self.sorts else [*map(self._values, range(len(rows)), rows)]
+        if sum(values) > VALUES:
+            counted = "pairs of scores" if self.sorts else "pixels, features or characters"
+            raise ValueError(f"{sum(values)} {counted} in all rows, expected at most {VALUES}: send several requests")
+        return max(1, min(ROWS_OF_TURN, VALUES_OF_TURN // max(1, *values)))
+
+    def _values(self, number: int, row: dict[str, Any]) -> int:
+        """Return how many pixels, features and characters a row has."""
+        image, total = self.recipe.get("image", {}), 0
+        for name, kind in self.task.columns.items():
+            cell = row.get(name)
+            match kind.removesuffix("?"):
+                case "image" if isinstance(cell, bytes):
+                    total += image["height"] * image["width"]
+                case "images" if cell is not None:
+                    total += len(cell) * image["height"] * image["width"]
+                case "vectors" if cell is not None:
+                    total += sum(map(len, cell))
+                case "text" if isinstance(cell, str):
+                    if len(cell) > CHARACTERS:
+                        raise ValueError(
+                            f"row {number}: a {name} of {len(cell)} characters, expected at most {CHARACTERS}"
+                        )
+                    total += len(cell)
+        return total
+
+    @torch.inference_mode()
+    def _ranks(self, scores: np.ndarray, first: int) -> np.ndarray:
+        given = torch.as_tensor(scores, dtype=torch.float32)
+        for number, row in enumerate(given.numpy(), first):
+            _check_finite(row, number, "scores are")
+        ranks = self.network(given).numpy()
+        for number, row in enumerate(ranks, first):
+            _check_finite(row, number)
+        return ranks
+
+    @torch.inference_mode()
+    def _respond(self, rows: list[dict[str, Any]], first: int) -> list[dict[str, Any]]:
+        try:
+            answers = self.task.respond(self.network, rows, first=first)
+        except FloatingPointError as error:
+            raise ValueError(f"rows {first} to {first + len(rows) - 1}: the network's answer is not finite") from error
+        for number, answer in enumerate(answers, first):
+            for value in answer.values():
+                _check_finite(value, number)
+        return answers
+
+
+def _check_finite(values: Any, number: int, name: str = "answer is") -> None:
+    """Raise where a value is NaN or infinite: what was sent is beyond the range of float32, and JSON has no such."""
+    if not np.isfinite(values).all():
+        raise ValueError(f"row {number}: its {name} not finite: expected numbers of a smaller range")
 
 
 mlflow.models.set_model(Model())

@@ -1,6 +1,7 @@
 """Where the label ranker is that a command asks: registered, in a folder, or in the package."""
 
 import os
+import re
 import sys
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -9,7 +10,7 @@ from tempfile import TemporaryDirectory
 
 from rankops.cli.predict import SHIPPED, TASK
 
-__all__ = ["ranker_folder"]
+__all__ = ["is_registered", "ranker_folder"]
 
 
 @contextmanager
@@ -30,7 +31,7 @@ def ranker_folder(model: str | None) -> Generator[Path]:
         yield SHIPPED
         return
     model = model or f"models:/{TASK}@champion"
-    if ":/" not in model:
+    if not is_registered(model):
         if not Path(model).is_dir():
             raise FileNotFoundError(
                 f"{model}: no such folder; expected one that a run wrote, or such as models:/{TASK}@champion"
@@ -41,6 +42,15 @@ def ranker_folder(model: str | None) -> Generator[Path]:
 
     with TemporaryDirectory() as scratch:
         yield weights_of(model, Path(scratch))
+
+
+def is_registered(model: str) -> bool:
+    """Tell an address in the registry from a folder. MLflow would fetch any other address from anywhere.
+
+    >>> is_registered("models:/label_ranking@champion"), is_registered("models://elsewhere/x"), is_registered("s3://x")
+    (True, False, False)
+    """
+    return re.match("models:/[^/]", model) is not None
 
 
 def _has_champion() -> bool:

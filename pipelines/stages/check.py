@@ -13,6 +13,12 @@ from rankops.io.atomic import replaced_file
 
 def main(params: Settings) -> None:
     rules.check()
+    raw = Path("data/raw") / params.digits.source
+    if not raw.is_dir():
+        raise FileNotFoundError(
+            f"{raw}: no such folder, but digits.source is {params.digits.source}: run `rankops fetch mnist`, or "
+            f"`dvc pull {raw}.dvc` if that file is there"
+        )
     values = json.dumps(params.model_dump(mode="json"), indent=1)
     for name, text in {"params.json": values, "params.passed": "passed"}.items():
         with replaced_file(Path("checks") / name) as partial:

@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 
 from pipelines.config import Settings
 from pipelines.config.schema import Comparison, Resampling
+from pipelines.ops.progress import counted
 from rankops import lookup
 from rankops.io.atomic import replaced_folder
 from rankops.metrics.bootstrap import Statistic, differences, holm
@@ -39,9 +40,9 @@ def compared(
     runs: dict[str, dict[str, Any]] = {
         comparison.baseline: {"value": _mean(baseline, place), "seeds": len(baseline)},
     }
-    gains = differences(
-        {name: statistics[name] for name in comparison.runs}, baseline, resamples=resampling.resamples, seed=draws
-    )
+    challengers = {name: statistics[name] for name in comparison.runs}
+    with counted(f"against {comparison.baseline}", "resamples") as show:
+        gains = differences(challengers, baseline, resamples=resampling.resamples, seed=draws, show=show)
     for name in comparison.runs:
         ours, gain = statistics[name], gains[name][comparison.metric]
         p = gain.pop("p")
@@ -55,10 +56,12 @@ def compared(
 def main(params: Settings) -> None:
     with replaced_folder("metrics/comparisons") as folder:
         for key, comparison in params.comparisons.items():
-            statistics = {
-                name: statistics_of(params.runs[name].task, f"predictions/{name}.parquet", params.runs[name].seeds)
-                for name in (comparison.baseline, *comparison.runs)
-            }
+            statistics, names = {}, (comparison.baseline, *comparison.runs)
+            with counted(key, "runs") as show:
+                for number, name in enumerate(names, 1):
+                    run = params.runs[name]
+                    statistics[name] = statistics_of(run.task, f"predictions/{name}.parquet", run.seeds)
+                    show(number, len(names))
             result = compared(comparison, statistics, params.evaluate)
             (folder / f"{key}.json").write_text(json.dumps(result, indent=2) + "\n")
 

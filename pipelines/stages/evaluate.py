@@ -8,6 +8,7 @@ import pyarrow.parquet as pq
 import torch
 
 from pipelines.config import Settings
+from pipelines.ops.progress import counted
 from pipelines.stages.runner import FEATURES
 from rankops import lookup
 from rankops.io.atomic import replaced_file
@@ -23,14 +24,17 @@ def main(params: Settings, name: str) -> None:
     device = find_device(params.compute.device)
     split = task.load(Path("data") / run.dataset, "test", threads=params.compute.threads)
     tables, statistics = [], {}
-    for seed in run.seeds:
-        with torch.no_grad():
-            table = task.predict(load_model(f"models/runs/{name}/seed{seed}", device=device), split)
-        statistics[seed] = task.statistic(table)
-        tables.append(table.add_column(1, "seed", pa.array([seed] * len(table), pa.int64())))
+    with counted(name, "seeds") as show:
+        for number, seed in enumerate(run.seeds, 1):
+            with torch.no_grad():
+                table = task.predict(load_model(f"models/runs/{name}/seed{seed}", device=device), split)
+            statistics[seed] = task.statistic(table)
+            tables.append(table.add_column(1, "seed", pa.array([seed] * len(table), pa.int64())))
+            show(number, len(run.seeds))
     # The same resamples for every run: their differences are paired.
     draws = derived_seed(params.evaluate.seed, "evaluate")
-    metrics = evaluate(statistics, resamples=params.evaluate.resamples, seed=draws)
+    with counted(name, "resamples") as show:
+        metrics = evaluate(statistics, resamples=params.evaluate.resamples, seed=draws, show=show)
     with (
         replaced_file(f"predictions/{name}.parquet") as predictions,
         replaced_file(f"metrics/runs/{name}.json") as target,

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import time
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ from torch import Tensor
 
 import rankops
 from pipelines.config import Settings
-from pipelines.stages.progress import followed
+from pipelines.stages.progress import began, followed, keep_times
 from pipelines.stages.runner import checkpoint_folder
 from rankops.datasets.vectors import score_vectors
 from rankops.io.atomic import remove_folder, replaced_folder
@@ -106,4 +107,6 @@ def main(params: Settings, name: str) -> None:
         if checkpoint is not None:
             (folder / "history.csv").write_bytes((checkpoint / "history.csv").read_bytes())
     if checkpoint is not None:
+        if (begin := began(checkpoint)) is not None:
+            keep_times("pretrain", name, Path("models/sorters") / name, {"all": (begin, int(time.time() * 1000))})
         remove_folder(checkpoint)

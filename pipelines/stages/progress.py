@@ -1,9 +1,15 @@
-"""The epochs of a training: shown as they come, kept where they can be followed, and written as a table."""
+"""The epochs of a training: shown as they come, kept where they can be followed, and written as a table.
+
+When trainings began and ended is kept aside, in a folder that git ignores: a result with a time in it would never be
+the same twice.
+"""
 
 import csv
+import json
 import sys
 import time
 from collections.abc import Iterable, Iterator
+from hashlib import sha256
 from pathlib import Path
 
 from tqdm import tqdm
@@ -11,8 +17,10 @@ from tqdm import tqdm
 from rankops.io.atomic import replaced_file
 from rankops.training.loop import Epoch
 
-__all__ = ["followed", "write_history"]
+__all__ = ["Times", "began", "followed", "keep_times", "kept_times", "write_history"]
 
+Times = tuple[int, int]  # begin and end, in milliseconds since 1970
+TIMES = Path(".checkpoints/times")
 EVERY = 5.0  # seconds between lines where there is no terminal
 
 
@@ -28,10 +36,12 @@ def followed(
     """
     rows: list[tuple[str, Epoch]] = []
     last = 0.0
+    history.parent.mkdir(parents=True, exist_ok=True)
+    if not _mark(history.parent).exists():  # one that is resumed began earlier
+        _mark(history.parent).touch()
     with tqdm(total=total, desc=name, unit=" epochs", disable=not sys.stderr.isatty()) as bar:
         for phase, epoch in epochs:
             rows.append((phase, epoch))
-            history.parent.mkdir(parents=True, exist_ok=True)
             with replaced_file(history) as partial:
                 write_history(partial, rows)
             metrics = {key: f"{value:.4g}" for key, value in epoch.validation.items()}
@@ -42,6 +52,43 @@ def followed(
                 shown = ", ".join(f"{key} {value}" for key, value in metrics.items())
                 print(f"{name}: {phase}, epoch {len(rows)} of {total}: loss {epoch.loss:.4g}, {shown}", file=sys.stderr)
             yield phase, epoch
+
+
+def _mark(folder: Path) -> Path:
+    return folder / "began"
+
+
+def began(folder: Path) -> int | None:
+    """Return when the training whose history is followed in a folder was first begun; None if nothing tells."""
+    return _mark(folder).stat().st_mtime_ns // 10**6 if _mark(folder).is_file() else None
+
+
+def keep_times(stage: str, name: str, folder: Path, times: dict[str, Times]) -> None:
+    """Keep when the parts of a training began and ended, and of which result.
+
+    Args:
+        stage, name: of the training.
+        folder: its result.
+        times: of each part, such as a seed.
+    """
+    with replaced_file(TIMES / stage / f"{name}.json") as partial:
+        partial.write_text(json.dumps({"result": _digest(folder), "times": times}) + "\n")
+
+
+def kept_times(stage: str, name: str, folder: Path) -> dict[str, Times]:
+    """Return what `keep_times` kept of this very result; nothing of one that was made elsewhere or at another time."""
+    file = TIMES / stage / f"{name}.json"
+    kept = json.loads(file.read_text()) if file.is_file() else {}
+    return (
+        {part: tuple(times) for part, times in kept["times"].items()} if kept.get("result") == _digest(folder) else {}
+    )
+
+
+def _digest(folder: Path) -> str:
+    digest = sha256()
+    for file in sorted(path for path in folder.rglob("*") if path.is_file()):
+        digest.update(f"{file.relative_to(folder)}\0".encode() + file.read_bytes())
+    return digest.hexdigest()
 
 
 def write_history(path: Path, epochs: list[tuple[str, Epoch]]) -> None:

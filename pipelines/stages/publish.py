@@ -4,15 +4,20 @@ Run by hand as `python -m pipelines.stages publish`, it restores what an emptied
 """
 
 import json
+import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
+from filelock import FileLock
 
 from pipelines.config import Settings
 from pipelines.ops import dvc_lock
 from pipelines.reporting.results import history, read_run, read_runs, read_sorters
+from pipelines.stages.progress import kept_times
 from pipelines.tracking.publish import Run, Version, key_of, publish
+from pipelines.tracking.store import experiment
 from rankops.io.atomic import replaced_file
 
 PLOTS = Path("reports/figures")
@@ -70,19 +75,19 @@ def _sorters(params: Settings, tags: dict[str, str]) -> list[Run]:
                 history=epochs,
                 files={"results": [metrics]} | _plots(f"sorter-{key}-learning_curves", "sorters-l1_by_kind"),
                 version=version,
+                times=kept_times("pretrain", key, folder).get("all"),
             )
         )
     return runs
 
 
 def _runs(params: Settings, tags: dict[str, str]) -> list[Run]:
-    digits = {"digits_source": json.loads(Path("data/digits/manifest.json").read_text())["source"]}
     results, runs = read_runs(), []
     for name, options in params.runs.items():
         entries = _entries(f"train@{name}", f"evaluate@{name}")
         folder, key = Path("models/runs") / name, key_of(name, dvc_lock.made_by(entries))
         trained, rows = read_run(folder), results[results["run"] == name]
-        best = trained["best"]
+        best, times = trained["best"], kept_times("train", name, folder)
         seeds = tuple(
             Run(
                 name=f"{name}-seed{seed}",
@@ -92,12 +97,17 @@ def _runs(params: Settings, tags: dict[str, str]) -> list[Run]:
                 metrics=_metrics(rows[rows["seed"] == seed]),
                 tags={"seed": str(seed), "run": name},
                 history=history(folder / f"seed{seed}"),
+                times=times.get(str(seed)),
             )
             for seed in trained["seeds"]
         )
         named = {"dataset": options.dataset, "loss": options.loss.name, "sorter": options.sorter}
+        named["snapshot"] = str(params.data.snapshot)
+        if options.dataset in params.datasets:  # which are drawn from digits
+            named["digits_source"] = params.digits.source
         settings = {
-            "training": params.training_of(name), "compute": params.compute.model_dump(), "chosen": trained["setting"]
+            "training": params.training_of(name), "compute": params.compute.model_dump(), "chosen": trained["setting"],
+            "data": params.data.model_dump(),
         }  # fmt: skip
         runs.append(
             Run(
@@ -106,10 +116,11 @@ def _runs(params: Settings, tags: dict[str, str]) -> list[Run]:
                 key=key,
                 params=_flat(options.model_dump() | settings),
                 metrics=_metrics(rows[rows["seed"].isna()]),
-                tags=tags | digits | named | {"stage": f"train@{name}"} | dvc_lock.inputs(entries),
+                tags=tags | named | {"stage": f"train@{name}"} | dvc_lock.inputs(entries),
                 files={"results": [Path(f"metrics/runs/{name}.json"), folder / "run.json"]}
                 | _plots(f"{name}-learning_curves", f"{name}-examples"),
                 seeds=seeds,
+                times=times.get("all"),
                 version=Version(
                     model=params.model_of(options),
                     weights=folder / f"seed{best}",
@@ -121,10 +132,25 @@ def _runs(params: Settings, tags: dict[str, str]) -> list[Run]:
     return runs
 
 
+def _of_experiment(run: Run, name: str) -> Run:
+    """Return a run as a DVC experiment sends it: with its name, and no version, which could become champion."""
+    seeds = tuple(_of_experiment(seed, name) for seed in run.seeds)
+    return replace(run, tags={**run.tags, "dvc.experiment": name}, seeds=seeds, version=None)
+
+
 def main(params: Settings) -> None:
     tags = {"device": params.compute.device, "threads": str(params.compute.threads)}
-    runs = _sorters(params, tags) + _runs(params, tags)
-    sent = publish(runs)
-    print(f"publish: sent {len(sent)} of {len(runs)} runs{': ' if sent else ''}{', '.join(sent)}")
+    runs, how = _sorters(params, tags) + _runs(params, tags), ""
+    if name := experiment():
+        runs = [_of_experiment(run, name) for run in runs]
+        how = f" as experiment {name}, without versions (`dvc exp apply {name}` and `make repro` register them)"
+        # One of several experiments at a time, and none beside the checkout's own publishing.
+        lock = Path(os.environ["DVC_ROOT"]) / ".locks/publish.lock"
+        lock.parent.mkdir(exist_ok=True)
+        with FileLock(lock):
+            sent = publish(runs)
+    else:
+        sent = publish(runs)
+    print(f"publish: sent {len(sent)} of {len(runs)} runs{how}{': ' if sent else ''}{', '.join(sent)}")
     with replaced_file("reports/published.json") as partial:
         partial.write_text(json.dumps({run.name: run.key for run in runs}, indent=2) + "\n")

@@ -17,7 +17,6 @@ from tqdm import tqdm
 
 from pipelines.config import Settings
 from rankops import lookup
-from rankops.datasets.public.reading import SPLITS
 from rankops.io.atomic import replaced_folder
 
 __all__ = ["deliveries", "main"]
@@ -65,20 +64,28 @@ def main(params: Settings, name: str) -> None:
     first, *later = folders = deliveries(Path("data/raw") / name, params.data.snapshot)
     for raw in folders:
         dataset.check(raw)
-    rows, skipped = {}, {split: [] for split in SPLITS}
-    reading = {"size": options.size, "seed": options.seed, "threads": threads}
+    if later and not dataset.grows:
+        raise ValueError(
+            f"{later[0]}: {name} cannot be read in several deliveries; expected one, data/raw/{name} itself"
+        )
+    fitted = dataset.fit(first, seed=options.seed)
+    rows, skipped = {}, {split: [] for split in dataset.splits}
+    reading = {"size": options.size, "seed": options.seed, "threads": threads, "fitted": fitted}
     with replaced_folder(f"data/{name}") as folder, tqdm(desc=name, unit=" rows") as bar:
-        for split in reversed(SPLITS):  # what is missing of the small ones is told before hours go into the large one
+        for split in reversed(
+            dataset.splits
+        ):  # what is missing of the small ones is told before hours go into the large one
             parts = [dataset.tables(first, split, skipped=skipped[split], **reading)]
-            if split == "train":  # validation and test stay what they were: later deliveries are for training, whole
+            if split == "train":  # the others stay what they were: later deliveries are for training, whole
                 parts += [dataset.tables(raw, "all", skipped=skipped[split], **reading) for raw in later]
             rows[split] = _write(folder / f"{split}.parquet", chain.from_iterable(parts), dataset.schema_of(first), bar)
             if not rows[split]:
                 raise ValueError(f"{first}: nothing is left of {split}: all of its files are broken; get them again")
         manifest = {
             **({} if first.name == name else {"deliveries": [raw.name for raw in folders]}),
-            "rows": {split: rows[split] for split in SPLITS},
+            "rows": {split: rows[split] for split in dataset.splits},
             "skipped": {split: {"files": len(files), "names": files} for split, files in skipped.items()},
+            **({"fitted": fitted} if fitted else {}),
             "options": {"size": options.size, "seed": options.seed, "args": options.args},
         }
         (folder / "manifest.json").write_text(json.dumps(manifest, indent=2) + "\n")

@@ -22,7 +22,7 @@ from pipelines.config import Settings
 from pipelines.config.schema import NONE
 from pipelines.ops.imports import put_off
 from pipelines.ops.process import tie_to, tie_to_starter, tied
-from pipelines.stages.progress import followed
+from pipelines.stages.progress import Times, began, followed, keep_times
 from pipelines.stages.runner import FEATURES, checkpoint_folder
 from rankops import lookup
 from rankops.io.atomic import remove_folder, replaced_folder
@@ -73,7 +73,18 @@ def main(params: Settings, name: str) -> None:
             "validation": {str(seed): validation[chosen, seed] for seed in run.seeds},
         }
         (target / "run.json").write_text(json.dumps(record, indent=2) + "\n")
+    keep_times("train", name, Path("models/runs") / name, _times(folder, settings, chosen, run.seeds))
     remove_folder(folder)
+
+
+def _times(folder: Path, settings: list[dict[str, Any]], chosen: int, seeds: list[int]) -> dict[str, Times]:
+    """Return when each seed was begun and ended, with the chosen setting, and all that was tried, as `all`."""
+    jobs = {path.parent.parent: path.stat().st_mtime_ns // 10**6 for path in folder.glob("*/result/validation.json")}
+    times = {job: (begin, end) for job, end in jobs.items() if (begin := began(job)) is not None}
+    if len(times) < len(jobs):  # of a job that was done before times were kept
+        return {}
+    ours = {str(seed): times[folder / _key(settings[chosen], seed)] for seed in seeds}
+    return ours | {"all": (min(begin for begin, _ in times.values()), max(end for _, end in times.values()))}
 
 
 def _inputs(params: Settings, name: str) -> list[Path]:

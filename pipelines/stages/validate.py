@@ -11,21 +11,23 @@ from pipelines.expectations import validate
 from rankops import lookup
 from rankops.datasets.scenes import digits
 from rankops.datasets.vectors import score_vectors
-from rankops.io.atomic import replaced_file
+from rankops.io.atomic import remove_folder, replaced_file
 
 __all__ = ["main"]
 
 
 def main(params: Settings, key: str) -> None:
-    parts, expectations = _measured(params, key)
-    facts = {name: pd.concat([part[name] for part in parts]) for name in expectations}
-    validate(key, facts, expectations, report=Path("reports/validation") / key)
-    with replaced_file(f"checks/{key}.passed") as partial:
+    passed, report = Path("checks") / f"{key}.passed", Path("reports/validation") / key
+    passed.unlink(missing_ok=True)  # what is said of earlier data is not left standing if these cannot even be read
+    remove_folder(report)
+    facts, expectations = _measured(params, key)
+    validate(key, facts, expectations, report=report)
+    with replaced_file(passed) as partial:
         partial.write_text("passed\n")
 
 
-def _measured(params: Settings, key: str) -> tuple[list[dict[str, pd.DataFrame]], dict[str, list[dict[str, Any]]]]:
-    """Facts about each split of a dataset, by table, and what must hold for the tables."""
+def _measured(params: Settings, key: str) -> tuple[dict[str, pd.DataFrame], dict[str, list[dict[str, Any]]]]:
+    """Facts about a dataset, by table, and what must hold for the tables."""
     folder, threads = Path("data") / key, params.compute.threads
     if key in params.datasets:
         block = params.datasets[key]
@@ -34,16 +36,21 @@ def _measured(params: Settings, key: str) -> tuple[list[dict[str, pd.DataFrame]]
         rows = {split: sum(counts) for split, counts in deliveries.items()}
         glyphs = {split: digits.load("data/digits", split) for split in set(digits.DIGITS_OF.values())}
         parts = [dataset.measure(folder, glyphs[digits.DIGITS_OF[split]], split, threads=threads) for split in rows]
-        return parts, dataset.expectations(rows)
+        return _joined(parts), dataset.expectations(rows)
     if key == "score_vectors":
         options = params.score_vectors
         rows = options.rows.model_dump()
         parts = [score_vectors.measure(folder, split) for split in rows]
-        return parts, score_vectors.expectations(rows, length=options.length)
+        return _joined(parts), score_vectors.expectations(rows, length=options.length)
     rows = json.loads((folder / "manifest.json").read_text())["rows"]
     if key == "digits":
-        return [digits.measure(folder, split) for split in rows], digits.expectations(rows)
+        return _joined([digits.measure(folder, split) for split in rows]), digits.expectations(rows)
     options = params.real_data[key]
     dataset = lookup.find("datasets", key)(**options.args)
     parts = [dataset.measure(folder, split, threads=threads) for split in rows]
-    return parts, dataset.expectations(rows, size=options.size)
+    return dataset.across(_joined(parts)), dataset.expectations(rows, size=options.size)
+
+
+def _joined(parts: list[dict[str, pd.DataFrame]]) -> dict[str, pd.DataFrame]:
+    """Put the facts of all splits one below another, table by table."""
+    return {name: pd.concat([part[name] for part in parts]) for name in parts[0]}

@@ -4,20 +4,28 @@ The gate adds its decision to it, see `pipelines.tracking.gate`.
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from textwrap import shorten
 from typing import Any
 
 from pipelines.ops.dvc_lock import INPUT
-from rankops import __version__
+from rankops import __version__, lookup
 
 __all__ = ["LONGEST", "card", "inputs_of"]
 
+NAMES = 500  # characters of the names of labels, at most
 LONGEST = 4000  # characters: MLflow takes 5,000, and the gate's decision comes after it
 
 
 def card(
-    model: str, weights: Path, *, params: Mapping[str, Any], metrics: Mapping[str, float], tags: Mapping[str, str]
+    model: str,
+    weights: Path,
+    *,
+    params: Mapping[str, Any],
+    metrics: Mapping[str, float],
+    tags: Mapping[str, str],
+    labels: Sequence[str] = (),
 ) -> str:
     """Return the card, at most `LONGEST` characters: params that do not fit are left out.
 
@@ -26,6 +34,7 @@ def card(
         weights: folder with `model.json`.
         params, metrics: flat, as they are sent to MLflow; the bounds of a metric's interval are `.low` and `.high`.
         tags: of the version.
+        labels: the names of the classes, if they have any.
     """
     recipe = json.loads((weights / "model.json").read_text())
     seed = f", seed {tags['seed']}; the metrics are over all its seeds" if "seed" in tags else ""
@@ -38,9 +47,12 @@ def card(
             interval = " to ".join(f"{bound:.4f}" for bound in bounds if bound is not None)
             lines.append(f"| {name} | {value:.4f} | {interval} |")
     if inputs := inputs_of(tags):
-        lines += ["", "## Data", "", f"Digits: {tags['digits_source']}." if "digits_source" in tags else ""]
+        lines += ["", "## Data"]
+        if "digits_source" in tags:
+            lines += ["", f"Drawn from MNIST's digits (`digits.source: {tags['digits_source']}`)."]
         lines += ["", "| file | md5 |", "|---|---|", *(f"| {name} | {value} |" for name, value in inputs.items())]
-    lines += ["", "## Limits", "", _limits(recipe), "", "## Load", "", _loading(model, recipe), "", "## Params", ""]
+    lines += ["", "## Limits", "", _limits(recipe, labels), "", "## Load", "", _loading(model, recipe)]
+    lines += ["", "## Params", ""]
     for name, value in params.items():
         line = f"- `{name}`: {value}"
         if sum(map(len, lines)) + len(lines) + len(line) > LONGEST:
@@ -50,18 +62,24 @@ def card(
 
 
 def inputs_of(tags: Mapping[str, str]) -> dict[str, str]:
-    """Return the hash of each file that went into a version, by its path."""
+    """Return the hash of each file and model that went into a version, by its path."""
     return {name.removeprefix(INPUT): value for name, value in tags.items() if name.startswith(INPUT)}
 
 
-def _limits(recipe: Mapping[str, Any]) -> str:
+def _limits(recipe: Mapping[str, Any], labels: Sequence[str]) -> str:
     if recipe["folder"] == "sorters":
         length = recipe["args"].get("length")
         return f"Takes {length} scores, no other number." if length else "Takes any number of scores."
-    image, args = recipe.get("image"), recipe["args"]
-    size = f" of {image['width']} x {image['height']} pixels, {image['colors']} color(s)" if image else ""
-    labels = f" Ranks labels 0 to {args['outputs'] - 1}." if recipe.get("task") == "label_ranking" else ""
-    return f"Takes images{size}.{labels} It was judged on data like its training data, and on no other."
+    if image := recipe.get("image"):
+        takes = f"images of {image['width']} x {image['height']} pixels, {image['colors']} color(s)"
+    else:
+        takes = " and ".join(lookup.find("tasks", recipe["task"]).columns)
+    ranked = ""
+    if recipe["task"] == "label_ranking":
+        numbers = f" 0 to {recipe['args']['outputs'] - 1}"
+        names = shorten(f": {', '.join(labels)}", NAMES, placeholder=", ...") if labels else numbers
+        ranked = f" Ranks labels{names}."
+    return f"Takes {takes}.{ranked} It was judged on data like its training data, and on no other."
 
 
 def _loading(model: str, recipe: Mapping[str, Any]) -> str:

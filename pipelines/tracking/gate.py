@@ -103,6 +103,9 @@ def _decide(client: mlflow.MlflowClient, name: str, params: Settings, folder: Pa
     )  # fmt: skip
     judged = gate.judged[task]
     better, reason = verdict(differences, judged, gate, lower_is_better)
+    reason += f"; on {examples}"
+    if examples.endswith("/val"):
+        reason += ": judged on validation, on which epochs, seeds and settings were chosen, for there is no gate split"
     if better and not over_person and registry.chosen_by_person(client, model):
         better = False
         reason += f"; but version {champion} was made champion by a person: `rankops promote {name} --over-person`"
@@ -169,7 +172,7 @@ def _judge(
         vectors, _ = score_vectors.draw(SORTER_VECTORS, length, generator(params.gate.seed, "gate", "sorters"))
         statistics = _each(name, networks, partial(_of_sorter, vectors))
         return statistics, dict.fromkeys(SORTER_METRICS, False), f"{SORTER_VECTORS} fresh vectors"
-    # Datasets read from disk have no gate split; their epochs were chosen on val.
+    # Where a dataset read from disk is told to have no gate; the decision says so.
     judge, split = lookup.find("tasks", task)(), "gate" if (data / "gate.parquet").is_file() else "val"
     try:
         examples = judge.load(data, split, threads=params.compute.threads)

@@ -4,7 +4,9 @@ import json
 import shutil
 import time
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
+from getpass import getuser
 from hashlib import sha256
 from importlib.metadata import version as installed
 from pathlib import Path
@@ -31,6 +33,7 @@ from rankops import __version__, lookup
 __all__ = ["Run", "Version", "addresses", "key_of", "publish", "signature_of"]
 
 KEY = "rankops.key"  # on runs and versions: a hash of what made them
+TOOK = "training.seconds"  # on a run: from its first beginning to its end
 COMPARED = "rankops.compared"  # on a model: among which versions its challenger was chosen
 PARENT = "mlflow.parentRunId"  # MLflow's own: its UI shows a run with this tag below its parent
 SERVED_BY = Path(__file__).parents[1] / "serving" / "model.py"
@@ -68,6 +71,7 @@ class Run:
     history: pd.DataFrame | None = None  # a row per epoch, with a column `epoch`
     files: Mapping[str, list[Path]] = field(default_factory=dict)  # by folder in the run's artifacts
     seeds: tuple["Run", ...] = ()  # child runs
+    times: tuple[int, int] | None = None  # begin and end in milliseconds since 1970; None if nobody knows
     version: Version | None = None
 
 
@@ -96,8 +100,9 @@ def publish(runs: list[Run]) -> list[str]:
                 number, registered = _registered(client, run_id, run, run.version)
                 changed |= registered
                 made.setdefault(run.version.model, []).append((run.version.quality, int(number), run.key))
-            if client.get_run(run_id).info.status != "FINISHED":  # only now: a run that was killed is sent again
-                client.set_terminated(run_id, "FINISHED")
+            # Only now: a run that was killed is sent again. Registering has ended it, at the time of that.
+            if changed or client.get_run(run_id).info.status != "FINISHED":
+                _end(client, run_id, run)
             live.discard(client, run.name)
             sent += [run.name] if changed else []
     for model, candidates in made.items():
@@ -116,7 +121,7 @@ def _sent(client: mlflow.MlflowClient, experiment: str, run: Run, *, parent: str
     if whole is None:
         run_id = _create(client, experiment, run, parent)
         if parent is not None:
-            client.set_terminated(run_id, "FINISHED")
+            _end(client, run_id, run)
         return run_id, True
     run_id, changed = whole.info.run_id, whole.info.lifecycle_stage == "deleted"
     if changed:
@@ -128,10 +133,18 @@ def _sent(client: mlflow.MlflowClient, experiment: str, run: Run, *, parent: str
     return run_id, changed or bool(lost)
 
 
+def _end(client: mlflow.MlflowClient, run_id: str, run: Run) -> None:
+    """Mark a run as finished; one whose times nobody knows lasts no time, rather than as long as it was sent."""
+    end = run.times[1] if run.times else client.get_run(run_id).info.start_time
+    client.set_terminated(run_id, "FINISHED", end_time=end)
+
+
 def _create(client: mlflow.MlflowClient, experiment: str, run: Run, parent: str | None) -> str:
-    tags = {**run.tags, KEY: run.key, **_commit(), **({PARENT: parent} if parent else {})}
-    run_id = client.create_run(experiment, run_name=run.name, tags=tags).info.run_id
     now = int(time.time() * 1000)
+    begin, end = run.times or (now, now)
+    took = f"{(end - begin) / 1000:.1f}" if run.times else "unknown: it was not trained here, or before this was kept"
+    tags = {**run.tags, TOOK: took, KEY: run.key, **_commit(), **_source(run), **({PARENT: parent} if parent else {})}
+    run_id = client.create_run(experiment, start_time=begin, run_name=run.name, tags=tags).info.run_id
     metrics = [Metric(name, float(value), now, 0) for name, value in run.metrics.items()]
     metrics += [] if run.history is None else live.epoch_metrics(run.history.to_dict("records"))
     params = [Param(name, str(value)) for name, value in run.params.items()]
@@ -147,6 +160,16 @@ def _commit() -> dict[str, str]:
         return {"git_commit": git(".", "rev-parse", "HEAD"), "git_dirty": str(dirty).lower()}
     except ValueError:
         return {"git_commit": "unknown"}
+
+
+def _source(run: Run) -> dict[str, str]:
+    """Return who made a run, and of what, where MLflow's UI looks for it."""
+    result = {"mlflow.source.name": run.tags.get("stage", run.name), "mlflow.source.type": "LOCAL"}
+    if (commit := _commit()["git_commit"]) != "unknown":
+        result["mlflow.source.git.commit"] = commit
+    with suppress(KeyError, OSError):  # a container's user may have no name
+        result["mlflow.user"] = getuser()
+    return result
 
 
 def _send_files(client: mlflow.MlflowClient, run_id: str, run: Run, folders: Iterable[str]) -> None:
@@ -209,12 +232,15 @@ def _made(run: Run, tags: Mapping[str, str]) -> dict[str, Any]:
 
 def _register(client: mlflow.MlflowClient, run_id: str, run: Run, version: Version) -> str:
     tags = {**run.tags, **version.tags, KEY: run.key, "run": run.name}
-    text = card(version.model, version.weights, params=run.params, metrics=run.metrics, tags=tags | _commit())
+    known = tags | _commit()
+    made = _made(run, known)
+    labels = made.get("labels", ())
+    text = card(version.model, version.weights, params=run.params, metrics=run.metrics, tags=known, labels=labels)
     with TemporaryDirectory() as scratch:
         weights = Path(scratch) / "weights"  # the name by which `rankops.sorters.load` finds it
         shutil.copytree(version.weights, weights)
         (weights / "card.md").write_text(text + "\n")
-        recipe = json.loads((weights / "model.json").read_text()) | _made(run, tags | _commit())
+        recipe = json.loads((weights / "model.json").read_text()) | made
         (weights / "model.json").write_text(json.dumps(recipe, indent=2, sort_keys=True) + "\n")
         with mlflow.start_run(run_id=run_id):
             logged = mlflow.pyfunc.log_model(

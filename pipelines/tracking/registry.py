@@ -5,6 +5,7 @@ marked as moved. A process killed before the alias moves leaves a last entry wit
 """
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ from rankops.sorters.load import download
 
 __all__ = [
     "champions", "chosen_by_person", "has_champion", "has_files", "holder", "model_of", "replace", "set_champion",
-    "versions", "weights_of",
+    "version_of", "versions", "weights_of",
 ]  # fmt: skip
 
 CHAMPIONS = "rankops.champions"  # on a model: every version that this project made champion, the latest last
@@ -60,6 +61,27 @@ def has_champion(name: str) -> bool:
     with answering():
         model = _or_none(client.get_registered_model, name)
     return model is not None and holder(model) is not None
+
+
+def version_of(address: str) -> ModelVersion:
+    """Return the version that an address such as `models:/label_ranking@champion` or `models:/label_ranking/3` names.
+
+    Raises:
+        FileNotFoundError: there is no store yet.
+        ValueError: the store has no such model, version or alias.
+    """
+    client = connect()
+    named = re.fullmatch(r"models:/([^/@]+)(?:@(.+)|/(\d+))", address)
+    if named is None:
+        raise ValueError(f"{address}: expected such as models:/label_ranking@champion or models:/label_ranking/3")
+    name, alias, number = named.groups()
+    with answering():
+        model, every = model_of(client, name), versions(client, name)
+        number = holder(model, alias) if alias else number
+        if number not in every:
+            missing = f"alias {alias}" if alias else f"version {number}"
+            raise ValueError(f"{name} has no {missing}; there are versions {', '.join(every) or 'none'}")
+        return client.get_model_version(name, number)
 
 
 def versions(client: mlflow.MlflowClient, name: str) -> list[str]:
@@ -132,7 +154,7 @@ def weights_of(address: str, to: Path) -> Path:
         FileNotFoundError: there is no store yet.
         ValueError: the store has no such model, version or alias, or has lost its files.
     """
-    connect()
+    version_of(address)  # which says what there is instead
     try:
         return download(address, to)
     except (ValueError, OSError) as error:

@@ -20,10 +20,12 @@ import requests
 from mlflow.exceptions import MlflowException
 
 from pipelines.ops.messages import in_a_line, without_credentials
+from pipelines.tracking import database
+from pipelines.tracking.database import file_of
 
 __all__ = [
-    "DEFAULT_STORE", "CredentialsRefused", "ServerUnreachable", "answering", "connect", "experiment_of",
-    "is_unreachable",
+    "DEFAULT_STORE", "CredentialsRefused", "ServerUnreachable", "address_of_store", "answering", "connect",
+    "experiment", "experiment_of", "is_unreachable",
 ]  # fmt: skip
 
 DEFAULT_STORE = "sqlite:///mlflow.db"
@@ -39,47 +41,83 @@ class CredentialsRefused(ValueError):
     """The store refuses the user, the password or what the user wants to do: trying again does not help."""
 
 
-def connect(*, create: bool = False) -> mlflow.MlflowClient:
-    """Connect to the store that `MLFLOW_TRACKING_URI` names, by default SQLite in this folder.
+def address_of_store() -> str:
+    """Return the address of the store that `MLFLOW_TRACKING_URI` names, by default SQLite in this folder.
 
-    Args:
-        create: make the default store if it does not exist; else that is a FileNotFoundError.
+    A stage that DVC runs as an experiment, in a copy of the checkout that is removed in the end, has the checkout's.
     """
     address = os.environ.get("MLFLOW_TRACKING_URI") or DEFAULT_STORE
-    file = Path(DEFAULT_STORE.removeprefix("sqlite:///"))
-    if not create and address == DEFAULT_STORE and not file.is_file():  # reading would make an empty one
-        raise FileNotFoundError(
-            f"{file.resolve()}: no such file, so nothing is registered; run `make repro` first, "
-            "set MLFLOW_TRACKING_URI, or name a folder such as models/runs/label_ranking-rlsep"
-        )
+    file = file_of(address, Path(os.environ["DVC_ROOT"]) if experiment() else Path.cwd())
+    return address if file is None else f"sqlite:///{file}"
+
+
+def experiment() -> str | None:
+    """Return the name of the DVC experiment that this process belongs to, if that works in a copy of the checkout."""
+    root = os.environ.get("DVC_ROOT")
+    return os.environ.get("DVC_EXP_NAME") if root and Path(root).resolve() != Path.cwd() else None
+
+
+def connect(*, create: bool = False) -> mlflow.MlflowClient:
+    """Connect to the store of `address_of_store`.
+
+    Args:
+        create: make an SQLite store that does not exist; else that is a FileNotFoundError.
+
+    Raises:
+        FileNotFoundError: there is no store yet, or it was copied without its files.
+        CredentialsRefused, ServerUnreachable: as their names say.
+    """
+    address = address_of_store()
+    file = file_of(address)
     for name in ("mlflow", "alembic"):  # every migration of a table, every model without an input example
         logging.getLogger(name).setLevel(logging.ERROR)
     warnings.filterwarnings("ignore", message=".*input example was not provided.*")
-    mlflow.set_tracking_uri(address)
     try:
+        if file is not None:
+            _prepare(file, create=create)
+        mlflow.set_tracking_uri(address)
         client = mlflow.MlflowClient()
         client.search_experiments(max_results=1)
+    except FileNotFoundError:
+        raise
     except Exception as error:  # database drivers and HTTP clients each have their own
         if REFUSED.search(str(error)):
             raise _refused(error) from error
+        if file is None:
+            todo = "Start it, check MLFLOW_TRACKING_URI, or unset that for the store of this folder; then try again"
+        elif "locked" in str(error):
+            todo = "Another process has locked it: wait for that process or end it, then try again"
+        else:
+            todo = "Restore it from a copy, or move it away: `make repro` publishes to a new one"
         raise ServerUnreachable(
-            f"the MLflow store {without_credentials(address)} does not answer: {in_a_line(error)}. Start it, "
-            "check MLFLOW_TRACKING_URI, or unset that for the store of this folder; then try again"
+            f"the MLflow store {without_credentials(address)} does not answer: {in_a_line(error)}. {todo}"
         ) from error
     return client
 
 
+def _prepare(file: Path, *, create: bool) -> None:
+    """Make an SQLite store if there is none, and let its addresses follow it."""
+    if not database.has_contents(file):
+        if not create:  # reading would make an empty one
+            raise FileNotFoundError(
+                f"{file}: {'holds nothing yet' if file.is_file() else 'no such file'}, so nothing is registered; run "
+                "`make repro` first, set MLFLOW_TRACKING_URI, or name a folder such as models/runs/label_ranking-rlsep"
+            )
+        database.make(file)
+    database.settle(file)
+
+
 def experiment_of(client: mlflow.MlflowClient, name: str) -> str:
     """Return the id of an experiment, which is made or restored where there is none."""
-    experiment = client.get_experiment_by_name(name)
-    if experiment is None:
+    found = client.get_experiment_by_name(name)
+    if found is None:
         # Files stay beside a database, whichever folder (a worktree, say) publishes.
-        database = re.fullmatch(r"sqlite:///(/.+)", mlflow.get_tracking_uri())
-        place = (Path(database[1]).parent / "mlruns" / name).as_uri() if database else None
+        file = file_of(mlflow.get_tracking_uri())
+        place = (file.parent / database.FILES / name).as_uri() if file else None
         return client.create_experiment(name, artifact_location=place)
-    if experiment.lifecycle_stage == "deleted":
-        client.restore_experiment(experiment.experiment_id)
-    return experiment.experiment_id
+    if found.lifecycle_stage == "deleted":
+        client.restore_experiment(found.experiment_id)
+    return found.experiment_id
 
 
 @contextmanager

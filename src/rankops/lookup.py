@@ -149,10 +149,10 @@ def module(folder: str, name: str, *, where: str | None = None) -> ModuleType:
     ValueError: runs.mine.loss.name: no 'rslep' in rankops/losses; there are average_precision, ...; did you mean rlsep?
     """
     modules = _modules(folder)
-    if name not in modules:
+    if not isinstance(name, str) or name not in modules:  # a file of params or a model may name anything
         raise ValueError(
             f"{where or f'{folder}.name'}: no {name!r} in rankops/{folder}; there are {', '.join(modules)}"
-            f"{did_you_mean(name, modules)}"
+            f"{did_you_mean(str(name), modules)}"
         )
     return importlib.import_module(modules[name])
 

@@ -85,6 +85,37 @@ def test_the_truth_may_be_of_any_type(name, generator):
         assert torch.allclose(call(name, scores, truth.to(dtype)), call(name, scores, truth), equal_nan=True)
 
 
+@pytest.mark.parametrize("name", [name for name in METRICS if kind(METRICS[name]) in ("target", "label_ranks")])
+def test_large_integers_are_compared_as_integers_or_refused(name):
+    """Of time stamps in nanoseconds float64 makes ties."""
+    scores, small = torch.tensor([[0.4, 0.5, 0.3, 0.2, 0.1]]), torch.tensor([[2, 0, 1, 1, 3]])
+    large = small + 2**60 * (small.sign() if kind(METRICS[name]) == "label_ranks" else 1)  # 0 is no label
+    value = call(name, scores, small)
+    if value.equal(call(name, scores, small + small // 3)):  # their order alone counts
+        assert call(name, scores, large).equal(value)
+    else:
+        with pytest.raises(ValueError, match=rf"target\[0, 0\] is {2**60 + 2}"):
+            call(name, scores, large)
+
+
+@every
+def test_computes_in_float64_whatever_it_is_given_and_follows_no_gradient(name, generator):
+    scores, truth = one(name, generator, dtype=torch.float32)
+    given = {}
+    if "weights" in parameters(METRICS[name]):
+        shape = scores.shape[:1] if kind(METRICS[name]) == "positives" else scores.shape
+        given["weights"] = torch.rand(shape, generator=generator, dtype=torch.float64)
+    value = call(name, scores, truth, **given)
+    wide = scores.double(), truth.double() if truth.is_floating_point() else truth
+    assert call(name, *wide, **given).equal(value)
+    followed = [part.requires_grad_() if part.is_floating_point() else part for part in (*wide, *given.values())]
+    assert not call(name, *followed[:2], **dict(zip(given, followed[2:], strict=True))).requires_grad
+    halves = {argument: part.float() for argument, part in given.items()}
+    assert call(name, scores, truth, **halves).equal(
+        call(name, *wide, **{key: half.double() for key, half in halves.items()})
+    )
+
+
 @pytest.mark.parametrize("name", takes("mask"))
 def test_what_is_masked_might_as_well_not_be_there(name, generator):
     scores, truth = one(name, generator)

@@ -3,6 +3,7 @@
 import argparse
 import base64
 import json
+import re
 import sys
 from collections.abc import Mapping, Sequence
 from functools import cache
@@ -55,7 +56,7 @@ def load_rankers(folders: Sequence[Path] = ()) -> dict[str, Any]:
     named = {str(folder): folder for folder in folders} or next(pairs, {"RLSEP": SHIPPED})
     for folder in named.values():
         try:
-            image, labels = image_of_ranker(folder), recipe_of(folder)["args"]["outputs"]
+            image, labels = image_of_ranker(folder), recipe_of(folder)["args"].get("outputs")
         except FileNotFoundError as error:
             raise FileNotFoundError(f"{error}; `rankops demo` without a folder shows the ranker that ships") from error
         if (image["colors"], image["width"], labels) != (1, image["height"], LABELS):
@@ -76,12 +77,14 @@ def _boxes_of(scene: Any) -> dict[int, list[float]]:
     for row in rows:
         try:
             label, *box = (row[key] for key in ("label", "size", "top", "left"))
+            if not all(type(number) in (int, float) for number in box):
+                raise TypeError("a number is missing")
             size, top, left = map(float, box)
-        except (KeyError, TypeError, ValueError, OverflowError) as error:
+        except (KeyError, TypeError, OverflowError) as error:
             raise ValueError(f"{row}: expected numbers label, size, top and left") from error
         if type(label) is not int or not 0 <= label < LABELS or label in boxes:
             raise ValueError(f"label {label}: expected each of 0 to 9 at most once")
-        if not (LEAST <= size <= 1 and min(top, left) >= 0 and max(top, left) + size <= 1 + 1e-6):
+        if not (LEAST <= size <= 1 and all(0 <= edge <= 1 + 1e-6 - size for edge in (top, left))):  # so NaN fails
             raise ValueError(
                 f"label {label}: size {size:g}, top {top:g}, left {left:g}: expected a box inside the scene, which is "
                 f"0 to 1 both ways, of size {LEAST} at least"
@@ -129,6 +132,15 @@ def answer(scene: Any, rankers: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
+class _Server(ThreadingHTTPServer):
+    request_queue_size = 128  # the default of 5 resets connections of a lively page
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        # A browser that leaves, or falls silent, is no error.
+        if not isinstance(sys.exception(), ConnectionError | TimeoutError):
+            super().handle_error(request, client_address)
+
+
 def server(rankers: Mapping[str, Any], port: int) -> ThreadingHTTPServer:
     """Return a server that listens already, on this machine alone; port 0 takes a free one.
 
@@ -138,6 +150,16 @@ def server(rankers: Mapping[str, Any], port: int) -> ThreadingHTTPServer:
 
     class Handler(BaseHTTPRequestHandler):
         timeout = 10  # seconds that a client may be silent
+
+        def parse_request(self) -> bool:
+            if not super().parse_request():
+                return False
+            # A page from elsewhere, whose name was made to lead here, asks by that name.
+            host = self.headers.get("Host", HOST)
+            if host.partition(":")[0] not in (HOST, "localhost"):
+                self.refuse(403, f"Host is {host!r}, expected {HOST}")
+                return False
+            return True
 
         def do_GET(self) -> None:
             if self.path == "/":
@@ -149,8 +171,8 @@ def server(rankers: Mapping[str, Any], port: int) -> ThreadingHTTPServer:
             if self.path != "/scene":
                 return self.refuse(404, f"{self.path}: not here; scenes go to /scene")
             length = self.headers.get("Content-Length", "")
-            if not length.isdecimal() or int(length) > LARGEST:
-                return self.refuse(400, f"Content-Length is {length!r}, expected at most {LARGEST}")
+            if not re.fullmatch("[0-9]{1,9}", length) or int(length) > LARGEST:
+                return self.refuse(400, f"Content-Length is {length[:20]!r}, expected at most {LARGEST}")
             try:
                 result = answer(json.loads(self.rfile.read(int(length))), rankers)
             except (ValueError, RecursionError) as error:  # JSON's and decoding's own are ValueErrors too
@@ -175,7 +197,7 @@ def server(rankers: Mapping[str, Any], port: int) -> ThreadingHTTPServer:
             pass
 
     try:
-        return ThreadingHTTPServer((HOST, port), Handler)
+        return _Server((HOST, port), Handler)
     except (OSError, OverflowError) as error:
         raise ValueError(f"port {port} of {HOST}: {error}; name another, as in `rankops demo --port 5003`") from error
 

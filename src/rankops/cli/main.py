@@ -53,7 +53,12 @@ def _outside(folder: Path) -> None:
 
             return demo(sys.argv[2:])
     except ModuleNotFoundError as error:
-        sys.exit(f"the package {error.name} is missing: install rankops with its extra `pipeline`")
+        name = (error.name or "").partition(".")[0]
+        if name == "rankops":
+            raise
+        # By the name of this project: the index's rankops is another one.
+        wanted = name if name == "matplotlib" else '"rankops-torch[tasks]"'
+        sys.exit(f"the package {name} is missing: pip install {wanted}")
     if "_RANKOPS_COMPLETE" in os.environ:  # Tab in another folder
         sys.exit(1)
     sys.exit(

@@ -123,7 +123,9 @@ def predict(paths: Sequence[Path], folder: Path = SHIPPED) -> list[Prediction]:
 def _names(recipe: dict[str, Any], folder: Path) -> list[str] | None:
     """Return the names of all labels, if the model has them."""
     names, count = recipe.get("labels"), recipe["args"].get("outputs")
-    if names is None or (isinstance(names, list) and len(names) == count):
+    if names is None:
+        return None
+    if isinstance(names, list) and len(names) == count and all(isinstance(name, str) for name in names):
         return names
     raise ValueError(f"{folder}: model.json has the labels {names!r}, expected a list of {count} names")
 

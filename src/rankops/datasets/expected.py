@@ -1,9 +1,12 @@
-"""Expectations as plain data: `type` and arguments of what Great Expectations holds a table of facts against."""
+"""Expectations as plain data: `type` and arguments of what Great Expectations holds a table of facts against.
+
+None of them need say that a value is there: a missing one fails in any column of facts, expected or not.
+"""
 
 from collections.abc import Mapping
 from typing import Any
 
-__all__ = ["between", "filled", "frequencies", "in_set", "mean", "rows_of", "unique"]
+__all__ = ["between", "frequencies", "in_set", "mean", "rows_of", "unique"]
 
 
 def _bounds(low: float | None, high: float | None) -> dict[str, float]:
@@ -27,11 +30,6 @@ def mean(column: str, low: float, high: float) -> dict[str, Any]:
 def in_set(column: str, *values: Any) -> dict[str, Any]:
     """Expect one of some values in each row."""
     return {"type": "expect_column_values_to_be_in_set", "column": column, "value_set": list(values)}
-
-
-def filled(column: str) -> dict[str, Any]:
-    """Expect no missing value."""
-    return {"type": "expect_column_values_to_not_be_null", "column": column}
 
 
 def unique(*columns: str) -> dict[str, Any]:

@@ -9,6 +9,8 @@ from pathlib import Path
 
 __all__ = ["remove_folder", "replaced_file", "replaced_folder", "write_error"]
 
+OF_THE_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)  # not of the network
+
 
 def _partial(path: Path) -> Path:
     """Return a path next to `path`, on the same file system, and remove what killed processes left there.
@@ -65,6 +67,17 @@ def write_error(path: str | Path, error: Exception) -> OSError:
 
 
 @contextmanager
+def _named(path: Path) -> Generator[None]:
+    """Name the file in an error of its disk: the system says in which call, not for which file, a write failed."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno in OF_THE_DISK and error.filename is None:
+            error.filename = str(path)
+        raise
+
+
+@contextmanager
 def replaced_file(path: str | Path) -> Generator[Path, None, None]:
     """Yield a temporary path to write to; on success it replaces `path`, on any error it is removed.
 
@@ -78,8 +91,9 @@ def replaced_file(path: str | Path) -> Generator[Path, None, None]:
     path = Path(path)
     partial = _partial(path)
     try:
-        yield partial
-        _synced(partial)
+        with _named(path):
+            yield partial
+            _synced(partial)
         os.replace(partial, path)
     finally:
         partial.unlink(missing_ok=True)
@@ -92,10 +106,11 @@ def replaced_folder(path: str | Path) -> Generator[Path, None, None]:
     partial = _partial(path)
     partial.mkdir()
     try:
-        yield partial
-        for file in partial.rglob("*"):
-            if file.is_file():
-                _synced(file)
+        with _named(path):
+            yield partial
+            for file in partial.rglob("*"):
+                if file.is_file():
+                    _synced(file)
         remove_folder(path)
         os.replace(partial, path)
     finally:

@@ -2,6 +2,7 @@
 
 import inspect
 import json
+import math
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,6 +12,7 @@ import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import nn
+from torch.overrides import TorchFunctionMode
 
 from rankops import lookup
 from rankops.io.atomic import replaced_file, write_error
@@ -107,14 +109,32 @@ def load_model(path: str | Path, *, device: str | torch.device = "cpu") -> Any:
         ValueError: the weights are truncated or do not fit the recipe.
     """
     path, recipe = folder_of(path), recipe_of(path)
+    make = lookup.find(recipe["folder"], recipe["name"], where=f"{path}: model.json: name")
     try:
-        with _on_cpu():
-            model = lookup.find(recipe["folder"], recipe["name"])(**recipe["args"])
-        model.recipe = recipe
-        model.load_state_dict(load_file(path / "model.safetensors"))
-    except (SafetensorError, RuntimeError, KeyError, TypeError) as error:
-        raise ValueError(f"{path}: not a whole model ({error}); make it again with `dvc repro`") from error
+        weights = load_file(path / "model.safetensors")
+        with _on_cpu(), _Bounded(sum(value.numel() for value in weights.values())):
+            model = make(**recipe["args"])
+        model.load_state_dict(weights)
+    except Exception as error:  # whatever the class has against options that a file gives it
+        found = " ".join(str(error).split())  # load_state_dict has a line for each weight
+        raise ValueError(f"{path}: not a whole model ({found}); make it again with `dvc repro`") from error
+    model.recipe = recipe
     return model.to(device, memory_format=torch.channels_last).eval()
+
+
+class _Bounded(TorchFunctionMode):
+    """Refuses a module of more values than its weights in a file have, before it takes memory."""
+
+    def __init__(self, values: int):
+        super().__init__()
+        self.left = 2 * values + 2**20  # what is not kept in a file is small
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func in (torch.empty, torch.zeros, torch.ones, torch.rand, torch.randn):
+            self.left -= math.prod(args[0] if args and not isinstance(args[0], int) else args)
+            if self.left < 0:
+                raise ValueError("its options ask for more weights than the file has")
+        return func(*args, **(kwargs or {}))
 
 
 def start_from(network: Any, path: str | Path) -> None:

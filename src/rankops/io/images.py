@@ -12,18 +12,18 @@ from PIL import Image, ImageOps
 from torch import Tensor
 
 from rankops.io.parquet import IMAGE
-from rankops.io.pictures import BROKEN, opened
+from rankops.io.pictures import check_plain, opened, reason
 
 __all__ = ["as_jpeg", "image_batches", "image_count", "open_photo", "picture", "squared"]
 
 QUALITY = 95  # of the stored JPEG
 PIECE = 64  # rows read together
+FORMATS = ("JPEG", "PNG", "BMP", "GIF", "TIFF", "WEBP")  # others start programs, or have faults of their own
+PHOTO_PIXELS = 2**26  # of a photo, before it is resized: 67 million take half a gigabyte
 
 
 def _upright(image: Image.Image, mode: str) -> Image.Image:
     """The image turned as its EXIF data say, gray (`L`) or `RGB`; what neither can show is refused."""
-    if image.mode.startswith(("I", "F")):
-        raise ValueError("more than 8 bits a color")
     upright = ImageOps.exif_transpose(image)
     if upright.has_transparency_data and np.asarray(upright.convert("RGBA"))[..., 3].min() < 255:
         raise ValueError("transparent in places")
@@ -40,18 +40,23 @@ def squared(image: Image.Image, size: int) -> Image.Image:
 
 
 def open_photo(contents: bytes, size: int) -> Image.Image:
-    """Decode an image of any kind as RGB, `size` pixels on a side, see `squared`.
+    """Decode an image of one of `FORMATS` as RGB, `size` pixels on a side, see `squared`.
 
     Raises:
-        ValueError: it is truncated, empty, too large to be a photo, transparent in places, of more than 8 bits a color,
-            or no image at all.
+        ValueError: it is truncated, empty, of more than `PHOTO_PIXELS`, transparent in places, of more than 8 bits a
+            color or several frames, or no image at all.
     """
     try:
-        with Image.open(BytesIO(contents)) as image:
+        with Image.open(BytesIO(contents), formats=FORMATS) as image:
+            if image.width * image.height > PHOTO_PIXELS:
+                raise ValueError(f"{image.width} x {image.height} pixels, expected at most {PHOTO_PIXELS:,}")
+            check_plain(image)
             image.load()
             return squared(_upright(image, "RGB"), size)
-    except BROKEN as error:
-        raise ValueError(f"not a whole image ({error})") from error
+    except MemoryError:
+        raise
+    except Exception as error:  # whatever a decoder makes of contents that are none of its own
+        raise ValueError(f"not a whole image ({reason(error, ', '.join(FORMATS))})") from error
 
 
 def as_jpeg(image: Image.Image) -> bytes:
@@ -87,11 +92,14 @@ def _opened(path: Path) -> pq.ParquetFile:
         raise FileNotFoundError(f"{path}: no such file; expected Parquet with a column image: {{bytes, path}}")
     try:
         file = pq.ParquetFile(path, buffer_size=2**20, pre_buffer=False)
-    except (pa.ArrowInvalid, OSError) as error:
+        schema = file.schema_arrow
+        names = schema.names
+    except (pa.ArrowException, OSError, ValueError) as error:  # the last are names that are no UTF-8 too
         raise _broken_file(path, error) from error
-    schema = file.schema_arrow
-    if "image" not in schema.names:
-        raise ValueError(f"{path}: no column image; it has {', '.join(schema.names) or 'none'}")
+    if "image" not in names:
+        raise ValueError(f"{path}: no column image; it has {', '.join(names) or 'none'}")
+    if (count := names.count("image")) > 1:
+        raise ValueError(f"{path}: {count} columns are called image, expected one")
     kind = schema.field("image").type
     if pa.types.is_struct(kind) and kind.get_field_index("bytes") >= 0:
         kind = kind.field("bytes").type
@@ -130,7 +138,9 @@ def image_batches(path: Path, *, columns: Sequence[str] = ()) -> Iterator[tuple[
     """
     first = 0
     with _opened(path) as file:
-        kind = file.schema_arrow.field("image").type
+        kind, names = file.schema_arrow.field("image").type, file.schema_arrow.names
+        if twice := [name for name in columns if names.count(name) > 1]:
+            raise ValueError(f"{path}: several columns {twice[0]}, expected one")
         try:
             for batch in file.iter_batches(batch_size=PIECE, columns=["image", *columns]):
                 if pa.types.is_struct(kind):
@@ -138,5 +148,5 @@ def image_batches(path: Path, *, columns: Sequence[str] = ()) -> Iterator[tuple[
                     batch = batch.set_column(batch.schema.get_field_index("image"), "image", encoded)
                 yield first, batch
                 first += len(batch)
-        except (pa.ArrowInvalid, OSError) as error:
+        except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
             raise _broken_file(path, error) from error

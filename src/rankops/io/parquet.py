@@ -1,7 +1,8 @@
 """Parquet tables with images in them: read with clear errors, in the common `image: {bytes, path}` form."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from io import BytesIO
 from pathlib import Path
 
@@ -13,15 +14,21 @@ import torch
 from PIL import Image
 from torch import Tensor
 
+from rankops.io.pictures import BROKEN, check_plain, reason
+
 __all__ = [
     "IMAGE",
     "as_batch",
     "as_fixed_lists",
     "as_lists",
+    "columns_of",
     "decode_images",
     "encode_images",
+    "is_list",
+    "is_number",
     "list_lengths",
     "matrix",
+    "parquet_file",
     "read_table",
 ]
 
@@ -30,25 +37,36 @@ __all__ = [
 IMAGE = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
 
 
+@contextmanager
+def parquet_file(path: str | Path) -> Generator[pq.ParquetFile]:
+    """Open a Parquet file; whatever is wrong inside is a ValueError that names it."""
+    if not Path(path).is_file():
+        raise FileNotFoundError(f"{path}: no such file; make it with `dvc repro`")
+    try:
+        with pq.ParquetFile(path) as file:  # pq.read_table imports pandas
+            yield file
+    except (pa.ArrowException, OSError, ValueError) as error:
+        raise ValueError(f"{path}: not a whole Parquet file ({error}); make it again with `dvc repro`") from error
+
+
+def columns_of(path: str | Path) -> list[str]:
+    """Return the names of a Parquet file's columns, with errors as `read_table`."""
+    with parquet_file(path) as file:
+        return file.schema_arrow.names
+
+
 def read_table(path: str | Path, columns: Sequence[str]) -> pa.Table:
     """Read some columns of a Parquet file.
 
     Raises:
         FileNotFoundError: no such file.
-        ValueError: not a whole Parquet file, or a column is missing.
+        ValueError: not a whole Parquet file, or a column is missing or there twice.
     """
-    path = Path(path)
-    if not path.is_file():
-        raise FileNotFoundError(f"{path}: no such file; make it with `dvc repro`")
-    try:
-        with pq.ParquetFile(path) as file:  # pq.read_table imports pandas
-            names = file.schema_arrow.names
-            missing = [name for name in columns if name not in names]
-            if not missing:
-                return file.read(list(columns))
-    except (pa.ArrowInvalid, OSError) as error:
-        raise ValueError(f"{path}: not a whole Parquet file ({error}); make it again with `dvc repro`") from error
-    raise ValueError(f"{path}: no column {', '.join(missing)}; it has {', '.join(names)}")
+    names = columns_of(path)
+    if missing := [name for name in columns if names.count(name) != 1]:
+        raise ValueError(f"{path}: no column {', '.join(missing)}, or several; it has {', '.join(names)}")
+    with parquet_file(path) as file:
+        return file.read(list(columns))
 
 
 def _in_threads(function: Callable, items: Sequence | np.ndarray, threads: int) -> list:
@@ -94,14 +112,17 @@ def decode_images(column: pa.ChunkedArray, *, path: str | Path, threads: int, ea
         number, encoded = numbered
         try:
             with Image.open(BytesIO(encoded or b""), formats=["PNG", "JPEG"]) as image:
+                check_plain(image)
                 image.load()
-        except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
-            raise ValueError(f"{where(number)}: not a whole PNG or JPEG image ({error}); make it again") from error
+        except BROKEN as error:
+            told = reason(error, "PNG or JPEG")
+            raise ValueError(f"{where(number)}: not a whole PNG or JPEG image ({told}); make it again") from error
         if image.mode not in ("L", "RGB"):
             raise ValueError(f"{where(number)}: image of mode {image.mode}, expected gray (L) or RGB")
         return np.asarray(image)
 
-    if not pa.types.is_struct(column.type) or column.type.get_field_index("bytes") < 0:
+    place = column.type.get_field_index("bytes") if pa.types.is_struct(column.type) else -1
+    if place < 0 or not (pa.types.is_binary(kind := column.type[place].type) or pa.types.is_large_binary(kind)):
         raise ValueError(f"{path}: images are a column of {column.type}, expected {IMAGE}; make it again")
     # Chunk by chunk: in one, the bytes of a large split exceed what an offset of Arrow's can say.
     encoded = [image for chunk in column.chunks for image in chunk.field("bytes").to_pylist()]
@@ -122,6 +143,16 @@ def as_batch(images: Tensor) -> Tensor:
     return images.unsqueeze(1) if images.dim() == 3 else images
 
 
+def is_list(kind: pa.DataType) -> bool:
+    """Return whether a column's cells are lists of any kind."""
+    return pa.types.is_list(kind) or pa.types.is_fixed_size_list(kind) or pa.types.is_large_list(kind)
+
+
+def is_number(kind: pa.DataType) -> bool:
+    """Return whether a column's cells are whole or other numbers."""
+    return pa.types.is_integer(kind) or pa.types.is_floating(kind)
+
+
 def matrix(table: pa.Table, name: str, *, path: str | Path, length: int | None = None) -> Tensor:
     """Return a column of lists, all of one length, as a tensor (n, length).
 
@@ -131,8 +162,7 @@ def matrix(table: pa.Table, name: str, *, path: str | Path, length: int | None =
     """
     column = table[name].combine_chunks()
     kind = column.type
-    lists = pa.types.is_list(kind) or pa.types.is_fixed_size_list(kind) or pa.types.is_large_list(kind)
-    if not lists or not (pa.types.is_primitive(kind.value_type) and not pa.types.is_temporal(kind.value_type)):
+    if not is_list(kind) or not (is_number(kind.value_type) or pa.types.is_boolean(kind.value_type)):
         raise ValueError(f"{path}: column {name}: {kind}, expected lists of numbers; make it again")
     flat = column.flatten()
     if length is None:

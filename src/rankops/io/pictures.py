@@ -1,5 +1,6 @@
 """Open pictures of people with care: what a header claims is checked before it is unpacked. Needs no torch."""
 
+import re
 import struct
 import warnings
 from collections.abc import Generator
@@ -8,8 +9,9 @@ from io import BytesIO
 from pathlib import Path
 
 from PIL import Image, UnidentifiedImageError
+from PIL.ImageFile import ImageFile
 
-__all__ = ["BROKEN", "PIXELS", "opened"]
+__all__ = ["BROKEN", "PIXELS", "check_plain", "opened", "reason"]
 
 # What Pillow raises for contents that are no whole image; which of them depends on the format.
 BROKEN = (OSError, SyntaxError, ValueError, EOFError, IndexError, KeyError, struct.error, Image.DecompressionBombError)
@@ -19,6 +21,24 @@ PIXELS = 2**22
 
 # Pillow warns of pictures twenty times as large as those that are refused here.
 warnings.filterwarnings("ignore", category=Image.DecompressionBombWarning)
+
+
+def reason(error: Exception, expected: str) -> str:
+    """Return what is wrong with contents that are no whole image; Pillow's own words would name a place in memory."""
+    return f"no {expected}" if isinstance(error, UnidentifiedImageError) else str(error)
+
+
+def check_plain(image: ImageFile) -> None:
+    """Raise ValueError if an image holds more than Pillow would give of it: 16 bits a color, or several frames.
+
+    Args:
+        image: just opened: a header says what is stored, pixels no longer do.
+    """
+    stored = [str(part) for tile in image.tile for part in (tile.args if isinstance(tile.args, tuple) else [tile.args])]
+    if image.mode.startswith(("I", "F")) or any(re.search(";16[BLN]", part) for part in stored):
+        raise ValueError("more than 8 bits a color")
+    if getattr(image, "is_animated", False) and image.format != "MPO":  # of which cameras make previews of one photo
+        raise ValueError("several frames")
 
 
 @contextmanager
@@ -38,11 +58,11 @@ def opened(encoded: bytes | Path | None, *, where: str, size: tuple[int, int] | 
         with Image.open(source, formats=["PNG", "JPEG"]) as image:
             if image.width * image.height > PIXELS or (size and sorted(image.size) != sorted(size)):
                 raise ValueError(f"{image.width} x {image.height} pixels")
+            check_plain(image)
             yield image
     except (*BROKEN, TypeError) as error:  # that is text instead of bytes
-        message = "no PNG or JPEG" if isinstance(error, UnidentifiedImageError) else error
         expected = f"at most {PIXELS:,} pixels" if size is None else f"{size[0]} x {size[1]} pixels, as in training"
         raise ValueError(
-            f"{where}: unusable image ({message}); expected a whole PNG or JPEG of {expected}, 8 bits a color, "
-            "not transparent"
+            f"{where}: unusable image ({reason(error, 'PNG or JPEG')}); expected a whole PNG or JPEG of "
+            f"{expected}, 8 bits a color, not transparent, one frame"
         ) from error

@@ -10,6 +10,8 @@ __all__ = ["Statistic", "difference", "differences", "evaluate", "holm", "interv
 
 PIECE = 2_000_000  # row numbers drawn at once
 
+Show = Callable[[int, int], object]  # is told how many resamples are done, and of how many
+
 
 @dataclass(frozen=True)
 class Statistic:
@@ -27,7 +29,9 @@ class Statistic:
     of_rows: Callable[[np.ndarray], np.ndarray]
 
 
-def _resampled(statistics: list[Statistic], *, resamples: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+def _resampled(
+    statistics: list[Statistic], *, resamples: int, seed: int, show: Show | None
+) -> tuple[np.ndarray, np.ndarray]:
     """Return the metrics of all examples and their resamples, (seeds, metrics) and (seeds, metrics, resamples).
 
     Raises:
@@ -53,7 +57,12 @@ def _resampled(statistics: list[Statistic], *, resamples: int, seed: int) -> tup
     while left:
         count = min(left, max(1, PIECE // first.examples))
         rows = draws.integers(first.examples, size=(count, first.examples))
-        parts.append(np.stack([one.of_rows(rows) for one in statistics]))
+        found = []
+        for number, one in enumerate(statistics, 1):
+            found.append(one.of_rows(rows))
+            if show:
+                show(len(statistics) * (resamples - left) + number * count, len(statistics) * resamples)
+        parts.append(np.stack(found))
         left -= count
     return values, np.concatenate(parts, axis=-1)
 
@@ -73,7 +82,12 @@ def _leaf(value: float, resampled: np.ndarray, confidence: float) -> dict[str, A
 
 
 def evaluate(
-    statistics: Mapping[int, Statistic], *, resamples: int, seed: int, confidence: float = 0.95
+    statistics: Mapping[int, Statistic],
+    *,
+    resamples: int,
+    seed: int,
+    confidence: float = 0.95,
+    show: Show | None = None,
 ) -> dict[str, Any]:
     """Return each metric as its mean over training seeds, with a percentile bootstrap interval.
 
@@ -84,6 +98,7 @@ def evaluate(
         statistics: of each training seed, for the same examples.
         resamples, seed: of the bootstrap. The same seed gives the same resamples for each model.
         confidence: share of the resamples inside the interval.
+        show: is called now and then with how many resamples are done, and how many there are to do.
 
     Returns:
         Metrics nested by the dots in their names; each has `value`, `low`, `high` and `seeds`, the value of each seed.
@@ -96,7 +111,7 @@ def evaluate(
     >>> evaluate({1: statistic}, resamples=50, seed=0)["recall"]["at_1"]["value"]
     0.75
     """
-    values, resampled = _resampled(list(statistics.values()), resamples=resamples, seed=seed)
+    values, resampled = _resampled(list(statistics.values()), resamples=resamples, seed=seed, show=show)
     means = _over_seeds(resampled, seed=seed)
     result: dict[str, Any] = {}
     for place, name in enumerate(next(iter(statistics.values())).names):
@@ -146,12 +161,14 @@ def differences(
     resamples: int,
     seed: int,
     confidence: float = 0.95,
+    show: Show | None = None,
 ) -> dict[str, dict[str, dict[str, float]]]:
     """Return the `difference` of each run to one baseline, which is resampled once for all of them.
 
     Args:
         runs: statistics of each run, by training seed.
         baseline, resamples, seed, confidence: see `difference`.
+        show: see `evaluate`.
 
     Raises:
         ValueError: see `difference`.
@@ -166,7 +183,7 @@ def differences(
     for name, ours in runs.items():
         begins[name] = len(statistics)
         statistics += [ours[key] for key in pairs[name]]
-    values, resampled = _resampled(statistics, resamples=resamples, seed=seed)
+    values, resampled = _resampled(statistics, resamples=resamples, seed=seed, show=show)
     result = {}
     for name, keys in pairs.items():
         ours, theirs = slice(begins[name], begins[name] + len(keys)), [paired.index(key) for key in keys]

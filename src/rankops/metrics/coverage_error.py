@@ -2,7 +2,7 @@
 
 from torch import Tensor
 
-from rankops.metrics.weights import exact_groups
+from rankops.metrics.weights import groups
 from rankops.ranks import places
 
 __all__ = ["coverage_error"]
@@ -30,7 +30,7 @@ def coverage_error(scores: Tensor, labels: Tensor, *, dim: int = -1, mask: Tenso
     >>> coverage_error(torch.tensor([0.9, 0.7, 0.5, 0.1]), torch.tensor([1, 0, 1, 0]))
     tensor(3., dtype=torch.float64)
     """
-    given = exact_groups(scores, labels=labels, dim=dim, mask=mask)
+    given = groups(scores, exact=True, labels=labels, dim=dim, mask=mask)
     _, not_smaller = places(given.scores, given.mask)
     deepest = (not_smaller * given.truth).amax(-1).double()
     return deepest.where(deepest > 0, float("nan"))

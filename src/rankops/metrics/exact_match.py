@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from rankops.metrics.weights import Groups, exact_groups
+from rankops.metrics.weights import Groups, groups
 from rankops.ranks import ranks
 
 __all__ = ["elementwise_match", "exact_match"]
@@ -31,7 +31,7 @@ def exact_match(scores: Tensor, target: Tensor, *, dim: int = -1, mask: Tensor |
     >>> exact_match(scores, target)
     tensor([0., 1.], dtype=torch.float64)
     """
-    given = exact_groups(scores, target=target, order=True, dim=dim, mask=mask)
+    given = groups(scores, exact=True, target=target, order=True, dim=dim, mask=mask)
     return (_matched(given) | ~given.exists).all(-1).double().where(given.exists.any(-1), torch.nan)
 
 
@@ -56,7 +56,7 @@ def elementwise_match(
     >>> elementwise_match(torch.tensor([0.1, 0.4, 0.2]), torch.tensor([1, 2, 3]))  # the smallest is in its place
     tensor(0.3333, dtype=torch.float64)
     """
-    given = exact_groups(scores, target=target, order=True, dim=dim, mask=mask, weights=weights)
+    given = groups(scores, exact=True, target=target, order=True, dim=dim, mask=mask, weights=weights)
     weight = given.weight
     return (weight * _matched(given)).sum(-1) / weight.sum(-1)
 

@@ -5,7 +5,7 @@ from torch import Tensor
 
 from rankops.checks import check_count
 from rankops.metrics.gains import check_grade, reading_order, satisfaction
-from rankops.metrics.weights import exact_groups
+from rankops.metrics.weights import groups
 
 __all__ = ["expected_reciprocal_rank"]
 
@@ -45,7 +45,7 @@ def expected_reciprocal_rank(
     >>> expected_reciprocal_rank(torch.tensor([0.9, 0.5, 0.1]), torch.tensor([0, 4, 0]))  # 15 / 16 at the second place
     tensor(0.4688, dtype=torch.float64)
     """
-    given = exact_groups(scores, target=target, dim=dim, mask=mask, weights=weights)
+    given = groups(scores, exact=True, target=target, dim=dim, mask=mask, weights=weights)
     check_grade(target, highest, mask=mask)
     if k is not None:
         check_count("k", k)

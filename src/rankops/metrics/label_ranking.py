@@ -12,6 +12,8 @@ from rankops.metrics.dense_ranks import dense_ranks
 
 __all__ = ["ranked", "ranked_ceiling", "unranked"]
 
+PAIRS = 2_000_000  # of labels, compared at once
+
 
 def ranked(scores: Tensor, label_ranks: Tensor) -> dict[str, Tensor]:
     r"""Compute how well the order of the scores agrees with the label ranks, absent labels among them.
@@ -39,13 +41,9 @@ def ranked(scores: Tensor, label_ranks: Tensor) -> dict[str, Tensor]:
     _check(scores, label_ranks)
     check_scores(scores)
     label_ranks = dense_ranks(label_ranks)
-    rates = _pair_rates(scores, label_ranks)
-    highest = label_ranks.amax(-1)
-    precisions = torch.zeros_like(rates["precision"])
-    for cut in range(int(highest.max()) if len(highest) else 0):
-        kept = torch.where(label_ranks > cut, label_ranks, torch.zeros_like(label_ranks))
-        precisions += _pair_rates(scores, kept)["precision"] * (cut < highest)
-    return rates | {"mean_average_precision": _ratio(precisions, highest.double())}
+    rows = max(1, PAIRS // max(1, scores.shape[1] ** 2))
+    parts = [_ranked(*part) for part in zip(scores.split(rows), label_ranks.split(rows), strict=True)]
+    return {name: torch.cat([part[name] for part in parts]) for name in parts[0]}
 
 
 def unranked(selected: Tensor, label_ranks: Tensor) -> dict[str, Tensor]:
@@ -89,6 +87,16 @@ def ranked_ceiling(label_ranks: Tensor) -> float:
 def _check(predictions: Tensor, label_ranks: Tensor) -> None:
     check_shapes("(n, K)", dims=2, leading=False, empty=True, predictions=predictions, label_ranks=label_ranks)
     check_label_ranks(predictions, label_ranks, empty=True)
+
+
+def _ranked(scores: Tensor, label_ranks: Tensor) -> dict[str, Tensor]:
+    rates = _pair_rates(scores, label_ranks)
+    highest = label_ranks.amax(-1)
+    precisions = torch.zeros_like(rates["precision"])
+    for cut in range(int(highest.max()) if len(highest) else 0):
+        kept = torch.where(label_ranks > cut, label_ranks, torch.zeros_like(label_ranks))
+        precisions += _pair_rates(scores, kept)["precision"] * (cut < highest)
+    return rates | {"mean_average_precision": _ratio(precisions, highest.double())}
 
 
 def _pair_rates(scores: Tensor, label_ranks: Tensor) -> dict[str, Tensor]:

@@ -5,7 +5,7 @@ from torch import Tensor
 
 from rankops.checks import check_count
 from rankops.metrics.gains import Gain, check_relevance, gains_of, ideal
-from rankops.metrics.weights import exact_groups
+from rankops.metrics.weights import groups
 from rankops.ranks import places
 
 __all__ = ["ndcg"]
@@ -46,7 +46,7 @@ def ndcg(
     >>> ndcg(torch.tensor([0.9, 0.5, 0.1]), torch.tensor([0, 1, 0]))  # 1 / log2(3)
     tensor(0.6309, dtype=torch.float64)
     """
-    given = exact_groups(scores, target=target, dim=dim, mask=mask, weights=weights)
+    given = groups(scores, exact=True, target=target, dim=dim, mask=mask, weights=weights)
     if k is not None:
         check_count("k", k)
     check_relevance(target, gain, mask=mask)

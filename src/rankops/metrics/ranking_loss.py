@@ -2,7 +2,7 @@
 
 from torch import Tensor
 
-from rankops.metrics.weights import exact_groups
+from rankops.metrics.weights import groups
 from rankops.ranks import places
 
 __all__ = ["ranking_loss"]
@@ -34,7 +34,7 @@ def ranking_loss(
     >>> ranking_loss(torch.tensor([0.9, 0.7, 0.5, 0.1]), torch.tensor([1, 0, 1, 0]))  # 0.5 is below 0.7
     tensor(0.2500, dtype=torch.float64)
     """
-    given = exact_groups(scores, labels=labels, dim=dim, mask=mask, weights=weights)
+    given = groups(scores, exact=True, labels=labels, dim=dim, mask=mask, weights=weights)
     weight = given.weight
     positive, negative = weight * given.truth, weight * (given.exists & ~given.truth)
     _, not_smaller = places(given.scores, given.mask)

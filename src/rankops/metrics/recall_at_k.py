@@ -3,7 +3,7 @@
 from torch import Tensor
 
 from rankops.checks import check_count
-from rankops.metrics.weights import among_first, exact_groups
+from rankops.metrics.weights import among_first, groups
 
 __all__ = ["recall_at_k"]
 
@@ -42,6 +42,6 @@ def recall_at_k(
     tensor(0.5000, dtype=torch.float64)
     """
     check_count("k", k)
-    given = exact_groups(scores, labels=labels, dim=dim, mask=mask, weights=weights)
+    given = groups(scores, exact=True, labels=labels, dim=dim, mask=mask, weights=weights)
     weight = given.weight * given.truth
     return (weight * among_first(given, k)).sum(-1) / weight.sum(-1)

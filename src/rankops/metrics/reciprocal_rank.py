@@ -3,7 +3,7 @@
 from torch import Tensor
 
 from rankops.checks import check_count
-from rankops.metrics.weights import Groups, exact_groups
+from rankops.metrics.weights import Groups, groups
 from rankops.ranks import places
 
 __all__ = ["hit_rate", "reciprocal_rank"]
@@ -41,7 +41,7 @@ def reciprocal_rank(
     >>> reciprocal_rank(torch.tensor([[0.9, 0.7, 0.1], [0.2, 0.5, 0.9]]), torch.tensor([[0, 1, 1], [0, 0, 1]]))
     tensor([0.5000, 1.0000], dtype=torch.float64)
     """
-    given = exact_groups(scores, labels=labels, dim=dim, mask=mask, weights=weights)
+    given = groups(scores, exact=True, labels=labels, dim=dim, mask=mask, weights=weights)
     worth, rank = _positives(given)
     found = worth / rank
     if k is not None:
@@ -79,7 +79,7 @@ def hit_rate(
     tensor([0., 1.], dtype=torch.float64)
     """
     check_count("k", k)
-    given = exact_groups(scores, labels=labels, dim=dim, mask=mask, weights=weights)
+    given = groups(scores, exact=True, labels=labels, dim=dim, mask=mask, weights=weights)
     worth, rank = _positives(given)
     return worth.where(rank <= k, 0.0).amax(-1) / worth.amax(-1)
 

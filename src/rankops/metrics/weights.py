@@ -20,10 +20,9 @@ from rankops.checks import (
     check_tensors,
     check_values,
 )
-from rankops.metrics.dense_ranks import dense_ranks
 from rankops.ranks import places
 
-__all__ = ["Groups", "among_first", "comparable", "exact_groups", "groups", "ordinal", "relative_weights", "within"]
+__all__ = ["Groups", "among_first", "comparable", "groups", "ordinal", "relative_weights", "within"]
 
 
 def relative_weights(
@@ -77,12 +76,12 @@ def within(weight: Tensor) -> Tensor:
 def ordinal(values: Tensor) -> Tensor:
     """Return numbers that float64 holds, in the order of values (..., d), of any real type, within their group.
 
-    Those of 64-bit integers, such as time stamps in nanoseconds, are their dense ranks; all others stay as they are.
+    A 64-bit integer, such as a time stamp in nanoseconds, becomes the number of smaller ones; all else stays as it is.
 
     >>> ordinal(2**53 + torch.tensor([1, 0, 1, 2]))
-    tensor([2, 1, 2, 3])
+    tensor([1, 0, 1, 3])
     """
-    return dense_ranks(values) if values.dtype in (torch.int64, torch.uint64) else values
+    return values.shape[-1] - places(values)[1] if values.dtype in (torch.int64, torch.uint64) else values
 
 
 def _ordinal_along(values: Tensor, dim: int, mask: Tensor | None) -> Tensor:
@@ -176,6 +175,7 @@ def groups(
     least: int = 1,
     between_0_and_1: bool = False,
     order: bool = False,
+    exact: bool = False,
     **truth: Tensor,
 ) -> Groups:
     """Check what a loss or a metric is given, and bring its groups to the last dimension. Every loss begins with it.
@@ -191,6 +191,7 @@ def groups(
         least: the smallest group.
         between_0_and_1: whether targets lie in [0, 1].
         order: whether only the order of targets and label ranks counts, not how large they are: see `ordinal`.
+        exact: whether it is for a metric: in float64, whatever types are given, and without gradient.
         truth: of the scores' shape. Its name says what it is: `target` (any numbers), `labels` (0 and 1),
             `label_ranks` (0 = absent, larger = more important), or `positives` (0 and 1, (..., n, m), in which rows
             and columns are searched: groups are then (..., 2, d, d), of the matrix and of its transpose, with d the
@@ -208,6 +209,8 @@ def groups(
     ((kind, values),) = truth.items()
     check_scores(scores, dim=dim, finite=False)
     check_tensors(**truth)
+    if exact:
+        scores, values = scores.detach().double(), values.detach()
     if kind == "target":
         check_target(scores, values, between_0_and_1=between_0_and_1, mask=mask, check_finite=check_finite)
         if order:
@@ -229,6 +232,7 @@ def groups(
     check_group_size(scores, dim=dim, least=least)
     finite = check_finite and check_finite_scores(scores, mask)
     weight = relative_weights(scores, mask, weights, check_finite=check_finite)
+    weight = weight.detach() if exact else weight
     scores = scores.to(weight.dtype)
     if mask is not None:
         scores, values = scores.masked_fill(~mask, 0.0), values.masked_fill(~mask, 0)
@@ -245,28 +249,6 @@ def groups(
 
     given = (arranged(scores), arranged(values), arranged(weight), arranged(exists))
     return Groups(*given, mask=None if mask is None else arranged(mask), finite=finite)
-
-
-def exact_groups(
-    scores: Tensor,
-    *,
-    dim: int,
-    mask: Tensor | None = None,
-    weights: Tensor | None = None,
-    order: bool = False,
-    **truth: Tensor,
-) -> Groups:
-    """Check what a metric is given, see `groups`: in float64, whatever types it has, and without gradient.
-
-    >>> target = torch.ones(2, requires_grad=True)
-    >>> exact_groups(torch.zeros(2), dim=-1, target=target).scores.dtype
-    torch.float64
-    """
-    check_scores(scores, dim=dim, finite=False)
-    check_tensors(**truth)
-    truth = {name: values.detach() for name, values in truth.items()}
-    with torch.no_grad():
-        return groups(scores.detach().double(), dim=dim, mask=mask, weights=weights, order=order, **truth)
 
 
 def among_first(given: Groups, k: int) -> Tensor:

@@ -84,8 +84,13 @@ class Task(Trainable, Protocol):
     def statistic(self, table: pa.Table) -> Statistic:
         """Return the metrics of a table of predictions, as a function of which rows count."""
 
-    def respond(self, network: Any, rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    def respond(self, network: Any, rows: Iterable[dict[str, Any]], *, first: int = 0) -> list[dict[str, Any]]:
         """Return an answer to each row of a request, of plain numbers, lists and strings.
+
+        Args:
+            network: of the task.
+            rows: their columns are those of `columns`.
+            first: the number of the first row, for messages.
 
         Raises:
             ValueError: a row that cannot be answered; the message names it.

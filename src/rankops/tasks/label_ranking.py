@@ -277,7 +277,7 @@ class LabelRanking:
 
         return Statistic(names, len(truth), of_rows)
 
-    def respond(self, network: Any, rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    def respond(self, network: Any, rows: Iterable[dict[str, Any]], *, first: int = 0) -> list[dict[str, Any]]:
         """Return `labels`, `label_ranks` and `scores` of each row's `image`.
 
         `labels` are the selected ones, the most important first.
@@ -285,7 +285,7 @@ class LabelRanking:
         images = [row["image"] for row in rows]
         if not images:
             raise ValueError("no rows, expected at least one with a column image")
-        table = in_batches(network, images, lambda pictures: self.predict(network, (pictures, None)))
+        table = in_batches(network, images, lambda pictures: self.predict(network, (pictures, None)), first=first)
         answers = table.select(["label_ranks", "scores"]).to_pylist()
         return [{"labels": order_of(answer["label_ranks"])} | answer for answer in answers]
 

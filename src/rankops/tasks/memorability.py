@@ -91,10 +91,10 @@ class Memorability(ProbeAndFinetune):
         spearman(score, target)  # raises where there is no order
         return Statistic(["spearman"], len(score), lambda rows: spearman(score[rows], target[rows]).numpy()[None])
 
-    def respond(self, network: Any, rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    def respond(self, network: Any, rows: Iterable[dict[str, Any]], *, first: int = 0) -> list[dict[str, Any]]:
         """Return the `score` of each row's `frames`."""
         answers = []
-        for number, row in enumerate(rows):
+        for number, row in enumerate(rows, first):
             with of_row(number):
                 frames = pictures_of(network, row["frames"], where=f"row {number}")
                 answers.append({"score": self.scores(network, frames.unsqueeze(0)).item()})

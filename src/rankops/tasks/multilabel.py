@@ -99,10 +99,10 @@ class MultiLabel(ProbeAndFinetune):
         names = [f"average_precision.{label}" for label in known.nonzero().flatten().tolist()]
         return Statistic([self.monitor, *names], len(scores), of_rows)
 
-    def respond(self, network: Any, rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    def respond(self, network: Any, rows: Iterable[dict[str, Any]], *, first: int = 0) -> list[dict[str, Any]]:
         """Return the `scores` of each row's `image`, one a label; only their order over images means something."""
         answers = []
-        for number, row in enumerate(rows):
+        for number, row in enumerate(rows, first):
             with of_row(number):
                 image = picture_of(network, row["image"], where=f"row {number}")
                 answers.append({"scores": self.scores(network, image)[0].tolist()})

@@ -26,6 +26,8 @@ def picture_of(network: Any, encoded: bytes | Path | None, *, where: str) -> Ten
             size of its images.
     """
     image = image_of(network.recipe, where=type(network).__name__)
+    if isinstance(encoded, bytes):
+        encoded = _decoded(encoded)
     return picture(encoded, colors=image["colors"], size=(image["width"], image["height"]), where=where)
 
 
@@ -37,7 +39,7 @@ def pictures_of(network: Any, frames: list[bytes], *, where: str) -> Tensor:
     """
     pictures, total = [], 0
     for place, frame in enumerate(frames):
-        pictures.append(picture_of(network, _decoded(frame), where=f"{where}, frame {place}"))
+        pictures.append(picture_of(network, frame, where=f"{where}, frame {place}"))
         total += pictures[-1].shape[-2] * pictures[-1].shape[-1]
         if total > PIXELS:  # they go through the network together
             raise ValueError(f"{where}: frames of more than {PIXELS:,} pixels in all: send fewer")
@@ -46,17 +48,19 @@ def pictures_of(network: Any, frames: list[bytes], *, where: str) -> Tensor:
     return torch.cat(pictures)
 
 
-def _decoded(frame: bytes) -> bytes:
-    """Undo base64: MLflow's server decodes it in a column of bytes, but not in a column of lists of them."""
+def _decoded(encoded: bytes) -> bytes:
+    """Undo base64, of which no PNG or JPEG consists: MLflow's server decodes it in some forms of a request alone."""
     try:
-        return base64.b64decode(frame, validate=True)
+        return base64.b64decode(encoded, validate=True)
     except ValueError:
-        return frame
+        return encoded
 
 
-def in_batches(network: Any, images: Iterable[bytes], predict: Callable[[Tensor], pa.Table]) -> pa.Table:
-    """Return the predictions of encoded pictures, in their order; see `predicted`."""
-    pictures = (picture_of(network, encoded, where=f"row {number}") for number, encoded in enumerate(images))
+def in_batches(
+    network: Any, images: Iterable[bytes], predict: Callable[[Tensor], pa.Table], *, first: int = 0
+) -> pa.Table:
+    """Return the predictions of encoded pictures, in their order; see `predicted`. Messages count them from `first`."""
+    pictures = (picture_of(network, encoded, where=f"row {number}") for number, encoded in enumerate(images, first))
     return predicted(pictures, predict)
 
 

@@ -1,5 +1,6 @@
 """Query ranking: the documents of each query in order, the relevant ones first, from vectors of features."""
 
+import logging
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -72,7 +73,7 @@ class QueryRanking:
 
     Losses get the lists of a batch, padded, with a mask. The network begins at the share of relevant documents, or at
     the mean of grades, so that a loss on single documents has not to find it first. Queries without a relevant document
-    count in no metric.
+    count in no metric; when they are loaded, the log tells how many there are.
 
     A split is `rankops.datasets.splits.Queries`.
 
@@ -102,7 +103,13 @@ class QueryRanking:
         self.monitor = self.training.get("ranker", {}).get("monitor", "mean_average_precision")
 
     def load(self, folder: str | Path, split: str, *, threads: int) -> Queries:
-        return read_queries(folder, split)
+        queries = read_queries(folder, split)
+        if without := int((~(queries.relevance > 0).any(-1)).sum()):
+            logging.warning(
+                "%s/%s.parquet: %d of %d queries have no relevant document: they count in no metric",
+                folder, split, without, len(queries.mask),
+            )  # fmt: skip
+        return queries
 
     def build(self, model: dict[str, Any], split: Queries, *, seed: int) -> Any:
         features = split.features.shape[-1]
@@ -191,17 +198,18 @@ class QueryRanking:
 
         return Statistic([metric.name for metric in self.metrics], len(known), of_rows)
 
-    def respond(self, network: Any, rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    def respond(self, network: Any, rows: Iterable[dict[str, Any]], *, first: int = 0) -> list[dict[str, Any]]:
         """Return the `scores` of each row's documents, by their `features` as the dataset's tables have them.
 
         Only the order within a row means something.
         """
         expected, answers = network.recipe["args"]["features"], []
-        for number, row in enumerate(rows):
+        for number, row in enumerate(rows, first):
             with of_row(number):
                 vectors = torch.tensor([list(vector) for vector in row["features"]], dtype=torch.float32)
                 if vectors.dim() != 2 or vectors.shape[1] != expected:
                     raise ValueError(f"features are {tuple(vectors.shape)}, expected (documents, {expected})")
-                check_finite(vectors, "features")
+                if not vectors.isfinite().all():
+                    raise ValueError("features are not finite in float32")
                 answers.append({"scores": self.scores(network, vectors.unsqueeze(0))[0].tolist()})
         return answers

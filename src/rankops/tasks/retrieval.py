@@ -26,10 +26,10 @@ from rankops.training.options import Training
 __all__ = ["Retrieval", "first_ranks"]
 
 DEPTHS = (1, 5, 10)
-FOLDS = 5  # of the test images: each is a gallery by itself, as the papers cut COCO
+AT_ONCE = 1000  # rows of similarities that are ranked together
 DIRECTIONS = {"image_to_text": "caption", "text_to_image": "image"}
 
-Split = tuple[Tensor, list[list[str]], Tensor]
+Split = tuple[Tensor, list[list[str]], Tensor, Tensor]
 
 
 def first_ranks(images: Tensor, captions: Tensor) -> tuple[Tensor, Tensor]:
@@ -46,10 +46,16 @@ def first_ranks(images: Tensor, captions: Tensor) -> tuple[Tensor, Tensor]:
     count, several = captions.shape[:2]
     similarity = images @ captions.flatten(0, 1).T  # (n, n * captions)
     numbers = torch.arange(count, device=similarity.device)
-    positives = numbers.repeat_interleave(several) == numbers.unsqueeze(1)
-    to_text = first_positive_ranks(similarity, positives)
-    to_image = first_positive_ranks(similarity.T, positives.T)
+    of_captions = numbers.repeat_interleave(several)
+    to_text = _ranks(similarity, numbers, of_captions)
+    to_image = _ranks(similarity.T, of_captions, numbers)
     return to_text, to_image.view(count, several)
+
+
+def _ranks(similarity: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
+    """Return the first rank (n,) at which each row finds a column of its number, part by part: they need memory."""
+    parts = zip(similarity.split(AT_ONCE), rows.split(AT_ONCE), strict=True)
+    return torch.cat([first_positive_ranks(part, own.unsqueeze(1) == columns) for part, own in parts])
 
 
 def _encoded(network: Any, words: Tensor, batch_size: int = 1024) -> Tensor:
@@ -71,20 +77,30 @@ class Retrieval(ProbeAndFinetune):
     The loss gets the cosines of all images and captions of a batch, or of groups of the sorter's length where that is
     fixed. The vocabulary is of the training captions; the text encoder learns in both phases.
 
-    A split is images (n, [3,] height, width) uint8, the captions of each, and the number of its family (n,).
+    Recall is of the whole gallery: all images of a split, and all of their captions, unless the dataset cuts it into
+    several. `gallery` among the metrics says how many images are searched.
+
+    A split is images (n, [3,] height, width) uint8, the captions of each, and the numbers of its family and gallery
+    (n,).
     """
 
     name, title = "retrieval", "Cross-modal retrieval"
     monitor = "recall_at_1"  # the mean of both directions, the validation split as one gallery
-    metrics = tuple(
-        Metric(
-            f"{direction}.{name}",
-            f"{found} {title}",
-            lower_is_better=name == "median_rank",
-            shown=name == "recall_at_1",
-        )
-        for direction, found in DIRECTIONS.items()
-        for name, title in [*((f"recall_at_{depth}", f"R@{depth}") for depth in DEPTHS), ("median_rank", "median rank")]
+    metrics = (
+        *(
+            Metric(
+                f"{direction}.{name}",
+                f"{found} {title}",
+                lower_is_better=name == "median_rank",
+                shown=name == "recall_at_1",
+            )
+            for direction, found in DIRECTIONS.items()
+            for name, title in [
+                *((f"recall_at_{depth}", f"R@{depth}") for depth in DEPTHS),
+                ("median_rank", "median rank"),
+            ]
+        ),
+        Metric("gallery", "images searched", shown=False),
     )
     Training = RetrievalTraining
     columns: ClassVar = {"image": "image?", "caption": "text?"}
@@ -145,8 +161,8 @@ class Retrieval(ProbeAndFinetune):
         return _encoded(network, network.vocabulary.encode(captions)).cpu()
 
     def predict(self, network: Any, split: Split) -> pa.Table:
-        """Return one row an image: `id`, `image_embedding`, `captions`, `text_embeddings` (of each) and `family`."""
-        images, captions, family = split
+        """Return one row an image: `id`, `image_embedding`, `captions`, `text_embeddings`, `family` and `gallery`."""
+        images, captions, family, gallery = split
         placed = self.embed_images(network, images)
         texts = self.embed_captions(network, [caption for several in captions for caption in several])
         check_finite(placed, "image's embedding")
@@ -159,40 +175,37 @@ class Retrieval(ProbeAndFinetune):
                 "captions": pa.array(captions, pa.list_(pa.string())),
                 "text_embeddings": pa.ListArray.from_arrays(offsets, as_lists(texts)),
                 "family": family.numpy(),
+                "gallery": gallery.numpy(),
             }
         )
 
     def statistic(self, table: pa.Table) -> Statistic:
-        """Return recall at 1, 5 and 10 and the median rank in both directions, each fold searched by itself.
+        """Return recall at 1, 5 and 10 and the median rank in both directions, each gallery searched by itself.
 
-        The images are cut into 5 folds of equal size, in order; what is left over at the end is left out. Metrics are
-        means over folds, the median is of all folds' ranks. Resamples are of families of images, which do not err
-        independently; the folds' contents are fixed.
+        Metrics are over the rows of all galleries; `gallery` is the mean size of that in which an image is searched.
+        Resamples are of families of images, which do not err independently; the galleries' contents are fixed.
 
         Raises:
-            ValueError: fewer images than folds, or families of different sizes among those of the folds.
+            ValueError: families of different sizes.
         """
         images = torch.from_numpy(np.stack(table["image_embedding"].to_numpy()))
         several = len(table["text_embeddings"][0])
         flat = table["text_embeddings"].combine_chunks().flatten().flatten().to_numpy()
         texts = torch.from_numpy(flat.reshape(len(images), several, images.shape[1]).copy())
-        fold = len(images) // FOLDS
-        if fold < 1:
-            raise ValueError(f"{len(images)} images do not make {FOLDS} folds: expected at least {FOLDS}")
-        parts = [
-            first_ranks(images[start : start + fold], texts[start : start + fold])
-            for start in range(0, fold * FOLDS, fold)
-        ]
-        ranks = [
-            torch.cat([to_text for to_text, _ in parts]).unsqueeze(1).numpy(),
-            torch.cat([to_image for _, to_image in parts]).numpy(),
-        ]
-        family = table["family"].to_numpy()[: fold * FOLDS]
+        gallery = torch.from_numpy(table["gallery"].to_numpy().copy())
+        searched = gallery.new_zeros(len(images))
+        to_text, to_image = gallery.new_zeros(len(images)), gallery.new_zeros(len(images), several)
+        for number in gallery.unique():
+            rows = (gallery == number).nonzero().squeeze(1)
+            to_text[rows], to_image[rows] = first_ranks(images[rows], texts[rows])
+            searched[rows] = len(rows)
+        ranks, searched = [to_text.unsqueeze(1).numpy(), to_image.numpy()], searched.double().numpy()
+        family = table["family"].to_numpy()
         families, sizes = np.unique(family, return_counts=True)
         if len(set(sizes)) > 1:
             raise ValueError(
-                f"{fold * FOLDS} images in {FOLDS} folds have families of {sorted(set(sizes.tolist()))} images, "
-                "expected one size: choose a number of images by which no family is cut"
+                f"{len(images)} images have families of {sorted(set(sizes.tolist()))} images, expected one size: "
+                "choose a number of images by which no family is cut"
             )
         members = np.argsort(family, kind="stable").reshape(len(families), -1)
 
@@ -203,14 +216,14 @@ class Retrieval(ProbeAndFinetune):
                 chosen = values[rows]
                 flat = chosen.reshape(*chosen.shape[:-2], -1)
                 found += [(flat <= depth).mean(-1) for depth in DEPTHS] + [np.median(flat, axis=-1)]
-            return np.stack(found)
+            return np.stack([*found, searched[rows].mean(-1)])
 
         return Statistic([metric.name for metric in self.metrics], len(families), of_rows)
 
-    def respond(self, network: Any, rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    def respond(self, network: Any, rows: Iterable[dict[str, Any]], *, first: int = 0) -> list[dict[str, Any]]:
         """Return the `embedding` of each row's `image` or `caption`, of unit length."""
         answers = []
-        for number, row in enumerate(rows):
+        for number, row in enumerate(rows, first):
             with of_row(number):
                 image, caption = row.get("image"), row.get("caption")
                 if isinstance(image, bytes) == isinstance(caption, str):

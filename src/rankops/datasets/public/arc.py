@@ -9,7 +9,14 @@ import pandas as pd
 import pyarrow as pa
 
 from rankops.datasets.expected import between, in_set
-from rankops.datasets.public.reading import SPLITS, PhotoDataset, check_shares, read_list, splits_by_seed
+from rankops.datasets.public.reading import (
+    SPLITS,
+    PhotoDataset,
+    check_shares,
+    read_list,
+    splits_by_key,
+    with_gate,
+)
 from rankops.io.parquet import IMAGE
 
 __all__ = ["Arc", "SCHEMA"]  # noqa: RUF022 - the dataset comes first
@@ -26,18 +33,21 @@ class Arc(PhotoDataset):
 
     Attributes:
         classes: their names, in the order of the scores; None = those of classes.txt.
-        val_share, test_share: of all images, where labels.csv has no splits; train gets the rest.
+        val_share, test_share, gate_share: of all images, where labels.csv has no splits; train gets the rest. Where it
+            has splits but no gate, `gate_share` is of its validation images.
     """
 
     classes: list[str] | None = None
     val_share: float = 0.1
     test_share: float = 0.2
+    gate_share: float = 0.1
 
     layout: ClassVar[str] = """\
 arc/
   images/       the photos, in folders if need be
   labels.csv    with the columns image (its path below images/), label1, label2, label3 (most important first; the last
-                ones may be empty) and, if the dataset has splits, split (train, val or test)
+                ones may be empty) and, if there are, split (train, val, test or gate) or group (a name for images that
+                must be in one split, as those of one product)
   classes.txt   all classes, a line each, in the order of the scores; or give them in the option `classes`
 """
     needs: ClassVar[tuple[str, ...]] = ("images",)
@@ -50,7 +60,8 @@ arc/
     def __post_init__(self) -> None:
         if self.classes is not None and (len(set(self.classes)) < max(2, len(self.classes)) or not all(self.classes)):
             raise ValueError(f"classes is {self.classes}, expected two or more names, each once, none empty")
-        check_shares(self.val_share, self.test_share)
+        super().__post_init__()
+        check_shares(val_share=self.val_share, test_share=self.test_share, gate_share=self.gate_share)
 
     def schema_of(self, raw: Path) -> pa.Schema:
         """As many label ranks as classes, whose names are in the metadata."""
@@ -70,8 +81,9 @@ arc/
     def listed(self, raw: Path, *, seed: int) -> pd.DataFrame:
         path, classes = raw / "labels.csv", self._classes(raw)
         table = read_list(path, ["image", *LABELS], layout=self.layout, header=True)
-        if unknown := [name for name in table if name not in ("image", "split", *LABELS)]:
-            raise ValueError(f"{path}: unknown column {', '.join(unknown)}; expected image, split, {', '.join(LABELS)}")
+        known = ["image", "split", "group", *LABELS]
+        if unknown := [name for name in table if name not in known]:
+            raise ValueError(f"{path}: unknown column {', '.join(unknown)}; expected {', '.join(known)}")
         names, ranks = table["image"].tolist(), []
         for name, labels in zip(names, table[LABELS].to_numpy().tolist(), strict=True):
             present = [label for label in labels if label]
@@ -85,19 +97,31 @@ arc/
             # The most important of n labels has label rank n, the last 1.
             rank = {label: len(present) - place for place, label in enumerate(present)}
             ranks.append([rank.get(label, 0) for label in classes])
-        if "split" in table:
-            splits = table["split"].tolist()
-            for name, split in zip(names, splits, strict=True):
-                if split not in SPLITS:
-                    raise ValueError(f"{path}: {name}: split is {split!r}, expected one of {', '.join(SPLITS)}")
-        else:
-            shares = {"val_share": self.val_share, "test_share": self.test_share}
-            splits = splits_by_seed(names, seed=seed, use="arc", **shares)
         files = [f"images/{name}" for name in names]
+        splits = self._splits(path, table, seed)
         return pd.DataFrame({"file": files, "split": splits, "name": names, "label_ranks": ranks})
 
+    def _splits(self, path: Path, table: pd.DataFrame, seed: int) -> list[str]:
+        names = table["group" if "group" in table else "image"].tolist()
+        for image, group in zip(table["image"], names, strict=True):
+            if not group:
+                raise ValueError(f"{path}: {image}: no group, expected one in each row; or leave the column out")
+        if "split" not in table:
+            shares = {"val_share": self.val_share, "test_share": self.test_share, "gate_share": self.gate_share}
+            return splits_by_key(names, **shares, seed=seed)
+        splits, allowed = table["split"].tolist(), (*SPLITS, "gate")
+        for image, split in zip(table["image"], splits, strict=True):
+            if split not in allowed:
+                raise ValueError(f"{path}: {image}: split is {split!r}, expected one of {', '.join(allowed)}")
+        if "gate" not in splits:
+            return with_gate(splits, names, gate_share=self.gate_share, seed=seed)
+        if not self.gate_share:
+            raise ValueError(f"{path}: it has a split gate, but gate_share is 0; expected a share above 0 to use it")
+        return splits
+
     def facts(self, read: pa.Table) -> dict[str, Any]:
-        present = [sorted(rank for rank in row if rank != 0) for row in read["label_ranks"].to_pylist()]
+        rows = [[] if None in row else row for row in read["label_ranks"].to_pylist()]  # none is as wrong as no label
+        present = [sorted(rank for rank in row if rank != 0) for row in rows]
         return {
             "labels": [len(row) for row in present],
             "ranks_are_1_upwards": [row == list(range(1, len(row) + 1)) for row in present],

@@ -9,7 +9,7 @@ import pandas as pd
 import pyarrow as pa
 
 from rankops.datasets.expected import between, in_set
-from rankops.datasets.public.reading import PhotoDataset, require
+from rankops.datasets.public.reading import PhotoDataset, require, with_gate
 from rankops.io.parquet import IMAGE
 
 __all__ = ["CocoCaptions", "SCHEMA"]  # noqa: RUF022 - the dataset comes first
@@ -21,6 +21,7 @@ SCHEMA = pa.schema(
         ("name", pa.string()),
         ("image", IMAGE),
         ("captions", pa.list_(pa.string(), CAPTIONS)),
+        ("gallery", pa.int64()),  # images of one number are searched together
     ]
 )
 # Karpathy's name of a split, and ours: restval is what COCO's validation images left over, used for training.
@@ -29,7 +30,14 @@ OURS = {"train": "train", "restval": "train", "val": "val", "test": "test"}
 
 @dataclass(frozen=True, kw_only=True)
 class CocoCaptions(PhotoDataset):
-    """Images with `captions`, the first five of each."""
+    """Images with `captions`, the first five of each.
+
+    Attributes:
+        gallery: how many images are searched together: 1,000 in the papers, which cut the 5,000 test images into five
+            parts, in their order. None searches all images of a split. Parts are as equal as can be.
+    """
+
+    gallery: int | None = None
 
     layout: ClassVar[str] = """\
 coco_captions/
@@ -44,6 +52,11 @@ coco_captions/
         in_set("captions", CAPTIONS),
         between("shortest_caption", 1),
     )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.gallery is not None and self.gallery < 2:
+            raise ValueError(f"gallery is {self.gallery}, expected at least 2 images, or none to search all of a split")
 
     def listed(self, raw: Path, *, seed: int) -> pd.DataFrame:
         other = raw / "dataset.json"
@@ -73,11 +86,17 @@ coco_captions/
                     "empty; remove the image"
                 )
             rows.append({"file": file, "split": split, "name": image["filename"], "captions": captions})
-        return pd.DataFrame(rows, columns=["file", "split", "name", "captions"])
+        table = pd.DataFrame(rows, columns=["file", "split", "name", "captions"])
+        table["split"] = with_gate(table["split"], table["file"], gate_share=self.gate_share, seed=seed)
+        splits = table.groupby("split")["file"]
+        number, count = splits.cumcount(), splits.transform("size")
+        parts = 1 if self.gallery is None else (count / self.gallery).round().clip(lower=1).astype(int)
+        return table.assign(gallery=number * parts // count)
 
     def facts(self, read: pa.Table) -> dict[str, Any]:
         captions = read["captions"].to_pylist()
         return {
             "captions": [len(row) for row in captions],
             "shortest_caption": [min(len((caption or "").strip()) for caption in row) for row in captions],
+            "gallery": read["gallery"].to_pylist(),
         }

@@ -4,8 +4,9 @@ import json
 import re
 import zlib
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from hashlib import sha256
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 from xml.etree import ElementTree
@@ -20,7 +21,7 @@ from PIL import Image, ImageDraw
 from rankops.datasets.expected import between, in_set, rows_of, unique
 from rankops.datasets.public.arc import SCHEMA
 from rankops.datasets.public.packages import PackagedFile
-from rankops.datasets.public.reading import PublicDataset, check_shares, require, splits_by_seed
+from rankops.datasets.public.reading import PublicDataset, check_shares, require, same_elsewhere, splits_by_key
 from rankops.io.parquet import as_fixed_lists, decode_images, encode_images, matrix, read_table
 from rankops.metrics.dense_ranks import dense_ranks
 
@@ -55,16 +56,18 @@ class Kanji(PublicDataset):
     """Gray pictures of kanji with `label_ranks` of frequent components (0 = absent, larger = more important).
 
     Labels are the components of two strokes or more that at least `least` kanji have. The larger a component's bounding
-    box is, the more important it is. Kanji with 2 to 6 labels are used, and split at random.
+    box is, the more important it is. Kanji with 2 to 6 labels are used, and split by a hash of `seed` and
+    the character.
 
     Attributes:
         least: number of kanji that have a component.
-        val_share, test_share: of all kanji used; train gets the rest.
+        val_share, test_share, gate_share: of all kanji used; train gets the rest.
     """
 
     least: int = 100
     val_share: float = 0.13
     test_share: float = 0.2
+    gate_share: float = 0.1
 
     layout: ClassVar[str] = f"""\
 kanji/
@@ -75,7 +78,8 @@ kanji/
     def __post_init__(self) -> None:
         if self.least < 1:
             raise ValueError(f"least is {self.least}, expected at least 1")
-        check_shares(self.val_share, self.test_share)
+        super().__post_init__()
+        check_shares(val_share=self.val_share, test_share=self.test_share, gate_share=self.gate_share)
 
     def schema_of(self, raw: Path) -> pa.Schema:
         """As many label ranks as components, whose names are in the metadata."""
@@ -116,15 +120,23 @@ kanji/
         return used, labels
 
     def tables(
-        self, raw: str | Path, split: str, *, size: int | None, seed: int, threads: int, skipped: Any = None
+        self,
+        raw: str | Path,
+        split: str,
+        *,
+        size: int | None,
+        seed: int,
+        threads: int,
+        fitted: Mapping[str, Any],
+        skipped: Any = None,
     ) -> Iterator[pa.Table]:
         assert size is not None  # as the params are checked
         drawings, labels = self.read(Path(raw))
-        shares = {"val_share": self.val_share, "test_share": self.test_share}
-        splits = splits_by_seed([one.name for one in drawings], seed=seed, use="kanji", **shares)
+        shares = {"val_share": self.val_share, "test_share": self.test_share, "gate_share": self.gate_share}
+        splits = splits_by_key([one.name for one in drawings], **shares, seed=seed)
         chosen = [one for one, where in zip(drawings, splits, strict=True) if split in (where, "all")]
         if not chosen:
-            raise ValueError(f"{raw}: no kanji of {split} among {len(drawings)}; get the file again")
+            raise ValueError(f"{raw}: no kanji of {split} among {len(drawings)}; choose a larger share")
         areas = [
             [area_of(one.components[label]) if label in one.components else 0.0 for label in labels] for one in chosen
         ]
@@ -148,10 +160,14 @@ kanji/
             "name": read["name"].to_pylist(),
             "size": " x ".join(map(str, images.shape[:0:-1])),
             "brightest": images.max((1, 2)),
+            "pixels": [sha256(image.tobytes()).hexdigest() for image in images],
             "labels": (ranks != 0).sum(1).numpy(),
             "ranks_are_1_upwards": (dense_ranks(ranks) == ranks).all(1).numpy(),
         }
         return {"rows": pd.DataFrame(facts).set_index(["split", "id"])}
+
+    def across(self, facts: dict[str, pd.DataFrame]) -> dict[str, pd.DataFrame]:
+        return {"rows": facts["rows"].assign(same_picture_as=same_elsewhere(facts["rows"]["pixels"]))}
 
     def expectations(self, rows: dict[str, int], *, size: int | None) -> dict[str, list[dict[str, Any]]]:
         return {
@@ -159,6 +175,7 @@ kanji/
                 *rows_of(rows),
                 in_set("split_rows", *(f"{split}: {count}" for split, count in rows.items())),
                 unique("name"),  # a kanji in two splits would be tested on what it was trained on
+                in_set("same_picture_as", ""),
                 in_set("size", f"{size} x {size}"),
                 between("brightest", 128),  # something is drawn
                 between("labels", *LABELS),

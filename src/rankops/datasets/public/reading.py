@@ -1,46 +1,66 @@
-"""What adapters of public datasets share: lists that name files, decoding in pieces, facts and expectations."""
+"""What adapters of public datasets share: lists that name files, splits, decoding in pieces, facts and expectations."""
 
 import logging
-from collections.abc import Iterator, Sequence
+import posixpath
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from hashlib import sha256
 from io import BytesIO
 from pathlib import Path
 from typing import Any, ClassVar
 
 import pandas as pd
 import pyarrow as pa
-import pyarrow.parquet as pq
-import torch
 from PIL import Image
 
 from rankops.datasets.expected import in_set, rows_of, unique
 from rankops.io.images import as_jpeg, open_photo
-from rankops.io.parquet import read_table
+from rankops.io.parquet import columns_of, parquet_file, read_table
 from rankops.io.pictures import BROKEN
-from rankops.seeding import generator
 
 __all__ = [
     "SPLITS",
     "PhotoDataset",
     "PublicDataset",
     "check_shares",
+    "place_of",
     "read_list",
     "require",
+    "same_elsewhere",
     "scores_of",
-    "splits_by_seed",
+    "split_at",
+    "splits_by_key",
+    "with_gate",
 ]
 
-SPLITS = ("train", "val", "test")
+SPLITS = ("train", "val", "test")  # and the gate, where it has a share
 
 
 @dataclass(frozen=True, kw_only=True)
 class PublicDataset:
-    """A dataset as it is published. An adapter is a subclass in a file of its own; its fields are its options."""
+    """A dataset as it is published. An adapter is a subclass in a file of its own; its fields are its options.
+
+    Attributes:
+        gate_share: of the rows that the gate gets, on which versions are compared before one is promoted; 0 for none.
+            Where splits are published, it is a share of validation; where they are drawn, of all rows.
+    """
+
+    gate_share: float = 0.5
 
     __pydantic_config__: ClassVar = {"extra": "forbid"}  # unknown options are errors where the params are checked
     layout: ClassVar[str]
     schema: ClassVar[pa.Schema]  # `id`, `name`, and what the task learns from
+    grows: ClassVar[bool] = True  # whether later deliveries can be read by what is known of the first
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.gate_share < 1:
+            raise ValueError(f"gate_share is {self.gate_share}, expected from 0 (no gate) to below 1")
+
+    @property
+    def splits(self) -> tuple[str, ...]:
+        """Names of the splits."""
+        return (*SPLITS, "gate") if self.gate_share else SPLITS
 
     def schema_of(self, raw: Path) -> pa.Schema:
         """Return the schema of the tables, where it depends on the data."""
@@ -55,22 +75,41 @@ class PublicDataset:
         """
         raise NotImplementedError
 
+    def fit(self, raw: str | Path, *, seed: int) -> dict[str, Any]:
+        """Return what tables need to know of the training rows, such as means of features, as JSON can hold it.
+
+        It is fitted on the first delivery and applied to all, so that a shift of a later one stays to be seen.
+
+        Raises:
+            FileNotFoundError, ValueError: see `check`.
+        """
+        return {}
+
     def tables(
-        self, raw: str | Path, split: str, *, size: int | None, seed: int, threads: int, skipped: list[str] | None
+        self,
+        raw: str | Path,
+        split: str,
+        *,
+        size: int | None,
+        seed: int,
+        threads: int,
+        fitted: Mapping[str, Any],
+        skipped: list[str] | None,
     ) -> Iterator[pa.Table]:
         """Read one split in pieces, so that memory does not grow with the number of files.
 
         Args:
             raw: folder of the dataset, see `layout`.
-            split: train, val, test, or all of them.
+            split: one of `splits`, or all of them.
             size: pixels on a side of photos, where there are any.
             seed: of the splits, where the dataset has none.
             threads: to decode with.
+            fitted: what `fit` gave for the first delivery.
             skipped: takes the names of broken files that were left out.
 
         Raises:
             FileNotFoundError: a list or a file is missing.
-            ValueError: a list is not as expected, a split has no file, or a file is broken.
+            ValueError: a list is not as expected, a split has no file, a file is broken, or nothing was fitted.
         """
         raise NotImplementedError
 
@@ -81,6 +120,10 @@ class PublicDataset:
             FileNotFoundError, ValueError: the file is missing or corrupt, or lacks a column.
         """
         raise NotImplementedError
+
+    def across(self, facts: dict[str, pd.DataFrame]) -> dict[str, pd.DataFrame]:
+        """Return what `measure` gave for all splits together, with what can be said of them only side by side."""
+        return facts
 
     def expectations(self, rows: dict[str, int], *, size: int | None) -> dict[str, list[dict[str, Any]]]:
         """Return what must hold, see `rankops.datasets.expected`.
@@ -98,9 +141,11 @@ class PhotoDataset(PublicDataset):
 
     Attributes:
         skip_broken: leave out files that cannot be decoded, and tell of it on the log, instead of raising.
+        allow_repeated: accept that a picture is in several splits, as in some sets that are published so.
     """
 
     skip_broken: bool = False
+    allow_repeated: bool = False
 
     needs: ClassVar[tuple[str, ...]] = ()  # folders
     photos: ClassVar[int] = 1  # of a row
@@ -133,6 +178,10 @@ class PhotoDataset(PublicDataset):
         """
         return [as_jpeg(open_photo(path.read_bytes(), size))]
 
+    def prepared(self, listed: pd.DataFrame, fitted: Mapping[str, Any]) -> pd.DataFrame:
+        """Return the rows of `listed` with what `fit` gave applied to them."""
+        return listed
+
     def facts(self, read: pa.Table) -> dict[str, Any]:
         """Return what is to be checked of the dataset's own columns, a row a row."""
         return {}
@@ -142,7 +191,7 @@ class PhotoDataset(PublicDataset):
     def check(self, raw: str | Path) -> None:
         for folder in self.needs:
             require(Path(raw) / folder, self.layout)
-        self._listed(Path(raw), seed=0)
+        self.placed(Path(raw), seed=0)
 
     def tables(
         self,
@@ -152,14 +201,18 @@ class PhotoDataset(PublicDataset):
         size: int | None,
         seed: int,
         threads: int,
+        fitted: Mapping[str, Any],
         skipped: list[str] | None = None,
     ) -> Iterator[pa.Table]:
         raw = Path(raw)
         assert size is not None  # as the params are checked
-        listed = self._listed(raw, seed=seed)
+        listed = self.prepared(self.placed(raw, seed=seed), fitted)
         chosen = listed if split == "all" else listed[listed["split"] == split]
         if not len(chosen):
-            raise ValueError(f"{raw}: its lists name no file of {split}, and {len(listed)} in all; get them again")
+            raise ValueError(
+                f"{raw}: none of the {len(listed)} files that its lists name is in {split}; get them again, or, where "
+                "splits are drawn, choose a larger share"
+            )
         missing = [file for file in chosen["file"] if not (raw / file).is_file()]
         if missing:
             raise FileNotFoundError(
@@ -183,12 +236,23 @@ class PhotoDataset(PublicDataset):
             if skipped is not None:
                 skipped += broken
 
-    def _listed(self, raw: Path, *, seed: int) -> pd.DataFrame:
+    def placed(self, raw: Path, *, seed: int) -> pd.DataFrame:
+        """Return the rows of `listed`, each of a file of its own below `raw`, by its plain path.
+
+        Raises:
+            FileNotFoundError, ValueError: see `listed`; or a file is outside of the dataset, or there twice.
+        """
         listed = self.listed(raw, seed=seed)
-        twice = listed["file"][listed["file"].duplicated()]
-        if len(twice):
-            raise ValueError(f"{raw}: the lists name {twice.iloc[0]} twice; remove one of the entries")
-        return listed
+        for file in listed["file"]:
+            if file.startswith("/") or ".." in file.split("/") or "\0" in file:
+                raise ValueError(
+                    f"{raw}: a list names {file!r}, expected a file of the dataset, by a path without `..`; correct it"
+                )
+        plain = listed["file"].map(posixpath.normpath)
+        if (twice := plain.duplicated(keep=False)).any():
+            named = " and ".join(dict.fromkeys(listed["file"][plain == plain[twice].iloc[0]]))
+            raise ValueError(f"{raw}: the lists name {named} twice; remove one of the entries")
+        return listed.assign(file=plain)
 
     def _attempt(self, raw: Path, file: str, size: int) -> list[dict[str, Any]] | None:
         """The photos of a file, as in `rankops.io.parquet.IMAGE`, or None if it is broken and may be left out."""
@@ -207,10 +271,10 @@ class PhotoDataset(PublicDataset):
         path = Path(folder) / f"{split}.parquet"
         column = "frames" if "frames" in self.schema.names else "image"
         read = read_table(path, [name for name in self.schema.names if name != column])
-        if column not in pq.read_schema(path).names:
+        if column not in columns_of(path):
             raise ValueError(f"{path}: no column {column}")
         rows = []
-        with pq.ParquetFile(path) as file, ThreadPoolExecutor(threads) as pool:
+        with parquet_file(path) as file, ThreadPoolExecutor(threads) as pool:
             for batch in file.iter_batches(batch_size=self.piece, columns=[column]):
                 cells = [cell if isinstance(cell, list) else [cell] for cell in batch.column(0).to_pylist()]
                 rows += pool.map(_photo_facts, cells)
@@ -223,11 +287,16 @@ class PhotoDataset(PublicDataset):
         }
         return {"rows": pd.DataFrame(facts).join(pd.DataFrame(rows)).set_index(["split", "id"])}
 
+    def across(self, facts: dict[str, pd.DataFrame]) -> dict[str, pd.DataFrame]:
+        return {"rows": facts["rows"].assign(same_picture_as=same_elsewhere(facts["rows"]["pixels"]))}
+
     def expectations(self, rows: dict[str, int], *, size: int | None) -> dict[str, list[dict[str, Any]]]:
         photos = [
             *rows_of(rows),
             in_set("split_rows", *(f"{split}: {count}" for split, count in rows.items())),
-            unique("file"),  # a file in two splits would be tested on what it was trained on
+            unique("file"),
+            # A picture in two splits would be tested on what it was trained on.
+            *([] if self.allow_repeated else [in_set("same_picture_as", "")]),
             {"type": "expect_column_value_lengths_to_be_between", "column": "name", "min_value": 1},
             in_set("photos", self.photos),
             in_set("decodes", True),
@@ -238,8 +307,8 @@ class PhotoDataset(PublicDataset):
 
 
 def _photo_facts(photos: list[dict[str, Any] | None]) -> dict[str, Any]:
-    """Of the photos of a row: their files, how many they are, whether all decode, and their modes and sizes."""
-    files, modes, sizes, decodes = {}, {}, {}, True
+    """Of the photos of a row: files, number, a hash of their pixels, whether all decode, and modes and sizes."""
+    files, modes, sizes, decodes, pixels = {}, {}, {}, True, sha256()
     for photo in photos:
         photo = photo or {"bytes": None, "path": None}
         files[photo["path"] or ""] = None
@@ -247,10 +316,33 @@ def _photo_facts(photos: list[dict[str, Any] | None]) -> dict[str, Any]:
             with Image.open(BytesIO(photo["bytes"] or b""), formats=["JPEG"]) as image:
                 image.load()
             modes[image.mode] = sizes[f"{image.width} x {image.height}"] = None
+            pixels.update(image.tobytes())
         except BROKEN:
             decodes = False
     seen = {"file": files, "mode": modes, "size": sizes}
-    return {name: ", ".join(values) for name, values in seen.items()} | {"photos": len(photos), "decodes": decodes}
+    facts = {name: ", ".join(values) for name, values in seen.items()}
+    return facts | {"photos": len(photos), "decodes": decodes, "pixels": pixels.hexdigest()}
+
+
+def same_elsewhere(values: pd.Series) -> pd.Series:
+    """Return for each row the split and id of the first row of another split that has the same value, or "".
+
+    Args:
+        values: by `split` and `id`.
+
+    >>> rows = pd.MultiIndex.from_tuples([("train", 0), ("train", 1), ("test", 0)], names=["split", "id"])
+    >>> same_elsewhere(pd.Series(["a", "b", "a"], rows)).tolist()
+    ['test 0', '', 'train 0']
+    """
+    places = values.index.to_frame(index=False).assign(value=values.to_numpy())
+    firsts = places.drop_duplicates(["value", "split"])  # most rows are the only ones of their value
+    firsts = firsts[firsts["value"].duplicated(keep=False)].groupby("value")[["split", "id"]]
+    found = {value: list(rows.itertuples(index=False, name=None)) for value, rows in firsts}
+    same = [
+        next((f"{split} {number}" for split, number in found.get(value, []) if split != own), "")
+        for own, value in zip(places["split"], places["value"], strict=True)
+    ]
+    return pd.Series(same, values.index)
 
 
 def require(path: Path, layout: str) -> Path:
@@ -295,9 +387,9 @@ def read_list(path: Path, columns: Sequence[str], *, layout: str, sep: str = ","
     table = table.fillna("").apply(lambda cells: cells.str.strip())
     if header:
         names = table.iloc[0].tolist() if len(table) else []
-        table = table.iloc[1:].set_axis(names, axis=1)
         if missing := [name for name in columns if names.count(name) != 1]:
-            raise ValueError(f"{path}: no column {', '.join(missing)}, or several; it has {', '.join(names)}")
+            raise ValueError(f"{path}: no column {', '.join(missing)}, or several; it has {', '.join(names) or 'none'}")
+        table = table.iloc[1:].set_axis(names, axis=1)
     else:
         if (longer := table[table[len(columns)] != ""]).size:
             raise ValueError(f"{path}: a line is {longer.iloc[0].tolist()}, expected {', '.join(columns)}; correct it")
@@ -328,28 +420,59 @@ def scores_of(table: pd.DataFrame, column: str, path: Path) -> pd.Series:
     return scores
 
 
-def check_shares(val_share: float, test_share: float) -> None:
-    """Raise ValueError if the shares of validation and test leave nothing to train on."""
+def check_shares(*, val_share: float, test_share: float, gate_share: float) -> None:
+    """Raise ValueError if the shares of validation, test and gate leave nothing to train on, or are none."""
     for name, share in (("val_share", val_share), ("test_share", test_share)):
         if not 0 < share < 1:
             raise ValueError(f"{name} is {share}, expected above 0 and below 1")
-    if val_share + test_share >= 1:
-        raise ValueError(f"val_share + test_share is {val_share + test_share:g}, expected below 1: train gets the rest")
+    if val_share + test_share + gate_share >= 1:
+        raise ValueError(
+            f"val_share + test_share + gate_share is {val_share + test_share + gate_share:g}, expected below 1: train "
+            "gets the rest"
+        )
 
 
-def splits_by_seed(names: Sequence[str], *, val_share: float, test_share: float, seed: int, use: str) -> list[str]:
-    """Return a split for each name, for datasets that come without.
+def place_of(key: str, *, seed: int) -> float:
+    """Return a number in [0, 1) for a key: by the key and the seed alone, so that no other row can move it.
 
-    A permutation of the sorted names, so the order of the list does not matter; `use` keeps datasets apart.
-
-    >>> splits_by_seed("abcde", val_share=0.2, test_share=0.2, seed=1, use="doctest")
-    ['test', 'train', 'train', 'val', 'train']
+    >>> place_of("a.jpg", seed=1) == place_of("a.jpg", seed=1) != place_of("a.jpg", seed=2)
+    True
     """
-    order = torch.randperm(len(names), generator=generator(seed, use, "splits")).tolist()
-    by_name = sorted(range(len(names)), key=lambda place: names[place])
-    held_out, tested = (round(share * len(names)) for share in (val_share, test_share))
-    splits = ["train"] * len(names)
-    for split, places in (("val", order[:held_out]), ("test", order[held_out : held_out + tested])):
-        for place in places:
-            splits[by_name[place]] = split
-    return splits
+    digest = sha256(f"{seed}/{key}".encode(errors="surrogatepass")).digest()
+    return (int.from_bytes(digest[:8], "big") >> 11) / 2**53
+
+
+def split_at(place: float, shares: Mapping[str, float]) -> str:
+    """Return the split at a place, if shares stand one after another from 0 on; train gets what is behind them.
+
+    >>> split_at(0.1, {"test": 0.2, "val": 0.1}), split_at(0.25, {"test": 0.2, "val": 0.1})
+    ('test', 'val')
+    """
+    for split, share in shares.items():
+        if place < share:
+            return split
+        place -= share
+    return "train"
+
+
+def splits_by_key(
+    names: Sequence[str], *, val_share: float, test_share: float, gate_share: float, seed: int
+) -> list[str]:
+    """Return a split for each name, for datasets that come without: by a hash, so that a row never changes sides.
+
+    Rows of one name are in one split: give a group's name for all of its rows. Splits have about their shares.
+
+    >>> shares = {"val_share": 0.2, "test_share": 0.2, "gate_share": 0.1}
+    >>> splits_by_key(["a", "b", "c", "d", "e", "./c"], **shares, seed=2)
+    ['val', 'train', 'test', 'train', 'train', 'test']
+    """
+    shares = {"test": test_share, "val": val_share, "gate": gate_share}
+    return [split_at(place_of(posixpath.normpath(name), seed=seed), shares) for name in names]
+
+
+def with_gate(splits: Sequence[str], names: Sequence[str], *, gate_share: float, seed: int) -> list[str]:
+    """Return published splits with a share of validation as the gate, by a hash of the names."""
+    places = [place_of(posixpath.normpath(name), seed=seed) for name in names]
+    return [
+        "gate" if split == "val" and place < gate_share else split for split, place in zip(splits, places, strict=True)
+    ]

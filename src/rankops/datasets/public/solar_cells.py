@@ -1,5 +1,6 @@
 """Solar cells: photographs with experts' grades of how defective they are, from the ELPV dataset."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
@@ -7,10 +8,10 @@ from typing import Any, ClassVar
 import pandas as pd
 import pyarrow as pa
 
-from rankops.datasets.expected import between, filled
+from rankops.datasets.expected import between
 from rankops.datasets.public.lamem import FRAMES, SCHEMA
 from rankops.datasets.public.packages import PackagedFile
-from rankops.datasets.public.reading import PhotoDataset, check_shares, read_list, scores_of, splits_by_seed
+from rankops.datasets.public.reading import PhotoDataset, check_shares, read_list, scores_of, splits_by_key
 
 __all__ = ["FILE", "SolarCells"]
 
@@ -28,14 +29,15 @@ FILE = PackagedFile(
 class SolarCells(PhotoDataset):
     """Photographs, as clips of one frame, with a `score`: the grade of defect (0, 1/3, 2/3, 1) minus its training mean.
 
-    So a regression that starts at 0 starts at the mean. Cells are split at random by `seed`, each grade by itself.
+    So a regression that starts at 0 starts at the mean. Cells are split by a hash of `seed` and their names.
 
     Attributes:
-        val_share, test_share: of all cells; train gets the rest.
+        val_share, test_share, gate_share: of all cells; train gets the rest.
     """
 
     val_share: float = 0.15
     test_share: float = 0.25
+    gate_share: float = 0.1
 
     layout: ClassVar[str] = """\
 solar_cells/   `rankops fetch solar_cells` downloads it
@@ -46,18 +48,31 @@ solar_cells/   `rankops fetch solar_cells` downloads it
     needs: ClassVar[tuple[str, ...]] = ("data/images",)
     schema: ClassVar[pa.Schema] = SCHEMA
     photos: ClassVar[int] = FRAMES
-    expected: ClassVar[tuple[dict[str, Any], ...]] = (filled("score"), between("score", -1.0, 1.0))
+    expected: ClassVar[tuple[dict[str, Any], ...]] = (between("score", -1.0, 1.0),)
 
     def __post_init__(self) -> None:
-        check_shares(self.val_share, self.test_share)
+        super().__post_init__()
+        check_shares(val_share=self.val_share, test_share=self.test_share, gate_share=self.gate_share)
 
     def listed(self, raw: Path, *, seed: int) -> pd.DataFrame:
         path = raw / "data/labels.csv"
         table = read_list(path, ["name", "grade", "module"], layout=self.layout, sep=r"\s+")
-        grades, shares = scores_of(table, "grade", path), {"val_share": self.val_share, "test_share": self.test_share}
-        for _, names in table["name"].groupby(grades):
-            table.loc[names.index, "split"] = splits_by_seed(names.tolist(), seed=seed, use="solar_cells", **shares)
-        return table.assign(file="data/" + table["name"], score=grades - grades[table["split"] == "train"].mean())
+        shares = {"val_share": self.val_share, "test_share": self.test_share, "gate_share": self.gate_share}
+        splits = splits_by_key(table["name"].tolist(), **shares, seed=seed)
+        return table.assign(file="data/" + table["name"], split=splits, grade=scores_of(table, "grade", path))
+
+    def fit(self, raw: str | Path, *, seed: int) -> dict[str, Any]:
+        """Return the mean grade of training."""
+        listed = self.placed(Path(raw), seed=seed)
+        learned = listed["grade"][listed["split"] == "train"]
+        if not len(learned):
+            raise ValueError(f"{raw}: none of its {len(listed)} cells is for training; get the dataset again")
+        return {"mean_grade": float(learned.mean())}
+
+    def prepared(self, listed: pd.DataFrame, fitted: Mapping[str, Any]) -> pd.DataFrame:
+        if "mean_grade" not in fitted:
+            raise ValueError("the mean grade of training is missing; expected what `fit` gave for the first delivery")
+        return listed.assign(score=listed["grade"] - fitted["mean_grade"])
 
     def facts(self, read: pa.Table) -> dict[str, Any]:
         return {"score": read["score"].to_pylist()}

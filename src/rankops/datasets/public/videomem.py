@@ -8,9 +8,9 @@ import av
 import pandas as pd
 import pyarrow as pa
 
-from rankops.datasets.expected import between, filled
-from rankops.datasets.public.reading import PhotoDataset, check_shares, read_list, require, scores_of, splits_by_seed
-from rankops.io.images import as_jpeg, squared
+from rankops.datasets.expected import between
+from rankops.datasets.public.reading import PhotoDataset, check_shares, read_list, require, scores_of, splits_by_key
+from rankops.io.images import PHOTO_PIXELS, as_jpeg, squared
 from rankops.io.parquet import IMAGE
 
 __all__ = ["Videomem", "SCHEMA"]  # noqa: RUF022 - the dataset comes first
@@ -23,25 +23,28 @@ LIST = "ground-truth/ground-truth_dev-set.csv"
 Target = Literal["short-term_memorability", "long-term_memorability"]
 # A file that was cut off ends earlier than its header says, without an error from the decoder.
 LEAST_SHARE = 0.9
+# Others are lists that name files, which would be opened wherever they are.
+CONTAINERS = "matroska,webm,mov,mp4,m4a,3gp,3g2,mj2,avi,mpeg,mpegts,ogg,flv,asf"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Videomem(PhotoDataset):
     """Seven evenly spaced frames of each video, and its `score` in [0, 1].
 
-    The public test set has no scores, so the development set is split here, at random by `seed`. Frame k of n is number
-    floor((k + 1/2) n / 7): the middles of seven equal parts.
+    The public test set has no scores, so the development set is split here, by a hash of `seed` and the names. Frame k
+    of n is number floor((k + 1/2) n / 7): the middles of seven equal parts.
 
     Attributes:
         target: column of the score.
         videos: folder of the videos.
-        val_share, test_share: of all videos; train gets the rest.
+        val_share, test_share, gate_share: of all videos; train gets the rest.
     """
 
     target: Target = "short-term_memorability"
     videos: str = "sources"
     val_share: float = 0.1
     test_share: float = 0.2
+    gate_share: float = 0.1
 
     layout: ClassVar[str] = """\
 videomem/             the contents of the dataset's dev-set
@@ -52,12 +55,13 @@ videomem/             the contents of the dataset's dev-set
     schema: ClassVar[pa.Schema] = SCHEMA
     photos: ClassVar[int] = FRAMES
     piece: ClassVar[int] = 64
-    expected: ClassVar[tuple[dict[str, Any], ...]] = (filled("score"), between("score", 0.0, 1.0))
+    expected: ClassVar[tuple[dict[str, Any], ...]] = (between("score", 0.0, 1.0),)
 
     def __post_init__(self) -> None:
         if self.target not in get_args(Target):
             raise ValueError(f"target is {self.target!r}, expected {' or '.join(get_args(Target))}")
-        check_shares(self.val_share, self.test_share)
+        super().__post_init__()
+        check_shares(val_share=self.val_share, test_share=self.test_share, gate_share=self.gate_share)
 
     def listed(self, raw: Path, *, seed: int) -> pd.DataFrame:
         path = raw / LIST
@@ -65,11 +69,11 @@ videomem/             the contents of the dataset's dev-set
         table = table[["video", self.target]]
         require(raw / self.videos, self.layout)
         names = table["video"].tolist()
-        shares = {"val_share": self.val_share, "test_share": self.test_share}
+        shares = {"val_share": self.val_share, "test_share": self.test_share, "gate_share": self.gate_share}
         return pd.DataFrame(
             {
                 "file": [f"{self.videos}/{name}" for name in names],
-                "split": splits_by_seed(names, seed=seed, use="videomem", **shares),
+                "split": splits_by_key(names, **shares, seed=seed),
                 "name": names,
                 "score": scores_of(table, self.target, path),
             }
@@ -94,6 +98,10 @@ videomem/             the contents of the dataset's dev-set
         return {"score": read["score"].to_pylist()}
 
 
+def _opened(path: Path) -> Any:
+    return av.open(str(path), options={"format_whitelist": CONTAINERS, "protocol_whitelist": "file"})
+
+
 def _stream(container: Any) -> Any:
     if not container.streams.video:
         raise ValueError("it has no pictures")
@@ -101,13 +109,15 @@ def _stream(container: Any) -> Any:
     # Decoding without a context does not raise but ends the process.
     if stream.codec_context is None:
         raise ValueError("its codec is unknown or its header is cut off")
+    if (pixels := stream.codec_context.width * stream.codec_context.height) > PHOTO_PIXELS:
+        raise ValueError(f"{pixels:,} pixels a frame, expected at most {PHOTO_PIXELS:,}")
     stream.thread_count = 1  # threads go over videos
     return stream
 
 
 def _packets(path: Path) -> int:
     """How many frames a video seems to have, without decoding it."""
-    with av.open(str(path)) as container:
+    with _opened(path) as container:
         return sum(packet.size > 0 for packet in container.demux(_stream(container)))
 
 
@@ -118,7 +128,7 @@ def _decoded(path: Path, size: int, count: int) -> tuple[list[bytes], int, float
     """
     chosen = {(2 * part + 1) * count // (2 * FRAMES) for part in range(FRAMES)}
     frames, found, end = [], 0, 0.0
-    with av.open(str(path)) as container:
+    with _opened(path) as container:
         stream = _stream(container)
         # A container's duration is that of its longest stream, which may be the sound.
         silent = len(container.streams) == 1 and container.duration

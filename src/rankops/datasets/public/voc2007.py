@@ -9,7 +9,7 @@ import pandas as pd
 import pyarrow as pa
 
 from rankops.datasets.expected import between, in_set
-from rankops.datasets.public.reading import SPLITS, PhotoDataset, read_list
+from rankops.datasets.public.reading import SPLITS, PhotoDataset, read_list, with_gate
 from rankops.io.parquet import IMAGE
 
 __all__ = ["Voc2007", "CLASSES", "SCHEMA"]  # noqa: RUF022 - the dataset comes first
@@ -56,7 +56,8 @@ voc2007/
     )
 
     def listed(self, raw: Path, *, seed: int) -> pd.DataFrame:
-        return pd.concat([self._split(raw, split) for split in SPLITS], ignore_index=True)
+        listed = pd.concat([self._split(raw, split) for split in SPLITS], ignore_index=True)
+        return listed.assign(split=with_gate(listed["split"], listed["name"], gate_share=self.gate_share, seed=seed))
 
     def _split(self, raw: Path, split: str) -> pd.DataFrame:
         flags = {}
@@ -85,9 +86,9 @@ voc2007/
         labels, difficult = read["labels"].to_pylist(), read["difficult"].to_pylist()
         return {
             "labels_are_0_or_1": [set(row) <= {0, 1} for row in labels],
-            "labels": [sum(row) for row in labels],
+            "labels": [sum(label == 1 for label in row) for row in labels],
             "difficult_are_present": [
-                all(label == 1 for label, hard in zip(row, hards, strict=True) if hard)
+                all(hard is False or (hard and label == 1) for label, hard in zip(row, hards, strict=True))
                 for row, hards in zip(labels, difficult, strict=True)
             ],
         }

@@ -17,7 +17,6 @@ __all__ = ["Captions", "CAPTIONS", "SCHEMA", "sentences"]  # noqa: RUF022 - the 
 
 CAPTIONS = 5  # as many as COCO has for an image
 FAMILY = 2
-FOLDS = 5  # parts in which the test and the gate split are searched
 ROUNDS = 1000
 # What is said must be seen: a digit is larger than another by a fifth of its side at least, and lies in a direction if
 # it is off by an eighth of the canvas, and by half as much again as across.
@@ -62,10 +61,9 @@ class Captions(RankedMnist):
         if few < 2:
             raise ValueError(f"digits_per_image is {few} to {many}, expected 2 or more: captions compare digits")
         for split, rows in self.rows.items():
-            multiple = FAMILY * FOLDS if split in ("test", "gate") else FAMILY
-            if rows % multiple:
+            if rows % FAMILY:
                 raise ValueError(
-                    f"rows.{split} is {rows}, expected a multiple of {multiple}: scenes come in pairs of twins"
+                    f"rows.{split} is {rows}, expected a multiple of {FAMILY}: scenes come in pairs of twins"
                 )
 
     def draw(self, digits: Digits, numbers: range, generator: torch.Generator) -> Recipe:

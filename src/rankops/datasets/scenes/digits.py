@@ -1,15 +1,13 @@
-"""Handwritten digits, 28 x 28 with labels, in disjoint splits: MNIST, or those that scikit-learn ships."""
+"""Handwritten digits, 28 x 28 with labels, in disjoint splits: MNIST, or the subset of it that ships."""
 
 from dataclasses import dataclass
 from hashlib import sha256
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 import torch
-from PIL import Image
 
 from rankops.datasets.expected import between, frequencies, in_set, unique
 from rankops.datasets.scenes import mnist
@@ -18,9 +16,10 @@ from rankops.io.parquet import read_table
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["CLASSES", "DIGITS_OF", "Digits", "expectations", "load", "measure", "splits", "tables"]
+__all__ = ["CLASSES", "DIGITS_OF", "Digits", "expectations", "load", "measure", "splits", "table"]
 
 SPLITS = ("train", "val", "test")
+SEED = 1  # of which digits of MNIST's train split are for validation
 # Whose digits the scenes of a split are made of. The gate's are those on which epochs are chosen, not the test's: it
 # decides on models again and again, and the reported test set must not know of that.
 DIGITS_OF = {"train": "train", "val": "val", "test": "test", "gate": "val"}
@@ -58,59 +57,31 @@ class Digits:
         return order[torch.searchsorted(self.glyph[order], glyph).clamp(max=len(order) - 1)]
 
 
-def _bundled() -> Path:
-    """Return the file that `sklearn.datasets.load_digits` reads: to import scikit-learn takes seconds.
+def splits(source: str, raw: str | Path) -> dict[str, Digits]:
+    """Return the three splits, which are always the same.
 
-    Raises:
-        FileNotFoundError: scikit-learn is not installed, or has its digits elsewhere.
-    """
-    found = find_spec("sklearn")
-    places = list(found.submodule_search_locations or []) if found else []
-    files = [file for place in places if (file := Path(place) / "datasets/data/digits.csv.gz").is_file()]
-    if not files:
-        raise FileNotFoundError("scikit-learn's digits are not there: `pip install scikit-learn`, or use MNIST")
-    return files[0]
-
-
-def _enlarged(images: np.ndarray) -> np.ndarray:
-    """scikit-learn's 8 x 8 digits of 0..16, at 28 x 28 with a margin like MNIST's."""
-    canvas = np.zeros((len(images), SIDE, SIDE), np.uint8)
-    for place, image in zip(canvas, (images * (255 / 16)).round().astype(np.uint8), strict=True):
-        place[2:26, 2:26] = np.asarray(Image.fromarray(image).resize((24, 24), Image.Resampling.BICUBIC))
-    return canvas
-
-
-def splits(source: str, raw: str | Path, *, seed: int) -> dict[str, Digits]:
-    """Return the three splits.
-
-    MNIST: test from its test split, validation a sixth of its train split. Bundled: 60, 20 and 20 %. A digit whose
-    pixels stand in the source twice is used once, so that no split knows another's.
+    MNIST: test from its test split, validation a sixth of its train split. A digit whose pixels stand in MNIST twice is
+    used once, so that no split knows another's. The subset has the first so many of each class in each of these splits.
 
     Args:
-        source: `mnist` or `bundled`.
-        raw: folder of the MNIST files.
-        seed: of the split.
+        source: `mnist` or `subset`.
+        raw: folder of the MNIST files, or of the subset's tables.
 
     Raises:
-        FileNotFoundError, ValueError: MNIST is asked for and is not there, or damaged.
+        FileNotFoundError, ValueError: the files are not there, or damaged.
     """
-    shuffle = np.random.default_rng(seed)
-    if source == "mnist":
-        parts = [mnist.read(raw, test=False), mnist.read(raw, test=True)]
-        images = np.concatenate([part[0] for part in parts])
-        labels = np.concatenate([part[1] for part in parts])
-        training = shuffle.permutation(len(parts[0][1]))
-        held_out = len(training) // 6
-        rows = {
-            "train": training[held_out:],
-            "val": training[:held_out],
-            "test": np.arange(len(training), len(labels)),
-        }
-    else:
-        bundled = np.loadtxt(_bundled(), delimiter=",")  # 64 pixels and the label
-        images, labels = _enlarged(bundled[:, :-1].reshape(-1, 8, 8)), bundled[:, -1].astype(np.int64)
-        every = shuffle.permutation(len(labels))
-        rows = dict(zip(SPLITS, np.split(every, [len(every) * 6 // 10, len(every) * 8 // 10]), strict=True))
+    if source == "subset":
+        return {split: load(raw, split) for split in SPLITS}
+    parts = [mnist.read(raw, test=False), mnist.read(raw, test=True)]
+    images = np.concatenate([part[0] for part in parts])
+    labels = np.concatenate([part[1] for part in parts])
+    training = np.random.default_rng(SEED).permutation(len(parts[0][1]))
+    held_out = len(training) // 6
+    rows = {
+        "train": training[held_out:],
+        "val": training[:held_out],
+        "test": np.arange(len(training), len(labels)),
+    }
     first = np.zeros(len(images), bool)
     first[np.unique([sha256(image.tobytes()).digest() for image in images], return_index=True)[1]] = True
     chosen = {split: np.sort(some[first[some]]) for split, some in rows.items()}
@@ -120,33 +91,19 @@ def splits(source: str, raw: str | Path, *, seed: int) -> dict[str, Digits]:
     }
 
 
-def tables(source: str, raw: str | Path, *, seed: int) -> dict[str, pa.Table]:
-    """Return the three splits as tables `glyph`, `label` and `pixels` (784 bytes, row by row).
+def table(digits: Digits) -> pa.Table:
+    """Return a split as a table `glyph`, `label` and `pixels` (784 bytes, row by row), which `load` reads.
 
     They are no PNG: each stage that draws reads tens of thousands of digits, and would decode as many pictures.
-
-    Args:
-        source, raw, seed: see `splits`.
-
-    Raises:
-        FileNotFoundError, ValueError: see `splits`.
     """
-    return {
-        split: pa.table(
-            {
-                "glyph": digits.glyph.numpy(),
-                "label": digits.labels.numpy(),
-                "pixels": pa.FixedSizeBinaryArray.from_buffers(
-                    PIXELS, len(digits.images), [None, pa.py_buffer(digits.images.numpy())]
-                ),
-            }
-        )
-        for split, digits in splits(source, raw, seed=seed).items()
-    }
+    pixels = pa.FixedSizeBinaryArray.from_buffers(
+        PIXELS, len(digits.images), [None, pa.py_buffer(digits.images.numpy())]
+    )
+    return pa.table({"glyph": digits.glyph.numpy(), "label": digits.labels.numpy(), "pixels": pixels})
 
 
 def load(folder: str | Path, split: str) -> Digits:
-    """Read one split of `data/digits`.
+    """Read one split of `data/digits`, or of the subset.
 
     Raises:
         FileNotFoundError, ValueError: the file is missing or corrupt.

@@ -11,7 +11,7 @@ import numpy as np
 
 from rankops.io.atomic import replaced_file
 
-__all__ = ["FILES", "check", "copy", "download", "is_there", "read"]
+__all__ = ["FILES", "check", "copy", "download", "read"]
 
 # MD5 of the uncompressed contents; gzip wrappers differ between sources.
 FILES = {
@@ -31,11 +31,6 @@ def check(folder: str | Path) -> None:
     """
     for name in FILES:
         _contents(_place(Path(folder), name))
-
-
-def is_there(folder: str | Path) -> bool:
-    """Whether any of the four files is in `folder`, plain or gzip."""
-    return any(_place(Path(folder), name).is_file() for name in FILES)
 
 
 def _place(folder: Path, name: str) -> Path:

@@ -1,0 +1,38 @@
+"""How far something has come that may take long."""
+
+import sys
+import time
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+
+from tqdm import tqdm
+
+__all__ = ["counted"]
+
+PATIENCE = 2.0  # seconds of which nothing is shown
+EVERY = 5.0  # seconds between lines where there is no terminal
+
+
+@contextmanager
+def counted(name: str, unit: str) -> Generator[Callable[[int, int], None]]:
+    """Show how many are done, on standard error: a bar in a terminal, and lines elsewhere.
+
+    Args:
+        name: of what is done.
+        unit: what is counted.
+
+    Yields:
+        A function that is told how many are done, and of how many.
+    """
+    following = time.monotonic() + PATIENCE
+    with tqdm(desc=name, unit=f" {unit}", delay=PATIENCE, leave=False, disable=not sys.stderr.isatty()) as bar:
+
+        def show(done: int, total: int) -> None:
+            nonlocal following
+            bar.total = total
+            bar.update(done - bar.n)
+            if bar.disable and time.monotonic() >= following:
+                following = time.monotonic() + EVERY
+                print(f"{name}: {done} of {total} {unit}", file=sys.stderr, flush=True)
+
+        yield show

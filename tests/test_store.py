@@ -1,0 +1,189 @@
+"""The store of a checkout: made whole or not at all, by one of several at once, and not lost when it moves."""
+
+import shutil
+import sqlite3
+import threading
+import time
+from pathlib import Path
+from types import SimpleNamespace
+
+import mlflow
+import pytest
+from mlflow.store.tracking import sqlalchemy_store
+
+from pipelines.tracking.database import ADDRESSES
+from pipelines.tracking.publish import publish
+from pipelines.tracking.store import ServerUnreachable, connect
+from rankops.sorters import load_sorter
+
+from conftest import ROOT  # isort: skip
+from test_publish import training  # isort: skip
+
+MODEL = "sorter-x"
+
+
+def go(folder: Path, monkeypatch) -> None:
+    """Work in a folder as a new process does: MLflow keeps the store of the last one in the environment."""
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    monkeypatch.chdir(folder)
+
+
+@pytest.fixture
+def project(tmp_path, monkeypatch):
+    """An empty folder whose name is not plain; the store is that of the present folder."""
+    folder = tmp_path / "my é 50% project"
+    folder.mkdir()
+    (folder / "src").symlink_to(ROOT / "src")
+    go(folder, monkeypatch)
+    yield folder
+    mlflow.set_tracking_uri(None)
+
+
+@pytest.fixture
+def made(project, monkeypatch, _empty_store):
+    """Stores are made of a ready one, after `begin` has been called with the file; the list of those begun."""
+    begun = []
+
+    class Ready(sqlalchemy_store.SqlAlchemyStore):
+        def __init__(self, address: str, root: str):
+            if ".partial-" not in address:
+                super().__init__(address, root)
+                return
+            file = Path(address.removeprefix("sqlite:///"))
+            begun.append(file)
+            made.begin(file)
+            shutil.copyfile(_empty_store, file)
+            self.engine = SimpleNamespace(dispose=lambda: None)
+
+    made = SimpleNamespace(begin=lambda file: None, begun=begun)
+    monkeypatch.setattr(sqlalchemy_store, "SqlAlchemyStore", Ready)
+    return made
+
+
+def half_made(file: Path) -> None:
+    with sqlite3.connect(file) as database:
+        database.execute("CREATE TABLE experiments (artifact_location TEXT)")
+        database.execute("CREATE TABLE trace_info (request_id TEXT)")
+
+
+def killed(file: Path) -> None:
+    half_made(file)
+    raise SystemExit
+
+
+def empty(file: Path) -> None:
+    file.touch()
+
+
+def test_a_store_is_never_half_made(made, project):
+    made.begin = killed
+    with pytest.raises(SystemExit):
+        connect(create=True)
+    assert not (project / "mlflow.db").exists()
+    made.begin = lambda file: None
+    assert connect(create=True).search_experiments()[0].name == "Default"
+
+
+@pytest.mark.parametrize("leave", [half_made, empty])
+def test_what_mlflow_left_half_made_is_nothing_to_read_and_is_made_anew(made, project, leave):
+    leave(project / "mlflow.db")
+    with pytest.raises(FileNotFoundError, match=r"mlflow\.db.*make repro"):
+        connect()
+    assert made.begun == []
+    client = connect(create=True)
+    client.create_experiment("mine")
+    connect(create=True)
+    assert len(made.begun) == 1
+    assert {one.name for one in client.search_experiments()} == {"Default", "mine"}
+
+
+def test_of_several_at_once_one_makes_the_store(made):
+    made.begin = lambda file: time.sleep(0.2)
+    failed = []
+
+    def work() -> None:
+        try:
+            connect(create=True)
+        except Exception as error:
+            failed.append(error)
+
+    threads = [threading.Thread(target=work) for _ in range(3)]
+    for one in threads:
+        one.start()
+    for one in threads:
+        one.join()
+    assert (failed, len(made.begun)) == ([], 1)
+
+
+def files_of(folder: Path) -> dict[str, float]:
+    return {str(path): path.stat().st_mtime_ns for path in sorted(folder.rglob("*")) if path.is_file()}
+
+
+def addresses_in(file: Path) -> set[str]:
+    with sqlite3.connect(file) as database:
+        rows = (database.execute(f"SELECT {column} FROM {table}") for table, column in ADDRESSES.items())
+        return {address for some in rows for (address,) in some}
+
+
+def test_a_copied_project_has_files_of_its_own_and_a_moved_one_keeps_them(made, project, monkeypatch):
+    client = connect(create=True)
+    client.create_run(client.create_experiment("named by MLflow"))
+    publish([training("one", 7.0)])
+    copy, away = project.with_name("copy of é"), project.with_name("away")
+    shutil.copytree(project, copy, symlinks=True)
+    original = files_of(project)
+    go(copy, monkeypatch)
+    assert load_champion().steepness == 7.0
+    assert publish([training("one", 7.0), training("two")]) == ["two"]
+    assert files_of(project) == original
+    places = addresses_in(copy / "mlflow.db")
+    assert len(places) > 4
+    assert all(place.startswith((f"{copy}/mlruns/", f"{copy.as_uri()}/mlruns/")) for place in places)
+    project.rename(away)
+    go(away, monkeypatch)
+    assert load_champion().steepness == 7.0
+    assert publish([training("one", 7.0)]) == []
+    assert not project.exists()
+
+
+def load_champion():
+    connect()
+    return load_sorter(f"models:/{MODEL}@champion")
+
+
+def test_a_store_that_was_copied_alone_is_refused_and_one_kept_apart_from_its_files_stays(made, project, monkeypatch):
+    publish([training("one")])
+    alone = project.with_name("alone")
+    alone.mkdir()
+    shutil.copy("mlflow.db", alone)
+    go(alone, monkeypatch)
+    with pytest.raises(FileNotFoundError, match=f"{alone}.*{project}"):
+        connect()
+    (project / "mlflow.db").unlink()  # so the files are this one's
+    before = addresses_in(alone / "mlflow.db")
+    assert connect().search_experiments()
+    assert addresses_in(alone / "mlflow.db") == before
+
+
+def test_a_lock_of_another_process_and_a_file_that_is_no_database_are_told_apart(made, project, monkeypatch):
+    monkeypatch.setattr("pipelines.tracking.database.PATIENCE", 0.1)
+    connect(create=True)
+    other = sqlite3.connect("mlflow.db", isolation_level=None)
+    other.execute("BEGIN EXCLUSIVE")
+    with pytest.raises(ServerUnreachable, match="locked it: wait") as error:
+        connect()
+    assert "Start it" not in str(error.value)
+    other.close()
+    Path("mlflow.db").write_text("no database" * 1000)
+    with pytest.raises(ServerUnreachable, match="not a database"):
+        connect(create=True)
+    assert Path("mlflow.db").read_text().startswith("no database")
+
+
+def test_a_path_that_no_address_can_hold_is_refused_before_another_file_is_made(made, project, monkeypatch):
+    odd = project / "what?now"
+    odd.mkdir()
+    go(odd, monkeypatch)
+    with pytest.raises(ValueError, match="rename the folder"):
+        connect(create=True)
+    assert (list(odd.iterdir()), (project / "what").exists()) == ([], False)
