@@ -96,7 +96,7 @@ def sums_over_pairs(rows: Callable[..., tuple[Tensor, ...]], *values: Tensor) ->
     """Sum over all i what `rows` makes of i and all j, in memory of O(d).
 
     Where all pairs are too many to be held, they are made block by block, each with its gradient: there are then no
-    second derivatives.
+    second derivatives, and no `torch.func.vmap`. Compiled, all are held.
 
     Args:
         rows: takes each of the values as a pair, of i (..., b, 1) and of j (..., 1, d), to tensors (..., b).
@@ -109,7 +109,7 @@ def sums_over_pairs(rows: Callable[..., tuple[Tensor, ...]], *values: Tensor) ->
     (tensor(36.),)
     """
     height = max(1, BLOCK // max(1, values[0].numel()))
-    if values[0].shape[-1] <= height:
+    if values[0].shape[-1] <= height or torch.compiler.is_compiling():
         return _block(rows, slice(None), values)
     return _Blocks.apply(rows, height, *values)
 
