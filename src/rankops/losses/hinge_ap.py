@@ -4,6 +4,7 @@ import torch
 from torch import Tensor
 
 from rankops.losses.inputs import Reduction, groups, reduced
+from rankops.losses.pairs import BLOCK
 
 __all__ = ["hinge_ap"]
 
@@ -25,8 +26,7 @@ def hinge_ap(
     kinds sorted, the j-th negative goes just above the positive
     $\operatorname{argmax}_i \sum_{k \geq i} \delta_j(k)$,
     $\delta_j(i) = \frac1P \left[ \frac{j}{i + j} - \frac{j - 1}{i + j - 1} \right] - \frac{2 (s_i - s_j)}{PN}$.
-    Averaged over groups; those without a positive or a negative are left out. It takes memory in proportion to P times
-    N.
+    Averaged over groups; those without a positive or a negative are left out. It takes O(P N) time.
 
     Args:
         scores: s, any shape.
@@ -59,20 +59,26 @@ def hinge_ap(
     sorted_negatives, is_negative = _first(values, negative, rest)
     # Which ranking is worst needs no gradient: the maximum's is that of the ranking where it is attained.
     with torch.no_grad():
-        i = torch.arange(1, sorted_positives.shape[-1] + 1, device=values.device, dtype=values.dtype).unsqueeze(-1)
+        i = torch.arange(1, sorted_positives.shape[-1] + 1, device=values.device, dtype=values.dtype)
         j = torch.arange(1, sorted_negatives.shape[-1] + 1, device=values.device, dtype=values.dtype)
-        exists = is_positive.unsqueeze(-1) & is_negative.unsqueeze(-2)  # (..., C, P, N)
-        differences = sorted_positives.unsqueeze(-1) - sorted_negatives.unsqueeze(-2)
-        lost = (j / (i + j) - (j - 1) / (i + j - 1)) / count.clamp(min=1).unsqueeze(-1)
-        gains = (lost - 2 * differences / pairs.unsqueeze(-1)).masked_fill(~exists, 0.0)
-        gains = gains.flip(-2).cumsum(-2).flip(-2)
-        # One place more: below all positives, which gains nothing.
-        place = torch.nn.functional.pad(gains, (0, 0, 0, 1)).argmax(-2, keepdim=True)
-        swapped = exists & (place < i)  # the j-th negative stands above the i-th positive
-        above, below = swapped.sum(-1), swapped.sum(-2)
+        above, parts = torch.zeros_like(is_positive, dtype=torch.long), []
+        width = max(1, BLOCK // max(1, sorted_positives.numel()))
+        for begin in range(0, max(1, len(j)), width):  # each negative has a place of its own: some at a time
+            some = slice(begin, begin + width)
+            exists = is_positive.unsqueeze(-1) & is_negative[..., some].unsqueeze(-2)  # (..., C, P, N)
+            differences = sorted_positives.unsqueeze(-1) - sorted_negatives[..., some].unsqueeze(-2)
+            rank = i.unsqueeze(-1) + j[some]
+            lost = (j[some] / rank - (j[some] - 1) / (rank - 1)) / count.clamp(min=1).unsqueeze(-1)
+            gains = (lost - 2 * differences / pairs.unsqueeze(-1)).masked_fill(~exists, 0.0)
+            gains = gains.flip(-2).cumsum(-2).flip(-2)
+            # One place more: below all positives, which gains nothing.
+            place = torch.nn.functional.pad(gains, (0, 0, 0, 1)).argmax(-2, keepdim=True)
+            swapped = exists & (place < i.unsqueeze(-1))  # the j-th negative stands above the i-th positive
+            above += swapped.sum(-1)
+            parts.append(swapped.sum(-2))
+        below = torch.cat(parts, -1)
         # From the counts, so that it is the AP of a true ranking even where rounding moved a place.
-        precision = i.squeeze(-1) / (i.squeeze(-1) + above)
-        average_precision = (precision * is_positive).sum(-1) / count.squeeze(-1).clamp(min=1)
+        average_precision = (i / (i + above) * is_positive).sum(-1) / count.squeeze(-1).clamp(min=1)
     slack = ((below * sorted_negatives).sum(-1) - (above * sorted_positives).sum(-1)) * 2 / pairs.squeeze(-1)
     both_kinds = ((count > 0) & (rest > 0)).squeeze(-1)
     return reduced(given, 1 - average_precision + slack, reduction, counts=both_kinds)
