@@ -63,8 +63,11 @@ def hinge_ap(
         j = torch.arange(1, sorted_negatives.shape[-1] + 1, device=values.device, dtype=values.dtype)
         above, parts = torch.zeros_like(is_positive, dtype=torch.long), []
         width = max(1, BLOCK // max(1, sorted_positives.numel()))
-        for begin in range(0, max(1, len(j)), width):  # each negative has a place of its own: some at a time
-            some = slice(begin, begin + width)
+        # Each negative has a place of its own: some at a time. Compiled, their number is not known.
+        blocks = [slice(None)]
+        if not torch.compiler.is_compiling():
+            blocks = [slice(begin, begin + width) for begin in range(0, max(1, len(j)), width)]
+        for some in blocks:
             exists = is_positive.unsqueeze(-1) & is_negative[..., some].unsqueeze(-2)  # (..., C, P, N)
             differences = sorted_positives.unsqueeze(-1) - sorted_negatives[..., some].unsqueeze(-2)
             rank = i.unsqueeze(-1) + j[some]
