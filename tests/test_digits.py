@@ -3,6 +3,7 @@
 import gzip
 import hashlib
 import os
+import shutil
 import struct
 from pathlib import Path
 
@@ -10,7 +11,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from dvc.repo import Repo
 
+from pipelines.cli.data import fetch
 from pipelines.config.schema import check_shapes, merged, read
 from pipelines.stages import digits as digits_stage
 from pipelines.stages import score_vectors as score_vectors_stage
@@ -21,7 +24,7 @@ from rankops.io.parquet import decode_images, encode_images, matrix, read_table
 from rankops.ranks import ranks
 from rankops.seeding import derived_seed
 
-from conftest import ROOT, SUBSET, refusal, with_cell  # isort: skip
+from conftest import ROOT, SUBSET, git, refusal, with_cell  # isort: skip
 
 
 class TestMnist:
@@ -86,6 +89,31 @@ class TestMnist:
                 read_files()
         with pytest.raises(FileNotFoundError, match="RANKOPS_MNIST_ROOT"):
             mnist.copy(tmp_path / "nowhere", tmp_path / "raw")
+
+    def test_what_is_fetched_travels_by_dvc_and_is_not_fetched_again(self, files, tmp_path, monkeypatch):
+        folder, clone = tmp_path / "project", tmp_path / "clone"
+        folder.mkdir()
+        git("init", "--quiet", str(folder))
+        Repo.init(str(folder)).close()
+        shutil.copy(ROOT / ".gitignore", folder)
+        monkeypatch.chdir(folder)
+        monkeypatch.setenv("RANKOPS_MNIST_ROOT", str(files))
+        fetch(["mnist"])
+        with Repo() as repo:
+            with repo.config.edit() as config:
+                config["remote"] = {"local": {"url": str(tmp_path / "remote")}}
+                config["core"]["remote"] = "local"
+            repo.push()
+        git("add", "--all")
+        git("commit", "--quiet", "--message", "MNIST")
+        git("clone", "--quiet", str(folder), str(clone))
+        monkeypatch.chdir(clone)
+        monkeypatch.setenv("RANKOPS_MNIST_ROOT", str(tmp_path / "nowhere"))
+        with Repo() as repo:
+            repo.pull()
+        fetch(["mnist"])
+        assert mnist.read("data/raw/mnist", test=True)[1].tolist() == [*range(10), 0, 1]
+        assert git("status", "--porcelain") == ""
 
     @pytest.mark.skipif("RANKOPS_MNIST_ROOT" not in os.environ, reason="set RANKOPS_MNIST_ROOT to the real files")
     def test_the_real_files_are_brought_and_read_and_the_subset_is_of_them(self, tmp_path):

@@ -14,10 +14,11 @@ from rankops.io.atomic import replaced_file
 def main(params: Settings) -> None:
     rules.check()
     raw = Path("data/raw") / params.digits.source
-    if not raw.is_dir():
+    if (
+        not raw.is_dir() and not raw.with_suffix(".dvc").is_file()
+    ):  # else DVC says that it is missing
         raise FileNotFoundError(
-            f"{raw}: no such folder, but digits.source is {params.digits.source}: run `rankops fetch mnist`, or "
-            f"`dvc pull {raw}.dvc` if that file is there"
+            f"{raw}: no such folder, but digits.source is {params.digits.source}: run `rankops fetch mnist`"
         )
     values = json.dumps(params.model_dump(mode="json"), indent=1)
     for name, text in {"params.json": values, "params.passed": "passed"}.items():
