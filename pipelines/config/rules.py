@@ -23,6 +23,8 @@ __all__ = ["SORTER_METRICS", "check", "check_values"]
 SORTER_METRICS = ("negative_l1", "exactly_ordered")  # larger is better
 LABELS, WORDS = 10, ["<padding>", "<unknown>", "a"]  # of networks that are built to see whether they can be
 OPTIMIZERS = [name for name in torch.optim.__all__ if name[0].isupper() and name != "Optimizer"]
+# Folders and files of the pipeline's own, which no dataset may be called.
+TAKEN = ("raw", "digits", "score_vectors", "params", "shared_code")
 
 
 def check(path: str | Path = "params.yaml") -> Settings:
@@ -117,7 +119,13 @@ def _built(folder: str, component: Component, place: str, **runtime: Any) -> tor
         raise ValueError(f"{place}.args: {error}") from error
 
 
+def _check_own_folder(key: str, place: str) -> None:
+    if key in TAKEN:
+        raise ValueError(f"{place}: the pipeline writes data/{key} or checks/{key} itself: choose another name")
+
+
 def _check_dataset(settings: Settings, key: str, place: str) -> None:
+    _check_own_folder(key, place)
     block = settings.datasets[key]
     kind = lookup.find("datasets", block.name, where=f"{place}.name")
     if not inspect.isclass(kind) or not issubclass(kind, Scenes):
@@ -128,6 +136,7 @@ def _check_dataset(settings: Settings, key: str, place: str) -> None:
 def _check_real_data(settings: Settings, key: str, place: str) -> None:
     from rankops.datasets.public.reading import PublicDataset  # which imports pandas
 
+    _check_own_folder(key, place)
     block, kind = settings.real_data[key], lookup.find("datasets", key, where=place)
     if not inspect.isclass(kind) or not issubclass(kind, PublicDataset):
         raise ValueError(f"{place}: {key} is drawn here, not read from disk: give it a block under datasets")
@@ -161,8 +170,9 @@ def _check_optimizer(optimizer: Optimizer | Component, place: str) -> None:
             )
     try:
         kind([torch.zeros(1, requires_grad=True)], **optimizer.args)
-    except (TypeError, ValueError, RuntimeError) as error:
-        raise ValueError(f"{place}.args: {str(error).removeprefix(f'{kind.__name__}.__init__() ')}") from error
+    except Exception as error:  # whatever an optimizer makes of odd options
+        text = str(error).removeprefix(f"{kind.__name__}.__init__() ")
+        raise ValueError(f"{place}.args: {type(error).__name__}: {text}") from error
 
 
 def _check_training(settings: Settings, task: str, place: str, training: dict[str, Any] | None = None) -> None:

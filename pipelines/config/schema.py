@@ -375,6 +375,8 @@ def read(path: str | Path, yaml: YAML | None = None) -> dict[str, Any]:
         values = None if problem else (yaml or YAML(typ="safe")).load(Path(path))
     except FileNotFoundError as error:
         raise ParamsError(f"{path}: no such file") from error
+    except OSError as error:  # a folder, or a file of somebody else
+        raise ParamsError(f"{path}: cannot be read: {error.strerror}") from error
     except (YAMLError, ValueError) as error:  # the latter of a date that does not exist
         raise ParamsError(f"{path}: not YAML: {error}") from error
     if problem:

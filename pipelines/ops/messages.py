@@ -18,7 +18,11 @@ def without_credentials(text: str) -> str:
     'https://hooks.example.org/services/T0/*** and s3://bucket/runs?sig=***&v=***'
     """
     text = re.sub(r"://\S*@", "://", text)  # up to the last @ of the word: a password may have one, or a slash
-    text = re.sub(r"(?<=://)\S+", lambda found: re.sub(r"([?&#][^=&#\s]+=)[^&#\s'\")>,;]+", r"\1***", found[0]), text)
+    text = re.sub(
+        r"(?:(?<=://)|(?<=with url: ))\S+",
+        lambda found: re.sub(r"([?&#][^=&#\s]+=)[^&#\s'\")>,;]+", r"\1***", found[0]),
+        text,
+    )
     # The latter as HTTP clients name a path alone.
     return re.sub(r"(https?://|with url: )\S+", lambda found: SECRET.sub("***", found[0]), text)
 

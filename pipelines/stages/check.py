@@ -14,9 +14,7 @@ from rankops.io.atomic import replaced_file
 def main(params: Settings) -> None:
     rules.check()
     raw = Path("data/raw") / params.digits.source
-    if (
-        not raw.is_dir() and not raw.with_suffix(".dvc").is_file()
-    ):  # else DVC says that it is missing
+    if not raw.is_dir() and not raw.with_suffix(".dvc").is_file():  # else DVC says that it is missing
         raise FileNotFoundError(
             f"{raw}: no such folder, but digits.source is {params.digits.source}: run `rankops fetch mnist`"
         )

@@ -41,6 +41,8 @@ def file_of(address: str, folder: Path = Path()) -> Path | None:
         ValueError: the path cannot be part of an address.
     """
     if not (named := re.fullmatch(r"sqlite:///([^:?][^?]*)", address)):
+        if re.fullmatch(r"sqlite(\+\w+)?:(//|///|///:memory:)", address):  # gone with the process
+            raise ValueError(f"{address}: a store in memory keeps nothing: name a file, such as sqlite:///mlflow.db")
         return None
     file = (folder / named[1]).resolve()
     if "?" in str(file):  # the rest would be taken for options, and another file for the store

@@ -205,12 +205,12 @@ def verdict(
     signs = {name: -1 if lower else 1 for name, lower in lower_is_better.items()}
     gap = differences[judged.metric]
     gain, text = signs[judged.metric] * gap["value"], f"{judged.metric} {_interval(gap)}"
-    if min(signs[judged.metric] * gap[bound] for bound in ("low", "high")) <= 0:
+    if not all(signs[judged.metric] * gap[bound] > 0 for bound in ("low", "high")):  # of NaN neither is
         return False, f"{text}: not better beyond chance"
-    if gain < gate.minimum_gain:
+    if not gain >= gate.minimum_gain:
         return False, f"{text}: less than the minimum gain of {gate.minimum_gain:g}"
     for name in judged.guarded:
-        if (worse := -signs[name] * differences[name]["value"]) > gate.tolerance:
+        if not (worse := -signs[name] * differences[name]["value"]) <= gate.tolerance:
             return False, f"{text}, but {name} is worse by {worse:.4f}, more than {gate.tolerance:g}"
     return True, f"{text}: better beyond chance"
 

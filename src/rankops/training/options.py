@@ -19,6 +19,10 @@ class Optimizer:
     args: dict[str, Any] = field(default_factory=dict)
     clip: float | None = None
 
+    def __post_init__(self) -> None:
+        if self.clip is not None and not self.clip > 0:
+            raise ValueError(f"clip is {self.clip}, expected a number above 0: leave it out to clip nothing")
+
 
 @dataclass(frozen=True, kw_only=True)
 class Schedule:
