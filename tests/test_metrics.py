@@ -211,6 +211,12 @@ def test_kendall_of_many_with_ties_agrees_with_scipy(generator):
     )
 
 
+def test_kendall_of_weights_far_apart_is_that_of_its_pairs():
+    weights = torch.tensor([1.0, 1e-165, 2e-165], dtype=torch.float64)  # the last pair weighs next to nothing
+    tau = metrics.kendall(torch.tensor([1.0, 2.0, 3.0]), torch.tensor([2, 3, 1]), weights=weights)
+    assert tau.item() == pytest.approx(-1 / 3)
+
+
 def test_gamma_of_light_pairs_beside_heavy_ties_keeps_its_precision():
     scores, target = torch.tensor([0.0, 1.0, 2.0, 1.0]), torch.tensor([0, 0, 1, 2])
     light = 1e-12

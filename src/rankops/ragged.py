@@ -58,7 +58,7 @@ def pad_groups(
     else:
         counts = _whole("sizes", sizes, values)
         check_values("sizes", counts, counts < 0, "at least 0, the length of a list")
-        if (total := int(counts.sum())) != len(values):
+        if (total := sum(counts.tolist())) != len(values):  # beyond 2^63 too
             raise ValueError(
                 f"sizes adds up to {total}, expected {len(values)}, the number of values: one size a list, in their "
                 "order; pass the list of each row as query"
@@ -69,7 +69,13 @@ def pad_groups(
 
 
 def _whole(name: str, given: Sequence[int] | Tensor | None, values: Tensor) -> Tensor:
-    numbers = torch.as_tensor(given, device=values.device)
+    try:
+        numbers = torch.as_tensor(given, device=values.device)
+    except (TypeError, ValueError, RuntimeError) as error:  # text, or what is no list
+        raise TypeError(
+            f"{name} is a {type(given).__name__} that is no list of whole numbers: number them with "
+            "numpy.unique(..., return_inverse=True)[1]"
+        ) from error
     if numbers.dim() != 1 or not len(numbers) or values.dim() == 0:
         raise ValueError(
             f"{name} has shape {tuple(numbers.shape)} and values {tuple(values.shape)}, expected a vector that is not "
@@ -77,4 +83,4 @@ def _whole(name: str, given: Sequence[int] | Tensor | None, values: Tensor) -> T
         )
     if numbers.dtype == torch.bool or numbers.is_floating_point() or numbers.is_complex():
         raise TypeError(f"{name} is {numbers.dtype}, expected whole numbers")
-    return numbers
+    return numbers.view(torch.int64) if numbers.dtype == torch.uint64 else numbers.long()  # as many different ones

@@ -52,7 +52,10 @@ def kendall(
     concordant, discordant, of_scores, of_target, defined = _pairs(
         "Kendall's tau", scores, target, mask, weights, dim, top_heavy=top_heavy
     )
-    tau = (concordant - discordant) / (of_scores * of_target).sqrt().where(defined, 1.0)
+    product = of_scores * of_target
+    least = torch.finfo(product.dtype).tiny  # below which a product has lost digits
+    root = product.sqrt().where(product >= least, of_scores.sqrt() * of_target.sqrt())
+    tau = (concordant - discordant) / root.where(defined, 1.0)
     return tau.clamp(-1.0, 1.0).where(defined, torch.nan)
 
 
