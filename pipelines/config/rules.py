@@ -164,15 +164,20 @@ def _check_optimizer(optimizer: Optimizer | Component, place: str) -> None:
     kind = getattr(torch.optim, optimizer.name)
     options = inspect.signature(kind).parameters
     for name, value in optimizer.args.items():
-        if isinstance(value, str) and name in options and isinstance(options[name].default, int | float):
-            raise ValueError(
-                f"{place}.args.{name} is the text {value!r}, expected a number such as {options[name].default}"
-            )
+        usual = options[name].default if name in options else None
+        if isinstance(value, str | bool) and isinstance(usual, int | float) and not isinstance(usual, bool):
+            found = f"the text {value!r}" if isinstance(value, str) else value
+            raise ValueError(f"{place}.args.{name} is {found}, expected a number such as {usual}")
+    weight = torch.ones(1, requires_grad=True)
     try:
-        kind([torch.zeros(1, requires_grad=True)], **optimizer.args)
+        taken = kind([weight], **optimizer.args)
+        weight.square().sum().backward()
+        taken.step()
     except Exception as error:  # whatever an optimizer makes of odd options
         text = str(error).removeprefix(f"{kind.__name__}.__init__() ")
         raise ValueError(f"{place}.args: {type(error).__name__}: {text}") from error
+    if not weight.item() < 1:  # such as maximize, or a rate of 0
+        raise ValueError(f"{place}.args: a step of {optimizer.name} with these does not make a loss smaller")
 
 
 def _check_training(settings: Settings, task: str, place: str, training: dict[str, Any] | None = None) -> None:

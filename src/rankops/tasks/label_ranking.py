@@ -21,7 +21,7 @@ from rankops.metrics.label_ranking import ranked, unranked
 from rankops.tasks.base import Metric
 from rankops.tasks.predict import in_batches, order_of
 from rankops.training.augmentation import warped
-from rankops.training.options import STRICT, Phase
+from rankops.training.options import STRICT, Phase, check_bounds
 
 if TYPE_CHECKING:
     from accelerate import Accelerator
@@ -81,6 +81,9 @@ class Views:
     shift: int = 0
     zoom: float = 1.0
     rotation: float = 0.0
+
+    def __post_init__(self) -> None:
+        check_bounds(self)
 
 
 @dataclass(frozen=True, kw_only=True)

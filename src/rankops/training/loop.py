@@ -323,7 +323,7 @@ def fit(
             accelerator.backward(value)
             if several:
                 _average_gradients(accelerator, optimizer)
-            if optimizer_options.get("clip"):
+            if optimizer_options.get("clip") is not None:
                 accelerator.clip_grad_norm_(module.parameters(), optimizer_options["clip"])
             optimizer.step()
             optimizer.zero_grad()

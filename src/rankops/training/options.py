@@ -3,10 +3,32 @@
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
-__all__ = ["STRICT", "Finetune", "Optimizer", "Phase", "Schedule", "Training"]
+__all__ = ["STRICT", "Finetune", "Optimizer", "Phase", "Schedule", "Training", "check_bounds"]
 
 # Read by pydantic where the params are checked: unknown keys are errors.
 STRICT = {"extra": "forbid"}
+# The least that an option may be, whatever it is an option of.
+LEAST = {
+    "epochs": 0, "patience": 1, "batch_size": 1, "hidden": 1, "count": 1, "shift": 0, "zoom": 1.0, "rotation": 0.0,
+    "warm_up_epochs": 0.0,
+}  # fmt: skip
+
+
+def check_bounds(options: Any) -> None:
+    """Raise a ValueError if a number is out of the range in which it means something; `options` is a dataclass.
+
+    >>> check_bounds(Schedule(name="constant", warm_up_epochs=-1.0))
+    Traceback (most recent call last):
+    ...
+    ValueError: warm_up_epochs is -1.0, expected at least 0.0
+    """
+    for name, value in vars(options).items():
+        if name in LEAST and not value >= LEAST[name]:
+            raise ValueError(f"{name} is {value}, expected at least {LEAST[name]}")
+        if name in ("factor", "every_epochs", "clip") and value is not None and not value > 0:
+            raise ValueError(f"{name} is {value}, expected a number above 0")
+        if name == "average" and value is not None and not 0 < value < 1:
+            raise ValueError(f"average is {value}, expected a number between 0 and 1, or null")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -20,8 +42,7 @@ class Optimizer:
     clip: float | None = None
 
     def __post_init__(self) -> None:
-        if self.clip is not None and not self.clip > 0:
-            raise ValueError(f"clip is {self.clip}, expected a number above 0: leave it out to clip nothing")
+        check_bounds(self)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,6 +57,7 @@ class Schedule:
     every_epochs: float | None = None
 
     def __post_init__(self) -> None:
+        check_bounds(self)
         given = (self.factor is not None, self.every_epochs is not None)
         if given != (self.name == "step",) * 2:
             raise ValueError(f"schedule {self.name}: factor and every_epochs belong to the schedule step, both of them")
@@ -53,8 +75,11 @@ class Phase:
     schedule: Schedule
 
     def __post_init__(self) -> None:
-        if self.epochs < 0 or self.patience < 1:
-            raise ValueError(f"epochs is {self.epochs} and patience {self.patience}, expected at least 0 and 1")
+        check_bounds(self)
+        if self.epochs and self.schedule.warm_up_epochs > self.epochs:
+            raise ValueError(
+                f"schedule.warm_up_epochs is {self.schedule.warm_up_epochs}, expected at most epochs, {self.epochs}"
+            )
 
 
 @dataclass(frozen=True, kw_only=True)
