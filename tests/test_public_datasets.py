@@ -408,6 +408,7 @@ FAULTS = [
     ("voc2007", "000012 -1\n", "", "000012"),
     ("voc2007", "000012 -1", "000017 -1", "000017.*twice"),
     ("coco_captions", '"raw": " Picture 1\\n seen 4 times. "', '"raw": " \\n"', r"images\[1\].*captions"),
+    ("coco_captions", '"raw": " Picture 1\\n seen 3 times. "', '"raw": "..."', r"images\[1\].*with a word"),
     ("coco_captions", '"split": "restval"', '"split": "dev"', r"images\[1\].*dev"),
     ("coco_captions", '"images": [', "", "JSON"),
     ("lamem", "a.jpg 0.5", "a.jpg 1.2", r"a\.jpg.*1\.2"),
@@ -552,7 +553,7 @@ PLANTED = {
         ("train", "name", 0, lambda name: "", "voc2007.rows: name"),
     ],
     "coco_captions": [
-        ("train", "captions", 0, lambda row: [" ", *row[1:]], "shortest_caption"),
+        ("train", "captions", 0, lambda row: ["...", *row[1:]], "captions_have_words"),
         ("train", "id", 0, lambda number: 1, "split, id"),
     ],
     "lamem": [

@@ -281,6 +281,12 @@ class TestMetrics:
         assert twins.examples == 5
         place = twins.names.index("text_to_image.recall_at_1")
         assert twins.of_rows(np.array([[0, 0, 1, 2], [4, 3, 2, 1]]))[place].tolist() == [0.5, 0.0]
+        for texts_of, numbers, message in (
+            ([*texts.tolist()[:-1], texts.tolist()[0] * 2], pairs, "row 9: 2 captions, expected 1"),
+            (texts.tolist(), [None, *pairs[1:]], "column family: 1 missing"),
+        ):
+            with pytest.raises(ValueError, match=message):
+                statistic_of("retrieval", images.tolist(), texts_of, numbers, pairs)
         with pytest.raises(ValueError, match=r"\[1, 3\]"):
             statistic_of("retrieval", images.tolist(), texts.tolist(), [0, 0, 0, 1, 1, 1, 2, 2, 2, 3], pairs)
 

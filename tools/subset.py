@@ -5,6 +5,7 @@ judged on MNIST's test digits, and the other way around.
 """
 
 import argparse
+from hashlib import sha256
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -38,7 +39,8 @@ def main() -> None:
             pq.write_table(rows, partial, compression="brotli", compression_level=11, use_dictionary=False)
             if (size := partial.stat().st_size) > LARGEST:
                 raise ValueError(f"{split}: {size:,} bytes, expected at most {LARGEST:,}: fewer digits")
-        print(f"{FOLDER / split}.parquet: {len(rows):,} digits, {size:,} bytes")
+        digest = sha256((FOLDER / f"{split}.parquet").read_bytes()).hexdigest()  # for `SUBSET` of the digits
+        print(f"{FOLDER / split}.parquet: {len(rows):,} digits, {size:,} bytes, SHA-256 {digest}")
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from rankops.checks import check_finite
 from rankops.datasets.splits import read_captions
-from rankops.io.parquet import as_batch, as_lists
+from rankops.io.parquet import as_batch, as_lists, list_lengths
 from rankops.metrics.bootstrap import Statistic
 from rankops.metrics.recall import first_positive_ranks
 from rankops.models.layers import similarities
@@ -186,10 +186,17 @@ class Retrieval(ProbeAndFinetune):
         Resamples are of families of images, which do not err independently; the galleries' contents are fixed.
 
         Raises:
-            ValueError: families of different sizes.
+            ValueError: families of different sizes, images of different numbers of captions, or a missing number.
         """
+        for name in ("family", "gallery"):
+            if missing := table[name].null_count:
+                raise ValueError(f"column {name}: {missing} missing, expected a number in each row; predict again")
         images = torch.from_numpy(np.stack(table["image_embedding"].to_numpy()))
-        several = len(table["text_embeddings"][0])
+        lengths = list_lengths(table["text_embeddings"])
+        several = int(lengths[0])
+        if (lengths != several).any():
+            row = int((lengths != several).argmax())
+            raise ValueError(f"row {row}: {lengths[row]} captions, expected {several} as in row 0; predict again")
         flat = table["text_embeddings"].combine_chunks().flatten().flatten().to_numpy()
         texts = torch.from_numpy(flat.reshape(len(images), several, images.shape[1]).copy())
         gallery = torch.from_numpy(table["gallery"].to_numpy().copy())
