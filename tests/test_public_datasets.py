@@ -340,6 +340,15 @@ class TestContents:
         groups = build("arc").placed(folder, seed=SEED)["split"].groupby([k // 4 for k in range(80)])
         assert (groups.nunique() == 1).all()
         assert groups.first().nunique() > 1
+        letters = [line.replace("product", "caf\u00e9" if k % 2 else "cafe\u0301") for k, line in enumerate(lines)]
+        (folder / LISTS["arc"]).write_text("\n".join(letters) + "\n")
+        groups = build("arc").placed(folder, seed=SEED)["split"].groupby([k // 4 for k in range(80)])
+        assert (groups.nunique() == 1).all()
+        assert groups.first().nunique() > 1
+        published = ["image,split,group,label1,label2,label3", "1.jpg,val,g,sea,,", "2.jpg,test,g,sea,,"]
+        (folder / LISTS["arc"]).write_text("\n".join(published) + "\n")
+        with pytest.raises(ValueError, match=r"2\.jpg: group g is in test and in val"):
+            build("arc").check(folder)
         (folder / LISTS["arc"]).write_text("\n".join([*lines, "80.jpg,,sea,,"]) + "\n")
         with pytest.raises(ValueError, match=r"80\.jpg: no group"):
             build("arc").check(folder)
@@ -567,6 +576,7 @@ PLANTED = {
     "arc": [
         ("train", "label_ranks", 0, lambda row: [1, 3, 0, 0], "ranks_are_1_upwards"),
         ("val", "label_ranks", 0, lambda row: [1, None, 2, 0], "labels = 0"),
+        ("val", "group", 0, lambda _: "a.jpg", "val, id 0: same_group_as = a.jpg in train 0"),
     ],
     "solar_cells": [("train", "score", 0, lambda score: 1.5, "score = 1.5")],
 }
@@ -718,6 +728,19 @@ class TestDeliveries:
         assert manifest["deliveries"] == ["first", "2026-10-01", "2026-11-01"]
         assert manifest["rows"] == {"train": 8, "val": 1, "test": 1}
         assert refusal(settings("arc"), "arc") is None
+
+    def test_a_group_that_the_first_holds_out_is_refused(self, dated, run):
+        (dated / "first/labels.csv").write_text(
+            "image,split,group,label1,label2,label3\na.jpg,train,a,sea,,\nin/b.jpg,train,b,sea,,\n"
+            "c.jpg,val,c,sky,,\nd.jpg,test,d,sky,,\n"
+        )
+        later = dated / "2026-10-01/labels.csv"
+        header = "image,group,label1,label2,label3\n"
+        later.write_text(header + "".join(f"2026-10-01-{place},a,sky,,\n" for place in ("0.jpg", "1.jpg", "2.jpg")))
+        run()
+        later.write_text(header + "".join(f"2026-10-01-{place},sky,,\n" for place in ("0.jpg,a", "1.jpg,d", "2.jpg,c")))
+        with pytest.raises(ValueError, match=r"2026-10-01/labels.csv: 2026-10-01-1.jpg: group d is in test .*2 rows"):
+            run()
 
     def test_a_wrong_one_is_named(self, dated, run):
         classes = dated / "2026-10-01/classes.txt"

@@ -2,6 +2,7 @@
 
 import logging
 import posixpath
+import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -74,6 +75,13 @@ class PublicDataset:
             ValueError: a file is not as expected.
         """
         raise NotImplementedError
+
+    def check_later(self, raw: str | Path, *, first: str | Path, seed: int) -> None:
+        """Check that a later delivery has no rows that belong to those which the first holds out.
+
+        Raises:
+            ValueError: it has; the message names them.
+        """
 
     def fit(self, raw: str | Path, *, seed: int) -> dict[str, Any]:
         """Return what tables need to know of the training rows, such as means of features, as JSON can hold it.
@@ -438,7 +446,8 @@ def place_of(key: str, *, seed: int) -> float:
     >>> place_of("a.jpg", seed=1) == place_of("a.jpg", seed=1) != place_of("a.jpg", seed=2)
     True
     """
-    digest = sha256(f"{seed}/{key}".encode(errors="surrogatepass")).digest()
+    composed = unicodedata.normalize("NFC", key)  # systems write the letters of one name in several ways
+    digest = sha256(f"{seed}/{composed}".encode(errors="surrogatepass")).digest()
     return (int.from_bytes(digest[:8], "big") >> 11) / 2**53
 
 
