@@ -224,6 +224,31 @@ class TestPhotos:
                   for name, data in parts.items()]  # fmt: skip
         refused_everywhere(b"\x89PNG\r\n\x1a\n" + b"".join(chunks), "more than 8 bits")
 
+    @pytest.mark.parametrize("size", [(60, 40), (300, 300)])
+    def test_a_png_whose_tail_is_zeros_is_refused(self, size):
+        contents = encoded(picture(1, size))
+        kept = 2 * len(contents) // 3
+        for damaged in (contents[:kept] + bytes(len(contents) - kept), contents[:-12]):
+            refused_everywhere(damaged, "damaged or truncated")
+
+    def test_a_tiff_of_planes_of_16_bits_or_of_signed_numbers_is_refused(self):
+        side, length = 4, 4 * 4 * 2
+        entries = [(256, side), (257, side), (259, 1), (262, 2), (277, 3), (278, side), (284, 2)]
+        data = 8 + 2 + 12 * 10 + 4
+        several = {258: (data, "H", [16] * 3), 273: (data + 6, "I", [data + 30 + length * plane for plane in range(3)]),
+                   279: (data + 18, "I", [length] * 3)}  # fmt: skip
+        fields = {tag: struct.pack("<HHIHH", tag, 3, 1, value, 0) for tag, value in entries}
+        fields |= {tag: struct.pack("<HHII", tag, 3 if kind == "H" else 4, 3, place)
+                   for tag, (place, kind, _) in several.items()}  # fmt: skip
+        head = b"II*\0" + struct.pack("<IH", 8, len(fields)) + b"".join(fields[tag] for tag in sorted(fields))
+        values = b"".join(struct.pack(f"<3{kind}", *values) for _, kind, values in sorted(several.values()))
+        planes = head + bytes(4) + values + b"\x34\x12" * (3 * length // 2)
+        signed = encoded(picture().convert("L"), "TIFF", tiffinfo={339: 2})
+        for contents, message in ((planes, "more than 8 bits"), (signed, "no whole numbers from 0")):
+            assert Image.open(BytesIO(contents)).load()  # Pillow takes it
+            with pytest.raises(ValueError, match=message):
+                open_photo(contents, SIZE)
+
     def test_several_frames_are_refused_but_not_the_preview_in_a_cameras_file(self):
         first, second = picture(1), picture(2)
         refused_everywhere(encoded(first, "PNG", save_all=True, append_images=[second]), "several frames")
