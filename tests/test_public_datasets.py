@@ -445,6 +445,8 @@ FAULTS = [
     ("coco_captions", '"raw": " Picture 1\\n seen 3 times. "', '"raw": "..."', r"images\[1\].*with a word"),
     ("coco_captions", '"split": "restval"', '"split": "dev"', r"images\[1\].*dev"),
     ("coco_captions", '"images": [', "", "JSON"),
+    pytest.param("coco_captions", '"images": [', '"images": ' + "[" * 200_000, "JSON.*Recursion", id="deep"),
+    ("coco_captions", '"raw": " Picture 1\\n seen 3 times. "', '"raw": "a \\ud800"', r"images\[1\].*surrogates"),
     ("lamem", "a.jpg 0.5", "a.jpg 1.2", r"a\.jpg.*1\.2"),
     ("lamem", "a.jpg 0.5", "a.jpg high", r"a\.jpg.*high"),
     ("lamem", "a.jpg 0.5", "b.jpg 0.5", r"b\.jpg.*twice"),
@@ -525,6 +527,10 @@ class TestFaults:
         with pytest.raises(FileNotFoundError, match=rf"{file.name}: no such file.*1 of"):
             read(name, folder, "all", skip_broken=True)
         path = folder / LISTS[name]
+        if file.name in path.read_text():
+            long = "x" * 300 + file.suffix
+            with pytest.raises(FileNotFoundError, match=rf"{long}: no such file.*1 of"):
+                read(name, raw(name, file.name, long), "all", skip_broken=True)
         path.write_bytes(b"\xff\xfe\x00" + path.read_bytes())
         with pytest.raises(ValueError, match=path.name):
             build(name).check(folder)

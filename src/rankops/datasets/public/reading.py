@@ -1,6 +1,7 @@
 """What adapters of public datasets share: lists that name files, splits, decoding in pieces, facts and expectations."""
 
 import logging
+import os
 import posixpath
 import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
@@ -221,7 +222,7 @@ class PhotoDataset(PublicDataset):
                 f"{raw}: none of the {len(listed)} files that its lists name is in {split}; get them again, or, where "
                 "splits are drawn, choose a larger share"
             )
-        missing = [file for file in chosen["file"] if not (raw / file).is_file()]
+        missing = [file for file in chosen["file"] if not os.path.isfile(raw / file)]  # of long names too
         if missing:
             raise FileNotFoundError(
                 f"{raw / missing[0]}: no such file, but a list names it ({len(missing)} of {len(chosen)} files of "
