@@ -122,10 +122,13 @@ arc/
 
     def _groups(self, path: Path, table: pd.DataFrame) -> list[str]:
         """Return the group of each row, an image by itself if there is no such column."""
-        names = table["group" if "group" in table else "image"].tolist()
+        if "group" not in table:
+            return table["image"].map(posixpath.normpath).tolist()
+        names = table["group"].tolist()
         for image, group in zip(table["image"], names, strict=True):
             if not group:
                 raise ValueError(f"{path}: {image}: no group, expected one in each row; or leave the column out")
+        # Keyboards write the accents of one name in several ways.
         return [unicodedata.normalize("NFC", posixpath.normpath(name)) for name in names]
 
     def _splits(self, path: Path, table: pd.DataFrame, names: list[str], seed: int) -> list[str]:

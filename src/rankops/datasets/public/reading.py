@@ -3,7 +3,6 @@
 import logging
 import os
 import posixpath
-import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -447,8 +446,7 @@ def place_of(key: str, *, seed: int) -> float:
     >>> place_of("a.jpg", seed=1) == place_of("a.jpg", seed=1) != place_of("a.jpg", seed=2)
     True
     """
-    composed = unicodedata.normalize("NFC", key)  # systems write the letters of one name in several ways
-    digest = sha256(f"{seed}/{composed}".encode(errors="surrogatepass")).digest()
+    digest = sha256(f"{seed}/{key}".encode(errors="surrogatepass")).digest()
     return (int.from_bytes(digest[:8], "big") >> 11) / 2**53
 
 
