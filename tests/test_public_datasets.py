@@ -224,6 +224,31 @@ class TestPhotos:
                   for name, data in parts.items()]  # fmt: skip
         refused_everywhere(b"\x89PNG\r\n\x1a\n" + b"".join(chunks), "more than 8 bits")
 
+    @pytest.mark.parametrize("size", [(60, 40), (300, 300)])
+    def test_a_png_whose_tail_is_zeros_is_refused(self, size):
+        contents = encoded(picture(1, size))
+        kept = 2 * len(contents) // 3
+        for damaged in (contents[:kept] + bytes(len(contents) - kept), contents[:-12]):
+            refused_everywhere(damaged, "damaged or truncated")
+
+    def test_a_tiff_of_planes_of_16_bits_or_of_signed_numbers_is_refused(self):
+        side, length = 4, 4 * 4 * 2
+        entries = [(256, side), (257, side), (259, 1), (262, 2), (277, 3), (278, side), (284, 2)]
+        data = 8 + 2 + 12 * 10 + 4
+        several = {258: (data, "H", [16] * 3), 273: (data + 6, "I", [data + 30 + length * plane for plane in range(3)]),
+                   279: (data + 18, "I", [length] * 3)}  # fmt: skip
+        fields = {tag: struct.pack("<HHIHH", tag, 3, 1, value, 0) for tag, value in entries}
+        fields |= {tag: struct.pack("<HHII", tag, 3 if kind == "H" else 4, 3, place)
+                   for tag, (place, kind, _) in several.items()}  # fmt: skip
+        head = b"II*\0" + struct.pack("<IH", 8, len(fields)) + b"".join(fields[tag] for tag in sorted(fields))
+        values = b"".join(struct.pack(f"<3{kind}", *values) for _, kind, values in sorted(several.values()))
+        planes = head + bytes(4) + values + b"\x34\x12" * (3 * length // 2)
+        signed = encoded(picture().convert("L"), "TIFF", tiffinfo={339: 2})
+        for contents, message in ((planes, "more than 8 bits"), (signed, "no whole numbers from 0")):
+            assert Image.open(BytesIO(contents)).load()  # Pillow takes it
+            with pytest.raises(ValueError, match=message):
+                open_photo(contents, SIZE)
+
     def test_several_frames_are_refused_but_not_the_preview_in_a_cameras_file(self):
         first, second = picture(1), picture(2)
         refused_everywhere(encoded(first, "PNG", save_all=True, append_images=[second]), "several frames")
@@ -340,6 +365,15 @@ class TestContents:
         groups = build("arc").placed(folder, seed=SEED)["split"].groupby([k // 4 for k in range(80)])
         assert (groups.nunique() == 1).all()
         assert groups.first().nunique() > 1
+        letters = [line.replace("product", "caf\u00e9" if k % 2 else "cafe\u0301") for k, line in enumerate(lines)]
+        (folder / LISTS["arc"]).write_text("\n".join(letters) + "\n")
+        groups = build("arc").placed(folder, seed=SEED)["split"].groupby([k // 4 for k in range(80)])
+        assert (groups.nunique() == 1).all()
+        assert groups.first().nunique() > 1
+        published = ["image,split,group,label1,label2,label3", "1.jpg,val,g,sea,,", "2.jpg,test,g,sea,,"]
+        (folder / LISTS["arc"]).write_text("\n".join(published) + "\n")
+        with pytest.raises(ValueError, match=r"2\.jpg: group g is in test and in val"):
+            build("arc").check(folder)
         (folder / LISTS["arc"]).write_text("\n".join([*lines, "80.jpg,,sea,,"]) + "\n")
         with pytest.raises(ValueError, match=r"80\.jpg: no group"):
             build("arc").check(folder)
@@ -411,6 +445,8 @@ FAULTS = [
     ("coco_captions", '"raw": " Picture 1\\n seen 3 times. "', '"raw": "..."', r"images\[1\].*with a word"),
     ("coco_captions", '"split": "restval"', '"split": "dev"', r"images\[1\].*dev"),
     ("coco_captions", '"images": [', "", "JSON"),
+    pytest.param("coco_captions", '"images": [', '"images": ' + "[" * 200_000, "JSON.*Recursion", id="deep"),
+    ("coco_captions", '"raw": " Picture 1\\n seen 3 times. "', '"raw": "a \\ud800"', r"images\[1\].*surrogates"),
     ("lamem", "a.jpg 0.5", "a.jpg 1.2", r"a\.jpg.*1\.2"),
     ("lamem", "a.jpg 0.5", "a.jpg high", r"a\.jpg.*high"),
     ("lamem", "a.jpg 0.5", "b.jpg 0.5", r"b\.jpg.*twice"),
@@ -491,6 +527,10 @@ class TestFaults:
         with pytest.raises(FileNotFoundError, match=rf"{file.name}: no such file.*1 of"):
             read(name, folder, "all", skip_broken=True)
         path = folder / LISTS[name]
+        if file.name in path.read_text():
+            long = "x" * 300 + file.suffix
+            with pytest.raises(FileNotFoundError, match=rf"{long}: no such file.*1 of"):
+                read(name, raw(name, file.name, long), "all", skip_broken=True)
         path.write_bytes(b"\xff\xfe\x00" + path.read_bytes())
         with pytest.raises(ValueError, match=path.name):
             build(name).check(folder)
@@ -567,6 +607,7 @@ PLANTED = {
     "arc": [
         ("train", "label_ranks", 0, lambda row: [1, 3, 0, 0], "ranks_are_1_upwards"),
         ("val", "label_ranks", 0, lambda row: [1, None, 2, 0], "labels = 0"),
+        ("val", "group", 0, lambda _: "a.jpg", "val, id 0: same_group_as = a.jpg in train 0"),
     ],
     "solar_cells": [("train", "score", 0, lambda score: 1.5, "score = 1.5")],
 }
@@ -718,6 +759,19 @@ class TestDeliveries:
         assert manifest["deliveries"] == ["first", "2026-10-01", "2026-11-01"]
         assert manifest["rows"] == {"train": 8, "val": 1, "test": 1}
         assert refusal(settings("arc"), "arc") is None
+
+    def test_a_group_that_the_first_holds_out_is_refused(self, dated, run):
+        (dated / "first/labels.csv").write_text(
+            "image,split,group,label1,label2,label3\na.jpg,train,a,sea,,\nin/b.jpg,train,b,sea,,\n"
+            "c.jpg,val,c,sky,,\nd.jpg,test,d,sky,,\n"
+        )
+        later = dated / "2026-10-01/labels.csv"
+        header = "image,group,label1,label2,label3\n"
+        later.write_text(header + "".join(f"2026-10-01-{place},a,sky,,\n" for place in ("0.jpg", "1.jpg", "2.jpg")))
+        run()
+        later.write_text(header + "".join(f"2026-10-01-{place},sky,,\n" for place in ("0.jpg,a", "1.jpg,d", "2.jpg,c")))
+        with pytest.raises(ValueError, match=r"2026-10-01/labels.csv: 2026-10-01-1.jpg: group d is in test .*2 rows"):
+            run()
 
     def test_a_wrong_one_is_named(self, dated, run):
         classes = dated / "2026-10-01/classes.txt"

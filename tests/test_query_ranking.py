@@ -42,7 +42,7 @@ def candidates() -> pd.DataFrame:
     draws = np.random.default_rng(0)
     query = np.repeat(np.arange(1, QUERIES + 1) * 7, np.arange(QUERIES) + 3)
     table = pd.DataFrame(draws.normal(3, 2, (len(query), len(FEATURES))), columns=list(FEATURES))
-    table.loc[query == 7, "4"] = 5.0
+    table.loc[query == 7, "4"] = 0.1
     target = (draws.random(len(query)) < 0.3).astype(int)
     target[np.unique(query, return_index=True)[1]] = 1
     table = table.assign(EXAMPLE_ID=query, BLOCK_ID=np.arange(len(query)) + 900, target=target)
@@ -72,9 +72,11 @@ class TestAdapter:
             own = given[given["EXAMPLE_ID"] == int(row["name"])]
             assert row["relevance"] == own["target"].tolist()
             values = own[list(FEATURES)]
-            spread = values.std(ddof=0).where(lambda one: one > 0, 1.0)
+            spread = values.std(ddof=0).where(lambda one: one > 1e-9, 1.0)
             expected = np.hstack([(values - values.mean()) / spread, (values - seen.mean()) / seen.std(ddof=0)])
             assert np.allclose(row["features"], expected.clip(-6, 6), atol=1e-5)
+        constant = next(row for table in tables.values() for row in table.to_pylist() if row["name"] == "7")
+        assert [features[0] for features in constant["features"]] == [0.0] * 3
         split = read_queries("data/protein_homology", "train")
         assert split.mask.sum(1).tolist() == list(map(len, tables["train"]["relevance"].to_pylist()))
         assert not split.features[~split.mask].any()
@@ -123,12 +125,15 @@ class TestAdapter:
             ("EXAMPLE_ID", np.nan, "row 3 .*EXAMPLE_ID that is no"),
             ("target", 2, "row 3 .*target"),
             ("9", np.inf, "row 3 .*feature"),
+            ("9", 1e200, "row 3 .*feature"),
+            ("9", "x", "column 9 is of (str|object)"),
+            ("EXAMPLE_ID", 1e300, "row 3 .*EXAMPLE_ID that is no"),
             ("BLOCK_ID", 900, "row .*BLOCK_ID 900"),
         ],
     )
     def test_a_value_that_is_none_is_named(self, raw, column, value, message):
         table = candidates()
-        table[column] = table[column].astype(float)
+        table[column] = table[column].astype(str if isinstance(value, str) else float)
         table.loc[3, column] = value
         table.to_parquet(raw / FILE.name)
         with pytest.raises(ValueError, match=rf"{FILE.name}: {message}"):

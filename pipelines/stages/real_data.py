@@ -68,6 +68,8 @@ def main(params: Settings, name: str) -> None:
         raise ValueError(
             f"{later[0]}: {name} cannot be read in several deliveries; expected one, data/raw/{name} itself"
         )
+    for raw in later:
+        dataset.check_later(raw, first=first, seed=options.seed)
     fitted = dataset.fit(first, seed=options.seed)
     rows, skipped = {}, {split: [] for split in dataset.splits}
     reading = {"size": options.size, "seed": options.seed, "threads": threads, "fitted": fitted}

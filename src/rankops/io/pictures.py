@@ -3,12 +3,13 @@
 import re
 import struct
 import warnings
+import zlib
 from collections.abc import Generator
 from contextlib import contextmanager
 from io import BytesIO
 from pathlib import Path
 
-from PIL import Image, UnidentifiedImageError
+from PIL import Image, TiffImagePlugin, UnidentifiedImageError
 from PIL.ImageFile import ImageFile
 
 __all__ = ["BROKEN", "PIXELS", "check_plain", "opened", "reason"]
@@ -29,7 +30,7 @@ def reason(error: Exception, expected: str) -> str:
 
 
 def check_plain(image: ImageFile) -> None:
-    """Raise ValueError if an image holds more than Pillow would give of it: 16 bits a color, or several frames.
+    """Raise ValueError if an image holds other than Pillow would give: 16 bits a color, several frames, a damaged PNG.
 
     Args:
         image: just opened: a header says what is stored, pixels no longer do.
@@ -37,8 +38,29 @@ def check_plain(image: ImageFile) -> None:
     stored = [str(part) for tile in image.tile for part in (tile.args if isinstance(tile.args, tuple) else [tile.args])]
     if image.mode.startswith(("I", "F")) or any(re.search(";16[BLN]", part) for part in stored):
         raise ValueError("more than 8 bits a color")
+    tags = getattr(image, "tag_v2", {})  # of a TIFF, whose planes of 16 bits Pillow takes for ones of 8
+    if max(tags.get(TiffImagePlugin.BITSPERSAMPLE, (8,))) > 8:
+        raise ValueError("more than 8 bits a color")
+    if any(form != 1 for form in tags.get(TiffImagePlugin.SAMPLEFORMAT, (1,))):
+        raise ValueError("colors that are no whole numbers from 0 on")
     if getattr(image, "is_animated", False) and image.format != "MPO":  # of which cameras make previews of one photo
         raise ValueError("several frames")
+    if image.format == "PNG" and image.fp:
+        place = image.fp.tell()
+        image.fp.seek(0)
+        _check_sums(image.fp.read())
+        image.fp.seek(place)
+
+
+def _check_sums(contents: bytes) -> None:
+    """Raise ValueError if a chunk of a PNG is cut off or has another sum than is said: Pillow checks none of pixels."""
+    place, name = 8, b""
+    while name != b"IEND":
+        end = place + 8 + int.from_bytes(contents[place : place + 4])
+        name = contents[place + 4 : place + 8]
+        if zlib.crc32(contents[place + 4 : end]).to_bytes(4) != contents[end : end + 4]:
+            raise ValueError(f"damaged or truncated behind byte {place}")
+        place = end + 4
 
 
 @contextmanager

@@ -1,6 +1,8 @@
 """Photos with up to three ordered labels for multi-label ranking, as in ARC (RLSEP, Section 5.1)."""
 
 import json
+import posixpath
+import unicodedata
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
@@ -14,6 +16,7 @@ from rankops.datasets.public.reading import (
     PhotoDataset,
     check_shares,
     read_list,
+    same_elsewhere,
     splits_by_key,
     with_gate,
 )
@@ -25,6 +28,7 @@ LABELS = ["label1", "label2", "label3"]
 SCHEMA = pa.schema(
     [("id", pa.int64()), ("name", pa.string()), ("image", IMAGE), ("label_ranks", pa.list_(pa.int64()))]
 )  # of any classes
+GROUPED = SCHEMA.append(pa.field("group", pa.string()))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,15 +50,16 @@ class Arc(PhotoDataset):
 arc/
   images/       the photos, in folders if need be
   labels.csv    with the columns image (its path below images/), label1, label2, label3 (most important first; the last
-                ones may be empty) and, if there are, split (train, val, test or gate) or group (a name for images that
+                ones may be empty) and, if there are, split (train, val, test or gate) and group (a name for images that
                 must be in one split, as those of one product)
   classes.txt   all classes, a line each, in the order of the scores; or give them in the option `classes`
 """
     needs: ClassVar[tuple[str, ...]] = ("images",)
-    schema: ClassVar[pa.Schema] = SCHEMA
+    schema: ClassVar[pa.Schema] = GROUPED
     expected: ClassVar[tuple[dict[str, Any], ...]] = (
         between("labels", 1, len(LABELS)),
         in_set("ranks_are_1_upwards", True),
+        in_set("same_group_as", ""),
     )
 
     def __post_init__(self) -> None:
@@ -65,9 +70,9 @@ arc/
 
     def schema_of(self, raw: Path) -> pa.Schema:
         """As many label ranks as classes, whose names are in the metadata."""
-        classes, place = self._classes(raw), SCHEMA.get_field_index("label_ranks")
+        classes, place = self._classes(raw), GROUPED.get_field_index("label_ranks")
         field = pa.field("label_ranks", pa.list_(pa.int64(), len(classes)))
-        return SCHEMA.set(place, field).with_metadata({"classes": json.dumps(classes)})
+        return GROUPED.set(place, field).with_metadata({"classes": json.dumps(classes)})
 
     def _classes(self, raw: Path) -> list[str]:
         if self.classes is not None:
@@ -98,14 +103,35 @@ arc/
             rank = {label: len(present) - place for place, label in enumerate(present)}
             ranks.append([rank.get(label, 0) for label in classes])
         files = [f"images/{name}" for name in names]
-        splits = self._splits(path, table, seed)
-        return pd.DataFrame({"file": files, "split": splits, "name": names, "label_ranks": ranks})
+        groups = self._groups(path, table)
+        splits = self._splits(path, table, groups, seed)
+        listed = {"file": files, "split": splits, "name": names, "label_ranks": ranks, "group": groups}
+        return pd.DataFrame(listed)
 
-    def _splits(self, path: Path, table: pd.DataFrame, seed: int) -> list[str]:
-        names = table["group" if "group" in table else "image"].tolist()
+    def check_later(self, raw: str | Path, *, first: str | Path, seed: int) -> None:
+        known = self.placed(Path(first), seed=seed)
+        held = known[known["split"] != "train"].drop_duplicates("group").set_index("group")["split"]
+        later = self.placed(Path(raw), seed=seed)
+        later = later[later["group"].isin(held.index)]
+        if len(later):
+            name, group = later[["name", "group"]].iloc[0]
+            raise ValueError(
+                f"{Path(raw) / 'labels.csv'}: {name}: group {group} is in {held[group]} of {first}, and later "
+                f"deliveries are for training; remove its rows ({len(later)} rows of this delivery are of such groups)"
+            )
+
+    def _groups(self, path: Path, table: pd.DataFrame) -> list[str]:
+        """Return the group of each row, an image by itself if there is no such column."""
+        if "group" not in table:
+            return table["image"].map(posixpath.normpath).tolist()
+        names = table["group"].tolist()
         for image, group in zip(table["image"], names, strict=True):
             if not group:
                 raise ValueError(f"{path}: {image}: no group, expected one in each row; or leave the column out")
+        # Keyboards write the accents of one name in several ways.
+        return [unicodedata.normalize("NFC", posixpath.normpath(name)) for name in names]
+
+    def _splits(self, path: Path, table: pd.DataFrame, names: list[str], seed: int) -> list[str]:
         if "split" not in table:
             shares = {"val_share": self.val_share, "test_share": self.test_share, "gate_share": self.gate_share}
             return splits_by_key(names, **shares, seed=seed)
@@ -113,6 +139,13 @@ arc/
         for image, split in zip(table["image"], splits, strict=True):
             if split not in allowed:
                 raise ValueError(f"{path}: {image}: split is {split!r}, expected one of {', '.join(allowed)}")
+        first: dict[str, str] = {}
+        for image, group, split in zip(table["image"], names, splits, strict=True):
+            if "group" in table and first.setdefault(group, split) != split:
+                raise ValueError(
+                    f"{path}: {image}: group {group} is in {split} and in {first[group]}, expected one split; correct "
+                    "the column split, or leave one of the two columns out"
+                )
         if "gate" not in splits:
             return with_gate(splits, names, gate_share=self.gate_share, seed=seed)
         if not self.gate_share:
@@ -125,4 +158,11 @@ arc/
         return {
             "labels": [len(row) for row in present],
             "ranks_are_1_upwards": [row == list(range(1, len(row) + 1)) for row in present],
+            "group": read["group"].to_pylist(),
         }
+
+    def across(self, facts: dict[str, pd.DataFrame]) -> dict[str, pd.DataFrame]:
+        rows = super().across(facts)["rows"]
+        elsewhere = same_elsewhere(rows["group"])
+        named = [place and f"{group} in {place}" for group, place in zip(rows["group"], elsewhere, strict=True)]
+        return {"rows": rows.assign(same_group_as=named)}

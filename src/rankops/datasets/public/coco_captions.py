@@ -66,7 +66,7 @@ coco_captions/
             # The words of each caption stand there too: most of the memory, and not used.
             whole = json.loads(path.read_bytes(), object_hook=lambda one: {key: one[key] for key in kept if key in one})
             images = list(whole["images"])
-        except (ValueError, KeyError, TypeError) as error:
+        except (ValueError, KeyError, TypeError, RecursionError) as error:
             raise ValueError(
                 f"{path}: not Karpathy's JSON file with a list `images` ({error!r}); get it again"
             ) from error
@@ -76,7 +76,8 @@ coco_captions/
                 file, split = f"{image['filepath']}/{image['filename']}", OURS[image["split"]]
                 # A run of spaces and line breaks is one space.
                 captions = [" ".join(sentence["raw"].split()) for sentence in image["sentences"][:CAPTIONS]]
-            except (KeyError, TypeError, AttributeError) as error:
+                " ".join([file, *captions]).encode()  # JSON can say halves of characters, which no table holds
+            except (KeyError, TypeError, AttributeError, UnicodeEncodeError) as error:
                 raise ValueError(
                     f"{path}: images[{number}]: not as Karpathy has it ({error!r}); get it again"
                 ) from error

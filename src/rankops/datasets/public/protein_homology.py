@@ -42,11 +42,16 @@ protein_homology/
     def documents(self, raw: Path, *, seed: int) -> Documents:
         path = raw / FILE.name
         found = read_whole(path, [QUERY, CANDIDATE, "target", *FEATURES], layout=self.layout)
+        for name in (QUERY, "target", *FEATURES):
+            if not pd.api.types.is_numeric_dtype(found[name]):
+                raise ValueError(
+                    f"{path}: column {name} is of {found[name].dtype}, expected numbers; get the file again"
+                )
         values = found[list(FEATURES)].to_numpy(np.float64)
         wrong = {
-            f"{QUERY} that is no whole number": pd.to_numeric(found[QUERY], errors="coerce") % 1 != 0,
+            f"{QUERY} that is no whole number": (found[QUERY] % 1 != 0) | (found[QUERY].abs() >= 2.0**63),
             "target that is not 0 or 1": ~found["target"].isin([0, 1]),
-            "feature that is not finite": pd.Series(~np.isfinite(values).all(axis=1)),
+            "feature that no float32 can say": pd.Series(~(np.abs(values) <= np.finfo(np.float32).max).all(axis=1)),
             f"{CANDIDATE} that another row has too, though it numbers the candidates": found[CANDIDATE].duplicated(),
         }
         check_rows(path, found, [QUERY, CANDIDATE], wrong)

@@ -17,6 +17,7 @@ from rankops.io.parquet import list_lengths, matrix, read_table
 __all__ = ["Documents", "QueryDataset", "check_rows", "read_whole", "schema_of_lists"]
 
 LIMIT = 6.0  # standard deviations, beyond which features are clipped
+CONSTANT = 1e-12  # features that differ by less, of the largest, are the same number but for rounding
 
 
 class Documents(NamedTuple):
@@ -86,7 +87,8 @@ class QueryDataset(PublicDataset):
         if not learned:
             raise ValueError(f"{raw}: none of its queries is for training; get the file again, or choose more folds")
         among = values[np.isin(query, learned)]
-        return {"means": among.mean(axis=0).tolist(), "deviations": among.std(axis=0).tolist()}
+        means, deviations = _moments(among)
+        return {"means": means.tolist(), "deviations": deviations.tolist()}
 
     def tables(
         self,
@@ -116,10 +118,7 @@ class QueryDataset(PublicDataset):
         over_all = _standardized(values, np.array(fitted["means"]), np.array(fitted["deviations"]))
         rows = {one: np.flatnonzero(query == one) for one in queries}
         features = [
-            np.hstack(
-                [_standardized(values[part], values[part].mean(axis=0), values[part].std(axis=0)), over_all[part]]
-            )
-            for part in rows.values()
+            np.hstack([_standardized(values[part], *_moments(values[part])), over_all[part]]) for part in rows.values()
         ]
         offsets = pa.array(np.cumsum([0, *map(len, features)]), pa.int32())
         flat = pa.array(np.concatenate(features).ravel(), pa.float32())
@@ -201,6 +200,16 @@ def check_rows(path: Path, found: pd.DataFrame, keys: Sequence[str], wrong: Mapp
             row = int(rows.to_numpy().argmax())
             named = ", ".join(f"{key} {found[key].iloc[row]}" for key in keys)
             raise ValueError(f"{path}: row {row} ({named}): a {what}; get the file again")
+
+
+def _moments(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return means and standard deviations (k,) of features (n, k).
+
+    Sums are rounded: those of a constant would deviate from it by about 1e-17, and be scaled to 1.
+    """
+    constant = np.ptp(values, axis=0) <= CONSTANT * np.abs(values).max(axis=0)
+    means, deviations = values.mean(axis=0), values.std(axis=0)
+    return np.where(constant, values[0], means), np.where(constant, 0.0, deviations)
 
 
 def _standardized(values: np.ndarray, means: np.ndarray, deviations: np.ndarray) -> np.ndarray:

@@ -1,6 +1,7 @@
 """What adapters of public datasets share: lists that name files, splits, decoding in pieces, facts and expectations."""
 
 import logging
+import os
 import posixpath
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -74,6 +75,13 @@ class PublicDataset:
             ValueError: a file is not as expected.
         """
         raise NotImplementedError
+
+    def check_later(self, raw: str | Path, *, first: str | Path, seed: int) -> None:
+        """Check that a later delivery has no rows that belong to those which the first holds out.
+
+        Raises:
+            ValueError: it has; the message names them.
+        """
 
     def fit(self, raw: str | Path, *, seed: int) -> dict[str, Any]:
         """Return what tables need to know of the training rows, such as means of features, as JSON can hold it.
@@ -213,7 +221,7 @@ class PhotoDataset(PublicDataset):
                 f"{raw}: none of the {len(listed)} files that its lists name is in {split}; get them again, or, where "
                 "splits are drawn, choose a larger share"
             )
-        missing = [file for file in chosen["file"] if not (raw / file).is_file()]
+        missing = [file for file in chosen["file"] if not os.path.isfile(raw / file)]  # of long names too
         if missing:
             raise FileNotFoundError(
                 f"{raw / missing[0]}: no such file, but a list names it ({len(missing)} of {len(chosen)} files of "
