@@ -187,3 +187,10 @@ def test_a_path_that_no_address_can_hold_is_refused_before_another_file_is_made(
     with pytest.raises(ValueError, match="rename the folder"):
         connect(create=True)
     assert (list(odd.iterdir()), (project / "what").exists()) == ([], False)
+
+
+def test_a_token_in_the_address_of_a_server_is_in_no_message_and_in_no_log(project, monkeypatch, caplog):
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://127.0.0.1:1/a?token=S3cr3t")
+    with pytest.raises(ServerUnreachable, match=r"http://127\.0\.0\.1:1/a") as error:
+        connect()
+    assert "S3cr3t" not in f"{error.value} {caplog.text}"

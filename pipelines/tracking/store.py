@@ -69,7 +69,8 @@ def connect(*, create: bool = False) -> mlflow.MlflowClient:
     """
     address = address_of_store()
     file = file_of(address)
-    for name in ("mlflow", "alembic"):  # every migration of a table, every model without an input example
+    # Every migration of a table, every model without an input example; every retry, with the address and its token.
+    for name in ("mlflow", "alembic", "urllib3.connectionpool"):
         logging.getLogger(name).setLevel(logging.ERROR)
     warnings.filterwarnings("ignore", message=".*input example was not provided.*")
     try:
