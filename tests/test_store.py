@@ -13,7 +13,7 @@ from mlflow.store.tracking import sqlalchemy_store
 
 from pipelines.tracking.database import ADDRESSES
 from pipelines.tracking.publish import publish
-from pipelines.tracking.store import ServerUnreachable, connect
+from pipelines.tracking.store import ServerUnreachable, address_of_store, connect
 from rankops.sorters import load_sorter
 
 from conftest import ROOT  # isort: skip
@@ -194,3 +194,17 @@ def test_a_token_in_the_address_of_a_server_is_in_no_message_and_in_no_log(proje
     with pytest.raises(ServerUnreachable, match=r"http://127\.0\.0\.1:1/a") as error:
         connect()
     assert "S3cr3t" not in f"{error.value} {caplog.text}"
+
+
+def test_whatever_an_sqlite_address_looks_like_it_is_one_file_of_this_folder_or_refused(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for taken in ("sqlite:///mlflow.db", "sqlite+pysqlite:///mlflow.db", f"sqlite:///{tmp_path}/mlflow.db"):
+        monkeypatch.setenv("MLFLOW_TRACKING_URI", taken)
+        assert address_of_store() == f"sqlite:///{tmp_path}/mlflow.db"
+    for refused in (
+        "sqlite://", "sqlite:///", "sqlite:///:memory:", "sqlite:///mlflow.db?timeout=30", "sqlite://mlflow.db",
+        "sqlite:///file:mlflow.db?uri=true", "sqlite+pysqlite:///:memory:", "SQLITE:///mlflow.db",
+    ):  # fmt: skip
+        monkeypatch.setenv("MLFLOW_TRACKING_URI", refused)
+        with pytest.raises(ValueError, match="without options"):
+            address_of_store()

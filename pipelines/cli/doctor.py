@@ -193,7 +193,7 @@ def _mlflow() -> Iterator[Finding]:
         champions = {model.name: registry.holder(model) for model in models}
         lost = [name for name, one in champions.items() if one and not registry.has_files(f"models:/{name}/{one}")]
     except (FileNotFoundError, ValueError) as error:
-        server = address_of_store().startswith("http")
+        server = os.environ.get("MLFLOW_TRACKING_URI", "").startswith("http")
         advice = "start the server (make up), or correct MLFLOW_TRACKING_URI" if server else "do what this line says"
         yield Finding("MLflow", str(error), "broken", advice)
     else:

@@ -38,11 +38,14 @@ def file_of(address: str, folder: Path = Path()) -> Path | None:
         folder: what a relative path starts from.
 
     Raises:
-        ValueError: the path cannot be part of an address.
+        ValueError: the path cannot be part of an address, or the address names no file alone: a store in memory is
+            gone with the process, and one with options would be another store in each copy of the checkout.
     """
-    if not (named := re.fullmatch(r"sqlite:///([^:?][^?]*)", address)):
-        if re.fullmatch(r"sqlite(\+\w+)?:(//|///|///:memory:)", address):  # gone with the process
-            raise ValueError(f"{address}: a store in memory keeps nothing: name a file, such as sqlite:///mlflow.db")
+    if not (named := re.fullmatch(r"sqlite(?:\+pysqlite)?:///([^:?][^?]*)", address)):
+        if re.match("sqlite", address, re.IGNORECASE):
+            raise ValueError(
+                f"{address}: expected a file without options, such as sqlite:///mlflow.db or sqlite:////home/me/mlflow.db"
+            )
         return None
     file = (folder / named[1]).resolve()
     if "?" in str(file):  # the rest would be taken for options, and another file for the store
