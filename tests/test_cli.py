@@ -186,6 +186,9 @@ class TestScale:
             ("datasets: {clips: {canvas: 4}}", "mine.*datasets.clips.*canvas"),
             ("evaluate: {seed: 1, seed: 2}", "mine.yaml: not YAML"),
             ("", "mine.yaml: expected a mapping"),
+            ("1: 2", "mine.yaml: 1: unknown key"),
+            ("compute: {threads: 2020-01-01}", "mine.*compute.threads"),
+            ("compute: {device: 2020-01-01}", "mine.*compute.device"),
         ],
     )
     def test_what_is_refused_changes_nothing(self, project, text, expected):
@@ -193,6 +196,7 @@ class TestScale:
             (project / "scales/mine.yaml").write_text(text)
         assert re.search(expected, rankops("scale", "mine", code=1))
         assert (project / "params.yaml").read_text() == (ROOT / "params.yaml").read_text()
+        assert not list(project.glob("*.partial-*"))
 
 
 def test_fetch_brings_what_the_params_need_or_fails(project, monkeypatch):
