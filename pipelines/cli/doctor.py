@@ -14,6 +14,7 @@ import typer
 from pipelines.cli.data import MNIST, SUBSET
 from pipelines.cli.params import EXPERIMENTS, PARAMS, problems
 from pipelines.cli.shared import AsJson, print_json
+from pipelines.ops.messages import in_a_line, without_credentials
 
 __all__ = ["Finding", "doctor", "findings"]
 
@@ -62,7 +63,7 @@ def findings() -> Iterator[Finding]:
         try:
             yield from look()
         except Exception as error:  # a doctor who faints helps nobody
-            yield Finding(name, f"{type(error).__name__}: {error}", "broken")
+            yield Finding(name, f"{type(error).__name__}: {without_credentials(str(error))}", "broken")
 
 
 def _packages() -> Iterator[Finding]:
@@ -183,7 +184,6 @@ def _mlflow() -> Iterator[Finding]:
     if not os.environ.get("MLFLOW_TRACKING_URI") and not Path("mlflow.db").is_file():  # MLflow takes seconds to import
         yield Finding("MLflow", "no mlflow.db yet", "note", "make repro publishes to it")
         return
-    from pipelines.ops.messages import without_credentials
     from pipelines.tracking import registry
     from pipelines.tracking.store import address_of_store, connect
 
@@ -208,11 +208,14 @@ def _prefect() -> Iterator[Finding]:
     """Whether a server is there, and a worker for each work pool of our deployments."""
     import httpx
 
-    from pipelines.ops.messages import in_a_line, without_credentials
-
     address = os.environ.get("PREFECT_API_URL", "").rstrip("/")
     name, _, password = os.environ.get("PREFECT_API_AUTH_STRING", "").partition(":")
     shown = without_credentials(address or PREFECT)
+    try:
+        httpx.URL(address)
+    except httpx.InvalidURL:  # whose message may have a part of the password
+        yield Finding("Prefect", f"PREFECT_API_URL: {shown}: no address", "broken", f"set it to such as {PREFECT}")
+        return
     with httpx.Client(base_url=address or PREFECT, auth=(name, password) if name else None, timeout=5) as server:
         try:
             ours = {"deployments": {"tags": {"all_": ["rankops"]}}}
