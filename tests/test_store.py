@@ -9,6 +9,7 @@ from types import SimpleNamespace
 
 import mlflow
 import pytest
+from filelock import FileLock
 from mlflow.store.tracking import sqlalchemy_store
 
 from pipelines.serving.ranker import ranker_folder
@@ -182,6 +183,14 @@ def test_a_lock_of_another_process_and_a_file_that_is_no_database_are_told_apart
     with pytest.raises(ServerUnreachable, match="not a database"):
         connect(create=True)
     assert Path("mlflow.db").read_text().startswith("no database")
+    Path("mlflow.db").unlink()
+    monkeypatch.setattr("pipelines.tracking.database.MAKING", 0.1)
+    with FileLock("mlflow.db.lock"), pytest.raises(ServerUnreachable, match=r"making this store.*Then try again$"):
+        connect(create=True)
+    Path("mlflow.db").mkdir()
+    for create in (False, True):
+        with pytest.raises(ServerUnreachable, match="move it away"):
+            connect(create=create)
 
 
 def test_a_path_that_no_address_can_hold_is_refused_before_another_file_is_made(made, project, monkeypatch):

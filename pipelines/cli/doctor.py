@@ -181,7 +181,7 @@ def _params() -> Iterator[Finding]:
 
 
 def _mlflow() -> Iterator[Finding]:
-    if not os.environ.get("MLFLOW_TRACKING_URI") and not Path("mlflow.db").is_file():  # MLflow takes seconds to import
+    if not os.environ.get("MLFLOW_TRACKING_URI") and not Path("mlflow.db").exists():  # MLflow takes seconds to import
         yield Finding("MLflow", "no mlflow.db yet", "note", "make repro publishes to it")
         return
     from pipelines.tracking import registry

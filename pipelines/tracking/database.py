@@ -63,9 +63,9 @@ def has_contents(file: Path) -> bool:
     """Whether a store is there that holds anything; MLflow ends the making of one with its first experiment.
 
     Raises:
-        sqlite3.Error: the file is not a database, or another process has locked it.
+        sqlite3.Error: it is a folder, or no database, or another process has locked it.
     """
-    if not file.is_file():
+    if not file.exists():
         return False
     with _opened(file) as database:
         tables = {name for (name,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
