@@ -26,6 +26,7 @@ from typer.testing import CliRunner
 from pipelines.cli import doctor
 from pipelines.cli.app import app
 from pipelines.config import load
+from pipelines.ops.messages import without_credentials
 from rankops.io.checkpoints import build, save_model
 from rankops.io.parquet import encode_images
 
@@ -186,6 +187,9 @@ class TestScale:
             ("datasets: {clips: {canvas: 4}}", "mine.*datasets.clips.*canvas"),
             ("evaluate: {seed: 1, seed: 2}", "mine.yaml: not YAML"),
             ("", "mine.yaml: expected a mapping"),
+            ("1: 2", "mine.yaml: 1: unknown key"),
+            ("compute: {threads: 2020-01-01}", "mine.*compute.threads"),
+            ("compute: {device: 2020-01-01}", "mine.*compute.device"),
         ],
     )
     def test_what_is_refused_changes_nothing(self, project, text, expected):
@@ -193,6 +197,7 @@ class TestScale:
             (project / "scales/mine.yaml").write_text(text)
         assert re.search(expected, rankops("scale", "mine", code=1))
         assert (project / "params.yaml").read_text() == (ROOT / "params.yaml").read_text()
+        assert not list(project.glob("*.partial-*"))
 
 
 def test_fetch_brings_what_the_params_need_or_fails(project, monkeypatch):
@@ -362,6 +367,30 @@ class TestDoctor:
             server.shutdown()
         assert (found.state, "gpu" in found.found) == (state, True)
         assert found.advice.endswith(advice)
+
+    def test_no_part_of_a_password_is_shown_where_an_address_is_none(self, monkeypatch):
+        monkeypatch.setenv("PREFECT_API_URL", "http://u:S3c/r3t@host")
+        (found,) = doctor._prefect()
+        assert found.state == "broken"
+        assert not re.search("S3c|r3t", f"{found.found} {found.advice}")
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("HTTPS://u:pw@host/a", "HTTPS://host/a"),
+        ("http://u:pw and http://u:p4/x", "http://u:*** and http://u:***/x"),
+        ("http://host:80/a, http://host:80: refused, http://[::1]:80", None),
+        ("mssql://host/a;password=pw", "mssql://host/a;password=***"),
+        ("HTTPS://host/a?pw http://host/a?pw&v=1", "HTTPS://host/a?*** http://host/a?***&v=***"),
+        ("http://host/a#kXv93jD0sKqP28fhA71z http://host/a#the-part", "http://host/a#*** http://host/a#the-part"),
+        ("host=db password=pw user=me, PASSWORD='p w'", "host=db password=*** user=me, PASSWORD=***"),
+        ("with url: /a?token=pw (Caused by", "with url: /a?token=*** (Caused by"),
+        ("sqlite:////home/me@work/p and file:///me@work", None),
+    ],
+)
+def test_a_message_has_no_secret_and_all_else(text, expected):
+    assert without_credentials(text) == (expected or text)
 
 
 def test_watch_ends_with_ctrl_c_and_refuses_broken_params(project, store):

@@ -16,6 +16,11 @@ def test_a_wheel_built_from_the_source_distribution_has_the_package_as_git_has_i
     with tarfile.open(tmp_path / source) as file:
         file.extractall(tmp_path, filter="data")
     folder = tmp_path / source.removesuffix(".tar.gz")
+    for stray in (".env.local", "kaggle.json", "notes.txt", "models/pretrained/kaggle.json"):  # beside the code
+        (folder / "src/rankops" / stray).touch()
+    done(sys.executable, "-c", BUILT, "build_sdist", tmp_path / "again", folder=folder)
+    with tarfile.open(tmp_path / source) as first, tarfile.open(tmp_path / "again" / source) as again:
+        assert sorted(set(again.getnames())) == sorted(set(first.getnames()))
     wheel = tmp_path / done(sys.executable, "-c", BUILT, "build_wheel", tmp_path, folder=folder)
     kept = git("-C", str(ROOT / "src"), "ls-files", "--cached", "--others", "--exclude-standard", "rankops").split()
     with zipfile.ZipFile(wheel) as file:

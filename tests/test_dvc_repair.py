@@ -60,9 +60,10 @@ def test_wherever_a_lock_ends_nothing_is_run_again(project, end, committed):
 
 def test_half_a_list_of_running_stages_goes_and_what_a_person_or_a_living_dvc_may_be_writing_stays(project):
     running = project / ".dvc/tmp/rwlock"
-    running.write_text('{"train.txt": {"wr')
-    assert len(repair()) == 1
-    assert not running.exists()
+    for torn in ('{"train.txt": {"wr', "", "[]", "null", '{"/x": 5}'):
+        running.write_text(torn)
+        assert len(repair()) == 1
+        assert not running.exists()
     running.write_text("{}")
     assert repair() == []
     assert running.exists()
@@ -71,10 +72,17 @@ def test_half_a_list_of_running_stages_goes_and_what_a_person_or_a_living_dvc_ma
     with Repo(".") as repo, repo.lock:
         assert "dvc is running" in repair()[0]
     assert lock.read_text() == ""
+    lock.unlink()
+    lock.mkdir()
+    with pytest.raises(ValueError, match=r"dvc\.lock: cannot be read"):
+        repair()
 
 
 @pytest.mark.parametrize("file", ["dvc.lock", "dvc.yaml", "params.yaml"])
-@pytest.mark.parametrize("marks", ["<<<<<<< HEAD\n{}=======\n>>>>>>> other\n", "{}=======\n>>>>>>> other\n"])
+@pytest.mark.parametrize(
+    "marks",
+    ["<<<<<<< HEAD\n{}=======\n>>>>>>> other\n", "{}=======\n>>>>>>> other\n", "<<<<<<<\n{}=======\n>>>>>>>\n"],
+)
 def test_what_is_half_merged_is_left_to_a_person_who_is_told_where_and_what_to_do(tmp_path, monkeypatch, file, marks):
     monkeypatch.chdir(tmp_path)
     path = tmp_path / file

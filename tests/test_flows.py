@@ -23,7 +23,7 @@ from pipelines.flows import retrain as retraining
 from pipelines.flows.checkout import FOLDER, commit, fresh_checkout, is_new, share
 from pipelines.flows.graph import stages
 from pipelines.flows.processes import CommandFailed, Commands, TransientFailure
-from pipelines.flows.promote import outcome
+from pipelines.flows.promote import outcome, promote
 from pipelines.tracking.gate import Decision
 
 from conftest import ROOT, done, processes_in, wait_for  # isort: skip
@@ -294,6 +294,13 @@ def test_a_retraining_takes_no_parameter_that_would_fail_after_hours(name, value
             retraining.retrain.validate_parameters({name: value})
     good = {"workers": 2, "reason": "drift: \"ink\" -- 'é' {x} <b>", "push": None}
     assert good.items() <= retraining.retrain.validate_parameters(good).items()
+
+
+def test_a_promotion_of_no_models_is_refused_and_not_completed():
+    with pytest.raises(ParameterTypeError, match="models"):
+        promote.validate_parameters({"models": []})
+    for good in (None, ["label_ranking"]):
+        assert promote.validate_parameters({"models": good})["models"] == good
 
 
 def test_a_worker_that_is_told_no_checkout_says_what_to_set(tmp_path):

@@ -1,6 +1,7 @@
 """`rankops monitor`: silent about more of the same, loud about what has changed, clear about what it cannot read."""
 
 import json
+import os
 import shutil
 from hashlib import md5
 from pathlib import Path
@@ -296,6 +297,21 @@ class TestFlow:
         Path("incoming/2026-11-21.parquet").unlink()
         assert flow.monitor.fn(folder="incoming", model="model", dataset="ranked_mnist").message.startswith("no drift")
         assert len(asked) == 1
+
+    def test_of_the_files_of_a_day_the_one_written_last_is_the_newest(self, tmp_path):
+        names = ("2026-11-22", "2026-11-21-a", "2026-11-22-evening", "2026-11-22-10", "2026-11-22-9")
+        latest = ""
+        for second, name in enumerate(names):
+            file = tmp_path / f"{name}.parquet"
+            file.touch()
+            os.utime(file, (second, second))
+            assert flow.newest(tmp_path).stem == (latest := name if "22" in name else latest)
+        (tmp_path / "2026-11-23.parquet").mkdir()
+        (tmp_path / "2026-11-23.partial-1.parquet").touch()
+        assert flow.newest(tmp_path).stem == latest
+        (tmp_path / "2026-99-99.parquet").touch()
+        with pytest.raises(ValueError, match="2026-99-99"):
+            flow.newest(tmp_path)
 
     def test_a_prefect_server_that_does_not_answer_is_told_in_a_line(self):
         with (

@@ -214,6 +214,17 @@ REFUSED = [
     ("handcrafted", {"inputs": [[0.5] * 4097]}, "16785409 pairs of scores"),
     ("handcrafted", {"inputs": [[0.5, 1.0], [1e39, 1.0]]}, "row 1: .*not finite"),
     ("handcrafted", {"inputs": {"a": [0.5]}}, r"\[\[0.1, 0.7, 0.3\]\]"),
+    # What NumPy would make a number of.
+    ("handcrafted", {"inputs": [[0.5, 1.0], ["1", "2"]]}, "row 1 has text"),
+    ("handcrafted", {"instances": [[True, False]]}, "row 0 has a truth value"),
+    ("handcrafted", {"dataframe_records": [{"a": "1", "b": 2}]}, "row 0 has text"),
+    ("query_ranking", [{"features": [[0.1, "0.2"]]}], "row 0: features 0 has text"),
+    ("label_ranking", [{"image": GOOD}, {"image": None}], "row 1: image is null"),
+    ("label_ranking", [{"image": 7}], "row 0: image is a number"),
+    ("label_ranking", {"dataframe_split": {"columns": ["image"], "data": [[None]]}}, "row 0: image is null"),
+    ("label_ranking", {"inputs": {"image": ["aGFsbG8=", None]}}, "row 1: image is null"),
+    ("memorability", [{"frames": [GOOD, None]}], "row 0: frames 1 is null"),
+    ("memorability", [{"frames": None}], "row 0: frames is null"),
     # What MLflow would leave out, or fill up.
     ("retrieval", [{}], "no rows"),
     ("retrieval", [{"image": GOOD}, {"caption": WORDS}], "row 1 has caption, row 0 image"),
@@ -267,6 +278,7 @@ class TestServed:
             ("application/json", bytes(server.BODY + 1), 413),
             ("application/json", iter([b"{}"]), 413),  # of unknown length
             ("application/json; charset=utf-8", b"[" * 100_000, 400),
+            ("application/json", b'{"inputs": {"image": []}, "inputs": {"image": []}}', 400),  # a key twice
         ):
             answer = served("label_ranking").post("/invocations", content=body, headers={"Content-Type": kind})
             assert (answer.status_code, "Traceback" in answer.text) == (status, False)

@@ -9,11 +9,14 @@ from types import SimpleNamespace
 
 import mlflow
 import pytest
+from filelock import FileLock
 from mlflow.store.tracking import sqlalchemy_store
 
+from pipelines.serving.ranker import ranker_folder
 from pipelines.tracking.database import ADDRESSES
 from pipelines.tracking.publish import publish
-from pipelines.tracking.store import ServerUnreachable, connect
+from pipelines.tracking.store import ServerUnreachable, address_of_store, connect
+from rankops.cli.predict import SHIPPED
 from rankops.sorters import load_sorter
 
 from conftest import ROOT  # isort: skip
@@ -89,6 +92,8 @@ def test_what_mlflow_left_half_made_is_nothing_to_read_and_is_made_anew(made, pr
     leave(project / "mlflow.db")
     with pytest.raises(FileNotFoundError, match=r"mlflow\.db.*make repro"):
         connect()
+    with ranker_folder(None) as folder:
+        assert folder == SHIPPED
     assert made.begun == []
     client = connect(create=True)
     client.create_experiment("mine")
@@ -178,6 +183,14 @@ def test_a_lock_of_another_process_and_a_file_that_is_no_database_are_told_apart
     with pytest.raises(ServerUnreachable, match="not a database"):
         connect(create=True)
     assert Path("mlflow.db").read_text().startswith("no database")
+    Path("mlflow.db").unlink()
+    monkeypatch.setattr("pipelines.tracking.database.MAKING", 0.1)
+    with FileLock("mlflow.db.lock"), pytest.raises(ServerUnreachable, match=r"making this store.*Then try again$"):
+        connect(create=True)
+    Path("mlflow.db").mkdir()
+    for create in (False, True):
+        with pytest.raises(ServerUnreachable, match="move it away"):
+            connect(create=create)
 
 
 def test_a_path_that_no_address_can_hold_is_refused_before_another_file_is_made(made, project, monkeypatch):
@@ -187,3 +200,24 @@ def test_a_path_that_no_address_can_hold_is_refused_before_another_file_is_made(
     with pytest.raises(ValueError, match="rename the folder"):
         connect(create=True)
     assert (list(odd.iterdir()), (project / "what").exists()) == ([], False)
+
+
+def test_a_token_in_the_address_of_a_server_is_in_no_message_and_in_no_log(project, monkeypatch, caplog):
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://127.0.0.1:1/a?token=S3cr3t")
+    with pytest.raises(ServerUnreachable, match=r"http://127\.0\.0\.1:1/a") as error:
+        connect()
+    assert "S3cr3t" not in f"{error.value} {caplog.text}"
+
+
+def test_whatever_an_sqlite_address_looks_like_it_is_one_file_of_this_folder_or_refused(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for taken in ("sqlite:///mlflow.db", "sqlite+pysqlite:///mlflow.db", f"sqlite:///{tmp_path}/mlflow.db"):
+        monkeypatch.setenv("MLFLOW_TRACKING_URI", taken)
+        assert address_of_store() == f"sqlite:///{tmp_path}/mlflow.db"
+    for refused in (
+        "sqlite://", "sqlite:///", "sqlite:///:memory:", "sqlite:///mlflow.db?timeout=30", "sqlite://mlflow.db",
+        "sqlite:///file:mlflow.db?uri=true", "sqlite+pysqlite:///:memory:", "SQLITE:///mlflow.db",
+    ):  # fmt: skip
+        monkeypatch.setenv("MLFLOW_TRACKING_URI", refused)
+        with pytest.raises(ValueError, match="without options"):
+            address_of_store()

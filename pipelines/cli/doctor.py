@@ -14,6 +14,7 @@ import typer
 from pipelines.cli.data import MNIST, SUBSET
 from pipelines.cli.params import EXPERIMENTS, PARAMS, problems
 from pipelines.cli.shared import AsJson, print_json
+from pipelines.ops.messages import in_a_line, without_credentials
 
 __all__ = ["Finding", "doctor", "findings"]
 
@@ -62,7 +63,7 @@ def findings() -> Iterator[Finding]:
         try:
             yield from look()
         except Exception as error:  # a doctor who faints helps nobody
-            yield Finding(name, f"{type(error).__name__}: {error}", "broken")
+            yield Finding(name, f"{type(error).__name__}: {without_credentials(str(error))}", "broken")
 
 
 def _packages() -> Iterator[Finding]:
@@ -180,10 +181,9 @@ def _params() -> Iterator[Finding]:
 
 
 def _mlflow() -> Iterator[Finding]:
-    if not os.environ.get("MLFLOW_TRACKING_URI") and not Path("mlflow.db").is_file():  # MLflow takes seconds to import
+    if not os.environ.get("MLFLOW_TRACKING_URI") and not Path("mlflow.db").exists():  # MLflow takes seconds to import
         yield Finding("MLflow", "no mlflow.db yet", "note", "make repro publishes to it")
         return
-    from pipelines.ops.messages import without_credentials
     from pipelines.tracking import registry
     from pipelines.tracking.store import address_of_store, connect
 
@@ -193,7 +193,7 @@ def _mlflow() -> Iterator[Finding]:
         champions = {model.name: registry.holder(model) for model in models}
         lost = [name for name, one in champions.items() if one and not registry.has_files(f"models:/{name}/{one}")]
     except (FileNotFoundError, ValueError) as error:
-        server = address_of_store().startswith("http")
+        server = os.environ.get("MLFLOW_TRACKING_URI", "").startswith("http")
         advice = "start the server (make up), or correct MLFLOW_TRACKING_URI" if server else "do what this line says"
         yield Finding("MLflow", str(error), "broken", advice)
     else:
@@ -208,11 +208,14 @@ def _prefect() -> Iterator[Finding]:
     """Whether a server is there, and a worker for each work pool of our deployments."""
     import httpx
 
-    from pipelines.ops.messages import in_a_line, without_credentials
-
     address = os.environ.get("PREFECT_API_URL", "").rstrip("/")
     name, _, password = os.environ.get("PREFECT_API_AUTH_STRING", "").partition(":")
     shown = without_credentials(address or PREFECT)
+    try:
+        httpx.URL(address)
+    except httpx.InvalidURL:  # whose message may have a part of the password
+        yield Finding("Prefect", f"PREFECT_API_URL: {shown}: no address", "broken", f"set it to such as {PREFECT}")
+        return
     with httpx.Client(base_url=address or PREFECT, auth=(name, password) if name else None, timeout=5) as server:
         try:
             ours = {"deployments": {"tags": {"all_": ["rankops"]}}}

@@ -1,6 +1,5 @@
 """Scales: named sets of values, such as tiny or paper, that are written into params.yaml. DVC reads that file alone."""
 
-import json
 from collections.abc import Iterator
 from copy import deepcopy
 from io import StringIO
@@ -56,9 +55,10 @@ def apply(name: str, folder: Path = Path()) -> str:
         values = _written_out(read(params, yaml))
         for change in changes:
             list(_put(values, *change))
-    check_values(_plain(values), path=f"{params} at scale {name}")
-    with replaced_file(params) as partial, partial.open("w") as file:
-        yaml.dump(values, file)
+    with replaced_file(params) as partial:
+        with partial.open("w") as file:
+            yaml.dump(values, file)
+        check_values(read(partial), path=f"{params} at scale {name}")  # as DVC will read it
     left_out = f"; left out, because {params} has no {', '.join(dict.fromkeys(absent))}" if absent else ""
     return f"{params} has the values of {scale} now{left_out}. `git diff {params}` shows them."
 
@@ -71,7 +71,7 @@ def _put(into: Any, changes: Any, scale: Path, place: str = "") -> Iterator[str]
             yield f"{place}{key}"
             continue
         if key not in into and not place.endswith(("args.", "schedule.")):  # of which each has its own options
-            raise ParamsError(f"{scale}: {place}{key}: unknown key{others(key, list(into))}")
+            raise ParamsError(f"{scale}: {place}{key}: unknown key{others(str(key), [*map(str, into)])}")
         if isinstance(value, dict) and isinstance(into.get(key), dict):
             # The default scale has all options of what it names, so that none of another scale's stays.
             if "name" in value or (key == "args" and scale.stem == DEFAULT):
@@ -108,4 +108,6 @@ def _written_out(values: Any) -> Any:
 
 def _plain(values: Any) -> Any:
     """Return a copy without comments, in which nothing is shared."""
-    return json.loads(json.dumps(values))
+    if isinstance(values, dict):
+        return {key: _plain(value) for key, value in values.items()}
+    return [_plain(value) for value in values] if isinstance(values, list) else values

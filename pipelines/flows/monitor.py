@@ -1,6 +1,7 @@
 """The flow that watches what comes in: the newest file against the training data; drift starts a retraining."""
 
 from dataclasses import asdict
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -57,13 +58,27 @@ def retrain(reason: str, *, once: str | None = None) -> str:
 def newest(folder: str | Path) -> Path:
     """Return the newest of a folder's Parquet files whose names begin with a date, such as `2026-11-21.parquet`.
 
+    That of the latest day; of several of a day the one that was written last. Files that are still being copied
+    (`.partial-`) do not count.
+
     Raises:
         FileNotFoundError: there is no such file.
+        ValueError: a file's name begins with what looks like a date, and is no day.
     """
-    dated = list(Path(folder).glob("[0-9][0-9][0-9][0-9]-[0-9][0-9]-[0-9][0-9]*.parquet"))
+    dated = []
+    for file in Path(folder).glob("[0-9][0-9][0-9][0-9]-[0-9][0-9]-[0-9][0-9]*.parquet"):
+        if not file.is_file() or ".partial-" in file.name:
+            continue
+        try:
+            day = date.fromisoformat(file.name[:10])
+        except ValueError as error:
+            raise ValueError(
+                f"{file}: {file.name[:10]} is no day; expected a name such as 2026-11-21.parquet"
+            ) from error
+        dated.append((day, file.stat().st_mtime_ns, file))
     if not dated:
         raise FileNotFoundError(f"{folder}: no file named by its day, such as 2026-11-21.parquet")
-    return max(dated)
+    return max(dated)[-1]
 
 
 @flow(name="monitor", flow_run_name="monitor: {folder}")

@@ -3,12 +3,14 @@
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
+from typing import Annotated
 
 import torch
 from prefect import flow
 from prefect.artifacts import create_table_artifact
 from prefect.logging import get_run_logger
 from prefect.states import Completed, Failed, State
+from pydantic import Field
 
 from pipelines.config import Settings, load
 from pipelines.flows.processes import CommandFailed, Commands, TransientFailure, retried
@@ -66,7 +68,7 @@ def _bring(params: Settings, folder: Path) -> None:
 
 
 @flow(name="promote", flow_run_name="promote")
-def promote(models: list[str] | None = None, over_person: bool = False) -> State:
+def promote(models: Annotated[list[str], Field(min_length=1)] | None = None, over_person: bool = False) -> State:
     """Let the gate decide whether challengers become champions, as `rankops promote` does, on the data of this folder.
 
     Args:

@@ -29,7 +29,7 @@ from pipelines.ops.git import git
 from pipelines.reporting.results import read_runs
 from pipelines.tracking.live import watch
 from pipelines.tracking.publish import addresses
-from pipelines.tracking.store import DEFAULT_STORE
+from pipelines.tracking.store import address_of_store
 
 __all__ = ["retrain"]
 
@@ -91,9 +91,7 @@ def retrain(
     """
     root, commands = Path.cwd(), Commands()
     # For all commands: the code of the folder that they run in, and the project's store, as the clone is removed.
-    store = os.environ.get("MLFLOW_TRACKING_URI") or DEFAULT_STORE
-    here = re.sub("^sqlite:///(?!/)", lambda found: f"{found[0]}{root}/", store)
-    os.environ |= {"PYTHONPATH": "src", "MLFLOW_TRACKING_URI": here}
+    os.environ |= {"PYTHONPATH": "src", "MLFLOW_TRACKING_URI": address_of_store()}
     if changed := git(root, "status", "--porcelain", "--untracked-files=no"):
         get_run_logger().warning("not committed, so no part of this retraining:\n%s", changed)
     try:

@@ -13,7 +13,7 @@ __all__ = ["repair", "unmerged"]
 RUNNING = Path(".dvc/tmp/rwlock")  # the stages that run now
 LOCK = Path("dvc.lock")
 WRITTEN = (Path("dvc.yaml"), Path("params.yaml"))  # by people
-MARK = re.compile(rb"^(?:<{7}|\|{7}|>{7}) |^={7}$", re.MULTILINE)
+MARK = re.compile(rb"^(?:<{7}|\|{7}|>{7})(?= |\r?$)|^={7}(?=\r?$)", re.MULTILINE)
 
 
 def repair() -> list[str]:
@@ -23,11 +23,11 @@ def repair() -> list[str]:
     while a dvc is at work, which may be writing the rest.
 
     Raises:
-        ValueError: a file is half merged, or git cannot tell what HEAD has; nothing is changed then.
+        ValueError: a file is half merged or cannot be read, or git cannot tell what HEAD has; nothing is changed then.
     """
     if found := unmerged():
         raise ValueError("; ".join(f"{path}: {wrong}; {advice}" for path, wrong, advice in found))
-    if not any(map(_is_broken, (RUNNING, LOCK))):
+    if not any([_is_broken(RUNNING), _is_broken(LOCK)]):  # both: what cannot be read is told before anything changes
         return []
     from dvc.lock import LockError, make_lock  # these take a second
     from dvc.repo import Repo
@@ -50,9 +50,7 @@ def unmerged() -> list[tuple[Path, str, str]]:
         if mark := MARK.search(content):
             advice = f"take one side (`git checkout --ours {path}` or `--theirs`)" if path == LOCK else "edit the file"
             line = content.count(b"\n", 0, mark.start()) + 1
-            result.append(
-                (path, f"half merged, line {line} is {mark[0].decode().rstrip()}", f"{advice}, then `dvc repro`")
-            )
+            result.append((path, f"half merged, line {line} is {mark[0].decode()}", f"{advice}, then `dvc repro`"))
     return result
 
 
@@ -60,14 +58,26 @@ def _is_broken(path: Path) -> bool:
     try:
         text = path.read_text()
         if path == RUNNING:
-            json.loads(text)
+            _check_running(text)
         else:
             _check_lock(text)
     except FileNotFoundError:
         return False
+    except OSError as error:  # a folder, or a file of somebody else
+        raise ValueError(f"{path}: cannot be read: {error.strerror}; move it away, then `rankops repair`") from error
     except ValueError:
         return True
     return False
+
+
+def _check_running(text: str) -> None:
+    from dvc.rwlock import SCHEMA
+    from voluptuous import Invalid
+
+    try:
+        SCHEMA(json.loads(text))
+    except Invalid as error:
+        raise ValueError("no list of running stages of DVC") from error
 
 
 def _check_lock(text: str) -> None:

@@ -2,12 +2,14 @@
 
 import os
 import re
+import sqlite3
 import sys
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from pipelines.tracking.database import has_contents
 from rankops.cli.predict import SHIPPED, TASK
 
 __all__ = ["is_registered", "ranker_folder"]
@@ -54,8 +56,9 @@ def is_registered(model: str) -> bool:
 
 
 def _has_champion() -> bool:
-    if not os.environ.get("MLFLOW_TRACKING_URI") and not Path("mlflow.db").is_file():
-        return False  # MLflow takes seconds to import
+    with suppress(sqlite3.Error):  # which the store explains
+        if not os.environ.get("MLFLOW_TRACKING_URI") and not has_contents(Path("mlflow.db")):
+            return False  # MLflow takes seconds to import
     from pipelines.tracking.registry import has_champion
 
     return has_champion(TASK)

@@ -16,6 +16,7 @@ from mlflow.pyfunc import scoring_server
 from pipelines.serving.ranker import is_registered
 from pipelines.tracking.publish import SERVED_BY, signature_of
 from pipelines.tracking.registry import weights_of
+from rankops import lookup
 from rankops.io.checkpoints import load_model
 from rankops.lookup import did_you_mean
 
@@ -59,8 +60,8 @@ def app_of(weights: Path) -> FastAPI:
             pip_requirements=["mlflow"],
         )  # fmt: skip
         model = mlflow.pyfunc.load_model(scratch)
-    app, schema = scoring_server.init(model), model.metadata.get_input_schema()
-    columns = schema.input_names() if schema.has_input_names() else None
+    app = scoring_server.init(model)
+    columns = None if recipe["folder"] == "sorters" else lookup.find("tasks", recipe["task"]).columns
 
     @app.middleware("http")
     async def check(request: Request, call_next: Any) -> Response:
@@ -85,18 +86,18 @@ def _refusal(status: int, message: str) -> Response:
     return Response(body, status, media_type="application/json")
 
 
-def check_body(body: bytes, columns: list[str] | None) -> None:
+def check_body(body: bytes, columns: dict[str, str] | None) -> None:
     """Check the form of a request: MLflow leaves out what it does not know, and makes a table of all keys of all rows.
 
     Args:
         body: JSON.
-        columns: that the model knows; None for a sorter.
+        columns: of the model's task, see `rankops.tasks.base.Task`; None for a sorter.
 
     Raises:
         ValueError: see the messages.
         RecursionError: too many brackets.
     """
-    asked = json.loads(body)
+    asked = json.loads(body, object_pairs_hook=_each_key_once)
     if not isinstance(asked, dict) or len(asked) != 1 or not set(asked) <= set(FORMS):
         found = ", ".join(map(repr, list(asked)[:5])) if isinstance(asked, dict) else type(asked).__name__
         raise ValueError(f"found {found or 'nothing'}; expected a JSON object with one of {', '.join(FORMS)} alone")
@@ -104,6 +105,8 @@ def check_body(body: bytes, columns: list[str] | None) -> None:
     if columns is None:
         if not isinstance(given, list):
             raise ValueError(f'{form}: expected scores, as in {{"inputs": [[0.1, 0.7, 0.3]]}}')
+        for number, row in enumerate(given):
+            _check_numbers([*row.values()] if isinstance(row, dict) else row, f"{form}: row {number}")
         return
     if form == "dataframe_split":
         names = given.get("columns") if isinstance(given, dict) else None
@@ -128,3 +131,61 @@ def check_body(body: bytes, columns: list[str] | None) -> None:
                 f"{form}: row {number} has {', '.join(row) or 'nothing'}, row 0 {', '.join(rows[0]) or 'nothing'}: "
                 "expected the same columns in each row of a request"
             )
+    for name, kind in columns.items():
+        for number, cell in enumerate(_cells(form, given, name)):
+            _check_cell(cell, kind, f"{form}: row {number}: {name}")
+
+
+def _each_key_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise ValueError(f"a key twice in an object with {', '.join(map(repr, [*found][:5]))}; expected each once")
+    return found
+
+
+def _cells(form: str, given: Any, name: str) -> list[Any]:
+    """Return what a request has in a column, from the first row on; what is no table is MLflow's to refuse."""
+    if form == "dataframe_split":
+        data, names = given.get("data"), [*map(str, given["columns"])]
+        if name not in names or not isinstance(data, list):
+            return []
+        place = names.index(name)
+        return [row[place] for row in data if isinstance(row, list) and len(row) == len(names)]
+    if isinstance(given, list):
+        return [row[name] for row in given if name in row]
+    cells = given.get(name)
+    return cells if isinstance(cells, list) else []
+
+
+def _check_cell(cell: Any, kind: str, place: str) -> None:
+    if cell is None and kind.endswith("?"):
+        return
+    match kind.removesuffix("?"):
+        case "images":
+            for number, frame in enumerate(_list(cell, place)):
+                _check_cell(frame, "image", f"{place} {number}")
+        case "vectors":
+            for number, vector in enumerate(_list(cell, place)):
+                _check_numbers(vector, f"{place} {number}")
+        case text if not isinstance(cell, str):
+            expected = "text" if text == "text" else "an image in base64"
+            raise ValueError(f"{place} is {_named(cell)}, expected {expected}")
+
+
+def _check_numbers(values: Any, place: str) -> None:
+    """Raise where a number is written as text or a truth value, of which NumPy would make one."""
+    for value in _list(values, place):
+        if type(value) not in (int, float):
+            raise ValueError(f"{place} has {_named(value)}, expected numbers")
+
+
+def _list(value: Any, place: str) -> list[Any]:
+    if not isinstance(value, list):
+        raise ValueError(f"{place} is {_named(value)}, expected a list")
+    return value
+
+
+def _named(value: Any) -> str:
+    """Return what a value is in JSON."""
+    names = {str: "text", bool: "a truth value", int: "a number", float: "a number", list: "a list", dict: "an object"}
+    return names.get(type(value), "null")

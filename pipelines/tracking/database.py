@@ -38,11 +38,14 @@ def file_of(address: str, folder: Path = Path()) -> Path | None:
         folder: what a relative path starts from.
 
     Raises:
-        ValueError: the path cannot be part of an address.
+        ValueError: the path cannot be part of an address, or the address names no file alone: a store in memory is
+            gone with the process, and one with options would be another store in each copy of the checkout.
     """
-    if not (named := re.fullmatch(r"sqlite:///([^:?][^?]*)", address)):
-        if re.fullmatch(r"sqlite(\+\w+)?:(//|///|///:memory:)", address):  # gone with the process
-            raise ValueError(f"{address}: a store in memory keeps nothing: name a file, such as sqlite:///mlflow.db")
+    if not (named := re.fullmatch(r"sqlite(?:\+pysqlite)?:///([^:?][^?]*)", address)):
+        if re.match("sqlite", address, re.IGNORECASE):
+            raise ValueError(
+                f"{address}: expected a file without options, such as sqlite:///mlflow.db or sqlite:////home/me/mlflow.db"
+            )
         return None
     file = (folder / named[1]).resolve()
     if "?" in str(file):  # the rest would be taken for options, and another file for the store
@@ -60,9 +63,9 @@ def has_contents(file: Path) -> bool:
     """Whether a store is there that holds anything; MLflow ends the making of one with its first experiment.
 
     Raises:
-        sqlite3.Error: the file is not a database, or another process has locked it.
+        sqlite3.Error: it is a folder, or no database, or another process has locked it.
     """
-    if not file.is_file():
+    if not file.exists():
         return False
     with _opened(file) as database:
         tables = {name for (name,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}

@@ -69,7 +69,8 @@ def connect(*, create: bool = False) -> mlflow.MlflowClient:
     """
     address = address_of_store()
     file = file_of(address)
-    for name in ("mlflow", "alembic"):  # every migration of a table, every model without an input example
+    # Every migration of a table, every model without an input example; every retry, with the address and its token.
+    for name in ("mlflow", "alembic", "urllib3.connectionpool"):
         logging.getLogger(name).setLevel(logging.ERROR)
     warnings.filterwarnings("ignore", message=".*input example was not provided.*")
     try:
@@ -87,6 +88,8 @@ def connect(*, create: bool = False) -> mlflow.MlflowClient:
             todo = "Start it, check MLFLOW_TRACKING_URI, or unset that for the store of this folder; then try again"
         elif "locked" in str(error):
             todo = "Another process has locked it: wait for that process or end it, then try again"
+        elif isinstance(error, TimeoutError) or "mlflow db upgrade" in str(error):  # which says what to do
+            todo = "Then try again"
         else:
             todo = "Restore it from a copy, or move it away: `make repro` publishes to a new one"
         raise ServerUnreachable(
