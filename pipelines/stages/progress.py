@@ -14,6 +14,7 @@ from pathlib import Path
 
 from tqdm import tqdm
 
+from pipelines.ops.progress import EVERY
 from rankops.io.atomic import replaced_file
 from rankops.training.loop import Epoch
 
@@ -21,7 +22,6 @@ __all__ = ["Times", "began", "followed", "keep_times", "kept_times", "write_hist
 
 Times = tuple[int, int]  # begin and end, in milliseconds since 1970
 TIMES = Path(".checkpoints/times")
-EVERY = 5.0  # seconds between lines where there is no terminal
 
 
 def followed(
