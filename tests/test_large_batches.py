@@ -98,7 +98,6 @@ truths = {
     "labels": torch.randint(2, (12, 5), generator=draws).bool(),
 }
 truths["label_ranks"][:, 0], truths["labels"][:, 0], truths["labels"][:, 1] = 2, True, False
-named = {"labels": "labels", "target": "target", "label_ranks": "label_ranks"}
 checked = []
 for shares in ([0, 7, 12], [0, 0, 12], [0, 12, 12]):
     own = slice(shares[rank], shares[rank + 1])
@@ -116,7 +115,8 @@ for shares in ([0, 7, 12], [0, 0, 12], [0, 12, 12]):
             return torch.nn.Sequential(torch.nn.Linear(4, 6), torch.nn.Tanh(), torch.nn.Linear(6, 1)).double()
         whole, several = network(), DistributedDataParallel(network())
         loss(whole(inputs).squeeze(-1), truth, **ragged).backward()
-        scores, of_all, *kept = gathered(several(inputs[own]).squeeze(-1), truth[own], *(one[own] for one in ragged.values()))
+        given = several(inputs[own]).squeeze(-1), truth[own], *(one[own] for one in ragged.values())
+        scores, of_all, *kept = gathered(*given)
         loss(scores, of_all, **({"mask": kept[0]} if kept else {})).backward()
         for one, two in zip(whole.parameters(), several.module.parameters(), strict=True):
             assert torch.allclose(one.grad, two.grad, rtol=1e-6, atol=1e-9), (name, shares)

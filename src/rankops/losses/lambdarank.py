@@ -53,7 +53,8 @@ def lambdarank(
         dim, reduction, check_finite: see `rankops.losses`.
         k: how many places count: 1 / D is 0 beyond, and a pair needs one of its two within; None for all.
         truncation: a pair needs one of its two within so many places, but 1 / D stays (LightGBM's
-            `lambdarank_truncation_level`); None for all pairs. Either of the two takes n times as many steps, not $n^2$.
+            `lambdarank_truncation_level`); None for all pairs. Time grows with d times either of the two, not with
+            $d^2$.
         gain: `exponential`, or `linear` for $y^*$ instead of $2^{y^*} - 1$.
         weighting: see above.
 
@@ -62,7 +63,8 @@ def lambdarank(
 
     Raises:
         TypeError, ValueError: see `rankops.losses`; groups of one, a target that is negative, or too large for an
-            exponential gain, `k` or `truncation` that is no whole number of at least 1, an unknown `gain` or `weighting`.
+            exponential gain, `k` or `truncation` that is no whole number of at least 1, an unknown `gain` or
+            `weighting`.
 
     >>> lambdarank(torch.tensor([0.0, 0.0]), torch.tensor([0, 1]))  # (1 - 1 / log2(3)) log2(2)
     tensor(0.3691)
@@ -95,7 +97,9 @@ def lambdarank(
             closer = 1 / torch.log2(1 + apart) - 1 / torch.log2(2 + apart)
             weight = weight + (closer if weighting == "ndcg_loss2" else SHARE * closer)
         weight = weight * (gain[0] - gain[1]).abs() * pairs
-        sign = torch.sign(truth[0].double() - truth[1].double()).to(scores[0].dtype) if within < place[1].shape[-1] else 1
+        sign = (
+            torch.sign(truth[0].double() - truth[1].double()).to(scores[0].dtype) if within < place[1].shape[-1] else 1
+        )
         return logistic((scores[0] * sign, scores[1] * sign), weight)
 
     values = (given.scores, given.truth, gains, place, discount, given.exists)
