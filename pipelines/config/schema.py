@@ -73,6 +73,13 @@ class Component(Block):
     args: dict[str, Any] = {}
 
 
+class Model(Component):
+    """A head by its name, on a backbone; `text` is the captions' backbone of retrieval."""
+
+    backbone: Component
+    text: Component | None = None
+
+
 class Compute(Block):
     threads: Count
     device: Literal["auto", "cpu", "cuda"]
@@ -158,7 +165,7 @@ class Auxiliary(Component):
 class Run(Block):
     task: str
     dataset: Name
-    model: Component
+    model: Model
     start: str
     loss: Component
     sorter: str

@@ -40,7 +40,9 @@ RUNTIME = {
 HELPERS = {
     "losses": {"inputs", "pairs"},
     "metrics": {"bootstrap", "dense_ranks", "gains", "sorter_quality", "weights"},
-    "models": {"backbone", "layers", "tokenizer"},
+    "models": {"layers", "tokenizer"},
+    "models.backbones": set(),
+    "models.heads": set(),
     "sorters": {"base", "laplace_sums", "load", "operators", "standardize"},
     "tasks": {"base", "predict"},
     "datasets": {"base", "drawing", "expected", "facts", "layout", "mnist", "packages", "queries", "reading", "rlsep",
@@ -64,6 +66,8 @@ def _modules(folder: str) -> dict[str, str]:
 def _files(folder: str) -> dict[str, str]:
     package = importlib.import_module(f"rankops.{folder}")
     files = [file.name for file in pkgutil.walk_packages(package.__path__, f"{package.__name__}.") if not file.ispkg]
+    apart = tuple(f"rankops.{other}." for other in HELPERS if other.startswith(f"{folder}."))  # folders of their own
+    files = [file for file in files if not file.startswith(apart)]
     return {file.rpartition(".")[2]: file for file in sorted(files, key=lambda file: file.rpartition(".")[2])}
 
 
@@ -151,7 +155,7 @@ def module(folder: str, name: str, *, where: str | None = None) -> ModuleType:
     modules = _modules(folder)
     if not isinstance(name, str) or name not in modules:  # a file of params or a model may name anything
         raise ValueError(
-            f"{where or f'{folder}.name'}: no {name!r} in rankops/{folder}; there are {', '.join(modules)}"
+            f"{where or f'{folder}.name'}: no {name!r} in rankops/{folder.replace('.', '/')}; there are {', '.join(modules)}"
             f"{did_you_mean(str(name), modules)}"
         )
     return importlib.import_module(modules[name])
