@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 
 from rankops.models.network import Network
@@ -30,6 +29,7 @@ class DualEncoder(nn.Module):
     Raises:
         ValueError: an unknown part or option, or a caption without words.
 
+    >>> import torch
     >>> model = DualEncoder(
     ...     backbone={"name": "convnet", "args": {"channels": [8, 16]}},
     ...     head={"name": "linear", "args": {"grid": 4}},
