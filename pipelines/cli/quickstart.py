@@ -117,7 +117,8 @@ def compare(
     with TemporaryDirectory() as scratch:
         for loss in LOSSES:
             task = LabelRanking(training)
-            model = {"name": "label_attention", "args": {"backbone": "convnet", "channels": CHANNELS}}
+            convnet = {"name": "convnet", "args": {"channels": CHANNELS}}
+            model = {"name": "label_attention", "args": {}, "backbone": convnet}
             network = task.build(model, data["train"], seed=seed)
             objective = Objective({"name": loss, "args": {}})
             steps = train(

@@ -160,7 +160,8 @@ class LabelRanking:
         return read_label_ranks(folder, split, threads=threads)
 
     def build(self, model: dict[str, Any], split: Split, *, seed: int) -> Any:
-        args = {"scorer": model, "hidden": self.training["thresholds"]["hidden"]}
+        args = {"backbone": model["backbone"], "head": {"name": model["name"], "args": model["args"]}}
+        args["hidden"] = self.training["thresholds"]["hidden"]
         if self.training.get("views"):
             args["views"] = self.training["views"]
         images, outputs = as_batch(split[0]), split[1].shape[1]
@@ -184,7 +185,7 @@ class LabelRanking:
         network.scorer.eval()
         with torch.no_grad(), accelerator.autocast():
             embeddings = [_embedded(network.scorer, split.images) for split in splits]
-            scores = [network.scorer.head(one).float() for one in embeddings]
+            scores = [network.scorer.head.score(one).float() for one in embeddings]
         data, val_data = (
             Embeddings(one, score, split.label_ranks)
             for one, score, split in zip(embeddings, scores, splits, strict=True)
@@ -230,7 +231,7 @@ class LabelRanking:
             rates = unranked(data.scores > levels, data.label_ranks)
             return {f"unranked_{rate}": rates[rate].mean().item() for rate in ("accuracy", "exact_match")}
         # The head is in float32: scores of near ties would be rounded to the same.
-        rates = ranked(module.head(_embedded(module, data.images)).float(), data.label_ranks)
+        rates = ranked(module.head.score(_embedded(module, data.images)).float(), data.label_ranks)
         return {rate: rates[rate].mean().item() for rate in ("accuracy", "exact_match")}
 
     @torch.inference_mode()
@@ -294,4 +295,4 @@ class LabelRanking:
 
 
 def _embedded(scorer: Any, images: Tensor) -> Tensor:
-    return torch.cat([scorer.embed(part).float() for part in images.split(256)])
+    return torch.cat([scorer.head.embed(scorer.embed(part)).float() for part in images.split(256)])

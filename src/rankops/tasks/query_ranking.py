@@ -113,10 +113,11 @@ class QueryRanking:
 
     def build(self, model: dict[str, Any], split: Queries, *, seed: int) -> Any:
         features = split.features.shape[-1]
-        network = build("models", model["name"], model["args"], seed=seed, features=features, outputs=1)
+        parts = {"backbone": model["backbone"], "head": {"name": model["name"], "args": model["args"]}}
+        network = build("models", "network", parts, seed=seed, features=features, outputs=1)
         mean = split.relevance.sum() / split.mask.sum()
         with torch.no_grad():
-            network.layers[-1].bias.fill_(mean if split.relevance.max() > 1 else torch.logit(mean, eps=1e-6))
+            network.head.score.bias.fill_(mean if split.relevance.max() > 1 else torch.logit(mean, eps=1e-6))
         network.recipe |= {"task": self.name}
         return network
 
@@ -157,7 +158,7 @@ class QueryRanking:
 
     def loss(self, network: Any, phase: str, batch: tuple[Queries, torch.Generator], objective: Any) -> Tensor:
         queries, generator = batch
-        scores = network(queries.features).squeeze(-1)
+        scores = _scored(network, queries.features)
         return objective(scores, queries.relevance, mask=queries.mask, generator=generator)
 
     def validate(self, network: Any, phase: str, data: Queries) -> dict[str, float]:
@@ -170,7 +171,7 @@ class QueryRanking:
         """Return the scores (n, d) of features (n, d, k), on the CPU."""
         device = next(network.parameters()).device
         with torch.no_grad():
-            parts = [network(part.to(device)).squeeze(-1).float().cpu() for part in features.split(AT_ONCE)]
+            parts = [_scored(network, part.to(device)).float().cpu() for part in features.split(AT_ONCE)]
         return torch.cat(parts)
 
     def predict(self, network: Any, split: Queries) -> pa.Table:
@@ -213,3 +214,8 @@ class QueryRanking:
                     raise ValueError("features are not finite in float32")
                 answers.append({"scores": self.scores(network, vectors.unsqueeze(0))[0].tolist()})
         return answers
+
+
+def _scored(network: Any, features: Tensor) -> Tensor:
+    """Return the scores (n, d) of features (n, d, k)."""
+    return network(features.flatten(0, 1)).view(features.shape[:2])

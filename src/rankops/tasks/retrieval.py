@@ -12,7 +12,9 @@ from torch import Tensor
 
 from rankops.checks import check_finite
 from rankops.datasets.splits import read_captions
+from rankops.io.checkpoints import build
 from rankops.io.parquet import as_batch, as_lists, list_lengths
+from rankops.io.recipes import image_size
 from rankops.metrics.bootstrap import Statistic
 from rankops.metrics.recall import first_positive_ranks
 from rankops.models.layers import similarities
@@ -25,6 +27,7 @@ from rankops.training.options import Training
 
 __all__ = ["Retrieval", "first_ranks"]
 
+WORDS = {"name": "words", "args": {}}  # the captions' backbone, where the model names none
 DEPTHS = (1, 5, 10)
 AT_ONCE = 1000  # rows of similarities that are ranked together
 DIRECTIONS = {"image_to_text": "caption", "text_to_image": "image"}
@@ -66,9 +69,10 @@ def _encoded(network: Any, words: Tensor, batch_size: int = 1024) -> Tensor:
 
 @dataclass(frozen=True, kw_only=True)
 class RetrievalTraining(Training):
-    """`least_count` is how often a word must occur in the training captions to be known."""
+    """`least_count` is how often a word must occur in the training captions to be known, `size` of the common space."""
 
     least_count: int = 1
+    size: int = 128
 
 
 class Retrieval(ProbeAndFinetune):
@@ -117,12 +121,17 @@ class Retrieval(ProbeAndFinetune):
         flat = [caption for several in split[1] for caption in several]
         return {"words": Vocabulary.of(flat, least=self.training["least_count"]).words}
 
+    def build(self, model: dict[str, Any], split: Split, *, seed: int) -> Any:
+        image = image_size(self.images(split))
+        parts = {"backbone": model["backbone"], "head": {"name": model["name"], "args": model["args"]}}
+        parts |= {"text": model.get("text") or WORDS, "size": self.training["size"]}
+        network = build("models", "dual_encoder", parts, seed=seed, colors=image["colors"], **self.outputs(split))
+        network.recipe |= {"task": self.name, "image": image}
+        return network
+
     def begin(self, network: Any, phase: str, train: Split, val: Split, **options: Any) -> tuple[Any, Any, Any]:
         network, data, val_data = super().begin(network, phase, train, val, **options)
-        numbers = [
-            network.vocabulary.encode([caption for several in split[1] for caption in several])
-            for split in (train, val)
-        ]
+        numbers = [network.tokenize([caption for several in split[1] for caption in several]) for split in (train, val)]
         return (
             network,
             Data((numbers[0], len(train[1][0]), len(train[0])), data.inputs),
@@ -158,7 +167,7 @@ class Retrieval(ProbeAndFinetune):
         Raises:
             ValueError: a caption has no words.
         """
-        return _encoded(network, network.vocabulary.encode(captions)).cpu()
+        return _encoded(network, network.tokenize(captions)).cpu()
 
     def predict(self, network: Any, split: Split) -> pa.Table:
         """Return one row an image: `id`, `image_embedding`, `captions`, `text_embeddings`, `family` and `gallery`."""

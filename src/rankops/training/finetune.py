@@ -103,9 +103,8 @@ class ProbeAndFinetune:
     def build(self, model: dict[str, Any], split: Any, *, seed: int) -> Any:
         """Return the untrained network for a training split; its weights are drawn from `seed`."""
         image = image_size(self.images(split))
-        network = build(
-            "models", model["name"], model["args"], seed=seed, colors=image["colors"], **self.outputs(split)
-        )
+        parts = {"backbone": model["backbone"], "head": {"name": model["name"], "args": model["args"]}}
+        network = build("models", "network", parts, seed=seed, colors=image["colors"], **self.outputs(split))
         network.recipe |= {"task": self.name, "image": image}
         return network
 
@@ -133,7 +132,7 @@ class ProbeAndFinetune:
         self, network: Any, phase: str, train: Any, val: Any, *, accelerator: "Accelerator"
     ) -> tuple[Any, Data, Data]:
         """Return the module that a phase trains, and both splits as the phase reads them."""
-        network.blocks.requires_grad_(phase == "finetune")
+        network.backbone.requires_grad_(phase == "finetune")
         inputs = [self.images(split).to(accelerator.device) for split in (train, val)]
         if phase == "probe":
             inputs = [self.features(network, images) for images in inputs]
@@ -141,7 +140,7 @@ class ProbeAndFinetune:
 
     def end(self, network: Any, phase: str) -> None:
         """Leave the network as a phase should."""
-        network.blocks.requires_grad_(True)
+        network.backbone.requires_grad_(True)
 
     def rows(self, data: Data, phase: str) -> int:
         return self.examples(data.split)
