@@ -25,7 +25,7 @@ from rankops.datasets.table_examples import (
     read_pictures,
 )
 from rankops.datasets.table_facts import compared, expected_of, facts_of
-from rankops.datasets.table_files import Format, Sheet, columns_like, read_sheet, require_columns
+from rankops.datasets.table_files import FORMATS, Format, Sheet, columns_like, read_sheet, require_columns
 from rankops.io.parquet import IMAGE
 from rankops.lookup import did_you_mean
 
@@ -189,7 +189,7 @@ class Table(DiskDataset):
         return "label_ranks" if role == "labels" and self.ordered else role
 
     @property
-    def schema(self) -> pa.Schema:  # ty: ignore[incompatible-attribute-override] - it depends on the options
+    def schema(self) -> pa.Schema:  # ty: ignore[incompatible-property-override] - it depends on the options
         return self._schema({})
 
     def _schema(self, fitted: Mapping[str, Any]) -> pa.Schema:
@@ -271,13 +271,13 @@ class Table(DiskDataset):
         if len(classes) < 2:
             raise ValueError(
                 f"{raw}: the {len(train)} training rows have {len(classes)} classes, expected two or more; is "
-                f"{self.labels} the column of labels, and {self.label_separator!r} what separates them?"
+                f"{self.labels} the column of labels, and {self.label_separator!r} the label_separator?"
             )
         if len(classes) > len(train):
             raise ValueError(
                 f"{raw}: {len(classes)} classes, more than the {len(train)} training rows; is {self.labels} the "
                 "column of "
-                f"labels, and {self.label_separator!r} what separates them?"
+                f"labels, and {self.label_separator!r} the label_separator?"
             )
         return {"classes": list(classes), "counts": [counts[name] for name in classes]}
 
@@ -427,7 +427,8 @@ class Table(DiskDataset):
         for split, pattern in (self.file if isinstance(self.file, dict) else {"": self.file}).items():
             some = sorted(raw.glob(pattern)) if set(pattern) & set("*?[") else [raw / pattern]
             if not some or not some[0].is_file():
-                near = sorted(path.name for path in raw.iterdir())[:10] if raw.is_dir() else []
+                inside = sorted(path.name for path in raw.iterdir()) if raw.is_dir() else []
+                near = [name for name in inside if Path(name).suffix.lower() in FORMATS][:10] or inside[:10]
                 there = f"it has {', '.join(near)}{did_you_mean(pattern, near)}" if near else "it is empty or missing"
                 raise FileNotFoundError(f"{raw / pattern}: no such file in {raw}; {there}")
             paths += some

@@ -3,6 +3,7 @@
 import csv
 import json
 from collections.abc import Iterable, Iterator, Sequence
+from io import StringIO
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ import pandas as pd
 __all__ = ["LONGEST", "cells_of", "json_rows", "read_delimited", "read_json", "text_header"]
 
 LONGEST = 2**20  # characters of a cell
+csv.field_size_limit(LONGEST)  # Python's own is an eighth of it
 
 
 def cells_of(values: Iterable[Any]) -> pd.Series:
@@ -45,7 +47,7 @@ def text_header(path: Path, encoding: str, *, tabs: bool) -> tuple[list[str], st
             if "\0" in start:
                 raise _not_encoded(path, encoding)
             choices = "\t" if tabs else ",;\t"
-            heads = {one: next(csv.reader(start.splitlines(keepends=True), delimiter=one), []) for one in choices}
+            heads = {one: next(csv.reader(StringIO(start, newline=""), delimiter=one), []) for one in choices}
     except (UnicodeDecodeError, UnicodeError) as error:
         raise _not_encoded(path, encoding) from error
     except LookupError as error:
@@ -63,33 +65,29 @@ def text_header(path: Path, encoding: str, *, tabs: bool) -> tuple[list[str], st
 def read_delimited(path: Path, columns: Sequence[str], *, encoding: str, tabs: bool, head: int | None) -> pd.DataFrame:
     """Read columns of a CSV or TSV, whole or the first rows; every row has as many cells as the header."""
     names, separator = text_header(path, encoding, tabs=tabs)
+    places, rows = [names.index(name) for name in columns], []
     try:
-        frame = pd.read_csv(
-            path,
-            sep=separator,
-            header=None,
-            dtype=object,
-            keep_default_na=False,
-            na_values=[],
-            encoding=_codec(encoding),
-            nrows=None if head is None else head + 1,
-        )
+        with path.open(encoding=_codec(encoding), newline="") as file:
+            reader = csv.reader(file, delimiter=separator, strict=True)
+            next(reader)
+            for row in islice((row for row in reader if row), head):
+                if len(row) != len(names):
+                    raise ValueError(
+                        f"{path}: row {len(rows) + 1} (line {reader.line_num}) has {len(row)} cells, expected "
+                        f"{len(names)} "
+                        f"as the header, separated by {separator!r}; correct it, with quotes around a cell that holds "
+                        "one"
+                    )
+                rows.append([row[place] for place in places])
     except UnicodeError as error:
         raise _not_encoded(path, encoding) from error
-    except pd.errors.ParserError as error:
-        told = str(error).strip().removeprefix("Error tokenizing data. C error: ")
+    except csv.Error as error:
         raise ValueError(
-            f"{path}: {told}; expected {len(names)} cells separated by {separator!r} in each row, with quotes around a "
-            "cell that holds one"
+            f"{path}: row {len(rows) + 1} (line {reader.line_num}): {error}; expected quotes that are closed around a "
+            "cell, "
+            f"doubled within it, and at most {LONGEST:,} characters"
         ) from error
-    frame = frame.iloc[1:].set_axis(names, axis=1).reset_index(drop=True)
-    if (short := frame.iloc[:, -1:].isna().any(axis=1)).any():
-        row = int(short.to_numpy().argmax())
-        found = int(frame.iloc[row].notna().sum())
-        raise ValueError(
-            f"{path}: row {row + 1} has {found} cells, expected {len(names)} as the header; correct the row"
-        )
-    return pd.DataFrame({name: cells_of(frame[name]) for name in columns})
+    return pd.DataFrame({name: cells_of(row[place] for row in rows) for place, name in enumerate(columns)})
 
 
 def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
