@@ -11,17 +11,17 @@ from pipelines.expectations import validate
 from rankops import lookup
 from rankops.datasets.scenes import digits
 from rankops.datasets.vectors import score_vectors
-from rankops.io.atomic import remove_folder, replaced_file
+from rankops.io.atomic import replaced_file
 
 __all__ = ["main"]
 
 
 def main(params: Settings, key: str) -> None:
-    passed, report = Path("checks") / f"{key}.passed", Path("reports/validation") / key
+    passed, page = Path("checks") / f"{key}.passed", Path("reports/data") / f"{key}.html"
     passed.unlink(missing_ok=True)  # what is said of earlier data is not left standing if these cannot even be read
-    remove_folder(report)
+    page.unlink(missing_ok=True)
     facts, expectations = _measured(params, key)
-    validate(key, facts, expectations, report=report)
+    validate(key, facts, expectations, page=page, understood=_understood(Path("data") / key))
     with replaced_file(passed) as partial:
         partial.write_text("passed\n")
 
@@ -54,3 +54,16 @@ def _measured(params: Settings, key: str) -> tuple[dict[str, pd.DataFrame], dict
 def _joined(parts: list[dict[str, pd.DataFrame]]) -> dict[str, pd.DataFrame]:
     """Put the facts of all splits one below another, table by table."""
     return {name: pd.concat([part[name] for part in parts]) for name in parts[0]}
+
+
+def _understood(folder: Path) -> dict[str, str]:
+    """Return what its manifest says of how a dataset was read, a line each."""
+    path = folder / "manifest.json"
+    manifest = json.loads(path.read_text()) if path.is_file() else {}
+    told = dict(manifest.get("fitted", {}).get("understood", {}))
+    if "deliveries" in manifest:
+        told["deliveries"] = ", ".join(manifest["deliveries"])
+    for split, left_out in manifest.get("skipped", {}).items():
+        if left_out["files"]:
+            told[f"left out of {split}"] = f"{left_out['files']}: {', '.join(left_out['names'][:20])}"
+    return told
