@@ -253,6 +253,10 @@ def listed_again(raw):
     frame.to_csv(raw / "photos.csv", index=False)
 
 
+def cut(raw):
+    (raw / "p3.jpg").write_bytes(photo(3)[:300])
+
+
 def only_in_test(raw):
     frame = pd.read_csv(raw / "photos.csv")
     frame["split"] = ["train", "val", "test", "gate"] * 15
@@ -270,7 +274,7 @@ BAD = {
     "no such file": (lambda raw: None, {"file": "fotos.csv"}, ["fotos.csv", "photos.csv"]),
     "no such column": (lambda raw: None, {"labels": "tag"}, ["photos.csv", "'tag'", "did you mean tags"]),
     "no picture": (csv_with({(7, "path"): "gone.jpg"}), {}, ["row 7", "gone.jpg", "no such file"]),
-    "broken picture": (lambda raw: (raw / "p3.jpg").write_bytes(photo(3)[:300]), {}, ["row 4", "p3.jpg", "skip_broken"]),
+    "broken picture": (cut, {}, ["row 4", "p3.jpg", "skip_broken"]),
     "EPS": (lambda raw: (raw / "p3.jpg").write_bytes(b"%!PS-Adobe-3.0 EPSF-3.0\n"), {}, ["row 4", "p3.jpg", "JPEG"]),
     "parent": (csv_with({(2, "path"): "../p1.jpg"}), {}, ["row 2", "'../p1.jpg'", "without `..`"]),
     "absolute": (csv_with({(2, "path"): "/etc/p1.jpg"}), {}, ["row 2", "'/etc/p1.jpg'"]),
@@ -295,16 +299,16 @@ BAD = {
     "decimal comma": (csv_with({(5, "price"): "1,5"}), FLAT, ["row 5", "'1,5'", "point"]),
     "too large for float32": (csv_with({(5, "price"): "1e39"}), FLAT, ["row 5", "1e39"]),
     "weight of 0": (csv_with({(5, "weight"): "0"}), {"weight": "weight"}, ["row 5", "weight is 0", "above 0"]),
-    "group in two splits": (split_group, {"split": "split", "group": "customer"}, ["row 2", "c0", "val", "train", "row 1"]),
+    "group in two splits": (split_group, {"split": "split", "group": "customer"}, ["row 2", "c0", "val", "train"]),
     "no such split": (csv_with({(5, "tags"): "dev"}), {"split": "tags"}, ["row 1", "'cat'", "train, val"]),
-    "query of one": (csv_with({(2, "customer"): "c9"}), QUERY, ["row 1", "c0", "one document", "without_relevant: drop"]),
+    "query of one": (csv_with({(2, "customer"): "c9"}), QUERY, ["row 1", "c0", "one document", "drop"]),
     "negative grade": (csv_with({(2, "weight"): "-1"}), QUERY, ["row 2", "weight is '-1'", "at least 0"]),
     "no day": (
         csv_with({(5, "day"): "10.09.2026"}),
         {"date": {"column": "day", "first": "2026-09-30", "every": "month"}},
         ["row 5", "'10.09.2026'", "2026-11-30"],
     ),
-    "column twice": (text_with(lambda text: text.replace("weight", "price", 1)), {}, ["photos.csv", "'price' is there twice"]),
+    "column twice": (text_with(lambda text: text.replace("weight", "price", 1)), {}, ["'price' is there twice"]),
     "long cell": (csv_with({(5, "tags"): "x" * 10_000_000}), {}, ["row 5", "1,048,576"]),
     "UTF-16": (bytes_with(lambda text: text.decode().encode("utf-16")), {}, ["photos.csv", "line 1", "encoding"]),
     "Latin-1": (
@@ -314,7 +318,7 @@ BAD = {
     ),
     "open quote": (text_with(lambda text: text.replace("cat", '"cat', 1)), {}, ["photos.csv", "quote"]),
     "long row": (text_with(lambda text: text.replace("p4.jpg,", "p4.jpg,more,")), {}, ["row 5", "line 6", "7 cells"]),
-    "short row": (text_with(lambda text: text.replace("p4.jpg,", "p4.jpg")), {}, ["photos.csv", "row 5", "5 cells", "6"]),
+    "short row": (text_with(lambda text: text.replace("p4.jpg,", "p4.jpg")), {}, ["row 5", "5 cells", "6"]),
     "no rows": (text_with(lambda text: text.splitlines()[0]), {}, ["photos.csv", "no rows"]),
     "same id": (lambda raw: None, {"id": "weight"}, ["row 3", "weight 1", "row 1"]),
     "more classes than rows": (

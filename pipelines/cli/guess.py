@@ -252,7 +252,9 @@ def _relevance(columns: _Columns, structure: dict[str, Any]) -> Guess | None:
     name = columns.take(
         lambda one: _called(one, "relevance") and _all(columns.numbers(one), lambda v: v >= 0), "relevance"
     )
-    return name and Guess("query_ranking", {"relevance": name}, [f"truth: relevance from {name}, of each {group}"])
+    if name is None:
+        return None
+    return Guess("query_ranking", {"relevance": name}, [f"truth: relevance from {name}, of each {group}"])
 
 
 def _target(columns: _Columns) -> Guess | None:

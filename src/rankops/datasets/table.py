@@ -226,7 +226,6 @@ class Table(DiskDataset):
         self._read(Path(raw), seed=0)
 
     def check_head(self, raw: str | Path) -> None:
-        """Check the first rows of the files, before any stage runs; raises as `check`."""
         self._read(Path(raw), seed=0, head=HEAD)
 
     def check_later(self, raw: str | Path, *, first: str | Path, seed: int) -> None:

@@ -98,6 +98,9 @@ class DiskDataset:
         """
         raise NotImplementedError
 
+    def check_head(self, raw: str | Path) -> None:
+        """Check the first rows of its files, which is quick, before any stage runs; raises as `check`."""
+
     def check_later(self, raw: str | Path, *, first: str | Path, seed: int) -> None:
         """Check that a later delivery has no rows that belong to those which the first holds out.
 
