@@ -125,14 +125,31 @@ def guess(path: Path, *, task: str | None = None, encoding: str = "utf-8") -> Gu
         entered = _input(columns, task)
         found = _truth(columns, entered, structure, task)
         found = found._replace(options=found.options | structure)
-    options = {"file": path.name} | found.options
+    files, told = _split_files(path)
+    unused = [name for name in columns.free if name not in str(found.options.get("features", ""))]
+    told += [f"not used: {', '.join(unused[:20])}"] if unused and columns.kind != "svmlight" else []
+    found = found._replace(told=[*found.told, *told])
+    options = {"file": files} | found.options
     if encoding != "utf-8":
         options["encoding"] = encoding
-    if "split" not in options:
+    if "split" not in options and isinstance(files, str):
         key = options.get("group") or options.get("id") or options.get("image")
         if isinstance(key, str) and not isinstance(columns.cells[key].iloc[0], Stored):
             options["split"] = {"hash_of": key, "val": 0.1, "test": 0.2, "gate": 0.1}
     return found._replace(options=options)
+
+
+def _split_files(path: Path) -> tuple[str | dict[str, str], list[str]]:
+    """Return a file's name, or those of a training, a validation and a test file that lie side by side."""
+    if path.stem != "train":
+        return path.name, []
+    beside = {"train": path.name}
+    for split, names in (("val", ("val", "vali", "valid", "validation", "dev")), ("test", ("test",))):
+        found = [name for name in names if path.with_stem(name).is_file()]
+        if not found:
+            return path.name, []
+        beside[split] = path.with_stem(found[0]).name
+    return beside, [f"files: {', '.join(f'{split} {name}' for split, name in beside.items())}"]
 
 
 def _svmlight(columns: _Columns, task: str | None) -> Guess:

@@ -76,11 +76,9 @@ def _init(
 
     if task is not None and task not in TASKS:
         raise ValueError(f"--task: no {task!r}; there are {', '.join(TASKS)}{did_you_mean(task, TASKS)}")
-    key = _key(key or (file.parent.name if _inside(file) else file.stem))
+    key = _key(key or (file.parent.name if _below_raw(file) else file.stem))
     found = guess(file, task=task, encoding=encoding)
     raw = _raw(file, key, link=link, dry_run=dry_run)
-    if raw != RAW / key and file.parent != raw:
-        found.options["file"] = os.path.relpath(file, raw)
     blocks = blocks_of(key, raw, found.task, found.options, folder=file.parent)
     typer.echo(f"{file}: {found.task}")
     table("understood", rows=[[line] for line in [*found.told, *_told(blocks, key)]])
@@ -103,30 +101,25 @@ def _key(name: str) -> str:
     return re.sub(r"[^\w-]+", "_", name, flags=re.ASCII).strip("-_")[:60] or "table"
 
 
-def _inside(file: Path) -> bool:
-    """Whether a file lies in a folder below data/raw."""
-    return RAW.resolve() in file.resolve().parents and file.resolve().parent != RAW.resolve()
+def _below_raw(file: Path) -> Path | None:
+    """Return the folder of a file, if that is one below data/raw, links followed or not; else None."""
+    folder, raw = Path(os.path.abspath(file)).parent, Path(os.path.abspath(RAW))
+    return RAW / folder.relative_to(raw) if raw in folder.parents else None
 
 
 def _raw(file: Path, key: str, *, link: bool, dry_run: bool) -> Path:
     """Return the folder below data/raw that has the file, or will have it by a link.
 
     Raises:
-        FileNotFoundError: no such file.
         ValueError: it lies elsewhere, and is not to be linked.
     """
-    if not file.is_file():
-        raise FileNotFoundError(f"{file}: no such file")
-    if _inside(file):
-        return RAW / file.resolve().relative_to(RAW.resolve()).parts[0]
-    folder = RAW / key
-    if dry_run:
-        return folder
+    below, folder = _below_raw(file), RAW / key
+    if below is not None or dry_run:
+        return below or folder
     if not link:
         raise ValueError(
-            f"{file}: stages read below {RAW}: `mkdir {folder}` and move the file with its pictures there, then "
-            "`rankops "
-            f"init {folder / file.name}`; or --link links {file.parent} as {folder}"
+            f"{file}: stages read below {RAW}: `mkdir {folder}`, move the file and its pictures there, and `rankops "
+            f"init {folder / file.name}`; or --link makes {folder} a link to {file.parent}"
         )
     if folder.exists() or folder.is_symlink():
         raise ValueError(f"{folder}: is there already; expected no such name: choose another by --key")
@@ -200,7 +193,8 @@ def _within_unit(folder: Path, options: dict[str, Any]) -> bool:
     from rankops.datasets.table_files import read_sheet
 
     kind, encoding = options.get("format"), options.get("encoding", "utf-8")
-    path = folder / Path(options["file"]).name
+    name = options["file"]["train"] if isinstance(options["file"], dict) else options["file"]
+    path = folder / Path(name).name
     sheet = read_sheet([path], lambda _: [options["target"]], kind=kind, encoding=encoding, head=1000)
     return bool(pd.to_numeric(sheet.frame[options["target"]], errors="coerce").dropna().between(0, 1).all())
 
@@ -212,10 +206,10 @@ def _told(blocks: dict[str, Any], key: str) -> list[str]:
     split = options.get("split")
     if isinstance(split, dict):
         splits = f"by a hash of {split['hash_of']}: val 10 %, test 20 %, gate 10 %; rows never change sides"
+    elif split:
+        splits = f"from the column {split}"
     else:
-        splits = (
-            f"from the column {split}" if split else "by a hash of each row's number: val 10 %, test 20 %, gate 10 %"
-        )
+        splits = "by a hash of each row's number: val 10 %, test 20 %, gate 10 %"
     lines = [f"splits: {splits}", f"runs: {' and '.join(blocks['runs'])}, {len(SEEDS)} seeds each"]
     if "size" in dataset:
         lines.append(f"pictures: the middle square, {SIZE} pixels on a side (`size`)")
@@ -238,14 +232,15 @@ def _flow(value: Any) -> Any:
 
 
 def _laid_out(blocks: dict[str, Any]) -> dict[str, Any]:
-    """Return blocks whose entries are a line each."""
+    """Return blocks whose entries, and the options of a dataset, are a line each."""
     from ruamel.yaml.comments import CommentedMap
 
+    def entry_of(entry: dict[str, Any]) -> Any:
+        options = {"args": CommentedMap({one: _flow(value) for one, value in entry.get("args", {}).items()})}
+        return CommentedMap({one: _flow(value) for one, value in entry.items()} | (options if "args" in entry else {}))
+
     return {
-        name: CommentedMap(
-            {key: CommentedMap({one: _flow(value) for one, value in entry.items()}) for key, entry in block.items()}
-        )
-        for name, block in blocks.items()
+        name: CommentedMap({key: entry_of(entry) for key, entry in block.items()}) for name, block in blocks.items()
     }
 
 
