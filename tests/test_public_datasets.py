@@ -695,18 +695,18 @@ class TestStages:
         facts = pd.DataFrame({"split": "train", "id": [0, None, 2], "kind": ["a", "b", None], "more": [1, None, 1]})
         expected = [unique("split", "id"), in_set("kind", "a", "b")]
         with pytest.raises(ExpectationsFailed) as failed:
-            validate_facts("x", {"rows": facts.set_index(["split", "id"])}, {"rows": expected}, report=tmp_path / "x")
+            validate_facts("x", {"rows": facts.set_index(["split", "id"])}, {"rows": expected}, page=tmp_path / "x.html")
         for column in ("id", "kind", "more"):
             assert f"x.rows: {column}: expect_column_values_to_not_be_null" in str(failed.value)
 
     def test_what_is_said_of_earlier_data_goes_before_these_are_read(self, run):
         folder = run("lamem")
         assert refusal(settings("lamem"), "lamem") is None
-        assert Path("reports/validation/lamem/index.html").is_file()
+        assert Path("reports/data/lamem.html").is_file()
         (folder / "val.parquet").write_bytes(b"")
         with pytest.raises(ValueError, match="val.parquet"):
             validate.main(settings("lamem"), "lamem")
-        assert not Path("reports/validation/lamem").exists()
+        assert not Path("reports/data/lamem.html").exists()
         assert not Path("checks/lamem.passed").exists()
 
     def test_what_was_left_out_stands_in_the_manifest_and_a_failure_leaves_what_was_there_before(self, run, raw):

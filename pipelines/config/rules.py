@@ -176,6 +176,12 @@ def _check_read(block: Dataset, kind: type["DiskDataset"], place: str) -> None:
     if (block.size is None) == bool({"image", "frames"} & set(dataset.schema.names)):
         expected = "null: it has no images" if block.size else "a number of pixels, the side of its images"
         raise ValueError(f"{place}.size: is {block.size}, expected {expected}")
+    raw = Path(block.raw) / "first" if (Path(block.raw) / "first").is_dir() else Path(block.raw)
+    if raw.is_dir():  # else DVC says that it is missing
+        try:
+            dataset.check_head(raw)
+        except (OSError, ValueError) as error:
+            raise ValueError(f"{place}: {error}") from error
 
 
 def _check_sorter(settings: Settings, key: str, place: str) -> None:

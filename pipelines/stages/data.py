@@ -95,7 +95,10 @@ def _read(params: Settings, key: str) -> None:
         dataset.check_later(raw, first=first, seed=options.seed)
     fitted = dataset.fit(first, seed=options.seed)
     rows, skipped = {}, {split: [] for split in dataset.splits}
-    reading = {split: Reading(options.size, options.seed, threads, fitted, names) for split, names in skipped.items()}
+    reading = {
+        split: Reading(options.size, options.seed, threads, fitted, names, params.data.snapshot)
+        for split, names in skipped.items()
+    }
     with replaced_folder(f"data/{key}") as folder, tqdm(desc=key, unit=" rows") as bar:
         for split in reversed(
             dataset.splits
@@ -103,7 +106,7 @@ def _read(params: Settings, key: str) -> None:
             parts = [dataset.tables(first, split, reading[split])]
             if split == "train":  # the others stay what they were: later deliveries are for training, whole
                 parts += [dataset.tables(raw, "all", reading[split]) for raw in later]
-            rows[split] = _write(folder / f"{split}.parquet", chain.from_iterable(parts), dataset.schema_of(first), bar)
+            rows[split] = _write(folder / f"{split}.parquet", chain.from_iterable(parts), bar)
             if not rows[split]:
                 raise ValueError(f"{first}: nothing is left of {split}: all of its files are broken; get them again")
         manifest = {
@@ -116,11 +119,13 @@ def _read(params: Settings, key: str) -> None:
         (folder / "manifest.json").write_text(json.dumps(manifest, indent=2) + "\n")
 
 
-def _write(path: Path, tables: Iterable[pa.Table], schema: pa.Schema, bar: tqdm) -> int:
+def _write(path: Path, tables: Iterable[pa.Table], bar: tqdm) -> int:
     """Write tables as they come, numbered through, and return how many rows they have."""
-    rows = 0
+    tables = iter(tables)
+    first = next(tables)
+    schema, rows = first.schema, 0
     with pq.ParquetWriter(path, schema, compression="zstd") as writer:
-        for table in tables:
+        for table in chain([first], tables):
             if not table.schema.equals(schema, check_metadata=True):
                 raise ValueError(
                     f"{path}: a delivery has the schema {table.schema.metadata or table.schema}, the first one "
