@@ -36,7 +36,6 @@ from conftest import ROOT, encoded, refusal, with_cell  # isort: skip
 
 SIZE = 32
 SEED = 3  # leaves no split of the few files empty
-READ = {"size": SIZE, "threads": 2, "seed": SEED}
 MAIN, PHOTOS = "VOCdevkit/VOC2007/ImageSets/Main", "VOCdevkit/VOC2007/JPEGImages"
 SCORES = "ground-truth/ground-truth_dev-set.csv"
 
@@ -180,9 +179,13 @@ def raw(tmp_path):
     return made
 
 
+def reading_with(fitted, skipped=None) -> reading.Reading:
+    return reading.Reading(SIZE, SEED, 2, fitted, [] if skipped is None else skipped)
+
+
 def read(name, folder, split, **args) -> pa.Table:
     dataset = build(name, **args)
-    return pa.concat_tables(dataset.tables(folder, split, fitted=dataset.fit(folder, seed=SEED), **READ))
+    return pa.concat_tables(dataset.tables(folder, split, reading_with(dataset.fit(folder, seed=SEED))))
 
 
 class TestPhotos:
@@ -335,7 +338,7 @@ class TestContents:
         for table, own in zip(tables, grades, strict=True):
             assert table["score"].to_pylist() == pytest.approx([grade - np.mean(grades[0]) for grade in own])
         with pytest.raises(ValueError, match="mean grade of training is missing"):
-            next(build("solar_cells").tables(folder, "test", fitted={}, **READ))
+            next(build("solar_cells").tables(folder, "test", reading_with({})))
 
     @pytest.mark.parametrize("name", ["videomem", "arc", "solar_cells"])
     def test_drawn_splits_are_by_name_and_no_other_row_moves_one(self, raw, name):
@@ -548,7 +551,7 @@ class TestFaults:
         with caplog.at_level(logging.WARNING):
             dataset = build(name, skip_broken=True)
             fitted = dataset.fit(folder, seed=SEED)
-            table = pa.concat_tables(dataset.tables(folder, "all", fitted=fitted, skipped=skipped, **READ))
+            table = pa.concat_tables(dataset.tables(folder, "all", reading_with(fitted, skipped)))
         assert skipped == [FILES[name]]
         assert FILES[name] in caplog.text
         assert len(table) == len(whole) - 1

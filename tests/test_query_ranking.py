@@ -21,6 +21,7 @@ from rankops.datasets.public import movielens_100k
 from rankops.datasets.public.movielens_100k import FEWEST, FILMS, GENRES, RATINGS, USERS, MovieLens100k
 from rankops.datasets.public.packages import PackagedFile
 from rankops.datasets.public.protein_homology import FEATURES, FILE, ProteinHomology
+from rankops.datasets.public.reading import Reading
 from rankops.datasets.splits import Queries, read_queries
 from rankops.io.checkpoints import load_model, save_model
 from rankops.sorters import Laplace
@@ -117,7 +118,7 @@ class TestAdapter:
         assert np.allclose(fitted["means"], learned[list(FEATURES)].mean())
         assert np.allclose(fitted["deviations"], learned[list(FEATURES)].std(ddof=0))
         with pytest.raises(ValueError, match="2026-11-01: no means and deviations of its 74 features.*manifest"):
-            next(ProteinHomology().tables(later, "all", size=None, seed=3, threads=1, fitted={}))
+            next(ProteinHomology().tables(later, "all", Reading(None, 3, 1, {}, [])))
 
     @pytest.mark.parametrize(
         ("column", "value", "message"),

@@ -24,7 +24,7 @@ from pipelines.ops.git import git
 from pipelines.reporting.results import number
 from rankops.datasets.public.protein_homology import ProteinHomology
 from rankops.datasets.public.queries import QueryDataset
-from rankops.datasets.public.reading import SPLITS
+from rankops.datasets.public.reading import SPLITS, Reading
 from rankops.datasets.splits import Queries
 from rankops.io.atomic import replaced_file
 from rankops.metrics.bootstrap import Statistic, differences, evaluate, holm
@@ -80,7 +80,7 @@ def load(dataset: QueryDataset, raw: Path) -> tuple[Splits, list[str]]:
     fitted = dataset.fit(raw, seed=1)
     with TemporaryDirectory() as folder:
         for split in SPLITS:
-            tables = dataset.tables(raw, split, size=None, seed=1, threads=1, fitted=fitted)
+            tables = dataset.tables(raw, split, Reading(None, 1, 1, fitted, []))
             pq.write_table(pa.concat_tables(tables), Path(folder) / f"{split}.parquet")
         names = pq.read_table(Path(folder) / "test.parquet", columns=["name"])["name"].to_pylist()
         return {split: QueryRanking().load(folder, split, threads=1) for split in SPLITS}, names

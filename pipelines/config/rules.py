@@ -144,11 +144,11 @@ def _check_dataset(settings: Settings, key: str, place: str) -> None:
 
 
 def _check_real_data(settings: Settings, key: str, place: str) -> None:
-    from rankops.datasets.public.reading import PublicDataset  # which imports pandas
+    from rankops.datasets.public.reading import DiskDataset  # which imports pandas
 
     _check_own_folder(key, place)
     block, kind = settings.real_data[key], lookup.find("datasets", key, where=place)
-    if not inspect.isclass(kind) or not issubclass(kind, PublicDataset):
+    if not inspect.isclass(kind) or not issubclass(kind, DiskDataset):
         raise ValueError(f"{place}: {key} is drawn here, not read from disk: give it a block under datasets")
     if (block.size is None) == bool({"image", "frames"} & set(kind.schema.names)):
         expected = "null: it has no images" if block.size else "a number of pixels, the side of its images"

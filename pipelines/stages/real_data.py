@@ -17,6 +17,7 @@ from tqdm import tqdm
 
 from pipelines.config import Settings
 from rankops import lookup
+from rankops.datasets.public.reading import Reading
 from rankops.io.atomic import replaced_folder
 
 __all__ = ["deliveries", "main"]
@@ -72,14 +73,14 @@ def main(params: Settings, name: str) -> None:
         dataset.check_later(raw, first=first, seed=options.seed)
     fitted = dataset.fit(first, seed=options.seed)
     rows, skipped = {}, {split: [] for split in dataset.splits}
-    reading = {"size": options.size, "seed": options.seed, "threads": threads, "fitted": fitted}
+    reading = {split: Reading(options.size, options.seed, threads, fitted, names) for split, names in skipped.items()}
     with replaced_folder(f"data/{name}") as folder, tqdm(desc=name, unit=" rows") as bar:
         for split in reversed(
             dataset.splits
         ):  # what is missing of the small ones is told before hours go into the large one
-            parts = [dataset.tables(first, split, skipped=skipped[split], **reading)]
+            parts = [dataset.tables(first, split, reading[split])]
             if split == "train":  # the others stay what they were: later deliveries are for training, whole
-                parts += [dataset.tables(raw, "all", skipped=skipped[split], **reading) for raw in later]
+                parts += [dataset.tables(raw, "all", reading[split]) for raw in later]
             rows[split] = _write(folder / f"{split}.parquet", chain.from_iterable(parts), dataset.schema_of(first), bar)
             if not rows[split]:
                 raise ValueError(f"{first}: nothing is left of {split}: all of its files are broken; get them again")

@@ -4,7 +4,7 @@ import json
 import re
 import zlib
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
@@ -21,7 +21,7 @@ from PIL import Image, ImageDraw
 from rankops.datasets.expected import between, in_set, rows_of, unique
 from rankops.datasets.public.arc import SCHEMA
 from rankops.datasets.public.packages import PackagedFile
-from rankops.datasets.public.reading import PublicDataset, check_shares, require, same_elsewhere, splits_by_key
+from rankops.datasets.public.reading import DiskDataset, Reading, check_shares, require, same_elsewhere, splits_by_key
 from rankops.io.parquet import as_fixed_lists, decode_images, encode_images, matrix, read_table
 from rankops.metrics.dense_ranks import dense_ranks
 
@@ -52,7 +52,7 @@ class Drawing(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Kanji(PublicDataset):
+class Kanji(DiskDataset):
     """Gray pictures of kanji with `label_ranks` of frequent components (0 = absent, larger = more important).
 
     Labels are the components of two strokes or more that at least `least` kanji have. The larger a component's bounding
@@ -119,21 +119,12 @@ kanji/
             )
         return used, labels
 
-    def tables(
-        self,
-        raw: str | Path,
-        split: str,
-        *,
-        size: int | None,
-        seed: int,
-        threads: int,
-        fitted: Mapping[str, Any],
-        skipped: Any = None,
-    ) -> Iterator[pa.Table]:
+    def tables(self, raw: str | Path, split: str, reading: Reading) -> Iterator[pa.Table]:
+        size = reading.size
         assert size is not None  # as the params are checked
         drawings, labels = self.read(Path(raw))
         shares = {"val_share": self.val_share, "test_share": self.test_share, "gate_share": self.gate_share}
-        splits = splits_by_key([one.name for one in drawings], **shares, seed=seed)
+        splits = splits_by_key([one.name for one in drawings], **shares, seed=reading.seed)
         chosen = [one for one, where in zip(drawings, splits, strict=True) if split in (where, "all")]
         if not chosen:
             raise ValueError(f"{raw}: no kanji of {split} among {len(drawings)}; choose a larger share")
@@ -143,7 +134,7 @@ kanji/
         columns = {
             "id": range(len(chosen)),
             "name": [one.name for one in chosen],
-            "image": encode_images(np.stack([draw(one.strokes, size) for one in chosen]), threads=threads),
+            "image": encode_images(np.stack([draw(one.strokes, size) for one in chosen]), threads=reading.threads),
             "label_ranks": as_fixed_lists(dense_ranks(torch.tensor(areas, dtype=torch.float64))),
         }
         yield pa.table(columns, schema=_schema(labels))

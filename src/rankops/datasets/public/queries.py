@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from rankops.datasets.expected import between, in_set, rows_of, unique
-from rankops.datasets.public.reading import PublicDataset, check_shares, place_of, require, split_at
+from rankops.datasets.public.reading import DiskDataset, Reading, check_shares, place_of, require, split_at
 from rankops.io.parquet import list_lengths, matrix, read_table
 
 __all__ = ["Documents", "QueryDataset", "check_rows", "read_whole", "schema_of_lists"]
@@ -35,7 +35,7 @@ def schema_of_lists(features: int) -> pa.Schema:
 
 
 @dataclass(frozen=True, kw_only=True)
-class QueryDataset(PublicDataset):
+class QueryDataset(DiskDataset):
     """A row a query: `features` of its documents, and their `relevance`.
 
     Each feature is there twice: standardized among the query's documents, and over those of all training queries; both
@@ -90,17 +90,8 @@ class QueryDataset(PublicDataset):
         means, deviations = _moments(among)
         return {"means": means.tolist(), "deviations": deviations.tolist()}
 
-    def tables(
-        self,
-        raw: str | Path,
-        split: str,
-        *,
-        size: int | None,
-        seed: int,
-        threads: int,
-        fitted: Mapping[str, Any],
-        skipped: Any = None,
-    ) -> Iterator[pa.Table]:
+    def tables(self, raw: str | Path, split: str, reading: Reading) -> Iterator[pa.Table]:
+        seed, fitted = reading.seed, reading.fitted
         query, values, relevance = self.documents(Path(raw), seed=seed)
         if split not in (known := (*self.splits, "all")):
             raise ValueError(f"{raw}: no split {split}; there are {', '.join(known)}")

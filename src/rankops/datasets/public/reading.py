@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from hashlib import sha256
 from io import BytesIO
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import pandas as pd
 import pyarrow as pa
@@ -22,8 +22,9 @@ from rankops.io.pictures import BROKEN
 
 __all__ = [
     "SPLITS",
+    "DiskDataset",
     "PhotoDataset",
-    "PublicDataset",
+    "Reading",
     "check_shares",
     "place_of",
     "read_list",
@@ -38,9 +39,27 @@ __all__ = [
 SPLITS = ("train", "val", "test")  # and the gate, where it has a share
 
 
+class Reading(NamedTuple):
+    """What a dataset is read with.
+
+    Attributes:
+        size: pixels on a side of photos, where there are any.
+        seed: of the splits, where the dataset has none.
+        threads: to decode with.
+        fitted: what `fit` gave for the first delivery.
+        skipped: takes the names of broken files that were left out.
+    """
+
+    size: int | None
+    seed: int
+    threads: int
+    fitted: Mapping[str, Any]
+    skipped: list[str]
+
+
 @dataclass(frozen=True, kw_only=True)
-class PublicDataset:
-    """A dataset as it is published. An adapter is a subclass in a file of its own; its fields are its options.
+class DiskDataset:
+    """A dataset that is read from disk. An adapter is a subclass in a file of its own; its fields are its options.
 
     Attributes:
         gate_share: of the rows that the gate gets, on which versions are compared before one is promoted; 0 for none.
@@ -93,27 +112,13 @@ class PublicDataset:
         """
         return {}
 
-    def tables(
-        self,
-        raw: str | Path,
-        split: str,
-        *,
-        size: int | None,
-        seed: int,
-        threads: int,
-        fitted: Mapping[str, Any],
-        skipped: list[str] | None,
-    ) -> Iterator[pa.Table]:
+    def tables(self, raw: str | Path, split: str, reading: Reading) -> Iterator[pa.Table]:
         """Read one split in pieces, so that memory does not grow with the number of files.
 
         Args:
             raw: folder of the dataset, see `layout`.
             split: one of `splits`, or all of them.
-            size: pixels on a side of photos, where there are any.
-            seed: of the splits, where the dataset has none.
-            threads: to decode with.
-            fitted: what `fit` gave for the first delivery.
-            skipped: takes the names of broken files that were left out.
+            reading: size, seed, threads, and what was fitted.
 
         Raises:
             FileNotFoundError: a list or a file is missing.
@@ -144,7 +149,7 @@ class PublicDataset:
 
 
 @dataclass(frozen=True, kw_only=True)
-class PhotoDataset(PublicDataset):
+class PhotoDataset(DiskDataset):
     """A dataset of photos or videos, in files that lists name.
 
     Attributes:
@@ -201,20 +206,10 @@ class PhotoDataset(PublicDataset):
             require(Path(raw) / folder, self.layout)
         self.placed(Path(raw), seed=0)
 
-    def tables(
-        self,
-        raw: str | Path,
-        split: str,
-        *,
-        size: int | None,
-        seed: int,
-        threads: int,
-        fitted: Mapping[str, Any],
-        skipped: list[str] | None = None,
-    ) -> Iterator[pa.Table]:
-        raw = Path(raw)
+    def tables(self, raw: str | Path, split: str, reading: Reading) -> Iterator[pa.Table]:
+        raw, size = Path(raw), reading.size
         assert size is not None  # as the params are checked
-        listed = self.prepared(self.placed(raw, seed=seed), fitted)
+        listed = self.prepared(self.placed(raw, seed=reading.seed), reading.fitted)
         chosen = listed if split == "all" else listed[listed["split"] == split]
         if not len(chosen):
             raise ValueError(
@@ -228,7 +223,7 @@ class PhotoDataset(PublicDataset):
                 f"{split} are missing); unpack the whole dataset"
             )
         schema, rows, broken = self.schema_of(raw), 0, []
-        with ThreadPoolExecutor(threads) as pool:
+        with ThreadPoolExecutor(reading.threads) as pool:
             for start in range(0, len(chosen), self.piece):
                 part = chosen.iloc[start : start + self.piece]
                 decoded = list(pool.map(lambda file: self._attempt(raw, file, size), part["file"]))
@@ -241,8 +236,7 @@ class PhotoDataset(PublicDataset):
                 rows += len(keep)
         if broken:
             logging.warning("%d of %d files left out, broken: %s", len(broken), len(chosen), ", ".join(broken))
-            if skipped is not None:
-                skipped += broken
+            reading.skipped.extend(broken)
 
     def placed(self, raw: Path, *, seed: int) -> pd.DataFrame:
         """Return the rows of `listed`, each of a file of its own below `raw`, by its plain path.
