@@ -46,7 +46,7 @@ HELPERS = {
     "sorters": {"base", "laplace_sums", "load", "operators", "standardize"},
     "tasks": {"base", "predict"},
     "datasets": {"base", "drawing", "expected", "facts", "layout", "mnist", "packages", "queries", "reading", "rlsep",
-                 "splits"},
+                 "splits", "table_cells", "table_examples", "table_facts", "table_files", "table_text"},
 }  # fmt: skip
 
 # Folders whose public names are imported from the package itself.

@@ -26,6 +26,7 @@ __all__ = [
     "PhotoDataset",
     "Reading",
     "check_shares",
+    "photo_facts",
     "place_of",
     "read_list",
     "require",
@@ -48,6 +49,7 @@ class Reading(NamedTuple):
         threads: to decode with.
         fitted: what `fit` gave for the first delivery.
         skipped: takes the names of broken files that were left out.
+        snapshot: how many deliveries count, where one file holds several by a column of days.
     """
 
     size: int | None
@@ -55,6 +57,7 @@ class Reading(NamedTuple):
     threads: int
     fitted: Mapping[str, Any]
     skipped: list[str]
+    snapshot: int = 1
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -279,7 +282,7 @@ class PhotoDataset(DiskDataset):
         with parquet_file(path) as file, ThreadPoolExecutor(threads) as pool:
             for batch in file.iter_batches(batch_size=self.piece, columns=[column]):
                 cells = [cell if isinstance(cell, list) else [cell] for cell in batch.column(0).to_pylist()]
-                rows += pool.map(_photo_facts, cells)
+                rows += pool.map(photo_facts, cells)
         facts = {
             "split": split,
             "id": read["id"].to_pylist(),
@@ -308,8 +311,8 @@ class PhotoDataset(DiskDataset):
         return {"rows": [*photos, *self.expected]}
 
 
-def _photo_facts(photos: list[dict[str, Any] | None]) -> dict[str, Any]:
-    """Of the photos of a row: files, number, a hash of their pixels, whether all decode, and modes and sizes."""
+def photo_facts(photos: list[dict[str, Any] | None]) -> dict[str, Any]:
+    """Return of the photos of a row: files, number, a hash of their pixels, whether all decode, and modes and sizes."""
     files, modes, sizes, decodes, pixels = {}, {}, {}, True, sha256()
     for photo in photos:
         photo = photo or {"bytes": None, "path": None}
