@@ -308,11 +308,11 @@ class Settings(Block):
         return run
 
     def model_of(self, run: Run) -> str:
-        """Return the registered name of what a run trains: its task's, and with real data theirs too.
+        """Return the registered name of what a run trains, by its task and its data.
 
         Versions of one name are compared with each other, which takes the same data.
         """
-        return f"{run.task}-{run.dataset}" if run.dataset in self.real_data else run.task
+        return f"{run.task}-{run.dataset}"
 
 
 def required(block: T | None, name: str) -> T:
