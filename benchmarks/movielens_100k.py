@@ -24,7 +24,7 @@ from torch import Tensor
 from benchmarks.results import machine
 from pipelines.ops.git import git
 from pipelines.reporting.results import number
-from rankops.datasets.public.movielens_100k import FILE, MovieLens100k
+from rankops.datasets.movielens_100k import FILE, MovieLens100k
 from rankops.datasets.splits import Queries
 from rankops.io.atomic import replaced_file
 from rankops.metrics import kendall, ndcg

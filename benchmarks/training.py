@@ -73,7 +73,7 @@ def fitted(params: Settings, split: tuple[torch.Tensor, torch.Tensor]) -> float:
 def main() -> None:
     params = load()
     torch.set_num_threads(params.compute.threads)
-    canvas = params.datasets[params.runs[RUN].dataset].canvas
+    canvas = params.datasets[params.runs[RUN].dataset].args["canvas"]
     split = random_scenes(canvas)
     ratios, speeds = [], []
     for _ in range(ROUNDS):

@@ -183,8 +183,8 @@ class TestScale:
         ("text", "expected"),
         [
             (None, "mine.yaml"),
-            ("datasets: {clips: {canvas: 128, canvs: 1}}", "datasets.clips.canvs.*did you mean canvas"),
-            ("datasets: {clips: {canvas: 4}}", "mine.*datasets.clips.*canvas"),
+            ("datasets: {clips: {args: {canvs: 1}}}", "datasets.clips.args.canvs.*did you mean canvas"),
+            ("datasets: {clips: {args: {canvas: 4}}}", "mine.*datasets.clips.*canvas"),
             ("evaluate: {seed: 1, seed: 2}", "mine.yaml: not YAML"),
             ("", "mine.yaml: expected a mapping"),
             ("1: 2", "mine.yaml: 1: unknown key"),

@@ -63,7 +63,7 @@ def clips(store):
         scores = network(images.unsqueeze(1)).squeeze(1)
     frames = pa.FixedSizeListArray.from_arrays(encode_images(images.numpy(), threads=1), 1)
     Path("data/clips").mkdir(parents=True)
-    pq.write_table(pa.table({"frames": frames, "score": scores.numpy()}), "data/clips/gate.parquet")
+    pq.write_table(pa.table({"frames": frames, "target": scores.numpy()}), "data/clips/gate.parquet")
 
 
 def decide(model: str = MODEL, *, over_person: bool = False, **options) -> gate.Decision:

@@ -43,7 +43,7 @@ def params():
     """Return the params of six runs of four tasks, two of them compared."""
     values = read(ROOT / "params.yaml")
     rows = {"train": 5000, "val": 10, "test": TEST, "gate": 10}
-    datasets = {name: {"canvas": 16, "rows": rows} for name in values["datasets"]}
+    datasets = {name: {"args": {"canvas": 16}, "rows": rows} for name in values["datasets"]}
     values = merged(values, {"compute": {"threads": 1}, "datasets": datasets})
     common = {"model": {"name": "convnet"}, "start": "models/runs/none", "auxiliary": {"name": "none"}, "seeds": [1, 2]}
     runs = {name: common | {"task": task, "dataset": dataset, "loss": {"name": loss}, "sorter": sorter}

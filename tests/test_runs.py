@@ -29,7 +29,7 @@ def project(tmp_path, monkeypatch):
     for split, rows in (("train", 24), ("val", 10), ("test", 12)):
         images = encode_images(draws.integers(0, 256, (rows * 2, 16, 16), np.uint8), threads=1)
         frames = pa.ListArray.from_arrays(pa.array(np.arange(rows + 1) * 2, pa.int32()), images)
-        table = pa.table({"frames": frames, "score": draws.random(rows).astype(np.float32)})
+        table = pa.table({"frames": frames, "target": draws.random(rows).astype(np.float32)})
         pq.write_table(table, tmp_path / f"data/clips/{split}.parquet")
     monkeypatch.chdir(tmp_path)
 

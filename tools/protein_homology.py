@@ -22,7 +22,7 @@ import torch
 from benchmarks.results import machine
 from pipelines.ops.git import git
 from pipelines.reporting.results import number
-from rankops.datasets.public.protein_homology import ProteinHomology
+from rankops.datasets.protein_homology import ProteinHomology
 from rankops.datasets.public.queries import QueryDataset
 from rankops.datasets.public.reading import SPLITS, Reading
 from rankops.datasets.splits import Queries

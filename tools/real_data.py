@@ -22,7 +22,7 @@ from pipelines.ops.git import git
 from pipelines.reporting import plots
 from pipelines.reporting.examples import places
 from pipelines.reporting.results import number
-from rankops.datasets.public.kanji import CANVAS, Kanji, area_of, draw
+from rankops.datasets.kanji import CANVAS, Kanji, area_of, draw
 from rankops.datasets.splits import read_clips, read_label_ranks
 from rankops.io.atomic import replaced_file
 from rankops.io.parquet import decode_images, matrix, read_table

@@ -60,7 +60,7 @@ def quickstart(seed: Annotated[int, typer.Option(help="Of data, weights and batc
 
 def _scenes(digits: "Digits", canvas: int, rows: int, seed: int, use: str) -> "tuple[Tensor, Tensor]":
     """Return images (rows, canvas, canvas) and label ranks (rows, 10)."""
-    from rankops.datasets.scenes.ranked_mnist import RankedMnist
+    from rankops.datasets.ranked_mnist import RankedMnist
     from rankops.seeding import generator
 
     scenes = RankedMnist(

@@ -4,16 +4,19 @@ import inspect
 import json
 import math
 from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import suppress
 from functools import cache
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from pydantic import TypeAdapter, ValidationError
 
 from pipelines.config.schema import (
+    DRAWN_FROM,
     NONE,
     Component,
+    Dataset,
     Model,
     ParamsError,
     Run,
@@ -27,6 +30,9 @@ from rankops import lookup
 from rankops.datasets.scenes.base import Scenes
 from rankops.tasks.base import Task
 from rankops.training.options import Optimizer, Schedule
+
+if TYPE_CHECKING:
+    from rankops.datasets.public.reading import DiskDataset
 
 __all__ = ["SORTER_METRICS", "check", "check_values"]
 
@@ -52,7 +58,6 @@ def check_values(values: Any, *, path: str | Path = "params.yaml") -> Settings:
     methods = settings.synthetic_precision.methods if settings.synthetic_precision else ()
     checks: dict[str, tuple[Callable[[Settings, str, str], Any], Collection[str]]] = {
         "datasets": (_check_dataset, settings.datasets),
-        "real_data": (_check_real_data, settings.real_data),
         "sorters": (_check_sorter, settings.sorters),
         "training": (_check_training, settings.training),
         "runs": (_check_run, settings.runs),
@@ -68,7 +73,8 @@ def check_values(values: Any, *, path: str | Path = "params.yaml") -> Settings:
     problems: dict[str, list[str]] = {"": infinite} if infinite else {}  # by place
     for block, (check_one, keys) in checks.items():
         for key in keys:
-            if block == "runs" and f"training.{settings.runs[key].task}" in problems:
+            run = settings.runs[key] if block == "runs" else None
+            if run and {f"training.{run.task}", f"datasets.{run.dataset}"} & problems.keys():
                 continue  # it inherits them
             try:
                 check_one(settings, key, f"{block}.{key}")
@@ -129,31 +135,47 @@ def _built(folder: str, component: Component, place: str, **runtime: Any) -> tor
         raise ValueError(f"{place}.args: {error}") from error
 
 
-def _check_own_folder(key: str, place: str) -> None:
+def _check_dataset(settings: Settings, key: str, place: str) -> None:
     if key in TAKEN:
         raise ValueError(f"{place}: the pipeline writes data/{key} or checks/{key} itself: choose another name")
-
-
-def _check_dataset(settings: Settings, key: str, place: str) -> None:
-    _check_own_folder(key, place)
     block = settings.datasets[key]
     kind = lookup.find("datasets", block.name, where=f"{place}.name")
-    if not inspect.isclass(kind) or not issubclass(kind, Scenes):
-        raise ValueError(f"{place}.name: {block.name} is not drawn here; expected a file of rankops/datasets/scenes")
-    _typed(kind, block.model_dump(exclude={"name"}), place)
+    if issubclass(kind, Scenes):
+        _check_drawn(block, kind, place)
+    else:
+        _check_read(block, kind, place)
 
 
-def _check_real_data(settings: Settings, key: str, place: str) -> None:
-    from rankops.datasets.public.reading import DiskDataset  # which imports pandas
+def _check_drawn(block: Dataset, kind: type[Scenes], place: str) -> None:
+    if not block.is_drawn:
+        raise ValueError(f"{place}.raw: is {block.raw!r}, but {block.name} is drawn of digits: expected {DRAWN_FROM}")
+    if block.rows is None:
+        raise ValueError(
+            f"{place}.rows: missing, expected how many to draw: {{train: .., val: .., test: .., gate: ..}}"
+        )
+    if block.size is not None:
+        raise ValueError(
+            f"{place}.size: is {block.size}, but {block.name} is drawn: args.canvas is its size; leave it out"
+        )
+    own = {"rows": block.rows.model_dump(), "seed": block.seed}
+    if twice := sorted(own.keys() & block.args):
+        raise ValueError(f"{place}.args.{twice[0]}: stands beside args, not in it")
+    _typed(kind, block.args | own, f"{place}.args")
 
-    _check_own_folder(key, place)
-    block, kind = settings.real_data[key], lookup.find("datasets", key, where=place)
-    if not inspect.isclass(kind) or not issubclass(kind, DiskDataset):
-        raise ValueError(f"{place}: {key} is drawn here, not read from disk: give it a block under datasets")
-    if (block.size is None) == bool({"image", "frames"} & set(kind.schema.names)):
+
+def _check_read(block: Dataset, kind: type["DiskDataset"], place: str) -> None:
+    parts = PurePosixPath(block.raw).parts
+    if block.raw != "/".join(parts) or parts[:2] != ("data", "raw") or len(parts) < 3 or ".." in parts:
+        raise ValueError(
+            f"{place}.raw: is {block.raw!r}, expected a plain path of a folder below data/raw, such as "
+            f"data/raw/{block.name}"
+        )
+    if block.rows is not None:
+        raise ValueError(f"{place}.rows: {block.name} is read from disk, which says how many rows it has: leave it out")
+    dataset = _typed(kind, block.args, f"{place}.args")
+    if (block.size is None) == bool({"image", "frames"} & set(dataset.schema.names)):
         expected = "null: it has no images" if block.size else "a number of pixels, the side of its images"
         raise ValueError(f"{place}.size: is {block.size}, expected {expected}")
-    _typed(kind, block.args, f"{place}.args")
 
 
 def _check_sorter(settings: Settings, key: str, place: str) -> None:
@@ -213,10 +235,13 @@ def _check_run(settings: Settings, key: str, place: str) -> None:
 
 
 def _check_dataset_of(settings: Settings, run: Run, task: type[Task], place: str) -> None:
-    hint = "; data read from disk need a block under real_data"
-    _check_known(run.dataset, settings.all_datasets, place, hint=hint)
+    _check_known(run.dataset, settings.datasets, place, hint="; each needs a block under datasets")
     if missing := _lacks(settings, run.dataset, task):
-        fitting = [name for name in settings.all_datasets if not _lacks(settings, name, task)]
+        fitting = []
+        for name in settings.datasets:
+            with suppress(ValueError):  # what is wrong itself is told of by itself
+                _check_dataset(settings, name, name)
+                fitting += [] if _lacks(settings, name, task) else [name]
         raise ValueError(
             f"{place}: {run.dataset} has no column {' or '.join(missing)}, from which {run.task} learns; "
             f"{', '.join(fitting) or 'none of the datasets'} can be had"
@@ -225,8 +250,7 @@ def _check_dataset_of(settings: Settings, run: Run, task: type[Task], place: str
 
 def _lacks(settings: Settings, dataset: str, task: type[Task]) -> list[str]:
     """Return the columns that a task learns from and a dataset does not have."""
-    name = settings.datasets[dataset].name if dataset in settings.datasets else dataset
-    columns = lookup.find("datasets", name).schema.names
+    columns = settings.datasets[dataset].built().schema.names
     return [column for column in task.learns_from if column not in columns]
 
 
@@ -351,7 +375,8 @@ def _check_start_run(settings: Settings, key: str, name: str, place: str) -> Non
             f"{place}.start: {', which starts from '.join(chain)}: expected a run that goes back to random weights or "
             "to a file"
         )
-    if run.dataset in settings.real_data and start.dataset not in settings.real_data:
+    drawn = [name for name, dataset in settings.datasets.items() if dataset.is_drawn]
+    if start.dataset in drawn and run.dataset not in drawn:
         raise ValueError(
             f"{place}.start: {name} learned on {start.dataset}, gray digits, which are no start for {run.dataset}: "
             "give it a safetensors file of weights (docs/real_data.md)"
@@ -395,10 +420,12 @@ def _check_comparison(settings: Settings, key: str, place: str) -> None:
 
 def _test_data(settings: Settings, run: Run) -> Any:
     """Return what decides on a run's test split: a variant of a dataset may differ in its training split alone."""
-    if run.dataset not in settings.datasets:
+    dataset = settings.datasets.get(run.dataset)
+    if dataset is None:
         return run.dataset
-    block = settings.datasets[run.dataset].model_dump(exclude={"rows": {"train"}})
-    return {option: value for option, value in block.items() if not option.startswith("train_")}
+    block = dataset.model_dump(exclude={"rows": {"train"}})
+    block["args"] = {option: value for option, value in dataset.args.items() if not option.startswith("train_")}
+    return block
 
 
 def _metrics(task: str) -> list[str]:
@@ -430,6 +457,6 @@ def _check_figures(settings: Settings, key: str, place: str) -> None:
     named = getattr(settings.label_ranking_figures, key)
     for name in named if key == "retrained" else [named]:
         _check_known(name, known, place)
-        low, high = settings.datasets[settings.runs[name].dataset].model_dump()["digits_per_image"]
+        low, high = settings.datasets[settings.runs[name].dataset].args["digits_per_image"]
         if low < high and key == "retrained":
             raise ValueError(f"{place}: {name} is trained on {low} to {high} digits an image, expected one number")

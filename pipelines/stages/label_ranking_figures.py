@@ -12,8 +12,8 @@ from tqdm import tqdm
 
 from pipelines.config import Settings
 from pipelines.config.schema import required
+from rankops.datasets.ranked_mnist import RankedMnist
 from rankops.datasets.scenes.digits import DIGITS_OF, Digits, load
-from rankops.datasets.scenes.ranked_mnist import RankedMnist
 from rankops.datasets.scenes.rlsep import SCALES, calibration_recipes, frame_recipes
 from rankops.io.atomic import replaced_folder
 from rankops.io.checkpoints import load_model
@@ -103,7 +103,7 @@ def by_number_of_digits(params: Settings, *, device: torch.device, resamples: in
 
 
 def _scenes(params: Settings, key: str) -> RankedMnist:
-    return RankedMnist(**params.datasets[key].model_dump(exclude={"name"}))
+    return params.datasets[key].built()
 
 
 def main(params: Settings) -> None:

@@ -287,9 +287,7 @@ def _fresh(params: Settings, dataset: str) -> Any:
     """Return what draws new training scenes as the stage of this dataset draws them, from the training digits."""
     from rankops.datasets.scenes import digits
 
-    block = params.datasets[dataset]
-    scenes = lookup.find("datasets", block.name)(**block.model_dump(exclude={"name"}))
-    return partial(scenes.scenes, digits.load("data/digits", digits.DIGITS_OF["train"]))
+    return partial(params.datasets[dataset].built().scenes, digits.load("data/digits", digits.DIGITS_OF["train"]))
 
 
 if __name__ == "__main__":  # one of the processes of `_launch`

@@ -98,24 +98,24 @@ def read_label_ranks(folder: str | Path, split: str, *, threads: int) -> tuple[T
 
 
 def read_clips(folder: str | Path, split: str, *, threads: int) -> tuple[Tensor, Tensor]:
-    """Read clips and the score of each.
+    """Read clips and the target of each.
 
     Args:
         folder, split, threads: see `read_label_ranks`.
 
     Returns:
-        Frames (n, frames, [3,] height, width) uint8 and scores (n,) float32.
+        Frames (n, frames, [3,] height, width) uint8 and targets (n,) float32.
 
     Raises:
-        FileNotFoundError, ValueError: the file is missing or corrupt, clips differ in length, or a score is not finite.
+        FileNotFoundError, ValueError: the file is missing or corrupt, clips differ in length, or a target is no number.
     """
-    path, read = _read(folder, split, ["frames", "score"])
-    if not is_number(read["score"].type):
-        raise ValueError(f"{path}: column score: {read['score'].type}, expected numbers; make it again")
-    target = torch.from_numpy(read["score"].to_numpy().astype(np.float32))
+    path, read = _read(folder, split, ["frames", "target"])
+    if not is_number(read["target"].type):
+        raise ValueError(f"{path}: column target: {read['target'].type}, expected numbers; make it again")
+    target = torch.from_numpy(read["target"].to_numpy().astype(np.float32))
     if not torch.isfinite(target).all():
         row = int((~torch.isfinite(target)).nonzero()[0])
-        raise ValueError(f"{path}: row {row}: score is {target[row].item()}, expected a number")
+        raise ValueError(f"{path}: row {row}: target is {target[row].item()}, expected a number")
     return read_images(read, path=path, threads=threads), target
 
 

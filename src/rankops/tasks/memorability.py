@@ -35,7 +35,7 @@ class Memorability(ProbeAndFinetune):
     metrics = (Metric("spearman", "Spearman"),)
     columns: ClassVar = {"frames": "images"}
     truth = ("target",)
-    learns_from = ("frames", "score")
+    learns_from = ("frames", "target")
 
     def load(self, folder: str | Path, split: str, *, threads: int) -> Split:
         return read_clips(folder, split, threads=threads)
