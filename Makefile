@@ -35,10 +35,10 @@ setup: .venv/.installed ## the environment, from the hash-pinned requirements.lo
 quickstart: .venv/.installed ## two label rankers trained in a minute, RLSEP beside cross-entropy: a table and a picture
 	$(RUN) rankops quickstart
 
-repro: .venv/.installed ## everything from params.yaml: data, checks, sorters, runs, evidence, registry
+repro: .venv/.installed ## everything behind the runs of params.yaml: data, checks, sorters, runs, evidence, registry
 	$(RUN) rankops check params.yaml
 	$(RUN) rankops fetch
-	$(REPRO)
+	$(REPRO) publish
 	$(RUN) python -m pipelines.stages publish
 
 # A DVC project of its own, in experiments/.

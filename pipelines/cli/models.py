@@ -15,7 +15,7 @@ def predict(
         str,
         typer.Argument(
             callback=model_typed_here,
-            help="A registered version (models:/<task>-<dataset>@champion), a folder (models/runs/<run>), or `shipped`: "
+            help="A registered version (models:/<task>-<dataset>@champion), a folder (models/runs/<run>) or `shipped`, "
             "the ranker of digits in the package.",
         ),
     ],

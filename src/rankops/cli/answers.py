@@ -153,7 +153,9 @@ def _write_delimited(writer: Any, found: Iterator[list[Answer]], *, errors: bool
 
 
 def _cell(value: Any) -> Any:
-    return SEPARATOR.join(map(str, value)) if isinstance(value, list) else value
+    if isinstance(value, list):
+        return SEPARATOR.join(str(_cell(one)) for one in value)
+    return f"{value:.7g}" if isinstance(value, float) else value  # of float32
 
 
 def _write_parquet(
