@@ -12,9 +12,9 @@ import torch
 from PIL import Image
 
 from benchmarks.results import write
+from rankops.datasets.ranked_mnist import RankedMnist
 from rankops.datasets.scenes.digits import SIDE, Digits, load
 from rankops.datasets.scenes.drawing import draw
-from rankops.datasets.scenes.ranked_mnist import RankedMnist
 
 ROUNDS = 7
 SCENE = {

@@ -34,7 +34,7 @@ def main() -> None:
     params = load()
     data = (Path("data") / params.runs[RUN].dataset).resolve()
     if not (data / "train.parquet").is_file():
-        raise SystemExit(f"{data}: no data; run `dvc repro scenes@{data.name}` first")
+        raise SystemExit(f"{data}: no data; run `dvc repro data@{data.name}` first")
     torch.set_num_threads(params.compute.threads)
     gpus = torch.cuda.device_count() if params.compute.device != "cpu" else 0
     count = max(2, gpus or (os.cpu_count() or 1) // params.compute.threads)

@@ -18,20 +18,21 @@ from conftest import ROOT, done  # isort: skip
 
 PLATFORM = {"dvc", "mlflow", "prefect", "great_expectations", "pipelines"}
 # From the bottom up: a package imports only what stands before it; lookup and seeding may be imported by all.
-LIBRARY = ["checks", "io", "ranks", "sorters", "metrics", "losses", "training", "models", "datasets", "tasks",
+LIBRARY = ["checks", "io", "ranks", "sorters", "metrics", "losses", "training", "models", "inputs", "datasets", "tasks",
            "cli"]  # fmt: skip
 PIPELINE = ["config", "ops", "reporting", "tracking", "serving", "monitoring", "expectations", "stages", "flows", "cli"]
 # Code that a stage may use without depending on it: it changes no result.
 PLUMBING = {
     "": ("src/rankops/io/", "src/rankops/checks.py", "src/rankops/lookup.py", "src/rankops/sorters/load.py",
-         "pipelines/config/", "pipelines/ops/", "pipelines/stages/progress.py", "pipelines/stages/runner.py"),
+         "src/rankops/datasets/expected.py", "pipelines/config/", "pipelines/ops/", "pipelines/stages/progress.py", "pipelines/stages/runner.py"),
+    "data": ("src/rankops/datasets/splits.py", "src/rankops/models/tokenizer.py", "src/rankops/ragged.py"),  # reads none
+    "validate": ("src/rankops/models/tokenizer.py", "src/rankops/ragged.py"),  # it reads images alone
     "train": ("src/rankops/metrics/bootstrap.py", "src/rankops/datasets/scenes/"),  # scenes drawn anew: experiments
-    "validate": ("src/rankops/datasets/vectors/", "src/rankops/ranks.py"),  # of sources, not of scenes
     "report": ("src/rankops/",),
     "publish": ("src/rankops/", "pipelines/reporting/"),
 }  # fmt: skip
 # Of these packages a stage depends on the files that it uses; of others, on some file of the folder.
-LEAVES = ("losses", "metrics", "models", "sorters")
+LEAVES = ("losses", "metrics", "models", "sorters", "datasets", "public", "scenes")
 PROJECTS = (".", "experiments")
 PARAMS = {project: load(ROOT / project / "params.yaml") for project in PROJECTS}
 
@@ -110,9 +111,11 @@ def words_of(block) -> set[str]:
 
 def named_by(project: str, stage: str, key: str) -> set[Path]:
     """The files that a stage finds by names in its params."""
-    groups = {"train": ("tasks", "models", "losses"), "evaluate": ("tasks", "models"), "pretrain": ("sorters",)}
+    groups = {"train": ("tasks", "models", "losses"), "evaluate": ("tasks", "models"), "pretrain": ("sorters",),
+              "data": ("datasets",), "validate": ("datasets",)}  # fmt: skip
     params = PARAMS[project]
-    block = params.sorters[key] if stage == "pretrain" else params.runs.get(key)
+    blocks = {"pretrain": params.sorters, "data": params.datasets, "validate": params.datasets}
+    block = blocks.get(stage, params.runs).get(key)
     words = words_of(block.model_dump()) - {NONE} if stage in groups else set()
     return {Path(lookup.module(folder, name).__file__)
             for folder in groups.get(stage, ()) for name in words & set(lookup.names(folder))}  # fmt: skip
@@ -136,7 +139,7 @@ def missing(project: str, command: str, dependencies: list[str]) -> set[str]:
     return {path.relative_to(ROOT).as_posix() for path in used if not is_covered(path)}
 
 
-SHARED = "checks/shared_code.txt"  # the digests of what its stage depends on
+SHARED = ("data_code", "shared_code")  # stages that write the digests of what they depend on
 
 
 def stages_of(project: str) -> dict[str, tuple[str, list[str]]]:
@@ -145,8 +148,9 @@ def stages_of(project: str) -> dict[str, tuple[str, list[str]]]:
     result = {stage.name: (stage.cmd, [Path(dep.fs_path).relative_to(folder).as_posix() for dep in stage.deps])
               for stage in Repo(str(folder)).index.stages if stage.path == str(folder / "dvc.yaml")}  # fmt: skip
     for _, dependencies in result.values():
-        if SHARED in dependencies:
-            dependencies += result["shared_code"][1]
+        for stage in SHARED:
+            if f"checks/{stage}.txt" in dependencies:
+                dependencies += result[stage][1]
     return result
 
 

@@ -164,12 +164,12 @@ class TestScale:
     def test_options_of_a_name_are_replaced_together_and_what_shares_an_anchor_may_differ(self, project):
         optimizer = "{name: SGD, args: {lr: 0.5}}"
         (project / "scales/mine.yaml").write_text(
-            f"training: {{memorability: {{probe: {{optimizer: &mine {optimizer}}}}}, "
+            f"training: {{score_ranking: {{probe: {{optimizer: &mine {optimizer}}}}}, "
             "multilabel: {probe: {optimizer: *mine }}}\nruns: {memorability-mse: {seeds: [1, 7]}}"
         )
         values = YAML().load(project / "params.yaml")
         del values["runs"]["memorability-spearman-lstm"]
-        values["comparisons"]["memorability"]["runs"].remove("memorability-spearman-lstm")
+        values["comparisons"]["score_ranking"]["runs"].remove("memorability-spearman-lstm")
         YAML().dump(values, project / "params.yaml")
         assert "runs.memorability-spearman-lstm" in rankops("scale", "mine")  # over laptop's, which has it
         assert (project / "params.yaml").read_text().count(f"optimizer: {optimizer}") == 2  # written out
@@ -183,8 +183,8 @@ class TestScale:
         ("text", "expected"),
         [
             (None, "mine.yaml"),
-            ("datasets: {clips: {canvas: 128, canvs: 1}}", "datasets.clips.canvs.*did you mean canvas"),
-            ("datasets: {clips: {canvas: 4}}", "mine.*datasets.clips.*canvas"),
+            ("datasets: {clips: {args: {canvs: 1}}}", "datasets.clips.args.canvs.*did you mean canvas"),
+            ("datasets: {clips: {args: {canvas: 4}}}", "mine.*datasets.clips.*canvas"),
             ("evaluate: {seed: 1, seed: 2}", "mine.yaml: not YAML"),
             ("", "mine.yaml: expected a mapping"),
             ("1: 2", "mine.yaml: 1: unknown key"),

@@ -37,8 +37,7 @@ def _no_flow_run():
 
 def test_the_graph_is_dvcs_with_each_stage_after_what_it_needs():
     graph, declared = stages(ROOT), YAML(typ="safe").load(ROOT / "dvc.yaml")["stages"]
-    of_real_data = {name for name, stage in declared.items() if stage.get("foreach") == "${real_data}"}
-    assert {name.partition("@")[0] for name in graph} == set(declared) - of_real_data
+    assert {name.partition("@")[0] for name in graph} == set(declared)
     order = list(graph)
     for stage, needs in graph.items():
         assert all(order.index(need) < order.index(stage) for need in needs)

@@ -12,16 +12,15 @@ from scipy.stats import rankdata
 from pipelines.config import check_shapes
 from pipelines.config.schema import merged
 from pipelines.config.schema import read as read_params
-from pipelines.stages import real_data
-from rankops.datasets.public.kanji import FILE, Kanji, draw
+from pipelines.stages import data
+from rankops.datasets.kanji import FILE, Kanji, draw
 from rankops.datasets.splits import read_label_ranks
 
 from conftest import ROOT, encoded, refusal, with_cell  # isort: skip
 
 ARGS = {"least": 5, "val_share": 0.25, "test_share": 0.25, "gate_share": 0.0}
-SETTINGS = check_shapes(
-    merged(read_params(ROOT / "params.yaml"), {"real_data": {"kanji": {"size": 32, "args": ARGS, "seed": 3}}})
-)
+BLOCK = {"name": "kanji", "raw": "data/raw/kanji", "size": 32, "args": ARGS, "seed": 3}
+SETTINGS = check_shapes(merged(read_params(ROOT / "params.yaml"), {"datasets": {"kanji": BLOCK}}))
 XMLNS = 'xmlns="http://www.w3.org/2000/svg" xmlns:k="http://kanjivg.tagaini.net"'
 SVG = f'<svg {XMLNS}><g><g k:element="{{}}">{{}}</g></g></svg>'
 
@@ -70,7 +69,7 @@ def raw(tmp_path, monkeypatch):
 
 
 def test_label_ranks_are_those_of_the_areas(raw):
-    real_data.main(SETTINGS, "kanji")
+    data.main(SETTINGS, "kanji")
     assert refusal(SETTINGS, "kanji") is None
     tables = [pq.read_table(f"data/kanji/{split}.parquet") for split in ("train", "val", "test")]
     expected = {chr(code): areas for code, (_, areas) in kanji().items() if areas}
@@ -85,7 +84,7 @@ def test_label_ranks_are_those_of_the_areas(raw):
 
 
 def test_planted_faults_are_named(raw):
-    real_data.main(SETTINGS, "kanji")
+    data.main(SETTINGS, "kanji")
     black = with_cell("image", 1, lambda row: {"bytes": encoded(Image.new("L", (32, 32))), "path": None})
     message = refusal(SETTINGS, "kanji", train=[with_cell("label_ranks", 0, lambda row: [3, 1, 0]), black])
     assert "ranks_are_1_upwards = False" in message

@@ -21,8 +21,8 @@ from prefect.states import Cancelled, Completed, Failed, Scheduled
 from pipelines.flows import monitor as flow
 from pipelines.monitoring.drift import Comparison, compare, measure, quantities, table, write
 from pipelines.tracking.publish import Run, Version, publish
+from rankops.datasets.ranked_mnist import RankedMnist
 from rankops.datasets.scenes import digits
-from rankops.datasets.scenes.ranked_mnist import RankedMnist
 from rankops.io.checkpoints import save_model
 from rankops.io.parquet import decode_images, encode_images
 

@@ -13,7 +13,7 @@ from ruamel.yaml import YAML
 from pipelines.config.schema import merged
 from pipelines.reporting.results import read_runs
 from rankops import lookup
-from rankops.datasets.public.voc2007 import CLASSES
+from rankops.datasets.voc2007 import CLASSES
 
 UP_TO_DATE = "Data and pipelines are up to date.\n"
 DEFAULTS = (
@@ -21,7 +21,7 @@ DEFAULTS = (
     "retrieval-recall-lstm",
 )  # fmt: skip
 HEAD = {
-    "task": "memorability", "dataset": "clips", "model": {"name": "convnet", "args": {"channels": [8, 16]}},
+    "task": "score_ranking", "dataset": "clips", "model": {"name": "convnet", "args": {"channels": [8, 16]}},
     "start": "models/runs/label_ranking-rlsep", "loss": {"name": "spearman", "args": {}}, "sorter": "laplace",
     "auxiliary": {"name": "none"}, "training": {}, "seeds": [1], "grid": {},
 }  # fmt: skip
@@ -37,7 +37,7 @@ OTHERS = {
         "loss": {"name": "spearman_of_label_ranks", "args": {}},
     },
     "voc": HEAD | {
-        "task": "multilabel", "dataset": "voc2007", "model": {"name": "wildcat", "args": {"channels": [4, 8]}},
+        "task": "multilabel", "dataset": "photos", "model": {"name": "wildcat", "args": {"channels": [4, 8]}},
         "start": "models/runs/none", "sorter": "none", "loss": {"name": "multilabel_soft_margin", "args": {}},
         "training": {"finetune": {"epochs": 1}},
     },
@@ -52,7 +52,7 @@ def project(new_project):
     photographs(made.folder / "data/raw/voc2007/VOCdevkit/VOC2007")
     path = made.folder / "params.yaml"
     params = YAML(typ="safe").load(path)
-    params["real_data"] = {"voc2007": {"size": 32, "args": {}, "seed": 1}}
+    params["datasets"]["photos"] = {"name": "voc2007", "raw": "data/raw/voc2007", "size": 32, "seed": 1}
     params["sorters"] = {name: params["sorters"][name] for name in ("laplace", "comparator", "lstm")}
     params["runs"] = {name: params["runs"][name] for name in DEFAULTS} | OTHERS
     params["comparisons"] = {"mine": COMPARISON}
@@ -169,6 +169,8 @@ def test_a_new_component_that_no_run_names_and_a_comment_in_plumbing_leave_all_a
         shutil.copyfile(source / folder / f"{name}.py", source / folder / f"new_{name}.py")
     edit(project, "io/parquet.py", "io/checkpoints.py", "checks.py", "lookup.py")
     assert project.run("dvc status") == UP_TO_DATE
+    shutil.copyfile(source / "datasets/lamem.py", source / "datasets/new_lamem.py")
+    assert project.run("dvc status") == UP_TO_DATE
     restore(project)
 
 
@@ -188,7 +190,7 @@ def test_code_and_a_snapshot_rerun_what_they_change(project):
     assert changed(project) == {"train@label_ranking-cross_entropy", "pretrain@lstm"}
     restore(project)
     change(project, {"data": {"snapshot": 2}})
-    assert changed(project) >= {"check", "scenes@clips", "validate@clips", "real_data@voc2007"}
+    assert changed(project) >= {"check", "data@clips", "validate@clips", "data@photos"}
     restore(project)
     edit(project, "sorters/laplace.py")  # which no training depends on, but for the sorter's record
     rerun = ran(project.run("dvc repro train@chosen train@retrieval-recall-lstm"))
@@ -205,10 +207,10 @@ def test_params_that_cannot_be_are_told_before_anything_runs(project):
 
 
 def test_a_failed_expectation_stops_the_graph(project):
-    drawn = 'block.model_dump(exclude={"name"})'
-    project.replace("pipelines/stages/scenes.py", drawn, f'{drawn} | {{"scale": (1.0, 5.0)}}')
+    drawn = "dataset = params.datasets[key].built()"
+    project.replace("pipelines/stages/data.py", drawn, f"{drawn}\n    object.__setattr__(dataset, 'scale', (1.0, 5.0))")
     output = project.run("dvc repro evaluate@label_ranking-cross_entropy", fails=True)
-    assert ran(output) == {"scenes@ranked_mnist", "validate@ranked_mnist"}
+    assert ran(output) == {"data@ranked_mnist", "validate@ranked_mnist"}
     assert "ranked_mnist.digits: size: expect_column_values_to_be_between" in output
     assert not (project.folder / "checks/ranked_mnist.passed").exists()
     restore(project)

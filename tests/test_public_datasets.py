@@ -23,11 +23,11 @@ from pipelines.config.schema import merged
 from pipelines.config.schema import read as read_params
 from pipelines.expectations import ExpectationsFailed
 from pipelines.expectations import validate as validate_facts
-from pipelines.stages import real_data, validate
+from pipelines.stages import data, validate
 from rankops import lookup
-from rankops.datasets import splits
+from rankops.datasets import splits, voc2007
 from rankops.datasets.expected import in_set, unique
-from rankops.datasets.public import reading, voc2007
+from rankops.datasets.public import reading
 from rankops.io import images
 from rankops.io.images import open_photo, squared
 from rankops.io.parquet import IMAGE, decode_images
@@ -313,7 +313,7 @@ class TestContents:
         folder, scores = raw("lamem"), {}
         for split in reading.SPLITS:
             table = read("lamem", folder, split)
-            scores |= dict(zip(table["name"].to_pylist(), table["score"].to_pylist(), strict=True))
+            scores |= dict(zip(table["name"].to_pylist(), table["target"].to_pylist(), strict=True))
         assert scores == {"a.jpg": 0.5, "b.jpg": 1.0, "c.jpg": 0.25, "d.jpg": 0.0, "e.jpg": 0.75}
         assert [frame["path"] for frame in table["frames"][0].as_py()] == ["images/e.jpg"]
         assert read("lamem", folder, "test", fold=2)["name"].to_pylist() == ["a.jpg"]
@@ -336,7 +336,7 @@ class TestContents:
         grades = [[int(name[11]) % 2 / 3 for name in table["name"].to_pylist()] for table in tables]
         assert sum(map(len, grades)) == 10
         for table, own in zip(tables, grades, strict=True):
-            assert table["score"].to_pylist() == pytest.approx([grade - np.mean(grades[0]) for grade in own])
+            assert table["target"].to_pylist() == pytest.approx([grade - np.mean(grades[0]) for grade in own])
         with pytest.raises(ValueError, match="mean grade of training is missing"):
             next(build("solar_cells").tables(folder, "test", reading_with({})))
 
@@ -408,7 +408,7 @@ class TestVideos:
             count = 7 + 5 * int(row["name"][5])
             levels = [8 * int((part + 0.5) * count / 7) for part in range(7)]
             assert [stored(frame).mean() for frame in row["frames"]] == pytest.approx(levels, abs=3)
-            scores[row["name"]] = row["score"]
+            scores[row["name"]] = row["target"]
         assert scores == pytest.approx({f"video{k}.mp4": (9 - k) / 10 for k in range(5)})
 
     @pytest.mark.parametrize("codec", ["libvpx", "libvpx-vp9"])
@@ -565,15 +565,15 @@ def run(raw, tmp_path, monkeypatch):
 
     def run(name, snapshot=1, **args):
         raw(name)
-        real_data.main(settings(name, snapshot=snapshot, **args), name)
+        data.main(settings(name, snapshot=snapshot, **args), name)
         return tmp_path / "data" / name
 
     return run
 
 
 def settings(name, snapshot=1, **args):
-    block = {"size": SIZE, "args": ARGS[name] | args, "seed": SEED}
-    values = {"real_data": {name: block}, "data": {"snapshot": snapshot}}
+    block = {"name": name, "raw": f"data/raw/{name}", "size": SIZE, "args": ARGS[name] | args, "seed": SEED}
+    values = {"datasets": {name: block}, "data": {"snapshot": snapshot}}
     return check_shapes(merged(read_params(ROOT / "params.yaml"), values))
 
 
@@ -600,7 +600,7 @@ PLANTED = {
         ("train", "id", 0, lambda number: 1, "split, id"),
     ],
     "lamem": [
-        ("train", "score", 0, lambda score: 1.5, "score = 1.5"),
+        ("train", "target", 0, lambda target: 1.5, "target = 1.5"),
         ("val", "frames", 0, lambda frames: [other("L", SIZE, SIZE)(frames[0])], "mode = L"),
     ],
     "videomem": [
@@ -612,7 +612,7 @@ PLANTED = {
         ("val", "label_ranks", 0, lambda row: [1, None, 2, 0], "labels = 0"),
         ("val", "group", 0, lambda _: "a.jpg", "val, id 0: same_group_as = a.jpg in train 0"),
     ],
-    "solar_cells": [("train", "score", 0, lambda score: 1.5, "score = 1.5")],
+    "solar_cells": [("train", "target", 0, lambda target: 1.5, "target = 1.5")],
 }
 
 
@@ -633,7 +633,7 @@ class TestStages:
         before = {path.name: path.read_bytes() for path in folder.iterdir()}
         manifest = json.loads(before["manifest.json"])
         assert manifest["rows"]["train"] == len(truth)
-        assert manifest["options"] == {"size": SIZE, "seed": SEED, "args": ARGS[name]}
+        assert manifest["options"] == {"name": name, "size": SIZE, "seed": SEED, "args": ARGS[name]}
         assert manifest["skipped"]["train"] == {"files": 0, "names": []}
         assert refusal(settings(name), name) is None
         run(name)
@@ -674,7 +674,7 @@ class TestStages:
         assert rows == {"train": 1, "val": 2, "test": 1, "gate": 1}
         params = settings("videomem", gate_share=0.2)
         assert refusal(params, "videomem") is None
-        assert "score = 1.5" in refusal(params, "videomem", gate=[with_cell("score", 0, lambda score: 1.5)])
+        assert "target = 1.5" in refusal(params, "videomem", gate=[with_cell("target", 0, lambda target: 1.5)])
 
     @pytest.mark.parametrize("name", MAKE)
     def test_a_missing_value_is_missed_in_any_column(self, run, name):
@@ -745,7 +745,7 @@ class TestDeliveries:
     @pytest.fixture
     def run(self, dated, tmp_path, monkeypatch):
         monkeypatch.chdir(tmp_path)
-        return lambda snapshot=2: real_data.main(settings("arc", snapshot=snapshot), "arc") or tmp_path / "data/arc"
+        return lambda snapshot=2: data.main(settings("arc", snapshot=snapshot), "arc") or tmp_path / "data/arc"
 
     def test_later_ones_add_training_rows_up_to_the_snapshot(self, run):
         names, tested = [], set()
@@ -799,7 +799,7 @@ def test_the_examples_in_the_documentation_are_params():
     examples = [YAML(typ="safe").load(part.split("```")[0]) for part in text.split("```yaml\n")[1:]]
     for example in examples:
         rules.check_values(merged(read_params(ROOT / "params.yaml"), example))
-    assert [name for example in examples for name in example["real_data"]] == [
+    assert [name for example in examples for name in example["datasets"]] == [
         *list(MAKE)[:-1],
         "protein_homology",
         "kanji",

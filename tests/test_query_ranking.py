@@ -15,12 +15,12 @@ import torch
 from sklearn.metrics import average_precision_score, ndcg_score
 
 from pipelines.config.schema import check_shapes, merged, read
-from pipelines.stages import real_data
+from pipelines.stages import data
 from rankops import metrics
-from rankops.datasets.public import movielens_100k
-from rankops.datasets.public.movielens_100k import FEWEST, FILMS, GENRES, RATINGS, USERS, MovieLens100k
+from rankops.datasets import movielens_100k
+from rankops.datasets.movielens_100k import FEWEST, FILMS, GENRES, RATINGS, USERS, MovieLens100k
+from rankops.datasets.protein_homology import FEATURES, FILE, ProteinHomology
 from rankops.datasets.public.packages import PackagedFile
-from rankops.datasets.public.protein_homology import FEATURES, FILE, ProteinHomology
 from rankops.datasets.public.reading import Reading
 from rankops.datasets.splits import Queries, read_queries
 from rankops.io.checkpoints import load_model, save_model
@@ -32,10 +32,11 @@ from rankops.training.objective import Objective
 from conftest import ROOT, refusal, with_cell  # isort: skip
 
 QUERIES, KEYS = 12, ["user_id", "movie_id"]
-BLOCK = {"args": {"folds": 4}, "seed": 3}
-SETTINGS = check_shapes(
-    merged(read(ROOT / "params.yaml"), {"real_data": {"protein_homology": BLOCK, "movielens_100k": BLOCK}})
-)
+DATASETS = {
+    name: {"name": name, "raw": f"data/raw/{name}", "args": {"folds": 4}, "seed": 3}
+    for name in ("protein_homology", "movielens_100k")
+}
+SETTINGS = check_shapes(merged(read(ROOT / "params.yaml"), {"datasets": DATASETS}))
 
 
 def candidates() -> pd.DataFrame:
@@ -61,7 +62,7 @@ def raw(tmp_path, monkeypatch):
 
 class TestAdapter:
     def test_queries_are_those_of_the_swapped_column_each_in_one_split(self, raw):
-        real_data.main(SETTINGS, "protein_homology")
+        data.main(SETTINGS, "protein_homology")
         assert refusal(SETTINGS, "protein_homology") is None
         tables = {split: pq.read_table(f"data/protein_homology/{split}.parquet") for split in ProteinHomology().splits}
         assert [len(table) for table in tables.values()] == [3, 1, 6, 2]
@@ -101,7 +102,7 @@ class TestAdapter:
             keys = {"EXAMPLE_ID": table["EXAMPLE_ID"] + 1000 * shift, "BLOCK_ID": table["BLOCK_ID"] + 1000 * shift}
             table.assign(**{name: key.astype(int) for name, key in keys.items()}).to_parquet(folder / FILE.name)
         (raw / FILE.name).unlink()
-        real_data.main(
+        data.main(
             SETTINGS.model_copy(update={"data": SETTINGS.data.model_copy(update={"snapshot": 2})}), "protein_homology"
         )
         rows = pq.read_table("data/protein_homology/train.parquet").to_pylist()
@@ -165,7 +166,7 @@ class TestAdapter:
             ProteinHomology(fold=5, folds=4)
 
     def test_planted_faults_are_named(self, raw):
-        real_data.main(SETTINGS, "protein_homology")
+        data.main(SETTINGS, "protein_homology")
         changes = {"train": [with_cell("relevance", 0, lambda row: [0] * len(row))]}
         changes |= {"val": [with_cell("relevance", 0, lambda row: [2, *row[1:]])]}
         changes |= {"test": [with_cell("relevance", 0, lambda row: None)]}
@@ -227,7 +228,7 @@ class TestMovieLens:
             (folder / file).unlink()
         data = SETTINGS.data.model_copy(update={"snapshot": 2})
         with pytest.raises(ValueError, match="2026-11-01: movielens_100k cannot be read in several deliveries"):
-            real_data.main(SETTINGS.model_copy(update={"data": data}), "movielens_100k")
+            data.main(SETTINGS.model_copy(update={"data": data}), "movielens_100k")
 
     def test_half_of_the_ratings_are_ranked_and_no_feature_knows_them(self, films, monkeypatch):
         features, parts = movielens_100k._features, []
@@ -269,7 +270,7 @@ class TestMovieLens:
 
     def test_tables_are_lists_of_grades_each_user_in_one_split(self, films):
         films()
-        real_data.main(SETTINGS, "movielens_100k")
+        data.main(SETTINGS, "movielens_100k")
         assert refusal(SETTINGS, "movielens_100k") is None
         masks = [read_queries("data/movielens_100k", split).mask for split in MovieLens100k().splits]
         sizes = [size for mask in masks for size in mask.sum(1).tolist()]

@@ -16,8 +16,8 @@ from pipelines.serving.ranker import ranker_folder
 from pipelines.tracking.publish import Run, Version, publish
 from rankops.cli.demo import load_rankers
 from rankops.cli.predict import SHIPPED, image_of_ranker, predict
+from rankops.datasets.ranked_mnist import RankedMnist
 from rankops.datasets.scenes import digits
-from rankops.datasets.scenes.ranked_mnist import RankedMnist
 from rankops.io.checkpoints import load_model
 from rankops.tasks.label_ranking import LabelRanking
 

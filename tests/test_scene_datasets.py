@@ -12,9 +12,10 @@ from caption_grammar import holds, parse
 from scipy.stats import skew, spearmanr
 
 from pipelines.config.schema import check_shapes, merged, read
-from pipelines.stages import scenes, validate
+from pipelines.stages import data, validate
 from rankops import lookup
-from rankops.datasets.scenes import captions, digits, facts, layout, long_tailed_mnist, rlsep
+from rankops.datasets import captions, long_tailed_mnist
+from rankops.datasets.scenes import digits, facts, layout, rlsep
 from rankops.datasets.scenes.base import Scenes
 from rankops.datasets.scenes.drawing import draw
 from rankops.io.parquet import encode_images
@@ -36,18 +37,30 @@ BLOCKS = {
 
 
 PARAMS = merged(read(ROOT / "params.yaml"), read(ROOT / "scales/tiny.yaml"))
-BLOCKS = {name: {"name": name} | block for name, block in BLOCKS.items()}
-BLOCKS |= {key: block | {"rows": ROWS} for key, block in PARAMS["datasets"].items() if key not in BLOCKS}
+BLOCKS |= {key: block["args"] | {"rows": ROWS, "seed": 1} for key, block in PARAMS["datasets"].items()
+           if key not in BLOCKS}  # fmt: skip
 
 
-def build(key, **changed) -> Scenes:
-    options = BLOCKS[key] | changed
-    return lookup.find("datasets", options.pop("name"))(**options)
+def build(name, **changed) -> Scenes:
+    return lookup.find("datasets", name)(**BLOCKS[name] | changed)
+
+
+def block(name, **changed) -> dict:
+    """A block of the params."""
+    options = json.loads(json.dumps(BLOCKS[name] | changed))
+    return {
+        "name": name,
+        "raw": "data/digits",
+        "rows": options.pop("rows"),
+        "seed": options.pop("seed"),
+        "args": options,
+    }
 
 
 def settings(snapshot=1, **datasets):
     values = {"compute": {"threads": 1}, "data": {"snapshot": snapshot}}
-    return check_shapes(merged(deepcopy(PARAMS), values) | {"datasets": json.loads(json.dumps(BLOCKS | datasets))})
+    blocks = {name: block(name) for name in BLOCKS} | datasets
+    return check_shapes(merged(deepcopy(PARAMS), values) | {"datasets": blocks})
 
 
 @pytest.fixture(scope="module")
@@ -60,7 +73,7 @@ def project(tmp_path_factory):
         for split, some in digits.splits("subset", SUBSET).items():
             pq.write_table(digits.table(some), f"data/digits/{split}.parquet")
         for name in BLOCKS:
-            scenes.main(settings(), name)
+            data.main(settings(), name)
     return folder
 
 
@@ -208,9 +221,9 @@ FAULTS = {
         (with_item("size", 12, lambda cell: cell.index(0.0), lambda _: 1.0), "digits: size", "id 12"),
     ],
     "clips": [
-        (with_cell("score", 30, lambda _: 1.25), "score_is_a_share_of_viewers", "id 30"),
-        (with_cell("score", 32, lambda _: None), "score_is_a_share_of_viewers", "id 32"),
-        (with_cell("score", 33, lambda _: 0.0), "score_is_believable", "id 33"),
+        (with_cell("target", 30, lambda _: 1.25), "score_is_a_share_of_viewers", "id 30"),
+        (with_cell("target", 32, lambda _: None), "score_is_a_share_of_viewers", "id 32"),
+        (with_cell("target", 33, lambda _: 0.0), "score_is_believable", "id 33"),
         (with_cell("probability", 34, lambda p: p - 0.01), "probability_follows_content", "id 34"),
         (with_cell("drift", 37, lambda _: [0.0, 3.0]), "scenes: drift", "id 37: drift = 3.0"),
         (with_cell("frames", 4, lambda f: [f[6], *f[1:6], f[0]]), "difference_from_recipe", "id 4"),
@@ -263,7 +276,7 @@ def test_labels_that_are_too_frequent_and_scores_without_noise_are_named(check):
     assert "label_2: expect_column_mean_to_be_between" in check("long_tailed_mnist", train=[often])
 
     def exact(table):
-        return with_column("score", lambda _: np.round(table["probability"].to_numpy() * 40) / 40)(table)
+        return with_column("target", lambda _: np.round(table["probability"].to_numpy() * 40) / 40)(table)
 
     message = check("clips", **{split: [exact] for split in ROWS})
     assert "standardized_score: expect_column_stdev_to_be_between" in message
@@ -306,23 +319,23 @@ class TestClips:
 
     def test_the_score_is_high_skewed_and_noisy(self, known):
         recipe = build("clips", canvas=64).draw(known["train"], range(5000), generator(1, "test"))
-        assert recipe["score"].mean().item() == pytest.approx(0.8, abs=0.02)
-        assert skew(recipe["score"].numpy()) < -0.4
-        assert 0.84 < spearmanr(recipe["probability"], recipe["score"])[0] < 0.91
+        assert recipe["target"].mean().item() == pytest.approx(0.8, abs=0.02)
+        assert skew(recipe["target"].numpy()) < -0.4
+        assert 0.84 < spearmanr(recipe["probability"], recipe["target"])[0] < 0.91
 
     def test_fewer_viewers_of_training_clips_change_their_scores_alone(self, known, project, monkeypatch):
         dataset, noisy = build("clips"), build("clips", train_viewers=3)
         for split in ("train", "val"):
             tables = (one.tables(known[split], split, [40], threads=1) for one in (dataset, noisy))
             before, after = map(pa.concat_tables, tables)
-            assert before.drop(["score"]).equals(after.drop(["score"]))
+            assert before.drop(["target"]).equals(after.drop(["target"]))
             assert before.equals(after) == (split == "val")
         after = pa.concat_tables(noisy.tables(known["train"], "train", [600, 4], threads=1))
-        assert set(np.round(after["score"].to_numpy() * 3, 4).tolist()) == {0, 1, 2, 3}
-        assert spearmanr(after["probability"], after["score"])[0] < 0.7
+        assert set(np.round(after["target"].to_numpy() * 3, 4).tolist()) == {0, 1, 2, 3}
+        assert spearmanr(after["probability"], after["target"])[0] < 0.7
         monkeypatch.chdir(project)
-        for stage in (scenes, validate):
-            stage.main(settings(noisy=BLOCKS["clips"] | {"train_viewers": 3}), "noisy")
+        for stage in (data, validate):
+            stage.main(settings(noisy=block("clips", train_viewers=3)), "noisy")
 
 
 class TestLongTailedMnist:

@@ -49,7 +49,7 @@ def split_of(task: str, generator: torch.Generator, rows: int = 20):
     images = torch.randint(0, 256, (rows, 16, 16), generator=generator, dtype=torch.uint8)
     if task == "label_ranking":
         return images, torch.randint(0, 3, (rows, 10), generator=generator)
-    if task == "memorability":
+    if task == "score_ranking":
         return images.repeat(3, 1, 1).unflatten(0, (rows, 3)), torch.rand(rows, generator=generator)
     if task == "multilabel":
         labels = (torch.rand(rows, 3, generator=generator) < 0.4).long()
@@ -68,9 +68,9 @@ CASES = [
     ("label_ranking", CONVNET, "cross_entropy", None, None),
     ("label_ranking", ATTENTION, "rlsep", None, "pairwise_logistic"),
     ("label_ranking", CONVNET, "spearman_of_label_ranks", "handcrafted", None),
-    ("memorability", CONVNET, "mse", None, None),
-    ("memorability", CONVNET, "spearman", "lstm", "l1"),
-    ("memorability", CONVNET, "spearman", "handcrafted", None),
+    ("score_ranking", CONVNET, "mse", None, None),
+    ("score_ranking", CONVNET, "spearman", "lstm", "l1"),
+    ("score_ranking", CONVNET, "spearman", "handcrafted", None),
     ("multilabel", {"name": "wildcat", "args": CHANNELS}, "mean_average_precision", "lstm", "multilabel_soft_margin"),
     ("multilabel", CONVNET, "hinge_ap", None, None),
     ("retrieval", DUAL, "hard_negative_triplet", None, None),
@@ -134,8 +134,8 @@ def test_a_task_is_trained_in_its_phases_comes_back_from_disk_and_is_scored(case
 @pytest.mark.parametrize("rate", [3e-3, 300.0], ids=["learns", "is ruined"])
 def test_fine_tuning_keeps_the_probes_weights_unless_it_is_better(start, generator, rate):
     finetune = phase(shift=0, optimizer={"name": "SGD", "args": {"lr": rate}, "clip": 1.0})
-    options = options_of("memorability") | {"finetune": finetune}
-    training = Training(CASES[3], split_of("memorability", generator, rows=30), start, training=options)
+    options = options_of("score_ranking") | {"finetune": finetune}
+    training = Training(CASES[3], split_of("score_ranking", generator, rows=30), start, training=options)
     epochs = [epoch for _, epoch in training.epochs()]
     kept = [epoch.validation["spearman"] for epoch in epochs if epoch.best][-1]
     assert kept == max(epoch.validation["spearman"] for epoch in epochs)
@@ -144,7 +144,7 @@ def test_fine_tuning_keeps_the_probes_weights_unless_it_is_better(start, generat
 
 
 def test_the_probe_leaves_the_convolutions_alone_and_needs_a_start(start, generator):
-    split = split_of("memorability", generator)
+    split = split_of("score_ranking", generator)
     given = build("models", "convnet", CHANNELS, seed=9, outputs=1)
     start_from(given, start)
     training = Training(CASES[3], split, start)
@@ -153,18 +153,18 @@ def test_the_probe_leaves_the_convolutions_alone_and_needs_a_start(start, genera
         same = all(blocks[key].equal(value) for key, value in given.blocks.state_dict().items())
         assert same == (name == "probe")
     assert [name for name, _ in Training(CASES[3], split).epochs()] == ["finetune", "finetune"]
-    nothing = options_of("memorability") | {"finetune": phase(0, shift=0)}
+    nothing = options_of("score_ranking") | {"finetune": phase(0, shift=0)}
     with pytest.raises(ValueError, match="no epochs"):
         list(Training(CASES[3], split, training=nothing).epochs())
 
 
 def test_frozen_features_are_computed_once_and_never_for_another_network(start, generator, tmp_path):
-    split = split_of("memorability", generator)
+    split = split_of("score_ranking", generator)
     results = []
     for model in (CONVNET, CONVNET, ATTENTION):
-        training = Training(("memorability", model, *CASES[3][2:]), split, start, cache=tmp_path / "features")
+        training = Training(("score_ranking", model, *CASES[3][2:]), split, start, cache=tmp_path / "features")
         results.append(list(training.epochs()))
-        assert results[-1] == list(Training(("memorability", model, *CASES[3][2:]), split, start).epochs())
+        assert results[-1] == list(Training(("score_ranking", model, *CASES[3][2:]), split, start).epochs())
     assert results[0] == results[1] != results[2]
     assert len(list((tmp_path / "features").iterdir())) == 2  # the training and validation split are one here
 
@@ -239,7 +239,7 @@ class TestStart:
 def statistic_of(task, *values):
     """Of predictions, column by column."""
     names = {
-        "memorability": ("score", "target"), "multilabel": ("scores", "labels", "difficult"),
+        "score_ranking": ("score", "target"), "multilabel": ("scores", "labels", "difficult"),
         "retrieval": ("image_embedding", "text_embeddings", "family", "gallery"),
     }[task]  # fmt: skip
     columns = {name: list(column) for name, column in zip(names, values, strict=True)}
@@ -249,11 +249,11 @@ def statistic_of(task, *values):
 class TestMetrics:
     def test_spearman_is_scipys_and_the_interval_leaves_out_constant_resamples(self, generator):
         scores, target = torch.randn(6, generator=generator).numpy(), np.array([0.5, 0.5, 0.5, 0.5, 0.5, 0.7])
-        leaf = evaluate({1: statistic_of("memorability", scores, target)}, resamples=200, seed=0)["spearman"]
+        leaf = evaluate({1: statistic_of("score_ranking", scores, target)}, resamples=200, seed=0)["spearman"]
         assert leaf["value"] == pytest.approx(spearmanr(scores, target).statistic)
         assert np.isfinite([leaf["low"], leaf["high"]]).all()
         with pytest.raises(ValueError, match="Spearman is undefined"):
-            statistic_of("memorability", scores, np.full(6, 0.5))
+            statistic_of("score_ranking", scores, np.full(6, 0.5))
 
     def test_a_class_whose_positives_a_resample_lost_is_left_out_and_difficult_labels_count_nowhere(self):
         scores, labels = [[2.0, 0.0], [1.0, 1.0], [0.0, 2.0], [-1.0, 3.0]], [[1, 0], [1, 0], [0, 0], [0, 1]]
@@ -305,7 +305,7 @@ class TestMetrics:
         draws = np.random.default_rng(0)
         target, noise = draws.normal(size=60), draws.normal(size=(2, 60))
         scores = [target + weight * noise for weight in (0.9, 0.92)]
-        models = [{seed: statistic_of("memorability", of[seed], target) for seed in (0, 1)} for of in scores]
+        models = [{seed: statistic_of("score_ranking", of[seed], target) for seed in (0, 1)} for of in scores]
         first, second = (evaluate(model, resamples=200, seed=0)["spearman"] for model in models)
         gain = difference(*models, resamples=200, seed=0)["spearman"]
         assert gain["value"] == pytest.approx(first["value"] - second["value"])
@@ -354,8 +354,8 @@ EASY = [[False, False]] * 2
 @pytest.mark.parametrize(
     ("kind", "columns", "message"),
     [
-        ("clips", {"frames": pictures(2, 1), "score": [0.5, 0.5]}, "row 1: 1 frames, expected 2"),
-        ("clips", {"frames": pictures(1, 1), "score": [0.5, math.nan]}, "row 1: score is nan"),
+        ("clips", {"frames": pictures(2, 1), "target": [0.5, 0.5]}, "row 1: 1 frames, expected 2"),
+        ("clips", {"frames": pictures(1, 1), "target": [0.5, math.nan]}, "row 1: target is nan"),
         ("labels", {"labels": [[1, 0], [0, 3]], "difficult": EASY}, "row 1: label 1 is 3"),
         ("labels", {"labels": [[1, 0], [0]], "difficult": EASY}, "column labels"),
         ("captions", {"captions": [["a", "b"], ["c"]]}, "row 1: 1 captions, expected 2"),
@@ -368,10 +368,10 @@ EASY = [[False, False]] * 2
         ("queries", {"features": [[["a"]]] * 2, "relevance": [[0]] * 2}, "column features: .*string"),
         ("queries", {"features": [[[1.0]]] * 2, "relevance": [[0], [None]]}, "column relevance.*missing"),
         ("queries", {"features": [[[1.0]]] * 2, "relevance": ["a", "b"]}, "column relevance: string"),
-        ("clips", {"frames": ["a", "b"], "score": [0.5, 0.5]}, "frames are a column of string"),
-        ("clips", {"frames": [["a"], ["b"]], "score": [0.5, 0.5]}, "images are a column of string"),
-        ("clips", {"frames": pictures(1, 1), "score": ["good", "bad"]}, "column score: string"),
-        ("clips", {"image": TWO[:0], "frames": pictures(), "score": pa.array([], pa.float32())}, "no rows"),
+        ("clips", {"frames": ["a", "b"], "target": [0.5, 0.5]}, "frames are a column of string"),
+        ("clips", {"frames": [["a"], ["b"]], "target": [0.5, 0.5]}, "images are a column of string"),
+        ("clips", {"frames": pictures(1, 1), "target": ["good", "bad"]}, "column target: string"),
+        ("clips", {"image": TWO[:0], "frames": pictures(), "target": pa.array([], pa.float32())}, "no rows"),
         ("labels", {"labels": [[1, 0]] * 2, "difficult": [[False]] * 2}, "column difficult: .*expected 2 values"),
         ("labels", {"labels": [[1, 0]] * 2, "difficult": [[0, 0], [0, 2]]}, "row 1: difficult 1 is 2"),
         ("label_ranks", {"label_ranks": [[1, 0], [-1, 2]]}, "row 1: the label rank of label 0 is -1"),
@@ -400,7 +400,7 @@ class TestBatches:
 
     def test_each_clip_is_seen_by_any_of_its_frames_with_its_own_score(self):
         frames = torch.arange(18, dtype=torch.uint8).view(6, 3, 1, 1).expand(6, 3, 16, 16)
-        batches, _ = self.batch("memorability", (frames, torch.arange(6.0)), "finetune", finetune=phase(shift=0))
+        batches, _ = self.batch("score_ranking", (frames, torch.arange(6.0)), "finetune", finetune=phase(shift=0))
         assert all(batch.truth.tolist() == [4, 0, 2] for batch in batches)
         seen = [{int(batch.inputs[place, 0, 0, 0]) for batch in batches} for place in range(3)]
         assert seen == [{12, 13, 14}, {0, 1, 2}, {6, 7, 8}]

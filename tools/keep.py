@@ -164,7 +164,7 @@ def _merged(params: Settings, name: str, projects: list[Project]) -> tuple[dict[
         "others": [{"machine": one.machine, "seeds": one.record(name)["seeds"]} for one in have[1:]],
         "params": {
             "run": run.model_dump() | {"seeds": record["seeds"]},
-            "dataset": params.datasets[run.dataset].model_dump() if run.dataset in params.datasets else None,
+            "dataset": params.datasets[run.dataset].model_dump(),
             "training": params.run_of(name, record["setting"])["training"],
         },
         "inputs": inputs,

@@ -49,7 +49,8 @@ def _needed(params: Path) -> list[str]:
 
     settings = load(params)
     digits = ["mnist"] if settings.digits.source == "mnist" else []
-    return digits + [name for name in settings.real_data if name in PACKAGED]
+    names = dict.fromkeys(dataset.name for dataset in settings.datasets.values())
+    return digits + [name for name in names if name in PACKAGED]
 
 
 def _mnist(timeout: float) -> None:

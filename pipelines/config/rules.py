@@ -4,16 +4,19 @@ import inspect
 import json
 import math
 from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import suppress
 from functools import cache
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from pydantic import TypeAdapter, ValidationError
 
 from pipelines.config.schema import (
+    DRAWN_FROM,
     NONE,
     Component,
+    Dataset,
     Model,
     ParamsError,
     Run,
@@ -27,6 +30,9 @@ from rankops import lookup
 from rankops.datasets.scenes.base import Scenes
 from rankops.tasks.base import Task
 from rankops.training.options import Optimizer, Schedule
+
+if TYPE_CHECKING:
+    from rankops.datasets.public.reading import DiskDataset
 
 __all__ = ["SORTER_METRICS", "check", "check_values"]
 
@@ -52,7 +58,6 @@ def check_values(values: Any, *, path: str | Path = "params.yaml") -> Settings:
     methods = settings.synthetic_precision.methods if settings.synthetic_precision else ()
     checks: dict[str, tuple[Callable[[Settings, str, str], Any], Collection[str]]] = {
         "datasets": (_check_dataset, settings.datasets),
-        "real_data": (_check_real_data, settings.real_data),
         "sorters": (_check_sorter, settings.sorters),
         "training": (_check_training, settings.training),
         "runs": (_check_run, settings.runs),
@@ -68,7 +73,8 @@ def check_values(values: Any, *, path: str | Path = "params.yaml") -> Settings:
     problems: dict[str, list[str]] = {"": infinite} if infinite else {}  # by place
     for block, (check_one, keys) in checks.items():
         for key in keys:
-            if block == "runs" and f"training.{settings.runs[key].task}" in problems:
+            run = settings.runs[key] if block == "runs" else None
+            if run and {f"training.{run.task}", f"datasets.{run.dataset}"} & problems.keys():
                 continue  # it inherits them
             try:
                 check_one(settings, key, f"{block}.{key}")
@@ -129,31 +135,47 @@ def _built(folder: str, component: Component, place: str, **runtime: Any) -> tor
         raise ValueError(f"{place}.args: {error}") from error
 
 
-def _check_own_folder(key: str, place: str) -> None:
+def _check_dataset(settings: Settings, key: str, place: str) -> None:
     if key in TAKEN:
         raise ValueError(f"{place}: the pipeline writes data/{key} or checks/{key} itself: choose another name")
-
-
-def _check_dataset(settings: Settings, key: str, place: str) -> None:
-    _check_own_folder(key, place)
     block = settings.datasets[key]
     kind = lookup.find("datasets", block.name, where=f"{place}.name")
-    if not inspect.isclass(kind) or not issubclass(kind, Scenes):
-        raise ValueError(f"{place}.name: {block.name} is not drawn here; expected a file of rankops/datasets/scenes")
-    _typed(kind, block.model_dump(exclude={"name"}), place)
+    if issubclass(kind, Scenes):
+        _check_drawn(block, kind, place)
+    else:
+        _check_read(block, kind, place)
 
 
-def _check_real_data(settings: Settings, key: str, place: str) -> None:
-    from rankops.datasets.public.reading import DiskDataset  # which imports pandas
+def _check_drawn(block: Dataset, kind: type[Scenes], place: str) -> None:
+    if not block.is_drawn:
+        raise ValueError(f"{place}.raw: is {block.raw!r}, but {block.name} is drawn of digits: expected {DRAWN_FROM}")
+    if block.rows is None:
+        raise ValueError(
+            f"{place}.rows: missing, expected how many to draw: {{train: .., val: .., test: .., gate: ..}}"
+        )
+    if block.size is not None:
+        raise ValueError(
+            f"{place}.size: is {block.size}, but {block.name} is drawn: args.canvas is its size; leave it out"
+        )
+    own = {"rows": block.rows.model_dump(), "seed": block.seed}
+    if twice := sorted(own.keys() & block.args):
+        raise ValueError(f"{place}.args.{twice[0]}: stands beside args, not in it")
+    _typed(kind, block.args | own, f"{place}.args")
 
-    _check_own_folder(key, place)
-    block, kind = settings.real_data[key], lookup.find("datasets", key, where=place)
-    if not inspect.isclass(kind) or not issubclass(kind, DiskDataset):
-        raise ValueError(f"{place}: {key} is drawn here, not read from disk: give it a block under datasets")
-    if (block.size is None) == bool({"image", "frames"} & set(kind.schema.names)):
+
+def _check_read(block: Dataset, kind: type["DiskDataset"], place: str) -> None:
+    parts = PurePosixPath(block.raw).parts
+    if block.raw != "/".join(parts) or parts[:2] != ("data", "raw") or len(parts) < 3 or ".." in parts:
+        raise ValueError(
+            f"{place}.raw: is {block.raw!r}, expected a plain path of a folder below data/raw, such as "
+            f"data/raw/{block.name}"
+        )
+    if block.rows is not None:
+        raise ValueError(f"{place}.rows: {block.name} is read from disk, which says how many rows it has: leave it out")
+    dataset = _typed(kind, block.args, f"{place}.args")
+    if (block.size is None) == bool({"image", "frames"} & set(dataset.schema.names)):
         expected = "null: it has no images" if block.size else "a number of pixels, the side of its images"
         raise ValueError(f"{place}.size: is {block.size}, expected {expected}")
-    _typed(kind, block.args, f"{place}.args")
 
 
 def _check_sorter(settings: Settings, key: str, place: str) -> None:
@@ -207,16 +229,19 @@ def _check_run(settings: Settings, key: str, place: str) -> None:
         _check_dataset_of(settings, run, task, f"{place}.dataset")
         _check_model(settings, run, f"{place}.model")
         losses = {"loss": run.loss} | ({} if run.auxiliary.name == NONE else {"auxiliary": run.auxiliary})
-        _check_losses(settings, task, losses, run.sorter, run.training.get("batch_size"), place)
+        _check_losses(settings, task, losses, run.sorter, run.training, place)
         _check_sorter_optimizer(settings, run, f"{place}.sorter_optimizer")
     _check_start(settings, key, task, place)
 
 
 def _check_dataset_of(settings: Settings, run: Run, task: type[Task], place: str) -> None:
-    hint = "; data read from disk need a block under real_data"
-    _check_known(run.dataset, settings.all_datasets, place, hint=hint)
+    _check_known(run.dataset, settings.datasets, place, hint="; each needs a block under datasets")
     if missing := _lacks(settings, run.dataset, task):
-        fitting = [name for name in settings.all_datasets if not _lacks(settings, name, task)]
+        fitting = []
+        for name in settings.datasets:
+            with suppress(ValueError):  # what is wrong itself is told of by itself
+                _check_dataset(settings, name, name)
+                fitting += [] if _lacks(settings, name, task) else [name]
         raise ValueError(
             f"{place}: {run.dataset} has no column {' or '.join(missing)}, from which {run.task} learns; "
             f"{', '.join(fitting) or 'none of the datasets'} can be had"
@@ -224,10 +249,10 @@ def _check_dataset_of(settings: Settings, run: Run, task: type[Task], place: str
 
 
 def _lacks(settings: Settings, dataset: str, task: type[Task]) -> list[str]:
-    """Return the columns that a task learns from and a dataset does not have."""
-    name = settings.datasets[dataset].name if dataset in settings.datasets else dataset
-    columns = lookup.find("datasets", name).schema.names
-    return [column for column in task.learns_from if column not in columns]
+    """Return the columns that a task learns from and a dataset does not have: the truth, and one kind of input."""
+    columns = settings.datasets[dataset].built().schema.names
+    inputs = [] if any(kind in columns for kind in task.inputs) else [*task.inputs]
+    return [column for column in task.learns_from if column not in columns] or inputs
 
 
 def _check_model(settings: Settings, run: Run, place: str) -> None:
@@ -244,7 +269,7 @@ def _check_model(settings: Settings, run: Run, place: str) -> None:
                 f"{place}.text.name: {run.model.text.name} takes {text.input}, expected a backbone of text"
             )
     taken = _inputs_of(settings, run.dataset)
-    kinds = {"image" if one == "frames" else one for one in taken}
+    kinds = {lookup.find("inputs", one).backbone for one in taken}
     if backbone.input not in kinds:
         fitting = [
             name for name in lookup.names("models.backbones") if lookup.find("models.backbones", name).input in kinds
@@ -257,16 +282,21 @@ def _check_model(settings: Settings, run: Run, place: str) -> None:
 
 def _inputs_of(settings: Settings, dataset: str) -> list[str]:
     """Return the kinds of input that a dataset's tables have."""
-    name = settings.datasets[dataset].name if dataset in settings.datasets else dataset
-    columns = lookup.find("datasets", name).schema.names
-    return [column for column in ("image", "frames", "features", "text") if column in columns]
+    columns = settings.datasets[dataset].built().schema.names
+    return [kind for kind in lookup.names("inputs") if kind in columns]
 
 
 def _check_losses(
-    settings: Settings, task: type[Task], losses: dict[str, Component], sorter: str, batch_size: int | None, place: str
+    settings: Settings,
+    task: type[Task],
+    losses: dict[str, Component],
+    sorter: str,
+    training: dict[str, Any],
+    place: str,
 ) -> None:
     """Check that the losses are the task's, and that there is a sorter for those that take one, and for none else."""
-    takers = [loss.name for key, loss in losses.items() if _check_loss(task, loss, f"{place}.{key}")]
+    batch_size = training.get("batch_size")
+    takers = [loss.name for key, loss in losses.items() if _check_loss(task, loss, training, f"{place}.{key}")]
     if sorter == NONE:
         if takers:
             raise ValueError(f"{place}.sorter: {takers[0]} needs one of {', '.join(settings.sorters)}")
@@ -298,10 +328,11 @@ def _check_sorter_optimizer(settings: Settings, run: Run, place: str) -> None:
     _check_optimizer(run.sorter_optimizer, place)
 
 
-def _check_loss(task: type[Task], loss: Component, place: str) -> bool:
+def _check_loss(task: type[Task], loss: Component, training: dict[str, Any], place: str) -> bool:
     """Return whether a loss of this task, with these options, takes a sorter."""
     function = _check_options("losses", loss, place)
-    fitting = [name for name in lookup.names("losses") if name != NONE and _parameters(name)[1] in task.truth]
+    truths = task.learns(training)
+    fitting = [name for name in lookup.names("losses") if name != NONE and _parameters(name)[1] in truths]
     if loss.name not in fitting:
         raise ValueError(f"{place}.name: {loss.name} is no loss of {task.name}; there are {', '.join(fitting)}")
     scores, parameters = torch.tensor([[0.0, 1.0], [1.0, 0.0]]), _parameters(loss.name)
@@ -328,12 +359,10 @@ def _check_start(settings: Settings, key: str, task: type[Task], place: str) -> 
         raise ValueError(f"{place}.start: is {run.start!r}, expected a plain path: {expected}")
     folder, _, name = run.start.rpartition("/")
     if name == NONE:
-        training = settings.training_of(key)
-        alone = [phase for phase in task.phases if phase not in task.needs_start]
-        if not any(training[phase]["epochs"] for phase in alone):
+        if not task.plan(settings.training_of(key), started=False):
             raise ValueError(
-                f"{place}: the training's {', '.join(alone)}.epochs is 0, but the run starts from random weights, "
-                "which need at least 1: or give it a start"
+                f"{place}: the epochs of the training's {', '.join(task.phases)} are 0, but the run starts from random "
+                "weights, which need at least 1: or give it a start"
             )
     elif folder == "models/runs":
         _check_known(name, settings.runs, f"{place}.start", "run ")
@@ -351,7 +380,8 @@ def _check_start_run(settings: Settings, key: str, name: str, place: str) -> Non
             f"{place}.start: {', which starts from '.join(chain)}: expected a run that goes back to random weights or "
             "to a file"
         )
-    if run.dataset in settings.real_data and start.dataset not in settings.real_data:
+    drawn = [name for name, dataset in settings.datasets.items() if dataset.is_drawn]
+    if start.dataset in drawn and run.dataset not in drawn:
         raise ValueError(
             f"{place}.start: {name} learned on {start.dataset}, gray digits, which are no start for {run.dataset}: "
             "give it a safetensors file of weights (docs/real_data.md)"
@@ -395,10 +425,12 @@ def _check_comparison(settings: Settings, key: str, place: str) -> None:
 
 def _test_data(settings: Settings, run: Run) -> Any:
     """Return what decides on a run's test split: a variant of a dataset may differ in its training split alone."""
-    if run.dataset not in settings.datasets:
+    dataset = settings.datasets.get(run.dataset)
+    if dataset is None:
         return run.dataset
-    block = settings.datasets[run.dataset].model_dump(exclude={"rows": {"train"}})
-    return {option: value for option, value in block.items() if not option.startswith("train_")}
+    block = dataset.model_dump(exclude={"rows": {"train"}})
+    block["args"] = {option: value for option, value in dataset.args.items() if not option.startswith("train_")}
+    return block
 
 
 def _metrics(task: str) -> list[str]:
@@ -420,7 +452,7 @@ def _check_method(settings: Settings, key: str, place: str) -> None:
     plan = settings.synthetic_precision
     assert plan is not None
     method, task = plan.methods[key], lookup.find("tasks", "multilabel")
-    _check_losses(settings, task, {"loss": method.loss}, method.sorter, plan.batch_size, place)
+    _check_losses(settings, task, {"loss": method.loss}, method.sorter, {"batch_size": plan.batch_size}, place)
     _check_optimizer(method.optimizer, f"{place}.optimizer")
 
 
@@ -430,6 +462,6 @@ def _check_figures(settings: Settings, key: str, place: str) -> None:
     named = getattr(settings.label_ranking_figures, key)
     for name in named if key == "retrained" else [named]:
         _check_known(name, known, place)
-        low, high = settings.datasets[settings.runs[name].dataset].model_dump()["digits_per_image"]
+        low, high = settings.datasets[settings.runs[name].dataset].args["digits_per_image"]
         if low < high and key == "retrained":
             raise ValueError(f"{place}: {name} is trained on {low} to {high} digits an image, expected one number")

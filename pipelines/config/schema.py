@@ -13,6 +13,7 @@ from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 from ruamel.yaml.events import AliasEvent, CollectionEndEvent, CollectionStartEvent, ScalarEvent
 
+from rankops import lookup
 from rankops.lookup import did_you_mean
 
 __all__ = ["Component", "ParamsError", "Run", "Settings", "check_shapes", "describe", "load", "merged", "read"]
@@ -23,6 +24,7 @@ VALUES, DEPTH = 200_000, 50
 SHORT = Repr()  # of what was found, for messages
 SHORT.maxstring = SHORT.maxother = 200
 NONE = "none"  # a sorter, a start or an auxiliary loss that there is not
+DRAWN_FROM = "data/digits"  # `raw` of datasets that are drawn
 # What params were called once, by their place's last key.
 RENAMED = {
     "transfer_runs": "runs, each with `start: models/runs/<run>`",
@@ -37,6 +39,7 @@ RENAMED = {
     "judged_by": "monitor",
     "standardise": "standardize",
     "figure": "metric",
+    "real_data": "datasets, each `<any key>: {name: lamem, raw: data/raw/lamem, args: {}, size: 64, seed: 1}`",
 }
 
 T = TypeVar("T")
@@ -86,6 +89,7 @@ class Compute(Block):
     precision: Literal["no", "bf16", "fp16"]
     compile: bool
     processes: Count = 1
+    memory: Annotated[float, Field(gt=0)] = 4.0  # GiB of a split's pictures
 
 
 class Jobs(Block):
@@ -119,18 +123,38 @@ class ScoreVectors(Block):
     seed: Seed
 
 
-class Scenes(Block, extra="allow"):
-    """A dataset that is drawn: `name` is a file in rankops/datasets/scenes, which knows the other options."""
+class Dataset(Component):
+    """A dataset: `name` is a file in rankops/datasets, and `raw` what it is made of.
 
-    name: str
-    rows: SceneRows
-    seed: Seed
+    Of drawn data that are the digits, and `rows` says how many; of data read from disk it is a folder below data/raw,
+    and `size` the pixels on a side of pictures.
+    """
 
-
-class RealData(Block):
+    raw: str
     size: Annotated[int, Field(ge=16)] | None = None
-    args: dict[str, Any] = {}
+    rows: SceneRows | None = None
     seed: Seed
+
+    @model_validator(mode="before")
+    @classmethod
+    def _options_in_args(cls, values: Any) -> Any:
+        old = [key for key in values if key not in cls.model_fields] if isinstance(values, dict) else []
+        if old and not {"raw", "args"} & set(values):
+            raise ValueError(
+                f"options such as {old[0]} stand in args now: {{name: {values.get('name')}, raw: {DRAWN_FROM}, args: "
+                f"{{{', '.join(f'{key}: {values[key]}' for key in old)}}}, rows: ..., seed: ...}}"
+            )
+        return values
+
+    @property
+    def is_drawn(self) -> bool:
+        """Whether it is drawn from digits, and not read from disk."""
+        return self.raw == DRAWN_FROM
+
+    def built(self) -> Any:
+        """Return the object of its class in rankops/datasets."""
+        drawn = {} if self.rows is None else {"rows": self.rows.model_dump(), "seed": self.seed}
+        return lookup.find("datasets", self.name)(**self.args, **drawn)
 
 
 class SorterTraining(Block):
@@ -262,8 +286,7 @@ class Settings(Block):
     data: Data
     digits: Digits
     score_vectors: ScoreVectors
-    datasets: dict[Name, Scenes]
-    real_data: dict[Name, RealData]
+    datasets: dict[Name, Dataset]
     sorters: dict[Name, Sorter]
     benchmark_sorters: Resampling
     training: dict[str, dict[str, Any]]
@@ -275,11 +298,6 @@ class Settings(Block):
     synthetic_precision: SyntheticPrecision | None = None
     score_sweep: ScoreSweep | None = None
     label_ranking_figures: LabelRankingFigures | None = None
-
-    @property
-    def all_datasets(self) -> list[str]:
-        """Names of all datasets that runs may learn from."""
-        return [*self.datasets, *self.real_data]
 
     def training_of(self, name: str, setting: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """Return a task's training with what a run, and a setting of its grid, say otherwise."""
@@ -308,11 +326,11 @@ class Settings(Block):
         return run
 
     def model_of(self, run: Run) -> str:
-        """Return the registered name of what a run trains: its task's, and with real data theirs too.
+        """Return the registered name of what a run trains, by its task and its data.
 
         Versions of one name are compared with each other, which takes the same data.
         """
-        return f"{run.task}-{run.dataset}" if run.dataset in self.real_data else run.task
+        return f"{run.task}-{run.dataset}"
 
 
 def required(block: T | None, name: str) -> T:

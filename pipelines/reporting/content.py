@@ -33,7 +33,7 @@ def content(params: Settings, folder: Path) -> dict[str, Any]:
         tasks.setdefault((run.task, run.dataset), []).append(name)
     return {
         "digits": SOURCES[params.digits.source]
-        if any(run.dataset in params.datasets for run in params.runs.values())
+        if any(params.datasets[run.dataset].is_drawn for run in params.runs.values())
         else None,
         "compute": params.compute,
         "comparisons": [_comparison(params, runs, compared, name) for name in params.comparisons],
@@ -128,7 +128,7 @@ def _task(params: Settings, runs: pd.DataFrame, names: list[str], folder: Path) 
 
 def _dataset(params: Settings, run: Run) -> str:
     """Return the file in rankops/datasets of a run's dataset."""
-    return params.datasets[run.dataset].name if run.dataset in params.datasets else run.dataset
+    return params.datasets[run.dataset].name
 
 
 def _metrics(params: Settings, runs: pd.DataFrame, name: str) -> dict[str, str]:
@@ -146,9 +146,10 @@ def _metrics(params: Settings, runs: pd.DataFrame, name: str) -> dict[str, str]:
 def _about(params: Settings, name: str) -> str:
     run = params.runs[name]
     text = f"Test split of {run.dataset}"
-    if scenes := params.datasets.get(run.dataset):
-        canvas, snapshot = (scenes.model_extra or {}).get("canvas"), params.data.snapshot
-        text += f": {scenes.rows.train:,} training and {scenes.rows.test:,} test examples"
+    dataset = params.datasets[run.dataset]
+    if dataset.rows is not None:
+        canvas, snapshot = dataset.args.get("canvas"), params.data.snapshot
+        text += f": {dataset.rows.train:,} training and {dataset.rows.test:,} test examples"
         text += (f" of {canvas} px" if canvas else "") + (f", and those of snapshot {snapshot}" if snapshot > 1 else "")
     about = papers.ABOUT.get((run.task, _dataset(params, run)))
     text += f". The papers: {about}." if about else "."

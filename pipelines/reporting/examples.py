@@ -70,7 +70,7 @@ def sheet(params: Settings, folder: Path) -> list[tuple[str, dict[str, list[tupl
     Of each loss the first run on the first dataset that is made here.
     """
     ours = {name: run for name, run in params.runs.items() if run.task == "label_ranking"}
-    dataset = next((run.dataset for run in ours.values() if run.dataset in params.datasets), None)
+    dataset = next((run.dataset for run in ours.values() if params.datasets[run.dataset].is_drawn), None)
     names: dict[str, str] = {}
     for name, run in ours.items():
         if run.dataset == dataset:
@@ -103,11 +103,11 @@ def draw_examples(path: Path, params: Settings, results: pd.DataFrame, name: str
         name: of the run.
     """
     run = params.runs[name]
-    if run.dataset not in params.datasets:  # licenses of real data may forbid showing its images
+    if not params.datasets[run.dataset].is_drawn:  # licenses of real data may forbid showing its images
         return False
     if run.task == "label_ranking":
         plots.orders(path, _images(params, run.dataset, EXAMPLES), _orders({loss_of(run): name}, EXAMPLES))
-    elif run.task == "memorability":
+    elif run.task == "score_ranking":
         table = _predictions(name, ["score", "target"])
         plots.predicted(path, table["score"].to_numpy(), table["target"].to_numpy())
     elif run.task == "multilabel":

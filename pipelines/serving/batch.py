@@ -10,9 +10,9 @@ from tqdm import tqdm
 
 from pipelines.serving.ranker import ranker_folder
 from rankops.cli import predict
+from rankops.inputs.image import Image
 from rankops.io.atomic import replaced_file, write_error
 from rankops.io.images import image_batches, image_count
-from rankops.tasks.predict import picture_of
 
 __all__ = ["load_ranker", "predict_table"]
 
@@ -86,7 +86,7 @@ def predict_table(source: Path, target: Path, ranker: nn.Module, *, skip_broken:
 def _error_of(ranker: nn.Module, name: str, encoded: bytes | None) -> str | None:
     """Return why an image cannot be read, if it cannot."""
     try:
-        picture_of(ranker, encoded, where=name)
+        Image.prepared([encoded], vars(ranker)["recipe"]["input"], where=name)
     except ValueError as error:
         return str(error).removeprefix(f"{name}: ")
     return None

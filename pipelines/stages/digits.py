@@ -1,14 +1,16 @@
-"""Write handwritten digits in disjoint splits: MNIST's, or those of its subset that ships with the project."""
+"""Write handwritten digits in disjoint splits, and validate them: MNIST's, or those of its subset that ships."""
 
 import json
+from pathlib import Path
 
 import pyarrow.parquet as pq
 
 from pipelines.config import Settings
-from rankops.datasets.scenes.digits import splits, table
+from pipelines.stages.passed import Measured, hold, joined
+from rankops.datasets.scenes.digits import expectations, measure, splits, table
 from rankops.io.atomic import replaced_folder
 
-__all__ = ["main"]
+__all__ = ["check", "main"]
 
 
 def main(params: Settings) -> None:
@@ -19,3 +21,14 @@ def main(params: Settings) -> None:
             pq.write_table(table(digits), folder / f"{split}.parquet", compression="zstd", use_dictionary=False)
         manifest = {"source": source, "rows": {split: len(digits.glyph) for split, digits in made.items()}}
         (folder / "manifest.json").write_text(json.dumps(manifest, indent=2) + "\n")
+    check(params)
+
+
+def check(params: Settings) -> None:
+    """Hold data/digits against what is expected of them, and write checks/digits.passed."""
+
+    def measured() -> Measured:
+        rows = json.loads(Path("data/digits/manifest.json").read_text())["rows"]
+        return joined([measure("data/digits", split) for split in rows]), expectations(rows)
+
+    hold("digits", measured)

@@ -22,7 +22,8 @@ def main(params: Settings, name: str) -> None:
     run = params.runs[name]
     task = lookup.find("tasks", run.task)(cache=FEATURES)
     device = find_device(params.compute.device)
-    split = task.load(Path("data") / run.dataset, "test", threads=params.compute.threads)
+    options = {"threads": params.compute.threads, "memory": params.compute.memory}
+    split = task.load(Path("data") / run.dataset, "test", **options)
     tables, statistics = [], {}
     with counted(name, "seeds") as show:
         for number, seed in enumerate(run.seeds, 1):

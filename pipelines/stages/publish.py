@@ -103,7 +103,7 @@ def _runs(params: Settings, tags: dict[str, str]) -> list[Run]:
         )
         named = {"dataset": options.dataset, "loss": options.loss.name, "sorter": options.sorter}
         named["snapshot"] = str(params.data.snapshot)
-        if options.dataset in params.datasets:  # which are drawn from digits
+        if params.datasets[options.dataset].is_drawn:
             named["digits_source"] = params.digits.source
         settings = {
             "training": params.training_of(name), "compute": params.compute.model_dump(), "chosen": trained["setting"],

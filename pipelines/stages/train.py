@@ -242,9 +242,8 @@ def train_one(params: Settings, name: str, place: int, seed: int, job: Path) -> 
     accelerator = make_accelerator(**compute)
     extra = {"fresh": _fresh(params, run["dataset"])} if training.get("fresh") else {}
     task = lookup.find("tasks", run["task"])(training, cache=FEATURES, **extra)
-    splits = [
-        task.load(Path("data") / run["dataset"], split, threads=params.compute.threads) for split in ("train", "val")
-    ]
+    options = {"threads": params.compute.threads, "memory": params.compute.memory}
+    splits = [task.load(Path("data") / run["dataset"], split, **options) for split in ("train", "val")]
     network = task.build(run["model"], splits[0], seed=seed)
     started = Path(run["start"]).name != NONE
     if started:
@@ -269,7 +268,7 @@ def train_one(params: Settings, name: str, place: int, seed: int, job: Path) -> 
         name=shown,
         **compute,
     )
-    total = sum(training[phase]["epochs"] for phase in task.phases if started or phase not in task.needs_start)
+    total = sum(options["epochs"] for options in task.plan(training, started=started).values())
     if accelerator.is_main_process:
         epochs = followed(epochs, name=shown, total=total, history=job / "history.csv")
     history = list(epochs)
@@ -287,9 +286,7 @@ def _fresh(params: Settings, dataset: str) -> Any:
     """Return what draws new training scenes as the stage of this dataset draws them, from the training digits."""
     from rankops.datasets.scenes import digits
 
-    block = params.datasets[dataset]
-    scenes = lookup.find("datasets", block.name)(**block.model_dump(exclude={"name"}))
-    return partial(scenes.scenes, digits.load("data/digits", digits.DIGITS_OF["train"]))
+    return partial(params.datasets[dataset].built().scenes, digits.load("data/digits", digits.DIGITS_OF["train"]))
 
 
 if __name__ == "__main__":  # one of the processes of `_launch`

@@ -2,55 +2,30 @@
 
 import json
 from pathlib import Path
-from typing import Any
-
-import pandas as pd
 
 from pipelines.config import Settings
-from pipelines.expectations import validate
-from rankops import lookup
+from pipelines.stages.passed import Measured, hold, joined
 from rankops.datasets.scenes import digits
-from rankops.datasets.vectors import score_vectors
-from rankops.io.atomic import remove_folder, replaced_file
 
 __all__ = ["main"]
 
 
 def main(params: Settings, key: str) -> None:
-    passed, report = Path("checks") / f"{key}.passed", Path("reports/validation") / key
-    passed.unlink(missing_ok=True)  # what is said of earlier data is not left standing if these cannot even be read
-    remove_folder(report)
-    facts, expectations = _measured(params, key)
-    validate(key, facts, expectations, report=report)
-    with replaced_file(passed) as partial:
-        partial.write_text("passed\n")
+    measured = _drawn if params.datasets[key].is_drawn else _read
+    hold(key, lambda: measured(params, key))
 
 
-def _measured(params: Settings, key: str) -> tuple[dict[str, pd.DataFrame], dict[str, list[dict[str, Any]]]]:
-    """Facts about a dataset, by table, and what must hold for the tables."""
-    folder, threads = Path("data") / key, params.compute.threads
-    if key in params.datasets:
-        block = params.datasets[key]
-        dataset = lookup.find("datasets", block.name)(**block.model_dump(exclude={"name"}))
-        deliveries = dataset.deliveries(snapshot=params.data.snapshot, growth=params.data.growth)
-        rows = {split: sum(counts) for split, counts in deliveries.items()}
-        glyphs = {split: digits.load("data/digits", split) for split in set(digits.DIGITS_OF.values())}
-        parts = [dataset.measure(folder, glyphs[digits.DIGITS_OF[split]], split, threads=threads) for split in rows]
-        return _joined(parts), dataset.expectations(rows)
-    if key == "score_vectors":
-        options = params.score_vectors
-        rows = options.rows.model_dump()
-        parts = [score_vectors.measure(folder, split) for split in rows]
-        return _joined(parts), score_vectors.expectations(rows, length=options.length)
-    rows = json.loads((folder / "manifest.json").read_text())["rows"]
-    if key == "digits":
-        return _joined([digits.measure(folder, split) for split in rows]), digits.expectations(rows)
-    options = params.real_data[key]
-    dataset = lookup.find("datasets", key)(**options.args)
-    parts = [dataset.measure(folder, split, threads=threads) for split in rows]
-    return dataset.across(_joined(parts)), dataset.expectations(rows, size=options.size)
+def _drawn(params: Settings, key: str) -> Measured:
+    folder, threads, dataset = Path("data") / key, params.compute.threads, params.datasets[key].built()
+    deliveries = dataset.deliveries(snapshot=params.data.snapshot, growth=params.data.growth)
+    rows = {split: sum(counts) for split, counts in deliveries.items()}
+    glyphs = {split: digits.load("data/digits", split) for split in set(digits.DIGITS_OF.values())}
+    parts = [dataset.measure(folder, glyphs[digits.DIGITS_OF[split]], split, threads=threads) for split in rows]
+    return joined(parts), dataset.expectations(rows)
 
 
-def _joined(parts: list[dict[str, pd.DataFrame]]) -> dict[str, pd.DataFrame]:
-    """Put the facts of all splits one below another, table by table."""
-    return {name: pd.concat([part[name] for part in parts]) for name in parts[0]}
+def _read(params: Settings, key: str) -> Measured:
+    folder, options = Path("data") / key, params.datasets[key]
+    dataset, rows = options.built(), json.loads((folder / "manifest.json").read_text())["rows"]
+    parts = [dataset.measure(folder, split, threads=params.compute.threads) for split in rows]
+    return dataset.across(joined(parts)), dataset.expectations(rows, size=options.size)

@@ -46,8 +46,8 @@ HELPERS = {
     "models.heads": set(),
     "sorters": {"base", "laplace_sums", "load", "operators", "standardize"},
     "tasks": {"base", "predict"},
-    "datasets": {"base", "drawing", "expected", "facts", "layout", "mnist", "packages", "queries", "reading", "rlsep",
-                 "splits"},
+    "datasets": {"base", "digits", "drawing", "expected", "facts", "four_digit_mnist", "labelled_points", "layout",
+                 "mnist", "packages", "queries", "reading", "rlsep", "score_vectors", "splits"},
 }  # fmt: skip
 
 # Folders whose public names are imported from the package itself.

@@ -6,7 +6,7 @@ What can be wrong with pictures or model is told before torch is imported.
 import argparse
 import json
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,6 +21,7 @@ __all__ = [
     "predict", "predictions",
 ]  # fmt: skip
 
+AT_ONCE = 256  # pictures that are decoded together
 SHIPPED = Path(__file__).parents[1] / "models/pretrained/label_ranking"  # the ranker that comes with the package
 TASK = "label_ranking"
 PICTURES = (".png", ".jpg", ".jpeg", ".pdf", ".svg")  # what `annotate` writes
@@ -92,19 +93,19 @@ def predict(paths: Sequence[Path], folder: Path = SHIPPED) -> list[Prediction]:
     """Return the labels of each image.
 
     Args:
-        paths: PNG or JPEG files, of the size of the images that the ranker was trained on.
+        paths: of pictures of any size, of which the largest middle part is looked at.
         folder: of a label ranker, see `rankops.io.recipes.folder_of`.
 
     Raises:
         FileNotFoundError: no such file or model.
-        ValueError: not an image, or of another size; the message names the file. Or not a label ranker.
+        ValueError: not an image; the message names the file. Or not a label ranker.
     """
     from rankops.io.pictures import opened  # needs Pillow
 
     check_files(paths)
-    image = image_of_ranker(folder)
+    image_of_ranker(folder)
     for path in paths:
-        with opened(path, where=str(path), size=(image["width"], image["height"])):
+        with opened(path, where=str(path)):
             pass
     from rankops.tasks.predict import order_of
 
@@ -122,27 +123,33 @@ def predict(paths: Sequence[Path], folder: Path = SHIPPED) -> list[Prediction]:
 
 def _names(recipe: dict[str, Any], folder: Path) -> list[str] | None:
     """Return the names of all labels, if the model has them."""
-    names, count = recipe.get("labels"), recipe["args"].get("outputs")
+    names, count = recipe.get("classes"), recipe["args"].get("outputs")
     if names is None:
         return None
     if isinstance(names, list) and len(names) == count and all(isinstance(name, str) for name in names):
         return names
-    raise ValueError(f"{folder}: model.json has the labels {names!r}, expected a list of {count} names")
+    raise ValueError(f"{folder}: model.json has the classes {names!r}, expected a list of {count} names")
 
 
 def predictions(ranker: Any, images: Sequence[tuple[str, bytes | Path | None]]) -> "pa.Table":
     """Return what `LabelRanking.predict` says of encoded images; messages call them by their names."""
     from concurrent.futures import ThreadPoolExecutor
 
+    import pyarrow as pa
     import torch
 
+    from rankops.datasets.splits import Split
+    from rankops.inputs.image import Image
     from rankops.tasks.label_ranking import LabelRanking
-    from rankops.tasks.predict import picture_of, predicted
 
-    task = LabelRanking()
+    about, tables = ranker.recipe["input"], []
     with ThreadPoolExecutor(torch.get_num_threads()) as pool:
-        pixels: Iterator[torch.Tensor] = pool.map(lambda named: picture_of(ranker, named[1], where=named[0]), images)
-        return predicted(pixels, lambda part: task.predict(ranker, (part, None)))
+        for start in range(0, len(images), AT_ONCE):
+            part = images[start : start + AT_ONCE]
+            prepared = [*pool.map(lambda named: Image.prepared([named[1]], about, where=named[0]), part)]
+            tables.append(LabelRanking().predict(ranker, Split(Image.gathered(prepared, about))))
+    table = pa.concat_tables(tables)
+    return table.set_column(0, "id", pa.array(range(len(table)), pa.int64()))
 
 
 def annotated_paths(paths: Sequence[Path], out: Path) -> list[Path]:

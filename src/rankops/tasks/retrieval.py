@@ -215,10 +215,8 @@ class Retrieval(ProbeAndFinetune, Task):
         return statistic if "group" in table.column_names else by_group(statistic, table["family"].to_numpy())
 
     def columns(self, recipe: Mapping[str, Any]) -> dict[str, str]:
-        columns = super().columns(recipe)
-        return {f"{name}": kind if name == "id" else f"{kind}?" for name, kind in columns.items()} | {
-            "caption": "text?"
-        }
+        item, cell = next(iter(super().columns(recipe).items()))
+        return {item: f"{cell}?", "caption": "text?", "id": "id?"}
 
     def values(self, recipe: Mapping[str, Any], row: Mapping[str, Any]) -> int:
         caption = row.get("caption")

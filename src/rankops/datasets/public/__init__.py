@@ -1,1 +1,1 @@
-"""Datasets that are read from disk in their public layout."""
+"""What datasets that are read from disk share."""

@@ -1,1 +1,1 @@
-"""Datasets that are drawn of digits."""
+"""What datasets of scenes, drawn from handwritten digits, share."""

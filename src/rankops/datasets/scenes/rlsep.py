@@ -2,10 +2,10 @@
 
 import torch
 
+from rankops.datasets.ranked_mnist import recipes_of
 from rankops.datasets.scenes import layout
 from rankops.datasets.scenes.base import Recipe
 from rankops.datasets.scenes.digits import CLASSES, Digits
-from rankops.datasets.scenes.ranked_mnist import recipes_of
 
 __all__ = ["SCALES", "calibration_recipes", "frame_recipes"]
 

@@ -17,7 +17,7 @@ __all__ = ["Videomem", "SCHEMA"]  # noqa: RUF022 - the dataset comes first
 
 FRAMES = 7  # of a video of 7 seconds; the paper averages the scores of these
 SCHEMA = pa.schema(
-    [("id", pa.int64()), ("name", pa.string()), ("frames", pa.list_(IMAGE, FRAMES)), ("score", pa.float32())]
+    [("id", pa.int64()), ("name", pa.string()), ("frames", pa.list_(IMAGE, FRAMES)), ("target", pa.float32())]
 )
 LIST = "ground-truth/ground-truth_dev-set.csv"
 Target = Literal["short-term_memorability", "long-term_memorability"]
@@ -29,7 +29,7 @@ CONTAINERS = "matroska,webm,mov,mp4,m4a,3gp,3g2,mj2,avi,mpeg,mpegts,ogg,flv,asf"
 
 @dataclass(frozen=True, kw_only=True)
 class Videomem(PhotoDataset):
-    """Seven evenly spaced frames of each video, and its `score` in [0, 1].
+    """Seven evenly spaced frames of each video, and its `target` in [0, 1].
 
     The public test set has no scores, so the development set is split here, by a hash of `seed` and the names. Frame k
     of n is number floor((k + 1/2) n / 7): the middles of seven equal parts.
@@ -55,7 +55,7 @@ videomem/             the contents of the dataset's dev-set
     schema: ClassVar[pa.Schema] = SCHEMA
     photos: ClassVar[int] = FRAMES
     piece: ClassVar[int] = 64
-    expected: ClassVar[tuple[dict[str, Any], ...]] = (between("score", 0.0, 1.0),)
+    expected: ClassVar[tuple[dict[str, Any], ...]] = (between("target", 0.0, 1.0),)
 
     def __post_init__(self) -> None:
         if self.target not in get_args(Target):
@@ -75,7 +75,7 @@ videomem/             the contents of the dataset's dev-set
                 "file": [f"{self.videos}/{name}" for name in names],
                 "split": splits_by_key(names, **shares, seed=seed),
                 "name": names,
-                "score": scores_of(table, self.target, path),
+                "target": scores_of(table, self.target, path),
             }
         )
 
@@ -95,7 +95,7 @@ videomem/             the contents of the dataset's dev-set
         return frames
 
     def facts(self, read: pa.Table) -> dict[str, Any]:
-        return {"score": read["score"].to_pylist()}
+        return {"target": read["target"].to_pylist()}
 
 
 def _opened(path: Path) -> Any:

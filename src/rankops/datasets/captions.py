@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 
 from rankops.datasets.expected import in_set
+from rankops.datasets.ranked_mnist import RECIPE, RankedMnist, recipes
 from rankops.datasets.scenes.base import Recipe, schema_of
 from rankops.datasets.scenes.digits import CLASSES, Digits
-from rankops.datasets.scenes.ranked_mnist import RECIPE, RankedMnist, recipes
 
 __all__ = ["Captions", "CAPTIONS", "SCHEMA", "sentences"]  # noqa: RUF022 - the dataset comes first
 

@@ -26,9 +26,14 @@ __all__ = ["Arc", "SCHEMA"]  # noqa: RUF022 - the dataset comes first
 
 LABELS = ["label1", "label2", "label3"]
 SCHEMA = pa.schema(
-    [("id", pa.int64()), ("name", pa.string()), ("image", IMAGE), ("label_ranks", pa.list_(pa.int64()))]
-)  # of any classes
-GROUPED = SCHEMA.append(pa.field("group", pa.string()))
+    [
+        ("id", pa.int64()),
+        ("name", pa.string()),
+        ("image", IMAGE),
+        ("label_ranks", pa.list_(pa.int64())),  # of any classes
+        ("group", pa.string()),
+    ]
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,7 +60,7 @@ arc/
   classes.txt   all classes, a line each, in the order of the scores; or give them in the option `classes`
 """
     needs: ClassVar[tuple[str, ...]] = ("images",)
-    schema: ClassVar[pa.Schema] = GROUPED
+    schema: ClassVar[pa.Schema] = SCHEMA
     expected: ClassVar[tuple[dict[str, Any], ...]] = (
         between("labels", 1, len(LABELS)),
         in_set("ranks_are_1_upwards", True),
@@ -70,9 +75,9 @@ arc/
 
     def schema_of(self, raw: Path) -> pa.Schema:
         """As many label ranks as classes, whose names are in the metadata."""
-        classes, place = self._classes(raw), GROUPED.get_field_index("label_ranks")
+        classes, place = self._classes(raw), SCHEMA.get_field_index("label_ranks")
         field = pa.field("label_ranks", pa.list_(pa.int64(), len(classes)))
-        return GROUPED.set(place, field).with_metadata({"classes": json.dumps(classes)})
+        return SCHEMA.set(place, field).with_metadata({"classes": json.dumps(classes)})
 
     def _classes(self, raw: Path) -> list[str]:
         if self.classes is not None:

@@ -15,13 +15,13 @@ __all__ = ["Lamem", "SCHEMA"]  # noqa: RUF022 - the dataset comes first
 
 FRAMES = 1  # a photo is a clip of one frame, so that the task is the same as for videos
 SCHEMA = pa.schema(
-    [("id", pa.int64()), ("name", pa.string()), ("frames", pa.list_(IMAGE, FRAMES)), ("score", pa.float32())]
+    [("id", pa.int64()), ("name", pa.string()), ("frames", pa.list_(IMAGE, FRAMES)), ("target", pa.float32())]
 )
 
 
 @dataclass(frozen=True, kw_only=True)
 class Lamem(PhotoDataset):
-    """Images, as clips of one frame, with a `score` in [0, 1].
+    """Images, as clips of one frame, with a `target` in [0, 1].
 
     Attributes:
         fold: which of the dataset's own splits, from 1.
@@ -38,7 +38,7 @@ lamem/
     needs: ClassVar[tuple[str, ...]] = ("images",)
     schema: ClassVar[pa.Schema] = SCHEMA
     photos: ClassVar[int] = FRAMES
-    expected: ClassVar[tuple[dict[str, Any], ...]] = (between("score", 0.0, 1.0),)
+    expected: ClassVar[tuple[dict[str, Any], ...]] = (between("target", 0.0, 1.0),)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -49,11 +49,11 @@ lamem/
         parts = []
         for split in SPLITS:
             path = raw / f"splits/{split}_{self.fold}.txt"
-            table = read_list(path, ["name", "score"], layout=self.layout, sep=r"[\s,]+")
-            parts.append(table.assign(score=scores_of(table, "score", path), split=split))
+            table = read_list(path, ["name", "target"], layout=self.layout, sep=r"[\s,]+")
+            parts.append(table.assign(target=scores_of(table, "target", path), split=split))
         listed = pd.concat(parts, ignore_index=True)
         splits = with_gate(listed["split"], listed["name"], gate_share=self.gate_share, seed=seed)
         return listed.assign(file="images/" + listed["name"], split=splits)
 
     def facts(self, read: pa.Table) -> dict[str, Any]:
-        return {"score": read["score"].to_pylist()}
+        return {"target": read["target"].to_pylist()}

@@ -19,14 +19,16 @@ import torch
 from PIL import Image, ImageDraw
 
 from rankops.datasets.expected import between, in_set, rows_of, unique
-from rankops.datasets.public.arc import SCHEMA
 from rankops.datasets.public.packages import PackagedFile
 from rankops.datasets.public.reading import DiskDataset, Reading, check_shares, require, same_elsewhere, splits_by_key
-from rankops.io.parquet import as_fixed_lists, decode_images, encode_images, matrix, read_table
+from rankops.io.parquet import IMAGE, as_fixed_lists, decode_images, encode_images, matrix, read_table
 from rankops.metrics.dense_ranks import dense_ranks
 
 __all__ = ["FILE", "Drawing", "Kanji", "area_of", "draw"]
 
+SCHEMA = pa.schema(
+    [("id", pa.int64()), ("name", pa.string()), ("image", IMAGE), ("label_ranks", pa.list_(pa.int64()))]
+)  # of any classes
 FILE = PackagedFile(
     package="kanjivg",
     version="20260714",

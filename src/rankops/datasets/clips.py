@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 
 from rankops.datasets.expected import between, in_set, mean
+from rankops.datasets.ranked_mnist import RECIPE, RankedMnist
 from rankops.datasets.scenes.base import Recipe, schema_of
 from rankops.datasets.scenes.digits import CLASSES, Digits
-from rankops.datasets.scenes.ranked_mnist import RECIPE, RankedMnist
 from rankops.seeding import generator as seeded
 
 __all__ = ["Clips", "SCHEMA", "probabilities"]  # noqa: RUF022 - the dataset comes first
@@ -38,7 +38,7 @@ BELIEVED = 1e-9
 
 SCHEMA = schema_of(
     {
-        "score": pa.float32(),
+        "target": pa.float32(),
         "probability": pa.float32(),
         **RECIPE,  # of the scene as the middle frame shows it
         "drift": pa.list_(pa.float32(), 2),  # pixels a frame, down and to the right
@@ -91,7 +91,7 @@ class Clips(RankedMnist):
         chances = probabilities(recipe["size"], self.effects, canvas=self.canvas)
         remembered = torch.rand(len(numbers), self.viewers, generator=generator) < chances.unsqueeze(1)
         return recipe | {
-            "score": remembered.float().mean(1),
+            "target": remembered.float().mean(1),
             "probability": chances,
             "drift": self.drift * moves[:, :2],
             "zoom": self.zoom ** moves[:, 2],
@@ -107,7 +107,7 @@ class Clips(RankedMnist):
             chances = torch.from_numpy(table["probability"].to_numpy().astype(np.float64))
             remembered = torch.binomial(torch.full_like(chances, self.train_viewers), chances, generator=draws)
             score = pa.array((remembered / self.train_viewers).float().numpy())
-            yield table.set_column(table.column_names.index("score"), self.schema.field("score"), score)
+            yield table.set_column(table.column_names.index("target"), self.schema.field("target"), score)
 
     def pictures(self, recipe: Recipe, digits: Digits) -> Tensor:
         r"""Return the frames (n, 7, canvas, canvas) uint8 of some recipes.
@@ -134,14 +134,14 @@ class Clips(RankedMnist):
 
         viewers = self.viewers if split != "train" or self.train_viewers is None else self.train_viewers
         hidden = probabilities(recipe["size"], self.effects, canvas=self.canvas).double().numpy()
-        score, probability = (recipe[name].double().numpy() for name in ("score", "probability"))
+        score, probability = (recipe[name].double().numpy() for name in ("target", "probability"))
         remembered = np.round(score * viewers)
         chance = np.minimum(binom.cdf(remembered, viewers, hidden), binom.sf(remembered - 1, viewers, hidden))
         return super().facts(recipe, split) | {
             "drift": recipe["drift"].abs().amax(1).numpy(),
             "zoom": recipe["zoom"].numpy(),
             "probability_follows_content": np.abs(probability - hidden) < 1e-5,
-            "score": score,
+            "target": score,
             "score_is_a_share_of_viewers": (np.abs(score * viewers - remembered) < 1e-4) & (score >= 0) & (score <= 1),
             "score_is_believable": chance >= BELIEVED,
             "standardized_score": (score - hidden) / np.sqrt(hidden * (1 - hidden) / viewers),

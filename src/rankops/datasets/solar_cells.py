@@ -9,12 +9,15 @@ import pandas as pd
 import pyarrow as pa
 
 from rankops.datasets.expected import between
-from rankops.datasets.public.lamem import FRAMES, SCHEMA
 from rankops.datasets.public.packages import PackagedFile
 from rankops.datasets.public.reading import PhotoDataset, check_shares, read_list, scores_of, splits_by_key
+from rankops.io.parquet import IMAGE
 
 __all__ = ["FILE", "SolarCells"]
 
+SCHEMA = pa.schema(
+    [("id", pa.int64()), ("name", pa.string()), ("frames", pa.list_(IMAGE, 1)), ("target", pa.float32())]
+)
 FILE = PackagedFile(
     package="elpv-dataset",
     version="1.0.0.post1",
@@ -27,7 +30,7 @@ FILE = PackagedFile(
 
 @dataclass(frozen=True, kw_only=True)
 class SolarCells(PhotoDataset):
-    """Photographs, as clips of one frame, with a `score`: the grade of defect (0, 1/3, 2/3, 1) minus its training mean.
+    """Photographs, as clips of one frame, with a `target`: the grade of defect (0, 1/3, 2/3, 1) less its training mean.
 
     So a regression that starts at 0 starts at the mean. Cells are split by a hash of `seed` and their names.
 
@@ -47,8 +50,7 @@ solar_cells/   `rankops fetch solar_cells` downloads it
 """
     needs: ClassVar[tuple[str, ...]] = ("data/images",)
     schema: ClassVar[pa.Schema] = SCHEMA
-    photos: ClassVar[int] = FRAMES
-    expected: ClassVar[tuple[dict[str, Any], ...]] = (between("score", -1.0, 1.0),)
+    expected: ClassVar[tuple[dict[str, Any], ...]] = (between("target", -1.0, 1.0),)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -72,7 +74,7 @@ solar_cells/   `rankops fetch solar_cells` downloads it
     def prepared(self, listed: pd.DataFrame, fitted: Mapping[str, Any]) -> pd.DataFrame:
         if "mean_grade" not in fitted:
             raise ValueError("the mean grade of training is missing; expected what `fit` gave for the first delivery")
-        return listed.assign(score=listed["grade"] - fitted["mean_grade"])
+        return listed.assign(target=listed["grade"] - fitted["mean_grade"])
 
     def facts(self, read: pa.Table) -> dict[str, Any]:
-        return {"score": read["score"].to_pylist()}
+        return {"target": read["target"].to_pylist()}

@@ -1,6 +1,6 @@
-"""Read a public dataset from data/raw/<name>, in its own layout, into the tables that tasks learn from.
+"""Make a dataset: the tables that tasks learn from, drawn of digits or read from disk.
 
-Data that comes in over time has a folder a delivery there; those after the first add training rows.
+Data on disk that comes in over time has a folder a delivery; those after the first add training rows.
 """
 
 import json
@@ -16,8 +16,8 @@ import pyarrow.parquet as pq
 from tqdm import tqdm
 
 from pipelines.config import Settings
-from rankops import lookup
 from rankops.datasets.public.reading import Reading
+from rankops.datasets.scenes import digits
 from rankops.io.atomic import replaced_folder
 
 __all__ = ["deliveries", "main"]
@@ -59,22 +59,44 @@ def deliveries(raw: Path, snapshot: int) -> list[Path]:
     return folders[:snapshot]
 
 
-def main(params: Settings, name: str) -> None:
-    options, threads = params.real_data[name], params.compute.threads
-    dataset = lookup.find("datasets", name)(**options.args)
-    first, *later = folders = deliveries(Path("data/raw") / name, params.data.snapshot)
+def main(params: Settings, key: str) -> None:
+    if params.datasets[key].is_drawn:
+        _draw(params, key)
+    else:
+        _read(params, key)
+
+
+def _draw(params: Settings, key: str) -> None:
+    """Draw scenes: each split from digits of its own."""
+    dataset = params.datasets[key].built()
+    deliveries = dataset.deliveries(snapshot=params.data.snapshot, growth=params.data.growth)
+    rows, threads = sum(map(sum, deliveries.values())), params.compute.threads
+    with replaced_folder(Path("data") / key) as folder, tqdm(total=rows, desc=key, unit=" scenes") as bar:
+        for split, counts in deliveries.items():
+            glyphs = digits.load("data/digits", digits.DIGITS_OF[split])
+            with pq.ParquetWriter(folder / f"{split}.parquet", dataset.schema, compression="zstd") as writer:
+                for table in dataset.tables(glyphs, split, counts, threads=threads):
+                    writer.write_table(table)
+                    bar.update(len(table))
+
+
+def _read(params: Settings, key: str) -> None:
+    """Read the splits of a dataset from disk."""
+    options, threads = params.datasets[key], params.compute.threads
+    dataset = options.built()
+    first, *later = folders = deliveries(Path(options.raw), params.data.snapshot)
     for raw in folders:
         dataset.check(raw)
     if later and not dataset.grows:
         raise ValueError(
-            f"{later[0]}: {name} cannot be read in several deliveries; expected one, data/raw/{name} itself"
+            f"{later[0]}: {options.name} cannot be read in several deliveries; expected one, {options.raw} itself"
         )
     for raw in later:
         dataset.check_later(raw, first=first, seed=options.seed)
     fitted = dataset.fit(first, seed=options.seed)
     rows, skipped = {}, {split: [] for split in dataset.splits}
     reading = {split: Reading(options.size, options.seed, threads, fitted, names) for split, names in skipped.items()}
-    with replaced_folder(f"data/{name}") as folder, tqdm(desc=name, unit=" rows") as bar:
+    with replaced_folder(f"data/{key}") as folder, tqdm(desc=key, unit=" rows") as bar:
         for split in reversed(
             dataset.splits
         ):  # what is missing of the small ones is told before hours go into the large one
@@ -85,11 +107,11 @@ def main(params: Settings, name: str) -> None:
             if not rows[split]:
                 raise ValueError(f"{first}: nothing is left of {split}: all of its files are broken; get them again")
         manifest = {
-            **({} if first.name == name else {"deliveries": [raw.name for raw in folders]}),
+            **({} if first == Path(options.raw) else {"deliveries": [raw.name for raw in folders]}),
             "rows": {split: rows[split] for split in dataset.splits},
             "skipped": {split: {"files": len(files), "names": files} for split, files in skipped.items()},
             **({"fitted": fitted} if fitted else {}),
-            "options": {"size": options.size, "seed": options.seed, "args": options.args},
+            "options": {"name": options.name, "size": options.size, "seed": options.seed, "args": options.args},
         }
         (folder / "manifest.json").write_text(json.dumps(manifest, indent=2) + "\n")
 
