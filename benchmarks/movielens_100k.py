@@ -39,7 +39,7 @@ RAW, RESULTS = Path("data/raw/movielens_100k"), Path("results/movielens_100k/fol
 PAGE, COMMITTED = Path("docs/real_data.md"), ("src", "benchmarks", "pipelines", "tools")
 FOLDS, CHOOSING, SEEDS = 5, 3, [1, 2, 3, 4, 5]
 RATES = [2.5e-4, 5e-4, 1e-3, 2e-3, 4e-3, 8e-3, 1.6e-2, 3.2e-2]
-MODEL = {
+MODEL: dict[str, Any] = {
     "name": "linear",
     "args": {"standardize": False},
     "backbone": {"name": "perceptron", "args": {"hidden": [32], "within_group": True}},

@@ -82,6 +82,16 @@ class Model(Component):
     backbone: Component
     text: Component | None = None
 
+    @model_validator(mode="before")
+    @classmethod
+    def _on_a_backbone(cls, given: Any) -> Any:
+        if isinstance(given, dict) and "backbone" not in given:
+            raise ValueError(
+                f"{given.get('name')} has no backbone, expected a head on one, such as {{name: linear, backbone: "
+                "{name: convnet, args: {channels: [32, 64, 96]}}}, whose features it scores"
+            )
+        return given
+
 
 class Compute(Block):
     threads: Count
