@@ -13,6 +13,7 @@ from pipelines.config import Settings
 from pipelines.config.schema import Comparison, Resampling
 from pipelines.ops.progress import counted
 from rankops import lookup
+from rankops.datasets.folds import statistic_by_fold
 from rankops.io.atomic import replaced_folder
 from rankops.metrics.bootstrap import Statistic, differences, holm
 from rankops.seeding import derived_seed
@@ -21,7 +22,8 @@ from rankops.seeding import derived_seed
 def statistics_of(task: str, predictions: str | Path, seeds: Iterable[int]) -> dict[int, Statistic]:
     """Return the metrics of each seed of a run, from its predictions."""
     table, statistic = pq.read_table(predictions), lookup.find("tasks", task)().statistic
-    return {seed: statistic(table.filter(pa.array(table["seed"].to_numpy() == seed))) for seed in seeds}
+    own = {seed: table.filter(pa.array(table["seed"].to_numpy() == seed)) for seed in seeds}
+    return {seed: statistic_by_fold(statistic, some) for seed, some in own.items()}
 
 
 def compared(
