@@ -113,7 +113,7 @@ def shorten(project: Project) -> None:
     runs = ("label_ranking-rlsep", "memorability-mse", "memorability-spearman-laplace")
     params["runs"] = {name: params["runs"][name] for name in runs}
     params["sorters"] = {name: params["sorters"][name] for name in ("laplace", "comparator")}
-    params["comparisons"] = {"memorability": params["comparisons"]["memorability"] | {"runs": [runs[-1]]}}
+    params["comparisons"] = {"score_ranking": params["comparisons"]["score_ranking"] | {"runs": [runs[-1]]}}
     yaml.dump(params, path)
 
 

@@ -22,7 +22,7 @@ DEFAULTS = (
 )  # fmt: skip
 MODEL = {"name": "linear", "args": {"maximum": True}, "backbone": {"name": "convnet", "args": {"channels": [8, 16]}}}
 HEAD = {
-    "task": "memorability", "dataset": "clips", "model": MODEL,
+    "task": "score_ranking", "dataset": "clips", "model": MODEL,
     "start": "models/runs/label_ranking-rlsep", "loss": {"name": "spearman", "args": {}}, "sorter": "laplace",
     "auxiliary": {"name": "none"}, "training": {}, "seeds": [1], "grid": {},
 }  # fmt: skip

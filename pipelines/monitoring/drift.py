@@ -312,7 +312,7 @@ def measure(path: Path, ranker: Any, *, chosen: np.ndarray) -> dict[str, np.ndar
 def _network_quantities(path: Path, ranker: Any, rows: tuple[int, ...], images: Tensor) -> dict[str, Tensor]:
     """What a label ranker makes of images of one size, which are these rows of the file."""
     try:
-        embedding = embedded(ranker.scorer, images)
+        embedding = embedded(ranker.scorer, [images])
     except (RuntimeError, IndexError) as error:  # PyTorch's, where pooling leaves nothing
         height, width = images.shape[-2:]
         raise ValueError(

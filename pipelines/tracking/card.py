@@ -70,10 +70,10 @@ def _limits(recipe: Mapping[str, Any], labels: Sequence[str]) -> str:
     if recipe["folder"] == "sorters":
         length = recipe["args"].get("length")
         return f"Takes {length} scores, no other number." if length else "Takes any number of scores."
-    if image := recipe.get("image"):
-        takes = f"images of {image['width']} x {image['height']} pixels, {image['colors']} color(s)"
-    else:
-        takes = " and ".join(lookup.find("tasks", recipe["task"]).columns)
+    given = recipe["input"]
+    takes = " and ".join(name for name in lookup.find("tasks", recipe["task"])().columns(recipe) if name != "id")
+    if "width" in given:
+        takes += f" of any size, which are resized to {given['width']} x {given['height']}, {given['colors']} color(s)"
     ranked = ""
     if recipe["task"] == "label_ranking":
         numbers = f" 0 to {recipe['args']['outputs'] - 1}"

@@ -15,12 +15,11 @@ from typing import Any
 import mlflow
 import numpy as np
 import pandas as pd
-import pyarrow.parquet as pq
 from mlflow.entities import Metric, Param, ViewType
 from mlflow.exceptions import MlflowException
 from mlflow.models import ModelSignature
 from mlflow.types import ColSpec, DataType, Schema, TensorSpec
-from mlflow.types.schema import Array
+from mlflow.types.schema import AnyType, Array
 
 from pipelines.ops.git import git
 from pipelines.ops.messages import without_credentials
@@ -41,7 +40,10 @@ KINDS = {  # of `Task.columns`
     "image": DataType.binary,
     "images": Array(DataType.binary),
     "text": DataType.string,
-    "vectors": Array(Array(DataType.double)),
+    "texts": Array(DataType.string),
+    "vector": AnyType(),  # numbers, or numbers by their features' names
+    "vectors": AnyType(),
+    "id": AnyType(),  # text or a number
 }
 
 
@@ -197,7 +199,7 @@ def signature_of(weights: Path) -> ModelSignature:
     task: Any = lookup.find("tasks", recipe["task"])
     inputs: list[ColSpec | TensorSpec] = [
         ColSpec(KINDS[kind.removesuffix("?")], name, required=not kind.endswith("?"))
-        for name, kind in task.columns.items()
+        for name, kind in task().columns(recipe).items()
     ]
     return ModelSignature(inputs=Schema(inputs))
 
@@ -220,10 +222,6 @@ def _made(run: Run, tags: Mapping[str, str]) -> dict[str, Any]:
         "inputs": inputs,
         "metrics": metrics,
     }
-    tables = [path for path in map(Path, inputs) if path.name == "train.parquet" and path.is_file()]
-    for said in (pq.read_schema(path).metadata or {} for path in tables):
-        if b"classes" in said:
-            return {"made": made, "labels": json.loads(said[b"classes"])}
     return {"made": made}
 
 
@@ -231,7 +229,7 @@ def _register(client: mlflow.MlflowClient, run_id: str, run: Run, version: Versi
     tags = {**run.tags, **version.tags, KEY: run.key, "run": run.name}
     known = tags | _commit()
     made = _made(run, known)
-    labels = made.get("labels", ())
+    labels = json.loads((version.weights / "model.json").read_text()).get("classes", ())
     text = card(version.model, version.weights, params=run.params, metrics=run.metrics, tags=known, labels=labels)
     with TemporaryDirectory() as scratch:
         weights = Path(scratch) / "weights"  # the name by which `rankops.sorters.load` finds it
