@@ -39,6 +39,7 @@ RUNTIME = {
 # Files of these folders that hold no component.
 HELPERS = {
     "losses": {"inputs", "pairs"},
+    "inputs": {"base", "stored"},
     "metrics": {"bootstrap", "dense_ranks", "gains", "sorter_quality", "weights"},
     "models": {"layers", "tokenizer"},
     "models.backbones": set(),
@@ -156,8 +157,8 @@ def module(folder: str, name: str, *, where: str | None = None) -> ModuleType:
     modules = _modules(folder)
     if not isinstance(name, str) or name not in modules:  # a file of params or a model may name anything
         raise ValueError(
-            f"{where or f'{folder}.name'}: no {name!r} in rankops/{folder.replace('.', '/')}; there are {', '.join(modules)}"
-            f"{did_you_mean(str(name), modules)}"
+            f"{where or f'{folder}.name'}: no {name!r} in rankops/{folder.replace('.', '/')}; there are "
+            f"{', '.join(modules)}{did_you_mean(str(name), modules)}"
         )
     return importlib.import_module(modules[name])
 

@@ -10,7 +10,12 @@ from rankops.models.network import Network
 from rankops.models.threshold_network import ThresholdNetwork
 from rankops.training.augmentation import views as views_of
 
-__all__ = ["LabelRanker"]
+__all__ = ["LabelRanker", "pooled"]
+
+
+def pooled(embedding: Tensor) -> Tensor:
+    """Return an embedding (n, size) as it is, of maps (n, size, height, width) their mean."""
+    return embedding.mean((2, 3)) if embedding.dim() == 4 else embedding
 
 
 class LabelRanker(nn.Module):
@@ -68,7 +73,7 @@ class LabelRanker(nn.Module):
 
     def levels(self, embedding: Tensor) -> Tensor:
         """Return thresholds (n, K) of the scorer's embedding, of maps by their mean."""
-        return self.thresholds(embedding.mean((2, 3)) if embedding.dim() == 4 else embedding)
+        return self.thresholds(pooled(embedding))
 
     def forward(self, inputs: Tensor) -> tuple[Tensor, Tensor]:
         several = self._views_of(inputs) if self.views else [inputs]

@@ -3,7 +3,6 @@
 import inspect
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 
 from rankops import lookup
