@@ -46,7 +46,7 @@ _PRINTED = {
     ("label_ranking", "ranked_mnist"): {f"{images:,}": rows for images, rows in _RANKED_MNIST.items()},
     ("label_ranking", "arc"): {"": _ARC},
     # SoDeep's Tables 2 (ResNet-34), 4 (WILDCAT) and 3 (DSVE).
-    ("memorability", "videomem"): {"": {"mse": {"spearman": "0.442"}, "spearman": {"spearman": "0.466"}}},
+    ("score_ranking", "videomem"): {"": {"mse": {"spearman": "0.442"}, "spearman": {"spearman": "0.466"}}},
     ("multilabel", "voc2007"): {
         "": {
             "multilabel_soft_margin": {"mean_average_precision": "0.932"},
@@ -68,7 +68,7 @@ ABOUT = {
     ("label_ranking", "ranked_mnist"): (
         "images of 224 px, their number in brackets; for 5,000, means of 30 networks on 100 test images"
     ),
-    ("memorability", "videomem"): "trained on LaMem too",
+    ("score_ranking", "videomem"): "trained on LaMem too",
     ("retrieval", "coco_captions"): "galleries of 1,000 images",
 }
 
@@ -84,7 +84,7 @@ def printed(task: str, dataset: str, loss: str) -> dict[str, dict[str, str]]:
 
     >>> printed("label_ranking", "ranked_mnist", "rlsep")["5,000"]["ranked.exact_match"]
     '0.454 ± 0.056'
-    >>> printed("memorability", "videomem", "mse"), printed("memorability", "clips", "mse")
+    >>> printed("score_ranking", "videomem", "mse"), printed("score_ranking", "clips", "mse")
     ({'': {'spearman': '0.442'}}, {})
     """
     tables = _PRINTED.get((task, dataset), {})
