@@ -150,7 +150,8 @@ def _answered(task: Any, network: Any, asked: list[dict[str, Any]], piece: list[
 def _of_answer(answer: Mapping[str, Any], recipe: Mapping[str, Any]) -> dict[str, float]:
     """Return the quantities of an answer: its score, or that of each class, or of the documents the extremes.
 
-    >>> _of_answer({"labels": ["cat"], "label_ranks": [1, 0], "scores": [2.0, -1.0]}, {"classes": ["cat", "dog"]})
+    >>> answer = {"labels": ["cat"], "label_ranks": [1, 0], "scores": [2.0, -1.0]}
+    >>> _of_answer(answer, {"task": "label_ranking", "classes": ["cat", "dog"]})
     {'score cat': 2.0, 'score dog': -1.0, 'highest score': 2.0, 'labels selected': 1}
     """
     found: dict[str, float] = {}

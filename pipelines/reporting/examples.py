@@ -77,9 +77,8 @@ def _inputs(params: Settings, dataset: str, count: int) -> list[np.ndarray | str
     if kind == "features":
         features = _told(dataset, "features")
         return [_numbers(row, features) for row in column.to_pylist()]
-    pictures = (
-        column if kind == "image" else pa.chunked_array([pa.array([clip[0] for clip in column.to_pylist()], IMAGE)])
-    )
+    if kind == "frames":
+        column = pa.chunked_array([pa.array([clip[0] for clip in column.to_pylist()], IMAGE)])
     images = decode_images(column, path=path, threads=params.compute.threads)
     return [image if image.ndim == 2 else image.transpose(1, 2, 0) for image in images]
 

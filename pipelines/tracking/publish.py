@@ -15,12 +15,11 @@ from typing import Any
 import mlflow
 import numpy as np
 import pandas as pd
-import pyarrow.parquet as pq
 from mlflow.entities import Metric, Param, ViewType
 from mlflow.exceptions import MlflowException
 from mlflow.models import ModelSignature
 from mlflow.types import ColSpec, DataType, Schema, TensorSpec
-from mlflow.types.schema import Array
+from mlflow.types.schema import AnyType, Array
 
 from pipelines.ops.git import git
 from pipelines.ops.messages import without_credentials
@@ -41,7 +40,10 @@ KINDS = {  # of `Task.columns`
     "image": DataType.binary,
     "images": Array(DataType.binary),
     "text": DataType.string,
+    "texts": Array(DataType.string),
+    "vector": Array(DataType.double),
     "vectors": Array(Array(DataType.double)),
+    "id": AnyType(),
 }
 
 
@@ -194,16 +196,16 @@ def signature_of(weights: Path) -> ModelSignature:
     if recipe["folder"] == "sorters":
         tensor = Schema([TensorSpec(np.dtype(np.float32), (-1, recipe["args"].get("length", -1)))])
         return ModelSignature(inputs=tensor, outputs=tensor)
-    task: Any = lookup.find("tasks", recipe["task"])
+    task: Any = lookup.find("tasks", recipe["task"])()
     inputs: list[ColSpec | TensorSpec] = [
         ColSpec(KINDS[kind.removesuffix("?")], name, required=not kind.endswith("?"))
-        for name, kind in task.columns.items()
+        for name, kind in task.columns(recipe).items()
     ]
     return ModelSignature(inputs=Schema(inputs))
 
 
 def _made(run: Run, tags: Mapping[str, str]) -> dict[str, Any]:
-    """Return what a version's model.json says besides how it is rebuilt: what made it, how good it is, its labels."""
+    """Return what a version's model.json says besides how it is rebuilt: what made it, and how good it is."""
     inputs = inputs_of(tags)
     metrics: dict[str, dict[str, float]] = {}
     for name, value in run.metrics.items():
@@ -220,10 +222,6 @@ def _made(run: Run, tags: Mapping[str, str]) -> dict[str, Any]:
         "inputs": inputs,
         "metrics": metrics,
     }
-    tables = [path for path in map(Path, inputs) if path.name == "train.parquet" and path.is_file()]
-    for said in (pq.read_schema(path).metadata or {} for path in tables):
-        if b"classes" in said:
-            return {"made": made, "labels": json.loads(said[b"classes"])}
     return {"made": made}
 
 
@@ -231,8 +229,7 @@ def _register(client: mlflow.MlflowClient, run_id: str, run: Run, version: Versi
     tags = {**run.tags, **version.tags, KEY: run.key, "run": run.name}
     known = tags | _commit()
     made = _made(run, known)
-    labels = made.get("labels", ())
-    text = card(version.model, version.weights, params=run.params, metrics=run.metrics, tags=known, labels=labels)
+    text = card(version.model, version.weights, params=run.params, metrics=run.metrics, tags=known)
     with TemporaryDirectory() as scratch:
         weights = Path(scratch) / "weights"  # the name by which `rankops.sorters.load` finds it
         shutil.copytree(version.weights, weights)
