@@ -27,8 +27,8 @@ from rankops.metrics.spearman import spearman as exact_spearman
 from rankops.sorters import load_sorter
 from rankops.sorters.laplace import Laplace
 from rankops.sorters.straight_through import StraightThrough
-from rankops.tasks.memorability import Memorability
 from rankops.tasks.multilabel import MultiLabel
+from rankops.tasks.score_ranking import ScoreRanking
 from rankops.training.finetune import embedded
 
 START = Path("models/runs/label_ranking-rlsep")
@@ -41,7 +41,7 @@ Loss = Callable[[Tensor, Tensor], Tensor]
 def features(splits: dict[str, tuple[Tensor, Tensor]]) -> dict[str, tuple[Tensor, Tensor]]:
     """What the label ranker's network sees in images (n, height, width), standardized over the training split."""
     network = load_model(START).scorer
-    found = {split: embedded(network, as_batch(images)) for split, (images, _) in splits.items()}
+    found = {split: embedded(network, as_batch(images).split(256)) for split, (images, _) in splits.items()}
     mean, deviation = found["train"].mean(0), found["train"].std(0).clamp(min=1e-6)
     return {split: ((found[split] - mean) / deviation, wanted) for split, (_, wanted) in splits.items()}
 
@@ -116,9 +116,9 @@ def main() -> None:
         "straight_through 0.2": StraightThrough(),
         "comparator": load_sorter("comparator"),
     }
-    clips = {split: Memorability().load("data/clips", split, threads=1) for split in ("train", "val", "test")}
-    # The middle frame of each clip.
-    data = features({split: (frames[:, frames.shape[1] // 2], target) for split, (frames, target) in clips.items()})
+    clips = {split: ScoreRanking().load("data/clips", split, threads=1) for split in ("train", "val", "test")}
+    middle = {split: one.inputs.items.unflatten(0, (len(one), -1))[:, 3] for split, one in clips.items()}  # of 7 frames
+    data = features({split: (middle[split], one.truth) for split, one in clips.items()})
     losses: dict[str, Loss] = {"mse": mse}
     for name, sorter in ours.items():
         losses[f"spearman, {name}"] = partial(spearman, sorter=sorter)
@@ -132,7 +132,7 @@ def main() -> None:
     images = {
         split: MultiLabel().load("data/long_tailed_mnist", split, threads=1) for split in ("train", "val", "test")
     }
-    data = features({split: (pixels, labels.float()) for split, (pixels, labels, _) in images.items()})
+    data = features({split: (one.inputs.items, one.truth.labels.float()) for split, one in images.items()})
     as_labels = lambda loss, **options: lambda scores, labels: loss(scores.mT, labels.mT, **options)  # noqa: E731
     losses = {"multilabel_soft_margin": as_labels(multilabel_soft_margin)}
     for name, sorter in ours.items():

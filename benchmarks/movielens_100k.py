@@ -13,6 +13,7 @@ of results/movielens_100k/folds.jsonl, from which a stopped run goes on.
 import argparse
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -25,7 +26,7 @@ from benchmarks.results import machine
 from pipelines.ops.git import git
 from pipelines.reporting.results import number
 from rankops.datasets.movielens_100k import FILE, MovieLens100k
-from rankops.datasets.splits import Queries
+from rankops.datasets.splits import Split, padded
 from rankops.io.atomic import replaced_file
 from rankops.metrics import kendall, ndcg
 from rankops.metrics.bootstrap import Statistic, differences, evaluate, holm
@@ -38,7 +39,11 @@ RAW, RESULTS = Path("data/raw/movielens_100k"), Path("results/movielens_100k/fol
 PAGE, COMMITTED = Path("docs/real_data.md"), ("src", "benchmarks", "pipelines", "tools")
 FOLDS, CHOOSING, SEEDS = 5, 3, [1, 2, 3, 4, 5]
 RATES = [2.5e-4, 5e-4, 1e-3, 2e-3, 4e-3, 8e-3, 1.6e-2, 3.2e-2]
-MODEL = {"name": "perceptron", "args": {"hidden": [32]}}
+MODEL: dict[str, Any] = {
+    "name": "linear",
+    "args": {"standardize": False},
+    "backbone": {"name": "perceptron", "args": {"hidden": [32], "within_group": True}},
+}
 TRAINING = {"batch_size": 16, "epochs": 15, "patience": 15, "schedule": {"name": "cosine"}, "monitor": "ndcg"}
 BASELINE, CENTERED = "mse", "mse, user's mean taken off"
 METHODS = {BASELINE: "mse", CENTERED: "mse"} | {
@@ -50,24 +55,30 @@ REFERENCES = "mean rating of the film", "the true order, without equal scores"
 METRICS = "NDCG", "Kendall's tau"
 
 
-def of_users(scores: Tensor, users: Queries) -> Tensor:
+def of_users(scores: Tensor, users: Split) -> Tensor:
     """Return the metrics of each user, (2, n), NaN for one whose ratings are all alike; of equal scores, tau is 0."""
-    ratings = users.relevance
-    alike = (ratings == ratings[:, :1]) | ~users.mask
-    found = [metric(scores, ratings, mask=users.mask) for metric in (ndcg, kendall)]
+    ratings, mask = _padded(users.truth, users)
+    alike = (ratings == ratings[:, :1]) | ~mask
+    found = [metric(scores, ratings, mask=mask) for metric in (ndcg, kendall)]
     return torch.stack(found).nan_to_num(0.0).masked_fill(alike.all(-1), torch.nan)
 
 
-def centered(users: Queries) -> Queries:
+def centered(users: Split) -> Split:
     """Return users with ratings minus the mean of their list."""
-    mean = users.relevance.sum(-1, keepdim=True) / users.mask.sum(-1, keepdim=True)
-    return users._replace(relevance=(users.relevance - mean) * users.mask)
+    ratings, mask = _padded(users.truth, users)
+    mean = ratings.sum(-1, keepdim=True) / mask.sum(-1, keepdim=True)
+    return replace(users, truth=(ratings - mean)[mask])
 
 
-def reference(name: str, users: Queries) -> Tensor:
+def _padded(values: Tensor, users: Split) -> tuple[Tensor, Tensor]:
+    assert users.sizes is not None
+    return padded(values, users.sizes)
+
+
+def reference(name: str, users: Split) -> Tensor:
     if name == REFERENCES[0]:
-        return users.features[..., 0]
-    return users.relevance.argsort(stable=True).argsort().float()
+        return _padded(users.inputs.items[:, 0], users)[0]
+    return _padded(users.truth, users)[0].argsort(stable=True).argsort().float()
 
 
 def piece(method: str, splits: Splits) -> dict[str, Any]:
@@ -113,7 +124,7 @@ def keep(methods: list[str], commit: str) -> None:
         pieces = []
     done = {(one["method"], one["fold"]) for one in pieces}
     for fold in range(1, FOLDS + 1):
-        splits = load(MovieLens100k(fold=fold, folds=FOLDS, gate_share=0.0), RAW)[0]
+        splits = load(MovieLens100k(), RAW, fold=fold, folds=FOLDS)[0]
         for method in methods:
             if (method, fold) not in done:
                 pieces.append({"method": method, "fold": fold, **piece(method, splits)})

@@ -21,6 +21,8 @@ import torch
 from benchmarks.results import write
 from pipelines.config import load
 from pipelines.tracking.publish import Run, Version, publish
+from rankops.datasets.splits import Split
+from rankops.inputs.image import of_tensor
 from rankops.io.checkpoints import save_model
 from rankops.io.parquet import encode_images
 from rankops.tasks.label_ranking import LabelRanking
@@ -34,7 +36,7 @@ SERVE = f"from pipelines.serving.server import serve; serve('models:/label_ranki
 def served() -> Iterator[str]:
     """The address of a server of a version with random weights, of the network of params.yaml."""
     params = load()
-    some = torch.zeros(1, 32, 32, dtype=torch.uint8), torch.zeros(1, 10, dtype=torch.int64)
+    some = Split(of_tensor(torch.zeros(1, 32, 32, dtype=torch.uint8)), torch.zeros(1, 10, dtype=torch.int64))
     network = LabelRanking(params.training_of(RUN)).build(params.runs[RUN].model.model_dump(), some, seed=0)
     with tempfile.TemporaryDirectory() as folder:
         os.environ["MLFLOW_TRACKING_URI"] = f"sqlite:///{folder}/mlflow.db"

@@ -11,6 +11,8 @@ import torch
 
 from benchmarks.results import write
 from pipelines.config import Settings, load
+from rankops.datasets.splits import Split
+from rankops.inputs.image import of_tensor
 from rankops.losses.rlsep import rlsep
 from rankops.tasks.label_ranking import LabelRanking
 from rankops.training.device import make_accelerator
@@ -21,14 +23,14 @@ RUN = "label_ranking-rlsep"
 IMAGES, EPOCHS, ROUNDS = 1280, 3, 3
 
 
-def random_scenes(canvas: int) -> tuple[torch.Tensor, torch.Tensor]:
+def random_scenes(canvas: int) -> Split:
     """Return images and label ranks with nothing in them; what is learned costs the same."""
     draws = torch.Generator().manual_seed(0)
     images = torch.randint(0, 256, (IMAGES, canvas, canvas), generator=draws, dtype=torch.uint8)
-    return images, torch.randint(0, 4, (IMAGES, 10), generator=draws)
+    return Split(of_tensor(images), torch.randint(0, 4, (IMAGES, 10), generator=draws))
 
 
-def bare(params: Settings, split: tuple[torch.Tensor, torch.Tensor]) -> float:
+def bare(params: Settings, split: Split) -> float:
     """Return images a second of the three calls alone: no augmentation, no shuffling, one batch."""
     training = params.training_of(RUN)
     accelerator = make_accelerator(device=params.compute.device, precision=params.compute.precision)
@@ -36,7 +38,7 @@ def bare(params: Settings, split: tuple[torch.Tensor, torch.Tensor]) -> float:
     network = network.to(accelerator.device, memory_format=torch.channels_last).train()
     optimizer, size = training["scorer"]["optimizer"], training["scorer"]["batch_size"]
     steps = getattr(torch.optim, optimizer["name"])(network.parameters(), **optimizer["args"])
-    batch, target = (part[:size].to(accelerator.device) for part in (split[0].unsqueeze(1), split[1]))
+    batch, target = (part[:size].to(accelerator.device) for part in (split.inputs.items, split.truth))
     start = 0.0
     for step in range((1 + EPOCHS) * IMAGES // size):
         if step == IMAGES // size:  # after an epoch to warm up, as below
@@ -56,7 +58,7 @@ def _finish(device: torch.device) -> None:
         torch.cuda.synchronize()
 
 
-def fitted(params: Settings, split: tuple[torch.Tensor, torch.Tensor]) -> float:
+def fitted(params: Settings, split: Split) -> float:
     """Return images a second of the task's own training, after an epoch to warm up."""
     training = params.training_of(RUN)
     training["scorer"] |= {"epochs": 1 + EPOCHS, "patience": 1 + EPOCHS}
@@ -64,7 +66,7 @@ def fitted(params: Settings, split: tuple[torch.Tensor, torch.Tensor]) -> float:
     task, compute = LabelRanking(training), {"device": params.compute.device, "precision": params.compute.precision}
     network = task.build(params.runs[RUN].model.model_dump(), split, seed=1)
     objective = Objective(params.runs[RUN].loss.model_dump(), device=make_accelerator(**compute).device)
-    few = split[0][:2], split[1][:2]  # so that validation costs nothing
+    few = Split(of_tensor(split.inputs.items[:2]), split.truth[:2])  # so that validation costs nothing
     options = {"training": training, "objective": objective, "seed": 1, **compute}
     moments = [time.perf_counter() for phase, _ in train(task, network, split, few, **options) if phase == "scorer"]
     return IMAGES / float(np.median([later - earlier for earlier, later in pairwise(moments)]))

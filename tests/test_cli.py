@@ -164,12 +164,12 @@ class TestScale:
     def test_options_of_a_name_are_replaced_together_and_what_shares_an_anchor_may_differ(self, project):
         optimizer = "{name: SGD, args: {lr: 0.5}}"
         (project / "scales/mine.yaml").write_text(
-            f"training: {{memorability: {{probe: {{optimizer: &mine {optimizer}}}}}, "
+            f"training: {{score_ranking: {{probe: {{optimizer: &mine {optimizer}}}}}, "
             "multilabel: {probe: {optimizer: *mine }}}\nruns: {memorability-mse: {seeds: [1, 7]}}"
         )
         values = YAML().load(project / "params.yaml")
         del values["runs"]["memorability-spearman-lstm"]
-        values["comparisons"]["memorability"]["runs"].remove("memorability-spearman-lstm")
+        values["comparisons"]["score_ranking"]["runs"].remove("memorability-spearman-lstm")
         YAML().dump(values, project / "params.yaml")
         assert "runs.memorability-spearman-lstm" in rankops("scale", "mine")  # over laptop's, which has it
         assert (project / "params.yaml").read_text().count(f"optimizer: {optimizer}") == 2  # written out

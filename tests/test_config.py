@@ -61,7 +61,7 @@ def test_a_run_or_a_scale_that_changes_one_option_of_an_optimizer_keeps_the_othe
 ):
     changes = {
         "training": {
-            "memorability": {"probe": {"optimizer": {"name": "AdamW", "args": {"lr": 0.1, "weight_decay": 0.5}}}}
+            "score_ranking": {"probe": {"optimizer": {"name": "AdamW", "args": {"lr": 0.1, "weight_decay": 0.5}}}}
         },
         "runs": {
             "memorability-mse": {"training": {"probe": {"optimizer": optimizer, "schedule": {"warm_up_epochs": 2}}}}
@@ -75,10 +75,10 @@ def test_a_run_or_a_scale_that_changes_one_option_of_an_optimizer_keeps_the_othe
         (tmp_path / "scales").mkdir()
         (tmp_path / "params.yaml").write_text((ROOT / "params.yaml").read_text())
         (tmp_path / "scales/laptop.yaml").write_text(json.dumps({"training": changes["training"]}))
-        mine = {"training": {"memorability": {"probe": {"optimizer": optimizer}}}}
+        mine = {"training": {"score_ranking": {"probe": {"optimizer": optimizer}}}}
         (tmp_path / "scales/mine.yaml").write_text(json.dumps(mine))
         scales.apply("mine", tmp_path)
-        written = read(tmp_path / "params.yaml")["training"]["memorability"]["probe"]["optimizer"]
+        written = read(tmp_path / "params.yaml")["training"]["score_ranking"]["probe"]["optimizer"]
         assert written == {"name": "AdamW", "args": expected}
 
 

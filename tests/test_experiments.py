@@ -107,7 +107,7 @@ class TestKeep:
         record = {"seeds": seeds, "setting": {}, "validation": {str(seed): seed / 10 for seed in seeds}}
         for name in ("a", "b"):
             pq.write_table(pa.concat_tables([predicted(name, seed) for seed in seeds]), prepared / f"{name}.parquet")
-            statistics = compare.statistics_of("memorability", prepared / f"{name}.parquet", seeds)
+            statistics = compare.statistics_of("score_ranking", prepared / f"{name}.parquet", seeds)
             metrics = evaluate(statistics, resamples=20, seed=0)
             (prepared / f"{name}-metrics.json").write_text(json.dumps(metrics))
             (prepared / f"{name}.json").write_text(json.dumps(record))

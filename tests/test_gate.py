@@ -20,17 +20,18 @@ from rankops.io.checkpoints import build, save_model
 from rankops.io.parquet import encode_images
 
 MODEL = "sorter-x"
+NETWORK = {"backbone": {"name": "convnet", "args": {"channels": [4, 6]}}, "head": {"name": "linear", "args": {}}}
 PARAMS = SimpleNamespace(
     gate=SimpleNamespace(
         resamples=200, seed=1, confidence=0.95, minimum_gain=0.0, tolerance=0.01,
         judged={
             "sorter": SimpleNamespace(metric="negative_l1", guarded=["exactly_ordered"]),
-            "memorability": SimpleNamespace(metric="spearman", guarded=[]),
+            "score_ranking": SimpleNamespace(metric="spearman", guarded=[]),
         },
     ),
     score_vectors=SimpleNamespace(length=8), compute=SimpleNamespace(threads=1),
     sorters={"x": SimpleNamespace(training={}), "laplace": SimpleNamespace(training=None)},
-    runs={"mine": SimpleNamespace(task="memorability")}, model_of=lambda run: run.task,
+    runs={"mine": SimpleNamespace(task="score_ranking")}, model_of=lambda run: run.task,
 )  # fmt: skip
 
 
@@ -46,9 +47,9 @@ def sorter(name: str, steepness: float = 1.0, *, kind: str = "handcrafted", **op
     publish([Run(name, "tests", name, version=Version(MODEL, Path("made") / name))])
 
 
-def regressor(name: str, seed: int, *, dataset: str = "clips", model: str = "memorability", colors: int = 1) -> None:
-    network = build("models", "convnet", {"channels": [4, 6]}, seed=seed, outputs=1, colors=colors)
-    network.recipe["task"] = "memorability"
+def regressor(name: str, seed: int, *, dataset: str = "clips", model: str = "score_ranking", colors: int = 1) -> None:
+    network = build("models", "network", NETWORK, seed=seed, outputs=1, colors=colors)
+    network.recipe["task"] = "score_ranking"
     save_model(Path("made") / name, network)
     version = Version(model, Path("made") / name)
     publish([Run(name, "tests", name, tags={"dataset": dataset}, version=version)])
@@ -58,7 +59,7 @@ def regressor(name: str, seed: int, *, dataset: str = "clips", model: str = "mem
 def clips(store):
     """A gate split whose scores are those of the network of seed 1, which is the best there can be."""
     images = torch.randint(0, 256, (60, 16, 16), generator=torch.Generator().manual_seed(0), dtype=torch.uint8)
-    network = build("models", "convnet", {"channels": [4, 6]}, seed=1, outputs=1, colors=1).eval()
+    network = build("models", "network", NETWORK, seed=1, outputs=1, colors=1).eval()
     with torch.no_grad():
         scores = network(images.unsqueeze(1)).squeeze(1)
     frames = pa.FixedSizeListArray.from_arrays(encode_images(images.numpy(), threads=1), 1)
@@ -181,8 +182,8 @@ class TestWhatCannotBeJudged:
         sorter("flat", 1.0)
         store.create_registered_model("their_model")
         decisions = gate.decide_all(None, PARAMS)
-        assert [one.model for one in decisions] == gate.known(PARAMS) == ["sorter-x", "memorability"]
-        assert "expected a name that begins with one of sorter, memorability" in decide("their_model").reason
+        assert [one.model for one in decisions] == gate.known(PARAMS) == ["sorter-x", "score_ranking"]
+        assert "expected a name that begins with one of sorter, score_ranking" in decide("their_model").reason
 
     def test_a_version_that_this_code_cannot_load_is_named_and_stops_no_other_model(self, store, clips):
         sorters(1.0, 50.0)
@@ -190,7 +191,7 @@ class TestWhatCannotBeJudged:
             regressor(name, seed)
         (recipe,) = [file for file in Path("mlruns").rglob("model.json") if '"steepness": 1.0' in file.read_text()]
         recipe.write_text(recipe.read_text().replace("steepness", "sharpness"))
-        broken, fine = gate.decide_all([MODEL, "memorability"], PARAMS)
+        broken, fine = gate.decide_all([MODEL, "score_ranking"], PARAMS)
         assert (broken.failed, fine.failed, fine.promoted) == (True, False, True)
         assert "sorter-x version 1 cannot be judged here" in broken.reason
         assert "`rankops promote sorter-x --version N`" in broken.reason
@@ -219,7 +220,7 @@ class TestTasks:
     def test_versions_are_compared_on_the_gate_split_or_without_one_on_validation_which_the_decision_says(
         self, store, clips, dataset, split
     ):
-        model = "memorability" if dataset == "clips" else f"memorability-{dataset}"
+        model = "score_ranking" if dataset == "clips" else f"memorability-{dataset}"
         Path(f"data/{dataset}").mkdir(exist_ok=True)
         shutil.copyfile("data/clips/gate.parquet", f"data/{dataset}/val.parquet")
         for name, seed in (("worse", 2), ("best", 1)):
@@ -235,7 +236,7 @@ class TestTasks:
     @pytest.mark.parametrize(
         ("first", "second", "reason"),
         [
-            ({"colors": 3}, {}, "memorability version 1 cannot be judged here.*3 channels"),
+            ({"colors": 3}, {}, "score_ranking version 1 cannot be judged here.*3 channels"),
             ({}, {"dataset": "lamem"}, "version 2 was trained on dataset lamem and its champion, 1, on clips"),
             ({"dataset": "lamem"}, {"dataset": "lamem"}, "cannot be judged on lamem.*lamem/val.parquet: no such file"),
         ],
@@ -243,8 +244,8 @@ class TestTasks:
     def test_versions_that_do_not_go_with_the_data_here_are_told(self, store, clips, first, second, reason):
         regressor("first", 2, **first)
         regressor("second", 1, **second)
-        decision = decide("memorability")
+        decision = decide("score_ranking")
         assert decision.failed
         assert re.search(reason, decision.reason)
-        assert "`rankops promote memorability --version N`" in decision.reason
-        assert champion(store, "memorability") == "1"
+        assert "`rankops promote score_ranking --version N`" in decision.reason
+        assert champion(store, "score_ranking") == "1"

@@ -14,7 +14,7 @@ from pipelines.tracking.publish import Run, publish
 
 from conftest import wait_for  # isort: skip
 
-PARAMS = SimpleNamespace(runs={"mine": SimpleNamespace(task="memorability")}, sorters={"lstm": None})
+PARAMS = SimpleNamespace(runs={"mine": SimpleNamespace(task="score_ranking")}, sorters={"lstm": None})
 KEPT = Path(".checkpoints")
 SEED = KEPT / "train/mine/0123456789abcdef/seed2"
 
@@ -67,7 +67,7 @@ def test_whole_epochs_of_trainings_of_the_params_are_shown(store):
     mine, sorter = runs(store)
     assert (mine.info.run_name, sorter.info.run_name) == ("mine seed2", "sorter-lstm")
     names = [store.get_experiment(run.info.experiment_id).name for run in (mine, sorter)]
-    assert names == ["memorability", "sorters"]
+    assert names == ["score_ranking", "sorters"]
     assert mine.info.status == "RUNNING"
     assert mine.data.metrics["epoch.loss"] == 0.5
     assert steps(store, mine) == [1, 2]
@@ -77,7 +77,7 @@ def test_whole_epochs_of_trainings_of_the_params_are_shown(store):
         look()
     assert steps(store, mine) == [1, 2, 3, 4]
     shutil.rmtree(SEED)
-    publish([Run("mine", "memorability", "key", seeds=(Run("mine-seed2", "memorability", "seed"),))])
+    publish([Run("mine", "score_ranking", "key", seeds=(Run("mine-seed2", "score_ranking", "seed"),))])
     look()
     assert [run.info.run_name for run in runs(store)] == ["mine", "mine-seed2", "sorter-lstm"]  # one of a training
 

@@ -3,7 +3,6 @@
 import hashlib
 import json
 import math
-from pathlib import Path
 from zipfile import ZipFile
 
 import numpy as np
@@ -21,7 +20,6 @@ from rankops.datasets import movielens_100k
 from rankops.datasets.movielens_100k import FEWEST, FILMS, GENRES, RATINGS, USERS, MovieLens100k
 from rankops.datasets.protein_homology import FEATURES, FILE, ProteinHomology
 from rankops.datasets.public.packages import PackagedFile
-from rankops.datasets.public.reading import Reading
 from rankops.datasets.splits import Queries, read_queries
 from rankops.io.checkpoints import load_model, save_model
 from rankops.sorters import Laplace
@@ -33,10 +31,12 @@ from conftest import ROOT, refusal, with_cell  # isort: skip
 
 QUERIES, KEYS = 12, ["user_id", "movie_id"]
 DATASETS = {
-    name: {"name": name, "raw": f"data/raw/{name}", "args": {"folds": 4}, "seed": 3}
+    name: {"name": name, "raw": f"data/raw/{name}", "args": {"val_share": 0.25, "test_share": 0.25}, "seed": 3}
     for name in ("protein_homology", "movielens_100k")
 }
 SETTINGS = check_shapes(merged(read(ROOT / "params.yaml"), {"datasets": DATASETS}))
+PERCEPTRON = {"name": "perceptron", "args": {"hidden": [8]}}
+MODEL = {"name": "linear", "args": {"standardize": False}, "backbone": PERCEPTRON}
 
 
 def candidates() -> pd.DataFrame:
@@ -68,58 +68,15 @@ class TestAdapter:
         assert [len(table) for table in tables.values()] == [3, 1, 6, 2]
         names = [name for table in tables.values() for name in table["name"].to_pylist()]
         assert sorted(map(int, names)) == [7 * number for number in range(1, QUERIES + 1)]
-        given, learned = candidates(), tables["train"]["name"].to_pylist()
-        seen = given[given["EXAMPLE_ID"].astype(str).isin(learned)][list(FEATURES)]
+        given = candidates()
         for row in tables["test"].to_pylist():
             own = given[given["EXAMPLE_ID"] == int(row["name"])]
             assert row["relevance"] == own["target"].tolist()
-            values = own[list(FEATURES)]
-            spread = values.std(ddof=0).where(lambda one: one > 1e-9, 1.0)
-            expected = np.hstack([(values - values.mean()) / spread, (values - seen.mean()) / seen.std(ddof=0)])
-            assert np.allclose(row["features"], expected.clip(-6, 6), atol=1e-5)
-        constant = next(row for table in tables.values() for row in table.to_pylist() if row["name"] == "7")
-        assert [features[0] for features in constant["features"]] == [0.0] * 3
+            assert np.array_equal(row["features"], own[list(FEATURES)].to_numpy(np.float32))  # as they are in the file
+            assert json.loads(tables["test"].schema.metadata[b"features"]) == list(FEATURES)
         split = read_queries("data/protein_homology", "train")
         assert split.mask.sum(1).tolist() == list(map(len, tables["train"]["relevance"].to_pylist()))
         assert not split.features[~split.mask].any()
-
-    def test_each_query_is_in_the_test_fold_once(self, raw):
-        folds = [ProteinHomology(fold=fold, folds=4, gate_share=0.2) for fold in (1, 2, 3, 4)]
-        placed = [[dataset.split_of(query, seed=1) for query in range(200)] for dataset in folds]
-        for of_query in zip(*placed, strict=True):
-            assert (of_query.count("test"), of_query.count("val")) == (1, 1)
-            assert of_query[of_query.index("test") - 1] == "val"  # the next fold is for validation
-        assert 20 < placed[0].count("gate") < 60
-        with pytest.raises(ValueError, match="val_share"):
-            ProteinHomology(folds=3, gate_share=0.4)
-
-    def test_a_shift_of_a_later_delivery_stays_as_the_first_ones_scale_is_used(self, raw):
-        first, later = raw / "first", raw / "2026-11-01"
-        for folder, shift in ((first, 0.0), (later, 3.0)):
-            folder.mkdir()
-            table = candidates()
-            table[list(FEATURES)] += shift
-            keys = {"EXAMPLE_ID": table["EXAMPLE_ID"] + 1000 * shift, "BLOCK_ID": table["BLOCK_ID"] + 1000 * shift}
-            table.assign(**{name: key.astype(int) for name, key in keys.items()}).to_parquet(folder / FILE.name)
-        (raw / FILE.name).unlink()
-        data.main(
-            SETTINGS.model_copy(update={"data": SETTINGS.data.model_copy(update={"snapshot": 2})}), "protein_homology"
-        )
-        rows = pq.read_table("data/protein_homology/train.parquet").to_pylist()
-        means = [
-            np.mean([np.array(row["features"])[:, len(FEATURES) :].mean() for row in some])
-            for some in (rows[:3], rows[3:])
-        ]
-        assert means[0] == pytest.approx(0, abs=0.3)
-        assert 1 < means[1] < 2  # three of a deviation of two
-        fitted = json.loads(Path("data/protein_homology/manifest.json").read_text())["fitted"]
-        learned = candidates().query(
-            "EXAMPLE_ID in @names", local_dict={"names": [int(row["name"]) for row in rows[:3]]}
-        )
-        assert np.allclose(fitted["means"], learned[list(FEATURES)].mean())
-        assert np.allclose(fitted["deviations"], learned[list(FEATURES)].std(ddof=0))
-        with pytest.raises(ValueError, match="2026-11-01: no means and deviations of its 74 features.*manifest"):
-            next(ProteinHomology().tables(later, "all", Reading(None, 3, 1, {}, [])))
 
     @pytest.mark.parametrize(
         ("column", "value", "message"),
@@ -152,7 +109,7 @@ class TestAdapter:
         pq.write_table(table.replace_schema_metadata({"pandas": "{"}), raw / FILE.name)
         ProteinHomology().check(raw)
 
-    def test_a_missing_half_or_other_file_and_an_impossible_fold_are_named(self, raw):
+    def test_a_missing_half_or_other_file_and_an_impossible_share_are_named(self, raw):
         path = raw / FILE.name
         path.write_bytes(path.read_bytes()[:9000])
         with pytest.raises(ValueError, match=f"{FILE.name}: not a whole Parquet file"):
@@ -162,8 +119,8 @@ class TestAdapter:
             ProteinHomology().check(raw)
         with pytest.raises(FileNotFoundError, match="rankops fetch protein_homology"):
             ProteinHomology().check(raw.parent)
-        with pytest.raises(ValueError, match="fold is 5 of 4"):
-            ProteinHomology(fold=5, folds=4)
+        with pytest.raises(ValueError, match="val_share is 0"):
+            ProteinHomology(val_share=0.0)
 
     def test_planted_faults_are_named(self, raw):
         data.main(SETTINGS, "protein_homology")
@@ -226,9 +183,9 @@ class TestMovieLens:
                 (folder / name / file).write_bytes((folder / file).read_bytes())
         for file in (RATINGS, FILMS, USERS):
             (folder / file).unlink()
-        data = SETTINGS.data.model_copy(update={"snapshot": 2})
+        later = SETTINGS.data.model_copy(update={"snapshot": 2})
         with pytest.raises(ValueError, match="2026-11-01: movielens_100k cannot be read in several deliveries"):
-            data.main(SETTINGS.model_copy(update={"data": data}), "movielens_100k")
+            data.main(SETTINGS.model_copy(update={"data": later}), "movielens_100k")
 
     def test_half_of_the_ratings_are_ranked_and_no_feature_knows_them(self, films, monkeypatch):
         features, parts = movielens_100k._features, []
@@ -392,7 +349,7 @@ def lists(generator, sizes=(5, 1, 8, 3, 6, 4), relevant=(0, 2, 3, 4, 5)) -> Quer
 
 def trained(split, loss, **options):
     task = QueryRanking({"ranker": OPTIONS | options})
-    network = task.build({"name": "perceptron", "args": {"hidden": [8]}}, split, seed=0)
+    network = task.build(MODEL, split, seed=0)
     objective = Objective({"name": loss}, sorter=Laplace() if loss in SORTS else None)
     history = train(task, network, split, split, training=task.training, objective=objective, seed=0, device="cpu")
     return task, network, [epoch for _, epoch in history]
@@ -451,8 +408,8 @@ def test_grades_are_relevant_above_half_of_the_largest_and_regression_begins_at_
     assert torch.equal(found[[0, 2, 3]], metrics_of(scores, (graded.relevance > 2).long(), graded.mask)[[0, 2, 3]])
     assert found[1, 3] == metrics.ndcg(scores[3, :3], graded.relevance[3, :3])
     mean = graded.relevance[graded.mask].float().mean()
-    network = QueryRanking().build({"name": "perceptron", "args": {"hidden": [8]}}, graded, seed=0)
-    assert network.layers[-1].bias.item() == pytest.approx(mean.item())
+    network = QueryRanking().build(MODEL, graded, seed=0)
+    assert network.head.score.bias.item() == pytest.approx(mean.item())
     assert QueryRanking({"ranker": OPTIONS | {"monitor": "ndcg"}}).monitor == "ndcg"
 
 

@@ -32,8 +32,8 @@ LABELS, TEST = 10, 14
 RUNS = {  # task, dataset, loss, sorter, main metric
     "label_ranking-cross_entropy": ("label_ranking", "ranked_mnist", "cross_entropy", "none", 0.887),
     "label_ranking-rlsep": ("label_ranking", "ranked_mnist", "rlsep", "none", 0.975),
-    "memorability-mse": ("memorability", "clips", "mse", "none", 0.776),
-    "memorability-spearman-laplace": ("memorability", "clips", "spearman", "laplace", 0.801),
+    "memorability-mse": ("score_ranking", "clips", "mse", "none", 0.776),
+    "memorability-spearman-laplace": ("score_ranking", "clips", "spearman", "laplace", 0.801),
     "multilabel-multilabel_soft_margin": ("multilabel", "long_tailed_mnist", "multilabel_soft_margin", "none", 0.922),
     "retrieval-hard_negative_triplet": ("retrieval", "captions", "hard_negative_triplet", "none", 0.27),
 }
@@ -50,7 +50,7 @@ def params():
             for name, (task, dataset, loss, sorter, _) in RUNS.items()}  # fmt: skip
     return check_shapes(values | {
         "sorters": {name: values["sorters"][name] for name in ("lstm", "laplace")},
-        "runs": runs, "comparisons": {"memorability": COMPARISON | {"runs": [OURS]}},
+        "runs": runs, "comparisons": {"score_ranking": COMPARISON | {"runs": [OURS]}},
     })  # fmt: skip
 
 
@@ -72,7 +72,7 @@ def predictions(task):
     wrong = np.where(ranks > 0, ranks % 3 + 1, 0)
     columns = {
         "label_ranking": {"true_label_ranks": [*ranks, *ranks], "label_ranks": [*wrong, *ranks]},
-        "memorability": {"score": draws.random(2 * TEST), "target": draws.random(2 * TEST)},
+        "score_ranking": {"score": draws.random(2 * TEST), "target": draws.random(2 * TEST)},
         "multilabel": {"labels": [*(ranks > 0)] * 2},
         "retrieval": {"image_embedding": [*vectors] * 2, "captions": [["<b>of 5"] * 5] * 2 * TEST,
                       "text_embeddings": [[vector.tolist()] * 5 for vector in vectors] * 2},
@@ -108,7 +108,7 @@ def write_project():
     for name, (task, _, _, _, value) in RUNS.items():
         write_run(name, task, value)
     ours = {"value": 0.801, "difference": {"value": 0.025, "low": 0.01, "high": 0.04}, "p": 0.0004, "seeds": 2}
-    write("metrics/comparisons/memorability.json",
+    write("metrics/comparisons/score_ranking.json",
           COMPARISON | {"runs": {"memorability-mse": {"value": 0.776, "seeds": 2}, OURS: ours}})  # fmt: skip
     for name in ("lstm", "laplace"):
         write(f"metrics/sorters/{name}.json", {
@@ -172,7 +172,7 @@ def project(made, tmp_path, monkeypatch):
 def test_the_page_opens_with_the_gain_of_our_loss_and_details_have_all_metrics_and_the_papers_beside(made):
     page, ours = made[1], "spearman + laplace 0.801 (0.781 to 0.821)"
     usual, gain = "mse 0.776 (0.756 to 0.796)", "better +0.025 (+0.010 to +0.040)"
-    assert page.tables[0][1][:5] == ["Memorability Spearman", usual, ours, gain, "< 0.001"]
+    assert page.tables[0][1][:5] == ["Score ranking Spearman", usual, ours, gain, "< 0.001"]
     rows = {row[0]: row[1:] for row in page.tables[1]}
     for place, metric in enumerate(find("tasks", "label_ranking").metrics):
         assert rows[metric.title][0].startswith(f"{0.887 + 0.001 * place:.3f} (")
@@ -187,10 +187,10 @@ def test_the_page_opens_with_the_gain_of_our_loss_and_details_have_all_metrics_a
 def test_the_short_table_has_the_loss_that_is_best_on_validation(project):
     values, other = params(), "memorability-spearman-sigmoid"
     values.runs[other] = values.runs[OURS].model_copy(update={"sorter": "sigmoid"})
-    write_run(other, "memorability", 0.9)
-    compared = json.loads(Path("metrics/comparisons/memorability.json").read_text())
+    write_run(other, "score_ranking", 0.9)
+    compared = json.loads(Path("metrics/comparisons/score_ranking.json").read_text())
     compared["runs"][other] = compared["runs"][OURS] | {"difference": {"value": 0.1, "low": 0.09, "high": 0.11}}
-    write("metrics/comparisons/memorability.json", compared)
+    write("metrics/comparisons/score_ranking.json", compared)
     found = []
     for validation in (0.4, 0.6):  # of the other, 0.5
         write(f"models/runs/{other}/run.json", TRAINED | {"validation": {"2": validation}})
@@ -241,7 +241,7 @@ def test_the_page_loads_nothing_from_elsewhere_needs_no_script_and_markup_in_tex
         ("metrics/runs/memorability-mse.json", "{", "JSON"),
         ("metrics/runs/memorability-mse.json", "{}", "spearman"),
         ("metrics/runs/memorability-mse.json", {"spearman": leaf(0.5) | {"value": "high"}}, "value.*'high'"),
-        ("metrics/comparisons/memorability.json", COMPARISON | {"runs": {OURS: {"value": 1}}}, "difference"),
+        ("metrics/comparisons/score_ranking.json", COMPARISON | {"runs": {OURS: {"value": 1}}}, "difference"),
         ("metrics/sorters/lstm.json", "\udcff", "JSON"),
         ("models/runs/label_ranking-rlsep/run.json", {"seeds": [1]}, "best"),
         ("models/runs/label_ranking-rlsep/seed2/history.csv", "epoch,loss\n1,2\n", "learning_rate"),
@@ -269,7 +269,7 @@ def test_kept_results_of_the_datasets_of_ones_runs_are_shown():
 def test_kept_results_stand_beside_the_papers_of_as_many_images(made, tmp_path):
     row = row_of(made[1], "full_112_convnet: rlsep-label_attention")
     assert {"60,000 of 112 px, 2 seeds", "0.805 ± 0.006 (paper 0.726)"} <= set(row)
-    run = {"task": "memorability", "dataset": "clips"}
+    run = {"task": "score_ranking", "dataset": "clips"}
     kept = {"commit": "0123456789ab", "params": {"run": run}, "training": TRAINED,
             "metrics": {"spearman": leaf(0.5)}}  # fmt: skip
     write(tmp_path / "lamem/mine.json", kept)
@@ -287,7 +287,7 @@ def test_readme_gets_the_tables_and_the_sheet(project):
     for page, cell in pages.items():
         lines = Path(page).read_text().splitlines()
         assert (lines[0], lines[-1], "old" in lines) == ("before", "after", False)
-        assert any(line.startswith(f"| Memorability | Spearman | {cell}") for line in lines)
+        assert any(line.startswith(f"| Score ranking | Spearman | {cell}") for line in lines)
         for above, line, below in zip(lines, lines[1:], lines[2:], strict=False):  # as many cells in each row
             if line.startswith("| --- |"):
                 assert above.count("|") == line.count("|") == below.count("|")

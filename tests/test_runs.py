@@ -16,7 +16,7 @@ from rankops.io.parquet import encode_images
 
 from conftest import ROOT  # isort: skip
 
-MODEL = {"name": "convnet", "args": {"channels": [4, 6]}}
+MODEL = {"name": "linear", "args": {}, "backbone": {"name": "convnet", "args": {"channels": [4, 6]}}}
 ADAM = {"name": "AdamW", "args": {"lr": 3e-3}}
 PHASE = {"epochs": 2, "patience": 2, "optimizer": ADAM, "schedule": {"name": "cosine"}}
 
@@ -35,13 +35,13 @@ def project(tmp_path, monkeypatch):
 
     def params(**changes):
         run = {
-            "task": "memorability", "dataset": "clips", "model": MODEL, "start": "models/runs/none",
+            "task": "score_ranking", "dataset": "clips", "model": MODEL, "start": "models/runs/none",
             "loss": {"name": "mse", "args": {}}, "sorter": "none", "auxiliary": {"name": "none"}, "seeds": [1, 2, 3],
         }  # fmt: skip
         training = {"batch_size": 8, "probe": PHASE, "finetune": PHASE | {"shift": 1}}
         values = read(ROOT / "params.yaml")
         values["runs"], values["comparisons"] = {"mine": run}, {}
-        base = {"compute": {"threads": 1}, "jobs": {"count": 1}, "training": {"memorability": training}}
+        base = {"compute": {"threads": 1}, "jobs": {"count": 1}, "training": {"score_ranking": training}}
         return check_shapes(merged(merged(values, base), changes))
 
     return params
@@ -62,7 +62,7 @@ def test_seeds_end_in_the_same_bits_one_by_one_and_side_by_side(project):
     assert len({serial[f"seed{seed}/model.safetensors"] for seed in (1, 2, 3)}) == 3
     record = json.loads(serial["run.json"])
     assert record["validation"][str(record["best"])] == max(record["validation"].values())
-    assert load_model("models/runs/mine").recipe["task"] == "memorability"
+    assert load_model("models/runs/mine").recipe["task"] == "score_ranking"
     assert run(project(jobs={"count": 2})) == serial
     assert not list(stage.Path(".checkpoints/train/mine").iterdir())  # nothing is kept of what is done
 

@@ -211,8 +211,8 @@ def test_a_run_that_fails_is_told_to_the_webhook(site):
 
 
 def test_each_part_is_killed_and_the_next_scheduled_run_completes(site, new_project):
-    other = "1" if site.champions("memorability") != ["1"] else "2"
-    moved = {"name": "memorability", "alias": "champion", "version": other}
+    other = "1" if site.champions("score_ranking") != ["1"] else "2"
+    moved = {"name": "score_ranking", "alias": "champion", "version": other}
     site.ask("mlflow/registered-models/alias", **moved)  # as a person does on MLflow's pages
     site.pause(False)
     draws = random.Random(0)
@@ -236,4 +236,4 @@ def test_each_part_is_killed_and_the_next_scheduled_run_completes(site, new_proj
     site.wait_for(lambda: site.completed(since=last), patience=2700)
     site.pause()
     check_outcome(site, new_project)
-    assert site.champions("memorability") == [other]  # what a person chose is never replaced silently
+    assert site.champions("score_ranking") == [other]  # what a person chose is never replaced silently

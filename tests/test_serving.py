@@ -47,19 +47,19 @@ from conftest import ROOT, encoded, free_port, wait_for  # isort: skip
 
 K = 4  # labels
 SIDE = 16  # pixels of an image
-SMALL = {"channels": [4, 6]}
+SMALL = {"backbone": {"name": "convnet", "args": {"channels": [4, 6]}}, "head": {"name": "linear", "args": {}}}
 WORDS = "a large three"
 
 
 def network_of(task: str, *, colors: int = 1) -> torch.nn.Module:
-    name, args, runtime = "convnet", SMALL, {"outputs": K if task == "multilabel" else 1}
+    name, args, runtime = "network", SMALL, {"outputs": K if task == "multilabel" else 1}
     if task == "label_ranking":
-        name, args = "label_ranker", {"scorer": {"name": "convnet", "args": SMALL}, "hidden": 4}
-        runtime = {"outputs": K}
+        name, args, runtime = "label_ranker", SMALL | {"hidden": 4}, {"outputs": K}
     if task == "retrieval":
-        name, runtime = "dual_encoder", {"words": Vocabulary.of([WORDS]).words}
+        name, args = "dual_encoder", SMALL | {"text": {"name": "words", "args": {}}}
+        runtime = {"words": Vocabulary.of([WORDS]).words}
     if task == "query_ranking":
-        name, args, runtime = "perceptron", {}, {"outputs": 1, "features": 2}
+        args, runtime = SMALL | {"backbone": {"name": "perceptron", "args": {}}}, {"outputs": 1, "features": 2}
     if task == "handcrafted":
         return build("sorters", "handcrafted", {}, seed=0)
     network = build("models", name, args, seed=3, colors=colors, **runtime)
@@ -157,13 +157,13 @@ class TestImagesOfARequest:
             requests.picture_of(network, wide, where="")
         monkeypatch.setattr(requests, "PIXELS", 2 * SIDE**2)
         frames = [encoded(noise(generator, SIDE, SIDE))] * 3
-        assert len(requests.pictures_of(network_of("memorability"), frames[:2], where="")) == 2
+        assert len(requests.pictures_of(network_of("score_ranking"), frames[:2], where="")) == 2
         with pytest.raises(ValueError, match="row 3: frames of more than 512 pixels"):
-            requests.pictures_of(network_of("memorability"), frames, where="row 3")
+            requests.pictures_of(network_of("score_ranking"), frames, where="row 3")
 
 
 REQUESTS = {
-    "label_ranking": {"image": 0}, "multilabel": {"image": 0}, "memorability": {"frames": [0, 1]},
+    "label_ranking": {"image": 0}, "multilabel": {"image": 0}, "score_ranking": {"frames": [0, 1]},
     "retrieval": {"image": 0}, "retrieval by text": {"caption": WORDS},
 }  # fmt: skip
 
@@ -194,9 +194,9 @@ REFUSED = [
     ("label_ranking", [{"image": GOOD}, {"image": b"GIF89a"}], "row 1"),
     ("multilabel", [{"image": GOOD}, {"image": bomb(9000, 9000)}], "row 1"),
     ("retrieval", [{"image": GOOD}, {"image": (1, 1)}], "row 1"),
-    ("memorability", [{"frames": [GOOD]}, {"frames": [b"GIF89a"]}], "row 1"),
-    ("memorability", [{"frames": []}], "row 0: no frames"),
-    ("memorability", [{"frames": [GOOD, (16, 20)]}], r"row 0, frame 1: .*16 x 20 pixels.* of 16 x 16 pixels"),
+    ("score_ranking", [{"frames": [GOOD]}, {"frames": [b"GIF89a"]}], "row 1"),
+    ("score_ranking", [{"frames": []}], "row 0: no frames"),
+    ("score_ranking", [{"frames": [GOOD, (16, 20)]}], r"row 0, frame 1: .*16 x 20 pixels.* of 16 x 16 pixels"),
     ("retrieval", [{"caption": "?!"}], "row 0: .*at least one word"),
     ("retrieval", [{"image": GOOD, "caption": WORDS}], "row 0: expected either an image or a caption"),
     ("label_ranking", [{"image": "%%% no base64"}], "row 0: unusable image|Failed to convert"),
@@ -208,7 +208,7 @@ REFUSED = [
     ("label_ranking", [{"image": GOOD}] * 40 + [{"image": b"GIF89a"}], "row 40: unusable image"),
     ("multilabel", [{"image": GOOD}] * 40 + [{"image": b"GIF89a"}], "row 40: unusable image"),
     ("label_ranking", [{"image": b""}] * 1025, "1025 rows, expected 1 to 1024"),
-    ("memorability", [{"frames": [b""] * 70_000}], "17920000 pixels"),
+    ("score_ranking", [{"frames": [b""] * 70_000}], "17920000 pixels"),
     ("retrieval", [{"caption": "a"}, {"caption": "a " * 501}], "row 1: a caption of 1002 characters"),
     ("query_ranking", [{"features": [[1e300, 0.5]]}], "row 0: .*not finite"),
     ("handcrafted", {"inputs": [[0.5] * 4097]}, "16785409 pairs of scores"),
@@ -223,8 +223,8 @@ REFUSED = [
     ("label_ranking", [{"image": 7}], "row 0: image is a number"),
     ("label_ranking", {"dataframe_split": {"columns": ["image"], "data": [[None]]}}, "row 0: image is null"),
     ("label_ranking", {"inputs": {"image": ["aGFsbG8=", None]}}, "row 1: image is null"),
-    ("memorability", [{"frames": [GOOD, None]}], "row 0: frames 1 is null"),
-    ("memorability", [{"frames": None}], "row 0: frames is null"),
+    ("score_ranking", [{"frames": [GOOD, None]}], "row 0: frames 1 is null"),
+    ("score_ranking", [{"frames": None}], "row 0: frames is null"),
     # What MLflow would leave out, or fill up.
     ("retrieval", [{}], "no rows"),
     ("retrieval", [{"image": GOOD}, {"caption": WORDS}], "row 1 has caption, row 0 image"),
@@ -254,7 +254,7 @@ class TestServed:
             {"dataframe_records": [asked, asked]},
             {"dataframe_split": {"columns": list(asked), "data": [list(asked.values())]}},
         ]
-        if task != "memorability":  # of whose lists MLflow makes columns in these forms
+        if task != "score_ranking":  # of whose lists MLflow makes columns in these forms
             bodies += [{"instances": [asked]}, {"inputs": {name: [value] for name, value in asked.items()}}]
         for body in bodies:
             answer = served(task).post("/invocations", json=body)
@@ -344,10 +344,10 @@ class TestLoadRanker:
         assert list((tmp_path / "temporary").iterdir()) == []
 
     def test_names_what_is_wrong(self, store, run, tmp_path):
-        save_model(tmp_path / "other", network_of("memorability"))
+        save_model(tmp_path / "other", network_of("score_ranking"))
         for model, message in (
             ("nowhere", "nowhere: no such folder"),
-            (str(tmp_path / "other"), "memorability, expected one of label_ranking"),
+            (str(tmp_path / "other"), "score_ranking, expected one of label_ranking"),
             (str(tmp_path), "no model.json"),
             ("models:/label_ranking@nobody", "no registered model 'label_ranking'"),
             # MLflow would fetch these.
@@ -368,10 +368,10 @@ class TestLoadRanker:
             ({"image": None}, "image is None"),
             ({"image": {"colors": 1, "height": 16, "width": 10**6}}, "at most 2048"),
             ({"image": {"colors": 3, "height": 16, "width": 16}}, "args.colors is 1, image.colors 3"),
-            ({"args": {"outputs": K}}, "scorer"),
-            ({"args": {"scorer": {"name": "convnet", "args": SMALL}, "outputs": 10**9}}, "more weights than the file"),
-            ({"args": {"scorer": {"name": "convnet", "args": SMALL}, "outputs": 5}}, "size mismatch"),
-            ({"args": {"scorer": 3, "outputs": K}}, "not a whole model"),
+            ({"args": {"outputs": K}}, "backbone"),
+            ({"args": SMALL | {"outputs": 10**9}}, "more weights than the file"),
+            ({"args": SMALL | {"outputs": 5}}, "size mismatch"),
+            ({"args": SMALL | {"head": 3, "outputs": K}}, "not a whole model"),
             ("[" * 100_000, "not a whole model"),
             ("[]", "expected an object"),
         ],

@@ -41,7 +41,7 @@ def test_experiments_at_a_tiny_scale(new_project):
     more = ("label_ranking-rlsep-averaged_views", "label_ranking-rlsep-fresh_scenes")
     figures = values["label_ranking_figures"]
     chosen = {figures["run"], figures["partial"], *figures["retrained"], *more}
-    for task in ("memorability", "multilabel", "retrieval"):
+    for task in ("score_ranking", "multilabel", "retrieval"):
         chosen |= {values["comparisons"][task]["baseline"], values["comparisons"][task]["runs"][-1]}
     values["runs"] = {name: run | {"grid": {}} for name, run in values["runs"].items() if name in chosen}
     values["comparisons"] = {

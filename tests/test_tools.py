@@ -66,10 +66,10 @@ class TestShip:
         save_model("models/sorters/any", build("sorters", "comparator", {"hidden": 4}, seed=0))
         save_model("models/sorters/fixed", build("sorters", "lstm", {"hidden": 4}, seed=0, length=8))
         ranker = small_ranker(size=16)
-        for task in ("label_ranking", "memorability"):
+        for task in ("label_ranking", "score_ranking"):
             ranker.recipe["task"] = task
             save_model(f"models/runs/{task}", ranker)
-        names = ("pretrain@any", "pretrain@fixed", "train@label_ranking", "train@memorability")
+        names = ("pretrain@any", "pretrain@fixed", "train@label_ranking", "train@score_ranking")
         stages = {name: {"cmd": "x", "deps": [], "outs": []} for name in names}
         YAML().dump({"stages": stages}, Path("dvc.lock"))
 
@@ -91,7 +91,7 @@ class TestShip:
 
     @pytest.mark.parametrize(
         ("name", "expected"),
-        [("fixed", "sorts 8 scores"), ("none", "models/sorters/none"), ("memorability", "a model of memorability")],
+        [("fixed", "sorts 8 scores"), ("none", "models/sorters/none"), ("score_ranking", "a model of score_ranking")],
     )
     def test_others_do_not(self, project, name, expected):
         with pytest.raises((ValueError, FileNotFoundError), match=expected):

@@ -22,10 +22,11 @@ import torch
 from benchmarks.results import machine
 from pipelines.ops.git import git
 from pipelines.reporting.results import number
+from rankops.datasets.folds import next_of
 from rankops.datasets.protein_homology import ProteinHomology
 from rankops.datasets.public.queries import QueryDataset
-from rankops.datasets.public.reading import SPLITS, Reading
-from rankops.datasets.splits import Queries
+from rankops.datasets.public.reading import SPLITS, Reading, fold_of
+from rankops.datasets.splits import Split, padded
 from rankops.io.atomic import replaced_file
 from rankops.metrics.bootstrap import Statistic, differences, evaluate, holm
 from rankops.sorters import load_sorter
@@ -65,23 +66,30 @@ METHODS: dict[str, tuple[dict[str, Any] | None, str | None, dict[str, Any] | Non
     "lambdarank": ({"name": "lambdarank"}, None, None, "LambdaRank"),
 }  # fmt: skip
 TRAINING = {"batch_size": 2, "epochs": 8, "patience": 8, "schedule": {"name": "cosine"}}
-MODEL = {"name": "perceptron", "args": {"hidden": [64, 32]}}
+MODEL: dict[str, Any] = {
+    "name": "linear",
+    "args": {"standardize": False},
+    "backbone": {"name": "perceptron", "args": {"hidden": [64, 32], "within_group": True}},
+}
 
-Splits = dict[str, Queries]
-Scores = Callable[[Queries], torch.Tensor]
+METRICS = ("mean_average_precision", "ndcg", "top_1", "rank_of_last")  # the first of the task's
+
+Splits = dict[str, Split]
+Scores = Callable[[Split], torch.Tensor]  # (n, d), padded
 
 
 def rates_of(method: str) -> list[float]:
     return BOOSTING if method == "lightgbm" else RATES
 
 
-def load(dataset: QueryDataset, raw: Path) -> tuple[Splits, list[str]]:
+def load(dataset: QueryDataset, raw: Path, *, fold: int, folds: int) -> tuple[Splits, list[str]]:
     """Return the splits of a fold of queries, and the names of its test queries."""
-    fitted = dataset.fit(raw, seed=1)
     with TemporaryDirectory() as folder:
-        for split in SPLITS:
-            tables = dataset.tables(raw, split, Reading(None, 1, 1, fitted, []))
-            pq.write_table(pa.concat_tables(tables), Path(folder) / f"{split}.parquet")
+        table = pa.concat_tables(dataset.tables(raw, "all", Reading(None, 1, 1, {}, [])))
+        numbers = np.array([fold_of(name, folds=folds, seed=1) for name in table["name"].to_pylist()])
+        tested, validated = numbers == fold, numbers == next_of(fold, folds=folds)
+        for split, rows in zip(SPLITS, (~(tested | validated), validated, tested), strict=True):
+            pq.write_table(table.filter(pa.array(rows)), Path(folder) / f"{split}.parquet")
         names = pq.read_table(Path(folder) / "test.parquet", columns=["name"])["name"].to_pylist()
         return {split: QueryRanking().load(folder, split, threads=1) for split in SPLITS}, names
 
@@ -94,7 +102,23 @@ def network(
     task, data = QueryRanking(phases), (splits["train"], splits["val"])
     ranker = task.build(model, splits["train"], seed=seed)
     list(train(task, ranker, *data, training=phases, objective=objective, seed=seed, device="cpu"))
-    return lambda queries: task.scores(ranker, queries.features)
+
+    def scores(split: Split) -> torch.Tensor:
+        assert split.sizes is not None
+        return padded(task.scores(ranker, split.inputs, split.sizes), split.sizes)[0]
+
+    return scores
+
+
+def _padded(values: torch.Tensor, split: Split) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return a value of each document (m,) as lists (n, d), and the mask of those that are there."""
+    assert split.sizes is not None
+    return padded(values, split.sizes)
+
+
+def measured(scores: torch.Tensor, split: Split) -> torch.Tensor:
+    """Return `METRICS` of each query, (4, n)."""
+    return metrics_of(scores, *_padded(split.truth, split))[: len(METRICS)]
 
 
 def by_method(method: str, splits: Splits, *, rate: float, seed: int) -> Scores:
@@ -109,9 +133,9 @@ def boosted(splits: Splits, *, rate: float, seed: int) -> Scores:
     """Train LightGBM's LambdaRank, stopped by average precision on the validation queries, and return its scores."""
     import lightgbm  # ty: ignore[import-not-found]
 
-    def flat(queries: Queries) -> dict[str, Any]:
-        values, labels = (part[queries.mask].numpy() for part in (queries.features, queries.relevance))
-        return {"data": values, "label": labels, "group": queries.mask.sum(-1).numpy()}
+    def flat(split: Split) -> dict[str, Any]:
+        assert split.sizes is not None
+        return {"data": split.inputs.items.numpy(), "label": split.truth.numpy(), "group": split.sizes.numpy()}
 
     options = {"objective": "lambdarank", "metric": "map", "eval_at": [2000], "learning_rate": rate, "num_leaves": 15}
     options |= {"bagging_fraction": 0.8, "bagging_freq": 1, "feature_fraction": 0.5, "min_data_in_leaf": 50}
@@ -121,22 +145,20 @@ def boosted(splits: Splits, *, rate: float, seed: int) -> Scores:
     stop = lightgbm.early_stopping(30, verbose=False)
     booster = lightgbm.train(options, data, num_boost_round=300, valid_sets=[val], callbacks=[stop])
 
-    def scores(queries: Queries) -> torch.Tensor:
-        filled = torch.zeros(queries.mask.shape)
-        filled[queries.mask] = torch.from_numpy(booster.predict(queries.features[queries.mask].numpy())).float()
-        return filled
+    def scores(split: Split) -> torch.Tensor:
+        return _padded(torch.from_numpy(booster.predict(split.inputs.items.numpy())).float(), split)[0]
 
     return scores
 
 
 def piece(method: str, fold: int) -> dict[str, Any]:
     """Return what a method gives in a fold: the rate that was chosen, and each test query's metrics, by seed."""
-    splits, names = load(ProteinHomology(fold=fold, folds=FOLDS, gate_share=0.0), RAW)
+    splits, names = load(ProteinHomology(), RAW, fold=fold, folds=FOLDS)
 
     def trained(rate: float, seed: int) -> tuple[float, list[list[float]]]:
         options = {"rate": rate, "seed": seed}
         scores = boosted(splits, **options) if method == "lightgbm" else by_method(method, splits, **options)
-        val, test = (metrics_of(scores(one), one.relevance, one.mask) for one in (splits["val"], splits["test"]))
+        val, test = (measured(scores(one), one) for one in (splits["val"], splits["test"]))
         return val[0].nanmean().item(), test.T.tolist()
 
     tried = {rate: [trained(rate, seed) for seed in CHOOSING] for rate in rates_of(method)}
@@ -155,7 +177,7 @@ def piece(method: str, fold: int) -> dict[str, Any]:
 
 def statistics(folds: dict[str, Any]) -> dict[int, Statistic]:
     """Return a method's metrics of all queries, each ranked in the fold that tests it, by seed."""
-    metrics, result = [metric.name for metric in QueryRanking.metrics], {}
+    metrics, result = list(METRICS), {}
     for seed in SEEDS:
         queries = {name: row for fold in folds.values() for name, row in fold["queries"][str(seed)].items()}
         values = np.array([queries[name] for name in sorted(queries, key=int)]).T

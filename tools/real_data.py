@@ -23,7 +23,7 @@ from pipelines.reporting import plots
 from pipelines.reporting.examples import places
 from pipelines.reporting.results import number
 from rankops.datasets.kanji import CANVAS, Kanji, area_of, draw
-from rankops.datasets.splits import read_clips, read_label_ranks
+from rankops.datasets.splits import label_ranks_of, target_of
 from rankops.io.atomic import replaced_file
 from rankops.io.parquet import decode_images, matrix, read_table
 from rankops.metrics.label_ranking import ranked
@@ -43,7 +43,7 @@ TABLES = {  # comparison, baseline, and metrics by title; the first is the one t
             "unranked 0-1": "unranked.exact_match",
         },
     ),
-    "solar_cells": ("memorability", "MSE", {"Spearman": "spearman"}),
+    "solar_cells": ("score_ranking", "MSE", {"Spearman": "spearman"}),
 }
 SHOWN, SEED = ("cross_entropy", "lsep", "plackett_luce", "rlsep"), 1
 EXAMPLES, TILE = 6, 44  # test kanji, and pixels of a component
@@ -69,13 +69,15 @@ def table(name: str) -> str:
 
 def ceiling(project: Path) -> float:
     """Return the Spearman of test cells with scores that put them in a right order, but no two of which are equal."""
-    grades = read_clips(project / "data/solar_cells", "test", threads=1)[1]
+    path = project / "data/solar_cells/test.parquet"
+    grades = target_of(read_table(path, ["target"]), path)
     return spearman(grades.argsort().argsort().double(), grades).item()
 
 
 def usual_order(project: Path) -> float:
     """Return ranked 0-1 of one who knows the components of a test kanji, and their mean place in training alone."""
-    train, test = (read_label_ranks(project / "data/kanji", split, threads=1)[1] for split in ("train", "test"))
+    paths = [project / f"data/kanji/{split}.parquet" for split in ("train", "test")]
+    train, test = (label_ranks_of(read_table(path, ["label_ranks"]), path) for path in paths)
     relative = torch.where(train > 0, (train - 0.5) / train.max(1, keepdim=True).values, 0)
     usual = relative.sum(0) / (train > 0).sum(0)
     return ranked(torch.where(test > 0, usual, -1), test)["exact_match"].mean().item()

@@ -92,6 +92,8 @@ def compare(
     from pipelines.reporting.examples import places
     from pipelines.stages.progress import followed
     from rankops.cli.demo import QUICKSTART
+    from rankops.datasets.splits import Split
+    from rankops.inputs.image import of_tensor
     from rankops.io.checkpoints import save_model
     from rankops.io.parquet import matrix
     from rankops.metrics.bootstrap import evaluate
@@ -100,7 +102,8 @@ def compare(
     from rankops.training.objective import Objective
 
     torch.set_num_threads(2)  # the same bits for the same number only
-    data = {split: _scenes(some, CANVAS, ROWS[split], seed, split) for split, some in digits.items()}
+    scenes = {split: _scenes(some, CANVAS, ROWS[split], seed, split) for split, some in digits.items()}
+    data = {split: Split(of_tensor(images), label_ranks) for split, (images, label_ranks) in scenes.items()}
     training: dict[str, dict[str, Any]] = {
         phase: {
             "batch_size": 64,
@@ -134,12 +137,12 @@ def compare(
             leaves = {name: metrics[kind][rate] for name in SHOWN for kind, rate in [name.split(".")]}
             values[loss] = {name: {key: leaf[key] for key in ("value", "low", "high")} for name, leaf in leaves.items()}
             found[loss] = matrix(predicted[:EXAMPLES], "label_ranks", path=SHEET).numpy()
-    truth = data["test"][1][:EXAMPLES].numpy()
+    truth = scenes["test"][1][:EXAMPLES].numpy()
     orders = [
         {"true": places(one, one)} | {loss: places(one, ranks[row]) for loss, ranks in found.items()}
         for row, one in enumerate(truth)
     ]
-    return values, data["test"][0][:EXAMPLES], orders
+    return values, scenes["test"][0][:EXAMPLES], orders
 
 
 def _draw(images: "Tensor", orders: list[dict[str, list[tuple[str, bool]]]], digits: "Digits", seed: int) -> None:

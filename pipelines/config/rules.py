@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import suppress
 from functools import cache
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from pydantic import TypeAdapter, ValidationError
@@ -30,9 +30,6 @@ from rankops import lookup
 from rankops.datasets.scenes.base import Scenes
 from rankops.tasks.base import Task
 from rankops.training.options import Optimizer, Schedule
-
-if TYPE_CHECKING:
-    from rankops.datasets.public.reading import DiskDataset
 
 __all__ = ["SORTER_METRICS", "check", "check_values"]
 
@@ -157,13 +154,17 @@ def _check_drawn(block: Dataset, kind: type[Scenes], place: str) -> None:
         raise ValueError(
             f"{place}.size: is {block.size}, but {block.name} is drawn: args.canvas is its size; leave it out"
         )
+    if block.folds is not None:
+        raise ValueError(f"{place}.folds: {block.name} is drawn, as many rows as are asked for: leave folds out")
     own = {"rows": block.rows.model_dump(), "seed": block.seed}
     if twice := sorted(own.keys() & block.args):
         raise ValueError(f"{place}.args.{twice[0]}: stands beside args, not in it")
     _typed(kind, block.args | own, f"{place}.args")
 
 
-def _check_read(block: Dataset, kind: type["DiskDataset"], place: str) -> None:
+def _check_read(block: Dataset, kind: type[Any], place: str) -> None:
+    from rankops.datasets.public.reading import DiskDataset  # which imports pandas
+
     parts = PurePosixPath(block.raw).parts
     if block.raw != "/".join(parts) or parts[:2] != ("data", "raw") or len(parts) < 3 or ".." in parts:
         raise ValueError(
@@ -176,6 +177,11 @@ def _check_read(block: Dataset, kind: type["DiskDataset"], place: str) -> None:
     if (block.size is None) == bool({"image", "frames"} & set(dataset.schema.names)):
         expected = "null: it has no images" if block.size else "a number of pixels, the side of its images"
         raise ValueError(f"{place}.size: is {block.size}, expected {expected}")
+    if block.folds is not None and kind.fit is not DiskDataset.fit:
+        raise ValueError(
+            f"{place}.folds: {block.name} is fitted to the training rows of one split, which folds would test: leave "
+            "folds out"
+        )
 
 
 def _check_sorter(settings: Settings, key: str, place: str) -> None:
@@ -229,7 +235,7 @@ def _check_run(settings: Settings, key: str, place: str) -> None:
         _check_dataset_of(settings, run, task, f"{place}.dataset")
         _check_model(settings, run, f"{place}.model")
         losses = {"loss": run.loss} | ({} if run.auxiliary.name == NONE else {"auxiliary": run.auxiliary})
-        _check_losses(settings, task, losses, run.sorter, run.training.get("batch_size"), place)
+        _check_losses(settings, task, losses, run.sorter, run.training, place)
         _check_sorter_optimizer(settings, run, f"{place}.sorter_optimizer")
     _check_start(settings, key, task, place)
 
@@ -249,9 +255,10 @@ def _check_dataset_of(settings: Settings, run: Run, task: type[Task], place: str
 
 
 def _lacks(settings: Settings, dataset: str, task: type[Task]) -> list[str]:
-    """Return the columns that a task learns from and a dataset does not have."""
+    """Return the columns that a task learns from and a dataset does not have: the truth, and one kind of input."""
     columns = settings.datasets[dataset].built().schema.names
-    return [column for column in task.learns_from if column not in columns]
+    inputs = [] if any(kind in columns for kind in task.inputs) else [*task.inputs]
+    return [column for column in task.learns_from if column not in columns] or inputs
 
 
 def _check_model(settings: Settings, run: Run, place: str) -> None:
@@ -268,7 +275,7 @@ def _check_model(settings: Settings, run: Run, place: str) -> None:
                 f"{place}.text.name: {run.model.text.name} takes {text.input}, expected a backbone of text"
             )
     taken = _inputs_of(settings, run.dataset)
-    kinds = {"image" if one == "frames" else one for one in taken}
+    kinds = {lookup.find("inputs", one).backbone for one in taken}
     if backbone.input not in kinds:
         fitting = [
             name for name in lookup.names("models.backbones") if lookup.find("models.backbones", name).input in kinds
@@ -281,16 +288,21 @@ def _check_model(settings: Settings, run: Run, place: str) -> None:
 
 def _inputs_of(settings: Settings, dataset: str) -> list[str]:
     """Return the kinds of input that a dataset's tables have."""
-    name = settings.datasets[dataset].name if dataset in settings.datasets else dataset
-    columns = lookup.find("datasets", name).schema.names
-    return [column for column in ("image", "frames", "features", "text") if column in columns]
+    columns = settings.datasets[dataset].built().schema.names
+    return [kind for kind in lookup.names("inputs") if kind in columns]
 
 
 def _check_losses(
-    settings: Settings, task: type[Task], losses: dict[str, Component], sorter: str, batch_size: int | None, place: str
+    settings: Settings,
+    task: type[Task],
+    losses: dict[str, Component],
+    sorter: str,
+    training: dict[str, Any],
+    place: str,
 ) -> None:
     """Check that the losses are the task's, and that there is a sorter for those that take one, and for none else."""
-    takers = [loss.name for key, loss in losses.items() if _check_loss(task, loss, f"{place}.{key}")]
+    batch_size = training.get("batch_size")
+    takers = [loss.name for key, loss in losses.items() if _check_loss(task, loss, training, f"{place}.{key}")]
     if sorter == NONE:
         if takers:
             raise ValueError(f"{place}.sorter: {takers[0]} needs one of {', '.join(settings.sorters)}")
@@ -322,10 +334,11 @@ def _check_sorter_optimizer(settings: Settings, run: Run, place: str) -> None:
     _check_optimizer(run.sorter_optimizer, place)
 
 
-def _check_loss(task: type[Task], loss: Component, place: str) -> bool:
+def _check_loss(task: type[Task], loss: Component, training: dict[str, Any], place: str) -> bool:
     """Return whether a loss of this task, with these options, takes a sorter."""
     function = _check_options("losses", loss, place)
-    fitting = [name for name in lookup.names("losses") if name != NONE and _parameters(name)[1] in task.truth]
+    truths = task.learns(training)
+    fitting = [name for name in lookup.names("losses") if name != NONE and _parameters(name)[1] in truths]
     if loss.name not in fitting:
         raise ValueError(f"{place}.name: {loss.name} is no loss of {task.name}; there are {', '.join(fitting)}")
     scores, parameters = torch.tensor([[0.0, 1.0], [1.0, 0.0]]), _parameters(loss.name)
@@ -352,12 +365,10 @@ def _check_start(settings: Settings, key: str, task: type[Task], place: str) -> 
         raise ValueError(f"{place}.start: is {run.start!r}, expected a plain path: {expected}")
     folder, _, name = run.start.rpartition("/")
     if name == NONE:
-        training = settings.training_of(key)
-        alone = [phase for phase in task.phases if phase not in task.needs_start]
-        if not any(training[phase]["epochs"] for phase in alone):
+        if not task.plan(settings.training_of(key), started=False):
             raise ValueError(
-                f"{place}: the training's {', '.join(alone)}.epochs is 0, but the run starts from random weights, "
-                "which need at least 1: or give it a start"
+                f"{place}: the epochs of the training's {', '.join(task.phases)} are 0, but the run starts from random "
+                "weights, which need at least 1: or give it a start"
             )
     elif folder == "models/runs":
         _check_known(name, settings.runs, f"{place}.start", "run ")
@@ -447,7 +458,7 @@ def _check_method(settings: Settings, key: str, place: str) -> None:
     plan = settings.synthetic_precision
     assert plan is not None
     method, task = plan.methods[key], lookup.find("tasks", "multilabel")
-    _check_losses(settings, task, {"loss": method.loss}, method.sorter, plan.batch_size, place)
+    _check_losses(settings, task, {"loss": method.loss}, method.sorter, {"batch_size": plan.batch_size}, place)
     _check_optimizer(method.optimizer, f"{place}.optimizer")
 
 

@@ -82,6 +82,16 @@ class Model(Component):
     backbone: Component
     text: Component | None = None
 
+    @model_validator(mode="before")
+    @classmethod
+    def _on_a_backbone(cls, given: Any) -> Any:
+        if isinstance(given, dict) and "backbone" not in given:
+            raise ValueError(
+                f"{given.get('name')} has no backbone, expected a head on one, such as {{name: linear, backbone: "
+                "{name: convnet, args: {channels: [32, 64, 96]}}}, whose features it scores"
+            )
+        return given
+
 
 class Compute(Block):
     threads: Count
@@ -89,6 +99,7 @@ class Compute(Block):
     precision: Literal["no", "bf16", "fp16"]
     compile: bool
     processes: Count = 1
+    memory: Annotated[float, Field(gt=0)] = 4.0  # GiB of a split's pictures
 
 
 class Jobs(Block):
@@ -126,12 +137,13 @@ class Dataset(Component):
     """A dataset: `name` is a file in rankops/datasets, and `raw` what it is made of.
 
     Of drawn data that are the digits, and `rows` says how many; of data read from disk it is a folder below data/raw,
-    and `size` the pixels on a side of pictures.
+    and `size` the pixels on a side of pictures. With `folds` each of its rows, but for the gate's, is tested once.
     """
 
     raw: str
     size: Annotated[int, Field(ge=16)] | None = None
     rows: SceneRows | None = None
+    folds: Annotated[int, Field(ge=3)] | None = None
     seed: Seed
 
     @model_validator(mode="before")
@@ -323,6 +335,11 @@ class Settings(Block):
                 )
             block[last] = value
         return run
+
+    def folds_of(self, name: str) -> list[int | None]:
+        """Return the folds in which a run is trained, from 1; a single None where its data have none."""
+        folds = self.datasets[self.runs[name].dataset].folds
+        return [None] if folds is None else [*range(1, folds + 1)]
 
     def model_of(self, run: Run) -> str:
         """Return the registered name of what a run trains, by its task and its data.

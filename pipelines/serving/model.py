@@ -13,11 +13,12 @@ from mlflow.exceptions import MlflowException
 from rankops import lookup
 from rankops.io.checkpoints import load_model
 from rankops.sorters.base import Sorter
+from rankops.tasks.predict import of_row
 
 # Of a request. What is larger belongs into several, or into a table for `rankops predict`.
 ROWS = 1024
 VALUES = 2**24  # pixels, features, characters or pairs of scores, of all its rows
-CHARACTERS = 1000  # of a caption
+CHARACTERS = 20_000  # of a text
 # Of a turn: requests take turns, so that a small one need not wait until a large one has ended.
 ROWS_OF_TURN, VALUES_OF_TURN = 32, 2**17
 
@@ -70,23 +71,11 @@ class Model(mlflow.pyfunc.PythonModel):
 
     def _values(self, number: int, row: dict[str, Any]) -> int:
         """Return how many pixels, features and characters a row has."""
-        image, total = self.recipe.get("image", {}), 0
-        for name, kind in self.task.columns.items():
-            cell = row.get(name)
-            match kind.removesuffix("?"):
-                case "image" if isinstance(cell, bytes):
-                    total += image["height"] * image["width"]
-                case "images" if cell is not None:
-                    total += len(cell) * image["height"] * image["width"]
-                case "vectors" if cell is not None:
-                    total += sum(map(len, cell))
-                case "text" if isinstance(cell, str):
-                    if len(cell) > CHARACTERS:
-                        raise ValueError(
-                            f"row {number}: a {name} of {len(cell)} characters, expected at most {CHARACTERS}"
-                        )
-                    total += len(cell)
-        return total
+        for name, cell in row.items():
+            if isinstance(cell, str) and len(cell) > CHARACTERS:
+                raise ValueError(f"row {number}: a {name} of {len(cell)} characters, expected at most {CHARACTERS}")
+        with of_row(number):
+            return self.task.values(self.recipe, row)
 
     @torch.inference_mode()
     def _ranks(self, scores: np.ndarray, first: int) -> np.ndarray:
@@ -105,13 +94,16 @@ class Model(mlflow.pyfunc.PythonModel):
         except FloatingPointError as error:
             raise ValueError(f"rows {first} to {first + len(rows) - 1}: the network's answer is not finite") from error
         for number, answer in enumerate(answers, first):
-            for value in answer.values():
-                _check_finite(value, number)
+            for name, value in answer.items():
+                if name != "id":
+                    _check_finite(value, number)
         return answers
 
 
 def _check_finite(values: Any, number: int, name: str = "answer is") -> None:
-    """Raise where a value is NaN or infinite: what was sent is beyond the range of float32, and JSON has no such."""
+    """Raise where a number is NaN or infinite: what was sent is beyond the range of float32, and JSON has no such."""
+    if isinstance(values, str) or (isinstance(values, list) and values and isinstance(values[0], str)):
+        return
     if not np.isfinite(values).all():
         raise ValueError(f"row {number}: its {name} not finite: expected numbers of a smaller range")
 

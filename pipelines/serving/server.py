@@ -61,7 +61,7 @@ def app_of(weights: Path) -> FastAPI:
         )  # fmt: skip
         model = mlflow.pyfunc.load_model(scratch)
     app = scoring_server.init(model)
-    columns = None if recipe["folder"] == "sorters" else lookup.find("tasks", recipe["task"]).columns
+    columns = None if recipe["folder"] == "sorters" else lookup.find("tasks", recipe["task"])().columns(recipe)
 
     @app.middleware("http")
     async def check(request: Request, call_next: Any) -> Response:
@@ -91,7 +91,7 @@ def check_body(body: bytes, columns: dict[str, str] | None) -> None:
 
     Args:
         body: JSON.
-        columns: of the model's task, see `rankops.tasks.base.Task`; None for a sorter.
+        columns: see `rankops.tasks.base.Task.columns`; None for a sorter.
 
     Raises:
         ValueError: see the messages.
@@ -161,12 +161,14 @@ def _check_cell(cell: Any, kind: str, place: str) -> None:
     if cell is None and kind.endswith("?"):
         return
     match kind.removesuffix("?"):
-        case "images":
-            for number, frame in enumerate(_list(cell, place)):
-                _check_cell(frame, "image", f"{place} {number}")
-        case "vectors":
-            for number, vector in enumerate(_list(cell, place)):
-                _check_numbers(vector, f"{place} {number}")
+        case "images" | "vectors" | "texts" as several:
+            for number, one in enumerate(_list(cell, place)):
+                _check_cell(one, several.removesuffix("s"), f"{place} {number}")
+        case "vector":
+            _check_numbers([*cell.values()] if isinstance(cell, dict) else cell, place)
+        case "id":
+            if not isinstance(cell, str | int) or isinstance(cell, bool):
+                raise ValueError(f"{place} is {_named(cell)}, expected text or a whole number")
         case text if not isinstance(cell, str):
             expected = "text" if text == "text" else "an image in base64"
             raise ValueError(f"{place} is {_named(cell)}, expected {expected}")

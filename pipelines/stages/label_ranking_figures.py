@@ -15,6 +15,7 @@ from pipelines.config.schema import required
 from rankops.datasets.ranked_mnist import RankedMnist
 from rankops.datasets.scenes.digits import DIGITS_OF, Digits, load
 from rankops.datasets.scenes.rlsep import SCALES, calibration_recipes, frame_recipes
+from rankops.inputs.image import of_tensor
 from rankops.io.atomic import replaced_folder
 from rankops.io.checkpoints import load_model
 from rankops.metrics.bootstrap import interval
@@ -33,7 +34,7 @@ def frames(folder: Path, ranker: nn.Module, scenes: RankedMnist, digits: Digits,
     """Write Fig. 1: frames.csv, and frames.png with the frames from left to right."""
     recipe = frame_recipes(digits, count, canvas=scenes.canvas, generator=generator(seed, NAME, "frames"))
     images = scenes.images(recipe, digits)
-    scores, _ = TASK.scores(ranker, images)
+    scores, _ = TASK.scores(ranker, of_tensor(images))
     columns = {"frame": range(1, count + 1)}
     for label in (recipe["size"][0] > 0).nonzero().flatten().tolist():
         columns |= {f"size_{label}": recipe["size"][:, label].numpy(), f"score_{label}": scores[:, label].numpy()}
@@ -91,10 +92,10 @@ def by_number_of_digits(params: Settings, *, device: torch.device, resamples: in
         tests.setdefault(run.dataset, {"partial": plan.partial})[run.loss.name] = name
     rows = []
     for dataset, lines in tqdm(tests.items(), desc="digits per image"):
-        images, label_ranks = TASK.load(Path("data") / dataset, "test", threads=params.compute.threads)
+        split = TASK.load(Path("data") / dataset, "test", threads=params.compute.threads)
         for line, name in lines.items():
-            scores, _ = TASK.scores(load_model(f"models/runs/{name}", device=device), images)
-            accuracy = ranked(scores, label_ranks)["accuracy"].numpy()
+            scores, _ = TASK.scores(load_model(f"models/runs/{name}", device=device), split.inputs)
+            accuracy = ranked(scores, split.truth)["accuracy"].numpy()
             # The same resamples for every ranker: their differences are paired.
             leaf = interval(accuracy, resamples=resamples, seed=derived_seed(seed, NAME, dataset))
             digits = _scenes(params, dataset).digits_per_image[0]
@@ -114,7 +115,7 @@ def main(params: Settings) -> None:
     ranker = load_model(f"models/runs/{plan.run}", device=device)
     draws = generator(plan.seed, NAME, "calibration")
     recipe = calibration_recipes(digits, plan.calibration_rows, canvas=scenes.canvas, generator=draws)
-    scores, _ = TASK.scores(ranker, scenes.images(recipe, digits))
+    scores, _ = TASK.scores(ranker, of_tensor(scenes.images(recipe, digits)))
     bootstrap = {"resamples": params.evaluate.resamples, "seed": derived_seed(params.evaluate.seed, NAME)}
     with replaced_folder(f"metrics/{NAME}") as folder:
         frames(folder, ranker, scenes, digits, count=plan.frames, seed=plan.seed)

@@ -175,7 +175,7 @@ def _judge(
     # Where a dataset read from disk is told to have no gate; the decision says so.
     judge, split = lookup.find("tasks", task)(), "gate" if (data / "gate.parquet").is_file() else "val"
     try:
-        examples = judge.load(data, split, threads=params.compute.threads)
+        examples = judge.load(data, split, threads=params.compute.threads, memory=params.compute.memory)
     except (OSError, ValueError) as error:
         raise ValueError(
             f"{name} cannot be judged on {data.name}, on which its challenger was trained ({error}). To decide without "

@@ -41,9 +41,9 @@ KINDS = {  # of `Task.columns`
     "images": Array(DataType.binary),
     "text": DataType.string,
     "texts": Array(DataType.string),
-    "vector": Array(DataType.double),
-    "vectors": Array(Array(DataType.double)),
-    "id": AnyType(),
+    "vector": AnyType(),  # numbers, or numbers by their features' names
+    "vectors": AnyType(),
+    "id": AnyType(),  # text or a number
 }
 
 

@@ -1,7 +1,7 @@
 """Look up a component by name: the files of a folder are the registry.
 
-`losses/spearman.py` defines `spearman` and `models/resnet34.py` defines `ResNet34`: the public name of a component is
-that of its file, case and underscores aside. `from rankops.losses import spearman` loads that file, and no other.
+`losses/spearman.py` defines `spearman` and `models/heads/wildcat.py` defines `Wildcat`: the public name of a component
+is that of its file, case and underscores aside. `from rankops.losses import spearman` loads that file, and no other.
 """
 
 import ast
@@ -32,6 +32,7 @@ RUNTIME = {
     "length",
     "outputs",
     "features",
+    "maps",
     "colors",
     "words",
 }
@@ -46,8 +47,8 @@ HELPERS = {
     "models.heads": set(),
     "sorters": {"base", "laplace_sums", "load", "operators", "standardize"},
     "tasks": {"base", "predict"},
-    "datasets": {"base", "digits", "drawing", "expected", "facts", "four_digit_mnist", "labelled_points", "layout",
-                 "mnist", "packages", "queries", "reading", "rlsep", "score_vectors", "splits", "table_cells",
+    "datasets": {"base", "digits", "drawing", "expected", "facts", "folds", "four_digit_mnist", "labelled_points",
+                 "layout", "mnist", "packages", "queries", "reading", "rlsep", "score_vectors", "splits", "table_cells",
                  "table_examples", "table_facts", "table_files", "table_text"},
 }  # fmt: skip
 
@@ -156,9 +157,10 @@ def module(folder: str, name: str, *, where: str | None = None) -> ModuleType:
     """
     modules = _modules(folder)
     if not isinstance(name, str) or name not in modules:  # a file of params or a model may name anything
+        place = folder.replace(".", "/")
         raise ValueError(
-            f"{where or f'{folder}.name'}: no {name!r} in rankops/{folder.replace('.', '/')}; there are "
-            f"{', '.join(modules)}{did_you_mean(str(name), modules)}"
+            f"{where or f'{folder}.name'}: no {name!r} in rankops/{place}; there are {', '.join(modules)}"
+            f"{did_you_mean(str(name), modules)}"
         )
     return importlib.import_module(modules[name])
 

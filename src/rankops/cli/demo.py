@@ -119,7 +119,7 @@ def answer(scene: Any, rankers: Mapping[str, Any]) -> dict[str, Any]:
         size, top, left = (shares.T * side).unsqueeze(1)
         return draw(glyphs, size, top, left, canvas=side)
 
-    models, sides = [], [ranker.recipe["image"]["width"] for ranker in rankers.values()]
+    models, sides = [], [ranker.recipe["input"]["width"] for ranker in rankers.values()]
     for (name, ranker), side in zip(rankers.items(), sides, strict=True):
         scores, thresholds = (values[0].tolist() for values in ranker(picture(side)[:, None]))
         found = [label for label in range(LABELS) if scores[label] > thresholds[label]]

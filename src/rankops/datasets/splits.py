@@ -14,7 +14,6 @@ from rankops import lookup
 from rankops.inputs.base import Inputs
 from rankops.io.parquet import (
     columns_of,
-    decode_images,
     is_list,
     is_number,
     list_lengths,
@@ -35,7 +34,6 @@ __all__ = [
     "labels_of",
     "lists_of",
     "padded",
-    "read_images",
     "read_split",
     "relevance_of",
     "target_of",
@@ -53,7 +51,7 @@ class Split:
         truth: what the task learns and is judged by; None where it is not known.
         sizes: documents of each row (n,); None where a row has one input.
         weight: how much each row counts (n,) float32; None if all count alike.
-        about: a row a row: `id`, and `name` and `group` where the table has them, which predictions keep.
+        about: a row a row: `name` and `group` where the table has them, which predictions keep.
         classes: their names, where the table knows them.
     """
 
@@ -69,10 +67,10 @@ class Split:
 
     def table(self, columns: dict[str, pa.Array]) -> pa.Table:
         """Return predictions, a row a row: `id`, `name` and `group`, these columns, and `weight`."""
-        numbers = pa.table({"id": pa.array(range(len(self)), pa.int64())})
-        known = numbers if self.about is None else self.about
+        known = {"id": pa.array(range(len(self)), pa.int64())}
+        known |= {} if self.about is None else dict(zip(self.about.column_names, self.about.columns, strict=True))
         weight = {} if self.weight is None else {"weight": pa.array(self.weight.numpy())}
-        return pa.table({name: known[name] for name in known.column_names} | columns | weight)
+        return pa.table(known | columns | weight)
 
 
 class Labels(NamedTuple):
@@ -138,7 +136,7 @@ def read_split(
     there = columns_of(path)
     kinds = lookup.names("inputs")
     kind = input_of(path, kinds)
-    about = [name for name in ("id", "name", "group") if name in there]
+    about = [name for name in ("name", "group") if name in there]
     more = [name for name in (*optional, "weight") if name in there]
     read = read_table(path, [*columns, *more, *about])
     if not len(read):
@@ -149,7 +147,7 @@ def read_split(
         _check_sizes(sizes, read["relevance"], path)
     weight = _weight(read, path) if "weight" in there else None
     classes = said(path, "classes")
-    return Split(inputs, known, sizes, weight, read.select(about) if "id" in about else None, classes)
+    return Split(inputs, known, sizes, weight, read.select(about) if about else None, classes)
 
 
 def _check_sizes(sizes: Tensor, relevance: pa.ChunkedArray, path: Path) -> None:
@@ -178,36 +176,6 @@ def _column(table: pa.Table, name: str, path: Path) -> Tensor:
             f"{path}: column {name}: {column.type}, {column.null_count} missing; expected a number in each row"
         )
     return torch.from_numpy(column.to_numpy().astype(np.float32))
-
-
-def read_images(read: pa.Table, *, path: Path, threads: int) -> Tensor:
-    """Decode the column `image`, or `frames`, of a table that was read.
-
-    Args:
-        read: with one of the two columns.
-        path: of the file, for messages.
-        threads: to decode images with.
-
-    Returns:
-        Images (n, [frames,] [3,] height, width) uint8.
-
-    Raises:
-        ValueError: an image is corrupt, or rows have different numbers of frames; the message names the row.
-    """
-    if "frames" not in read.column_names:
-        return torch.from_numpy(decode_images(read["image"], path=path, threads=threads))
-    kind = read["frames"].type
-    if not is_list(kind):
-        raise ValueError(f"{path}: frames are a column of {kind}, expected lists of images; make it again")
-    lengths = list_lengths(read["frames"])
-    if len(lengths) and (lengths[0] == 0 or (lengths != lengths[0]).any()):
-        row = int((lengths != max(lengths[0], 1)).argmax())
-        expected = f"{lengths[0]} as in row 0" if lengths[0] else "at least one"
-        raise ValueError(f"{path}: row {row}: {lengths[row]} frames, expected {expected}")
-    frames = pa.chunked_array([chunk.flatten() for chunk in read["frames"].chunks], type=kind.value_type)
-    each = int(lengths[0]) if len(lengths) else 1
-    images = decode_images(frames, path=path, threads=threads, each=each)
-    return torch.from_numpy(images).unflatten(0, (len(lengths), -1))
 
 
 def label_ranks_of(table: pa.Table, path: Path) -> Tensor:

@@ -159,6 +159,8 @@ def start_from(network: Any, path: str | Path) -> None:
         raise ValueError(f"{file}: not a whole safetensors file ({error}); make or fetch it again") from error
     wanted = network.backbone.state_dict()
     prefix = next((one for one in PREFIXES if any(f"{one}{name}" in weights for name in wanted)), PREFIXES[0])
+    if not any(name.startswith(PREFIXES[:3]) for name in weights):  # as a library has them
+        weights = {f"{PREFIXES[0]}layers.{name}": value for name, value in weights.items()}
     found = {name: weights.get(f"{prefix}{name}") for name in wanted}
     for name, value in wanted.items():
         given = found[name]

@@ -34,6 +34,7 @@ __all__ = [
     "matrix",
     "parquet_file",
     "ragged_lists",
+    "read_images",
     "read_table",
     "said",
 ]
@@ -161,6 +162,36 @@ def decode_images(column: pa.ChunkedArray, *, path: str | Path, threads: int, ea
             raise ValueError(f"{where(number)}: image of {image.shape}, expected {decoded[0].shape} as in row 0")
     images = np.stack(decoded) if decoded else np.zeros((0, 0, 0), np.uint8)
     return np.ascontiguousarray(images.transpose(0, 3, 1, 2)) if images.ndim == 4 else images
+
+
+def read_images(read: pa.Table, *, path: Path, threads: int) -> Tensor:
+    """Decode the column `image`, or `frames`, of a table that was read.
+
+    Args:
+        read: with one of the two columns.
+        path: of the file, for messages.
+        threads: to decode images with.
+
+    Returns:
+        Images (n, [frames,] [3,] height, width) uint8.
+
+    Raises:
+        ValueError: an image is corrupt, or rows have different numbers of frames; the message names the row.
+    """
+    if "frames" not in read.column_names:
+        return torch.from_numpy(decode_images(read["image"], path=path, threads=threads))
+    kind = read["frames"].type
+    if not is_list(kind):
+        raise ValueError(f"{path}: frames are a column of {kind}, expected lists of images; make it again")
+    lengths = list_lengths(read["frames"])
+    if len(lengths) and (lengths[0] == 0 or (lengths != lengths[0]).any()):
+        row = int((lengths != max(lengths[0], 1)).argmax())
+        expected = f"{lengths[0]} as in row 0" if lengths[0] else "at least one"
+        raise ValueError(f"{path}: row {row}: {lengths[row]} frames, expected {expected}")
+    frames = pa.chunked_array([chunk.flatten() for chunk in read["frames"].chunks], type=kind.value_type)
+    each = int(lengths[0]) if len(lengths) else 1
+    images = decode_images(frames, path=path, threads=threads, each=each)
+    return torch.from_numpy(images).unflatten(0, (len(lengths), -1))
 
 
 def as_batch(images: Tensor) -> Tensor:

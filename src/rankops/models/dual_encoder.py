@@ -29,6 +29,7 @@ class DualEncoder(nn.Module):
     Raises:
         ValueError: an unknown part or option, or a caption without words.
 
+    >>> import torch
     >>> model = DualEncoder(
     ...     backbone={"name": "convnet", "args": {"channels": [8, 16]}},
     ...     head={"name": "linear", "args": {"grid": 4}},

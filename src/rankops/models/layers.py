@@ -1,6 +1,6 @@
 """What networks are made of: heads, and score layers that stay in float32 under autocast."""
 
-from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -25,7 +25,7 @@ class Head(nn.Module):
     """
 
     embedding_size: int
-    score: Callable[[Tensor], Tensor]
+    score: Any  # a layer, or a method
 
     def pool(self, features: Tensor) -> Tensor:
         """Return what can be kept of a frozen backbone's features, (n, ...): it needs no weights."""

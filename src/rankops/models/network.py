@@ -45,6 +45,7 @@ class Network(nn.Module):
     Raises:
         ValueError: an unknown name or option, or a head that does not fit the backbone.
 
+    >>> import torch
     >>> convnet = {"name": "convnet", "args": {"channels": [8, 16]}}
     >>> network = Network(backbone=convnet, head={"name": "linear", "args": {}}, outputs=10)
     >>> network(torch.zeros(2, 1, 32, 32, dtype=torch.uint8)).shape

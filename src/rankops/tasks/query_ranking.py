@@ -35,9 +35,9 @@ DEPTHS = (5, 10)  # of NDCG@k
 METRICS = (
     Metric("mean_average_precision", "mean AP"),
     Metric("ndcg", "NDCG"),
-    *(Metric(f"ndcg_at_{depth}", f"NDCG@{depth}", shown=depth == 10) for depth in DEPTHS),
     Metric("top_1", "TOP1"),
     Metric("rank_of_last", "RKL", lower_is_better=True),
+    *(Metric(f"ndcg_at_{depth}", f"NDCG@{depth}", shown=depth == 10) for depth in DEPTHS),
 )
 
 
@@ -76,9 +76,9 @@ def metrics_of(scores: Tensor, relevance: Tensor, mask: Tensor) -> Tensor:
         [
             average_precision(scores, relevant, mask=mask),
             ndcg(scores, relevance, mask=mask),
-            *(ndcg(scores, relevance, mask=mask, k=depth) for depth in DEPTHS),
             (among_first(groups(scores, labels=relevant, mask=mask), 1) * relevant).sum(-1),
             ((scores >= lowest) & mask).sum(-1).double(),
+            *(ndcg(scores, relevance, mask=mask, k=depth) for depth in DEPTHS),
         ]
     )
     return found.where(relevant.any(-1), torch.nan)

@@ -13,8 +13,7 @@ from torch import Tensor
 from rankops.datasets.expected import between, in_set, rows_of, unique
 from rankops.datasets.scenes import drawing, facts, layout
 from rankops.datasets.scenes.digits import CLASSES, DIGITS_OF, Digits
-from rankops.datasets.splits import read_images
-from rankops.io.parquet import IMAGE, as_fixed_lists, encode_images, matrix, read_table
+from rankops.io.parquet import IMAGE, as_fixed_lists, encode_images, matrix, read_images, read_table
 from rankops.seeding import generator
 
 if TYPE_CHECKING:
