@@ -56,10 +56,11 @@ def predict(
 
     from pipelines.serving.chosen import model_folder, roles_of
     from rankops.cli.predict import SHIPPED, run
+    from rankops.cli.rows import Roles
 
     with errors_in_a_line():
-        given = {"input": columns, "id": own, "query": query}
-        roles = roles_of(model)._replace(**{role: value for role, value in given.items() if value})
+        known = roles_of(model)
+        roles = Roles(columns or known.input, own or known.id, query or known.query)
         with model_folder(str(SHIPPED) if model == "shipped" else model) as folder:
             code = run(
                 folder, inputs, out=out, roles=roles, skip_broken=skip_broken, as_json=as_json,
@@ -103,7 +104,11 @@ def serve(
 
 def monitor(
     fresh: Annotated[
-        Path, typer.Argument(callback=typed_here, help="Parquet with a column image: {bytes, path}; labels not needed.")
+        Path,
+        typer.Argument(
+            callback=typed_here,
+            help="Raw rows, as `rankops predict` takes them: a table or a folder; no labels needed.",
+        ),
     ],
     model: Annotated[
         str | None,
@@ -118,7 +123,7 @@ def monitor(
     ] = None,
     alpha: Annotated[float, typer.Option(help="False-positive rate.")] = 0.01,
     least_distance: Annotated[float, typer.Option(help="Smallest KS distance that counts as drift.")] = 0.1,
-    rows: Annotated[int, typer.Option(help="Largest number of images to compare from each file.")] = 2000,
+    rows: Annotated[int, typer.Option(help="Largest number of rows to compare from each file.")] = 2000,
     report: Annotated[
         Path | None,
         typer.Option(callback=typed_here, help="JSON to write; default: reports/monitoring/<name of FRESH>.json."),
@@ -126,14 +131,16 @@ def monitor(
     retrain: Annotated[bool, typer.Option("--retrain", help="On drift, schedule a retraining.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Compare fresh images, and the model's scores of them, with its training data.
+    """Compare fresh rows, and what the model says of them, with its training data.
 
     Exit code: 0 without drift, 3 with drift, 1 after an error.
     """
     from pipelines.monitoring import drift
+    from pipelines.serving.chosen import the_model
 
     report = report or Path("reports/monitoring") / f"{fresh.stem}.json"
     with errors_in_a_line():
+        model = the_model(model, f"rankops monitor {fresh} --model MODEL")
         comparison = drift.compare(
             fresh, model=model, dataset=dataset, alpha=alpha, least_distance=least_distance, rows=rows
         )

@@ -7,7 +7,6 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from PIL import Image
 
@@ -15,7 +14,7 @@ from pipelines.config import Run, Settings
 from pipelines.config.schema import NONE
 from pipelines.reporting import plots
 from pipelines.reporting.results import read_run
-from rankops.io.parquet import decode_images, matrix, read_table
+from rankops.io.parquet import IMAGE, decode_images, matrix, read_table
 
 __all__ = ["draw_examples", "loss_of", "places", "sheet"]
 
@@ -78,8 +77,9 @@ def _inputs(params: Settings, dataset: str, count: int) -> list[np.ndarray | str
     if kind == "features":
         features = _told(dataset, "features")
         return [_numbers(row, features) for row in column.to_pylist()]
-    pictures = column if kind == "image" else pc.list_element(column, 0)
-    images = decode_images(pictures, path=path, threads=params.compute.threads)
+    if kind == "frames":
+        column = pa.chunked_array([pa.array([clip[0] for clip in column.to_pylist()], IMAGE)])
+    images = decode_images(column, path=path, threads=params.compute.threads)
     return [image if image.ndim == 2 else image.transpose(1, 2, 0) for image in images]
 
 

@@ -6,10 +6,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from pipelines.config import load
+from pipelines.config import Run, Settings, load
 from rankops.cli.rows import OWN, Roles
 
-__all__ = ["is_registered", "model_folder", "roles_of", "the_model"]
+__all__ = ["is_registered", "model_folder", "roles_of", "run_of", "the_model"]
 
 
 def the_model(named: str | None, command: str) -> str:
@@ -35,25 +35,28 @@ def the_model(named: str | None, command: str) -> str:
     return every[0]
 
 
+def run_of(model: str, settings: Settings) -> Run | None:
+    """Return the run of the params that trains a registered model, or whose folder or address this is."""
+    named = re.fullmatch(r"(?:models:/|(?:.*/)?models/runs/)([\w-]+).*", model)
+    known = named[1] if named else None
+    return next((run for name, run in settings.runs.items() if known in (name, settings.model_of(run))), None)
+
+
 def roles_of(model: str) -> Roles:
     """Return the roles of columns as the params have them for the table that a run or registered model learned from.
 
-    Those of other models are called as their roles are.
-
-    >>> roles_of("models/elsewhere")
-    Roles(input=(), id=None, query=None)
+    Columns of other models are called as their roles are.
     """
-    named = re.fullmatch(r"(?:models:/|(?:.*/)?models/runs/)([\w-]+).*", model)
-    if named is None:
+    if not Path("params.yaml").is_file():
         return OWN
     settings = load()
-    runs = [run for name, run in settings.runs.items() if named[1] in (name, settings.model_of(run))]
-    block = settings.datasets.get(runs[0].dataset) if runs else None
-    if block is None or block.name != "table":
+    run = run_of(model, settings)
+    block = settings.datasets[run.dataset] if run else None
+    if run is None or block is None or block.name != "table":
         return OWN
     args = block.args
     columns = next((args[kind] for kind in ("image", "frames", "features", "text") if args.get(kind)), [])
-    query = args.get("group") if runs[0].task == "query_ranking" else None
+    query = args.get("group") if run.task == "query_ranking" else None
     return Roles([columns] if isinstance(columns, str) else columns, args.get("id"), query)
 
 

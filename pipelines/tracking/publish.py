@@ -196,16 +196,16 @@ def signature_of(weights: Path) -> ModelSignature:
     if recipe["folder"] == "sorters":
         tensor = Schema([TensorSpec(np.dtype(np.float32), (-1, recipe["args"].get("length", -1)))])
         return ModelSignature(inputs=tensor, outputs=tensor)
-    task: Any = lookup.find("tasks", recipe["task"])
+    task: Any = lookup.find("tasks", recipe["task"])()
     inputs: list[ColSpec | TensorSpec] = [
         ColSpec(KINDS[kind.removesuffix("?")], name, required=not kind.endswith("?"))
-        for name, kind in task().columns(recipe).items()
+        for name, kind in task.columns(recipe).items()
     ]
     return ModelSignature(inputs=Schema(inputs))
 
 
 def _made(run: Run, tags: Mapping[str, str]) -> dict[str, Any]:
-    """Return what a version's model.json says besides how it is rebuilt: what made it, how good it is, its labels."""
+    """Return what a version's model.json says besides how it is rebuilt: what made it, and how good it is."""
     inputs = inputs_of(tags)
     metrics: dict[str, dict[str, float]] = {}
     for name, value in run.metrics.items():
@@ -229,8 +229,7 @@ def _register(client: mlflow.MlflowClient, run_id: str, run: Run, version: Versi
     tags = {**run.tags, **version.tags, KEY: run.key, "run": run.name}
     known = tags | _commit()
     made = _made(run, known)
-    labels = json.loads((version.weights / "model.json").read_text()).get("classes", ())
-    text = card(version.model, version.weights, params=run.params, metrics=run.metrics, tags=known, labels=labels)
+    text = card(version.model, version.weights, params=run.params, metrics=run.metrics, tags=known)
     with TemporaryDirectory() as scratch:
         weights = Path(scratch) / "weights"  # the name by which `rankops.sorters.load` finds it
         shutil.copytree(version.weights, weights)

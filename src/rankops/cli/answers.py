@@ -57,19 +57,16 @@ def answers(
 
 def _answered(respond: Callable[[list[Any]], list[Answer]], piece: list[Row], skip_broken: bool) -> list[Answer]:
     """Return the answers to rows: to all together, or, if that fails, to each alone, to find which cannot be given."""
-    if all(row.error is None for row in piece):
-        try:
-            found = respond([row.asked for row in piece])
-            return [*chain.from_iterable(map(_with_ids, piece, found))]
-        except (ValueError, FloatingPointError):
-            pass
+    try:
+        found = respond([row.asked() for row in piece])
+        return [*chain.from_iterable(map(_with_ids, piece, found))]
+    except (ValueError, OSError, FloatingPointError):
+        pass
     result: list[Answer] = []
     for row in piece:
         try:
-            if row.error is not None:
-                raise ValueError(row.error)
-            result += _with_ids(row, respond([row.asked])[0])
-        except (ValueError, FloatingPointError) as error:
+            result += _with_ids(row, respond([row.asked()])[0])
+        except (ValueError, OSError, FloatingPointError) as error:
             message = str(error).removeprefix("row 0").lstrip(":, ")
             if not skip_broken:
                 raise ValueError(f"{row.place}: {message}") from error

@@ -1,7 +1,8 @@
 """What a model is asked, a row at a time: from pictures, folders of them, and tables with a person's own columns."""
 
 import csv
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import groupby, islice
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -35,13 +36,19 @@ OWN = Roles()  # columns are called as their roles are
 
 
 class Row(NamedTuple):
-    """A row: what comes back with its answer, where it is, and what the model is asked, or why it cannot be."""
+    """A row, of which only the files' table was read.
+
+    Attributes:
+        id: what comes back with its answer.
+        place: of the row, for messages.
+        asked: returns what the model is asked; raises a ValueError or OSError if a cell or a picture is none.
+        documents: ids of a query's rows, in a table that has a row for each.
+    """
 
     id: Any
     place: str
-    asked: dict[str, Any] | None
-    error: str | None = None
-    documents: Sequence[Any] | None = None  # ids of a query's rows in a table that has a row each
+    asked: Callable[[], dict[str, Any]]
+    documents: Sequence[Any] | None = None
 
 
 def kind_of(recipe: Mapping[str, Any], *, where: object) -> str:
@@ -84,7 +91,11 @@ def read(sources: Sequence[Path], recipe: Mapping[str, Any], roles: Roles = OWN)
         raise ValueError(f"{sources[0]}: the model takes {_taken(recipe)}; expected a table ({', '.join(TABLES)})")
     else:
         for path in _pictures(sources):
-            yield Row(str(path), str(path), {"image": path.read_bytes()})
+            yield Row(str(path), str(path), partial(_of_picture, path))
+
+
+def _of_picture(path: Path) -> dict[str, Any]:
+    return {"image": path.read_bytes()}
 
 
 def pieces(rows: Iterable[Row], recipe: Mapping[str, Any]) -> Iterator[list[Row]]:
@@ -133,14 +144,14 @@ def _of_table(path: Path, recipe: Mapping[str, Any], roles: Roles) -> Iterator[R
         for number, row in numbered:
             yield cells.row(number, row, key, row[ids] if ids else None)
         return
-    if roles.query is None:
+    if (query_of := roles.query) is None:
         for number, row in numbered:
             yield cells.query(number, row, key, row[ids] if ids else number)
         return
     seen = set()
-    for query, several in groupby(numbered, key=lambda one: one[1][roles.query]):
+    for query, several in groupby(numbered, key=lambda one: one[1][query_of]):
         if query in seen:
-            raise ValueError(f"{path}: rows of {roles.query} {query} are not together; sort the table by this column")
+            raise ValueError(f"{path}: rows of {query_of} {query} are not together; sort the table by this column")
         seen.add(query)
         yield cells.documents(query, list(several), key, ids)
 
@@ -178,7 +189,7 @@ class _Cells:
         """Return a row whose id is the given one, else the path of its image, else its number."""
         cell = row[self.inputs[0]]
         own = given if given is not None else cell if self.kind == "image" and isinstance(cell, str) else number
-        return self._asked(own, number, lambda: {key: self._value(row, key)})
+        return Row(own, self._place(number), lambda: {key: self._value(row, key)})
 
     def query(self, number: int, row: dict[str, Any], key: str, own: Any) -> Row:
         """Return a query whose documents are the list in its cell."""
@@ -188,19 +199,19 @@ class _Cells:
                 f"{self.path}: row {number}: {self.inputs[0]} holds no list of documents; name the column whose rows "
                 "are the documents of one query: --query COLUMN"
             )
-        return self._asked(own, number, lambda: {key: [self._value({self.inputs[0]: one}, key) for one in several]})
+        return Row(
+            own, self._place(number), lambda: {key: [self._value({self.inputs[0]: one}, key) for one in several]}
+        )
 
     def documents(self, query: Any, several: list[tuple[int, dict[str, Any]]], key: str, ids: str | None) -> Row:
         """Return a query that has a row for each of its documents."""
-        found = self._asked(query, several[0][0], lambda: {key: [self._value(row, key) for _, row in several]})
-        return found._replace(documents=[row[ids] if ids else number for number, row in several])
+        documents = [row[ids] if ids else number for number, row in several]
+        return Row(
+            query, self._place(several[0][0]), lambda: {key: [self._value(row, key) for _, row in several]}, documents
+        )
 
-    def _asked(self, own: Any, number: int, make: Any) -> Row:
-        place = f"{self.path}: row {number}"
-        try:
-            return Row(own, place, make())
-        except (OSError, ValueError) as error:
-            return Row(own, place, None, str(error))
+    def _place(self, number: int) -> str:
+        return f"{self.path}: row {number}"
 
     def _value(self, row: dict[str, Any], key: str) -> Any:
         cell = row[self.inputs[0]]
