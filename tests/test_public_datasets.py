@@ -25,7 +25,7 @@ from pipelines.expectations import ExpectationsFailed
 from pipelines.expectations import validate as validate_facts
 from pipelines.stages import data, validate
 from rankops import lookup
-from rankops.datasets import splits, voc2007
+from rankops.datasets import folds, splits, voc2007
 from rankops.datasets.expected import in_set, unique
 from rankops.datasets.public import reading
 from rankops.io import images
@@ -722,6 +722,59 @@ class TestStages:
             run("lamem", skip_broken=True)
         assert (folder / "train.parquet").read_bytes() == before
         assert sorted(path.name for path in folder.parent.iterdir()) == ["lamem", "raw"]
+
+
+class TestFolds:
+    @pytest.fixture
+    def grouped(self, tmp_path, monkeypatch):
+        """Thirty pictures of fifteen groups, in ARC's layout, and a function that reads them in folds."""
+        monkeypatch.chdir(tmp_path)
+        folder = tmp_path / "data/raw/arc"
+        lines = ["image,group,label1,label2,label3"]
+        for number in range(30):
+            save(folder / f"images/{number}.png", number)
+            lines.append(f"{number}.png,g{number % 15},sky,sea,")
+        (folder / "labels.csv").write_text("\n".join(lines) + "\n")
+        (folder / "classes.txt").write_text("sky\nsea\n")
+
+        def run(count):
+            shares = {"val_share": 0.2, "test_share": 0.2, "gate_share": 0.2}
+            block = {"name": "arc", "raw": "data/raw/arc", "size": SIZE, "args": shares, "folds": count, "seed": SEED}
+            params = check_shapes(merged(read_params(ROOT / "params.yaml"), {"datasets": {"mine": block}}))
+            data.main(params, "mine")
+            return params
+
+        return run
+
+    def test_a_group_is_in_one_fold_and_the_gate_in_none(self, grouped):
+        params = grouped(3)
+        one, gate = (pq.read_table(f"data/mine/{split}.parquet") for split in ("train", "gate"))
+        assert all(pq.read_table(f"data/mine/{split}.parquet").equals(one) for split in ("val", "test"))
+        assert sorted([*one["name"].to_pylist(), *gate["name"].to_pylist()]) == sorted(f"{n}.png" for n in range(30))
+        numbers, groups = one["fold"].to_pylist(), one["group"].to_pylist()
+        of_group = dict(zip(groups, numbers, strict=True))
+        assert [of_group[group] for group in groups] == numbers
+        assert set(of_group.values()) == {1, 2, 3}
+        assert not of_group.keys() & set(gate["group"].to_pylist())
+        rows = json.loads(Path("data/mine/manifest.json").read_text())["rows"]
+        assert [rows[f"fold {fold}"] for fold in (1, 2, 3)] == [numbers.count(fold) for fold in (1, 2, 3)]
+        assert refusal(params, "mine") is None
+        first, other = numbers.index(1), numbers.index(2)
+        same = with_cell("image", other, lambda _: one["image"][first].as_py())
+        assert f"split fold 2, id {other}: same_picture_as = fold 1 {first}" in refusal(params, "mine", train=[same])
+
+    def test_more_folds_than_groups_are_refused(self, grouped):
+        with pytest.raises(ValueError, match=r"40 folds of .* rows: fold .* has none; expected fewer folds"):
+            grouped(40)
+        assert not Path("data/mine").exists()
+
+    def test_a_cut_has_the_rows_of_its_fold_in_their_order(self, grouped, tmp_path):
+        grouped(3)
+        every = pq.read_table("data/mine/train.parquet")
+        folds.cut("data/mine", tmp_path / "cut", ["train", "val", "test"], fold=3, folds=3)
+        for split, fold in (("test", 3), ("val", 1), ("train", 2)):
+            expected = every.filter(pa.array(every["fold"].to_numpy() == fold))
+            assert pq.read_table(tmp_path / f"cut/{split}.parquet").equals(expected)
 
 
 class TestDeliveries:
