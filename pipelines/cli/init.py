@@ -2,6 +2,7 @@
 
 import os
 import re
+from copy import copy
 from io import StringIO
 from pathlib import Path
 from typing import Annotated, Any
@@ -252,6 +253,20 @@ def _as_yaml(blocks: dict[str, Any]) -> str:
     return text.getvalue()
 
 
+def _comment_behind(block: Any) -> Any:
+    """Take away and return the comment behind a block: it is at its last value, but of the next one."""
+    while isinstance(block, dict) and block:
+        last = next(reversed(block))
+        tokens = block.ca.items.get(last)
+        line, _, rest = tokens[2].value.partition("\n") if tokens and tokens[2] else ("", "", "")
+        if rest.strip():
+            token = copy(tokens[2])
+            token.value, tokens[2].value = f"\n{rest}", f"{line}\n"
+            return token
+        block = block[last]
+    return None
+
+
 def _write(params: Path, blocks: dict[str, Any], *, keep: bool) -> str:
     """Write blocks into the params, which keep their comments and order; return what left them.
 
@@ -268,6 +283,7 @@ def _write(params: Path, blocks: dict[str, Any], *, keep: bool) -> str:
     drawn = [] if keep else [name for name, one in values["datasets"].items() if one.get("raw") == DRAWN_FROM]
     runs = [name for name, run in values["runs"].items() if run["dataset"] in drawn]
     comparisons = [name for name, one in values["comparisons"].items() if {one["baseline"], *one["runs"]} & set(runs)]
+    behind = {block: _comment_behind(values[block]) for block in blocks}
     for block, names in (("datasets", drawn), ("runs", runs), ("comparisons", comparisons)):
         for name in names:
             del values[block][name]
@@ -277,6 +293,9 @@ def _write(params: Path, blocks: dict[str, Any], *, keep: bool) -> str:
                 f"{params}: {block}.{twice[0]} is there already; remove it, or choose another name by --key"
             )
         values[block].update(entries)
+        if behind[block] is not None:
+            last = entries[next(reversed(entries))]
+            last.ca.items[next(reversed(last))] = [None, None, behind[block], None]
     with replaced_file(params) as partial:
         with partial.open("w") as written:
             yaml.dump(values, written)
