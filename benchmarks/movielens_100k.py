@@ -38,7 +38,11 @@ RAW, RESULTS = Path("data/raw/movielens_100k"), Path("results/movielens_100k/fol
 PAGE, COMMITTED = Path("docs/real_data.md"), ("src", "benchmarks", "pipelines", "tools")
 FOLDS, CHOOSING, SEEDS = 5, 3, [1, 2, 3, 4, 5]
 RATES = [2.5e-4, 5e-4, 1e-3, 2e-3, 4e-3, 8e-3, 1.6e-2, 3.2e-2]
-MODEL = {"name": "perceptron", "args": {"hidden": [32]}}
+MODEL: dict[str, Any] = {
+    "name": "linear",
+    "args": {"standardize": False},
+    "backbone": {"name": "perceptron", "args": {"hidden": [32]}},
+}
 TRAINING = {"batch_size": 16, "epochs": 15, "patience": 15, "schedule": {"name": "cosine"}, "monitor": "ndcg"}
 BASELINE, CENTERED = "mse", "mse, user's mean taken off"
 METHODS = {BASELINE: "mse", CENTERED: "mse"} | {

@@ -150,7 +150,7 @@ def small_ranker(*, size: int = 32, colors: int = 1):
     """An untrained label ranker of ten labels."""
     from rankops.io.checkpoints import build
 
-    args = {"scorer": {"name": "convnet", "args": {"channels": [4, 8]}}, "hidden": 8}
+    args = {"backbone": {"name": "convnet", "args": {"channels": [4, 8]}}, "head": {"name": "linear"}, "hidden": 8}
     network = build("models", "label_ranker", args, seed=1, outputs=10, colors=colors).eval()
     network.recipe |= {"task": "label_ranking", "image": {"colors": colors, "height": size, "width": size}}
     return network

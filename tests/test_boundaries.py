@@ -4,7 +4,6 @@ import ast
 import sys
 from functools import cache
 from pathlib import Path
-from typing import get_args
 
 import pytest
 from dvc.repo import Repo
@@ -12,7 +11,6 @@ from dvc.repo import Repo
 from pipelines.config import load
 from pipelines.config.schema import NONE
 from rankops import lookup
-from rankops.models.backbone import BackboneName
 
 from conftest import ROOT, done  # isort: skip
 
@@ -32,7 +30,7 @@ PLUMBING = {
     "publish": ("src/rankops/", "pipelines/reporting/"),
 }  # fmt: skip
 # Of these packages a stage depends on the files that it uses; of others, on some file of the folder.
-LEAVES = ("losses", "metrics", "models", "sorters", "datasets", "public", "scenes")
+LEAVES = ("losses", "metrics", "models", "backbones", "heads", "sorters", "datasets", "public", "scenes")
 PROJECTS = (".", "experiments")
 PARAMS = {project: load(ROOT / project / "params.yaml") for project in PROJECTS}
 
@@ -111,12 +109,16 @@ def words_of(block) -> set[str]:
 
 def named_by(project: str, stage: str, key: str) -> set[Path]:
     """The files that a stage finds by names in its params."""
-    groups = {"train": ("tasks", "models", "losses"), "evaluate": ("tasks", "models"), "pretrain": ("sorters",),
+    network = ("models.backbones", "models.heads")
+    groups = {"train": ("tasks", *network, "losses"), "evaluate": ("tasks", *network), "pretrain": ("sorters",),
               "data": ("datasets",), "validate": ("datasets",)}  # fmt: skip
     params = PARAMS[project]
     blocks = {"pretrain": params.sorters, "data": params.datasets, "validate": params.datasets}
     block = blocks.get(stage, params.runs).get(key)
     words = words_of(block.model_dump()) - {NONE} if stage in groups else set()
+    if "retrieval" in words:  # whose model may name a backbone of captions, or leave that to the task
+        words |= {name for name in lookup.names("models.backbones")
+                  if lookup.find("models.backbones", name).input == "text"}  # fmt: skip
     return {Path(lookup.module(folder, name).__file__)
             for folder in groups.get(stage, ()) for name in words & set(lookup.names(folder))}  # fmt: skip
 
@@ -172,10 +174,10 @@ def test_a_run_depends_on_no_folder_of_components_and_a_missing_dependency_would
         if name.startswith("train@"):
             assert not {f"src/rankops/{folder}" for folder in LEAVES} & set(dependencies)
             run = PARAMS[project].runs[name.removeprefix("train@")]
-            needed = {f"src/rankops/losses/{run.loss.name}.py"}
-            if "backbone" in run.model.args:  # the network within is another one at another scale
-                needed |= {f"src/rankops/models/{network}.py" for network in get_args(BackboneName)}
-            for file in needed:
+            needed = {f"losses/{run.loss.name}", f"models/backbones/{run.model.backbone.name}"}
+            needed |= {f"models/heads/{run.model.name}"}
+            needed |= {"models/backbones/words"} if run.task == "retrieval" else set()
+            for file in (f"src/rankops/{one}.py" for one in needed):
                 assert missing(project, command, [dep for dep in dependencies if dep != file]) >= {file}
 
 

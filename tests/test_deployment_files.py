@@ -93,7 +93,7 @@ def test_no_secret_and_nothing_of_this_machine_goes_into_the_image(tmp_path):
         ".dvc/config", ".env.example", ".git/HEAD", ".git/objects/1f/5a", ".git/refs/heads/main",
         "data/raw/README.md", "data/raw/mnist.dvc",
         "data/raw/subset/README.md", "data/raw/subset/train.parquet", "deploy/prefect.sh", "dvc.yaml",
-        "models/runs/none/.gitkeep", "models/sorters/none/.gitkeep", "src/rankops/models/convnet.py",
+        "models/runs/none/.gitkeep", "models/sorters/none/.gitkeep", "src/rankops/models/network.py",
     }  # fmt: skip
     left_out = {
         ".dvc/cache/files", ".dvc/config.local", ".dvc/tmp/rwlock", *SECRET_FILES,

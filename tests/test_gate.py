@@ -20,6 +20,7 @@ from rankops.io.checkpoints import build, save_model
 from rankops.io.parquet import encode_images
 
 MODEL = "sorter-x"
+NETWORK = {"backbone": {"name": "convnet", "args": {"channels": [4, 6]}}, "head": {"name": "linear", "args": {}}}
 PARAMS = SimpleNamespace(
     gate=SimpleNamespace(
         resamples=200, seed=1, confidence=0.95, minimum_gain=0.0, tolerance=0.01,
@@ -47,7 +48,7 @@ def sorter(name: str, steepness: float = 1.0, *, kind: str = "handcrafted", **op
 
 
 def regressor(name: str, seed: int, *, dataset: str = "clips", model: str = "memorability", colors: int = 1) -> None:
-    network = build("models", "convnet", {"channels": [4, 6]}, seed=seed, outputs=1, colors=colors)
+    network = build("models", "network", NETWORK, seed=seed, outputs=1, colors=colors)
     network.recipe["task"] = "memorability"
     save_model(Path("made") / name, network)
     version = Version(model, Path("made") / name)
@@ -58,7 +59,7 @@ def regressor(name: str, seed: int, *, dataset: str = "clips", model: str = "mem
 def clips(store):
     """A gate split whose scores are those of the network of seed 1, which is the best there can be."""
     images = torch.randint(0, 256, (60, 16, 16), generator=torch.Generator().manual_seed(0), dtype=torch.uint8)
-    network = build("models", "convnet", {"channels": [4, 6]}, seed=1, outputs=1, colors=1).eval()
+    network = build("models", "network", NETWORK, seed=1, outputs=1, colors=1).eval()
     with torch.no_grad():
         scores = network(images.unsqueeze(1)).squeeze(1)
     frames = pa.FixedSizeListArray.from_arrays(encode_images(images.numpy(), threads=1), 1)

@@ -20,8 +20,9 @@ DEFAULTS = (
     "label_ranking-cross_entropy", "label_ranking-rlsep", "memorability-mse", "multilabel-multilabel_soft_margin",
     "retrieval-recall-lstm",
 )  # fmt: skip
+MODEL = {"name": "linear", "args": {"maximum": True}, "backbone": {"name": "convnet", "args": {"channels": [8, 16]}}}
 HEAD = {
-    "task": "memorability", "dataset": "clips", "model": {"name": "convnet", "args": {"channels": [8, 16]}},
+    "task": "memorability", "dataset": "clips", "model": MODEL,
     "start": "models/runs/label_ranking-rlsep", "loss": {"name": "spearman", "args": {}}, "sorter": "laplace",
     "auxiliary": {"name": "none"}, "training": {}, "seeds": [1], "grid": {},
 }  # fmt: skip
@@ -37,7 +38,7 @@ OTHERS = {
         "loss": {"name": "spearman_of_label_ranks", "args": {}},
     },
     "voc": HEAD | {
-        "task": "multilabel", "dataset": "photos", "model": {"name": "wildcat", "args": {"channels": [4, 8]}},
+        "task": "multilabel", "dataset": "photos", "model": MODEL | {"name": "wildcat", "args": {}},
         "start": "models/runs/none", "sorter": "none", "loss": {"name": "multilabel_soft_margin", "args": {}},
         "training": {"finetune": {"epochs": 1}},
     },
@@ -165,8 +166,8 @@ def test_predictions_have_their_fixed_form(project, name, columns, seeds, rows):
 
 def test_a_new_component_that_no_run_names_and_a_comment_in_plumbing_leave_all_as_it_is(project):
     source = project.folder / "src/rankops"
-    for folder, name in (("losses", "rlsep"), ("metrics", "kendall"), ("models", "perceptron"), ("sorters", "sigmoid")):
-        shutil.copyfile(source / folder / f"{name}.py", source / folder / f"new_{name}.py")
+    for file in ("losses/rlsep.py", "metrics/kendall.py", "models/heads/linear.py", "sorters/sigmoid.py"):
+        shutil.copyfile(source / file, (source / file).with_stem(f"new_{file.rpartition('/')[2][:-3]}"))
     edit(project, "io/parquet.py", "io/checkpoints.py", "checks.py", "lookup.py")
     assert project.run("dvc status") == UP_TO_DATE
     shutil.copyfile(source / "datasets/lamem.py", source / "datasets/new_lamem.py")

@@ -24,6 +24,7 @@ from rankops.sorters import load_sorter
 from conftest import ROOT, small_ranker  # isort: skip
 
 MODEL = "sorter-x"
+NETWORK = {"backbone": {"name": "convnet", "args": {"channels": [4, 6]}}, "head": {"name": "linear", "args": {}}}
 
 
 def training(name: str, steepness: float | None = None, *, seeds: int = 2, quality: float = 0.0) -> Run:
@@ -190,7 +191,7 @@ def made_pipeline(params) -> None:
         "reports/figures/memorability-mse-examples.png": "", "models/sorters/lstm/history.csv": history,
     }  # fmt: skip
     for seed in (1, 2):
-        network = build("models", "convnet", {"channels": [4, 6]}, seed=seed, outputs=1, colors=1)
+        network = build("models", "network", NETWORK, seed=seed, outputs=1, colors=1)
         network.recipe["task"] = "memorability"
         save_model(f"models/runs/memorability-mse/seed{seed}", network)
         files[f"models/runs/memorability-mse/seed{seed}/history.csv"] = history
@@ -257,7 +258,7 @@ def test_the_stage_sends_what_the_pipeline_made(store, capsys, made):
         "inputs": {"data/clips/train.parquet": "2e", "models/runs/parent": "3d"},
         "metrics": {"spearman": {"value": 0.5, "low": 0.4, "high": 0.6}},
     }  # fmt: skip
-    assert registered.head[1].weight.equal(load_model("models/runs/memorability-mse/seed2").head[1].weight)
+    assert registered.head.score[1].weight.equal(load_model("models/runs/memorability-mse/seed2").head.score[1].weight)
     assert [model.name for model in store.search_registered_models()] == ["memorability", "sorter-lstm"]
     assert runs["sorter-laplace"].data.metrics["l1"] == 0.01
     assert runs["sorter-lstm"].data.metrics["epoch.spearman"] == 0.4

@@ -36,6 +36,8 @@ DATASETS = {
     name: {"name": name, "raw": f"data/raw/{name}", "args": {"folds": 4}, "seed": 3}
     for name in ("protein_homology", "movielens_100k")
 }
+PERCEPTRON = {"name": "perceptron", "args": {"hidden": [8]}}
+MODEL = {"name": "linear", "args": {"standardize": False}, "backbone": PERCEPTRON}
 SETTINGS = check_shapes(merged(read(ROOT / "params.yaml"), {"datasets": DATASETS}))
 
 
@@ -392,7 +394,7 @@ def lists(generator, sizes=(5, 1, 8, 3, 6, 4), relevant=(0, 2, 3, 4, 5)) -> Quer
 
 def trained(split, loss, **options):
     task = QueryRanking({"ranker": OPTIONS | options})
-    network = task.build({"name": "perceptron", "args": {"hidden": [8]}}, split, seed=0)
+    network = task.build(MODEL, split, seed=0)
     objective = Objective({"name": loss}, sorter=Laplace() if loss in SORTS else None)
     history = train(task, network, split, split, training=task.training, objective=objective, seed=0, device="cpu")
     return task, network, [epoch for _, epoch in history]
@@ -451,8 +453,8 @@ def test_grades_are_relevant_above_half_of_the_largest_and_regression_begins_at_
     assert torch.equal(found[[0, 2, 3]], metrics_of(scores, (graded.relevance > 2).long(), graded.mask)[[0, 2, 3]])
     assert found[1, 3] == metrics.ndcg(scores[3, :3], graded.relevance[3, :3])
     mean = graded.relevance[graded.mask].float().mean()
-    network = QueryRanking().build({"name": "perceptron", "args": {"hidden": [8]}}, graded, seed=0)
-    assert network.layers[-1].bias.item() == pytest.approx(mean.item())
+    network = QueryRanking().build(MODEL, graded, seed=0)
+    assert network.head.score.bias.item() == pytest.approx(mean.item())
     assert QueryRanking({"ranker": OPTIONS | {"monitor": "ndcg"}}).monitor == "ndcg"
 
 

@@ -16,7 +16,7 @@ from rankops.io.parquet import encode_images
 
 from conftest import ROOT  # isort: skip
 
-MODEL = {"name": "convnet", "args": {"channels": [4, 6]}}
+MODEL = {"name": "linear", "args": {}, "backbone": {"name": "convnet", "args": {"channels": [4, 6]}}}
 ADAM = {"name": "AdamW", "args": {"lr": 3e-3}}
 PHASE = {"epochs": 2, "patience": 2, "optimizer": ADAM, "schedule": {"name": "cosine"}}
 

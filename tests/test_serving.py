@@ -47,19 +47,19 @@ from conftest import ROOT, encoded, free_port, wait_for  # isort: skip
 
 K = 4  # labels
 SIDE = 16  # pixels of an image
-SMALL = {"channels": [4, 6]}
+SMALL = {"backbone": {"name": "convnet", "args": {"channels": [4, 6]}}, "head": {"name": "linear", "args": {}}}
 WORDS = "a large three"
 
 
 def network_of(task: str, *, colors: int = 1) -> torch.nn.Module:
-    name, args, runtime = "convnet", SMALL, {"outputs": K if task == "multilabel" else 1}
+    name, args, runtime = "network", SMALL, {"outputs": K if task == "multilabel" else 1}
     if task == "label_ranking":
-        name, args = "label_ranker", {"scorer": {"name": "convnet", "args": SMALL}, "hidden": 4}
-        runtime = {"outputs": K}
+        name, args, runtime = "label_ranker", SMALL | {"hidden": 4}, {"outputs": K}
     if task == "retrieval":
-        name, runtime = "dual_encoder", {"words": Vocabulary.of([WORDS]).words}
+        name, args = "dual_encoder", SMALL | {"text": {"name": "words", "args": {}}}
+        runtime = {"words": Vocabulary.of([WORDS]).words}
     if task == "query_ranking":
-        name, args, runtime = "perceptron", {}, {"outputs": 1, "features": 2}
+        args, runtime = SMALL | {"backbone": {"name": "perceptron", "args": {}}}, {"outputs": 1, "features": 2}
     if task == "handcrafted":
         return build("sorters", "handcrafted", {}, seed=0)
     network = build("models", name, args, seed=3, colors=colors, **runtime)
@@ -368,10 +368,10 @@ class TestLoadRanker:
             ({"image": None}, "image is None"),
             ({"image": {"colors": 1, "height": 16, "width": 10**6}}, "at most 2048"),
             ({"image": {"colors": 3, "height": 16, "width": 16}}, "args.colors is 1, image.colors 3"),
-            ({"args": {"outputs": K}}, "scorer"),
-            ({"args": {"scorer": {"name": "convnet", "args": SMALL}, "outputs": 10**9}}, "more weights than the file"),
-            ({"args": {"scorer": {"name": "convnet", "args": SMALL}, "outputs": 5}}, "size mismatch"),
-            ({"args": {"scorer": 3, "outputs": K}}, "not a whole model"),
+            ({"args": {"outputs": K}}, "backbone"),
+            ({"args": SMALL | {"outputs": 10**9}}, "more weights than the file"),
+            ({"args": SMALL | {"outputs": 5}}, "size mismatch"),
+            ({"args": SMALL | {"head": 3, "outputs": K}}, "not a whole model"),
             ("[" * 100_000, "not a whole model"),
             ("[]", "expected an object"),
         ],

@@ -28,10 +28,19 @@ from rankops.training.loop import train
 from rankops.training.objective import Objective
 
 CHANNELS = {"channels": [4, 6]}
-CONVNET = {"name": "convnet", "args": CHANNELS}
-ATTENTION = {"name": "label_attention", "args": CHANNELS}
-DUAL = {"name": "dual_encoder", "args": CHANNELS | {"size": 8, "grid": 2, "word_size": 4}}
+CONVNET = {"name": "linear", "args": {}, "backbone": {"name": "convnet", "args": CHANNELS}}
+ATTENTION, WILDCAT = (CONVNET | {"name": name} for name in ("label_attention", "wildcat"))
+WORDS = {"name": "words", "args": {"size": 8, "word_size": 4}}
+DUAL = CONVNET | {"args": {"grid": 2}, "text": WORDS}
 ADAM = {"name": "Adam", "args": {"lr": 1e-2}}
+
+
+def parts(model: dict) -> dict:
+    return {"backbone": model["backbone"], "head": {"name": model["name"], "args": model["args"]}}
+
+
+def network_of(backbone: dict = CONVNET["backbone"], *, seed: int, outputs: int = 1) -> nn.Module:
+    return build("models", "network", parts(CONVNET) | {"backbone": backbone}, seed=seed, outputs=outputs)
 
 
 def phase(epochs: int = 2, **more) -> dict:
@@ -42,7 +51,7 @@ def phase(epochs: int = 2, **more) -> dict:
 def options_of(task: str) -> dict:
     if task == "label_ranking":
         return {"scorer": phase(batch_size=8, shift=1, zoom=1.1), "thresholds": phase(batch_size=8, hidden=4)}
-    return {"batch_size": 8, "least_count": 1, "probe": phase(), "finetune": phase(shift=1)}
+    return {"batch_size": 8, "size": 8, "least_count": 1, "probe": phase(), "finetune": phase(shift=1)}
 
 
 def split_of(task: str, generator: torch.Generator, rows: int = 20):
@@ -71,7 +80,7 @@ CASES = [
     ("memorability", CONVNET, "mse", None, None),
     ("memorability", CONVNET, "spearman", "lstm", "l1"),
     ("memorability", CONVNET, "spearman", "handcrafted", None),
-    ("multilabel", {"name": "wildcat", "args": CHANNELS}, "mean_average_precision", "lstm", "multilabel_soft_margin"),
+    ("multilabel", WILDCAT, "mean_average_precision", "lstm", "multilabel_soft_margin"),
     ("multilabel", CONVNET, "hinge_ap", None, None),
     ("retrieval", DUAL, "hard_negative_triplet", None, None),
     ("retrieval", DUAL, "recall", "lstm", "hard_negative_triplet"),
@@ -81,7 +90,7 @@ CASES = [
 @pytest.fixture
 def start(tmp_path):
     """Weights of a network like those that are trained here."""
-    save_model(tmp_path / "start", build("models", "convnet", CHANNELS, seed=5, outputs=10))
+    save_model(tmp_path / "start", network_of(seed=5, outputs=10))
     return tmp_path / "start"
 
 
@@ -145,12 +154,12 @@ def test_fine_tuning_keeps_the_probes_weights_unless_it_is_better(start, generat
 
 def test_the_probe_leaves_the_convolutions_alone_and_needs_a_start(start, generator):
     split = split_of("memorability", generator)
-    given = build("models", "convnet", CHANNELS, seed=9, outputs=1)
+    given = network_of(seed=9)
     start_from(given, start)
     training = Training(CASES[3], split, start)
     for name, _ in training.epochs():
-        blocks = training.network.blocks.state_dict()
-        same = all(blocks[key].equal(value) for key, value in given.blocks.state_dict().items())
+        weights = training.network.backbone.state_dict()
+        same = all(weights[key].equal(value) for key, value in given.backbone.state_dict().items())
         assert same == (name == "probe")
     assert [name for name, _ in Training(CASES[3], split).epochs()] == ["finetune", "finetune"]
     nothing = options_of("memorability") | {"finetune": phase(0, shift=0)}
@@ -207,33 +216,33 @@ def test_a_sorter_in_the_loss_is_frozen_or_each_of_its_steps_is_down_the_gradien
 
 class TestStart:
     def test_weights_must_be_there_and_fit(self, tmp_path, start):
-        network = build("models", "convnet", CHANNELS, seed=0, outputs=1)
+        network = network_of(seed=0)
         with pytest.raises(FileNotFoundError, match=r"nothing/model\.safetensors"):
             start_from(network, tmp_path / "nothing")
-        other = build("models", "convnet", {"channels": [4, 8]}, seed=0, outputs=1)
-        with pytest.raises(ValueError, match=r"blocks\.\d+\.weight: found \(6, 4, 3, 3\), expected \(8, 4, 3, 3\)"):
+        other = network_of({"name": "convnet", "args": {"channels": [4, 8]}}, seed=0)
+        with pytest.raises(ValueError, match=r"backbone\.\d+\.weight: found \(6, 4, 3, 3\), expected \(8, 4, 3, 3\)"):
             start_from(other, start)
         (start / "model.safetensors").write_bytes(b"half")
         with pytest.raises(ValueError, match="not a whole safetensors file"):
             start_from(network, start)
 
-    @pytest.mark.parametrize("name", ["convnet", "wildcat", "label_attention", "label_ranker"])
-    def test_every_network_gives_its_convolutions(self, name, tmp_path):
-        args = {"scorer": ATTENTION} if name == "label_ranker" else CHANNELS
-        theirs = build("models", name, args, seed=1, outputs=2)
+    @pytest.mark.parametrize("name", ["network", "label_ranker", "dual_encoder"])
+    def test_every_network_gives_its_backbone(self, name, tmp_path):
+        args = parts(ATTENTION) | ({"text": WORDS} if name == "dual_encoder" else {})
+        theirs = build("models", name, args, seed=1, outputs=2, words=["<padding>", "<unknown>", "a"])
         save_model(tmp_path / "seed3", theirs)
         (tmp_path / "run.json").write_text('{"best": 3}')  # as a run has it
-        ours = build("models", "convnet", CHANNELS, seed=2, outputs=2)
+        ours = network_of(seed=2)
         start_from(ours, tmp_path)
-        given = theirs.blocks.state_dict()
-        assert all(given[key].equal(value) for key, value in ours.blocks.state_dict().items())
+        given = theirs.backbone.state_dict()
+        assert all(given[key].equal(value) for key, value in ours.backbone.state_dict().items())
 
     def test_torchvisions_own_names_are_understood(self, tmp_path):
         theirs = resnet34(weights=None)
         save_file(theirs.state_dict(), tmp_path / "resnet34.safetensors")
-        ours = build("models", "resnet34", {}, seed=0, outputs=1)
+        ours = network_of({"name": "torchvision", "args": {"network": "resnet34"}}, seed=0)
         start_from(ours, tmp_path / "resnet34.safetensors")
-        assert ours.blocks.layer4[0].conv1.weight.equal(theirs.layer4[0].conv1.weight)
+        assert ours.backbone.layers.layer4[0].conv1.weight.equal(theirs.layer4[0].conv1.weight)
 
 
 def statistic_of(task, *values):
@@ -419,14 +428,14 @@ class TestBatches:
         captions = [[f"picture{row} {which}" for which in ("one", "two", "three")] for row in range(6)]
         split = torch.zeros(6, 16, 16, dtype=torch.uint8), captions, torch.arange(6), torch.zeros(6)
         batches, training = self.batch("retrieval", split, "finetune")
-        words = training.network.vocabulary.words
+        words = training.network.captions.backbone.vocabulary.words
         for place, row in enumerate((4, 0, 2)):
             seen = {" ".join(words[word] for word in batch.truth[place].tolist()) for batch in batches}
             assert seen == set(captions[row])
         rows = [f"picture{row}" for row in range(6)]
         for least, known in ((3, ["one", *rows, "three", "two"]), (4, ["one", "three", "two"])):
             _, training = self.batch("retrieval", split, "finetune", least_count=least)
-            assert training.network.vocabulary.words[2:] == known
+            assert training.network.captions.backbone.vocabulary.words[2:] == known
 
     def test_thresholds_learn_to_lie_below_the_scores_of_labels_that_are_there(self, generator):
         split = split_of("label_ranking", generator, rows=8)
@@ -445,7 +454,7 @@ class TestBatches:
 
 def test_a_ranker_averages_scores_and_thresholds_over_views(tmp_path, generator):
     images = torch.randint(0, 256, (7, 1, 32, 32), generator=generator, dtype=torch.uint8)
-    moves, args = {"count": 3, "shift": 2, "zoom": 1.1, "rotation": 5.0}, {"scorer": CONVNET, "hidden": 4}
+    moves, args = {"count": 3, "shift": 2, "zoom": 1.1, "rotation": 5.0}, parts(CONVNET) | {"hidden": 4}
     ranker, one_view = (build("models", "label_ranker", args | more, seed=0, outputs=10, colors=1).eval()
                         for more in ({"views": moves}, {}))  # fmt: skip
     save_model(tmp_path, ranker)

@@ -65,7 +65,11 @@ METHODS: dict[str, tuple[dict[str, Any] | None, str | None, dict[str, Any] | Non
     "lambdarank": ({"name": "lambdarank"}, None, None, "LambdaRank"),
 }  # fmt: skip
 TRAINING = {"batch_size": 2, "epochs": 8, "patience": 8, "schedule": {"name": "cosine"}}
-MODEL = {"name": "perceptron", "args": {"hidden": [64, 32]}}
+MODEL: dict[str, Any] = {
+    "name": "linear",
+    "args": {"standardize": False},
+    "backbone": {"name": "perceptron", "args": {"hidden": [64, 32]}},
+}
 
 Splits = dict[str, Queries]
 Scores = Callable[[Queries], torch.Tensor]

@@ -48,7 +48,8 @@ def _needed(params: Path) -> list[str]:
     from pipelines.config import load  # takes a second to import
 
     settings = load(params)
-    digits = ["mnist"] if settings.digits.source == "mnist" else []
+    drawn = any(dataset.is_drawn for dataset in settings.datasets.values())
+    digits = ["mnist"] if drawn and settings.digits.source == "mnist" else []
     names = dict.fromkeys(dataset.name for dataset in settings.datasets.values())
     return digits + [name for name in names if name in PACKAGED]
 

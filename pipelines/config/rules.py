@@ -17,6 +17,7 @@ from pipelines.config.schema import (
     NONE,
     Component,
     Dataset,
+    Model,
     ParamsError,
     Run,
     Settings,
@@ -27,7 +28,6 @@ from pipelines.config.schema import (
 )
 from rankops import lookup
 from rankops.datasets.scenes.base import Scenes
-from rankops.models.perceptron import Perceptron
 from rankops.tasks.base import Task
 from rankops.training.options import Optimizer, Schedule
 
@@ -233,7 +233,7 @@ def _check_run(settings: Settings, key: str, place: str) -> None:
         run = _typed(Run, values, place)
         _check_training(settings, run.task, f"{place}.training", run.training)
         _check_dataset_of(settings, run, task, f"{place}.dataset")
-        _check_model(run, f"{place}.model")
+        _check_model(settings, run, f"{place}.model")
         losses = {"loss": run.loss} | ({} if run.auxiliary.name == NONE else {"auxiliary": run.auxiliary})
         _check_losses(settings, task, losses, run.sorter, run.training.get("batch_size"), place)
         _check_sorter_optimizer(settings, run, f"{place}.sorter_optimizer")
@@ -260,16 +260,36 @@ def _lacks(settings: Settings, dataset: str, task: type[Task]) -> list[str]:
     return [column for column in task.learns_from if column not in columns]
 
 
-def _check_model(run: Run, place: str) -> None:
-    model = _built("models", run.model, place, outputs=LABELS, features=1, words=WORDS)
-    if run.task == "query_ranking":
-        if not isinstance(model, Perceptron):
-            raise ValueError(f"{place}.name: {run.model.name} does not score documents; try perceptron")
-        return
-    needed = "embedding_size" if run.task == "label_ranking" else "embed"
-    if not hasattr(model, needed) or hasattr(model, "encode_text") != (run.task == "retrieval"):
-        fitting = "dual_encoder" if run.task == "retrieval" else "convnet"
-        raise ValueError(f"{place}.name: {run.model.name} does not embed images for {run.task}; try {fitting}")
+def _check_model(settings: Settings, run: Run, place: str) -> None:
+    """Check that a network can be made: its backbone for the dataset's inputs, its head, and the captions' backbone."""
+    given = {"colors": 3, "features": 1, "words": WORDS}
+    backbone = _built("models.backbones", run.model.backbone, f"{place}.backbone", **given)
+    _built("models.heads", run.model, place, features=backbone.size, maps=backbone.maps, outputs=LABELS)
+    if run.model.text is not None:
+        if run.task != "retrieval":
+            raise ValueError(f"{place}.text: {run.task} has no captions to encode: leave it out")
+        text = _built("models.backbones", run.model.text, f"{place}.text", **given)
+        if text.input != "text":
+            raise ValueError(
+                f"{place}.text.name: {run.model.text.name} takes {text.input}, expected a backbone of text"
+            )
+    taken = _inputs_of(settings, run.dataset)
+    kinds = {"image" if one == "frames" else one for one in taken}
+    if backbone.input not in kinds:
+        fitting = [
+            name for name in lookup.names("models.backbones") if lookup.find("models.backbones", name).input in kinds
+        ]
+        raise ValueError(
+            f"{place}.backbone.name: {run.model.backbone.name} takes {backbone.input}, but {run.dataset} has "
+            f"{' or '.join(taken)}; try {', '.join(fitting) or 'another dataset'}"
+        )
+
+
+def _inputs_of(settings: Settings, dataset: str) -> list[str]:
+    """Return the kinds of input that a dataset's tables have."""
+    name = settings.datasets[dataset].name if dataset in settings.datasets else dataset
+    columns = lookup.find("datasets", name).schema.names
+    return [column for column in ("image", "frames", "features", "text") if column in columns]
 
 
 def _check_losses(
@@ -373,15 +393,18 @@ def _check_start_run(settings: Settings, key: str, name: str, place: str) -> Non
         raise ValueError(f"{place}.model: {ours}, but it starts from {name}, which is {theirs}: expected the same")
 
 
-def _backbone(model: Component, place: str) -> str:
-    """Say which network gives the feature maps, and its channels where these can be chosen."""
-    options = inspect.signature(lookup.find("models", model.name, where=f"{place}.name")).parameters
-    name = model.args.get("backbone", options["backbone"].default) if "backbone" in options else model.name
-    chosen = inspect.signature(lookup.find("models", name, where=f"{place}.args.backbone")).parameters.get("channels")
-    if chosen is None:
-        return name
-    channels = model.args.get("channels")
-    return f"{name} with channels {list(chosen.default) if channels is None else channels}"
+def _backbone(model: Model, place: str) -> str:
+    """Say which network gives the features, with its options."""
+    make = lookup.find("models.backbones", model.backbone.name, where=f"{place}.backbone.name")
+    known = inspect.signature(make).parameters
+    usual = {
+        name: known[name].default for name in lookup.options(make) if known[name].default is not inspect.Parameter.empty
+    }
+    options = {
+        name: list(value) if isinstance(value, tuple) else value
+        for name, value in (usual | model.backbone.args).items()
+    }
+    return f"{model.backbone.name} with {options}"
 
 
 def _check_comparison(settings: Settings, key: str, place: str) -> None:

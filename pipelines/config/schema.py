@@ -76,6 +76,23 @@ class Component(Block):
     args: dict[str, Any] = {}
 
 
+class Model(Component):
+    """A head by its name, on a backbone; `text` is the captions' backbone of retrieval."""
+
+    backbone: Component
+    text: Component | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _on_a_backbone(cls, given: Any) -> Any:
+        if isinstance(given, dict) and "backbone" not in given:
+            raise ValueError(
+                f"{given.get('name')} has no backbone, expected a head on one, such as {{name: linear, backbone: "
+                "{name: convnet, args: {channels: [32, 64, 96]}}}, whose features it scores"
+            )
+        return given
+
+
 class Compute(Block):
     threads: Count
     device: Literal["auto", "cpu", "cuda"]
@@ -181,7 +198,7 @@ class Auxiliary(Component):
 class Run(Block):
     task: str
     dataset: Name
-    model: Component
+    model: Model
     start: str
     loss: Component
     sorter: str

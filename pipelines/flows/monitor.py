@@ -17,6 +17,7 @@ from prefect.states import Completed, State
 from pipelines.flows.promote import NOT_JUDGED
 from pipelines.monitoring import drift
 from pipelines.ops.messages import in_a_line, without_credentials
+from pipelines.serving.chosen import the_model
 
 __all__ = ["DEPLOYMENT", "DRIFTED", "monitor", "newest", "retrain"]
 
@@ -84,7 +85,7 @@ def newest(folder: str | Path) -> Path:
 @flow(name="monitor", flow_run_name="monitor: {folder}")
 def monitor(
     folder: str = "data/incoming",
-    model: str = "models:/label_ranking@champion",
+    model: str | None = None,
     dataset: str | None = None,
     alpha: float = 0.01,
     least_distance: float = 0.1,
@@ -94,7 +95,8 @@ def monitor(
 
     Args:
         folder: see `newest`; without it there is nothing to compare.
-        model, dataset, alpha, least_distance: see `pipelines.monitoring.drift.compare`.
+        model: a registered version or a folder; None for the champion of the only model that the params train.
+        dataset, alpha, least_distance: see `pipelines.monitoring.drift.compare`.
         retrain_on_drift: schedule a retraining if there is drift.
 
     Returns:
@@ -102,7 +104,7 @@ def monitor(
     """
     if not Path(folder).exists():
         return Completed(message=f"nothing to compare: there is no folder {folder}")
-    fresh = newest(folder)
+    model, fresh = the_model(model, "the parameter model: MODEL"), newest(folder)
     comparison = drift.compare(fresh, model=model, dataset=dataset, alpha=alpha, least_distance=least_distance)
     drift.write(comparison, Path("reports/monitoring") / f"{fresh.stem}.json")
     create_table_artifact(

@@ -77,7 +77,10 @@ def trained(
     Every method sees lists of the same length, that of the sorters.
     """
     method, half = plan.methods[name], plan.rows // 2
-    network: dict[str, Any] = {"hidden": [plan.hidden] * (plan.layers - 1)}
+    network: dict[str, Any] = {
+        "backbone": {"name": "perceptron", "args": {"hidden": [plan.hidden] * (plan.layers - 1)}},
+        "head": {"name": "linear", "args": {"standardize": False}},
+    }
     drawn = {"features": plan.features, "positive": plan.positive, "hidden": plan.hidden, "layers": plan.layers}
     points, labels = draw(plan.rows, seed=seed, **drawn)
     given = with_flips(labels[:half], flipped, generator(seed, "synthetic_precision", "flips"))
@@ -85,7 +88,7 @@ def trained(
     epochs = fit(
         Precision(length),
         "training",
-        build("models", "perceptron", network, seed=seed + 1000, features=plan.features, outputs=1),
+        build("models", "network", network, seed=seed + 1000, features=plan.features, outputs=1),
         (points[:half], given),
         (points[half:], labels[half:]),
         options={

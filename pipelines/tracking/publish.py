@@ -8,7 +8,6 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from getpass import getuser
 from hashlib import sha256
-from importlib.metadata import version as installed
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -27,6 +26,7 @@ from pipelines.ops.git import git
 from pipelines.ops.messages import without_credentials
 from pipelines.tracking import live, registry
 from pipelines.tracking.card import card, inputs_of
+from pipelines.tracking.requirements import requirements
 from pipelines.tracking.store import answering, connect, experiment_of
 from rankops import __version__, lookup
 
@@ -37,9 +37,6 @@ TOOK = "training.seconds"  # on a run: from its first beginning to its end
 COMPARED = "rankops.compared"  # on a model: among which versions its challenger was chosen
 PARENT = "mlflow.parentRunId"  # MLflow's own: its UI shows a run with this tag below its parent
 SERVED_BY = Path(__file__).parents[1] / "serving" / "model.py"
-REQUIREMENTS = (
-    "mlflow", "torch", "torchvision", "safetensors", "accelerate", "numpy", "pandas", "pillow", "pyarrow", "scipy"
-)  # fmt: skip
 KINDS = {  # of `Task.columns`
     "image": DataType.binary,
     "images": Array(DataType.binary),
@@ -249,8 +246,8 @@ def _register(client: mlflow.MlflowClient, run_id: str, run: Run, version: Versi
                 artifacts={"weights": str(weights)},
                 code_paths=["src/rankops"],  # the model runs where rankops is not installed
                 signature=signature_of(version.weights),
-                # Asking MLflow to find them takes ten seconds.
-                pip_requirements=[f"{name}=={installed(name).split('+')[0]}" for name in REQUIREMENTS],
+                # Asking MLflow to find them takes ten seconds, and finds those of one request.
+                pip_requirements=requirements(recipe, SERVED_BY),
             )
     try:
         client.create_registered_model(version.model)

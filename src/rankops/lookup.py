@@ -1,7 +1,7 @@
 """Look up a component by name: the files of a folder are the registry.
 
-`losses/spearman.py` defines `spearman` and `models/resnet34.py` defines `ResNet34`: the public name of a component is
-that of its file, case and underscores aside. `from rankops.losses import spearman` loads that file, and no other.
+`losses/spearman.py` defines `spearman` and `models/heads/wildcat.py` defines `Wildcat`: the public name of a component
+is that of its file, case and underscores aside. `from rankops.losses import spearman` loads that file, and no other.
 """
 
 import ast
@@ -32,6 +32,7 @@ RUNTIME = {
     "length",
     "outputs",
     "features",
+    "maps",
     "colors",
     "words",
 }
@@ -40,12 +41,14 @@ RUNTIME = {
 HELPERS = {
     "losses": {"inputs", "pairs"},
     "metrics": {"bootstrap", "dense_ranks", "gains", "sorter_quality", "weights"},
-    "models": {"backbone", "layers", "tokenizer"},
+    "models": {"layers", "tokenizer"},
+    "models.backbones": set(),
+    "models.heads": set(),
     "sorters": {"base", "laplace_sums", "load", "operators", "standardize"},
     "tasks": {"base", "predict"},
     "datasets": {"base", "digits", "drawing", "expected", "facts", "four_digit_mnist", "labelled_points", "layout",
-                 "mnist", "packages", "queries", "reading", "rlsep", "score_vectors", "splits",
-                 "table_cells", "table_examples", "table_facts", "table_files", "table_text"},
+                 "mnist", "packages", "queries", "reading", "rlsep", "score_vectors", "splits", "table_cells",
+                 "table_examples", "table_facts", "table_files", "table_text"},
 }  # fmt: skip
 
 # Folders whose public names are imported from the package itself.
@@ -65,6 +68,8 @@ def _modules(folder: str) -> dict[str, str]:
 def _files(folder: str) -> dict[str, str]:
     package = importlib.import_module(f"rankops.{folder}")
     files = [file.name for file in pkgutil.walk_packages(package.__path__, f"{package.__name__}.") if not file.ispkg]
+    apart = tuple(f"rankops.{other}." for other in HELPERS if other.startswith(f"{folder}."))  # folders of their own
+    files = [file for file in files if not file.startswith(apart)]
     return {file.rpartition(".")[2]: file for file in sorted(files, key=lambda file: file.rpartition(".")[2])}
 
 
@@ -151,8 +156,9 @@ def module(folder: str, name: str, *, where: str | None = None) -> ModuleType:
     """
     modules = _modules(folder)
     if not isinstance(name, str) or name not in modules:  # a file of params or a model may name anything
+        place = folder.replace(".", "/")
         raise ValueError(
-            f"{where or f'{folder}.name'}: no {name!r} in rankops/{folder}; there are {', '.join(modules)}"
+            f"{where or f'{folder}.name'}: no {name!r} in rankops/{place}; there are {', '.join(modules)}"
             f"{did_you_mean(str(name), modules)}"
         )
     return importlib.import_module(modules[name])

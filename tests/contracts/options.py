@@ -61,9 +61,10 @@ def changed(thing: Callable[..., Any], option: str) -> Any:
 
 
 def options(thing: Callable[..., Any]) -> dict[str, Any]:
-    """The options but for blocks of options of something else, which has tests of its own."""
+    """The options but for names and blocks of something else, which has tests of its own."""
     kinds = {name: [hint, *get_args(hint)] for name, hint in lookup.options(thing).items()}
-    return {name: kind[0] for name, kind in kinds.items() if not any(get_origin(part) is dict for part in kind)}
+    apart = {name for name, kind in kinds.items() if any(part is str or get_origin(part) is dict for part in kind)}
+    return {name: kind[0] for name, kind in kinds.items() if name not in apart}
 
 
 def numbers_of(folder: str, components: Sequence[str]) -> list[tuple[str, str]]:

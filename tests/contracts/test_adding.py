@@ -13,7 +13,8 @@ ROOT = Path(__file__).parents[2]
 ADDED = {
     "losses/second_l1.py": ("l1", "l1"),
     "metrics/second_kendall.py": ("kendall", "kendall"),
-    "models/second_perceptron.py": ("perceptron", "Perceptron"),
+    "models/backbones/second_perceptron.py": ("perceptron", "Perceptron"),
+    "models/heads/second_two_layer.py": ("two_layer", "TwoLayer"),
     "sorters/second_sigmoid.py": ("sigmoid", "Sigmoid"),
 }
 

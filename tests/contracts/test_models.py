@@ -1,6 +1,8 @@
-"""What every network must do. Its constructor's arguments tell what it takes: vectors of `features`, or images."""
+"""What every backbone and every head must do. What a part takes and gives is said by its attributes."""
 
+import inspect
 from functools import cache
+from typing import Any
 
 import pytest
 import torch
@@ -10,103 +12,183 @@ from contracts.options import check_nothing_else_changes, check_option, check_su
 from rankops import lookup
 from rankops.io.checkpoints import build, load_model, save_model
 
-ALL = lookup.names("models")
-CLASSES = {name: lookup.find("models", name) for name in ALL}
-IMAGES = [name for name in ALL if "features" not in parameters(CLASSES[name])]
-BACKBONES = [name for name in IMAGES if hasattr(CLASSES[name], "embed")]
-SCORER = {"name": "convnet", "args": {"channels": [4, 8]}}
-RUNTIME = {"outputs": 5, "features": 7, "words": ["<padding>", "<unknown>", *"abcdefg"], "colors": 1}
-
-every = pytest.mark.parametrize("name", ALL)
+BACKBONES, HEADS, WHOLE = (lookup.names(folder) for folder in ("models.backbones", "models.heads", "models"))
+WORDS = ["<padding>", "<unknown>", *"abcdefg"]
+RUNTIME = {"outputs": 5, "features": 7, "words": WORDS, "colors": 1}
+# What a backbone needs to be made where no default says it.
+GIVEN: dict[str, dict[str, Any]] = {"torchvision": {"network": "mobilenet_v3_small"}}
+CONVNET, LINEAR, PERCEPTRON = "convnet", "linear", "perceptron"
 
 
-def make(name: str, **options) -> nn.Module:
+def part(folder: str, name: str, **options) -> dict[str, Any]:
+    return {"name": name, "args": small(lookup.find(folder, name)) | GIVEN.get(name, {}) | options}
+
+
+def network(backbone: str = CONVNET, head: str = LINEAR, *, of: str = "network", **options) -> nn.Module:
+    """A backbone and a head, with options of either as `backbone.<option>` and `head.<option>`, in a whole network."""
     runtime = {key: options.pop(key, value) for key, value in RUNTIME.items()}
-    blocks = {"scorer": SCORER} if "scorer" in parameters(CLASSES[name]) else {}
-    return build("models", name, small(CLASSES[name]) | blocks | options, seed=0, **runtime)
+    ours = {key: {o.partition(".")[2]: v for o, v in options.items() if o.startswith(f"{key}.")}
+            for key in ("backbone", "head")}  # fmt: skip
+    parts = {
+        "backbone": part("models.backbones", backbone, **ours["backbone"]),
+        "head": part("models.heads", head, **ours["head"]),
+        "text": part("models.backbones", "words"),
+    }
+    taken = parameters(lookup.find("models", of))
+    made = build("models", of, {key: value for key, value in parts.items() if key in taken}, seed=0, **runtime)
+    return made.eval()
 
 
 @cache
-def network(name: str) -> nn.Module:
-    return make(name).eval().requires_grad_(False)
+def frozen(backbone: str = CONVNET, head: str = LINEAR, *, of: str = "network") -> nn.Module:
+    return network(backbone, head, of=of).requires_grad_(False)
 
 
-def inputs(name: str, *, colors: int = 1) -> Tensor:
-    draws = torch.Generator().manual_seed(0)
-    if name in IMAGES:
+def fits(backbone: str, head: str) -> bool:
+    """Whether a head can score what a backbone gives: some need the places of maps."""
+    try:
+        return bool(frozen(backbone, head))
+    except ValueError as error:
+        assert "the backbone gives vectors" in str(error)  # noqa: PT017
+        return False
+
+
+MADE = [(backbone, LINEAR) for backbone in BACKBONES]
+MADE += [
+    (backbone, head) for head in HEADS if head != LINEAR for backbone in (CONVNET, PERCEPTRON) if fits(backbone, head)
+]
+every = pytest.mark.parametrize(("backbone", "head"), MADE)
+
+
+def inputs(network: nn.Module, *, colors: int = 1) -> Tensor:
+    draws, kind = torch.Generator().manual_seed(0), network.backbone.input
+    if kind == "image":
         return torch.randint(0, 256, (3, colors, 64, 64), generator=draws, dtype=torch.uint8)
+    if kind == "text":
+        return network.backbone.tokenize(["a b c d", "b", "e f"])
     return torch.randn(3, RUNTIME["features"], generator=draws)
 
 
-def everything(model: nn.Module, given: Tensor) -> list[Tensor]:
-    """All outputs, for each kind of input that a network takes."""
-    output = model(given)
-    texts = [model.encode_text(torch.tensor([[4, 7, 0], [5, 3, 6]]))] if hasattr(model, "encode_text") else []
+def outputs_of(network: nn.Module, given: Tensor) -> list[Tensor]:
+    """All outputs of a network, for each kind of input that it takes."""
+    output = network(given)
+    texts = [network.encode_text(torch.tensor([[4, 7, 0], [5, 3, 6]]))] if hasattr(network, "encode_text") else []
     return [*output, *texts] if isinstance(output, tuple) else [output, *texts]
 
 
 @every
-def test_is_documented_gives_an_output_a_row_whatever_the_others_and_changes_nothing_else(name):
-    check_summary(CLASSES[name])
-    given, weights = inputs(name), network(name).state_dict().values()
-    outputs = check_nothing_else_changes(lambda: everything(network(name), given), given, *weights)
-    assert outputs[0].dtype == torch.float32
-    assert len(outputs[0]) == 3
-    assert "outputs" not in parameters(CLASSES[name]) or outputs[0].shape[1] == RUNTIME["outputs"]
-    assert torch.allclose(everything(network(name), given[1:2])[0], outputs[0][1:2], atol=1e-5)
-    assert everything(network(name), given.float())[0].equal(outputs[0])
+def test_a_rows_output_is_its_own_and_nothing_else_changes(backbone, head):
+    model = frozen(backbone, head)
+    check_summary(type(model.backbone))
+    check_summary(type(model.head))
+    given = inputs(model)
+    scores = check_nothing_else_changes(lambda: model(given), given, *model.state_dict().values())
+    assert (scores.shape, scores.dtype) == ((3, RUNTIME["outputs"]), torch.float32)
+    assert torch.allclose(model(given[1:2]), scores[1:2], atol=1e-5)
+    if model.backbone.input == "image":
+        assert model(given.float()).equal(scores)
+    if model.backbone.input == "text":  # padding counts for nothing
+        assert torch.allclose(model(nn.functional.pad(given, (0, 3))), scores, atol=1e-5)
+        assert torch.allclose(model(given[1:2, :1]), scores[1:2], atol=1e-5)
 
 
 @every
-def test_takes_colored_images_and_every_weight_gets_a_finite_gradient(name):
-    model = make(name, colors=3).train()
-    sum(output.square().sum() for output in everything(model, inputs(name, colors=3))).backward()
+def test_features_are_of_the_size_and_form_that_the_backbone_says(backbone, head):
+    model = frozen(backbone, head)
+    features, pooled = model.backbone(inputs(model)), model.embed(inputs(model))
+    assert (features.dim(), features.shape[1]) == (4 if model.backbone.maps else 2, model.backbone.size)
+    assert pooled.equal(model.head.pool(features))
+    assert not any(True for _ in model.head.parameters()) or pooled.grad_fn is None
+    assert model.head.embed(pooled).shape[:2] == (3, model.embedding_size)
+    assert model.head(pooled).equal(model.head.score(model.head.embed(pooled)))
+    with torch.device("meta"):  # as the params are checked: without memory
+        kind = type(model.backbone)
+        asked = inspect.signature(kind).parameters
+        bare = kind(**part("models.backbones", backbone)["args"], **{k: v for k, v in RUNTIME.items() if k in asked})
+    assert (bare.size, bare.maps) == (model.backbone.size, model.backbone.maps)
+    assert all(weights.is_meta for weights in bare.parameters())
+
+
+@every
+def test_every_weight_gets_a_finite_gradient_also_from_colors(backbone, head):
+    model = network(backbone, head, colors=3).train()
+    model(inputs(model, colors=3)).square().sum().backward()
     for weights in model.parameters():
         assert torch.isfinite(weights.grad).all()
 
 
-@pytest.mark.parametrize("name", BACKBONES)
-def test_is_a_head_on_features_of_convolutions(name):
-    model, given = network(name), inputs(name)
-    assert torch.allclose(model.head(model.embed(given)), model(given), atol=1e-5)
-    assert {id(weights) for weights in model.blocks.parameters()} < {id(weights) for weights in model.parameters()}
-    if hasattr(model, "embedding_size"):
-        assert model.embed(given).shape == (3, model.embedding_size)
-
-
 @every
-def test_outputs_are_not_rounded_to_ties_in_half_precision(name):
-    model = make(name, outputs=500, size=500).eval() if name == "dual_encoder" else make(name, outputs=500).eval()
+def test_scores_are_not_rounded_to_ties_in_half_precision(backbone, head):
+    model = network(backbone, head, outputs=500)
     with torch.autocast("cpu", dtype=torch.bfloat16), torch.no_grad():
-        output, *_ = everything(model, inputs(name))
-    if name in IMAGES:
-        assert output.dtype == torch.float32
-        assert all(len(row.unique()) > 490 for row in output)
-    assert torch.isfinite(everything(model.bfloat16(), inputs(name).bfloat16())[0]).all()
+        scores = model(inputs(model))
+    assert scores.dtype == torch.float32
+    assert all(len(row.unique()) > 490 for row in scores)
+    given = inputs(model)
+    halved = given.bfloat16() if given.is_floating_point() else given
+    assert torch.isfinite(model.bfloat16()(halved)).all()
 
 
 @every
-def test_comes_back_from_disk_as_it_was(name, tmp_path):
-    save_model(tmp_path, network(name))
-    loaded = load_model(tmp_path)
-    pairs = zip(everything(loaded, inputs(name)), everything(network(name), inputs(name)), strict=True)
-    assert all(ours.equal(theirs) for ours, theirs in pairs)
+def test_comes_back_from_disk_as_it_was(backbone, head, tmp_path):
+    save_model(tmp_path, frozen(backbone, head))
+    assert load_model(tmp_path)(inputs(frozen(backbone, head))).equal(
+        frozen(backbone, head)(inputs(frozen(backbone, head)))
+    )
 
 
-@pytest.mark.parametrize(("name", "option"), options_of("models", ALL))
-def test_every_option_changes_the_output(name, option):
+OPTIONS = [("models.backbones", *pair) for pair in options_of("models.backbones", BACKBONES)]
+OPTIONS += [("models.heads", *pair) for pair in options_of("models.heads", HEADS)]
+
+
+@pytest.mark.parametrize(("folder", "name", "option"), OPTIONS)
+def test_every_option_changes_the_output(folder, name, option):
+    kind = folder.removeprefix("models.").removesuffix("s")
+
     def result(options):
-        model = make(name, **options).train()
+        given = {f"{kind}.{key}": value for key, value in options.items()}
+        model = network(**{kind: name}, **given).train()
         with torch.no_grad():
-            everything(model, inputs(name))  # which moves the statistics of BatchNorm
-            return torch.cat([output.flatten() for output in everything(model.eval(), inputs(name))])
+            torch.manual_seed(0)  # of dropout
+            trained = model(inputs(model))  # which moves the statistics of BatchNorm
+            return torch.cat([trained.flatten(), model.eval()(inputs(model)).flatten()])
 
-    check_option(CLASSES[name], option, result)
+    check_option(lookup.find(folder, name), option, result)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", BACKBONES)
-def test_compiles_whole(name):
+@every
+def test_compiles_whole(backbone, head):
+    model = frozen(backbone, head)
     torch.compiler.reset()
-    compiled = torch.compile(network(name), fullgraph=True, backend="eager")
-    assert torch.allclose(compiled(inputs(name)), network(name)(inputs(name)), atol=1e-5)
+    compiled = torch.compile(model, fullgraph=model.backbone.input != "text", backend="eager")
+    assert torch.allclose(compiled(inputs(model)), model(inputs(model)), atol=1e-5)
+
+
+@pytest.mark.parametrize("name", [name for name in WHOLE if "backbone" in parameters(lookup.find("models", name))])
+def test_a_whole_network_has_a_backbone_and_comes_back_from_disk(name, tmp_path):
+    model = frozen(of=name)
+    check_summary(type(model))
+    ours = {id(weights) for weights in model.parameters()}
+    assert {id(weights) for weights in model.backbone.parameters()} < ours
+    save_model(tmp_path, model)
+    given = inputs(model)
+    found = outputs_of(model, given)
+    assert all(one.equal(other) for one, other in zip(outputs_of(load_model(tmp_path), given), found, strict=True))
+    assert found[0].dtype == torch.float32
+
+
+@pytest.mark.parametrize(("name", "option"), options_of("models", WHOLE))
+def test_every_option_of_a_whole_network_changes_the_output(name, option):
+    thing = lookup.find("models", name)
+
+    def result(options):
+        args = {"backbone": part("models.backbones", CONVNET), "head": part("models.heads", LINEAR)}
+        args |= {"text": part("models.backbones", "words")}
+        taken = {key: value for key, value in args.items() if key in parameters(thing)}
+        model = build("models", name, small(thing) | taken | options, seed=0, **RUNTIME).eval()
+        given = inputs(model) if hasattr(model, "backbone") else torch.ones(3, RUNTIME["features"])
+        with torch.no_grad():
+            return torch.cat([output.flatten() for output in outputs_of(model, given)])
+
+    check_option(thing, option, result)

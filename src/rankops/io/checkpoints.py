@@ -21,7 +21,7 @@ from rankops.io.recipes import folder_of, recipe_of
 __all__ = ["build", "load_model", "save_model", "start_from"]
 
 # Before the names of convolutional weights in a file.
-PREFIXES = ("blocks.", "backbone.blocks.", "scorer.blocks.", "scorer.backbone.blocks.", "")
+PREFIXES = ("backbone.", "scorer.backbone.", "items.backbone.", "layers.", "")
 
 
 def build(folder: str, name: str, args: dict[str, Any], *, seed: int, **runtime: Any) -> Any:
@@ -138,18 +138,16 @@ class _Bounded(TorchFunctionMode):
 
 
 def start_from(network: Any, path: str | Path) -> None:
-    """Give a network the convolutional weights of a trained one; its head stays as it is.
+    """Give a network the backbone's weights of a trained one; its head stays as it is.
 
     Args:
-        network: with `blocks`, its convolutional part.
-        path: a safetensors file, or a folder, see `rankops.io.recipes.folder_of`. Its weights below `blocks.`,
-            `backbone.blocks.` or either of a `scorer.` are taken, or, as torchvision names ResNet's, those without a
-            prefix.
+        network: with `backbone`.
+        path: a safetensors file, or a folder, see `rankops.io.recipes.folder_of`. Its weights below `backbone.` are
+            taken, or below one of `PREFIXES`; or, as libraries publish them, those without a prefix.
 
     Raises:
         FileNotFoundError: no weights there.
-        ValueError: they are not of a network of this kind; the message names the first that is missing or differs. Or
-            they are torchvision's of MobileNet, which expect images that are normalized as ours are not.
+        ValueError: they are not of a network of this kind; the message names the first that is missing or differs.
     """
     path = Path(path)
     file = path if path.suffix == ".safetensors" else folder_of(path) / "model.safetensors"
@@ -159,13 +157,10 @@ def start_from(network: Any, path: str | Path) -> None:
         weights = load_file(file)
     except SafetensorError as error:
         raise ValueError(f"{file}: not a whole safetensors file ({error}); make or fetch it again") from error
-    wanted = network.blocks.state_dict()
-    if any(f"features.{name}" in weights for name in wanted):
-        raise ValueError(
-            f"{file}: torchvision's weights of a MobileNet, which expect images normalized as photographs are; "
-            "mobilenet_v3_small here takes them as they are: start from those of resnet34, or from a run"
-        )
+    wanted = network.backbone.state_dict()
     prefix = next((one for one in PREFIXES if any(f"{one}{name}" in weights for name in wanted)), PREFIXES[0])
+    if not any(name.startswith(PREFIXES[:3]) for name in weights):  # as a library has them
+        weights = {f"{PREFIXES[0]}layers.{name}": value for name, value in weights.items()}
     found = {name: weights.get(f"{prefix}{name}") for name in wanted}
     for name, value in wanted.items():
         given = found[name]
@@ -175,4 +170,4 @@ def start_from(network: Any, path: str | Path) -> None:
                 f"{file}: {prefix}{name}: found {there}, expected {tuple(value.shape)}: the weights are of another "
                 "network; give both the same model and options"
             )
-    network.blocks.load_state_dict(found)
+    network.backbone.load_state_dict(found)

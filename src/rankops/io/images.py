@@ -12,14 +12,12 @@ from PIL import Image, ImageOps
 from torch import Tensor
 
 from rankops.io.parquet import IMAGE
-from rankops.io.pictures import check_plain, opened, reason
+from rankops.io.pictures import FORMATS, PHOTO_PIXELS, check_plain, opened, reason
 
 __all__ = ["as_jpeg", "image_batches", "image_count", "open_photo", "picture", "squared"]
 
 QUALITY = 95  # of the stored JPEG
 PIECE = 64  # rows read together
-FORMATS = ("JPEG", "PNG", "BMP", "GIF", "TIFF", "WEBP")  # others start programs, or have faults of their own
-PHOTO_PIXELS = 2**26  # of a photo, before it is resized: 67 million take half a gigabyte
 
 
 def _upright(image: Image.Image, mode: str) -> Image.Image:
@@ -36,7 +34,12 @@ def squared(image: Image.Image, size: int) -> Image.Image:
     >>> squared(Image.new("L", (40, 20), 200), 8).getpixel((0, 7))
     200
     """
-    return ImageOps.fit(image, (size, size), Image.Resampling.BILINEAR)
+    return _fitted(image, (size, size))
+
+
+def _fitted(image: Image.Image, size: tuple[int, int]) -> Image.Image:
+    """The largest middle part of an image that has the proportions of a size, at that size."""
+    return ImageOps.fit(image, size, Image.Resampling.BILINEAR)
 
 
 def open_photo(contents: bytes, size: int) -> Image.Image:
@@ -70,19 +73,17 @@ def picture(encoded: bytes | Path | None, *, colors: int, where: str, size: tupl
     """Pixels of one picture, gray (1, height, width) or colored (1, 3, height, width), uint8, upright.
 
     Args:
-        encoded: PNG or JPEG bytes, or a file of them.
+        encoded: bytes of a picture of one of `FORMATS`, or a file of them.
         colors: 1 or 3.
         where: what the error message begins with.
-        size: width and height that it must have; None for any.
+        size: width and height to which its largest middle part is resized, as `squared` does; None for as it is.
 
     Raises:
         ValueError: see `rankops.io.pictures.opened`; or it has pixels that neither gray nor RGB can say.
     """
-    with opened(encoded, where=where, size=size) as image:
+    with opened(encoded, where=where) as image:
         upright = _upright(image, "L" if colors == 1 else "RGB")
-        if size is not None and upright.size != size:
-            raise ValueError(f"{upright.width} x {upright.height} pixels when upright")
-        pixels = np.array(upright)
+        pixels = np.array(upright if size is None else _fitted(upright, size))
     return torch.from_numpy(pixels if colors == 1 else pixels.transpose(2, 0, 1).copy()).unsqueeze(0)
 
 

@@ -1,10 +1,12 @@
 """Parquet tables with images in them: read with clear errors, in the common `image: {bytes, path}` form."""
 
+import json
 from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from io import BytesIO
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -22,14 +24,18 @@ __all__ = [
     "as_fixed_lists",
     "as_lists",
     "columns_of",
+    "decode_image",
     "decode_images",
     "encode_images",
+    "encoded_images",
     "is_list",
     "is_number",
     "list_lengths",
     "matrix",
     "parquet_file",
+    "ragged_lists",
     "read_table",
+    "said",
 ]
 
 
@@ -53,6 +59,13 @@ def columns_of(path: str | Path) -> list[str]:
     """Return the names of a Parquet file's columns, with errors as `read_table`."""
     with parquet_file(path) as file:
         return file.schema_arrow.names
+
+
+def said(path: str | Path, key: str) -> Any:
+    """Return what a Parquet file's metadata say of its columns: `classes` or `features`, names in order; else None."""
+    with parquet_file(path) as file:
+        found = (file.schema_arrow.metadata or {}).get(key.encode())
+    return None if found is None else json.loads(found)
 
 
 def read_table(path: str | Path, columns: Sequence[str]) -> pa.Table:
@@ -91,6 +104,37 @@ def encode_images(images: np.ndarray, *, threads: int) -> pa.Array:
     )
 
 
+def decode_image(encoded: bytes | None, *, where: str) -> np.ndarray:
+    """Decode a PNG or JPEG: (height, width) uint8 if it is gray, (height, width, 3) if colored.
+
+    Raises:
+        ValueError: it is corrupt, or neither gray nor RGB; the message begins with `where`.
+    """
+    try:
+        with Image.open(BytesIO(encoded or b""), formats=["PNG", "JPEG"]) as image:
+            check_plain(image)
+            image.load()
+    except BROKEN as error:
+        told = reason(error, "PNG or JPEG")
+        raise ValueError(f"{where}: not a whole PNG or JPEG image ({told}); make it again") from error
+    if image.mode not in ("L", "RGB"):
+        raise ValueError(f"{where}: image of mode {image.mode}, expected gray (L) or RGB")
+    return np.asarray(image)
+
+
+def encoded_images(column: pa.ChunkedArray, *, path: str | Path) -> list[bytes | None]:
+    """Return the bytes of an `IMAGE` column.
+
+    Raises:
+        ValueError: it is no `IMAGE` column.
+    """
+    place = column.type.get_field_index("bytes") if pa.types.is_struct(column.type) else -1
+    if place < 0 or not (pa.types.is_binary(kind := column.type[place].type) or pa.types.is_large_binary(kind)):
+        raise ValueError(f"{path}: images are a column of {column.type}, expected {IMAGE}; make it again")
+    # Chunk by chunk: in one, the bytes of a large split exceed what an offset of Arrow's can say.
+    return [image for chunk in column.chunks for image in chunk.field("bytes").to_pylist()]
+
+
 def decode_images(column: pa.ChunkedArray, *, path: str | Path, threads: int, each: int = 1) -> np.ndarray:
     """Decode an `IMAGE` column: (n, height, width) uint8 if its images are gray, (n, 3, height, width) if colored.
 
@@ -109,24 +153,9 @@ def decode_images(column: pa.ChunkedArray, *, path: str | Path, threads: int, ea
         return f"{path}: row {number // each}"
 
     def decode(numbered: tuple[int, bytes | None]) -> np.ndarray:
-        number, encoded = numbered
-        try:
-            with Image.open(BytesIO(encoded or b""), formats=["PNG", "JPEG"]) as image:
-                check_plain(image)
-                image.load()
-        except BROKEN as error:
-            told = reason(error, "PNG or JPEG")
-            raise ValueError(f"{where(number)}: not a whole PNG or JPEG image ({told}); make it again") from error
-        if image.mode not in ("L", "RGB"):
-            raise ValueError(f"{where(number)}: image of mode {image.mode}, expected gray (L) or RGB")
-        return np.asarray(image)
+        return decode_image(numbered[1], where=where(numbered[0]))
 
-    place = column.type.get_field_index("bytes") if pa.types.is_struct(column.type) else -1
-    if place < 0 or not (pa.types.is_binary(kind := column.type[place].type) or pa.types.is_large_binary(kind)):
-        raise ValueError(f"{path}: images are a column of {column.type}, expected {IMAGE}; make it again")
-    # Chunk by chunk: in one, the bytes of a large split exceed what an offset of Arrow's can say.
-    encoded = [image for chunk in column.chunks for image in chunk.field("bytes").to_pylist()]
-    decoded = _in_threads(decode, list(enumerate(encoded)), threads)
+    decoded = _in_threads(decode, list(enumerate(encoded_images(column, path=path))), threads)
     for number, image in enumerate(decoded):
         if image.shape != decoded[0].shape:
             raise ValueError(f"{where(number)}: image of {image.shape}, expected {decoded[0].shape} as in row 0")
@@ -160,18 +189,20 @@ def matrix(table: pa.Table, name: str, *, path: str | Path, length: int | None =
         ValueError: no lists of numbers, lists of different lengths, or of another than `length`, or a missing value;
             the message names the column.
     """
-    column = table[name].combine_chunks()
+    column = table[name]
     kind = column.type
     if not is_list(kind) or not (is_number(kind.value_type) or pa.types.is_boolean(kind.value_type)):
         raise ValueError(f"{path}: column {name}: {kind}, expected lists of numbers; make it again")
-    flat = column.flatten()
+    # Chunk by chunk: in one, the values of a large split exceed what an offset of Arrow's can say.
+    parts = [chunk.flatten() for chunk in column.chunks]
     if length is None:
-        length = len(flat) // max(len(column), 1)
-    if column.null_count or flat.null_count or (list_lengths(column) != length).any():
+        length = sum(map(len, parts)) // max(len(column), 1)
+    if column.null_count or any(part.null_count for part in parts) or (list_lengths(column) != length).any():
         raise ValueError(
             f"{path}: column {name}: lists of different lengths or missing values, expected {length} values in each row"
         )
-    return torch.from_numpy(flat.to_numpy(zero_copy_only=False).reshape(len(column), length).copy())
+    flat = [part.to_numpy(zero_copy_only=False) for part in parts] or [np.zeros(0, kind.value_type.to_pandas_dtype())]
+    return torch.from_numpy(np.concatenate(flat).reshape(len(column), length))
 
 
 def list_lengths(column: pa.Array | pa.ChunkedArray) -> np.ndarray:
@@ -181,8 +212,19 @@ def list_lengths(column: pa.Array | pa.ChunkedArray) -> np.ndarray:
 
 def as_lists(values: Tensor) -> pa.Array:
     """Return a tensor (n, length) as a column of lists."""
-    flat = pa.array(values.numpy().ravel())
-    return pa.ListArray.from_arrays(pa.array(np.arange(len(values) + 1) * values.shape[1], pa.int32()), flat)
+    return ragged_lists(pa.array(values.numpy().ravel()), np.full(len(values), values.shape[1]))
+
+
+def ragged_lists(flat: pa.Array, lengths: np.ndarray | Tensor) -> pa.Array:
+    """Return values, list after list, as a column of lists of these lengths (n,).
+
+    >>> ragged_lists(pa.array([1, 2, 3]), np.array([2, 1])).to_pylist()
+    [[1, 2], [3]]
+    """
+    offsets = np.concatenate([[0], np.cumsum(np.asarray(lengths))])
+    if offsets[-1] < 2**31:
+        return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), flat)
+    return pa.LargeListArray.from_arrays(pa.array(offsets, pa.int64()), flat)
 
 
 def as_fixed_lists(values: Tensor) -> pa.Array:

@@ -12,15 +12,16 @@ from pathlib import Path
 from PIL import Image, TiffImagePlugin, UnidentifiedImageError
 from PIL.ImageFile import ImageFile
 
-__all__ = ["BROKEN", "PIXELS", "check_plain", "opened", "reason"]
+__all__ = ["BROKEN", "FORMATS", "PHOTO_PIXELS", "PIXELS", "check_plain", "opened", "reason"]
+
+FORMATS = ("JPEG", "PNG", "BMP", "GIF", "TIFF", "WEBP")  # others start programs, or have faults of their own
+PHOTO_PIXELS = 2**26  # of a photo, before it is resized: 67 million take half a gigabyte
 
 # What Pillow raises for contents that are no whole image; which of them depends on the format.
 BROKEN = (OSError, SyntaxError, ValueError, EOFError, IndexError, KeyError, struct.error, Image.DecompressionBombError)
-# Of one picture, and of what goes through the network at once. A file of some kilobytes can unpack to gigabytes, and a
-# network needs hundreds of bytes for each pixel.
-PIXELS = 2**22
+PIXELS = 2**22  # that go through a network at once, which needs hundreds of bytes for each
 
-# Pillow warns of pictures twenty times as large as those that are refused here.
+# Pillow warns of pictures as large as those that are refused here.
 warnings.filterwarnings("ignore", category=Image.DecompressionBombWarning)
 
 
@@ -64,27 +65,26 @@ def _check_sums(contents: bytes) -> None:
 
 
 @contextmanager
-def opened(encoded: bytes | Path | None, *, where: str, size: tuple[int, int] | None = None) -> Generator[Image.Image]:
-    """Open a PNG or JPEG, of which only the header is read; errors of what is done with it are of the same form.
+def opened(encoded: bytes | Path | None, *, where: str) -> Generator[Image.Image]:
+    """Open a picture, of which only the header is read; errors of what is done with it are of the same form.
 
     Args:
-        encoded: PNG or JPEG bytes, or a file of them.
+        encoded: bytes of one of `FORMATS`, or a file of them.
         where: what the error message begins with.
-        size: width and height that it must have, upright or on its side; None for any.
 
     Raises:
-        ValueError: not a whole PNG or JPEG, of another size or of more than `PIXELS`.
+        ValueError: not a whole picture, or of more than `PHOTO_PIXELS`: a file of some kilobytes can unpack to
+            gigabytes.
     """
     try:
         source = encoded if isinstance(encoded, Path) else BytesIO(encoded or b"")
-        with Image.open(source, formats=["PNG", "JPEG"]) as image:
-            if image.width * image.height > PIXELS or (size and sorted(image.size) != sorted(size)):
+        with Image.open(source, formats=FORMATS) as image:
+            if image.width * image.height > PHOTO_PIXELS:
                 raise ValueError(f"{image.width} x {image.height} pixels")
             check_plain(image)
             yield image
     except (*BROKEN, TypeError) as error:  # that is text instead of bytes
-        expected = f"at most {PIXELS:,} pixels" if size is None else f"{size[0]} x {size[1]} pixels, as in training"
         raise ValueError(
-            f"{where}: unusable image ({reason(error, 'PNG or JPEG')}); expected a whole PNG or JPEG of "
-            f"{expected}, 8 bits a color, not transparent, one frame"
+            f"{where}: unusable image ({reason(error, ', '.join(FORMATS))}); expected a whole picture of at most "
+            f"{PHOTO_PIXELS:,} pixels, 8 bits a color, not transparent, one frame"
         ) from error

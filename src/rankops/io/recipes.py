@@ -1,14 +1,17 @@
-"""What `model.json` says of a model: how it is rebuilt, and which images it takes. Read without importing torch."""
+"""What `model.json` says of a model: how it is rebuilt, and which input it takes. Read without importing torch."""
 
 import json
 import reprlib
 from pathlib import Path
 from typing import Any
 
-__all__ = ["folder_of", "image_of", "image_size", "recipe_of"]
+__all__ = ["folder_of", "image_of", "recipe_of"]
 
 FOLDERS = ("models", "sorters")  # of the package: whose classes a model is made from
 SIDE = 2048  # pixels
+_SIZES = {"colors": (1, 3), "height": range(1, SIDE + 1), "width": range(1, SIDE + 1)}
+# What the input of each kind says of itself in numbers.
+_NUMBERS = {"image": _SIZES, "frames": _SIZES, "features": {"count": range(1, 2**20)}, "text": {}}
 
 
 def folder_of(path: str | Path) -> Path:
@@ -60,36 +63,33 @@ def _check(recipe: Any) -> None:
             raise ValueError(f"model.json: {key} is {reprlib.repr(recipe.get(key))}, expected {kind.__name__}")
     if recipe["folder"] not in FOLDERS:
         raise ValueError(f"model.json: folder is {reprlib.repr(recipe['folder'])}, expected {' or '.join(FOLDERS)}")
-    if "image" not in recipe:
+    if "input" not in recipe:
         return
-    image = recipe["image"]
-    known = isinstance(image, dict) and all(type(image.get(key)) is int for key in ("colors", "height", "width"))
-    if not known or image["colors"] not in (1, 3) or not all(1 <= image[key] <= SIDE for key in ("height", "width")):
+    given = recipe["input"]
+    wanted = _NUMBERS.get(str(given.get("kind"))) if isinstance(given, dict) else None
+    if wanted is None or not all(
+        type(given.get(key)) is int and given[key] in values for key, values in wanted.items()
+    ):
         raise ValueError(
-            f"model.json: image is {reprlib.repr(image)}, expected colors (1 or 3), height and width (at most {SIDE})"
+            f"model.json: input is {reprlib.repr(given)}, expected a kind: image or frames (with colors, 1 or 3, "
+            f"height and width, at most {SIDE}), features (with count), or text"
         )
-    if recipe["args"].get("colors", image["colors"]) != image["colors"]:
-        raise ValueError(f"model.json: args.colors is {recipe['args']['colors']!r}, image.colors {image['colors']}")
-
-
-def image_size(images: Any) -> dict[str, int]:
-    """Return `colors`, `height` and `width` of images (n, colors, height, width), as a recipe holds them."""
-    return dict(zip(("colors", "height", "width"), map(int, images.shape[1:]), strict=True))
+    if "colors" in wanted and recipe["args"].get("colors", given["colors"]) != given["colors"]:
+        raise ValueError(f"model.json: args.colors is {recipe['args']['colors']!r}, input.colors {given['colors']}")
 
 
 def image_of(recipe: dict[str, Any], *, where: object) -> dict[str, int]:
-    """Return `colors`, `height` and `width` of the images that a model was trained on.
+    """Return `colors`, `height` and `width` of the pictures that a model was trained on.
 
     Raises:
-        ValueError: the recipe lacks them; the message begins with `where`.
+        ValueError: it was trained on others, or the recipe does not say; the message begins with `where`.
 
-    >>> image_of({"name": "convnet", "args": {}}, where="models/old")
+    >>> image_of({"name": "network", "args": {}, "input": {"kind": "text"}}, where="models/words")
     Traceback (most recent call last):
     ...
-    ValueError: models/old: made by an older version, which did not write down the size of the images; train it again
+    ValueError: models/words: a model of text, expected one of image or frames
     """
-    if "image" not in recipe:
-        raise ValueError(
-            f"{where}: made by an older version, which did not write down the size of the images; train it again"
-        )
-    return recipe["image"]
+    given = recipe.get("input", {"kind": "unknown input, of an older version: train it again"})
+    if given["kind"] not in ("image", "frames"):
+        raise ValueError(f"{where}: a model of {given['kind']}, expected one of image or frames")
+    return {key: given[key] for key in _SIZES}

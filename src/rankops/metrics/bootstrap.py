@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["Statistic", "difference", "differences", "evaluate", "holm", "interval", "two_sided_p"]
+__all__ = ["Statistic", "by_group", "difference", "differences", "evaluate", "holm", "interval", "two_sided_p"]
 
 PIECE = 2_000_000  # row numbers drawn at once
 
@@ -27,6 +27,36 @@ class Statistic:
     names: list[str]
     examples: int
     of_rows: Callable[[np.ndarray], np.ndarray]
+
+
+def by_group(statistic: Statistic, group: np.ndarray) -> Statistic:
+    """Return a statistic whose resamples are of whole groups: rows of one do not err independently.
+
+    Args:
+        statistic: of n examples.
+        group: (n,), equal where examples belong together: a customer, a product, a session.
+
+    >>> hits = np.array([1.0, 0.0, 1.0])
+    >>> grouped = by_group(Statistic(["hits"], 3, lambda rows: hits[rows].mean(-1)[None]), np.array(["a", "b", "a"]))
+    >>> grouped.examples, grouped.of_rows(np.array([[0, 0], [0, 1]])).round(2).tolist()
+    (2, [[1.0, 0.67]])
+    """
+    _, number, sizes = np.unique(group, return_inverse=True, return_counts=True)
+    members = np.split(np.argsort(number, kind="stable"), np.cumsum(sizes)[:-1])
+    if len(set(sizes.tolist())) == 1:
+        table = np.stack(members)
+        return Statistic(
+            statistic.names,
+            len(members),
+            lambda rows: statistic.of_rows(table[rows].reshape(*rows.shape[:-1], -1)),
+        )
+
+    def of_rows(rows: np.ndarray) -> np.ndarray:
+        several = rows.reshape(-1, rows.shape[-1])  # each has another number of examples
+        found = [statistic.of_rows(np.concatenate([members[one] for one in chosen])) for chosen in several]
+        return np.stack(found, axis=-1).reshape(-1, *rows.shape[:-1])
+
+    return Statistic(statistic.names, len(members), of_rows)
 
 
 def _resampled(

@@ -1,1 +1,1 @@
-"""Networks, one a file."""
+"""Networks: a backbone and a head, and what tasks build of them."""

@@ -1,9 +1,11 @@
-"""What networks are made of: blocks and a head, and score layers that stay in float32 under autocast."""
+"""What networks are made of: heads, and score layers that stay in float32 under autocast."""
+
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-__all__ = ["Backbone", "Blocks", "ScoreHead", "ScoreLayer", "similarities", "weight_dtype"]
+__all__ = ["Head", "ScoreHead", "ScoreLayer", "similarities", "weight_dtype"]
 
 
 def weight_dtype(network: nn.Module) -> torch.dtype:
@@ -11,37 +13,30 @@ def weight_dtype(network: nn.Module) -> torch.dtype:
     return next(network.parameters()).dtype
 
 
-class Blocks(nn.Sequential):
-    """The convolutional part: takes images (n, colors, height, width), uint8 or float in 0..255, to feature maps.
+class Head(nn.Module):
+    """The part behind a backbone, in three steps, so that what is frozen can be kept, and an embedding lent.
+
+    A subclass sets `score`, and implements `pool` and `embed` where these are not the identity. It is made with
+    `features` (channels of the backbone), `maps` (whether these are maps or vectors) and `outputs`.
 
     Attributes:
-        size: channels of the maps.
+        embedding_size: channels of what `embed` returns.
+        score: takes what `embed` returns to scores (n, outputs).
     """
 
-    size: int
-
-
-class Backbone(nn.Module):
-    """A network of `blocks` and a `head`, so that either can be trained, frozen or lent.
-
-    A subclass sets both, and implements `embed`.
-
-    Attributes:
-        blocks: the convolutional part.
-        head: takes what `embed` returns to the output.
-        embedding_size: of a vector that `embed` returns, if it returns vectors.
-    """
-
-    blocks: Blocks
-    head: nn.Module
     embedding_size: int
+    score: Any  # a layer, or a method
 
-    def embed(self, images: Tensor) -> Tensor:
-        """Return the last features before the head, (n, ...)."""
-        raise NotImplementedError
+    def pool(self, features: Tensor) -> Tensor:
+        """Return what can be kept of a frozen backbone's features, (n, ...): it needs no weights."""
+        return features
 
-    def forward(self, images: Tensor) -> Tensor:
-        return self.head(self.embed(images))
+    def embed(self, pooled: Tensor) -> Tensor:
+        """Return the last features before the scores, (n, embedding_size), or maps of so many channels."""
+        return pooled
+
+    def forward(self, pooled: Tensor) -> Tensor:
+        return self.score(self.embed(pooled))
 
 
 class ScoreLayer(nn.Linear):
@@ -53,13 +48,6 @@ class ScoreLayer(nn.Linear):
     ...     nn.Linear(3, 2)(torch.zeros(1, 3)).dtype, ScoreLayer(3, 2)(torch.zeros(1, 3)).dtype
     (torch.bfloat16, torch.float32)
     """
-
-    @classmethod
-    def of(cls, layer: nn.Linear) -> "ScoreLayer":
-        """Return a score layer that shares the weights of `layer`."""
-        result = cls(layer.in_features, layer.out_features, device="meta")
-        result.weight, result.bias = layer.weight, layer.bias
-        return result
 
     def forward(self, input: Tensor) -> Tensor:
         with torch.autocast(input.device.type, enabled=False):

@@ -1,6 +1,6 @@
-"""Multi-label ranking: which labels an image has, in order of importance (RLSEP)."""
+"""Label ranking: which labels an example has, in order of importance (RLSEP)."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
@@ -11,16 +11,18 @@ import torch
 from torch import Tensor, nn
 
 from rankops.checks import check_finite, check_scores
-from rankops.datasets.splits import read_label_ranks
-from rankops.io.checkpoints import build
+from rankops.datasets import splits
+from rankops.datasets.splits import Split
+from rankops.inputs.base import Inputs
 from rankops.io.parquet import as_batch, as_lists, matrix
-from rankops.io.recipes import image_size
 from rankops.metrics.bootstrap import Statistic
 from rankops.metrics.dense_ranks import dense_ranks
 from rankops.metrics.label_ranking import ranked, unranked
-from rankops.tasks.base import Metric
-from rankops.tasks.predict import in_batches, order_of
+from rankops.models.label_ranker import pooled
+from rankops.tasks.base import Metric, Task
+from rankops.tasks.predict import named, order_of
 from rankops.training.augmentation import warped
+from rankops.training.finetune import network_of
 from rankops.training.options import STRICT, Phase, check_bounds
 
 if TYPE_CHECKING:
@@ -31,24 +33,28 @@ __all__ = ["LabelRanking", "label_ranks_of"]
 AUGMENTATION = ("shift", "zoom", "rotation")
 RATES = {"accuracy": "accuracy", "exact_match": "0-1", "precision": "precision", "recall": "recall", "f1": "F1"}
 
-Split = tuple[Tensor, Tensor]
-Pictures = tuple[Tensor, Tensor | None]  # without their label ranks where they are not known
 
+class Examples(NamedTuple):
+    """A split on the device, from which the scorer learns: inputs and label ranks; `fresh` draws new ones."""
 
-class Images(NamedTuple):
-    """A split on the device, from which the scorer learns: images and label ranks; `fresh` draws new ones."""
-
-    images: Tensor
+    inputs: Inputs
     label_ranks: Tensor
+    weight: Tensor | None
     fresh: Callable[[int, torch.Generator], tuple[Tensor, Tensor]] | None = None
+
+    def ahead(self, rows: Tensor) -> None:
+        """Begin to read what the next batch takes."""
+        if self.fresh is None:
+            self.inputs.ahead(rows)
 
 
 class Embeddings(NamedTuple):
-    """A split as the frozen scorer sees it, from which the thresholds learn."""
+    """A split as the frozen scorer sees it, from which the thresholds learn: embeddings, and the scores of each."""
 
-    embeddings: Tensor
+    inputs: Inputs
     scores: Tensor
     label_ranks: Tensor
+    weight: Tensor | None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,10 +115,10 @@ def label_ranks_of(scores: Tensor, selected: Tensor) -> Tensor:
     return dense_ranks(torch.where(selected, places, 0))
 
 
-class LabelRanking:
+class LabelRanking(Task):
     """Train a scorer with a ranking loss, then thresholds on its frozen embedding that select labels.
 
-    A split is images (n, [3,] height, width) uint8 and label ranks (n, K).
+    A truth is label ranks (n, K).
 
     Args:
         training: `scorer` (options of `rankops.training.loop.fit`, with `shift` and optionally `zoom` and `rotation`,
@@ -126,8 +132,6 @@ class LabelRanking:
 
     name, title = "label_ranking", "Label ranking"
     phases = ("scorer", "thresholds")
-    on_features = ("thresholds",)
-    needs_start: tuple[str, ...] = ()
     lower_is_better = False
     metrics = (
         *(
@@ -142,9 +146,9 @@ class LabelRanking:
         Metric("ranked.mean_average_precision", "ranked mAP"),
     )
     Training = Training
-    columns: ClassVar = {"image": "image"}
     truth = ("label_ranks",)
-    learns_from = ("image", "label_ranks")
+    learns_from = ("label_ranks",)
+    read = staticmethod(splits.label_ranks_of)
 
     def __init__(
         self,
@@ -156,108 +160,114 @@ class LabelRanking:
         self.training, self.fresh = training or {}, fresh
         self.monitor = self.training.get("scorer", {}).get("monitor", "accuracy")
 
-    def load(self, folder: str | Path, split: str, *, threads: int) -> Split:
-        return read_label_ranks(folder, split, threads=threads)
+    @staticmethod
+    def plan(training: Mapping[str, Any], *, started: bool) -> dict[str, dict[str, Any]]:
+        return {phase: training[phase] for phase in ("scorer", "thresholds") if training[phase]["epochs"]}
+
+    def is_small(self, phase: str, split: Split) -> bool:
+        return phase == "thresholds" or split.inputs.kind == "features"
 
     def build(self, model: dict[str, Any], split: Split, *, seed: int) -> Any:
-        args = {"scorer": model, "hidden": self.training["thresholds"]["hidden"]}
+        args = {"hidden": self.training["thresholds"]["hidden"], "outputs": split.truth.shape[1]}
         if self.training.get("views"):
+            if not split.inputs.of_pictures:
+                raise ValueError(f"views are of pictures, but the dataset has {split.inputs.kind}: leave them out")
             args["views"] = self.training["views"]
-        images, outputs = as_batch(split[0]), split[1].shape[1]
-        network = build("models", "label_ranker", args, seed=seed, outputs=outputs, colors=images.shape[1])
-        network.recipe |= {"task": self.name, "image": image_size(images)}
-        return network
+        return network_of("label_ranker", model, split, seed=seed, task=self.name, **args)
 
     def monitor_in(self, phase: str) -> str:
         return self.monitor if phase == "scorer" else f"unranked_{self.monitor}"
 
     def begin(
         self, network: Any, phase: str, train: Split, val: Split, *, accelerator: "Accelerator"
-    ) -> tuple[Any, Images | Embeddings, Images | Embeddings]:
-        splits = [
-            Images(as_batch(images).to(accelerator.device), ranks.to(accelerator.device))
-            for images, ranks in (train, val)
+    ) -> tuple[Any, Examples | Embeddings, Examples | Embeddings]:
+        device = accelerator.device
+        both = [
+            Examples(split.inputs.ready(network).to(device), split.truth.to(device), split.weight)
+            for split in (train, val)
         ]
         if phase == "scorer":
-            return network.scorer, splits[0]._replace(fresh=self.fresh), splits[1]
+            return network.scorer, both[0]._replace(fresh=self.fresh), both[1]
         # The scorer is frozen from here on: its scores and embeddings are computed once.
         network.scorer.eval()
         with torch.no_grad(), accelerator.autocast():
-            embeddings = [_embedded(network.scorer, split.images) for split in splits]
-            scores = [network.scorer.head(one).float() for one in embeddings]
+            embeddings = [_embedded(network.scorer, split.inputs) for split in both]
+            scores = [network.scorer.head.score(one).float() for one in embeddings]
         data, val_data = (
-            Embeddings(one, score, split.label_ranks)
-            for one, score, split in zip(embeddings, scores, splits, strict=True)
+            Embeddings(split.inputs.replaced(pooled(one)), score, split.label_ranks, split.weight)
+            for one, score, split in zip(embeddings, scores, both, strict=True)
         )
         return network.thresholds, data, val_data
 
-    def end(self, network: Any, phase: str) -> None:
-        pass
-
-    def rows(self, data: Images | Embeddings, phase: str) -> int:
+    def rows(self, data: Examples | Embeddings, phase: str) -> int:
         return len(data.label_ranks)
 
     def group(self, phase: str, objective: Any) -> int:
         return 1  # labels are ranked, not examples
 
     def batch(self, data: Any, phase: str, rows: Tensor, generator: torch.Generator) -> tuple:
+        device = data.label_ranks.device
+        label_ranks = data.label_ranks[rows.to(device)]
+        weight = None if data.weight is None else data.weight[rows].to(device)
         if phase == "thresholds":
-            rows = rows.to(data.scores.device)
-            return data.embeddings[rows], data.scores[rows], data.label_ranks[rows]
-        moves = {
-            option: self.training["scorer"][option] for option in AUGMENTATION if option in self.training["scorer"]
-        }
+            numbers = data.inputs.numbers(rows, generator)
+            return data.inputs.take(numbers), data.scores[numbers.to(device)], label_ranks, weight
         if data.fresh is None:
-            rows = rows.to(data.images.device)
-            images, label_ranks = data.images[rows], data.label_ranks[rows]
+            inputs = data.inputs.take(data.inputs.numbers(rows, generator))
         else:
-            images, label_ranks = data.fresh(len(rows), generator)
-            images, label_ranks = as_batch(images).to(data.images.device), label_ranks.to(data.images.device)
-        return warped(images, generator, **moves), label_ranks, generator
+            inputs, label_ranks = data.fresh(len(rows), generator)
+            inputs, label_ranks = as_batch(inputs).to(device), label_ranks.to(device)
+        if data.inputs.of_pictures:
+            options = self.training["scorer"]
+            moves = {option: options[option] for option in AUGMENTATION if option in options}
+            inputs = warped(inputs, generator, **moves)
+        return inputs, label_ranks, weight, generator
 
     def loss(self, module: Any, phase: str, batch: tuple, objective: Any) -> Tensor:
         if phase == "thresholds":
-            embeddings, scores, label_ranks = batch
-            levels = module(embeddings)
-            return nn.functional.binary_cross_entropy_with_logits(scores - levels, (label_ranks > 0).to(scores.dtype))
-        images, label_ranks, generator = batch
-        return objective(module(images), label_ranks, generator=generator)
+            embeddings, scores, label_ranks, weight = batch
+            logits, there = scores - module(embeddings), (label_ranks > 0).to(scores.dtype)
+            if weight is None:
+                return nn.functional.binary_cross_entropy_with_logits(logits, there)
+            errors = nn.functional.binary_cross_entropy_with_logits(logits, there, reduction="none")
+            return (errors.mean(1) * weight).sum() / weight.sum()
+        inputs, label_ranks, weight, generator = batch
+        return objective(module(inputs), label_ranks, of_groups=weight, generator=generator)
 
     def validate(self, module: Any, phase: str, data: Any) -> dict[str, float]:
         if phase == "thresholds":
-            levels = module(data.embeddings).float()
+            levels, scores = (data.inputs.of_rows(one) for one in (module(data.inputs.items).float(), data.scores))
             check_scores(levels)
-            rates = unranked(data.scores > levels, data.label_ranks)
-            return {f"unranked_{rate}": rates[rate].mean().item() for rate in ("accuracy", "exact_match")}
+            rates = unranked(scores > levels, data.label_ranks)
+            return {f"unranked_{rate}": _mean(rates[rate], data.weight) for rate in ("accuracy", "exact_match")}
         # The head is in float32: scores of near ties would be rounded to the same.
-        rates = ranked(module.head(_embedded(module, data.images)).float(), data.label_ranks)
-        return {rate: rates[rate].mean().item() for rate in ("accuracy", "exact_match")}
+        scores = data.inputs.of_rows(module.head.score(_embedded(module, data.inputs)).float())
+        rates = ranked(scores, data.label_ranks)
+        return {rate: _mean(rates[rate], data.weight) for rate in ("accuracy", "exact_match")}
 
     @torch.inference_mode()
-    def scores(self, network: Any, images: Tensor, *, batch_size: int = 256) -> tuple[Tensor, Tensor]:
-        """Return scores (n, K) and thresholds (n, K) of images (n, [3,] height, width), on the CPU."""
-        device = next(network.parameters()).device
-        parts = [network(batch.to(device)) for batch in as_batch(images).split(batch_size)]
-        scores, thresholds = (torch.cat([part[place].cpu() for part in parts]) for place in (0, 1))
+    def scores(self, network: Any, inputs: Inputs) -> tuple[Tensor, Tensor]:
+        """Return scores (n, K) and thresholds (n, K) of inputs, on the CPU."""
+        device, inputs = next(network.parameters()).device, inputs.ready(network)
+        parts = [network(part.to(device)) for part in inputs.parts()]
+        scores, thresholds = (inputs.of_rows(torch.cat([part[place].cpu() for part in parts])) for place in (0, 1))
         return scores, thresholds
 
-    def predict(self, network: Any, split: Pictures) -> pa.Table:
-        """Return one row an image.
+    def predict(self, network: Any, split: Split) -> pa.Table:
+        """Return one row a row.
 
         Columns: `id`, `scores`, `label_ranks` (0 = absent, larger = more important), `selected`, and `true_label_ranks`
         where they are known.
         """
-        images, truth = split
-        scores, thresholds = self.scores(network, images)
+        scores, thresholds = self.scores(network, split.inputs)
         check_finite(scores, "scores")
         selected = scores > thresholds
         columns = {"scores": scores, "label_ranks": label_ranks_of(scores, selected), "selected": selected}
-        if truth is not None:
-            columns["true_label_ranks"] = truth
-        ids = pa.array(range(len(scores)), pa.int64())
-        return pa.table({"id": ids} | {name: as_lists(part) for name, part in columns.items()})
+        if split.truth is not None:
+            columns["true_label_ranks"] = split.truth
+        return split.table({name: as_lists(part) for name, part in columns.items()})
 
-    def statistic(self, table: pa.Table) -> Statistic:
+    def scored(self, table: pa.Table) -> Statistic:
         """Return ranked and unranked metrics, such as `ranked.accuracy`.
 
         F1 is as the paper prints it: of the averaged precision and recall.
@@ -270,9 +280,13 @@ class LabelRanking:
             f"{kind}.{rate}": values.numpy() for kind, several in rates.items() for rate, values in several.items()
         }
         names = [*columns, *(f"{kind}.f1" for kind in rates)]
+        weight = table["weight"].to_numpy().astype(np.float64) if "weight" in table.column_names else None
+
+        def mean(values: np.ndarray, rows: np.ndarray) -> np.ndarray:
+            return values[rows].mean(-1) if weight is None else np.average(values[rows], axis=-1, weights=weight[rows])
 
         def of_rows(rows: np.ndarray) -> np.ndarray:
-            found = {name: values[rows].mean(-1) for name, values in columns.items()}
+            found = {name: mean(values, rows) for name, values in columns.items()}
             for kind in rates:
                 precision, recall = found[f"{kind}.precision"], found[f"{kind}.recall"]
                 found[f"{kind}.f1"] = 2 * precision * recall / np.maximum(precision + recall, 1e-300)
@@ -280,18 +294,21 @@ class LabelRanking:
 
         return Statistic(names, len(truth), of_rows)
 
-    def respond(self, network: Any, rows: Iterable[dict[str, Any]], *, first: int = 0) -> list[dict[str, Any]]:
-        """Return `labels`, `label_ranks` and `scores` of each row's `image`.
+    def answers(self, network: Any, inputs: Inputs, sizes: Tensor) -> list[dict[str, Any]]:
+        """Return `labels`, `label_ranks` and `scores` of each row.
 
-        `labels` are the selected ones, the most important first.
+        `labels` are the selected ones, the most important first, by their names where these are known.
         """
-        images = [row["image"] for row in rows]
-        if not images:
-            raise ValueError("no rows, expected at least one with a column image")
-        table = in_batches(network, images, lambda pictures: self.predict(network, (pictures, None)), first=first)
-        answers = table.select(["label_ranks", "scores"]).to_pylist()
-        return [{"labels": order_of(answer["label_ranks"])} | answer for answer in answers]
+        found = self.predict(network, Split(inputs)).select(["label_ranks", "scores"]).to_pylist()
+        return [{"labels": named(order_of(answer["label_ranks"]), network.recipe)} | answer for answer in found]
 
 
-def _embedded(scorer: Any, images: Tensor) -> Tensor:
-    return torch.cat([scorer.embed(part).float() for part in images.split(256)])
+def _embedded(scorer: Any, inputs: Inputs) -> Tensor:
+    return torch.cat([scorer.head.embed(scorer.embed(part)).float() for part in inputs.parts()])
+
+
+def _mean(values: Tensor, weight: Tensor | None) -> float:
+    if weight is None:
+        return values.mean().item()
+    weight = weight.to(values)
+    return ((values * weight).sum() / weight.sum()).item()

@@ -1,8 +1,7 @@
-"""Multi-label classification: which labels an image has, judged by mean average precision (SoDeep, Section 4.2.2)."""
+"""Multi-label classification: which labels an example has, judged by mean average precision (SoDeep, Section 4.2.2)."""
 
-from collections.abc import Callable, Iterable
-from pathlib import Path
-from typing import Any, ClassVar
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -10,69 +9,67 @@ import torch
 from torch import Tensor
 
 from rankops.checks import check_finite, check_scores
-from rankops.datasets.splits import read_labels
-from rankops.io.parquet import as_batch, as_lists, matrix
+from rankops.datasets.splits import Split, labels_of
+from rankops.inputs.base import Inputs
+from rankops.io.parquet import as_lists, matrix
 from rankops.metrics.bootstrap import Statistic
 from rankops.metrics.mean_average_precision import mean_average_precision
-from rankops.tasks.base import Metric
-from rankops.tasks.predict import of_row, picture_of
+from rankops.tasks.base import Metric, Task
+from rankops.tasks.predict import named
 from rankops.training.finetune import ProbeAndFinetune
 from rankops.training.objective import grouped
 
 __all__ = ["MultiLabel"]
 
-Split = tuple[Tensor, Tensor, Tensor]
 RESAMPLES = 64  # scored at once
 
 
-class MultiLabel(ProbeAndFinetune):
-    """Score each label of an image; a sorter ranks the examples of each class.
+class MultiLabel(ProbeAndFinetune, Task):
+    """Score each label of an example; a sorter ranks the examples of each class.
 
-    A split is images (n, [3,] height, width) uint8, labels (n, C) 0/1, and which of them are difficult (n, C) boolean.
+    A truth is `rankops.datasets.splits.Labels`.
     """
 
     name, title = "multilabel", "Multi-label classification"
     monitor = "mean_average_precision"
     metrics = (Metric("mean_average_precision", "mAP"),)
-    columns: ClassVar = {"image": "image"}
     truth = ("labels",)
-    learns_from = ("image", "labels", "difficult")
+    learns_from = ("labels",)
+    optional = ("difficult",)
+    read = staticmethod(labels_of)
 
-    def load(self, folder: str | Path, split: str, *, threads: int) -> Split:
-        return read_labels(folder, split, threads=threads)
+    def given(self, split: Split) -> dict[str, Any]:
+        return {"outputs": split.truth.labels.shape[1]}
 
-    def images(self, split: Split) -> Tensor:
-        return as_batch(split[0])
-
-    def outputs(self, split: Split) -> dict[str, Any]:
-        return {"outputs": split[1].shape[1]}
-
-    def choose(self, split: Split, rows: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-        return rows, split[1][rows]
+    def choose(self, split: Split, rows: Tensor, generator: torch.Generator) -> Tensor:
+        return split.truth.labels[rows]
 
     def compare(self, network: Any, outputs: Tensor, truth: Tensor, length: int) -> tuple[Tensor, Tensor]:
         # Losses rank along the last dimension: the examples of each class.
         return grouped(outputs, length).mT, grouped(truth.to(outputs.device), length).mT
 
-    def measure(self, network: Any, outputs: Tensor, split: Split) -> dict[str, float]:
-        scores = outputs.float().cpu()
-        check_scores(scores)
-        return {self.monitor: mean_average_precision(scores, split[1], dim=-2, mask=~split[2]).item()}
+    def weigh(self, weight: Tensor, scores: Tensor, length: int) -> Tensor:
+        return grouped(weight, length).unsqueeze(1).expand_as(scores)
 
-    def scores(self, network: Any, images: Tensor) -> Tensor:
-        """Return scores (n, C) of images (n, [3,] height, width), on the CPU."""
-        return network.head(self.features(network, as_batch(images))).detach().float().cpu()
+    def measure(self, network: Any, outputs: Tensor, split: Split) -> dict[str, float]:
+        scores, (labels, difficult) = outputs.cpu(), split.truth
+        check_scores(scores)
+        weights = None if split.weight is None else split.weight.unsqueeze(1).expand_as(scores)
+        found = mean_average_precision(scores, labels, dim=-2, mask=~difficult, weights=weights)
+        return {self.monitor: found.item()}
+
+    def scores(self, network: Any, inputs: Inputs) -> Tensor:
+        """Return scores (n, C) of inputs, on the CPU."""
+        return self.outputs(network, inputs)
 
     def predict(self, network: Any, split: Split) -> pa.Table:
-        """Return one row an image: `id`, `scores`, `labels` (0/1) and `difficult`."""
-        images, labels, difficult = split
-        scores = self.scores(network, images)
+        """Return one row a row: `id`, `scores`, `labels` (0/1) and `difficult`."""
+        scores = self.scores(network, split.inputs)
         check_finite(scores, "scores")
-        columns = {"scores": scores, "labels": labels, "difficult": difficult}
-        ids = pa.array(range(len(images)), pa.int64())
-        return pa.table({"id": ids} | {name: as_lists(part) for name, part in columns.items()})
+        columns = {"scores": scores, **split.truth._asdict()}
+        return split.table({name: as_lists(part) for name, part in columns.items()})
 
-    def statistic(self, table: pa.Table) -> Statistic:
+    def scored(self, table: pa.Table) -> Statistic:
         """Return mean average precision, and that of each class that has a positive, by number.
 
         Raises:
@@ -84,6 +81,9 @@ class MultiLabel(ProbeAndFinetune):
         mask = ~difficult.bool()
         known = (labels.bool() & mask).any(0)
         mean_average_precision(scores, labels, dim=-2, mask=mask)  # raises where there is no positive at all
+        weight = torch.ones(len(scores), dtype=torch.float64)
+        if "weight" in table.column_names:
+            weight = torch.from_numpy(table["weight"].to_numpy().astype(np.float64))
 
         precisions = _average_precisions(scores[:, known], labels[:, known].bool(), mask[:, known])
 
@@ -92,21 +92,24 @@ class MultiLabel(ProbeAndFinetune):
             found = []
             for chosen in torch.from_numpy(rows.reshape(-1, rows.shape[-1])).split(RESAMPLES):
                 counts = torch.zeros(len(chosen), len(scores), dtype=torch.float64)
-                each = precisions(counts.scatter_add_(1, chosen, torch.ones_like(chosen, dtype=counts.dtype)))
+                each = precisions(counts.scatter_add_(1, chosen, weight[chosen]))
                 found.append(torch.cat([each.nanmean(1, keepdim=True), each], dim=1))
             return torch.cat(found).T.numpy().reshape(-1, *rows.shape[:-1])
 
         names = [f"average_precision.{label}" for label in known.nonzero().flatten().tolist()]
         return Statistic([self.monitor, *names], len(scores), of_rows)
 
-    def respond(self, network: Any, rows: Iterable[dict[str, Any]], *, first: int = 0) -> list[dict[str, Any]]:
-        """Return the `scores` of each row's `image`, one a label; only their order over images means something."""
-        answers = []
-        for number, row in enumerate(rows, first):
-            with of_row(number):
-                image = picture_of(network, row["image"], where=f"row {number}")
-                answers.append({"scores": self.scores(network, image)[0].tolist()})
-        return answers
+    def answers(self, network: Any, inputs: Inputs, sizes: Tensor) -> list[dict[str, Any]]:
+        """Return the `scores` of each row, one a label, and the `labels`, the highest score first.
+
+        Scores of one label can be compared over rows, which is what they learned.
+        """
+        scores = self.scores(network, inputs)
+        orders = scores.argsort(dim=1, descending=True, stable=True).tolist()
+        return [
+            {"labels": named(order, network.recipe), "scores": row}
+            for order, row in zip(orders, scores.tolist(), strict=True)
+        ]
 
 
 def _average_precisions(scores: Tensor, labels: Tensor, mask: Tensor) -> Callable[[Tensor], Tensor]:

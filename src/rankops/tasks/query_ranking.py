@@ -1,10 +1,10 @@
-"""Query ranking: the documents of each query in order, the relevant ones first, from vectors of features."""
+"""Query ranking: the documents of each query in order, the relevant ones first: vectors, pictures or texts."""
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -12,14 +12,18 @@ import torch
 from torch import Tensor
 
 from rankops.checks import check_finite, check_scores
-from rankops.datasets.splits import Queries, padded, read_queries
-from rankops.io.checkpoints import build
+from rankops.datasets.splits import MEMORY, Split, lists_of, padded, relevance_of
+from rankops.inputs.base import Inputs
+from rankops.io.parquet import ragged_lists
 from rankops.metrics.bootstrap import Statistic
 from rankops.metrics.mean_average_precision import average_precision
 from rankops.metrics.ndcg import ndcg
 from rankops.metrics.weights import among_first, groups
-from rankops.tasks.base import Metric
-from rankops.tasks.predict import of_row
+from rankops.models.layers import ScoreLayer
+from rankops.ragged import pad_groups
+from rankops.tasks.base import Metric, Task
+from rankops.training.augmentation import shifted
+from rankops.training.finetune import network_of
 from rankops.training.options import STRICT, Phase
 
 if TYPE_CHECKING:
@@ -27,15 +31,26 @@ if TYPE_CHECKING:
 
 __all__ = ["QueryRanking"]
 
-AT_ONCE = 64  # queries that are scored together
+DEPTHS = (5, 10)  # of NDCG@k
+METRICS = (
+    Metric("mean_average_precision", "mean AP"),
+    Metric("ndcg", "NDCG"),
+    *(Metric(f"ndcg_at_{depth}", f"NDCG@{depth}", shown=depth == 10) for depth in DEPTHS),
+    Metric("top_1", "TOP1"),
+    Metric("rank_of_last", "RKL", lower_is_better=True),
+)
 
 
 @dataclass(frozen=True, kw_only=True)
 class RankerOptions(Phase):
-    """Options of the ranker's training; `batch_size` counts queries, `monitor` decides on the best epoch."""
+    """Options of the ranker's training; `batch_size` counts queries, `monitor` decides on the best epoch.
+
+    `shift` is by how many pixels pictures are moved at random.
+    """
 
     batch_size: int
-    monitor: Literal["mean_average_precision", "ndcg"] = "mean_average_precision"
+    shift: int = 0
+    monitor: Literal["mean_average_precision", "ndcg", "ndcg_at_5", "ndcg_at_10", "top_1"] = "mean_average_precision"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,6 +76,7 @@ def metrics_of(scores: Tensor, relevance: Tensor, mask: Tensor) -> Tensor:
         [
             average_precision(scores, relevant, mask=mask),
             ndcg(scores, relevance, mask=mask),
+            *(ndcg(scores, relevance, mask=mask, k=depth) for depth in DEPTHS),
             (among_first(groups(scores, labels=relevant, mask=mask), 1) * relevant).sum(-1),
             ((scores >= lowest) & mask).sum(-1).double(),
         ]
@@ -68,63 +84,86 @@ def metrics_of(scores: Tensor, relevance: Tensor, mask: Tensor) -> Tensor:
     return found.where(relevant.any(-1), torch.nan)
 
 
-class QueryRanking:
+class Queries(NamedTuple):
+    """Queries on the device: documents one after another, how many each has, their relevance, and weights."""
+
+    inputs: Inputs
+    sizes: Tensor
+    relevance: Tensor
+    weight: Tensor | None
+
+    def documents(self, rows: Tensor) -> Tensor:
+        """Return the numbers of the documents of queries, query after query."""
+        first = self.sizes.cumsum(0) - self.sizes
+        sizes = self.sizes[rows]
+        within = torch.arange(int(sizes.sum())) - (sizes.cumsum(0) - sizes).repeat_interleave(sizes)
+        return first[rows].repeat_interleave(sizes) + within
+
+    def ahead(self, rows: Tensor) -> None:
+        """Begin to read what the next batch takes."""
+        self.inputs.ahead(self.documents(rows))
+
+
+class QueryRanking(Task):
     """Score each document by itself; the loss compares the documents of a query, which may be any number.
 
-    Losses get the lists of a batch, padded, with a mask. The network begins at the share of relevant documents, or at
-    the mean of grades, so that a loss on single documents has not to find it first. Queries without a relevant document
-    count in no metric; when they are loaded, the log tells how many there are.
+    Losses get the lists of a batch, padded, with a mask; nothing else is padded. The network begins at the share of
+    relevant documents, or at the mean of grades, so that a loss on single documents has not to find it first. Queries
+    without a relevant document count in no metric; when they are loaded, the log tells how many there are.
 
-    A split is `rankops.datasets.splits.Queries`.
+    A truth is the relevance of all documents (m,), query after query.
 
     Args:
-        training: `ranker`, options of `rankops.training.loop.fit`, and optionally `monitor`: `mean_average_precision`,
-            or `ndcg`, as suits grades. None for a task that only predicts.
+        training: `ranker`, options of `rankops.training.loop.fit`, and optionally `monitor`, such as `ndcg_at_10`, as
+            suits grades. None for a task that only predicts.
         cache: unused; all tasks take one.
     """
 
     name, title = "query_ranking", "Query ranking"
-    phases = on_features = ("ranker",)
-    needs_start: tuple[str, ...] = ()
+    phases = ("ranker",)
     lower_is_better = False
-    metrics = (
-        Metric("mean_average_precision", "mean AP"),
-        Metric("ndcg", "NDCG"),
-        Metric("top_1", "TOP1"),
-        Metric("rank_of_last", "RKL", lower_is_better=True),
-    )
+    metrics = METRICS
     Training = Training
-    columns: ClassVar = {"features": "vectors"}
+    inputs = ("image", "features", "text")
     truth = ("labels", "label_ranks", "target")
-    learns_from = ("features", "relevance")
+    learns_from = ("relevance",)
+    read = staticmethod(relevance_of)
+    lists = True
 
     def __init__(self, training: dict[str, Any] | None = None, *, cache: Path | None = None):
         self.training = training or {}
         self.monitor = self.training.get("ranker", {}).get("monitor", "mean_average_precision")
 
-    def load(self, folder: str | Path, split: str, *, threads: int) -> Queries:
-        queries = read_queries(folder, split)
-        if without := int((~(queries.relevance > 0).any(-1)).sum()):
+    def load(self, folder: str | Path, split: str, *, threads: int, memory: float = MEMORY) -> Split:
+        queries = super().load(folder, split, threads=threads, memory=memory)
+        if without := int((pad_groups(queries.truth, sizes=queries.sizes)[0] <= 0).all(-1).sum()):
             logging.warning(
                 "%s/%s.parquet: %d of %d queries have no relevant document: they count in no metric",
-                folder, split, without, len(queries.mask),
+                folder, split, without, len(queries),
             )  # fmt: skip
         return queries
 
-    def build(self, model: dict[str, Any], split: Queries, *, seed: int) -> Any:
-        features = split.features.shape[-1]
-        network = build("models", model["name"], model["args"], seed=seed, features=features, outputs=1)
-        mean = split.relevance.sum() / split.mask.sum()
-        with torch.no_grad():
-            network.layers[-1].bias.fill_(mean if split.relevance.max() > 1 else torch.logit(mean, eps=1e-6))
-        network.recipe |= {"task": self.name}
+    @staticmethod
+    def plan(training: Mapping[str, Any], *, started: bool) -> dict[str, dict[str, Any]]:
+        return {"ranker": training["ranker"]} if training["ranker"]["epochs"] else {}
+
+    def is_small(self, phase: str, split: Split) -> bool:
+        return split.inputs.kind == "features"
+
+    def build(self, model: dict[str, Any], split: Split, *, seed: int) -> Any:
+        network = network_of("network", model, split, seed=seed, task=self.name, outputs=1)
+        mean = split.truth.double().mean()
+        layers = [layer for layer in network.head.modules() if isinstance(layer, ScoreLayer)]
+        if layers:
+            with torch.no_grad():
+                layers[-1].bias.fill_(mean if split.truth.max() > 1 else torch.logit(mean, eps=1e-6))
         return network
 
     def monitor_in(self, phase: str) -> str:
         return self.monitor
 
     def begin(
-        self, network: Any, phase: str, train: Queries, val: Queries, *, accelerator: "Accelerator"
+        self, network: Any, phase: str, train: Split, val: Split, *, accelerator: "Accelerator"
     ) -> tuple[Any, Queries, Queries]:
         """Return the network, and both splits on its device.
 
@@ -132,84 +171,109 @@ class QueryRanking:
             ValueError: no query of a split has a relevant document.
         """
         for name, split in (("training", train), ("validation", val)):
-            if not (split.relevance > 0).any():
+            if not (split.truth > 0).any():
                 raise ValueError(
-                    f"none of the {len(split.mask)} {name} queries has a relevant document, expected one in some"
+                    f"none of the {len(split)} {name} queries has a relevant document, expected one in some"
                 )
-        on_device = [Queries(*(part.to(accelerator.device) for part in split)) for split in (train, val)]
-        return network, on_device[0], on_device[1]
-
-    def end(self, network: Any, phase: str) -> None:
-        pass
+        return network, _on(accelerator.device, network, train), _on(accelerator.device, network, val)
 
     def rows(self, data: Queries, phase: str) -> int:
-        return len(data.mask)
+        return len(data.sizes)
 
     def group(self, phase: str, objective: Any) -> int:
         return 1  # documents are ranked, not queries
 
-    def batch(
-        self, data: Queries, phase: str, rows: Tensor, generator: torch.Generator
-    ) -> tuple[Queries, torch.Generator]:
-        rows = rows.to(data.mask.device)
-        longest = max(2, int(data.mask[rows].sum(-1).max()))  # losses compare at least two places
-        return Queries(*(part[rows, :longest] for part in data)), generator
+    def batch(self, data: Queries, phase: str, rows: Tensor, generator: torch.Generator) -> tuple:
+        documents = data.documents(rows)
+        inputs = data.inputs.take(documents)
+        if data.inputs.of_pictures:
+            inputs = shifted(inputs, self.training["ranker"].get("shift", 0), generator)
+        weight = None if data.weight is None else data.weight[rows].to(inputs.device)
+        return inputs, data.sizes[rows], data.relevance[documents].to(inputs.device), weight, generator
 
-    def loss(self, network: Any, phase: str, batch: tuple[Queries, torch.Generator], objective: Any) -> Tensor:
-        queries, generator = batch
-        scores = network(queries.features).squeeze(-1)
-        return objective(scores, queries.relevance, mask=queries.mask, generator=generator)
+    def loss(self, network: Any, phase: str, batch: tuple, objective: Any) -> Tensor:
+        inputs, sizes, relevance, weight, generator = batch
+        (scores, mask), (relevance, _) = padded(_scored(network, inputs, sizes), sizes), padded(relevance, sizes)
+        return objective(scores, relevance, mask=mask, of_groups=weight, generator=generator)
 
     def validate(self, network: Any, phase: str, data: Queries) -> dict[str, float]:
-        scores = self.scores(network, data.features)
-        check_scores(scores, mask=data.mask.cpu())
-        found = metrics_of(scores, data.relevance.cpu(), data.mask.cpu())
-        return {metric.name: value.item() for metric, value in zip(self.metrics, found.nanmean(-1), strict=True)}
+        scores, mask = padded(self._scores(network, data), data.sizes)
+        check_scores(scores, mask=mask)
+        found = metrics_of(scores, padded(data.relevance, data.sizes)[0], mask)
+        means = _means(found.numpy(), np.arange(len(mask)), None if data.weight is None else data.weight.numpy())
+        return {metric.name: float(value) for metric, value in zip(self.metrics, means, strict=True)}
 
-    def scores(self, network: Any, features: Tensor) -> Tensor:
-        """Return the scores (n, d) of features (n, d, k), on the CPU."""
-        device = next(network.parameters()).device
-        with torch.no_grad():
-            parts = [network(part.to(device)).squeeze(-1).float().cpu() for part in features.split(AT_ONCE)]
-        return torch.cat(parts)
+    @torch.no_grad()
+    def _scores(self, network: Any, queries: Queries) -> Tensor:
+        """Return the score of each document (m,), on the CPU; of several queries at once, see `Inputs.at_once`."""
+        parts, waiting, documents = [], [], 0
+        rows = range(len(queries.sizes))
+        for row, size in zip(rows, queries.sizes.tolist(), strict=True):
+            if waiting and documents + size > queries.inputs.at_once:
+                parts.append(self._scores_of(network, queries, waiting))
+                waiting, documents = [], 0
+            waiting.append(row)
+            documents += size
+        return torch.cat([*parts, self._scores_of(network, queries, waiting)])
 
-    def predict(self, network: Any, split: Queries) -> pa.Table:
+    def _scores_of(self, network: Any, queries: Queries, rows: list[int]) -> Tensor:
+        chosen = torch.tensor(rows)
+        inputs = queries.inputs.take(queries.documents(chosen)).to(next(network.parameters()).device)
+        return _scored(network, inputs, queries.sizes[chosen]).float().cpu()
+
+    def scores(self, network: Any, inputs: Inputs, sizes: Tensor) -> Tensor:
+        """Return the score of each document (m,), on the CPU; `sizes` (n,) says how many each query has."""
+        return self._scores(network, Queries(inputs.ready(network), sizes, torch.empty(0), None))
+
+    def predict(self, network: Any, split: Split) -> pa.Table:
         """Return one row a query: `id`, and the `scores` and the `relevance` of its documents."""
-        scores = self.scores(network, split.features)[split.mask]
+        assert split.sizes is not None
+        scores = self.scores(network, split.inputs, split.sizes)
         check_finite(scores, "scores")
-        offsets = pa.array(np.cumsum([0, *split.mask.sum(-1).tolist()]), pa.int32())
-        columns = {"scores": scores, "relevance": split.relevance[split.mask]}
-        lists = {name: pa.ListArray.from_arrays(offsets, pa.array(flat.numpy())) for name, flat in columns.items()}
-        return pa.table({"id": pa.array(range(len(split.mask)), pa.int64())} | lists)
+        columns = {"scores": scores, "relevance": split.truth}
+        return split.table({name: ragged_lists(pa.array(flat.numpy()), split.sizes) for name, flat in columns.items()})
 
-    def statistic(self, table: pa.Table) -> Statistic:
-        """Return means over queries: of average precision and NDCG, and of the KDD Cup 2004's TOP1 and RKL.
+    def scored(self, table: pa.Table) -> Statistic:
+        """Return means over queries: of average precision, NDCG, NDCG@5 and @10, and the KDD Cup 2004's TOP1 and RKL.
 
         TOP1 is 1 where a relevant document comes first, and RKL the rank of the last one, ties at their worst.
         """
-        scores, mask = padded(table, "scores", path="predictions")
-        values = metrics_of(scores, padded(table, "relevance", path="predictions")[0], mask).numpy()
-        known = ~np.isnan(values[0])
-        filled = np.where(known, values, 0.0)
+        scores, sizes = lists_of(table, "scores", path="predictions")
+        relevance, _ = lists_of(table, "relevance", path="predictions")
+        parts = []
+        # Queries of about one length together: the longest may be much longer than the others.
+        order = sizes.argsort()
+        queries = Queries(Inputs({}, scores), sizes, relevance, None)
+        for rows in order.split(1024):
+            documents, several = queries.documents(rows), sizes[rows]
+            both = [padded(values[documents], several) for values in (scores, relevance)]
+            parts.append(metrics_of(both[0][0], both[1][0], both[0][1]))
+        values = torch.cat(parts, dim=1)[:, order.argsort()].numpy()
+        weight = table["weight"].to_numpy().astype(np.float64) if "weight" in table.column_names else None
+        return Statistic(
+            [metric.name for metric in self.metrics], len(sizes), lambda rows: _means(values, rows, weight)
+        )
 
-        def of_rows(rows: np.ndarray) -> np.ndarray:
-            count = known[rows].sum(-1)
-            return np.where(count > 0, filled[:, rows].sum(-1) / np.maximum(count, 1), np.nan)
+    def answers(self, network: Any, inputs: Inputs, sizes: Tensor) -> list[dict[str, Any]]:
+        """Return the `scores` of each row's documents; only their order within a row means something."""
+        return [{"scores": part.tolist()} for part in self.scores(network, inputs, sizes).split(sizes.tolist())]
 
-        return Statistic([metric.name for metric in self.metrics], len(known), of_rows)
 
-    def respond(self, network: Any, rows: Iterable[dict[str, Any]], *, first: int = 0) -> list[dict[str, Any]]:
-        """Return the `scores` of each row's documents, by their `features` as the dataset's tables have them.
+def _on(device: torch.device, network: Any, split: Split) -> Queries:
+    assert split.sizes is not None
+    return Queries(split.inputs.ready(network).to(device), split.sizes, split.truth, split.weight)
 
-        Only the order within a row means something.
-        """
-        expected, answers = network.recipe["args"]["features"], []
-        for number, row in enumerate(rows, first):
-            with of_row(number):
-                vectors = torch.tensor([list(vector) for vector in row["features"]], dtype=torch.float32)
-                if vectors.dim() != 2 or vectors.shape[1] != expected:
-                    raise ValueError(f"features are {tuple(vectors.shape)}, expected (documents, {expected})")
-                if not vectors.isfinite().all():
-                    raise ValueError("features are not finite in float32")
-                answers.append({"scores": self.scores(network, vectors.unsqueeze(0))[0].tolist()})
-        return answers
+
+def _means(values: np.ndarray, rows: np.ndarray, weight: np.ndarray | None) -> np.ndarray:
+    """Return means (metrics, ...) of values (metrics, n) over rows (..., n); NaN where no query has a value."""
+    known = ~np.isnan(values[0])
+    share = known[rows] * (1.0 if weight is None else weight[rows])
+    total = share.sum(-1)
+    means = (np.where(known, values, 0.0)[:, rows] * share).sum(-1) / np.where(total > 0, total, 1.0)
+    return np.where(total > 0, means, np.nan)
+
+
+def _scored(network: Any, inputs: Tensor, sizes: Tensor) -> Tensor:
+    """Return the score of each document (m,); a backbone that looks at whole queries is told their sizes."""
+    given = [sizes.to(inputs.device)] if getattr(network.backbone, "within_group", False) else []
+    return network(inputs, *given).squeeze(1)

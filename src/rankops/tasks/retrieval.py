@@ -1,55 +1,54 @@
-"""Cross-modal retrieval: captions of an image, the image of a caption, judged by recall@K (SoDeep, Section 4.2.3)."""
+"""Cross-modal retrieval: captions of an item, the item of a caption, judged by recall@K (SoDeep, Section 4.2.3)."""
 
-from collections.abc import Iterable
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, ClassVar
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
 import torch
 from torch import Tensor
 
+from rankops import lookup
 from rankops.checks import check_finite
-from rankops.datasets.splits import read_captions
-from rankops.io.parquet import as_batch, as_lists, list_lengths
-from rankops.metrics.bootstrap import Statistic
+from rankops.datasets.splits import Split, captions_of, padded
+from rankops.inputs.base import one_of
+from rankops.inputs.text import Text
+from rankops.io.parquet import as_lists, list_lengths, ragged_lists
+from rankops.metrics.bootstrap import Statistic, by_group
 from rankops.metrics.recall import first_positive_ranks
 from rankops.models.layers import similarities
 from rankops.models.tokenizer import Vocabulary
-from rankops.tasks.base import Metric
-from rankops.tasks.predict import of_row, picture_of
-from rankops.training.finetune import Data, ProbeAndFinetune
+from rankops.tasks.base import Metric, Task
+from rankops.tasks.predict import of_row
+from rankops.training.finetune import ProbeAndFinetune, network_of
 from rankops.training.objective import grouped
 from rankops.training.options import Training
 
 __all__ = ["Retrieval", "first_ranks"]
 
+WORDS = {"name": "words", "args": {}}  # the captions' backbone, where the model names none
 DEPTHS = (1, 5, 10)
 AT_ONCE = 1000  # rows of similarities that are ranked together
 DIRECTIONS = {"image_to_text": "caption", "text_to_image": "image"}
 
-Split = tuple[Tensor, list[list[str]], Tensor, Tensor]
 
-
-def first_ranks(images: Tensor, captions: Tensor) -> tuple[Tensor, Tensor]:
+def first_ranks(items: Tensor, captions: Tensor, counts: Tensor) -> tuple[Tensor, Tensor]:
     """Return the ranks of the first right answer among all, 1 = found first.
 
     Args:
-        images: embeddings (n, size).
-        captions: embeddings (n, captions, size), each of its image.
+        items: embeddings (n, size).
+        captions: embeddings (m, size), those of each item one after another.
+        counts: how many captions each item has (n,).
 
     Returns:
-        Of each image, the rank of its first caption among all captions (n,); of each caption, the rank of its image
-        among all images (n, captions).
+        Of each item, the rank of its first caption among all captions (n,); of each caption, the rank of its item
+        among all items (m,).
     """
-    count, several = captions.shape[:2]
-    similarity = images @ captions.flatten(0, 1).T  # (n, n * captions)
-    numbers = torch.arange(count, device=similarity.device)
-    of_captions = numbers.repeat_interleave(several)
-    to_text = _ranks(similarity, numbers, of_captions)
-    to_image = _ranks(similarity.T, of_captions, numbers)
-    return to_text, to_image.view(count, several)
+    similarity = items @ captions.T  # (n, m)
+    numbers = torch.arange(len(items), device=similarity.device)
+    of_captions = numbers.repeat_interleave(counts.to(similarity.device))
+    return _ranks(similarity, numbers, of_captions), _ranks(similarity.T, of_captions, numbers)
 
 
 def _ranks(similarity: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
@@ -66,22 +65,23 @@ def _encoded(network: Any, words: Tensor, batch_size: int = 1024) -> Tensor:
 
 @dataclass(frozen=True, kw_only=True)
 class RetrievalTraining(Training):
-    """`least_count` is how often a word must occur in the training captions to be known."""
+    """`least_count` is how often a word must occur in the training captions to be known, `size` of the common space."""
 
     least_count: int = 1
+    size: int = 128
+    monitor: Literal["recall_at_1", "image_to_text", "text_to_image"] = "recall_at_1"
 
 
-class Retrieval(ProbeAndFinetune):
-    """Embed images and captions in one space; each image is seen with one of its captions in an epoch.
+class Retrieval(ProbeAndFinetune, Task):
+    """Embed items and captions in one space; each item is seen with one of its captions in an epoch.
 
-    The loss gets the cosines of all images and captions of a batch, or of groups of the sorter's length where that is
+    The loss gets the cosines of all items and captions of a batch, or of groups of the sorter's length where that is
     fixed. The vocabulary is of the training captions; the text encoder learns in both phases.
 
-    Recall is of the whole gallery: all images of a split, and all of their captions, unless the dataset cuts it into
-    several. `gallery` among the metrics says how many images are searched.
+    Recall is of the whole gallery: all items of a split, and all of their captions, unless the dataset cuts it into
+    several. `gallery` among the metrics says how many items are searched.
 
-    A split is images (n, [3,] height, width) uint8, the captions of each, and the numbers of its family and gallery
-    (n,).
+    A truth is `rankops.datasets.splits.Captions`.
     """
 
     name, title = "retrieval", "Cross-modal retrieval"
@@ -103,53 +103,45 @@ class Retrieval(ProbeAndFinetune):
         Metric("gallery", "images searched", shown=False),
     )
     Training = RetrievalTraining
-    columns: ClassVar = {"image": "image?", "caption": "text?"}
+    inputs = ("image", "features", "text")
     truth = ("positives",)
-    learns_from = ("image", "captions")
+    learns_from = ("captions",)
+    optional = ("family", "gallery")
+    read = staticmethod(captions_of)
 
-    def load(self, folder: str | Path, split: str, *, threads: int) -> Split:
-        return read_captions(folder, split, threads=threads)
+    def given(self, split: Split) -> dict[str, Any]:
+        texts = split.truth.texts + (split.inputs.items if split.inputs.kind == "text" else [])
+        return {"words": Vocabulary.of(texts, least=self.training["least_count"]).words}
 
-    def images(self, split: Split) -> Tensor:
-        return as_batch(split[0])
-
-    def outputs(self, split: Split) -> dict[str, Any]:
-        flat = [caption for several in split[1] for caption in several]
-        return {"words": Vocabulary.of(flat, least=self.training["least_count"]).words}
+    def build(self, model: dict[str, Any], split: Split, *, seed: int) -> Any:
+        args = {"text": model.get("text") or WORDS, "size": self.training["size"]} | self.given(split)
+        return network_of("dual_encoder", model, split, seed=seed, task=self.name, **args)
 
     def begin(self, network: Any, phase: str, train: Split, val: Split, **options: Any) -> tuple[Any, Any, Any]:
-        network, data, val_data = super().begin(network, phase, train, val, **options)
-        numbers = [
-            network.vocabulary.encode([caption for several in split[1] for caption in several])
+        both = [
+            replace(split, truth=split.truth._replace(texts=network.tokenize(split.truth.texts)))
             for split in (train, val)
         ]
-        return (
-            network,
-            Data((numbers[0], len(train[1][0]), len(train[0])), data.inputs),
-            Data(numbers[1], val_data.inputs),
-        )
+        return super().begin(network, phase, *both, **options)
 
-    def examples(self, split: tuple[Tensor, int, int]) -> int:
-        return split[2]
-
-    def choose(self, split: tuple[Tensor, int, int], rows: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-        numbers, several, _ = split
-        words = numbers[rows * several + torch.randint(several, (len(rows),), generator=generator)]
-        return rows, words[:, : int((words != 0).sum(1).max())]  # no longer than the batch's longest
+    def choose(self, split: Split, rows: Tensor, generator: torch.Generator) -> Tensor:
+        counts = split.truth.counts
+        words = split.truth.texts[(counts.cumsum(0) - counts)[rows] + one_of(counts[rows], generator)]
+        return words[:, : int((words != 0).sum(1).max())]  # no longer than the batch's longest
 
     def compare(self, network: Any, outputs: Tensor, truth: Tensor, length: int) -> tuple[Tensor, Tensor]:
         texts = network.encode_text(truth.to(outputs.device))
         similarity = similarities(grouped(outputs, length), grouped(texts, length))  # (groups, length, length)
         return similarity, torch.eye(length, dtype=torch.bool, device=outputs.device).expand_as(similarity)
 
-    def measure(self, network: Any, outputs: Tensor, split: Tensor) -> dict[str, float]:
-        texts = _encoded(network, split).unflatten(0, (len(outputs), -1))
-        both = [(ranks <= 1).double().mean().item() for ranks in first_ranks(outputs.float(), texts)]
-        return {self.monitor: sum(both) / 2} | dict(zip(DIRECTIONS, both, strict=True))
+    def weigh(self, weight: Tensor, scores: Tensor, length: int) -> Tensor:
+        return grouped(weight, length).unsqueeze(2).expand_as(scores)
 
-    def embed_images(self, network: Any, images: Tensor) -> Tensor:
-        """Return embeddings (n, size) of images (n, [3,] height, width), on the CPU."""
-        return network.head(self.features(network, as_batch(images))).detach().float().cpu()
+    def measure(self, network: Any, outputs: Tensor, split: Split) -> dict[str, float]:
+        ranks = first_ranks(outputs, _encoded(network, split.truth.texts), split.truth.counts)
+        weights = _of_captions(split.weight, split.truth.counts)
+        both = [_share(one <= 1, weight) for one, weight in zip(ranks, weights, strict=True)]
+        return {"recall_at_1": sum(both) / 2} | dict(zip(DIRECTIONS, both, strict=True))
 
     @torch.no_grad()
     def embed_captions(self, network: Any, captions: list[str]) -> Tensor:
@@ -158,86 +150,112 @@ class Retrieval(ProbeAndFinetune):
         Raises:
             ValueError: a caption has no words.
         """
-        return _encoded(network, network.vocabulary.encode(captions)).cpu()
+        return _encoded(network, network.tokenize(captions)).cpu()
 
     def predict(self, network: Any, split: Split) -> pa.Table:
-        """Return one row an image: `id`, `image_embedding`, `captions`, `text_embeddings`, `family` and `gallery`."""
-        images, captions, family, gallery = split
-        placed = self.embed_images(network, images)
-        texts = self.embed_captions(network, [caption for several in captions for caption in several])
-        check_finite(placed, "image's embedding")
-        check_finite(texts.view(len(images), -1), "captions' embeddings")
-        offsets = pa.array(np.arange(len(images) + 1) * len(captions[0]), pa.int32())
-        return pa.table(
-            {
-                "id": pa.array(range(len(images)), pa.int64()),
-                "image_embedding": as_lists(placed),
-                "captions": pa.array(captions, pa.list_(pa.string())),
-                "text_embeddings": pa.ListArray.from_arrays(offsets, as_lists(texts)),
-                "family": family.numpy(),
-                "gallery": gallery.numpy(),
-            }
-        )
+        """Return one row an item: `id`, `image_embedding`, `captions`, `text_embeddings`, `family` and `gallery`."""
+        texts, counts, family, gallery = split.truth
+        placed, embedded = self.outputs(network, split.inputs), self.embed_captions(network, texts)
+        check_finite(placed, "item's embedding")
+        check_finite(embedded, "captions' embeddings")
+        columns = {
+            "image_embedding": as_lists(placed),
+            "captions": ragged_lists(pa.array(texts, pa.string()), counts),
+            "text_embeddings": ragged_lists(as_lists(embedded), counts),
+            "family": pa.array(family.numpy()),
+            "gallery": pa.array(gallery.numpy()),
+        }
+        return split.table(columns)
 
-    def statistic(self, table: pa.Table) -> Statistic:
+    def scored(self, table: pa.Table) -> Statistic:
         """Return recall at 1, 5 and 10 and the median rank in both directions, each gallery searched by itself.
 
-        Metrics are over the rows of all galleries; `gallery` is the mean size of that in which an image is searched.
-        Resamples are of families of images, which do not err independently; the galleries' contents are fixed.
+        Metrics are over the rows of all galleries; `gallery` is the mean size of that in which an item is searched.
+        Where rows have weights, recall is weighted by them. Resamples are of families of items, which do not err
+        independently, or of groups; the galleries' contents are fixed.
 
         Raises:
-            ValueError: families of different sizes, images of different numbers of captions, or a missing number.
+            ValueError: a missing number.
         """
         for name in ("family", "gallery"):
             if missing := table[name].null_count:
                 raise ValueError(f"column {name}: {missing} missing, expected a number in each row; predict again")
-        images = torch.from_numpy(np.stack(table["image_embedding"].to_numpy()))
-        lengths = list_lengths(table["text_embeddings"])
-        several = int(lengths[0])
-        if (lengths != several).any():
-            row = int((lengths != several).argmax())
-            raise ValueError(f"row {row}: {lengths[row]} captions, expected {several} as in row 0; predict again")
-        flat = table["text_embeddings"].combine_chunks().flatten().flatten().to_numpy()
-        texts = torch.from_numpy(flat.reshape(len(images), several, images.shape[1]).copy())
+        items = torch.from_numpy(np.stack(table["image_embedding"].to_numpy()))
+        counts = torch.from_numpy(list_lengths(table["text_embeddings"]).astype(np.int64))
+        flat = np.concatenate([chunk.flatten().flatten() for chunk in table["text_embeddings"].chunks])
+        texts = torch.from_numpy(flat).view(-1, items.shape[1]).split(counts.tolist())
         gallery = torch.from_numpy(table["gallery"].to_numpy().copy())
-        searched = gallery.new_zeros(len(images))
-        to_text, to_image = gallery.new_zeros(len(images)), gallery.new_zeros(len(images), several)
+        searched, to_text = gallery.new_zeros(len(items)), gallery.new_zeros(len(items))
+        to_image, there = padded(gallery.new_zeros(int(counts.sum())), counts)
         for number in gallery.unique():
             rows = (gallery == number).nonzero().squeeze(1)
-            to_text[rows], to_image[rows] = first_ranks(images[rows], texts[rows])
-            searched[rows] = len(rows)
-        ranks, searched = [to_text.unsqueeze(1).numpy(), to_image.numpy()], searched.double().numpy()
-        family = table["family"].to_numpy()
-        families, sizes = np.unique(family, return_counts=True)
-        if len(set(sizes)) > 1:
-            raise ValueError(
-                f"{len(images)} images have families of {sorted(set(sizes.tolist()))} images, expected one size: "
-                "choose a number of images by which no family is cut"
-            )
-        members = np.argsort(family, kind="stable").reshape(len(families), -1)
+            found = first_ranks(items[rows], torch.cat([texts[row] for row in rows.tolist()]), counts[rows])
+            to_text[rows], searched[rows] = found[0], len(rows)
+            to_image[rows] = to_image[rows].masked_scatter(there[rows], found[1])
+        weight = (
+            table["weight"].to_numpy().astype(np.float64) if "weight" in table.column_names else np.ones(len(items))
+        )
+        every = [
+            (to_text.unsqueeze(1).double().numpy(), np.ones((len(items), 1), bool)),
+            (to_image.double().numpy(), there.numpy()),
+        ]
+        sizes = searched.double().numpy()
 
         def of_rows(rows: np.ndarray) -> np.ndarray:
-            rows = members[rows].reshape(*rows.shape[:-1], -1)
             found = []
-            for values in ranks:  # (n, captions that search, or 1)
-                chosen = values[rows]
-                flat = chosen.reshape(*chosen.shape[:-2], -1)
-                found += [(flat <= depth).mean(-1) for depth in DEPTHS] + [np.median(flat, axis=-1)]
-            return np.stack([*found, searched[rows].mean(-1)])
+            for values, known in every:  # (n, captions that search, or 1)
+                ranks, counted = (part[rows].reshape(*rows.shape[:-1], -1) for part in (values, known))
+                share = (known * weight[:, None])[rows].reshape(ranks.shape)
+                found += [((ranks <= depth) * share).sum(-1) / share.sum(-1) for depth in DEPTHS]
+                median = np.median if counted.all() else np.nanmedian
+                found.append(median(ranks if counted.all() else np.where(counted, ranks, np.nan), axis=-1))
+            return np.stack([*found, sizes[rows].mean(-1)])
 
-        return Statistic([metric.name for metric in self.metrics], len(families), of_rows)
+        statistic = Statistic([metric.name for metric in self.metrics], len(items), of_rows)
+        return statistic if "group" in table.column_names else by_group(statistic, table["family"].to_numpy())
 
-    def respond(self, network: Any, rows: Iterable[dict[str, Any]], *, first: int = 0) -> list[dict[str, Any]]:
-        """Return the `embedding` of each row's `image` or `caption`, of unit length."""
-        answers = []
+    def columns(self, recipe: Mapping[str, Any]) -> dict[str, str]:
+        columns = super().columns(recipe)
+        return {f"{name}": kind if name == "id" else f"{kind}?" for name, kind in columns.items()} | {
+            "caption": "text?"
+        }
+
+    def values(self, recipe: Mapping[str, Any], row: Mapping[str, Any]) -> int:
+        caption = row.get("caption")
+        return super().values(recipe, row) + (len(caption) if isinstance(caption, str) else 0)
+
+    @torch.inference_mode()
+    def respond(self, network: Any, rows: Iterable[Mapping[str, Any]], *, first: int = 0) -> list[dict[str, Any]]:
+        """Return the `embedding` of each row's item or `caption`, of unit length."""
+        about, answers = network.recipe["input"], []
+        kind = lookup.find("inputs", about["kind"])
         for number, row in enumerate(rows, first):
             with of_row(number):
-                image, caption = row.get("image"), row.get("caption")
-                if isinstance(image, bytes) == isinstance(caption, str):
-                    raise ValueError("expected either an image or a caption")
-                if isinstance(caption, str):
-                    embedding = self.embed_captions(network, [caption])
+                item, caption = row.get(kind.name), row.get("caption")
+                if _is_missing(item) == _is_missing(caption):
+                    raise ValueError(f"expected either {kind.name} or caption")
+                if _is_missing(item):
+                    embedding = self.embed_captions(network, Text.prepared([caption], {}, where=f"row {number}"))
                 else:
-                    embedding = self.embed_images(network, picture_of(network, image, where=f"row {number}"))
-                answers.append({"embedding": embedding[0].tolist()})
+                    prepared = kind.prepared([item], about, where=f"row {number}")
+                    embedding = self.outputs(network, kind.gathered([prepared], about))
+                known = {} if row.get("id") is None else {"id": row["id"]}
+                answers.append(known | {"embedding": embedding[0].tolist()})
         return answers
+
+
+def _is_missing(cell: Any) -> bool:
+    """Return whether a row lacks a cell: a table of rows of both kinds has NaN where one is not."""
+    return cell is None or isinstance(cell, float)
+
+
+def _of_captions(weight: Tensor | None, counts: Tensor) -> tuple[Tensor | None, Tensor | None]:
+    """Return how much each item counts (n,), and each caption (m,); None if all count alike."""
+    return weight, None if weight is None else weight.repeat_interleave(counts)
+
+
+def _share(hits: Tensor, weight: Tensor | None) -> float:
+    if weight is None:
+        return hits.double().mean().item()
+    weight = weight.to(hits.device).double()
+    return ((hits * weight).sum() / weight.sum()).item()

@@ -8,6 +8,7 @@ import shutil
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass, replace
+from itertools import chain, pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -236,7 +237,8 @@ def fit(
         task: makes batches, computes the loss of one and validates, see `Trainable`.
         phase: of the task.
         module: on any device; it is moved.
-        train, val: the task's data for this phase.
+        train, val: the task's data for this phase. Training data with a method `ahead` are told the rows of the next
+            batch, so that they can be read while this one is learned from.
         options: `batch_size`, `epochs`, `patience` (stop after so many epochs without a better monitored metric),
             `optimizer` (`name` of a class in `torch.optim`, `args`, optionally `clip`, the largest gradient norm),
             `schedule` (`name`: `constant`, `cosine` to 0 at the last epoch, or `step` with `factor` and
@@ -296,8 +298,13 @@ def fit(
     def batches(number: int) -> Iterator[Any]:
         # Seeds of an epoch, not a stream over all of them: a resumed training draws what it would have drawn.
         generator = torch.Generator().manual_seed(seed * 1_000_003 + number)
-        for chosen in random_batches(rows, batch_size, generator, multiple_of=group, share=share):
-            yield task.batch(train, phase, chosen, generator)
+        nothing = torch.empty(0, dtype=torch.int64)
+        drawn = random_batches(rows, batch_size, generator, multiple_of=group, share=share)
+        for chosen, following in pairwise(chain(drawn, [nothing])):
+            batch = task.batch(train, phase, chosen, generator)
+            if hasattr(train, "ahead") and len(following):
+                train.ahead(following)
+            yield batch
 
     def loss_of(network: nn.Module, batch: Any) -> Tensor:
         with accelerator.autocast():
@@ -436,7 +443,7 @@ def train(
 ) -> Iterator[tuple[str, Epoch]]:
     """Train a task's network phase by phase; at the end it has the weights of the best epoch of each module.
 
-    Phases that learn from features are computed on one thread: they are too small for several.
+    Phases that are small are computed on one thread, which several would only delay.
 
     Phases that train the same module (a probe, then fine-tuning) compete: the weights of the better one stay, and an
     epoch of the second is `best` only if it is better than all of the first.
@@ -445,10 +452,10 @@ def train(
         task: see `rankops.tasks.base.Task`.
         network: from `task.build`.
         train_split, val_split: from `task.load`.
-        training: `batch_size` and a block of options for each phase, see `fit`; a phase of 0 epochs is left out.
+        training: a block of options for each phase, see `fit`; `task.plan` says which are trained.
         objective: the loss, see `rankops.training.objective.Objective`.
         seed: of all random choices.
-        started: whether the network has trained weights to start from; phases that need them are left out otherwise.
+        started: whether the network has trained weights to start from.
         device, precision, checkpoint, name: see `fit`.
 
     Yields:
@@ -461,16 +468,13 @@ def train(
     network.to(accelerator.device, memory_format=torch.channels_last)
     best: dict[int, tuple[float, dict[str, Tensor]]] = {}  # by the module that a phase trains
     count, sign = 0, -1 if task.lower_is_better else 1
-    for place, phase in enumerate(task.phases):
-        options = {"batch_size": training.get("batch_size")} | dict(training[phase])
-        if not options["epochs"] or (phase in task.needs_start and not started):
-            continue
+    for phase, options in task.plan(training, started=started).items():
         module, data, val = task.begin(network, phase, train_split, val_split, accelerator=accelerator)
         known, monitor = best.get(id(module)), task.monitor_in(phase)
         before, values = count, []
         # Each phase draws other batches: seeds of users end below 2^31.
-        phase_seed = seed + place * 2**31
-        with one_thread() if phase in task.on_features else nullcontext():
+        phase_seed = seed + task.phases.index(phase) * 2**31
+        with one_thread() if task.is_small(phase, train_split) else nullcontext():
             for epoch in fit(
                 task,
                 phase,

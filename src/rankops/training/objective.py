@@ -109,30 +109,36 @@ class Objective:
     def __call__(
         self,
         scores: Tensor,
-        truth: Tensor,
+        truth: Tensor | dict[str, Tensor],
         *,
         mask: Tensor | None = None,
+        weights: Tensor | None = None,
+        of_groups: Tensor | None = None,
         generator: torch.Generator | None = None,
     ) -> Tensor:
         """Return the loss of a batch, a scalar.
 
         Args:
-            scores, truth: as the loss takes them.
+            scores, truth: as the loss takes them; or a truth for each name of a loss's second argument.
             mask: as the loss takes it, False where there is no score; None where all are there.
+            weights: as the loss takes them, how much each score counts within its group; None if all count alike.
+            of_groups: (groups,), how much each group counts: the loss is then the weighted mean over all of them, in
+                which one where nothing can be compared counts 0. None if all count alike.
             generator: for losses that draw pairs.
 
         Raises:
             ValueError: a sorter is to learn from lists with a mask.
         """
         masked = {} if mask is None else {"mask": mask}
+        # Each step would wait for a GPU; the loop reports a loss that is not finite.
+        options: dict[str, Any] = masked | {"check_finite": scores.device.type == "cpu"}
+        options |= {} if weights is None else {"weights": weights}
+        options |= {} if of_groups is None else {"reduction": "none"}
 
         def value_of(loss: partial) -> Tensor:
-            draws_pairs = loss.keywords.get("pairs") is not None
-            # Each step would wait for a GPU; the loop reports a loss that is not finite.
-            checked = scores.device.type == "cpu"
-            return loss(
-                scores, truth, check_finite=checked, **masked, **({"generator": generator} if draws_pairs else {})
-            )
+            drawn = {} if loss.keywords.get("pairs") is None else {"generator": generator}
+            values = loss(scores, _truth_of(loss, truth), **options, **drawn)
+            return values if of_groups is None else (values * of_groups).sum() / of_groups.sum()
 
         if self._optimizer is not None and torch.is_grad_enabled():
             if masked:  # a part of a vector is nothing to learn sorting from
@@ -143,7 +149,7 @@ class Objective:
             value = value + self._weight * value_of(self._auxiliary)
         return value
 
-    def _fine_tune_sorter(self, scores: Tensor, truth: Tensor) -> None:
+    def _fine_tune_sorter(self, scores: Tensor, truth: Tensor | dict[str, Tensor]) -> None:
         """Take one step of the sorter on the vectors that the loss is about to hand it."""
         seen: list[Tensor] = []
 
@@ -153,7 +159,7 @@ class Objective:
             return self._sorter(scores, **({} if mask is None else {"mask": mask}))
 
         with torch.no_grad():
-            self._loss(scores.detach(), truth, sorter=record)
+            self._loss(scores.detach(), _truth_of(self._loss, truth), sorter=record)
         vectors = torch.cat([part.reshape(-1, part.shape[-1]) for part in seen])
         self._sorter.requires_grad_(True)
         with torch.enable_grad():
@@ -162,3 +168,8 @@ class Objective:
         self._optimizer.step()
         self._optimizer.zero_grad()
         self._sorter.requires_grad_(False)
+
+
+def _truth_of(loss: partial, truth: Tensor | dict[str, Tensor]) -> Tensor:
+    """Return the truth that a loss learns from: its second argument names it."""
+    return truth[list(inspect.signature(loss.func).parameters)[1]] if isinstance(truth, dict) else truth

@@ -30,9 +30,11 @@ def draw(
     (torch.Size([100, 10]), 20)
     """
     draws = torch.Generator().manual_seed(seed)
-    network = build(
-        "models", "perceptron", {"hidden": [hidden] * (layers - 1)}, seed=seed, features=features, outputs=1
-    )
+    parts = {
+        "backbone": {"name": "perceptron", "args": {"hidden": [hidden] * (layers - 1)}},
+        "head": {"name": "linear", "args": {"standardize": False}},
+    }
+    network = build("models", "network", parts, seed=seed, features=features, outputs=1)
     with torch.no_grad():
         for layer in network.modules():
             if isinstance(layer, nn.Linear):

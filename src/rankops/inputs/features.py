@@ -1,0 +1,88 @@
+"""Vectors of features, raw: a network standardizes them itself."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import torch
+from torch import Tensor
+
+from rankops.inputs.base import Inputs
+from rankops.inputs.image import check_lists
+from rankops.io.parquet import is_list, list_lengths, matrix, parquet_file, read_table, said
+
+__all__ = ["Features", "of_tensor"]
+
+
+def of_tensor(vectors: Tensor, names: list[str] | None = None) -> Inputs:
+    """Return vectors (n, k) as inputs, with the names of their features where these are known."""
+    return Inputs({"kind": "features", "count": vectors.shape[1], "names": names}, vectors.float())
+
+
+class Features:
+    """A vector of numbers."""
+
+    name, backbone, cell = "features", "features", "vector"
+
+    @staticmethod
+    def read(path: Path, *, lists: bool, threads: int, memory: float) -> tuple[Inputs, Tensor | None]:
+        column, counts = read_table(path, ["features"])["features"], None
+        if lists:
+            with parquet_file(path) as file:
+                kind = file.schema_arrow.field("features").type
+            if not is_list(kind) or not is_list(kind.value_type):
+                raise ValueError(
+                    f"{path}: column features: {kind}, expected a list of vectors in each row; make it again"
+                )
+            lengths = list_lengths(column)
+            counts = torch.from_numpy(lengths.astype(np.int64))
+            column = pa.chunked_array([chunk.flatten() for chunk in column.chunks], type=kind.value_type)
+        else:
+            check_lists(path, "features", lists=True)
+        vectors = matrix(pa.table({"features": column}), "features", path=path).float()
+        if not (whole := torch.isfinite(vectors).all(1)).all():
+            place = int((~whole).nonzero()[0])
+            row = place if counts is None else int(torch.searchsorted(counts.cumsum(0), place, right=True))
+            raise ValueError(f"{path}: row {row} has a feature that is not finite in float32; make it again")
+        if (names := said(path, "features")) is not None and len(names) != vectors.shape[1]:
+            raise ValueError(f"{path}: {len(names)} names of features, expected {vectors.shape[1]}; make it again")
+        return of_tensor(vectors, names), counts
+
+    @staticmethod
+    def runtime(inputs: Inputs) -> dict[str, Any]:
+        return {"features": inputs.about["count"]}
+
+    @staticmethod
+    def prepared(cells: list[Any], about: dict[str, Any], *, where: str) -> Tensor:
+        """Return vectors (n, k) of lists of numbers, or of numbers by their features' names."""
+        rows = [_ordered(cell, about, where) for cell in cells]
+        vectors = torch.tensor(rows, dtype=torch.float32)
+        if vectors.dim() != 2 or vectors.shape[1] != about["count"]:
+            raise ValueError(f"{where}: features are {tuple(vectors.shape)}, expected (n, {about['count']}) numbers")
+        if not vectors.isfinite().all():
+            raise ValueError(f"{where}: features are not finite in float32")
+        return vectors
+
+    @staticmethod
+    def gathered(rows: list[Tensor], about: dict[str, Any]) -> Inputs:
+        return Inputs(about, torch.cat(rows))
+
+    @staticmethod
+    def values(cell: Any, about: dict[str, Any]) -> int:
+        return len(cell)
+
+
+def _ordered(cell: Any, about: dict[str, Any], where: str) -> list[float]:
+    """Return the numbers of a vector in the order of training."""
+    names = about.get("names")
+    if not isinstance(cell, Mapping):
+        return [float(value) for value in cell]
+    if names is None:
+        raise ValueError(f"{where}: features by name, expected a list of {about['count']}: the model knows no names")
+    if unknown := [name for name in cell if name not in names]:
+        raise ValueError(f"{where}: unknown feature {unknown[0]!r}; the model takes {', '.join(names)}")
+    if missing := [name for name in names if cell.get(name) is None]:
+        raise ValueError(f"{where}: no feature {', '.join(missing)}, expected a number")
+    return [float(cell[name]) for name in names]

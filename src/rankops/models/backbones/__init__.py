@@ -1,0 +1,1 @@
+"""Backbones, one a file: pictures, vectors or text to feature maps or vectors."""

@@ -1,0 +1,1 @@
+"""Heads, one a file: feature maps or vectors to scores."""

@@ -1,0 +1,50 @@
+"""Two layers on pooled features."""
+
+from torch import Tensor, nn
+
+from rankops.checks import check_count
+from rankops.models.heads.linear import pooled, pooled_size
+from rankops.models.layers import Head, ScoreLayer
+
+__all__ = ["TwoLayer"]
+
+
+class TwoLayer(Head):
+    """A hidden layer with Hardswish and dropout, then scores: the classifier of MobileNetV3 (RLSEP, Section 5.2).
+
+    Args:
+        features: channels of the backbone.
+        maps: whether it gives maps or vectors.
+        outputs: K, number of scores.
+        hidden: width of the hidden layer.
+        dropout: share of its features that are left out in training.
+        grid, maximum: see `rankops.models.heads.linear.Linear`.
+
+    Raises:
+        ValueError: a grid or a maximum of vectors; a width below 1.
+
+    >>> TwoLayer(features=16, maps=True, outputs=3).embedding_size
+    16
+    """
+
+    def __init__(
+        self,
+        *,
+        features: int,
+        maps: bool,
+        outputs: int,
+        hidden: int = 1024,
+        dropout: float = 0.2,
+        grid: int = 1,
+        maximum: bool = False,
+    ):
+        super().__init__()
+        check_count("hidden", hidden)
+        self.grid, self.maximum = grid, maximum
+        self.embedding_size = pooled_size(features, maps=maps, grid=grid, maximum=maximum)
+        self.score = nn.Sequential(
+            nn.Linear(self.embedding_size, hidden), nn.Hardswish(), nn.Dropout(dropout), ScoreLayer(hidden, outputs)
+        )
+
+    def pool(self, features: Tensor) -> Tensor:
+        return pooled(features, grid=self.grid, maximum=self.maximum)
