@@ -16,7 +16,6 @@ __all__ = ["blocks_of", "init"]
 
 RAW = Path("data/raw")
 SEEDS = [1, 2, 3]
-EPOCHS = 10  # of a whole network that starts from random weights
 SIZE = 96  # pixels on a side of pictures
 CONVNET = {"name": "convnet", "args": {"channels": [32, 64, 96]}}
 NONE = {"name": "none"}
@@ -124,6 +123,7 @@ def _raw(file: Path, key: str, *, link: bool, dry_run: bool) -> Path:
         )
     if folder.exists() or folder.is_symlink():
         raise ValueError(f"{folder}: is there already; expected no such name: choose another by --key")
+    folder.parent.mkdir(parents=True, exist_ok=True)
     folder.symlink_to(file.parent.resolve(), target_is_directory=True)
     typer.echo(f"{folder}: links to {file.parent.resolve()}")
     return folder
@@ -154,9 +154,7 @@ def blocks_of(key: str, raw: Path, task: str, options: dict[str, Any], *, folder
             "loss": {"name": loss, "args": args},
             "sorter": sorter,
             "auxiliary": dict(auxiliary),
-            "training": _training(task),
             "seeds": SEEDS,
-            "grid": {},
         }
     first, second = runs
     question = f"Does {losses[1][0]} rank {key} better than {losses[0][0]}?"
@@ -174,17 +172,6 @@ def _model(task: str, options: dict[str, Any]) -> dict[str, Any]:
         "retrieval": ("linear", {"grid": 4}),
     }.get(task, ("linear", {"maximum": True}))
     return {"name": head[0], "args": head[1], "backbone": CONVNET}
-
-
-def _training(task: str) -> dict[str, Any]:
-    """Return what differs from the task's training: from random weights, phases that need a start are left out."""
-    from rankops import lookup
-
-    if task not in lookup.names("tasks"):
-        return {}
-    kind = lookup.find("tasks", task)
-    alone = [phase for phase in kind.phases if phase not in kind.needs_start]
-    return {phase: {"epochs": EPOCHS, "patience": EPOCHS} for phase in alone} if kind.needs_start else {}
 
 
 def _within_unit(folder: Path, options: dict[str, Any]) -> bool:
@@ -207,6 +194,8 @@ def _told(blocks: dict[str, Any], key: str) -> list[str]:
     split = options.get("split")
     if isinstance(split, dict):
         splits = f"by a hash of {split['hash_of']}: val 10 %, test 20 %, gate 10 %; rows never change sides"
+    elif isinstance(options["file"], dict):
+        splits = "by files; half of val is the gate, by a hash"
     elif split:
         splits = f"from the column {split}"
     else:

@@ -287,8 +287,7 @@ def _check_model(settings: Settings, run: Run, place: str) -> None:
 
 def _inputs_of(settings: Settings, dataset: str) -> list[str]:
     """Return the kinds of input that a dataset's tables have."""
-    name = settings.datasets[dataset].name if dataset in settings.datasets else dataset
-    columns = lookup.find("datasets", name).schema.names
+    columns = settings.datasets[dataset].built().schema.names
     return [column for column in ("image", "frames", "features", "text") if column in columns]
 
 
@@ -359,11 +358,10 @@ def _check_start(settings: Settings, key: str, task: type[Task], place: str) -> 
     folder, _, name = run.start.rpartition("/")
     if name == NONE:
         training = settings.training_of(key)
-        alone = [phase for phase in task.phases if phase not in task.needs_start]
-        if not any(training[phase]["epochs"] for phase in alone):
+        if not task.plan(training, started=False):
             raise ValueError(
-                f"{place}: the training's {', '.join(alone)}.epochs is 0, but the run starts from random weights, "
-                "which need at least 1: or give it a start"
+                f"{place}: the training's {', '.join(task.phases)}.epochs is 0, but the run starts from random "
+                "weights, which need at least 1: or give it a start"
             )
     elif folder == "models/runs":
         _check_known(name, settings.runs, f"{place}.start", "run ")

@@ -269,7 +269,7 @@ def train_one(params: Settings, name: str, place: int, seed: int, job: Path) -> 
         name=shown,
         **compute,
     )
-    total = sum(training[phase]["epochs"] for phase in task.phases if started or phase not in task.needs_start)
+    total = sum(options["epochs"] for options in task.plan(training, started=started).values())
     if accelerator.is_main_process:
         epochs = followed(epochs, name=shown, total=total, history=job / "history.csv")
     history = list(epochs)
