@@ -1,7 +1,9 @@
 """A table of one's own: formats, roles, splits, deliveries, what is refused and how, and what is validated."""
 
 import json
+import re
 from io import BytesIO
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -9,11 +11,14 @@ import pyarrow as pa
 import pytest
 from PIL import Image
 
+from pipelines.config import check_shapes
+from pipelines.config.schema import read as read_params
+from pipelines.stages import data
 from rankops.datasets.public.reading import Reading
 from rankops.datasets.table import Table
 from rankops.io.images import open_photo
 
-from conftest import encoded  # isort: skip
+from conftest import ROOT, encoded, refusal, with_cell  # isort: skip
 
 ROWS = 60
 SEED = 2  # leaves no split of ten customers empty
@@ -395,3 +400,95 @@ def test_a_later_delivery_has_the_same_columns_classes_and_no_held_out_group(raw
         (later / "photos.csv").write_text(row)
         with pytest.raises(ValueError, match=told):
             delivered(table, later, raw, fitted)
+
+
+def settings(options, *, size=None, snapshot=1):
+    values = read_params(ROOT / "params.yaml")
+    block = {"name": "table", "raw": "data/raw/mine", "args": options, "size": size, "seed": 1}
+    return check_shapes(values | {"datasets": {"mine": block}, "data": {"snapshot": snapshot, "growth": 0.1}})
+
+
+@pytest.fixture
+def project(raw, tmp_path_factory, monkeypatch):
+    """A folder in which data/raw/mine has photos.csv."""
+    folder = tmp_path_factory.mktemp("project")
+    (folder / "data/raw").mkdir(parents=True)
+    raw.rename(folder / "data/raw/mine")
+    monkeypatch.chdir(folder)
+    return folder
+
+
+class TestStages:
+    OPTIONS = PHOTOS | {"ordered": True, "group": "customer", "weight": "weight"}
+
+    @pytest.fixture
+    def made(self, project):
+        params = settings(self.OPTIONS, size=16)
+        data.main(params, "mine")
+        return params
+
+    def test_what_passes_has_a_page_that_asks_nothing_of_a_network(self, project, made):
+        assert refusal(made, "mine") is None
+        page = (project / "reports/data/mine.html").read_text()
+        assert "3 in the training rows: car" in page
+        assert "30 of customer" in page
+        assert not re.findall(r"(?:src|href)=|https?://|@import|url\(", page)
+
+    @pytest.mark.parametrize(
+        ("column", "change", "told"),
+        [
+            ("weight", lambda _: 0.0, "weight"),
+            ("group", lambda _: "c", "same_group_as"),
+            ("name", lambda _: "p", "same_name_as"),
+            ("label_ranks", lambda ranks: [3 * rank for rank in ranks], "ranks_are_1_upwards"),
+            ("image", lambda _: {"bytes": photo(1), "path": "p"}, "16 x 16"),
+        ],
+    )
+    def test_what_does_not_hold_is_named_with_its_row(self, project, made, column, change, told):
+        both = {split: [with_cell(column, 0, change)] for split in ("val", "test")}
+        failed = refusal(made, "mine", **both)
+        assert failed is not None
+        assert told in failed
+        assert "split val, id 0" in failed
+        page = (project / "reports/data/mine.html").read_text()
+        assert "FAILED" in page
+        assert "split val, id 0" in page
+
+    def test_a_class_that_training_has_not_seen_fails_and_a_drift_is_a_warning_alone(self, project, caplog):
+        frame = pd.read_csv("data/raw/mine/photos.csv")
+        frame.loc[20:, "tags"] = "cat"
+        frame.to_csv("data/raw/mine/photos.csv", index=False)
+        params = settings(PHOTOS | DATED | {"classes": ["car", "cat", "dog"]}, size=16, snapshot=3)
+        params = params.model_copy(
+            update={"datasets": {"mine": params.datasets["mine"].model_copy(update={"seed": SEED})}}
+        )
+        data.main(params, "mine")
+        assert refusal(params, "mine") is None
+        assert "drift" in caplog.text
+        assert "warning" in (project / "reports/data/mine.html").read_text()
+        params = settings(PHOTOS | {"classes": ["bird", "car", "cat", "dog"]}, size=16)
+        data.main(params, "mine")
+        assert "class bird" in (refusal(params, "mine") or "")
+
+    def test_a_fault_leaves_what_was_there_before(self, project, made):
+        before = {path: path.read_bytes() for path in Path("data/mine").iterdir()}
+        Path("data/raw/mine/p40.jpg").write_bytes(b"none")
+        with pytest.raises(ValueError, match="p40.jpg"):
+            data.main(made, "mine")
+        assert before == {path: path.read_bytes() for path in Path("data/mine").iterdir()}
+        assert sorted(path.name for path in Path("data").iterdir()) == ["mine", "raw"]
+
+    @pytest.mark.parametrize(
+        "options",
+        [
+            PHOTOS | {"labels": None, "relevance": "weight", "group": "customer"},
+            {"file": "photos.csv", "features": ["price", "weight"], "target": "price", "id": "path"},
+            {"file": "photos.csv", "text": "tags", "target": "price", "group": "customer"},
+            {"file": "photos.csv", "image": "path", "captions": "tags"},
+            {"file": "photos.csv", "features": ["price"], "relevance": "weight", "group": "customer"},
+        ],
+    )
+    def test_each_role_is_held_against_what_it_implies(self, project, options):
+        params = settings(options, size=16 if "image" in options else None)
+        data.main(params, "mine")
+        assert refusal(params, "mine") is None

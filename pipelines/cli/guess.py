@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from rankops.datasets.table_cells import missing_in
-from rankops.datasets.table_files import Stored, format_of, names_in, read_sheet
+from rankops.datasets.table_files import Stored, columns_like, format_of, names_in, read_sheet
 
 __all__ = ["TASKS", "Guess", "guess"]
 
@@ -126,7 +126,7 @@ def guess(path: Path, *, task: str | None = None, encoding: str = "utf-8") -> Gu
         found = _truth(columns, entered, structure, task)
         found = found._replace(options=found.options | structure)
     files, told = _split_files(path)
-    unused = [name for name in columns.free if name not in str(found.options.get("features", ""))]
+    unused = [name for name in columns.free if name not in _used(found.options, columns.free)]
     told += [f"not used: {', '.join(unused[:20])}"] if unused and columns.kind != "svmlight" else []
     found = found._replace(told=[*found.told, *told])
     options = {"file": files} | found.options
@@ -137,6 +137,11 @@ def guess(path: Path, *, task: str | None = None, encoding: str = "utf-8") -> Gu
         if isinstance(key, str) and not isinstance(columns.cells[key].iloc[0], Stored):
             options["split"] = {"hash_of": key, "val": 0.1, "test": 0.2, "gate": 0.1}
     return found._replace(options=options)
+
+
+def _used(options: dict[str, Any], names: list[str]) -> list[str]:
+    given = options.get("features", [])
+    return [name for one in ([given] if isinstance(given, str) else given) for name in columns_like(one, names)]
 
 
 def _split_files(path: Path) -> tuple[str | dict[str, str], list[str]]:

@@ -2,6 +2,7 @@
 
 import os
 import re
+from copy import copy
 from io import StringIO
 from pathlib import Path
 from typing import Annotated, Any
@@ -15,7 +16,6 @@ __all__ = ["blocks_of", "init"]
 
 RAW = Path("data/raw")
 SEEDS = [1, 2, 3]
-EPOCHS = 10  # of a whole network that starts from random weights
 SIZE = 96  # pixels on a side of pictures
 CONVNET = {"name": "convnet", "args": {"channels": [32, 64, 96]}}
 NONE = {"name": "none"}
@@ -123,6 +123,7 @@ def _raw(file: Path, key: str, *, link: bool, dry_run: bool) -> Path:
         )
     if folder.exists() or folder.is_symlink():
         raise ValueError(f"{folder}: is there already; expected no such name: choose another by --key")
+    folder.parent.mkdir(parents=True, exist_ok=True)
     folder.symlink_to(file.parent.resolve(), target_is_directory=True)
     typer.echo(f"{folder}: links to {file.parent.resolve()}")
     return folder
@@ -153,9 +154,7 @@ def blocks_of(key: str, raw: Path, task: str, options: dict[str, Any], *, folder
             "loss": {"name": loss, "args": args},
             "sorter": sorter,
             "auxiliary": dict(auxiliary),
-            "training": _training(task),
             "seeds": SEEDS,
-            "grid": {},
         }
     first, second = runs
     question = f"Does {losses[1][0]} rank {key} better than {losses[0][0]}?"
@@ -173,17 +172,6 @@ def _model(task: str, options: dict[str, Any]) -> dict[str, Any]:
         "retrieval": ("linear", {"grid": 4}),
     }.get(task, ("linear", {"maximum": True}))
     return {"name": head[0], "args": head[1], "backbone": CONVNET}
-
-
-def _training(task: str) -> dict[str, Any]:
-    """Return what differs from the task's training: from random weights, phases that need a start are left out."""
-    from rankops import lookup
-
-    if task not in lookup.names("tasks"):
-        return {}
-    kind = lookup.find("tasks", task)
-    alone = [phase for phase in kind.phases if phase not in kind.needs_start]
-    return {phase: {"epochs": EPOCHS, "patience": EPOCHS} for phase in alone} if kind.needs_start else {}
 
 
 def _within_unit(folder: Path, options: dict[str, Any]) -> bool:
@@ -206,6 +194,8 @@ def _told(blocks: dict[str, Any], key: str) -> list[str]:
     split = options.get("split")
     if isinstance(split, dict):
         splits = f"by a hash of {split['hash_of']}: val 10 %, test 20 %, gate 10 %; rows never change sides"
+    elif isinstance(options["file"], dict):
+        splits = "by files; half of val is the gate, by a hash"
     elif split:
         splits = f"from the column {split}"
     else:
@@ -252,6 +242,20 @@ def _as_yaml(blocks: dict[str, Any]) -> str:
     return text.getvalue()
 
 
+def _comment_behind(block: Any) -> Any:
+    """Take away and return the comment behind a block: it is at its last value, but of the next one."""
+    while isinstance(block, dict) and block:
+        last = next(reversed(block))
+        tokens = block.ca.items.get(last)
+        line, _, rest = tokens[2].value.partition("\n") if tokens and tokens[2] else ("", "", "")
+        if rest.strip():
+            token = copy(tokens[2])
+            token.value, tokens[2].value = f"\n{rest}", f"{line}\n"
+            return token
+        block = block[last]
+    return None
+
+
 def _write(params: Path, blocks: dict[str, Any], *, keep: bool) -> str:
     """Write blocks into the params, which keep their comments and order; return what left them.
 
@@ -268,6 +272,7 @@ def _write(params: Path, blocks: dict[str, Any], *, keep: bool) -> str:
     drawn = [] if keep else [name for name, one in values["datasets"].items() if one.get("raw") == DRAWN_FROM]
     runs = [name for name, run in values["runs"].items() if run["dataset"] in drawn]
     comparisons = [name for name, one in values["comparisons"].items() if {one["baseline"], *one["runs"]} & set(runs)]
+    behind = {block: _comment_behind(values[block]) for block in blocks}
     for block, names in (("datasets", drawn), ("runs", runs), ("comparisons", comparisons)):
         for name in names:
             del values[block][name]
@@ -277,6 +282,9 @@ def _write(params: Path, blocks: dict[str, Any], *, keep: bool) -> str:
                 f"{params}: {block}.{twice[0]} is there already; remove it, or choose another name by --key"
             )
         values[block].update(entries)
+        if behind[block] is not None:
+            last = entries[next(reversed(entries))]
+            last.ca.items[next(reversed(last))] = [None, None, behind[block], None]
     with replaced_file(params) as partial:
         with partial.open("w") as written:
             yaml.dump(values, written)

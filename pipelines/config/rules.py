@@ -5,6 +5,7 @@ import json
 import math
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import suppress
+from datetime import date
 from functools import cache
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -66,8 +67,8 @@ def check_values(values: Any, *, path: str | Path = "params.yaml") -> Settings:
             ("run", "partial", "retrained") if settings.label_ranking_figures else (),
         ),
     }
-    infinite = [f"{place}: is {value}, expected a finite number" for place, value in _infinite(values)]
-    problems: dict[str, list[str]] = {"": infinite} if infinite else {}  # by place
+    unread = [f"{place}: is {found}" for place, found in _unread(values)]
+    problems: dict[str, list[str]] = {"": unread} if unread else {}  # by place
     for block, (check_one, keys) in checks.items():
         for key in keys:
             run = settings.runs[key] if block == "runs" else None
@@ -83,16 +84,18 @@ def check_values(values: Any, *, path: str | Path = "params.yaml") -> Settings:
     return settings
 
 
-def _infinite(values: Any, place: str = "") -> Iterator[tuple[str, float]]:
-    """Yield the numbers of blocks and lists, by their places, that are NaN or infinite."""
+def _unread(values: Any, place: str = "") -> Iterator[tuple[str, str]]:
+    """Yield what no stage can take of blocks and lists, by place: numbers that are NaN or infinite, and days."""
     if isinstance(values, float) and not math.isfinite(values):
-        yield place, values
+        yield place, f"{values}, expected a finite number"
+    elif isinstance(values, date):
+        yield place, f"the day {values}, which DVC does not read: expected quotes around it"
     elif isinstance(values, Mapping):
         for key, value in values.items():
-            yield from _infinite(value, f"{place}.{key}" if place else str(key))
+            yield from _unread(value, f"{place}.{key}" if place else str(key))
     elif isinstance(values, list):
         for number, value in enumerate(values):
-            yield from _infinite(value, f"{place}.{number}")
+            yield from _unread(value, f"{place}.{number}")
 
 
 def _check_known(name: str, known: Collection[str], place: str, what: str = "", hint: str = "") -> None:

@@ -47,9 +47,6 @@ def facts_of(table: "Table", folder: Path, split: str, *, threads: int) -> dict[
     if table.weight is not None:
         facts["weight"] = read["weight"].to_pylist()
     facts |= _truth_facts(table, read)
-    if table.relevance:
-        facts["documents"] = list_lengths(read[table.input])
-        facts["a_grade_each"] = [count == own for count, own in zip(facts["documents"], facts["grades"], strict=True)]
     if pictures:
         found = _picture_facts(table, path, threads)
         facts |= {name: [row[name] for row in found] for name in found[0]} if found else {}
@@ -58,6 +55,9 @@ def facts_of(table: "Table", folder: Path, split: str, *, threads: int) -> dict[
         facts["characters"] = [min(map(len, row)) for row in cells]
     else:
         facts |= _feature_facts(table, read["features"])
+    if table.relevance:
+        facts["documents"] = facts["photos"] if pictures else list_lengths(read[table.input])
+        facts["a_grade_each"] = [count == own for count, own in zip(facts["documents"], facts["grades"], strict=True)]
     result = {"rows": pd.DataFrame(facts).set_index(["split", "id"])}
     if table.truth in ("labels", "label_ranks"):
         result["classes"] = _class_facts(table, folder, path, split, read)
