@@ -49,7 +49,8 @@ def sorter(name: str, steepness: float = 1.0, *, kind: str = "handcrafted", **op
 
 def regressor(name: str, seed: int, *, dataset: str = "clips", model: str = "score_ranking", colors: int = 1) -> None:
     network = build("models", "network", NETWORK, seed=seed, outputs=1, colors=colors)
-    network.recipe["task"] = "score_ranking"
+    frames = {"kind": "frames", "colors": colors, "height": 16, "width": 16}
+    network.recipe |= {"task": "score_ranking", "input": frames}
     save_model(Path("made") / name, network)
     version = Version(model, Path("made") / name)
     publish([Run(name, "tests", name, tags={"dataset": dataset}, version=version)])

@@ -192,7 +192,8 @@ def made_pipeline(params) -> None:
     }  # fmt: skip
     for seed in (1, 2):
         network = build("models", "network", NETWORK, seed=seed, outputs=1, colors=1)
-        network.recipe["task"] = "score_ranking"
+        frames = {"kind": "frames", "colors": 1, "height": 16, "width": 16}
+        network.recipe |= {"task": "score_ranking", "input": frames, "classes": ["dull"]}
         save_model(f"models/runs/memorability-mse/seed{seed}", network)
         files[f"models/runs/memorability-mse/seed{seed}/history.csv"] = history
     for key, args in {"lstm": {"hidden": 2}, "laplace": {}}.items():
@@ -251,7 +252,7 @@ def test_the_stage_sends_what_the_pipeline_made(store, capsys, made):
                  "| data/clips/train.parquet | 2e |", "`loss.name`: mse", "models:/score_ranking/VERSION"):  # fmt: skip
         assert part in text
     registered = load_model(weights)
-    assert registered.recipe["labels"] == ["dull"]
+    assert registered.recipe["classes"] == ["dull"]
     assert registered.recipe["made"] == {
         "rankops": __version__, "commit": parent.data.tags["git_commit"],
         "uncommitted_changes": parent.data.tags.get("git_dirty") == "true",
