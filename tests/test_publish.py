@@ -192,7 +192,8 @@ def made_pipeline(params) -> None:
     }  # fmt: skip
     for seed in (1, 2):
         network = build("models", "network", NETWORK, seed=seed, outputs=1, colors=1)
-        network.recipe["task"] = "score_ranking"
+        frames = {"kind": "frames", "colors": 1, "height": 16, "width": 16}
+        network.recipe |= {"task": "score_ranking", "input": frames, "classes": ["dull"]}
         save_model(f"models/runs/memorability-mse/seed{seed}", network)
         files[f"models/runs/memorability-mse/seed{seed}/history.csv"] = history
     for key, args in {"lstm": {"hidden": 2}, "laplace": {}}.items():
@@ -242,16 +243,16 @@ def test_the_stage_sends_what_the_pipeline_made(store, capsys, made):
     assert best.data.tags[PARENT] == parent.info.run_id
     assert best.data.metrics["spearman"] == 0.55
     assert [point.step for point in store.get_metric_history(best.info.run_id, "epoch.loss")] == [1, 2]
-    champion = store.get_model_version_by_alias("score_ranking", "champion")
+    champion = store.get_model_version_by_alias("score_ranking-clips", "champion")
     assert (champion.tags["seed"], champion.run_id) == ("2", parent.info.run_id)
-    weights = registry.weights_of("models:/score_ranking@champion", Path("copy"))
+    weights = registry.weights_of("models:/score_ranking-clips@champion", Path("copy"))
     text = (weights / "card.md").read_text()
     assert text.strip() == champion.description.strip()
     for part in ("`train@memorability-mse`, seed 2", "| spearman | 0.5000 | 0.4000 to 0.6000 |",
-                 "| data/clips/train.parquet | 2e |", "`loss.name`: mse", "models:/score_ranking/VERSION"):  # fmt: skip
+                 "| data/clips/train.parquet | 2e |", "`loss.name`: mse", "models:/score_ranking-clips/VERSION"):  # fmt: skip
         assert part in text
     registered = load_model(weights)
-    assert registered.recipe["labels"] == ["dull"]
+    assert registered.recipe["classes"] == ["dull"]
     assert registered.recipe["made"] == {
         "rankops": __version__, "commit": parent.data.tags["git_commit"],
         "uncommitted_changes": parent.data.tags.get("git_dirty") == "true",
@@ -259,7 +260,7 @@ def test_the_stage_sends_what_the_pipeline_made(store, capsys, made):
         "metrics": {"spearman": {"value": 0.5, "low": 0.4, "high": 0.6}},
     }  # fmt: skip
     assert registered.head.score[1].weight.equal(load_model("models/runs/memorability-mse/seed2").head.score[1].weight)
-    assert [model.name for model in store.search_registered_models()] == ["score_ranking", "sorter-lstm"]
+    assert [model.name for model in store.search_registered_models()] == ["score_ranking-clips", "sorter-lstm"]
     assert runs["sorter-laplace"].data.metrics["l1"] == 0.01
     assert runs["sorter-lstm"].data.metrics["epoch.spearman"] == 0.4
     published = json.loads(Path("reports/published.json").read_text())
@@ -301,7 +302,7 @@ def test_an_experiment_in_a_copy_sends_runs_and_no_versions_to_the_store_of_the_
     monkeypatch.chdir(tmp_path)  # where it was applied
     main(made)
     assert {run.info.run_id for run in store.search_runs(experiments)} == set(sent)
-    assert [model.name for model in store.search_registered_models()] == ["score_ranking", "sorter-lstm"]
+    assert [model.name for model in store.search_registered_models()] == ["score_ranking-clips", "sorter-lstm"]
 
 
 @pytest.mark.parametrize(

@@ -34,14 +34,17 @@ from pipelines.serving.model import Model
 from pipelines.tracking.publish import Run, Version, publish
 from rankops import lookup
 from rankops.cli.predict import Prediction, annotate, annotated_paths, predict
+from rankops.datasets.splits import Split
+from rankops.inputs import base
+from rankops.inputs import frames as clips
+from rankops.inputs.image import Image as Photo
+from rankops.inputs.image import of_tensor
 from rankops.io.checkpoints import build, load_model, save_model
-from rankops.io.images import picture
+from rankops.io.images import open_photo, picture
 from rankops.io.parquet import IMAGE
 from rankops.io.pictures import PIXELS
 from rankops.models.tokenizer import Vocabulary
-from rankops.tasks import predict as requests
 from rankops.tasks.label_ranking import LabelRanking
-from rankops.tasks.predict import predicted
 
 from conftest import ROOT, encoded, free_port, wait_for  # isort: skip
 
@@ -63,7 +66,12 @@ def network_of(task: str, *, colors: int = 1) -> torch.nn.Module:
     if task == "handcrafted":
         return build("sorters", "handcrafted", {}, seed=0)
     network = build("models", name, args, seed=3, colors=colors, **runtime)
-    network.recipe |= {"task": task, "image": {"colors": colors, "height": SIDE, "width": SIDE}}
+    kind = "frames" if task == "score_ranking" else "image"
+    network.recipe |= {"task": task, "input": {"kind": kind, "colors": colors, "height": SIDE, "width": SIDE}}
+    if task == "query_ranking":
+        network.recipe["input"] = {"kind": "features", "count": 2, "names": ["price", "age"]}
+    if task == "multilabel":
+        network.recipe["classes"] = list("abcd")
     return network.eval()
 
 
@@ -98,14 +106,14 @@ class TestPicture:
     @pytest.mark.parametrize(
         ("contents", "found"),
         [
-            (None, "no PNG or JPEG"),
+            (None, "no JPEG, PNG"),
             ("aGFsbG8=", "bytes-like object"),
             (encoded(Image.new("L", (64, 64), 9))[:60], "runcated|broken|unrecognized"),
             (encoded(Image.new("RGBA", (4, 4), (1, 2, 3, 128))), "transparent"),
             (encoded(Image.new("RGB", (9, 9), (9, 8, 7)), transparency=(9, 8, 7)), "transparent"),
             (encoded(Image.fromarray(np.full((4, 4), 40_000, np.uint16))), "8 bits a color"),
-            (encoded(Image.new("L", (4, 4)), "GIF"), "no PNG or JPEG"),
-            (bomb(2049, 2048), "2049 x 2048 pixels"),
+            (encoded(Image.new("RGB", (4, 4)), "EPS"), "no JPEG, PNG"),
+            (bomb(8193, 8192), "8193 x 8192 pixels"),
             (bomb(50_000, 50_000), "2500000000 pixels"),
         ],
         ids=lambda value: value if isinstance(value, str) else "",
@@ -134,37 +142,42 @@ class TestPicture:
 class TestImagesOfARequest:
     def test_keep_their_order_however_many_go_together(self, generator, monkeypatch):
         network, task = network_of("label_ranking"), LabelRanking()
-        images = [torch.randint(0, 256, (1, SIDE, SIDE), generator=generator, dtype=torch.uint8) for _ in range(11)]
-        alone = [task.predict(network, (image, None)).to_pylist()[0] for image in images]
+        images = torch.randint(0, 256, (11, SIDE, SIDE), generator=generator, dtype=torch.uint8)
+        alone = [task.predict(network, Split(of_tensor(images[[row]]))).to_pylist()[0] for row in range(11)]
         for pixels in (PIXELS, 4 * SIDE**2, 1):
-            monkeypatch.setattr(requests, "PIXELS", pixels)
-            together = predicted(images, lambda part: task.predict(network, (part, None))).to_pylist()
+            monkeypatch.setattr(base, "PIXELS", pixels)
+            together = task.predict(network, Split(of_tensor(images))).to_pylist()
             for row, (one, expected) in enumerate(zip(together, alone, strict=True)):
                 assert one["id"] == row
                 assert one["scores"] == pytest.approx(expected["scores"], abs=1e-5)
                 assert (one["label_ranks"], one["selected"]) == (expected["label_ranks"], expected["selected"])
 
-    def test_are_few_and_of_the_size_and_the_colors_that_the_network_was_trained_on(self, generator, monkeypatch):
-        wide = encoded(noise(generator, 12, 20, 3))
-        for colors, shape in ((1, (1, 12, 20)), (3, (1, 3, 12, 20))):
-            network = network_of("label_ranking", colors=colors)
-            network.recipe["image"] |= {"height": 12, "width": 20}
-            assert requests.picture_of(network, wide, where="").shape == shape
-        with pytest.raises(ValueError, match="row 3: .*12 x 20 pixels when upright.* expected .* of 20 x 12 pixels"):
-            requests.picture_of(network, encoded(noise(generator, 20, 12)), where="row 3")
-        del network.recipe["image"]
-        with pytest.raises(ValueError, match="older version.*train it again"):
-            requests.picture_of(network, wide, where="")
-        monkeypatch.setattr(requests, "PIXELS", 2 * SIDE**2)
-        frames = [encoded(noise(generator, SIDE, SIDE))] * 3
-        assert len(requests.pictures_of(network_of("score_ranking"), frames[:2], where="")) == 2
+    def test_are_prepared_as_photos_of_a_dataset_are(self, generator):
+        wide, sideways = noise(generator, 30, 50, 3), Image.Exif()
+        sideways[0x0112] = 6
+        for kind, more in (("PNG", {}), ("JPEG", {}), ("BMP", {}), ("WEBP", {}), ("JPEG", {"exif": sideways})):
+            contents = encoded(wide, kind, **more)
+            about = network_of("label_ranking", colors=3).recipe["input"]
+            (found,) = Photo.prepared([contents], about, where="")
+            assert found.permute(1, 2, 0).numpy().tolist() == np.asarray(open_photo(contents, SIDE)).tolist()
+        for colors in (1, 3):
+            about = {"kind": "image", "colors": colors, "height": 12, "width": 20}
+            assert Photo.prepared([encoded(wide)], about, where="").shape == (1, colors, 12, 20)
+
+    def test_of_a_clip_are_few(self, generator, monkeypatch):
+        monkeypatch.setattr(clips, "PIXELS", 2 * SIDE**2)
+        frames, about = [encoded(noise(generator, SIDE, SIDE))] * 3, network_of("score_ranking").recipe["input"]
+        assert len(clips.Frames.prepared([frames[:2]], about, where="")) == 2
         with pytest.raises(ValueError, match="row 3: frames of more than 512 pixels"):
-            requests.pictures_of(network_of("score_ranking"), frames, where="row 3")
+            clips.Frames.prepared([frames], about, where="row 3")
 
 
+NUMBERS = ([1.5, 2.0], [0.5, 3.0])
+NAMED = ({"price": 1.5, "age": 2}, {"age": 3, "price": 0.5})
 REQUESTS = {
     "label_ranking": {"image": 0}, "multilabel": {"image": 0}, "score_ranking": {"frames": [0, 1]},
     "retrieval": {"image": 0}, "retrieval by text": {"caption": WORDS},
+    "query_ranking": {"features": NUMBERS}, "query_ranking by name": {"features": NAMED},
 }  # fmt: skip
 
 
@@ -193,12 +206,13 @@ GOOD = (SIDE, SIDE)
 REFUSED = [
     ("label_ranking", [{"image": GOOD}, {"image": b"GIF89a"}], "row 1"),
     ("multilabel", [{"image": GOOD}, {"image": bomb(9000, 9000)}], "row 1"),
-    ("retrieval", [{"image": GOOD}, {"image": (1, 1)}], "row 1"),
+    ("retrieval", [{"image": GOOD}, {"image": b"GIF89a"}], "row 1"),
     ("score_ranking", [{"frames": [GOOD]}, {"frames": [b"GIF89a"]}], "row 1"),
     ("score_ranking", [{"frames": []}], "row 0: no frames"),
-    ("score_ranking", [{"frames": [GOOD, (16, 20)]}], r"row 0, frame 1: .*16 x 20 pixels.* of 16 x 16 pixels"),
+    ("score_ranking", [{"frames": [GOOD, b"GIF89a"]}], r"row 0, frame 1: unusable image"),
+    ("label_ranking", [{"image": GOOD, "id": True}], "row 0: id is a truth value"),
     ("retrieval", [{"caption": "?!"}], "row 0: .*at least one word"),
-    ("retrieval", [{"image": GOOD, "caption": WORDS}], "row 0: expected either an image or a caption"),
+    ("retrieval", [{"image": GOOD, "caption": WORDS}], "row 0: expected either image or caption"),
     ("label_ranking", [{"image": "%%% no base64"}], "row 0: unusable image|Failed to convert"),
     ("label_ranking", [{"image": None}], "image"),
     ("label_ranking", [{"picture": "aGk="}], "image"),
@@ -209,7 +223,7 @@ REFUSED = [
     ("multilabel", [{"image": GOOD}] * 40 + [{"image": b"GIF89a"}], "row 40: unusable image"),
     ("label_ranking", [{"image": b""}] * 1025, "1025 rows, expected 1 to 1024"),
     ("score_ranking", [{"frames": [b""] * 70_000}], "17920000 pixels"),
-    ("retrieval", [{"caption": "a"}, {"caption": "a " * 501}], "row 1: a caption of 1002 characters"),
+    ("retrieval", [{"caption": "a"}, {"caption": "a " * 10_001}], "row 1: a caption of 20002 characters"),
     ("query_ranking", [{"features": [[1e300, 0.5]]}], "row 0: .*not finite"),
     ("handcrafted", {"inputs": [[0.5] * 4097]}, "16785409 pairs of scores"),
     ("handcrafted", {"inputs": [[0.5, 1.0], [1e39, 1.0]]}, "row 1: .*not finite"),
@@ -219,6 +233,10 @@ REFUSED = [
     ("handcrafted", {"instances": [[True, False]]}, "row 0 has a truth value"),
     ("handcrafted", {"dataframe_records": [{"a": "1", "b": 2}]}, "row 0 has text"),
     ("query_ranking", [{"features": [[0.1, "0.2"]]}], "row 0: features 0 has text"),
+    ("query_ranking", [{"features": [[0.1, 0.2, 0.3]]}], r"row 0: features are \(1, 3\), expected \(n, 2\)"),
+    ("query_ranking", [{"features": [{"price": 0.1}]}], "row 0: no feature age"),
+    ("query_ranking", [{"features": [{"price": 0.1, "age": 2, "prize": 3}]}], "row 0: unknown feature 'prize'"),
+    ("query_ranking", [{"features": []}], "row 0: no features"),
     ("label_ranking", [{"image": GOOD}, {"image": None}], "row 1: image is null"),
     ("label_ranking", [{"image": 7}], "row 0: image is a number"),
     ("label_ranking", {"dataframe_split": {"columns": ["image"], "data": [[None]]}}, "row 0: image is null"),
@@ -304,7 +322,7 @@ class TestServed:
                 wait_for(lambda: model.turns._work_queue.qsize())
             return [{"score": 1.0}] * len(rows)
 
-        model.task = SimpleNamespace(columns=model.task.columns, respond=respond)
+        model.task = SimpleNamespace(values=model.task.values, respond=respond)
         with ThreadPoolExecutor(1) as pool:
             assert len(model.predict(None, pd.DataFrame({"image": [b""] * 65}))) == 65
         assert len(waiting[0].result()) == 1
@@ -365,9 +383,11 @@ class TestLoadRanker:
             ({"name": ["convnet"]}, "name is \\['convnet'\\], expected str"),
             ({"name": "os"}, "no 'os' in rankops/models"),
             ({"args": None}, "args is None, expected dict"),
-            ({"image": None}, "image is None"),
-            ({"image": {"colors": 1, "height": 16, "width": 10**6}}, "at most 2048"),
-            ({"image": {"colors": 3, "height": 16, "width": 16}}, "args.colors is 1, image.colors 3"),
+            ({"input": None}, "input is None"),
+            ({"input": {"kind": ["image"], "colors": 1}}, "expected a kind"),
+            ({"input": {"kind": "image", "colors": 1, "height": 16, "width": 10**6}}, "at most 2048"),
+            ({"input": {"kind": "image", "colors": 2, "height": 16, "width": 16}}, "1 or 3"),
+            ({"input": {"kind": "image", "colors": 3, "height": 16, "width": 16}}, "args.colors is 1, input.colors 3"),
             ({"args": {"outputs": K}}, "backbone"),
             ({"args": SMALL | {"outputs": 10**9}}, "more weights than the file"),
             ({"args": SMALL | {"outputs": 5}}, "size mismatch"),
@@ -408,7 +428,7 @@ class TestPredict:
         image.write_bytes(encoded(noise(generator, 16, 16)))
         network, found = load_model(run), []
         torch.nn.init.constant_(list(network.thresholds.parameters())[-1], -9.0)  # all labels are selected
-        for more in ({}, {"labels": list("abcd")}):
+        for more in ({}, {"classes": list("abcd")}):
             network.recipe |= more
             save_model(tmp_path / "model", network)
             found.append(predict([image], tmp_path / "model")[0])
@@ -416,9 +436,9 @@ class TestPredict:
         assert found[0].names is None
         assert found[1].names == ["abcd"[label] for label in found[1].labels]
         assert [row["name"] for row in found[1].as_json()["labels"]] == found[1].names
-        network.recipe["labels"] = list("abc")
+        network.recipe["classes"] = list("abc")
         save_model(tmp_path / "model", network)
-        with pytest.raises(ValueError, match="labels.*'c'.*a list of 4 names"):
+        with pytest.raises(ValueError, match="classes.*'c'.*a list of 4 names"):
             predict([image], tmp_path / "model")
 
     def test_draws_an_image_beside_its_labels_and_replaces_nothing_that_is_read(self, tmp_path):
@@ -452,7 +472,7 @@ class TestPredictTable:
 
     def check(self, path: Path, images: list[bytes], ids: list | None = None) -> None:
         pixels = torch.cat([picture(one, colors=1, where="") for one in images])
-        expected = LabelRanking().predict(network_of("label_ranking"), (pixels, None))
+        expected = LabelRanking().predict(network_of("label_ranking"), Split(of_tensor(pixels)))
         found = pq.read_table(path)
         assert found.drop_columns("id").schema == expected.drop_columns("id").schema
         assert found["id"].to_pylist() == (ids or list(range(len(expected))))
@@ -501,7 +521,7 @@ class TestPredictTable:
         del form
         before, held = pa.total_allocated_bytes(), []
         ranker = load_ranker(str(run))
-        ranker.recipe["image"] |= {"height": 64, "width": 64}
+        ranker.recipe["input"] |= {"height": 64, "width": 64}
         ranker.register_forward_hook(lambda *_: held.append(pa.total_allocated_bytes()))
         assert predict_table(source, tmp_path / "out.parquet", ranker) == (count, [])
         assert source.stat().st_size > 12 * 2**20

@@ -74,7 +74,9 @@ def split_of(task: str, generator: torch.Generator, rows: int = 20):
 
 def captions(several: list[list[str]]) -> Captions:
     counts, rows = torch.tensor([len(one) for one in several]), len(several)
-    return Captions(sum(several, []), counts, torch.arange(rows), torch.zeros(rows, dtype=torch.int64))
+    return Captions(
+        [text for texts in several for text in texts], counts, torch.arange(rows), torch.zeros(rows, dtype=torch.int64)
+    )
 
 
 SORTERS = {
@@ -396,7 +398,7 @@ EASY = [[False, False]] * 2
         ("query_ranking", documents([[[1.0], [2.0]]], [[1]]), "row 0 has another number"),
         ("query_ranking", documents([[[math.nan]]], [[1]]), "row 0 has a feature"),
         ("query_ranking", documents([[[1.0]]], [[-1]]), "row 0 has a relevance"),
-        ("query_ranking", {"frames": pictures(1, 1), "relevance": [[0], [1]]}, "documents of a query are frames"),
+        ("query_ranking", {"frames": pictures(1, 1), "relevance": [[0], [1]]}, "frames are no input of this task"),
         ("query_ranking", {"image": TWO, "relevance": [[0], [1]]}, "column image: struct.*expected a list of them"),
         (
             "query_ranking",

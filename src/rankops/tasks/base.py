@@ -136,8 +136,8 @@ class Task:
     def load(self, folder: str | Path, split: str, *, threads: int, memory: float = MEMORY) -> Split:
         """Read a split of a dataset, see `rankops.datasets.splits.read_split`."""
         return read_split(
-            folder, split, truth=self.read, columns=self.learns_from, optional=self.optional, lists=self.lists,
-            threads=threads, memory=memory,
+            folder, split, truth=self.read, columns=self.learns_from, optional=self.optional, kinds=self.inputs,
+            lists=self.lists, threads=threads, memory=memory,
         )  # fmt: skip
 
     def statistic(self, table: pa.Table) -> Statistic:
