@@ -241,13 +241,14 @@ def test_the_stage_sends_what_the_pipeline_made(store, capsys, made):
     assert best.data.tags[PARENT] == parent.info.run_id
     assert best.data.metrics["spearman"] == 0.55
     assert [point.step for point in store.get_metric_history(best.info.run_id, "epoch.loss")] == [1, 2]
-    champion = store.get_model_version_by_alias("memorability", "champion")
+    champion = store.get_model_version_by_alias("memorability-clips", "champion")
     assert (champion.tags["seed"], champion.run_id) == ("2", parent.info.run_id)
-    weights = registry.weights_of("models:/memorability@champion", Path("copy"))
+    weights = registry.weights_of("models:/memorability-clips@champion", Path("copy"))
     text = (weights / "card.md").read_text()
     assert text.strip() == champion.description.strip()
     for part in ("`train@memorability-mse`, seed 2", "| spearman | 0.5000 | 0.4000 to 0.6000 |",
-                 "| data/clips/train.parquet | 2e |", "`loss.name`: mse", "models:/memorability/VERSION"):  # fmt: skip
+                 "| data/clips/train.parquet | 2e |", "`loss.name`: mse",
+                 "models:/memorability-clips/VERSION"):  # fmt: skip
         assert part in text
     registered = load_model(weights)
     assert registered.recipe["labels"] == ["dull"]
@@ -258,7 +259,7 @@ def test_the_stage_sends_what_the_pipeline_made(store, capsys, made):
         "metrics": {"spearman": {"value": 0.5, "low": 0.4, "high": 0.6}},
     }  # fmt: skip
     assert registered.head[1].weight.equal(load_model("models/runs/memorability-mse/seed2").head[1].weight)
-    assert [model.name for model in store.search_registered_models()] == ["memorability", "sorter-lstm"]
+    assert [model.name for model in store.search_registered_models()] == ["memorability-clips", "sorter-lstm"]
     assert runs["sorter-laplace"].data.metrics["l1"] == 0.01
     assert runs["sorter-lstm"].data.metrics["epoch.spearman"] == 0.4
     published = json.loads(Path("reports/published.json").read_text())
@@ -300,7 +301,7 @@ def test_an_experiment_in_a_copy_sends_runs_and_no_versions_to_the_store_of_the_
     monkeypatch.chdir(tmp_path)  # where it was applied
     main(made)
     assert {run.info.run_id for run in store.search_runs(experiments)} == set(sent)
-    assert [model.name for model in store.search_registered_models()] == ["memorability", "sorter-lstm"]
+    assert [model.name for model in store.search_registered_models()] == ["memorability-clips", "sorter-lstm"]
 
 
 @pytest.mark.parametrize(
