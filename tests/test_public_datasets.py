@@ -724,6 +724,86 @@ class TestStages:
         assert sorted(path.name for path in folder.parent.iterdir()) == ["lamem", "raw"]
 
 
+class TestUnion:
+    SOURCES = (
+        {"name": "videomem", "raw": "films", "args": FIFTHS},
+        {"name": "lamem", "raw": "photos", "args": {"gate_share": 0.6}},
+    )
+
+    @pytest.fixture
+    def both(self, tmp_path, monkeypatch):
+        """Films and photos in one folder, and the params of their union with options of it put in."""
+        monkeypatch.chdir(tmp_path)
+        make_videomem(tmp_path / "data/raw/both/films")
+        make_lamem(tmp_path / "data/raw/both/photos")
+        block = {"name": "union", "raw": "data/raw/both", "size": SIZE, "seed": SEED}
+
+        def params(**args):
+            values = {"datasets": {"both": block | {"args": {"sources": [*self.SOURCES]} | args}}}
+            return rules.check_values(merged(read_params(ROOT / "params.yaml"), values))
+
+        return params
+
+    def test_rows_keep_their_splits_and_their_numbers_of_frames(self, both):
+        params = both()
+        data.main(params, "both")
+        placed, targets = {}, {}
+        for split in (*reading.SPLITS, "gate"):
+            for row in pq.read_table(f"data/both/{split}.parquet").to_pylist():
+                source, _, name = row["name"].partition("/")
+                placed.setdefault(source, {}).setdefault(split, []).append(name)
+                targets[name] = row["target"]
+                assert len(row["frames"]) == {"films": 7, "photos": 1}[source]
+                assert {stored(frame).shape for frame in row["frames"]} == {(SIZE, SIZE, 3)}
+        for source in self.SOURCES:
+            folder, dataset = Path("data/raw/both") / source["raw"], build(source["name"], **source["args"])
+            listed = dataset.placed(folder, seed=SEED)
+            own = {split: some["name"].tolist() for split, some in listed.groupby("split")}
+            assert placed[source["raw"]] == own
+        assert (targets["a.jpg"], targets["video0.mp4"]) == pytest.approx((0.5, 0.9))
+        assert refusal(params, "both") is None
+
+    def test_faults_of_each_source_are_named(self, both):
+        params = both()
+        data.main(params, "both")
+        names = pq.read_table("data/both/train.parquet")["name"].to_pylist()
+        film, photo = (next(row for row, name in enumerate(names) if name.startswith(k)) for k in ("films", "photos"))
+        changes = [
+            with_cell("target", film, lambda _: 1.5), with_cell("frames", photo, lambda frames: frames * 7),
+        ]  # fmt: skip
+        message = refusal(params, "both", train=changes)
+        assert "both.films: target: " in message
+        assert (
+            'both.photos: photos: expect_column_values_to_be_in_set {"value_set": [1]}: 1 rows fail, such as '
+            in message
+        )
+        Path("data/raw/both/photos/images/b.jpg").write_bytes(b"")
+        with pytest.raises(ValueError, match=r"photos/images/b\.jpg: .*skip_broken"):
+            data.main(params, "both")
+        data.main(both(skip_broken=True), "both")
+        manifest = json.loads(Path("data/both/manifest.json").read_text())
+        assert manifest["skipped"]["train"]["names"] == ["photos/images/b.jpg"]
+
+    @pytest.mark.parametrize(
+        ("number", "change", "message"),
+        [
+            (0, {"raw": "photos"}, "sources have the folders photos, photos"),
+            (1, {"raw": "../lamem"}, r"sources\.1\.raw is '\.\./lamem', expected the name of a folder"),
+            (1, {"name": "lamen"}, r"sources\.1\.name: no 'lamen'.*did you mean lamem"),
+            (1, {"name": "voc2007"}, "expected the same, with the same classes"),
+            (1, {"name": "kanji"}, r"sources\.1\.name: kanji has no photos"),
+            (1, {"args": {"folds": 1}}, r"sources\.1\.args\.folds: unknown option.*fold"),
+            (1, {"args": {"skip_broken": True}}, r"sources\.1\.args\.skip_broken: give it to the union"),
+            (1, {"seed": 1}, r"sources\.1 is .*expected {name: ..., raw: ..., args: {...}}"),
+            (1, {"args": {"fold": "1"}}, r"sources\.1\.args: .*str"),
+        ],
+    )
+    def test_what_cannot_be_one_is_named(self, both, number, change, message):
+        sources = [source | (change if place == number else {}) for place, source in enumerate(self.SOURCES)]
+        with pytest.raises(ValueError, match=rf"datasets\.both\.args.*{message}"):
+            both(sources=sources)
+
+
 class TestFolds:
     @pytest.fixture
     def grouped(self, tmp_path, monkeypatch):
@@ -853,7 +933,9 @@ def test_the_examples_in_the_documentation_are_params():
     for example in examples:
         rules.check_values(merged(read_params(ROOT / "params.yaml"), example))
     assert [name for example in examples for name in example["datasets"]] == [
-        *list(MAKE)[:-1],
+        *list(MAKE)[:4],
+        "films_and_photos",
+        "arc",
         "protein_homology",
         "kanji",
         "solar_cells",
