@@ -1,6 +1,5 @@
 """Draw what runs predict of the first test examples: pictures, text or rows of numbers."""
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -14,7 +13,7 @@ from pipelines.config import Run, Settings
 from pipelines.config.schema import NONE
 from pipelines.reporting import plots
 from pipelines.reporting.results import read_run
-from rankops.io.parquet import IMAGE, decode_images, matrix, read_table
+from rankops.io.parquet import IMAGE, decode_images, matrix, read_table, said
 
 __all__ = ["draw_examples", "loss_of", "places", "sheet"]
 
@@ -60,22 +59,20 @@ def _may_be_shown(params: Settings, dataset: str) -> bool:
     return block.is_drawn or block.name == "table"
 
 
-def _told(dataset: str, key: str) -> list[str] | None:
-    """Return the names of a dataset's `classes` or `features`, if its tables have them."""
-    found = (pq.read_schema(f"data/{dataset}/test.parquet").metadata or {}).get(key.encode())
-    return json.loads(found) if found else None
+def _test(dataset: str) -> Path:
+    return Path(f"data/{dataset}/test.parquet")
 
 
 def _inputs(params: Settings, dataset: str, count: int) -> list[np.ndarray | str]:
     """Return the first test examples as people see them: a picture, the first of a clip, text, or numbers by name."""
-    path = Path(f"data/{dataset}/test.parquet")
+    path = _test(dataset)
     names = pq.read_schema(path).names
     kind = next(kind for kind in KINDS if kind in names)
     column = read_table(path, [kind])[kind][:count]
     if kind == "text":
         return column.to_pylist()
     if kind == "features":
-        features = _told(dataset, "features")
+        features = said(path, "features")
         return [_numbers(row, features) for row in column.to_pylist()]
     if kind == "frames":
         column = pa.chunked_array([pa.array([clip[0] for clip in column.to_pylist()], IMAGE)])
@@ -97,7 +94,7 @@ def _numbers(row: list[float], names: list[str] | None) -> str:
 
 def _orders(dataset: str, names: dict[str, str], count: int) -> list[dict[str, list[tuple[str, bool]]]]:
     """Return the true order of labels of each example, and that by each loss; `names` are runs by loss."""
-    ranks, classes = {}, _told(dataset, "classes")
+    ranks, classes = {}, said(_test(dataset), "classes")
     for loss, name in names.items():
         table = _predictions(name, ["true_label_ranks", "label_ranks"])[:count]
         for title, column in {"true": "true_label_ranks", loss: "label_ranks"}.items():
@@ -173,7 +170,7 @@ def draw_examples(path: Path, params: Settings, results: pd.DataFrame, name: str
         rows = results[results["metric"].str.startswith("average_precision.") & results["seed"].isna()]
         rows = rows.set_index(rows["metric"].str.removeprefix("average_precision.").astype(int))
         counts = np.stack(_predictions(name, ["labels"])["labels"].to_numpy()).sum(0)
-        plots.average_precisions(path, rows, counts, _told(run.dataset, "classes"))
+        plots.average_precisions(path, rows, counts, said(_test(run.dataset), "classes"))
     elif run.task == "retrieval":
         plots.found_captions(path, _inputs(params, run.dataset, EXAMPLES), _captions(name))
     elif run.task == "query_ranking":
