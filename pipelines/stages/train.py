@@ -26,8 +26,9 @@ from pipelines.stages.progress import Times, began, followed, keep_times
 from pipelines.stages.runner import FEATURES, checkpoint_folder
 from rankops import lookup
 from rankops.io.atomic import remove_folder, replaced_folder
-from rankops.io.checkpoints import save_model, start_from
+from rankops.io.checkpoints import save_model
 from rankops.io.recipes import folder_of
+from rankops.io.starts import start_from, with_files
 from rankops.sorters import load_sorter
 from rankops.training.device import make_accelerator
 from rankops.training.loop import train
@@ -244,7 +245,7 @@ def train_one(params: Settings, name: str, place: int, seed: int, job: Path) -> 
     task = lookup.find("tasks", run["task"])(training, cache=FEATURES, **extra)
     options = {"threads": params.compute.threads, "memory": params.compute.memory}
     splits = [task.load(Path("data") / run["dataset"], split, **options) for split in ("train", "val")]
-    network = task.build(run["model"], splits[0], seed=seed)
+    network = task.build(with_files(run["model"], run["start"]), splits[0], seed=seed)
     started = Path(run["start"]).name != NONE
     if started:
         start_from(network, run["start"])
