@@ -124,7 +124,7 @@ def keep(methods: list[str], commit: str) -> None:
         pieces = []
     done = {(one["method"], one["fold"]) for one in pieces}
     for fold in range(1, FOLDS + 1):
-        splits = load(MovieLens100k(fold=fold, folds=FOLDS, gate_share=0.0), RAW)[0]
+        splits = load(MovieLens100k(), RAW, fold=fold, folds=FOLDS)[0]
         for method in methods:
             if (method, fold) not in done:
                 pieces.append({"method": method, "fold": fold, **piece(method, splits)})

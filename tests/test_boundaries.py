@@ -22,9 +22,12 @@ PIPELINE = ["config", "ops", "reporting", "tracking", "serving", "monitoring", "
 # Code that a stage may use without depending on it: it changes no result.
 PLUMBING = {
     "": ("src/rankops/io/", "src/rankops/checks.py", "src/rankops/lookup.py", "src/rankops/sorters/load.py",
-         "src/rankops/datasets/expected.py", "pipelines/config/", "pipelines/ops/", "pipelines/stages/progress.py", "pipelines/stages/runner.py"),
-    "data": ("src/rankops/datasets/splits.py", "src/rankops/models/tokenizer.py", "src/rankops/ragged.py"),  # reads none
-    "validate": ("src/rankops/models/tokenizer.py", "src/rankops/ragged.py"),  # it reads images alone
+         "src/rankops/datasets/expected.py", "pipelines/config/", "pipelines/ops/", "pipelines/stages/progress.py",
+         "pipelines/stages/runner.py"),
+    "data": ("src/rankops/datasets/splits.py", "src/rankops/models/tokenizer.py", "src/rankops/ragged.py",
+             "src/rankops/metrics/bootstrap.py"),  # it reads no table of a task, and scores none
+    "validate": ("src/rankops/models/tokenizer.py", "src/rankops/ragged.py",
+                 "src/rankops/metrics/bootstrap.py"),  # it reads images alone
     "train": ("src/rankops/metrics/bootstrap.py", "src/rankops/datasets/scenes/"),  # scenes drawn anew: experiments
     "report": ("src/rankops/",),
     "publish": ("src/rankops/", "pipelines/reporting/"),

@@ -633,7 +633,7 @@ class TestStages:
         before = {path.name: path.read_bytes() for path in folder.iterdir()}
         manifest = json.loads(before["manifest.json"])
         assert manifest["rows"]["train"] == len(truth)
-        assert manifest["options"] == {"name": name, "size": SIZE, "seed": SEED, "args": ARGS[name]}
+        assert manifest["options"] == {"name": name, "args": ARGS[name], "size": SIZE, "folds": None, "seed": SEED}
         assert manifest["skipped"]["train"] == {"files": 0, "names": []}
         assert refusal(settings(name), name) is None
         run(name)

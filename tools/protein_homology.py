@@ -22,9 +22,10 @@ import torch
 from benchmarks.results import machine
 from pipelines.ops.git import git
 from pipelines.reporting.results import number
+from rankops.datasets.folds import next_of
 from rankops.datasets.protein_homology import ProteinHomology
 from rankops.datasets.public.queries import QueryDataset
-from rankops.datasets.public.reading import SPLITS, Reading
+from rankops.datasets.public.reading import SPLITS, Reading, fold_of
 from rankops.datasets.splits import Split, padded
 from rankops.io.atomic import replaced_file
 from rankops.metrics.bootstrap import Statistic, differences, evaluate, holm
@@ -81,13 +82,14 @@ def rates_of(method: str) -> list[float]:
     return BOOSTING if method == "lightgbm" else RATES
 
 
-def load(dataset: QueryDataset, raw: Path) -> tuple[Splits, list[str]]:
+def load(dataset: QueryDataset, raw: Path, *, fold: int, folds: int) -> tuple[Splits, list[str]]:
     """Return the splits of a fold of queries, and the names of its test queries."""
-    fitted = dataset.fit(raw, seed=1)
     with TemporaryDirectory() as folder:
-        for split in SPLITS:
-            tables = dataset.tables(raw, split, Reading(None, 1, 1, fitted, []))
-            pq.write_table(pa.concat_tables(tables), Path(folder) / f"{split}.parquet")
+        table = pa.concat_tables(dataset.tables(raw, "all", Reading(None, 1, 1, {}, [])))
+        numbers = np.array([fold_of(name, folds=folds, seed=1) for name in table["name"].to_pylist()])
+        tested, validated = numbers == fold, numbers == next_of(fold, folds=folds)
+        for split, rows in zip(SPLITS, (~(tested | validated), validated, tested), strict=True):
+            pq.write_table(table.filter(pa.array(rows)), Path(folder) / f"{split}.parquet")
         names = pq.read_table(Path(folder) / "test.parquet", columns=["name"])["name"].to_pylist()
         return {split: QueryRanking().load(folder, split, threads=1) for split in SPLITS}, names
 
@@ -151,7 +153,7 @@ def boosted(splits: Splits, *, rate: float, seed: int) -> Scores:
 
 def piece(method: str, fold: int) -> dict[str, Any]:
     """Return what a method gives in a fold: the rate that was chosen, and each test query's metrics, by seed."""
-    splits, names = load(ProteinHomology(fold=fold, folds=FOLDS, gate_share=0.0), RAW)
+    splits, names = load(ProteinHomology(), RAW, fold=fold, folds=FOLDS)
 
     def trained(rate: float, seed: int) -> tuple[float, list[list[float]]]:
         options = {"rate": rate, "seed": seed}

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import suppress
 from functools import cache
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from pydantic import TypeAdapter, ValidationError
@@ -32,9 +32,6 @@ from rankops.io.starts import check_fit, with_files
 from rankops.tasks.base import Task
 from rankops.training.objective import JOINTLY
 from rankops.training.options import Optimizer, Schedule
-
-if TYPE_CHECKING:
-    from rankops.datasets.public.reading import DiskDataset
 
 __all__ = ["SORTER_METRICS", "check", "check_values"]
 
@@ -159,13 +156,17 @@ def _check_drawn(block: Dataset, kind: type[Scenes], place: str) -> None:
         raise ValueError(
             f"{place}.size: is {block.size}, but {block.name} is drawn: args.canvas is its size; leave it out"
         )
+    if block.folds is not None:
+        raise ValueError(f"{place}.folds: {block.name} is drawn, as many rows as are asked for: leave folds out")
     own = {"rows": block.rows.model_dump(), "seed": block.seed}
     if twice := sorted(own.keys() & block.args):
         raise ValueError(f"{place}.args.{twice[0]}: stands beside args, not in it")
     _typed(kind, block.args | own, f"{place}.args")
 
 
-def _check_read(block: Dataset, kind: type["DiskDataset"], place: str) -> None:
+def _check_read(block: Dataset, kind: type[Any], place: str) -> None:
+    from rankops.datasets.public.reading import DiskDataset  # which imports pandas
+
     parts = PurePosixPath(block.raw).parts
     if block.raw != "/".join(parts) or parts[:2] != ("data", "raw") or len(parts) < 3 or ".." in parts:
         raise ValueError(
@@ -178,6 +179,11 @@ def _check_read(block: Dataset, kind: type["DiskDataset"], place: str) -> None:
     if (block.size is None) == bool({"image", "frames"} & set(dataset.schema.names)):
         expected = "null: it has no images" if block.size else "a number of pixels, the side of its images"
         raise ValueError(f"{place}.size: is {block.size}, expected {expected}")
+    if block.folds is not None and kind.fit is not DiskDataset.fit:
+        raise ValueError(
+            f"{place}.folds: {block.name} is fitted to the training rows of one split, which folds would test: leave "
+            "folds out"
+        )
 
 
 def _check_sorter(settings: Settings, key: str, place: str) -> None:
@@ -318,7 +324,7 @@ def _check_pictures(dataset: Dataset, run: Run, backbone: Any, place: str) -> No
             backbone.eval()(torch.empty(1, 3, side, side, dtype=torch.uint8))
     except (ValueError, RuntimeError, AssertionError) as error:
         raise ValueError(
-            f"{place}: {run.model.backbone.name} takes no images of {side} x {side} pixels, as in {run.dataset}: {error}"
+            f"{place}: {run.model.backbone.name} takes no images of {side} x {side} pixels, {run.dataset}'s: {error}"
         ) from error
 
 

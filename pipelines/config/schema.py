@@ -137,12 +137,13 @@ class Dataset(Component):
     """A dataset: `name` is a file in rankops/datasets, and `raw` what it is made of.
 
     Of drawn data that are the digits, and `rows` says how many; of data read from disk it is a folder below data/raw,
-    and `size` the pixels on a side of pictures.
+    and `size` the pixels on a side of pictures. With `folds` each of its rows, but for the gate's, is tested once.
     """
 
     raw: str
     size: Annotated[int, Field(ge=16)] | None = None
     rows: SceneRows | None = None
+    folds: Annotated[int, Field(ge=3)] | None = None
     seed: Seed
 
     @model_validator(mode="before")
@@ -334,6 +335,11 @@ class Settings(Block):
                 )
             block[last] = value
         return run
+
+    def folds_of(self, name: str) -> list[int | None]:
+        """Return the folds in which a run is trained, from 1; a single None where its data have none."""
+        folds = self.datasets[self.runs[name].dataset].folds
+        return [None] if folds is None else [*range(1, folds + 1)]
 
     def model_of(self, run: Run) -> str:
         """Return the registered name of what a run trains, by its task and its data.

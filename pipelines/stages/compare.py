@@ -21,7 +21,8 @@ from rankops.seeding import derived_seed
 def statistics_of(task: str, predictions: str | Path, seeds: Iterable[int]) -> dict[int, Statistic]:
     """Return the metrics of each seed of a run, from its predictions."""
     table, statistic = pq.read_table(predictions), lookup.find("tasks", task)().statistic
-    return {seed: statistic(table.filter(pa.array(table["seed"].to_numpy() == seed))) for seed in seeds}
+    own = {seed: table.filter(pa.array(table["seed"].to_numpy() == seed)) for seed in seeds}
+    return {seed: statistic(some) for seed, some in own.items()}
 
 
 def compared(

@@ -8,15 +8,18 @@ import logging
 import re
 from collections.abc import Iterable
 from datetime import date
+from functools import partial
 from itertools import chain
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from tqdm import tqdm
 
 from pipelines.config import Settings
-from rankops.datasets.public.reading import Reading
+from rankops.datasets.folds import FOLD, folds_of
+from rankops.datasets.public.reading import Reading, fold_of
 from rankops.datasets.scenes import digits
 from rankops.io.atomic import replaced_folder
 
@@ -91,29 +94,61 @@ def _read(params: Settings, key: str) -> None:
         raise ValueError(
             f"{later[0]}: {options.name} cannot be read in several deliveries; expected one, {options.raw} itself"
         )
-    for raw in later:
+    for raw in later if options.folds is None else ():
         dataset.check_later(raw, first=first, seed=options.seed)
     fitted = dataset.fit(first, seed=options.seed)
     rows, skipped = {}, {split: [] for split in dataset.splits}
     reading = {split: Reading(options.size, options.seed, threads, fitted, names) for split, names in skipped.items()}
+    parts = {split: [dataset.tables(first, split, reading[split])] for split in dataset.splits}
+    # Validation and test stay what they were: later deliveries are for training, whole.
+    parts["train"] += [dataset.tables(raw, "all", reading["train"]) for raw in later]
+    schema = dict.fromkeys(parts, dataset.schema_of(first))
+    if options.folds is not None:  # of which each row is tested once, those of later deliveries too
+        of_fold = partial(_with_folds, folds=options.folds, seed=options.seed)
+        parts["train"] = [map(of_fold, chain(*parts.pop("val"), *parts.pop("test"), *parts["train"]))]
+        schema["train"] = schema["train"].append(pa.field(FOLD, pa.int64()))
     with replaced_folder(f"data/{key}") as folder, tqdm(desc=key, unit=" rows") as bar:
-        for split in reversed(
-            dataset.splits
-        ):  # what is missing of the small ones is told before hours go into the large one
-            parts = [dataset.tables(first, split, reading[split])]
-            if split == "train":  # the others stay what they were: later deliveries are for training, whole
-                parts += [dataset.tables(raw, "all", reading[split]) for raw in later]
-            rows[split] = _write(folder / f"{split}.parquet", chain.from_iterable(parts), dataset.schema_of(first), bar)
+        # What is missing of the small ones is told before hours go into the large one.
+        for split in reversed(parts):
+            tables = chain.from_iterable(parts[split])
+            rows[split] = _write(folder / f"{split}.parquet", tables, schema[split], bar)
             if not rows[split]:
                 raise ValueError(f"{first}: nothing is left of {split}: all of its files are broken; get them again")
+        rows = {split: rows[split] for split in parts}
+        if options.folds is not None:
+            rows = _share(folder, options.folds) | {split: rows[split] for split in parts if split != "train"}
         manifest = {
             **({} if first == Path(options.raw) else {"deliveries": [raw.name for raw in folders]}),
-            "rows": {split: rows[split] for split in dataset.splits},
+            "rows": rows,
             "skipped": {split: {"files": len(files), "names": files} for split, files in skipped.items()},
             **({"fitted": fitted} if fitted else {}),
-            "options": {"name": options.name, "size": options.size, "seed": options.seed, "args": options.args},
+            "options": options.model_dump(include={"name", "args", "size", "folds", "seed"}),
         }
         (folder / "manifest.json").write_text(json.dumps(manifest, indent=2) + "\n")
+
+
+def _with_folds(table: pa.Table, *, folds: int, seed: int) -> pa.Table:
+    """Add the fold of each row: one for all rows of a group."""
+    keys = table["group" if "group" in table.column_names else "name"].to_pylist()
+    numbers = pa.array([fold_of(key, folds=folds, seed=seed) for key in keys], pa.int64())
+    return table.append_column(pa.field(FOLD, pa.int64()), numbers)
+
+
+def _share(folder: Path, folds: int) -> dict[str, int]:
+    """Let the three splits be one table, whose column `fold` says which rows are of which, and count these.
+
+    Raises:
+        ValueError: a fold has no rows.
+    """
+    for split in ("val", "test"):
+        (folder / f"{split}.parquet").hardlink_to(folder / "train.parquet")
+    counts = np.bincount(folds_of(folder / "train.parquet"), minlength=folds + 1)[1:]
+    if not counts.all():
+        raise ValueError(
+            f"{folds} folds of {counts.sum()} rows: fold {1 + counts.argmin()} has none; expected fewer folds, or more "
+            "groups of rows"
+        )
+    return {f"fold {fold}": int(count) for fold, count in enumerate(counts, 1)}
 
 
 def _write(path: Path, tables: Iterable[pa.Table], schema: pa.Schema, bar: tqdm) -> int:

@@ -1,8 +1,13 @@
 """Predicts the test split with each seed of a run, and scores the predictions over seeds and examples."""
 
 import json
+from collections.abc import Generator
+from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import torch
@@ -11,8 +16,10 @@ from pipelines.config import Settings
 from pipelines.ops.progress import counted
 from pipelines.stages.runner import FEATURES
 from rankops import lookup
+from rankops.datasets.folds import FOLD, cut, folds_of
 from rankops.io.atomic import replaced_file
 from rankops.io.checkpoints import load_model
+from rankops.io.recipes import name_of
 from rankops.metrics.bootstrap import evaluate
 from rankops.seeding import derived_seed
 from rankops.training.device import find_device
@@ -22,13 +29,18 @@ def main(params: Settings, name: str) -> None:
     run = params.runs[name]
     task = lookup.find("tasks", run.task)(cache=FEATURES)
     device = find_device(params.compute.device)
-    options = {"threads": params.compute.threads, "memory": params.compute.memory}
-    split = task.load(Path("data") / run.dataset, "test", **options)
     tables, statistics = [], {}
-    with counted(name, "seeds") as show:
+    with _tested(params, name, task) as splits, counted(name, "seeds") as show:
         for number, seed in enumerate(run.seeds, 1):
-            with torch.no_grad():
-                table = task.predict(load_model(f"models/runs/{name}/seed{seed}", device=device), split)
+            parts = []
+            for fold, split in splits.items():
+                with torch.no_grad():
+                    network = load_model(Path("models/runs") / name / name_of(seed, fold), device=device)
+                    table = task.predict(network, split)
+                if fold is not None:
+                    table = _numbered(table, np.flatnonzero(folds_of(f"data/{run.dataset}/test.parquet") == fold), fold)
+                parts.append(table)
+            table = parts[0] if len(parts) == 1 else pa.concat_tables(parts).sort_by("id")
             statistics[seed] = task.statistic(table)
             tables.append(table.add_column(1, "seed", pa.array([seed] * len(table), pa.int64())))
             show(number, len(run.seeds))
@@ -42,3 +54,28 @@ def main(params: Settings, name: str) -> None:
     ):
         pq.write_table(pa.concat_tables(tables), predictions, compression="zstd")
         target.write_text(json.dumps(metrics, indent=2, sort_keys=True) + "\n")
+
+
+@contextmanager
+def _tested(params: Settings, name: str, task: Any) -> Generator[dict[int | None, Any]]:
+    """Give the test split as the task reads it, or that of each fold."""
+    folds, data = params.folds_of(name), Path("data") / params.runs[name].dataset
+    options = {"threads": params.compute.threads, "memory": params.compute.memory}
+    if folds == [None]:
+        yield {None: task.load(data, "test", **options)}
+        return
+    FEATURES.parent.mkdir(exist_ok=True)
+    with TemporaryDirectory(dir=FEATURES.parent) as scratch:
+        splits: dict[int | None, Any] = {}
+        for fold in filter(None, folds):
+            own = Path(scratch) / str(fold)
+            cut(data, own, ["test"], fold=fold, folds=len(folds))
+            splits[fold] = task.load(own, "test", **options)
+        yield splits
+
+
+def _numbered(table: pa.Table, rows: np.ndarray, fold: int) -> pa.Table:
+    """Give predictions of a fold the numbers of their rows among all, and its own."""
+    ids = pa.array(rows[table["id"].to_numpy()], pa.int64())
+    table = table.set_column(table.column_names.index("id"), "id", ids)
+    return table.add_column(1, FOLD, pa.array([fold] * len(table), pa.int64()))

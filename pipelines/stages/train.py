@@ -1,18 +1,20 @@
-"""Trains one run: each of its seeds, with the setting of its grid that is best on validation.
+"""Trains one run: each of its seeds, in each fold of its data, with the setting of its grid that is best on validation.
 
-Seeds and settings are independent jobs. They run side by side (`jobs` of the params), each is resumed by itself, and
-each ends with the same bits wherever and beside however many others it ran.
+Seeds, folds and settings are independent jobs. They run side by side (`jobs` of the params), each is resumed by
+itself, and each ends with the same bits wherever and beside however many others it ran.
 """
 
 import json
 import os
 import subprocess
 import sys
+from collections.abc import Iterable
 from functools import partial
 from hashlib import sha256
+from itertools import product
 from pathlib import Path
 from statistics import fmean
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from filelock import FileLock
@@ -25,9 +27,10 @@ from pipelines.ops.process import tie_to, tie_to_starter, tied
 from pipelines.stages.progress import Times, began, followed, keep_times
 from pipelines.stages.runner import FEATURES, checkpoint_folder
 from rankops import lookup
+from rankops.datasets.folds import cut
 from rankops.io.atomic import remove_folder, replaced_folder
 from rankops.io.checkpoints import save_model
-from rankops.io.recipes import folder_of
+from rankops.io.recipes import folder_of, name_of
 from rankops.io.starts import start_from, with_files
 from rankops.sorters import load_sorter
 from rankops.training.device import make_accelerator
@@ -37,8 +40,16 @@ from rankops.training.objective import Objective
 CHOOSING = 3  # seeds by which a setting of the grid is chosen
 
 
+class Job(NamedTuple):
+    """What is trained by itself: a setting of the grid, by its place, a seed, and a fold, None where there are none."""
+
+    place: int
+    seed: int
+    fold: int | None
+
+
 def main(params: Settings, name: str) -> None:
-    run = params.runs[name]
+    run, folds = params.runs[name], params.folds_of(name)
     folder = checkpoint_folder(
         "train",
         name,
@@ -51,41 +62,71 @@ def main(params: Settings, name: str) -> None:
     )
     settings = run.settings
     first = run.seeds[:CHOOSING] if len(settings) > 1 else []  # one setting needs no choice
-    tried = _trained(params, name, [(place, seed) for place in range(len(settings)) for seed in first], folder)
-    means = [fmean(tried[place, seed] for seed in first) if first else 0.0 for place in range(len(settings))]
-    chosen = means.index(max(means))
-    validation = _trained(params, name, [(chosen, seed) for seed in run.seeds], folder)
+    places = range(len(settings))
+    tried = _trained(params, name, [Job(*one) for one in product(places, first, folds)], folder)
+    chosen = {fold: _best(tried, places, fold) for fold in folds}
+    jobs = [Job(chosen[fold], seed, fold) for seed, fold in product(run.seeds, folds)]
+    validation = _trained(params, name, jobs, folder)
     with replaced_folder(f"models/runs/{name}") as target:
-        for seed in run.seeds:
-            result = folder / _key(settings[chosen], seed) / "result"
-            (target / f"seed{seed}").mkdir()
+        for job in jobs:
+            result, kept = folder / _key(settings, job) / "result", target / name_of(job.seed, job.fold)
+            kept.mkdir()
             for file in sorted(result.iterdir()):
                 if file.name != "validation.json":
-                    (target / f"seed{seed}" / file.name).write_bytes(file.read_bytes())
+                    (kept / file.name).write_bytes(file.read_bytes())
+        by_seed = _by_seed(validation)
         record = {
             "seeds": run.seeds,
-            "best": max(run.seeds, key=lambda seed: validation[chosen, seed]),
-            "setting": settings[chosen],
+            "best": max(run.seeds, key=lambda seed: by_seed[str(seed)]),
+            "setting": settings[chosen[folds[0]]],
             "tried": [
-                {"setting": setting, "validation": {str(seed): tried[place, seed] for seed in first}}
+                {"setting": setting, "validation": _by_seed({job: tried[job] for job in tried if job.place == place})}
                 for place, setting in enumerate(settings)
                 if first
             ],
-            "validation": {str(seed): validation[chosen, seed] for seed in run.seeds},
+            "validation": by_seed,
         }
+        if folds != [None]:
+            record["folds"] = [
+                {
+                    "fold": fold,
+                    "setting": settings[chosen[fold]],
+                    "validation": _by_seed({job: validation[job] for job in jobs if job.fold == fold}),
+                }
+                for fold in folds
+            ]
         (target / "run.json").write_text(json.dumps(record, indent=2) + "\n")
-    keep_times("train", name, Path("models/runs") / name, _times(folder, settings, chosen, run.seeds))
+    keep_times("train", name, Path("models/runs") / name, _times(folder, settings, jobs))
     remove_folder(folder)
 
 
-def _times(folder: Path, settings: list[dict[str, Any]], chosen: int, seeds: list[int]) -> dict[str, Times]:
+def _best(tried: dict[Job, float], places: Iterable[int], fold: int | None) -> int:
+    """Return the place of the setting that is best on the validation of a fold; the first if nothing was tried."""
+
+    def mean(place: int) -> float:
+        return fmean([value for job, value in tried.items() if (job.place, job.fold) == (place, fold)] or [0.0])
+
+    return max(places, key=mean)
+
+
+def _by_seed(validation: dict[Job, float]) -> dict[str, float]:
+    """Return the mean over folds of each seed."""
+    by_seed: dict[str, list[float]] = {}
+    for job, value in validation.items():
+        by_seed.setdefault(str(job.seed), []).append(value)
+    return {seed: fmean(values) for seed, values in by_seed.items()}
+
+
+def _times(folder: Path, settings: list[dict[str, Any]], jobs: list[Job]) -> dict[str, Times]:
     """Return when each seed was begun and ended, with the chosen setting, and all that was tried, as `all`."""
-    jobs = {path.parent.parent: path.stat().st_mtime_ns // 10**6 for path in folder.glob("*/result/validation.json")}
-    times = {job: (begin, end) for job, end in jobs.items() if (begin := began(job)) is not None}
-    if len(times) < len(jobs):  # of a job that was done before times were kept
+    ended = {path.parent.parent: path.stat().st_mtime_ns // 10**6 for path in folder.glob("*/result/validation.json")}
+    times = {job: (begin, end) for job, end in ended.items() if (begin := began(job)) is not None}
+    if len(times) < len(ended):  # of a job that was done before times were kept
         return {}
-    ours = {str(seed): times[folder / _key(settings[chosen], seed)] for seed in seeds}
-    return ours | {"all": (min(begin for begin, _ in times.values()), max(end for _, end in times.values()))}
+    parts: dict[str, list[Times]] = {"all": list(times.values())}
+    for job in jobs:
+        parts.setdefault(str(job.seed), []).append(times[folder / _key(settings, job)])
+    return {part: (min(begin for begin, _ in some), max(end for _, end in some)) for part, some in parts.items()}
 
 
 def _inputs(params: Settings, name: str) -> list[Path]:
@@ -96,8 +137,9 @@ def _inputs(params: Settings, name: str) -> list[Path]:
     """
     run = params.runs[name]
     inputs = [Path("data") / run.dataset / f"{split}.parquet" for split in ("train", "val")]
-    if (start := Path(run.start)).name != NONE:
-        inputs += [start if start.suffix == ".safetensors" else folder_of(start) / "model.safetensors"]
+    if Path(run.start).name != NONE:
+        starts = dict.fromkeys(_start(params, name, fold) for fold in params.folds_of(name))
+        inputs += [one if one.suffix == ".safetensors" else one / "model.safetensors" for one in starts]
     if run.sorter != NONE:
         inputs += [Path("models/sorters") / run.sorter / file for file in ("model.json", "model.safetensors")]
     if missing := [path for path in inputs if not path.is_file()]:
@@ -105,46 +147,53 @@ def _inputs(params: Settings, name: str) -> list[Path]:
     return inputs
 
 
-def _key(setting: dict[str, Any], seed: int) -> str:
+def _start(params: Settings, name: str, fold: int | None) -> Path:
+    """Return what a run starts from: the model of the same fold, where that run learned on the same folds."""
+    run, start = params.runs[name], Path(params.runs[name].start)
+    if start.suffix == ".safetensors":
+        return start
+    same = start.name in params.runs and params.runs[start.name].dataset == run.dataset
+    return folder_of(start, fold=fold if same else None)
+
+
+def _key(settings: list[dict[str, Any]], job: Job) -> str:
     """Return the name of a job's folder: no two settings share one, whatever the grid is changed to."""
+    name, setting = f"seed{job.seed}" + (f"-fold{job.fold}" if job.fold else ""), settings[job.place]
     text = json.dumps(setting, sort_keys=True)
-    return f"seed{seed}-{sha256(text.encode()).hexdigest()[:12]}" if setting else f"seed{seed}"
+    return f"{name}-{sha256(text.encode()).hexdigest()[:12]}" if setting else name
 
 
-def _named(setting: dict[str, Any], seed: int) -> str:
+def _named(settings: list[dict[str, Any]], job: Job) -> str:
     """Return what messages call a job."""
-    return ", ".join([f"seed{seed}", *(f"{place}={value}" for place, value in setting.items())])
+    words = [f"seed{job.seed}", *([f"fold{job.fold}"] if job.fold else [])]
+    return ", ".join([*words, *(f"{place}={value}" for place, value in settings[job.place].items())])
 
 
-def _trained(params: Settings, name: str, jobs: list[tuple[int, int]], folder: Path) -> dict[tuple[int, int], float]:
-    """Train (setting, seed) jobs side by side and return the validation metric of each.
+def _trained(params: Settings, name: str, jobs: list[Job], folder: Path) -> dict[Job, float]:
+    """Train jobs side by side and return the validation metric of each.
 
     Raises:
         ValueError, FloatingPointError: of a job that failed; the others are kept, and the message names which failed.
     """
     settings = params.runs[name].settings
-    waiting = [job for job in jobs if not (folder / _key(settings[job[0]], job[1]) / "result").is_dir()]
+    waiting = [job for job in jobs if not (folder / _key(settings, job) / "result").is_dir()]
     at_once = min(params.jobs.count, len(waiting))
     if at_once > 1 or (waiting and params.jobs.backend != "loky"):
         with parallel_config(params.jobs.backend, **_backend(params)):
             errors = Parallel(n_jobs=at_once, batch_size=1)(
-                delayed(_job)(params, name, place, seed, str(folder), number, str(Path.cwd()))
-                for number, (place, seed) in enumerate(waiting)
+                delayed(_job)(params, name, job, str(folder), number, str(Path.cwd()))
+                for number, job in enumerate(waiting)
             )
     else:
-        errors = [_job(params, name, place, seed, str(folder), 0, None) for place, seed in waiting]
+        errors = [_job(params, name, job, str(folder), 0, None) for job in waiting]
     failed = [(job, error) for job, error in zip(waiting, errors, strict=True) if error is not None]
     if failed:
         raise ValueError(
-            "\n".join(f"{name}: {_named(settings[place], seed)} failed: {error}" for (place, seed), error in failed)
+            "\n".join(f"{name}: {_named(settings, job)} failed: {error}" for job, error in failed)
             + f"\n{len(waiting) - len(failed)} of {len(waiting)} jobs are kept; `dvc repro` trains those that failed"
         )
-    return {
-        (place, seed): json.loads((folder / _key(settings[place], seed) / "result/validation.json").read_text())[
-            "value"
-        ]
-        for place, seed in jobs
-    }
+    results = {job: folder / _key(settings, job) / "result/validation.json" for job in jobs}
+    return {job: json.loads(path.read_text())["value"] for job, path in results.items()}
 
 
 def _backend(params: Settings) -> dict[str, Any]:
@@ -175,10 +224,8 @@ def _backend(params: Settings) -> dict[str, Any]:
     return {}
 
 
-def _job(
-    params: Settings, name: str, place: int, seed: int, folder: str, number: int, started: str | None
-) -> str | None:
-    """Train one seed with one setting; return an error, or None.
+def _job(params: Settings, name: str, job: Job, folder: str, number: int, started: str | None) -> str | None:
+    """Train one job; return an error, or None.
 
     Args:
         started: the folder of the process that started this job in another one; None within that process.
@@ -189,16 +236,20 @@ def _job(
         if params.compute.device != "cpu" and "CUDA_VISIBLE_DEVICES" not in os.environ:
             os.environ["CUDA_VISIBLE_DEVICES"] = str(number % max(1, torch.cuda.device_count()))
     torch.set_num_threads(params.compute.threads)
-    job = Path(folder) / _key(params.runs[name].settings[place], seed)
-    job.mkdir(parents=True, exist_ok=True)
+    own = Path(folder) / _key(params.runs[name].settings, job)
+    own.mkdir(parents=True, exist_ok=True)
     try:
-        with FileLock(job / ".lock", timeout=20):
-            if (job / "result").is_dir():
+        with FileLock(own / ".lock", timeout=20):
+            if (own / "result").is_dir():
                 return None
+            if job.fold is not None:
+                data, folds = Path("data") / params.runs[name].dataset, len(params.folds_of(name))
+                cut(data, own / "data", ["train", "val"], fold=job.fold, folds=folds)
             if params.compute.processes > 1:
-                _launch(params, name, place, seed, job)
+                _launch(params, name, job, own)
             else:
-                train_one(params, name, place, seed, job)
+                train_one(params, name, job, own)
+            remove_folder(own / "data")
     except (ValueError, OSError, FloatingPointError) as error:
         if os.environ.get("RANKOPS_TRACEBACK"):
             raise
@@ -206,8 +257,8 @@ def _job(
     return None
 
 
-def _launch(params: Settings, name: str, place: int, seed: int, job: Path) -> None:
-    """Train one seed in several processes that share every batch, as `accelerate launch` starts them.
+def _launch(params: Settings, name: str, job: Job, folder: Path) -> None:
+    """Train one job in several processes that share every batch, as `accelerate launch` starts them.
 
     Raises:
         ValueError: there are GPUs, but fewer than processes.
@@ -218,8 +269,8 @@ def _launch(params: Settings, name: str, place: int, seed: int, job: Path) -> No
         raise ValueError(
             f"compute.processes is {processes}, but there are {gpus} GPUs: expected at most one process for each"
         )
-    arguments = job / "arguments.json"
-    arguments.write_text(json.dumps([params.model_dump(), name, place, seed, str(job)]))
+    arguments = folder / "arguments.json"
+    arguments.write_text(json.dumps([params.model_dump(), name, job, str(folder)]))
     command = tied(
         *(sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(processes)),
         *("-m", __name__, str(arguments)),
@@ -236,19 +287,22 @@ def _launch(params: Settings, name: str, place: int, seed: int, job: Path) -> No
         )
 
 
-def train_one(params: Settings, name: str, place: int, seed: int, job: Path) -> None:
-    """Train one seed with one setting into `job/result`: its network, its history and its validation metric."""
-    run = params.run_of(name, params.runs[name].settings[place])
+def train_one(params: Settings, name: str, job: Job, folder: Path) -> None:
+    """Train one job into `folder/result`: its network, its history and its validation metric."""
+    settings, seed = params.runs[name].settings, job.seed
+    run = params.run_of(name, settings[job.place])
     training, compute = run["training"], {"device": params.compute.device, "precision": params.compute.precision}
     accelerator = make_accelerator(**compute)
     extra = {"fresh": _fresh(params, run["dataset"])} if training.get("fresh") else {}
     task = lookup.find("tasks", run["task"])(training, cache=FEATURES, **extra)
     options = {"threads": params.compute.threads, "memory": params.compute.memory}
-    splits = [task.load(Path("data") / run["dataset"], split, **options) for split in ("train", "val")]
-    network = task.build(with_files(run["model"], run["start"]), splits[0], seed=seed)
+    data = Path("data") / run["dataset"] if job.fold is None else folder / "data"
+    splits = [task.load(data, split, **options) for split in ("train", "val")]
+    start = _start(params, name, job.fold)
+    network = task.build(with_files(run["model"], start), splits[0], seed=seed)
     started = Path(run["start"]).name != NONE
     if started:
-        start_from(network, run["start"])
+        start_from(network, start)
     objective = Objective(
         run["loss"],
         sorter=None if run["sorter"] == NONE else load_sorter(Path("models/sorters") / run["sorter"]),
@@ -256,7 +310,7 @@ def train_one(params: Settings, name: str, place: int, seed: int, job: Path) -> 
         auxiliary=run["auxiliary"],
         device=accelerator.device,
     )
-    shown = f"{name}, {_named(params.runs[name].settings[place], seed)}"
+    shown = f"{name}, {_named(settings, job)}"
     epochs = train(
         task,
         network,
@@ -265,22 +319,22 @@ def train_one(params: Settings, name: str, place: int, seed: int, job: Path) -> 
         objective=objective,
         seed=seed,
         started=started,
-        checkpoint=job / "epochs",
+        checkpoint=folder / "epochs",
         name=shown,
         **compute,
     )
     total = sum(options["epochs"] for options in task.plan(training, started=started).values())
     if accelerator.is_main_process:
-        epochs = followed(epochs, name=shown, total=total, history=job / "history.csv")
+        epochs = followed(epochs, name=shown, total=total, history=folder / "history.csv")
     history = list(epochs)
     if not accelerator.is_main_process:
         return
     values = [epoch.validation[task.monitor] for _, epoch in history if task.monitor in epoch.validation]
-    with replaced_folder(job / "result") as result:
+    with replaced_folder(folder / "result") as result:
         save_model(result, network)
-        (result / "history.csv").write_bytes((job / "history.csv").read_bytes())
+        (result / "history.csv").write_bytes((folder / "history.csv").read_bytes())
         (result / "validation.json").write_text(json.dumps({"value": max(values)}) + "\n")
-    remove_folder(job / "epochs")
+    remove_folder(folder / "epochs")
 
 
 def _fresh(params: Settings, dataset: str) -> Any:
@@ -292,8 +346,8 @@ def _fresh(params: Settings, dataset: str) -> Any:
 
 if __name__ == "__main__":  # one of the processes of `_launch`
     tie_to_starter()
-    _values, _name, _place, _seed, _folder = json.loads(Path(sys.argv[1]).read_text())
+    _values, _name, _job_values, _folder = json.loads(Path(sys.argv[1]).read_text())
     _params = Settings.model_validate(_values)
     torch.set_num_threads(max(1, _params.compute.threads // _params.compute.processes))
     put_off(compiled=_params.compute.compile)
-    train_one(_params, _name, _place, _seed, Path(_folder))
+    train_one(_params, _name, Job(*_job_values), Path(_folder))

@@ -3,8 +3,11 @@
 import json
 from pathlib import Path
 
+import pandas as pd
+
 from pipelines.config import Settings
 from pipelines.stages.passed import Measured, hold, joined
+from rankops.datasets.folds import folds_of
 from rankops.datasets.scenes import digits
 
 __all__ = ["main"]
@@ -27,5 +30,23 @@ def _drawn(params: Settings, key: str) -> Measured:
 def _read(params: Settings, key: str) -> Measured:
     folder, options = Path("data") / key, params.datasets[key]
     dataset, rows = options.built(), json.loads((folder / "manifest.json").read_text())["rows"]
-    parts = [dataset.measure(folder, split, threads=params.compute.threads) for split in rows]
+    if options.folds is None:
+        parts = [dataset.measure(folder, split, threads=params.compute.threads) for split in rows]
+    else:  # one table of all folds, which stand for splits
+        parts = [_by_fold(dataset.measure(folder, "train", threads=params.compute.threads), folder)]
+        parts += [dataset.measure(folder, "gate", threads=params.compute.threads)] if "gate" in rows else []
     return dataset.across(joined(parts)), dataset.expectations(rows, size=options.size)
+
+
+def _by_fold(facts: dict[str, pd.DataFrame], folder: Path) -> dict[str, pd.DataFrame]:
+    """Name the fold of each row where its split would be named."""
+    folds = folds_of(folder / "train.parquet")
+    result = {}
+    for name, table in facts.items():
+        rows = table.reset_index()
+        rows["split"] = [f"fold {fold}" for fold in folds[rows["id"]]]
+        if "split_rows" in rows:
+            counts = rows["split"].value_counts()
+            rows["split_rows"] = [f"{split}: {counts[split]}" for split in rows["split"]]
+        result[name] = rows.set_index(table.index.names)
+    return result

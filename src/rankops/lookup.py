@@ -49,8 +49,8 @@ HELPERS = {
     "models.heads": set(),
     "sorters": {"base", "laplace_sums", "load", "operators", "standardize"},
     "tasks": {"base", "predict"},
-    "datasets": {"base", "digits", "drawing", "expected", "facts", "four_digit_mnist", "labelled_points", "layout",
-                 "mnist", "packages", "queries", "reading", "rlsep", "score_vectors", "splits"},
+    "datasets": {"base", "digits", "drawing", "expected", "facts", "folds", "four_digit_mnist", "labelled_points",
+                 "layout", "mnist", "packages", "queries", "reading", "rlsep", "score_vectors", "splits"},
 }  # fmt: skip
 
 # Folders whose public names are imported from the package itself.

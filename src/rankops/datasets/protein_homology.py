@@ -37,7 +37,7 @@ class ProteinHomology(QueryDataset):
 protein_homology/
   {FILE.name}   from the package {FILE.package} {FILE.version}: `rankops fetch protein_homology`
 """
-    schema: ClassVar[pa.Schema] = schema_of_lists(len(FEATURES))
+    schema: ClassVar[pa.Schema] = schema_of_lists(FEATURES)
 
     def documents(self, raw: Path, *, seed: int) -> Documents:
         path = raw / FILE.name

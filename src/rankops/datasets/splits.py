@@ -51,7 +51,7 @@ class Split:
         truth: what the task learns and is judged by; None where it is not known.
         sizes: documents of each row (n,); None where a row has one input.
         weight: how much each row counts (n,) float32; None if all count alike.
-        about: a row a row: `id`, and `name` and `group` where the table has them, which predictions keep.
+        about: a row a row: `name` and `group` where the table has them, which predictions keep.
         classes: their names, where the table knows them.
     """
 
@@ -67,10 +67,10 @@ class Split:
 
     def table(self, columns: dict[str, pa.Array]) -> pa.Table:
         """Return predictions, a row a row: `id`, `name` and `group`, these columns, and `weight`."""
-        numbers = pa.table({"id": pa.array(range(len(self)), pa.int64())})
-        known = numbers if self.about is None else self.about
+        known = {"id": pa.array(range(len(self)), pa.int64())}
+        known |= {} if self.about is None else dict(zip(self.about.column_names, self.about.columns, strict=True))
         weight = {} if self.weight is None else {"weight": pa.array(self.weight.numpy())}
-        return pa.table({name: known[name] for name in known.column_names} | columns | weight)
+        return pa.table(known | columns | weight)
 
 
 class Labels(NamedTuple):
@@ -113,6 +113,7 @@ def read_split(
     truth: Truth,
     columns: Sequence[str],
     optional: Sequence[str] = (),
+    kinds: Sequence[str],
     lists: bool = False,
     threads: int,
     memory: float = MEMORY,
@@ -125,6 +126,7 @@ def read_split(
         truth: makes the truth of a table of `columns`, see below.
         columns: that it needs.
         optional: that it is given where they are there.
+        kinds: of input that the task takes.
         lists: whether a row is a query with a list of documents.
         threads: to decode with.
         memory: GiB; pictures that take more are decoded when they are asked for.
@@ -134,9 +136,13 @@ def read_split(
     """
     path = Path(folder) / f"{split}.parquet"
     there = columns_of(path)
-    kinds = lookup.names("inputs")
-    kind = input_of(path, kinds)
-    about = [name for name in ("id", "name", "group") if name in there]
+    kind = input_of(path, lookup.names("inputs"))
+    if kind not in kinds:
+        raise ValueError(
+            f"{path}: {kind} are no input of this task, expected {', '.join(kinds)}: training sees a random frame of a "
+            "clip, but what is compared here is seen whole"
+        )
+    about = [name for name in ("name", "group") if name in there]
     more = [name for name in (*optional, "weight") if name in there]
     read = read_table(path, [*columns, *more, *about])
     if not len(read):
@@ -147,7 +153,7 @@ def read_split(
         _check_sizes(sizes, read["relevance"], path)
     weight = _weight(read, path) if "weight" in there else None
     classes = said(path, "classes")
-    return Split(inputs, known, sizes, weight, read.select(about) if "id" in about else None, classes)
+    return Split(inputs, known, sizes, weight, read.select(about) if about else None, classes)
 
 
 def _check_sizes(sizes: Tensor, relevance: pa.ChunkedArray, path: Path) -> None:

@@ -5,7 +5,7 @@ import reprlib
 from pathlib import Path
 from typing import Any
 
-__all__ = ["folder_of", "image_of", "recipe_of"]
+__all__ = ["folder_of", "image_of", "name_of", "recipe_of"]
 
 FOLDERS = ("models", "sorters")  # of the package: whose classes a model is made from
 SIDE = 2048  # pixels
@@ -14,11 +14,21 @@ _SIZES = {"colors": (1, 3), "height": range(1, SIDE + 1), "width": range(1, SIDE
 _NUMBERS = {"image": _SIZES, "frames": _SIZES, "features": {"count": range(1, 2**20)}, "text": {}}
 
 
-def folder_of(path: str | Path) -> Path:
+def name_of(seed: int, fold: int | None) -> str:
+    """Return the name of the folder of a seed's model in its run's; what stands for a run is its first fold's.
+
+    >>> name_of(1, None), name_of(1, 1), name_of(1, 2)
+    ('seed1', 'seed1', 'seed1-fold2')
+    """
+    return f"seed{seed}" if fold in (None, 1) else f"seed{seed}-fold{fold}"
+
+
+def folder_of(path: str | Path, *, fold: int | None = None) -> Path:
     """Return the folder of a model's files: of a run, that of the seed that is best on validation.
 
     Args:
         path: a folder that `save_model` wrote, or of a run (`models/runs/<run>`), whose `run.json` names its best seed.
+        fold: of a run that has folds; None for the first.
     """
     path, file = Path(path), Path(path) / "run.json"
     if not file.is_file():
@@ -29,7 +39,7 @@ def folder_of(path: str | Path) -> Path:
             raise TypeError(f"best is {reprlib.repr(best)}, expected the number of a seed")
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise ValueError(f"{file}: not the record of a run ({error}); make it again with `dvc repro`") from error
-    return path / f"seed{best}"
+    return path / name_of(best, fold)
 
 
 def recipe_of(path: str | Path) -> dict[str, Any]:

@@ -133,8 +133,8 @@ def _fitting(backbone: Any, file: Path) -> dict[str, str]:
     ]
     left_out = tuple(f"{prefix}{start}" for start in backbone.left_out)
     known = {*names.values()}
-    unexpected = [name for name in shapes
-                  if name.startswith(prefix) and name not in known and not (left_out and name.startswith(left_out))]  # fmt: skip
+    of_it = [name for name in shapes if name.startswith(prefix) and name not in known]
+    unexpected = [name for name in of_it if not (left_out and name.startswith(left_out))]
     if missing or other or unexpected:
         found = [_counted(missing, "missing"), _counted(other, "of another shape"), _counted(unexpected, "unexpected")]
         raise ValueError(

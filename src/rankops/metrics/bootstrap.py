@@ -1,12 +1,22 @@
 """Bootstrap confidence intervals of metrics, over test examples and over training seeds together."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-__all__ = ["Statistic", "by_group", "difference", "differences", "evaluate", "holm", "interval", "two_sided_p"]
+__all__ = [
+    "Statistic",
+    "by_group",
+    "difference",
+    "differences",
+    "evaluate",
+    "holm",
+    "interval",
+    "joined",
+    "two_sided_p",
+]
 
 PIECE = 2_000_000  # row numbers drawn at once
 
@@ -57,6 +67,40 @@ def by_group(statistic: Statistic, group: np.ndarray) -> Statistic:
         return np.stack(found, axis=-1).reshape(-1, *rows.shape[:-1])
 
     return Statistic(statistic.names, len(members), of_rows)
+
+
+def joined(statistics: Sequence[Statistic], rows: Sequence[np.ndarray]) -> Statistic:
+    """Return the metrics of examples in parts, each part scored by itself: the mean over parts, by their examples.
+
+    Scores of different models, as those of folds, are on different scales: they are ranked by themselves.
+
+    Args:
+        statistics: of each part.
+        rows: which of all examples a part has, in its order (n,); each is in one part.
+
+    >>> hits = np.array([1.0, 0.0]), np.array([1.0])
+    >>> parts = [Statistic(["hit"], len(own), lambda rows, own=own: own[rows].mean(-1)[None]) for own in hits]
+    >>> joined(parts, [np.array([0, 2]), np.array([1])]).of_rows(np.array([[0, 1, 2], [1, 1, 2]]))
+    array([[0.66666667, 0.66666667]])
+    """
+    examples = sum(map(len, rows))
+    part, place = np.empty(examples, np.int64), np.empty(examples, np.int64)
+    for number, own in enumerate(rows):
+        part[own], place[own] = number, np.arange(len(own))
+
+    def of_one(chosen: np.ndarray) -> np.ndarray:
+        found = np.zeros(len(statistics[0].names))
+        for number, statistic in enumerate(statistics):
+            own = chosen[part[chosen] == number]
+            if len(own):
+                found += len(own) / len(chosen) * statistic.of_rows(place[own])
+        return found
+
+    def of_rows(chosen: np.ndarray) -> np.ndarray:
+        every = [of_one(one) for one in chosen.reshape(-1, chosen.shape[-1])]
+        return np.stack(every, axis=-1).reshape(-1, *chosen.shape[:-1])
+
+    return Statistic(statistics[0].names, examples, of_rows)
 
 
 def _resampled(

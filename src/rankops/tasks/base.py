@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from rankops import lookup
+from rankops.datasets.folds import statistic_by_fold
 from rankops.datasets.splits import MEMORY, Split, read_split
 from rankops.inputs.base import Inputs
 from rankops.metrics.bootstrap import Statistic, by_group
@@ -135,16 +136,21 @@ class Task:
     def load(self, folder: str | Path, split: str, *, threads: int, memory: float = MEMORY) -> Split:
         """Read a split of a dataset, see `rankops.datasets.splits.read_split`."""
         return read_split(
-            folder, split, truth=self.read, columns=self.learns_from, optional=self.optional, lists=self.lists,
-            threads=threads, memory=memory,
+            folder, split, truth=self.read, columns=self.learns_from, optional=self.optional, kinds=self.inputs,
+            lists=self.lists, threads=threads, memory=memory,
         )  # fmt: skip
 
     def statistic(self, table: pa.Table) -> Statistic:
-        """Return the metrics of a table of predictions, as a function of which rows count, or which groups of rows."""
-        statistic = self.scored(table)
-        if "group" not in table.column_names:
-            return statistic
-        return by_group(statistic, np.asarray(table["group"].to_pylist()))
+        """Return the metrics of a table of predictions, as a function of which rows count, or which groups of rows.
+
+        Where there are folds, those of each fold by themselves, see `rankops.datasets.folds.statistic_by_fold`.
+        """
+        statistic, group = statistic_by_fold(self.scored, table), self.group_of(table)
+        return statistic if group is None else by_group(statistic, group)
+
+    def group_of(self, table: pa.Table) -> np.ndarray | None:
+        """Return which predictions are resampled together (n,), by equal values; None if each by itself."""
+        return np.asarray(table["group"].to_pylist()) if "group" in table.column_names else None
 
     def columns(self, recipe: Mapping[str, Any]) -> dict[str, str]:
         """Return what a row of a request has, by the recipe of a network: `image`, `images`, `text` and the like.

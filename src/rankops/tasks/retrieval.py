@@ -15,7 +15,7 @@ from rankops.datasets.splits import Split, captions_of, padded
 from rankops.inputs.base import one_of
 from rankops.inputs.text import Text
 from rankops.io.parquet import as_lists, list_lengths, ragged_lists
-from rankops.metrics.bootstrap import Statistic, by_group
+from rankops.metrics.bootstrap import Statistic
 from rankops.metrics.recall import first_positive_ranks
 from rankops.models.layers import similarities
 from rankops.models.tokenizer import Vocabulary
@@ -211,8 +211,11 @@ class Retrieval(ProbeAndFinetune, Task):
                 found.append(median(ranks if counted.all() else np.where(counted, ranks, np.nan), axis=-1))
             return np.stack([*found, sizes[rows].mean(-1)])
 
-        statistic = Statistic([metric.name for metric in self.metrics], len(items), of_rows)
-        return statistic if "group" in table.column_names else by_group(statistic, table["family"].to_numpy())
+        return Statistic([metric.name for metric in self.metrics], len(items), of_rows)
+
+    def group_of(self, table: pa.Table) -> np.ndarray | None:
+        group = super().group_of(table)
+        return table["family"].to_numpy() if group is None else group
 
     def columns(self, recipe: Mapping[str, Any]) -> dict[str, str]:
         item, cell = next(iter(super().columns(recipe).items()))
