@@ -35,6 +35,8 @@ RUNTIME = {
     "maps",
     "colors",
     "words",
+    "config",
+    "tokenizer",
 }
 
 # Files of these folders that hold no component.

@@ -5,7 +5,21 @@ from torch import Tensor, nn
 from rankops.checks import check_count
 from rankops.models.layers import Head
 
-__all__ = ["Wildcat"]
+__all__ = ["Wildcat", "extremes"]
+
+
+def extremes(maps: Tensor, *, highest: int, lowest_weight: float) -> Tensor:
+    """Return the mean of the largest places of maps (..., height, width) plus a weight times that of the smallest.
+
+    Where there are fewer places than `highest`, all of them are both.
+
+    >>> import torch
+    >>> extremes(torch.tensor([[[1.0, 2.0], [3.0, 4.0]]]), highest=1, lowest_weight=0.5)
+    tensor([4.5000])
+    """
+    ordered = maps.flatten(-2).sort(dim=-1, descending=True).values
+    count = min(highest, ordered.shape[-1])
+    return ordered[..., :count].mean(-1) + lowest_weight * ordered[..., -count:].mean(-1)
 
 
 class Wildcat(Head):
@@ -51,7 +65,5 @@ class Wildcat(Head):
     def score(self, embedding: Tensor) -> Tensor:
         maps = self.score_maps(embedding)
         maps = maps.to(self.score_maps.weight.dtype)  # half-precision maps are averaged in float32
-        maps = maps.unflatten(1, (self.outputs, -1)).mean(2).flatten(2)  # (n, K, places)
-        ordered = maps.sort(dim=-1, descending=True).values
-        count = min(self.highest, ordered.shape[-1])
-        return ordered[..., :count].mean(-1) + self.lowest_weight * ordered[..., -count:].mean(-1)
+        maps = maps.unflatten(1, (self.outputs, -1)).mean(2)  # (n, K, height, width)
+        return extremes(maps, highest=self.highest, lowest_weight=self.lowest_weight)
