@@ -1,9 +1,10 @@
-"""What consumers get: images that are read with care, tables from Parquet to Parquet, and MLflow's server."""
+"""What consumers get: images that are read with care, models by address or folder, and MLflow's server."""
 
 import base64
 import json
 import os
 import re
+import shutil
 import signal
 import struct
 import subprocess
@@ -18,8 +19,6 @@ from types import SimpleNamespace
 import mlflow
 import numpy as np
 import pandas as pd
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 import requests as http
 import torch
@@ -28,20 +27,23 @@ from mlflow.store.artifact.local_artifact_repo import LocalArtifactRepository
 from PIL import Image
 from starlette.testclient import TestClient
 
-from pipelines.serving import batch, server
-from pipelines.serving.batch import load_ranker, predict_table
+from pipelines.config import load
+from pipelines.serving import chosen, server
+from pipelines.serving.chosen import model_folder, roles_of, the_model
 from pipelines.serving.model import Model
 from pipelines.tracking.publish import Run, Version, publish
 from rankops import lookup
-from rankops.cli.predict import Prediction, annotate, annotated_paths, predict
+from rankops.cli.rows import Roles
+from rankops.datasets.splits import Split
+from rankops.inputs import base
+from rankops.inputs import frames as clips
+from rankops.inputs.image import Image as Photo
+from rankops.inputs.image import of_tensor
 from rankops.io.checkpoints import build, load_model, save_model
-from rankops.io.images import picture
-from rankops.io.parquet import IMAGE
+from rankops.io.images import open_photo, picture
 from rankops.io.pictures import PIXELS
 from rankops.models.tokenizer import Vocabulary
-from rankops.tasks import predict as requests
 from rankops.tasks.label_ranking import LabelRanking
-from rankops.tasks.predict import predicted
 
 from conftest import ROOT, encoded, free_port, wait_for  # isort: skip
 
@@ -63,7 +65,12 @@ def network_of(task: str, *, colors: int = 1) -> torch.nn.Module:
     if task == "handcrafted":
         return build("sorters", "handcrafted", {}, seed=0)
     network = build("models", name, args, seed=3, colors=colors, **runtime)
-    network.recipe |= {"task": task, "image": {"colors": colors, "height": SIDE, "width": SIDE}}
+    kind = "frames" if task == "score_ranking" else "image"
+    network.recipe |= {"task": task, "input": {"kind": kind, "colors": colors, "height": SIDE, "width": SIDE}}
+    if task == "query_ranking":
+        network.recipe["input"] = {"kind": "features", "count": 2, "names": ["price", "age"]}
+    if task == "multilabel":
+        network.recipe["classes"] = list("abcd")
     return network.eval()
 
 
@@ -98,14 +105,14 @@ class TestPicture:
     @pytest.mark.parametrize(
         ("contents", "found"),
         [
-            (None, "no PNG or JPEG"),
+            (None, "no JPEG, PNG"),
             ("aGFsbG8=", "bytes-like object"),
             (encoded(Image.new("L", (64, 64), 9))[:60], "runcated|broken|unrecognized"),
             (encoded(Image.new("RGBA", (4, 4), (1, 2, 3, 128))), "transparent"),
             (encoded(Image.new("RGB", (9, 9), (9, 8, 7)), transparency=(9, 8, 7)), "transparent"),
             (encoded(Image.fromarray(np.full((4, 4), 40_000, np.uint16))), "8 bits a color"),
-            (encoded(Image.new("L", (4, 4)), "GIF"), "no PNG or JPEG"),
-            (bomb(2049, 2048), "2049 x 2048 pixels"),
+            (encoded(Image.new("RGB", (4, 4)), "EPS"), "no JPEG, PNG"),
+            (bomb(8193, 8192), "8193 x 8192 pixels"),
             (bomb(50_000, 50_000), "2500000000 pixels"),
         ],
         ids=lambda value: value if isinstance(value, str) else "",
@@ -134,37 +141,42 @@ class TestPicture:
 class TestImagesOfARequest:
     def test_keep_their_order_however_many_go_together(self, generator, monkeypatch):
         network, task = network_of("label_ranking"), LabelRanking()
-        images = [torch.randint(0, 256, (1, SIDE, SIDE), generator=generator, dtype=torch.uint8) for _ in range(11)]
-        alone = [task.predict(network, (image, None)).to_pylist()[0] for image in images]
+        images = torch.randint(0, 256, (11, SIDE, SIDE), generator=generator, dtype=torch.uint8)
+        alone = [task.predict(network, Split(of_tensor(images[[row]]))).to_pylist()[0] for row in range(11)]
         for pixels in (PIXELS, 4 * SIDE**2, 1):
-            monkeypatch.setattr(requests, "PIXELS", pixels)
-            together = predicted(images, lambda part: task.predict(network, (part, None))).to_pylist()
+            monkeypatch.setattr(base, "PIXELS", pixels)
+            together = task.predict(network, Split(of_tensor(images))).to_pylist()
             for row, (one, expected) in enumerate(zip(together, alone, strict=True)):
                 assert one["id"] == row
                 assert one["scores"] == pytest.approx(expected["scores"], abs=1e-5)
                 assert (one["label_ranks"], one["selected"]) == (expected["label_ranks"], expected["selected"])
 
-    def test_are_few_and_of_the_size_and_the_colors_that_the_network_was_trained_on(self, generator, monkeypatch):
-        wide = encoded(noise(generator, 12, 20, 3))
-        for colors, shape in ((1, (1, 12, 20)), (3, (1, 3, 12, 20))):
-            network = network_of("label_ranking", colors=colors)
-            network.recipe["image"] |= {"height": 12, "width": 20}
-            assert requests.picture_of(network, wide, where="").shape == shape
-        with pytest.raises(ValueError, match="row 3: .*12 x 20 pixels when upright.* expected .* of 20 x 12 pixels"):
-            requests.picture_of(network, encoded(noise(generator, 20, 12)), where="row 3")
-        del network.recipe["image"]
-        with pytest.raises(ValueError, match="older version.*train it again"):
-            requests.picture_of(network, wide, where="")
-        monkeypatch.setattr(requests, "PIXELS", 2 * SIDE**2)
-        frames = [encoded(noise(generator, SIDE, SIDE))] * 3
-        assert len(requests.pictures_of(network_of("score_ranking"), frames[:2], where="")) == 2
+    def test_are_prepared_as_photos_of_a_dataset_are(self, generator):
+        wide, sideways = noise(generator, 30, 50, 3), Image.Exif()
+        sideways[0x0112] = 6
+        for kind, more in (("PNG", {}), ("JPEG", {}), ("BMP", {}), ("WEBP", {}), ("JPEG", {"exif": sideways})):
+            contents = encoded(wide, kind, **more)
+            about = network_of("label_ranking", colors=3).recipe["input"]
+            (found,) = Photo.prepared([contents], about, where="")
+            assert found.permute(1, 2, 0).numpy().tolist() == np.asarray(open_photo(contents, SIDE)).tolist()
+        for colors in (1, 3):
+            about = {"kind": "image", "colors": colors, "height": 12, "width": 20}
+            assert Photo.prepared([encoded(wide)], about, where="").shape == (1, colors, 12, 20)
+
+    def test_of_a_clip_are_few(self, generator, monkeypatch):
+        monkeypatch.setattr(clips, "PIXELS", 2 * SIDE**2)
+        frames, about = [encoded(noise(generator, SIDE, SIDE))] * 3, network_of("score_ranking").recipe["input"]
+        assert len(clips.Frames.prepared([frames[:2]], about, where="")) == 2
         with pytest.raises(ValueError, match="row 3: frames of more than 512 pixels"):
-            requests.pictures_of(network_of("score_ranking"), frames, where="row 3")
+            clips.Frames.prepared([frames], about, where="row 3")
 
 
+NUMBERS = ([1.5, 2.0], [0.5, 3.0])
+NAMED = ({"price": 1.5, "age": 2}, {"age": 3, "price": 0.5})
 REQUESTS = {
     "label_ranking": {"image": 0}, "multilabel": {"image": 0}, "score_ranking": {"frames": [0, 1]},
     "retrieval": {"image": 0}, "retrieval by text": {"caption": WORDS},
+    "query_ranking": {"features": NUMBERS}, "query_ranking by name": {"features": NAMED},
 }  # fmt: skip
 
 
@@ -193,12 +205,13 @@ GOOD = (SIDE, SIDE)
 REFUSED = [
     ("label_ranking", [{"image": GOOD}, {"image": b"GIF89a"}], "row 1"),
     ("multilabel", [{"image": GOOD}, {"image": bomb(9000, 9000)}], "row 1"),
-    ("retrieval", [{"image": GOOD}, {"image": (1, 1)}], "row 1"),
+    ("retrieval", [{"image": GOOD}, {"image": b"GIF89a"}], "row 1"),
     ("score_ranking", [{"frames": [GOOD]}, {"frames": [b"GIF89a"]}], "row 1"),
     ("score_ranking", [{"frames": []}], "row 0: no frames"),
-    ("score_ranking", [{"frames": [GOOD, (16, 20)]}], r"row 0, frame 1: .*16 x 20 pixels.* of 16 x 16 pixels"),
+    ("score_ranking", [{"frames": [GOOD, b"GIF89a"]}], r"row 0, frame 1: unusable image"),
+    ("label_ranking", [{"image": GOOD, "id": True}], "row 0: id is a truth value"),
     ("retrieval", [{"caption": "?!"}], "row 0: .*at least one word"),
-    ("retrieval", [{"image": GOOD, "caption": WORDS}], "row 0: expected either an image or a caption"),
+    ("retrieval", [{"image": GOOD, "caption": WORDS}], "row 0: expected either image or caption"),
     ("label_ranking", [{"image": "%%% no base64"}], "row 0: unusable image|Failed to convert"),
     ("label_ranking", [{"image": None}], "image"),
     ("label_ranking", [{"picture": "aGk="}], "image"),
@@ -209,7 +222,7 @@ REFUSED = [
     ("multilabel", [{"image": GOOD}] * 40 + [{"image": b"GIF89a"}], "row 40: unusable image"),
     ("label_ranking", [{"image": b""}] * 1025, "1025 rows, expected 1 to 1024"),
     ("score_ranking", [{"frames": [b""] * 70_000}], "17920000 pixels"),
-    ("retrieval", [{"caption": "a"}, {"caption": "a " * 501}], "row 1: a caption of 1002 characters"),
+    ("retrieval", [{"caption": "a"}, {"caption": "a " * 10_001}], "row 1: a caption of 20002 characters"),
     ("query_ranking", [{"features": [[1e300, 0.5]]}], "row 0: .*not finite"),
     ("handcrafted", {"inputs": [[0.5] * 4097]}, "16785409 pairs of scores"),
     ("handcrafted", {"inputs": [[0.5, 1.0], [1e39, 1.0]]}, "row 1: .*not finite"),
@@ -219,6 +232,10 @@ REFUSED = [
     ("handcrafted", {"instances": [[True, False]]}, "row 0 has a truth value"),
     ("handcrafted", {"dataframe_records": [{"a": "1", "b": 2}]}, "row 0 has text"),
     ("query_ranking", [{"features": [[0.1, "0.2"]]}], "row 0: features 0 has text"),
+    ("query_ranking", [{"features": [[0.1, 0.2, 0.3]]}], r"row 0: features are \(1, 3\), expected \(n, 2\)"),
+    ("query_ranking", [{"features": [{"price": 0.1}]}], "row 0: no feature age"),
+    ("query_ranking", [{"features": [{"price": 0.1, "age": 2, "prize": 3}]}], "row 0: unknown feature 'prize'"),
+    ("query_ranking", [{"features": []}], "row 0: no features"),
     ("label_ranking", [{"image": GOOD}, {"image": None}], "row 1: image is null"),
     ("label_ranking", [{"image": 7}], "row 0: image is a number"),
     ("label_ranking", {"dataframe_split": {"columns": ["image"], "data": [[None]]}}, "row 0: image is null"),
@@ -304,7 +321,7 @@ class TestServed:
                 wait_for(lambda: model.turns._work_queue.qsize())
             return [{"score": 1.0}] * len(rows)
 
-        model.task = SimpleNamespace(columns=model.task.columns, respond=respond)
+        model.task = SimpleNamespace(values=model.task.values, respond=respond)
         with ThreadPoolExecutor(1) as pool:
             assert len(model.predict(None, pd.DataFrame({"image": [b""] * 65}))) == 65
         assert len(waiting[0].result()) == 1
@@ -330,33 +347,58 @@ def run(tmp_path) -> Path:
     return tmp_path / "run"
 
 
-class TestLoadRanker:
+class TestModelFolder:
     def test_takes_a_run_a_seed_or_a_version(self, store, run, tmp_path, monkeypatch):
         expected = network_of("label_ranking").state_dict()
-        publish([Run("x", "tests", "x", version=Version("label_ranking", run / "seed2"))])
+        publish([Run("x", "tests", "x", version=Version("label_ranking-shop", run / "seed2"))])
         # As what comes over a network: copied, into a temporary folder where none is named.
         monkeypatch.setattr(LocalArtifactRepository, "download_artifacts", ArtifactRepository.download_artifacts)
         (tmp_path / "temporary").mkdir()
         monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "temporary"))
-        for model in (run, run / "seed2", "models:/label_ranking@champion"):
-            found = load_ranker(str(model)).state_dict()
+        for model in (run, run / "seed2", "models:/label_ranking-shop@champion"):
+            with model_folder(str(model)) as folder:
+                found = load_model(folder).state_dict()
             assert all(found[name].equal(weights) for name, weights in expected.items())
         assert list((tmp_path / "temporary").iterdir()) == []
 
-    def test_names_what_is_wrong(self, store, run, tmp_path):
-        save_model(tmp_path / "other", network_of("score_ranking"))
+    def test_names_what_is_wrong(self, store, tmp_path):
         for model, message in (
             ("nowhere", "nowhere: no such folder"),
-            (str(tmp_path / "other"), "score_ranking, expected one of label_ranking"),
-            (str(tmp_path), "no model.json"),
             ("models:/label_ranking@nobody", "no registered model 'label_ranking'"),
             # MLflow would fetch these.
             (f"file://{tmp_path}", "no such folder"),
             ("http://127.0.0.1:9/x", "no such folder"),
             ("models://elsewhere/x", "no such folder"),
         ):
-            with pytest.raises((ValueError, FileNotFoundError), match=message):
-                load_ranker(model)
+            with pytest.raises((ValueError, FileNotFoundError), match=message), model_folder(model):
+                pass
+
+    def test_the_model_of_a_command_is_the_only_one_of_the_params_or_has_to_be_named(self, tmp_path, monkeypatch):
+        monkeypatch.chdir(tmp_path)
+        shutil.copy(ROOT / "params.yaml", "params.yaml")
+        assert the_model("models/mine", "") == "models/mine"
+        with pytest.raises(ValueError, match="(?s)trains 4: name one, as in `rankops serve --model models:/.*clips@"):
+            the_model(None, "rankops serve --model MODEL")
+        params = load("params.yaml")
+        runs = {name: run for name, run in params.runs.items() if run.task == "multilabel"}
+        monkeypatch.setattr(chosen, "load", lambda: params.model_copy(update={"runs": runs}))
+        assert the_model(None, "") == "models:/multilabel-long_tailed_mnist@champion"
+        monkeypatch.setattr(chosen, "load", lambda: params.model_copy(update={"runs": {}}))
+        with pytest.raises(ValueError, match="trains none"):
+            the_model(None, "")
+
+    def test_columns_have_the_roles_of_the_table_that_the_model_learned_from(self, tmp_path, monkeypatch):
+        monkeypatch.chdir(tmp_path)
+        shutil.copy(ROOT / "params.yaml", "params.yaml")
+        params = load("params.yaml")
+        args = {"file": "x.csv", "image": "path", "id": "sku", "labels": "tags", "group": "product"}
+        shop = params.datasets["clips"].model_copy(update={"name": "table", "args": args})
+        mine = params.runs["label_ranking-rlsep"].model_copy(update={"dataset": "shop"})
+        update = {"datasets": params.datasets | {"shop": shop}, "runs": params.runs | {"mine": mine}}
+        monkeypatch.setattr(chosen, "load", lambda: params.model_copy(update=update))
+        for model in ("models/runs/mine", "../x/models/runs/mine/seed2", "models:/label_ranking-shop@champion"):
+            assert roles_of(model) == Roles(["path"], "sku", None)
+        assert roles_of("models/runs/label_ranking-rlsep") == roles_of("elsewhere") == Roles()
 
     @pytest.mark.parametrize(
         ("change", "message"),
@@ -365,9 +407,11 @@ class TestLoadRanker:
             ({"name": ["convnet"]}, "name is \\['convnet'\\], expected str"),
             ({"name": "os"}, "no 'os' in rankops/models"),
             ({"args": None}, "args is None, expected dict"),
-            ({"image": None}, "image is None"),
-            ({"image": {"colors": 1, "height": 16, "width": 10**6}}, "at most 2048"),
-            ({"image": {"colors": 3, "height": 16, "width": 16}}, "args.colors is 1, image.colors 3"),
+            ({"input": None}, "input is None"),
+            ({"input": {"kind": ["image"], "colors": 1}}, "expected a kind"),
+            ({"input": {"kind": "image", "colors": 1, "height": 16, "width": 10**6}}, "at most 2048"),
+            ({"input": {"kind": "image", "colors": 2, "height": 16, "width": 16}}, "1 or 3"),
+            ({"input": {"kind": "image", "colors": 3, "height": 16, "width": 16}}, "args.colors is 1, input.colors 3"),
             ({"args": {"outputs": K}}, "backbone"),
             ({"args": SMALL | {"outputs": 10**9}}, "more weights than the file"),
             ({"args": SMALL | {"outputs": 5}}, "size mismatch"),
@@ -382,170 +426,23 @@ class TestLoadRanker:
         file = tmp_path / "model.json"
         file.write_text(change if isinstance(change, str) else json.dumps(json.loads(file.read_text()) | change))
         with pytest.raises(ValueError, match=f"^{tmp_path}.*{message}"):
-            load_ranker(str(tmp_path))
+            load_model(tmp_path)
 
     def test_a_run_names_its_best_seed_by_number(self, run):
         for best in ('"../seed1"', "null", "[" * 100_000):
             (run / "run.json").write_text(f'{{"best": {best}}}')
             with pytest.raises(ValueError, match=r"run\.json: not the record of a run"):
-                load_ranker(str(run))
-
-
-class TestPredict:
-    def test_gives_the_labels_of_each_image_in_order(self, run, generator, tmp_path):
-        ranker, images = load_ranker(str(run)), [tmp_path / "first.png", tmp_path / "second.jpg"]
-        images[0].write_bytes(encoded(noise(generator, 16, 16)))
-        images[1].write_bytes(encoded(noise(generator, 16, 16, 3), "JPEG"))
-        for path, found in zip(images, predict(images, run), strict=True):
-            (answer,) = LabelRanking().respond(ranker, [{"image": path.read_bytes()}])
-            assert found.path == path
-            assert found.labels == answer["labels"]
-            assert found.scores == pytest.approx([answer["scores"][label] for label in found.labels], abs=1e-5)
-            assert found.places == sorted(found.places)
-
-    def test_names_labels_as_the_model_does(self, run, generator, tmp_path):
-        image = tmp_path / "image.png"
-        image.write_bytes(encoded(noise(generator, 16, 16)))
-        network, found = load_model(run), []
-        torch.nn.init.constant_(list(network.thresholds.parameters())[-1], -9.0)  # all labels are selected
-        for more in ({}, {"labels": list("abcd")}):
-            network.recipe |= more
-            save_model(tmp_path / "model", network)
-            found.append(predict([image], tmp_path / "model")[0])
-        assert sorted(found[0].labels) == [0, 1, 2, 3]
-        assert found[0].names is None
-        assert found[1].names == ["abcd"[label] for label in found[1].labels]
-        assert [row["name"] for row in found[1].as_json()["labels"]] == found[1].names
-        network.recipe["labels"] = list("abc")
-        save_model(tmp_path / "model", network)
-        with pytest.raises(ValueError, match="labels.*'c'.*a list of 4 names"):
-            predict([image], tmp_path / "model")
-
-    def test_draws_an_image_beside_its_labels_and_replaces_nothing_that_is_read(self, tmp_path):
-        path = tmp_path / "a $ name.png"
-        path.write_bytes(encoded(Image.new("L", (8, 8))))
-        for places, labels in (([], []), ([1, 1, 2], [0, 3, 2])):
-            annotate(tmp_path / "x.jpg", Prediction(path, places, labels, [2.0, 2.0, -1.0][: len(labels)]))
-            with Image.open(tmp_path / "x.jpg") as drawn:
-                assert (drawn.format, drawn.size) == ("JPEG", (700, 340))
-        one, other, same = (tmp_path / name for name in ("a/x.png", "b/y.png", "b/x.jpg"))
-        for path in (one, other, same):
-            path.parent.mkdir(exist_ok=True)
-            path.touch()
-        assert annotated_paths([one, other], tmp_path / "out") == [tmp_path / "out/x.png", tmp_path / "out/y.png"]
-        assert annotated_paths([one], tmp_path) == [tmp_path / "x.png"]
-        for paths, out, message in (
-            ([one, same], tmp_path / "out", "x.jpg would replace .*x.png"),
-            ([one], tmp_path / "out.json", "out.json"),
-            ([one, other], one.parent, "would replace"),
-        ):
-            with pytest.raises(ValueError, match=message):
-                annotated_paths(paths, out)
-
-
-class TestPredictTable:
-    ROWS = 150  # more than are read at once
-
-    @pytest.fixture
-    def images(self, generator) -> list[bytes]:
-        return [encoded(noise(generator, 16, 16)) for _ in range(self.ROWS)]
-
-    def check(self, path: Path, images: list[bytes], ids: list | None = None) -> None:
-        pixels = torch.cat([picture(one, colors=1, where="") for one in images])
-        expected = LabelRanking().predict(network_of("label_ranking"), (pixels, None))
-        found = pq.read_table(path)
-        assert found.drop_columns("id").schema == expected.drop_columns("id").schema
-        assert found["id"].to_pylist() == (ids or list(range(len(expected))))
-        for column in ("label_ranks", "selected"):
-            assert found[column].to_pylist() == expected[column].to_pylist()
-        assert np.allclose(found["scores"].to_pylist(), expected["scores"].to_pylist(), atol=1e-5)
-
-    def test_is_what_the_stage_predicts_whatever_the_form_of_the_column(self, run, images, tmp_path, monkeypatch):
-        monkeypatch.setattr(batch, "WRITTEN", 100)
-        source, target, ranker = tmp_path / "in.parquet", tmp_path / "out.parquet", load_ranker(str(run))
-        form = pa.array([{"bytes": one, "path": None} for one in images], IMAGE)
-        pq.write_table(pa.table({"label": list(range(self.ROWS)), "image": form}), source)
-        assert predict_table(source, target, ranker) == (self.ROWS, [])
-        self.check(target, images)
-        assert pq.ParquetFile(target).metadata.num_row_groups == 2  # large, however few rows are read at once
-        names = [f"photo {row}" for row in range(self.ROWS)]
-        pq.write_table(pa.table({"id": names, "image": pa.array(images, pa.large_binary())}), source)
-        predict_table(source, target, ranker)
-        self.check(target, images, names)
-        pq.write_table(pa.table({"image": pa.array([], IMAGE)}), source)
-        assert predict_table(source, target, ranker) == (0, [])
-        assert pq.read_schema(target).names == ["id", "scores", "label_ranks", "selected"]
-
-    def test_broken_images_are_skipped_where_that_is_asked_for(self, run, images, tmp_path):
-        source, target, ranker = tmp_path / "in.parquet", tmp_path / "out.parquet", load_ranker(str(run))
-        broken = [3, *range(64, 128), 131]  # 64 are read together
-        given = [b"GIF89a" if row in broken else image for row, image in enumerate(images)]
-        pq.write_table(pa.table({"image": given}), source)
-        assert predict_table(source, target, ranker, skip_broken=True) == (self.ROWS, broken)
-        found = pq.read_table(target)
-        assert found["id"].to_pylist() == list(range(self.ROWS))
-        errors, scores = (found[name].to_pylist() for name in ("error", "scores"))
-        assert [row for row, error in enumerate(errors) if error] == broken
-        assert [row for row, score in enumerate(scores) if score is None] == broken
-        pq.write_table(pa.table({"image": [one for row, one in enumerate(images) if row not in broken]}), source)
-        predict_table(source, target, ranker)
-        whole = pq.read_table(target)["scores"].to_pylist()
-        assert np.allclose([score for score in scores if score], whole, atol=1e-5)
-
-    def test_memory_does_not_grow_with_the_file(self, run, tmp_path):
-        few = [encoded(Image.effect_noise((64, 64), 99)) for _ in range(16)]
-        count = 4000  # of 4 kilobytes each, in one row group
-        form = pa.array([{"bytes": few[row % 16] + bytes([row % 251]), "path": None} for row in range(count)])
-        source = tmp_path / "in.parquet"
-        pq.write_table(pa.table({"image": form}), source, use_dictionary=False, compression="none")
-        del form
-        before, held = pa.total_allocated_bytes(), []
-        ranker = load_ranker(str(run))
-        ranker.recipe["image"] |= {"height": 64, "width": 64}
-        ranker.register_forward_hook(lambda *_: held.append(pa.total_allocated_bytes()))
-        assert predict_table(source, tmp_path / "out.parquet", ranker) == (count, [])
-        assert source.stat().st_size > 12 * 2**20
-        assert max(held) - before < 6 * 2**20
-
-    def test_names_what_is_wrong_with_the_files_and_the_old_one_stays(self, run, images, tmp_path, monkeypatch):
-        source, target, ranker = tmp_path / "in.parquet", tmp_path / "out.parquet", load_ranker(str(run))
-        target.write_bytes(b"old")
-
-        def check(message: str, target: Path = target) -> None:
-            with pytest.raises((ValueError, OSError), match=message):
-                predict_table(source, target, ranker)
-
-        pq.write_table(pa.table({"image": [*images[:131], None, *images[132:]]}), source)
-        check(r"in.parquet: row 131: unusable image")
-        for name in ("image", "id"):  # twice
-            doubled = [(images, "image"), (list(range(self.ROWS)), "id"), (images, name)]
-            pq.write_table(pa.table([values for values, _ in doubled], [called for _, called in doubled]), source)
-            check(f"2 columns are called {name}")
-        pq.write_table(pa.table({"image": images}), source)
-        whole = source.read_bytes()
-        check("the file that is read", source)
-        check("a folder", tmp_path)
-        source.write_bytes(whole[:40] + bytes(19_960) + whole[20_000:])  # the end, which says what is where, stays
-        check("not a whole Parquet file")
-        source.write_bytes(whole)
-
-        def full(*arguments):
-            raise OSError("error writing bytes to file")
-
-        monkeypatch.setattr(pq.ParquetWriter, "write_table", full)
-        monkeypatch.setattr("shutil.disk_usage", lambda path: SimpleNamespace(free=0))
-        check(r"\[Errno 28\] could not be written")
-        assert target.read_bytes() == b"old"
-        assert {path.name for path in tmp_path.iterdir()} == {"run", "in.parquet", "out.parquet"}
+                load_model(run)
 
 
 class TestServe:
     def test_asked_by_many_at_once_it_answers_each_as_one_alone(self, store, run, generator):
-        publish([Run("x", "tests", "x", version=Version("label_ranking", run / "seed2"))])
+        publish([Run("x", "tests", "x", version=Version("label_ranking-shop", run / "seed2"))])
         (code,) = Path("mlruns").rglob("model.py")
         code.write_text("raise SystemExit('the code of a version was run')")
         port = free_port()
-        command = f"from pipelines.serving.server import serve; serve('models:/label_ranking@champion', port={port})"
+        address = "models:/label_ranking-shop@champion"
+        command = f"from pipelines.serving.server import serve; serve({address!r}, port={port})"
         process = subprocess.Popen(
             [sys.executable, "-c", command], start_new_session=True,
             env=os.environ | {"PYTHONPATH": f"{ROOT}:{ROOT / 'src'}"},
@@ -570,7 +467,7 @@ class TestServe:
             for scores, answer in zip(together, expected, strict=True):
                 assert scores == pytest.approx(answer["scores"], abs=1e-5)
             with pytest.raises(ValueError, match=f"port {port} of 127.0.0.1"):
-                server.serve("models:/label_ranking@champion", port=port)
+                server.serve("models:/label_ranking-shop@champion", port=port)
         finally:
             os.killpg(process.pid, signal.SIGTERM)
             process.wait(30)

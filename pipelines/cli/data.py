@@ -57,7 +57,8 @@ def _needed(params: Path) -> list[str]:
     from pipelines.config import load  # takes a second to import
 
     settings = load(params)
-    digits = ["mnist"] if settings.digits.source == "mnist" else []
+    drawn = any(dataset.is_drawn for dataset in settings.datasets.values())
+    digits = ["mnist"] if drawn and settings.digits.source == "mnist" else []
     names = dict.fromkeys(dataset.name for dataset in settings.datasets.values())
     starts = [Path(run.start) for run in settings.runs.values()]
     weights = [f"{path.parent.name}/{path.stem}" for path in starts if path.parent.parent == WEIGHTS]

@@ -5,6 +5,7 @@ import json
 import math
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import suppress
+from datetime import date
 from functools import cache
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -68,8 +69,8 @@ def check_values(values: Any, *, path: str | Path = "params.yaml") -> Settings:
             ("run", "partial", "retrained") if settings.label_ranking_figures else (),
         ),
     }
-    infinite = [f"{place}: is {value}, expected a finite number" for place, value in _infinite(values)]
-    problems: dict[str, list[str]] = {"": infinite} if infinite else {}  # by place
+    unread = [f"{place}: is {found}" for place, found in _unread(values)]
+    problems: dict[str, list[str]] = {"": unread} if unread else {}  # by place
     for block, (check_one, keys) in checks.items():
         for key in keys:
             run = settings.runs[key] if block == "runs" else None
@@ -85,16 +86,18 @@ def check_values(values: Any, *, path: str | Path = "params.yaml") -> Settings:
     return settings
 
 
-def _infinite(values: Any, place: str = "") -> Iterator[tuple[str, float]]:
-    """Yield the numbers of blocks and lists, by their places, that are NaN or infinite."""
+def _unread(values: Any, place: str = "") -> Iterator[tuple[str, str]]:
+    """Yield what no stage can take of blocks and lists, by place: numbers that are NaN or infinite, and days."""
     if isinstance(values, float) and not math.isfinite(values):
-        yield place, values
+        yield place, f"{values}, expected a finite number"
+    elif isinstance(values, date):
+        yield place, f"the day {values}, which DVC does not read: expected quotes around it"
     elif isinstance(values, Mapping):
         for key, value in values.items():
-            yield from _infinite(value, f"{place}.{key}" if place else str(key))
+            yield from _unread(value, f"{place}.{key}" if place else str(key))
     elif isinstance(values, list):
         for number, value in enumerate(values):
-            yield from _infinite(value, f"{place}.{number}")
+            yield from _unread(value, f"{place}.{number}")
 
 
 def _check_known(name: str, known: Collection[str], place: str, what: str = "", hint: str = "") -> None:
@@ -165,8 +168,6 @@ def _check_drawn(block: Dataset, kind: type[Scenes], place: str) -> None:
 
 
 def _check_read(block: Dataset, kind: type[Any], place: str) -> None:
-    from rankops.datasets.public.reading import DiskDataset  # which imports pandas
-
     parts = PurePosixPath(block.raw).parts
     if block.raw != "/".join(parts) or parts[:2] != ("data", "raw") or len(parts) < 3 or ".." in parts:
         raise ValueError(
@@ -179,11 +180,17 @@ def _check_read(block: Dataset, kind: type[Any], place: str) -> None:
     if (block.size is None) == bool({"image", "frames"} & set(dataset.schema.names)):
         expected = "null: it has no images" if block.size else "a number of pixels, the side of its images"
         raise ValueError(f"{place}.size: is {block.size}, expected {expected}")
-    if block.folds is not None and kind.fit is not DiskDataset.fit:
+    if block.folds is not None and not dataset.foldable:
         raise ValueError(
             f"{place}.folds: {block.name} is fitted to the training rows of one split, which folds would test: leave "
             "folds out"
         )
+    raw = Path(block.raw) / "first" if (Path(block.raw) / "first").is_dir() else Path(block.raw)
+    if raw.is_dir():  # else DVC says that it is missing
+        try:
+            dataset.check_head(raw)
+        except (OSError, ValueError) as error:
+            raise ValueError(f"{place}: {error}") from error
 
 
 def _check_sorter(settings: Settings, key: str, place: str) -> None:

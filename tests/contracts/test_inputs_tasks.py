@@ -92,9 +92,11 @@ def table(task: str, kind: str, draws: np.random.Generator) -> pa.Table:
     column = pa.array(inputs if task == "query_ranking" else [one[0] for one in inputs],
                       pa.list_(KINDS[kind]) if task == "query_ranking" else KINDS[kind])  # fmt: skip
     more = {
-        "id": range(ROWS), "name": [f"row {row}" for row in range(ROWS)], "group": [f"g{row // 3}" for row in range(ROWS)],
+        "id": range(ROWS),
+        "name": [f"row {row}" for row in range(ROWS)],
+        "group": [f"customer {row // 3}" for row in range(ROWS)],
         "weight": (1 + draws.random(ROWS)).astype(np.float32),
-    }  # fmt: skip
+    }
     said = {"label_ranking": {"classes": list("abcd")}, "multilabel": {"classes": ["cat", "dog"]}}.get(task, {})
     said |= {"features": ["one", "two", "three"]} if kind == "features" else {}
     metadata = {key: json.dumps(value) for key, value in said.items()}
@@ -151,8 +153,6 @@ def test_an_input_and_a_task_are_trained_and_answer_raw_rows_or_say_why_not(task
 def test_a_backbone_of_another_kind_is_refused(tmp_path):
     pq.write_table(table("score_ranking", "features", np.random.default_rng(0)), tmp_path / "train.parquet")
     task = lookup.find("tasks", "score_ranking")(TWO)
-    with pytest.raises(
-        ValueError, match="convnet takes image, but the dataset has features: choose a backbone of features"
-    ):
-        model = {"name": "linear", "args": {}, "backbone": CONVNET}
-        task.build(model, task.load(tmp_path, "train", threads=1), seed=0)
+    split, model = task.load(tmp_path, "train", threads=1), {"name": "linear", "args": {}, "backbone": CONVNET}
+    with pytest.raises(ValueError, match="convnet takes image, but the dataset has features: choose a backbone of"):
+        task.build(model, split, seed=0)
