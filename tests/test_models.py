@@ -8,9 +8,10 @@ import pytest
 import torch
 from contracts.test_models import FILES
 from torch import nn
-from torchvision.models import get_model, get_model_weights
+from torchvision import models as torchvision_models
+from torchvision.models import get_model, get_model_weights, list_models
 
-from rankops.io.checkpoints import build
+from rankops.io.checkpoints import build, load_model, save_model
 from rankops.models.layers import NumbersOnCpu, similarities
 from rankops.models.network import made
 from rankops.models.tokenizer import Vocabulary
@@ -83,7 +84,7 @@ class TestLibraries:
     @pytest.mark.parametrize(
         ("network", "size", "blocks"),
         [
-            ("resnet152", 2048, 51), ("densenet121", 1024, 8), ("googlenet", 1024, 57), ("maxvit_t", 512, 12),
+            ("resnet152", 2048, 51), ("densenet121", 1024, 8), ("googlenet", 1024, 57), 
             ("mnasnet0_5", 1280, 20), ("regnet_x_400mf", 400, 5), ("shufflenet_v2_x0_5", 1024, 18),
             ("swin_t", 768, 16), ("vgg11", 512, 8), ("vit_b_16", 768, 13),
         ],
@@ -99,6 +100,32 @@ class TestLibraries:
         ours = {name.partition(".")[2] for name in backbone.layers.state_dict(prefix="layers.")}
         assert ours <= set(whole)
         assert all(name.startswith(backbone.left_out) for name in set(whole) - ours)
+
+    @pytest.mark.slow
+    def test_every_classification_network_of_torchvision_can_be_a_backbone(self):
+        for network in list_models(module=torchvision_models):
+            with torch.device("meta"):
+                backbone = torchvision(network)
+            assert backbone.maps, network
+            assert backbone.blocks, network
+
+    @pytest.mark.slow
+    @pytest.mark.parametrize(
+        ("library", "network"),
+        [("torchvision", name) for name in ("resnet152", "vit_b_16", "swin_v2_t", "inception_v3", "maxvit_t")]
+        + [
+            ("timm", name)
+            for name in ("vit_tiny_patch16_224", "levit_128s", "convnext_atto", "swin_tiny_patch4_window7_224")
+        ],
+    )
+    def test_large_networks_see_an_image(self, library, network, generator, tmp_path):
+        pytest.importorskip(library)
+        parts = {"backbone": {"name": library, "args": {"network": network}}, "head": {"name": "linear"}}
+        whole = build("models", "network", parts, seed=0, outputs=2, colors=3).eval()
+        image = torch.randint(0, 256, (1, 3, 224, 224), generator=generator, dtype=torch.uint8)
+        save_model(tmp_path, whole)
+        with torch.no_grad():
+            assert load_model(tmp_path)(image).allclose(whole(image), atol=1e-4)
 
     def test_maps_are_what_the_librarys_classifier_averages(self, generator):
         images = torch.randint(0, 256, (2, 3, 64, 64), generator=generator, dtype=torch.uint8)

@@ -11,6 +11,7 @@ import torch
 from scipy.stats import spearmanr
 from torch import nn
 
+from pipelines.config.schema import merged, read
 from rankops import lookup
 from rankops.datasets.splits import Captions, Labels, Split
 from rankops.inputs import frames, image
@@ -26,6 +27,8 @@ from rankops.training.augmentation import views
 from rankops.training.device import make_accelerator
 from rankops.training.loop import train
 from rankops.training.objective import Objective
+
+from conftest import ROOT  # isort: skip
 
 CHANNELS = {"channels": [4, 6]}
 CONVNET = {"name": "linear", "args": {}, "backbone": {"name": "convnet", "args": CHANNELS}}
@@ -259,6 +262,31 @@ def test_a_sorter_that_is_learned_jointly_goes_down_the_gradient_of_the_loss_its
     again = Training(case, split, start, training=options, sorter_optimizer={"name": "jointly"})
     list(again.epochs(tmp_path / "epochs"))  # which is done: what was learned of the sorter comes back too
     assert all(one.equal(other) for one, other in zip(sorter, again.objective.learned, strict=True))
+
+
+@pytest.mark.parametrize(
+    "run",
+    [
+        "label_ranking-rlsep", "memorability-mse",
+        *(pytest.param(name, marks=pytest.mark.slow)
+          for name in ("multilabel-multilabel_soft_margin", "retrieval-hard_negative_triplet")),
+    ],
+)  # fmt: skip
+def test_a_network_of_the_papers_is_trained_for_a_step(run, generator):
+    values = merged(read(ROOT / "params.yaml"), read(ROOT / "scales/paper.yaml"))["runs"][run]
+    split, model = split_of(values["task"], generator, rows=4), values["model"]
+    training = Training((values["task"], model, values["loss"]["name"], None, None), split)
+    network, task, whole = training.network, training.task, "scorer" if "scorer" in training.training else "finetune"
+    accelerator = make_accelerator(device="cpu", precision="no")
+    module, data, _ = task.begin(network, whole, split, split, accelerator=accelerator)
+    before = {name: weights.detach().clone() for name, weights in module.named_parameters()}
+    optimizer = torch.optim.SGD(module.train().parameters(), lr=1e-3)
+    loss = task.loss(module, whole, task.batch(data, whole, torch.arange(4), generator), training.objective)
+    loss.backward()
+    optimizer.step()
+    assert math.isfinite(loss.item())
+    stayed = {name for name, weights in module.named_parameters() if weights.equal(before[name])}
+    assert not stayed, stayed
 
 
 def statistic_of(task, *values):

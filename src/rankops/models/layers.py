@@ -15,6 +15,7 @@ __all__ = [
     "PhotoNetwork",
     "ScoreHead",
     "ScoreLayer",
+    "extremes",
     "missing_extra",
     "similarities",
     "weight_dtype",
@@ -205,6 +206,19 @@ class ScoreHead(nn.Sequential):
 
     def __init__(self, features: int, outputs: int):
         super().__init__(nn.BatchNorm1d(features, affine=False), ScoreLayer(features, outputs))
+
+
+def extremes(maps: Tensor, *, highest: int, lowest_weight: float) -> Tensor:
+    """Return the mean of the largest places of maps (..., height, width) plus a weight times that of the smallest.
+
+    Where there are fewer places than `highest`, all of them are both.
+
+    >>> extremes(torch.tensor([[[1.0, 2.0], [3.0, 4.0]]]), highest=1, lowest_weight=0.5)
+    tensor([4.5000])
+    """
+    ordered = maps.flatten(-2).sort(dim=-1, descending=True).values
+    count = min(highest, ordered.shape[-1])
+    return ordered[..., :count].mean(-1) + lowest_weight * ordered[..., -count:].mean(-1)
 
 
 def similarities(images: Tensor, captions: Tensor) -> Tensor:

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from rankops.lookup import did_you_mean
-from rankops.models.layers import NumbersOnCpu, PhotoNetwork
+from rankops.models.layers import NumbersOnCpu, PhotoNetwork, missing_extra
 
 __all__ = ["Timm"]
 
@@ -50,18 +50,8 @@ class Timm(PhotoNetwork):
 
     def __init__(self, *, network: str):
         super().__init__()
-        try:
-            import timm
-        except ModuleNotFoundError as error:
-            raise ModuleNotFoundError(
-                "timm is not installed: pip install 'rankops-torch[timm]'", name="timm"
-            ) from error
-        if not timm.is_model(network):
-            raise ValueError(
-                f"network: no {network!r} in timm {timm.__version__}{did_you_mean(network, timm.list_models())}"
-            )
         with NumbersOnCpu():
-            self.network: Any = timm.create_model(network, pretrained=False, num_classes=0)
+            self.network: Any = _made(network, num_classes=0)
         self.to(torch.get_default_device())  # what NumbersOnCpu kept on the CPU
         expected, used = self.network.pretrained_cfg, set()
         after = {name: part for name, part in self.network.named_children() if name in AFTER}
@@ -72,6 +62,17 @@ class Timm(PhotoNetwork):
         for name, part in after.items():
             if part not in used:  # some networks have their last convolution before the maps, some after
                 setattr(self.network, name, nn.Identity())
+
+    @staticmethod
+    def published(network: str) -> dict[str, Tensor]:
+        """Fetch the weights that timm publishes for a network, by their names there.
+
+        Raises:
+            ModuleNotFoundError: timm is not installed.
+            OSError: they cannot be fetched.
+            ValueError: timm has no network of this name.
+        """
+        return _made(network, pretrained=True).state_dict()
 
     def layers(self, images: Tensor) -> Tensor:
         """Return maps (n, size, height', width') or vectors (n, size) of normalized images (n, 3, height, width)."""
@@ -84,3 +85,15 @@ class Timm(PhotoNetwork):
             if patches.shape[1] == grid[0] * grid[1]:
                 return patches.mT.unflatten(2, grid)
         return network.forward_head(features, pre_logits=True)
+
+
+def _made(network: str, **options: Any) -> nn.Module:
+    try:
+        import timm
+    except ModuleNotFoundError as error:
+        raise missing_extra("timm") from error
+    if not timm.is_model(network):
+        raise ValueError(
+            f"network: no {network!r} in timm {timm.__version__}{did_you_mean(network, timm.list_models())}"
+        )
+    return timm.create_model(network, **options)

@@ -42,12 +42,7 @@ class Torchvision(PhotoNetwork):
 
     def __init__(self, *, network: str, batch_norm_momentum: float | None = None):
         super().__init__()
-        known = list_models(module=torchvision.models)
-        if network not in known:
-            raise ValueError(
-                f"network: no {network!r} among torchvision's networks of classification, such as resnet50 or "
-                f"swin_t{did_you_mean(network, known)}"
-            )
+        _check_known(network)
         # Else they draw weights by SciPy, and say that they will not do so any longer.
         options = {"init_weights": False} if network in INCEPTIONS else {}
         with NumbersOnCpu():
@@ -63,6 +58,26 @@ class Torchvision(PhotoNetwork):
         if network in INCEPTIONS:  # whose published weights come with layers that undo that
             mean = deviation = (0.5, 0.5, 0.5)
         self.measure(getattr(whole, "image_size", 224), mean, deviation)
+
+    @staticmethod
+    def published(network: str) -> dict[str, Tensor]:
+        """Fetch the weights that torchvision publishes for a network, by their names there.
+
+        Raises:
+            OSError: they cannot be fetched.
+            ValueError: torchvision has no classification network of this name.
+        """
+        _check_known(network)
+        return get_model_weights(network)["DEFAULT"].get_state_dict(progress=True, check_hash=True)
+
+
+def _check_known(network: str) -> None:
+    known = list_models(module=torchvision.models)
+    if network not in known:
+        raise ValueError(
+            f"network: no {network!r} among torchvision's networks of classification, such as resnet50 or "
+            f"swin_t{did_you_mean(network, known)}"
+        )
 
 
 def _without_classifier(network: Any) -> nn.Module:

@@ -3,8 +3,7 @@
 from torch import Tensor, nn
 
 from rankops.checks import check_count
-from rankops.models.heads.wildcat import extremes
-from rankops.models.layers import Head, ScoreLayer
+from rankops.models.layers import Head, ScoreLayer, extremes
 
 __all__ = ["SpatialPooling"]
 

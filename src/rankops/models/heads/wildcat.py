@@ -3,23 +3,9 @@
 from torch import Tensor, nn
 
 from rankops.checks import check_count
-from rankops.models.layers import Head
+from rankops.models.layers import Head, extremes
 
-__all__ = ["Wildcat", "extremes"]
-
-
-def extremes(maps: Tensor, *, highest: int, lowest_weight: float) -> Tensor:
-    """Return the mean of the largest places of maps (..., height, width) plus a weight times that of the smallest.
-
-    Where there are fewer places than `highest`, all of them are both.
-
-    >>> import torch
-    >>> extremes(torch.tensor([[[1.0, 2.0], [3.0, 4.0]]]), highest=1, lowest_weight=0.5)
-    tensor([4.5000])
-    """
-    ordered = maps.flatten(-2).sort(dim=-1, descending=True).values
-    count = min(highest, ordered.shape[-1])
-    return ordered[..., :count].mean(-1) + lowest_weight * ordered[..., -count:].mean(-1)
+__all__ = ["Wildcat"]
 
 
 class Wildcat(Head):
