@@ -30,7 +30,7 @@ from rankops.training.loop import train
 from rankops.training.objective import Objective
 
 SIDE, PIECE, DIFFERENT = 224, 512, 64
-MODEL = {"name": "linear", "args": {}, "backbone": {"name": "convnet", "args": {"channels": [8, 8, 16, 16]}}}
+MODEL = {"name": "linear", "args": {}, "backbone": {"name": "convnet", "args": {"channels": [4, 8, 16]}}}
 PHASE = {
     "epochs": 1,
     "patience": 1,

@@ -45,7 +45,12 @@ def params():
     rows = {"train": 5000, "val": 10, "test": TEST, "gate": 10}
     datasets = {name: {"args": {"canvas": 16}, "rows": rows} for name in values["datasets"]}
     values = merged(values, {"compute": {"threads": 1}, "datasets": datasets})
-    common = {"model": {"name": "convnet"}, "start": "models/runs/none", "auxiliary": {"name": "none"}, "seeds": [1, 2]}
+    common = {
+        "model": {"name": "linear", "backbone": {"name": "convnet"}},
+        "start": "models/runs/none",
+        "auxiliary": {"name": "none"},
+        "seeds": [1, 2],
+    }
     runs = {name: common | {"task": task, "dataset": dataset, "loss": {"name": loss}, "sorter": sorter}
             for name, (task, dataset, loss, sorter, _) in RUNS.items()}  # fmt: skip
     return check_shapes(values | {

@@ -13,6 +13,7 @@ from rankops.lookup import find
 
 __all__ = ["kept_results"]
 
+RENAMED = {"memorability": "score_ranking"}  # what kept results call tasks, which are called otherwise now
 PAPER = "paper"  # in this folder a file is a comparison of label rankers, in others it is a run
 
 
@@ -39,7 +40,8 @@ def kept_results(datasets: Collection[str], folder: str | Path = "results") -> d
 
 def _run(name: str, kept: dict[str, Any]) -> list[dict[str, str]]:
     row = {"run": name, "seeds": str(len(kept["training"]["seeds"]))}
-    for metric in find("tasks", kept["params"]["run"]["task"]).metrics:
+    task = kept["params"]["run"]["task"]
+    for metric in find("tasks", RENAMED.get(task, task)).metrics:
         leaf = kept["metrics"]
         for key in metric.name.split("."):
             leaf = leaf[key]
