@@ -15,7 +15,6 @@ MLFLOW_PORT ?= $(PORT)
 PREFECT_PORT ?= 4200
 POOL ?= cpu
 NIGHTLY ?= 0 3 * * *
-MODEL ?= label_ranking@champion
 RUNS ?= *
 
 help: ## this list
@@ -36,10 +35,10 @@ setup: .venv/.installed ## the environment, from the hash-pinned requirements.lo
 quickstart: .venv/.installed ## two label rankers trained in a minute, RLSEP beside cross-entropy: a table and a picture
 	$(RUN) rankops quickstart
 
-repro: .venv/.installed ## everything from params.yaml: data, checks, sorters, runs, evidence, registry
+repro: .venv/.installed ## everything behind the runs of params.yaml: data, checks, sorters, runs, evidence, registry
 	$(RUN) rankops check params.yaml
 	$(RUN) rankops fetch
-	$(REPRO)
+	$(REPRO) publish
 	$(RUN) python -m pipelines.stages publish
 
 # A DVC project of its own, in experiments/.
@@ -121,8 +120,8 @@ up: .venv/.installed ## Prefect on http://127.0.0.1:4200, MLflow on :5000 and a 
 deploy: .venv/.installed ## flows and their schedules to the Prefect server (POOL=gpu, NIGHTLY="0 3 * * *")
 	$(RUN) $(SERVERS) RANKOPS_POOL=$(POOL) RANKOPS_NIGHTLY="$(NIGHTLY)" deploy/prefect.sh
 
-serve: .venv/.installed ## make serve MODEL=label_ranking@champion PORT=5001: a registered version, on 127.0.0.1 alone
-	$(RUN) rankops serve --model models:/$(MODEL) $(if $(filter file,$(origin PORT)),,--port $(PORT))
+serve: .venv/.installed ## make serve MODEL=label_ranking-photos@champion PORT=5001: a registered version, on 127.0.0.1 alone
+	$(RUN) rankops serve $(if $(MODEL),--model models:/$(MODEL)) $(if $(filter file,$(origin PORT)),,--port $(PORT))
 
 benchmark: .venv/.installed ## all benchmarks; figures in benchmarks/results
 	$(RUN) python -m benchmarks

@@ -21,6 +21,7 @@ import pytest
 from dvc.repo import Repo
 from PIL import Image
 from ruamel.yaml import YAML
+from safetensors.torch import load_file
 from typer.testing import CliRunner
 
 from pipelines.cli import doctor
@@ -144,6 +145,18 @@ def test_both_files_are_checked_and_paths_are_relative_to_where_they_were_typed(
     assert re.search(r"params.yaml: compute.thread\b", rankops("check", "params.yaml", code=1))
     found = json.loads(rankops("check", "--json", code=1))["params.yaml"]
     assert (found["valid"], "compute.thread" in found["problems"][0]) == (False, True)
+
+
+def test_published_weights_become_a_file_that_a_run_may_start_from(project, monkeypatch):
+    from torchvision.models import ResNet18_Weights, resnet18
+
+    published = resnet18().state_dict()
+    monkeypatch.setattr(ResNet18_Weights, "get_state_dict", lambda *_, **__: published)
+    assert "resnet18.safetensors: fetched" in rankops("fetch", "torchvision/resnet18")
+    assert "resnet18.safetensors: is there" in rankops("fetch", "torchvision/resnet18")
+    found = load_file(project / "data/raw/weights/torchvision/resnet18.safetensors")
+    assert found["fc.weight"].equal(published["fc.weight"])
+    assert "no 'resnet19' among torchvision's networks" in rankops("fetch", "torchvision/resnet19", code=1)
 
 
 class TestScale:

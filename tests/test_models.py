@@ -2,13 +2,17 @@
 
 import itertools
 import math
+import sys
 
 import pytest
 import torch
+from contracts.test_models import FILES
 from torch import nn
+from torchvision import models as torchvision_models
+from torchvision.models import get_model, get_model_weights, list_models
 
-from rankops.io.checkpoints import build
-from rankops.models.layers import similarities
+from rankops.io.checkpoints import build, load_model, save_model
+from rankops.models.layers import NumbersOnCpu, similarities
 from rankops.models.network import made
 from rankops.models.tokenizer import Vocabulary
 
@@ -44,6 +48,13 @@ def test_wildcat_pools_its_highest_and_lowest_places(generator):
         assert output[image, label].item() == pytest.approx(sum(places[-3:]) / 3 + 0.7 * sum(places[:3]) / 3, abs=1e-5)
 
 
+def test_spatial_pooling_scores_the_highest_and_lowest_places_of_its_own_maps(generator):
+    dsve, maps = head("spatial_pooling", size=5, highest=2), torch.randn(MAPS, generator=generator)
+    places = dsve.selected(maps).flatten(2).sort(dim=-1).values
+    pooled = places[..., -2:].mean(-1) + places[..., :2].mean(-1)
+    assert dsve(maps).allclose(pooled @ dsve.score.weight.T + dsve.score.bias, atol=1e-5)
+
+
 def test_linear_averages_the_image_or_its_places_and_adds_the_largest_of_each_map(generator):
     maps = torch.randn(MAPS, generator=generator)
     whole, places = head("linear", maximum=True, standardize=False), head("linear", grid=2, standardize=False)
@@ -65,7 +76,159 @@ def test_a_perceptron_standardizes_by_what_it_was_fitted_to(generator):
     assert perceptron(vectors + 3)[:, 0].mean().item() == pytest.approx(1, abs=0.2)  # and a shift stays one
 
 
+def torchvision(network: str, **options) -> nn.Module:
+    return made("models.backbones", {"name": "torchvision", "args": {"network": network, **options}})
+
+
+class TestLibraries:
+    @pytest.mark.parametrize(
+        ("network", "size", "blocks"),
+        [
+            ("resnet152", 2048, 51), ("densenet121", 1024, 8), ("googlenet", 1024, 57), 
+            ("mnasnet0_5", 1280, 20), ("regnet_x_400mf", 400, 5), ("shufflenet_v2_x0_5", 1024, 18),
+            ("swin_t", 768, 16), ("vgg11", 512, 8), ("vit_b_16", 768, 13),
+        ],
+    )  # fmt: skip
+    def test_a_network_of_torchvision_gives_its_last_maps_and_keeps_its_names(self, network, size, blocks):
+        with torch.device("meta"):
+            backbone = torchvision(network)
+            features = backbone(torch.empty(2, 1, 224, 224, dtype=torch.uint8))
+        assert (backbone.maps, backbone.size, len(backbone.blocks)) == (True, size, blocks)
+        assert features.shape[:2] == (2, size)
+        with torch.device("meta"), NumbersOnCpu():
+            whole = get_model(network, weights=None).state_dict()
+        ours = {name.partition(".")[2] for name in backbone.layers.state_dict(prefix="layers.")}
+        assert ours <= set(whole)
+        assert all(name.startswith(backbone.left_out) for name in set(whole) - ours)
+
+    @pytest.mark.slow
+    def test_every_classification_network_of_torchvision_can_be_a_backbone(self):
+        for network in list_models(module=torchvision_models):
+            with torch.device("meta"):
+                backbone = torchvision(network)
+            assert backbone.maps, network
+            assert backbone.blocks, network
+
+    @pytest.mark.slow
+    @pytest.mark.parametrize(
+        ("library", "network"),
+        [("torchvision", name) for name in ("resnet152", "vit_b_16", "swin_v2_t", "inception_v3", "maxvit_t")]
+        + [
+            ("timm", name)
+            for name in ("vit_tiny_patch16_224", "levit_128s", "convnext_atto", "swin_tiny_patch4_window7_224")
+        ],
+    )
+    def test_large_networks_see_an_image(self, library, network, generator, tmp_path):
+        pytest.importorskip(library)
+        parts = {"backbone": {"name": library, "args": {"network": network}}, "head": {"name": "linear"}}
+        whole = build("models", "network", parts, seed=0, outputs=2, colors=3).eval()
+        image = torch.randint(0, 256, (1, 3, 224, 224), generator=generator, dtype=torch.uint8)
+        save_model(tmp_path, whole)
+        with torch.no_grad():
+            assert load_model(tmp_path)(image).allclose(whole(image), atol=1e-4)
+
+    def test_maps_are_what_the_librarys_classifier_averages(self, generator):
+        images = torch.randint(0, 256, (2, 3, 64, 64), generator=generator, dtype=torch.uint8)
+        for network in ("resnet18", "densenet121", "swin_t"):
+            backbone = torchvision(network).eval()
+            whole = get_model(network).eval()
+            assert not whole.load_state_dict(backbone.layers.state_dict(), strict=False).unexpected_keys
+            *_, last = whole.children()
+            seen = []
+            last.register_forward_pre_hook(lambda _, inputs, seen=seen: seen.append(inputs[0]))
+            normalized = get_model_weights(network)["DEFAULT"].transforms()
+            with torch.no_grad():
+                whole((images / 255 - torch.tensor(normalized.mean).view(3, 1, 1))
+                      / torch.tensor(normalized.std).view(3, 1, 1))  # fmt: skip
+                assert backbone(images).mean((2, 3)).allclose(seen[0], atol=1e-4), network
+
+    def test_a_transformers_patches_are_maps_of_images_of_its_size_alone(self):
+        with torch.device("meta"):
+            backbone = torchvision("vit_b_16")
+            assert backbone(torch.empty(1, 3, 224, 224)).shape == (1, 768, 14, 14)
+            with pytest.raises(ValueError, match="images are 96 x 96 pixels, but the network takes 224 x 224"):
+                backbone(torch.empty(1, 3, 96, 96))
+
+    @pytest.mark.parametrize(
+        ("network", "maps"),
+        [("test_vit", True), ("test_efficientnet", True), ("levit_128s", False)],
+    )
+    def test_a_network_of_timm_gives_maps_where_it_has_places(self, network, maps):
+        timm = pytest.importorskip("timm")
+        with torch.device("meta"):
+            backbone = made("models.backbones", {"name": "timm", "args": {"network": network}})
+            whole = timm.create_model(network, num_classes=7)
+        assert backbone.maps == maps
+        ours = {name.partition(".")[2] for name in backbone.network.state_dict(prefix="network.")}
+        assert all(name.startswith(backbone.left_out) for name in set(whole.state_dict()) - ours)
+        assert ours <= set(whole.state_dict())
+        assert backbone.mean.flatten().shape == (3,)
+
+    def test_an_unknown_network_is_refused_by_the_nearest_name(self):
+        with pytest.raises(ValueError, match="no 'resnet33' .* did you mean resnet34"):
+            torchvision("resnet33")
+
+    def test_a_library_that_is_missing_is_named_with_its_extra(self, monkeypatch):
+        for name, options in (("timm", {"network": "resnet18"}), ("transformers", {})):
+            monkeypatch.setitem(sys.modules, name, None)
+            part = {"name": name.removesuffix("s"), "args": options, "files": {} if options else FILES}
+            with pytest.raises(ModuleNotFoundError, match=rf"pip install 'rankops-torch\[{name}\]'"):
+                made("models.backbones", part)
+
+
+@pytest.mark.parametrize("which", [None, "all", 1])
+def test_what_is_frozen_of_a_backbone_learns_nothing_and_keeps_its_statistics(which, generator):
+    backbone = made("models.backbones", {"name": "convnet", "args": {"channels": [4, 6]}})
+    backbone.freeze(which)
+    before = {name: value.clone() for name, value in backbone.state_dict().items()}
+    backbone.train()(torch.randint(0, 256, (3, 1, 16, 16), generator=generator, dtype=torch.uint8))
+    moved = {name for name, value in backbone.state_dict().items() if not value.equal(before[name])}
+    learning = {name for name, weights in backbone.named_parameters() if weights.requires_grad}
+    names = [name for name, _ in backbone.named_parameters()]
+    assert learning == {None: set(names), "all": set(), 1: set(names[-3:])}[which]  # a convolution, and what follows
+    assert len([name for name in moved if name.endswith("running_mean")]) == {None: 4, "all": 0, 1: 1}[which]
+    with pytest.raises(ValueError, match="freeze is 9, expected 1 to 4 last blocks that learn"):
+        backbone.freeze(9)
+
+
 class TestText:
+    def test_the_units_of_sru_are_a_loop_over_the_words(self):
+        words = Vocabulary.of(["b c d e f"]).words
+        torch.manual_seed(0)
+        part = {"name": "sru", "args": {"size": 6, "word_size": 3, "layers": 2}}
+        sru = made("models.backbones", part, words=words).eval().requires_grad_(False)
+        for layer in sru.layers:
+            layer.forget.normal_()
+            layer.reset.normal_()
+        tokens = sru.tokenize(["b c d e f b", "c d"])
+        for text, found in zip(tokens, sru(tokens), strict=True):
+            states = [sru.words.weight[number] for number in text if number]
+            for layer in sru.layers:
+                cell, outputs = torch.zeros(6), []
+                for state in states:
+                    candidate, forget, reset, *projected = (layer.inputs.weight @ state).split(6)
+                    kept, shown = (forget + layer.forget).sigmoid(), (reset + layer.reset).sigmoid()
+                    cell = kept * cell + (1 - kept) * candidate
+                    outputs.append(shown * cell.tanh() + (1 - shown) * (projected[0] if projected else state))
+                states = outputs
+            assert found.allclose(states[-1], atol=1e-6)
+
+    def test_an_encoder_pools_the_tokens_that_are_there(self):
+        encoders = {
+            pooling: made("models.backbones", {"name": "transformer", "args": {"pooling": pooling}, "files": FILES})
+            for pooling in ("mean", "first")
+        }
+        encoders["first"].load_state_dict(encoders["mean"].eval().state_dict())
+        states = encoders["mean"].network(input_ids=torch.tensor([[2, 3, 4]])).last_hidden_state[0]
+        tokens = encoders["mean"].tokenize(["a b c", "a b c d e f"])
+        assert tokens[0].tolist() == [3, 4, 5, 0, 0, 0]
+        assert encoders["mean"](tokens)[0].allclose(states.mean(0), atol=1e-5)
+        assert encoders["first"].eval()(tokens)[0].allclose(states[0], atol=1e-5)
+        with pytest.raises(ValueError, match="text 1 is ' ', expected at least one word"):
+            encoders["mean"].tokenize(["a", " "])
+        with pytest.raises(ValueError, match="longest is 999, expected at most the encoder's 512 positions"):
+            made("models.backbones", {"name": "transformer", "args": {"longest": 999}, "files": FILES})
+
     def test_unknown_words_are_one_number_and_empty_captions_are_refused(self):
         vocabulary = Vocabulary.of(["the three", "the seven"], least=1)
         assert vocabulary.encode(["the eight three", "seven"]).tolist() == [[3, 1, 4], [2, 0, 0]]

@@ -6,8 +6,6 @@ from pathlib import Path
 
 import mlflow
 import pandas as pd
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 from pipelines.config import load
@@ -192,8 +190,8 @@ def made_pipeline(params) -> None:
     }  # fmt: skip
     for seed in (1, 2):
         network = build("models", "network", NETWORK, seed=seed, outputs=1, colors=1)
-        frames = {"kind": "frames", "colors": 1, "height": 16, "width": 16}
-        network.recipe |= {"task": "score_ranking", "input": frames, "classes": ["dull"]}
+        about = {"kind": "frames", "colors": 1, "height": 16, "width": 16}
+        network.recipe |= {"task": "score_ranking", "input": about, "classes": ["dull"]}
         save_model(f"models/runs/memorability-mse/seed{seed}", network)
         files[f"models/runs/memorability-mse/seed{seed}/history.csv"] = history
     for key, args in {"lstm": {"hidden": 2}, "laplace": {}}.items():
@@ -202,9 +200,6 @@ def made_pipeline(params) -> None:
     for name, contents in files.items():
         Path(name).parent.mkdir(parents=True, exist_ok=True)
         Path(name).write_text(contents if isinstance(contents, str) else json.dumps(contents))
-    Path("data/clips").mkdir(parents=True)
-    table = pa.table({"score": [0.5]}).replace_schema_metadata({"classes": '["dull"]'})
-    pq.write_table(table, "data/clips/train.parquet")
 
 
 @pytest.fixture
@@ -252,6 +247,8 @@ def test_the_stage_sends_what_the_pipeline_made(store, capsys, made):
         "`train@memorability-mse`, seed 2",
         "| spearman | 0.5000 | 0.4000 to 0.6000 |",
         "| data/clips/train.parquet | 2e |",
+        "the frames of a clip, each of any size",
+        "resized to 16 x 16",
         "`loss.name`: mse",
         "models:/score_ranking-clips/VERSION",
     ):
@@ -287,7 +284,7 @@ def test_an_experiment_in_a_copy_sends_runs_and_no_versions_to_the_store_of_the_
     monkeypatch.delenv("MLFLOW_TRACKING_URI")
     made_pipeline(made)
     copy = tmp_path / ".dvc/tmp/exps/copy"
-    for name in ("data", "metrics", "models", "reports", "dvc.lock"):
+    for name in ("metrics", "models", "reports", "dvc.lock"):
         copied = shutil.copytree if Path(name).is_dir() else shutil.copy
         copy.mkdir(parents=True, exist_ok=True)
         copied(name, copy / name)
@@ -311,15 +308,18 @@ def test_an_experiment_in_a_copy_sends_runs_and_no_versions_to_the_store_of_the_
 
 
 @pytest.mark.parametrize(
-    ("tags", "labels", "expected", "absent"),
+    ("tags", "more", "expected", "absent"),
     [
-        ({"digits_source": "subset"}, (), ["MNIST's digits", "Ranks labels 0 to 9."], []),
-        ({}, ["dress", "shoe"], ["Ranks labels: dress, shoe."], ["igit", "0 to"]),
+        ({"digits_source": "subset"}, {}, ["MNIST's digits", "resized to 32 x 32 pixels, gray"], ["classes"]),
+        ({}, {"classes": ["dress", "shoe"]}, ["Its classes: dress, shoe."], ["igit"]),
+        ({}, {"input": {"kind": "features", "count": 2, "names": ["age", "price"]}}, ["raw: age, price"], ["pixels"]),
     ],
 )
-def test_a_card_speaks_of_digits_and_of_numbered_labels_where_there_are_such(tmp_path, tags, labels, expected, absent):
-    save_model(tmp_path / "ranker", small_ranker())
+def test_a_card_speaks_of_what_there_is(tmp_path, tags, more, expected, absent):
+    ranker = small_ranker()
+    ranker.recipe |= more
+    save_model(tmp_path / "ranker", ranker)
     tags = {"run": "mine", "git_commit": "unknown", "input.data/shop/train.parquet": "1f"} | tags
-    text = card("label_ranking", tmp_path / "ranker", params={}, metrics={}, tags=tags, labels=labels)
+    text = card("label_ranking-shop", tmp_path / "ranker", params={}, metrics={}, tags=tags)
     assert all(part in text for part in expected)
     assert not any(part in text for part in absent)

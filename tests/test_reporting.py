@@ -1,6 +1,7 @@
 """The report: what it reads, what the page and the tables of README show, and what it refuses."""
 
 import json
+import re
 import shutil
 from functools import reduce
 from html.parser import HTMLParser
@@ -107,7 +108,7 @@ def write_project():
     """Write what all stages before the report write."""
     draws = np.random.default_rng(0)
     images = encode_images(draws.integers(0, 255, (TEST, 16, 16), dtype=np.uint8), threads=1)
-    for dataset in ("ranked_mnist", "captions"):
+    for dataset in ("ranked_mnist", "captions", "long_tailed_mnist"):
         Path(f"data/{dataset}").mkdir(parents=True)
         pq.write_table(pa.table({"image": images}), f"data/{dataset}/test.parquet")
     for name, (task, _, _, _, value) in RUNS.items():
@@ -217,6 +218,30 @@ def test_the_sheet_shows_the_best_seed_of_every_loss_and_the_same_results_make_t
     assert [page.count("<mark>") for page in pages] == [0, 3 * SHEET, 0]  # seed 2 is the best, and right
     assert {"orders.png", "image-0.png"} <= {path.name for path in Path("reports/figures").iterdir()}
     assert written() == before
+
+
+@pytest.mark.parametrize("kind", ["text", "features"])
+def test_examples_of_ones_own_table_are_shown_by_kind_and_with_names_and_nothing_speaks_of_digits(project, kind):
+    values = params()
+    run = values.runs["label_ranking-rlsep"].model_copy(update={"dataset": "shop"})
+    table = values.datasets["clips"].model_copy(update={"name": "table", "raw": "data/raw/shop", "rows": None})
+    values = values.model_copy(update={"runs": {"label_ranking-rlsep": run}, "comparisons": {},
+                                       "datasets": {"shop": table}})  # fmt: skip
+    for folder in ("metrics/runs", "models/runs", "predictions"):
+        for path in Path(folder).iterdir():
+            if path.stem != "label_ranking-rlsep":
+                shutil.rmtree(path) if path.is_dir() else path.unlink()
+    cells = {"text": ["a <red> dress"] * TEST, "features": [[0.5, 20.0]] * TEST}[kind]
+    told = {"classes": json.dumps([f"class {label}" for label in range(LABELS)]), "features": '["age", "price"]'}
+    Path("data/shop").mkdir()
+    pq.write_table(pa.table({kind: cells}).replace_schema_metadata(told), "data/shop/test.parquet")
+    report.main(values)
+    text = Path("reports/index.html").read_text()
+    assert {"text": "a &lt;red&gt; dress", "features": "age 0.5\nprice 20"}[kind] in text
+    assert "<span>class " in text
+    assert "figures/label_ranking-rlsep-examples.png" in text
+    assert not re.search("igit|MNIST|papers", text)
+    assert "Kept results" not in text
 
 
 def test_a_label_is_right_in_its_place_alone():

@@ -114,7 +114,7 @@ def boxes_of(recipe, row, prefix=""):
 class TestAll:
     def test_faultless_data_pass_and_leave_a_page(self, check, project, name):
         assert check(name) is None
-        page = (project / f"reports/validation/{name}/index.html").read_text()
+        page = (project / f"reports/data/{name}.html").read_text()
         assert "passed" in page
         assert "FAILED" not in page
 

@@ -1,9 +1,10 @@
-"""What consumers get: images that are read with care, tables from Parquet to Parquet, and MLflow's server."""
+"""What consumers get: images that are read with care, models by address or folder, and MLflow's server."""
 
 import base64
 import json
 import os
 import re
+import shutil
 import signal
 import struct
 import subprocess
@@ -18,8 +19,6 @@ from types import SimpleNamespace
 import mlflow
 import numpy as np
 import pandas as pd
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 import requests as http
 import torch
@@ -28,12 +27,13 @@ from mlflow.store.artifact.local_artifact_repo import LocalArtifactRepository
 from PIL import Image
 from starlette.testclient import TestClient
 
-from pipelines.serving import batch, server
-from pipelines.serving.batch import load_ranker, predict_table
+from pipelines.config import load
+from pipelines.serving import chosen, server
+from pipelines.serving.chosen import model_folder, roles_of, the_model
 from pipelines.serving.model import Model
 from pipelines.tracking.publish import Run, Version, publish
 from rankops import lookup
-from rankops.cli.predict import Prediction, annotate, annotated_paths, predict
+from rankops.cli.rows import Roles
 from rankops.datasets.splits import Split
 from rankops.inputs import base
 from rankops.inputs import frames as clips
@@ -41,7 +41,6 @@ from rankops.inputs.image import Image as Photo
 from rankops.inputs.image import of_tensor
 from rankops.io.checkpoints import build, load_model, save_model
 from rankops.io.images import open_photo, picture
-from rankops.io.parquet import IMAGE
 from rankops.io.pictures import PIXELS
 from rankops.models.tokenizer import Vocabulary
 from rankops.tasks.label_ranking import LabelRanking
@@ -349,33 +348,58 @@ def run(tmp_path) -> Path:
     return tmp_path / "run"
 
 
-class TestLoadRanker:
+class TestModelFolder:
     def test_takes_a_run_a_seed_or_a_version(self, store, run, tmp_path, monkeypatch):
         expected = network_of("label_ranking").state_dict()
-        publish([Run("x", "tests", "x", version=Version("label_ranking", run / "seed2"))])
+        publish([Run("x", "tests", "x", version=Version("label_ranking-shop", run / "seed2"))])
         # As what comes over a network: copied, into a temporary folder where none is named.
         monkeypatch.setattr(LocalArtifactRepository, "download_artifacts", ArtifactRepository.download_artifacts)
         (tmp_path / "temporary").mkdir()
         monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "temporary"))
-        for model in (run, run / "seed2", "models:/label_ranking@champion"):
-            found = load_ranker(str(model)).state_dict()
+        for model in (run, run / "seed2", "models:/label_ranking-shop@champion"):
+            with model_folder(str(model)) as folder:
+                found = load_model(folder).state_dict()
             assert all(found[name].equal(weights) for name, weights in expected.items())
         assert list((tmp_path / "temporary").iterdir()) == []
 
-    def test_names_what_is_wrong(self, store, run, tmp_path):
-        save_model(tmp_path / "other", network_of("score_ranking"))
+    def test_names_what_is_wrong(self, store, tmp_path):
         for model, message in (
             ("nowhere", "nowhere: no such folder"),
-            (str(tmp_path / "other"), "score_ranking, expected one of label_ranking"),
-            (str(tmp_path), "no model.json"),
             ("models:/label_ranking@nobody", "no registered model 'label_ranking'"),
             # MLflow would fetch these.
             (f"file://{tmp_path}", "no such folder"),
             ("http://127.0.0.1:9/x", "no such folder"),
             ("models://elsewhere/x", "no such folder"),
         ):
-            with pytest.raises((ValueError, FileNotFoundError), match=message):
-                load_ranker(model)
+            with pytest.raises((ValueError, FileNotFoundError), match=message), model_folder(model):
+                pass
+
+    def test_the_model_of_a_command_is_the_only_one_of_the_params_or_has_to_be_named(self, tmp_path, monkeypatch):
+        monkeypatch.chdir(tmp_path)
+        shutil.copy(ROOT / "params.yaml", "params.yaml")
+        assert the_model("models/mine", "") == "models/mine"
+        with pytest.raises(ValueError, match="(?s)trains 4: name one, as in `rankops serve --model models:/.*clips@"):
+            the_model(None, "rankops serve --model MODEL")
+        params = load("params.yaml")
+        runs = {name: run for name, run in params.runs.items() if run.task == "multilabel"}
+        monkeypatch.setattr(chosen, "load", lambda: params.model_copy(update={"runs": runs}))
+        assert the_model(None, "") == "models:/multilabel-long_tailed_mnist@champion"
+        monkeypatch.setattr(chosen, "load", lambda: params.model_copy(update={"runs": {}}))
+        with pytest.raises(ValueError, match="trains none"):
+            the_model(None, "")
+
+    def test_columns_have_the_roles_of_the_table_that_the_model_learned_from(self, tmp_path, monkeypatch):
+        monkeypatch.chdir(tmp_path)
+        shutil.copy(ROOT / "params.yaml", "params.yaml")
+        params = load("params.yaml")
+        args = {"file": "x.csv", "image": "path", "id": "sku", "labels": "tags", "group": "product"}
+        shop = params.datasets["clips"].model_copy(update={"name": "table", "args": args})
+        mine = params.runs["label_ranking-rlsep"].model_copy(update={"dataset": "shop"})
+        update = {"datasets": params.datasets | {"shop": shop}, "runs": params.runs | {"mine": mine}}
+        monkeypatch.setattr(chosen, "load", lambda: params.model_copy(update=update))
+        for model in ("models/runs/mine", "../x/models/runs/mine/seed2", "models:/label_ranking-shop@champion"):
+            assert roles_of(model) == Roles(["path"], "sku", None)
+        assert roles_of("models/runs/label_ranking-rlsep") == roles_of("elsewhere") == Roles()
 
     @pytest.mark.parametrize(
         ("change", "message"),
@@ -403,170 +427,23 @@ class TestLoadRanker:
         file = tmp_path / "model.json"
         file.write_text(change if isinstance(change, str) else json.dumps(json.loads(file.read_text()) | change))
         with pytest.raises(ValueError, match=f"^{tmp_path}.*{message}"):
-            load_ranker(str(tmp_path))
+            load_model(tmp_path)
 
     def test_a_run_names_its_best_seed_by_number(self, run):
         for best in ('"../seed1"', "null", "[" * 100_000):
             (run / "run.json").write_text(f'{{"best": {best}}}')
             with pytest.raises(ValueError, match=r"run\.json: not the record of a run"):
-                load_ranker(str(run))
-
-
-class TestPredict:
-    def test_gives_the_labels_of_each_image_in_order(self, run, generator, tmp_path):
-        ranker, images = load_ranker(str(run)), [tmp_path / "first.png", tmp_path / "second.jpg"]
-        images[0].write_bytes(encoded(noise(generator, 16, 16)))
-        images[1].write_bytes(encoded(noise(generator, 16, 16, 3), "JPEG"))
-        for path, found in zip(images, predict(images, run), strict=True):
-            (answer,) = LabelRanking().respond(ranker, [{"image": path.read_bytes()}])
-            assert found.path == path
-            assert found.labels == answer["labels"]
-            assert found.scores == pytest.approx([answer["scores"][label] for label in found.labels], abs=1e-5)
-            assert found.places == sorted(found.places)
-
-    def test_names_labels_as_the_model_does(self, run, generator, tmp_path):
-        image = tmp_path / "image.png"
-        image.write_bytes(encoded(noise(generator, 16, 16)))
-        network, found = load_model(run), []
-        torch.nn.init.constant_(list(network.thresholds.parameters())[-1], -9.0)  # all labels are selected
-        for more in ({}, {"classes": list("abcd")}):
-            network.recipe |= more
-            save_model(tmp_path / "model", network)
-            found.append(predict([image], tmp_path / "model")[0])
-        assert sorted(found[0].labels) == [0, 1, 2, 3]
-        assert found[0].names is None
-        assert found[1].names == ["abcd"[label] for label in found[1].labels]
-        assert [row["name"] for row in found[1].as_json()["labels"]] == found[1].names
-        network.recipe["classes"] = list("abc")
-        save_model(tmp_path / "model", network)
-        with pytest.raises(ValueError, match="classes.*'c'.*a list of 4 names"):
-            predict([image], tmp_path / "model")
-
-    def test_draws_an_image_beside_its_labels_and_replaces_nothing_that_is_read(self, tmp_path):
-        path = tmp_path / "a $ name.png"
-        path.write_bytes(encoded(Image.new("L", (8, 8))))
-        for places, labels in (([], []), ([1, 1, 2], [0, 3, 2])):
-            annotate(tmp_path / "x.jpg", Prediction(path, places, labels, [2.0, 2.0, -1.0][: len(labels)]))
-            with Image.open(tmp_path / "x.jpg") as drawn:
-                assert (drawn.format, drawn.size) == ("JPEG", (700, 340))
-        one, other, same = (tmp_path / name for name in ("a/x.png", "b/y.png", "b/x.jpg"))
-        for path in (one, other, same):
-            path.parent.mkdir(exist_ok=True)
-            path.touch()
-        assert annotated_paths([one, other], tmp_path / "out") == [tmp_path / "out/x.png", tmp_path / "out/y.png"]
-        assert annotated_paths([one], tmp_path) == [tmp_path / "x.png"]
-        for paths, out, message in (
-            ([one, same], tmp_path / "out", "x.jpg would replace .*x.png"),
-            ([one], tmp_path / "out.json", "out.json"),
-            ([one, other], one.parent, "would replace"),
-        ):
-            with pytest.raises(ValueError, match=message):
-                annotated_paths(paths, out)
-
-
-class TestPredictTable:
-    ROWS = 150  # more than are read at once
-
-    @pytest.fixture
-    def images(self, generator) -> list[bytes]:
-        return [encoded(noise(generator, 16, 16)) for _ in range(self.ROWS)]
-
-    def check(self, path: Path, images: list[bytes], ids: list | None = None) -> None:
-        pixels = torch.cat([picture(one, colors=1, where="") for one in images])
-        expected = LabelRanking().predict(network_of("label_ranking"), Split(of_tensor(pixels)))
-        found = pq.read_table(path)
-        assert found.drop_columns("id").schema == expected.drop_columns("id").schema
-        assert found["id"].to_pylist() == (ids or list(range(len(expected))))
-        for column in ("label_ranks", "selected"):
-            assert found[column].to_pylist() == expected[column].to_pylist()
-        assert np.allclose(found["scores"].to_pylist(), expected["scores"].to_pylist(), atol=1e-5)
-
-    def test_is_what_the_stage_predicts_whatever_the_form_of_the_column(self, run, images, tmp_path, monkeypatch):
-        monkeypatch.setattr(batch, "WRITTEN", 100)
-        source, target, ranker = tmp_path / "in.parquet", tmp_path / "out.parquet", load_ranker(str(run))
-        form = pa.array([{"bytes": one, "path": None} for one in images], IMAGE)
-        pq.write_table(pa.table({"label": list(range(self.ROWS)), "image": form}), source)
-        assert predict_table(source, target, ranker) == (self.ROWS, [])
-        self.check(target, images)
-        assert pq.ParquetFile(target).metadata.num_row_groups == 2  # large, however few rows are read at once
-        names = [f"photo {row}" for row in range(self.ROWS)]
-        pq.write_table(pa.table({"id": names, "image": pa.array(images, pa.large_binary())}), source)
-        predict_table(source, target, ranker)
-        self.check(target, images, names)
-        pq.write_table(pa.table({"image": pa.array([], IMAGE)}), source)
-        assert predict_table(source, target, ranker) == (0, [])
-        assert pq.read_schema(target).names == ["id", "scores", "label_ranks", "selected"]
-
-    def test_broken_images_are_skipped_where_that_is_asked_for(self, run, images, tmp_path):
-        source, target, ranker = tmp_path / "in.parquet", tmp_path / "out.parquet", load_ranker(str(run))
-        broken = [3, *range(64, 128), 131]  # 64 are read together
-        given = [b"GIF89a" if row in broken else image for row, image in enumerate(images)]
-        pq.write_table(pa.table({"image": given}), source)
-        assert predict_table(source, target, ranker, skip_broken=True) == (self.ROWS, broken)
-        found = pq.read_table(target)
-        assert found["id"].to_pylist() == list(range(self.ROWS))
-        errors, scores = (found[name].to_pylist() for name in ("error", "scores"))
-        assert [row for row, error in enumerate(errors) if error] == broken
-        assert [row for row, score in enumerate(scores) if score is None] == broken
-        pq.write_table(pa.table({"image": [one for row, one in enumerate(images) if row not in broken]}), source)
-        predict_table(source, target, ranker)
-        whole = pq.read_table(target)["scores"].to_pylist()
-        assert np.allclose([score for score in scores if score], whole, atol=1e-5)
-
-    def test_memory_does_not_grow_with_the_file(self, run, tmp_path):
-        few = [encoded(Image.effect_noise((64, 64), 99)) for _ in range(16)]
-        count = 4000  # of 4 kilobytes each, in one row group
-        form = pa.array([{"bytes": few[row % 16] + bytes([row % 251]), "path": None} for row in range(count)])
-        source = tmp_path / "in.parquet"
-        pq.write_table(pa.table({"image": form}), source, use_dictionary=False, compression="none")
-        del form
-        before, held = pa.total_allocated_bytes(), []
-        ranker = load_ranker(str(run))
-        ranker.recipe["input"] |= {"height": 64, "width": 64}
-        ranker.register_forward_hook(lambda *_: held.append(pa.total_allocated_bytes()))
-        assert predict_table(source, tmp_path / "out.parquet", ranker) == (count, [])
-        assert source.stat().st_size > 12 * 2**20
-        assert max(held) - before < 6 * 2**20
-
-    def test_names_what_is_wrong_with_the_files_and_the_old_one_stays(self, run, images, tmp_path, monkeypatch):
-        source, target, ranker = tmp_path / "in.parquet", tmp_path / "out.parquet", load_ranker(str(run))
-        target.write_bytes(b"old")
-
-        def check(message: str, target: Path = target) -> None:
-            with pytest.raises((ValueError, OSError), match=message):
-                predict_table(source, target, ranker)
-
-        pq.write_table(pa.table({"image": [*images[:131], None, *images[132:]]}), source)
-        check(r"in.parquet: row 131: unusable image")
-        for name in ("image", "id"):  # twice
-            doubled = [(images, "image"), (list(range(self.ROWS)), "id"), (images, name)]
-            pq.write_table(pa.table([values for values, _ in doubled], [called for _, called in doubled]), source)
-            check(f"2 columns are called {name}")
-        pq.write_table(pa.table({"image": images}), source)
-        whole = source.read_bytes()
-        check("the file that is read", source)
-        check("a folder", tmp_path)
-        source.write_bytes(whole[:40] + bytes(19_960) + whole[20_000:])  # the end, which says what is where, stays
-        check("not a whole Parquet file")
-        source.write_bytes(whole)
-
-        def full(*arguments):
-            raise OSError("error writing bytes to file")
-
-        monkeypatch.setattr(pq.ParquetWriter, "write_table", full)
-        monkeypatch.setattr("shutil.disk_usage", lambda path: SimpleNamespace(free=0))
-        check(r"\[Errno 28\] could not be written")
-        assert target.read_bytes() == b"old"
-        assert {path.name for path in tmp_path.iterdir()} == {"run", "in.parquet", "out.parquet"}
+                load_model(run)
 
 
 class TestServe:
     def test_asked_by_many_at_once_it_answers_each_as_one_alone(self, store, run, generator):
-        publish([Run("x", "tests", "x", version=Version("label_ranking", run / "seed2"))])
+        publish([Run("x", "tests", "x", version=Version("label_ranking-shop", run / "seed2"))])
         (code,) = Path("mlruns").rglob("model.py")
         code.write_text("raise SystemExit('the code of a version was run')")
         port = free_port()
-        command = f"from pipelines.serving.server import serve; serve('models:/label_ranking@champion', port={port})"
+        address = "models:/label_ranking-shop@champion"
+        command = f"from pipelines.serving.server import serve; serve({address!r}, port={port})"
         process = subprocess.Popen(
             [sys.executable, "-c", command], start_new_session=True,
             env=os.environ | {"PYTHONPATH": f"{ROOT}:{ROOT / 'src'}"},
@@ -591,7 +468,7 @@ class TestServe:
             for scores, answer in zip(together, expected, strict=True):
                 assert scores == pytest.approx(answer["scores"], abs=1e-5)
             with pytest.raises(ValueError, match=f"port {port} of 127.0.0.1"):
-                server.serve("models:/label_ranking@champion", port=port)
+                server.serve("models:/label_ranking-shop@champion", port=port)
         finally:
             os.killpg(process.pid, signal.SIGTERM)
             process.wait(30)

@@ -8,16 +8,16 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import torch
-from safetensors.torch import save_file
 from scipy.stats import spearmanr
 from torch import nn
-from torchvision.models import resnet34
 
+from pipelines.config.schema import merged, read
 from rankops import lookup
 from rankops.datasets.splits import Captions, Labels, Split
 from rankops.inputs import frames, image
-from rankops.io.checkpoints import build, load_model, save_model, start_from
+from rankops.io.checkpoints import build, load_model, save_model
 from rankops.io.parquet import IMAGE, encode_images
+from rankops.io.starts import start_from
 from rankops.metrics.bootstrap import Statistic, difference, evaluate, interval
 from rankops.ranks import ranks
 from rankops.sorters.handcrafted import Handcrafted
@@ -27,6 +27,8 @@ from rankops.training.augmentation import views
 from rankops.training.device import make_accelerator
 from rankops.training.loop import train
 from rankops.training.objective import Objective
+
+from conftest import ROOT  # isort: skip
 
 CHANNELS = {"channels": [4, 6]}
 CONVNET = {"name": "linear", "args": {}, "backbone": {"name": "convnet", "args": CHANNELS}}
@@ -224,35 +226,67 @@ def test_a_sorter_in_the_loss_is_frozen_or_each_of_its_steps_is_down_the_gradien
             assert not sorter.factor.requires_grad
 
 
-class TestStart:
-    def test_weights_must_be_there_and_fit(self, tmp_path, start):
-        network = network_of(seed=0)
-        with pytest.raises(FileNotFoundError, match=r"nothing/model\.safetensors"):
-            start_from(network, tmp_path / "nothing")
-        other = network_of({"name": "convnet", "args": {"channels": [4, 8]}}, seed=0)
-        with pytest.raises(ValueError, match=r"backbone\.\d+\.weight: found \(6, 4, 3, 3\), expected \(8, 4, 3, 3\)"):
-            start_from(other, start)
-        (start / "model.safetensors").write_bytes(b"half")
-        with pytest.raises(ValueError, match="not a whole safetensors file"):
-            start_from(network, start)
+def test_the_backbone_learns_at_a_part_of_the_heads_rate_or_its_last_blocks_alone(generator):
+    split = split_of("score_ranking", generator)
+    moved = {}
+    kinds = {"whole": {}, "slowly": {"lr_factor": 0.1}, "last": {"freeze": 1}, "head": {"freeze": "all"}}
+    for name, options in kinds.items():
+        finetune = phase(1, shift=0, optimizer={"name": "SGD", "args": {"lr": 1e-3}}) | options
+        whole = options_of("score_ranking") | {"batch_size": 20, "finetune": finetune}
+        training = Training(("score_ranking", CONVNET, "mse", None, None), split, training=whole)
+        network = training.network
+        before = {key: value.clone() for key, value in network.named_parameters()}
+        list(training.epochs())
+        moved[name] = {key: (value - before[key]).norm().item() for key, value in network.named_parameters()}
+        assert all(weights.requires_grad for weights in network.parameters())
+    first, last, head = "backbone.0.weight", "backbone.10.weight", "head.score.1.weight"
+    ratios = {name: [some[key] / moved["whole"][key] for key in (first, last, head)] for name, some in moved.items()}
+    assert ratios["slowly"] == pytest.approx([0.1, 0.1, 1], rel=1e-3)
+    assert [ratio > 0 for ratio in ratios["last"]] == [False, True, True]
+    assert [ratio > 0 for ratio in ratios["head"]] == [False, False, True]
 
-    @pytest.mark.parametrize("name", ["network", "label_ranker", "dual_encoder"])
-    def test_every_network_gives_its_backbone(self, name, tmp_path):
-        args = parts(ATTENTION) | ({"text": WORDS} if name == "dual_encoder" else {})
-        theirs = build("models", name, args, seed=1, outputs=2, words=["<padding>", "<unknown>", "a"])
-        save_model(tmp_path / "seed3", theirs)
-        (tmp_path / "run.json").write_text('{"best": 3}')  # as a run has it
-        ours = network_of(seed=2)
-        start_from(ours, tmp_path)
-        given = theirs.backbone.state_dict()
-        assert all(given[key].equal(value) for key, value in ours.backbone.state_dict().items())
 
-    def test_torchvisions_own_names_are_understood(self, tmp_path):
-        theirs = resnet34(weights=None)
-        save_file(theirs.state_dict(), tmp_path / "resnet34.safetensors")
-        ours = network_of({"name": "torchvision", "args": {"network": "resnet34"}}, seed=0)
-        start_from(ours, tmp_path / "resnet34.safetensors")
-        assert ours.backbone.layers.layer4[0].conv1.weight.equal(theirs.layer4[0].conv1.weight)
+def test_a_sorter_that_is_learned_jointly_goes_down_the_gradient_of_the_loss_itself(start, generator, tmp_path):
+    case = ("score_ranking", CONVNET, "spearman", "lstm", None)
+    rates = {"optimizer": {"name": "SGD", "args": {"lr": 0.1}}, "schedule": {"name": "constant"}}
+    options = options_of("score_ranking") | {"batch_size": 8, "probe": phase(1) | rates, "finetune": phase(0)}
+    split = split_of("score_ranking", generator, rows=8)
+    training = Training(case, split, start, training=options, sorter_optimizer={"name": "jointly"})
+    sorter = training.objective.learned
+    before = [weights.detach().clone() for weights in sorter]
+    scores, target = torch.randn(2, 4, generator=generator), torch.rand(2, 4, generator=generator)
+    expected = torch.autograd.grad(training.objective(scores, target), sorter)
+    assert any((part != 0).any() for part in expected)
+    list(training.epochs(tmp_path / "epochs"))
+    assert not all(old.equal(new) for old, new in zip(before, sorter, strict=True))
+    again = Training(case, split, start, training=options, sorter_optimizer={"name": "jointly"})
+    list(again.epochs(tmp_path / "epochs"))  # which is done: what was learned of the sorter comes back too
+    assert all(one.equal(other) for one, other in zip(sorter, again.objective.learned, strict=True))
+
+
+@pytest.mark.parametrize(
+    "run",
+    [
+        "label_ranking-rlsep", "memorability-mse",
+        *(pytest.param(name, marks=pytest.mark.slow)
+          for name in ("multilabel-multilabel_soft_margin", "retrieval-hard_negative_triplet")),
+    ],
+)  # fmt: skip
+def test_a_network_of_the_papers_is_trained_for_a_step(run, generator):
+    values = merged(read(ROOT / "params.yaml"), read(ROOT / "scales/paper.yaml"))["runs"][run]
+    split, model = split_of(values["task"], generator, rows=4), values["model"]
+    training = Training((values["task"], model, values["loss"]["name"], None, None), split)
+    network, task, whole = training.network, training.task, "scorer" if "scorer" in training.training else "finetune"
+    accelerator = make_accelerator(device="cpu", precision="no")
+    module, data, _ = task.begin(network, whole, split, split, accelerator=accelerator)
+    before = {name: weights.detach().clone() for name, weights in module.named_parameters()}
+    optimizer = torch.optim.SGD(module.train().parameters(), lr=1e-3)
+    loss = task.loss(module, whole, task.batch(data, whole, torch.arange(4), generator), training.objective)
+    loss.backward()
+    optimizer.step()
+    assert math.isfinite(loss.item())
+    stayed = {name for name, weights in module.named_parameters() if weights.equal(before[name])}
+    assert not stayed, stayed
 
 
 def statistic_of(task, *values):

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from pipelines.cli import data, doctor, models, params, project, quickstart
+from pipelines.cli import data, doctor, init, models, params, project, quickstart
 from rankops import __version__
 
 PANELS = {
@@ -13,6 +13,7 @@ PANELS = {
         quickstart.quickstart,
         models.demo,
         doctor.doctor,
+        init.init,
         params.check,
         params.scale,
         data.fetch,

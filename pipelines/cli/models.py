@@ -5,87 +5,68 @@ from typing import Annotated
 
 import typer
 
-from pipelines.cli.shared import CHAMPION, AsJson, ModelOption, errors_in_a_line, fail, print_json, table, typed_here
+from pipelines.cli.shared import AsJson, errors_in_a_line, fail, model_typed_here, table, typed_here
 
 __all__ = ["demo", "monitor", "predict", "promote", "serve"]
 
 
 def predict(
-    sources: Annotated[
-        list[Path],
-        typer.Argument(callback=typed_here, help="PNG or JPEG files, or one Parquet file with a column image."),
-    ],
     model: Annotated[
-        str | None,
-        typer.Option(
-            callback=typed_here,
-            help="A registered version, or a folder such as models/runs/<run>; by default the registered champion, "
-            "or, if there is none, the ranker that comes with the package.",
+        str,
+        typer.Argument(
+            callback=model_typed_here,
+            help="A registered version (models:/<task>-<dataset>@champion), a folder (models/runs/<run>) or `shipped`, "
+            "the ranker of digits in the package.",
         ),
-    ] = None,
+    ],
+    inputs: Annotated[
+        list[Path],
+        typer.Argument(
+            callback=typed_here,
+            help="Pictures, a folder of them, or a table (.csv, .tsv, .jsonl, .parquet, SVMlight) in your own columns.",
+        ),
+    ],
     out: Annotated[
         Path | None,
         typer.Option(
+            "-o",
+            "--out",
             callback=typed_here,
-            help="For pictures: an annotated picture, or a folder for several. For a table: the Parquet file to write.",
+            help="A table (.csv, .tsv, .jsonl, .parquet); of label rankers also an annotated picture, or a folder.",
         ),
+    ] = None,
+    columns: Annotated[
+        list[str] | None,
+        typer.Option("--input", help="Column of a table that holds the input; by default as in the dataset's block."),
+    ] = None,
+    own: Annotated[str | None, typer.Option("--id", help="Column that comes back with each answer.")] = None,
+    query: Annotated[
+        str | None, typer.Option(help="Column whose rows are the documents of one query, for query ranking.")
     ] = None,
     skip_broken: Annotated[
         bool,
         typer.Option(
-            "--skip-broken",
-            help="For a table: leave out images that cannot be read. The column error says why; the exit code is 3.",
+            "--skip-broken", help="Go on after rows that cannot be answered: `error` says why; the exit code is 3."
         ),
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Rank the labels in pictures, the most important first."""
-    if any(source.suffix.lower() == ".parquet" for source in sources):
-        if len(sources) > 1 or out is None:
-            fail(f"{len(sources)} files, {out=!s}: expected one Parquet file and --out predictions.parquet")
-        _predict_table(sources[0], out, model, skip_broken=skip_broken, as_json=as_json)
-        return
-    if skip_broken:
-        fail("--skip-broken: is for a Parquet file; leave out the pictures that cannot be read")
-    from pipelines.serving.ranker import ranker_folder
-    from rankops.cli.predict import annotate, annotated_paths, check_files
-    from rankops.cli.predict import predict as predictions_of
+    """Answer rows by a trained model of any task: the labels of pictures, scores, the order of documents."""
+    from tqdm import tqdm
+
+    from pipelines.serving.chosen import model_folder, roles_of
+    from rankops.cli.predict import SHIPPED, run
+    from rankops.cli.rows import Roles
 
     with errors_in_a_line():
-        check_files(sources)  # before MLflow is asked
-        places = annotated_paths(sources, out) if out else []
-        with ranker_folder(model) as folder:
-            found = predictions_of(sources, folder)
-        for place, one in zip(places, found, strict=False):
-            annotate(place, one)
-    if as_json:
-        print_json([one.as_json() for one in found])
-        return
-    for one in found:
-        typer.echo(one.path if one.labels else f"{one.path}: no label")
-        if one.labels:
-            scores = [f"{score:.3f}" for score in one.scores]
-            table("place", "label", "score", rows=zip(one.places, one.names or one.labels, scores, strict=True))
-    for place in places:
-        typer.echo(f"drawn: {place}")
-
-
-def _predict_table(source: Path, target: Path, model: str | None, *, skip_broken: bool, as_json: bool) -> None:
-    from rankops.cli.predict import check_files
-
-    with errors_in_a_line():
-        check_files([source])
-        from pipelines.serving.batch import load_ranker, predict_table
-
-        rows, broken = predict_table(source, target, load_ranker(model), skip_broken=skip_broken)
-    if as_json:
-        print_json({"out": str(target), "rows": rows} | ({"broken": broken} if skip_broken else {}))
-    else:
-        typer.echo(f"{target}: predictions for {rows - len(broken)} images")
-    if broken:
-        named = ", ".join(map(str, broken[:10])) + (", ..." if len(broken) > 10 else "")
-        typer.echo(f"{source}: {len(broken)} of {rows} images cannot be read: rows {named}", err=True)
-        raise typer.Exit(3)
+        known = roles_of(model)
+        roles = Roles(columns or known.input, own or known.id, query or known.query)
+        with model_folder(str(SHIPPED) if model == "shipped" else model) as folder:
+            code = run(
+                folder, inputs, out=out, roles=roles, skip_broken=skip_broken, as_json=as_json,
+                followed=lambda pieces: tqdm(pieces, unit=" pieces", disable=None if out else True),
+            )  # fmt: skip
+    raise typer.Exit(code)
 
 
 def demo(
@@ -99,7 +80,7 @@ def demo(
     ] = None,
     port: Annotated[int, typer.Option(min=1, max=65535)] = 5002,
 ) -> None:
-    """Move digits on a local page, and see how label rankers rank them, until Ctrl-C."""
+    """Move digits on a local page, and see how label rankers of digits rank them, until Ctrl-C."""
     from rankops.cli.demo import serve
 
     with errors_in_a_line():
@@ -107,27 +88,42 @@ def demo(
 
 
 def serve(
-    model: Annotated[str, typer.Option(help="A registered version.")] = CHAMPION,
+    model: Annotated[
+        str | None,
+        typer.Option(help="A registered version; by default the champion of the only model that params.yaml trains."),
+    ] = None,
     port: Annotated[int, typer.Option(min=1, max=65535)] = 5001,
 ) -> None:
     """Serve a registered version on http://127.0.0.1:PORT/invocations until Ctrl-C."""
     from pipelines.serving import server
+    from pipelines.serving.chosen import the_model
 
     with errors_in_a_line():
-        server.serve(model, port=port)
+        server.serve(the_model(model, "rankops serve --model MODEL"), port=port)
 
 
 def monitor(
     fresh: Annotated[
-        Path, typer.Argument(callback=typed_here, help="Parquet with a column image: {bytes, path}; labels not needed.")
+        Path,
+        typer.Argument(
+            callback=typed_here,
+            help="Raw rows, as `rankops predict` takes them: a table or a folder; no labels needed.",
+        ),
     ],
-    model: ModelOption = CHAMPION,
+    model: Annotated[
+        str | None,
+        typer.Option(
+            callback=typed_here,
+            help="A registered version, or a folder such as models/runs/<run>; by default the champion of the only "
+            "model that params.yaml trains.",
+        ),
+    ] = None,
     dataset: Annotated[
-        str | None, typer.Option(help="Folder below data/; by default what a registered version was trained on.")
+        str | None, typer.Option(help="Folder below data/; by default what the model was trained on.")
     ] = None,
     alpha: Annotated[float, typer.Option(help="False-positive rate.")] = 0.01,
     least_distance: Annotated[float, typer.Option(help="Smallest KS distance that counts as drift.")] = 0.1,
-    rows: Annotated[int, typer.Option(help="Largest number of images to compare from each file.")] = 2000,
+    rows: Annotated[int, typer.Option(help="Largest number of rows to compare from each file.")] = 2000,
     report: Annotated[
         Path | None,
         typer.Option(callback=typed_here, help="JSON to write; default: reports/monitoring/<name of FRESH>.json."),
@@ -135,14 +131,16 @@ def monitor(
     retrain: Annotated[bool, typer.Option("--retrain", help="On drift, schedule a retraining.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Compare fresh images, and the model's scores of them, with its training data.
+    """Compare fresh rows, and what the model says of them, with its training data.
 
     Exit code: 0 without drift, 3 with drift, 1 after an error.
     """
     from pipelines.monitoring import drift
+    from pipelines.serving.chosen import the_model
 
     report = report or Path("reports/monitoring") / f"{fresh.stem}.json"
     with errors_in_a_line():
+        model = the_model(model, f"rankops monitor {fresh} --model MODEL")
         comparison = drift.compare(
             fresh, model=model, dataset=dataset, alpha=alpha, least_distance=least_distance, rows=rows
         )

@@ -51,10 +51,10 @@ def quickstart(seed: Annotated[int, typer.Option(help="Of data, weights and batc
     typer.echo(
         f"\n{SHEET}: the first {EXAMPLES} test images with the order that each loss found; wrong places are red\n"
         "Next:\n"
-        "  .venv/bin/rankops demo                                       # both on a local page: move digits yourself\n"
-        f"  .venv/bin/rankops predict {PICTURE}   # a picture's labels, by the ranker that ships\n"
-        "  make repro                                                   # the whole pipeline\n"
-        "  make ui                                                      # its runs and models, in MLflow"
+        "  .venv/bin/rankops demo                                               # both on a page: move digits\n"
+        f"  .venv/bin/rankops predict shipped {PICTURE}   # a picture's labels, by the ranker that ships\n"
+        "  make repro                                                           # the whole pipeline\n"
+        "  make ui                                                              # its runs and models, in MLflow"
     )
 
 

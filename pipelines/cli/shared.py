@@ -9,9 +9,7 @@ from typing import Annotated, Any, NoReturn
 
 import typer
 
-__all__ = ["CHAMPION", "AsJson", "ModelOption", "errors_in_a_line", "fail", "print_json", "table", "typed_here"]
-
-CHAMPION = "models:/label_ranking@champion"
+__all__ = ["AsJson", "errors_in_a_line", "fail", "model_typed_here", "print_json", "table", "typed_here"]
 
 
 def fail(message: object) -> NoReturn:
@@ -55,8 +53,9 @@ def typed_here(context: typer.Context, value: Any) -> Any:
     return type(value)(os.path.relpath(folder / value))
 
 
+def model_typed_here(context: typer.Context, value: str) -> str:
+    """Make the folder of a model relative as `typed_here` does; `shipped` is none."""
+    return value if value == "shipped" else typed_here(context, value)
+
+
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-ModelOption = Annotated[
-    str,
-    typer.Option(callback=typed_here, help="A registered version, or a folder such as models/runs/<run>."),
-]

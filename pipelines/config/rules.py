@@ -5,6 +5,7 @@ import json
 import math
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import suppress
+from datetime import date
 from functools import cache
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -28,7 +29,9 @@ from pipelines.config.schema import (
 )
 from rankops import lookup
 from rankops.datasets.scenes.base import Scenes
+from rankops.io.starts import check_fit, with_files
 from rankops.tasks.base import Task
+from rankops.training.objective import JOINTLY
 from rankops.training.options import Optimizer, Schedule
 
 __all__ = ["SORTER_METRICS", "check", "check_values"]
@@ -66,8 +69,8 @@ def check_values(values: Any, *, path: str | Path = "params.yaml") -> Settings:
             ("run", "partial", "retrained") if settings.label_ranking_figures else (),
         ),
     }
-    infinite = [f"{place}: is {value}, expected a finite number" for place, value in _infinite(values)]
-    problems: dict[str, list[str]] = {"": infinite} if infinite else {}  # by place
+    unread = [f"{place}: is {found}" for place, found in _unread(values)]
+    problems: dict[str, list[str]] = {"": unread} if unread else {}  # by place
     for block, (check_one, keys) in checks.items():
         for key in keys:
             run = settings.runs[key] if block == "runs" else None
@@ -83,16 +86,18 @@ def check_values(values: Any, *, path: str | Path = "params.yaml") -> Settings:
     return settings
 
 
-def _infinite(values: Any, place: str = "") -> Iterator[tuple[str, float]]:
-    """Yield the numbers of blocks and lists, by their places, that are NaN or infinite."""
+def _unread(values: Any, place: str = "") -> Iterator[tuple[str, str]]:
+    """Yield what no stage can take of blocks and lists, by place: numbers that are NaN or infinite, and days."""
     if isinstance(values, float) and not math.isfinite(values):
-        yield place, values
+        yield place, f"{values}, expected a finite number"
+    elif isinstance(values, date):
+        yield place, f"the day {values}, which DVC does not read: expected quotes around it"
     elif isinstance(values, Mapping):
         for key, value in values.items():
-            yield from _infinite(value, f"{place}.{key}" if place else str(key))
+            yield from _unread(value, f"{place}.{key}" if place else str(key))
     elif isinstance(values, list):
         for number, value in enumerate(values):
-            yield from _infinite(value, f"{place}.{number}")
+            yield from _unread(value, f"{place}.{number}")
 
 
 def _check_known(name: str, known: Collection[str], place: str, what: str = "", hint: str = "") -> None:
@@ -128,7 +133,7 @@ def _built(folder: str, component: Component, place: str, **runtime: Any) -> tor
     try:
         with torch.device("meta"):
             return thing(**component.args, **{name: value for name, value in runtime.items() if name in asked})
-    except (TypeError, ValueError, RuntimeError) as error:
+    except (TypeError, ValueError, RuntimeError, ImportError) as error:
         raise ValueError(f"{place}.args: {error}") from error
 
 
@@ -163,8 +168,6 @@ def _check_drawn(block: Dataset, kind: type[Scenes], place: str) -> None:
 
 
 def _check_read(block: Dataset, kind: type[Any], place: str) -> None:
-    from rankops.datasets.public.reading import DiskDataset  # which imports pandas
-
     parts = PurePosixPath(block.raw).parts
     if block.raw != "/".join(parts) or parts[:2] != ("data", "raw") or len(parts) < 3 or ".." in parts:
         raise ValueError(
@@ -177,11 +180,17 @@ def _check_read(block: Dataset, kind: type[Any], place: str) -> None:
     if (block.size is None) == bool({"image", "frames"} & set(dataset.schema.names)):
         expected = "null: it has no images" if block.size else "a number of pixels, the side of its images"
         raise ValueError(f"{place}.size: is {block.size}, expected {expected}")
-    if block.folds is not None and kind.fit is not DiskDataset.fit:
+    if block.folds is not None and not dataset.foldable:
         raise ValueError(
             f"{place}.folds: {block.name} is fitted to the training rows of one split, which folds would test: leave "
             "folds out"
         )
+    raw = Path(block.raw) / "first" if (Path(block.raw) / "first").is_dir() else Path(block.raw)
+    if raw.is_dir():  # else DVC says that it is missing
+        try:
+            dataset.check_head(raw)
+        except (OSError, ValueError) as error:
+            raise ValueError(f"{place}: {error}") from error
 
 
 def _check_sorter(settings: Settings, key: str, place: str) -> None:
@@ -263,17 +272,8 @@ def _lacks(settings: Settings, dataset: str, task: type[Task]) -> list[str]:
 
 def _check_model(settings: Settings, run: Run, place: str) -> None:
     """Check that a network can be made: its backbone for the dataset's inputs, its head, and the captions' backbone."""
-    given = {"colors": 3, "features": 1, "words": WORDS}
-    backbone = _built("models.backbones", run.model.backbone, f"{place}.backbone", **given)
+    backbone, _ = _backbones(settings, run, place)
     _built("models.heads", run.model, place, features=backbone.size, maps=backbone.maps, outputs=LABELS)
-    if run.model.text is not None:
-        if run.task != "retrieval":
-            raise ValueError(f"{place}.text: {run.task} has no captions to encode: leave it out")
-        text = _built("models.backbones", run.model.text, f"{place}.text", **given)
-        if text.input != "text":
-            raise ValueError(
-                f"{place}.text.name: {run.model.text.name} takes {text.input}, expected a backbone of text"
-            )
     taken = _inputs_of(settings, run.dataset)
     kinds = {lookup.find("inputs", one).backbone for one in taken}
     if backbone.input not in kinds:
@@ -284,6 +284,64 @@ def _check_model(settings: Settings, run: Run, place: str) -> None:
             f"{place}.backbone.name: {run.model.backbone.name} takes {backbone.input}, but {run.dataset} has "
             f"{' or '.join(taken)}; try {', '.join(fitting) or 'another dataset'}"
         )
+    _check_pictures(settings.datasets[run.dataset], run, backbone, f"{place}.backbone")
+    _check_freezing(run, backbone, place.removesuffix("model") + "training")
+
+
+def _backbones(settings: Settings, run: Run, place: str) -> tuple[Any, Any]:
+    """Return the backbone of the inputs, and that of captions or None, built without memory."""
+    start, model = run.start, run.model.model_dump(include={"backbone", "text"})
+    for name in model:
+        component = model[name] and getattr(run.model, name)
+        _ = component and _check_options("models.backbones", component, f"{place}.{name}")
+    while start in (runs := _runs(settings)) and runs[start].start != start:
+        start = runs[start].start  # a run that is not yet trained starts from the same files
+    try:
+        files = with_files(model, start)
+    except (ValueError, OSError) as error:
+        raise ValueError(f"{place.removesuffix('model')}start: {error}") from error
+    given = {"colors": 3, "features": 1, "words": WORDS}
+    backbone = _built(
+        "models.backbones", run.model.backbone, f"{place}.backbone", **given | files["backbone"].get("files", {})
+    )
+    if run.model.text is None:
+        return backbone, None
+    if run.task != "retrieval":
+        raise ValueError(f"{place}.text: {run.task} has no captions to encode: leave it out")
+    captions = _built("models.backbones", run.model.text, f"{place}.text", **given | files["text"].get("files", {}))
+    if captions.input != "text":
+        raise ValueError(
+            f"{place}.text.name: {run.model.text.name} takes {captions.input}, expected a backbone of text"
+        )
+    return backbone, captions
+
+
+def _runs(settings: Settings) -> dict[str, Run]:
+    """Return the runs by what a start calls them."""
+    return {f"models/runs/{name}": run for name, run in settings.runs.items()}
+
+
+def _check_pictures(dataset: Dataset, run: Run, backbone: Any, place: str) -> None:
+    """Put one picture of the dataset's size through the backbone, without computing it."""
+    side = dataset.size or dataset.args.get("canvas")
+    if backbone.input != "image" or side is None:
+        return
+    try:
+        with torch.no_grad(), torch.device("meta"):
+            backbone.eval()(torch.empty(1, 3, side, side, dtype=torch.uint8))
+    except (ValueError, RuntimeError, AssertionError) as error:
+        raise ValueError(
+            f"{place}: {run.model.backbone.name} takes no images of {side} x {side} pixels, {run.dataset}'s: {error}"
+        ) from error
+
+
+def _check_freezing(run: Run, backbone: Any, place: str) -> None:
+    for phase, options in run.training.items():
+        if isinstance(options, dict) and options.get("freeze") is not None:
+            try:
+                backbone.freeze(options["freeze"])
+            except ValueError as error:
+                raise ValueError(f"{place}.{phase}: {error}") from error
 
 
 def _inputs_of(settings: Settings, dataset: str) -> list[str]:
@@ -331,7 +389,10 @@ def _check_sorter_optimizer(settings: Settings, run: Run, place: str) -> None:
     has_weights = run.sorter != NONE and settings.sorters[run.sorter].training is not None
     if not has_weights or "sorter" not in _parameters(run.loss.name):
         raise ValueError(f"{place}: {run.sorter} in {run.loss.name} has nothing to learn: leave it out")
-    _check_optimizer(run.sorter_optimizer, place)
+    if run.sorter_optimizer.name != JOINTLY:
+        _check_optimizer(run.sorter_optimizer, place)
+    elif run.sorter_optimizer.args:
+        raise ValueError(f"{place}.args: {JOINTLY} is the network's own optimizer, which has options: leave them out")
 
 
 def _check_loss(task: type[Task], loss: Component, training: dict[str, Any], place: str) -> bool:
@@ -373,6 +434,11 @@ def _check_start(settings: Settings, key: str, task: type[Task], place: str) -> 
     elif folder == "models/runs":
         _check_known(name, settings.runs, f"{place}.start", "run ")
         _check_start_run(settings, key, name, place)
+    elif Path(run.start).exists():
+        try:
+            check_fit(*_backbones(settings, run, f"{place}.model"), run.start)
+        except (ValueError, OSError) as error:
+            raise ValueError(f"{place}.start: {error}") from error
 
 
 def _check_start_run(settings: Settings, key: str, name: str, place: str) -> None:

@@ -13,7 +13,7 @@ from pipelines.config.rules import check_values
 from pipelines.config.schema import ParamsError, others, read
 from rankops.io.atomic import replaced_file
 
-__all__ = ["apply", "names"]
+__all__ = ["apply", "names", "round_trip"]
 
 DEFAULT = "laptop"
 # Blocks whose keys the user chooses: a scale may name a run that somebody has deleted.
@@ -43,7 +43,7 @@ def apply(name: str, folder: Path = Path()) -> str:
     params, scale = folder / "params.yaml", folder / f"scales/{name}.yaml"
     if name not in names(folder):
         raise ParamsError(f"{scale}: no such file{others(name, names(folder))}")
-    yaml = _round_trip()
+    yaml = round_trip()
     files = [folder / f"scales/{DEFAULT}.yaml"] + ([scale] if name != DEFAULT else [])
     changes = [(read(file, yaml), file) for file in files]
     values = read(params, yaml)
@@ -89,7 +89,7 @@ def _put(into: Any, changes: Any, scale: Path, place: str = "") -> Iterator[str]
             comment[2].column = 0  # one space after the value, whatever the length of the value before
 
 
-def _round_trip() -> YAML:
+def round_trip() -> YAML:
     """Return a reader and writer that keeps comments, quotes, anchors and the order of keys."""
     yaml = YAML()
     yaml.Representer = _Representer
@@ -100,10 +100,10 @@ def _round_trip() -> YAML:
 
 def _written_out(values: Any) -> Any:
     """Return a copy with its comments, in which each shared block is written out where it is."""
-    yaml, text = _round_trip(), StringIO()
+    yaml, text = round_trip(), StringIO()
     yaml.representer.ignore_aliases = lambda value: True
     yaml.dump(values, text)
-    return _round_trip().load(text.getvalue())
+    return round_trip().load(text.getvalue())
 
 
 def _plain(values: Any) -> Any:

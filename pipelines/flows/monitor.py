@@ -17,6 +17,8 @@ from prefect.states import Completed, State
 from pipelines.flows.promote import NOT_JUDGED
 from pipelines.monitoring import drift
 from pipelines.ops.messages import in_a_line, without_credentials
+from pipelines.serving.chosen import the_model
+from rankops.cli.rows import table_of
 
 __all__ = ["DEPLOYMENT", "DRIFTED", "monitor", "newest", "retrain"]
 
@@ -56,35 +58,33 @@ def retrain(reason: str, *, once: str | None = None) -> str:
 
 
 def newest(folder: str | Path) -> Path:
-    """Return the newest of a folder's Parquet files whose names begin with a date, such as `2026-11-21.parquet`.
+    """Return the newest table or folder of pictures whose name begins with a date, such as `2026-11-21.csv`.
 
-    That of the latest day; of several of a day the one that was written last. Files that are still being copied
-    (`.partial-`) do not count.
+    That of the latest day; of several of a day the one that was written last. What is still being copied (`.partial-`)
+    does not count.
 
     Raises:
-        FileNotFoundError: there is no such file.
-        ValueError: a file's name begins with what looks like a date, and is no day.
+        FileNotFoundError: there is none.
+        ValueError: a name begins with what looks like a date, and is no day.
     """
     dated = []
-    for file in Path(folder).glob("[0-9][0-9][0-9][0-9]-[0-9][0-9]-[0-9][0-9]*.parquet"):
-        if not file.is_file() or ".partial-" in file.name:
+    for file in Path(folder).glob("[0-9][0-9][0-9][0-9]-[0-9][0-9]-[0-9][0-9]*"):
+        if ".partial-" in file.name or file.is_dir() == bool(file.suffix) or not (file.is_dir() or table_of(file)):
             continue
         try:
             day = date.fromisoformat(file.name[:10])
         except ValueError as error:
-            raise ValueError(
-                f"{file}: {file.name[:10]} is no day; expected a name such as 2026-11-21.parquet"
-            ) from error
+            raise ValueError(f"{file}: {file.name[:10]} is no day; expected a name such as 2026-11-21.csv") from error
         dated.append((day, file.stat().st_mtime_ns, file))
     if not dated:
-        raise FileNotFoundError(f"{folder}: no file named by its day, such as 2026-11-21.parquet")
+        raise FileNotFoundError(f"{folder}: no table or folder named by its day, such as 2026-11-21.csv")
     return max(dated)[-1]
 
 
 @flow(name="monitor", flow_run_name="monitor: {folder}")
 def monitor(
     folder: str = "data/incoming",
-    model: str = "models:/label_ranking@champion",
+    model: str | None = None,
     dataset: str | None = None,
     alpha: float = 0.01,
     least_distance: float = 0.1,
@@ -94,7 +94,8 @@ def monitor(
 
     Args:
         folder: see `newest`; without it there is nothing to compare.
-        model, dataset, alpha, least_distance: see `pipelines.monitoring.drift.compare`.
+        model: a registered version or a folder; None for the champion of the only model that the params train.
+        dataset, alpha, least_distance: see `pipelines.monitoring.drift.compare`.
         retrain_on_drift: schedule a retraining if there is drift.
 
     Returns:
@@ -102,14 +103,14 @@ def monitor(
     """
     if not Path(folder).exists():
         return Completed(message=f"nothing to compare: there is no folder {folder}")
-    fresh = newest(folder)
+    model, fresh = the_model(model, "the parameter model: MODEL"), newest(folder)
     comparison = drift.compare(fresh, model=model, dataset=dataset, alpha=alpha, least_distance=least_distance)
     drift.write(comparison, Path("reports/monitoring") / f"{fresh.stem}.json")
     create_table_artifact(
         key="monitored",
         table=[asdict(one) for one in comparison.quantities],
         description=f"**{comparison.verdict}**: {comparison.model}, version {comparison.version or 'none'}, trained on "
-        f"{comparison.dataset} ({comparison.reference}). Images: {comparison.images}. Formats: {comparison.formats}.",
+        f"{comparison.dataset} ({comparison.reference}). Rows: {comparison.rows}.",
     )
     get_run_logger().info(comparison.verdict)
     if comparison.drifted and retrain_on_drift:

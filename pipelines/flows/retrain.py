@@ -22,7 +22,7 @@ from pydantic import Field
 
 from pipelines.config import Settings, load
 from pipelines.flows.checkout import commit, fresh_checkout, is_new, share
-from pipelines.flows.graph import stages
+from pipelines.flows.graph import LAST, stages
 from pipelines.flows.processes import CommandFailed, Commands, retried
 from pipelines.flows.promote import judge, outcome, show
 from pipelines.ops.git import git
@@ -147,7 +147,7 @@ def _run_stages(folder: Path, params: Settings, commands: Commands, workers: int
     failed = [f"{stage}: {state.message}" for stage, state in states.items() if state.is_failed() or state.is_crashed()]
     if failed:
         raise CommandFailed("stages failed; the next retraining keeps what is done:\n" + "\n".join(failed))
-    commands.run(*REPRO, folder=folder)  # a no-op, unless a task missed something
+    commands.run(*REPRO, LAST, folder=folder)  # a no-op, unless a task missed something
 
 
 def _show_results(folder: Path, params: Settings) -> None:

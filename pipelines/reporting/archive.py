@@ -13,7 +13,7 @@ from rankops.lookup import find
 
 __all__ = ["kept_results"]
 
-RENAMED = {"memorability": "score_ranking"}  # what kept results call tasks, which are called otherwise now
+RENAMED = {"memorability": "score_ranking"}  # tasks, since a file was made
 PAPER = "paper"  # in this folder a file is a comparison of label rankers, in others it is a run
 
 

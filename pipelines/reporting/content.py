@@ -25,7 +25,7 @@ SOURCES = {"mnist": "all of MNIST", "subset": "the 14,000 digits of MNIST that s
 def content(params: Settings, folder: Path) -> dict[str, Any]:
     """Return what the templates show, and draw the page's pictures into `folder`."""
     # All is read before anything is drawn, which takes long.
-    runs, kept = read_runs(), kept_results({run.dataset for run in params.runs.values()})
+    runs, kept = read_runs(), kept_results({_dataset(params, run) for run in params.runs.values()})
     compared = read_comparisons() if params.comparisons else pd.DataFrame()
     measured = read_sorters() if params.sorters else pd.DataFrame()
     tasks: dict[tuple[str, str], list[str]] = {}

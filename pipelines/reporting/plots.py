@@ -20,6 +20,7 @@ __all__ = ["average_precisions", "found_captions", "learning_curves", "orders", 
 # Sizes are in inches of 80 pixels of the page, so that no label is smaller than 12 of them.
 plt.rcParams.update({"font.size": 11, "axes.titlesize": 12, "axes.grid": True, "grid.alpha": 0.3})
 RIGHT, WRONG = "#e3e7eb", "#f3b7ae"
+LETTERS, LINES = 22, 8  # of the text of an example
 
 
 def _save(figure: plt.Figure, path: Path) -> None:
@@ -67,10 +68,16 @@ def _show(axis: plt.Axes, image: np.ndarray, **options: Any) -> None:
 
 
 def _beside(
-    axis: plt.Axes, image: np.ndarray, *, side: float, step: float, lines: int, size: tuple[float, float]
+    axis: plt.Axes, example: np.ndarray | str, *, side: float, step: float, lines: int, size: tuple[float, float]
 ) -> list[float]:
-    """Show an image at the left of a panel, in inches; return the heights of so many lines beside it."""
-    _show(axis, image, extent=(0, side, side, 0))
+    """Show an image or text at the left of a panel, in inches; return the heights of so many lines beside it."""
+    if isinstance(example, str):
+        axis.set_axis_off()
+        parts = [line for part in example.splitlines() for line in textwrap.wrap(part, LETTERS) or [""]]
+        shown = [*parts[: LINES - 1], "..."] if len(parts) > LINES else parts
+        axis.text(0, side / 2, "\n".join(shown), va="center", size=9, parse_math=False)
+    else:
+        _show(axis, example, extent=(0, side, side, 0))
     axis.set(xlim=(0, size[0]), ylim=(size[1], 0))
     return [side / 2 + step * (line - (lines - 1) / 2) for line in range(lines)]
 
@@ -81,54 +88,60 @@ def _box(right: bool) -> dict[str, str]:
 
 def orders(
     path: Path,
-    images: list[np.ndarray],
+    examples: list[np.ndarray | str],
     orders: list[dict[str, list[tuple[str, bool]]]],
     *,
     title: str | None = None,
     glyphs: dict[str, np.ndarray] | None = None,
 ) -> None:
-    """Draw images beside orders of their labels by name; wrong places are marked.
+    """Draw examples beside orders of their labels by name; wrong places are marked.
 
     Args:
-        images: (height, width[, 3]) uint8.
+        examples: images (height, width[, 3]) uint8, or text.
         orders: of each image, from `pipelines.reporting.examples.places`.
         title: above all of them.
         glyphs: pictures (height, width, 4) uint8 of labels, for those that no font has.
     """
     side, step, size = 1.6, 0.33, 13
     left = side + 0.4 + 0.105 * max(map(len, orders[0]))  # of the first place
-    width = left + step * max(len(order) for one in orders for order in one.values())
+    wide = {label: step if glyphs else max(step, 0.13 + 0.1 * len(label)) for one in orders for order in one.values()
+            for label, _ in order}  # fmt: skip
+    width = left + max(sum(wide[label] for label, _ in order) for one in orders for order in one.values())
     height = max(side, step * len(orders[0])) + 0.2
-    figure, axes = _panels(len(images), columns=max(1, int(10.8 / width)), width=width, height=height)
-    for axis, image, one in zip(axes, images, orders, strict=True):
-        heights = _beside(axis, image, side=side, step=step, lines=len(one), size=(width, height))
+    figure, axes = _panels(len(examples), columns=max(1, int(10.8 / width)), width=width, height=height)
+    for axis, example, one in zip(axes, examples, orders, strict=True):
+        heights = _beside(axis, example, side=side, step=step, lines=len(one), size=(width, height))
         for y, (name, order) in zip(heights, one.items(), strict=True):
             weight = "bold" if y == heights[0] else "normal"
             axis.text(side + 0.15, y, name, va="center", size=size, weight=weight)
-            for place, (label, right) in enumerate(order):
-                x = left + step * place
+            x = left - step / 2
+            for label, right in order:
+                x += wide[label] / 2
                 if glyphs and label:
                     glyph = OffsetImage(glyphs[label], zoom=0.4)
                     axis.add_artist(AnnotationBbox(glyph, (x, y), pad=0.1, bboxprops=_box(right)))
                 else:
-                    axis.text(x, y, label or "–", va="center", ha="center", size=size, bbox=_box(right))
+                    axis.text(
+                        x, y, label or "–", va="center", ha="center", size=size, bbox=_box(right), parse_math=False
+                    )
+                x += wide[label] / 2
     if title:
         figure.suptitle(title, size=size, x=0.01, ha="left")
     _save(figure, path)
 
 
-def found_captions(path: Path, images: list[np.ndarray], found: list[list[tuple[str, bool]]]) -> None:
-    """Draw images with the captions that were found for them, the best first; wrong ones are marked.
+def found_captions(path: Path, examples: list[np.ndarray | str], found: list[list[tuple[str, bool]]]) -> None:
+    """Draw examples with the captions that were found for them, the best first; wrong ones are marked.
 
     Args:
-        images: (height, width[, 3]) uint8.
-        found: captions of each image, and whether they are its own.
+        examples: images (height, width[, 3]) uint8, or text.
+        found: captions of each, and whether they are its own.
     """
     side, step, letters = 1.6, 0.56, 54
     width, height = side + 0.15 + 0.09 * letters, side + 0.2
-    figure, axes = _panels(len(images), columns=2, width=width, height=height)
-    for axis, image, captions in zip(axes, images, found, strict=True):
-        heights = _beside(axis, image, side=side, step=step, lines=len(captions), size=(width, height))
+    figure, axes = _panels(len(examples), columns=2, width=width, height=height)
+    for axis, example, captions in zip(axes, examples, found, strict=True):
+        heights = _beside(axis, example, side=side, step=step, lines=len(captions), size=(width, height))
         for y, (caption, right) in zip(heights, captions, strict=True):
             lines = textwrap.wrap(caption, letters, max_lines=2, placeholder=" ...")
             axis.text(side + 0.2, y, "\n".join(lines), va="center", size=11, bbox=_box(right))
@@ -145,19 +158,24 @@ def predicted(path: Path, scores: np.ndarray, target: np.ndarray) -> None:
     _save(figure, path)
 
 
-def average_precisions(path: Path, table: pd.DataFrame, counts: np.ndarray) -> None:
+def average_precisions(path: Path, table: pd.DataFrame, counts: np.ndarray, names: list[str] | None = None) -> None:
     """Draw the average precision of each class with its interval, the most frequent class first.
 
     Args:
         table: columns `value`, `low` and `high`, indexed by class number.
         counts: positives of each class in the test split.
+        names: of all classes; None for their numbers.
     """
     table = table.loc[sorted(table.index, key=lambda label: -counts[label])]
     figure, axis = plt.subplots(figsize=(9, 3.6), layout="constrained")
     errors = [np.maximum(table["value"] - table["low"], 0), np.maximum(table["high"] - table["value"], 0)]
     axis.bar(range(len(table)), table["value"], yerr=errors, capsize=3)
-    axis.set_xticks(range(len(table)), [f"{label}\n{counts[label]}" for label in table.index])
-    axis.set(xlabel="class, and how many test images have it", ylabel="average precision", ylim=(0, 1))
+    axis.set_xticks(
+        range(len(table)), [f"{names[label] if names else label}\n{counts[label]}" for label in table.index]
+    )
+    if names:
+        axis.tick_params(axis="x", rotation=90)
+    axis.set(xlabel="class, and how many test examples have it", ylabel="average precision", ylim=(0, 1))
     _save(figure, path)
 
 

@@ -13,7 +13,7 @@ import uvicorn  # comes with MLflow
 from fastapi import FastAPI, Request, Response
 from mlflow.pyfunc import scoring_server
 
-from pipelines.serving.ranker import is_registered
+from pipelines.serving.chosen import is_registered
 from pipelines.tracking.publish import SERVED_BY, signature_of
 from pipelines.tracking.registry import weights_of
 from rankops import lookup
@@ -34,7 +34,7 @@ def serve(model: str, *, port: int) -> None:
         FileNotFoundError, ValueError: no such version, see `pipelines.tracking.registry.weights_of`; the port is taken.
     """
     if not is_registered(model):
-        raise ValueError(f"{model}: MLflow serves what is registered; expected such as models:/label_ranking@champion")
+        raise ValueError(f"{model}: MLflow serves what is registered; expected such as models:/<name>@champion")
     with TemporaryDirectory() as scratch:
         app = app_of(weights_of(model, Path(scratch)))
     with socket.socket() as probe:  # uvicorn would say so in its log alone

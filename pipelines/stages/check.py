@@ -14,7 +14,8 @@ from rankops.io.atomic import replaced_file
 def main(params: Settings) -> None:
     rules.check()
     raw = Path("data/raw") / params.digits.source
-    if not raw.is_dir() and not raw.with_suffix(".dvc").is_file():  # else DVC says that it is missing
+    drawn = any(dataset.is_drawn for dataset in params.datasets.values())
+    if drawn and not raw.is_dir() and not raw.with_suffix(".dvc").is_file():  # else DVC says that it is missing
         raise FileNotFoundError(
             f"{raw}: no such folder, but digits.source is {params.digits.source}: run `rankops fetch mnist`"
         )

@@ -98,20 +98,20 @@ def _read(params: Settings, key: str) -> None:
         dataset.check_later(raw, first=first, seed=options.seed)
     fitted = dataset.fit(first, seed=options.seed)
     rows, skipped = {}, {split: [] for split in dataset.splits}
-    reading = {split: Reading(options.size, options.seed, threads, fitted, names) for split, names in skipped.items()}
+    reading = {
+        split: Reading(options.size, options.seed, threads, fitted, names, params.data.snapshot)
+        for split, names in skipped.items()
+    }
     parts = {split: [dataset.tables(first, split, reading[split])] for split in dataset.splits}
     # Validation and test stay what they were: later deliveries are for training, whole.
     parts["train"] += [dataset.tables(raw, "all", reading["train"]) for raw in later]
-    schema = dict.fromkeys(parts, dataset.schema_of(first))
     if options.folds is not None:  # of which each row is tested once, those of later deliveries too
         of_fold = partial(_with_folds, folds=options.folds, seed=options.seed)
         parts["train"] = [map(of_fold, chain(*parts.pop("val"), *parts.pop("test"), *parts["train"]))]
-        schema["train"] = schema["train"].append(pa.field(FOLD, pa.int64()))
     with replaced_folder(f"data/{key}") as folder, tqdm(desc=key, unit=" rows") as bar:
         # What is missing of the small ones is told before hours go into the large one.
         for split in reversed(parts):
-            tables = chain.from_iterable(parts[split])
-            rows[split] = _write(folder / f"{split}.parquet", tables, schema[split], bar)
+            rows[split] = _write(folder / f"{split}.parquet", chain.from_iterable(parts[split]), bar)
             if not rows[split]:
                 raise ValueError(f"{first}: nothing is left of {split}: all of its files are broken; get them again")
         rows = {split: rows[split] for split in parts}
@@ -151,11 +151,13 @@ def _share(folder: Path, folds: int) -> dict[str, int]:
     return {f"fold {fold}": int(count) for fold, count in enumerate(counts, 1)}
 
 
-def _write(path: Path, tables: Iterable[pa.Table], schema: pa.Schema, bar: tqdm) -> int:
+def _write(path: Path, tables: Iterable[pa.Table], bar: tqdm) -> int:
     """Write tables as they come, numbered through, and return how many rows they have."""
-    rows = 0
+    tables = iter(tables)
+    first = next(tables)
+    schema, rows = first.schema, 0
     with pq.ParquetWriter(path, schema, compression="zstd") as writer:
-        for table in tables:
+        for table in chain([first], tables):
             if not table.schema.equals(schema, check_metadata=True):
                 raise ValueError(
                     f"{path}: a delivery has the schema {table.schema.metadata or table.schema}, the first one "

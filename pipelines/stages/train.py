@@ -29,8 +29,9 @@ from pipelines.stages.runner import FEATURES, checkpoint_folder
 from rankops import lookup
 from rankops.datasets.folds import cut
 from rankops.io.atomic import remove_folder, replaced_folder
-from rankops.io.checkpoints import save_model, start_from
+from rankops.io.checkpoints import save_model
 from rankops.io.recipes import folder_of, name_of
+from rankops.io.starts import start_from, with_files
 from rankops.sorters import load_sorter
 from rankops.training.device import make_accelerator
 from rankops.training.loop import train
@@ -297,10 +298,11 @@ def train_one(params: Settings, name: str, job: Job, folder: Path) -> None:
     options = {"threads": params.compute.threads, "memory": params.compute.memory}
     data = Path("data") / run["dataset"] if job.fold is None else folder / "data"
     splits = [task.load(data, split, **options) for split in ("train", "val")]
-    network = task.build(run["model"], splits[0], seed=seed)
+    start = _start(params, name, job.fold)
+    network = task.build(with_files(run["model"], start), splits[0], seed=seed)
     started = Path(run["start"]).name != NONE
     if started:
-        start_from(network, _start(params, name, job.fold))
+        start_from(network, start)
     objective = Objective(
         run["loss"],
         sorter=None if run["sorter"] == NONE else load_sorter(Path("models/sorters") / run["sorter"]),

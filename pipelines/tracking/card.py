@@ -4,7 +4,7 @@ The gate adds its decision to it, see `pipelines.tracking.gate`.
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from textwrap import shorten
 from typing import Any
@@ -14,7 +14,7 @@ from rankops import __version__, lookup
 
 __all__ = ["LONGEST", "card", "inputs_of"]
 
-NAMES = 500  # characters of the names of labels, at most
+NAMES = 500  # characters of the names of classes or features, at most
 LONGEST = 4000  # characters: MLflow takes 5,000, and the gate's decision comes after it
 
 
@@ -25,7 +25,6 @@ def card(
     params: Mapping[str, Any],
     metrics: Mapping[str, float],
     tags: Mapping[str, str],
-    labels: Sequence[str] = (),
 ) -> str:
     """Return the card, at most `LONGEST` characters: params that do not fit are left out.
 
@@ -34,7 +33,6 @@ def card(
         weights: folder with `model.json`.
         params, metrics: flat, as they are sent to MLflow; the bounds of a metric's interval are `.low` and `.high`.
         tags: of the version.
-        labels: the names of the classes, if they have any.
     """
     recipe = json.loads((weights / "model.json").read_text())
     seed = f", seed {tags['seed']}; the metrics are over all its seeds" if "seed" in tags else ""
@@ -48,10 +46,12 @@ def card(
             lines.append(f"| {name} | {value:.4f} | {interval} |")
     if inputs := inputs_of(tags):
         lines += ["", "## Data"]
+        if "dataset" in tags:
+            lines += ["", f"Dataset `{tags['dataset']}`, see its block in the params."]
         if "digits_source" in tags:
             lines += ["", f"Drawn from MNIST's digits (`digits.source: {tags['digits_source']}`)."]
         lines += ["", "| file | md5 |", "|---|---|", *(f"| {name} | {value} |" for name, value in inputs.items())]
-    lines += ["", "## Limits", "", _limits(recipe, labels), "", "## Load", "", _loading(model, recipe)]
+    lines += ["", "## Limits", "", _limits(recipe), "", "## Load", "", _loading(model, recipe)]
     lines += ["", "## Params", ""]
     for name, value in params.items():
         line = f"- `{name}`: {value}"
@@ -66,25 +66,49 @@ def inputs_of(tags: Mapping[str, str]) -> dict[str, str]:
     return {name.removeprefix(INPUT): value for name, value in tags.items() if name.startswith(INPUT)}
 
 
-def _limits(recipe: Mapping[str, Any], labels: Sequence[str]) -> str:
+def _input(recipe: Mapping[str, Any]) -> str:
+    """Return what a row of a request is, and what the model itself does to it.
+
+    >>> _input({"task": "score_ranking", "input": {"kind": "features", "count": 2, "names": ["age", "price"]}})
+    'a vector of 2 numbers, raw: age, price'
+    """
+    given = recipe["input"]
+    if given["kind"] in ("image", "frames"):
+        colors = "gray" if given["colors"] == 1 else "RGB"
+        several = "the frames of a clip, each" if given["kind"] == "frames" else "an image"
+        what = (
+            f"{several} of any size: turned upright, cut to the middle and resized to {given['width']} x "
+            f"{given['height']} pixels, {colors}"
+        )
+    elif given["kind"] == "features":
+        names = given.get("names")
+        named = shorten(f": {', '.join(names)}", NAMES, placeholder=", ...") if names else ""
+        what = f"a vector of {given['count']} numbers, raw{named}"
+    else:
+        what = "a text"
+    what = f"the documents of a query, each {what}" if recipe["task"] == "query_ranking" else what
+    return f"{what}; or a caption" if recipe["task"] == "retrieval" else what
+
+
+def _limits(recipe: Mapping[str, Any]) -> str:
     if recipe["folder"] == "sorters":
         length = recipe["args"].get("length")
         return f"Takes {length} scores, no other number." if length else "Takes any number of scores."
-    given = recipe["input"]
-    takes = " and ".join(name for name in lookup.find("tasks", recipe["task"])().columns(recipe) if name != "id")
-    if "width" in given:
-        takes += f" of any size, which are resized to {given['width']} x {given['height']}, {given['colors']} color(s)"
-    ranked = ""
-    if recipe["task"] == "label_ranking":
-        numbers = f" 0 to {recipe['args']['outputs'] - 1}"
-        names = shorten(f": {', '.join(labels)}", NAMES, placeholder=", ...") if labels else numbers
-        ranked = f" Ranks labels{names}."
-    return f"Takes {takes}.{ranked} It was judged on data like its training data, and on no other."
+    classes = recipe.get("classes")
+    named = shorten(f" Its classes: {', '.join(classes)}", NAMES, placeholder=", ...") + "." if classes else ""
+    return f"Takes {_input(recipe)}.{named} It was judged on data like its training data, and on no other."
 
 
 def _loading(model: str, recipe: Mapping[str, Any]) -> str:
     address = f"models:/{model}/VERSION"
     if recipe["folder"] == "sorters":
         return f'`rankops.sorters.load_sorter("{address}")`'
-    command = f", or `rankops predict picture.png --model {address}`" if recipe.get("task") == "label_ranking" else ""
-    return f'`mlflow.pyfunc.load_model("{address}")`{command}'
+    return (
+        f'`mlflow.pyfunc.load_model("{address}")`, whose rows have {", ".join(_columns(recipe))}; or `rankops predict '
+        f"{address} FILE`, for a table of yours{' or pictures' if recipe['input']['kind'] == 'image' else ''}"
+    )
+
+
+def _columns(recipe: Mapping[str, Any]) -> list[str]:
+    every = lookup.find("tasks", recipe["task"])().columns(recipe).items()
+    return [f"{name} (optional)" if kind.endswith("?") else name for name, kind in every]

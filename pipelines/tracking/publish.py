@@ -8,7 +8,6 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from getpass import getuser
 from hashlib import sha256
-from importlib.metadata import version as installed
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -26,6 +25,7 @@ from pipelines.ops.git import git
 from pipelines.ops.messages import without_credentials
 from pipelines.tracking import live, registry
 from pipelines.tracking.card import card, inputs_of
+from pipelines.tracking.requirements import requirements
 from pipelines.tracking.store import answering, connect, experiment_of
 from rankops import __version__, lookup
 
@@ -36,9 +36,6 @@ TOOK = "training.seconds"  # on a run: from its first beginning to its end
 COMPARED = "rankops.compared"  # on a model: among which versions its challenger was chosen
 PARENT = "mlflow.parentRunId"  # MLflow's own: its UI shows a run with this tag below its parent
 SERVED_BY = Path(__file__).parents[1] / "serving" / "model.py"
-REQUIREMENTS = (
-    "mlflow", "torch", "torchvision", "safetensors", "accelerate", "numpy", "pandas", "pillow", "pyarrow", "scipy"
-)  # fmt: skip
 KINDS = {  # of `Task.columns`
     "image": DataType.binary,
     "images": Array(DataType.binary),
@@ -199,16 +196,16 @@ def signature_of(weights: Path) -> ModelSignature:
     if recipe["folder"] == "sorters":
         tensor = Schema([TensorSpec(np.dtype(np.float32), (-1, recipe["args"].get("length", -1)))])
         return ModelSignature(inputs=tensor, outputs=tensor)
-    task: Any = lookup.find("tasks", recipe["task"])
+    task: Any = lookup.find("tasks", recipe["task"])()
     inputs: list[ColSpec | TensorSpec] = [
         ColSpec(KINDS[kind.removesuffix("?")], name, required=not kind.endswith("?"))
-        for name, kind in task().columns(recipe).items()
+        for name, kind in task.columns(recipe).items()
     ]
     return ModelSignature(inputs=Schema(inputs))
 
 
 def _made(run: Run, tags: Mapping[str, str]) -> dict[str, Any]:
-    """Return what a version's model.json says besides how it is rebuilt: what made it, how good it is, its labels."""
+    """Return what a version's model.json says besides how it is rebuilt: what made it, and how good it is."""
     inputs = inputs_of(tags)
     metrics: dict[str, dict[str, float]] = {}
     for name, value in run.metrics.items():
@@ -232,8 +229,7 @@ def _register(client: mlflow.MlflowClient, run_id: str, run: Run, version: Versi
     tags = {**run.tags, **version.tags, KEY: run.key, "run": run.name}
     known = tags | _commit()
     made = _made(run, known)
-    labels = json.loads((version.weights / "model.json").read_text()).get("classes", ())
-    text = card(version.model, version.weights, params=run.params, metrics=run.metrics, tags=known, labels=labels)
+    text = card(version.model, version.weights, params=run.params, metrics=run.metrics, tags=known)
     with TemporaryDirectory() as scratch:
         weights = Path(scratch) / "weights"  # the name by which `rankops.sorters.load` finds it
         shutil.copytree(version.weights, weights)
@@ -247,8 +243,8 @@ def _register(client: mlflow.MlflowClient, run_id: str, run: Run, version: Versi
                 artifacts={"weights": str(weights)},
                 code_paths=["src/rankops"],  # the model runs where rankops is not installed
                 signature=signature_of(version.weights),
-                # Asking MLflow to find them takes ten seconds.
-                pip_requirements=[f"{name}=={installed(name).split('+')[0]}" for name in REQUIREMENTS],
+                # Asking MLflow to find them takes ten seconds, and finds those of one request.
+                pip_requirements=requirements(recipe, SERVED_BY),
             )
     try:
         client.create_registered_model(version.model)

@@ -64,7 +64,7 @@ def has_champion(name: str) -> bool:
 
 
 def version_of(address: str) -> ModelVersion:
-    """Return the version that an address such as `models:/label_ranking@champion` or `models:/label_ranking/3` names.
+    """Return the version that an address such as `models:/sorter-lstm@champion` or `models:/sorter-lstm/3` names.
 
     Raises:
         FileNotFoundError: there is no store yet.
@@ -73,7 +73,7 @@ def version_of(address: str) -> ModelVersion:
     client = connect()
     named = re.fullmatch(r"models:/([^/@]+)(?:@(.+)|/(\d+))", address)
     if named is None:
-        raise ValueError(f"{address}: expected such as models:/label_ranking@champion or models:/label_ranking/3")
+        raise ValueError(f"{address}: expected such as models:/<name>@champion or models:/<name>/3")
     name, alias, number = named.groups()
     with answering():
         model, every = model_of(client, name), versions(client, name)
@@ -148,7 +148,7 @@ def has_files(address: str) -> bool:
 
 
 def weights_of(address: str, to: Path) -> Path:
-    """Copy the weights of a version, such as `models:/label_ranking@champion`, and return their folder below `to`.
+    """Copy the weights of a version, such as `models:/sorter-lstm@champion`, and return their folder below `to`.
 
     Raises:
         FileNotFoundError: there is no store yet.

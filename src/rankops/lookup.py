@@ -35,6 +35,8 @@ RUNTIME = {
     "maps",
     "colors",
     "words",
+    "config",
+    "tokenizer",
 }
 
 # Files of these folders that hold no component.
@@ -48,7 +50,8 @@ HELPERS = {
     "sorters": {"base", "laplace_sums", "load", "operators", "standardize"},
     "tasks": {"base", "predict"},
     "datasets": {"base", "digits", "drawing", "expected", "facts", "folds", "four_digit_mnist", "labelled_points",
-                 "layout", "mnist", "packages", "queries", "reading", "rlsep", "score_vectors", "splits"},
+                 "layout", "mnist", "packages", "queries", "reading", "rlsep", "score_vectors", "splits", "table_cells",
+                 "table_examples", "table_facts", "table_files", "table_text"},
 }  # fmt: skip
 
 # Folders whose public names are imported from the package itself.

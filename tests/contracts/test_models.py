@@ -15,13 +15,26 @@ from rankops.io.checkpoints import build, load_model, save_model
 BACKBONES, HEADS, WHOLE = (lookup.names(folder) for folder in ("models.backbones", "models.heads", "models"))
 WORDS = ["<padding>", "<unknown>", *"abcdefg"]
 RUNTIME = {"outputs": 5, "features": 7, "words": WORDS, "colors": 1}
-# What a backbone needs to be made where no default says it.
-GIVEN: dict[str, dict[str, Any]] = {"torchvision": {"network": "mobilenet_v3_small"}}
 CONVNET, LINEAR, PERCEPTRON = "convnet", "linear", "perceptron"
+# An encoder of a word a token, as its folder has it.
+TINY = {"hidden_size": 8, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 8}
+TOKENIZER = {
+    "version": "1.0", "truncation": None, "padding": None, "added_tokens": [], "normalizer": None,
+    "pre_tokenizer": {"type": "Whitespace"}, "post_processor": None, "decoder": None,
+    "model": {"type": "WordLevel", "vocab": {word: place for place, word in enumerate(WORDS)}, "unk_token": WORDS[1]},
+}  # fmt: skip
+FILES = {"config": TINY | {"model_type": "bert", "vocab_size": len(WORDS)}, "tokenizer": TOKENIZER}
+# What a backbone needs to be made where no default says it.
+GIVEN: dict[str, dict[str, Any]] = {
+    "timm": {"args": {"network": "test_convnext"}},
+    "torchvision": {"args": {"network": "mobilenet_v3_small"}},
+    "transformer": {"files": FILES},
+}
 
 
 def part(folder: str, name: str, **options) -> dict[str, Any]:
-    return {"name": name, "args": small(lookup.find(folder, name)) | GIVEN.get(name, {}) | options}
+    given = GIVEN.get(name, {})
+    return {"name": name} | given | {"args": small(lookup.find(folder, name)) | given.get("args", {}) | options}
 
 
 def network(backbone: str = CONVNET, head: str = LINEAR, *, of: str = "network", **options) -> nn.Module:
@@ -65,7 +78,7 @@ def inputs(network: nn.Module, *, colors: int = 1) -> Tensor:
     if kind == "image":
         return torch.randint(0, 256, (3, colors, 64, 64), generator=draws, dtype=torch.uint8)
     if kind == "text":
-        return network.backbone.tokenize(["a b c d", "b", "e f"])
+        return network.backbone.tokenize(["a b c d e f g a b c", "b", "e f"])
     return torch.randn(3, RUNTIME["features"], generator=draws)
 
 
@@ -104,7 +117,9 @@ def test_features_are_of_the_size_and_form_that_the_backbone_says(backbone, head
     with torch.device("meta"):  # as the params are checked: without memory
         kind = type(model.backbone)
         asked = inspect.signature(kind).parameters
-        bare = kind(**part("models.backbones", backbone)["args"], **{k: v for k, v in RUNTIME.items() if k in asked})
+        made = part("models.backbones", backbone)
+        runtime = {key: value for key, value in RUNTIME.items() if key in asked} | made.get("files", {})
+        bare = kind(**made["args"], **runtime)
     assert (bare.size, bare.maps) == (model.backbone.size, model.backbone.maps)
     assert all(weights.is_meta for weights in bare.parameters())
 

@@ -65,7 +65,7 @@ def _outside(folder: Path) -> None:
         f"{folder}: not in a RankOps checkout (no folder upwards has dvc.yaml and pipelines/).\n"
         "The command runs that checkout's pipeline: clone the repository, run `make setup` there, and try again in "
         "it.\nWithout a checkout there are the library (`from rankops.losses import spearman`), "
-        "`rankops demo` and `rankops predict PICTURE`."
+        "`rankops demo` and `rankops predict MODEL PICTURE`."
     )
 
 

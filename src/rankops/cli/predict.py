@@ -1,70 +1,26 @@
-"""`rankops predict`: the labels of pictures by a trained label ranker.
+"""`rankops predict MODEL INPUT [-o OUTPUT]`: what a trained model says of pictures, folders of them and tables.
 
-What can be wrong with pictures or model is told before torch is imported.
+What can be wrong with files or model is told before torch is imported, as far as that is possible.
 """
 
 import argparse
 import json
 import sys
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from rankops.cli.answers import WRITABLE, Answer, answers, write
+from rankops.cli.rows import OWN, Roles, table_of
+from rankops.io.atomic import replaced_file
 from rankops.io.recipes import image_of, recipe_of
 
-if TYPE_CHECKING:
-    import pyarrow as pa
+__all__ = ["SHIPPED", "annotate", "annotated_paths", "image_of_ranker", "main", "run"]
 
-__all__ = [
-    "SHIPPED", "Prediction", "annotate", "annotated_paths", "check_files", "image_of_ranker", "load_ranker", "main",
-    "predict", "predictions",
-]  # fmt: skip
-
-AT_ONCE = 256  # pictures that are decoded together
-SHIPPED = Path(__file__).parents[1] / "models/pretrained/label_ranking"  # the ranker that comes with the package
-TASK = "label_ranking"
-PICTURES = (".png", ".jpg", ".jpeg", ".pdf", ".svg")  # what `annotate` writes
-
-
-@dataclass(frozen=True)
-class Prediction:
-    """The labels of an image, the most important first."""
-
-    path: Path
-    places: list[int]  # equally important labels share theirs
-    labels: list[int]
-    scores: list[float]
-    names: list[str] | None = None  # of the labels, if the model knows them
-
-    def as_json(self) -> dict[str, Any]:
-        """Return `path` and `labels`, of each its `place`, `label` and `score`, and its `name` where it has one."""
-        rows = zip(self.places, self.labels, self.scores, strict=True)
-        labels: list[dict[str, Any]] = [
-            {"place": place, "label": label, "score": score} for place, label, score in rows
-        ]
-        for label, name in zip(labels, self.names or [], strict=False):
-            label["name"] = name
-        return {"path": str(self.path), "labels": labels}
-
-    @property
-    def shown(self) -> list[str]:
-        """What people read of each label."""
-        return self.names or [f"label {label}" for label in self.labels]
-
-
-def check_files(paths: Iterable[Path]) -> None:
-    """Raise if a path is no file.
-
-    Raises:
-        FileNotFoundError: there is nothing.
-        ValueError: there is a folder.
-    """
-    for path in paths:
-        if path.is_dir():
-            raise ValueError(f"{path}: a folder; expected files, as in {path}/*.png")
-        if not path.is_file():
-            raise FileNotFoundError(f"{path}: no such file")
+SHIPPED = Path(__file__).parents[1] / "models/pretrained/label_ranking"  # the ranker of digits in the package
+DRAWN = (".png", ".jpg", ".jpeg", ".pdf", ".svg")  # what `annotate` writes
+LONGEST = 8  # numbers of a list that are shown
 
 
 def image_of_ranker(folder: Path) -> dict[str, int]:
@@ -74,82 +30,46 @@ def image_of_ranker(folder: Path) -> dict[str, int]:
         FileNotFoundError, ValueError: no label ranker, or one that does not know; see `rankops.io.recipes`.
     """
     recipe = recipe_of(folder)
-    if (task := recipe.get("task")) != TASK:
-        raise ValueError(f"{folder}: a model of {task or 'no task'}, expected one of {TASK}")
+    if (task := recipe.get("task")) != "label_ranking":
+        raise ValueError(f"{folder}: a model of {task or 'no task'}, expected one of label_ranking")
     return image_of(recipe, where=folder)
 
 
-def load_ranker(folder: Path) -> Any:
-    """Load the label ranker in a folder, on the GPU if there is one; see `image_of_ranker`."""
-    image_of_ranker(folder)
-    import torch
-
-    from rankops.io.checkpoints import load_model
-
-    return load_model(folder, device="cuda" if torch.cuda.is_available() else "cpu")
+# What people see.
 
 
-def predict(paths: Sequence[Path], folder: Path = SHIPPED) -> list[Prediction]:
-    """Return the labels of each image.
+def order_of(answer: Answer) -> list[tuple[int, Any, float]]:
+    """Return place, label and score of each label that an answer has, the most important first.
 
-    Args:
-        paths: of pictures of any size, of which the largest middle part is looked at.
-        folder: of a label ranker, see `rankops.io.recipes.folder_of`.
-
-    Raises:
-        FileNotFoundError: no such file or model.
-        ValueError: not an image; the message names the file. Or not a label ranker.
+    >>> order_of({"labels": ["cat", "dog"], "label_ranks": [0, 1, 1], "scores": [-1.0, 0.5, 0.25]})
+    [(1, 'cat', 0.5), (1, 'dog', 0.25)]
     """
-    from rankops.io.pictures import opened  # needs Pillow
-
-    check_files(paths)
-    image_of_ranker(folder)
-    for path in paths:
-        with opened(path, where=str(path)):
-            pass
-    from rankops.tasks.predict import order_of
-
-    ranker = load_ranker(folder)
-    names = _names(ranker.recipe, folder)
-    table = predictions(ranker, [(str(path), path) for path in paths])
-    results = []
-    for path, row in zip(paths, table.to_pylist(), strict=True):
-        labels, ranks = order_of(row["label_ranks"]), row["label_ranks"]
-        places = [max(ranks) + 1 - ranks[label] for label in labels]
-        called = [names[label] for label in labels] if names else None
-        results.append(Prediction(path, places, labels, [row["scores"][label] for label in labels], called))
-    return results
+    ranks = answer["label_ranks"]
+    numbers = sorted((number for number, rank in enumerate(ranks) if rank > 0), key=lambda number: -ranks[number])
+    places = [max(ranks) + 1 - ranks[number] for number in numbers]
+    scores = [answer["scores"][number] for number in numbers]
+    return [*zip(places, answer["labels"], scores, strict=True)]
 
 
-def _names(recipe: dict[str, Any], folder: Path) -> list[str] | None:
-    """Return the names of all labels, if the model has them."""
-    names, count = recipe.get("classes"), recipe["args"].get("outputs")
-    if names is None:
-        return None
-    if isinstance(names, list) and len(names) == count and all(isinstance(name, str) for name in names):
-        return names
-    raise ValueError(f"{folder}: model.json has the classes {names!r}, expected a list of {count} names")
+def lines_of(answer: Answer) -> list[str]:
+    """Return an answer in lines for people.
+
+    >>> lines_of({"id": "a.png", "score": 0.5, "embedding": [0.25] * 9})
+    ['a.png: score 0.500; embedding 0.250, 0.250, 0.250, 0.250, 0.250, 0.250, 0.250, 0.250, ... (9)']
+    """
+    if "label_ranks" in answer:
+        order = order_of(answer)
+        rows = [f"{place:>3}.  {label}  {score:7.3f}" for place, label, score in order]
+        return [str(answer["id"]) if order else f"{answer['id']}: no label", *rows]
+    shown = [f"{name} {_shown(value)}" for name, value in answer.items() if name != "id"]
+    return [f"{answer['id']}: {'; '.join(shown)}"]
 
 
-def predictions(ranker: Any, images: Sequence[tuple[str, bytes | Path | None]]) -> "pa.Table":
-    """Return what `LabelRanking.predict` says of encoded images; messages call them by their names."""
-    from concurrent.futures import ThreadPoolExecutor
-
-    import pyarrow as pa
-    import torch
-
-    from rankops.datasets.splits import Split
-    from rankops.inputs.image import Image
-    from rankops.tasks.label_ranking import LabelRanking
-
-    about, tables = ranker.recipe["input"], []
-    with ThreadPoolExecutor(torch.get_num_threads()) as pool:
-        for start in range(0, len(images), AT_ONCE):
-            part = images[start : start + AT_ONCE]
-            prepared = [*pool.map(lambda named: Image.prepared([named[1]], about, where=named[0]), part)]
-            tables.append(LabelRanking().predict(ranker, Split(Image.gathered(prepared, about))))
-    table = pa.concat_tables(tables)
-    return table.set_column(0, "id", pa.array(range(len(table)), pa.int64()))
+def _shown(value: Any) -> str:
+    if isinstance(value, list):
+        rest = f", ... ({len(value)})" if len(value) > LONGEST else ""
+        return ", ".join(map(_shown, value[:LONGEST])) + rest
+    return f"{value:.3f}" if isinstance(value, float) else str(value)
 
 
 def annotated_paths(paths: Sequence[Path], out: Path) -> list[Path]:
@@ -159,61 +79,119 @@ def annotated_paths(paths: Sequence[Path], out: Path) -> list[Path]:
         ValueError: a file that is no picture; or one would replace another, or an image that is read.
     """
     single = len(paths) == 1 and out.suffix and not out.is_dir()
-    if single and out.suffix.lower() not in PICTURES:
-        raise ValueError(f"--out {out}: expected a folder, or a picture that ends in {', '.join(PICTURES)}")
+    if single and out.suffix.lower() not in DRAWN:
+        raise ValueError(
+            f"{out}: expected a table (.csv, .tsv, .jsonl, .parquet), a picture ({', '.join(DRAWN)}), or a folder"
+        )
     results = [out] if single else [out / f"{path.stem}.png" for path in paths]
     read = {path.resolve() for path in paths}
     for number, result in enumerate(results):
         if result in results[:number] or result.resolve() in read:
-            raise ValueError(f"--out {out}: the annotated {paths[number]} would replace {result}: name another folder")
+            raise ValueError(f"{out}: the annotated {paths[number]} would replace {result}: name another folder")
     return results
 
 
-def annotate(path: Path, prediction: Prediction) -> None:
+def annotate(path: Path, answer: Answer) -> None:
     """Draw an image beside its labels, the most important one on top, as long as its score."""
     from matplotlib.figure import Figure
+    from PIL import Image, ImageOps
 
-    from rankops.io.atomic import replaced_file
-    from rankops.io.images import picture
-
-    count = len(prediction.labels)
+    order, source = order_of(answer), Path(answer["id"])
     figure = Figure(figsize=(7, 3.4), layout="constrained")
     shown, bars = figure.subplots(1, 2)
-    shown.imshow(picture(prediction.path, colors=3, where=str(prediction.path))[0].permute(1, 2, 0).numpy())
+    with Image.open(source) as image:  # which the model has read
+        shown.imshow(ImageOps.exif_transpose(image).convert("RGB"))
     shown.axis("off")
-    drawn = bars.barh(range(count), prediction.scores)
-    bars.bar_label(drawn, [f"{score:.2f}" for score in prediction.scores], padding=3)
-    names = [f"{place}.  {label}" for place, label in zip(prediction.places, prediction.shown, strict=True)]
-    bars.set_yticks(range(count), names, parse_math=False)
+    drawn = bars.barh(range(len(order)), [score for _, _, score in order])
+    bars.bar_label(drawn, [f"{score:.2f}" for _, _, score in order], padding=3)
+    names = [f"{place}.  {label}" for place, label, _ in order]
+    bars.set_yticks(range(len(order)), names, parse_math=False)
     bars.invert_yaxis()
     bars.margins(x=0.2)
-    bars.set(xlabel="score", title="most important first" if count else "no label")
-    figure.suptitle(prediction.path.name, parse_math=False)
+    bars.set(xlabel="score", title="most important first" if order else "no label")
+    figure.suptitle(source.name, parse_math=False)
     with replaced_file(path) as partial:
         figure.savefig(partial, dpi=100, format=path.suffix.removeprefix(".").lower())
 
 
+# The command.
+
+
+def run(
+    folder: Path,
+    sources: Sequence[Path],
+    *,
+    out: Path | None = None,
+    roles: Roles = OWN,
+    skip_broken: bool = False,
+    as_json: bool = False,
+    followed: Callable[[Iterable[list[Answer]]], Iterable[list[Answer]]] = iter,
+) -> int:
+    """Answer, and write, draw or print the answers; return the exit code: 3 if rows were skipped, else 0.
+
+    Args:
+        folder, sources, roles, skip_broken: see `answers`.
+        out: a table for the answers; or, of label rankers, a picture or a folder for annotated pictures.
+        as_json: print JSON, a line an answer.
+        followed: passes on the pieces of answers, and shows how many there are.
+
+    Raises:
+        FileNotFoundError, ValueError, OSError: see `answers` and `write`.
+    """
+    found = followed(answers(folder, sources, roles, skip_broken=skip_broken))
+    if out is not None and table_of(out) in WRITABLE:
+        if out.is_dir() or out.resolve() in {source.resolve() for source in sources}:
+            raise ValueError(f"{out}: {'a folder' if out.is_dir() else 'the file that is read'}; name another file")
+        count, broken = write(out, found, classes=recipe_of(folder).get("classes"), errors=skip_broken)
+        if as_json:
+            print(json.dumps({"out": str(out), "rows": count, "broken": broken}))
+        else:
+            print(f"{out}: answers to {count - len(broken)} of {count} rows")
+        return _told(broken, count)
+    if out is not None:
+        image_of_ranker(folder)
+        if any(table_of(source) or source.is_dir() for source in sources):
+            raise ValueError(f"{out}: pictures are drawn of files that are named; expected a table, such as {out}.csv")
+        places = annotated_paths(sources, out)
+    broken, count = [], 0
+    for answer in chain.from_iterable(found):
+        count += 1
+        broken += [answer["id"]] if "error" in answer else []
+        print(json.dumps(answer, ensure_ascii=False) if as_json else "\n".join(lines_of(answer)))
+        if out is not None and "error" not in answer:
+            annotate(places[count - 1], answer)
+            print(f"drawn: {places[count - 1]}", file=sys.stderr if as_json else sys.stdout)
+    return _told(broken, count)
+
+
+def _told(broken: Sequence[Any], count: int) -> int:
+    if not broken:
+        return 0
+    named = ", ".join(map(str, broken[:10])) + (", ..." if len(broken) > 10 else "")
+    print(f"{len(broken)} of {count} rows could not be answered: {named}", file=sys.stderr)
+    return 3
+
+
 def main(arguments: Sequence[str]) -> None:
-    """Run `rankops predict` outside a checkout, where there is no registry: with a folder, or the package's ranker."""
-    parser = argparse.ArgumentParser(
-        prog="rankops predict", description="Rank the labels in pictures, the most important first."
+    """Run `rankops predict` outside a checkout, where there is no registry."""
+    parser = argparse.ArgumentParser(prog="rankops predict", description="Answer rows by a trained model.")
+    parser.add_argument("model", help="folder of a model; or `shipped`, the ranker of digits in the package")
+    parser.add_argument("inputs", nargs="+", type=Path, help="pictures, a folder of them, or a table")
+    parser.add_argument(
+        "-o", "--out", type=Path, help="a table; or, of label rankers, an annotated picture or a folder"
     )
-    parser.add_argument("pictures", nargs="+", type=Path, help="PNG or JPEG files")
-    parser.add_argument("--model", type=Path, default=SHIPPED, help="folder of a label ranker (default: the package's)")
-    parser.add_argument("--out", type=Path, help="an annotated picture, or a folder for several (needs matplotlib)")
+    parser.add_argument("--input", action="append", default=[], help="column of a table that holds the input")
+    parser.add_argument("--id", help="column that comes back with each answer")
+    parser.add_argument("--query", help="column whose rows are the documents of a query")
+    parser.add_argument("--skip-broken", action="store_true", help="go on after rows that cannot be answered")
     parser.add_argument("--json", action="store_true", help="print JSON")
     options = parser.parse_args(arguments)
+    folder = SHIPPED if options.model == "shipped" else Path(options.model)
     try:
-        places = annotated_paths(options.pictures, options.out) if options.out else []
-        found = predict(options.pictures, options.model)
-        for place, one in zip(places, found, strict=False):
-            annotate(place, one)
+        code = run(
+            folder, options.inputs, out=options.out, roles=Roles(options.input, options.id, options.query),
+            skip_broken=options.skip_broken, as_json=options.json,
+        )  # fmt: skip
     except (ValueError, OSError) as error:
         sys.exit(str(error))
-    if options.json:
-        print(json.dumps([one.as_json() for one in found], indent=2))
-        return
-    for one in found:
-        print(one.path if one.labels else f"{one.path}: no label")
-        for place, label, score in zip(one.places, one.shown, one.scores, strict=True):
-            print(f"{place:>3}.  {label}  {score:7.3f}")
+    sys.exit(code)

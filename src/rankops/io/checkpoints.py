@@ -18,10 +18,7 @@ from rankops import lookup
 from rankops.io.atomic import replaced_file, write_error
 from rankops.io.recipes import folder_of, recipe_of
 
-__all__ = ["build", "load_model", "save_model", "start_from"]
-
-# Before the names of convolutional weights in a file.
-PREFIXES = ("backbone.", "scorer.backbone.", "items.backbone.", "layers.", "")
+__all__ = ["build", "load_model", "save_model"]
 
 
 def build(folder: str, name: str, args: dict[str, Any], *, seed: int, **runtime: Any) -> Any:
@@ -135,39 +132,3 @@ class _Bounded(TorchFunctionMode):
             if self.left < 0:
                 raise ValueError("its options ask for more weights than the file has")
         return func(*args, **(kwargs or {}))
-
-
-def start_from(network: Any, path: str | Path) -> None:
-    """Give a network the backbone's weights of a trained one; its head stays as it is.
-
-    Args:
-        network: with `backbone`.
-        path: a safetensors file, or a folder, see `rankops.io.recipes.folder_of`. Its weights below `backbone.` are
-            taken, or below one of `PREFIXES`; or, as libraries publish them, those without a prefix.
-
-    Raises:
-        FileNotFoundError: no weights there.
-        ValueError: they are not of a network of this kind; the message names the first that is missing or differs.
-    """
-    path = Path(path)
-    file = path if path.suffix == ".safetensors" else folder_of(path) / "model.safetensors"
-    if not file.is_file():
-        raise FileNotFoundError(f"{path}: no weights to start from; expected {file}")
-    try:
-        weights = load_file(file)
-    except SafetensorError as error:
-        raise ValueError(f"{file}: not a whole safetensors file ({error}); make or fetch it again") from error
-    wanted = network.backbone.state_dict()
-    prefix = next((one for one in PREFIXES if any(f"{one}{name}" in weights for name in wanted)), PREFIXES[0])
-    if not any(name.startswith(PREFIXES[:3]) for name in weights):  # as a library has them
-        weights = {f"{PREFIXES[0]}layers.{name}": value for name, value in weights.items()}
-    found = {name: weights.get(f"{prefix}{name}") for name in wanted}
-    for name, value in wanted.items():
-        given = found[name]
-        if given is None or given.shape != value.shape:
-            there = "nothing" if given is None else tuple(given.shape)
-            raise ValueError(
-                f"{file}: {prefix}{name}: found {there}, expected {tuple(value.shape)}: the weights are of another "
-                "network; give both the same model and options"
-            )
-    network.backbone.load_state_dict(found)

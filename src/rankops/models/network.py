@@ -16,7 +16,7 @@ def made(folder: str, part: dict[str, Any], **runtime: Any) -> Any:
 
     Args:
         folder: `models.backbones` or `models.heads`.
-        part: `name` and `args`.
+        part: `name` and `args`, and `files` where it keeps some, see `rankops.io.starts.with_files`.
         runtime: such as `colors` or `features`; what the part does not ask for is left out.
 
     Raises:
@@ -25,7 +25,8 @@ def made(folder: str, part: dict[str, Any], **runtime: Any) -> Any:
     lookup.check_options(folder, part["name"], part.get("args", {}))
     make = lookup.find(folder, part["name"])
     asked = inspect.signature(make).parameters
-    return make(**part.get("args", {}), **{name: value for name, value in runtime.items() if name in asked})
+    given = {name: value for name, value in runtime.items() if name in asked}
+    return make(**part.get("args", {}), **part.get("files", {}), **given)
 
 
 class Network(nn.Module):

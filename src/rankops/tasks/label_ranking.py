@@ -23,7 +23,7 @@ from rankops.tasks.base import Metric, Task
 from rankops.tasks.predict import named, order_of
 from rankops.training.augmentation import warped
 from rankops.training.finetune import network_of
-from rankops.training.options import STRICT, Phase, check_bounds
+from rankops.training.options import STRICT, Phase, WholePhase, check_bounds
 
 if TYPE_CHECKING:
     from accelerate import Accelerator
@@ -58,7 +58,7 @@ class Embeddings(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ScorerOptions(Phase):
+class ScorerOptions(WholePhase):
     """Options of the scorer's training; images are moved, zoomed and rotated at random."""
 
     batch_size: int
@@ -187,6 +187,7 @@ class LabelRanking(Task):
             for split in (train, val)
         ]
         if phase == "scorer":
+            network.backbone.freeze(self.training["scorer"].get("freeze"))
             return network.scorer, both[0]._replace(fresh=self.fresh), both[1]
         # The scorer is frozen from here on: its scores and embeddings are computed once.
         network.scorer.eval()

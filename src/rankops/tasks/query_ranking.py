@@ -24,7 +24,7 @@ from rankops.ragged import pad_groups
 from rankops.tasks.base import Metric, Task
 from rankops.training.augmentation import shifted
 from rankops.training.finetune import network_of
-from rankops.training.options import STRICT, Phase
+from rankops.training.options import STRICT, WholePhase
 
 if TYPE_CHECKING:
     from accelerate import Accelerator
@@ -42,7 +42,7 @@ METRICS = (
 
 
 @dataclass(frozen=True, kw_only=True)
-class RankerOptions(Phase):
+class RankerOptions(WholePhase):
     """Options of the ranker's training; `batch_size` counts queries, `monitor` decides on the best epoch.
 
     `shift` is by how many pixels pictures are moved at random.
@@ -175,6 +175,7 @@ class QueryRanking(Task):
                 raise ValueError(
                     f"none of the {len(split)} {name} queries has a relevant document, expected one in some"
                 )
+        network.backbone.freeze(self.training[phase].get("freeze"))
         return network, _on(accelerator.device, network, train), _on(accelerator.device, network, val)
 
     def rows(self, data: Queries, phase: str) -> int:

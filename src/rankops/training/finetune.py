@@ -182,7 +182,7 @@ class ProbeAndFinetune:
         self, network: Any, phase: str, train: Any, val: Any, *, accelerator: "Accelerator"
     ) -> tuple[Any, Data, Data]:
         """Return the module that a phase trains, and both splits as the phase reads them."""
-        network.backbone.requires_grad_(phase == "finetune")
+        network.backbone.freeze("all" if phase == "probe" else self.training[phase].get("freeze"))
         inputs = [split.inputs.ready(network).to(accelerator.device) for split in (train, val)]
         if phase == "probe":
             inputs = [one.replaced(self.features(network, one)) for one in inputs]
@@ -190,7 +190,7 @@ class ProbeAndFinetune:
 
     def end(self, network: Any, phase: str) -> None:
         """Leave the network as a phase should."""
-        network.backbone.requires_grad_(True)
+        network.backbone.freeze(None)
 
     def rows(self, data: Data, phase: str) -> int:
         return len(data.inputs)

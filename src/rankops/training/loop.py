@@ -5,7 +5,7 @@ In distributed runs each process trains on its share of every batch, and all hav
 
 import math
 import shutil
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass, replace
 from itertools import chain, pairwise
@@ -244,11 +244,12 @@ def fit(
             `schedule` (`name`: `constant`, `cosine` to 0 at the last epoch, or `step` with `factor` and
             `every_epochs`; optionally `warm_up_epochs`), and optionally `average`: how much of the averaged weights
             each step keeps, such as 0.999; then the exponential moving average is validated and returned, with
-            statistics of batch normalization taken anew in one more pass over each epoch's batches. Other keys are the
-            task's.
+            statistics of batch normalization taken anew in one more pass over each epoch's batches; and `lr_factor`,
+            the rate of the module's `backbone` in parts of that of the rest. Other keys are the task's.
         rows: examples in an epoch.
         seed: of all random choices in training.
-        objective: handed to `task.loss`. Its `state` (a fine-tuned sorter) is kept in the checkpoint too.
+        objective: handed to `task.loss`. Its `state` (a fine-tuned sorter) is kept in the checkpoint too, and what it
+            has `learned` is learned with the module's weights.
         group: batches are made of whole groups of so many examples, as a sorter of fixed length needs.
         device, precision: see `rankops.training.device.make_accelerator`.
         checkpoint: folder for the state, or None to keep none.
@@ -267,8 +268,7 @@ def fit(
     share = (accelerator.process_index, accelerator.num_processes)
     several = accelerator.num_processes > 1
     module.to(accelerator.device)  # before the optimizer is told of its parameters
-    trained = [parameter for parameter in module.parameters() if parameter.requires_grad]
-    optimizer = getattr(torch.optim, optimizer_options["name"])(trained, **optimizer_options["args"])
+    optimizer = _optimizer(module, getattr(objective, "learned", ()), optimizer_options, options.get("lr_factor"))
     factor = _factor(options["schedule"], epochs)
     steps = batch_count(rows, batch_size, multiple_of=group, share=share)
     rates = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: factor(step / max(steps, 1)))
@@ -412,6 +412,21 @@ def fit(
         vars(bare).pop("_is_accelerate_prepared", None)
         bare.load_state_dict(progress.best_state)
         bare.eval()
+
+
+def _optimizer(
+    module: Any, also: Iterable[Tensor], options: Mapping[str, Any], lr_factor: float | None
+) -> torch.optim.Optimizer:
+    """Return the optimizer of a module's weights that are not frozen and of others, at another rate of its backbone."""
+    trained = [parameter for parameter in module.parameters() if parameter.requires_grad] + list(also)
+    make = getattr(torch.optim, options["name"])
+    if lr_factor is None:
+        return make(trained, **options["args"])
+    backbone = set(module.backbone.parameters())
+    parts = [[one for one in trained if (one in backbone) == inside] for inside in (False, True)]
+    optimizer = make([{"params": part} for part in parts], **options["args"])
+    optimizer.param_groups[1]["lr"] *= lr_factor
+    return optimizer
 
 
 def _check(options: Mapping[str, Any]) -> None:

@@ -10,7 +10,9 @@ from torch import Tensor, nn
 from rankops import lookup
 from rankops.ranks import ranks as exact_ranks
 
-__all__ = ["Objective", "grouped"]
+__all__ = ["JOINTLY", "Objective", "grouped"]
+
+JOINTLY = "jointly"  # for an optimizer's name: that of the network learns the sorter too
 
 
 def grouped(values: Tensor, length: int) -> Tensor:
@@ -32,20 +34,24 @@ class Objective:
     r"""A loss as the params describe it, called with scores and the truth.
 
     With a sorter, the loss is $L(f(s), \cdot)$ with f frozen: a module is put in evaluation mode and its weights get
-    no gradient. Optionally f goes on learning from the scores that the network really produces (SoDeep, Section 3.2):
-    before each step, one step of its own optimizer on $\|f(s) - \mathrm{rk}(s)\|_1 / d^2$, s detached; not in
-    validation. An auxiliary loss is added with a weight, for the first epochs or throughout: the parallel loss by which
-    SoDeep keeps scores where the sorter was trained.
+    no gradient. Optionally f is fine-tuned along the way: `jointly`, so that the loss is minimized by both sets of
+    weights with one optimizer (SoDeep, Section 3.2.1); or on the scores that the network really produces: before each
+    step, one step of its own optimizer on $\|f(s) - \mathrm{rk}(s)\|_1 / d^2$, s detached; not in validation.
+
+    An auxiliary loss is added with a weight, for the first epochs or throughout: the parallel loss by which SoDeep
+    keeps scores where the sorter was trained.
 
     Args:
         loss: `name` and `args`.
         sorter: takes scores (..., d) to ranks; needed by losses that take one, refused by others.
-        sorter_optimizer: None, or `name` of a class in `torch.optim` and `args`, of the sorter's own optimizer.
+        sorter_optimizer: None; or `name` of a class in `torch.optim` and `args`, of the sorter's own optimizer; or the
+            name `jointly`.
         auxiliary: None or `{"name": "none"}`, or `name`, `args`, `weight` and `epochs` (None = throughout).
         device: where the sorter is to be.
 
     Attributes:
         epoch: 1, 2, ..., which the training loop sets; it decides whether the auxiliary loss counts.
+        learned: the sorter's weights if they are learned jointly with the network's, which are frozen otherwise.
 
     Raises:
         ValueError: a loss that needs a sorter has none, or the other way round; nothing to fine-tune.
@@ -80,12 +86,15 @@ class Objective:
         if sorter is not None and not takes_sorter:
             raise ValueError(f"{loss['name']} takes no sorter: leave it out, or choose a loss that does")
         self._optimizer: Any = None
+        self.learned: list[Tensor] = []
         if sorter_optimizer is not None:
             if sorter is None or not list(sorter.parameters()):
                 raise ValueError(f"sorter_optimizer: {type(sorter).__name__} has no weights to fine-tune: leave it out")
-            self._optimizer = getattr(torch.optim, sorter_optimizer["name"])(
-                sorter.parameters(), **sorter_optimizer["args"]
-            )
+            if sorter_optimizer["name"] == JOINTLY:
+                self.learned = list(sorter.requires_grad_(True).parameters())
+            else:
+                make = getattr(torch.optim, sorter_optimizer["name"])
+                self._optimizer = make(sorter.parameters(), **sorter_optimizer["args"])
 
     def _bound(self, loss: dict[str, Any]) -> tuple[partial, bool]:
         function = lookup.find("losses", loss["name"])
@@ -104,6 +113,8 @@ class Objective:
     @property
     def state(self) -> list[Any]:
         """What changes while the sorter is fine-tuned, for the checkpoint."""
+        if self.learned:
+            return [self._sorter]
         return [] if self._optimizer is None else [self._sorter, self._optimizer]
 
     def __call__(

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
-__all__ = ["STRICT", "Finetune", "Optimizer", "Phase", "Schedule", "Training", "check_bounds"]
+__all__ = ["STRICT", "Finetune", "Optimizer", "Phase", "Schedule", "Training", "WholePhase", "check_bounds"]
 
 # Read by pydantic where the params are checked: unknown keys are errors.
 STRICT = {"extra": "forbid"}
@@ -25,7 +25,7 @@ def check_bounds(options: Any) -> None:
     for name, value in vars(options).items():
         if name in LEAST and not value >= LEAST[name]:
             raise ValueError(f"{name} is {value}, expected at least {LEAST[name]}")
-        if name in ("factor", "every_epochs", "clip") and value is not None and not value > 0:
+        if name in ("factor", "every_epochs", "clip", "lr_factor") and value is not None and not value > 0:
             raise ValueError(f"{name} is {value}, expected a number above 0")
         if name == "average" and value is not None and not 0 < value < 1:
             raise ValueError(f"average is {value}, expected a number between 0 and 1, or null")
@@ -83,7 +83,19 @@ class Phase:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Finetune(Phase):
+class WholePhase(Phase):
+    """A phase of the whole network.
+
+    `freeze` leaves `all` of the backbone as it is, or all but so many of its last blocks; the rate of what of it learns
+    is `lr_factor` times that of the head.
+    """
+
+    freeze: Literal["all"] | int | None = None
+    lr_factor: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Finetune(WholePhase):
     """The whole network; images are moved at random by up to `shift` pixels."""
 
     shift: int = 0

@@ -28,6 +28,7 @@ __all__ = [
     "Reading",
     "check_shares",
     "fold_of",
+    "photo_facts",
     "place_of",
     "read_list",
     "require",
@@ -50,6 +51,7 @@ class Reading(NamedTuple):
         threads: to decode with.
         fitted: what `fit` gave for the first delivery.
         skipped: takes the names of broken files that were left out.
+        snapshot: how many deliveries count, where one file holds several by a column of days.
     """
 
     size: int | None
@@ -57,6 +59,7 @@ class Reading(NamedTuple):
     threads: int
     fitted: Mapping[str, Any]
     skipped: list[str]
+    snapshot: int = 1
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,6 +77,7 @@ class DiskDataset:
     layout: ClassVar[str]
     schema: ClassVar[pa.Schema]  # `id`, `name`, and what the task learns from
     grows: ClassVar[bool] = True  # whether later deliveries can be read by what is known of the first
+    foldable: ClassVar[bool] = True  # whether no value in a row depends on which rows are for training
 
     def __post_init__(self) -> None:
         if not 0 <= self.gate_share < 1:
@@ -96,6 +100,9 @@ class DiskDataset:
             ValueError: a file is not as expected.
         """
         raise NotImplementedError
+
+    def check_head(self, raw: str | Path) -> None:
+        """Check the first rows of its files, which is quick, before any stage runs; raises as `check`."""
 
     def check_later(self, raw: str | Path, *, first: str | Path, seed: int) -> None:
         """Check that a later delivery has no rows that belong to those which the first holds out.
@@ -193,6 +200,15 @@ class PhotoDataset(DiskDataset):
         """
         return [as_jpeg(open_photo(path.read_bytes(), size))]
 
+    def photos_of(self, raw: Path, file: str, size: int) -> list[bytes]:
+        """Return the photos of a file below `raw`, see `decode`."""
+        return self.decode(raw / file, size)
+
+    @property
+    def lengths(self) -> tuple[int, ...]:
+        """How many photos rows have."""
+        return (self.photos,)
+
     def prepared(self, listed: pd.DataFrame, fitted: Mapping[str, Any]) -> pd.DataFrame:
         """Return the rows of `listed` with what `fit` gave applied to them."""
         return listed
@@ -261,7 +277,7 @@ class PhotoDataset(DiskDataset):
     def _attempt(self, raw: Path, file: str, size: int) -> list[dict[str, Any]] | None:
         """The photos of a file, as in `rankops.io.parquet.IMAGE`, or None if it is broken and may be left out."""
         try:
-            return [{"bytes": photo, "path": file} for photo in self.decode(raw / file, size)]
+            return [{"bytes": photo, "path": file} for photo in self.photos_of(raw, file, size)]
         except ValueError as error:
             if self.skip_broken:
                 return None
@@ -281,7 +297,7 @@ class PhotoDataset(DiskDataset):
         with parquet_file(path) as file, ThreadPoolExecutor(threads) as pool:
             for batch in file.iter_batches(batch_size=self.piece, columns=[column]):
                 cells = [cell if isinstance(cell, list) else [cell] for cell in batch.column(0).to_pylist()]
-                rows += pool.map(_photo_facts, cells)
+                rows += pool.map(photo_facts, cells)
         facts = {
             "split": split,
             "id": read["id"].to_pylist(),
@@ -302,7 +318,7 @@ class PhotoDataset(DiskDataset):
             # A picture in two splits would be tested on what it was trained on.
             *([] if self.allow_repeated else [in_set("same_picture_as", "")]),
             {"type": "expect_column_value_lengths_to_be_between", "column": "name", "min_value": 1},
-            in_set("photos", self.photos),
+            in_set("photos", *self.lengths),
             in_set("decodes", True),
             in_set("mode", "RGB"),
             in_set("size", f"{size} x {size}"),
@@ -310,8 +326,8 @@ class PhotoDataset(DiskDataset):
         return {"rows": [*photos, *self.expected]}
 
 
-def _photo_facts(photos: list[dict[str, Any] | None]) -> dict[str, Any]:
-    """Of the photos of a row: files, number, a hash of their pixels, whether all decode, and modes and sizes."""
+def photo_facts(photos: list[dict[str, Any] | None]) -> dict[str, Any]:
+    """Return of the photos of a row: files, number, a hash of their pixels, whether all decode, and modes and sizes."""
     files, modes, sizes, decodes, pixels = {}, {}, {}, True, sha256()
     for photo in photos:
         photo = photo or {"bytes": None, "path": None}

@@ -5,12 +5,12 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from rankops.models.layers import weight_dtype
+from rankops.models.layers import Backbone, weight_dtype
 
 __all__ = ["Convnet"]
 
 
-class Convnet(nn.Sequential):
+class Convnet(Backbone, nn.Sequential):
     """A small plain convnet: pairs of [Conv, BatchNorm, ReLU].
 
     Images are halved between pairs. The first convolution is 5 x 5 with stride 2, all others are 3 x 3: at full

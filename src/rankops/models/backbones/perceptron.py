@@ -7,13 +7,14 @@ import torch
 from torch import Tensor, nn
 
 from rankops.checks import check_count
+from rankops.models.layers import Backbone
 
 __all__ = ["Perceptron"]
 
 LIMIT = 6.0  # standard deviations, beyond which features are clipped
 
 
-class Perceptron(nn.Module):
+class Perceptron(Backbone):
     """Fully connected layers, each with ReLU, on features minus their means over their standard deviations.
 
     Means and deviations are those of the training vectors; what is more than 6 deviations away is clipped.

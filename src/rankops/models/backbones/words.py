@@ -5,12 +5,13 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
+from rankops.models.layers import Backbone
 from rankops.models.tokenizer import Vocabulary
 
 __all__ = ["Words"]
 
 
-class Words(nn.Module):
+class Words(Backbone):
     """Two convolutions over the embeddings of words, then the largest of each feature (Kim, 2014).
 
     It takes a CPU less time than a recurrent network.

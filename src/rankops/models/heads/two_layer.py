@@ -1,5 +1,7 @@
 """Two layers on pooled features."""
 
+from typing import Literal
+
 from torch import Tensor, nn
 
 from rankops.checks import check_count
@@ -10,13 +12,16 @@ __all__ = ["TwoLayer"]
 
 
 class TwoLayer(Head):
-    """A hidden layer with Hardswish and dropout, then scores: the classifier of MobileNetV3 (RLSEP, Section 5.2).
+    """A hidden layer with dropout, then scores: by default the classifier of MobileNetV3 (RLSEP, Section 5.2).
+
+    With `relu`, the multi-layer perceptron by which SoDeep scores memorability (Section 4.2.1).
 
     Args:
         features: channels of the backbone.
         maps: whether it gives maps or vectors.
         outputs: K, number of scores.
         hidden: width of the hidden layer.
+        activation: of the hidden layer.
         dropout: share of its features that are left out in training.
         grid, maximum: see `rankops.models.heads.linear.Linear`.
 
@@ -34,6 +39,7 @@ class TwoLayer(Head):
         maps: bool,
         outputs: int,
         hidden: int = 1024,
+        activation: Literal["hardswish", "relu"] = "hardswish",
         dropout: float = 0.2,
         grid: int = 1,
         maximum: bool = False,
@@ -42,8 +48,9 @@ class TwoLayer(Head):
         check_count("hidden", hidden)
         self.grid, self.maximum = grid, maximum
         self.embedding_size = pooled_size(features, maps=maps, grid=grid, maximum=maximum)
+        bent = {"hardswish": nn.Hardswish, "relu": nn.ReLU}[activation]()
         self.score = nn.Sequential(
-            nn.Linear(self.embedding_size, hidden), nn.Hardswish(), nn.Dropout(dropout), ScoreLayer(hidden, outputs)
+            nn.Linear(self.embedding_size, hidden), bent, nn.Dropout(dropout), ScoreLayer(hidden, outputs)
         )
 
     def pool(self, features: Tensor) -> Tensor:

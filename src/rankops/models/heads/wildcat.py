@@ -3,7 +3,7 @@
 from torch import Tensor, nn
 
 from rankops.checks import check_count
-from rankops.models.layers import Head
+from rankops.models.layers import Head, extremes
 
 __all__ = ["Wildcat"]
 
@@ -51,7 +51,5 @@ class Wildcat(Head):
     def score(self, embedding: Tensor) -> Tensor:
         maps = self.score_maps(embedding)
         maps = maps.to(self.score_maps.weight.dtype)  # half-precision maps are averaged in float32
-        maps = maps.unflatten(1, (self.outputs, -1)).mean(2).flatten(2)  # (n, K, places)
-        ordered = maps.sort(dim=-1, descending=True).values
-        count = min(self.highest, ordered.shape[-1])
-        return ordered[..., :count].mean(-1) + self.lowest_weight * ordered[..., -count:].mean(-1)
+        maps = maps.unflatten(1, (self.outputs, -1)).mean(2)  # (n, K, height, width)
+        return extremes(maps, highest=self.highest, lowest_weight=self.lowest_weight)

@@ -1,0 +1,306 @@
+"""What the columns of a table seem to be: the roles of `rankops.datasets.table`, for a person to look over."""
+
+import re
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from rankops.datasets.table_cells import missing_in
+from rankops.datasets.table_files import Stored, columns_like, format_of, names_in, read_sheet
+
+__all__ = ["TASKS", "Guess", "guess"]
+
+HEAD = 1000  # rows that are looked at
+PICTURES = (".jpg", ".jpeg", ".png", ".bmp", ".gif", ".tif", ".tiff", ".webp")
+SPLITS = {"train", "val", "test", "gate"}
+TASKS = ("label_ranking", "multilabel", "score_ranking", "query_ranking", "retrieval")
+# What columns of a role are often called.
+NAMES = {
+    "labels": r"(tags?|labels?|categor|class|genres?|topics?)",
+    "target": r"(target|score|price|value|rating|y$|ctr|rate|label$|views?|likes?)",
+    "relevance": r"(relevance|grade|rel$|label$|clicks?|judg)",
+    "captions": r"(captions?|description|sentence|text|title)",
+    "query": r"(qid|query)",
+    "group": r"(group|user|customer|session|product|owner|patient|author)",
+    "weight": r"(weight)",
+    "id": r"(id$|key$|name$|sku)",
+    "date": r"(date|day$|time|added|created|month)",
+    "split": r"(split|fold|subset|partition)",
+}
+
+
+class Guess(NamedTuple):
+    """A task, the options of the table that it learns from, and why, a line each."""
+
+    task: str
+    options: dict[str, Any]
+    told: list[str]
+
+
+class _Columns:
+    """The first rows of a file, and which of its columns are taken by a role."""
+
+    def __init__(self, path: Path, encoding: str):
+        self.kind = format_of(path)
+        names = names_in(path, self.kind, encoding)
+        self.sheet = read_sheet([path], lambda _: names, kind=self.kind, encoding=encoding, head=HEAD)
+        self.cells = {name: cells[~missing_in(cells, numeric=False)] for name, cells in self.sheet.frame.items()}
+        self.free = [name for name in names if name and len(self.cells[name])]
+
+    def take(self, test: Callable[[str], bool], role: str | None = None) -> str | None:
+        """Return the first free column that passes a test, those that are called like the role before others."""
+        fitting = [name for name in self.free if test(name)]
+        called = [name for name in fitting if role and _called(name, role)]
+        found = next(iter(called or fitting), None)
+        if found is not None:
+            self.free.remove(found)
+        return found
+
+    def is_picture(self, name: str) -> bool:
+        cells = self.cells[name]
+        if isinstance(cells.iloc[0], Stored):
+            return True
+        return bool(np.mean([isinstance(one, str) and one.lower().endswith(PICTURES) for one in cells]) > 0.8)
+
+    def numbers(self, name: str) -> np.ndarray | None:
+        """Return a column's cells as numbers, or None if they are not."""
+        values = pd.to_numeric(self.cells[name], errors="coerce")
+        return None if values.isna().any() else values.to_numpy(np.float64)
+
+    def is_number(self, name: str) -> bool:
+        return not self.is_vector(name) and self.numbers(name) is not None
+
+    def is_vector(self, name: str) -> bool:
+        return isinstance(self.cells[name].iloc[0], np.ndarray | list)
+
+    def is_text(self, name: str) -> bool:
+        """Whether cells are sentences."""
+        cells = self.cells[name]
+        return all(isinstance(one, str) for one in cells) and float(np.mean([len(one.split()) for one in cells])) >= 3
+
+    def separator(self, name: str) -> str | None:
+        """Return what joins the labels of a cell, if several have it and labels come again."""
+        cells = self.cells[name]
+        if not all(isinstance(one, str) for one in cells) or self.is_picture(name):
+            return None
+        for separator in "|;,":
+            parts = [part.strip() for one in cells for part in one.split(separator)]
+            if np.mean([separator in one for one in cells]) > 0.1 and len(set(parts)) <= max(2, len(parts) // 3):
+                return separator
+        return None
+
+    def is_category(self, name: str) -> bool:
+        """Whether cells are names of few kinds."""
+        cells = self.cells[name].map(str)
+        return not self.is_number(name) and cells.nunique() <= max(2, len(cells) // 10)
+
+    def is_unique(self, name: str) -> bool:
+        return not self.is_vector(name) and self.cells[name].map(str).is_unique
+
+
+def _called(name: str, role: str) -> bool:
+    return re.search(rf"(^|[^a-z]){NAMES[role]}", name.lower()) is not None
+
+
+def guess(path: Path, *, task: str | None = None, encoding: str = "utf-8") -> Guess:
+    """Look at the first rows of a file, and say what its columns seem to be.
+
+    Args:
+        path: of a CSV, TSV, JSON lines, Parquet, SVMlight or NPZ file.
+        task: where it is known.
+        encoding: of text.
+
+    Raises:
+        FileNotFoundError, ValueError: the file cannot be read, or nothing in it fits a task.
+    """
+    columns = _Columns(path, encoding)
+    if columns.kind == "svmlight":
+        found = _svmlight(columns, task)
+    else:
+        structure = _structure(columns)
+        entered = _input(columns, task)
+        found = _truth(columns, entered, structure, task)
+        found = found._replace(options=found.options | structure)
+    files, told = _split_files(path)
+    unused = [name for name in columns.free if name not in _used(found.options, columns.free)]
+    told += [f"not used: {', '.join(unused[:20])}"] if unused and columns.kind != "svmlight" else []
+    found = found._replace(told=[*found.told, *told])
+    options = {"file": files} | found.options
+    if encoding != "utf-8":
+        options["encoding"] = encoding
+    if "split" not in options and isinstance(files, str):
+        key = options.get("group") or options.get("id") or options.get("image")
+        if isinstance(key, str) and not isinstance(columns.cells[key].iloc[0], Stored):
+            options["split"] = {"hash_of": key, "val": 0.1, "test": 0.2, "gate": 0.1}
+    return found._replace(options=options)
+
+
+def _used(options: dict[str, Any], names: list[str]) -> list[str]:
+    given = options.get("features", [])
+    return [name for one in ([given] if isinstance(given, str) else given) for name in columns_like(one, names)]
+
+
+def _split_files(path: Path) -> tuple[str | dict[str, str], list[str]]:
+    """Return a file's name, or those of a training, a validation and a test file that lie side by side."""
+    if path.stem != "train":
+        return path.name, []
+    beside = {"train": path.name}
+    for split, names in (("val", ("val", "vali", "valid", "validation", "dev")), ("test", ("test",))):
+        found = [name for name in names if path.with_stem(name).is_file()]
+        if not found:
+            return path.name, []
+        beside[split] = path.with_stem(found[0]).name
+    return beside, [f"files: {', '.join(f'{split} {name}' for split, name in beside.items())}"]
+
+
+def _svmlight(columns: _Columns, task: str | None) -> Guess:
+    if task in (None, "query_ranking"):
+        told = ["SVMlight: label, qid and all features"]
+        return Guess("query_ranking", {"features": "all", "relevance": "label", "group": "qid"}, told)
+    if task != "score_ranking":
+        raise ValueError(f"an SVMlight file has a number a row, no {task}; expected query_ranking or score_ranking")
+    return Guess("score_ranking", {"features": "all", "target": "label"}, ["SVMlight: label and all features"])
+
+
+def _structure(columns: _Columns) -> dict[str, Any]:
+    """Take the columns of structure, by what they are called and hold."""
+    found = {
+        "split": columns.take(lambda name: _called(name, "split") and set(columns.cells[name].map(str)) <= SPLITS),
+        "weight": columns.take(lambda name: _called(name, "weight") and _all(columns.numbers(name), lambda v: v > 0)),
+        "group": columns.take(lambda name: _called(name, "query") and not columns.is_unique(name))
+        or columns.take(lambda name: _called(name, "group") and not columns.is_unique(name)),
+    }
+    columns.take(lambda name: _called(name, "date") and not columns.is_number(name))  # by choice alone
+    found["id"] = columns.take(
+        lambda name: _called(name, "id") and columns.is_unique(name) and not columns.is_picture(name)
+    )
+    return {role: name for role, name in found.items() if name is not None}
+
+
+def _all(values: np.ndarray | None, test: Callable[[np.ndarray], np.ndarray]) -> bool:
+    return values is not None and bool(test(values).all())
+
+
+def _input(columns: _Columns, task: str | None) -> tuple[str, Any] | None:
+    """Take the input, where it is plain before the truth is known: pictures, or vectors."""
+    if (name := columns.take(columns.is_picture)) is not None:
+        return "image", name
+    if (name := columns.take(columns.is_vector)) is not None:
+        return "features", name
+    return None
+
+
+def _truth(columns: _Columns, entered: tuple[str, Any] | None, structure: dict[str, Any], task: str | None) -> Guess:
+    """Take the truth, by the task if it is known; then the input, from what is left."""
+    attempts = {
+        "retrieval": lambda: _captions(columns, entered),
+        "label_ranking": lambda: _labels(columns, task),
+        "query_ranking": lambda: _relevance(columns, structure),
+        "score_ranking": lambda: _target(columns),
+    }
+    attempts["multilabel"] = attempts["label_ranking"]
+    for name in [task] if task else ["label_ranking", "query_ranking", "retrieval", "score_ranking"]:
+        if (found := attempts[name]()) is None:
+            continue
+        options, told = found.options, found.told
+        role, column = entered or _rest(columns, structure)
+        told.insert(0, f"input: {role} from {column}")
+        return Guess(found.task, {role: column} | options, told)
+    names = ", ".join(columns.sheet.frame.columns[:20])
+    wanted = f"{task} learns from" if task else "a task could learn from, such as labels, a number or captions"
+    raise ValueError(f"{columns.sheet.paths[0]}: no column of what {wanted}; it has {names}; write the block by hand")
+
+
+def _captions(columns: _Columns, entered: tuple[str, Any] | None) -> Guess | None:
+    if entered is None or (name := columns.take(columns.is_text, "captions")) is None:
+        return None
+    return Guess("retrieval", {"captions": name}, [f"truth: captions from {name}, a sentence or more"])
+
+
+def _labels(columns: _Columns, task: str | None) -> Guess | None:
+    name = columns.take(lambda one: columns.separator(one) is not None and not columns.is_text(one), "labels")
+    if name is None and task is not None:
+        name = columns.take(columns.is_category, "labels")
+    if name is None:
+        return _flags(columns)
+    separator = columns.separator(name) or "|"
+    rows = [[part.strip() for part in str(cell).split(separator) if part.strip()] for cell in columns.cells[name]]
+    ordered = task == "label_ranking" if task else not _in_one_order(rows)
+    options = {"labels": name, "ordered": ordered, "label_separator": separator}
+    if ordered:
+        told = f"truth: labels from {name}, the most important first; if their order says nothing: --task multilabel"
+    else:
+        told = f"truth: labels from {name}, in no order; if the most important stands first: --task label_ranking"
+    return Guess("label_ranking" if ordered else "multilabel", options, [told])
+
+
+def _in_one_order(rows: Sequence[Sequence[str]]) -> bool:
+    """Whether labels stand in the same order in almost all rows, as where somebody ticked boxes."""
+    several = [row for row in rows if len(row) > 1]
+    pairs = [pair for row in several for pair in pairwise(row)]
+    both = {frozenset(pair): 0 for pair in pairs}
+    for first, second in pairs:
+        both[frozenset((first, second))] += 1 if first < second else -1
+    agreed = sum(map(abs, both.values()))
+    return not pairs or agreed > 0.9 * len(pairs)
+
+
+def _flags(columns: _Columns) -> Guess | None:
+    """Take columns of 0 and 1, or of small ranks, that begin alike."""
+    starts: dict[str, list[str]] = {}
+    for name in columns.free:
+        if "_" in name and _all(columns.numbers(name), lambda v: (v >= 0) & (v == np.round(v)) & (v < 100)):
+            starts.setdefault(f"{name.partition('_')[0]}_", []).append(name)
+    for start, names in starts.items():
+        if len(names) > 1 and re.match(r"(label|tag|is|has|class|rank)_", start):
+            ranks = max(columns.numbers(name).max() for name in names) > 1  # ty: ignore
+            for name in names:
+                columns.free.remove(name)
+            role = "label_ranks" if ranks else "labels"
+            return Guess(
+                "label_ranking" if ranks else "multilabel", {role: f"{start}*"}, [f"truth: {role} from {start}*"]
+            )
+    return None
+
+
+def _relevance(columns: _Columns, structure: dict[str, Any]) -> Guess | None:
+    group = structure.get("group")
+    if group is None or not _called(group, "query"):
+        return None
+    name = columns.take(
+        lambda one: _called(one, "relevance") and _all(columns.numbers(one), lambda v: v >= 0), "relevance"
+    )
+    if name is None:
+        return None
+    return Guess("query_ranking", {"relevance": name}, [f"truth: relevance from {name}, of each {group}"])
+
+
+def _target(columns: _Columns) -> Guess | None:
+    called = [name for name in columns.free if _called(name, "target") and columns.is_number(name)]
+    numbers = called or [name for name in columns.free if columns.is_number(name)][-1:]
+    if not numbers:
+        return None
+    columns.free.remove(numbers[0])
+    return Guess("score_ranking", {"target": numbers[0]}, [f"truth: target from {numbers[0]}, a number to rank by"])
+
+
+def _rest(columns: _Columns, structure: dict[str, Any]) -> tuple[str, Any]:
+    """Take the input from what is left: sentences, or all numbers."""
+    if (name := columns.take(columns.is_text)) is not None:
+        return "text", name
+    numbers = [name for name in columns.free if columns.is_number(name)]
+    if not numbers:
+        raise ValueError(
+            f"{columns.sheet.paths[0]}: no column of pictures, numbers or text is left to learn from; write the block "
+            "by "
+            "hand"
+        )
+    start = f"{numbers[0].partition('_')[0]}_"
+    if len(numbers) > 3 and all(name.startswith(start) for name in numbers):
+        others = [name for name in columns.sheet.frame if name.startswith(start) and name not in numbers]
+        return "features", numbers if others else f"{start}*"
+    return "features", numbers

@@ -1,0 +1,292 @@
+"""Write a table of one's own into the params: its dataset, two runs and their comparison."""
+
+import os
+import re
+from copy import copy
+from io import StringIO
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from pipelines.cli.shared import errors_in_a_line, table, typed_here
+from pipelines.ops.imports import uncollected
+
+__all__ = ["blocks_of", "init"]
+
+RAW = Path("data/raw")
+SEEDS = [1, 2, 3]
+SIZE = 96  # pixels on a side of pictures
+CONVNET = {"name": "convnet", "args": {"channels": [32, 64, 96]}}
+NONE = {"name": "none"}
+MARGIN = {"name": "multilabel_soft_margin", "args": {}}
+TRIPLET = {"name": "hard_negative_triplet", "args": {"margin": 0.2, "hardest": True}}
+# Of each task: the metric that is compared, and the usual and the best ranking loss, with sorter and auxiliary loss.
+LOSSES: dict[str, tuple[str, list[tuple[str, dict[str, Any], str, dict[str, Any]]]]] = {
+    "label_ranking": (
+        "ranked.accuracy",
+        [("cross_entropy", {}, "none", NONE), ("rlsep", {"pairs": None}, "none", NONE)],
+    ),
+    "multilabel": (
+        "mean_average_precision",
+        [
+            ("multilabel_soft_margin", {}, "none", NONE),
+            ("average_precision", {}, "laplace", MARGIN | {"weight": 5.0, "epochs": None}),
+        ],
+    ),
+    "score_ranking": ("spearman", [("mse", {"sigmoid": False}, "none", NONE), ("spearman", {}, "laplace", NONE)]),
+    "query_ranking": ("ndcg", [("mse", {}, "none", NONE), ("lambdarank", {}, "none", NONE)]),
+    "retrieval": (
+        "image_to_text.recall_at_1",
+        [
+            ("hard_negative_triplet", {"margin": 0.4}, "none", NONE),
+            ("recall_at_k", {"k": 1, "temperature": 0.3}, "laplace", TRIPLET | {"weight": 5.0, "epochs": None}),
+        ],
+    ),
+}
+
+
+def init(
+    file: Annotated[Path, typer.Argument(callback=typed_here, help="CSV, TSV, JSON lines, Parquet, SVMlight or NPZ.")],
+    task: Annotated[
+        str | None, typer.Option(help="label_ranking, multilabel, score_ranking, query_ranking, retrieval.")
+    ] = None,
+    key: Annotated[str | None, typer.Option(help="What the dataset is to be called; by default as its folder.")] = None,
+    encoding: Annotated[str, typer.Option(help="Of text.")] = "utf-8",
+    keep: Annotated[bool, typer.Option("--keep", help="Keep the drawn datasets and their runs in the params.")] = False,
+    link: Annotated[
+        bool, typer.Option("--link", help="Link the file's folder into data/raw, if it lies elsewhere.")
+    ] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the blocks, write nothing.")] = False,
+    params: Annotated[Path, typer.Option(callback=typed_here, help="The params to write.")] = Path("params.yaml"),
+) -> None:
+    """Look at a table of your own, and write its dataset, two runs and their comparison into the params.
+
+    The drawn datasets leave the params with their runs, so that `dvc repro compare` trains yours alone.
+    """
+    with errors_in_a_line():
+        _init(file, task, key, encoding, keep, link, dry_run, params)
+
+
+def _init(
+    file: Path, task: str | None, key: str | None, encoding: str, keep: bool, link: bool, dry_run: bool, params: Path
+) -> None:
+    from pipelines.cli.guess import TASKS, guess
+    from rankops.lookup import did_you_mean
+
+    if task is not None and task not in TASKS:
+        raise ValueError(f"--task: no {task!r}; there are {', '.join(TASKS)}{did_you_mean(task, TASKS)}")
+    key = _key(key or (file.parent.name if _below_raw(file) else file.stem))
+    found = guess(file, task=task, encoding=encoding)
+    raw = _raw(file, key, link=link, dry_run=dry_run)
+    blocks = blocks_of(key, raw, found.task, found.options, folder=file.parent)
+    typer.echo(f"{file}: {found.task}")
+    table("understood", rows=[[line] for line in [*found.told, *_told(blocks, key)]])
+    if dry_run:
+        typer.echo(_as_yaml(blocks))
+        return
+    left_out = _write(params, blocks, keep=keep)
+    typer.echo(f"{params}: the dataset {key}, the runs {' and '.join(blocks['runs'])} and the comparison {key}")
+    if left_out:
+        typer.echo(f"left out of {params}: {left_out}; git has them, and --keep keeps them")
+    typer.echo(
+        f"next: look over {params}, then\n  rankops check\n  dvc repro compare\n  dvc repro publish && rankops "
+        "promote\n"
+        f"reports/data/{key}.html says what was understood of the data; metrics/comparisons has the difference."
+    )
+
+
+def _key(name: str) -> str:
+    """Return a name as a key of the params: letters, digits, _ and -."""
+    return re.sub(r"[^\w-]+", "_", name, flags=re.ASCII).strip("-_")[:60] or "table"
+
+
+def _below_raw(file: Path) -> Path | None:
+    """Return the folder of a file, if that is one below data/raw, links followed or not; else None."""
+    folder, raw = Path(os.path.abspath(file)).parent, Path(os.path.abspath(RAW))
+    return RAW / folder.relative_to(raw) if raw in folder.parents else None
+
+
+def _raw(file: Path, key: str, *, link: bool, dry_run: bool) -> Path:
+    """Return the folder below data/raw that has the file, or will have it by a link.
+
+    Raises:
+        ValueError: it lies elsewhere, and is not to be linked.
+    """
+    below, folder = _below_raw(file), RAW / key
+    if below is not None or dry_run:
+        return below or folder
+    if not link:
+        raise ValueError(
+            f"{file}: stages read below {RAW}: `mkdir {folder}`, move the file and its pictures there, and `rankops "
+            f"init {folder / file.name}`; or --link makes {folder} a link to {file.parent}"
+        )
+    if folder.exists() or folder.is_symlink():
+        raise ValueError(f"{folder}: is there already; expected no such name: choose another by --key")
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    folder.symlink_to(file.parent.resolve(), target_is_directory=True)
+    typer.echo(f"{folder}: links to {file.parent.resolve()}")
+    return folder
+
+
+def blocks_of(key: str, raw: Path, task: str, options: dict[str, Any], *, folder: Path | None = None) -> dict[str, Any]:
+    """Return the blocks of the params for a table: `datasets`, `runs` and `comparisons`.
+
+    Args:
+        key: of the dataset, and what its runs begin with.
+        raw: its folder.
+        task: of its runs.
+        options: of `rankops.datasets.table.Table`.
+        folder: that has the file now; None for `raw`.
+    """
+    pictures = "image" in options or "frames" in options
+    dataset = {"name": "table", "raw": str(raw), "args": options, **({"size": SIZE} if pictures else {}), "seed": 1}
+    metric, losses = LOSSES[task]
+    runs = {}
+    for loss, args, sorter, auxiliary in losses:
+        if loss == "mse" and task == "score_ranking":
+            args = {"sigmoid": _within_unit(folder or raw, options)}
+        runs[f"{key}-{loss}"] = {
+            "task": task,
+            "dataset": key,
+            "model": _model(task, options),
+            "start": "models/runs/none",
+            "loss": {"name": loss, "args": args},
+            "sorter": sorter,
+            "auxiliary": dict(auxiliary),
+            "seeds": SEEDS,
+        }
+    first, second = runs
+    question = f"Does {losses[1][0]} rank {key} better than {losses[0][0]}?"
+    comparison = {"question": question, "metric": metric, "baseline": first, "runs": [second]}
+    return {"datasets": {key: dataset}, "runs": runs, "comparisons": {key: comparison}}
+
+
+def _model(task: str, options: dict[str, Any]) -> dict[str, Any]:
+    if "features" in options:
+        return {"name": "linear", "args": {}, "backbone": {"name": "perceptron", "args": {"hidden": [64]}}}
+    if "text" in options:
+        return {"name": "linear", "args": {}, "backbone": {"name": "words", "args": {}}}
+    head = {
+        "label_ranking": ("label_attention", {}),
+        "retrieval": ("linear", {"grid": 4}),
+    }.get(task, ("linear", {"maximum": True}))
+    return {"name": head[0], "args": head[1], "backbone": CONVNET}
+
+
+def _within_unit(folder: Path, options: dict[str, Any]) -> bool:
+    """Whether the first targets of a table are from 0 to 1."""
+    import pandas as pd
+
+    from rankops.datasets.table_files import read_sheet
+
+    kind, encoding = options.get("format"), options.get("encoding", "utf-8")
+    name = options["file"]["train"] if isinstance(options["file"], dict) else options["file"]
+    path = folder / Path(name).name
+    sheet = read_sheet([path], lambda _: [options["target"]], kind=kind, encoding=encoding, head=1000)
+    return bool(pd.to_numeric(sheet.frame[options["target"]], errors="coerce").dropna().between(0, 1).all())
+
+
+def _told(blocks: dict[str, Any], key: str) -> list[str]:
+    dataset = blocks["datasets"][key]
+    options = dataset["args"]
+    structure = ", ".join(f"{role} from {options[role]}" for role in ("group", "weight", "id") if role in options)
+    split = options.get("split")
+    if isinstance(split, dict):
+        splits = f"by a hash of {split['hash_of']}: val 10 %, test 20 %, gate 10 %; rows never change sides"
+    elif isinstance(options["file"], dict):
+        splits = "by files; half of val is the gate, by a hash"
+    elif split:
+        splits = f"from the column {split}"
+    else:
+        splits = "by a hash of each row's number: val 10 %, test 20 %, gate 10 %"
+    lines = [f"splits: {splits}", f"runs: {' and '.join(blocks['runs'])}, {len(SEEDS)} seeds each"]
+    if "size" in dataset:
+        lines.append(f"pictures: the middle square, {SIZE} pixels on a side (`size`)")
+    return ([f"structure: {structure}"] if structure else []) + lines
+
+
+def _flow(value: Any) -> Any:
+    """Return plain values as ruamel.yaml writes them on one line."""
+    from ruamel.yaml.comments import CommentedMap, CommentedSeq
+
+    if isinstance(value, dict):
+        result = CommentedMap({key: _flow(one) for key, one in value.items()})
+        result.fa.set_flow_style()
+    elif isinstance(value, list):
+        result = CommentedSeq(map(_flow, value))
+        result.fa.set_flow_style()
+    else:
+        return value
+    return result
+
+
+def _laid_out(blocks: dict[str, Any]) -> dict[str, Any]:
+    """Return blocks whose entries, and the options of a dataset, are a line each."""
+    from ruamel.yaml.comments import CommentedMap
+
+    def entry_of(entry: dict[str, Any]) -> Any:
+        options = {"args": CommentedMap({one: _flow(value) for one, value in entry.get("args", {}).items()})}
+        return CommentedMap({one: _flow(value) for one, value in entry.items()} | (options if "args" in entry else {}))
+
+    return {
+        name: CommentedMap({key: entry_of(entry) for key, entry in block.items()}) for name, block in blocks.items()
+    }
+
+
+def _as_yaml(blocks: dict[str, Any]) -> str:
+    from pipelines.config.scales import round_trip
+
+    text = StringIO()
+    round_trip().dump(_laid_out(blocks), text)
+    return text.getvalue()
+
+
+def _comment_behind(block: Any) -> Any:
+    """Take away and return the comment behind a block: it is at its last value, but of the next one."""
+    while isinstance(block, dict) and block:
+        last = next(reversed(block))
+        tokens = block.ca.items.get(last)
+        line, _, rest = tokens[2].value.partition("\n") if tokens and tokens[2] else ("", "", "")
+        if rest.strip():
+            token = copy(tokens[2])
+            token.value, tokens[2].value = f"\n{rest}", f"{line}\n"
+            return token
+        block = block[last]
+    return None
+
+
+def _write(params: Path, blocks: dict[str, Any], *, keep: bool) -> str:
+    """Write blocks into the params, which keep their comments and order; return what left them.
+
+    Nothing is written if the params would not pass the check.
+    """
+    with uncollected():
+        from pipelines.config.rules import check_values
+        from pipelines.config.scales import round_trip
+        from pipelines.config.schema import DRAWN_FROM, ParamsError, read
+    from rankops.io.atomic import replaced_file
+
+    yaml = round_trip()
+    values = read(params, yaml)
+    drawn = [] if keep else [name for name, one in values["datasets"].items() if one.get("raw") == DRAWN_FROM]
+    runs = [name for name, run in values["runs"].items() if run["dataset"] in drawn]
+    comparisons = [name for name, one in values["comparisons"].items() if {one["baseline"], *one["runs"]} & set(runs)]
+    behind = {block: _comment_behind(values[block]) for block in blocks}
+    for block, names in (("datasets", drawn), ("runs", runs), ("comparisons", comparisons)):
+        for name in names:
+            del values[block][name]
+    for block, entries in _laid_out(blocks).items():
+        if twice := [name for name in entries if name in values[block]]:
+            raise ParamsError(
+                f"{params}: {block}.{twice[0]} is there already; remove it, or choose another name by --key"
+            )
+        values[block].update(entries)
+        if behind[block] is not None:
+            last = entries[next(reversed(entries))]
+            last.ca.items[next(reversed(last))] = [None, None, behind[block], None]
+    with replaced_file(params) as partial:
+        with partial.open("w") as written:
+            yaml.dump(values, written)
+        check_values(read(partial), path=params)  # as DVC will read it
+    return f"{len(drawn)} drawn datasets, {len(runs)} runs and {len(comparisons)} comparisons" if drawn else ""

@@ -1,0 +1,168 @@
+"""What inputs are like, as a network takes them, and what it says of them: a number a row for each quantity."""
+
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+import torch
+from torch import Tensor
+from torch.nn.functional import conv2d, pad
+
+from pipelines.ops.messages import in_a_line
+from rankops import lookup
+from rankops.cli.rows import Row, pieces
+from rankops.models.label_ranker import pooled
+from rankops.models.tokenizer import Vocabulary
+
+__all__ = ["Measured", "measure"]
+
+LAPLACE = torch.tensor([[[[0.0, 1.0, 0.0], [1.0, -4.0, 1.0], [0.0, 1.0, 0.0]]]])
+
+
+class Measured(NamedTuple):
+    """Rows, measured.
+
+    Attributes:
+        inputs: quantities (n, ...) of what the network takes; of several frames or documents the mean.
+        answers: quantities (n, ...) of what it says.
+        embedding: its last features (n, size); of frames or documents the mean.
+        words: of all texts.
+    """
+
+    inputs: pd.DataFrame
+    answers: pd.DataFrame
+    embedding: np.ndarray
+    words: set[str]
+
+
+@torch.inference_mode()
+def measure(
+    rows: Iterable[Row], network: Any, *, chosen: Collection[int], known: Collection[str] | None = None
+) -> Measured:
+    """Measure rows, in pieces, so that memory does not grow with their files.
+
+    Args:
+        rows: from `rankops.cli.rows.read`.
+        network: of a task.
+        chosen: numbers of the rows that are looked at, from 0 on.
+        known: words of training texts; where they are given, the share of other words is a quantity of the answers: it
+            is 0 of the training texts themselves.
+
+    Raises:
+        ValueError: a file or a row is not whole, or the network cannot take it; the message names it.
+        FloatingPointError: an answer is not finite.
+    """
+    recipe, chosen = network.recipe, set(chosen)
+    task, kind = lookup.find("tasks", recipe["task"])(), lookup.find("inputs", recipe["input"]["kind"])
+    parts = []
+    for piece in pieces((row for number, row in enumerate(rows) if number in chosen), recipe):
+        asked = [_asked(row) for row in piece]
+        prepared = [
+            _prepared(row, cells[kind.name] if task.lists else [cells[kind.name]], kind, recipe)
+            for row, cells in zip(piece, asked, strict=True)
+        ]
+        inputs = pd.DataFrame([_of_input(one, recipe) for one in prepared])
+        embedding = _embedded(network, kind.gathered(prepared, recipe["input"]), prepared, piece[0].place)
+        answers = pd.DataFrame([_of_answer(one, recipe) for one in _answered(task, network, asked, piece)])
+        words = [_words(one) if kind.name == "text" else [] for one in prepared]
+        if known is not None:
+            answers["unknown words"] = [np.mean([word not in known for word in some]) for some in words]
+        parts.append(Measured(inputs, answers, embedding, {word for some in words for word in some}))
+    return Measured(
+        pd.concat([part.inputs for part in parts], ignore_index=True),
+        pd.concat([part.answers for part in parts], ignore_index=True),
+        np.concatenate([part.embedding for part in parts]),
+        set().union(*(part.words for part in parts)),
+    )
+
+
+def _asked(row: Row) -> dict[str, Any]:
+    try:
+        return row.asked()
+    except (OSError, ValueError) as error:
+        raise ValueError(f"{row.place}: {error}") from error
+
+
+def _prepared(row: Row, cells: list[Any], kind: Any, recipe: Mapping[str, Any]) -> Any:
+    try:
+        return kind.prepared(cells, recipe["input"], where=row.place)
+    except (RuntimeError, IndexError, TypeError, ValueError) as error:
+        message = in_a_line(error)
+        raise ValueError(message if message.startswith(row.place) else f"{row.place}: {message}") from error
+
+
+def _of_input(items: Any, recipe: Mapping[str, Any]) -> dict[str, float]:
+    """Return the quantities of one row, from its items as the network takes them."""
+    match recipe["input"]["kind"]:
+        case "features":
+            names = recipe["input"].get("names") or [f"feature {number}" for number in range(items.shape[1])]
+            return dict(zip(names, items.double().mean(0).tolist(), strict=True))
+        case "text":
+            return {
+                "characters": float(np.mean([len(text) for text in items])),
+                "words": float(np.mean([len(Vocabulary.split(text)) for text in items])),
+            }
+        case _:
+            return {name: value.mean().item() for name, value in _of_pixels(items).items()}
+
+
+def _of_pixels(images: Tensor) -> dict[str, Tensor]:
+    """Of images (n, colors, height, width) uint8, each (n,), in shares of white; ink is what is over half."""
+    gray = images.float().mean(1, keepdim=True) / 255
+    edges = conv2d(pad(gray, (1, 1, 1, 1), mode="replicate"), LAPLACE)
+    return {
+        "brightness": gray.mean((1, 2, 3)),
+        "contrast": gray.std((1, 2, 3), correction=0),
+        "ink": (gray > 0.5).float().mean((1, 2, 3)),
+        "sharpness": edges.std((1, 2, 3), correction=0),
+    }
+
+
+def _words(texts: list[str]) -> list[str]:
+    return [word for text in texts for word in Vocabulary.split(text)]
+
+
+def _embedded(network: Any, inputs: Any, prepared: list[Any], place: str) -> np.ndarray:
+    """Return the features (n, size) from which a network scores each row, the mean over its items."""
+    scorer, device = getattr(network, "scorer", network), next(network.parameters()).device
+    try:
+        parts = [pooled(scorer.embed(part.to(device))).float() for part in inputs.ready(scorer).parts()]
+    except (RuntimeError, IndexError) as error:  # PyTorch's, where pooling leaves nothing
+        raise ValueError(f"{place}: the network cannot take it ({in_a_line(error)})") from error
+    items = torch.cat(parts).flatten(1).cpu()
+    return np.stack([part.mean(0).numpy() for part in items.split([len(one) for one in prepared])])
+
+
+def _answered(task: Any, network: Any, asked: list[dict[str, Any]], piece: list[Row]) -> list[dict[str, Any]]:
+    try:
+        answers = task.respond(network, asked)
+    except FloatingPointError as error:
+        raise FloatingPointError(
+            f"{piece[0].place} and the next {len(piece) - 1}: the model's answers are not finite; name another model"
+        ) from error
+    for row, answer in zip(piece, answers, strict=True):
+        if not all(np.isfinite(value).all() for name, value in answer.items() if name in ("score", "scores")):
+            raise FloatingPointError(f"{row.place}: the model's scores are not finite; name another model")
+    return answers
+
+
+def _of_answer(answer: Mapping[str, Any], recipe: Mapping[str, Any]) -> dict[str, float]:
+    """Return the quantities of an answer: its score, or that of each class, or of the documents the extremes.
+
+    >>> answer = {"labels": ["cat"], "label_ranks": [1, 0], "scores": [2.0, -1.0]}
+    >>> _of_answer(answer, {"task": "label_ranking", "classes": ["cat", "dog"]})
+    {'score cat': 2.0, 'score dog': -1.0, 'highest score': 2.0, 'labels selected': 1}
+    """
+    found: dict[str, float] = {}
+    if "score" in answer:
+        found["score"] = answer["score"]
+    if scores := answer.get("scores"):
+        if recipe["task"] == "query_ranking":  # of as many documents as there are
+            return {"highest score": max(scores), "lowest score": min(scores), "documents": len(scores)}
+        names = recipe.get("classes") or range(len(scores))
+        found |= {f"score {name}": score for name, score in zip(names, scores, strict=True)}
+        found["highest score"] = max(scores)
+    if "label_ranks" in answer:
+        found["labels selected"] = len(answer["labels"])
+    return found

@@ -1,0 +1,127 @@
+"""A page for each dataset, whole in one file: what was understood of it, its numbers, and what was expected."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jinja2
+import numpy as np
+import pandas as pd
+
+__all__ = ["Check", "in_words", "render"]
+
+TEMPLATES = Path(__file__).parent / "templates"
+KINDS = 12  # values of a column that are counted one by one
+LINES = 200  # of a table of facts that are shown
+LONG = 60  # characters of a value
+
+
+class Check(NamedTuple):
+    """What was expected of a table of facts, and what was found.
+
+    Attributes:
+        table: of the facts.
+        expected: in words.
+        state: passed, warning or failed.
+        found: rows that fail, a line each, or what was seen instead.
+        count: how many rows fail.
+    """
+
+    table: str
+    expected: str
+    state: str
+    found: list[str]
+    count: int
+
+
+def in_words(kind: str, columns: Sequence[str], arguments: Mapping[str, Any]) -> str:
+    """Return an expectation in plain words.
+
+    >>> in_words("expect_column_values_to_be_between", ["labels"], {"min_value": 1})
+    'labels: at least 1 in each row'
+    >>> in_words("expect_compound_columns_to_be_unique", ["split", "id"], {})
+    'split, id: no two rows have the same'
+    """
+    name = ", ".join(columns)
+    bounds = _bounds(arguments)
+    values = [str(value) if value != "" else "nothing" for value in arguments.get("value_set", [])]
+    words = {
+        "expect_column_values_to_be_between": f"{name}: {bounds} in each row",
+        "expect_column_mean_to_be_between": f"{name}: a mean of {bounds}",
+        "expect_column_stdev_to_be_between": f"{name}: a standard deviation of {bounds}",
+        "expect_column_value_lengths_to_be_between": f"{name}: {bounds} characters in each row",
+        "expect_column_values_to_be_in_set": f"{name}: {_or(values)} in each row",
+        "expect_column_values_to_be_unique": f"{name}: no two rows have the same",
+        "expect_compound_columns_to_be_unique": f"{name}: no two rows have the same",
+        "expect_column_values_to_not_be_null": f"{name}: a value in each row",
+        "expect_table_row_count_to_equal": f"{arguments.get('value')} rows",
+        "expect_column_kl_divergence_to_be_less_than": f"{name}: values as often as they should be, within chance",
+    }
+    return words.get(kind, f"{name}: {kind}")
+
+
+def _bounds(arguments: Mapping[str, Any]) -> str:
+    low, high = arguments.get("min_value"), arguments.get("max_value")
+    if high is None:
+        return (
+            f"more than {low:g}" if arguments.get("strict_min") else f"at least {low:g}" if low is not None else "any"
+        )
+    return f"at most {high:g}" if low is None else f"{high:g}" if low == high else f"from {low:g} to {high:g}"
+
+
+def _or(values: Sequence[str]) -> str:
+    shown = [*values[:KINDS], *(["..."] if len(values) > KINDS else [])]
+    return " or ".join([", ".join(shown[:-1]), shown[-1]] if len(shown) > 1 else shown)
+
+
+def render(
+    dataset: str, facts: Mapping[str, pd.DataFrame], checks: Sequence[Check], *, understood: Mapping[str, str]
+) -> str:
+    """Return the page of a dataset. It is the same for the same data, and asks nothing of a network.
+
+    Args:
+        dataset: its name.
+        facts: its tables of facts, see `pipelines.expectations.validate`.
+        checks: what was expected, and found.
+        understood: what is known of how it was read, a line each.
+    """
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(TEMPLATES), autoescape=True, trim_blocks=True, lstrip_blocks=True
+    )
+    counts = {state: sum(check.state == state for check in checks) for state in ("passed", "warning", "failed")}
+    tables = [_shown(name, frame) for name, frame in facts.items()]
+    return environment.get_template("data.html.j2").render(
+        dataset=dataset, counts=counts, checks=checks, understood=understood, tables=tables
+    )
+
+
+def _shown(name: str, frame: pd.DataFrame) -> dict[str, Any]:
+    """Return a table of facts as it is shown: itself if it is small, else a summary of each column for each split."""
+    plain = frame.reset_index()
+    if "id" not in plain and len(plain) <= LINES:
+        return {"title": name, "header": list(plain), "rows": [[_cell(one) for one in row] for row in plain.to_numpy()]}
+    parts = dict(list(plain.groupby("split", sort=False))) if "split" in plain else {"all": plain}
+    columns = [column for column in plain if column not in ("split", "id", "split_rows", "pixels")]
+    rows = [["rows", *(f"{len(part):,}" for part in parts.values())]]
+    rows += [[column, *(_summary(part[column]) for part in parts.values())] for column in columns]
+    return {"title": name, "header": ["", *parts], "rows": rows}
+
+
+def _summary(values: pd.Series) -> str:
+    """Return a column in some words: counts of a few values, or the range and mean of numbers."""
+    kinds = values.value_counts(dropna=False)
+    if pd.api.types.is_numeric_dtype(values) and not pd.api.types.is_bool_dtype(values) and len(kinds) > 2:
+        return f"{_cell(values.min())} to {_cell(values.max())}, mean {_cell(float(values.mean()))}"
+    if len(kinds) <= KINDS:
+        order = sorted(kinds.items(), key=lambda one: (-one[1], str(one[0])))
+        return ", ".join(f"{_cell(kind) or 'nothing'}: {count:,}" for kind, count in order)
+    return f"{len(kinds):,} different"
+
+
+def _cell(value: Any) -> str:
+    if isinstance(value, bool | np.bool_):
+        return "yes" if value else "no"
+    if isinstance(value, float | np.floating):
+        return f"{value:.4g}"
+    text = str(value)
+    return text if len(text) <= LONG else f"{text[:LONG]}..."

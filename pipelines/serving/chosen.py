@@ -1,0 +1,95 @@
+"""Which model a command means, and where its files are."""
+
+import re
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from pipelines.config import Run, Settings, load
+from rankops.cli.rows import OWN, Roles
+
+__all__ = ["is_registered", "model_folder", "roles_of", "run_of", "the_model"]
+
+
+def the_model(named: str | None, command: str) -> str:
+    """Return the model that a person named, or else the champion of the only model that params.yaml trains.
+
+    Args:
+        named: the address of a registered version, or a folder; None if nothing was named.
+        command: with a name in place of MODEL, such as `rankops serve --model MODEL`.
+
+    Raises:
+        FileNotFoundError, ValueError: the params are not there or invalid, or they train none or several.
+    """
+    if named is not None:
+        return named
+    settings = load()
+    every = sorted({f"models:/{settings.model_of(run)}@champion" for run in settings.runs.values()})
+    if len(every) != 1:
+        example = f": name one, as in `{command.replace('MODEL', every[0])}`" if every else ""
+        raise ValueError(
+            f"no model was named, and params.yaml trains {len(every) or 'none'}{example}"
+            + "".join(f"\n  {address}" for address in every)
+        )
+    return every[0]
+
+
+def run_of(model: str, settings: Settings) -> Run | None:
+    """Return the run of the params that trains a registered model, or whose folder or address this is."""
+    named = re.fullmatch(r"(?:models:/|(?:.*/)?models/runs/)([\w-]+).*", model)
+    known = named[1] if named else None
+    return next((run for name, run in settings.runs.items() if known in (name, settings.model_of(run))), None)
+
+
+def roles_of(model: str) -> Roles:
+    """Return the roles of columns as the params have them for the table that a run or registered model learned from.
+
+    Columns of other models are called as their roles are.
+    """
+    if not Path("params.yaml").is_file():
+        return OWN
+    settings = load()
+    run = run_of(model, settings)
+    block = settings.datasets[run.dataset] if run else None
+    if run is None or block is None or block.name != "table":
+        return OWN
+    args = block.args
+    columns = next((args[kind] for kind in ("image", "frames", "features", "text") if args.get(kind)), [])
+    query = args.get("group") if run.task == "query_ranking" else None
+    return Roles([columns] if isinstance(columns, str) else columns, args.get("id"), query)
+
+
+@contextmanager
+def model_folder(model: str) -> Generator[Path]:
+    """Yield the folder of a model.
+
+    Args:
+        model: a registered version, or a folder: of a run, such as models/runs/label_ranking-rlsep, of which the seed
+            that is best on validation is taken, or of a seed.
+
+    Raises:
+        FileNotFoundError: no such folder.
+        ValueError: see `pipelines.tracking.registry.weights_of`.
+    """
+    if not is_registered(model):
+        if not Path(model).is_dir():
+            raise FileNotFoundError(
+                f"{model}: no such folder; expected one that a run wrote, such as models/runs/<run>, or a registered "
+                "version, such as models:/<task>-<dataset>@champion"
+            )
+        yield Path(model)
+        return
+    from pipelines.tracking.registry import weights_of  # MLflow takes seconds to import
+
+    with TemporaryDirectory() as scratch:
+        yield weights_of(model, Path(scratch))
+
+
+def is_registered(model: str) -> bool:
+    """Tell an address in the registry from a folder. MLflow would fetch any other address from anywhere.
+
+    >>> is_registered("models:/sorter-lstm@champion"), is_registered("models://elsewhere/x"), is_registered("s3://x")
+    (True, False, False)
+    """
+    return re.match("models:/[^/]", model) is not None

@@ -1,0 +1,179 @@
+"""What a model says of each row of files, in pieces, and files of that; memory does not grow with them."""
+
+import csv
+import json
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+from rankops.cli.rows import OWN, Roles, Row, kind_of, pieces, read, table_of
+from rankops.io.atomic import replaced_file, write_error
+from rankops.io.recipes import recipe_of
+
+__all__ = ["WRITABLE", "Answer", "answers", "write"]
+
+WRITTEN = 8192  # answers that are written at a time: each writing makes a row group of Parquet
+SEPARATOR = "|"  # of the values of a list in a cell of a CSV
+WRITABLE = ("csv", "tsv", "jsonl", "parquet")
+
+Answer = dict[str, Any]  # `id`, and what the task says of it, or `error`
+
+
+def answers(
+    folder: Path, sources: Sequence[Path], roles: Roles = OWN, *, skip_broken: bool = False
+) -> Iterator[list[Answer]]:
+    """Return what a model says of each row of files, in pieces; memory does not grow with the files.
+
+    Args:
+        folder: of the model, see `rankops.io.recipes.folder_of`.
+        sources, roles: see `rankops.cli.rows.read`.
+        skip_broken: answer a row that cannot be read or answered with `error` alone.
+
+    Raises:
+        FileNotFoundError: no such file or model.
+        ValueError: a file is not of its format, or a row cannot be answered; the message names it. Or no model of a
+            task.
+    """
+    recipe = recipe_of(folder)
+    if "task" not in recipe:
+        raise ValueError(f"{folder}: a model of no task, expected one that a run trained")
+    kind_of(recipe, where=folder)
+    waiting = pieces(read(sources, recipe, roles), recipe)
+    first = next(waiting, None)
+    if first is None:
+        raise ValueError(f"{sources[0]}: no rows, expected at least one")
+    import torch
+
+    from rankops import lookup
+    from rankops.io.checkpoints import load_model
+
+    network = load_model(folder, device="cuda" if torch.cuda.is_available() else "cpu")
+    task = lookup.find("tasks", recipe["task"])()
+    for piece in chain([first], waiting):
+        with torch.inference_mode():
+            yield _answered(lambda rows: task.respond(network, rows), piece, skip_broken)
+
+
+def _answered(respond: Callable[[list[Any]], list[Answer]], piece: list[Row], skip_broken: bool) -> list[Answer]:
+    """Return the answers to rows: to all together, or, if that fails, to each alone, to find which cannot be given."""
+    try:
+        found = respond([row.asked() for row in piece])
+        return [*chain.from_iterable(map(_with_ids, piece, found))]
+    except (ValueError, OSError, FloatingPointError):
+        pass
+    result: list[Answer] = []
+    for row in piece:
+        try:
+            result += _with_ids(row, respond([row.asked()])[0])
+        except (ValueError, OSError, FloatingPointError) as error:
+            message = str(error).removeprefix("row 0").lstrip(":, ")
+            if not skip_broken:
+                raise ValueError(f"{row.place}: {message}") from error
+            result += [{"id": own, "error": message} for own in row.documents or [row.id]]
+    return result
+
+
+def _with_ids(row: Row, answer: Answer) -> list[Answer]:
+    """Return the answer with the row's id; where a query has a row a document, one for each, with its place."""
+    if row.documents is None:
+        return [{"id": row.id} | answer]
+    order = sorted(range(len(row.documents)), key=lambda place: -answer["scores"][place])
+    places = {document: place for place, document in enumerate(order, 1)}
+    return [
+        {"id": own, "query": row.id, "score": score, "place": places[number]}
+        for number, (own, score) in enumerate(zip(row.documents, answer["scores"], strict=True))
+    ]
+
+
+# Files of answers.
+
+
+def write(
+    path: Path, found: Iterable[list[Answer]], *, classes: Sequence[str] | None = None, errors: bool = False
+) -> tuple[int, list[Any]]:
+    """Write answers as CSV, TSV, JSON lines or Parquet, by the suffix, whole or not at all.
+
+    Args:
+        path: of the file.
+        found: from `answers`.
+        classes: names of the model's classes, if they have any.
+        errors: whether there is a column `error`.
+
+    Returns:
+        How many rows there are, and the ids of those that have an error.
+
+    Raises:
+        OSError: the file cannot be written.
+    """
+    count, broken = 0, []
+
+    def counted() -> Iterator[list[Answer]]:
+        nonlocal count
+        for piece in found:
+            count += len(piece)
+            broken.extend(answer["id"] for answer in piece if "error" in answer)
+            yield piece
+
+    kind = table_of(path)
+    with replaced_file(path) as partial:
+        if kind == "parquet":
+            _write_parquet(partial, path, counted(), classes=classes, errors=errors)
+        else:
+            with partial.open("w", encoding="utf-8", newline="") as file:
+                if kind == "jsonl":
+                    for answer in chain.from_iterable(counted()):
+                        file.write(json.dumps(answer, ensure_ascii=False) + "\n")
+                else:
+                    _write_delimited(
+                        csv.writer(file, delimiter="," if kind == "csv" else "\t"), counted(), errors=errors
+                    )
+    return count, broken
+
+
+def _begun(found: Iterator[list[Answer]], *, rows: int, errors: bool) -> tuple[list[Answer], list[str]]:
+    """Return the first answers, at least `rows` and one without an error if there is any, and the columns of all."""
+    first: list[Answer] = []
+    for piece in found:
+        first += piece
+        if len(first) >= rows and not all("error" in answer for answer in first):
+            break
+    columns = dict.fromkeys(name for answer in first for name in answer if name != "error")
+    return first, [*columns, *(["error"] if errors else [])]
+
+
+def _write_delimited(writer: Any, found: Iterator[list[Answer]], *, errors: bool) -> None:
+    first, columns = _begun(found, rows=1, errors=errors)
+    writer.writerow(columns)
+    for answer in chain(first, chain.from_iterable(found)):
+        writer.writerow([_cell(answer.get(name)) for name in columns])
+
+
+def _cell(value: Any) -> Any:
+    if isinstance(value, list):
+        return SEPARATOR.join(str(_cell(one)) for one in value)
+    return f"{value:.7g}" if isinstance(value, float) else value  # of float32
+
+
+def _write_parquet(
+    partial: Path, path: Path, found: Iterator[list[Answer]], *, classes: Sequence[str] | None, errors: bool
+) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    first, columns = _begun(found, rows=WRITTEN, errors=errors)
+    empty = pa.list_(pa.null()), pa.list_(pa.string() if classes else pa.int64())  # where no row has a label
+    kinds = {name: pa.array([answer.get(name) for answer in first]).type for name in columns} | (
+        {"error": pa.string()} if errors else {}
+    )
+    schema = pa.schema([(name, empty[1] if kind == empty[0] else kind) for name, kind in kinds.items()])
+    try:
+        with pq.ParquetWriter(partial, schema, compression="zstd") as writer:
+            waiting = first
+            for piece in chain(found, [[]]):
+                waiting = waiting + piece
+                if waiting and (len(waiting) >= WRITTEN or not piece):
+                    writer.write_table(pa.Table.from_pylist(waiting, schema=schema))
+                    waiting = []
+    except (pa.ArrowException, OSError) as error:
+        raise write_error(path, error) from error

@@ -1,0 +1,311 @@
+"""What a model is asked, a row at a time: from pictures, folders of them, and tables with a person's own columns."""
+
+import csv
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from itertools import groupby, islice
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from rankops.lookup import did_you_mean
+
+__all__ = ["OWN", "Roles", "Row", "kind_of", "pieces", "read", "table_of"]
+
+TABLES = {".csv": "csv", ".tsv": "tsv", ".tab": "tsv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet"}
+PICTURES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".tif", ".tiff", ".webp")
+SVMLIGHT = (".txt", ".dat", ".svm", ".svmlight", ".letor")
+PIECE = {"image": 64, "frames": 16, "features": 1024, "text": 256}  # rows that are read and answered together
+DOCUMENTS = 16  # queries that are
+
+
+class Roles(NamedTuple):
+    """Which columns of a table have which role, where their names do not say it.
+
+    Attributes:
+        input: of the model's input; several, or `f_*` for all that begin so, of features.
+        id: what comes back with each answer.
+        query: whose rows are the documents of one query.
+    """
+
+    input: Sequence[str] = ()
+    id: str | None = None
+    query: str | None = None
+
+
+OWN = Roles()  # columns are called as their roles are
+
+
+class Row(NamedTuple):
+    """A row, of which only the files' table was read.
+
+    Attributes:
+        id: what comes back with its answer.
+        place: of the row, for messages.
+        asked: returns what the model is asked; raises a ValueError or OSError if a cell or a picture is none.
+        documents: ids of a query's rows, in a table that has a row for each.
+    """
+
+    id: Any
+    place: str
+    asked: Callable[[], dict[str, Any]]
+    documents: Sequence[Any] | None = None
+
+
+def kind_of(recipe: Mapping[str, Any], *, where: object) -> str:
+    """Return what a model's input is: `image`, `frames`, `features` or `text`.
+
+    Raises:
+        ValueError: the recipe does not say it.
+    """
+    kind = (recipe.get("input") or {}).get("kind")
+    if kind not in PIECE:
+        raise ValueError(f"{where}: model.json names no kind of input; train it again")
+    return kind
+
+
+def table_of(path: Path) -> str | None:
+    """Return the format of a table, by its suffix; None of what is no table."""
+    return "svmlight" if path.suffix.lower() in SVMLIGHT else TABLES.get(path.suffix.lower())
+
+
+def read(sources: Sequence[Path], recipe: Mapping[str, Any], roles: Roles = OWN) -> Iterator[Row]:
+    """Read what a model is asked, row by row; memory does not grow with the files.
+
+    Args:
+        sources: pictures or folders of them; or one table, whose cells of images are bytes or paths from its folder.
+        recipe: of the model.
+        roles: of the table's columns.
+
+    Raises:
+        FileNotFoundError: no such file.
+        ValueError: it is not of its format, lacks a column, or is nothing that the model takes.
+    """
+    kind = kind_of(recipe, where="the model")
+    if any(table_of(source) for source in sources):
+        if len(sources) > 1:
+            raise ValueError(f"{len(sources)} files, one of them a table; expected one table, or pictures alone")
+        if not sources[0].is_file():
+            raise FileNotFoundError(f"{sources[0]}: no such file")
+        yield from _of_table(sources[0], recipe, roles)
+    elif kind != "image" or recipe.get("task") == "query_ranking":
+        raise ValueError(f"{sources[0]}: the model takes {_taken(recipe)}; expected a table ({', '.join(TABLES)})")
+    else:
+        for path in _pictures(sources):
+            yield Row(str(path), str(path), partial(_of_picture, path))
+
+
+def _of_picture(path: Path) -> dict[str, Any]:
+    return {"image": path.read_bytes()}
+
+
+def pieces(rows: Iterable[Row], recipe: Mapping[str, Any]) -> Iterator[list[Row]]:
+    """Yield rows in as many as are answered together."""
+    size = DOCUMENTS if recipe.get("task") == "query_ranking" else PIECE[kind_of(recipe, where="the model")]
+    rows = iter(rows)
+    while piece := list(islice(rows, size)):
+        yield piece
+
+
+def _taken(recipe: Mapping[str, Any]) -> str:
+    kind = kind_of(recipe, where="the model")
+    return f"queries with documents of {kind}" if recipe.get("task") == "query_ranking" else kind
+
+
+def _pictures(sources: Sequence[Path]) -> Iterator[Path]:
+    for source in sources:
+        if not source.is_dir():
+            if not source.is_file():
+                raise FileNotFoundError(f"{source}: no such file")
+            yield source
+            continue
+        found = sorted(path for path in source.rglob("*") if path.suffix.lower() in PICTURES and path.is_file())
+        if not found:
+            raise ValueError(f"{source}: no picture in this folder; expected {', '.join(PICTURES)}")
+        yield from found
+
+
+# Tables.
+
+
+def _of_table(path: Path, recipe: Mapping[str, Any], roles: Roles) -> Iterator[Row]:
+    kind, form = kind_of(recipe, where="the model"), str(table_of(path))
+    if form == "svmlight":
+        roles = Roles(roles.input or ("all",), roles.id, roles.query or "qid")
+    names = _names(path, form)
+    inputs, key = _inputs(path, names, recipe, roles)
+    ids = roles.id or ("id" if "id" in names else None)
+    for name in (*inputs, ids, roles.query):
+        if name is not None and name not in names:
+            raise ValueError(f"{path}: no column {name!r}; it has {', '.join(names)}{did_you_mean(name, names)}")
+    wanted = list(dict.fromkeys([*inputs, *(name for name in (ids, roles.query) if name)]))
+    cells = _Cells(path, kind, inputs)
+    numbered = enumerate(_cells(path, form, wanted, count=recipe["input"].get("count")), 1)
+    if recipe.get("task") != "query_ranking":
+        for number, row in numbered:
+            yield cells.row(number, row, key, row[ids] if ids else None)
+        return
+    if (query_of := roles.query) is None:
+        for number, row in numbered:
+            yield cells.query(number, row, key, row[ids] if ids else number)
+        return
+    seen = set()
+    for query, several in groupby(numbered, key=lambda one: one[1][query_of]):
+        if query in seen:
+            raise ValueError(f"{path}: rows of {query_of} {query} are not together; sort the table by this column")
+        seen.add(query)
+        yield cells.documents(query, list(several), key, ids)
+
+
+def _inputs(path: Path, names: list[str], recipe: Mapping[str, Any], roles: Roles) -> tuple[list[str], str]:
+    """Return the columns of a table that hold the input, and what a task calls that."""
+    kind, known = kind_of(recipe, where="the model"), recipe["input"].get("names")
+    if roles.input:
+        starts = [name.removesuffix("*") for name in roles.input if name.endswith("*")]
+        found = [name for name in roles.input if not name.endswith("*")]
+        return found + [name for name in names if starts and name.startswith(tuple(starts))], kind
+    if kind == "features" and known and set(known) <= set(names):
+        return list(known), kind
+    if kind in names:
+        return [kind], kind
+    if recipe.get("task") == "retrieval" and "caption" in names:
+        return ["caption"], "caption"
+    if kind == "features" and known:
+        missing = next(name for name in known if name not in names)
+        raise ValueError(
+            f"{path}: no column {missing!r}, a feature of the model; it has {', '.join(names)}"
+            f"{did_you_mean(missing, names)}"
+        )
+    raise ValueError(f"{path}: no column {kind}; name the one that holds it, as in `--input {names[0]}`; it has "
+                     f"{', '.join(names)}")  # fmt: skip
+
+
+class _Cells:
+    """Turns cells of a table into what a model is asked."""
+
+    def __init__(self, path: Path, kind: str, inputs: list[str]):
+        self.path, self.kind, self.inputs = path, kind, inputs
+
+    def row(self, number: int, row: dict[str, Any], key: str, given: Any) -> Row:
+        """Return a row whose id is the given one, else the path of its image, else its number."""
+        cell = row[self.inputs[0]]
+        own = given if given is not None else cell if self.kind == "image" and isinstance(cell, str) else number
+        return Row(own, self._place(number), lambda: {key: self._value(row, key)})
+
+    def query(self, number: int, row: dict[str, Any], key: str, own: Any) -> Row:
+        """Return a query whose documents are the list in its cell."""
+        several = row[self.inputs[0]]
+        if len(self.inputs) > 1 or not isinstance(several, list) or (self.kind == "features" and not _nested(several)):
+            raise ValueError(
+                f"{self.path}: row {number}: {self.inputs[0]} holds no list of documents; name the column whose rows "
+                "are the documents of one query: --query COLUMN"
+            )
+        return Row(
+            own, self._place(number), lambda: {key: [self._value({self.inputs[0]: one}, key) for one in several]}
+        )
+
+    def documents(self, query: Any, several: list[tuple[int, dict[str, Any]]], key: str, ids: str | None) -> Row:
+        """Return a query that has a row for each of its documents."""
+        documents = [row[ids] if ids else number for number, row in several]
+        return Row(
+            query, self._place(several[0][0]), lambda: {key: [self._value(row, key) for _, row in several]}, documents
+        )
+
+    def _place(self, number: int) -> str:
+        return f"{self.path}: row {number}"
+
+    def _value(self, row: dict[str, Any], key: str) -> Any:
+        cell = row[self.inputs[0]]
+        if self.kind == "features" and key == "features":
+            if isinstance(cell, list):
+                return [_number(value, f"{self.inputs[0]}[{place}]") for place, value in enumerate(cell)]
+            return [_number(row[name], name) for name in self.inputs]
+        if cell is None or cell == "":
+            raise ValueError(f"{self.inputs[0]} is empty")
+        if key == "image":
+            return self._picture(cell)
+        if key == "frames":
+            frames = cell if isinstance(cell, list) else str(cell).split("|")
+            return [self._picture(frame) for frame in frames]
+        return str(cell)
+
+    def _picture(self, cell: Any) -> bytes:
+        if isinstance(cell, Mapping):
+            cell = cell.get("bytes")
+        if isinstance(cell, bytes):
+            return cell
+        file = self.path.parent / str(cell).strip()
+        if not file.is_file():
+            raise ValueError(f"{file}: no such file")
+        return file.read_bytes()
+
+
+def _nested(values: list[Any]) -> bool:
+    return bool(values) and isinstance(values[0], list)
+
+
+def _number(value: Any, name: str) -> float:
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        shown = "empty" if value in (None, "") else repr(value)
+        raise ValueError(f"{name} is {shown}, expected a number") from None
+
+
+def _names(path: Path, form: str) -> list[str]:
+    from rankops.datasets.table_files import names_in  # needs pandas
+
+    return names_in(path, form)  # ty: ignore[invalid-argument-type]
+
+
+def _cells(path: Path, form: str, names: list[str], *, count: int | None) -> Iterator[dict[str, Any]]:
+    """Yield the cells of each row by column; a vector of SVMlight, whose last zeros may miss, has `count` numbers."""
+    match form:
+        case "csv" | "tsv":
+            yield from _delimited(path, names, tabs=form == "tsv")
+        case "jsonl":
+            from rankops.datasets.table_text import json_rows
+
+            for row in json_rows(path, "utf-8"):
+                yield {name: row.get(name) for name in names}
+        case "parquet":
+            yield from _parquet(path, names)
+        case _:
+            from rankops.datasets.table_files import read_sheet
+
+            frame = read_sheet([path], lambda _: names, kind="svmlight", encoding="utf-8", head=None).frame
+            for row in frame.to_dict("records"):
+                vector = row["all"].tolist()
+                yield row | {"all": vector + [0.0] * ((count or 0) - len(vector))}
+
+
+def _delimited(path: Path, names: list[str], *, tabs: bool) -> Iterator[dict[str, Any]]:
+    from rankops.datasets.table_text import text_header
+
+    header, separator = text_header(path, "utf-8", tabs=tabs)
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            rows = csv.reader(file, delimiter=separator)
+            next(rows)
+            for number, cells in enumerate((row for row in rows if row), 1):
+                if len(cells) != len(header):
+                    raise ValueError(
+                        f"{path}: row {number} has {len(cells)} cells, expected {len(header)} as the header; correct "
+                        "the row"
+                    )
+                row = dict(zip(header, cells, strict=True))
+                yield {name: row[name].strip() for name in names}
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise ValueError(f"{path}: no CSV in UTF-8 ({error}); save it as such") from error
+
+
+def _parquet(path: Path, names: list[str]) -> Iterator[dict[str, Any]]:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        # Buffered: a row group, which may be the whole file, would otherwise be read at once.
+        with pq.ParquetFile(path, buffer_size=2**20, pre_buffer=False) as file:
+            for batch in file.iter_batches(batch_size=PIECE["image"], columns=names):
+                yield from batch.to_pylist()
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
+        raise ValueError(f"{path}: not a whole Parquet file ({error}); make or fetch it again") from error

@@ -1,0 +1,221 @@
+"""Cells of a person's own table as what their role says: numbers, names, paths, labels, days. Errors name the row."""
+
+import posixpath
+import re
+import unicodedata
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from rankops.datasets.table_files import Sheet, Stored
+
+__all__ = [
+    "as_flags",
+    "as_labels",
+    "as_names",
+    "as_numbers",
+    "as_paths",
+    "as_periods",
+    "as_ranks",
+    "as_vectors",
+    "first_place",
+    "missing_in",
+    "require_same",
+    "split_into",
+]
+
+LARGEST = float(np.finfo(np.float32).max)
+PERIODS = {"day": "D", "week": "W", "month": "M", "year": "Y"}
+
+
+def first_place(sheet: Sheet, rows: pd.Index, wrong: Any) -> tuple[int, str]:
+    """Return the position of the first wrong row, and its place in the files, for messages."""
+    position = int(np.asarray(wrong).argmax())
+    return position, sheet.place(int(rows[position]))
+
+
+def missing_in(cells: pd.Series, *, numeric: bool) -> np.ndarray:
+    """Return which cells (n,) hold nothing: an empty one, a null, an empty list; where numbers are meant, NaN too."""
+    if cells.dtype != object:
+        return cells.isna().to_numpy()
+
+    def empty(cell: Any) -> bool:
+        if isinstance(cell, str):
+            return not cell or (numeric and cell.lower() == "nan")
+        if isinstance(cell, list | np.ndarray):
+            return len(cell) == 0
+        return cell is None or cell is pd.NaT or (isinstance(cell, float) and bool(np.isnan(cell)))
+
+    return np.array([empty(cell) for cell in cells], bool)
+
+
+def as_numbers(sheet: Sheet, cells: pd.Series, *, least: float = -LARGEST, what: str = "a finite number") -> np.ndarray:
+    """Return cells as numbers (n,), float64.
+
+    Raises:
+        ValueError: one is none, infinite, too large for float32, or less than `least`; the message names its row.
+    """
+    values = pd.to_numeric(cells, errors="coerce").to_numpy(np.float64)
+    wrong = ~((values >= least) & (values <= LARGEST))
+    if wrong.any():
+        position, place = first_place(sheet, cells.index, wrong)
+        found = cells.iloc[position]
+        comma = isinstance(found, str) and re.fullmatch(r"-?\d+,\d+", found)
+        raise ValueError(
+            f"{place}: {cells.name} is {found!r}, expected {what}; "
+            + ("write decimals with a point" if comma else "correct or remove the row")
+        )
+    return values
+
+
+def as_vectors(sheet: Sheet, cells: pd.Series) -> np.ndarray:
+    """Return cells that are lists of numbers, or text of numbers, as float32 (n, k).
+
+    Raises:
+        ValueError: one is no list of finite numbers, or of another length than the first; the message names its row.
+    """
+    if all(isinstance(cell, np.ndarray) for cell in cells) and len({cell.shape for cell in cells}) == 1:
+        whole = np.stack(list(cells))
+        if whole.dtype.kind in "iuf" and (np.abs(whole) <= LARGEST).all():
+            return whole.astype(np.float32)
+    vectors, length = [], None
+    for number, cell in cells.items():
+        place = sheet.place(number)
+        try:
+            numbers = re.split(r"[\s,;|]+", cell.strip("[]() ")) if isinstance(cell, str) else cell
+            vector = np.atleast_1d(np.asarray(numbers, np.float64))
+        except (ValueError, TypeError) as error:
+            raise ValueError(f"{place}: {cells.name} is {str(cell)[:60]!r}, expected a list of numbers") from error
+        length = len(vector) if length is None else length
+        if vector.shape != (length,):
+            raise ValueError(f"{place}: {cells.name} has {len(vector)} numbers, expected {length} as in the first row")
+        if (wrong := ~(np.abs(vector) <= LARGEST)).any():
+            position = int(wrong.argmax())
+            raise ValueError(
+                f"{place}: {cells.name}[{position}] is {vector[position]}, expected a finite number; correct or remove "
+                "the row"
+            )
+        vectors.append(vector.astype(np.float32))
+    return np.stack(vectors)
+
+
+def as_names(cells: pd.Series) -> pd.Series:
+    """Return cells as text; keyboards write the accents of one name in several ways."""
+    names = [str(int(cell)) if isinstance(cell, float) and cell.is_integer() else str(cell) for cell in cells]
+    return pd.Series([unicodedata.normalize("NFC", name.strip()) for name in names], cells.index, dtype=object)
+
+
+def as_paths(sheet: Sheet, cells: pd.Series) -> pd.Series:
+    """Return paths of files below the raw folder, as plain ones; pictures that a Parquet file stores stay as they are.
+
+    Raises:
+        ValueError: one leads elsewhere; the message names its row.
+    """
+    plain = []
+    for number, cell in cells.items():
+        if isinstance(cell, Stored):
+            plain.append(cell)
+            continue
+        if not isinstance(cell, str) or cell.startswith("/") or ".." in cell.split("/") or "\0" in cell:
+            raise ValueError(
+                f"{sheet.place(number)}: {cells.name} is {cell!r}, expected the path of a file below the folder of the "
+                "table, without `..`; move the file there and correct the cell"
+            )
+        plain.append(posixpath.normpath(cell))
+    return pd.Series(plain, cells.index, dtype=object)
+
+
+def as_labels(sheet: Sheet, cells: pd.Series, separator: str) -> pd.Series:
+    """Return the labels of each cell, a list of names.
+
+    Raises:
+        ValueError: a label is there twice in a cell; the message names its row.
+    """
+    rows = []
+    for number, cell in cells.items():
+        parts = cell.split(separator) if isinstance(cell, str) else [] if cell is None or cell is pd.NaT else cell
+        parts = [parts] if np.isscalar(parts) else parts
+        labels = [name for name in as_names(pd.Series(list(parts), dtype=object)) if name]
+        if len(set(labels)) < len(labels):
+            twice = next(name for name in labels if labels.count(name) > 1)
+            raise ValueError(
+                f"{sheet.place(number)}: {cells.name} has {twice!r} twice, expected each label once; correct the cell"
+            )
+        rows.append(labels)
+    return pd.Series(rows, cells.index, dtype=object)
+
+
+def as_flags(sheet: Sheet, cells: pd.DataFrame) -> np.ndarray:
+    """Return columns of 0 and 1 as (n, K), int64; raise ValueError for anything else, which names row and column."""
+    values = np.column_stack([as_numbers(sheet, cells[name], what="0 or 1") for name in cells])
+    if (wrong := (values != 0) & (values != 1)).any():
+        position, place = first_place(sheet, cells.index, wrong.any(1))
+        column = int(wrong[position].argmax())
+        raise ValueError(f"{place}: {cells.columns[column]} is {values[position, column]:g}, expected 0 or 1")
+    return values.astype(np.int64)
+
+
+def as_ranks(sheet: Sheet, cells: pd.DataFrame) -> np.ndarray:
+    """Return columns of label ranks as (n, K), int64: 0 for absent, others 1 upwards without a gap.
+
+    Raises:
+        ValueError: a rank is no whole number of at least 0, a row has gaps, or no label; the message names the row.
+    """
+    values = np.column_stack([as_numbers(sheet, cells[name], least=0, what="0, 1, 2, ...") for name in cells])
+    for position, row in enumerate(values):
+        present = sorted({rank for rank in row if rank})
+        if not present or present != list(range(1, len(present) + 1)):
+            found = ", ".join(f"{rank:g}" for rank in row)
+            raise ValueError(
+                f"{sheet.place(int(cells.index[position]))}: label ranks are {found}; expected 0 for absent labels and "
+                "1, 2, 3, ... without a gap for the others, the most important with the largest, at least one"
+            )
+    return values.astype(np.int64)
+
+
+def as_periods(sheet: Sheet, cells: pd.Series, first: str, every: str) -> np.ndarray:
+    """Return the delivery (n,) of each row: 0 up to the day `first`, then 1, 2, ... for each period that has rows.
+
+    Raises:
+        ValueError: a cell is no day; the message names its row.
+    """
+    text = cells.map(lambda cell: cell.isoformat() if hasattr(cell, "isoformat") else str(cell)).astype(object)
+    days = pd.to_datetime(text, errors="coerce", format="ISO8601", utc=True).dt.tz_localize(None)
+    if (wrong := days.isna()).any():
+        position, place = first_place(sheet, cells.index, wrong)
+        raise ValueError(f"{place}: {cells.name} is {cells.iloc[position]!r}, expected a day such as 2026-11-30")
+    later = days.dt.normalize() > pd.Timestamp(first)
+    periods = days.dt.to_period(PERIODS[every])
+    order = {period: number for number, period in enumerate(sorted(periods[later].unique()), 1)}
+    return np.array([order[period] if after else 0 for period, after in zip(periods, later, strict=True)], np.int64)
+
+
+def split_into(cells: pd.Series, separator: str) -> pd.Series:
+    """Return the parts of each cell: of a list, or of text that a separator joins."""
+    parts = [cell.split(separator) if isinstance(cell, str) else list(cell) for cell in cells]
+    return pd.Series([[str(part).strip() for part in row] for row in parts], cells.index, dtype=object)
+
+
+def require_same(sheet: Sheet, frame: pd.DataFrame, by: Sequence[str], columns: Sequence[str], what: str) -> None:
+    """Raise ValueError if rows that belong together differ in a column; the message names two of them.
+
+    Args:
+        sheet: of the rows.
+        frame: the rows.
+        by: columns whose values belong together.
+        columns: that must be the same.
+        what: they are, for the message.
+    """
+    for column in columns:
+        firsts = frame.groupby(list(by), sort=False)[column].transform("first")
+        if (wrong := (firsts != frame[column])).any():
+            position, place = first_place(sheet, frame.index, wrong)
+            row = frame.iloc[position]
+            same = (frame[list(by)] == row[list(by)]).all(axis=1)
+            other = int(frame.index[same][0])
+            raise ValueError(
+                f"{place}: {what} {row[by[0]]} has the {column} {row[column]} here and {frame.loc[other, column]} in "
+                f"row {sheet.row[other]}; expected one {column} for all of its rows: correct one of them"
+            )

@@ -1,0 +1,375 @@
+"""Files of a person's own tables: CSV, TSV, JSON lines, Parquet, SVMlight and NPZ, read into one frame of cells."""
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from functools import lru_cache
+from io import BytesIO
+from itertools import islice
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+from zipfile import BadZipFile
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+from numpy.lib import format as npy
+
+from rankops.datasets.table_text import LONGEST, cells_of, json_rows, read_delimited, read_json, text_header
+from rankops.lookup import did_you_mean
+
+__all__ = [
+    "FORMATS",
+    "Format",
+    "Sheet",
+    "Stored",
+    "columns_like",
+    "format_of",
+    "names_in",
+    "read_sheet",
+    "require_columns",
+    "stored_pictures",
+]
+
+Format = Literal["csv", "tsv", "jsonl", "parquet", "svmlight", "npz"]
+FORMATS: dict[str, Format] = {
+    ".csv": "csv",
+    ".tsv": "tsv",
+    ".tab": "tsv",
+    ".jsonl": "jsonl",
+    ".ndjson": "jsonl",
+    ".parquet": "parquet",
+    ".npz": "npz",
+    ".txt": "svmlight",
+    ".dat": "svmlight",
+    ".svm": "svmlight",
+    ".svmlight": "svmlight",
+    ".letor": "svmlight",
+}
+SVMLIGHT = ["label", "qid", "all"]  # what its columns are called here
+PIECE = 64  # rows of a Parquet file of pictures that are read together
+PAIR = re.compile(r"(\d+):(\S+)")
+
+
+class Stored(NamedTuple):
+    """A picture that is stored in a Parquet file: the file, and the row from 0 on."""
+
+    path: Path
+    row: int
+
+
+class Sheet(NamedTuple):
+    """What files hold.
+
+    Attributes:
+        frame: a row a row, by columns; cells of text files are text, a missing one is None.
+        paths: the files.
+        file: which of them each row (n,) is from.
+        row: its number in that file, from 1 on, a header not counted.
+    """
+
+    frame: pd.DataFrame
+    paths: list[Path]
+    file: np.ndarray
+    row: np.ndarray
+
+    def place(self, number: Any) -> str:
+        """Return where a row is, for messages."""
+        return f"{self.paths[self.file[number]]}: row {self.row[number]}"
+
+
+def format_of(path: str | Path, given: Format | None = None) -> Format:
+    """Return the format of a file, by its suffix if none is given.
+
+    Raises:
+        ValueError: no format has this suffix.
+
+    >>> format_of("queries/train.TXT")
+    'svmlight'
+    """
+    suffix = Path(path).suffix.lower()
+    if given is None and suffix not in FORMATS:
+        raise ValueError(
+            f"{path}: no format has the suffix {suffix!r}; expected {', '.join(FORMATS)}, or say `format:`"
+        )
+    return given or FORMATS[suffix]
+
+
+def columns_like(pattern: str, names: Sequence[str]) -> list[str]:
+    """Return the columns that a name stands for: itself, or, if it ends in `*`, all that begin so.
+
+    >>> columns_like("f_*", ["id", "f_1", "f_2"])
+    ['f_1', 'f_2']
+    """
+    start = pattern.removesuffix("*")
+    return [name for name in names if name.startswith(start)] if start != pattern else [pattern]
+
+
+def read_sheet(
+    paths: Sequence[Path],
+    columns: Callable[[list[str]], list[str]],
+    *,
+    kind: Format | None,
+    encoding: str,
+    head: int | None,
+) -> Sheet:
+    """Read some columns of files, one below another.
+
+    Args:
+        paths: of the files.
+        columns: which of the columns that a file has are to be read; raises ValueError if one is missing.
+        kind: their format; None for that of each suffix.
+        encoding: of files of text.
+        head: how many rows of each; None for all.
+
+    Raises:
+        FileNotFoundError: a file is missing.
+        ValueError: one is not as its format says, or has other columns than the first; the message names file and row.
+    """
+    frames: list[pd.DataFrame] = []
+    for path in paths:
+        own = format_of(path, kind)
+        if not path.is_file():
+            raise FileNotFoundError(f"{path}: no such file; put it there, or correct `file:`")
+        names = names_in(path, own, encoding)
+        try:
+            wanted = columns(names)
+        except ValueError as error:
+            raise ValueError(f"{path}: {error}") from error
+        if frames and (other := set(wanted) ^ set(frames[0])):
+            raise ValueError(
+                f"{path}: column {min(other)} is here or in {paths[0]}, not in both; expected the same columns"
+            )
+        stamp = path.stat()
+        frames.append(_read(path, own, encoding, tuple(wanted), head, (stamp.st_mtime_ns, stamp.st_size)))
+    counts = [len(frame) for frame in frames]
+    if not sum(counts):
+        raise ValueError(f"{paths[0]}: no rows, expected at least one")
+    whole = frames[0] if len(frames) == 1 else pd.concat(frames, ignore_index=True)
+    return Sheet(
+        whole,
+        list(paths),
+        np.repeat(np.arange(len(frames)), counts),
+        np.concatenate([np.arange(n) + 1 for n in counts]),
+    )
+
+
+def names_in(path: Path, kind: Format, encoding: str = "utf-8") -> list[str]:
+    """Return the names of a file's columns.
+
+    Raises:
+        FileNotFoundError: no such file.
+        ValueError: it is not of this format, or a name is there twice.
+    """
+    if not path.is_file():
+        raise FileNotFoundError(f"{path}: no such file")
+    names = {
+        "csv": lambda: text_header(path, encoding, tabs=False)[0],
+        "tsv": lambda: text_header(path, encoding, tabs=True)[0],
+        "jsonl": lambda: list(dict.fromkeys(name for row in json_rows(path, encoding) for name in row)),
+        "parquet": lambda: _parquet(path, lambda file: file.schema_arrow.names),
+        "svmlight": lambda: SVMLIGHT,
+        "npz": lambda: list(_arrays(path)),
+    }[kind]()
+    if twice := [name for place, name in enumerate(names) if name and name in names[:place]]:
+        raise ValueError(f"{path}: column {twice[0]!r} is there twice; rename or remove one of the two")
+    return names
+
+
+@lru_cache(maxsize=8)  # each split reads it again
+def _read(
+    path: Path, kind: Format, encoding: str, columns: tuple[str, ...], head: int | None, stamp: tuple[int, int]
+) -> pd.DataFrame:
+    match kind:
+        case "csv" | "tsv":
+            frame = read_delimited(path, columns, encoding=encoding, tabs=kind == "tsv", head=head)
+        case "jsonl":
+            frame = read_json(path, columns, encoding=encoding, head=head)
+        case "parquet":
+            frame = _read_parquet(path, columns, head)
+        case "svmlight":
+            frame = _read_svmlight(path, columns, head)
+        case "npz":
+            frame = _read_npz(path, columns, head)
+    for name in columns:
+        if frame[name].dtype == object or isinstance(frame[name].dtype, pd.StringDtype):
+            longest = frame[name].map(lambda cell: len(cell) if isinstance(cell, str) else 0)
+            if (longest > LONGEST).any():
+                row = int((longest > LONGEST).to_numpy().argmax())
+                raise ValueError(
+                    f"{path}: row {row + 1}: {name} has {longest.iloc[row]:,} characters, expected at most "
+                    f"{LONGEST:,}; is a quote not closed?"
+                )
+    return frame
+
+
+# Parquet.
+
+
+def _parquet(path: Path, function: Callable[[pq.ParquetFile], Any]) -> Any:
+    try:
+        with pq.ParquetFile(path) as file:
+            return function(file)
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
+        raise ValueError(f"{path}: not a whole Parquet file ({error}); make it again") from error
+
+
+def _holds_pictures(kind: pa.DataType) -> bool:
+    if pa.types.is_struct(kind) and kind.get_field_index("bytes") >= 0:
+        kind = kind.field("bytes").type
+    return pa.types.is_binary(kind) or pa.types.is_large_binary(kind)
+
+
+def _read_parquet(path: Path, columns: Sequence[str], head: int | None) -> pd.DataFrame:
+    def read(file: pq.ParquetFile) -> pd.DataFrame:
+        schema, rows = file.schema_arrow, file.metadata.num_rows
+        rows = rows if head is None else min(head, rows)
+        plain = [name for name in columns if not _holds_pictures(schema.field(name).type)]
+        batches = file.iter_batches(batch_size=max(rows, 1) if head else 2**16, columns=plain)
+        found = pa.Table.from_batches(
+            islice(batches, 1 if head else None), pa.schema([schema.field(one) for one in plain])
+        )
+        # Metadata tell of pandas' index alone.
+        found = found.slice(0, rows).replace_schema_metadata(None)
+        frame = found.to_pandas(integer_object_nulls=True)
+        for name in plain:
+            if frame[name].dtype == object or isinstance(frame[name].dtype, pd.CategoricalDtype | pd.StringDtype):
+                frame[name] = cells_of(frame[name])
+        for name in set(columns) - set(plain):  # pictures are read when they are decoded
+            frame[name] = [Stored(path, row) for row in range(rows)]
+        return frame[list(columns)]
+
+    return _parquet(path, read)
+
+
+def stored_pictures(cells: Sequence[Stored], column: str) -> Iterator[bytes | None]:
+    """Read pictures that are stored in Parquet files one by one; memory does not grow with the files.
+
+    Args:
+        cells: of the pictures; those that stand behind another in a file are found without reading it again.
+        column: of bytes, or of `{bytes, path}`.
+    """
+    rows: Iterator[tuple[int, Any]] = iter(())
+    open_path, position = None, -1
+    for cell in cells:
+        if cell.path != open_path or cell.row < position:
+            open_path, rows = cell.path, _numbered(cell.path, column)
+        position, found = next(one for one in rows if one[0] == cell.row)
+        position += 1
+        yield found["bytes"] if isinstance(found, dict) else found
+
+
+def _numbered(path: Path, column: str) -> Iterator[tuple[int, Any]]:
+    number = 0
+    try:
+        # Buffered: a row group, which may be the whole file, would otherwise be read at once.
+        with pq.ParquetFile(path, buffer_size=2**20, pre_buffer=False) as file:
+            for batch in file.iter_batches(batch_size=PIECE, columns=[column]):
+                for value in batch.column(0):
+                    yield number, value.as_py()
+                    number += 1
+    except (pa.ArrowException, OSError) as error:
+        raise ValueError(f"{path}: not a whole Parquet file ({error}); make it again") from error
+
+
+# SVMlight and NPZ.
+
+
+def _read_svmlight(path: Path, columns: Sequence[str], head: int | None) -> pd.DataFrame:
+    """Labels, queries and vectors; index k is place k, and place 0 is left out if no row has it."""
+    from sklearn.datasets import load_svmlight_file
+
+    contents = path.read_bytes()
+    if head is not None:
+        contents = b"".join(islice(BytesIO(contents), head))
+    try:
+        values, label, query = load_svmlight_file(BytesIO(contents), query_id=True, zero_based=True)
+        if len(query) not in (0, len(label)):
+            raise ValueError("some rows have a qid")
+    except (ValueError, OverflowError) as error:  # names no row
+        raise _fault_of_svmlight(path, contents, error) from error
+    if "qid" in columns and not len(query):
+        raise ValueError(f"{path}: row 1: no qid, expected one in each row, as `2 qid:7 1:0.5 2:0.1`")
+    dense = values.astype(np.float64).toarray()
+    dense = dense[:, 1:] if dense.shape[1] > 1 and not (dense[:, 0] != 0).any() else dense
+    found = {"label": label, "qid": query if len(query) else None, "all": list(dense)}
+    return pd.DataFrame({name: found[name] for name in columns}, index=range(len(label)))
+
+
+def _fault_of_svmlight(path: Path, contents: bytes, error: Exception) -> ValueError:
+    """Say which row of a file is not as SVMlight has it."""
+    number = 0
+    for line in contents.decode(errors="replace").splitlines():
+        cells = line.partition("#")[0].split()
+        number += bool(cells)
+        pairs = [PAIR.fullmatch(cell) for cell in cells[2:]]
+        indices = [int(pair[1]) for pair in pairs if pair]
+        faults = {
+            "no number as its label": cells and not re.fullmatch(r"[-+.\deE]+", cells[0]),
+            "no qid": cells and not (len(cells) > 1 and re.fullmatch(r"qid:\d+", cells[1])),
+            "a value that is no `index:number`": None in pairs,
+            "indices that are not sorted": indices != sorted(indices),
+            "an index twice": len(set(indices)) < len(indices),
+        }
+        for fault, found in faults.items():
+            if found:
+                return ValueError(f"{path}: row {number} has {fault}: {line[:80]!r}; expected `2 qid:7 1:0.5 2:0.1`")
+    return ValueError(f"{path}: not SVMlight ({error}); expected rows such as `2 qid:7 1:0.5 2:0.1`")
+
+
+def _arrays(path: Path) -> dict[str, tuple[tuple[int, ...], np.dtype]]:
+    """Return shape and type of each array of an NPZ, which is not read."""
+    from zipfile import ZipFile
+
+    found = {}
+    try:
+        with ZipFile(path) as archive:
+            for name in archive.namelist():
+                with archive.open(name) as file:
+                    version = npy.read_magic(file)
+                    shape, _, kind = (npy.read_array_header_1_0 if version == (1, 0) else npy.read_array_header_2_0)(
+                        file
+                    )
+                found[name.removesuffix(".npy")] = shape, kind
+    except (BadZipFile, OSError, ValueError, EOFError) as error:
+        raise ValueError(f"{path}: not a whole NPZ file ({error}); make it again with numpy.savez") from error
+    return found
+
+
+def _read_npz(path: Path, columns: Sequence[str], head: int | None) -> pd.DataFrame:
+    arrays, found = _arrays(path), {}
+    rows = arrays[columns[0]][0][:1]
+    for name in columns:
+        shape, kind = arrays[name]
+        if kind.hasobject:
+            raise ValueError(
+                f"{path}: array {name} holds pickled objects, which could run code and are not read; expected numbers "
+                "or text: save it with a plain dtype"
+            )
+        if len(shape) not in (1, 2) or shape[:1] != rows or kind.names:
+            raise ValueError(
+                f"{path}: array {name} is {shape} of {kind}, expected {rows[0] if rows else 'n'} numbers or rows as "
+                f"{columns[0]} has"
+            )
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            for name in columns:
+                values = file[name][:head]
+                found[name] = pd.Series(list(values) if values.ndim == 2 else values)
+    except (BadZipFile, OSError, ValueError, EOFError, KeyError) as error:
+        raise ValueError(f"{path}: not a whole NPZ file ({error}); make it again with numpy.savez") from error
+    return pd.DataFrame(
+        {
+            name: cells_of(cells) if cells.dtype == object or isinstance(cells.dtype, pd.StringDtype) else cells
+            for name, cells in found.items()
+        }
+    )
+
+
+def require_columns(wanted: Sequence[str], names: Sequence[str]) -> None:
+    """Raise ValueError if a column is not among the names that a file has."""
+    for name in wanted:
+        if name not in names:
+            raise ValueError(
+                f"no column {name!r}; it has {', '.join(map(repr, names[:30]))}{did_you_mean(name, names)}"
+            )

@@ -1,0 +1,126 @@
+"""Tables of text: CSV, TSV and JSON lines, read as cells of text."""
+
+import csv
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from io import StringIO
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+__all__ = ["LONGEST", "cells_of", "json_rows", "read_delimited", "read_json", "text_header"]
+
+LONGEST = 2**20  # characters of a cell
+csv.field_size_limit(LONGEST)  # Python's own is an eighth of it
+
+
+def cells_of(values: Iterable[Any]) -> pd.Series:
+    """Return cells as they are, text stripped; a missing or empty one is None."""
+    return pd.Series([(cell.strip() or None) if isinstance(cell, str) else cell for cell in values], dtype=object)
+
+
+def _codec(encoding: str) -> str:
+    return "utf-8-sig" if encoding.lower().replace("_", "-") in ("utf-8", "utf8") else encoding
+
+
+def _not_encoded(path: Path, encoding: str) -> ValueError:
+    """Say where a file is of another encoding."""
+    contents = path.read_bytes()
+    place = "row 1"
+    try:
+        contents.decode(_codec(encoding))
+    except UnicodeDecodeError as error:
+        line = contents[: error.start].count(b"\n") + 1
+        place = f"line {line}: byte 0x{contents[error.start : error.start + 1].hex()}"
+    return ValueError(
+        f"{path}: {place}: not text in {encoding}; save the file as UTF-8, or say `encoding:`, such as cp1252 or utf-16"
+    )
+
+
+def text_header(path: Path, encoding: str, *, tabs: bool) -> tuple[list[str], str]:
+    """Return the names of a CSV's columns, and what separates its cells: what cuts the first line into most."""
+    try:
+        with path.open(encoding=_codec(encoding), newline="") as file:
+            start = file.read(LONGEST)
+            if "\0" in start:
+                raise _not_encoded(path, encoding)
+            choices = "\t" if tabs else ",;\t"
+            heads = {one: next(csv.reader(StringIO(start, newline=""), delimiter=one), []) for one in choices}
+    except (UnicodeDecodeError, UnicodeError) as error:
+        raise _not_encoded(path, encoding) from error
+    except LookupError as error:
+        raise ValueError(
+            f"{path}: `encoding: {encoding}` is none that Python knows; expected utf-8, cp1252, ..."
+        ) from error
+    except csv.Error as error:
+        raise ValueError(f"{path}: the first line names no columns ({error}); expected a header") from error
+    separator = max(heads, key=lambda one: len(heads[one]))
+    if not any(heads[separator]):
+        raise ValueError(f"{path}: the first line is empty, expected the names of the columns")
+    return [name.strip() for name in heads[separator]], separator
+
+
+def read_delimited(path: Path, columns: Sequence[str], *, encoding: str, tabs: bool, head: int | None) -> pd.DataFrame:
+    """Read columns of a CSV or TSV, whole or the first rows; every row has as many cells as the header."""
+    names, separator = text_header(path, encoding, tabs=tabs)
+    places, rows = [names.index(name) for name in columns], []
+    try:
+        with path.open(encoding=_codec(encoding), newline="") as file:
+            reader = csv.reader(file, delimiter=separator, strict=True)
+            next(reader)
+            for row in islice((row for row in reader if row), head):
+                if len(row) != len(names):
+                    raise ValueError(
+                        f"{path}: row {len(rows) + 1} (line {reader.line_num}) has {len(row)} cells, expected "
+                        f"{len(names)} "
+                        f"as the header, separated by {separator!r}; correct it, with quotes around a cell that holds "
+                        "one"
+                    )
+                rows.append([row[place] for place in places])
+    except UnicodeError as error:
+        raise _not_encoded(path, encoding) from error
+    except csv.Error as error:
+        raise ValueError(
+            f"{path}: row {len(rows) + 1} (line {reader.line_num}): {error}; expected quotes that are closed around a "
+            "cell, "
+            f"doubled within it, and at most {LONGEST:,} characters"
+        ) from error
+    return pd.DataFrame({name: cells_of(row[place] for row in rows) for place, name in enumerate(columns)})
+
+
+def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    row = dict(pairs)
+    if len(row) < len(pairs):
+        raise ValueError("a key is there twice")
+    return row
+
+
+def json_rows(path: Path, encoding: str) -> Iterator[dict[str, Any]]:
+    """Read the objects of JSON lines; empty lines are passed over."""
+    try:
+        with path.open(encoding=_codec(encoding)) as file:
+            for number, line in enumerate((line for line in file if line.strip()), 1):
+                try:
+                    row = json.loads(line, object_pairs_hook=_unique_keys)
+                except (ValueError, RecursionError) as error:
+                    raise ValueError(f"{path}: row {number}: not JSON ({error}); expected an object a line") from error
+                if not isinstance(row, dict):
+                    raise ValueError(f"{path}: row {number}: {str(row)[:80]}, expected an object of columns")
+                yield row
+    except UnicodeDecodeError as error:
+        raise _not_encoded(path, encoding) from error
+    except LookupError as error:
+        raise ValueError(
+            f"{path}: `encoding: {encoding}` is none that Python knows; expected utf-8, cp1252, ..."
+        ) from error
+
+
+def read_json(path: Path, columns: Sequence[str], *, encoding: str, head: int | None) -> pd.DataFrame:
+    """Read columns of JSON lines, whole or the first rows; what an object does not have is None."""
+    cells: dict[str, list[Any]] = {name: [] for name in columns}
+    for row in islice(json_rows(path, encoding), head):
+        for name in columns:
+            cells[name].append(row.get(name))
+    return pd.DataFrame({name: cells_of(values) for name, values in cells.items()})

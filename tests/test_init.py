@@ -1,0 +1,169 @@
+"""`rankops init`: what it takes a file for, and what it writes into the params."""
+
+import shutil
+
+import numpy as np
+import pandas as pd
+import pytest
+from PIL import Image
+from typer.testing import CliRunner
+
+from pipelines.cli.app import app
+from pipelines.cli.guess import guess
+from pipelines.config import rules
+
+from conftest import ROOT, encoded  # isort: skip
+
+ROWS = 60
+
+
+def write(folder, name, **columns):
+    folder.mkdir(parents=True, exist_ok=True)
+    pd.DataFrame(columns).to_csv(folder / name, index=False)
+
+
+def photos(folder):
+    for number in range(ROWS):
+        (folder / f"p{number}.jpg").parent.mkdir(parents=True, exist_ok=True)
+        (folder / f"p{number}.jpg").write_bytes(encoded(Image.new("RGB", (20, 20), (number * 4, 90, 9)), "JPEG"))
+    return [f"p{number}.jpg" for number in range(ROWS)]
+
+
+def ordered(folder):
+    tags = [["cat|dog", "dog|cat|car", "car"][number % 3] for number in range(ROWS)]
+    write(
+        folder, "a.csv", path=photos(folder), tags=tags, customer=[f"c{k // 2}" for k in range(ROWS)], views=range(ROWS)
+    )
+
+
+def ticked(folder):
+    write(folder, "a.csv", path=photos(folder), tags=[["cat;dog", "cat", "car;cat"][k % 3] for k in range(ROWS)])
+
+
+def captions(folder):
+    write(folder, "a.csv", image=photos(folder), caption=[f"a picture of number {k}" for k in range(ROWS)])
+
+
+def houses(folder):
+    features = {f"f_{k}": np.arange(ROWS) * k for k in range(5)}
+    write(folder, "a.csv", **features, price=np.arange(ROWS) * 1.5, split=["train", "val", "test"] * 20)
+
+
+def reviews(folder):
+    write(
+        folder,
+        "a.csv",
+        id=range(ROWS),
+        review=[f"this is good number {k}" for k in range(ROWS)],
+        rating=np.linspace(0, 1, ROWS),
+    )
+
+
+def queries(folder):
+    folder.mkdir(parents=True, exist_ok=True)
+    for first, split in enumerate(("train", "vali", "test")):
+        rows = [f"{k % 3} qid:{100 * first + k // 4} 1:{k} 2:{k % 7}\n" for k in range(ROWS)]
+        (folder / f"{split}.txt").write_text("".join(rows))
+
+
+def embeddings(folder):
+    folder.mkdir(parents=True, exist_ok=True)
+    np.savez(folder / "a.npz", X=np.arange(2.0 * ROWS).reshape(ROWS, 2), y=np.arange(ROWS))
+
+
+KINDS = {
+    "a.csv": {
+        ordered: ("label_ranking", {"image": "path", "labels": "tags", "ordered": True, "group": "customer"}),
+        ticked: ("multilabel", {"image": "path", "labels": "tags", "ordered": False, "label_separator": ";"}),
+        captions: ("retrieval", {"image": "image", "captions": "caption"}),
+        houses: ("score_ranking", {"features": "f_*", "target": "price", "split": "split"}),
+        reviews: ("score_ranking", {"text": "review", "target": "rating", "id": "id"}),
+    },
+    "train.txt": {
+        queries: (
+            "query_ranking",
+            {
+                "file": {"train": "train.txt", "val": "vali.txt", "test": "test.txt"},
+                "features": "all", "relevance": "label", "group": "qid",
+            },
+        ),
+    },
+    "a.npz": {embeddings: ("score_ranking", {"features": "X", "target": "y"})},
+}  # fmt: skip
+CASES = [(make, file, *found) for file, several in KINDS.items() for make, found in several.items()]
+
+
+@pytest.fixture
+def project(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    shutil.copy(ROOT / "params.yaml", tmp_path)
+    return tmp_path
+
+
+def run(*words, fails=False):
+    ended = CliRunner().invoke(app, ["init", *map(str, words)])
+    assert (ended.exit_code != 0) == fails, ended.output
+    assert ended.exception is None or isinstance(ended.exception, SystemExit), ended.exception
+    return ended.output
+
+
+@pytest.mark.parametrize(("make", "file", "task", "options"), CASES, ids=[case[0].__name__ for case in CASES])
+def test_a_file_becomes_a_dataset_two_runs_and_a_comparison_that_pass_the_check(project, make, file, task, options):
+    folder = project / "data/raw/mine"
+    make(folder)
+    before = (project / "params.yaml").read_text()
+    run(f"data/raw/mine/{file}")
+    settings = rules.check("params.yaml")
+    block = settings.datasets["mine"]
+    assert block.raw == "data/raw/mine"
+    assert options.items() <= block.args.items()
+    assert list(settings.datasets) == list(settings.comparisons) == ["mine"]
+    assert [run.task for run in settings.runs.values()] == [task] * 2
+    dataset = block.built()
+    dataset.check(folder)
+    assert dataset.fit(folder, seed=block.seed)["rows"] > 10
+    comments = {line for line in before.splitlines() if line.startswith("#")}
+    assert comments <= set((project / "params.yaml").read_text().splitlines())
+
+
+def test_what_is_there_is_kept_a_second_table_is_added_and_a_dry_run_writes_nothing(project):
+    before = (project / "params.yaml").read_text()
+    captions(project / "data/raw/pairs")
+    houses(project / "data/raw/houses")
+    assert "hard_negative_triplet" in run("data/raw/pairs/a.csv", "--dry-run")
+    assert (project / "params.yaml").read_text() == before
+    run("data/raw/pairs/a.csv", "--keep")
+    kept = rules.check("params.yaml")
+    assert {"pairs", "ranked_mnist"} < set(kept.datasets)
+    assert "left out" in run("data/raw/houses/a.csv")
+    assert list(rules.check("params.yaml").datasets) == ["pairs", "houses"]
+    after = (project / "params.yaml").read_text()
+    assert "houses is there already" in run("data/raw/houses/a.csv", fails=True)
+    assert (project / "params.yaml").read_text() == after
+
+
+def test_a_table_elsewhere_is_linked_if_that_is_wanted(project):
+    ordered(project / "elsewhere")
+    assert "mkdir data/raw/a" in run("elsewhere/a.csv", fails=True)
+    run("elsewhere/a.csv", "--link", "--key", "shop")
+    assert (project / "data/raw/shop").is_symlink()
+    assert rules.check("params.yaml").datasets["shop"].raw == "data/raw/shop"
+
+
+def test_a_task_is_a_choice_and_what_fits_none_is_refused(project):
+    folder = project / "data/raw/mine"
+    ordered(folder)
+    assert guess(folder / "a.csv", task="multilabel").options["ordered"] is False
+    assert guess(folder / "a.csv", task="score_ranking").options["target"] == "views"
+    assert "no column" in run("data/raw/mine/a.csv", "--task", "retrieval", fails=True)
+    assert "did you mean retrieval" in run("data/raw/mine/a.csv", "--task", "retreival", fails=True)
+    assert "no such file" in run("data/raw/mine/b.csv", fails=True)
+
+
+def test_the_check_says_what_does_not_fit_the_head_of_a_file(project):
+    ordered(project / "data/raw/mine")
+    run("data/raw/mine/a.csv")
+    path = project / "data/raw/mine/a.csv"
+    path.write_text(path.read_text().replace("tags", "labels", 1))
+    with pytest.raises(ValueError, match="datasets.mine: data/raw/mine/a.csv: no column 'tags'"):
+        rules.check("params.yaml")

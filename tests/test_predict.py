@@ -1,0 +1,239 @@
+"""`rankops predict`: answers to rows of people's own files, by models of every kind of input."""
+
+import csv
+import json
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import torch
+from PIL import Image
+
+from rankops import lookup
+from rankops.cli import answers as answering
+from rankops.cli.answers import answers, write
+from rankops.cli.predict import main, run
+from rankops.cli.rows import Roles
+from rankops.datasets.splits import Split
+from rankops.inputs import features, image, text
+from rankops.io.checkpoints import load_model, save_model
+from rankops.io.parquet import IMAGE
+
+from conftest import encoded  # isort: skip
+
+CLASSES = ["dress", "hat", "shoe"]
+BACKBONES = {
+    "image": {"name": "convnet", "args": {"channels": [4, 6]}},
+    "features": {"name": "perceptron", "args": {"hidden": [4]}},
+    "text": {"name": "words", "args": {}},
+}  # fmt: skip
+TRAINING = {"thresholds": {"hidden": 4}, "scorer": {}}
+
+
+def trained(folder: Path, task: str, kind: str) -> Path:
+    """Write a model, as a run does, of pictures of 16 pixels, of the features age and price, or of words."""
+    generator = torch.Generator().manual_seed(0)
+    inputs = {
+        "image": lambda: image.of_tensor(torch.randint(0, 256, (4, 16, 16), generator=generator, dtype=torch.uint8)),
+        "features": lambda: features.of_tensor(torch.randn(4, 2, generator=generator), ["age", "price"]),
+        "text": lambda: text.of_strings(["a red dress", "a hat", "shoes", "a blue hat"]),
+    }[kind]()
+    truth = torch.rand(4, generator=generator) if task == "score_ranking" else torch.tensor([1.0, 0, 0, 1])
+    if task == "label_ranking":
+        truth = torch.tensor([[1, 0, 2], [0, 1, 0], [1, 0, 0], [2, 1, 0]])
+    split = Split(inputs, truth, torch.tensor([2, 2]) if task == "query_ranking" else None,
+                  classes=CLASSES if task == "label_ranking" else None)  # fmt: skip
+    model = {"name": "linear", "args": {}, "backbone": BACKBONES[kind]}
+    network = lookup.find("tasks", task)(TRAINING).build(model, split, seed=1)
+    save_model(folder, network.eval())
+    return folder
+
+
+def told(*words: object, capsys, code: int = 0) -> list[str]:
+    """Run the command and return the lines that it prints."""
+    with pytest.raises(SystemExit) as ended:
+        main([str(word) for word in words])
+    assert ended.value.code == code, ended.value.code
+    return capsys.readouterr().out.splitlines()
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def photos(here) -> list[Path]:
+    """Three photos of any size and format, and a table of them in a person's own columns."""
+    Path("photos/more").mkdir(parents=True)
+    files = [Path("photos/a.png"), Path("photos/more/b.jpg"), Path("photos/c.webp")]
+    for number, file in enumerate(files):
+        Image.effect_noise((40 + 9 * number, 30), 90).convert("RGB").save(file)
+    lines = ["sku;file;tags", "x-1;photos/a.png;dress|hat", "x-2;photos/more/b.jpg;hat", "x-3;photos/c.webp;shoe"]
+    Path("photos.csv").write_text("\n".join(lines), encoding="utf-8-sig")
+    return files
+
+
+def test_pictures_folders_and_tables_get_the_same_answers_by_name(photos, capsys):
+    model = trained(Path("model"), "label_ranking", "image")
+    alone = [json.loads(line) for line in told(model, *photos, "--json", capsys=capsys)]
+    assert [one["id"] for one in alone] == [str(path) for path in photos]
+    network, task = load_model(model), lookup.find("tasks", "label_ranking")()
+    (expected,) = task.respond(network, [{"image": photos[1].read_bytes()}])
+    assert (alone[1]["labels"], alone[1]["label_ranks"]) == (expected["labels"], expected["label_ranks"])
+    assert alone[1]["scores"] == pytest.approx(expected["scores"], abs=1e-5)
+    assert {label for one in alone for label in one["labels"]} <= set(CLASSES)
+    folder = [json.loads(line) for line in told(model, "photos", "--json", capsys=capsys)]
+    assert {one["id"]: one["labels"] for one in folder} == {one["id"]: one["labels"] for one in alone}
+    roles = ("--input", "file", "--id", "sku")
+    for suffix in ("csv", "tsv", "jsonl", "parquet"):
+        told(model, "photos.csv", *roles, "-o", f"out.{suffix}", capsys=capsys)
+    table = pq.read_table("out.parquet").to_pylist()
+    assert [row["id"] for row in table] == ["x-1", "x-2", "x-3"]
+    assert [row["labels"] for row in table] == [one["labels"] for one in alone]
+    assert [json.loads(line) for line in Path("out.jsonl").read_text().splitlines()] == table
+    with Path("out.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert [row["labels"].split("|") for row in rows] == [row["labels"] or [""] for row in table]
+    assert [float(score) for score in rows[0]["scores"].split("|")] == pytest.approx(table[0]["scores"], abs=1e-5)
+
+
+def test_a_picture_is_drawn_beside_its_labels_and_nothing_that_is_read_is_replaced(photos, capsys):
+    model = trained(Path("model"), "label_ranking", "image")
+    assert told(model, photos[0], "-o", "drawn.jpg", capsys=capsys)[-1] == "drawn: drawn.jpg"
+    with Image.open("drawn.jpg") as drawn:
+        assert (drawn.format, drawn.size) == ("JPEG", (700, 340))
+    told(model, photos[0], photos[2], "-o", "drawn", capsys=capsys)
+    assert {path.name for path in Path("drawn").iterdir()} == {"a.png", "c.png"}
+    for words, message in (
+        ([photos[0], "-o", "photos"], "would replace"),
+        ([photos[0], "-o", "x.json"], "x.json: expected a table"),
+        (["photos.csv", "--input", "file", "-o", "photos.csv"], "the file that is read"),
+        (["photos.csv", "--input", "file", "-o", "drawn"], "pictures are drawn of files that are named"),
+    ):
+        with pytest.raises(SystemExit, match=message):
+            main([str(word) for word in (model, *words)])
+
+
+class TestBroken:
+    @pytest.fixture
+    def table(self, photos) -> Path:
+        lines = Path("photos.csv").read_text(encoding="utf-8-sig").splitlines()
+        Path("photos/c.webp").write_bytes(b"RIFF")
+        Path("photos.csv").write_text("\n".join([*lines, "x-4;photos/none.png;hat", "x-5;photos/a.png;hat"]))
+        return Path("photos.csv")
+
+    def test_rows_are_named_with_file_row_and_reason(self, table, capsys):
+        words = [trained(Path("model"), "label_ranking", "image"), table, "--input", "file", "--id", "sku"]
+        with pytest.raises(SystemExit, match=r"photos\.csv: row 3: unusable image"):
+            main([str(word) for word in words])
+        Path("out.csv").write_text("old")
+        with pytest.raises(SystemExit, match="row 3"):
+            main([str(word) for word in (*words, "-o", "out.csv")])
+        assert Path("out.csv").read_text() == "old"
+
+    def test_rows_are_skipped_where_that_is_asked_for(self, table, monkeypatch, capsys):
+        model, roles = trained(Path("model"), "label_ranking", "image"), Roles(["file"], "sku")
+        monkeypatch.setattr(answering, "WRITTEN", 2)
+        for out in ("out.parquet", "out.csv"):
+            assert run(model, [table], out=Path(out), roles=roles, skip_broken=True) == 3
+            assert "2 of 5 rows could not be answered: x-3, x-4" in capsys.readouterr().err
+        rows = pq.read_table("out.parquet").to_pylist()
+        assert [row["error"] is None for row in rows] == [True, True, False, False, True]
+        assert "no such file" in rows[3]["error"]
+        assert rows[2]["scores"] is None
+        assert rows[0]["scores"] == rows[4]["scores"]
+
+
+def test_features_are_found_by_name_whatever_else_a_table_has(here, capsys):
+    model = trained(here / "model", "score_ranking", "features")
+    Path("rows.csv").write_text("price,name,id,age\n3.5,x,7,1\n2,y,8,0.5\n")
+    Path("rows.jsonl").write_text('{"features": [1, 3.5], "id": 7}\n\n{"features": [0.5, 2], "id": 8}\n')
+    pq.write_table(pa.table({"age": [1, 0.5], "id": [7, 8], "price": [3.5, 2]}), "rows.parquet")
+    found = [
+        [json.loads(line) for line in told(model, file, "--json", capsys=capsys)]
+        for file in ("rows.csv", "rows.jsonl", "rows.parquet")
+    ]
+    assert [str(one["id"]) for one in found[0]] == ["7", "8"]
+    for other in found[1:]:
+        assert [one["score"] for one in other] == pytest.approx([one["score"] for one in found[0]])
+    (shown, _) = told(model, "rows.csv", capsys=capsys)
+    assert shown == f"7: score {found[0][0]['score']:.3f}"
+
+
+@pytest.mark.parametrize(
+    ("file", "contents", "message"),
+    [
+        ("rows.csv", "age,prize\n1,2\n", "no column 'price', a feature of the model; .*did you mean prize"),
+        ("rows.csv", "age,price\n1,\n", "row 1: price is empty, expected a number"),
+        ("rows.csv", "age,price\n1,2\n1,cheap\n", "row 2: price is 'cheap', expected a number"),
+        ("rows.csv", "age,price\n1,2,3\n", "row 1 has 3 cells, expected 2"),
+        ("rows.csv", "age,price\n1,nan\n", "row 1: .*not finite"),
+        ("rows.csv", "age,age\n1,2\n", "'age' is there twice"),
+        ("rows.csv", "age,price\n", "no rows"),
+        ("rows.csv", b"age,price\n1,\xff\n", "rows.csv"),
+        ("rows.jsonl", '{"features": [1, 2, 3]}\n', "row 1: .*features are"),
+        ("rows.jsonl", '{"features": "x"\n', "row 1: not JSON"),
+        ("rows.parquet", "PAR1", "not a whole Parquet file"),
+        ("rows.png", "", "the model takes features; expected a table"),
+        ("rows.csv", None, "rows.csv: no such file"),
+    ],
+)
+def test_what_cannot_be_read_is_named(here, file, contents, message):
+    model = trained(here / "model", "score_ranking", "features")
+    if contents is not None:
+        Path(file).write_bytes(contents.encode() if isinstance(contents, str) else contents)
+    with pytest.raises(SystemExit, match=f"(?s){message}"):
+        main([str(model), file])
+
+
+def test_documents_of_a_query_are_a_list_in_a_row_or_rows_of_their_own(here, capsys):
+    model = trained(here / "model", "query_ranking", "features")
+    documents = [[1.0, 2.0], [0.5, -1.0], [3.0, 0.25]]
+    pq.write_table(pa.table({"id": ["p", "q"], "features": [documents[:2], documents[2:]]}), "lists.parquet")
+    Path("rows.csv").write_text("qid,doc,age,price\np,a,1,2\np,b,0.5,-1\nq,c,3,0.25\n")
+    Path("rows.txt").write_text("0 qid:1 1:1 2:2\n1 qid:1 1:0.5 2:-1\n0 qid:2 1:3 2:0.25\n")
+    lists = [json.loads(line) for line in told(model, "lists.parquet", "--json", capsys=capsys)]
+    assert [one["id"] for one in lists] == ["p", "q"]
+    scores = [score for one in lists for score in one["scores"]]
+    for words, ids in ((["rows.csv", "--query", "qid", "--id", "doc"], ["a", "b", "c"]), (["rows.txt"], [1, 2, 3])):
+        rows = [json.loads(line) for line in told(model, *words, "--json", capsys=capsys)]
+        assert [row["id"] for row in rows] == ids
+        assert [row["score"] for row in rows] == pytest.approx(scores)
+        assert sorted(row["place"] for row in rows[:2]) == [1, 2]
+        assert rows[2]["place"] == 1
+    Path("rows.csv").write_text("qid,age,price\np,1,2\nq,0.5,-1\np,3,0.25\n")
+    for words, message in ((["--query", "qid"], "qid p are not together"), ([], "--query COLUMN")):
+        with pytest.raises(SystemExit, match=message):
+            main([str(model), "rows.csv", *words])
+
+
+def test_texts_are_answered_and_a_column_that_is_called_otherwise_is_asked_for(here, capsys):
+    model = trained(here / "model", "score_ranking", "text")
+    Path("rows.csv").write_text('title\n"a red, ""red"" dress"\n"a\nhat"\n')
+    with pytest.raises(SystemExit, match="no column text; name the one that holds it, as in `--input title`"):
+        main([str(model), "rows.csv"])
+    assert len(told(model, "rows.csv", "--input", "title", capsys=capsys)) == 2
+
+
+def test_memory_does_not_grow_with_the_file(here, monkeypatch):
+    model = trained(here / "model", "label_ranking", "image")
+    few = [encoded(Image.effect_noise((64, 64), 99)) for _ in range(16)]
+    count = 3000  # of 4 kilobytes each, in one row group
+    form = pa.array([{"bytes": few[row % 16] + bytes([row % 251]), "path": None} for row in range(count)], IMAGE)
+    pq.write_table(pa.table({"image": form}), "in.parquet", use_dictionary=False, compression="none")
+    del form
+    held, before = [], pa.total_allocated_bytes()
+
+    def watched():
+        for piece in answers(model, [Path("in.parquet")]):
+            held.append(pa.total_allocated_bytes())
+            yield piece
+
+    assert write(Path("out.parquet"), watched()) == (count, [])
+    assert Path("in.parquet").stat().st_size > 11 * 2**20
+    assert max(held) - before < 6 * 2**20
+    assert np.isfinite(pq.read_table("out.parquet")["scores"].to_pylist()).all()

@@ -1,0 +1,162 @@
+"""What a training starts from: weights of libraries, of trained models, and folders of text encoders."""
+
+import json
+import shutil
+from hashlib import sha256
+
+import pytest
+import torch
+from contracts.test_models import FILES
+from safetensors.torch import load_file, save_file
+from torch import nn
+from torchvision.models import resnet18
+
+from rankops.io.checkpoints import build, load_model, save_model
+from rankops.io.starts import check_fit, start_from, with_files
+
+CONVNET = {"name": "convnet", "args": {"channels": [4, 6]}}
+RESNET = {"name": "torchvision", "args": {"network": "resnet18"}}
+WORDS = {"name": "words", "args": {"size": 8, "word_size": 4}}
+ENCODER = {"name": "transformer", "args": {}}
+
+
+def network_of(backbone: dict = CONVNET, *, seed: int = 0, head: str = "linear") -> nn.Module:
+    return build("models", "network", {"backbone": backbone, "head": {"name": head}}, seed=seed, outputs=1)
+
+
+@pytest.fixture
+def encoder(tmp_path):
+    """A folder as `save_pretrained` writes it."""
+    pytest.importorskip("transformers")
+    from transformers import AutoConfig, AutoModel
+
+    torch.manual_seed(3)
+    folder = tmp_path / "encoder"
+    AutoModel.from_config(AutoConfig.for_model(**FILES["config"])).save_pretrained(folder)
+    (folder / "tokenizer.json").write_text(json.dumps(FILES["tokenizer"]))
+    return folder
+
+
+@pytest.fixture
+def resnet(tmp_path):
+    """As torchvision publishes weights: with the classifier, under its own names."""
+    torch.manual_seed(4)
+    save_file(resnet18().state_dict(), tmp_path / "resnet18.safetensors")
+    return tmp_path / "resnet18.safetensors"
+
+
+def test_published_weights_load_as_they_are_and_the_recipe_says_which_they_were(resnet, tmp_path):
+    network = network_of(RESNET)
+    start_from(network, resnet)
+    assert network.backbone.layers.layer4[0].conv1.weight.equal(load_file(resnet)["layer4.0.conv1.weight"])
+    save_model(tmp_path / "model", network)
+    digest = sha256(resnet.read_bytes()).hexdigest()
+    assert json.loads((tmp_path / "model/model.json").read_text())["start"] == {resnet.as_posix(): digest}
+
+
+def test_weights_of_timm_load_as_they_are(tmp_path):
+    timm = pytest.importorskip("timm")
+    for name in ("test_resnet", "test_vit"):
+        theirs, file = timm.create_model(name, num_classes=5), tmp_path / f"{name}.safetensors"
+        save_file(theirs.state_dict(), file)
+        ours = network_of({"name": "timm", "args": {"network": name}}, seed=1)
+        start_from(ours, file)
+        weights = ours.backbone.network.state_dict()
+        assert all(value.equal(theirs.state_dict()[key]) for key, value in weights.items())
+
+
+@pytest.mark.parametrize("name", ["network", "label_ranker", "dual_encoder"])
+def test_every_network_gives_its_backbone(name, tmp_path):
+    args = {"backbone": CONVNET, "head": {"name": "label_attention"}} | ({"text": WORDS} if "dual" in name else {})
+    theirs = build("models", name, args, seed=1, outputs=2, words=["<padding>", "<unknown>", "a"])
+    save_model(tmp_path / "seed3", theirs)
+    (tmp_path / "run.json").write_text('{"best": 3}')  # as a run has it
+    ours = network_of(seed=2)
+    start_from(ours, tmp_path)
+    given = theirs.backbone.state_dict()
+    assert all(given[key].equal(value) for key, value in ours.backbone.state_dict().items())
+
+
+def test_weights_of_another_network_are_told_by_names(resnet, tmp_path):
+    def refused(backbone: dict, path) -> str:
+        network = network_of(backbone)
+        before = {name: value.clone() for name, value in network.state_dict().items()}
+        with pytest.raises(ValueError, match="the weights are of another network") as error:
+            start_from(network, path)
+        assert all(before[name].equal(value) for name, value in network.state_dict().items())
+        with torch.device("meta"), pytest.raises(ValueError, match="the weights are of another network"):
+            check_fit(network.backbone.to("meta"), None, path)
+        return str(error.value)
+
+    deeper = refused({"name": "torchvision", "args": {"network": "resnet34"}}, resnet)
+    assert "80 missing (layer1.2.conv1.weight, layer1.2.bn1.weight, layer1.2.bn1.bias, ...)" in deeper
+    other = refused({"name": "torchvision", "args": {"network": "resnet50"}}, resnet)
+    assert "layer1.0.conv1.weight: found (64, 64, 3, 3), expected (64, 64, 1, 1)" in other
+    weights = load_file(resnet) | {"layer5.weight": torch.zeros(1)}
+    save_file(weights, tmp_path / "more.safetensors")
+    assert "network: 1 unexpected (layer5.weight); give" in refused(RESNET, tmp_path / "more.safetensors")
+    save_model(tmp_path / "wider", network_of({"name": "convnet", "args": {"channels": [4, 8]}}))
+    wider = refused(CONVNET, tmp_path / "wider")
+    assert "backbone.7.weight: found (8, 4, 3, 3), expected (6, 4, 3, 3)" in wider
+    with pytest.raises(FileNotFoundError, match="nothing: no weights to start from"):
+        start_from(network_of(), tmp_path / "nothing")
+    (tmp_path / "wider/model.safetensors").write_bytes(b"half")
+    with pytest.raises(ValueError, match="not a whole safetensors file"):
+        start_from(network_of(), tmp_path / "wider")
+
+
+class TestEncoder:
+    def test_a_folder_gives_architecture_tokenizer_and_weights_and_is_not_needed_any_longer(self, encoder, tmp_path):
+        model = with_files({"backbone": ENCODER}, encoder)
+        network = network_of(model["backbone"]).eval()
+        start_from(network, encoder)
+        theirs = load_file(encoder / "model.safetensors")["embeddings.word_embeddings.weight"]
+        assert network.backbone.network.embeddings.word_embeddings.weight.equal(theirs)
+        tokens = network.backbone.tokenize(["a b", "g"])
+        expected = network(tokens)
+        save_model(tmp_path / "run", network)
+        shutil.rmtree(encoder)
+        (tmp_path / "run").rename(tmp_path / "elsewhere")
+        loaded = load_model(tmp_path / "elsewhere")
+        assert loaded.backbone.tokenize(["a b", "g"]).equal(tokens)
+        assert loaded(tokens).equal(expected)
+        # A run that starts from it has them from there.
+        again = network_of(with_files({"backbone": ENCODER}, tmp_path / "elsewhere")["backbone"], seed=9)
+        start_from(again, tmp_path / "elsewhere")
+        assert again.eval().backbone(tokens).allclose(loaded.backbone(tokens))
+
+    def test_a_folder_may_hold_an_encoder_of_captions_beside_the_weights_of_an_image_network(
+        self, encoder, resnet, tmp_path
+    ):
+        start = tmp_path / "both"
+        start.mkdir()
+        encoder.rename(start / "text")
+        resnet.rename(start / "image.safetensors")
+        frozen = {"name": "transformer", "args": {"freeze": "all"}}
+        model = with_files({"backbone": RESNET, "text": frozen}, start)
+        network = build("models", "dual_encoder", model | {"head": {"name": "linear"}, "size": 4}, seed=0, colors=3)
+        start_from(network, start)
+        assert network.backbone.layers.conv1.weight.equal(load_file(start / "image.safetensors")["conv1.weight"])
+        embeddings = network.captions.backbone.network.embeddings.word_embeddings.weight
+        assert embeddings.equal(load_file(start / "text/model.safetensors")["embeddings.word_embeddings.weight"])
+        assert len(network.recipe["start"]) == 2
+        texts = network.tokenize(["a b", "c"])
+        network.train().encode_text(texts).sum().backward()
+        assert embeddings.grad is None
+        assert network.captions.head.score[1].weight.grad is not None
+        assert network.encode_text(texts).shape == (2, 4)
+
+    def test_what_is_no_folder_of_an_encoder_is_told(self, encoder, tmp_path):
+        (tmp_path / "empty").mkdir()
+        with pytest.raises(FileNotFoundError, match="no config.json there; expected a folder with config.json"):
+            with_files({"backbone": ENCODER}, tmp_path / "empty")
+        save_model(tmp_path / "run", network_of())
+        with pytest.raises(ValueError, match="run has no transformer, whose config and tokenizer could be taken"):
+            with_files({"backbone": ENCODER}, tmp_path / "run")
+        (encoder / "tokenizer.json").write_text("{")
+        with pytest.raises(ValueError, match=r"tokenizer\.json: not JSON"):
+            with_files({"backbone": ENCODER}, encoder)
+        with pytest.raises(ValueError, match="not the files of a text encoder: Unrecognized model"):
+            network_of(ENCODER | {"files": FILES | {"config": {"model_type": "nonesuch"}}})
+        with pytest.raises(FileNotFoundError, match="no weights to start from"):  # no backbone here reads text
+            start_from(network_of(), encoder)

@@ -1,0 +1,494 @@
+"""A table of one's own: formats, roles, splits, deliveries, what is refused and how, and what is validated."""
+
+import json
+import re
+from io import BytesIO
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+from PIL import Image
+
+from pipelines.config import check_shapes
+from pipelines.config.schema import read as read_params
+from pipelines.stages import data
+from rankops.datasets.public.reading import Reading
+from rankops.datasets.table import Table
+from rankops.io.images import open_photo
+
+from conftest import ROOT, encoded, refusal, with_cell  # isort: skip
+
+ROWS = 60
+SEED = 2  # leaves no split of ten customers empty
+NAMES = ["train", "val", "test", "gate"]
+
+
+def photo(number: int, kind: str = "JPEG") -> bytes:
+    return encoded(Image.new("RGB", (40 + number, 40), (number * 4 % 256, 90, 200 - number)), kind)
+
+
+def read(options, raw, *, seed=1, size=None, snapshot=1):
+    """All tables of a dataset by split, and what was fitted and left out."""
+    table = Table(**options)
+    table.check(raw)
+    fitted = json.loads(json.dumps(table.fit(raw, seed=seed)))
+    skipped, found = [], {}
+    for split in table.splits:
+        pieces = list(table.tables(raw, split, Reading(size, seed, 1, fitted, skipped, snapshot)))
+        found[split] = pa.concat_tables(pieces)
+        assert found[split].schema.names == table.schema.names
+        assert found[split]["id"].to_pylist() == list(range(len(found[split])))
+    return found, fitted, skipped
+
+
+def lines(raw, name, *rows, encoding="utf-8", newline="\n"):
+    (raw / name).write_bytes(newline.join(rows).encode(encoding))
+
+
+@pytest.fixture
+def raw(tmp_path):
+    """60 photos in photos.csv, with labels, a customer of two photos each, a weight, a price and a day."""
+    rows = ["path,tags,customer,weight,price,day"]
+    for number in range(ROWS):
+        (tmp_path / f"p{number}.jpg").write_bytes(photo(number))
+        tags = ["cat", "dog", "car"][: number % 3 + 1]
+        day = f"2026-{9 + number // 20:02d}-10"
+        rows.append(f"p{number}.jpg,{'|'.join(tags)},c{number // 2},{1 + number % 2},{number / 7},{day}")
+    lines(tmp_path, "photos.csv", *rows)
+    return tmp_path
+
+
+SHARES = {"hash_of": "customer", "val": 0.2, "test": 0.2, "gate": 0.2}
+DATED = {"date": {"column": "day", "first": "2026-09-30", "every": "month"}, "group": "customer", "split": SHARES}
+PHOTOS = {"file": "photos.csv", "image": "path", "labels": "tags"}
+
+
+class TestRoles:
+    def test_photos_with_ordered_labels_have_ranks_classes_groups_and_weights(self, raw):
+        options = PHOTOS | {"ordered": True, "group": "customer", "weight": "weight"}
+        found, fitted, _ = read(options, raw, size=16)
+        assert sum(map(len, found.values())) == ROWS
+        train = found["train"]
+        assert json.loads(train.schema.metadata[b"classes"]) == fitted["classes"] == ["car", "cat", "dog"]
+        row = train.slice(train["name"].to_pylist().index("p2.jpg"), 1).to_pylist()[0]  # cat, dog, car
+        assert (row["label_ranks"], row["group"], row["weight"]) == ([1, 3, 2], "c1", 1.0)
+        shown = np.asarray(Image.open(BytesIO(row["image"]["bytes"]))).astype(int)
+        assert np.abs(shown - np.asarray(open_photo(photo(2), 16))).max() <= 3
+        splits = {group: split for split in NAMES for group in found[split]["group"].to_pylist()}
+        assert all(splits[group] == split for split in NAMES for group in found[split]["group"].to_pylist())
+        assert "60: " in fitted["understood"]["rows"]
+        assert "30 of customer, with 2 to 2 rows" in fitted["understood"]["groups"]
+
+    def test_another_row_moves_none(self, raw):
+        before, _, _ = read(PHOTOS, raw, size=16)
+        with (raw / "photos.csv").open("a") as file:
+            file.write("\nmore.jpg,dog,c99,1,1,2026-09-01")
+        (raw / "more.jpg").write_bytes(photo(99))
+        after, _, _ = read(PHOTOS, raw, size=16)
+        for split in NAMES:
+            assert set(after[split]["name"].to_pylist()) - {"more.jpg"} == set(before[split]["name"].to_pylist())
+
+    @pytest.mark.parametrize("suffix", ["csv", "tsv", "jsonl", "parquet", "semicolon.csv"])
+    def test_each_format_gives_the_same_table(self, raw, suffix):
+        frame = pd.read_csv(raw / "photos.csv")
+        frame["text"] = 'said: "yes"\nand, then; no\tmore'
+        file = f"words.{suffix}"
+        write = {
+            "csv": lambda: frame.to_csv(raw / file, index=False, encoding="utf-8-sig"),
+            "semicolon.csv": lambda: frame.to_csv(raw / file, index=False, sep=";", lineterminator="\r\n"),
+            "tsv": lambda: frame.to_csv(raw / file, index=False, sep="\t"),
+            "jsonl": lambda: frame.to_json(raw / file, orient="records", lines=True),
+            "parquet": lambda: frame.to_parquet(raw / file),
+        }
+        write[suffix]()
+        options = {"file": file, "text": "text", "target": "price", "id": "path", "group": "customer"}
+        found, _, _ = read(options, raw)
+        whole = pa.concat_tables(found.values()).to_pandas().set_index("name").loc[frame["path"]]
+        assert whole["text"].str.replace("\r", "").unique().tolist() == frame["text"].unique().tolist()
+        assert np.allclose(whole["target"], frame["price"], atol=1e-6)
+        assert whole["group"].tolist() == frame["customer"].tolist()
+
+    def test_pictures_that_parquet_stores_are_read_as_files_are(self, raw):
+        frame = pd.read_csv(raw / "photos.csv")
+        frame["picture"] = [(raw / path).read_bytes() for path in frame["path"]]
+        frame.to_parquet(raw / "photos.parquet", row_group_size=7)
+        options = {"image": "picture", "labels": "tags", "id": "path"}
+        stored, _, _ = read(options | {"file": "photos.parquet"}, raw, size=16)
+        files, _, _ = read(PHOTOS | {"id": "path"}, raw, size=16)
+        for split in NAMES:
+            both = [[row["image"]["bytes"] for row in one[split].to_pylist()] for one in (stored, files)]
+            assert both[0] == both[1]
+
+    def test_labels_without_an_order_may_be_none_and_columns_of_flags_are_the_same(self, raw):
+        frame = pd.read_csv(raw / "photos.csv")
+        frame.loc[5, "tags"] = None
+        for label in ("car", "cat", "dog"):
+            frame[f"is_{label}"] = frame["tags"].fillna("").str.contains(label).astype(int)
+        frame.to_csv(raw / "photos.csv", index=False)
+        cells, fitted, _ = read(PHOTOS, raw, size=16)
+        flags, again, _ = read(PHOTOS | {"labels": "is_*"}, raw, size=16)
+        assert fitted["classes"] == again["classes"] == ["car", "cat", "dog"]
+        assert fitted["counts"] == again["counts"]
+        for split in NAMES:
+            assert cells[split]["labels"].to_pylist() == flags[split]["labels"].to_pylist()
+
+    def test_ranks_of_columns(self, tmp_path):
+        lines(tmp_path, "a.csv", "r_cat,r_dog,f_1,f_2", *["2,1,0.5,1", "0,1,0.25,-1e3", "1,1,3,4"] * 20)
+        options = {"file": "a.csv", "features": "f_*", "label_ranks": "r_*"}
+        found, fitted, _ = read(options, tmp_path)
+        assert fitted["classes"] == ["cat", "dog"]
+        assert json.loads(found["train"].schema.metadata[b"features"]) == ["f_1", "f_2"]
+        row = next(row for row in found["train"].to_pylist() if row["name"] in ("2", "5", "8", "11", "14"))
+        assert (row["label_ranks"], row["features"]) == ([0, 1], [0.25, -1000])
+
+    def test_queries_of_svmlight_in_files_of_their_own(self, tmp_path):
+        for split, first in (("train", 0), ("val", 40), ("test", 60)):
+            rows = [f"{k % 3} qid:{first + k // 4} 1:{k / 10} 3:{-k} # doc" for k in range(80)]
+            lines(tmp_path, f"{split}.txt", "# a comment", *rows)
+        options = {
+            "file": {split: f"{split}.txt" for split in ("train", "val", "test")},
+            "features": "all", "relevance": "label", "group": "qid",
+        }  # fmt: skip
+        found, fitted, _ = read(options, tmp_path)
+        assert fitted["width"] == 3
+        row = found["train"].to_pylist()[1]
+        assert (row["name"], row["relevance"]) == ("1", [1, 2, 0, 1])
+        assert row["features"][1] == pytest.approx([0.5, 0, -5])
+        assert [len(found[split]) for split in ("train", "test")] == [20, 20]
+        assert len(found["val"]) + len(found["gate"]) == 20  # the files have no gate
+
+    def test_vectors_of_npz(self, tmp_path):
+        values = np.arange(120.0).reshape(40, 3)
+        np.savez(tmp_path / "e.npz", X=values, y=values.sum(1), unused=np.zeros((2, 2)))
+        found, fitted, _ = read({"file": "e.npz", "features": "X", "target": "y"}, tmp_path)
+        assert fitted["width"] == 3
+        for row in pa.concat_tables(found.values()).to_pylist():
+            assert row["features"] == values[int(row["name"]) - 1].tolist()
+            assert row["target"] == sum(row["features"])
+
+    def test_captions_of_an_image_are_gathered(self, raw):
+        rows = ["image,caption", *[f"p{k}.jpg,a picture {k}" for k in range(40)]]
+        lines(raw, "captions.csv", *rows, "./p7.jpg,again 7", "p7.jpg,thrice 7")
+        found, _, _ = read({"file": "captions.csv", "image": "image", "captions": "caption"}, raw, size=16)
+        captions = {row["name"]: row["captions"] for row in pa.concat_tables(found.values()).to_pylist()}
+        assert len(captions) == 40
+        assert captions["p7.jpg"] == ["a picture 7", "again 7", "thrice 7"]
+
+    def test_frames_and_pictures_of_queries(self, raw):
+        rows = [f"p{k}.jpg|p{k + 1}.jpg,{k}" for k in range(0, 60, 2)]
+        lines(raw, "clips.csv", "frames,score", *rows)
+        found, _, _ = read({"file": "clips.csv", "frames": "frames", "target": "score"}, raw, size=16)
+        row = found["train"].to_pylist()[0]
+        assert [frame["path"] for frame in row["frames"]] == rows[int(row["name"]) - 1].partition(",")[0].split("|")
+        options = PHOTOS | {"labels": None, "relevance": "weight", "group": "customer"}
+        found, _, _ = read(options, raw, size=16)
+        row = found["train"].to_pylist()[0]
+        assert (len(row["image"]), row["relevance"], row["name"][0]) == (2, [1, 2], "c")
+
+    def test_periods_of_a_column_of_days_are_deliveries_that_train_alone(self, raw):
+        options = PHOTOS | DATED
+        by = [read(options, raw, size=16, snapshot=snapshot, seed=SEED)[0] for snapshot in (1, 2, 3, 9)]
+        counts = [[len(found[split]) for split in NAMES] for found in by]
+        assert sum(counts[0]) == 20
+        assert [count[0] - counts[0][0] for count in counts] == [0, 20, 40, 40]
+        assert all(count[1:] == counts[0][1:] for count in counts)
+
+    def test_later_rows_of_a_group_that_is_held_out_are_left_out(self, raw):
+        frame = pd.read_csv(raw / "photos.csv")
+        frame.loc[20:, "customer"] = frame["customer"][:40].to_numpy()
+        frame.to_csv(raw / "photos.csv", index=False)
+        options = PHOTOS | DATED
+        found, _, skipped = read(options, raw, size=16, snapshot=2, seed=SEED)
+        held = {group for split in NAMES[1:] for group in found[split]["group"].to_pylist()}
+        assert skipped
+        assert not held & set(found["train"]["group"].to_pylist())
+
+    def test_rows_are_left_out_by_choice_and_counted(self, raw):
+        frame = pd.read_csv(raw / "photos.csv")
+        frame.loc[[3, 4], "price"] = None
+        frame.to_csv(raw / "photos.csv", index=False)
+        (raw / "p9.jpg").write_bytes(b"%!PS-Adobe-3.0 EPSF-3.0")
+        options = {"file": "photos.csv", "image": "path", "target": "price"}
+        found, fitted, skipped = read(options | {"missing": "leave_out", "skip_broken": True}, raw, size=16)
+        assert (fitted["left_out"], skipped) == (2, ["p9.jpg"])
+        assert sum(map(len, found.values())) == ROWS - 3
+
+
+def csv_with(changes):
+    """Change cells (row from 1 on, column) of photos.csv."""
+
+    def change(raw):
+        frame = pd.read_csv(raw / "photos.csv", dtype=object)
+        for (row, column), value in changes.items():
+            frame.loc[row - 1, column] = value
+        frame.to_csv(raw / "photos.csv", index=False)
+
+    return change
+
+
+def text_with(change):
+    return lambda raw: (raw / "photos.csv").write_text(change((raw / "photos.csv").read_text()))
+
+
+def bytes_with(change):
+    return lambda raw: (raw / "photos.csv").write_bytes(change((raw / "photos.csv").read_bytes()))
+
+
+SVM = {"file": "a.txt", "image": None, "features": "all", "labels": None, "relevance": "label", "group": "qid"}
+NPZ = {"file": "a.npz", "image": None, "features": "X", "labels": None, "target": "y"}
+FLAT = {"image": None, "features": ["price", "weight"], "labels": None, "target": "price"}
+QUERY = {"image": None, "features": ["price"], "labels": None, "relevance": "weight", "group": "customer"}
+
+
+def svm(*rows):
+    return lambda raw: lines(raw, "a.txt", *rows)
+
+
+def npz(**arrays):
+    return lambda raw: np.savez(raw / "a.npz", **arrays)
+
+
+def listed_again(raw):
+    """The last row names the first photo once more, by another spelling, in another split."""
+    frame = pd.read_csv(raw / "photos.csv")
+    frame["split"] = ["train", "val", "test", "gate"] * 15
+    frame.loc[59, "path"] = "./p0.jpg"
+    frame.to_csv(raw / "photos.csv", index=False)
+
+
+def cut(raw):
+    (raw / "p3.jpg").write_bytes(photo(3)[:300])
+
+
+def only_in_test(raw):
+    frame = pd.read_csv(raw / "photos.csv")
+    frame["split"] = ["train", "val", "test", "gate"] * 15
+    frame.loc[2, "tags"] = "cat|bird"
+    frame.to_csv(raw / "photos.csv", index=False)
+
+
+def split_group(raw):
+    frame = pd.read_csv(raw / "photos.csv")
+    frame["split"] = ["train", "val", "test", "gate"] * 15
+    frame.to_csv(raw / "photos.csv", index=False)
+
+
+BAD = {
+    "no such file": (lambda raw: None, {"file": "fotos.csv"}, ["fotos.csv", "photos.csv"]),
+    "no such column": (lambda raw: None, {"labels": "tag"}, ["photos.csv", "'tag'", "did you mean tags"]),
+    "no picture": (csv_with({(7, "path"): "gone.jpg"}), {}, ["row 7", "gone.jpg", "no such file"]),
+    "broken picture": (cut, {}, ["row 4", "p3.jpg", "skip_broken"]),
+    "EPS": (lambda raw: (raw / "p3.jpg").write_bytes(b"%!PS-Adobe-3.0 EPSF-3.0\n"), {}, ["row 4", "p3.jpg", "JPEG"]),
+    "parent": (csv_with({(2, "path"): "../p1.jpg"}), {}, ["row 2", "'../p1.jpg'", "without `..`"]),
+    "absolute": (csv_with({(2, "path"): "/etc/p1.jpg"}), {}, ["row 2", "'/etc/p1.jpg'"]),
+    "two spellings": (listed_again, {"split": "split"}, ["row 60", "p0.jpg", "row 1"]),
+    "class in test only": (only_in_test, {"split": "split"}, ["row 3", "'bird'", "classes"]),
+    "unknown label": (lambda raw: None, {"classes": ["cat", "dog"]}, ["row 6", "'car'", "unknown_labels"]),
+    "label twice": (csv_with({(2, "tags"): "cat|cat"}), {}, ["row 2", "'cat' twice"]),
+    "no label": (csv_with({(2, "tags"): None}), {"ordered": True}, ["row 2", "tags is empty", "missing: leave_out"]),
+    "gaps in ranks": (
+        lambda raw: lines(raw, "photos.csv", "a,b,x", "1,2,3", "1,3,4"),
+        {"image": None, "features": ["x"], "labels": None, "label_ranks": ["a", "b"]},
+        ["row 2", "1, 3", "without a gap"],
+    ),
+    "flag of 2": (
+        lambda raw: lines(raw, "photos.csv", "a,b,x", "1,0,3", "1,2,4"),
+        {"image": None, "features": ["x"], "labels": ["a", "b"]},
+        ["row 2", "b is 2", "0 or 1"],
+    ),
+    "NaN": (csv_with({(5, "price"): "nan"}), FLAT, ["row 5", "price is empty", "missing: leave_out"]),
+    "infinity": (csv_with({(5, "price"): "inf"}), FLAT, ["row 5", "price is 'inf'", "finite"]),
+    "text for a number": (csv_with({(5, "price"): "cheap"}), FLAT, ["row 5", "'cheap'", "number"]),
+    "decimal comma": (csv_with({(5, "price"): "1,5"}), FLAT, ["row 5", "'1,5'", "point"]),
+    "too large for float32": (csv_with({(5, "price"): "1e39"}), FLAT, ["row 5", "1e39"]),
+    "weight of 0": (csv_with({(5, "weight"): "0"}), {"weight": "weight"}, ["row 5", "weight is 0", "above 0"]),
+    "group in two splits": (split_group, {"split": "split", "group": "customer"}, ["row 2", "c0", "val", "train"]),
+    "no such split": (csv_with({(5, "tags"): "dev"}), {"split": "tags"}, ["row 1", "'cat'", "train, val"]),
+    "query of one": (csv_with({(2, "customer"): "c9"}), QUERY, ["row 1", "c0", "one document", "drop"]),
+    "negative grade": (csv_with({(2, "weight"): "-1"}), QUERY, ["row 2", "weight is '-1'", "at least 0"]),
+    "no day": (
+        csv_with({(5, "day"): "10.09.2026"}),
+        {"date": {"column": "day", "first": "2026-09-30", "every": "month"}},
+        ["row 5", "'10.09.2026'", "2026-11-30"],
+    ),
+    "column twice": (text_with(lambda text: text.replace("weight", "price", 1)), {}, ["'price' is there twice"]),
+    "long cell": (csv_with({(5, "tags"): "x" * 10_000_000}), {}, ["row 5", "1,048,576"]),
+    "UTF-16": (bytes_with(lambda text: text.decode().encode("utf-16")), {}, ["photos.csv", "line 1", "encoding"]),
+    "Latin-1": (
+        bytes_with(lambda text: text.replace(b"p4.jpg,cat", b"p4.jpg,caf\xe9")),
+        {},
+        ["photos.csv", "line 6", "0xe9", "encoding"],
+    ),
+    "open quote": (text_with(lambda text: text.replace("cat", '"cat', 1)), {}, ["photos.csv", "quote"]),
+    "long row": (text_with(lambda text: text.replace("p4.jpg,", "p4.jpg,more,")), {}, ["row 5", "line 6", "7 cells"]),
+    "short row": (text_with(lambda text: text.replace("p4.jpg,", "p4.jpg")), {}, ["row 5", "5 cells", "6"]),
+    "no rows": (text_with(lambda text: text.splitlines()[0]), {}, ["photos.csv", "no rows"]),
+    "same id": (lambda raw: None, {"id": "weight"}, ["row 3", "weight 1", "row 1"]),
+    "more classes than rows": (
+        lambda raw: lines(raw, "photos.csv", "t,x", *[f"{k}a|{k}b,{k}" for k in range(30)]),
+        {"image": None, "features": ["x"], "labels": "t"},
+        ["classes, more than", "label_separator"],
+    ),
+    "one class": (csv_with({(k, "tags"): "cat" for k in range(1, 61)}), {}, ["1 classes", "label_separator"]),
+    "unsorted indices": (svm("1 qid:1 1:2 2:1", "0 qid:1 2:1 1:5"), SVM, ["a.txt", "row 2", "not sorted"]),
+    "index twice": (svm("1 qid:1 1:2 2:1", "0 qid:1 1:1 1:5"), SVM, ["a.txt", "row 2", "twice"]),
+    "no qid": (svm("1 qid:1 1:2 2:1", "0 1:1 2:5"), SVM, ["a.txt", "row 2", "no qid"]),
+    "no SVMlight": (svm("1 qid:1 1:2 2:1", "0 qid:1 a:5"), SVM, ["a.txt", "row 2", "index:number"]),
+    "NaN in SVMlight": (svm("1 qid:1 1:2 2:1", "0 qid:1 1:nan 2:1"), SVM, ["a.txt", "row 2", "all[0] is nan"]),
+    "pickles": (npz(X=np.ones((3, 2)), y=np.array([{}, 1, 2], object)), NPZ, ["a.npz", "y", "pickled"]),
+    "lengths": (npz(X=np.ones((3, 2)), y=np.ones(4)), NPZ, ["a.npz", "y is (4,)", "expected 3"]),
+    "infinite array": (npz(X=np.array([[1, np.inf], [1, 2]]), y=np.ones(2)), NPZ, ["a.npz", "row 1", "X[1] is inf"]),
+    "no NPZ": (lambda raw: (raw / "a.npz").write_bytes(b"PK"), NPZ, ["a.npz", "numpy.savez"]),
+    "no Parquet": (lambda raw: (raw / "a.parquet").write_bytes(b"PAR1"), {"file": "a.parquet"}, ["a.parquet", "whole"]),
+    "no JSON": (
+        lambda raw: lines(raw, "a.jsonl", '{"path": "p0.jpg", "tags": "cat"}', '{"path": '),
+        {"file": "a.jsonl"},
+        ["a.jsonl", "row 2", "JSON"],
+    ),
+    "no format": (lambda raw: lines(raw, "a.xlsx", "a"), {"file": "a.xlsx"}, ["a.xlsx", ".csv", "format"]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("fault", BAD)
+def test_bad_input_is_refused_by_its_place(raw, fault):
+    change, options, told = BAD[fault]
+    change(raw)
+    with pytest.raises((ValueError, FileNotFoundError)) as refused:
+        read(PHOTOS | options, raw, size=16)
+    assert not [text for text in told if text not in str(refused.value)], refused.value
+    assert len(str(refused.value)) < 700
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"labels": None}, "the truth is none"),
+        ({"text": "tags"}, "image and text"),
+        ({"relevance": "price", "labels": None}, "group"),
+        ({"ordered": True, "labels": ["a", "b"]}, "label_ranks"),
+        ({"file": "../photos.csv"}, "without `..`"),
+        ({"file": {"train": "a.csv", "test": "b.csv"}}, "file.val: missing"),
+        ({"split": {"hash_of": "customer", "vla": 0.1}}, "did you mean val"),
+        ({"split": {"hash_of": "customer", "val": 0.5, "test": 0.5}}, "below 1"),
+        ({"date": {"column": "day", "first": "soon", "every": "month"}}, "2026-10-31"),
+        ({"date": {"column": "day", "first": "2026-10-31", "every": "moon"}}, "day, week, month or year"),
+    ],
+)
+def test_options_that_do_not_agree_are_refused(options, told):
+    with pytest.raises(ValueError, match=told):
+        Table(**(PHOTOS | options))
+
+
+def delivered(table, later, first, fitted):
+    table.check_later(later, first=first, seed=1)
+    return list(table.tables(later, "all", Reading(16, 1, 1, fitted, [])))
+
+
+def test_a_later_delivery_has_the_same_columns_classes_and_no_held_out_group(raw, tmp_path_factory):
+    later = tmp_path_factory.mktemp("later")
+    table = Table(**PHOTOS, group="customer")
+    fitted = table.fit(raw, seed=1)
+    held = next(iter(pa.concat_tables(table.tables(raw, "test", Reading(16, 1, 1, fitted, [])))["group"].to_pylist()))
+    (later / "q.jpg").write_bytes(photo(77))
+    for row, told in {
+        f"path,tags,customer\nq.jpg,cat,{held}": f"group {held} is in test",
+        "path,tags,customer\nq.jpg,bird,new": "row 1: label 'bird'",
+        "path,labels,customer\nq.jpg,cat,new": "no column 'tags'",
+    }.items():
+        (later / "photos.csv").write_text(row)
+        with pytest.raises(ValueError, match=told):
+            delivered(table, later, raw, fitted)
+
+
+def settings(options, *, size=None, snapshot=1):
+    values = read_params(ROOT / "params.yaml")
+    block = {"name": "table", "raw": "data/raw/mine", "args": options, "size": size, "seed": 1}
+    return check_shapes(values | {"datasets": {"mine": block}, "data": {"snapshot": snapshot, "growth": 0.1}})
+
+
+@pytest.fixture
+def project(raw, tmp_path_factory, monkeypatch):
+    """A folder in which data/raw/mine has photos.csv."""
+    folder = tmp_path_factory.mktemp("project")
+    (folder / "data/raw").mkdir(parents=True)
+    raw.rename(folder / "data/raw/mine")
+    monkeypatch.chdir(folder)
+    return folder
+
+
+class TestStages:
+    OPTIONS = PHOTOS | {"ordered": True, "group": "customer", "weight": "weight"}
+
+    @pytest.fixture
+    def made(self, project):
+        params = settings(self.OPTIONS, size=16)
+        data.main(params, "mine")
+        return params
+
+    def test_what_passes_has_a_page_that_asks_nothing_of_a_network(self, project, made):
+        assert refusal(made, "mine") is None
+        page = (project / "reports/data/mine.html").read_text()
+        assert "3 in the training rows: car" in page
+        assert "30 of customer" in page
+        assert not re.findall(r"(?:src|href)=|https?://|@import|url\(", page)
+
+    @pytest.mark.parametrize(
+        ("column", "change", "told"),
+        [
+            ("weight", lambda _: 0.0, "weight"),
+            ("group", lambda _: "c", "same_group_as"),
+            ("name", lambda _: "p", "same_name_as"),
+            ("label_ranks", lambda ranks: [3 * rank for rank in ranks], "ranks_are_1_upwards"),
+            ("image", lambda _: {"bytes": photo(1), "path": "p"}, "16 x 16"),
+        ],
+    )
+    def test_what_does_not_hold_is_named_with_its_row(self, project, made, column, change, told):
+        both = {split: [with_cell(column, 0, change)] for split in ("val", "test")}
+        failed = refusal(made, "mine", **both)
+        assert failed is not None
+        assert told in failed
+        assert "split val, id 0" in failed
+        page = (project / "reports/data/mine.html").read_text()
+        assert "FAILED" in page
+        assert "split val, id 0" in page
+
+    def test_a_class_that_training_has_not_seen_fails_and_a_drift_is_a_warning_alone(self, project, caplog):
+        frame = pd.read_csv("data/raw/mine/photos.csv")
+        frame.loc[20:, "tags"] = "cat"
+        frame.to_csv("data/raw/mine/photos.csv", index=False)
+        params = settings(PHOTOS | DATED | {"classes": ["car", "cat", "dog"]}, size=16, snapshot=3)
+        params = params.model_copy(
+            update={"datasets": {"mine": params.datasets["mine"].model_copy(update={"seed": SEED})}}
+        )
+        data.main(params, "mine")
+        assert refusal(params, "mine") is None
+        assert "drift" in caplog.text
+        assert "warning" in (project / "reports/data/mine.html").read_text()
+        params = settings(PHOTOS | {"classes": ["bird", "car", "cat", "dog"]}, size=16)
+        data.main(params, "mine")
+        assert "class bird" in (refusal(params, "mine") or "")
+
+    def test_a_fault_leaves_what_was_there_before(self, project, made):
+        before = {path: path.read_bytes() for path in Path("data/mine").iterdir()}
+        Path("data/raw/mine/p40.jpg").write_bytes(b"none")
+        with pytest.raises(ValueError, match="p40.jpg"):
+            data.main(made, "mine")
+        assert before == {path: path.read_bytes() for path in Path("data/mine").iterdir()}
+        assert sorted(path.name for path in Path("data").iterdir()) == ["mine", "raw"]
+
+    @pytest.mark.parametrize(
+        "options",
+        [
+            PHOTOS | {"labels": None, "relevance": "weight", "group": "customer"},
+            {"file": "photos.csv", "features": ["price", "weight"], "target": "price", "id": "path"},
+            {"file": "photos.csv", "text": "tags", "target": "price", "group": "customer"},
+            {"file": "photos.csv", "image": "path", "captions": "tags"},
+            {"file": "photos.csv", "features": ["price"], "relevance": "weight", "group": "customer"},
+        ],
+    )
+    def test_each_role_is_held_against_what_it_implies(self, project, options):
+        params = settings(options, size=16 if "image" in options else None)
+        data.main(params, "mine")
+        assert refusal(params, "mine") is None
