@@ -30,7 +30,7 @@ from rankops.training.loop import train
 from rankops.training.objective import Objective
 
 SIDE, PIECE, DIFFERENT = 224, 512, 64
-MODEL = {"name": "linear", "args": {}, "backbone": {"name": "convnet", "args": {"channels": [8, 8, 16, 16]}}}
+MODEL = {"name": "linear", "args": {}, "backbone": {"name": "convnet", "args": {"channels": [4, 8, 16]}}}
 PHASE = {
     "epochs": 1,
     "patience": 1,
@@ -45,7 +45,8 @@ def draw(folder: Path, rows: int) -> None:
     draws = np.random.default_rng(0)
     for split, count in (("train", rows), ("val", rows // 10)):
         schema = pa.schema({"image": IMAGE, "target": pa.float32()})
-        with pq.ParquetWriter(folder / f"{split}.parquet", schema, compression="zstd") as writer:
+        # As large on the disk as different photos would be.
+        with pq.ParquetWriter(folder / f"{split}.parquet", schema, compression="none", use_dictionary=False) as writer:
             for start in range(0, count, PIECE):
                 number = min(PIECE, count - start)
                 few = [_jpeg(draws) for _ in range(DIFFERENT)]

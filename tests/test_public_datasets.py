@@ -25,7 +25,7 @@ from pipelines.expectations import ExpectationsFailed
 from pipelines.expectations import validate as validate_facts
 from pipelines.stages import data, validate
 from rankops import lookup
-from rankops.datasets import folds, splits, voc2007
+from rankops.datasets import folds, voc2007
 from rankops.datasets.expected import in_set, unique
 from rankops.datasets.public import reading
 from rankops.io import images
@@ -618,21 +618,23 @@ PLANTED = {
 
 # As what a task reads them, their frames, and of each training row the sum of its truth or the number of its captions.
 READ_AS = {
-    "voc2007": ("labels", (), [1, 2]), "coco_captions": ("captions", (), [5, 5, 5]), "lamem": ("clips", (1,), [0.5, 1]),
-    "videomem": ("clips", (7,), None), "arc": ("label_ranks", (), [3, 6]), "solar_cells": ("clips", (1,), None),
+    "voc2007": ("multilabel", 1, [1, 2]), "coco_captions": ("retrieval", 1, [5, 5, 5]),
+    "lamem": ("score_ranking", 1, [0.5, 1]), "videomem": ("score_ranking", 7, None),
+    "arc": ("label_ranking", 1, [3, 6]), "solar_cells": ("score_ranking", 1, None),
 }  # fmt: skip
 
 
 class TestStages:
     @pytest.mark.parametrize("name", MAKE)
     def test_write_tables_that_tasks_read_and_that_hold_what_is_expected_and_the_same_ones_again(self, run, name):
-        folder, (kind, frames, found) = run(name), READ_AS[name]
-        pictures, truth, *_ = getattr(splits, f"read_{kind}")(folder, "train", threads=1)
-        assert pictures.shape == (len(truth), *frames, 3, SIZE, SIZE)
-        assert found in (None, [len(row) if kind == "captions" else row.sum().item() for row in truth])
+        folder, (task, frames, found) = run(name), READ_AS[name]
+        split = lookup.find("tasks", task)().load(folder, "train", threads=1)
+        assert split.inputs.items.shape == (frames * len(split), 3, SIZE, SIZE)
+        truth = {"multilabel": lambda: split.truth.labels, "retrieval": lambda: split.truth.counts}
+        assert found in (None, [row.sum().item() for row in truth.get(task, lambda: split.truth)()])
         before = {path.name: path.read_bytes() for path in folder.iterdir()}
         manifest = json.loads(before["manifest.json"])
-        assert manifest["rows"]["train"] == len(truth)
+        assert manifest["rows"]["train"] == len(split)
         assert manifest["options"] == {"name": name, "args": ARGS[name], "size": SIZE, "folds": None, "seed": SEED}
         assert manifest["skipped"]["train"] == {"files": 0, "names": []}
         assert refusal(settings(name), name) is None

@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from rankops.tasks.memorability import Memorability
 from scipy.stats import spearmanr
 
 from pipelines.config.schema import Dataset, check_shapes, merged, read
@@ -17,7 +18,6 @@ from pipelines.stages import train as stage
 from pipelines.stages.compare import statistics_of
 from rankops.io.checkpoints import load_model
 from rankops.io.parquet import encode_images
-from rankops.tasks.memorability import Memorability
 
 from conftest import ROOT  # isort: skip
 

@@ -174,7 +174,8 @@ class TestImagesOfARequest:
 NUMBERS = ([1.5, 2.0], [0.5, 3.0])
 NAMED = ({"price": 1.5, "age": 2}, {"age": 3, "price": 0.5})
 REQUESTS = {
-    "label_ranking": {"image": 0}, "multilabel": {"image": 0}, "score_ranking": {"frames": [0, 1]},
+    "label_ranking": {"image": 0}, "multilabel": {"image": 0}, "multilabel by id": {"image": 0, "id": "mine"},
+    "score_ranking": {"frames": [0, 1]},
     "retrieval": {"image": 0}, "retrieval by text": {"caption": WORDS},
     "query_ranking": {"features": NUMBERS}, "query_ranking by name": {"features": NAMED},
 }  # fmt: skip

@@ -50,7 +50,8 @@ def parquet_file(path: str | Path) -> Generator[pq.ParquetFile]:
     if not Path(path).is_file():
         raise FileNotFoundError(f"{path}: no such file; make it with `dvc repro`")
     try:
-        with pq.ParquetFile(path) as file:  # pq.read_table imports pandas
+        # Not pq.read_table, which imports pandas. Without these options the whole file would be read ahead, and kept.
+        with pq.ParquetFile(path, buffer_size=2**20, pre_buffer=False) as file:
             yield file
     except (pa.ArrowException, OSError, ValueError) as error:
         raise ValueError(f"{path}: not a whole Parquet file ({error}); make it again with `dvc repro`") from error
