@@ -244,7 +244,8 @@ def test_the_stage_sends_what_the_pipeline_made(store, capsys, made):
     text = (weights / "card.md").read_text()
     assert text.strip() == champion.description.strip()
     for part in ("`train@memorability-mse`, seed 2", "| spearman | 0.5000 | 0.4000 to 0.6000 |",
-                 "| data/clips/train.parquet | 2e |", "the frames of a clip, each of any size", "resized to 16 x 16", "`loss.name`: mse", "models:/score_ranking-clips/VERSION"):  # fmt: skip
+                 "| data/clips/train.parquet | 2e |", "the frames of a clip, each of any size",
+                 "resized to 16 x 16", "`loss.name`: mse", "models:/score_ranking-clips/VERSION"):  # fmt: skip
         assert part in text
     registered = load_model(weights)
     assert registered.recipe["classes"] == ["dull"]
