@@ -17,6 +17,8 @@ from rankops.cli.demo import load_rankers
 from rankops.cli.predict import SHIPPED, image_of_ranker
 from rankops.datasets.ranked_mnist import RankedMnist
 from rankops.datasets.scenes import digits
+from rankops.datasets.splits import Split
+from rankops.inputs.image import of_tensor
 from rankops.io.checkpoints import load_model
 from rankops.tasks.label_ranking import LabelRanking
 
@@ -53,7 +55,7 @@ def test_two_losses_stand_side_by_side_and_nothing_else_is_written(empty):
     assert list(load_rankers()) == ["RLSEP", "Cross-entropy"]  # the demo shows both
     with Image.open("reports/quickstart.png") as sheet:
         assert min(sheet.size) > 1000
-    assert f"predict {quickstart.PICTURE}" in done.stdout
+    assert f"predict shipped {quickstart.PICTURE}" in done.stdout
     ((answer,),) = answers(SHIPPED, [quickstart.PICTURE])
     assert answer["id"] == str(quickstart.PICTURE)
 
@@ -77,7 +79,8 @@ class TestShippedRanker:
         canvas = image_of_ranker(SHIPPED)["width"]
         rows = {"train": 2, "val": 2, "test": 2, "gate": 2}
         scenes = RankedMnist(rows=rows, canvas=canvas, digits_per_image=(3, 6), scale=(1, 4), overlap=0, seed=1)
-        split = scenes.scenes(some, 200, torch.Generator().manual_seed(1))
+        images, label_ranks = scenes.scenes(some, 200, torch.Generator().manual_seed(1))
+        split = Split(of_tensor(images), label_ranks)
         task = LabelRanking()
         with torch.no_grad():
             statistic = task.statistic(task.predict(load_model(SHIPPED), split))
