@@ -152,8 +152,8 @@ def small_ranker(*, size: int = 32, colors: int = 1):
 
     args = {"backbone": {"name": "convnet", "args": {"channels": [4, 8]}}, "head": {"name": "linear"}, "hidden": 8}
     network = build("models", "label_ranker", args, seed=1, outputs=10, colors=colors).eval()
-    picture = {"kind": "image", "colors": colors, "height": size, "width": size}
-    network.recipe |= {"task": "label_ranking", "input": picture}
+    image = {"kind": "image", "colors": colors, "height": size, "width": size}
+    network.recipe |= {"task": "label_ranking", "input": image}
     return network
 
 

@@ -14,7 +14,7 @@ from pipelines.config.schema import merged
 from pipelines.config.schema import read as read_params
 from pipelines.stages import data
 from rankops.datasets.kanji import FILE, Kanji, draw
-from rankops.datasets.splits import read_label_ranks
+from rankops.tasks.label_ranking import LabelRanking
 
 from conftest import ROOT, encoded, refusal, with_cell  # isort: skip
 
@@ -80,7 +80,7 @@ def test_label_ranks_are_those_of_the_areas(raw):
         for row in table.to_pylist():
             areas = [expected[row["name"]].get(label, 0) for label in "ABC"]
             assert row["label_ranks"] == (rankdata([0, *areas], method="dense")[1:] - 1).tolist()
-    assert read_label_ranks("data/kanji", "train", threads=1)[0].shape == (6, 32, 32)
+    assert LabelRanking().load("data/kanji", "train", threads=1).inputs.items.shape == (6, 1, 32, 32)
 
 
 def test_planted_faults_are_named(raw):

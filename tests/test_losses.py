@@ -331,6 +331,39 @@ def test_with_exact_ranks_it_is_one_minus_its_metric(name, options, seed):
     assert not torch.autograd.grad(result[4], scores)[0].any()
 
 
+@pytest.mark.parametrize("levels", [3, 600])
+def test_kendall_of_a_long_list_is_that_of_its_pairs(levels, generator):
+    draws = {"generator": generator, "dtype": torch.float64}
+    scores, weights = torch.randn(2, 600, **draws).requires_grad_(), torch.rand(2, 600, **draws)
+    target, mask = torch.randint(levels, (2, 600), generator=generator), torch.rand(2, 600, generator=generator) < 0.9
+    options = {"sorter": lambda scores, mask=None: 30 * scores, "reduction": "none", "mask": mask, "weights": weights}
+    result = losses.kendall(scores, target, **options)
+    weight = (weights * mask).unsqueeze(-1) * (weights * mask).unsqueeze(-2)
+    apart = 30 * (scores.unsqueeze(-2) - scores.unsqueeze(-1)) / 0.5
+    soft = apart.sign() * (1 - torch.exp(-apart.abs()))
+    true = (target.unsqueeze(-1) - target.unsqueeze(-2)).sign()
+    sums = [(weight * part).sum((-1, -2)) for part in (soft * true, soft**2, true**2)]
+    expected = 1 - sums[0] / (sums[1] * sums[2]).sqrt()
+    torch.testing.assert_close(result, expected)
+    gradients = [torch.autograd.grad(one.sum(), scores)[0] for one in (result, expected)]
+    torch.testing.assert_close(*gradients)
+
+
+@pytest.mark.parametrize("truncation", [1, 4, 9])
+def test_lambdarank_truncated_has_the_pairs_of_the_first_places(truncation, generator):
+    scores, target = torch.randn(9, generator=generator).double(), torch.randint(4, (9,), generator=generator)
+    places = {item: 1 + place for place, item in enumerate(scores.argsort(descending=True).tolist())}
+    gains = [2.0**grade - 1 for grade in target.tolist()]
+    best = sum(gain / math.log2(2 + place) for place, gain in enumerate(sorted(gains, reverse=True)))
+    expected = sum(
+        abs(1 / math.log2(1 + places[i]) - 1 / math.log2(1 + places[j]))
+        * (gains[i] - gains[j]) / best * math.log2(1 + math.exp(scores[j] - scores[i]))
+        for i, j in itertools.product(range(9), range(9))
+        if gains[i] > gains[j] and min(places[i], places[j]) <= truncation
+    )  # fmt: skip
+    assert losses.lambdarank(scores, target, truncation=truncation).item() == pytest.approx(expected)
+
+
 def test_average_precision_of_soft_ranks_does_not_reward_positives_that_lie_close_together():
     labels = torch.arange(16) < 8
     weights = torch.full((16,), 0.01)

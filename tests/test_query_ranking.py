@@ -20,7 +20,8 @@ from rankops.datasets import movielens_100k
 from rankops.datasets.movielens_100k import FEWEST, FILMS, GENRES, RATINGS, USERS, MovieLens100k
 from rankops.datasets.protein_homology import FEATURES, FILE, ProteinHomology
 from rankops.datasets.public.packages import PackagedFile
-from rankops.datasets.splits import Queries, read_queries
+from rankops.datasets.splits import Split, padded
+from rankops.inputs.features import of_tensor
 from rankops.io.checkpoints import load_model, save_model
 from rankops.sorters import Laplace
 from rankops.tasks.query_ranking import QueryRanking, metrics_of
@@ -74,9 +75,9 @@ class TestAdapter:
             assert row["relevance"] == own["target"].tolist()
             assert np.array_equal(row["features"], own[list(FEATURES)].to_numpy(np.float32))  # as they are in the file
             assert json.loads(tables["test"].schema.metadata[b"features"]) == list(FEATURES)
-        split = read_queries("data/protein_homology", "train")
-        assert split.mask.sum(1).tolist() == list(map(len, tables["train"]["relevance"].to_pylist()))
-        assert not split.features[~split.mask].any()
+        split = QueryRanking().load("data/protein_homology", "train", threads=1)
+        assert split.sizes.tolist() == list(map(len, tables["train"]["relevance"].to_pylist()))
+        assert len(split.inputs) == sum(split.sizes)
 
     @pytest.mark.parametrize(
         ("column", "value", "message"),
@@ -229,8 +230,8 @@ class TestMovieLens:
         films()
         data.main(SETTINGS, "movielens_100k")
         assert refusal(SETTINGS, "movielens_100k") is None
-        masks = [read_queries("data/movielens_100k", split).mask for split in MovieLens100k().splits]
-        sizes = [size for mask in masks for size in mask.sum(1).tolist()]
+        every = [QueryRanking().load("data/movielens_100k", split, threads=1) for split in MovieLens100k().splits]
+        sizes = [size for split in every for size in split.sizes.tolist()]
         assert sorted(sizes) == sorted((FEWEST + k) // 2 for k in range(QUERIES))
         nothing = with_cell("relevance", 0, lambda row: [0] * len(row))  # someone may like none of what is ranked
         assert refusal(SETTINGS, "movielens_100k", val=[nothing]) is None
@@ -338,13 +339,13 @@ LOSSES = ["multilabel_soft_margin", "mean_average_precision", "average_precision
 SORTS = ("mean_average_precision", "average_precision", "ndcg")
 
 
-def lists(generator, sizes=(5, 1, 8, 3, 6, 4), relevant=(0, 2, 3, 4, 5)) -> Queries:
+def lists(generator, sizes=(5, 1, 8, 3, 6, 4), relevant=(0, 2, 3, 4, 5)) -> Split:
     """Queries whose first document is relevant; the second has one document, and some may have none that is."""
-    mask = torch.arange(max(2, *sizes)) < torch.tensor(sizes).unsqueeze(1)
-    relevance = torch.zeros(mask.shape, dtype=torch.int64)
-    relevance[list(relevant), 0] = 1
-    features = torch.randn(*mask.shape, 4, generator=generator) + 2 * relevance.unsqueeze(-1)
-    return Queries(features * mask.unsqueeze(-1), relevance, mask)
+    several = torch.tensor(sizes)
+    relevance = torch.zeros(sum(sizes), dtype=torch.int64)
+    relevance[(several.cumsum(0) - several)[list(relevant)]] = 1
+    features = torch.randn(sum(sizes), 4, generator=generator) + 2 * relevance.unsqueeze(-1)
+    return Split(of_tensor(features), relevance, several)
 
 
 def trained(split, loss, **options):
@@ -356,16 +357,34 @@ def trained(split, loss, **options):
 
 
 @pytest.mark.parametrize("loss", LOSSES)
-def test_losses_learn_from_lists_of_any_length_and_padding_is_nothing_to_them(loss, generator):
-    split = lists(generator)
-    task, network, epochs = trained(split, loss)
+def test_losses_learn_from_lists_of_any_length(loss, generator):
+    _, _, epochs = trained(lists(generator), loss)
     assert all(math.isfinite(epoch.loss) for epoch in epochs)
-    wider = [torch.nn.functional.pad(part, (0, 0) * (part.dim() - 2) + (0, 3)) for part in split]
-    junk = Queries(wider[0].masked_fill(~wider[2].unsqueeze(-1), 1e6), wider[1], wider[2])
-    _, other, again = trained(junk, loss)
-    assert [epoch.loss for epoch in again] == pytest.approx([epoch.loss for epoch in epochs], rel=1e-4)
-    assert torch.allclose(task.scores(network, split.features)[split.mask],
-                          task.scores(other, split.features)[split.mask], atol=1e-3)  # fmt: skip
+
+
+def test_raw_features_are_standardized_over_training_and_within_their_query(generator):
+    split = lists(generator)
+    task = QueryRanking({"ranker": OPTIONS})
+    shifted = split.inputs.items * torch.tensor([1.0, 100.0, 1e-4, 0.0]) + torch.tensor([0.0, 1e3, 7.0, 5.0])
+    raw = Split(of_tensor(shifted), split.truth, split.sizes)
+    for within in (False, True):
+        model = MODEL | {"backbone": {"name": "perceptron", "args": {"hidden": [], "within_group": within}}}
+        networks = [task.build(model, one, seed=0) for one in (split, raw)]
+        both = [
+            network.backbone(one.inputs.items, one.sizes) for network, one in zip(networks, (split, raw), strict=True)
+        ]
+        varying = [place for place in range(both[0].shape[1]) if place % 4 != 3]
+        assert torch.allclose(both[0][:, varying], both[1][:, varying], atol=1e-2)
+        assert not both[1][:, 3::4].any()  # a constant
+        overall = both[0][:, -4:]
+        assert torch.allclose(overall.mean(0), torch.zeros(4), atol=1e-5)
+        assert both[0].abs().max() <= 6
+    parts = both[0][:, :4].split(split.sizes.tolist())
+    assert all(torch.allclose(part.mean(0), torch.zeros(4), atol=1e-5) for part in parts)
+    assert not parts[1].any()  # a query of one document
+    scores = task.scores(networks[1], raw.inputs, raw.sizes)
+    alone = Split(of_tensor(shifted[6:14]), None, raw.sizes[2:3])
+    assert torch.allclose(scores[6:14], task.scores(networks[1], alone.inputs, alone.sizes), atol=1e-5)
 
 
 def test_metrics_are_means_over_queries_that_have_a_relevant_document(generator, tmp_path):
@@ -380,15 +399,17 @@ def test_metrics_are_means_over_queries_that_have_a_relevant_document(generator,
         "ndcg": [ndcg_score([row["relevance"]], [row["scores"]]) for row in rows],
         "top_1": [row["relevance"][int(np.argmax(row["scores"]))] for row in rows],
         "rank_of_last": [1 + sum(score > row["scores"][0] for score in row["scores"]) for row in rows],
+        "ndcg_at_5": [ndcg_score([row["relevance"]], [row["scores"]], k=5) for row in rows],
+        "ndcg_at_10": [ndcg_score([row["relevance"]], [row["scores"]], k=10) for row in rows],
     }
     statistic = task.statistic(table)
     found = dict(zip(statistic.names, statistic.of_rows(np.arange(len(table))), strict=True))
     assert found == pytest.approx({name: np.mean(values) for name, values in expected.items()})
     assert epochs[-1].validation == pytest.approx(found, abs=1e-6)
     assert np.isnan(statistic.of_rows(np.array([[1, 1]]))).all()
-    answers = task.respond(network, [{"features": split.features[2].tolist()}])
+    answers = task.respond(network, [{"features": split.inputs.items[6:14].tolist()}])
     assert json.loads(json.dumps(answers))[0]["scores"] == pytest.approx(table["scores"][2].as_py(), abs=1e-6)
-    with pytest.raises(ValueError, match=r"row 0: features are \(2, 3\), expected \(documents, 4\)"):
+    with pytest.raises(ValueError, match=r"row 0: features are \(2, 3\), expected \(n, 4\)"):
         task.respond(network, [{"features": [[0.0] * 3] * 2}])
 
 
@@ -401,13 +422,15 @@ def test_queries_without_a_relevant_document_are_counted_when_they_are_loaded(ge
 
 def test_grades_are_relevant_above_half_of_the_largest_and_regression_begins_at_their_mean(generator):
     graded = lists(generator)
-    graded.relevance[graded.mask] = torch.randint(5, (int(graded.mask.sum()),), generator=generator)
-    graded.relevance[:, 0] = 4
-    scores = torch.randn(graded.mask.shape, generator=generator)
-    found = metrics_of(scores, graded.relevance, graded.mask)
-    assert torch.equal(found[[0, 2, 3]], metrics_of(scores, (graded.relevance > 2).long(), graded.mask)[[0, 2, 3]])
-    assert found[1, 3] == metrics.ndcg(scores[3, :3], graded.relevance[3, :3])
-    mean = graded.relevance[graded.mask].float().mean()
+    first = graded.sizes.cumsum(0) - graded.sizes
+    graded.truth.copy_(torch.randint(5, graded.truth.shape, generator=generator))
+    graded.truth[first] = 4
+    relevance, mask = padded(graded.truth, graded.sizes)
+    scores = torch.randn(mask.shape, generator=generator)
+    found = metrics_of(scores, relevance, mask)
+    assert torch.equal(found[[0, 2, 3]], metrics_of(scores, (relevance > 2).long(), mask)[[0, 2, 3]])
+    assert found[1, 3] == metrics.ndcg(scores[3, :3], relevance[3, :3])
+    mean = graded.truth.float().mean()
     network = QueryRanking().build(MODEL, graded, seed=0)
     assert network.head.score.bias.item() == pytest.approx(mean.item())
     assert QueryRanking({"ranker": OPTIONS | {"monitor": "ndcg"}}).monitor == "ndcg"

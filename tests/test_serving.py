@@ -34,9 +34,14 @@ from pipelines.serving.model import Model
 from pipelines.tracking.publish import Run, Version, publish
 from rankops import lookup
 from rankops.cli.rows import Roles
-from rankops.inputs import frames
+from rankops.datasets.splits import Split
+from rankops.inputs import base
+from rankops.inputs import frames as clips
+from rankops.inputs.image import Image as Photo
+from rankops.inputs.image import of_tensor
 from rankops.io.checkpoints import build, load_model, save_model
-from rankops.io.images import picture, squared
+from rankops.io.images import open_photo, picture
+from rankops.io.pictures import PIXELS
 from rankops.models.tokenizer import Vocabulary
 from rankops.tasks.label_ranking import LabelRanking
 
@@ -60,10 +65,12 @@ def network_of(task: str, *, colors: int = 1) -> torch.nn.Module:
     if task == "handcrafted":
         return build("sorters", "handcrafted", {}, seed=0)
     network = build("models", name, args, seed=3, colors=colors, **runtime)
-    about = {"kind": "frames" if task == "score_ranking" else "image", "colors": colors, "height": SIDE, "width": SIDE}
+    kind = "frames" if task == "score_ranking" else "image"
+    network.recipe |= {"task": task, "input": {"kind": kind, "colors": colors, "height": SIDE, "width": SIDE}}
     if task == "query_ranking":
-        about = {"kind": "features", "count": 2, "names": ["age", "price"]}
-    network.recipe |= {"task": task, "input": about}
+        network.recipe["input"] = {"kind": "features", "count": 2, "names": ["price", "age"]}
+    if task == "multilabel":
+        network.recipe["classes"] = list("abcd")
     return network.eval()
 
 
@@ -104,7 +111,7 @@ class TestPicture:
             (encoded(Image.new("RGBA", (4, 4), (1, 2, 3, 128))), "transparent"),
             (encoded(Image.new("RGB", (9, 9), (9, 8, 7)), transparency=(9, 8, 7)), "transparent"),
             (encoded(Image.fromarray(np.full((4, 4), 40_000, np.uint16))), "8 bits a color"),
-            (b"%!PS-Adobe-3.0 EPSF-3.0", "no JPEG, PNG"),
+            (encoded(Image.new("RGB", (4, 4)), "EPS"), "no JPEG, PNG"),
             (bomb(8193, 8192), "8193 x 8192 pixels"),
             (bomb(50_000, 50_000), "2500000000 pixels"),
         ],
@@ -131,28 +138,46 @@ class TestPicture:
         assert set(endings) == {"torch.uint8", "x: unusable image ("}
 
 
-class TestInputsOfARequest:
-    @pytest.mark.parametrize("colors", [1, 3])
-    def test_a_photo_of_any_size_is_prepared_as_those_of_training(self, generator, colors):
-        network, task = network_of("label_ranking", colors=colors), LabelRanking()
-        photo = noise(generator, 30, 44, 3)
-        plain = squared(photo, SIDE).convert("L" if colors == 1 else "RGB")
-        answers = task.respond(network, [{"image": encoded(photo)}, {"image": encoded(plain), "id": "plain"}])
-        assert answers[1].pop("id") == "plain"
-        assert answers[0]["scores"] == pytest.approx(answers[1]["scores"], abs=0.05)
+class TestImagesOfARequest:
+    def test_keep_their_order_however_many_go_together(self, generator, monkeypatch):
+        network, task = network_of("label_ranking"), LabelRanking()
+        images = torch.randint(0, 256, (11, SIDE, SIDE), generator=generator, dtype=torch.uint8)
+        alone = [task.predict(network, Split(of_tensor(images[[row]]))).to_pylist()[0] for row in range(11)]
+        for pixels in (PIXELS, 4 * SIDE**2, 1):
+            monkeypatch.setattr(base, "PIXELS", pixels)
+            together = task.predict(network, Split(of_tensor(images))).to_pylist()
+            for row, (one, expected) in enumerate(zip(together, alone, strict=True)):
+                assert one["id"] == row
+                assert one["scores"] == pytest.approx(expected["scores"], abs=1e-5)
+                assert (one["label_ranks"], one["selected"]) == (expected["label_ranks"], expected["selected"])
 
-    def test_frames_are_bounded_in_all(self, generator, monkeypatch):
-        monkeypatch.setattr(frames, "PIXELS", 2 * SIDE**2)
-        clip = [encoded(noise(generator, SIDE, SIDE))] * 3
-        task = lookup.find("tasks", "score_ranking")()
-        assert len(task.respond(network_of("score_ranking"), [{"frames": clip[:2]}])) == 1
-        with pytest.raises(ValueError, match="row 0: frames of more than 512 pixels"):
-            task.respond(network_of("score_ranking"), [{"frames": clip}])
+    def test_are_prepared_as_photos_of_a_dataset_are(self, generator):
+        wide, sideways = noise(generator, 30, 50, 3), Image.Exif()
+        sideways[0x0112] = 6
+        for kind, more in (("PNG", {}), ("JPEG", {}), ("BMP", {}), ("WEBP", {}), ("JPEG", {"exif": sideways})):
+            contents = encoded(wide, kind, **more)
+            about = network_of("label_ranking", colors=3).recipe["input"]
+            (found,) = Photo.prepared([contents], about, where="")
+            assert found.permute(1, 2, 0).numpy().tolist() == np.asarray(open_photo(contents, SIDE)).tolist()
+        for colors in (1, 3):
+            about = {"kind": "image", "colors": colors, "height": 12, "width": 20}
+            assert Photo.prepared([encoded(wide)], about, where="").shape == (1, colors, 12, 20)
+
+    def test_of_a_clip_are_few(self, generator, monkeypatch):
+        monkeypatch.setattr(clips, "PIXELS", 2 * SIDE**2)
+        frames, about = [encoded(noise(generator, SIDE, SIDE))] * 3, network_of("score_ranking").recipe["input"]
+        assert len(clips.Frames.prepared([frames[:2]], about, where="")) == 2
+        with pytest.raises(ValueError, match="row 3: frames of more than 512 pixels"):
+            clips.Frames.prepared([frames], about, where="row 3")
 
 
+NUMBERS = ([1.5, 2.0], [0.5, 3.0])
+NAMED = ({"price": 1.5, "age": 2}, {"age": 3, "price": 0.5})
 REQUESTS = {
-    "label_ranking": {"image": 0}, "multilabel": {"image": 0}, "score_ranking": {"frames": [0, 1]},
+    "label_ranking": {"image": 0}, "multilabel": {"image": 0}, "multilabel by id": {"image": 0, "id": "mine"},
+    "score_ranking": {"frames": [0, 1]},
     "retrieval": {"image": 0}, "retrieval by text": {"caption": WORDS},
+    "query_ranking": {"features": NUMBERS}, "query_ranking by name": {"features": NAMED},
 }  # fmt: skip
 
 
@@ -181,10 +206,11 @@ GOOD = (SIDE, SIDE)
 REFUSED = [
     ("label_ranking", [{"image": GOOD}, {"image": b"GIF89a"}], "row 1"),
     ("multilabel", [{"image": GOOD}, {"image": bomb(9000, 9000)}], "row 1"),
-    ("retrieval", [{"image": GOOD}, {"image": b""}], "row 1"),
+    ("retrieval", [{"image": GOOD}, {"image": b"GIF89a"}], "row 1"),
     ("score_ranking", [{"frames": [GOOD]}, {"frames": [b"GIF89a"]}], "row 1"),
     ("score_ranking", [{"frames": []}], "row 0: no frames"),
-    ("score_ranking", [{"frames": [GOOD, b"GIF89a"]}], "row 0, frame 1: unusable image"),
+    ("score_ranking", [{"frames": [GOOD, b"GIF89a"]}], r"row 0, frame 1: unusable image"),
+    ("label_ranking", [{"image": GOOD, "id": True}], "row 0: id is a truth value"),
     ("retrieval", [{"caption": "?!"}], "row 0: .*at least one word"),
     ("retrieval", [{"image": GOOD, "caption": WORDS}], "row 0: expected either image or caption"),
     ("label_ranking", [{"image": "%%% no base64"}], "row 0: unusable image|Failed to convert"),
@@ -207,6 +233,10 @@ REFUSED = [
     ("handcrafted", {"instances": [[True, False]]}, "row 0 has a truth value"),
     ("handcrafted", {"dataframe_records": [{"a": "1", "b": 2}]}, "row 0 has text"),
     ("query_ranking", [{"features": [[0.1, "0.2"]]}], "row 0: features 0 has text"),
+    ("query_ranking", [{"features": [[0.1, 0.2, 0.3]]}], r"row 0: features are \(1, 3\), expected \(n, 2\)"),
+    ("query_ranking", [{"features": [{"price": 0.1}]}], "row 0: no feature age"),
+    ("query_ranking", [{"features": [{"price": 0.1, "age": 2, "prize": 3}]}], "row 0: unknown feature 'prize'"),
+    ("query_ranking", [{"features": []}], "row 0: no features"),
     ("label_ranking", [{"image": GOOD}, {"image": None}], "row 1: image is null"),
     ("label_ranking", [{"image": 7}], "row 0: image is a number"),
     ("label_ranking", {"dataframe_split": {"columns": ["image"], "data": [[None]]}}, "row 0: image is null"),
@@ -379,7 +409,9 @@ class TestModelFolder:
             ({"name": "os"}, "no 'os' in rankops/models"),
             ({"args": None}, "args is None, expected dict"),
             ({"input": None}, "input is None"),
+            ({"input": {"kind": ["image"], "colors": 1}}, "expected a kind"),
             ({"input": {"kind": "image", "colors": 1, "height": 16, "width": 10**6}}, "at most 2048"),
+            ({"input": {"kind": "image", "colors": 2, "height": 16, "width": 16}}, "1 or 3"),
             ({"input": {"kind": "image", "colors": 3, "height": 16, "width": 16}}, "args.colors is 1, input.colors 3"),
             ({"args": {"outputs": K}}, "backbone"),
             ({"args": SMALL | {"outputs": 10**9}}, "more weights than the file"),

@@ -14,7 +14,8 @@ from torch import nn
 from torchvision.models import resnet34
 
 from rankops import lookup
-from rankops.datasets import splits as readers
+from rankops.datasets.splits import Captions, Labels, Split
+from rankops.inputs import frames, image
 from rankops.io.checkpoints import build, load_model, save_model, start_from
 from rankops.io.parquet import IMAGE, encode_images
 from rankops.metrics.bootstrap import Statistic, difference, evaluate, interval
@@ -57,15 +58,25 @@ def options_of(task: str) -> dict:
 def split_of(task: str, generator: torch.Generator, rows: int = 20):
     images = torch.randint(0, 256, (rows, 16, 16), generator=generator, dtype=torch.uint8)
     if task == "label_ranking":
-        return images, torch.randint(0, 3, (rows, 10), generator=generator)
+        return Split(image.of_tensor(images), torch.randint(0, 3, (rows, 10), generator=generator))
     if task == "score_ranking":
-        return images.repeat(3, 1, 1).unflatten(0, (rows, 3)), torch.rand(rows, generator=generator)
+        clips = frames.of_tensor(images.repeat(3, 1, 1).unflatten(0, (rows, 3)))
+        return Split(clips, torch.rand(rows, generator=generator))
     if task == "multilabel":
         labels = (torch.rand(rows, 3, generator=generator) < 0.4).long()
         labels[:2] = torch.tensor([[1, 0, 1], [0, 1, 0]])
-        return images, labels, torch.zeros(rows, 3, dtype=torch.bool)
-    captions = [[f"a {row} above {word}" for word in ("this", "that")] for row in range(rows)]
-    return images, captions, torch.arange(rows), torch.zeros(rows, dtype=torch.int64)
+        return Split(image.of_tensor(images), Labels(labels, torch.zeros(rows, 3, dtype=torch.bool)))
+    return Split(
+        image.of_tensor(images),
+        captions([[f"a {row} above {word}" for word in ("this", "that")] for row in range(rows)]),
+    )
+
+
+def captions(several: list[list[str]]) -> Captions:
+    counts, rows = torch.tensor([len(one) for one in several]), len(several)
+    return Captions(
+        [text for texts in several for text in texts], counts, torch.arange(rows), torch.zeros(rows, dtype=torch.int64)
+    )
 
 
 SORTERS = {
@@ -148,8 +159,8 @@ def test_fine_tuning_keeps_the_probes_weights_unless_it_is_better(start, generat
     epochs = [epoch for _, epoch in training.epochs()]
     kept = [epoch.validation["spearman"] for epoch in epochs if epoch.best][-1]
     assert kept == max(epoch.validation["spearman"] for epoch in epochs)
-    scores = training.task.scores(training.network, training.split[0])
-    assert spearmanr(scores, training.split[1]).statistic == pytest.approx(kept, abs=1e-5)
+    scores = training.task.scores(training.network, training.split.inputs)
+    assert spearmanr(scores, training.split.truth).statistic == pytest.approx(kept, abs=1e-5)
 
 
 def test_the_probe_leaves_the_convolutions_alone_and_needs_a_start(start, generator):
@@ -162,9 +173,8 @@ def test_the_probe_leaves_the_convolutions_alone_and_needs_a_start(start, genera
         same = all(weights[key].equal(value) for key, value in given.backbone.state_dict().items())
         assert same == (name == "probe")
     assert [name for name, _ in Training(CASES[3], split).epochs()] == ["finetune", "finetune"]
-    nothing = options_of("score_ranking") | {"finetune": phase(0, shift=0)}
-    with pytest.raises(ValueError, match="no epochs"):
-        list(Training(CASES[3], split, training=nothing).epochs())
+    probe_alone = options_of("score_ranking") | {"finetune": phase(0, shift=0), "probe": phase(3)}
+    assert [name for name, _ in Training(CASES[3], split, training=probe_alone).epochs()] == ["finetune"] * 3
 
 
 def test_frozen_features_are_computed_once_and_never_for_another_network(start, generator, tmp_path):
@@ -290,14 +300,18 @@ class TestMetrics:
         assert twins.examples == 5
         place = twins.names.index("text_to_image.recall_at_1")
         assert twins.of_rows(np.array([[0, 0, 1, 2], [4, 3, 2, 1]]))[place].tolist() == [0.5, 0.0]
-        for texts_of, numbers, message in (
-            ([*texts.tolist()[:-1], texts.tolist()[0] * 2], pairs, "row 9: 2 captions, expected 1"),
-            (texts.tolist(), [None, *pairs[1:]], "column family: 1 missing"),
-        ):
-            with pytest.raises(ValueError, match=message):
-                statistic_of("retrieval", images.tolist(), texts_of, numbers, pairs)
-        with pytest.raises(ValueError, match=r"\[1, 3\]"):
-            statistic_of("retrieval", images.tolist(), texts.tolist(), [0, 0, 0, 1, 1, 1, 2, 2, 2, 3], pairs)
+        with pytest.raises(ValueError, match="column family: 1 missing"):
+            statistic_of("retrieval", images.tolist(), texts.tolist(), [None, *pairs[1:]], pairs)
+
+    def test_items_have_any_number_of_captions_and_families_any_number_of_items(self):
+        images = torch.eye(3)
+        texts = [[[1.0, 0, 0], [0, 1.0, 0], [1.0, 0, 0]], [[0, 1.0, 0]], [[1.0, 0, 0], [1.0, 0, 0]]]
+        statistic = statistic_of("retrieval", images.tolist(), texts, [0, 0, 1], [0] * 3)
+        place = statistic.names.index("text_to_image.recall_at_1")
+        found = statistic.of_rows(np.array([[0, 1], [0, 0], [1, 1]]))[place]
+        assert found.tolist() == [3 / 6, 3 / 4, 0.0]
+        ranks = [1, 3, 1, 1, 3, 3]  # of each caption: its item among three, ties at their worst
+        assert statistic.of_rows(np.array([0, 1]))[place + 3] == np.median(ranks)
 
     def test_recall_is_of_the_whole_gallery_if_a_dataset_does_not_cut_it(self, generator, monkeypatch):
         monkeypatch.setattr(retrieval, "AT_ONCE", 7)
@@ -356,44 +370,74 @@ def documents(features: list, relevance: list) -> dict[str, pa.Array]:
     return {"image": None, "features": pa.array(features, kind), "relevance": pa.array(relevance, pa.list_(pa.int64()))}
 
 
+def vectors(rows: list) -> dict:
+    return {"image": None, "features": rows, "target": [0.5, 0.5]}
+
+
 TWO = pictures(2).flatten()
 EASY = [[False, False]] * 2
 
 
 @pytest.mark.parametrize(
-    ("kind", "columns", "message"),
+    ("task", "columns", "message"),
     [
-        ("clips", {"frames": pictures(2, 1), "target": [0.5, 0.5]}, "row 1: 1 frames, expected 2"),
-        ("clips", {"frames": pictures(1, 1), "target": [0.5, math.nan]}, "row 1: target is nan"),
-        ("labels", {"labels": [[1, 0], [0, 3]], "difficult": EASY}, "row 1: label 1 is 3"),
-        ("labels", {"labels": [[1, 0], [0]], "difficult": EASY}, "column labels"),
-        ("captions", {"captions": [["a", "b"], ["c"]]}, "row 1: 1 captions, expected 2"),
-        ("captions", {"captions": [["a"], ["?!"]]}, r"row 1: .*\?!"),
-        ("queries", documents([[]], [[]]), "row 0: features is empty"),
-        ("queries", documents([[[1.0], [2.0]]], [[1]]), "row 0 has another number"),
-        ("queries", documents([[[math.nan]]], [[1]]), "row 0 has a feature"),
-        ("queries", documents([[[1.0]]], [[-1]]), "row 0 has a relevance"),
-        ("queries", {"features": [[1.0, 2.0]] * 2, "relevance": [[0, 1]] * 2}, "expected a list of vectors"),
-        ("queries", {"features": [[["a"]]] * 2, "relevance": [[0]] * 2}, "column features: .*string"),
-        ("queries", {"features": [[[1.0]]] * 2, "relevance": [[0], [None]]}, "column relevance.*missing"),
-        ("queries", {"features": [[[1.0]]] * 2, "relevance": ["a", "b"]}, "column relevance: string"),
-        ("clips", {"frames": ["a", "b"], "target": [0.5, 0.5]}, "frames are a column of string"),
-        ("clips", {"frames": [["a"], ["b"]], "target": [0.5, 0.5]}, "images are a column of string"),
-        ("clips", {"frames": pictures(1, 1), "target": ["good", "bad"]}, "column target: string"),
-        ("clips", {"image": TWO[:0], "frames": pictures(), "target": pa.array([], pa.float32())}, "no rows"),
-        ("labels", {"labels": [[1, 0]] * 2, "difficult": [[False]] * 2}, "column difficult: .*expected 2 values"),
-        ("labels", {"labels": [[1, 0]] * 2, "difficult": [[0, 0], [0, 2]]}, "row 1: difficult 1 is 2"),
-        ("label_ranks", {"label_ranks": [[1, 0], [-1, 2]]}, "row 1: the label rank of label 0 is -1"),
-        ("label_ranks", {"label_ranks": [[1.5, 0.0]] * 2}, "column label_ranks: .*double"),
-        ("captions", {"captions": [[1], [2]]}, "column captions: .*int64"),
-        ("captions", {"captions": [["a"], ["b"]], "family": [0, None]}, "column family: int64, 1 missing"),
+        ("score_ranking", {"frames": pictures(2, 0), "target": [0.5, 0.5]}, "row 1: frames is empty"),
+        ("score_ranking", {"frames": pictures(1, 1), "target": [0.5, math.nan]}, "row 1: target is nan"),
+        ("score_ranking", {"image": TWO, "frames": pictures(1, 1), "target": [0.5, 0.5]}, "frames and image, expected"),
+        ("score_ranking", {"image": None, "target": [0.5, 0.5]}, "no input, expected"),
+        ("score_ranking", {"image": pictures(1, 1), "target": [0.5, 0.5]}, "column image: list.*expected one in each"),
+        ("score_ranking", {"target": [0.5, 0.5], "weight": [1.0, 0.0]}, "row 1: weight is 0"),
+        ("score_ranking", vectors([[1.0], [math.inf]]), "row 1 has a feature"),
+        ("score_ranking", vectors([[1.0], [1.0, 2.0]]), "column features: lists of different lengths"),
+        ("score_ranking", {"image": None, "text": ["a", "?!"], "target": [0.5, 0.5]}, r"row 1: a text is '\?!'"),
+        ("multilabel", {"labels": [[1, 0], [0, 3]], "difficult": EASY}, "row 1: label 1 is 3"),
+        ("multilabel", {"labels": [[1, 0], [0]], "difficult": EASY}, "column labels"),
+        ("retrieval", {"captions": [["a", "b"], []]}, "row 1: no captions"),
+        ("retrieval", {"captions": [["a"], ["?!"]]}, r"row 1: .*\?!"),
+        ("query_ranking", documents([[]], [[]]), "row 0: relevance is empty"),
+        ("query_ranking", documents([[[1.0], [2.0]]], [[1]]), "row 0 has another number"),
+        ("query_ranking", documents([[[math.nan]]], [[1]]), "row 0 has a feature"),
+        ("query_ranking", documents([[[1.0]]], [[-1]]), "row 0 has a relevance"),
+        ("query_ranking", {"frames": pictures(1, 1), "relevance": [[0], [1]]}, "frames are no input of this task"),
+        ("query_ranking", {"image": TWO, "relevance": [[0], [1]]}, "column image: struct.*expected a list of them"),
+        (
+            "query_ranking",
+            {"features": [[1.0, 2.0]] * 2, "relevance": [[0, 1]] * 2, "image": None},
+            "expected a list of vectors",
+        ),
+        (
+            "query_ranking",
+            {"features": [[["a"]]] * 2, "relevance": [[0]] * 2, "image": None},
+            "column features: .*string",
+        ),
+        (
+            "query_ranking",
+            {"image": None, "features": [[[1.0]]] * 2, "relevance": [[0], [None]]},
+            "column relevance.*missing",
+        ),
+        (
+            "query_ranking",
+            {"image": None, "features": [[[1.0]]] * 2, "relevance": ["a", "b"]},
+            "column relevance: string",
+        ),
+        ("score_ranking", {"frames": ["a", "b"], "target": [0.5, 0.5]}, "column frames: string"),
+        ("score_ranking", {"frames": [["a"], ["b"]], "target": [0.5, 0.5]}, "images are a column of string"),
+        ("score_ranking", {"frames": pictures(1, 1), "target": ["good", "bad"]}, "column target: string"),
+        ("score_ranking", {"frames": pictures(), "target": pa.array([], pa.float32())}, "no rows"),
+        ("multilabel", {"labels": [[1, 0]] * 2, "difficult": [[False]] * 2}, "column difficult: .*expected 2 values"),
+        ("multilabel", {"labels": [[1, 0]] * 2, "difficult": [[0, 0], [0, 2]]}, "row 1: difficult 1 is 2"),
+        ("label_ranking", {"label_ranks": [[1, 0], [-1, 2]]}, "row 1: the label rank of label 0 is -1"),
+        ("label_ranking", {"label_ranks": [[1.5, 0.0]] * 2}, "column label_ranks: .*double"),
+        ("retrieval", {"captions": [[1], [2]]}, "column captions: .*int64"),
+        ("retrieval", {"captions": [["a"], ["b"]], "family": [0, None]}, "column family: int64, 1 missing"),
     ],
 )
-def test_a_fault_in_a_split_is_named_with_its_row(tmp_path, kind, columns, message):
-    given = {name: values for name, values in ({"image": TWO} | columns).items() if values is not None}
+def test_a_fault_in_a_split_is_named_with_its_row(tmp_path, task, columns, message):
+    usual = {} if "frames" in columns else {"image": TWO}
+    given = {name: values for name, values in (usual | columns).items() if values is not None}
     pq.write_table(pa.table(given), tmp_path / "train.parquet")
     with pytest.raises(ValueError, match=message):
-        getattr(readers, f"read_{kind}")(tmp_path, "train", **({} if kind == "queries" else {"threads": 1}))
+        lookup.find("tasks", task)().load(tmp_path, "train", threads=1)
 
 
 class TestBatches:
@@ -408,8 +452,9 @@ class TestBatches:
         return [training.task.batch(data, phase, torch.tensor([4, 0, 2]), draws) for _ in range(30)], training
 
     def test_each_clip_is_seen_by_any_of_its_frames_with_its_own_score(self):
-        frames = torch.arange(18, dtype=torch.uint8).view(6, 3, 1, 1).expand(6, 3, 16, 16)
-        batches, _ = self.batch("score_ranking", (frames, torch.arange(6.0)), "finetune", finetune=phase(shift=0))
+        clips = frames.of_tensor(torch.arange(18, dtype=torch.uint8).view(6, 3, 1, 1).expand(6, 3, 16, 16))
+        split = Split(clips, torch.arange(6.0))
+        batches, _ = self.batch("score_ranking", split, "finetune", finetune=phase(shift=0))
         assert all(batch.truth.tolist() == [4, 0, 2] for batch in batches)
         seen = [{int(batch.inputs[place, 0, 0, 0]) for batch in batches} for place in range(3)]
         assert seen == [{12, 13, 14}, {0, 1, 2}, {6, 7, 8}]
@@ -419,19 +464,20 @@ class TestBatches:
         label_ranks = torch.randint(0, 3, (8, 10), generator=torch.Generator().manual_seed(0))
         for shift in (0, 2):
             scorer = phase(batch_size=8, shift=shift)
-            batches, _ = self.batch("label_ranking", (images, label_ranks), "scorer", scorer=scorer)
-            for pictures, truth, _ in batches:
+            split = Split(image.of_tensor(images), label_ranks)
+            batches, _ = self.batch("label_ranking", split, "scorer", scorer=scorer)
+            for pictures, truth, *_ in batches:
                 assert (pictures[:, 0, 8, 8] // 20).tolist() == [4, 0, 2]
                 assert truth.equal(label_ranks[[4, 0, 2]])
 
     def test_each_image_is_seen_with_any_of_its_own_captions_in_frequent_words(self):
-        captions = [[f"picture{row} {which}" for which in ("one", "two", "three")] for row in range(6)]
-        split = torch.zeros(6, 16, 16, dtype=torch.uint8), captions, torch.arange(6), torch.zeros(6)
+        several = [[f"picture{row} {which}" for which in ("one", "two", "three")] for row in range(6)]
+        split = Split(image.of_tensor(torch.zeros(6, 16, 16, dtype=torch.uint8)), captions(several))
         batches, training = self.batch("retrieval", split, "finetune")
         words = training.network.captions.backbone.vocabulary.words
         for place, row in enumerate((4, 0, 2)):
             seen = {" ".join(words[word] for word in batch.truth[place].tolist()) for batch in batches}
-            assert seen == set(captions[row])
+            assert seen == set(several[row])
         rows = [f"picture{row}" for row in range(6)]
         for least, known in ((3, ["one", *rows, "three", "two"]), (4, ["one", "three", "two"])):
             _, training = self.batch("retrieval", split, "finetune", least_count=least)
@@ -444,7 +490,7 @@ class TestBatches:
         _, data, val = training.task.begin(training.network, "thresholds", split, split, accelerator=accelerator)
         batch = training.task.batch(data, "thresholds", torch.arange(8), generator)
 
-        below = torch.where(split[1] > 0, -99.0, 99.0)
+        below = torch.where(split.truth > 0, -99.0, 99.0)
         loss = training.task.loss
         assert loss(lambda _: below, "thresholds", batch, None).item() == pytest.approx(0, abs=1e-6)
         assert loss(lambda _: -below, "thresholds", batch, None).item() > 50

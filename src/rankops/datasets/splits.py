@@ -113,6 +113,7 @@ def read_split(
     truth: Truth,
     columns: Sequence[str],
     optional: Sequence[str] = (),
+    kinds: Sequence[str],
     lists: bool = False,
     threads: int,
     memory: float = MEMORY,
@@ -125,6 +126,7 @@ def read_split(
         truth: makes the truth of a table of `columns`, see below.
         columns: that it needs.
         optional: that it is given where they are there.
+        kinds: of input that the task takes.
         lists: whether a row is a query with a list of documents.
         threads: to decode with.
         memory: GiB; pictures that take more are decoded when they are asked for.
@@ -134,8 +136,12 @@ def read_split(
     """
     path = Path(folder) / f"{split}.parquet"
     there = columns_of(path)
-    kinds = lookup.names("inputs")
-    kind = input_of(path, kinds)
+    kind = input_of(path, lookup.names("inputs"))
+    if kind not in kinds:
+        raise ValueError(
+            f"{path}: {kind} are no input of this task, expected {', '.join(kinds)}: training sees a random frame of a "
+            "clip, but what is compared here is seen whole"
+        )
     about = [name for name in ("name", "group") if name in there]
     more = [name for name in (*optional, "weight") if name in there]
     read = read_table(path, [*columns, *more, *about])

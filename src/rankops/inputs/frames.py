@@ -29,16 +29,6 @@ class Frames(Image):
 
     @staticmethod
     def read(path: Path, *, lists: bool, threads: int, memory: float) -> tuple[Inputs, Tensor | None]:
-        """Read the clips of a table, see `rankops.inputs.base.Kind`.
-
-        Raises:
-            ValueError: documents of queries, which have one input each.
-        """
-        if lists:
-            raise ValueError(
-                f"{path}: the documents of a query are frames, expected one image, vector or text a document: a "
-                "document is seen whole in each epoch, and no random part of it"
-            )
         check_lists(path, "frames", lists=True)
         items, sizes, counts = read_pictures(path, "frames", threads=threads, memory=memory)
         return Inputs({"kind": "frames", **sizes}, items, counts), None

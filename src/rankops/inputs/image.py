@@ -63,7 +63,7 @@ def check_lists(path: Path, column: str, *, lists: bool) -> None:
     with parquet_file(path) as file:
         kind = file.schema_arrow.field(column).type
     if is_list(kind) != lists:
-        expected = "a list of them, one a document" if lists else "one"
+        expected = "a list of them" if lists else "one"
         raise ValueError(f"{path}: column {column}: {kind}, expected {expected} in each row; make it again")
 
 

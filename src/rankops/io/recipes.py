@@ -73,8 +73,10 @@ def _check(recipe: Any) -> None:
             raise ValueError(f"model.json: {key} is {reprlib.repr(recipe.get(key))}, expected {kind.__name__}")
     if recipe["folder"] not in FOLDERS:
         raise ValueError(f"model.json: folder is {reprlib.repr(recipe['folder'])}, expected {' or '.join(FOLDERS)}")
-    if "input" not in recipe:
+    if "task" not in recipe:
         return
+    if "input" not in recipe:
+        raise ValueError("model.json has no input: an older version did not write down what the model takes")
     given = recipe["input"]
     wanted = _NUMBERS.get(str(given.get("kind"))) if isinstance(given, dict) else None
     if wanted is None or not all(
@@ -92,14 +94,14 @@ def image_of(recipe: dict[str, Any], *, where: object) -> dict[str, int]:
     """Return `colors`, `height` and `width` of the pictures that a model was trained on.
 
     Raises:
-        ValueError: it was trained on others, or the recipe does not say; the message begins with `where`.
+        ValueError: it was trained on something else; the message begins with `where`.
 
     >>> image_of({"name": "network", "args": {}, "input": {"kind": "text"}}, where="models/words")
     Traceback (most recent call last):
     ...
     ValueError: models/words: a model of text, expected one of image or frames
     """
-    given = recipe.get("input", {"kind": "unknown input, of an older version: train it again"})
+    given = recipe["input"]
     if given["kind"] not in ("image", "frames"):
         raise ValueError(f"{where}: a model of {given['kind']}, expected one of image or frames")
     return {key: given[key] for key in _SIZES}

@@ -27,6 +27,7 @@ def lambdarank(
     reduction: Reduction = "mean",
     check_finite: bool = True,
     k: int | None = None,
+    truncation: int | None = None,
     gain: Gain = "exponential",
     weighting: Weighting = "lambdarank",
 ) -> Tensor:
@@ -51,6 +52,9 @@ def lambdarank(
         weights: of that shape, by which gains are multiplied.
         dim, reduction, check_finite: see `rankops.losses`.
         k: how many places count: 1 / D is 0 beyond, and a pair needs one of its two within; None for all.
+        truncation: a pair needs one of its two within so many places, but 1 / D stays (LightGBM's
+            `lambdarank_truncation_level`); None for all pairs. Time grows with d times either of the two, not with
+            $d^2$.
         gain: `exponential`, or `linear` for $y^*$ instead of $2^{y^*} - 1$.
         weighting: see above.
 
@@ -59,7 +63,8 @@ def lambdarank(
 
     Raises:
         TypeError, ValueError: see `rankops.losses`; groups of one, a target that is negative, or too large for an
-            exponential gain, `k` that is no whole number of at least 1, an unknown `gain` or `weighting`.
+            exponential gain, `k` or `truncation` that is no whole number of at least 1, an unknown `gain` or
+            `weighting`.
 
     >>> lambdarank(torch.tensor([0.0, 0.0]), torch.tensor([0, 1]))  # (1 - 1 / log2(3)) log2(2)
     tensor(0.3691)
@@ -67,19 +72,23 @@ def lambdarank(
     given = groups(scores, target=target, dim=dim, mask=mask, weights=weights, check_finite=check_finite, least=2)
     check_relevance(target, gain, mask=mask, check_finite=check_finite)
     check_choice("weighting", weighting, Weighting)
-    if k is not None:
-        check_count("k", k)
+    for name, places in (("k", k), ("truncation", truncation)):
+        if places is not None:
+            check_count(name, places)
     gains = gains_of(given.truth, given.weight, gain)
     best = ideal(gains, k).unsqueeze(-1)
     gains = gains / best.where(best > 0, 1.0)
-    place = 1 + reading_order(given.scores, gains, given.exists).argsort(dim=-1)
+    order = reading_order(given.scores, gains, given.exists)
+    place = 1 + order.argsort(dim=-1)
     inside = torch.ones_like(place, dtype=torch.bool) if k is None else place <= k
     discount = (1 / torch.log2(1 + place.to(gains.dtype))).where(inside, 0.0)
+    within = min(k or place.shape[-1], truncation or place.shape[-1])
 
-    def rows(scores: Pair, truth: Pair, gain: Pair, place: Pair, discount: Pair, exists: Pair) -> tuple[Tensor, ...]:
-        pairs = (truth[0] > truth[1]) & exists[0] & exists[1]
-        if k is not None:
-            pairs = pairs & ((place[0] <= k) | (place[1] <= k))
+    def costs(scores: Pair, truth: Pair, gain: Pair, place: Pair, discount: Pair, exists: Pair) -> Tensor:
+        """Return what each pair of a row costs, summed: (..., b)."""
+        known = exists[0] & exists[1]
+        # Of two that are both within, the pair is there twice.
+        pairs = (truth[0] > truth[1]) & known | ((truth[0] < truth[1]) & known & (place[1] > within))
         weight = torch.zeros_like(pairs, dtype=gains.dtype)
         if weighting != "ndcg_loss2":
             weight = weight + (discount[0] - discount[1]).abs()
@@ -87,8 +96,18 @@ def lambdarank(
             apart = (place[0] - place[1]).abs().clamp(min=1).to(gains.dtype)
             closer = 1 / torch.log2(1 + apart) - 1 / torch.log2(2 + apart)
             weight = weight + (closer if weighting == "ndcg_loss2" else SHARE * closer)
-        return (logistic(scores, weight * (gain[0] - gain[1]).abs() * pairs),)
+        weight = weight * (gain[0] - gain[1]).abs() * pairs
+        sign = (
+            torch.sign(truth[0].double() - truth[1].double()).to(scores[0].dtype) if within < place[1].shape[-1] else 1
+        )
+        return logistic((scores[0] * sign, scores[1] * sign), weight)
 
-    (cost,) = sums_over_pairs(rows, given.scores, given.truth, gains, place, discount, given.exists)
+    values = (given.scores, given.truth, gains, place, discount, given.exists)
+    if within < place.shape[-1]:
+        first = order[..., :within]
+        rows = ((value.gather(-1, first).unsqueeze(-1), value.unsqueeze(-2)) for value in values)
+        cost = costs(*rows).sum(-1)
+    else:
+        (cost,) = sums_over_pairs(lambda *pairs: (costs(*pairs),), *values)
     counts = is_ordered(given.truth, given.exists) & (best.squeeze(-1) > 0)
     return reduced(given, cost / math.log(2), reduction, counts=counts)

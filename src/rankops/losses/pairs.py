@@ -77,6 +77,7 @@ def _over_all(given: Groups) -> Tensor:
     ordered, order = given.truth.sort(dim=-1)
     scores, weight = in_float64(given.scores), in_float64(within(given.weight).log())
     rival, own = (values.gather(-1, order) for values in (weight + scores, weight - scores))
+    ordered = ordered.contiguous()
     first = torch.searchsorted(ordered, ordered)  # the place of the first that has this truth
     exponents = rival.logcumsumexp(-1).gather(-1, (first - 1).clamp(min=0)) + own
     exponents = exponents.masked_fill(first == 0, -torch.inf)

@@ -136,8 +136,8 @@ class Task:
     def load(self, folder: str | Path, split: str, *, threads: int, memory: float = MEMORY) -> Split:
         """Read a split of a dataset, see `rankops.datasets.splits.read_split`."""
         return read_split(
-            folder, split, truth=self.read, columns=self.learns_from, optional=self.optional, lists=self.lists,
-            threads=threads, memory=memory,
+            folder, split, truth=self.read, columns=self.learns_from, optional=self.optional, kinds=self.inputs,
+            lists=self.lists, threads=threads, memory=memory,
         )  # fmt: skip
 
     def statistic(self, table: pa.Table) -> Statistic:
@@ -164,7 +164,9 @@ class Task:
         """Return how many pixels, features and characters a row of a request makes a network read."""
         kind, about = lookup.find("inputs", recipe["input"]["kind"]), recipe["input"]
         cell = row.get(kind.name)
-        cells = [] if cell is None else cell if self.lists else [cell]
+        if cell is None or isinstance(cell, float):  # NaN, where a table has no such cell
+            return 0
+        cells = cell if self.lists else [cell]
         return sum(kind.values(one, about) for one in cells)
 
     @torch.inference_mode()

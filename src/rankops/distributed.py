@@ -1,0 +1,65 @@
+"""One batch across processes: a ranking loss sees the scores of all of them."""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch import distributed as processes
+
+__all__ = ["gathered"]
+
+
+def gathered(*values: Tensor) -> tuple[Tensor, ...]:
+    r"""Return tensors of all processes, one after another along their first dimension, with gradients.
+
+    Where processes share a batch, each has the scores of a part of it. A loss of these parts is another than that of
+    the batch: fewer scores are ranked together. Gathered, each process computes the loss of the whole batch. Its
+    gradient by what a process gave is summed over processes; `DistributedDataParallel` and accelerate, which take the
+    mean of the gradients of weights, then have exactly that of one process with the whole batch.
+
+    Args:
+        values: (n, ...) each, of floating point with a gradient or not; n may differ between processes, and be 0.
+
+    Returns:
+        The same number of tensors, (N, ...), N the sum of n over processes; without processes, the values themselves.
+
+    Raises:
+        ValueError: a value without dimensions, or other dimensions behind the first in another process.
+
+    >>> gathered(torch.tensor([1.0, 2.0]))  # one process
+    (tensor([1., 2.]),)
+    """
+    if not (processes.is_available() and processes.is_initialized()) or processes.get_world_size() == 1:
+        return values
+    for value in values:
+        if not value.dim():
+            raise ValueError("a value without dimensions, expected (n, ...): gather scores, not the loss of them")
+    return tuple(_Gathered.apply(value) for value in values)
+
+
+class _Gathered(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, value: Tensor) -> Tensor:
+        own = torch.tensor(value.shape, dtype=torch.int64, device=value.device)
+        shapes = [torch.empty_like(own) for _ in range(processes.get_world_size())]
+        processes.all_gather(shapes, own)
+        if any((shape[1:] != own[1:]).any() for shape in shapes):
+            found = [tuple(shape.tolist()) for shape in shapes]
+            raise ValueError(f"values of {found}, expected the same dimensions behind the first in each process")
+        sizes = [int(shape[0]) for shape in shapes]
+        ctx.place, ctx.size = sum(sizes[: processes.get_rank()]), len(value)
+        # Processes can exchange equally much alone: what is missing is filled up, and left out again.
+        filled = value.new_zeros(max(sizes), *value.shape[1:])
+        filled[: len(value)] = value
+        if value.dtype == torch.bool:
+            filled = filled.byte()
+        parts = [torch.empty_like(filled) for _ in sizes]
+        processes.all_gather(parts, filled.contiguous())
+        return torch.cat([part[:size] for part, size in zip(parts, sizes, strict=True)]).to(value.dtype)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> Tensor:
+        (gradient,) = gradients
+        gradient = gradient.contiguous().clone()
+        processes.all_reduce(gradient)
+        return gradient[ctx.place : ctx.place + ctx.size]

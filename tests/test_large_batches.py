@@ -1,0 +1,138 @@
+"""Batches in chunks and over processes: the gradient is that of the whole batch."""
+
+import subprocess
+import sys
+from itertools import pairwise
+
+import pytest
+import torch
+from torch import nn
+
+from rankops.losses import spearman
+from rankops.training.large_batch import in_chunks
+
+
+class Network(nn.Module):
+    def __init__(self, *, dropout: float = 0.0, normalize: bool = False):
+        super().__init__()
+        widths = [6, 16, 16]
+        parts = [[nn.Linear(before, after), nn.Tanh(), nn.Dropout(dropout)] for before, after in pairwise(widths)]
+        norm = [nn.BatchNorm1d(16)] if normalize else []
+        self.layers = nn.Sequential(*parts[0], *norm, *parts[1], nn.Linear(16, 1)).double()
+
+    def forward(self, inputs, scale=None):
+        return self.layers(inputs if scale is None else inputs * scale).squeeze(1)
+
+
+def gradients(network, scores, target):
+    spearman(scores, target).backward()
+    return [weights.grad for weights in network.parameters()]
+
+
+@pytest.mark.parametrize("chunk", [1, 7, 64, 100, 1000])
+def test_chunks_have_the_gradient_of_the_whole_batch(chunk, generator):
+    inputs, scale = (torch.randn(100, 6, generator=generator, dtype=torch.float64) for _ in range(2))
+    target, plain, chunked = torch.randn(100, generator=generator), Network(), Network()
+    chunked.load_state_dict(plain.state_dict())
+    leaf, other = inputs.clone().requires_grad_(), inputs.clone().requires_grad_()
+    expected = gradients(plain, plain(leaf, scale), target)
+    found = gradients(chunked, in_chunks(chunked, other, scale, chunk=chunk), target)
+    for one, whole in zip([*found, other.grad], [*expected, leaf.grad], strict=True):
+        assert torch.allclose(one, whole, rtol=1e-9, atol=1e-12)
+
+
+def test_dropout_and_batch_normalization_are_those_of_chunks(generator):
+    inputs = torch.randn(60, 6, generator=generator, dtype=torch.float64)
+    target = torch.randn(60, generator=generator)
+    plain, chunked = (Network(dropout=0.3, normalize=True) for _ in range(2))
+    chunked.load_state_dict(plain.state_dict())
+    torch.manual_seed(3)
+    expected = gradients(plain, torch.cat([plain(part) for part in inputs.split(20)]), target)
+    after = torch.get_rng_state()
+    torch.manual_seed(3)
+    found = gradients(chunked, in_chunks(chunked, inputs, chunk=20), target)
+    assert torch.get_rng_state().equal(after)
+    assert all(torch.allclose(one, whole, rtol=1e-9, atol=1e-12) for one, whole in zip(found, expected, strict=True))
+    assert all(one.equal(other) for one, other in zip(chunked.buffers(), plain.buffers(), strict=True))
+
+
+def test_what_is_frozen_has_no_gradient_and_without_gradient_nothing_is_kept(generator):
+    inputs, network = torch.randn(9, 6, generator=generator, dtype=torch.float64), Network()
+    network.layers[0].requires_grad_(False)
+    in_chunks(network, inputs, chunk=4).sum().backward()
+    assert network.layers[0].weight.grad is None
+    assert network.layers[-1].weight.grad is not None
+    with torch.no_grad():
+        assert in_chunks(network, inputs, chunk=4).equal(torch.cat([network(part) for part in inputs.split(4)]))
+
+
+@pytest.mark.parametrize(
+    ("chunk", "inputs", "message"),
+    [
+        (0, [torch.zeros(3, 6)], "chunk is 0"),
+        (2, [torch.zeros(3, 6), torch.zeros(2, 6)], r"\[3, 2\] examples"),
+        (2, [torch.zeros(0, 6)], "no examples"),
+    ],
+)
+def test_impossible_chunks_are_refused(chunk, inputs, message):
+    with pytest.raises(ValueError, match=message):
+        in_chunks(Network(), *inputs, chunk=chunk)
+
+
+# Both processes compare what they found with what they would have found alone.
+OF_TWO = """
+import sys, inspect, torch, torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
+from rankops import lookup
+from rankops.distributed import gathered
+
+rank = int(sys.argv[1])
+dist.init_process_group("gloo", init_method="file://" + sys.argv[2], rank=rank, world_size=2)
+draws = torch.Generator().manual_seed(0)
+inputs = torch.randn(12, 5, 4, generator=draws, dtype=torch.float64)
+mask = torch.rand(12, 5, generator=draws) < 0.8
+mask[:, :2] = True
+truths = {
+    "target": torch.randn(12, 5, generator=draws).double(),
+    "label_ranks": torch.randint(3, (12, 5), generator=draws),
+    "labels": torch.randint(2, (12, 5), generator=draws).bool(),
+}
+truths["label_ranks"][:, 0], truths["labels"][:, 0], truths["labels"][:, 1] = 2, True, False
+checked = []
+for shares in ([0, 7, 12], [0, 0, 12], [0, 12, 12]):
+    own = slice(shares[rank], shares[rank + 1])
+    for name in lookup.names("losses"):
+        loss = lookup.find("losses", name)
+        parameters = list(inspect.signature(loss).parameters)
+        if parameters[1] not in truths or "generator" in parameters and name != "rlsep":
+            continue
+        truth = truths[parameters[1]]
+        if name in ("lambdarank", "ndcg", "expected_reciprocal_rank"):
+            truth = truths["label_ranks"]
+        ragged = {"mask": mask} if "mask" in parameters else {}
+        def network():
+            torch.manual_seed(1)
+            return torch.nn.Sequential(torch.nn.Linear(4, 6), torch.nn.Tanh(), torch.nn.Linear(6, 1)).double()
+        whole, several = network(), DistributedDataParallel(network())
+        loss(whole(inputs).squeeze(-1), truth, **ragged).backward()
+        given = several(inputs[own]).squeeze(-1), truth[own], *(one[own] for one in ragged.values())
+        scores, of_all, *kept = gathered(*given)
+        loss(scores, of_all, **({"mask": kept[0]} if kept else {})).backward()
+        for one, two in zip(whole.parameters(), several.module.parameters(), strict=True):
+            assert torch.allclose(one.grad, two.grad, rtol=1e-6, atol=1e-9), (name, shares)
+        checked.append(name)
+print(len(set(checked)))
+dist.destroy_process_group()
+"""
+
+
+def test_two_processes_have_the_gradient_of_one_with_the_whole_batch(tmp_path):
+    words = [sys.executable, "-c", OF_TWO]
+    both = [
+        subprocess.Popen([*words, str(rank), str(tmp_path / "meeting")], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        for rank in range(2)
+    ]
+    for process in both:
+        output, errors = process.communicate(timeout=120)
+        assert process.returncode == 0, errors.decode()
+        assert int(output) > 15
