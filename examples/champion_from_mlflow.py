@@ -27,13 +27,13 @@ if address == "sqlite:///mlflow.db" and not Path("mlflow.db").is_file():
     sys.exit("No models are registered here: run `make repro` first, or set MLFLOW_TRACKING_URI")
 mlflow.set_tracking_uri(address)
 
-# A picture that the model takes: PNG or JPEG, gray, of the size that it was trained on. Here: a bar, like a large 1.
+# A picture of any size: the model itself prepares it. Here: a bar, like a large 1.
 canvas = np.zeros((64, 64), np.uint8)
 canvas[12:52, 30:35] = 255
 picture = io.BytesIO()
 Image.fromarray(canvas).save(picture, "PNG")
 
-model = mlflow.pyfunc.load_model("models:/label_ranking@champion")
+model = mlflow.pyfunc.load_model("models:/label_ranking-ranked_mnist@champion")
 (answer,) = model.predict(pd.DataFrame({"image": [picture.getvalue()]})).to_dict("records")
 print("labels, the most important first:", answer["labels"])
 

@@ -152,9 +152,34 @@ def small_ranker(*, size: int = 32, colors: int = 1):
 
     args = {"backbone": {"name": "convnet", "args": {"channels": [4, 8]}}, "head": {"name": "linear"}, "hidden": 8}
     network = build("models", "label_ranker", args, seed=1, outputs=10, colors=colors).eval()
-    picture = {"kind": "image", "colors": colors, "height": size, "width": size}
-    network.recipe |= {"task": "label_ranking", "input": picture}
+    image = {"kind": "image", "colors": colors, "height": size, "width": size}
+    network.recipe |= {"task": "label_ranking", "input": image}
     return network
+
+
+def small_network(task: str, kind: str):
+    """An untrained network of pictures of 16 pixels, of the features age and price, or of words."""
+    from rankops import lookup
+    from rankops.datasets.splits import Split
+    from rankops.inputs import features, image, text
+
+    generator = torch.Generator().manual_seed(0)
+    inputs, backbone = {
+        "image": (lambda: image.of_tensor(torch.randint(0, 256, (4, 16, 16), generator=generator, dtype=torch.uint8)),
+                  {"name": "convnet", "args": {"channels": [4, 6]}}),
+        "features": (lambda: features.of_tensor(torch.randn(4, 2, generator=generator), ["age", "price"]),
+                     {"name": "perceptron", "args": {"hidden": [4]}}),
+        "text": (lambda: text.of_strings(["a red dress", "a hat", "shoes", "a blue hat"]),
+                 {"name": "words", "args": {}}),
+    }[kind]  # fmt: skip
+    truth = {"label_ranking": torch.tensor([[1, 0, 2], [0, 1, 0], [1, 0, 0], [2, 1, 0]]),
+             "query_ranking": torch.tensor([1.0, 0, 0, 1]),
+             "score_ranking": torch.rand(4, generator=generator)}[task]  # fmt: skip
+    split = Split(inputs(), truth, torch.tensor([2, 2]) if task == "query_ranking" else None,
+                  classes=["dress", "hat", "shoe"] if task == "label_ranking" else None)  # fmt: skip
+    training = {"thresholds": {"hidden": 4}, "scorer": {}}
+    model = {"name": "linear", "args": {}, "backbone": backbone}
+    return lookup.find("tasks", task)(training).build(model, split, seed=1).eval()
 
 
 def encoded(image, kind: str = "PNG", **options) -> bytes:

@@ -118,16 +118,16 @@ class TestConsoleCommand:
         assert "make setup" in done.stderr
         assert command("--version", folder=tmp_path).stdout.startswith("rankops ")
         Image.new("L", (64, 64)).save(tmp_path / "picture.png")
-        done = command("predict", "picture.png", "--out", "annotated.png", folder=tmp_path)  # by the ranker that ships
+        done = command("predict", "shipped", "picture.png", "--out", "annotated.png", folder=tmp_path)
         assert (done.returncode, done.stderr, done.stdout[:11]) == (0, "", "picture.png")
         assert (tmp_path / "annotated.png").is_file()
-        Image.new("L", (65, 64)).save(tmp_path / "large.png")
-        [found] = json.loads(command("predict", "picture.png", "--json", folder=tmp_path).stdout)
-        assert (found["path"], list(found)) == ("picture.png", ["path", "labels"])
-        done = command("predict", "large.png", folder=tmp_path)
-        assert (done.returncode, done.stdout, "65 x 64 pixels" in done.stderr) == (1, "", True)
+        Image.new("L", (165, 94)).save(tmp_path / "large.png")
+        found = json.loads(command("predict", "shipped", "large.png", "--json", folder=tmp_path).stdout)
+        assert (found["id"], list(found)[1:]) == ("large.png", ["labels", "label_ranks", "scores"])
+        done = command("predict", "nowhere", "large.png", folder=tmp_path)
+        assert (done.returncode, done.stdout, "nowhere: no model.json" in done.stderr) == (1, "", True)
         (tmp_path / "PIL.py").write_text("raise ModuleNotFoundError('', name='PIL')")
-        done = command("predict", "picture.png", folder=tmp_path)
+        done = command("predict", "shipped", "picture.png", folder=tmp_path)
         assert done.stderr == 'the package PIL is missing: pip install "rankops-torch[tasks]"\n'
         completing = {"_RANKOPS_COMPLETE": "complete_bash", "COMP_WORDS": "rankops pre", "COMP_CWORD": "1"}
         assert command(folder=tmp_path, **completing).stdout == ""
@@ -250,23 +250,23 @@ class TestModels:
         return project
 
     def test_pictures_are_ranked_and_drawn(self, project):
-        found = json.loads(rankops("predict", "a.png", "b.png", "--model", "model", "--out", "drawn", "--json"))
-        assert [one["path"] for one in found] == ["a.png", "b.png"]
-        for one in found:
-            assert [label["place"] for label in one["labels"]] == sorted(label["place"] for label in one["labels"])
+        lines = rankops("predict", "model", "a.png", "b.png", "--out", "drawn", "--json").splitlines()
+        found = [json.loads(line) for line in lines if line.startswith("{")]
+        assert [one["id"] for one in found] == ["a.png", "b.png"]
         assert {path.name for path in (project / "drawn").iterdir()} == {"a.png", "b.png"}
-        shown = rankops("predict", "a.png", "--model", "model")
-        assert all(f"{label['score']:.3f}" in shown for label in found[0]["labels"])
+        shown = rankops("predict", "../model", "../a.png", typed_in=project / "experiments")
+        assert all(f"{found[0]['scores'][label]:.3f}" in shown for label in found[0]["labels"])
+        assert "a.png" in rankops("predict", "shipped", "../a.png", typed_in=project / "experiments")
 
     def test_a_table_is_ranked_into_another(self, project):
-        found = rankops("predict", "fresh.parquet", "--model", "model", "--out", "found.parquet", "--json")
-        assert json.loads(found) == {"out": "found.parquet", "rows": 70}
-        assert len(pq.read_table("found.parquet")) == 70
+        found = rankops("predict", "model", "fresh.parquet", "-o", "found.csv", "--json")
+        assert json.loads(found.splitlines()[-1]) == {"out": "found.csv", "rows": 70, "broken": []}
+        assert len((project / "found.csv").read_text().splitlines()) == 71
         images = pq.read_table("fresh.parquet")["image"].to_pylist()
         pq.write_table(pa.table({"image": [b"", *(image["bytes"] for image in images[1:])]}), "BAD.PARQUET")
-        words = ("predict", "BAD.PARQUET", "--model", "model", "--out", "found.parquet")
-        assert "BAD.PARQUET: row 0" in rankops(*words, code=1)
-        assert "1 of 70 images cannot be read: rows 0" in rankops(*words, "--skip-broken", code=3)
+        words = ("predict", "model", "BAD.PARQUET", "--out", "found.parquet")
+        assert "BAD.PARQUET: row 1" in rankops(*words, code=1)
+        assert "1 of 70 rows could not be answered: 1" in rankops(*words, "--skip-broken", code=3)
 
     def test_monitor_ends_with_0_or_3(self, project):
         model = ("--model", "model", "--dataset", "ranked_mnist")
@@ -279,15 +279,21 @@ class TestModels:
         ("words", "code", "expected"),
         [
             (["predct"], 2, "predict"),
-            (["predict", "absent.png"], 1, "absent.png"),
-            (["predict", "scales"], 1, "a folder"),
-            (["predict", "a.png", "--model", "scales"], 1, "scales"),
-            (["predict", "fresh.parquet", "--model", "model"], 1, "--out"),
-            (["predict", "fresh.parquet", "a.png", "--out", "found.parquet"], 1, "2 files"),
+            (["predict", "absent.png"], 2, "inputs"),
+            (["predict", "model", "absent.png"], 1, "absent.png"),
+            (["predict", "model", "scales"], 1, "no picture"),
+            (["predict", "scales", "a.png"], 1, "scales"),
+            (["predict", "model", "fresh.parquet", "a.png"], 1, "2 files"),
             (["monitor", "absent.parquet", "--model", "model", "--dataset", "ranked_mnist"], 1, "absent.parquet"),
             (["monitor", "fresh.parquet", "--model", "model"], 1, "--dataset"),
             (["monitor", "fresh.parquet", "--model", "model", "--dataset", "captions"], 1, "captions"),
+            (
+                ["monitor", "fresh.parquet"],
+                1,
+                "fresh.parquet --model models:/label_ranking-ranked_mnist@",
+            ),
             (["serve", "--model", "model"], 1, "model"),
+            (["serve"], 1, "rankops serve --model models:/label_ranking-ranked_mnist@champion"),
             (["serve", "--port", "70000"], 2, "port"),
         ],
     )
@@ -340,6 +346,17 @@ class TestDoctor:
         assert rankops("repair").strip() == "nothing to repair"
         (project / "data/raw/subset").unlink()
         assert self.states(code=1)["digits"] == "broken"
+
+    def test_digits_are_needed_where_a_dataset_is_drawn_alone_and_what_others_are_read_from(self, project):
+        yaml = YAML()
+        values = yaml.load(project / "params.yaml")
+        values["datasets"] = {"solar": {"name": "solar_cells", "raw": "data/raw/solar", "size": 32, "seed": 1}}
+        values |= {"runs": {}, "comparisons": {}}
+        values["digits"]["source"] = "mnist"
+        yaml.dump(values, project / "params.yaml")
+        found = {one["name"]: one for one in json.loads(rankops("doctor", "--json", code=1))}
+        assert (found["digits"]["state"], found["raw data"]["state"]) == ("ok", "broken")
+        assert found["raw data"]["advice"] == "rankops fetch solar_cells"
 
     def test_what_is_broken_is_found_at_once_and_ends_with_1(self, project, store, monkeypatch):
         edit(project / "params.yaml", "threads: 2", "threads: 0")

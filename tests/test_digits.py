@@ -19,7 +19,6 @@ from pipelines.stages import digits as digits_stage
 from pipelines.stages import score_vectors as score_vectors_stage
 from rankops.datasets.scenes import digits, mnist
 from rankops.datasets.vectors import score_vectors
-from rankops.io.images import image_batches, image_count
 from rankops.io.parquet import decode_images, encode_images, matrix, read_table
 from rankops.ranks import ranks
 from rankops.seeding import derived_seed
@@ -248,22 +247,6 @@ class TestTables:
         path.write_bytes(path.read_bytes()[:-20])
         with pytest.raises(ValueError, match=r"t\.parquet: not a whole"):
             read_table(path, ["a"])
-
-
-@pytest.mark.parametrize("read_file", [image_count, lambda path: list(image_batches(path))])
-def test_images_of_people_of_another_form_or_cut_off_are_named(tmp_path, read_file):
-    path = tmp_path / "a.parquet"
-    pq.write_table(pa.table({"id": range(150), "image": [b"contents"] * 150}), path)
-    assert read_file(path)
-    with pytest.raises(FileNotFoundError, match=r"b\.parquet"):
-        read_file(tmp_path / "b.parquet")
-    path.write_bytes(path.read_bytes()[:-20])
-    with pytest.raises(ValueError, match=r"a\.parquet: not a whole"):
-        read_file(path)
-    for table in ({"picture": [1]}, {"image": [1]}, {"image": [{"path": "x"}]}):
-        pq.write_table(pa.table(table), path)
-        with pytest.raises(ValueError, match=r"a\.parquet: .*column image"):
-            read_file(path)
 
 
 def test_each_use_has_a_seed_of_its_own_and_keeps_it():

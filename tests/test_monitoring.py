@@ -8,6 +8,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -19,14 +20,17 @@ from prefect.settings import PREFECT_API_URL, temporary_settings
 from prefect.states import Cancelled, Completed, Failed, Scheduled
 
 from pipelines.flows import monitor as flow
-from pipelines.monitoring.drift import Comparison, compare, measure, quantities, table, write
+from pipelines.monitoring.drift import Comparison, compare, quantities, table, write
+from pipelines.monitoring.measure import Measured, measure
 from pipelines.tracking.publish import Run, Version, publish
+from rankops.cli.rows import Roles, read
 from rankops.datasets.ranked_mnist import RankedMnist
 from rankops.datasets.scenes import digits
 from rankops.io.checkpoints import save_model
+from rankops.io.images import squared
 from rankops.io.parquet import decode_images, encode_images
 
-from conftest import SUBSET, encoded, small_ranker  # isort: skip
+from conftest import SUBSET, encoded, small_network, small_ranker  # isort: skip
 
 SCENES = RankedMnist(
     rows=dict.fromkeys(digits.DIGITS_OF, 2), canvas=32, digits_per_image=(2, 4), scale=(1.0, 3.0), overlap=0.3, seed=1
@@ -71,9 +75,14 @@ def compared(project, monkeypatch):
     return run
 
 
-def measured(images: pa.Table, folder: Path, ranker=None) -> dict[str, np.ndarray]:
+def measured(images: pa.Table, folder: Path, ranker=None) -> Measured:
     pq.write_table(images, folder / "images.parquet")
-    return measure(folder / "images.parquet", ranker or small_ranker(), chosen=np.arange(len(images)))
+    ranker = ranker or small_ranker()
+    return measure(read([folder / "images.parquet"], ranker.recipe), ranker, chosen=range(len(images)))
+
+
+def rows_of(one: Measured, rows) -> Measured:
+    return Measured(one.inputs.iloc[rows], one.answers.iloc[rows], one.embedding[rows], one.words)
 
 
 def plain(*size: int, mode: str = "L", color=0) -> bytes:
@@ -86,20 +95,21 @@ def images_of(*contents: bytes | None) -> pa.Table:
 
 def test_more_of_the_same_is_called_drift_as_rarely_as_alpha_says(scenes, tmp_path):
     pool = measured(scenes(1200, 7), tmp_path)
-    assert {len(values) for values in pool.values()} == {1200}
+    assert {len(pool.inputs), len(pool.answers), len(pool.embedding)} == {1200}
     drifted = []
     for seed in range(40):  # which scenes come to which side is chance
         rows = np.random.default_rng(seed).permutation(1200)
-        trial = [{name: values[part] for name, values in pool.items()} for part in np.split(rows, [500, 1000])]
+        trial = [rows_of(pool, part) for part in np.split(rows, [500, 1000])]
         result = quantities(*trial, alpha=0.05, least_distance=0.0)
         # The correction can only make p larger, and keeps their order.
         assert all(one.p <= one.adjusted_p <= 1 for one in result)
         drifted.append(any(one.drifted for one in result))
     # By chance, 7 or more of 40 at a rate of 0.05 come in one of 300 such tests.
     assert sum(drifted) < 7
-    many = {name: np.concatenate([values] * 15) for name, values in pool.items()}
-    moved = many | {"brightness": many["brightness"] + 0.1 * many["brightness"].std()}
-    for least, expected in ((0.0, True), (0.1, False)):  # a small distance is no drift however many images there are
+    many = rows_of(pool, np.tile(np.arange(1200), 15))
+    brightness = many.inputs["brightness"]
+    moved = many._replace(inputs=many.inputs.assign(brightness=brightness + 0.1 * brightness.std()))
+    for least, expected in ((0.0, True), (0.1, False)):  # a small distance is no drift however many rows there are
         result = {one.name: one for one in quantities(many, many, moved, alpha=0.01, least_distance=least)}
         assert result["brightness"].adjusted_p < 1e-6
         assert result["brightness"].drifted is expected
@@ -111,10 +121,9 @@ def test_more_of_the_same_is_no_drift_and_gets_a_whole_report(compared, scenes, 
     assert comparison.verdict.startswith("no drift in fresh.parquet")
     write(comparison, tmp_path / "reports/fresh.json")
     report = json.loads((tmp_path / "reports/fresh.json").read_text())
-    assert report["images"] == {"train": 250, "val": 250, "fresh": 200}
-    assert report["formats"]["fresh"] == {"32 x 32 L": 200}
+    assert report["rows"] == {"train": 250, "val": 250, "fresh": 200}
     names = [one["name"] for one in report["quantities"]]
-    assert len(names) == len(set(names)) == 5 + 6 + 10 + 2
+    assert len(names) == len(set(names)) == 4 + 6 + 10 + 2
     assert list(table(comparison).columns[0].cells) == names
 
 
@@ -126,7 +135,6 @@ NOISE = np.random.default_rng(0).normal(0, 12, (150, 32, 32))
     [
         ({"scale": (1.5, 4.0)}, lambda images: images, "brightness"),
         ({"digits_per_image": (1, 2)}, lambda images: images, "contrast"),
-        ({"canvas": 40}, lambda images: images, "format"),
         ({}, lambda images: (images + NOISE).clip(0, 255).astype(np.uint8), "sharpness"),
         ({}, lambda images: 255 - images, "ink"),
     ],
@@ -141,10 +149,9 @@ def test_a_change_is_named(compared, scenes, options, change, name):
 def test_scores_that_moved_alone_are_drift(scenes, tmp_path):
     """As a class that comes more often would move them: pixels stay, and the score of one label does not."""
     every = measured(scenes(900, 10), tmp_path)
-    train, val, fresh = ({name: values[part::3] for name, values in every.items()} for part in range(3))
-    fresh["scores"] = fresh["scores"].copy()
-    fresh["scores"][:, 7] += every["scores"][:, 7].std()
-    fresh["selected"] = fresh["selected"] + 1
+    train, val, fresh = (rows_of(every, np.arange(part, 900, 3)) for part in range(3))
+    answers = fresh.answers.assign(**{"score 7": fresh.answers["score 7"] + every.answers["score 7"].std()})
+    fresh = fresh._replace(answers=answers.assign(**{"labels selected": answers["labels selected"] + 1}))
     result = {one.name: one for one in quantities(train, val, fresh, alpha=0.01, least_distance=0.1)}
     assert {name for name, one in result.items() if one.drifted} - {"highest score"} == {"score 7", "labels selected"}
     counted = result["labels selected"]
@@ -158,9 +165,9 @@ GOOD = plain(32, 32)
 @pytest.mark.parametrize(
     ("images", "options", "message"),
     [
-        (images_of(*[GOOD] * 49), {}, "fresh.parquet: 49 images"),
-        (images_of(*[GOOD] * 70, GOOD[:-30], *[GOOD] * 9), {}, "fresh.parquet: row 70"),
-        (images_of(*[GOOD] * 55, plain(1, 1)), {}, "fresh.parquet: row 55: image of 1 x 1"),
+        (images_of(*[GOOD] * 49), {}, "fresh.parquet: 49 rows"),
+        (images_of(*[GOOD] * 70, GOOD[:-30], *[GOOD] * 9), {}, "fresh.parquet: row 71"),
+        (pa.table({"picture": [GOOD] * 60}), {}, "fresh.parquet: no column image"),
         (None, {"dataset": "none"}, "data/none/train.parquet"),
         (None, {"dataset": None}, "model: nothing says what it was trained on"),
         (None, {"model": "nowhere"}, "nowhere"),
@@ -182,13 +189,13 @@ class TestReference:
         shutil.copytree(project / data, data)
         hashes = {f"input.{path.as_posix()}": md5(path.read_bytes()).hexdigest() for path in sorted(data.iterdir())}
         tags = {"dataset": "ranked_mnist"} | hashes
-        publish([Run("mine", "tests", "key", tags=tags, version=Version("label_ranking", project / "model"))])
+        publish([Run("mine", "tests", "key", tags=tags, version=Version("label_ranking-mnist", project / "model"))])
         Repo.init(".", no_scm=True).close()
         return hashes
 
     def compared(self, scenes, **options):
         pq.write_table(scenes(60, 8), "fresh.parquet")
-        return compare("fresh.parquet", model="models:/label_ranking@champion", **options)
+        return compare("fresh.parquet", model="models:/label_ranking-mnist@champion", **options)
 
     def test_its_own_files_are_found_in_the_checkout_or_in_dvcs_cache_or_it_is_refused(self, registered, scenes):
         before = self.compared(scenes)
@@ -212,8 +219,8 @@ class TestReference:
         with pytest.raises(ValueError, match=r"trained on ranked_mnist, not on captions"):
             self.compared(scenes, dataset="captions")
         with pytest.raises(ValueError, match="no version 7; there are versions 1"):
-            compare("fresh.parquet", model="models:/label_ranking/7")
-        with pytest.raises(ValueError, match="there are label_ranking"):
+            compare("fresh.parquet", model="models:/label_ranking-mnist/7")
+        with pytest.raises(ValueError, match="there are label_ranking-mnist"):
             compare("fresh.parquet", model="models:/ranker@champion")
 
 
@@ -223,31 +230,71 @@ def test_what_is_compared_is_what_the_ranker_says_of_the_images(scenes, tmp_path
     result = measured(images, tmp_path, ranker)
     pixels = torch.from_numpy(decode_images(images["image"], path="x", threads=1))
     scores, thresholds = ranker(pixels.unsqueeze(1))
-    assert np.allclose(result["scores"], scores.detach(), atol=1e-5)
-    assert result["selected"].tolist() == (scores > thresholds).sum(1).tolist()
-    assert np.allclose(result["brightness"], pixels.float().mean((1, 2)) / 255, atol=1e-6)
-    assert np.allclose(result["ink"], (pixels > 127).float().mean((1, 2)), atol=1e-6)
-    red = measured(images_of(plain(16, 16, mode="RGB", color=(255, 0, 0))), tmp_path, small_ranker(colors=3))
+    assert np.allclose(result.answers[[f"score {label}" for label in range(10)]], scores.detach(), atol=1e-5)
+    assert result.answers["labels selected"].tolist() == (scores > thresholds).sum(1).tolist()
+    assert np.allclose(result.inputs["brightness"], pixels.float().mean((1, 2)) / 255, atol=1e-6)
+    assert np.allclose(result.inputs["ink"], (pixels > 127).float().mean((1, 2)), atol=1e-6)
+    red = measured(images_of(plain(16, 16, mode="RGB", color=(255, 0, 0))), tmp_path, small_ranker(colors=3)).inputs
     assert (red["brightness"].tolist(), red["ink"].tolist()) == ([pytest.approx(1 / 3)], [0])
 
 
-def test_pixels_are_compared_with_training_images_and_the_network_with_validation_images():
-    spread, same = np.linspace(-1, 1, 60, dtype=np.float32), np.zeros(60, np.float32)
-    others = {"format": np.array(["8 x 8 L"] * 60), "selected": np.ones(60, int)}
-    others |= dict.fromkeys(("contrast", "ink", "sharpness"), same)
+def test_inputs_are_compared_with_training_rows_and_the_network_with_validation_rows():
+    spread = np.linspace(-1, 1, 60, dtype=np.float32)
     of_training, of_validation = (np.outer(spread, np.eye(3, dtype=np.float32)[axis]) for axis in (0, 1))
     aside = 2 * of_training + np.array([1, 0, 0], np.float32)
     train, val, fresh = (
-        others | {"brightness": spread + level, "embedding": embedding, "scores": np.full((60, 2), score, np.float32)}
-        for level, embedding, score in ((2, of_training, 3), (5, of_validation, 7), (2, aside, 7))
+        Measured(pd.DataFrame({"price": spread + level}), pd.DataFrame({"score": np.full(60, score)}), embedding, set())
+        for level, embedding, score in ((2, of_training, 3.0), (5, of_validation, 7.0), (2, aside, 7.0))
     )
     result = {one.name: one for one in quantities(train, val, fresh, alpha=0.01, least_distance=0.1)}
-    assert (result["brightness"].reference, result["brightness"].distance) == (pytest.approx(2), 0)
-    assert (result["score 0"].reference, result["score 0"].distance) == (7, 0)
-    # In the direction in which training images vary, validation images lie at 0, and fresh ones from -1 to 3.
+    assert (result["price"].reference, result["price"].distance) == (pytest.approx(2), 0)
+    assert (result["score"].reference, result["score"].distance) == (7, 0)
+    # In the direction in which training rows vary, validation rows lie at 0, and fresh ones from -1 to 3.
     direction = result["embedding 1"]
     assert (direction.reference, abs(direction.fresh)) == (pytest.approx(0, abs=1e-6), pytest.approx(1, abs=1e-6))
     assert direction.distance == pytest.approx(0.75)
+
+
+def test_photos_of_another_size_and_format_are_no_drift(scenes, project, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    photos = [
+        Image.fromarray(np.pad(image.repeat(2, 0).repeat(2, 1), ((0, 0), (9, 9))))
+        for image in decode_images(scenes(240, 8)["image"], path="x", threads=1)
+    ]
+    Path("data/photos").mkdir(parents=True)
+    for split, part in (("train", photos[:80]), ("val", photos[80:160])):  # as they are stored, of the network's size
+        images = [np.asarray(squared(photo, 32)) for photo in part]
+        pq.write_table(pa.table({"image": encode_images(images, threads=1)}), f"data/photos/{split}.parquet")
+    Path("fresh").mkdir()
+    for number, photo in enumerate(photos[160:]):
+        photo.convert("RGB").save(f"fresh/{number}.webp", lossless=True)
+    assert compare("fresh", model=str(project / "model"), dataset="photos").drifted == []
+
+
+@pytest.mark.parametrize("kind", ["features", "text"])
+def test_rows_of_features_and_texts_are_compared_by_column_and_by_words(tmp_path, monkeypatch, kind):
+    monkeypatch.chdir(tmp_path)
+    save_model("model", small_network("score_ranking", kind))
+    draws, words = np.random.default_rng(0), ["red", "blue", "old", "new", "hat", "shoe"]
+
+    def rows(count: int, *, price: float = 0.0, more: str = "") -> dict[str, list]:
+        numbers = draws.normal(size=(count, 2)) + [0, price]
+        texts = [" ".join([*draws.choice(words, draws.integers(2, 6)), more]).strip() for _ in range(count)]
+        return {"features": numbers.tolist(), "text": texts}
+
+    for split in ("train", "val"):
+        Path("data/shop").mkdir(parents=True, exist_ok=True)
+        pq.write_table(pa.table({kind: rows(300)[kind]}), f"data/shop/{split}.parquet")
+    for name, change in {"same": {}, "other": {"price": 1.0, "more": "Xylophone"}}.items():
+        given = rows(200, **change)
+        numbers, columns = np.array(given["features"]), {"title": given["text"]}
+        columns |= {"age": numbers[:, 0], "price": numbers[:, 1]}
+        pd.DataFrame(columns).to_csv(f"{name}.csv", index=False)
+    options = {"model": "model", "dataset": "shop", "roles": Roles(["title"] if kind == "text" else [])}
+    assert compare("same.csv", **options).drifted == []
+    moved = compare("other.csv", **options).drifted
+    assert {"features": "price", "text": "unknown words"}[kind] in moved
+    assert "age" not in moved
 
 
 class TestFlow:
@@ -280,7 +327,7 @@ class TestFlow:
         self, asked, project, scenes, monkeypatch
     ):
         monkeypatch.chdir(project)
-        assert "incoming" in flow.monitor.fn(folder="incoming").message  # there is nothing to compare
+        assert "incoming" in flow.monitor.fn(folder="incoming").message  # there is nothing to compare, by any model
         Path("incoming").mkdir()
         for name in ("zebra.parquet", "2026-12-24.parquet.partial-7"):
             Path("incoming", name).touch()

@@ -8,7 +8,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-import torch
 from PIL import Image
 
 from rankops import lookup
@@ -16,38 +15,17 @@ from rankops.cli import answers as answering
 from rankops.cli.answers import answers, write
 from rankops.cli.predict import main, run
 from rankops.cli.rows import Roles
-from rankops.datasets.splits import Split
-from rankops.inputs import features, image, text
 from rankops.io.checkpoints import load_model, save_model
 from rankops.io.parquet import IMAGE
 
-from conftest import encoded  # isort: skip
+from conftest import encoded, small_network  # isort: skip
 
 CLASSES = ["dress", "hat", "shoe"]
-BACKBONES = {
-    "image": {"name": "convnet", "args": {"channels": [4, 6]}},
-    "features": {"name": "perceptron", "args": {"hidden": [4]}},
-    "text": {"name": "words", "args": {}},
-}  # fmt: skip
-TRAINING = {"thresholds": {"hidden": 4}, "scorer": {}}
 
 
 def trained(folder: Path, task: str, kind: str) -> Path:
-    """Write a model, as a run does, of pictures of 16 pixels, of the features age and price, or of words."""
-    generator = torch.Generator().manual_seed(0)
-    inputs = {
-        "image": lambda: image.of_tensor(torch.randint(0, 256, (4, 16, 16), generator=generator, dtype=torch.uint8)),
-        "features": lambda: features.of_tensor(torch.randn(4, 2, generator=generator), ["age", "price"]),
-        "text": lambda: text.of_strings(["a red dress", "a hat", "shoes", "a blue hat"]),
-    }[kind]()
-    truth = torch.rand(4, generator=generator) if task == "score_ranking" else torch.tensor([1.0, 0, 0, 1])
-    if task == "label_ranking":
-        truth = torch.tensor([[1, 0, 2], [0, 1, 0], [1, 0, 0], [2, 1, 0]])
-    split = Split(inputs, truth, torch.tensor([2, 2]) if task == "query_ranking" else None,
-                  classes=CLASSES if task == "label_ranking" else None)  # fmt: skip
-    model = {"name": "linear", "args": {}, "backbone": BACKBONES[kind]}
-    network = lookup.find("tasks", task)(TRAINING).build(model, split, seed=1)
-    save_model(folder, network.eval())
+    """Write a model, as a run does."""
+    save_model(folder, small_network(task, kind))
     return folder
 
 

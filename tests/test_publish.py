@@ -1,7 +1,9 @@
 """What MLflow holds after publishing, in a real store: runs with their seeds, versions, aliases; once, and mended."""
 
 import json
+import os
 import shutil
+import sys
 from pathlib import Path
 
 import mlflow
@@ -19,7 +21,7 @@ from rankops import __version__
 from rankops.io.checkpoints import build, load_model, save_model
 from rankops.sorters import load_sorter
 
-from conftest import ROOT, small_ranker  # isort: skip
+from conftest import ROOT, done, small_network, small_ranker  # isort: skip
 
 MODEL = "sorter-x"
 NETWORK = {"backbone": {"name": "convnet", "args": {"channels": [4, 6]}}, "head": {"name": "linear", "args": {}}}
@@ -243,15 +245,9 @@ def test_the_stage_sends_what_the_pipeline_made(store, capsys, made):
     weights = registry.weights_of("models:/score_ranking-clips@champion", Path("copy"))
     text = (weights / "card.md").read_text()
     assert text.strip() == champion.description.strip()
-    for part in (
-        "`train@memorability-mse`, seed 2",
-        "| spearman | 0.5000 | 0.4000 to 0.6000 |",
-        "| data/clips/train.parquet | 2e |",
-        "the frames of a clip, each of any size",
-        "resized to 16 x 16",
-        "`loss.name`: mse",
-        "models:/score_ranking-clips/VERSION",
-    ):
+    for part in ("`train@memorability-mse`, seed 2", "| spearman | 0.5000 | 0.4000 to 0.6000 |",
+                 "| data/clips/train.parquet | 2e |", "the frames of a clip, each of any size",
+                 "resized to 16 x 16", "`loss.name`: mse", "models:/score_ranking-clips/VERSION"):  # fmt: skip
         assert part in text
     registered = load_model(weights)
     assert registered.recipe["classes"] == ["dull"]
@@ -323,3 +319,24 @@ def test_a_card_speaks_of_what_there_is(tmp_path, tags, more, expected, absent):
     text = card("label_ranking-shop", tmp_path / "ranker", params={}, metrics={}, tags=tags)
     assert all(part in text for part in expected)
     assert not any(part in text for part in absent)
+
+
+def test_a_version_answers_its_example_elsewhere_by_its_own_code_and_names_what_it_imports(store, tmp_path):
+    save_model("made/model", small_network("query_ranking", "text"))
+    publish([Run("x", "tests", "x", version=Version("query_ranking-shop", Path("made/model")))])
+    shutil.rmtree("made")
+    code = (
+        "import mlflow; model = mlflow.pyfunc.load_model('models:/query_ranking-shop@champion')\n"
+        "answer = model.predict(model.input_example)\n"
+        "import rankops; print(rankops.__file__, list(answer.columns), len(answer))"
+    )
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    environment = {"PATH": os.environ["PATH"], "MLFLOW_TRACKING_URI": f"sqlite:///{tmp_path}/mlflow.db"}
+    shown = done(sys.executable, "-c", code, folder=elsewhere, **environment).splitlines()[-1]
+    assert shown.startswith(f"{tmp_path}/mlruns/")
+    assert shown.endswith("['scores'] 1")
+    (file,) = Path("mlruns").rglob("requirements.txt")
+    named = {line.partition("==")[0] for line in file.read_text().split()}
+    assert {"mlflow", "torch", "pillow", "pyarrow"} <= named
+    assert "torchvision" not in named  # no part of such a network

@@ -12,10 +12,9 @@ from typer.testing import CliRunner
 from pipelines.cli import quickstart
 from pipelines.cli.app import app
 from pipelines.reporting import plots
-from pipelines.serving.ranker import ranker_folder
-from pipelines.tracking.publish import Run, Version, publish
+from rankops.cli.answers import answers
 from rankops.cli.demo import load_rankers
-from rankops.cli.predict import SHIPPED, image_of_ranker, predict
+from rankops.cli.predict import SHIPPED, image_of_ranker
 from rankops.datasets.ranked_mnist import RankedMnist
 from rankops.datasets.scenes import digits
 from rankops.datasets.splits import Split
@@ -56,8 +55,9 @@ def test_two_losses_stand_side_by_side_and_nothing_else_is_written(empty):
     assert list(load_rankers()) == ["RLSEP", "Cross-entropy"]  # the demo shows both
     with Image.open("reports/quickstart.png") as sheet:
         assert min(sheet.size) > 1000
-    assert f"predict {quickstart.PICTURE}" in done.stdout
-    assert predict([quickstart.PICTURE])[0].path == quickstart.PICTURE  # of the size of the ranker that ships
+    assert f"predict shipped {quickstart.PICTURE}" in done.stdout
+    ((answer,),) = answers(SHIPPED, [quickstart.PICTURE])
+    assert answer["id"] == str(quickstart.PICTURE)
 
 
 def test_a_full_disk_is_an_error_in_a_line_and_leaves_nothing_half_written(empty, monkeypatch):
@@ -88,13 +88,3 @@ class TestShippedRanker:
         assert values["ranked.accuracy"] > 0.8  # of pairs; 0.5 by chance
         assert values["ranked.exact_match"] > 0.1
         assert values["unranked.f1"] > 0.7
-
-    def test_is_taken_where_no_champion_is_registered_and_said_so(self, store, capsys):
-        with ranker_folder(None) as folder:
-            assert folder == SHIPPED
-        assert "no label_ranking@champion is registered" in capsys.readouterr().err
-        publish([Run("x", "tests", "x", version=Version("label_ranking", SHIPPED))])
-        with ranker_folder(None) as folder:
-            assert folder != SHIPPED
-            assert image_of_ranker(folder) == image_of_ranker(SHIPPED)
-        assert capsys.readouterr().err == ""

@@ -1,6 +1,6 @@
 """Put trained weights into the package: `python -m tools.ship NAME`.
 
-NAME is a sorter, for load_sorter(NAME), or a run of label ranking, for `rankops predict` without a model. `origin.json`
+NAME is a sorter, for load_sorter(NAME), or a run of label ranking, for `rankops predict shipped`. `origin.json`
 beside the weights is the training's entry in dvc.lock: its params, and the hashes of code and data.
 """
 

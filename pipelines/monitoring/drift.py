@@ -14,7 +14,9 @@ enough too: of enough rows any difference is significant, and not each is worth 
 
 import hashlib
 import json
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +31,7 @@ from pipelines.config import load
 from pipelines.monitoring.measure import Measured, measure
 from pipelines.ops.dvc_lock import INPUT
 from pipelines.serving.chosen import is_registered, model_folder, roles_of, run_of
-from rankops.cli.rows import OWN, Roles, kind_of, read
+from rankops.cli.rows import Roles, Row, kind_of, read
 from rankops.io.atomic import replaced_file
 from rankops.io.checkpoints import load_model
 from rankops.io.recipes import recipe_of
@@ -131,22 +133,23 @@ def compare(
     with model_folder(model if version is None else f"models:/{version.name}/{version.version}") as folder:
         recipe = recipe_of(folder)
         kind_of(recipe, where=model)
-        of = {"fresh": (Path(fresh), roles_of(model) if roles is None else roles)}
-        of |= {split: (file, OWN) for split, file in files.items()}
-        counts = {name: sum(1 for _ in read([path], recipe, own)) for name, (path, own) in of.items()}
+        fresh_roles = roles_of(model) if roles is None else roles
+        readers: dict[str, Callable[[], Iterator[Row]]] = {"fresh": lambda: read([Path(fresh)], recipe, fresh_roles)}
+        readers |= {split: partial(read, [file], recipe, form="parquet") for split, file in files.items()}
+        counts = {name: sum(1 for _ in reader()) for name, reader in readers.items()}
         for name, count in counts.items():
             if count < FEWEST:
                 todo = "give it more" if name == "fresh" else "train on at least as many"
+                file = files.get(name, fresh)
                 raise ValueError(
-                    f"{of[name][0]}: {count} rows, expected at least {FEWEST}: a test of fewer says nothing; {todo}"
+                    f"{file}: {count} rows, expected at least {FEWEST}: a test of fewer says nothing; {todo}"
                 )
         network = load_model(folder, device="cuda" if torch.cuda.is_available() else "cpu")
     measured: dict[str, Measured] = {}
     for name in ("train", "val", "fresh"):
         chosen = torch.randperm(counts[name], generator=generator(seed, "monitor", name))[:rows]
         known = measured["train"].words if name != "train" and recipe["input"]["kind"] == "text" else None
-        path, own = of[name]
-        measured[name] = measure(read([path], recipe, own), network, chosen=chosen.tolist(), known=known)
+        measured[name] = measure(readers[name](), network, chosen=chosen.tolist(), known=known)
     return Comparison(
         file=str(fresh),
         model=model,

@@ -8,6 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from getpass import getuser
 from hashlib import sha256
+from io import BytesIO
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -20,6 +21,7 @@ from mlflow.exceptions import MlflowException
 from mlflow.models import ModelSignature
 from mlflow.types import ColSpec, DataType, Schema, TensorSpec
 from mlflow.types.schema import AnyType, Array
+from PIL import Image
 
 from pipelines.ops.git import git
 from pipelines.ops.messages import without_credentials
@@ -204,6 +206,21 @@ def signature_of(weights: Path) -> ModelSignature:
     return ModelSignature(inputs=Schema(inputs))
 
 
+def example_of(weights: Path) -> pd.DataFrame | np.ndarray:
+    """Return a request of one row, drawn by nobody: black pictures, zeros, a word; scores of a sorter."""
+    recipe = json.loads((weights / "model.json").read_text())
+    if recipe["folder"] == "sorters":
+        return np.linspace(1, 0, recipe["args"].get("length") or 3, dtype=np.float32)[None]
+    task, given = lookup.find("tasks", recipe["task"])(), recipe["input"]
+    if "width" in given:
+        picture = BytesIO()
+        Image.new("L", (given["width"], given["height"])).save(picture, "PNG")
+        cell: Any = [picture.getvalue()] if given["kind"] == "frames" else picture.getvalue()
+    else:
+        cell = [0.0] * given["count"] if given["kind"] == "features" else "word"
+    return pd.DataFrame({given["kind"]: [[cell, cell] if task.lists else cell]})
+
+
 def _made(run: Run, tags: Mapping[str, str]) -> dict[str, Any]:
     """Return what a version's model.json says besides how it is rebuilt: what made it, and how good it is."""
     inputs = inputs_of(tags)
@@ -243,6 +260,7 @@ def _register(client: mlflow.MlflowClient, run_id: str, run: Run, version: Versi
                 artifacts={"weights": str(weights)},
                 code_paths=["src/rankops"],  # the model runs where rankops is not installed
                 signature=signature_of(version.weights),
+                input_example=example_of(version.weights),
                 # Asking MLflow to find them takes ten seconds, and finds those of one request.
                 pip_requirements=requirements(recipe, SERVED_BY),
             )

@@ -68,25 +68,28 @@ def table_of(path: Path) -> str | None:
     return "svmlight" if path.suffix.lower() in SVMLIGHT else TABLES.get(path.suffix.lower())
 
 
-def read(sources: Sequence[Path], recipe: Mapping[str, Any], roles: Roles = OWN) -> Iterator[Row]:
+def read(
+    sources: Sequence[Path], recipe: Mapping[str, Any], roles: Roles = OWN, *, form: str | None = None
+) -> Iterator[Row]:
     """Read what a model is asked, row by row; memory does not grow with the files.
 
     Args:
         sources: pictures or folders of them; or one table, whose cells of images are bytes or paths from its folder.
         recipe: of the model.
         roles: of the table's columns.
+        form: format of the table; None for that of its suffix.
 
     Raises:
         FileNotFoundError: no such file.
         ValueError: it is not of its format, lacks a column, or is nothing that the model takes.
     """
     kind = kind_of(recipe, where="the model")
-    if any(table_of(source) for source in sources):
+    if form or any(table_of(source) for source in sources):
         if len(sources) > 1:
             raise ValueError(f"{len(sources)} files, one of them a table; expected one table, or pictures alone")
         if not sources[0].is_file():
             raise FileNotFoundError(f"{sources[0]}: no such file")
-        yield from _of_table(sources[0], recipe, roles)
+        yield from _of_table(sources[0], form or str(table_of(sources[0])), recipe, roles)
     elif kind != "image" or recipe.get("task") == "query_ranking":
         raise ValueError(f"{sources[0]}: the model takes {_taken(recipe)}; expected a table ({', '.join(TABLES)})")
     else:
@@ -127,8 +130,8 @@ def _pictures(sources: Sequence[Path]) -> Iterator[Path]:
 # Tables.
 
 
-def _of_table(path: Path, recipe: Mapping[str, Any], roles: Roles) -> Iterator[Row]:
-    kind, form = kind_of(recipe, where="the model"), str(table_of(path))
+def _of_table(path: Path, form: str, recipe: Mapping[str, Any], roles: Roles) -> Iterator[Row]:
+    kind = kind_of(recipe, where="the model")
     if form == "svmlight":
         roles = Roles(roles.input or ("all",), roles.id, roles.query or "qid")
     names = _names(path, form)
