@@ -697,7 +697,9 @@ class TestStages:
         facts = pd.DataFrame({"split": "train", "id": [0, None, 2], "kind": ["a", "b", None], "more": [1, None, 1]})
         expected = [unique("split", "id"), in_set("kind", "a", "b")]
         with pytest.raises(ExpectationsFailed) as failed:
-            validate_facts("x", {"rows": facts.set_index(["split", "id"])}, {"rows": expected}, page=tmp_path / "x.html")
+            validate_facts(
+                "x", {"rows": facts.set_index(["split", "id"])}, {"rows": expected}, page=tmp_path / "x.html"
+            )
         for column in ("id", "kind", "more"):
             assert f"x.rows: {column}: expect_column_values_to_not_be_null" in str(failed.value)
 
