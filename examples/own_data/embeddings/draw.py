@@ -1,0 +1,25 @@
+"""Draw embeddings with a skewed target: prices of items, a few of them a hundred times the usual.
+
+`python draw.py FOLDER [ROWS]`
+"""
+
+import sys
+from pathlib import Path
+
+import numpy as np
+
+SIZE = 64
+
+
+def draw(folder: Path, rows: int = 3000, *, seed: int = 0) -> None:
+    """Write `embeddings.npz` with `X` (rows, 64) and `price` (rows,)."""
+    draws = np.random.default_rng(seed)
+    folder.mkdir(parents=True, exist_ok=True)
+    found = draws.normal(size=(rows, SIZE)).astype(np.float32)
+    quality = np.tanh(found @ draws.normal(size=(SIZE, 4)) / 4) @ np.array([1.0, -0.7, 0.5, 0.3])
+    price = np.exp(3 * quality + draws.normal(size=rows)) * 20
+    np.savez_compressed(folder / "embeddings.npz", X=found, price=price.astype(np.float32))
+
+
+if __name__ == "__main__":
+    draw(Path(sys.argv[1]), *map(int, sys.argv[2:]))
