@@ -1,0 +1,72 @@
+"""The four examples of own data: what their READMEs call, in small, from the file to a difference and an answer."""
+
+import importlib.util
+import json
+import re
+from pathlib import Path
+
+import pytest
+from ruamel.yaml import YAML
+from typer.testing import CliRunner
+
+from pipelines.cli.app import app
+from pipelines.config import rules
+from pipelines.config.schema import NONE, merged
+from pipelines.stages import compare, data, evaluate, pretrain, train, validate
+
+from conftest import ROOT  # isort: skip
+
+EXAMPLES = {  # the file, how many rows are drawn, the task, and a row to be answered
+    "photos": ("photos.csv", 80, "label_ranking"),
+    "queries": ("queries.txt", 40, "query_ranking"),
+    "embeddings": ("embeddings.npz", 120, "score_ranking"),
+    "captions": ("captions.csv", 60, "retrieval"),
+}
+SHORT = {"epochs": 1, "patience": 1, "schedule": {"name": "constant", "warm_up_epochs": 0.0}}
+
+
+def drawn(example: str, folder: Path, rows: int) -> None:
+    spec = importlib.util.spec_from_file_location("draw", ROOT / f"examples/own_data/{example}/draw.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    module.draw(folder, rows)
+
+
+@pytest.mark.parametrize("example", EXAMPLES)
+def test_from_a_file_to_a_difference_and_an_answer(example, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    file, rows, task = EXAMPLES[example]
+    drawn(example, Path("data/raw") / example, rows)
+    Path("params.yaml").write_text((ROOT / "params.yaml").read_text())
+    done = CliRunner().invoke(app, ["init", f"data/raw/{example}/{file}"])
+    assert done.exit_code == 0, done.output
+    values = YAML(typ="safe").load(Path("params.yaml"))
+    assert {run["task"] for run in values["runs"].values()} == {task}
+    phases = [name for name, block in values["training"][task].items() if isinstance(block, dict)]
+    merged(values, {"training": {task: dict.fromkeys(phases, SHORT)}, "jobs": {"count": 1}, "compute": {"threads": 1}})
+    for run in values["runs"].values():
+        run["seeds"] = run["seeds"][:1]
+        if run["model"]["backbone"]["name"] == "convnet":
+            run["model"]["backbone"]["args"]["channels"] = [8, 16]
+    values["evaluate"]["resamples"] = 20
+    if "size" in values["datasets"][example]:
+        values["datasets"][example]["size"] = 48
+    YAML().dump(values, Path("params.yaml"))
+    params = rules.check()
+    data.main(params, example)
+    validate.main(params, example)
+    assert Path(f"reports/data/{example}.html").is_file()
+    for name, run in params.runs.items():
+        if run.sorter != NONE:
+            pretrain.main(params, run.sorter)
+        train.main(params, name)
+        evaluate.main(params, name)
+    compare.main(params)
+    (comparison,) = Path("metrics/comparisons").iterdir()
+    assert re.search('"low": -?[0-9]', comparison.read_text())
+    run = list(params.runs)[-1]
+    asked = [f"models/runs/{run}", f"data/raw/{example}/{file}", "-o", "answers.jsonl"]
+    done = CliRunner().invoke(app, ["predict", *asked])
+    assert done.exit_code == 0, done.output
+    answers = [json.loads(line) for line in Path("answers.jsonl").read_text().splitlines()]
+    assert len(answers) >= rows
