@@ -25,7 +25,7 @@ from pipelines.expectations import ExpectationsFailed
 from pipelines.expectations import validate as validate_facts
 from pipelines.stages import data, validate
 from rankops import lookup
-from rankops.datasets import splits, voc2007
+from rankops.datasets import folds, splits, voc2007
 from rankops.datasets.expected import in_set, unique
 from rankops.datasets.public import reading
 from rankops.io import images
@@ -724,6 +724,139 @@ class TestStages:
         assert sorted(path.name for path in folder.parent.iterdir()) == ["lamem", "raw"]
 
 
+class TestUnion:
+    SOURCES = (
+        {"name": "videomem", "raw": "films", "args": FIFTHS},
+        {"name": "lamem", "raw": "photos", "args": {"gate_share": 0.6}},
+    )
+
+    @pytest.fixture
+    def both(self, tmp_path, monkeypatch):
+        """Films and photos in one folder, and the params of their union with options of it put in."""
+        monkeypatch.chdir(tmp_path)
+        make_videomem(tmp_path / "data/raw/both/films")
+        make_lamem(tmp_path / "data/raw/both/photos")
+        block = {"name": "union", "raw": "data/raw/both", "size": SIZE, "seed": SEED}
+
+        def params(**args):
+            values = {"datasets": {"both": block | {"args": {"sources": [*self.SOURCES]} | args}}}
+            return rules.check_values(merged(read_params(ROOT / "params.yaml"), values))
+
+        return params
+
+    def test_rows_keep_their_splits_and_their_numbers_of_frames(self, both):
+        params = both()
+        data.main(params, "both")
+        placed, targets = {}, {}
+        for split in (*reading.SPLITS, "gate"):
+            for row in pq.read_table(f"data/both/{split}.parquet").to_pylist():
+                source, _, name = row["name"].partition("/")
+                placed.setdefault(source, {}).setdefault(split, []).append(name)
+                targets[name] = row["target"]
+                assert len(row["frames"]) == {"films": 7, "photos": 1}[source]
+                assert {stored(frame).shape for frame in row["frames"]} == {(SIZE, SIZE, 3)}
+        for source in self.SOURCES:
+            folder, dataset = Path("data/raw/both") / source["raw"], build(source["name"], **source["args"])
+            listed = dataset.placed(folder, seed=SEED)
+            own = {split: some["name"].tolist() for split, some in listed.groupby("split")}
+            assert placed[source["raw"]] == own
+        assert (targets["a.jpg"], targets["video0.mp4"]) == pytest.approx((0.5, 0.9))
+        assert refusal(params, "both") is None
+
+    def test_faults_of_each_source_are_named(self, both):
+        params = both()
+        data.main(params, "both")
+        names = pq.read_table("data/both/train.parquet")["name"].to_pylist()
+        film, photo = (next(row for row, name in enumerate(names) if name.startswith(k)) for k in ("films", "photos"))
+        changes = [
+            with_cell("target", film, lambda _: 1.5), with_cell("frames", photo, lambda frames: frames * 7),
+        ]  # fmt: skip
+        message = refusal(params, "both", train=changes)
+        assert "both.films: target: " in message
+        assert (
+            'both.photos: photos: expect_column_values_to_be_in_set {"value_set": [1]}: 1 rows fail, such as '
+            in message
+        )
+        Path("data/raw/both/photos/images/b.jpg").write_bytes(b"")
+        with pytest.raises(ValueError, match=r"photos/images/b\.jpg: .*skip_broken"):
+            data.main(params, "both")
+        data.main(both(skip_broken=True), "both")
+        manifest = json.loads(Path("data/both/manifest.json").read_text())
+        assert manifest["skipped"]["train"]["names"] == ["photos/images/b.jpg"]
+
+    @pytest.mark.parametrize(
+        ("number", "change", "message"),
+        [
+            (0, {"raw": "photos"}, "sources have the folders photos, photos"),
+            (1, {"raw": "../lamem"}, r"sources\.1\.raw is '\.\./lamem', expected the name of a folder"),
+            (1, {"name": "lamen"}, r"sources\.1\.name: no 'lamen'.*did you mean lamem"),
+            (1, {"name": "voc2007"}, "expected the same, with the same classes"),
+            (1, {"name": "kanji"}, r"sources\.1\.name: kanji has no photos"),
+            (1, {"args": {"folds": 1}}, r"sources\.1\.args\.folds: unknown option.*fold"),
+            (1, {"args": {"skip_broken": True}}, r"sources\.1\.args\.skip_broken: give it to the union"),
+            (1, {"seed": 1}, r"sources\.1 is .*expected {name: ..., raw: ..., args: {...}}"),
+            (1, {"args": {"fold": "1"}}, r"sources\.1\.args: .*str"),
+        ],
+    )
+    def test_what_cannot_be_one_is_named(self, both, number, change, message):
+        sources = [source | (change if place == number else {}) for place, source in enumerate(self.SOURCES)]
+        with pytest.raises(ValueError, match=rf"datasets\.both\.args.*{message}"):
+            both(sources=sources)
+
+
+class TestFolds:
+    @pytest.fixture
+    def grouped(self, tmp_path, monkeypatch):
+        """Thirty pictures of fifteen groups, in ARC's layout, and a function that reads them in folds."""
+        monkeypatch.chdir(tmp_path)
+        folder = tmp_path / "data/raw/arc"
+        lines = ["image,group,label1,label2,label3"]
+        for number in range(30):
+            save(folder / f"images/{number}.png", number)
+            lines.append(f"{number}.png,g{number % 15},sky,sea,")
+        (folder / "labels.csv").write_text("\n".join(lines) + "\n")
+        (folder / "classes.txt").write_text("sky\nsea\n")
+
+        def run(count):
+            shares = {"val_share": 0.2, "test_share": 0.2, "gate_share": 0.2}
+            block = {"name": "arc", "raw": "data/raw/arc", "size": SIZE, "args": shares, "folds": count, "seed": SEED}
+            params = check_shapes(merged(read_params(ROOT / "params.yaml"), {"datasets": {"mine": block}}))
+            data.main(params, "mine")
+            return params
+
+        return run
+
+    def test_a_group_is_in_one_fold_and_the_gate_in_none(self, grouped):
+        params = grouped(3)
+        one, gate = (pq.read_table(f"data/mine/{split}.parquet") for split in ("train", "gate"))
+        assert all(pq.read_table(f"data/mine/{split}.parquet").equals(one) for split in ("val", "test"))
+        assert sorted([*one["name"].to_pylist(), *gate["name"].to_pylist()]) == sorted(f"{n}.png" for n in range(30))
+        numbers, groups = one["fold"].to_pylist(), one["group"].to_pylist()
+        of_group = dict(zip(groups, numbers, strict=True))
+        assert [of_group[group] for group in groups] == numbers
+        assert set(of_group.values()) == {1, 2, 3}
+        assert not of_group.keys() & set(gate["group"].to_pylist())
+        rows = json.loads(Path("data/mine/manifest.json").read_text())["rows"]
+        assert [rows[f"fold {fold}"] for fold in (1, 2, 3)] == [numbers.count(fold) for fold in (1, 2, 3)]
+        assert refusal(params, "mine") is None
+        first, other = numbers.index(1), numbers.index(2)
+        same = with_cell("image", other, lambda _: one["image"][first].as_py())
+        assert f"split fold 2, id {other}: same_picture_as = fold 1 {first}" in refusal(params, "mine", train=[same])
+
+    def test_more_folds_than_groups_are_refused(self, grouped):
+        with pytest.raises(ValueError, match=r"40 folds of .* rows: fold .* has none; expected fewer folds"):
+            grouped(40)
+        assert not Path("data/mine").exists()
+
+    def test_a_cut_has_the_rows_of_its_fold_in_their_order(self, grouped, tmp_path):
+        grouped(3)
+        every = pq.read_table("data/mine/train.parquet")
+        folds.cut("data/mine", tmp_path / "cut", ["train", "val", "test"], fold=3, folds=3)
+        for split, fold in (("test", 3), ("val", 1), ("train", 2)):
+            expected = every.filter(pa.array(every["fold"].to_numpy() == fold))
+            assert pq.read_table(tmp_path / f"cut/{split}.parquet").equals(expected)
+
+
 class TestDeliveries:
     @pytest.fixture
     def dated(self, raw, tmp_path):
@@ -800,7 +933,9 @@ def test_the_examples_in_the_documentation_are_params():
     for example in examples:
         rules.check_values(merged(read_params(ROOT / "params.yaml"), example))
     assert [name for example in examples for name in example["datasets"]] == [
-        *list(MAKE)[:-1],
+        *list(MAKE)[:4],
+        "films_and_photos",
+        "arc",
         "protein_homology",
         "kanji",
         "solar_cells",

@@ -3,16 +3,21 @@
 import importlib.util
 import json
 import os
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from scipy.stats import spearmanr
 
-from pipelines.config.schema import check_shapes, merged, read
+from pipelines.config.schema import Dataset, check_shapes, merged, read
+from pipelines.stages import evaluate
 from pipelines.stages import train as stage
+from pipelines.stages.compare import statistics_of
 from rankops.io.checkpoints import load_model
 from rankops.io.parquet import encode_images
+from rankops.tasks.memorability import Memorability
 
 from conftest import ROOT  # isort: skip
 
@@ -84,6 +89,76 @@ def test_a_grid_is_chosen_from_by_the_mean_of_three_seeds(project):
     means = [np.mean(list(tried["validation"].values())) for tried in record["tried"]]
     assert record["setting"] == record["tried"][int(np.argmax(means))]["setting"]
     assert sorted(record["validation"]) == ["1", "2", "3", "4"]
+
+
+@pytest.fixture
+def folded(project):
+    """Params of data whose 24 rows are in three folds; of a row all pixels and the target tell its fold."""
+    pictures = encode_images(np.repeat(np.arange(1, 25, dtype=np.uint8), 256).reshape(-1, 16, 16), threads=1)
+    frames = pa.ListArray.from_arrays(pa.array(np.arange(25), pa.int32()), pictures)
+    folds = 1 + np.arange(24) * 7 % 3
+    table = pa.table({"frames": frames, "target": np.linspace(0, 1, 24, dtype=np.float32), "fold": folds})
+    for split in ("train", "val", "test"):
+        pq.write_table(table, f"data/clips/{split}.parquet")
+    block = {"name": "lamem", "raw": "data/raw/lamem", "size": 16, "args": {}, "rows": None, "folds": 3, "seed": 1}
+
+    def params(**changes):
+        given = project(**changes)
+        return given.model_copy(update={"datasets": {"clips": Dataset.model_validate(block)}})
+
+    return params
+
+
+def test_folds_end_in_the_same_bits_side_by_side_and_after_an_interruption(folded, monkeypatch):
+    serial = run(folded(runs={"mine": {"seeds": [1, 2]}}))
+    models = {name.split("/")[0] for name in serial if name.endswith("model.safetensors")}
+    assert models == {f"seed{seed}{fold}" for seed in (1, 2) for fold in ("", "-fold2", "-fold3")}
+    assert len({serial[f"{name}/model.safetensors"] for name in models}) == 6
+    record, best = json.loads(serial["run.json"]), load_model("models/runs/mine").state_dict()
+    assert record["validation"]["1"] == np.mean([fold["validation"]["1"] for fold in record["folds"]])
+    first = load_model(f"models/runs/mine/seed{record['best']}").state_dict()
+    assert all(best[name].equal(values) for name, values in first.items())
+    train, epochs = stage.train, []
+
+    def interrupted(*given, **options):
+        for epoch in train(*given, **options):
+            epochs.append(epoch)
+            if len(epochs) == 6:  # the second of two of the third job
+                raise KeyboardInterrupt
+            yield epoch
+
+    with monkeypatch.context() as patch:
+        patch.setattr(stage, "train", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            run(folded(runs={"mine": {"seeds": [1, 2]}}))
+    assert len(list(stage.Path(".checkpoints/train/mine").glob("*/*/result"))) == 2
+    assert run(folded(jobs={"count": 2}, runs={"mine": {"seeds": [1, 2]}})) == serial
+    assert not list(stage.Path(".checkpoints/train/mine").iterdir())
+
+
+def test_each_row_is_predicted_by_the_model_of_its_fold_which_did_not_learn_from_it(folded, monkeypatch):
+    params, learned = folded(runs={"mine": {"seeds": [1, 2]}}, evaluate={"resamples": 20}), []
+    load = Memorability.load
+    monkeypatch.setattr(
+        Memorability, "load", lambda *given, **options: learned.append(load(*given, **options)) or learned[-1]
+    )
+    run(params)
+    folds = pq.read_table("data/clips/test.parquet")["fold"].to_numpy()
+    own = [(frames[:, 0, 0, 0].numpy().astype(int) - 1).tolist() for frames, _ in learned]
+    for fold, (train, val) in enumerate(zip(own[0:6:2], own[1:6:2], strict=True), 1):
+        assert set(folds[val]) == {fold % 3 + 1}
+        assert fold not in folds[train]
+        assert len(train) + len(val) == 24 - (folds == fold).sum()
+    evaluate.main(params, "mine")
+    table = pq.read_table("predictions/mine.parquet")
+    assert table.column_names[:3] == ["id", "seed", "fold"]
+    assert table["id"].to_pylist() == [*range(24)] * 2
+    assert table["fold"].to_pylist() == [*folds] * 2
+    metrics, one = json.loads(Path("metrics/runs/mine.json").read_text()), table.to_pandas().query("seed == 1")
+    mean = np.mean([spearmanr(some["score"], some["target"])[0] for _, some in one.groupby("fold")])
+    assert metrics["spearman"]["seeds"]["1"] == pytest.approx(mean)
+    again = statistics_of("memorability", "predictions/mine.parquet", [1])[1].of_rows(np.arange(24))
+    assert again[0] == pytest.approx(mean)
 
 
 def test_what_diverges_is_named_what_is_done_is_kept_and_no_result_of_another_grid_is_taken(project):

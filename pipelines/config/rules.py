@@ -163,8 +163,6 @@ def _check_drawn(block: Dataset, kind: type[Scenes], place: str) -> None:
 
 
 def _check_read(block: Dataset, kind: type[Any], place: str) -> None:
-    from rankops.datasets.public.reading import DiskDataset  # which imports pandas
-
     parts = PurePosixPath(block.raw).parts
     if block.raw != "/".join(parts) or parts[:2] != ("data", "raw") or len(parts) < 3 or ".." in parts:
         raise ValueError(
@@ -177,7 +175,7 @@ def _check_read(block: Dataset, kind: type[Any], place: str) -> None:
     if (block.size is None) == bool({"image", "frames"} & set(dataset.schema.names)):
         expected = "null: it has no images" if block.size else "a number of pixels, the side of its images"
         raise ValueError(f"{place}.size: is {block.size}, expected {expected}")
-    if block.folds is not None and kind.fit is not DiskDataset.fit:
+    if block.folds is not None and not dataset.foldable:
         raise ValueError(
             f"{place}.folds: {block.name} is fitted to the training rows of one split, which folds would test: leave "
             "folds out"

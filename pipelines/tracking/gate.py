@@ -18,8 +18,10 @@ from pipelines.ops.messages import on_one_line
 from pipelines.tracking import registry
 from pipelines.tracking.store import CredentialsRefused, ServerUnreachable, answering, connect
 from rankops import lookup
+from rankops.datasets.folds import FOLD
 from rankops.datasets.vectors import score_vectors
 from rankops.io.checkpoints import load_model
+from rankops.io.parquet import columns_of
 from rankops.metrics.bootstrap import Statistic, difference
 from rankops.ranks import ranks
 from rankops.seeding import derived_seed, generator
@@ -175,6 +177,8 @@ def _judge(
     # Where a dataset read from disk is told to have no gate; the decision says so.
     judge, split = lookup.find("tasks", task)(), "gate" if (data / "gate.parquet").is_file() else "val"
     try:
+        if split == "val" and FOLD in columns_of(data / "val.parquet"):
+            raise ValueError("it is cut into folds and has no gate split: give it a gate_share above 0")
         examples = judge.load(data, split, threads=params.compute.threads, memory=params.compute.memory)
     except (OSError, ValueError) as error:
         raise ValueError(

@@ -50,6 +50,7 @@ solar_cells/   `rankops fetch solar_cells` downloads it
 """
     needs: ClassVar[tuple[str, ...]] = ("data/images",)
     schema: ClassVar[pa.Schema] = SCHEMA
+    foldable: ClassVar[bool] = False  # the mean grade
     expected: ClassVar[tuple[dict[str, Any], ...]] = (between("target", -1.0, 1.0),)
 
     def __post_init__(self) -> None:

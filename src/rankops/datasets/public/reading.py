@@ -77,6 +77,7 @@ class DiskDataset:
     layout: ClassVar[str]
     schema: ClassVar[pa.Schema]  # `id`, `name`, and what the task learns from
     grows: ClassVar[bool] = True  # whether later deliveries can be read by what is known of the first
+    foldable: ClassVar[bool] = True  # whether no value in a row depends on which rows are for training
 
     def __post_init__(self) -> None:
         if not 0 <= self.gate_share < 1:
@@ -196,6 +197,15 @@ class PhotoDataset(DiskDataset):
         """
         return [as_jpeg(open_photo(path.read_bytes(), size))]
 
+    def photos_of(self, raw: Path, file: str, size: int) -> list[bytes]:
+        """Return the photos of a file below `raw`, see `decode`."""
+        return self.decode(raw / file, size)
+
+    @property
+    def lengths(self) -> tuple[int, ...]:
+        """How many photos rows have."""
+        return (self.photos,)
+
     def prepared(self, listed: pd.DataFrame, fitted: Mapping[str, Any]) -> pd.DataFrame:
         """Return the rows of `listed` with what `fit` gave applied to them."""
         return listed
@@ -264,7 +274,7 @@ class PhotoDataset(DiskDataset):
     def _attempt(self, raw: Path, file: str, size: int) -> list[dict[str, Any]] | None:
         """The photos of a file, as in `rankops.io.parquet.IMAGE`, or None if it is broken and may be left out."""
         try:
-            return [{"bytes": photo, "path": file} for photo in self.decode(raw / file, size)]
+            return [{"bytes": photo, "path": file} for photo in self.photos_of(raw, file, size)]
         except ValueError as error:
             if self.skip_broken:
                 return None
@@ -305,7 +315,7 @@ class PhotoDataset(DiskDataset):
             # A picture in two splits would be tested on what it was trained on.
             *([] if self.allow_repeated else [in_set("same_picture_as", "")]),
             {"type": "expect_column_value_lengths_to_be_between", "column": "name", "min_value": 1},
-            in_set("photos", self.photos),
+            in_set("photos", *self.lengths),
             in_set("decodes", True),
             in_set("mode", "RGB"),
             in_set("size", f"{size} x {size}"),
