@@ -239,8 +239,8 @@ class TestTasks:
         table = pq.read_table("data/clips/gate.parquet")
         pq.write_table(table.append_column("fold", pa.array([1] * len(table))), "data/folded/val.parquet")
         for name, seed in (("worse", 2), ("best", 1)):
-            regressor(name, seed, dataset="folded", model="memorability-folded")
-        assert "no gate split: give it a gate_share" in decide("memorability-folded").reason
+            regressor(name, seed, dataset="folded", model="score_ranking-folded")
+        assert "no gate split: give it a gate_share" in decide("score_ranking-folded").reason
 
     @pytest.mark.parametrize(
         ("first", "second", "reason"),
