@@ -234,6 +234,14 @@ class TestTasks:
         assert f"on {dataset}/{split}" in tags["gate.reason"]
         assert ("judged on validation" in tags["gate.reason"]) == (split == "val")
 
+    def test_folds_without_a_gate_are_all_learned_from_and_judge_nothing(self, store, clips):
+        Path("data/folded").mkdir()
+        table = pq.read_table("data/clips/gate.parquet")
+        pq.write_table(table.append_column("fold", pa.array([1] * len(table))), "data/folded/val.parquet")
+        for name, seed in (("worse", 2), ("best", 1)):
+            regressor(name, seed, dataset="folded", model="score_ranking-folded")
+        assert "no gate split: give it a gate_share" in decide("score_ranking-folded").reason
+
     @pytest.mark.parametrize(
         ("first", "second", "reason"),
         [

@@ -32,9 +32,7 @@ def content(params: Settings, folder: Path) -> dict[str, Any]:
     for name, run in params.runs.items():
         tasks.setdefault((run.task, run.dataset), []).append(name)
     return {
-        "digits": SOURCES[params.digits.source]
-        if any(params.datasets[run.dataset].is_drawn for run in params.runs.values())
-        else None,
+        "drawn": _drawn(params),
         "compute": params.compute,
         "comparisons": [_comparison(params, runs, compared, name) for name in params.comparisons],
         "sheet": sheet(params, folder),
@@ -42,6 +40,16 @@ def content(params: Settings, folder: Path) -> dict[str, Any]:
         "sorters": {} if measured.empty else _sorters(params, measured, folder),
         "kept": kept,
     }
+
+
+def _drawn(params: Settings) -> str:
+    """Say which test splits are drawn from digits, where any is."""
+    names = dict.fromkeys(run.dataset for run in params.runs.values())
+    drawn = [name for name in names if params.datasets[name].is_drawn]
+    if not drawn:
+        return ""
+    which = "" if len(drawn) == len(names) else f"; those of {', '.join(drawn)} are"
+    return f"{which} of pictures drawn from {SOURCES[params.digits.source]}"
 
 
 def _title(params: Settings, run: Run) -> str:

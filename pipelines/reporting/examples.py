@@ -63,12 +63,17 @@ def _test(dataset: str) -> Path:
     return Path(f"data/{dataset}/test.parquet")
 
 
-def _inputs(params: Settings, dataset: str, count: int) -> list[np.ndarray | str]:
-    """Return the first test examples as people see them: a picture, the first of a clip, text, or numbers by name."""
+def _inputs(params: Settings, name: str, count: int) -> list[np.ndarray | str]:
+    """Return the first test examples of a run's predictions as people see them.
+
+    They are a picture, the first of a clip, text, or numbers by name.
+    """
+    dataset = params.runs[name].dataset
     path = _test(dataset)
     names = pq.read_schema(path).names
     kind = next(kind for kind in KINDS if kind in names)
-    column = read_table(path, [kind])[kind][:count]
+    rows = _predictions(name, ["id"])["id"][:count]  # of folds the first ones are any
+    column = read_table(path, [kind])[kind].take(rows.combine_chunks())
     if kind == "text":
         return column.to_pylist()
     if kind == "features":
@@ -116,7 +121,7 @@ def sheet(params: Settings, folder: Path) -> list[tuple[str, str, dict[str, list
             names.setdefault(loss_of(run), name)
     if dataset is None:
         return []
-    inputs, orders = _inputs(params, dataset, SHEET), _orders(dataset, names, SHEET)
+    inputs, orders = _inputs(params, next(iter(names.values())), SHEET), _orders(dataset, names, SHEET)
     plots.orders(folder / "orders.png", inputs, orders)
     shown = []
     for row, (one, order) in enumerate(zip(inputs, orders, strict=True)):
@@ -162,7 +167,7 @@ def draw_examples(path: Path, params: Settings, results: pd.DataFrame, name: str
         return False
     if run.task == "label_ranking":
         orders = _orders(run.dataset, {loss_of(run): name}, EXAMPLES)
-        plots.orders(path, _inputs(params, run.dataset, EXAMPLES), orders)
+        plots.orders(path, _inputs(params, name, EXAMPLES), orders)
     elif run.task == "score_ranking":
         table = _predictions(name, ["score", "target"])
         plots.predicted(path, table["score"].to_numpy(), table["target"].to_numpy())
@@ -172,7 +177,7 @@ def draw_examples(path: Path, params: Settings, results: pd.DataFrame, name: str
         counts = np.stack(_predictions(name, ["labels"])["labels"].to_numpy()).sum(0)
         plots.average_precisions(path, rows, counts, said(_test(run.dataset), "classes"))
     elif run.task == "retrieval":
-        plots.found_captions(path, _inputs(params, run.dataset, EXAMPLES), _captions(name))
+        plots.found_captions(path, _inputs(params, name, EXAMPLES), _captions(name))
     elif run.task == "query_ranking":
         queries, orders = zip(*_ranked(name), strict=True)
         plots.orders(path, list(queries), list(orders))

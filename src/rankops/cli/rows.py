@@ -11,7 +11,8 @@ from rankops.lookup import did_you_mean
 
 __all__ = ["OWN", "Roles", "Row", "kind_of", "pieces", "read", "table_of"]
 
-TABLES = {".csv": "csv", ".tsv": "tsv", ".tab": "tsv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet"}
+TABLES = {".csv": "csv", ".tsv": "tsv", ".tab": "tsv", ".jsonl": "jsonl", ".ndjson": "jsonl",
+          ".parquet": "parquet", ".npz": "npz"}  # fmt: skip
 PICTURES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".tif", ".tiff", ".webp")
 SVMLIGHT = (".txt", ".dat", ".svm", ".svmlight", ".letor")
 PIECE = {"image": 64, "frames": 16, "features": 1024, "text": 256}  # rows that are read and answered together
@@ -275,10 +276,12 @@ def _cells(path: Path, form: str, names: list[str], *, count: int | None) -> Ite
         case _:
             from rankops.datasets.table_files import read_sheet
 
-            frame = read_sheet([path], lambda _: names, kind="svmlight", encoding="utf-8", head=None).frame
+            frame = read_sheet([path], lambda _: names, kind=form, encoding="utf-8", head=None).frame
             for row in frame.to_dict("records"):
-                vector = row["all"].tolist()
-                yield row | {"all": vector + [0.0] * ((count or 0) - len(vector))}
+                lists = {name: value.tolist() for name, value in row.items() if hasattr(value, "tolist")}
+                if form == "svmlight":
+                    lists["all"] += [0.0] * ((count or 0) - len(lists["all"]))
+                yield row | lists
 
 
 def _delimited(path: Path, names: list[str], *, tabs: bool) -> Iterator[dict[str, Any]]:
