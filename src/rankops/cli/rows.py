@@ -276,7 +276,7 @@ def _cells(path: Path, form: str, names: list[str], *, count: int | None) -> Ite
         case _:
             from rankops.datasets.table_files import read_sheet
 
-            frame = read_sheet([path], lambda _: names, kind=form, encoding="utf-8", head=None).frame
+            frame = read_sheet([path], lambda _: names, kind=form, encoding="utf-8", head=None).frame  # ty: ignore[invalid-argument-type]
             for row in frame.to_dict("records"):
                 lists = {name: value.tolist() for name, value in row.items() if hasattr(value, "tolist")}
                 if form == "svmlight":
