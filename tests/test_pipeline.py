@@ -200,7 +200,7 @@ def test_code_and_a_snapshot_rerun_what_they_change(project):
 
 
 def test_params_that_cannot_be_are_told_before_anything_runs(project):
-    change(project, {"runs": {"label_ranking-cross_entropy": {"dataset": "clips"}}})
+    change(project, {"runs": {"label_ranking-cross_entropy": {"dataset": "long_tailed_mnist"}}})
     output = project.run("dvc repro", fails=True)
     assert ran(output) == {"check"}
     assert "runs.label_ranking-cross_entropy.dataset" in output

@@ -9,7 +9,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from rankops.tasks.memorability import Memorability
 from scipy.stats import spearmanr
 
 from pipelines.config.schema import Dataset, check_shapes, merged, read
@@ -18,6 +17,7 @@ from pipelines.stages import train as stage
 from pipelines.stages.compare import statistics_of
 from rankops.io.checkpoints import load_model
 from rankops.io.parquet import encode_images
+from rankops.tasks.score_ranking import ScoreRanking
 
 from conftest import ROOT  # isort: skip
 
@@ -138,13 +138,13 @@ def test_folds_end_in_the_same_bits_side_by_side_and_after_an_interruption(folde
 
 def test_each_row_is_predicted_by_the_model_of_its_fold_which_did_not_learn_from_it(folded, monkeypatch):
     params, learned = folded(runs={"mine": {"seeds": [1, 2]}}, evaluate={"resamples": 20}), []
-    load = Memorability.load
+    load = ScoreRanking.load
     monkeypatch.setattr(
-        Memorability, "load", lambda *given, **options: learned.append(load(*given, **options)) or learned[-1]
+        ScoreRanking, "load", lambda *given, **options: learned.append(load(*given, **options)) or learned[-1]
     )
     run(params)
     folds = pq.read_table("data/clips/test.parquet")["fold"].to_numpy()
-    own = [(frames[:, 0, 0, 0].numpy().astype(int) - 1).tolist() for frames, _ in learned]
+    own = [(split.inputs.items[::2, 0, 0, 0].numpy().astype(int) - 1).tolist() for split in learned]  # two frames each
     for fold, (train, val) in enumerate(zip(own[0:6:2], own[1:6:2], strict=True), 1):
         assert set(folds[val]) == {fold % 3 + 1}
         assert fold not in folds[train]
@@ -157,7 +157,7 @@ def test_each_row_is_predicted_by_the_model_of_its_fold_which_did_not_learn_from
     metrics, one = json.loads(Path("metrics/runs/mine.json").read_text()), table.to_pandas().query("seed == 1")
     mean = np.mean([spearmanr(some["score"], some["target"])[0] for _, some in one.groupby("fold")])
     assert metrics["spearman"]["seeds"]["1"] == pytest.approx(mean)
-    again = statistics_of("memorability", "predictions/mine.parquet", [1])[1].of_rows(np.arange(24))
+    again = statistics_of("score_ranking", "predictions/mine.parquet", [1])[1].of_rows(np.arange(24))
     assert again[0] == pytest.approx(mean)
 
 

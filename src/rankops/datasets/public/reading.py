@@ -466,7 +466,7 @@ def fold_of(key: str, *, folds: int, seed: int) -> int:
     """Return the fold of a key, from 1: by the key and the seed alone, so that no other row can move it.
 
     >>> [fold_of(key, folds=3, seed=1) for key in "abcde"]
-    [3, 2, 2, 3, 1]
+    [2, 1, 1, 1, 3]
     """
     return 1 + floor(folds * place_of(f"fold of {key}", seed=seed))  # no other draw is of this text
 
