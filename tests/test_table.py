@@ -540,6 +540,30 @@ class TestWhatWouldBeSilentlyWrong:
         assert skipped
         assert not held & set(found["train"]["group"].to_pylist())
 
+    @pytest.mark.parametrize("truth", [{"target": "price"}, {"labels": "tags"}])
+    def test_a_table_of_folds_passes_by_rows_of_a_group_in_one_fold(self, project, truth):
+        options = {"file": "photos.csv", "features": ["weight"], "split": SHARES} | truth
+        params = settings(options)
+        block = params.datasets["mine"].model_copy(update={"folds": 3, "seed": SEED})
+        params = params.model_copy(update={"datasets": {"mine": block}})
+        data.main(params, "mine")
+        assert refusal(params, "mine") is None
+        rows = pd.read_parquet("data/mine/train.parquet")
+        assert (rows.groupby("group")["fold"].nunique() == 1).all()
+
+    def test_rows_without_names_of_their_own_come_in_folders_too(self, project):
+        folder = Path("data/raw/mine")
+        for name in ("first", "2026-12-01"):
+            (folder / name).mkdir()
+            (folder / name / "a.csv").write_bytes((folder / "photos.csv").read_bytes())
+        for path in folder.iterdir():
+            if path.is_file():
+                path.unlink()
+        params = settings({"file": "a.csv", "features": ["weight"], "target": "price"}, snapshot=2)
+        data.main(params, "mine")
+        assert refusal(params, "mine") is None
+        assert pd.read_parquet("data/mine/train.parquet")["name"].iloc[-1] == "2026-12-01/60"
+
     def test_index_k_of_svmlight_is_place_k_in_every_file(self, tmp_path):
         for split, rows in (("train", "0:1 1:2 2:3"), ("val", "1:2"), ("test", "2:3")):
             first = {"train": 0, "val": 100, "test": 200}[split]

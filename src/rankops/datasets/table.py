@@ -240,8 +240,8 @@ class Table(DiskDataset):
         for key in ("group", "name", "key"):
             held = known.frame[known.frame["split"] != "train"].drop_duplicates(key).set_index(key)["split"]
             both = later.frame[later.frame[key].isin(held.index)]
-            named = self.id is not None or self.input in ("image", "frames")
-            if len(both) and (key == "group" or named or (key == "key" and isinstance(self.split, dict))):
+            told = {"group": self.group, "name": self.id or self.image, "key": isinstance(self.split, dict)}
+            if len(both) and told[key]:
                 number, value = int(both.index[0]), both[key].iloc[0]
                 raise ValueError(
                     f"{later.sheet.place(number)}: {key} {value} is in {held[value]} of {first}, and later deliveries "
@@ -313,6 +313,8 @@ class Table(DiskDataset):
         chosen = self._chosen(Path(raw), examples, split, reading)
         if split == "all" or (split == "train" and self.date):
             reading.skipped.extend(name for name, delivery in examples.left_out.items() if delivery or split == "all")
+        if split == "all" and not (self.id or self.image or self.relevance):  # numbers of rows, in a file of its own
+            chosen = chosen.assign(name=[f"{Path(raw).name}/{name}" for name in chosen["name"]])
         schema, rows = self._schema(reading.fitted), 0
         chosen = self._encoded(examples.sheet, chosen, reading.fitted)
         for part in read_pictures(self, Path(raw), examples.sheet, chosen, reading):
