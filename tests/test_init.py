@@ -167,3 +167,36 @@ def test_the_check_says_what_does_not_fit_the_head_of_a_file(project):
     path.write_text(path.read_text().replace("tags", "labels", 1))
     with pytest.raises(ValueError, match="datasets.mine: data/raw/mine/a.csv: no column 'tags'"):
         rules.check("params.yaml")
+
+
+N = range(ROWS)
+
+
+@pytest.mark.parametrize(
+    ("columns", "expected"),
+    [
+        ({"PassengerId": N, "age": N, "score": N}, {"features": ["age"], "id": "PassengerId", "target": "score"}),
+        ({"weight_kg": [2] * ROWS, "size": N, "price": N}, {"features": ["weight_kg", "size"], "weight": None}),
+        ({"user_age": [3, 4] * 30, "size": N, "price": N}, {"features": ["user_age", "size"], "group": None}),
+        (
+            {"title": ["a good hat"] * ROWS, "product_rating": [1, 5] * 30},
+            {"text": "title", "target": "product_rating"},
+        ),
+        ({"price_log": N, "size": N, "price": N}, {"features": ["price_log", "size"], "target": "price"}),
+        ({"created_at": [1.7e9 + k for k in N], "size": N, "price": N}, {"features": ["size"]}),
+        ({"is_new": [0, 1] * 30, "is_sold": [1, 0] * 30, "price": N}, {"features": ["is_new", "is_sold"]}),
+    ],
+)
+def test_what_a_column_is_called_is_not_taken_for_more_than_it_says(tmp_path, columns, expected):
+    write(tmp_path, "a.csv", **columns)
+    options = guess(tmp_path / "a.csv").options
+    assert {role: options.get(role) for role in expected} == expected
+
+
+def test_days_are_no_features_and_a_split_of_other_names_is_not_passed_over(tmp_path):
+    days = pd.date_range("2026-01-01", periods=ROWS)
+    pd.DataFrame({"bought": days, "size": N, "price": N}).to_parquet(tmp_path / "a.parquet")
+    assert guess(tmp_path / "a.parquet").options["features"] == ["size"]
+    write(tmp_path, "a.csv", size=N, price=N, split=["train", "valid", "test"] * 20)
+    with pytest.raises(ValueError, match="split has valid, expected train, val, test or gate"):
+        guess(tmp_path / "a.csv")

@@ -14,9 +14,11 @@ from rankops import lookup
 from rankops.cli import answers as answering
 from rankops.cli.answers import answers, write
 from rankops.cli.predict import main, run
-from rankops.cli.rows import Roles
+from rankops.cli.rows import Roles, read
 from rankops.io.checkpoints import load_model, save_model
+from rankops.io.images import as_jpeg, open_photo, picture
 from rankops.io.parquet import IMAGE
+from rankops.models.tokenizer import Vocabulary
 
 from conftest import encoded, small_network  # isort: skip
 
@@ -195,6 +197,68 @@ def test_texts_are_answered_and_a_column_that_is_called_otherwise_is_asked_for(h
     with pytest.raises(SystemExit, match="no column text; name the one that holds it, as in `--input title`"):
         main([str(model), "rows.csv"])
     assert len(told(model, "rows.csv", "--input", "title", capsys=capsys)) == 2
+
+
+def with_input(folder: Path, task: str, kind: str, **about) -> Path:
+    """Write a model that knows the columns of its training's table."""
+    network = small_network(task, kind)
+    network.recipe["input"] |= about
+    save_model(folder, network)
+    return folder
+
+
+def answered(*words, capsys) -> list[dict]:
+    return [json.loads(line) for line in told(*words, "--json", capsys=capsys)]
+
+
+def test_the_column_that_was_learned_from_goes_before_one_called_as_its_kind(here, capsys):
+    model = with_input(here / "model", "score_ranking", "text", columns=["review"])
+    Path("rows.csv").write_text("text,review\na hat,shoes\n")
+    Path("alone.csv").write_text("text\nshoes\n")
+    assert answered(model, "rows.csv", capsys=capsys) == answered(model, "alone.csv", capsys=capsys)
+
+
+def test_accents_may_be_written_in_any_way():
+    assert Vocabulary.split("cafe\u0301 nai\u0308f") == Vocabulary.split("caf\u00e9 na\u00eff")
+
+
+def test_features_are_taken_in_the_order_of_training_and_vectors_from_text(here, capsys):
+    model = trained(here / "model", "score_ranking", "features")
+    Path("rows.csv").write_text("price,age\n3.5,1\n")
+    Path("vectors.csv").write_text('features\n"[1, 3.5]"\n')
+    found = [
+        answered(model, *words, capsys=capsys)
+        for words in (["rows.csv"], ["rows.csv", "--input", "price", "--input", "age"], ["vectors.csv"])
+    ]
+    assert found[0] == found[1] == found[2]
+
+
+def test_index_k_of_svmlight_is_place_k_for_a_model_that_learned_from_it(here):
+    Path("rows.txt").write_text("0 qid:1 1:7\n1 qid:1 1:8\n")
+    for columns, expected in ((["all"], [0.0, 7.0, 0.0]), (["X"], [7.0, 0.0, 0.0])):
+        recipe = {"task": "query_ranking", "input": {"kind": "features", "count": 3, "columns": columns}}
+        (query,) = read([Path("rows.txt")], recipe)
+        assert query.asked()["features"][0] == expected
+
+
+def test_frames_are_of_all_their_columns_or_cut_as_in_training(here):
+    for name in "ab":
+        Path(name).write_bytes(name.encode())
+    Path("rows.csv").write_text("first,second\na,b\n")
+    Path("cut.csv").write_text("frames\na;b\n")
+    recipe = {"task": "score_ranking", "input": {"kind": "frames", "columns": ["first", "second"], "separator": ";"}}
+    for file in ("rows.csv", "cut.csv"):
+        (row,) = read([Path(file)], recipe)
+        assert row.asked() == {"frames": [b"a", b"b"]}
+
+
+def test_a_picture_loses_what_those_of_training_lost_when_they_were_stored(here):
+    noise = Image.effect_noise((16, 16), 90).convert("RGB")
+    noise.save("a.png")
+    stored = as_jpeg(open_photo(Path("a.png").read_bytes(), 16))
+    given = {"colors": 3, "where": "a", "size": (16, 16)}
+    assert picture(Path("a.png"), **given, stored="JPEG").equal(picture(stored, **given))
+    assert not picture(Path("a.png"), **given).equal(picture(stored, **given))
 
 
 def test_memory_does_not_grow_with_the_file(here, monkeypatch):

@@ -152,10 +152,10 @@ class TestRoles:
             "features": "all", "relevance": "label", "group": "qid",
         }  # fmt: skip
         found, fitted, _ = read(options, tmp_path)
-        assert fitted["width"] == 3
+        assert fitted["width"] == 4  # index 0, which no row has, too
         row = found["train"].to_pylist()[1]
         assert (row["name"], row["relevance"]) == ("1", [1, 2, 0, 1])
-        assert row["features"][1] == pytest.approx([0.5, 0, -5])
+        assert row["features"][1] == pytest.approx([0, 0.5, 0, -5])
         assert [len(found[split]) for split in ("train", "test")] == [20, 20]
         assert len(found["val"]) + len(found["gate"]) == 20  # the files have no gate
 
@@ -238,7 +238,7 @@ def bytes_with(change):
 
 SVM = {"file": "a.txt", "image": None, "features": "all", "labels": None, "relevance": "label", "group": "qid"}
 NPZ = {"file": "a.npz", "image": None, "features": "X", "labels": None, "target": "y"}
-FLAT = {"image": None, "features": ["price", "weight"], "labels": None, "target": "price"}
+FLAT = {"image": None, "features": ["weight"], "labels": None, "target": "price"}
 QUERY = {"image": None, "features": ["price"], "labels": None, "relevance": "weight", "group": "customer"}
 
 
@@ -336,7 +336,7 @@ BAD = {
     "index twice": (svm("1 qid:1 1:2 2:1", "0 qid:1 1:1 1:5"), SVM, ["a.txt", "row 2", "twice"]),
     "no qid": (svm("1 qid:1 1:2 2:1", "0 1:1 2:5"), SVM, ["a.txt", "row 2", "no qid"]),
     "no SVMlight": (svm("1 qid:1 1:2 2:1", "0 qid:1 a:5"), SVM, ["a.txt", "row 2", "index:number"]),
-    "NaN in SVMlight": (svm("1 qid:1 1:2 2:1", "0 qid:1 1:nan 2:1"), SVM, ["a.txt", "row 2", "all[0] is nan"]),
+    "NaN in SVMlight": (svm("1 qid:1 1:2 2:1", "0 qid:1 1:nan 2:1"), SVM, ["a.txt", "row 2", "all[1] is nan"]),
     "pickles": (npz(X=np.ones((3, 2)), y=np.array([{}, 1, 2], object)), NPZ, ["a.npz", "y", "pickled"]),
     "lengths": (npz(X=np.ones((3, 2)), y=np.ones(4)), NPZ, ["a.npz", "y is (4,)", "expected 3"]),
     "infinite array": (npz(X=np.array([[1, np.inf], [1, 2]]), y=np.ones(2)), NPZ, ["a.npz", "row 1", "X[1] is inf"]),
@@ -482,7 +482,7 @@ class TestStages:
         "options",
         [
             PHOTOS | {"labels": None, "relevance": "weight", "group": "customer"},
-            {"file": "photos.csv", "features": ["price", "weight"], "target": "price", "id": "path"},
+            {"file": "photos.csv", "features": ["weight"], "target": "price", "id": "path"},
             {"file": "photos.csv", "text": "tags", "target": "price", "group": "customer"},
             {"file": "photos.csv", "image": "path", "captions": "tags"},
             {"file": "photos.csv", "features": ["price"], "relevance": "weight", "group": "customer"},
@@ -492,3 +492,83 @@ class TestStages:
         params = settings(options, size=16 if "image" in options else None)
         data.main(params, "mine")
         assert refusal(params, "mine") is None
+
+
+class TestWhatWouldBeSilentlyWrong:
+    def test_a_missing_label_is_no_class_whatever_its_type(self, tmp_path):
+        for name, cells in (("a", [None, "x|y", "z"] * 20), ("b", [np.nan, 1.0, 2.0] * 20)):
+            pd.DataFrame({"f": range(ROWS), "tags": cells}).to_parquet(tmp_path / f"{name}.parquet")
+        fitted = [
+            Table(file=f"{name}.parquet", features=["f"], labels="tags").fit(tmp_path, seed=1)["classes"]
+            for name in "ab"
+        ]
+        assert fitted == [["x", "y", "z"], ["1", "2"]]
+
+    @pytest.mark.parametrize(
+        ("options", "told"),
+        [
+            ({"features": ["f", "y"], "target": "y"}, "'y' is the target too"),
+            ({"features": ["f", "day"], "target": "y"}, "row 1: day is 2026-01-01"),
+            ({"features": ["f"], "target": "large"}, "row 4: large is"),
+            ({"text": "several", "target": "y"}, "row 1: several is"),
+            ({"image": "picture", "target": "y", "split": {"hash_of": "picture"}}, "picture holds pictures"),
+        ],
+    )
+    def test_columns_of_another_kind_are_refused(self, tmp_path, options, told):
+        columns = {
+            "f": range(ROWS), "y": range(ROWS), "day": pd.date_range("2026-01-01", periods=ROWS),
+            "several": [["a", "b"]] * ROWS, "picture": [photo(1)] * ROWS,
+        }  # fmt: skip
+        file = "a.parquet"
+        if options.get("target") == "large":
+            rows = [{"f": k, "large": 10**400 if k == 3 else k} for k in range(ROWS)]
+            file = "a.jsonl"
+            lines(tmp_path, file, *map(json.dumps, rows))
+        pd.DataFrame(columns).to_parquet(tmp_path / "a.parquet")
+        with pytest.raises(ValueError, match=re.escape(told)):
+            Table(file=file, **options).check(tmp_path)
+
+    def test_what_decides_on_the_split_stays_together_in_later_deliveries_and_folds(self, raw):
+        options = PHOTOS | DATED | {"group": None}
+        found, _, skipped = read(options, raw, seed=SEED, size=16, snapshot=3)
+        held = {group for split in NAMES[1:] for group in found[split]["group"].to_pylist()}
+        assert not held & set(found["train"]["group"].to_pylist())
+        frame = pd.read_csv(raw / "photos.csv").assign(customer=[f"c{k % 20}" for k in range(ROWS)])
+        frame.to_csv(raw / "photos.csv", index=False)
+        found, _, skipped = read(options, raw, seed=SEED, size=16, snapshot=3)
+        held = {group for split in NAMES[1:] for group in found[split]["group"].to_pylist()}
+        assert skipped
+        assert not held & set(found["train"]["group"].to_pylist())
+
+    @pytest.mark.parametrize("truth", [{"target": "price"}, {"labels": "tags"}])
+    def test_a_table_of_folds_passes_by_rows_of_a_group_in_one_fold(self, project, truth):
+        options = {"file": "photos.csv", "features": ["weight"], "split": SHARES} | truth
+        params = settings(options)
+        block = params.datasets["mine"].model_copy(update={"folds": 3, "seed": SEED})
+        params = params.model_copy(update={"datasets": {"mine": block}})
+        data.main(params, "mine")
+        assert refusal(params, "mine") is None
+        rows = pd.read_parquet("data/mine/train.parquet")
+        assert (rows.groupby("group")["fold"].nunique() == 1).all()
+
+    def test_rows_without_names_of_their_own_come_in_folders_too(self, project):
+        folder = Path("data/raw/mine")
+        for name in ("first", "2026-12-01"):
+            (folder / name).mkdir()
+            (folder / name / "a.csv").write_bytes((folder / "photos.csv").read_bytes())
+        for path in folder.iterdir():
+            if path.is_file():
+                path.unlink()
+        params = settings({"file": "a.csv", "features": ["weight"], "target": "price"}, snapshot=2)
+        data.main(params, "mine")
+        assert refusal(params, "mine") is None
+        assert pd.read_parquet("data/mine/train.parquet")["name"].iloc[-1] == "2026-12-01/60"
+
+    def test_index_k_of_svmlight_is_place_k_in_every_file(self, tmp_path):
+        for split, rows in (("train", "0:1 1:2 2:3"), ("val", "1:2"), ("test", "2:3")):
+            first = {"train": 0, "val": 100, "test": 200}[split]
+            lines(tmp_path, f"{split}.txt", *[f"{k % 2} qid:{first + k // 2} {rows}" for k in range(80)])
+        files = {split: f"{split}.txt" for split in NAMES[:3]}
+        found, _, _ = read({"file": files, "features": "all", "relevance": "label", "group": "qid"}, tmp_path)
+        firsts = [found[split]["features"][0].as_py()[0] for split in NAMES[:3]]
+        assert firsts == [[1, 2, 3], [0, 2, 0], [0, 0, 3]]

@@ -545,3 +545,16 @@ def test_a_ranker_averages_scores_and_thresholds_over_views(tmp_path, generator)
         assert not ranker(images)[0].allclose(one_view(images)[0])
     with pytest.raises(ValueError, match=r"zoom is 0\.5"):
         build("models", "label_ranker", args | {"views": moves | {"zoom": 0.5}}, seed=0, outputs=10)
+
+
+def test_targets_far_from_0_are_learned_from_by_their_deviations_and_those_within_0_and_1_as_they_are():
+    from rankops.inputs import features
+
+    inputs = features.of_tensor(torch.randn(4, 2, generator=torch.Generator().manual_seed(0)))
+    model = {"name": "linear", "args": {}, "backbone": {"name": "perceptron", "args": {"hidden": []}}}
+    for target, expected in (([1e5, 2e5, 1e5, 2e5], [-1, 1, -1, 1]), ([0.0, 0.5, 1.0, 0.25], [0, 0.5, 1, 0.25])):
+        split = Split(inputs, torch.tensor(target))
+        task = lookup.find("tasks", "score_ranking")({})
+        network = task.build(model, split, seed=1)
+        _, truth = task.compare(network, torch.zeros(4, 1), split.truth, 4)
+        assert truth["target"].flatten().tolist() == pytest.approx(expected)

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable, Sequence
+from datetime import date
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -15,6 +16,7 @@ from rankops.datasets.table_files import Stored, columns_like, format_of, names_
 __all__ = ["TASKS", "Guess", "guess"]
 
 HEAD = 1000  # rows that are looked at
+SECONDS = 1e8  # beyond it a number called a time is one since 1970
 PICTURES = (".jpg", ".jpeg", ".png", ".bmp", ".gif", ".tif", ".tiff", ".webp")
 SPLITS = {"train", "val", "test", "gate"}
 TASKS = ("label_ranking", "multilabel", "score_ranking", "query_ranking", "retrieval")
@@ -24,13 +26,13 @@ NAMES = {
     "target": r"(target|score|price|value|rating|y$|ctr|rate|label$|views?|likes?)",
     "relevance": r"(relevance|grade|rel$|label$|clicks?|judg)",
     "captions": r"(captions?|description|sentence|text|title)",
-    "query": r"(qid|query)",
-    "group": r"(group|user|customer|session|product|owner|patient|author)",
-    "weight": r"(weight)",
-    "id": r"(id$|key$|name$|sku)",
+    "query": r"(qid|query)(_?id)?$",
+    "group": r"(group|user|customer|session|product|owner|patient|author|shop)s?(_?(id|key|name|number|code))?$",
+    "id": r"(id$|key$|name$|sku|index$|idx$|unnamed: 0$)",
     "date": r"(date|day$|time|added|created|month)",
     "split": r"(split|fold|subset|partition)",
 }
+WEIGHT = re.compile(r"((sample|row|example|case)_?)?weights?", re.IGNORECASE)  # not of a body or a parcel
 
 
 class Guess(NamedTuple):
@@ -72,7 +74,17 @@ class _Columns:
         return None if values.isna().any() else values.to_numpy(np.float64)
 
     def is_number(self, name: str) -> bool:
-        return not self.is_vector(name) and self.numbers(name) is not None
+        return not self.is_vector(name) and not self.is_time(name) and self.numbers(name) is not None
+
+    def is_time(self, name: str) -> bool:
+        """Whether cells are days or times: by their type, or by what the column is called and holds."""
+        cells = self.cells[name]
+        if cells.dtype.kind in "mM" or isinstance(cells.iloc[0], date):
+            return True
+        if not _called(name, "date") or self.is_vector(name):
+            return False
+        values = pd.to_numeric(cells, errors="coerce")
+        return bool(values.isna().any() or (values > SECONDS).all())
 
     def is_vector(self, name: str) -> bool:
         return isinstance(self.cells[name].iloc[0], np.ndarray | list)
@@ -103,7 +115,8 @@ class _Columns:
 
 
 def _called(name: str, role: str) -> bool:
-    return re.search(rf"(^|[^a-z]){NAMES[role]}", name.lower()) is not None
+    plain = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower()  # PassengerId
+    return re.search(rf"(^|[^a-z]){NAMES[role]}", plain) is not None
 
 
 def guess(path: Path, *, task: str | None = None, encoding: str = "utf-8") -> Guess:
@@ -168,13 +181,23 @@ def _svmlight(columns: _Columns, task: str | None) -> Guess:
 
 def _structure(columns: _Columns) -> dict[str, Any]:
     """Take the columns of structure, by what they are called and hold."""
+    for name in columns.free:
+        values = set(columns.cells[name].map(str)) if _called(name, "split") and not columns.is_vector(name) else set()
+        if {"train", "test"} <= values and not values <= SPLITS:
+            raise ValueError(
+                f"{columns.sheet.paths[0]}: {name} has {', '.join(sorted(values - SPLITS)[:5])}, expected train, val, "
+                "test or gate: call its splits so, or rename the column if it is none"
+            )
     found = {
         "split": columns.take(lambda name: _called(name, "split") and set(columns.cells[name].map(str)) <= SPLITS),
-        "weight": columns.take(lambda name: _called(name, "weight") and _all(columns.numbers(name), lambda v: v > 0)),
+        "weight": columns.take(
+            lambda name: WEIGHT.fullmatch(name) is not None and _all(columns.numbers(name), lambda v: v > 0)
+        ),
         "group": columns.take(lambda name: _called(name, "query") and not columns.is_unique(name))
         or columns.take(lambda name: _called(name, "group") and not columns.is_unique(name)),
     }
-    columns.take(lambda name: _called(name, "date") and not columns.is_number(name))  # by choice alone
+    for name in [name for name in columns.free if columns.is_time(name)]:
+        columns.free.remove(name)  # by choice alone
     found["id"] = columns.take(
         lambda name: _called(name, "id") and columns.is_unique(name) and not columns.is_picture(name)
     )
@@ -255,8 +278,10 @@ def _flags(columns: _Columns) -> Guess | None:
     for name in columns.free:
         if "_" in name and _all(columns.numbers(name), lambda v: (v >= 0) & (v == np.round(v)) & (v < 100)):
             starts.setdefault(f"{name.partition('_')[0]}_", []).append(name)
+    targets = any(_called(name, "target") and columns.is_number(name) for name in columns.free)
     for start, names in starts.items():
-        if len(names) > 1 and re.match(r"(label|tag|is|has|class|rank)_", start):
+        starts_of_labels = r"(label|tag|class|rank)_" if targets else r"(label|tag|is|has|class|rank)_"
+        if len(names) > 1 and re.match(starts_of_labels, start):
             ranks = max(columns.numbers(name).max() for name in names) > 1  # ty: ignore
             for name in names:
                 columns.free.remove(name)
@@ -281,6 +306,7 @@ def _relevance(columns: _Columns, structure: dict[str, Any]) -> Guess | None:
 
 def _target(columns: _Columns) -> Guess | None:
     called = [name for name in columns.free if _called(name, "target") and columns.is_number(name)]
+    called.sort(key=lambda name: re.fullmatch(rf"{NAMES['target']}", name.lower()) is None)  # price before price_log
     numbers = called or [name for name in columns.free if columns.is_number(name)][-1:]
     if not numbers:
         return None

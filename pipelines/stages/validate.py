@@ -43,6 +43,9 @@ def _by_fold(facts: dict[str, pd.DataFrame], folder: Path) -> dict[str, pd.DataF
     folds = folds_of(folder / "train.parquet")
     result = {}
     for name, table in facts.items():
+        if "id" not in table.index.names:  # of classes and of the whole, over all folds
+            result[name] = table
+            continue
         rows = table.reset_index()
         rows["split"] = [f"fold {fold}" for fold in folds[rows["id"]]]
         if "split_rows" in rows:

@@ -142,8 +142,8 @@ def _of_table(path: Path, form: str, recipe: Mapping[str, Any], roles: Roles) ->
         if name is not None and name not in names:
             raise ValueError(f"{path}: no column {name!r}; it has {', '.join(names)}{did_you_mean(name, names)}")
     wanted = list(dict.fromkeys([*inputs, *(name for name in (ids, roles.query) if name)]))
-    cells = _Cells(path, kind, inputs)
-    numbered = enumerate(_cells(path, form, wanted, count=recipe["input"].get("count")), 1)
+    cells = _Cells(path, kind, inputs, recipe["input"].get("separator", "|"))
+    numbered = enumerate(_cells(path, form, wanted, recipe["input"]), 1)
     if recipe.get("task") != "query_ranking":
         for number, row in numbered:
             yield cells.row(number, row, key, row[ids] if ids else None)
@@ -166,9 +166,12 @@ def _inputs(path: Path, names: list[str], recipe: Mapping[str, Any], roles: Role
     if roles.input:
         starts = [name.removesuffix("*") for name in roles.input if name.endswith("*")]
         found = [name for name in roles.input if not name.endswith("*")]
-        return found + [name for name in names if starts and name.startswith(tuple(starts))], kind
+        found += [name for name in names if starts and name.startswith(tuple(starts))]
+        return (list(known) if known and set(known) == set(found) else found), kind  # in the order of training
     if kind == "features" and known and set(known) <= set(names):
         return list(known), kind
+    if (own := recipe["input"].get("columns")) and set(own) <= set(names):  # as the training's table calls them
+        return list(own), kind
     if kind in names:
         return [kind], kind
     if recipe.get("task") == "retrieval" and "caption" in names:
@@ -186,8 +189,8 @@ def _inputs(path: Path, names: list[str], recipe: Mapping[str, Any], roles: Role
 class _Cells:
     """Turns cells of a table into what a model is asked."""
 
-    def __init__(self, path: Path, kind: str, inputs: list[str]):
-        self.path, self.kind, self.inputs = path, kind, inputs
+    def __init__(self, path: Path, kind: str, inputs: list[str], separator: str):
+        self.path, self.kind, self.inputs, self.separator = path, kind, inputs, separator
 
     def row(self, number: int, row: dict[str, Any], key: str, given: Any) -> Row:
         """Return a row whose id is the given one, else the path of its image, else its number."""
@@ -222,13 +225,20 @@ class _Cells:
         if self.kind == "features" and key == "features":
             if isinstance(cell, list):
                 return [_number(value, f"{self.inputs[0]}[{place}]") for place, value in enumerate(cell)]
+            if len(self.inputs) == 1 and isinstance(cell, str):
+                from rankops.datasets.table_cells import numbers_in  # needs pandas
+
+                numbers = numbers_in(cell)
+                return [_number(value, f"{self.inputs[0]}[{place}]") for place, value in enumerate(numbers)]
             return [_number(row[name], name) for name in self.inputs]
         if cell is None or cell == "":
             raise ValueError(f"{self.inputs[0]} is empty")
         if key == "image":
             return self._picture(cell)
         if key == "frames":
-            frames = cell if isinstance(cell, list) else str(cell).split("|")
+            if len(self.inputs) > 1:
+                return [self._picture(row[name]) for name in self.inputs]
+            frames = cell if isinstance(cell, list) else str(cell).split(self.separator)
             return [self._picture(frame) for frame in frames]
         return str(cell)
 
@@ -261,8 +271,11 @@ def _names(path: Path, form: str) -> list[str]:
     return names_in(path, form)  # ty: ignore[invalid-argument-type]
 
 
-def _cells(path: Path, form: str, names: list[str], *, count: int | None) -> Iterator[dict[str, Any]]:
-    """Yield the cells of each row by column; a vector of SVMlight, whose last zeros may miss, has `count` numbers."""
+def _cells(path: Path, form: str, names: list[str], about: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """Yield the cells of each row by column; a vector of SVMlight, whose last zeros may miss, has `count` numbers.
+
+    Its index k is place k, as in training on SVMlight; for a model of other tables 1 is the first.
+    """
     match form:
         case "csv" | "tsv":
             yield from _delimited(path, names, tabs=form == "tsv")
@@ -277,10 +290,12 @@ def _cells(path: Path, form: str, names: list[str], *, count: int | None) -> Ite
             from rankops.datasets.table_files import read_sheet
 
             frame = read_sheet([path], lambda _: names, kind=form, encoding="utf-8", head=None).frame  # ty: ignore[invalid-argument-type]
+            if form == "svmlight" and about.get("columns") != ["all"] and not any(one[0] for one in frame["all"]):
+                frame = frame.assign(all=[one[1:] for one in frame["all"]])
             for row in frame.to_dict("records"):
                 lists = {name: value.tolist() for name, value in row.items() if hasattr(value, "tolist")}
                 if form == "svmlight":
-                    lists["all"] += [0.0] * ((count or 0) - len(lists["all"]))
+                    lists["all"] += [0.0] * ((about.get("count") or 0) - len(lists["all"]))
                 yield row | lists
 
 

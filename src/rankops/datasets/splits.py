@@ -1,7 +1,7 @@
 """The tables that tasks learn from: inputs of any kind, and one reader for each truth, whichever dataset wrote them."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -151,6 +151,8 @@ def read_split(
     inputs, sizes = lookup.find("inputs", kind).read(path, lists=lists, threads=threads, memory=memory)
     if sizes is not None:
         _check_sizes(sizes, read["relevance"], path)
+    if told := said(path, "input"):  # the columns of a person's own table, which requests have too
+        inputs = replace(inputs, about=inputs.about | told)
     weight = _weight(read, path) if "weight" in there else None
     classes = said(path, "classes")
     return Split(inputs, known, sizes, weight, read.select(about) if about else None, classes)

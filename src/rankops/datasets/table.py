@@ -113,6 +113,9 @@ class Table(DiskDataset):
                 raise ValueError(f"the {what} is {found}, expected exactly one of {', '.join(roles)}")
         self._check_truth()
         self._check_split()
+        if self.group is None and isinstance(self.split, dict) and self.split["hash_of"] not in (self.id, self.image):
+            # What decides on the split belongs together in folds, in later deliveries and in the bootstrap, too.
+            object.__setattr__(self, "group", self.split["hash_of"])
         if self.date is not None:
             _check_keys("date", self.date, required=("column", "first", "every"))
             if self.date["every"] not in ("day", "week", "month", "year"):
@@ -210,13 +213,17 @@ class Table(DiskDataset):
             "relevance": pa.list_(grades),
             "captions": pa.list_(pa.string()),
         }
+        given = getattr(self, self.input)
+        from_columns = {"columns": given if isinstance(given, list) else [given]}
+        if self.frames is not None:
+            from_columns["separator"] = self.frame_separator
         kind = pa.list_(inputs[self.input]) if self.relevance else inputs[self.input]
         fields = {"id": pa.int64(), "name": pa.string(), self.input: kind, self.truth: truths[self.truth]}
         if self.group is not None and not self.relevance:
             fields["group"] = pa.string()
         if self.weight is not None:
             fields["weight"] = pa.float32()
-        told = {"classes": classes, "features": fitted.get("features")}
+        told = {"classes": classes, "features": fitted.get("features"), "input": from_columns}
         metadata = {name: json.dumps(value) for name, value in told.items() if value}
         return pa.schema(fields, metadata or None)
 
@@ -230,10 +237,11 @@ class Table(DiskDataset):
 
     def check_later(self, raw: str | Path, *, first: str | Path, seed: int) -> None:
         known, later = self._read(Path(first), seed=seed), self._read(Path(raw), seed=seed)
-        for key in ("group", "name"):
+        for key in ("group", "name", "key"):
             held = known.frame[known.frame["split"] != "train"].drop_duplicates(key).set_index(key)["split"]
             both = later.frame[later.frame[key].isin(held.index)]
-            if len(both) and (key == "group" or self.id is not None or self.input in ("image", "frames")):
+            told = {"group": self.group, "name": self.id or self.image, "key": isinstance(self.split, dict)}
+            if len(both) and told[key]:
                 number, value = int(both.index[0]), both[key].iloc[0]
                 raise ValueError(
                     f"{later.sheet.place(number)}: {key} {value} is in {held[value]} of {first}, and later deliveries "
@@ -305,6 +313,8 @@ class Table(DiskDataset):
         chosen = self._chosen(Path(raw), examples, split, reading)
         if split == "all" or (split == "train" and self.date):
             reading.skipped.extend(name for name, delivery in examples.left_out.items() if delivery or split == "all")
+        if split == "all" and not (self.id or self.image or self.relevance):  # numbers of rows, in a file of its own
+            chosen = chosen.assign(name=[f"{Path(raw).name}/{name}" for name in chosen["name"]])
         schema, rows = self._schema(reading.fitted), 0
         chosen = self._encoded(examples.sheet, chosen, reading.fitted)
         for part in read_pictures(self, Path(raw), examples.sheet, chosen, reading):
@@ -333,7 +343,9 @@ class Table(DiskDataset):
         if split == "train" and self.date:
             later = frame[~first & (frame["delivery"] < reading.snapshot)]
             held = frame[first & (frame["split"] != "train")]
-            known = later["group"].isin(held["group"]) | later["name"].isin(held["name"])
+            known = (
+                later["group"].isin(held["group"]) | later["name"].isin(held["name"]) | later["key"].isin(held["key"])
+            )
             if known.any():
                 logging.warning(
                     "%s: %d of %d rows of later deliveries belong to groups that the first one holds out: left out",
@@ -409,6 +421,12 @@ class Table(DiskDataset):
             if len(set(columns)) < len(columns):
                 raise ValueError(f"{role}: column {max(columns, key=columns.count)!r} is named twice; name it once")
             found[role] = columns
+        for role in (*TRUTHS, "weight", "id", "split"):
+            if self.features is not None and (both := set(found.get(role, ())) & set(found["features"])):
+                raise ValueError(
+                    f"features: column {min(both)!r} is the {role} too, which would be learned from itself; name the "
+                    "features without it"
+                )
         return found
 
     def _column_of(self, role: str) -> Any:

@@ -22,6 +22,7 @@ __all__ = [
     "as_vectors",
     "first_place",
     "missing_in",
+    "numbers_in",
     "require_same",
     "split_into",
 ]
@@ -57,17 +58,41 @@ def as_numbers(sheet: Sheet, cells: pd.Series, *, least: float = -LARGEST, what:
     Raises:
         ValueError: one is none, infinite, too large for float32, or less than `least`; the message names its row.
     """
-    values = pd.to_numeric(cells, errors="coerce").to_numpy(np.float64)
+    if cells.dtype.kind in "mM":  # which pandas would take for nanoseconds
+        place = sheet.place(int(cells.index[0]))
+        raise ValueError(
+            f"{place}: {cells.name} is {cells.iloc[0]}, expected {what}; make numbers of its days or times"
+        )
+    try:
+        values = pd.to_numeric(cells, errors="coerce").to_numpy(np.float64)
+    except OverflowError:  # an integer of more digits than any float
+        values = cells.map(_as_float).to_numpy(np.float64)
     wrong = ~((values >= least) & (values <= LARGEST))
     if wrong.any():
         position, place = first_place(sheet, cells.index, wrong)
         found = cells.iloc[position]
         comma = isinstance(found, str) and re.fullmatch(r"-?\d+,\d+", found)
         raise ValueError(
-            f"{place}: {cells.name} is {found!r}, expected {what}; "
+            f"{place}: {cells.name} is {repr(found)[:60]}, expected {what}; "
             + ("write decimals with a point" if comma else "correct or remove the row")
         )
     return values
+
+
+def _as_float(cell: Any) -> float:
+    try:
+        return float(cell)
+    except (OverflowError, ValueError, TypeError):
+        return np.nan
+
+
+def numbers_in(cell: str) -> list[str]:
+    """Return the numbers of a vector that is text.
+
+    >>> numbers_in("[0.5, 1]")
+    ['0.5', '1']
+    """
+    return re.split(r"[\s,;|]+", cell.strip("[]() "))
 
 
 def as_vectors(sheet: Sheet, cells: pd.Series) -> np.ndarray:
@@ -84,7 +109,7 @@ def as_vectors(sheet: Sheet, cells: pd.Series) -> np.ndarray:
     for number, cell in cells.items():
         place = sheet.place(number)
         try:
-            numbers = re.split(r"[\s,;|]+", cell.strip("[]() ")) if isinstance(cell, str) else cell
+            numbers = numbers_in(cell) if isinstance(cell, str) else cell
             vector = np.atleast_1d(np.asarray(numbers, np.float64))
         except (ValueError, TypeError) as error:
             raise ValueError(f"{place}: {cells.name} is {str(cell)[:60]!r}, expected a list of numbers") from error
@@ -101,10 +126,23 @@ def as_vectors(sheet: Sheet, cells: pd.Series) -> np.ndarray:
     return np.stack(vectors)
 
 
-def as_names(cells: pd.Series) -> pd.Series:
-    """Return cells as text; keyboards write the accents of one name in several ways."""
-    names = [str(int(cell)) if isinstance(cell, float) and cell.is_integer() else str(cell) for cell in cells]
-    return pd.Series([unicodedata.normalize("NFC", name.strip()) for name in names], cells.index, dtype=object)
+def as_names(sheet: Sheet, cells: pd.Series) -> pd.Series:
+    """Return cells as text; keyboards write the accents of one name in several ways.
+
+    Raises:
+        ValueError: one is a list or an object; the message names its row.
+    """
+    names = []
+    for number, cell in cells.items():
+        if isinstance(cell, list | dict | np.ndarray):
+            raise ValueError(f"{sheet.place(number)}: {cells.name} is {str(cell)[:60]}, expected text or a number")
+        names.append(_name(cell))
+    return pd.Series(names, cells.index, dtype=object)
+
+
+def _name(cell: Any) -> str:
+    name = str(int(cell)) if isinstance(cell, float) and cell.is_integer() else str(cell)
+    return unicodedata.normalize("NFC", name.strip())
 
 
 def as_paths(sheet: Sheet, cells: pd.Series) -> pd.Series:
@@ -134,10 +172,12 @@ def as_labels(sheet: Sheet, cells: pd.Series, separator: str) -> pd.Series:
         ValueError: a label is there twice in a cell; the message names its row.
     """
     rows = []
-    for number, cell in cells.items():
-        parts = cell.split(separator) if isinstance(cell, str) else [] if cell is None or cell is pd.NaT else cell
-        parts = [parts] if np.isscalar(parts) else parts
-        labels = [name for name in as_names(pd.Series(list(parts), dtype=object)) if name]
+    for (number, cell), missing in zip(cells.items(), missing_in(cells, numeric=False), strict=True):
+        parts = cell.split(separator) if isinstance(cell, str) else cell
+        parts = parts if isinstance(parts, list | np.ndarray) else [parts] if not missing else []
+        if wrong := [part for part in parts if part is None or isinstance(part, list | dict | np.ndarray)]:
+            raise ValueError(f"{sheet.place(number)}: {cells.name} has {str(wrong[0])[:60]}, expected names of labels")
+        labels = [name for name in map(_name, parts) if name]
         if len(set(labels)) < len(labels):
             twice = next(name for name in labels if labels.count(name) > 1)
             raise ValueError(

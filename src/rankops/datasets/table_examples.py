@@ -77,9 +77,9 @@ def examples_of(table: "Table", sheet: Sheet, roles: dict[str, list[str]]) -> Ex
     if table.input == "image" and not isinstance(frame["input"].iloc[0], Stored):
         frame["name"] = frame["input"]
     if "id" in roles:
-        frame["name"] = as_names(cells[roles["id"][0]])
-    frame["group"] = as_names(cells[roles["group"][0]]) if "group" in roles else frame["name"]
-    frame["key"] = _keys(table, cells, roles, frame)
+        frame["name"] = as_names(sheet, cells[roles["id"][0]])
+    frame["group"] = as_names(sheet, cells[roles["group"][0]]) if "group" in roles else frame["name"]
+    frame["key"] = _keys(table, sheet, cells, roles, frame)
     if "weight" in roles:
         weights = as_numbers(sheet, cells[roles["weight"][0]], what="a number above 0")
         if (weights <= 0).any():
@@ -141,7 +141,7 @@ def _inputs(table: "Table", sheet: Sheet, cells: pd.DataFrame, roles: dict[str, 
     if table.input == "image":
         return as_paths(sheet, cells[columns[0]])
     if table.input == "text":
-        return as_names(cells[columns[0]])
+        return as_names(sheet, cells[columns[0]])
     if table.input == "features":
         vector = len(columns) == 1 and _is_vector(cells[columns[0]].iloc[0])
         if vector:
@@ -173,17 +173,21 @@ def _is_vector(cell: Any) -> bool:
     return False
 
 
-def _keys(table: "Table", cells: pd.DataFrame, roles: dict[str, list[str]], frame: pd.DataFrame) -> pd.Series:
+def _keys(
+    table: "Table", sheet: Sheet, cells: pd.DataFrame, roles: dict[str, list[str]], frame: pd.DataFrame
+) -> pd.Series:
     """What decides on the split of a row: a column that is named, or else its group, or else its name."""
     if "key" not in roles or roles["key"] in (roles.get("group"), roles.get("id")):
         return frame["name" if roles.get("key", [""]) == roles.get("id") else "group"]
     if roles["key"] == roles.get("image"):
+        if isinstance(frame["input"].iloc[0], Stored):
+            raise ValueError(f"split.hash_of: {roles['key'][0]} holds pictures, expected a column of text or numbers")
         return frame["input"]
-    return as_names(cells[roles["key"][0]])
+    return as_names(sheet, cells[roles["key"][0]])
 
 
 def _splits(sheet: Sheet, cells: pd.Series) -> pd.Series:
-    splits = as_names(cells)
+    splits = as_names(sheet, cells)
     wrong = ~splits.isin([*SPLITS, "gate"])
     if wrong.any():
         position, place = first_place(sheet, cells.index, wrong)

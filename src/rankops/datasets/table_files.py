@@ -142,6 +142,7 @@ def read_sheet(
             )
         stamp = path.stat()
         frames.append(_read(path, own, encoding, tuple(wanted), head, (stamp.st_mtime_ns, stamp.st_size)))
+    frames = _as_wide(frames) if own == "svmlight" and "all" in wanted else frames
     counts = [len(frame) for frame in frames]
     if not sum(counts):
         raise ValueError(f"{paths[0]}: no rows, expected at least one")
@@ -276,7 +277,7 @@ def _numbered(path: Path, column: str) -> Iterator[tuple[int, Any]]:
 
 
 def _read_svmlight(path: Path, columns: Sequence[str], head: int | None) -> pd.DataFrame:
-    """Labels, queries and vectors; index k is place k, and place 0 is left out if no row has it."""
+    """Labels, queries and vectors; index k is place k, whichever other rows there are."""
     from sklearn.datasets import load_svmlight_file
 
     contents = path.read_bytes()
@@ -291,9 +292,18 @@ def _read_svmlight(path: Path, columns: Sequence[str], head: int | None) -> pd.D
     if "qid" in columns and not len(query):
         raise ValueError(f"{path}: row 1: no qid, expected one in each row, as `2 qid:7 1:0.5 2:0.1`")
     dense = values.astype(np.float64).toarray()
-    dense = dense[:, 1:] if dense.shape[1] > 1 and not (dense[:, 0] != 0).any() else dense
     found = {"label": label, "qid": query if len(query) else None, "all": list(dense)}
     return pd.DataFrame({name: found[name] for name in columns}, index=range(len(label)))
+
+
+def _as_wide(frames: list[pd.DataFrame]) -> list[pd.DataFrame]:
+    """Return frames of SVMlight with vectors of one length: the last zeros of a file are not written."""
+    widest = max((len(frame["all"].iloc[0]) for frame in frames if len(frame)), default=0)
+    return [
+        frame.assign(all=[np.pad(vector, (0, widest - len(vector))) for vector in frame["all"]])
+        if len(frame) and len(frame["all"].iloc[0]) < widest else frame
+        for frame in frames
+    ]  # fmt: skip
 
 
 def _fault_of_svmlight(path: Path, contents: bytes, error: Exception) -> ValueError:

@@ -44,7 +44,7 @@ class Image:
         if len(cells) > 1:
             names = [f"{where}, image {place}" for place in range(len(cells))]
         pictures = [
-            picture(_decoded(cell), colors=about["colors"], size=size, where=name)
+            picture(_decoded(cell), colors=about["colors"], size=size, where=name, stored=about.get("stored"))
             for cell, name in zip(cells, names, strict=True)
         ]
         return as_batch(torch.cat(pictures))

@@ -22,6 +22,7 @@ __all__ = ["Stored", "read_pictures"]
 PIECE = 64  # rows that are read together
 HANDED = 8  # pictures that a thread is handed together
 GIB = 2**30
+JPEG = b"\xff\xd8"
 
 
 class Stored:
@@ -82,7 +83,7 @@ class Stored:
 
 def read_pictures(
     path: Path, column: str, *, threads: int, memory: float
-) -> tuple[Tensor | Stored, dict[str, int], Tensor | None]:
+) -> tuple[Tensor | Stored, dict[str, Any], Tensor | None]:
     """Read a column of pictures, or of lists of them, list after list; a log line tells of what is not kept in memory.
 
     Args:
@@ -92,8 +93,8 @@ def read_pictures(
         memory: GiB that decoded pictures may take; more are decoded when they are asked for.
 
     Returns:
-        Pictures (m, colors, height, width) uint8; `colors`, `height` and `width`; and how many each row has (n,),
-        None without lists.
+        Pictures (m, colors, height, width) uint8; `colors`, `height` and `width`, and `stored` where they
+        are JPEG; and how many each row has (n,), None without lists.
 
     Raises:
         ValueError: no column of pictures, an empty list, a corrupt picture, or one of another size or color than the
@@ -105,7 +106,9 @@ def read_pictures(
     shape = _arranged(decode_image(first[0], where=f"{path}: row {first[1]}")).shape
     total, counts = _counts(path, column)
     taken = total * int(np.prod(shape)) / GIB
-    about = dict(zip(("colors", "height", "width"), map(int, shape), strict=True))
+    about: dict[str, Any] = dict(zip(("colors", "height", "width"), map(int, shape), strict=True))
+    if (first[0] or b"").startswith(JPEG):  # which loses a little, and what is asked later must lose the same
+        about["stored"] = "JPEG"
     if taken > memory:
         logging.info(
             "%s: %d pictures take %.1f GiB, more than compute.memory (%g): they are decoded batch by batch",

@@ -64,7 +64,14 @@ def as_jpeg(image: Image.Image) -> bytes:
     return buffer.getvalue()
 
 
-def picture(encoded: bytes | Path | None, *, colors: int, where: str, size: tuple[int, int] | None = None) -> Tensor:
+def picture(
+    encoded: bytes | Path | None,
+    *,
+    colors: int,
+    where: str,
+    size: tuple[int, int] | None = None,
+    stored: str | None = None,
+) -> Tensor:
     """Pixels of one picture, gray (1, height, width) or colored (1, 3, height, width), uint8, upright.
 
     Args:
@@ -72,11 +79,13 @@ def picture(encoded: bytes | Path | None, *, colors: int, where: str, size: tupl
         colors: 1 or 3.
         where: what the error message begins with.
         size: width and height to which its largest middle part is resized, as `squared` does; None for as it is.
+        stored: `JPEG` for the pixels that are left after it was stored so, as pictures of training are.
 
     Raises:
         ValueError: see `rankops.io.pictures.opened`; or it has pixels that neither gray nor RGB can say.
     """
     with opened(encoded, where=where) as image:
         upright = _upright(image, "L" if colors == 1 else "RGB")
-        pixels = np.array(upright if size is None else _fitted(upright, size))
+        sized = upright if size is None else _fitted(upright, size)
+        pixels = np.array(Image.open(BytesIO(as_jpeg(sized))) if stored == "JPEG" else sized)
     return torch.from_numpy(pixels if colors == 1 else pixels.transpose(2, 0, 1).copy()).unsqueeze(0)

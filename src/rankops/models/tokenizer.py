@@ -1,6 +1,7 @@
 """Turn words into numbers, by a vocabulary of the training captions."""
 
 import re
+import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
@@ -42,7 +43,8 @@ class Vocabulary:
     @staticmethod
     def split(caption: str) -> list[str]:
         """Split into words in lower case, without punctuation."""
-        return re.findall(r"[^\W_]+(?:'[^\W_]+)?", caption.lower())
+        plain = unicodedata.normalize("NFC", caption.lower())  # an accent by itself would cut a word in two
+        return re.findall(r"[^\W_]+(?:'[^\W_]+)?", plain)
 
     def __len__(self) -> int:
         return len(self.words)

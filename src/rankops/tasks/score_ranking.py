@@ -44,6 +44,9 @@ class ScoreRanking(ProbeAndFinetune, Task):
     With `positives` a loss on labels learns which examples are above a threshold, that of the training targets; it is
     kept in the network's recipe, and average precision is measured too.
 
+    Targets that are not all from 0 to 1 are standardized for the losses, by mean and deviation of the training's: a
+    network begins near 0, and a loss on their values would not get to prices of thousands. Their order stays.
+
     A truth is targets (n,) float32.
     """
 
@@ -70,6 +73,10 @@ class ScoreRanking(ProbeAndFinetune, Task):
                 raise ValueError(
                     f"positives is {share}, by which all {len(split)} training targets are: choose another"
                 )
+        target = split.truth.double()
+        if bool(((target < 0) | (target > 1)).any()):
+            deviation = target.std(correction=0).item()
+            network.recipe["target"] = {"mean": target.mean().item(), "deviation": deviation or 1.0}
         return network
 
     def begin(self, network: Any, phase: str, train: Split, val: Split, **options: Any) -> tuple[Any, Any, Any]:
@@ -86,7 +93,9 @@ class ScoreRanking(ProbeAndFinetune, Task):
     def compare(self, network: Any, outputs: Tensor, truth: Tensor, length: int) -> tuple[Tensor, Any]:
         scores, target = grouped(outputs.squeeze(1), length), grouped(truth.to(outputs.device), length)
         threshold = _threshold(network)
-        return scores, {"target": target} | ({} if threshold is None else {"labels": target >= threshold})
+        # As float64: what differs by little may not become equal.
+        learned = target if (scale := _recipe(network).get("target")) is None else _standardized(target, **scale)
+        return scores, {"target": learned} | ({} if threshold is None else {"labels": target >= threshold})
 
     def weigh(self, weight: Tensor, scores: Tensor, length: int) -> Tensor:
         return grouped(weight, length)
@@ -147,6 +156,13 @@ class ScoreRanking(ProbeAndFinetune, Task):
         return [{"score": score} for score in self.scores(network, inputs).tolist()]
 
 
+def _recipe(network: Any) -> Mapping[str, Any]:
+    return getattr(getattr(network, "_orig_mod", network), "recipe", {})
+
+
+def _standardized(target: Tensor, *, mean: float, deviation: float) -> Tensor:
+    return (target.double() - mean) / deviation
+
+
 def _threshold(network: Any) -> float | None:
-    recipe: Mapping[str, Any] = getattr(getattr(network, "_orig_mod", network), "recipe", {})
-    return recipe.get("threshold")
+    return _recipe(network).get("threshold")

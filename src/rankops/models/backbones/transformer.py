@@ -1,6 +1,7 @@
 """Any text encoder of Hugging Face's transformers, from a folder; needs the extra `transformers`."""
 
 import json
+import unicodedata
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -106,7 +107,8 @@ class Transformer(Backbone):
         for row, text in enumerate(texts):
             if not text.strip():
                 raise ValueError(f"text {row} is {text!r}, expected at least one word")
-        numbers = [torch.tensor(one.ids) + 1 for one in self.tokenizer.encode_batch(list(texts))]
+        plain = [unicodedata.normalize("NFC", text.strip()) for text in texts]
+        numbers = [torch.tensor(one.ids) + 1 for one in self.tokenizer.encode_batch(plain)]
         return torch.nn.utils.rnn.pad_sequence(numbers, batch_first=True)
 
     def forward(self, tokens: Tensor) -> Tensor:
