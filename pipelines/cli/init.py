@@ -285,8 +285,13 @@ def _write(params: Path, blocks: dict[str, Any], *, keep: bool) -> str:
         if behind[block] is not None:
             last = entries[next(reversed(entries))]
             last.ca.items[next(reversed(last))] = [None, None, behind[block], None]
+    named = {run["sorter"] for run in values["runs"].values()}
+    unused = [] if keep else [name for name in values["sorters"] if name not in named]  # some take minutes to train
+    for name in unused:
+        del values["sorters"][name]
     with replaced_file(params) as partial:
         with partial.open("w") as written:
             yaml.dump(values, written)
         check_values(read(partial), path=params)  # as DVC will read it
-    return f"{len(drawn)} drawn datasets, {len(runs)} runs and {len(comparisons)} comparisons" if drawn else ""
+    gone = {"drawn datasets": drawn, "runs": runs, "comparisons": comparisons, "sorters that no run names": unused}
+    return ", ".join(f"{len(names)} {what}" for what, names in gone.items() if names)
