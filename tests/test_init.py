@@ -200,3 +200,11 @@ def test_days_are_no_features_and_a_split_of_other_names_is_not_passed_over(tmp_
     write(tmp_path, "a.csv", size=N, price=N, split=["train", "valid", "test"] * 20)
     with pytest.raises(ValueError, match="split has valid, expected train, val, test or gate"):
         guess(tmp_path / "a.csv")
+
+
+def test_rows_with_missing_cells_are_left_out_and_it_says_how_many(tmp_path):
+    folder = tmp_path / "data"
+    write(folder, "a.csv", f_1=[None, *range(1, ROWS)], f_2=range(ROWS), price=[*np.linspace(0, 9, ROWS - 1), None])
+    found = guess(folder / "a.csv")
+    assert found.options["missing"] == "leave_out"
+    assert any("2 of the first 60 rows" in line for line in found.told)

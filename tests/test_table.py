@@ -285,7 +285,7 @@ BAD = {
     "absolute": (csv_with({(2, "path"): "/etc/p1.jpg"}), {}, ["row 2", "'/etc/p1.jpg'"]),
     "two spellings": (listed_again, {"split": "split"}, ["row 60", "p0.jpg", "row 1"]),
     "class in test only": (only_in_test, {"split": "split"}, ["row 3", "'bird'", "classes"]),
-    "unknown label": (lambda raw: None, {"classes": ["cat", "dog"]}, ["row 6", "'car'", "unknown_labels"]),
+    "unknown label": (lambda raw: None, {"classes": ["cat", "dog"]}, ["row 3", "'car'", "unknown_labels"]),
     "label twice": (csv_with({(2, "tags"): "cat|cat"}), {}, ["row 2", "'cat' twice"]),
     "no label": (csv_with({(2, "tags"): None}), {"ordered": True}, ["row 2", "tags is empty", "missing: leave_out"]),
     "gaps in ranks": (
@@ -527,6 +527,20 @@ class TestWhatWouldBeSilentlyWrong:
         pd.DataFrame(columns).to_parquet(tmp_path / "a.parquet")
         with pytest.raises(ValueError, match=re.escape(told)):
             Table(file=file, **options).check(tmp_path)
+
+    def test_another_share_of_validation_moves_no_row_of_the_test_or_the_gate(self, raw):
+        table = {"file": "a.csv", "features": ["x"], "target": "y", "id": "name"}
+        pd.DataFrame({"name": [f"r{row}" for row in range(300)], "x": range(300), "y": range(300)}).to_csv(
+            raw / "a.csv"
+        )
+        found = []
+        for val in (0.1, 0.3):
+            made = Table(**table, split={"hash_of": "name", "val": val, "test": 0.2, "gate": 0.2})
+            reading = Reading(None, 1, 1, made.fit(raw, seed=1), [])
+            tables = {split: pa.concat_tables(made.tables(raw, split, reading)) for split in ("test", "gate")}
+            found.append({split: one["name"].to_pylist() for split, one in tables.items()})
+        assert found[0] == found[1]
+        assert all(found[0].values())
 
     def test_what_decides_on_the_split_stays_together_in_later_deliveries_and_folds(self, raw):
         options = PHOTOS | DATED | {"group": None}

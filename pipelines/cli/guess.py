@@ -10,7 +10,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
+from rankops.datasets.table import Table
 from rankops.datasets.table_cells import missing_in
+from rankops.datasets.table_examples import NUMERIC
 from rankops.datasets.table_files import Stored, columns_like, format_of, names_in, read_sheet
 
 __all__ = ["TASKS", "Guess", "guess"]
@@ -142,14 +144,28 @@ def guess(path: Path, *, task: str | None = None, encoding: str = "utf-8") -> Gu
     unused = [name for name in columns.free if name not in _used(found.options, columns.free)]
     told += [f"not used: {', '.join(unused[:20])}"] if unused and columns.kind != "svmlight" else []
     found = found._replace(told=[*found.told, *told])
-    options = {"file": files} | found.options
+    options: dict[str, Any] = {"file": files} | found.options
     if encoding != "utf-8":
         options["encoding"] = encoding
     if "split" not in options and isinstance(files, str):
         key = options.get("group") or options.get("id") or options.get("image")
         if isinstance(key, str) and not isinstance(columns.cells[key].iloc[0], Stored):
             options["split"] = {"hash_of": key, "val": 0.1, "test": 0.2, "gate": 0.1}
+    if incomplete := _incomplete(columns, Table(**options)):
+        options["missing"] = "leave_out"
+        rows = len(columns.sheet.frame)
+        found.told.append(f"{incomplete} of the first {rows} rows miss a value: such rows are left out, and counted")
     return found._replace(options=options)
+
+
+def _incomplete(columns: _Columns, table: Table) -> int:
+    """Return how many of the rows that were looked at miss a value in a column that has a role."""
+    frame, missing = columns.sheet.frame, np.zeros(len(columns.sheet.frame), bool)
+    for role, names in table.roles(list(frame)).items():
+        if role != "labels" or table.ordered:  # a row without a label is one of none of the classes
+            for name in names:
+                missing |= missing_in(frame[name], numeric=role in NUMERIC)
+    return int(missing.sum())
 
 
 def _used(options: dict[str, Any], names: list[str]) -> list[str]:

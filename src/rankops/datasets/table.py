@@ -466,8 +466,10 @@ class Table(DiskDataset):
             examples = examples._replace(frame=examples.frame.assign(split=own))
         if self._drawn:  # by a hash of the key
             places = {key: place_of(posixpath.normpath(key), seed=seed) for key in examples.frame["key"].unique()}
-            shares = {name: self._shares[name] for name in ("test", "val", "gate")}
-            drawn = [split_at(places[key], shares) for key in examples.frame["key"]]
+            # From both ends, so that another share of validation moves no row of the test or the gate.
+            shares = {name: self._shares[name] for name in ("test", "val")}
+            gate = 1 - self._shares["gate"]
+            drawn = ["gate" if places[key] >= gate else split_at(places[key], shares) for key in examples.frame["key"]]
             examples = examples._replace(frame=examples.frame.assign(split=drawn))
         gather = by_query if self.relevance else gathered
         examples = gather(self, examples)
