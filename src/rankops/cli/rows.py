@@ -140,7 +140,8 @@ def _of_table(path: Path, form: str, recipe: Mapping[str, Any], roles: Roles) ->
     ids = roles.id or ("id" if "id" in names else None)
     for name in (*inputs, ids, roles.query):
         if name is not None and name not in names:
-            raise ValueError(f"{path}: no column {name!r}; it has {', '.join(names)}{did_you_mean(name, names)}")
+            hint = "; name those of the input, as in `--input 'f_*'`" if name in inputs else ""
+            raise ValueError(f"{path}: no column {name!r}; it has {', '.join(names)}{did_you_mean(name, names)}{hint}")
     wanted = list(dict.fromkeys([*inputs, *(name for name in (ids, roles.query) if name)]))
     cells = _Cells(path, kind, inputs, recipe["input"].get("separator", "|"))
     numbered = enumerate(_cells(path, form, wanted, recipe["input"]), 1)
