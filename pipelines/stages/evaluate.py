@@ -30,6 +30,7 @@ def main(params: Settings, name: str) -> None:
     task = lookup.find("tasks", run.task)(cache=FEATURES)
     device = find_device(params.compute.device)
     tables, statistics = [], {}
+    of_row = None if params.folds_of(name) == [None] else folds_of(f"data/{run.dataset}/test.parquet")
     with _tested(params, name, task) as splits, counted(name, "seeds") as show:
         for number, seed in enumerate(run.seeds, 1):
             parts = []
@@ -37,9 +38,7 @@ def main(params: Settings, name: str) -> None:
                 with torch.no_grad():
                     network = load_model(Path("models/runs") / name / name_of(seed, fold), device=device)
                     table = task.predict(network, split)
-                if fold is not None:
-                    table = _numbered(table, np.flatnonzero(folds_of(f"data/{run.dataset}/test.parquet") == fold), fold)
-                parts.append(table)
+                parts.append(table if fold is None else _numbered(table, np.flatnonzero(of_row == fold), fold))
             table = parts[0] if len(parts) == 1 else pa.concat_tables(parts).sort_by("id")
             statistics[seed] = task.statistic(table)
             tables.append(table.add_column(1, "seed", pa.array([seed] * len(table), pa.int64())))

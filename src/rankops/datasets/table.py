@@ -454,13 +454,8 @@ class Table(DiskDataset):
 
     def _read(self, raw: Path, *, seed: int, head: int | None = None) -> Examples:
         """Read the files, and say of each example its name, split, delivery, group, weight, input and truth."""
-        paths, splits = self._paths(raw)
-
-        def columns(names: list[str]) -> list[str]:
-            return list(dict.fromkeys(column for some in self.roles(names).values() for column in some))
-
-        sheet = read_sheet(paths, columns, kind=self.format, encoding=self.encoding, head=head)
-        examples = examples_of(self, sheet, self.roles(list(sheet.frame)))
+        examples, splits = self._parsed(raw, head)
+        sheet = examples.sheet
         if isinstance(self.file, dict):
             own = [splits[number] for number in sheet.file[examples.frame.index]]
             examples = examples._replace(frame=examples.frame.assign(split=own))
@@ -476,6 +471,19 @@ class Table(DiskDataset):
         if not self._drawn:
             examples = examples._replace(frame=self._with_gate(examples.frame, raw, seed))
         return examples
+
+    def _parsed(self, raw: Path, head: int | None) -> tuple[Examples, list[str]]:
+        """Return the examples of the files, and the split of each file: parsed once, though asked for by each split."""
+        if vars(self).get("_kept", (None,))[0] != (raw, head):
+            paths, splits = self._paths(raw)
+
+            def columns(names: list[str]) -> list[str]:
+                return list(dict.fromkeys(column for some in self.roles(names).values() for column in some))
+
+            sheet = read_sheet(paths, columns, kind=self.format, encoding=self.encoding, head=head)
+            examples = examples_of(self, sheet, self.roles(list(sheet.frame)))
+            object.__setattr__(self, "_kept", ((raw, head), (examples, splits)))
+        return vars(self)["_kept"][1]
 
     def _with_gate(self, frame: pd.DataFrame, raw: Path, seed: int) -> pd.DataFrame:
         """Return examples whose splits have a gate: their own, or a share of validation."""
