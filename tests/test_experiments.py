@@ -17,6 +17,7 @@ from scipy.stats import spearmanr
 
 from pipelines.config import scales
 from pipelines.config.schema import check_shapes, merged, read
+from pipelines.reporting import studies
 from pipelines.stages import compare, label_ranking_figures, score_sweep, synthetic_precision
 from rankops.io.checkpoints import build, save_model
 from rankops.metrics.bootstrap import evaluate
@@ -25,7 +26,7 @@ from tools.keep import keep
 from conftest import ROOT, git  # isort: skip
 
 FOLDER = ROOT / "experiments"
-OURS, THEIRS = Path("experiments"), Path("elsewhere")
+OURS = Path("experiments")
 
 
 def reproduce(folder: Path) -> None:
@@ -104,7 +105,8 @@ class TestKeep:
         stages = {name: {"foreach": "${runs}", "do": do} for name, do in (("train", train), ("evaluate", test))}
         prepared = folder / "prepared"
         prepared.mkdir(exist_ok=True)
-        record = {"seeds": seeds, "setting": {}, "validation": {str(seed): seed / 10 for seed in seeds}}
+        record = {"seeds": seeds, "best": seeds[-1], "setting": {}, "tried": []}
+        record["validation"] = {str(seed): seed / 10 for seed in seeds}
         for name in ("a", "b"):
             pq.write_table(pa.concat_tables([predicted(name, seed) for seed in seeds]), prepared / f"{name}.parquet")
             statistics = compare.statistics_of("score_ranking", prepared / f"{name}.parquet", seeds)
@@ -127,7 +129,7 @@ class TestKeep:
                 Path(path).parent.mkdir(parents=True)
                 Path(path).write_text("1")
             OURS.joinpath("src").symlink_to("../src")
-            Path(".gitignore").write_text("prepared\n/*/models\n/*/predictions\n/*/metrics\ndvc.lock\n/elsewhere\n")
+            Path(".gitignore").write_text("prepared\n/*/models\n/*/predictions\n/*/metrics\ndvc.lock\n")
             with contextlib.chdir(OURS), Repo.init(".", no_scm=True) as repo, repo.config.edit() as config:
                 config["core"]["no_scm"] = True
             self.make(OURS, [1, 2])
@@ -135,22 +137,23 @@ class TestKeep:
 
     @pytest.fixture
     def project(self, made, tmp_path, monkeypatch):
-        """A copy of it, the present folder; what makes it anew."""
+        """A copy of it, the present folder."""
         shutil.copytree(made, tmp_path, symlinks=True, dirs_exist_ok=True)
         monkeypatch.chdir(tmp_path)
-        return self.make
 
     def test_results_have_what_made_them(self, project):
-        files = keep("mine", folder=OURS, command="make it")
-        assert [str(file) for file in files] == [f"results/mine/{name}.json" for name in ("a", "b", "comparisons/both")]
-        kept = read_json("results/mine/a.json")
-        assert (kept["commit"], kept["command"]) == (git("rev-parse", "HEAD"), "make it")
-        assert kept["metrics"] == read_json("experiments/metrics/runs/a.json")
-        assert kept["params"]["run"]["seeds"] == kept["training"]["seeds"] == [1, 2]
-        assert kept["inputs"]["src"].endswith(".dir")
-        assert kept["machine"]["torch"]
-        assert read_json("results/mine/comparisons/both.json")["metrics"]["runs"]["b"]["seeds"] == 2
-        assert [str(file) for file in keep("one", folder=OURS, runs=["b"])] == ["results/one/b.json"]
+        assert keep("mine", folder=OURS, command="make it") == Path("results/mine")
+        study, metrics = studies.read("mine"), json.loads(Path("experiments/metrics/runs/a.json").read_text())
+        assert (study.made_by["commit"], study.made_by["command"]) == (git("rev-parse", "HEAD"), "make it")
+        assert study.leaf("a", "spearman") == tuple(metrics["spearman"][bound] for bound in ("value", "low", "high"))
+        assert study.by_seed("a", "validation") == {1: 0.1, 2: 0.2}
+        assert study.made_by["params"]["runs"]["a"]["seeds"] == [1, 2]
+        assert study.made_by["hashes"]["src"].endswith(".dir")
+        assert study.made_by["machine"]["torch"]
+        value, low, high = study.leaf("b", "spearman minus a")
+        assert 0 < low < value < high
+        keep("mine", folder=OURS, runs=["b"])
+        assert studies.read("mine").runs == ["b"]
 
     @pytest.mark.parametrize(("file", "committed"), [("src/train.py", True), ("experiments/params.yaml", False)])
     def test_other_code_params_or_results_than_those_of_the_lock_are_refused(self, project, file, committed):
@@ -166,31 +169,6 @@ class TestKeep:
         with pytest.raises(ValueError, match="train@a.*(src|params)" if committed else f"commit: {file}"):
             keep("mine", folder=OURS)
         assert not Path("results").exists()
-
-    def test_seeds_of_two_machines_are_merged_if_they_are_of_the_same_code(self, project):
-        shutil.copytree(OURS, THEIRS)  # with the code: the link becomes a folder
-        project(THEIRS, [3])
-        (THEIRS / "machine.json").write_text('{"processor": "an abacus"}')
-        alone = read_json(keep("alone", folder=OURS)[0])["metrics"]["spearman"]
-        both = read_json(keep("mine", folder=OURS, others=[THEIRS])[0])
-        leaf = both["metrics"]["spearman"]
-        assert {seed: leaf["seeds"][seed] for seed in ("1", "2")} == alone["seeds"]
-        assert leaf["value"] == pytest.approx(np.mean(list(leaf["seeds"].values())))
-        assert leaf["low"] < leaf["value"] < leaf["high"]
-        assert both["training"]["seeds"] == [1, 2, 3]
-        assert both["training"]["best"] == 3
-        assert both["others"] == [{"machine": {"processor": "an abacus"}, "seeds": [3]}]
-        assert read_json("results/mine/comparisons/both.json")["metrics"]["runs"]["b"]["seeds"] == 3
-        with pytest.raises(ValueError, match=r"mine/a\.json: .*\[3\]"):
-            keep("mine", folder=OURS)  # which would lose it
-        (THEIRS / "src/train.py").write_text("2")
-        project(THEIRS, [3])
-        with pytest.raises(ValueError, match="elsewhere: a .*src"):
-            keep("mine", folder=OURS, others=[THEIRS])
-
-
-def read_json(path: str | Path) -> dict:
-    return json.loads(Path(path).read_text())
 
 
 def predicted(run: str, seed: int) -> pa.Table:
