@@ -38,7 +38,7 @@ def small(thing: Callable[..., Any]) -> dict[str, Any]:
 
 
 def other(hint: Any, value: Any = None) -> Any:
-    """Another value than the default: the next choice, a bool flipped, an int doubled and odd (a kernel), half a float."""
+    """Another value than the default: the next choice, a bool flipped, an odd int (a kernel), half a float."""
     if get_origin(hint) in (Union, types.UnionType):
         hint = next(part for part in get_args(hint) if part is not type(None))
     if get_origin(hint) is Literal:
