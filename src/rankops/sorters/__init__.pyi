@@ -5,6 +5,8 @@ from rankops.sorters.comparator import Comparator as Comparator
 from rankops.sorters.handcrafted import Handcrafted as Handcrafted
 from rankops.sorters.laplace import Laplace as Laplace
 from rankops.sorters.load import load_sorter as load_sorter
+from rankops.sorters.logistic import Logistic as Logistic
+from rankops.sorters.logistic import LogisticLevels as LogisticLevels
 from rankops.sorters.lstm import LSTM as LSTM
 from rankops.sorters.operators import permutation_of_ranks as permutation_of_ranks
 from rankops.sorters.operators import soft_median as soft_median
