@@ -49,7 +49,7 @@ HELPERS = {
     "models.heads": set(),
     "sorters": {"base", "laplace_sums", "load", "operators", "standardize"},
     "tasks": {"base", "predict"},
-    "datasets": {"base", "digits", "drawing", "expected", "facts", "folds", "four_digit_mnist", "labelled_points",
+    "datasets": {"base", "digits", "drawing", "expected", "facts", "folds", "four_digit_mnist",
                  "layout", "mnist", "packages", "queries", "reading", "rlsep", "score_vectors", "splits", "table_cells",
                  "table_examples", "table_facts", "table_files", "table_text"},
 }  # fmt: skip
