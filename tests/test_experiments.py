@@ -21,8 +21,8 @@ from pipelines.config import scales
 from pipelines.config.schema import check_shapes, read
 from pipelines.reporting import studies
 from pipelines.stages import compare
+from rankops.bootstrap import evaluate
 from rankops.io.checkpoints import build, save_model
-from rankops.metrics.bootstrap import evaluate
 from tools.keep import keep
 
 from conftest import ROOT, git  # isort: skip

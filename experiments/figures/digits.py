@@ -5,9 +5,9 @@ from pathlib import Path
 
 from pipelines.config import Settings, load
 from pipelines.reporting.studies import Row, write_rows
+from rankops.bootstrap import interval
 from rankops.io.atomic import replaced_file
 from rankops.io.checkpoints import load_model
-from rankops.metrics.bootstrap import interval
 from rankops.metrics.label_ranking import ranked
 from rankops.seeding import derived_seed
 from rankops.tasks.label_ranking import LabelRanking

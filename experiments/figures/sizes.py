@@ -12,13 +12,13 @@ from torch import Tensor, nn
 
 from pipelines.config import Settings, load
 from pipelines.reporting.studies import Row, rows_of, write_rows
+from rankops.bootstrap import interval
 from rankops.datasets.ranked_mnist import RankedMnist
 from rankops.datasets.scenes import digits as digits_of
 from rankops.datasets.scenes.rlsep import SCALES, calibration_recipes, frame_recipes
 from rankops.inputs.image import of_tensor
 from rankops.io.atomic import replaced_file, replaced_folder
 from rankops.io.checkpoints import load_model
-from rankops.metrics.bootstrap import interval
 from rankops.metrics.spearman import spearman
 from rankops.seeding import derived_seed, generator
 from rankops.tasks.label_ranking import LabelRanking

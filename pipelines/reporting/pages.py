@@ -21,8 +21,8 @@ from scipy.stats import ttest_ind, ttest_rel
 from pipelines.reporting.papers import printed
 from pipelines.reporting.results import number
 from pipelines.reporting.studies import Study, read
+from rankops.bootstrap import holm
 from rankops.io.atomic import replaced_file
-from rankops.metrics.bootstrap import holm
 from rankops.tasks.label_ranking import LabelRanking
 
 __all__ = ["PLACES", "Place", "Table", "gain", "half_width", "markdown", "mean", "p_of", "paired", "value", "write"]
