@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from rankops.checks import value_of
+from rankops.ranks import sorted_descending
 from rankops.sorters.standardize import largest
 
 __all__ = ["before_and_after", "laplace_ranks", "pairwise_ranks", "sums_of_others", "with_signature"]
@@ -35,7 +36,7 @@ def sums_of_others(positions: Tensor, weights: Tensor | None, width: Tensor | fl
     >>> sums_of_others(torch.tensor([0.0, -2.0]), torch.tensor([3.0, 5.0]))
     (tensor([ 0.6767, -0.4060]), tensor([0.6767, 0.4060]))
     """
-    return _SumsOfOthers.apply(positions, weights, width)[:2]
+    return _SumsOfOthers.apply(positions, weights, width)
 
 
 def with_signature(forward: Callable) -> Callable:
@@ -49,32 +50,27 @@ class _SumsOfOthers(torch.autograd.Function):
 
     @staticmethod
     @with_signature
-    def forward(positions: Tensor, weights: Tensor | None, width: Tensor | float) -> tuple[Tensor, Tensor, Tensor]:
-        dtype, growth = (positions if weights is None else weights).dtype, _growth(positions, width)
-        if growth is None:
-            return *_signed_and_unsigned(*_blockwise(positions, weights, width), dtype), positions.new_empty(0)
-        return *_signed_and_unsigned(*_cumulative(growth, weights), dtype), growth
+    def forward(positions: Tensor, weights: Tensor | None, width: Tensor | float) -> tuple[Tensor, Tensor]:
+        return _signed_and_unsigned(
+            *before_and_after(positions, weights, width), (positions if weights is None else weights).dtype
+        )
 
     @staticmethod
     def setup_context(ctx, inputs: tuple[Tensor, Tensor | None, Tensor | float], output: tuple[Tensor, ...]) -> None:
         positions, weights, width = inputs
         ctx.set_materialize_grads(False)
-        ctx.mark_non_differentiable(output[2])
         ctx.width = None if torch.is_tensor(width) else width
         ctx.save_for_backward(positions, weights, width if torch.is_tensor(width) else None, *output)
 
     @staticmethod
     def backward(ctx, *gradients: Tensor | None) -> tuple[Tensor | None, Tensor | None, None]:
-        positions, weights, width, signed, unsigned, growth = ctx.saved_tensors
+        positions, weights, width, signed, unsigned = ctx.saved_tensors
         width = ctx.width if width is None else width
         pull = to_weights = None
         for gradient, sums, turned in ((gradients[0], unsigned, False), (gradients[1], signed, True)):
             if gradient is None:
                 continue
-            if growth.numel() and not torch.is_grad_enabled():  # no second derivative will be asked for
-                minus, plus = _signed_and_unsigned(*_cumulative(growth, gradient), gradient.dtype)
-            else:
-                minus, plus = sums_of_others(positions, gradient, width)
+            minus, plus = sums_of_others(positions, gradient, width)
             others, to_these = (-minus, plus) if turned else (plus, -minus)
             one = torch.addcmul(others if weights is None else weights * others, gradient, sums, value=-1) / width
             pull = one if pull is None else pull + one
@@ -85,7 +81,7 @@ class _SumsOfOthers(torch.autograd.Function):
 
 
 def _signed_and_unsigned(before: Tensor, after: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-    return (after - before).to(dtype), (after + before).to(dtype)
+    return (after - before).to(dtype), before.add_(after).to(dtype)
 
 
 def before_and_after(positions: Tensor, weights: Tensor | None, width: Tensor | float) -> tuple[Tensor, Tensor]:
@@ -99,16 +95,19 @@ def _growth(positions: Tensor, width: Tensor | float) -> Tensor | None:
     if positions.device.type != "cpu" or not positions.numel():
         return None
     places = positions.double()
-    along = (places[..., :1] - places) / width
+    along = (places[..., :1] - places).div_(width)
     longest = value_of(along[..., -1].amax())
-    return None if longest is None or not longest < LONGEST else along.exp()
+    return None if longest is None or not longest < LONGEST else along.exp_()
 
 
 def _cumulative(growth: Tensor, weights: Tensor | None) -> tuple[Tensor, Tensor]:
-    """Return the weighted sums over the points before each, and over those after it, in float64."""
-    grown, shrunk = (growth, 1 / growth) if weights is None else (weights * growth, weights / growth)
-    before = (grown.cumsum(-1) - grown) / growth
-    return before, (shrunk.flip(-1).cumsum(-1).flip(-1) - shrunk) * growth
+    """Return the weighted sums over the points before each, and over those after it, in float64.
+
+    In place where it can be: of long vectors, new memory takes as long as the arithmetic.
+    """
+    grown, shrunk = (growth, growth.reciprocal()) if weights is None else (weights * growth, weights / growth)
+    before = grown.cumsum(-1).sub_(grown).div_(growth)
+    return before, shrunk.flip(-1).cumsum_(-1).flip(-1).sub_(shrunk).mul_(growth)
 
 
 def _blockwise(positions: Tensor, weights: Tensor | None, width: Tensor | float) -> tuple[Tensor, Tensor]:
@@ -163,14 +162,55 @@ def laplace_ranks(scores: Tensor, mask: Tensor | None, width: Tensor | float) ->
         return _PairRanks.apply(scores, mask, width)
     if mask is not None:  # absent scores go next to the largest, where they widen no gap
         scores = scores.where(mask, largest(scores, mask))
-    ordered, order = scores.sort(dim=-1, descending=True, stable=True)
-    if mask is None:
-        weights, places = None, torch.arange(1, scores.shape[-1] + 1, dtype=scores.dtype, device=scores.device)
-    else:
-        weights = mask.to(scores.dtype).gather(-1, order)
-        places = 1 + weights.cumsum(-1) - weights
-    signed, _ = sums_of_others(ordered, weights, width)
-    return torch.zeros_like(signed).scatter(-1, order, torch.add(places, signed, alpha=0.5))
+    return _Ranks.apply(scores, mask, width)[0]
+
+
+class _Ranks(torch.autograd.Function):
+    """The ranks of long vectors, sorted once: the gradient is of the same order, and a sum of the same kind."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    @with_signature
+    def forward(scores: Tensor, mask: Tensor | None, width: Tensor | float) -> tuple[Tensor | None, ...]:
+        ordered, order = sorted_descending(scores)
+        if mask is None:
+            weights, places = None, torch.arange(1, scores.shape[-1] + 1, dtype=scores.dtype, device=scores.device)
+        else:
+            weights = mask.to(scores.dtype).gather(-1, order)
+            places = 1 + weights.cumsum(-1) - weights
+        growth = _growth(ordered, width)
+        sums = _blockwise(ordered, weights, width) if growth is None else _cumulative(growth, weights)
+        signed, unsigned = _signed_and_unsigned(*sums, scores.dtype)
+        ranks = torch.zeros_like(signed).scatter(-1, order, torch.add(places, signed, alpha=0.5))
+        return ranks, ordered, order, weights, unsigned, ordered.new_empty(0) if growth is None else growth
+
+    @staticmethod
+    def setup_context(
+        ctx, inputs: tuple[Tensor, Tensor | None, Tensor | float], output: tuple[Tensor | None, ...]
+    ) -> None:
+        scores, _, width = inputs
+        ctx.set_materialize_grads(False)
+        ctx.mark_non_differentiable(*(one for one in output[1:] if one is not None))
+        ctx.width = None if torch.is_tensor(width) else width
+        ctx.save_for_backward(scores, width if torch.is_tensor(width) else None, *output[1:])
+
+    @staticmethod
+    def backward(ctx, *gradients: Tensor | None) -> tuple[Tensor | None, None, None]:
+        if gradients[0] is None:
+            return None, None, None
+        scores, width, ordered, order, weights, unsigned, growth = ctx.saved_tensors
+        width = ctx.width if width is None else width
+        gradient = gradients[0].gather(-1, order)
+        if torch.is_grad_enabled():  # a second derivative may be asked for: sums with a graph
+            ordered = scores.gather(-1, order)
+            _, unsigned = sums_of_others(ordered, weights, width)
+            _, others = sums_of_others(ordered, gradient, width)
+        else:
+            both = _cumulative(growth, gradient) if growth.numel() else _blockwise(ordered, gradient, width)
+            others = both[0].add_(both[1]).to(gradient.dtype)
+        pull = torch.addcmul(others if weights is None else weights * others, gradient, unsigned, value=-1)
+        return torch.zeros_like(pull).scatter(-1, order, pull / (2 * width)), None, None
 
 
 class _PairRanks(torch.autograd.Function):
