@@ -12,8 +12,8 @@ import pipelines.stages
 from pipelines.ops import progress
 from pipelines.stages import runner
 from pipelines.stages.runner import checkpoint_folder
-from rankops.metrics import bootstrap
-from rankops.metrics.bootstrap import Statistic
+from rankops import bootstrap
+from rankops.bootstrap import Statistic
 
 from conftest import ROOT  # isort: skip
 

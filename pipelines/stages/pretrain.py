@@ -61,7 +61,7 @@ class Imitation:
 
 def code_of(sorter: str) -> str:
     """Return a hash of a sorter's code and of what all sorters share: runs that name it depend on it."""
-    files = [f"sorters/{name}.py" for name in (sorter, "base", "laplace_sums", "standardize")]
+    files = [f"sorters/{name}.py" for name in (sorter, "_base", "_laplace_sums", "_standardize")]
     digest = hashlib.md5(usedforsecurity=False)
     for file in [*files, "ranks.py"]:
         digest.update((Path(rankops.__file__).parent / file).read_bytes())

@@ -27,7 +27,7 @@ from pipelines.ops.process import tie_to, tie_to_starter, tied
 from pipelines.stages.progress import Times, began, followed, keep_times
 from pipelines.stages.runner import FEATURES, checkpoint_folder
 from rankops import lookup
-from rankops.datasets.folds import cut
+from rankops.datasets.files.folds import cut
 from rankops.io.atomic import remove_folder, replaced_folder
 from rankops.io.checkpoints import save_model
 from rankops.io.recipes import folder_of, name_of

@@ -7,7 +7,7 @@ import pandas as pd
 
 from pipelines.config import Settings
 from pipelines.stages.passed import Measured, hold, joined
-from rankops.datasets.folds import folds_of
+from rankops.datasets.files.folds import folds_of
 from rankops.datasets.scenes import digits
 
 __all__ = ["main"]

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from rankops.checks import check_mask, check_scores, largest_magnitude
 
-__all__ = ["places", "rank_along", "ranks", "sorted_descending", "unit_of"]
+__all__ = ["dense_ranks", "places", "rank_along", "ranks", "sorted_descending", "unit_of"]
 
 
 UNIT = 1024.0
@@ -141,6 +141,17 @@ def sorted_descending(values: Tensor) -> tuple[Tensor, Tensor]:
     size = bits & torch.iinfo(whole).max
     order = size.bitwise_xor_(sign).sub_(sign).argsort(dim=-1, descending=True, stable=True)
     return values.gather(-1, order), order
+
+
+def dense_ranks(sizes: Tensor) -> Tensor:
+    """Compute label ranks of sizes (n, K): 0 where the size is 0, then 1, 2, ... upwards; equal sizes have equal ranks.
+
+    >>> dense_ranks(torch.tensor([[8.0, 0.0, 12.0, 8.0]]))
+    tensor([[1, 0, 2, 1]])
+    """
+    values, order = sizes.sort(dim=-1)
+    new = torch.cat([values[..., :1] != 0, values[..., 1:] != values[..., :-1]], dim=-1)
+    return torch.zeros_like(order).scatter(-1, order, new.cumsum(-1))
 
 
 def ranks(
