@@ -19,12 +19,13 @@ PLATFORM = {"dvc", "mlflow", "prefect", "great_expectations", "pipelines"}
 # From the bottom up: a package imports only what stands before it; lookup and seeding may be imported by all.
 LIBRARY = ["checks", "io", "ranks", "ragged", "groups", "bootstrap", "vocabulary", "augmentation", "metrics", "sorters",
            "sorter_quality", "losses", "inputs", "datasets", "models", "training", "tasks", "cli"]  # fmt: skip
-PIPELINE = ["config", "ops", "reporting", "tracking", "serving", "monitoring", "expectations", "stages", "flows", "cli"]
+PIPELINE = ["config", "ops", "reporting", "tracking", "serving", "monitoring", "expectations", "running", "stages",
+            "flows", "cli"]  # fmt: skip
 # Code that a stage may use without depending on it: it changes no result.
 PLUMBING = {
     "": ("src/rankops/io/", "src/rankops/checks.py", "src/rankops/lookup.py", "src/rankops/sorters/_load.py",
          "src/rankops/datasets/files/expected.py", "pipelines/config/", "pipelines/ops/",
-         "pipelines/stages/progress.py", "pipelines/stages/runner.py"),
+         "pipelines/running/progress.py", "pipelines/running/runner.py"),
     "data": ("src/rankops/datasets/files/splits.py", "src/rankops/vocabulary.py", "src/rankops/ragged.py",
              "src/rankops/bootstrap.py"),  # it reads no table of a task, and scores none
     "validate": ("src/rankops/vocabulary.py", "src/rankops/ragged.py",

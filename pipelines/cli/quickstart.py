@@ -90,7 +90,7 @@ def compare(
     import torch
 
     from pipelines.reporting.examples import places
-    from pipelines.stages.progress import followed
+    from pipelines.running.progress import followed
     from rankops.bootstrap import evaluate
     from rankops.cli.demo import QUICKSTART
     from rankops.datasets.files.splits import Split

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from pipelines.config import Settings
 from pipelines.config.schema import NONE
-from pipelines.stages.runner import refuse_leftovers
+from pipelines.running.runner import refuse_leftovers
 from rankops import sorter_quality as measures
 from rankops.bootstrap import interval
 from rankops.datasets.vectors import score_vectors

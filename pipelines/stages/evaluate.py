@@ -14,7 +14,7 @@ import torch
 
 from pipelines.config import Settings
 from pipelines.ops.progress import counted
-from pipelines.stages.runner import FEATURES
+from pipelines.running.runner import FEATURES
 from rankops import lookup
 from rankops.bootstrap import evaluate
 from rankops.datasets.files.folds import FOLD, cut, folds_of

@@ -11,8 +11,8 @@ from torch import Tensor
 
 import rankops
 from pipelines.config import Settings
-from pipelines.stages.progress import began, followed, keep_times
-from pipelines.stages.runner import checkpoint_folder
+from pipelines.running.progress import began, followed, keep_times
+from pipelines.running.runner import checkpoint_folder
 from rankops.datasets.vectors import score_vectors
 from rankops.io.atomic import remove_folder, replaced_folder
 from rankops.io.checkpoints import build, save_model
