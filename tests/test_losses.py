@@ -331,6 +331,14 @@ def test_with_exact_ranks_it_is_one_minus_its_metric(name, options, seed):
     assert not torch.autograd.grad(result[4], scores)[0].any()
 
 
+def test_more_pairs_than_32_bits_count(generator):
+    scores = torch.randn(70_000, generator=generator)
+    target = (scores + torch.randn(70_000, generator=generator)).round(decimals=1)
+    found = losses.kendall(scores.requires_grad_(), target, sorter=EXACT, temperature=1e-3)
+    assert found.item() == pytest.approx(1 - metrics.kendall(scores, target).item(), abs=1e-6)
+    assert torch.autograd.grad(losses.rlsep(scores, target - target.min()), scores)[0].isfinite().all()
+
+
 @pytest.mark.parametrize("temperature", [0.01, 3.0])
 def test_expected_reciprocal_rank_is_its_formula_over_all_pairs(temperature, generator):
     scores = torch.randn(3, 200, generator=generator, dtype=torch.float64).requires_grad_()

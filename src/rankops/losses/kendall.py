@@ -5,13 +5,13 @@ from torch import Tensor
 
 from rankops.checks import check_positive, value_of
 from rankops.losses._inputs import AnySorter, Reduction, groups, is_ordered, reduced, soft_ranks, within
-from rankops.losses._pairs import Pair, sums_over_pairs
+from rankops.losses._pairs import Pair, at_once, sums_over_pairs
 from rankops.ranks import dense_ranks, ranks
 from rankops.sorters._laplace_sums import sums_of_others
 
 __all__ = ["kendall"]
 
-SHORT = 512  # below, all pairs are quicker than sums by halves
+SHORT = 512  # up to it, all pairs are quicker on a processor than sums by halves
 
 
 def kendall(
@@ -67,8 +67,9 @@ def kendall(
         closeness = 1 / true_places.clamp(min=1).to(places.dtype)
 
     known = given.truth.where(weight > 0, 0.0)
-    long = places.shape[-1] > SHORT and not torch.compiler.is_compiling()
-    agreement, of_soft, of_true = (_by_halves if long else _by_pairs)(
+    length, kind = places.shape[-1], places.device
+    few = length <= SHORT if kind.type == "cpu" else places.numel() * length <= at_once(kind)
+    agreement, of_soft, of_true = (_by_pairs if few or torch.compiler.is_compiling() else _by_halves)(
         places / temperature, known, weight.to(places.dtype), closeness
     )
     ordered = is_ordered(given.truth, weight)

@@ -172,8 +172,9 @@ def laplace_ranks(scores: Tensor, mask: Tensor | None, width: Tensor | float) ->
         mask: (..., d) boolean or None.
         width: b in the unit of the scores, (..., 1) or a number; held constant in the gradient.
     """
-    length = scores.shape[-1]
-    if length <= 128 and scores.numel() * length <= 2**15:
+    length, pairs = scores.shape[-1], scores.numel() * scores.shape[-1]
+    # A GPU makes millions of pairs in the time in which it starts the operations of the sums.
+    if length <= 128 and pairs <= 2**15 if scores.device.type == "cpu" else pairs <= 2**22:
         return _PairRanks.apply(scores, mask, width)
     if mask is not None:  # absent scores go next to the largest, where they widen no gap
         scores = scores.where(mask, largest(scores, mask))
