@@ -45,7 +45,8 @@ repro: .venv/.installed ## everything behind the runs of params.yaml: data, chec
 experiments: .venv/.installed ## comparisons that need many trainings, and the papers' figures (hours); resumes where it was stopped
 	$(RUN) rankops check experiments/params.yaml
 	$(RUN) rankops fetch --params experiments/params.yaml
-	cd experiments && $(REPRO)
+	$(RUN) python -m experiments.points
+	cd experiments && $(REPRO) report figures/dvc.yaml
 
 paper: .venv/.installed ## repro and experiments at the papers' sizes: needs a GPU, and days; make scale SCALE=laptop goes back
 	$(RUN) rankops scale paper
@@ -75,8 +76,7 @@ coverage: .venv/.installed ## lines of src/rankops that the tests run; below 94 
 test-slow: .venv/.installed ## what takes longer: killed stages, a full disk, servers and schedules
 	$(RUN) python -m pytest -m slow
 
-lint: .venv/.installed ## style, imports, docstrings and types; tells editors of new losses, metrics and sorters
-	$(RUN) python -m tools.stubs
+lint: .venv/.installed ## style, imports, docstrings and types
 	$(RUN) ruff check
 	$(RUN) ruff format --check
 	$(RUN) ty check src pipelines tools

@@ -15,12 +15,14 @@ from dvc.repo import Repo
 from ruamel.yaml import YAML
 from scipy.stats import spearmanr
 
+from experiments import points
+from experiments.figures import sizes, sweep
 from pipelines.config import scales
-from pipelines.config.schema import check_shapes, merged, read
+from pipelines.config.schema import check_shapes, read
 from pipelines.reporting import studies
-from pipelines.stages import compare, label_ranking_figures, score_sweep, synthetic_precision
+from pipelines.stages import compare
+from rankops.bootstrap import evaluate
 from rankops.io.checkpoints import build, save_model
-from rankops.metrics.bootstrap import evaluate
 from tools.keep import keep
 
 from conftest import ROOT, git  # isort: skip
@@ -43,43 +45,43 @@ class TestProject:
             scales.apply(scale, tmp_path)  # which checks them
         assert (tmp_path / "params.yaml").read_text() == (FOLDER / "params.yaml").read_text()
 
-    def test_its_stages_are_the_top_ones(self):
-        ours, theirs = (read(folder / "dvc.yaml")["stages"] for folder in (FOLDER, ROOT))
-        del theirs["publish"]  # nothing is published from here
-        assert {name: ours[name] for name in theirs} == theirs, "copy the stages of dvc.yaml into experiments/dvc.yaml"
-
 
 class TestFigures:
     """What is measured for them; test_slow draws them all."""
 
-    def test_soft_ranks_along_a_sweep_and_precision_of_labels_that_were_flipped(self, tmp_path, monkeypatch):
+    def test_soft_ranks_fall_along_a_sweep(self, tmp_path, monkeypatch):
         monkeypatch.chdir(tmp_path)
+        monkeypatch.setattr(sweep, "STEPS", 41)
         values = read(FOLDER / "params.yaml")
         values["sorters"] = {"laplace": values["sorters"]["laplace"]}
-        precision = values["synthetic_precision"]
-        precision["methods"] = {"laplace": precision["methods"]["lstm"] | {"sorter": "laplace"}}
-        small = {"rows": 128, "batch_size": 32, "epochs": 3, "flipped": [0.0, 0.4], "seeds": 2}
-        params = check_shapes(merged(values, {"score_sweep": {"steps": 41}, "synthetic_precision": small}))
         save_model("models/sorters/laplace", build("sorters", "laplace", {}, seed=0))
-        score_sweep.main(params)
-        sweep = pd.read_csv("metrics/score_sweep.csv")
-        assert (sweep["exact"].iloc[0], sweep["exact"].iloc[-1]) == (32, 1)
-        assert (sweep["laplace"].diff().dropna() < 0).all()
-        synthetic_precision.main(params, "laplace")
-        measured = json.loads(Path("metrics/synthetic_precision/laplace.json").read_text())
-        assert [curve["flipped"] for curve in measured["curves"]] == [0, 0, 0.4, 0.4]
-        assert {len(curve["average_precision"]) for curve in measured["curves"]} == {3}
-        assert measured["iterations_per_epoch"] == 2
+        sweep.main(check_shapes(values))
+        ranks = pd.read_csv("metrics/figures/sweep/ranks.csv")
+        assert (ranks["exact"].iloc[0], ranks["exact"].iloc[-1]) == (32, 1)
+        assert (ranks["laplace"].diff().dropna() < 0).all()
+        found = {row.metric: row.value for row in studies.read_rows(Path("metrics/figures/sweep.csv"))}
+        assert 0 < found["sweep.mean"] < found["sweep.largest"]
 
     def test_calibration_measures_scores_by_true_scale(self):
         size = 8.0 * torch.tensor([[1, 2, 3, 4, 0], [4, 3, 0, 2, 1]])
         scores = torch.tensor([[1.0, 2.0, 3.0, 4.0, -1.0], [4.0, 5.0, -3.0, 2.0, 2.0]])  # the second is out of order
-        result = label_ranking_figures.calibration(scores, size, canvas=64, resamples=20, seed=1)
-        found = {name: (scale["mean"], scale["deviation"]) for name, scale in result["scales"].items()}
+        result = sizes.calibration(scores, size, canvas=64, resamples=20, seed=1)
+        found = {
+            name: (result[f"scale_{name}"]["mean"], result[f"scale_{name}"]["deviation"])
+            for name in [*"1234", "absent"]
+        }
         assert found == {"1": (1.5, 0.5), "2": (2.0, 0.0), "3": (4.0, 1.0), "4": (4.0, 0.0), "absent": (-2.0, 1.0)}
-        assert np.sum([group["histogram"] for group in result["scales"].values()]) == 10
+        counts = sizes.histograms(scores, size, canvas=64)
+        assert sum(map(sum, counts.values())) == pytest.approx(10 + sum(counts["bin_edges"]))
         assert result["exactly_ordered"]["value"] == 0.5
         assert result["spearman"] == pytest.approx(spearmanr(scores[size > 0], size[size > 0]).statistic)
+
+    def test_points_that_score_highest_are_positive_and_labels_of_training_alone_are_flipped(self):
+        table = points.draw({"train": 100, "val": 10, "test": 90}, seed=1)
+        assert table["flipped_0"].sum() == 40
+        for share in points.FLIPPED:
+            flipped = table["flipped_0"] != table[f"flipped_{share}"]
+            assert flipped.groupby(table["split"]).sum().to_dict() == {"train": share, "val": 0, "test": 0}
 
 
 class TestKeep:

@@ -15,7 +15,7 @@ from pipelines.reporting.studies import on_datasets
 from rankops import lookup
 from rankops.io.parquet import matrix, read_table
 from rankops.metrics.label_ranking import ranked_ceiling
-from rankops.tasks.base import Metric
+from rankops.tasks import Metric
 
 __all__ = ["content"]
 

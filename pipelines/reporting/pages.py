@@ -21,14 +21,15 @@ from scipy.stats import t as student
 from pipelines.reporting.papers import SORTERS, printed
 from pipelines.reporting.results import number
 from pipelines.reporting.studies import Study, read
+from rankops.bootstrap import holm
 from rankops.io.atomic import replaced_file
-from rankops.metrics.bootstrap import holm
 from rankops.tasks.label_ranking import LabelRanking
 
 __all__ = ["PLACES", "Place", "Table", "gain", "half_width", "markdown", "mean", "p_of", "paired", "value", "write"]
 
 REPORT, SHEET, BORDER = Path("reports/results.md"), Path("reports/figures/orders.png"), "<!-- all tables -->\n"
 
+Values = Sequence[float] | np.ndarray
 Cell = Callable[[Study, Any], str]  # of a study and the key of a row
 
 
@@ -121,12 +122,12 @@ def at_an_end(study: Study, run: str) -> str:
     return f"{sum(one in (min(grid), max(grid)) for one, grid in chosen)} of {len(chosen)}" if chosen else ""
 
 
-def half_width(values: Sequence[float] | np.ndarray) -> float:
+def half_width(values: Values) -> float:
     """Return half the width of the 95 % interval of a mean (Student's t)."""
     return float(np.std(values, ddof=1) / len(values) ** 0.5 * student.ppf(0.975, len(values) - 1))
 
 
-def paired(values: Sequence[float], usual: Sequence[float]) -> str:
+def paired(values: Values, usual: Values) -> str:
     """Return a mean over seeds, with its difference from that of the same seeds of another method and a 95 % interval.
 
     >>> paired([0.5, 0.6, 0.7], [0.4, 0.4, 0.6])
@@ -134,16 +135,6 @@ def paired(values: Sequence[float], usual: Sequence[float]) -> str:
     """
     apart = np.subtract(values, usual)
     return f"{np.mean(values):.3f} ({apart.mean():+.3f} ± {half_width(apart):.3f})"
-
-
-def over_seeds(metric: str, usual: str) -> Cell:
-    """Show the mean over seeds and, but for the usual run, its difference from that (Student's t)."""
-
-    def cell(study: Study, run: str) -> str:
-        ours, theirs = (list(study.by_seed(one, metric).values()) for one in (run, usual))
-        return f"{np.mean(ours):.3f}" if run == usual else paired(ours, theirs)
-
-    return cell
 
 
 # --- RLSEP's Tables 1 and 2: the key of a row is a metric. ---
@@ -271,6 +262,17 @@ def _of_scale(study: Study, scale: str) -> str:
     return "{:.1f} ± {:.1f}".format(*(study.leaf(RANKER, f"scale_{scale}.{one}")[0] for one in ("mean", "deviation")))
 
 
+def points(flipped: int) -> Cell:
+    """Show the mean over seeds with so many per cent of flipped labels, and what `paired` says beside Hinge-AP."""
+
+    def cell(study: Study, run: str) -> str:
+        both = (run.format(flipped), f"points-hinge_ap-{flipped}")
+        ours, theirs = (list(study.by_seed(one, "mean_average_precision").values()) for one in both)
+        return f"{np.mean(ours):.3f}" if both[0] == both[1] else paired(ours, theirs)
+
+    return cell
+
+
 def _accuracy(run: str) -> Cell:
     return lambda study, digits: number(*study.leaf(run.format(digits), f"accuracy.{digits}_digits"))
 
@@ -296,8 +298,8 @@ FIGURES = {
     ),
     "SoDeep's Fig. 6: average precision by the share of flipped labels, and the difference from Hinge-AP": (
         "method",
-        [(name, f"points-{name}") for name in ("lstm", "cnn", "handcrafted", "hinge_ap", "cross_entropy")],
-        {share: over_seeds(metric, "points-hinge_ap") for share, metric in SHARES.items()},
+        [(name, f"points-{name}-{{}}") for name in ("lstm", "cnn", "handcrafted", "hinge_ap", "cross_entropy")],
+        {f"{share} %": points(share) for share in (0, 10, 20, 30, 40)},
     ),
     "RLSEP's Fig. 1: scores while sizes change": (
         "digit",
@@ -348,9 +350,10 @@ USUAL_ORDER, USUAL_DIGITS = "mse", "SoftSort, binary cross-entropy"
 def made_data(study: Study) -> str:
     parts = []
     for metric, (title, losses) in MADE_DATA.items():
-        kinds = [run.removesuffix(f", {losses[0]}") for run in study.runs if run.endswith(f", {losses[0]}")]
-        cells = {kind: over_seeds(metric, f"{kind}, {losses[0]}") for kind in kinds}
-        rows = [[kind, *(cell(study, f"{kind}, {loss}") for loss in losses)] for kind, cell in cells.items()]
+        rows = []
+        for kind in [run.removesuffix(f", {losses[0]}") for run in study.runs if run.endswith(f", {losses[0]}")]:
+            usual, *others = (_of_seeds(study, f"{kind}, {loss}", metric) for loss in losses)
+            rows.append([kind, f"{usual.mean():.3f}", *(paired(one, usual) for one in others)])
         parts.append(markdown([f"made data, by {title}", *losses], rows))
     return "\n".join(parts)
 

@@ -5,7 +5,8 @@ from torch import Tensor
 from torch.nn import functional
 
 from rankops.checks import check_positive
-from rankops.losses.inputs import Reduction, groups, pointwise
+from rankops.groups import groups
+from rankops.losses._inputs import Reduction, pointwise
 
 __all__ = ["asymmetric"]
 

@@ -4,7 +4,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from rankops.losses.inputs import Reduction, groups, pointwise
+from rankops.groups import groups
+from rankops.losses._inputs import Reduction, pointwise
 
 __all__ = ["generalized_cross_entropy"]
 

@@ -4,7 +4,8 @@ from torch import Tensor
 from torch.nn import functional
 
 from rankops.checks import check_positive
-from rankops.losses.inputs import Reduction, groups, reduced
+from rankops.groups import groups
+from rankops.losses._inputs import Reduction, reduced
 
 __all__ = ["info_nce"]
 

@@ -5,9 +5,10 @@ from typing import Literal
 from torch import Tensor
 
 from rankops.checks import check_choice
-from rankops.losses.inputs import Groups, Reduction, groups, pointwise
+from rankops.groups import Groups, groups
+from rankops.losses._inputs import Reduction, pointwise
 from rankops.ranks import ranks
-from rankops.sorters.standardize import standard_deviation
+from rankops.sorters._standardize import standard_deviation
 
 __all__ = ["mse"]
 

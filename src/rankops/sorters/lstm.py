@@ -7,12 +7,12 @@ import torch
 from torch import Tensor, nn
 
 from rankops.checks import check_choice, check_count
-from rankops.sorters.base import Sorter
-from rankops.sorters.standardize import centered
+from rankops.sorters._base import Sorter
+from rankops.sorters._standardize import centered
 
 __all__ = ["LSTM"]
 
-Projection = Literal["full", "shared"]
+Projection = Literal["full", "shared", "formula"]
 UNIT = 2000.0  # a cell that is written down counts in steps of 1 / UNIT, where tanh is a line
 
 
@@ -27,17 +27,16 @@ class LSTM(Sorter):
         hidden: features of each direction (the authors' large one: 512).
         layers: stacked LSTMs (the authors': 2).
         projection: `full`, each rank an affine map of all positions' features (the authors'), or `shared`, the same
-            affine map of each position's own features, which learns several times faster.
+            affine map of each position's own features, which learns several times faster; or `formula`, a shared one
+            with all weights written down instead of trained, for one layer of standardized scores.
         standardize: bring each vector to mean 0 and variance 1 first, which changes no rank.
-        written_down: have weights that sort by a formula and are not trained; only with one layer, a shared projection
-            and standardized scores.
 
     Shapes:
         scores (..., d) to ranks (..., d), 1 for the largest score.
 
     Raises:
         TypeError, ValueError: `length`, `hidden` or `layers` that is no whole number of at least 1; an unknown
-            `projection`; `written_down` with other options, or an odd `hidden`.
+            `projection`; `formula` with other options, or an odd `hidden`.
 
     >>> import torch
     >>> LSTM(length=8, hidden=4)(torch.randn(2, 3, 8)).shape
@@ -54,7 +53,6 @@ class LSTM(Sorter):
         layers: int = 2,
         projection: Projection = "full",
         standardize: bool = False,
-        written_down: bool = False,
     ):
         super().__init__()
         for name, count in (("length", length), ("hidden", hidden), ("layers", layers)):
@@ -65,11 +63,11 @@ class LSTM(Sorter):
         self.recurrent = nn.LSTM(1, hidden, layers, batch_first=True, bidirectional=True)
         linear = nn.Linear(2 * hidden * length, length) if projection == "full" else nn.Linear(2 * hidden, 1)
         self.projection = nn.Sequential(*((nn.Flatten(), linear) if projection == "full" else (linear, nn.Flatten())))
-        if written_down:
-            if (layers, projection, standardize) != (1, "shared", True) or hidden % 2 or hidden < 4:
+        if projection == "formula":
+            if layers > 1 or not standardize or hidden % 2 or hidden < 4:
                 raise ValueError(
-                    f"written_down with layers={layers}, projection={projection!r}, standardize={standardize}, "
-                    f"hidden={hidden}; expected 1, 'shared', True and an even number of at least 4"
+                    f"projection is 'formula' with layers={layers}, standardize={standardize} and hidden={hidden}; "
+                    "expected 1, True and an even number of at least 4"
                 )
             self._write_down(length, hidden, linear)
 
@@ -87,10 +85,7 @@ class LSTM(Sorter):
         thresholds = torch.special.ndtri((torch.arange(count, dtype=torch.float64) + 0.5) / count)
         gaps, middles = thresholds.diff(), (thresholds[1:] + thresholds[:-1]) / 2
         above = 2.2 / torch.cat([gaps, gaps[-1:]])
-        slopes, places = (
-            4.4 / gaps,
-            -4.4 / gaps * middles,
-        )  # of the output gates; the first is always open, the last never
+        slopes, places = 4.4 / gaps, -4.4 / gaps * middles  # of output gates; the first is always open, the last never
         opened, closed = torch.tensor([60.0]).double(), torch.tensor([-60.0]).double()
         none, still = torch.zeros(1).double(), torch.zeros(2 * hidden).double()
         for direction in ("", "_reverse"):

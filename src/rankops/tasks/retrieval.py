@@ -10,20 +10,20 @@ import torch
 from torch import Tensor
 
 from rankops import lookup
+from rankops.bootstrap import Statistic
 from rankops.checks import check_finite
-from rankops.datasets.splits import Split, captions_of, padded
-from rankops.inputs.base import one_of
+from rankops.datasets.files.splits import Split, captions_of, padded
+from rankops.inputs._base import one_of
 from rankops.inputs.text import Text
 from rankops.io.parquet import as_lists, list_lengths, ragged_lists
-from rankops.metrics.bootstrap import Statistic
 from rankops.metrics.recall import first_positive_ranks
-from rankops.models.layers import similarities
-from rankops.models.tokenizer import Vocabulary
-from rankops.tasks.base import Metric, Task
-from rankops.tasks.predict import of_row
+from rankops.models._layers import similarities
+from rankops.tasks._base import Metric, Task
+from rankops.tasks._predict import of_row
 from rankops.training.finetune import ProbeAndFinetune, network_of
 from rankops.training.objective import grouped
 from rankops.training.options import Training
+from rankops.vocabulary import Vocabulary
 
 __all__ = ["Retrieval", "first_ranks"]
 
@@ -65,10 +65,15 @@ def _encoded(network: Any, words: Tensor, batch_size: int = 1024) -> Tensor:
 
 @dataclass(frozen=True, kw_only=True)
 class RetrievalTraining(Training):
-    """`least_count` is how often a word must occur in the training captions to be known, `size` of the common space."""
+    """What a batch is of, and where it is compared.
+
+    `least_count` is how often a word must occur in the training captions to be known, `size` of the common space.
+    `together`: so many items of a family (the column `family`), such as twins, are in a batch together; None for any.
+    """
 
     least_count: int = 1
     size: int = 128
+    together: int | None = None
     monitor: Literal["recall_at_1", "image_to_text", "text_to_image"] = "recall_at_1"
 
 
@@ -81,7 +86,7 @@ class Retrieval(ProbeAndFinetune, Task):
     Recall is of the whole gallery: all items of a split, and all of their captions, unless the dataset cuts it into
     several. `gallery` among the metrics says how many items are searched.
 
-    A truth is `rankops.datasets.splits.Captions`.
+    A truth is `rankops.datasets.files.splits.Captions`.
     """
 
     name, title = "retrieval", "Cross-modal retrieval"
@@ -123,6 +128,14 @@ class Retrieval(ProbeAndFinetune, Task):
             for split in (train, val)
         ]
         return super().begin(network, phase, *both, **options)
+
+    def together(self, split: Split) -> tuple[Tensor, int] | None:
+        if (several := self.training.get("together")) is None:
+            return None
+        numbers, counts = split.truth.family.unique(return_inverse=True, return_counts=True)[1:]
+        if counts.max() < several:
+            raise ValueError(f"together is {several}, but no family has more than {counts.max()} items: choose less")
+        return numbers, several
 
     def choose(self, split: Split, rows: Tensor, generator: torch.Generator) -> Tensor:
         counts = split.truth.counts
