@@ -315,7 +315,6 @@ def train_one(params: Settings, name: str, job: Job, folder: Path) -> None:
         task,
         network,
         *splits,
-        training=training,
         objective=objective,
         seed=seed,
         started=started,
@@ -329,7 +328,7 @@ def train_one(params: Settings, name: str, job: Job, folder: Path) -> None:
     history = list(epochs)
     if not accelerator.is_main_process:
         return
-    values = [epoch.validation[task.monitor] for _, epoch in history if task.monitor in epoch.validation]
+    values = [epoch.value for _, epoch in history if epoch.monitor == history[0][1].monitor]
     with replaced_folder(folder / "result") as result:
         save_model(result, network)
         (result / "history.csv").write_bytes((folder / "history.csv").read_bytes())

@@ -48,7 +48,7 @@ HELPERS = {
     "models.backbones": set(),
     "models.heads": set(),
     "sorters": {"base", "laplace_sums", "load", "operators", "standardize"},
-    "tasks": {"base", "predict"},
+    "tasks": {"_two_phases", "base", "predict"},
     "datasets": {"base", "digits", "drawing", "expected", "facts", "folds", "four_digit_mnist", "labelled_points",
                  "layout", "mnist", "packages", "queries", "reading", "rlsep", "score_vectors", "splits", "table_cells",
                  "table_examples", "table_facts", "table_files", "table_text"},
