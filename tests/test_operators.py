@@ -6,8 +6,10 @@ import pytest
 import torch
 
 from rankops.ranks import ranks
-from rankops.sorters import Handcrafted, Laplace, StraightThrough
-from rankops.sorters.operators import (
+from rankops.sorters import (
+    Handcrafted,
+    Laplace,
+    StraightThrough,
     permutation_of_ranks,
     soft_median,
     soft_permutation,

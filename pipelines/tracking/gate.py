@@ -18,11 +18,11 @@ from pipelines.ops.messages import on_one_line
 from pipelines.tracking import registry
 from pipelines.tracking.store import CredentialsRefused, ServerUnreachable, answering, connect
 from rankops import lookup
-from rankops.datasets.folds import FOLD
+from rankops.bootstrap import Statistic, difference
+from rankops.datasets.files.folds import FOLD
 from rankops.datasets.vectors import score_vectors
 from rankops.io.checkpoints import load_model
 from rankops.io.parquet import columns_of
-from rankops.metrics.bootstrap import Statistic, difference
 from rankops.ranks import ranks
 from rankops.seeding import derived_seed, generator
 

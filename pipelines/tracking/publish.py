@@ -248,7 +248,7 @@ def _register(client: mlflow.MlflowClient, run_id: str, run: Run, version: Versi
     made = _made(run, known)
     text = card(version.model, version.weights, params=run.params, metrics=run.metrics, tags=known)
     with TemporaryDirectory() as scratch:
-        weights = Path(scratch) / "weights"  # the name by which `rankops.sorters.load` finds it
+        weights = Path(scratch) / "weights"  # the name by which `rankops.sorters.load_sorter` finds it
         shutil.copytree(version.weights, weights)
         (weights / "card.md").write_text(text + "\n")
         recipe = json.loads((weights / "model.json").read_text()) | made

@@ -8,10 +8,10 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from rankops.datasets.splits import Split
+from rankops.augmentation import shifted
+from rankops.datasets.files.splits import Split
 from rankops.io.atomic import replaced_file
-from rankops.tasks.base import Task
-from rankops.training.augmentation import shifted
+from rankops.tasks._base import Task
 from rankops.training.objective import Objective, grouped
 from rankops.training.options import Training
 from rankops.training.phase import Batch, Phase

@@ -8,15 +8,15 @@ import pyarrow as pa
 import torch
 from torch import Tensor
 
+from rankops.bootstrap import Statistic
 from rankops.checks import check_finite, check_scores
-from rankops.datasets.splits import Split, labels_of
-from rankops.inputs.base import Inputs
+from rankops.datasets.files.splits import Split, labels_of
+from rankops.inputs._base import Inputs
 from rankops.io.parquet import as_lists, matrix
-from rankops.metrics.bootstrap import Statistic
 from rankops.metrics.mean_average_precision import mean_average_precision
+from rankops.tasks._base import Metric, Reads, network_of
+from rankops.tasks._predict import named
 from rankops.tasks._two_phases import Half, TwoPhases
-from rankops.tasks.base import Metric, Reads, network_of
-from rankops.tasks.predict import named
 from rankops.training.objective import grouped
 
 __all__ = ["MultiLabel"]
@@ -49,7 +49,7 @@ class LabelPhase(Half):
 class MultiLabel(TwoPhases):
     """Score each label of an example; a sorter ranks the examples of each class.
 
-    A truth is `rankops.datasets.splits.Labels`.
+    A truth is `rankops.datasets.files.splits.Labels`.
     """
 
     title = "Multi-label classification"

@@ -267,7 +267,7 @@ def train(
     epoch of the second is `best` only if it is better than all of the first.
 
     Args:
-        task: see `rankops.tasks.base.Task`, made with the options of its training.
+        task: see `rankops.tasks.Task`, made with the options of its training.
         network: from `task.build`.
         train_split, val_split: from `task.load`.
         objective: the loss, see `rankops.training.objective.Objective`.

@@ -12,12 +12,12 @@ import torch
 from torch import Tensor
 
 from rankops import lookup
-from rankops.datasets.folds import statistic_by_fold
-from rankops.datasets.splits import MEMORY, Split, read_split
-from rankops.inputs.base import Inputs
+from rankops.bootstrap import Statistic, by_group
+from rankops.datasets.files.folds import statistic_by_fold
+from rankops.datasets.files.splits import MEMORY, Split, read_split
+from rankops.inputs._base import Inputs
 from rankops.io.checkpoints import build
-from rankops.metrics.bootstrap import Statistic, by_group
-from rankops.tasks.predict import of_row
+from rankops.tasks._predict import of_row
 from rankops.training.objective import Objective
 from rankops.training.options import PhaseOptions
 from rankops.training.phase import Phase
@@ -72,7 +72,7 @@ def network_of(name: str, model: Mapping[str, Any], split: Any, *, seed: int, ta
     Args:
         name: of the network below rankops/models.
         model: `name` and `args` of the head, and `backbone`.
-        split: see `rankops.datasets.splits.Split`.
+        split: see `rankops.datasets.files.splits.Split`.
         seed: of the weights.
         task: its name.
         args: what the task and its data decide, besides what the inputs do.
@@ -200,7 +200,7 @@ class Task:
         return {name: training[name] for name in cls.blocks() if training[name]["epochs"]}
 
     def load(self, folder: str | Path, split: str, *, threads: int, memory: float = MEMORY) -> Split:
-        """Read a split of a dataset, see `rankops.datasets.splits.read_split`."""
+        """Read a split of a dataset, see `rankops.datasets.files.splits.read_split`."""
         reads = self.reads
         return read_split(
             folder, split, truth=reads.read, columns=reads.truth, optional=reads.optional, kinds=reads.inputs,
@@ -210,7 +210,7 @@ class Task:
     def statistic(self, table: pa.Table) -> Statistic:
         """Return the metrics of a table of predictions, as a function of which rows count, or which groups of rows.
 
-        Where there are folds, those of each fold by themselves, see `rankops.datasets.folds.statistic_by_fold`.
+        Where there are folds, those of each fold by themselves, see `rankops.datasets.files.folds.statistic_by_fold`.
         """
         statistic, group = statistic_by_fold(self.scored, table), self.group_of(table)
         return statistic if group is None else by_group(statistic, group)

@@ -22,10 +22,10 @@ from rankops.checks import (
     value_of,
 )
 from rankops.ranks import unit_of
-from rankops.sorters.base import Sorter
+from rankops.sorters._base import Sorter
+from rankops.sorters._laplace_sums import before_and_after, sums_of_others, with_signature
+from rankops.sorters._standardize import standard_deviation
 from rankops.sorters.laplace import Laplace
-from rankops.sorters.laplace_sums import before_and_after, sums_of_others, with_signature
-from rankops.sorters.standardize import standard_deviation
 
 FEW_PAIRS = 2**15  # as fast in one expression as by sums
 
