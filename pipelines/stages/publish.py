@@ -124,6 +124,7 @@ def _runs(params: Settings, tags: dict[str, str]) -> list[Run]:
                 version=Version(
                     model=params.model_of(options),
                     weights=folder / f"seed{best}",
+                    data=Path("data") / options.dataset,
                     quality=trained["validation"][str(best)],
                     tags={"seed": str(best)},
                 ),
