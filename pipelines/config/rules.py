@@ -486,6 +486,8 @@ def _check_comparison(settings: Settings, key: str, place: str) -> None:
             )
         if not set(run.seeds) & set(first.seeds):
             raise ValueError(f"{place}.runs: {name} and {comparison.baseline} have no seed in common, which pairs them")
+    if own := sorted(set(comparison.rivals) & set(settings.runs)):
+        raise ValueError(f"{place}.rivals: {own[0]} is a run, expected what another program predicts: put it into runs")
     _check_known(comparison.metric, _metrics(first.task), f"{place}.metric")
 
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-from rankops.datasets.splits import input_of
 
 from rankops import lookup
+from rankops.datasets.files.splits import input_of
 from rankops.io.parquet import parquet_file
 
 __all__ = ["FILE", "digests", "known_of", "write_known"]
