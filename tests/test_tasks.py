@@ -16,7 +16,7 @@ from rankops import lookup
 from rankops.augmentation import views
 from rankops.bootstrap import Statistic, difference, evaluate, interval
 from rankops.datasets.files.splits import Captions, Labels, Split
-from rankops.inputs import frames, image
+from rankops.inputs import features, frames, image
 from rankops.io.checkpoints import build, load_model, save_model
 from rankops.io.parquet import IMAGE, encode_images
 from rankops.io.starts import start_from
@@ -25,7 +25,7 @@ from rankops.sorters.handcrafted import Handcrafted
 from rankops.tasks import retrieval
 from rankops.tasks.label_ranking import label_ranks_of
 from rankops.training.device import make_accelerator
-from rankops.training.loop import train
+from rankops.training.loop import in_lists, train
 from rankops.training.objective import Objective
 
 from conftest import ROOT  # isort: skip
@@ -493,6 +493,29 @@ class TestBatches:
         seen = [{int(batch.inputs[place, 0, 0, 0]) for batch in batches} for place in range(3)]
         assert seen == [{12, 13, 14}, {0, 1, 2}, {6, 7, 8}]
 
+    def test_lists_are_of_one_group_and_only_they_are_compared(self, generator):
+        about = pa.table({"group": ["a", "b", "c"] * 9})
+        inputs = features.of_tensor(torch.randn(27, 2, generator=generator))
+        split = Split(inputs, torch.arange(27.0), about=about)
+        for length in (4, 9):
+            task = lookup.find("tasks", "score_ranking")({"list_length": length})
+            groups, together = task.together(split)
+            order = in_lists(groups, together, generator)
+            assert len(order) == len(set(order.tolist())) == 27 // 3 // length * length * 3
+            assert (groups[order.view(-1, length)] == groups[order[::length]].unsqueeze(1)).all()
+        objective = Objective({"name": "mse", "args": {"within": "centered"}})
+        assert task.length(objective) == 9
+        twins = Split(inputs, Captions([], torch.ones(27), torch.arange(27) // 2, torch.zeros(27)))
+        families, two = lookup.find("tasks", "retrieval")({"together": 2}).together(twins)
+        order = in_lists(families, two, generator)
+        assert sorted(order.tolist()) == list(range(26))  # the last has no twin
+        assert (order[::2] // 2 == order[1::2] // 2).all()
+        make = lookup.find("tasks", "score_ranking")
+        with pytest.raises(ValueError, match="no group has more than 9 rows"):
+            make({"list_length": 10}).together(split)
+        with pytest.raises(ValueError, match="no column group"):
+            make({"list_length": 2}).together(Split(inputs, torch.arange(27.0)))
+
     def test_each_image_is_seen_with_its_own_label_ranks_moved_or_not(self):
         images = (20 * torch.arange(8, dtype=torch.uint8)).view(8, 1, 1).expand(8, 16, 16)
         label_ranks = torch.randint(0, 3, (8, 10), generator=torch.Generator().manual_seed(0))
@@ -548,8 +571,6 @@ def test_a_ranker_averages_scores_and_thresholds_over_views(tmp_path, generator)
 
 
 def test_targets_far_from_0_are_learned_from_by_their_deviations_and_those_within_0_and_1_as_they_are():
-    from rankops.inputs import features
-
     inputs = features.of_tensor(torch.randn(4, 2, generator=torch.Generator().manual_seed(0)))
     model = {"name": "linear", "args": {}, "backbone": {"name": "perceptron", "args": {"hidden": []}}}
     for target, expected in (([1e5, 2e5, 1e5, 2e5], [-1, 1, -1, 1]), ([0.0, 0.5, 1.0, 0.25], [0, 0.5, 1, 0.25])):

@@ -65,10 +65,15 @@ def _encoded(network: Any, words: Tensor, batch_size: int = 1024) -> Tensor:
 
 @dataclass(frozen=True, kw_only=True)
 class RetrievalTraining(Training):
-    """`least_count` is how often a word must occur in the training captions to be known, `size` of the common space."""
+    """What a batch is of, and where it is compared.
+
+    `least_count` is how often a word must occur in the training captions to be known, `size` of the common space.
+    `together`: so many items of a family (the column `family`), such as twins, are in a batch together; None for any.
+    """
 
     least_count: int = 1
     size: int = 128
+    together: int | None = None
     monitor: Literal["recall_at_1", "image_to_text", "text_to_image"] = "recall_at_1"
 
 
@@ -123,6 +128,14 @@ class Retrieval(ProbeAndFinetune, Task):
             for split in (train, val)
         ]
         return super().begin(network, phase, *both, **options)
+
+    def together(self, split: Split) -> tuple[Tensor, int] | None:
+        if (several := self.training.get("together")) is None:
+            return None
+        numbers, counts = split.truth.family.unique(return_inverse=True, return_counts=True)[1:]
+        if counts.max() < several:
+            raise ValueError(f"together is {several}, but no family has more than {counts.max()} items: choose less")
+        return numbers, several
 
     def choose(self, split: Split, rows: Tensor, generator: torch.Generator) -> Tensor:
         counts = split.truth.counts

@@ -25,9 +25,15 @@ __all__ = ["ScoreRanking"]
 
 @dataclass(frozen=True, kw_only=True)
 class ScoreTraining(Training):
-    """`positives`: which share of the largest training targets counts as positive, for losses on labels; or None."""
+    """What losses learn from, and what they compare.
+
+    `positives`: which share of the largest training targets counts as positive, for losses on labels; or None.
+    `list_length`: a batch is of lists of so many rows of one group (the column `group`), and only rows of a list are
+    compared; None for all rows of a batch.
+    """
 
     positives: float | None = None
+    list_length: int | None = None
     monitor: Literal["spearman", "average_precision"] = "spearman"
 
     def __post_init__(self) -> None:
@@ -36,6 +42,10 @@ class ScoreTraining(Training):
             raise ValueError(f"positives is {self.positives}, expected a share between 0 and 1, or null")
         if self.positives is None and self.monitor == "average_precision":
             raise ValueError("monitor is average_precision, which needs positives, such as 0.1 for the top 10 %")
+        if self.list_length is not None and (self.list_length < 2 or self.batch_size % self.list_length):
+            raise ValueError(
+                f"list_length is {self.list_length}, expected at least 2, and batch_size ({self.batch_size}) a multiple"
+            )
 
 
 class ScoreRanking(ProbeAndFinetune, Task):
@@ -86,6 +96,24 @@ class ScoreRanking(ProbeAndFinetune, Task):
                 "examples whose targets differ"
             )
         return super().begin(network, phase, train, val, **options)
+
+    def together(self, split: Split) -> tuple[Tensor, int] | None:
+        if (length := self.training.get("list_length")) is None:
+            return None
+        if split.about is None or "group" not in split.about.column_names:
+            raise ValueError(
+                f"list_length is {length}, but the training table has no column group: expected one, or null"
+            )
+        _, numbers, counts = np.unique(split.about["group"].to_pylist(), return_inverse=True, return_counts=True)
+        if counts.max() < length:
+            raise ValueError(f"list_length is {length}, but no group has more than {counts.max()} rows: choose less")
+        return torch.from_numpy(numbers), length
+
+    def length(self, objective: Any) -> int | None:
+        length = self.training.get("list_length") or objective.length
+        if objective.length not in (None, length):
+            raise ValueError(f"list_length is {length}, expected {objective.length}, the sorter's length")
+        return length
 
     def choose(self, split: Split, rows: Tensor, generator: torch.Generator) -> Tensor:
         return split.truth[rows]

@@ -1,6 +1,7 @@
 """Training in two phases: the head on frozen features (a linear probe), then the whole network."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -13,6 +14,7 @@ from rankops import lookup
 from rankops.augmentation import shifted
 from rankops.io.atomic import replaced_file
 from rankops.io.checkpoints import build
+from rankops.training.loop import in_lists
 from rankops.training.options import Training
 
 if TYPE_CHECKING:
@@ -72,10 +74,15 @@ def network_of(name: str, model: Mapping[str, Any], split: Any, *, seed: int, ta
 
 
 class Data(NamedTuple):
-    """A split as a phase reads it, on the device: its inputs are frozen features in the probe."""
+    """A split as a phase reads it, on the device: its inputs are frozen features in the probe.
+
+    `order` draws the rows of an epoch, None for all in random order, and `rows` is how many they are.
+    """
 
     split: Any
     inputs: Any
+    order: Callable[[torch.Generator], Tensor] | None = None
+    rows: int | None = None
 
     def ahead(self, rows: Tensor) -> None:
         """Begin to read what the next batch takes."""
@@ -186,17 +193,31 @@ class ProbeAndFinetune:
         inputs = [split.inputs.ready(network).to(accelerator.device) for split in (train, val)]
         if phase == "probe":
             inputs = [one.replaced(self.features(network, one)) for one in inputs]
-        return network, Data(train, inputs[0]), Data(val, inputs[1])
+        data = Data(train, inputs[0])
+        if (together := self.together(train)) is not None:
+            groups, length = together
+            counts = groups.bincount()
+            rows = int((counts - counts % length).sum())
+            data = data._replace(order=partial(in_lists, groups, length), rows=rows)
+        return network, data, Data(val, inputs[1])
 
     def end(self, network: Any, phase: str) -> None:
         """Leave the network as a phase should."""
         network.backbone.freeze(None)
 
     def rows(self, data: Data, phase: str) -> int:
-        return len(data.inputs)
+        return len(data.inputs) if data.rows is None else data.rows
 
     def group(self, phase: str, objective: Any) -> int:
-        return objective.length or 1
+        return self.length(objective) or 1
+
+    def length(self, objective: Any) -> int | None:
+        """Return how many rows are compared with each other; None for a whole batch."""
+        return objective.length
+
+    def together(self, split: Any) -> tuple[Tensor, int] | None:
+        """Return the group of each row (n,), of which so many are to be in a batch together; None for any rows."""
+        return None
 
     def batch(self, data: Data, phase: str, rows: Tensor, generator: torch.Generator) -> Batch:
         inputs = data.inputs.take(data.inputs.numbers(rows, generator))
@@ -208,7 +229,7 @@ class ProbeAndFinetune:
 
     def loss(self, network: Any, phase: str, batch: Batch, objective: Any) -> Tensor:
         outputs = network.head(batch.inputs) if phase == "probe" else network(batch.inputs)
-        length = objective.length or len(outputs)
+        length = self.length(objective) or len(outputs)
         scores, truth = self.compare(network, outputs, batch.truth, length)
         weights = None if batch.weight is None else self.weigh(batch.weight, scores, length)
         return objective(scores, truth, weights=weights, generator=batch.generator)

@@ -23,7 +23,7 @@ from rankops.training.device import make_accelerator, one_thread
 if TYPE_CHECKING:
     from accelerate import Accelerator
 
-__all__ = ["Epoch", "Trainable", "batch_count", "fit", "random_batches", "train"]
+__all__ = ["Epoch", "Trainable", "batch_count", "fit", "in_lists", "random_batches", "train"]
 
 SCHEDULES = ("constant", "cosine", "step")
 
@@ -106,6 +106,7 @@ def random_batches(
     *,
     multiple_of: int = 1,
     share: tuple[int, int] = (0, 1),
+    order: Callable[[torch.Generator], Tensor] | None = None,
 ) -> Iterator[Tensor]:
     """Yield the row numbers of one pass in random order, batch by batch; a last batch of one row is left out.
 
@@ -120,6 +121,7 @@ def random_batches(
         share: which share of each batch is wanted, of how many: (process, processes). Shares are equally large, of two
             rows at least and of whole groups; what does not divide is left out of that batch. What is drawn from the
             generator after the order differs from share to share.
+        order: draws the order of `size` row numbers, as `in_lists` does; None for that of all rows.
 
     Raises:
         ValueError: a `batch_size` of 1; it is no multiple of `multiple_of`, or there are fewer rows than that; batches
@@ -143,14 +145,35 @@ def random_batches(
             f"batches of {min(batch_size, size)} rows in groups of {multiple_of} cannot be shared by {processes} "
             "processes, expected two rows and a whole group for each: larger batches, or fewer processes"
         )
-    order = torch.randperm(size, generator=generator)[: size - size % multiple_of]
+    drawn = torch.randperm(size, generator=generator) if order is None else order(generator)
+    drawn = drawn[: size - size % multiple_of]
     if process:  # else images at the same place of two shares would be moved alike
         generator.manual_seed(int(torch.randint(2**31, (process,), generator=generator)[-1]))
-    for batch in order.split(batch_size):
+    for batch in drawn.split(batch_size):
         length = len(batch) // (multiple_of * processes) * multiple_of
         rows = batch[process * length : (process + 1) * length]
         if len(rows) > 1 or size == 1:
             yield rows
+
+
+def in_lists(groups: Tensor, length: int, generator: torch.Generator) -> Tensor:
+    """Return row numbers in random order, of which each `length` after another are of one group.
+
+    Args:
+        groups: the number of the group of each row (n,). Rows that fill no list are left out; they are other ones each
+            time.
+        length: of a list.
+        generator: draws the order.
+
+    >>> in_lists(torch.tensor([0, 1, 0, 1, 1]), 2, torch.Generator().manual_seed(0))
+    tensor([4, 1, 0, 2])
+    """
+    rows = torch.randperm(len(groups), generator=generator)
+    rows = rows[groups[rows].argsort(stable=True)]
+    counts = groups.bincount()
+    place = torch.arange(len(rows)) - (counts.cumsum(0) - counts)[groups[rows]]  # within its group
+    lists = rows[place < (counts - counts % length)[groups[rows]]].view(-1, length)
+    return lists[torch.randperm(len(lists), generator=generator)].flatten()
 
 
 def batch_count(size: int, batch_size: int, *, multiple_of: int = 1, share: tuple[int, int] = (0, 1)) -> int:
@@ -238,7 +261,8 @@ def fit(
         phase: of the task.
         module: on any device; it is moved.
         train, val: the task's data for this phase. Training data with a method `ahead` are told the rows of the next
-            batch, so that they can be read while this one is learned from.
+            batch, so that they can be read while this one is learned from; with an `order` they are learned from in
+            that, see `random_batches`.
         options: `batch_size`, `epochs`, `patience` (stop after so many epochs without a better monitored metric),
             `optimizer` (`name` of a class in `torch.optim`, `args`, optionally `clip`, the largest gradient norm),
             `schedule` (`name`: `constant`, `cosine` to 0 at the last epoch, or `step` with `factor` and
@@ -299,7 +323,8 @@ def fit(
         # Seeds of an epoch, not a stream over all of them: a resumed training draws what it would have drawn.
         generator = torch.Generator().manual_seed(seed * 1_000_003 + number)
         nothing = torch.empty(0, dtype=torch.int64)
-        drawn = random_batches(rows, batch_size, generator, multiple_of=group, share=share)
+        order = getattr(train, "order", None)
+        drawn = random_batches(rows, batch_size, generator, multiple_of=group, share=share, order=order)
         for chosen, following in pairwise(chain(drawn, [nothing])):
             batch = task.batch(train, phase, chosen, generator)
             if hasattr(train, "ahead") and len(following):
