@@ -10,7 +10,6 @@ from pathlib import Path
 import matplotlib
 import pytest
 
-from benchmarks import four_digit_mnist, label_ranking_sets, sodeep_table_1, when_ranks_win
 from pipelines.reporting.pages import PLACES
 from tools import schema
 
@@ -93,19 +92,6 @@ class TestReadme:
 def test_a_page_shows_what_was_kept(name, monkeypatch):
     monkeypatch.chdir(ROOT)
     assert f"<!-- results: {name} -->\n{PLACES[name].text()}<!-- end of results -->" in PLACES[name].page.read_text()
-
-
-@pytest.mark.parametrize(
-    ("page", "table"),
-    [
-        ("peers", four_digit_mnist.tables),
-        ("real_data", label_ranking_sets.tables),
-        ("sodeep_table_1", lambda: sodeep_table_1.table(json.loads((ROOT / sodeep_table_1.RESULTS).read_text()))),
-        ("results", lambda: when_ranks_win.tables(json.loads((ROOT / when_ranks_win.RESULTS).read_text()))),
-    ],
-)
-def test_a_page_shows_what_a_benchmark_measured(page, table):
-    assert table() in (ROOT / f"docs/{page}.md").read_text()
 
 
 @pytest.mark.parametrize("folder", ["", "experiments/"])
