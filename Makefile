@@ -75,8 +75,7 @@ coverage: .venv/.installed ## lines of src/rankops that the tests run; below 94 
 test-slow: .venv/.installed ## what takes longer: killed stages, a full disk, servers and schedules
 	$(RUN) python -m pytest -m slow
 
-lint: .venv/.installed ## style, imports, docstrings and types; tells editors of new losses, metrics and sorters
-	$(RUN) python -m tools.stubs
+lint: .venv/.installed ## style, imports, docstrings and types
 	$(RUN) ruff check
 	$(RUN) ruff format --check
 	$(RUN) ty check src pipelines tools

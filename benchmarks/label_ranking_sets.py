@@ -28,9 +28,9 @@ from torch import Tensor
 from benchmarks.results import half_width, machine
 from pipelines.ops.git import git
 from rankops import losses, metrics
+from rankops.bootstrap import holm
 from rankops.datasets.public.packages import PackagedFile
 from rankops.io.atomic import replaced_file
-from rankops.metrics.bootstrap import holm
 from rankops.seeding import generator
 from tools.page import markdown, write_results
 

@@ -25,11 +25,11 @@ from torch import Tensor
 from benchmarks.results import machine
 from pipelines.ops.git import git
 from pipelines.reporting.results import number
+from rankops.bootstrap import Statistic, differences, evaluate, holm
+from rankops.datasets.files.splits import Split, padded
 from rankops.datasets.movielens_100k import FILE, MovieLens100k
-from rankops.datasets.splits import Split, padded
 from rankops.io.atomic import replaced_file
 from rankops.metrics import kendall, ndcg
-from rankops.metrics.bootstrap import Statistic, differences, evaluate, holm
 from rankops.sorters import load_sorter
 from rankops.training.objective import Objective
 from tools.page import markdown, write_results

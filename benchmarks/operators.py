@@ -7,8 +7,7 @@ import torch
 from torch import Tensor
 
 from benchmarks.results import beside, write
-from rankops.sorters import Laplace
-from rankops.sorters.operators import soft_median, soft_sort, soft_topk
+from rankops.sorters import Laplace, soft_median, soft_sort, soft_topk
 
 SHAPES, ROUNDS = ((10_000,), (16, 10_000), (8, 1000), (1000, 10)), 25
 OPERATORS = {

@@ -21,7 +21,7 @@ import torch
 from benchmarks.results import write
 from pipelines.config import load
 from pipelines.tracking.publish import Run, Version, publish
-from rankops.datasets.splits import Split
+from rankops.datasets.files.splits import Split
 from rankops.inputs.image import of_tensor
 from rankops.io.checkpoints import save_model
 from rankops.io.parquet import encode_images

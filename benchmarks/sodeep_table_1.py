@@ -24,12 +24,12 @@ from pipelines.ops.git import git
 from pipelines.reporting import papers
 from pipelines.reporting.results import number
 from pipelines.stages.pretrain import Imitation
+from rankops.bootstrap import interval
 from rankops.datasets.vectors.score_vectors import draw
 from rankops.io.atomic import replaced_file
-from rankops.metrics.bootstrap import interval
-from rankops.metrics.sorter_quality import gradient_health
 from rankops.ranks import ranks
 from rankops.seeding import derived_seed, generator
+from rankops.sorter_quality import gradient_health
 from rankops.sorters import CNN, LSTM, Handcrafted, Laplace, Sigmoid, Sorter, load_sorter
 from rankops.training.device import find_device
 from rankops.training.loop import fit

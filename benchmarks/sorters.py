@@ -23,9 +23,9 @@ from torch.utils._pytree import tree_leaves
 from benchmarks.peers import peers
 from benchmarks.results import FOLDER, write
 from rankops import lookup
+from rankops import sorter_quality as measures
 from rankops.datasets.vectors.score_vectors import draw
 from rankops.io.checkpoints import build
-from rankops.metrics import sorter_quality as measures
 from rankops.sorters import load_sorter
 
 LENGTH, ROWS, VECTORS = 100, 1000, 40

@@ -11,7 +11,7 @@ import torch
 
 from benchmarks.results import write
 from pipelines.config import Settings, load
-from rankops.datasets.splits import Split
+from rankops.datasets.files.splits import Split
 from rankops.inputs.image import of_tensor
 from rankops.losses.rlsep import rlsep
 from rankops.tasks.label_ranking import LabelRanking

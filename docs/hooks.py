@@ -4,7 +4,6 @@ import ast
 import html
 import re
 from pathlib import Path
-from typing import Any
 
 import griffe
 from latex2mathml.converter import convert
@@ -16,27 +15,25 @@ DOCTEST = re.compile(r"\n\n(?=>>> )")
 PACKAGE = re.compile(r"^::: (rankops\.\w+)$", re.MULTILINE)
 
 
-def on_page_markdown(markdown: str, config: Any, **_: object) -> str:
+def on_page_markdown(markdown: str, **_: object) -> str:
     """Prepare a page.
 
     A link to a section of the README becomes that section. Links to files of the repository become text: GitHub follows
-    them, the site does not have them. A package of the library becomes its own text and each public name of its files.
+    them, the site does not have them. A package of the library becomes its own text and each name that it exports.
     """
     markdown = OUTSIDE.sub(r"\1", SECTION.sub(r'--8<-- "README.md:\1"', markdown))
-    return PACKAGE.sub(lambda match: _reference(match[1], config.extra["internal"]), markdown)
+    return PACKAGE.sub(lambda match: _reference(match[1]), markdown)
 
 
-def _reference(module: str, internal: list[str]) -> str:
+def _reference(module: str) -> str:
     folder = Path("src", *module.split("."))
     if not folder.is_dir():
         return f"::: {module}"
     names = [
-        f"{module}.{file.stem}.{name}"
-        for file in folder.glob("*.py")
-        if file.stem not in ("__init__", *internal)
-        for statement in ast.parse(file.read_text()).body
-        if isinstance(statement, ast.Assign) and getattr(statement.targets[0], "id", "") == "__all__"
-        for name in ast.literal_eval(statement.value)
+        f"{statement.module}.{alias.name}"
+        for statement in ast.parse((folder / "__init__.py").read_text()).body
+        if isinstance(statement, ast.ImportFrom)
+        for alias in statement.names
     ]
     names.sort(key=lambda name: name.rpartition(".")[2].lower())
     of_each = "\n    options: {show_root_heading: true, show_root_toc_entry: true}\n"

@@ -77,7 +77,7 @@ def validate(
         dataset: its name.
         facts: tables of a dataset, a row an example; the index names it. No value may be missing, in any column:
             expectations of values pass over what is not there.
-        expectations: of each table, see `rankops.datasets.expected`.
+        expectations: of each table, see `rankops.datasets.files.expected`.
         page: file.
         understood: what is known of how it was read, a line each.
 

@@ -160,7 +160,7 @@ def small_ranker(*, size: int = 32, colors: int = 1):
 def small_network(task: str, kind: str):
     """An untrained network of pictures of 16 pixels, of the features age and price, or of words."""
     from rankops import lookup
-    from rankops.datasets.splits import Split
+    from rankops.datasets.files.splits import Split
     from rankops.inputs import features, image, text
 
     generator = torch.Generator().manual_seed(0)

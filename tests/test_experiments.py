@@ -18,8 +18,8 @@ from scipy.stats import spearmanr
 from pipelines.config import scales
 from pipelines.config.schema import check_shapes, merged, read
 from pipelines.stages import compare, label_ranking_figures, score_sweep, synthetic_precision
+from rankops.bootstrap import evaluate
 from rankops.io.checkpoints import build, save_model
-from rankops.metrics.bootstrap import evaluate
 from tools.keep import keep
 
 from conftest import ROOT, git  # isort: skip

@@ -47,12 +47,20 @@ def sorter(name: str, steepness: float = 1.0, *, kind: str = "handcrafted", **op
     publish([Run(name, "tests", name, version=Version(MODEL, Path("made") / name))])
 
 
-def regressor(name: str, seed: int, *, dataset: str = "clips", model: str = "score_ranking", colors: int = 1) -> None:
+def regressor(
+    name: str,
+    seed: int,
+    *,
+    dataset: str = "clips",
+    model: str = "score_ranking",
+    colors: int = 1,
+    data: Path | None = None,
+) -> None:
     network = build("models", "network", NETWORK, seed=seed, outputs=1, colors=colors)
     frames = {"kind": "frames", "colors": colors, "height": 16, "width": 16}
     network.recipe |= {"task": "score_ranking", "input": frames}
     save_model(Path("made") / name, network)
-    version = Version(model, Path("made") / name)
+    version = Version(model, Path("made") / name, data)
     publish([Run(name, "tests", name, tags={"dataset": dataset}, version=version)])
 
 
@@ -233,6 +241,24 @@ class TestTasks:
         assert tags["gate.examples"] == f"{dataset}/{split}"
         assert f"on {dataset}/{split}" in tags["gate.reason"]
         assert ("judged on validation" in tags["gate.reason"]) == (split == "val")
+
+    @pytest.mark.parametrize("learned", [25, 31])
+    def test_rows_that_a_version_was_trained_on_do_not_judge_it(self, store, clips, learned):
+        table = pq.read_table("data/clips/gate.parquet")
+        for split, rows in (("train", slice(0, learned - 5)), ("val", slice(learned - 5, learned))):
+            pq.write_table(table.slice(rows.start, rows.stop - rows.start), f"data/clips/{split}.parquet")
+        regressor("knows some", 2, data=Path("data/clips"))
+        regressor("best", 1)
+        decision = decide("score_ranking")
+        if learned == 25:
+            assert decision.promoted
+            assert (
+                "on 35 of the 60 rows of clips/gate, the others left out: version 1 was trained on 25"
+                in decision.reason
+            )
+        else:
+            assert decision.failed
+            assert "version 1 was trained on 31, which leaves 29, expected 30" in decision.reason
 
     def test_folds_without_a_gate_are_all_learned_from_and_judge_nothing(self, store, clips):
         Path("data/folded").mkdir()

@@ -7,10 +7,10 @@ import pytest
 import torch
 
 from rankops import lookup
-from rankops.inputs.base import one_of
-from rankops.inputs.stored import Stored
+from rankops.bootstrap import evaluate
+from rankops.inputs import one_of
+from rankops.inputs._stored import Stored
 from rankops.io.parquet import IMAGE, encode_images
-from rankops.metrics.bootstrap import evaluate
 from rankops.metrics.spearman import spearman
 from rankops.sorters.laplace import Laplace
 from rankops.training.loop import train

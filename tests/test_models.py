@@ -12,9 +12,9 @@ from torchvision import models as torchvision_models
 from torchvision.models import get_model, get_model_weights, list_models
 
 from rankops.io.checkpoints import build, load_model, save_model
-from rankops.models.layers import NumbersOnCpu, similarities
+from rankops.models._layers import NumbersOnCpu, similarities
 from rankops.models.network import made
-from rankops.models.tokenizer import Vocabulary
+from rankops.vocabulary import Vocabulary
 
 MAPS = (2, 6, 3, 4)  # of two images
 

@@ -8,7 +8,7 @@ from scipy.stats import kendalltau
 from sklearn.metrics import ndcg_score
 
 from benchmarks import movielens_100k as benchmark
-from rankops.datasets.splits import Split, padded
+from rankops.datasets.files.splits import Split, padded
 from rankops.inputs.features import of_tensor
 
 

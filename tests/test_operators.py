@@ -7,8 +7,11 @@ import pytest
 import torch
 
 from rankops.ranks import ranks
-from rankops.sorters import Handcrafted, Laplace, Logistic, StraightThrough
-from rankops.sorters.operators import (
+from rankops.sorters import (
+    Handcrafted,
+    Laplace,
+    Logistic,
+    StraightThrough,
     permutation_of_ranks,
     soft_median,
     soft_permutation,

@@ -18,7 +18,7 @@ from rankops.cli.rows import Roles, read
 from rankops.io.checkpoints import load_model, save_model
 from rankops.io.images import as_jpeg, open_photo, picture
 from rankops.io.parquet import IMAGE
-from rankops.models.tokenizer import Vocabulary
+from rankops.vocabulary import Vocabulary
 
 from conftest import encoded, small_network  # isort: skip
 

@@ -25,8 +25,9 @@ from pipelines.expectations import ExpectationsFailed
 from pipelines.expectations import validate as validate_facts
 from pipelines.stages import data, validate
 from rankops import lookup
-from rankops.datasets import folds, voc2007
-from rankops.datasets.expected import in_set, unique
+from rankops.datasets import voc2007
+from rankops.datasets.files import folds
+from rankops.datasets.files.expected import in_set, unique
 from rankops.datasets.public import reading
 from rankops.io import images
 from rankops.io.images import open_photo, squared

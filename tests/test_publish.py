@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 
 from pipelines.config import load
-from pipelines.stages.progress import keep_times
+from pipelines.running.progress import keep_times
 from pipelines.stages.publish import main
 from pipelines.tracking import registry
 from pipelines.tracking.card import card

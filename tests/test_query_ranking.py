@@ -17,10 +17,10 @@ from pipelines.config.schema import check_shapes, merged, read
 from pipelines.stages import data
 from rankops import metrics
 from rankops.datasets import movielens_100k
+from rankops.datasets.files.splits import Split, padded
 from rankops.datasets.movielens_100k import FEWEST, FILMS, GENRES, RATINGS, USERS, MovieLens100k
 from rankops.datasets.protein_homology import FEATURES, FILE, ProteinHomology
 from rankops.datasets.public.packages import PackagedFile
-from rankops.datasets.splits import Split, padded
 from rankops.inputs.features import of_tensor
 from rankops.io.checkpoints import load_model, save_model
 from rankops.sorters import Laplace

@@ -15,9 +15,9 @@ from pipelines.reporting import plots
 from rankops.cli.answers import answers
 from rankops.cli.demo import load_rankers
 from rankops.cli.predict import SHIPPED, image_of_ranker
+from rankops.datasets.files.splits import Split
 from rankops.datasets.ranked_mnist import RankedMnist
 from rankops.datasets.scenes import digits
-from rankops.datasets.splits import Split
 from rankops.inputs.image import of_tensor
 from rankops.io.checkpoints import load_model
 from rankops.tasks.label_ranking import LabelRanking

@@ -34,16 +34,16 @@ from pipelines.serving.model import Model
 from pipelines.tracking.publish import Run, Version, publish
 from rankops import lookup
 from rankops.cli.rows import Roles
-from rankops.datasets.splits import Split
-from rankops.inputs import base
+from rankops.datasets.files.splits import Split
+from rankops.inputs import _base as base
 from rankops.inputs import frames as clips
 from rankops.inputs.image import Image as Photo
 from rankops.inputs.image import of_tensor
 from rankops.io.checkpoints import build, load_model, save_model
 from rankops.io.images import open_photo, picture
 from rankops.io.pictures import PIXELS
-from rankops.models.tokenizer import Vocabulary
 from rankops.tasks.label_ranking import LabelRanking
+from rankops.vocabulary import Vocabulary
 
 from conftest import ROOT, encoded, free_port, wait_for  # isort: skip
 

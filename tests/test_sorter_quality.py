@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from benchmarks.sodeep_table_1 import written_down
+from rankops import sorter_quality
 from rankops.datasets.vectors.score_vectors import draw
-from rankops.metrics import sorter_quality
 from rankops.ranks import ranks
 from rankops.sorters import Laplace, Sigmoid
 

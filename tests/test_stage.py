@@ -10,10 +10,10 @@ from filelock import FileLock
 
 import pipelines.stages
 from pipelines.ops import progress
-from pipelines.stages import runner
-from pipelines.stages.runner import checkpoint_folder
-from rankops.metrics import bootstrap
-from rankops.metrics.bootstrap import Statistic
+from pipelines.running import runner
+from pipelines.running.runner import checkpoint_folder
+from rankops import bootstrap
+from rankops.bootstrap import Statistic
 
 from conftest import ROOT  # isort: skip
 
@@ -25,7 +25,7 @@ def ended(tmp_path, monkeypatch, capsys):
     Path("params.yaml").write_text((ROOT / "params.yaml").read_text())
     stages = tmp_path / "stages"
     stages.mkdir()
-    monkeypatch.setattr(runner, "FOLDER", stages)
+    monkeypatch.setattr(runner, "STAGES", stages)
     monkeypatch.setattr(runner, "PATIENCE", 0.1)
     monkeypatch.setattr(pipelines.stages, "__path__", [*pipelines.stages.__path__, str(stages)])
 

@@ -13,17 +13,17 @@ from torch import nn
 
 from pipelines.config.schema import merged, read
 from rankops import lookup
-from rankops.datasets.splits import Captions, Labels, Split
+from rankops.augmentation import views
+from rankops.bootstrap import Statistic, difference, evaluate, interval
+from rankops.datasets.files.splits import Captions, Labels, Split
 from rankops.inputs import features, frames, image
 from rankops.io.checkpoints import build, load_model, save_model
 from rankops.io.parquet import IMAGE, encode_images
 from rankops.io.starts import start_from
-from rankops.metrics.bootstrap import Statistic, difference, evaluate, interval
 from rankops.ranks import ranks
 from rankops.sorters.handcrafted import Handcrafted
 from rankops.tasks import retrieval
 from rankops.tasks.label_ranking import label_ranks_of
-from rankops.training.augmentation import views
 from rankops.training.device import make_accelerator
 from rankops.training.loop import in_lists, train
 from rankops.training.objective import Objective

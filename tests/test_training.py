@@ -10,8 +10,8 @@ from accelerate.state import AcceleratorState
 from scipy.ndimage import affine_transform
 from torch import nn
 
+from rankops.augmentation import shifted, views, warped
 from rankops.checks import check_scores
-from rankops.training.augmentation import shifted, views, warped
 from rankops.training.loop import fit, random_batches
 
 ROWS = 64

@@ -18,8 +18,8 @@ from pipelines.config import Settings, load
 from pipelines.ops import dvc_lock
 from pipelines.ops.git import git
 from pipelines.stages.compare import compared, statistics_of
+from rankops.bootstrap import Statistic, evaluate
 from rankops.io.atomic import replaced_file
-from rankops.metrics.bootstrap import Statistic, evaluate
 from rankops.seeding import derived_seed
 
 # What decides about results; all of it must be in the commit that is written down.

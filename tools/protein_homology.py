@@ -22,13 +22,13 @@ import torch
 from benchmarks.results import machine
 from pipelines.ops.git import git
 from pipelines.reporting.results import number
-from rankops.datasets.folds import next_of
+from rankops.bootstrap import Statistic, differences, evaluate, holm
+from rankops.datasets.files.folds import next_of
+from rankops.datasets.files.splits import Split, padded
 from rankops.datasets.protein_homology import ProteinHomology
 from rankops.datasets.public.queries import QueryDataset
 from rankops.datasets.public.reading import SPLITS, Reading, fold_of
-from rankops.datasets.splits import Split, padded
 from rankops.io.atomic import replaced_file
-from rankops.metrics.bootstrap import Statistic, differences, evaluate, holm
 from rankops.sorters import load_sorter
 from rankops.tasks.query_ranking import QueryRanking, metrics_of
 from rankops.training.loop import train

@@ -22,8 +22,8 @@ from pipelines.ops.git import git
 from pipelines.reporting import plots
 from pipelines.reporting.examples import places
 from pipelines.reporting.results import number
+from rankops.datasets.files.splits import label_ranks_of, target_of
 from rankops.datasets.kanji import CANVAS, Kanji, area_of, draw
-from rankops.datasets.splits import label_ranks_of, target_of
 from rankops.io.atomic import replaced_file
 from rankops.io.parquet import decode_images, matrix, read_table
 from rankops.metrics.label_ranking import ranked

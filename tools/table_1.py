@@ -10,7 +10,7 @@ from scipy.stats import ttest_ind, ttest_rel
 
 from pipelines.reporting.papers import printed
 from pipelines.reporting.results import number
-from rankops.metrics.bootstrap import holm
+from rankops.bootstrap import holm
 from rankops.tasks.label_ranking import LabelRanking
 from tools.page import markdown, write_results
 

@@ -11,9 +11,9 @@ import numpy as np
 import pandas as pd
 
 from rankops.datasets.table import Table
-from rankops.datasets.table_cells import missing_in
-from rankops.datasets.table_examples import NUMERIC
-from rankops.datasets.table_files import Stored, columns_like, format_of, names_in, read_sheet
+from rankops.datasets.tables.cells import missing_in
+from rankops.datasets.tables.examples import NUMERIC
+from rankops.datasets.tables.files import Stored, columns_like, format_of, names_in, read_sheet
 
 __all__ = ["TASKS", "Guess", "guess"]
 

@@ -178,7 +178,7 @@ def _within_unit(folder: Path, options: dict[str, Any]) -> bool:
     """Whether the first targets of a table are from 0 to 1."""
     import pandas as pd
 
-    from rankops.datasets.table_files import read_sheet
+    from rankops.datasets.tables.files import read_sheet
 
     kind, encoding = options.get("format"), options.get("encoding", "utf-8")
     name = options["file"]["train"] if isinstance(options["file"], dict) else options["file"]

@@ -90,13 +90,13 @@ def compare(
     import torch
 
     from pipelines.reporting.examples import places
-    from pipelines.stages.progress import followed
+    from pipelines.running.progress import followed
+    from rankops.bootstrap import evaluate
     from rankops.cli.demo import QUICKSTART
-    from rankops.datasets.splits import Split
+    from rankops.datasets.files.splits import Split
     from rankops.inputs.image import of_tensor
     from rankops.io.checkpoints import save_model
     from rankops.io.parquet import matrix
-    from rankops.metrics.bootstrap import evaluate
     from rankops.tasks.label_ranking import LabelRanking
     from rankops.training.loop import train
     from rankops.training.objective import Objective

@@ -30,7 +30,7 @@ from pipelines.config.schema import (
 from rankops import lookup
 from rankops.datasets.scenes.base import Scenes
 from rankops.io.starts import check_fit, with_files
-from rankops.tasks.base import Task
+from rankops.tasks import Task
 from rankops.training.objective import JOINTLY
 from rankops.training.options import Optimizer, Schedule
 

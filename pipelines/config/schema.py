@@ -104,7 +104,7 @@ class Compute(Block):
 
 class Jobs(Block):
     count: Count
-    backend: Literal["loky", "dask", "ray"] = "loky"
+    backend: Literal["loky", "dask"] = "loky"
     address: str | None = None
 
 

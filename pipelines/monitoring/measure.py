@@ -13,7 +13,7 @@ from pipelines.ops.messages import in_a_line
 from rankops import lookup
 from rankops.cli.rows import Row, pieces
 from rankops.models.label_ranker import pooled
-from rankops.models.tokenizer import Vocabulary
+from rankops.vocabulary import Vocabulary
 
 __all__ = ["Measured", "measure"]
 

@@ -15,7 +15,7 @@ from pipelines.reporting.results import history, number, read_comparisons, read_
 from rankops import lookup
 from rankops.io.parquet import matrix, read_table
 from rankops.metrics.label_ranking import ranked_ceiling
-from rankops.tasks.base import Metric
+from rankops.tasks import Metric
 
 __all__ = ["content"]
 

@@ -12,8 +12,8 @@ from mlflow.exceptions import MlflowException
 
 from rankops import lookup
 from rankops.io.checkpoints import load_model
-from rankops.sorters.base import Sorter
-from rankops.tasks.predict import of_row
+from rankops.sorters import Sorter
+from rankops.tasks._predict import of_row
 
 # Of a request. What is larger belongs into several, or into a table for `rankops predict`.
 ROWS = 1024

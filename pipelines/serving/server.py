@@ -91,7 +91,7 @@ def check_body(body: bytes, columns: dict[str, str] | None) -> None:
 
     Args:
         body: JSON.
-        columns: see `rankops.tasks.base.Task.columns`; None for a sorter.
+        columns: see `rankops.tasks.Task.columns`; None for a sorter.
 
     Raises:
         ValueError: see the messages.

@@ -8,6 +8,6 @@ if __name__ == "__main__":  # not in joblib's workers, which import this module 
 
     tie_to_starter()
 
-    from pipelines.stages.runner import run
+    from pipelines.running.runner import run
 
     run(*sys.argv[1:])

@@ -13,8 +13,8 @@ from pipelines.config import Settings
 from pipelines.config.schema import Comparison, Resampling
 from pipelines.ops.progress import counted
 from rankops import lookup
+from rankops.bootstrap import Statistic, differences, holm
 from rankops.io.atomic import replaced_folder
-from rankops.metrics.bootstrap import Statistic, differences, holm
 from rankops.seeding import derived_seed
 
 

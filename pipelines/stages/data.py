@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 from tqdm import tqdm
 
 from pipelines.config import Settings
-from rankops.datasets.folds import FOLD, folds_of
+from rankops.datasets.files.folds import FOLD, folds_of
 from rankops.datasets.public.reading import Reading, fold_of
 from rankops.datasets.scenes import digits
 from rankops.io.atomic import replaced_folder

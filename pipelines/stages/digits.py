@@ -6,7 +6,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 
 from pipelines.config import Settings
-from pipelines.stages.passed import Measured, hold, joined
+from pipelines.running.passed import Measured, hold, joined
 from rankops.datasets.scenes.digits import expectations, measure, splits, table
 from rankops.io.atomic import replaced_folder
 

@@ -14,13 +14,13 @@ import torch
 
 from pipelines.config import Settings
 from pipelines.ops.progress import counted
-from pipelines.stages.runner import FEATURES
+from pipelines.running.runner import FEATURES
 from rankops import lookup
-from rankops.datasets.folds import FOLD, cut, folds_of
+from rankops.bootstrap import evaluate
+from rankops.datasets.files.folds import FOLD, cut, folds_of
 from rankops.io.atomic import replaced_file
 from rankops.io.checkpoints import load_model
 from rankops.io.recipes import name_of
-from rankops.metrics.bootstrap import evaluate
 from rankops.seeding import derived_seed
 from rankops.training.device import find_device
 

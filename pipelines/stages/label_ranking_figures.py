@@ -12,13 +12,13 @@ from tqdm import tqdm
 
 from pipelines.config import Settings
 from pipelines.config.schema import required
+from rankops.bootstrap import interval
 from rankops.datasets.ranked_mnist import RankedMnist
 from rankops.datasets.scenes.digits import DIGITS_OF, Digits, load
 from rankops.datasets.scenes.rlsep import SCALES, calibration_recipes, frame_recipes
 from rankops.inputs.image import of_tensor
 from rankops.io.atomic import replaced_folder
 from rankops.io.checkpoints import load_model
-from rankops.metrics.bootstrap import interval
 from rankops.metrics.label_ranking import ranked
 from rankops.metrics.spearman import spearman
 from rankops.seeding import derived_seed, generator

@@ -11,8 +11,8 @@ from torch import Tensor
 
 import rankops
 from pipelines.config import Settings
-from pipelines.stages.progress import began, followed, keep_times
-from pipelines.stages.runner import checkpoint_folder
+from pipelines.running.progress import began, followed, keep_times
+from pipelines.running.runner import checkpoint_folder
 from rankops.datasets.vectors import score_vectors
 from rankops.io.atomic import remove_folder, replaced_folder
 from rankops.io.checkpoints import build, save_model
@@ -61,7 +61,7 @@ class Imitation:
 
 def code_of(sorter: str) -> str:
     """Return a hash of a sorter's code and of what all sorters share: runs that name it depend on it."""
-    files = [f"sorters/{name}.py" for name in (sorter, "base", "laplace_sums", "standardize")]
+    files = [f"sorters/{name}.py" for name in (sorter, "_base", "_laplace_sums", "_standardize")]
     digest = hashlib.md5(usedforsecurity=False)
     for file in [*files, "ranks.py"]:
         digest.update((Path(rankops.__file__).parent / file).read_bytes())

@@ -15,7 +15,7 @@ from filelock import FileLock
 from pipelines.config import Settings
 from pipelines.ops import dvc_lock
 from pipelines.reporting.results import history, read_run, read_runs, read_sorters
-from pipelines.stages.progress import kept_times
+from pipelines.running.progress import kept_times
 from pipelines.tracking.publish import Run, Version, key_of, publish
 from pipelines.tracking.store import experiment
 from rankops.io.atomic import replaced_file
@@ -124,6 +124,7 @@ def _runs(params: Settings, tags: dict[str, str]) -> list[Run]:
                 version=Version(
                     model=params.model_of(options),
                     weights=folder / f"seed{best}",
+                    data=Path("data") / options.dataset,
                     quality=trained["validation"][str(best)],
                     tags={"seed": str(best)},
                 ),

@@ -10,7 +10,7 @@ from PIL import Image
 from pipelines.config import Settings
 from pipelines.config.schema import NONE
 from pipelines.reporting.content import content
-from pipelines.stages.runner import refuse_leftovers
+from pipelines.running.runner import refuse_leftovers
 from rankops.io.atomic import replaced_file, replaced_folder
 
 FIGURES = Path("reports/figures")

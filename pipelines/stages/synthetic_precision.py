@@ -10,7 +10,7 @@ from tqdm import tqdm
 
 from pipelines.config import Settings
 from pipelines.config.schema import NONE, SyntheticPrecision, required
-from pipelines.stages.runner import checkpoint_folder
+from pipelines.running.runner import checkpoint_folder
 from rankops.datasets.vectors.labelled_points import draw, with_flips
 from rankops.io.atomic import remove_folder, replaced_file
 from rankops.io.checkpoints import build

@@ -24,10 +24,10 @@ from pipelines.config import Settings
 from pipelines.config.schema import NONE
 from pipelines.ops.imports import put_off
 from pipelines.ops.process import tie_to, tie_to_starter, tied
-from pipelines.stages.progress import Times, began, followed, keep_times
-from pipelines.stages.runner import FEATURES, checkpoint_folder
+from pipelines.running.progress import Times, began, followed, keep_times
+from pipelines.running.runner import FEATURES, checkpoint_folder
 from rankops import lookup
-from rankops.datasets.folds import cut
+from rankops.datasets.files.folds import cut
 from rankops.io.atomic import remove_folder, replaced_folder
 from rankops.io.checkpoints import save_model
 from rankops.io.recipes import folder_of, name_of
@@ -212,13 +212,6 @@ def _backend(params: Settings) -> dict[str, Any]:
                 f"jobs.address: no Dask scheduler answers at {params.jobs.address} ({error}): start one, or set "
                 "jobs.backend to loky"
             ) from error
-    elif params.jobs.backend == "ray":
-        import ray  # ty: ignore[import-not-found]
-        from ray.util.joblib import register_ray  # ty: ignore[import-not-found]
-
-        register_ray()
-        if not ray.is_initialized():
-            ray.init(address=params.jobs.address)
     elif params.jobs.backend == "loky":  # before anything is imported: the stage may be killed meanwhile
         return {"initializer": tie_to, "initargs": (os.getpid(),)}
     return {}

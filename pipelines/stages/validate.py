@@ -6,8 +6,8 @@ from pathlib import Path
 import pandas as pd
 
 from pipelines.config import Settings
-from pipelines.stages.passed import Measured, hold, joined
-from rankops.datasets.folds import folds_of
+from pipelines.running.passed import Measured, hold, joined
+from rankops.datasets.files.folds import folds_of
 from rankops.datasets.scenes import digits
 
 __all__ = ["main"]

@@ -16,19 +16,21 @@ from pipelines.config import Settings
 from pipelines.config.rules import SORTER_METRICS
 from pipelines.ops.messages import on_one_line
 from pipelines.tracking import registry
+from pipelines.tracking.known_rows import digests, known_of
 from pipelines.tracking.store import CredentialsRefused, ServerUnreachable, answering, connect
 from rankops import lookup
-from rankops.datasets.folds import FOLD
+from rankops.bootstrap import Statistic, difference
+from rankops.datasets.files.folds import FOLD
 from rankops.datasets.vectors import score_vectors
 from rankops.io.checkpoints import load_model
 from rankops.io.parquet import columns_of
-from rankops.metrics.bootstrap import Statistic, difference
 from rankops.ranks import ranks
 from rankops.seeding import derived_seed, generator
 
 __all__ = ["Decision", "decide_all", "known", "promote_by_hand", "roll_back"]
 
 SORTER_VECTORS = 5000  # fresh ones: no sorter was trained, chosen or reported on them
+FEWEST = 30  # rows to judge on, where a version was trained on others
 GATE = "\n\n## Gate\n\n"  # in a version's description: what follows is rewritten by each decision
 
 Difference = dict[str, float]  # value, low, high
@@ -155,16 +157,19 @@ def _each(name: str, things: dict[str, Any], function: Callable[[Any], Any]) -> 
     return result
 
 
-def _load(address: str) -> nn.Module:
+def _load(address: str) -> tuple[nn.Module, np.ndarray]:
+    """Return the network of a version, and the digests of the rows that it knows."""
     with TemporaryDirectory() as scratch:
-        return load_model(registry.weights_of(address, Path(scratch)))
+        folder = registry.weights_of(address, Path(scratch))
+        return load_model(folder), known_of(folder)
 
 
 def _judge(
     name: str, numbers: tuple[str, str], task: str, data: Path | None, params: Settings
 ) -> tuple[dict[str, Statistic], dict[str, bool], str]:
     """Return the statistic of each version, for each metric whether lower is better, and the name of the examples."""
-    networks = _each(name, {number: f"models:/{name}/{number}" for number in numbers}, _load)
+    loaded = _each(name, {number: f"models:/{name}/{number}" for number in numbers}, _load)
+    networks = {number: network for number, (network, _) in loaded.items()}
     if data is None:
         lengths = {number: sorter.length for number, sorter in networks.items() if sorter.length is not None}
         if len(set(lengths.values())) > 1:
@@ -185,8 +190,36 @@ def _judge(
             f"{name} cannot be judged on {data.name}, on which its challenger was trained ({error}). To decide without "
             f"the gate: {_by_hand(name)}"
         ) from error
-    statistics = _each(name, networks, lambda network: judge.statistic(judge.predict(network, examples)))
-    return statistics, {metric.name: metric.lower_is_better for metric in judge.metrics}, f"{data.name}/{split}"
+    new, told = _unknown(name, {number: known for number, (_, known) in loaded.items()}, data, split)
+    statistics = _each(name, networks, lambda network: judge.statistic(judge.predict(network, examples).filter(new)))
+    return statistics, {metric.name: metric.lower_is_better for metric in judge.metrics}, told
+
+
+def _unknown(name: str, known: dict[str, np.ndarray], data: Path, split: str) -> tuple[np.ndarray, str]:
+    """Return which rows of a split no version was trained on (n,), and the name of these examples.
+
+    Splits that were drawn anew since (another seed or share) would have a version judged on rows that it learned.
+
+    Raises:
+        ValueError: too few rows are left to judge on.
+    """
+    told = f"{data.name}/{split}"
+    if split == "val":  # which every version knows
+        return np.ones(len(digests(data / "val.parquet")), bool), told
+    rows = digests(data / f"{split}.parquet")
+    learned = {number: np.isin(rows, digest) for number, digest in known.items()}
+    new = ~np.logical_or.reduce(list(learned.values()))
+    if new.all():
+        return new, told
+    counts = ", ".join(
+        f"version {number} was trained on {count.sum()}" for number, count in learned.items() if count.any()
+    )
+    if new.sum() < min(FEWEST, len(rows)):
+        raise ValueError(
+            f"{name}: of the {len(rows)} rows of {told} {counts}, which leaves {new.sum()}, expected {FEWEST}: "
+            f"its splits were drawn anew since. To decide without the gate: {_by_hand(name)}"
+        )
+    return new, f"{new.sum()} of the {len(rows)} rows of {told}, the others left out: {counts}"
 
 
 @torch.no_grad()

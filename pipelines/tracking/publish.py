@@ -27,6 +27,7 @@ from pipelines.ops.git import git
 from pipelines.ops.messages import without_credentials
 from pipelines.tracking import live, registry
 from pipelines.tracking.card import card, inputs_of
+from pipelines.tracking.known_rows import write_known
 from pipelines.tracking.requirements import requirements
 from pipelines.tracking.store import answering, connect, experiment_of
 from rankops import __version__, lookup
@@ -55,6 +56,7 @@ class Version:
 
     model: str  # registered name, such as `sorter-lstm`
     weights: Path  # its folder
+    data: Path | None = None  # folder of the dataset that it was trained on
     quality: float = 0.0  # on validation, larger is better: decides which of several new versions is the challenger
     tags: Mapping[str, str] = field(default_factory=dict)  # besides those of its run
 
@@ -248,9 +250,11 @@ def _register(client: mlflow.MlflowClient, run_id: str, run: Run, version: Versi
     made = _made(run, known)
     text = card(version.model, version.weights, params=run.params, metrics=run.metrics, tags=known)
     with TemporaryDirectory() as scratch:
-        weights = Path(scratch) / "weights"  # the name by which `rankops.sorters.load` finds it
+        weights = Path(scratch) / "weights"  # the name by which `rankops.sorters.load_sorter` finds it
         shutil.copytree(version.weights, weights)
         (weights / "card.md").write_text(text + "\n")
+        if version.data is not None:
+            write_known(version.data, weights)
         recipe = json.loads((weights / "model.json").read_text()) | made
         (weights / "model.json").write_text(json.dumps(recipe, indent=2, sort_keys=True) + "\n")
         with mlflow.start_run(run_id=run_id):

@@ -16,7 +16,7 @@ from mlflow.exceptions import MlflowException
 
 from pipelines.ops.messages import in_a_line, on_one_line
 from pipelines.tracking.store import ServerUnreachable, answering, connect, is_unreachable
-from rankops.sorters.load import download
+from rankops.sorters._load import download
 
 __all__ = [
     "champions", "chosen_by_person", "has_champion", "has_files", "holder", "model_of", "replace", "set_champion",

@@ -8,7 +8,7 @@
 
 `rankops.losses`, `rankops.metrics`, `rankops.sorters`, `rankops.ranks`, `rankops.ragged` and `rankops.io.checkpoints`
 need torch and safetensors (which writes with numpy) alone. Datasets, models, tasks and the training loop need the extra
-`tasks`: in a clone, `pip install '.[tasks]'`. Whatever is named is loaded, and nothing else.
+`tasks`: in a clone, `pip install '.[tasks]'`. A folder is loaded when it is named.
 """
 
 from importlib import import_module

@@ -1,23 +1,19 @@
 """Look up a component by name: the files of a folder are the registry.
 
 `losses/spearman.py` defines `spearman` and `models/heads/wildcat.py` defines `Wildcat`: the public name of a component
-is that of its file, case and underscores aside. `from rankops.losses import spearman` loads that file, and no other.
+is that of its file, case and underscores aside. A file whose name begins with an underscore holds no component.
 """
 
-import ast
 import difflib
 import importlib
-import importlib.util
 import inspect
-import pkgutil
-import sys
 from collections.abc import Callable, Iterable
 from functools import cache
 from pathlib import Path
 from types import ModuleType
 from typing import Any, get_type_hints
 
-__all__ = ["FLAT", "check_options", "did_you_mean", "find", "flatten", "module", "names", "options", "public"]
+__all__ = ["check_options", "did_you_mean", "find", "module", "names", "options"]
 
 # Arguments that code passes at run time: no options that a person writes into the params.
 RUNTIME = {
@@ -39,97 +35,12 @@ RUNTIME = {
     "tokenizer",
 }
 
-# Files of these folders that hold no component.
-HELPERS = {
-    "losses": {"inputs", "pairs"},
-    "inputs": {"base", "stored"},
-    "metrics": {"bootstrap", "dense_ranks", "gains", "sorter_quality", "weights"},
-    "models": {"layers", "tokenizer"},
-    "models.backbones": set(),
-    "models.heads": set(),
-    "sorters": {"base", "laplace_sums", "load", "operators", "standardize"},
-    "tasks": {"base", "predict"},
-    "datasets": {"base", "digits", "drawing", "expected", "facts", "folds", "four_digit_mnist", "labelled_points",
-                 "layout", "mnist", "packages", "queries", "reading", "rlsep", "score_vectors", "splits", "table_cells",
-                 "table_examples", "table_facts", "table_files", "table_text"},
-}  # fmt: skip
-
-# Folders whose public names are imported from the package itself.
-FLAT = ("losses", "metrics", "sorters")
-
-# Their files without a component whose names are public all the same.
-PUBLIC = {"sorters": {"base", "load", "operators"}}
-
 
 @cache
 def _modules(folder: str) -> dict[str, str]:
-    """Return the dotted module of each component in a folder of the package and its subfolders, by name."""
-    return {name: file for name, file in _files(folder).items() if name not in HELPERS[folder]}
-
-
-@cache
-def _files(folder: str) -> dict[str, str]:
-    package = importlib.import_module(f"rankops.{folder}")
-    files = [file.name for file in pkgutil.walk_packages(package.__path__, f"{package.__name__}.") if not file.ispkg]
-    apart = tuple(f"rankops.{other}." for other in HELPERS if other.startswith(f"{folder}."))  # folders of their own
-    files = [file for file in files if not file.startswith(apart)]
-    return {file.rpartition(".")[2]: file for file in sorted(files, key=lambda file: file.rpartition(".")[2])}
-
-
-@cache
-def public(folder: str) -> dict[str, str]:
-    """Return the dotted module of each public name of a folder in `FLAT`, sorted; no file is loaded.
-
-    >>> public("sorters")["Laplace"], public("metrics")["average_precision"]
-    ('rankops.sorters.laplace', 'rankops.metrics.mean_average_precision')
-    """
-    hidden = HELPERS[folder] - PUBLIC.get(folder, set())
-    modules = [module for file, module in _files(folder).items() if file not in hidden]
-    return dict(sorted((name, module) for module in modules for name in _all_of(module)))
-
-
-def _all_of(module: str) -> list[str]:
-    """Read the `__all__` of a module that is not loaded."""
-    spec = importlib.util.find_spec(module)
-    assert spec is not None
-    assert spec.origin is not None
-    for node in ast.parse(Path(spec.origin).read_text(encoding="utf-8")).body:
-        if isinstance(node, ast.Assign) and [ast.unparse(target) for target in node.targets] == ["__all__"]:
-            return ast.literal_eval(node.value)
-    return []
-
-
-class _Flat(ModuleType):
-    """A package that has the public names of its files, each loaded when it is first asked for."""
-
-    def __getattr__(self, name: str) -> Any:
-        known = public(self.__name__.rpartition(".")[2])
-        if name == "__all__":
-            return list(known)
-        if name not in known:
-            raise AttributeError(f"no {name!r} in {self.__name__}{did_you_mean(name, known)}", name=name, obj=self)
-        value = getattr(importlib.import_module(known[name]), name)
-        setattr(self, name, value)
-        return value
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        # An import makes a file an attribute of its package. Its function of the same name is what people mean.
-        if isinstance(value, ModuleType) and name in getattr(value, "__all__", ()):
-            value = getattr(value, name)
-        super().__setattr__(name, value)
-
-    def __dir__(self) -> list[str]:
-        return self.__all__
-
-
-def flatten(package: str) -> None:
-    """Let a package have the public names of its files: `flatten(__name__)` in its `__init__.py`.
-
-    >>> import rankops.losses.spearman
-    >>> rankops.losses.spearman.__module__
-    'rankops.losses.spearman'
-    """
-    sys.modules[package].__class__ = _Flat
+    """Return the dotted module of each component of a folder of the package, by name."""
+    files = sorted((Path(__file__).parent / folder.replace(".", "/")).glob("[!_]*.py"))
+    return {file.stem: f"rankops.{folder}.{file.stem}" for file in files}
 
 
 def names(folder: str) -> list[str]:
@@ -181,8 +92,8 @@ def find(folder: str, name: str, *, where: str | None = None) -> Any:
         if public.lower() == name.replace("_", "") or public == name:
             return getattr(file, public)
     raise ValueError(
-        f"{where or f'{folder}.name'}: {file.__name__} has nothing called {name} in its __all__; a file that holds no "
-        "component belongs to HELPERS in rankops/lookup.py"
+        f"{where or f'{folder}.name'}: {file.__name__} has nothing called {name} in its __all__; the name of a file "
+        "that holds no component begins with an underscore"
     )
 
 

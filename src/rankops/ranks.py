@@ -8,7 +8,7 @@ from torch import Tensor
 
 from rankops.checks import check_mask, check_scores, largest_magnitude
 
-__all__ = ["places", "rank_along", "ranks", "unit_of"]
+__all__ = ["dense_ranks", "places", "rank_along", "ranks", "unit_of"]
 
 
 UNIT = 1024.0
@@ -122,6 +122,17 @@ def places(scores: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
     ends = ends.flip(-1).cummin(-1).values.flip(-1)
     larger, not_smaller = (torch.zeros_like(order).scatter(-1, order, place) for place in (begins, ends))
     return (larger, not_smaller) if mask is None else (larger * mask, not_smaller * mask)
+
+
+def dense_ranks(sizes: Tensor) -> Tensor:
+    """Compute label ranks of sizes (n, K): 0 where the size is 0, then 1, 2, ... upwards; equal sizes have equal ranks.
+
+    >>> dense_ranks(torch.tensor([[8.0, 0.0, 12.0, 8.0]]))
+    tensor([[1, 0, 2, 1]])
+    """
+    values, order = sizes.sort(dim=-1)
+    new = torch.cat([values[..., :1] != 0, values[..., 1:] != values[..., :-1]], dim=-1)
+    return torch.zeros_like(order).scatter(-1, order, new.cumsum(-1))
 
 
 def ranks(

@@ -9,9 +9,9 @@ import pytest
 import torch
 
 from rankops import lookup
+from rankops.bootstrap import evaluate
 from rankops.io.checkpoints import load_model, save_model
 from rankops.io.parquet import IMAGE
-from rankops.metrics.bootstrap import evaluate
 from rankops.sorters.laplace import Laplace
 from rankops.training.loop import train
 from rankops.training.objective import Objective

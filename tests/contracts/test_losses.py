@@ -22,7 +22,7 @@ from contracts.options import (
 from contracts.truths import AXES, EMPTY_OF_ORDER, IMPOSSIBLE, TRUTHS, TYPES, example, kind, without
 from rankops import lookup
 from rankops.io.checkpoints import build
-from rankops.losses import pairs
+from rankops.losses import _pairs as pairs
 from rankops.ranks import ranks
 from rankops.sorters import Handcrafted, Laplace, StraightThrough, load_sorter
 

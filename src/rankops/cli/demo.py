@@ -18,7 +18,7 @@ from rankops.cli.predict import SHIPPED, image_of_ranker
 from rankops.datasets.scenes.drawing import draw
 from rankops.io.checkpoints import load_model
 from rankops.io.recipes import recipe_of
-from rankops.metrics.dense_ranks import dense_ranks
+from rankops.ranks import dense_ranks
 
 __all__ = ["HOST", "PORT", "answer", "load_rankers", "main", "serve", "server"]
 

@@ -227,7 +227,7 @@ class _Cells:
             if isinstance(cell, list):
                 return [_number(value, f"{self.inputs[0]}[{place}]") for place, value in enumerate(cell)]
             if len(self.inputs) == 1 and isinstance(cell, str):
-                from rankops.datasets.table_cells import numbers_in  # needs pandas
+                from rankops.datasets.tables.cells import numbers_in  # needs pandas
 
                 numbers = numbers_in(cell)
                 return [_number(value, f"{self.inputs[0]}[{place}]") for place, value in enumerate(numbers)]
@@ -267,7 +267,7 @@ def _number(value: Any, name: str) -> float:
 
 
 def _names(path: Path, form: str) -> list[str]:
-    from rankops.datasets.table_files import names_in  # needs pandas
+    from rankops.datasets.tables.files import names_in  # needs pandas
 
     return names_in(path, form)  # ty: ignore[invalid-argument-type]
 
@@ -281,14 +281,14 @@ def _cells(path: Path, form: str, names: list[str], about: Mapping[str, Any]) ->
         case "csv" | "tsv":
             yield from _delimited(path, names, tabs=form == "tsv")
         case "jsonl":
-            from rankops.datasets.table_text import json_rows
+            from rankops.datasets.tables.text import json_rows
 
             for row in json_rows(path, "utf-8"):
                 yield {name: row.get(name) for name in names}
         case "parquet":
             yield from _parquet(path, names)
         case _:
-            from rankops.datasets.table_files import read_sheet
+            from rankops.datasets.tables.files import read_sheet
 
             frame = read_sheet([path], lambda _: names, kind=form, encoding="utf-8", head=None).frame  # ty: ignore[invalid-argument-type]
             if form == "svmlight" and about.get("columns") != ["all"] and not any(one[0] for one in frame["all"]):
@@ -301,7 +301,7 @@ def _cells(path: Path, form: str, names: list[str], about: Mapping[str, Any]) ->
 
 
 def _delimited(path: Path, names: list[str], *, tabs: bool) -> Iterator[dict[str, Any]]:
-    from rankops.datasets.table_text import text_header
+    from rankops.datasets.tables.text import text_header
 
     header, separator = text_header(path, "utf-8", tabs=tabs)
     try:

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import pandas as pd
 import pyarrow as pa
 
-from rankops.datasets.expected import between, in_set
+from rankops.datasets.files.expected import between, in_set
 from rankops.datasets.public.reading import (
     SPLITS,
     PhotoDataset,

@@ -8,7 +8,7 @@ import pyarrow as pa
 import torch
 from torch import Tensor
 
-from rankops.datasets.expected import in_set
+from rankops.datasets.files.expected import in_set
 from rankops.datasets.ranked_mnist import RECIPE, RankedMnist, recipes
 from rankops.datasets.scenes.base import Recipe, schema_of
 from rankops.datasets.scenes.digits import CLASSES, Digits

@@ -12,7 +12,7 @@ import pyarrow as pa
 import torch
 from torch import Tensor
 
-from rankops.datasets.expected import between, in_set, mean
+from rankops.datasets.files.expected import between, in_set, mean
 from rankops.datasets.ranked_mnist import RECIPE, RankedMnist
 from rankops.datasets.scenes import layout
 from rankops.datasets.scenes.base import Recipe, schema_of

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import pandas as pd
 import pyarrow as pa
 
-from rankops.datasets.expected import in_set
+from rankops.datasets.files.expected import in_set
 from rankops.datasets.public.reading import PhotoDataset, require, with_gate
 from rankops.io.parquet import IMAGE
 

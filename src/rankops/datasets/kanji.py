@@ -18,11 +18,11 @@ import pyarrow as pa
 import torch
 from PIL import Image, ImageDraw
 
-from rankops.datasets.expected import between, in_set, rows_of, unique
+from rankops.datasets.files.expected import between, in_set, rows_of, unique
 from rankops.datasets.public.packages import PackagedFile
 from rankops.datasets.public.reading import DiskDataset, Reading, check_shares, require, same_elsewhere, splits_by_key
 from rankops.io.parquet import IMAGE, as_fixed_lists, decode_images, encode_images, matrix, read_table
-from rankops.metrics.dense_ranks import dense_ranks
+from rankops.ranks import dense_ranks
 
 __all__ = ["FILE", "Drawing", "Kanji", "area_of", "draw"]
 

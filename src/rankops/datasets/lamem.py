@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 import pandas as pd
 import pyarrow as pa
 
-from rankops.datasets.expected import between
+from rankops.datasets.files.expected import between
 from rankops.datasets.public.reading import SPLITS, PhotoDataset, read_list, scores_of, with_gate
 from rankops.io.parquet import IMAGE
 

@@ -8,7 +8,7 @@ import pyarrow as pa
 import torch
 from torch import Tensor
 
-from rankops.datasets.expected import between, frequencies, in_set, mean
+from rankops.datasets.files.expected import between, frequencies, in_set, mean
 from rankops.datasets.scenes import drawing, layout
 from rankops.datasets.scenes.base import Recipe, Scenes, schema_of
 from rankops.datasets.scenes.digits import CLASSES, Digits

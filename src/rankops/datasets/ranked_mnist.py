@@ -7,11 +7,11 @@ import pyarrow as pa
 import torch
 from torch import Tensor
 
-from rankops.datasets.expected import frequencies, in_set, mean
+from rankops.datasets.files.expected import frequencies, in_set, mean
 from rankops.datasets.scenes import facts, layout
 from rankops.datasets.scenes.base import Recipe, Scenes, schema_of
 from rankops.datasets.scenes.digits import CLASSES, Digits
-from rankops.metrics.dense_ranks import dense_ranks
+from rankops.ranks import dense_ranks
 
 __all__ = ["RankedMnist", "RECIPE", "SCHEMA", "recipes", "recipes_of"]  # noqa: RUF022 - the dataset comes first
 

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import pandas as pd
 import pyarrow as pa
 
-from rankops.datasets.expected import between
+from rankops.datasets.files.expected import between
 from rankops.datasets.public.packages import PackagedFile
 from rankops.datasets.public.reading import PhotoDataset, check_shares, read_list, scores_of, splits_by_key
 from rankops.io.parquet import IMAGE

@@ -14,7 +14,7 @@ import pandas as pd
 import pyarrow as pa
 
 from rankops.datasets.public.reading import SPLITS, DiskDataset, Reading, check_shares, place_of, split_at
-from rankops.datasets.table_examples import (
+from rankops.datasets.tables.examples import (
     INPUTS,
     STRUCTURE,
     TRUTHS,
@@ -24,8 +24,8 @@ from rankops.datasets.table_examples import (
     gathered,
     read_pictures,
 )
-from rankops.datasets.table_facts import compared, expected_of, facts_of
-from rankops.datasets.table_files import FORMATS, Format, Sheet, columns_like, read_sheet, require_columns
+from rankops.datasets.tables.facts import compared, expected_of, facts_of
+from rankops.datasets.tables.files import FORMATS, Format, Sheet, columns_like, read_sheet, require_columns
 from rankops.io.parquet import IMAGE
 from rankops.lookup import did_you_mean
 

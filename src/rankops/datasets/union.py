@@ -11,7 +11,7 @@ import pandas as pd
 import pyarrow as pa
 
 from rankops import lookup
-from rankops.datasets.expected import in_set
+from rankops.datasets.files.expected import in_set
 from rankops.datasets.public.reading import PhotoDataset
 from rankops.io.parquet import is_list, read_table
 

@@ -8,7 +8,7 @@ import av
 import pandas as pd
 import pyarrow as pa
 
-from rankops.datasets.expected import between
+from rankops.datasets.files.expected import between
 from rankops.datasets.public.reading import PhotoDataset, check_shares, read_list, require, scores_of, splits_by_key
 from rankops.io.images import PHOTO_PIXELS, as_jpeg, squared
 from rankops.io.parquet import IMAGE

@@ -9,7 +9,7 @@ import pyarrow as pa
 import torch
 from torch import Tensor
 
-from rankops.inputs.base import Inputs
+from rankops.inputs._base import Inputs
 from rankops.inputs.image import check_lists
 from rankops.io.parquet import is_list, list_lengths, matrix, parquet_file, read_table, said
 

@@ -6,9 +6,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from rankops.inputs.base import Inputs
+from rankops.inputs._base import Inputs
+from rankops.inputs._stored import read_pictures
 from rankops.inputs.image import Image, check_lists
-from rankops.inputs.stored import read_pictures
 from rankops.io.pictures import PIXELS
 
 __all__ = ["Frames", "of_tensor"]

@@ -7,8 +7,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from rankops.inputs.base import Inputs
-from rankops.inputs.stored import read_pictures
+from rankops.inputs._base import Inputs
+from rankops.inputs._stored import read_pictures
 from rankops.io.images import picture
 from rankops.io.parquet import as_batch, is_list, parquet_file
 

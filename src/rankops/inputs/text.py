@@ -9,10 +9,10 @@ import pyarrow as pa
 import torch
 from torch import Tensor
 
-from rankops.inputs.base import Inputs
+from rankops.inputs._base import Inputs
 from rankops.inputs.image import check_lists
 from rankops.io.parquet import list_lengths, read_table
-from rankops.models.tokenizer import Vocabulary
+from rankops.vocabulary import Vocabulary
 
 __all__ = ["Text", "of_strings"]
 

@@ -37,6 +37,72 @@ and do not run under `torch.func.vmap`.
 SoDeep's `mean_average_precision` (Eq. 7) and `recall` (Eqs. 9-10) are no metrics: a mean rank and a margin of ranks.
 """
 
-from rankops.lookup import flatten
+from rankops.losses.asymmetric import asymmetric
+from rankops.losses.average_precision import average_precision
+from rankops.losses.cross_entropy import cross_entropy
+from rankops.losses.expected_reciprocal_rank import expected_reciprocal_rank
+from rankops.losses.focal import focal
+from rankops.losses.gaussian_mlr import gaussian_mlr
+from rankops.losses.generalized_cross_entropy import generalized_cross_entropy
+from rankops.losses.hard_negative_triplet import hard_negative_triplet
+from rankops.losses.hinge_ap import hinge_ap
+from rankops.losses.info_nce import info_nce
+from rankops.losses.kendall import kendall
+from rankops.losses.l1 import l1
+from rankops.losses.lambdarank import lambdarank
+from rankops.losses.list_mle import list_mle
+from rankops.losses.listnet import listnet
+from rankops.losses.log_rank import log_rank
+from rankops.losses.lsep import lsep
+from rankops.losses.mean_average_precision import mean_average_precision
+from rankops.losses.mse import mse
+from rankops.losses.multilabel_soft_margin import multilabel_soft_margin
+from rankops.losses.ndcg import ndcg
+from rankops.losses.none import none
+from rankops.losses.pairwise_logistic import pairwise_logistic
+from rankops.losses.permutation_cross_entropy import permutation_cross_entropy
+from rankops.losses.plackett_luce import plackett_luce
+from rankops.losses.precision_at_k import precision_at_k
+from rankops.losses.ranknet import ranknet
+from rankops.losses.recall import recall
+from rankops.losses.recall_at_k import recall_at_k
+from rankops.losses.reciprocal_rank import reciprocal_rank
+from rankops.losses.rlsep import rlsep
+from rankops.losses.spearman import spearman
+from rankops.losses.spearman_of_label_ranks import spearman_of_label_ranks
 
-flatten(__name__)
+__all__ = [
+    "asymmetric",
+    "average_precision",
+    "cross_entropy",
+    "expected_reciprocal_rank",
+    "focal",
+    "gaussian_mlr",
+    "generalized_cross_entropy",
+    "hard_negative_triplet",
+    "hinge_ap",
+    "info_nce",
+    "kendall",
+    "l1",
+    "lambdarank",
+    "list_mle",
+    "listnet",
+    "log_rank",
+    "lsep",
+    "mean_average_precision",
+    "mse",
+    "multilabel_soft_margin",
+    "ndcg",
+    "none",
+    "pairwise_logistic",
+    "permutation_cross_entropy",
+    "plackett_luce",
+    "precision_at_k",
+    "ranknet",
+    "recall",
+    "recall_at_k",
+    "reciprocal_rank",
+    "rlsep",
+    "spearman",
+    "spearman_of_label_ranks",
+]

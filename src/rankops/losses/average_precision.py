@@ -2,7 +2,7 @@
 
 from torch import Tensor
 
-from rankops.losses.inputs import AnySorter, Reduction, groups, reduced, soft_ranks
+from rankops.losses._inputs import AnySorter, Reduction, groups, reduced, soft_ranks
 
 __all__ = ["average_precision"]
 

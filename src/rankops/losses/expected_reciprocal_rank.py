@@ -4,9 +4,9 @@ import torch
 from torch import Tensor
 
 from rankops.checks import check_count, check_positive
-from rankops.losses.inputs import AnySorter, Reduction, groups, is_ordered, reduced, soft_ranks
-from rankops.losses.pairs import Pair, sums_over_pairs
-from rankops.metrics.gains import check_grade, satisfaction
+from rankops.losses._inputs import AnySorter, Reduction, groups, is_ordered, reduced, soft_ranks
+from rankops.losses._pairs import Pair, sums_over_pairs
+from rankops.metrics._gains import check_grade, satisfaction
 
 __all__ = ["expected_reciprocal_rank"]
 

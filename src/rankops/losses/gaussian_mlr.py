@@ -6,8 +6,8 @@ import torch
 from torch import Tensor
 
 from rankops.checks import check_floating, check_shapes, check_values
-from rankops.losses.inputs import Reduction, groups, reduced, within
-from rankops.losses.pairs import Pair, sums_over_pairs
+from rankops.losses._inputs import Reduction, groups, reduced, within
+from rankops.losses._pairs import Pair, sums_over_pairs
 
 __all__ = ["gaussian_mlr"]
 

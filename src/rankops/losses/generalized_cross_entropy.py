@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from rankops.losses.inputs import Reduction, groups, pointwise
+from rankops.losses._inputs import Reduction, groups, pointwise
 
 __all__ = ["generalized_cross_entropy"]
 

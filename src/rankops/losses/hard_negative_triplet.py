@@ -3,7 +3,7 @@
 from torch import Tensor
 
 from rankops.checks import check_positive
-from rankops.losses.inputs import Reduction, groups, triplets
+from rankops.losses._inputs import Reduction, groups, triplets
 
 __all__ = ["hard_negative_triplet"]
 

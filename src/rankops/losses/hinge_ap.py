@@ -3,8 +3,8 @@
 import torch
 from torch import Tensor
 
-from rankops.losses.inputs import Reduction, groups, reduced
-from rankops.losses.pairs import BLOCK
+from rankops.losses._inputs import Reduction, groups, reduced
+from rankops.losses._pairs import BLOCK
 
 __all__ = ["hinge_ap"]
 

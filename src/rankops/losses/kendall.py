@@ -4,11 +4,10 @@ import torch
 from torch import Tensor
 
 from rankops.checks import check_positive, value_of
-from rankops.losses.inputs import AnySorter, Reduction, groups, is_ordered, reduced, soft_ranks, within
-from rankops.losses.pairs import Pair, sums_over_pairs
-from rankops.metrics.dense_ranks import dense_ranks
-from rankops.ranks import ranks
-from rankops.sorters.laplace_sums import sums_of_others
+from rankops.losses._inputs import AnySorter, Reduction, groups, is_ordered, reduced, soft_ranks, within
+from rankops.losses._pairs import Pair, sums_over_pairs
+from rankops.ranks import dense_ranks, ranks
+from rankops.sorters._laplace_sums import sums_of_others
 
 __all__ = ["kendall"]
 

@@ -2,7 +2,7 @@
 
 from torch import Tensor
 
-from rankops.losses.inputs import Reduction, groups, pointwise
+from rankops.losses._inputs import Reduction, groups, pointwise
 
 __all__ = ["l1"]
 

@@ -7,9 +7,9 @@ import torch
 from torch import Tensor
 
 from rankops.checks import check_choice, check_count
-from rankops.losses.inputs import Reduction, groups, is_ordered, reduced
-from rankops.losses.pairs import Pair, logistic, sums_over_pairs
-from rankops.metrics.gains import Gain, check_relevance, gains_of, ideal, reading_order
+from rankops.losses._inputs import Reduction, groups, is_ordered, reduced
+from rankops.losses._pairs import Pair, logistic, sums_over_pairs
+from rankops.metrics._gains import Gain, check_relevance, gains_of, ideal, reading_order
 
 __all__ = ["lambdarank"]
 

@@ -3,9 +3,9 @@
 import torch
 from torch import Tensor
 
-from rankops.losses.inputs import Reduction, groups, is_ordered, reduced, within
+from rankops.losses._inputs import Reduction, groups, is_ordered, reduced, within
 from rankops.ranks import places
-from rankops.sorters.laplace_sums import sums_of_others, with_signature
+from rankops.sorters._laplace_sums import sums_of_others, with_signature
 
 __all__ = ["list_mle"]
 

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from rankops.losses.inputs import Reduction, groups, reduced
+from rankops.losses._inputs import Reduction, groups, reduced
 
 __all__ = ["listnet"]
 

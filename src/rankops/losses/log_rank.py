@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from rankops.losses.inputs import AnySorter, Reduction, groups, reduced, soft_ranks
+from rankops.losses._inputs import AnySorter, Reduction, groups, reduced, soft_ranks
 
 __all__ = ["log_rank"]
 

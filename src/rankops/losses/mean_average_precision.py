@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from rankops.checks import check_choice
-from rankops.losses.inputs import AnySorter, Reduction, groups, reduced, soft_ranks
+from rankops.losses._inputs import AnySorter, Reduction, groups, reduced, soft_ranks
 
 __all__ = ["mean_average_precision"]
 

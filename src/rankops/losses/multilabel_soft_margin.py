@@ -3,7 +3,7 @@
 from torch import Tensor
 from torch.nn import functional
 
-from rankops.losses.inputs import Reduction, groups, pointwise
+from rankops.losses._inputs import Reduction, groups, pointwise
 
 __all__ = ["multilabel_soft_margin"]
 

@@ -4,8 +4,8 @@ import torch
 from torch import Tensor
 
 from rankops.checks import check_count, check_positive
-from rankops.losses.inputs import AnySorter, Reduction, groups, reduced, soft_ranks
-from rankops.metrics.gains import Gain, check_relevance, gains_of, ideal
+from rankops.losses._inputs import AnySorter, Reduction, groups, reduced, soft_ranks
+from rankops.metrics._gains import Gain, check_relevance, gains_of, ideal
 
 __all__ = ["ndcg"]
 

@@ -4,8 +4,8 @@ import torch
 from torch import Tensor
 
 from rankops.checks import check_positive
-from rankops.losses.inputs import Reduction, groups, reduced, within
-from rankops.losses.pairs import Pair, logistic, sums_over_pairs
+from rankops.losses._inputs import Reduction, groups, reduced, within
+from rankops.losses._pairs import Pair, logistic, sums_over_pairs
 
 __all__ = ["pairwise_logistic"]
 

@@ -4,10 +4,10 @@ import torch
 from torch import Tensor
 
 from rankops.checks import check_positive
-from rankops.losses.inputs import AnySorter, Reduction, groups, is_ordered, reduced, soft_ranks
-from rankops.losses.pairs import Pair, sums_over_pairs
+from rankops.losses._inputs import AnySorter, Reduction, groups, is_ordered, reduced, soft_ranks
+from rankops.losses._pairs import Pair, sums_over_pairs
 from rankops.ranks import places
-from rankops.sorters.operators import ranks_of_places, shares_of_places
+from rankops.sorters._operators import ranks_of_places, shares_of_places
 
 __all__ = ["permutation_cross_entropy"]
 

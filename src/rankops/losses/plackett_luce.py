@@ -3,8 +3,8 @@
 import torch
 from torch import Tensor
 
-from rankops.losses.inputs import Reduction, groups, reduced, within
-from rankops.losses.pairs import in_float64
+from rankops.losses._inputs import Reduction, groups, reduced, within
+from rankops.losses._pairs import in_float64
 
 __all__ = ["plackett_luce"]
 

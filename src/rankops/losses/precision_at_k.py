@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from rankops.checks import check_count, check_positive
-from rankops.losses.inputs import AnySorter, Reduction, groups, reduced, soft_ranks
+from rankops.losses._inputs import AnySorter, Reduction, groups, reduced, soft_ranks
 
 __all__ = ["precision_at_k"]
 

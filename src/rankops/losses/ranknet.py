@@ -2,8 +2,8 @@
 
 from torch import Tensor
 
-from rankops.losses.inputs import Reduction, groups, reduced, within
-from rankops.losses.pairs import Pair, logistic, sums_over_pairs
+from rankops.losses._inputs import Reduction, groups, reduced, within
+from rankops.losses._pairs import Pair, logistic, sums_over_pairs
 
 __all__ = ["ranknet"]
 

@@ -3,7 +3,7 @@
 from torch import Tensor
 
 from rankops.checks import check_positive
-from rankops.losses.inputs import AnySorter, Reduction, groups, soft_ranks, triplets
+from rankops.losses._inputs import AnySorter, Reduction, groups, soft_ranks, triplets
 
 __all__ = ["recall"]
 

@@ -3,8 +3,8 @@
 import torch
 from torch import Tensor
 
-from rankops.losses.inputs import Reduction, groups, reduced
-from rankops.losses.pairs import log_one_plus_sum
+from rankops.losses._inputs import Reduction, groups, reduced
+from rankops.losses._pairs import log_one_plus_sum
 
 __all__ = ["rlsep"]
 

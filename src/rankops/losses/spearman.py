@@ -2,7 +2,7 @@
 
 from torch import Tensor
 
-from rankops.losses.inputs import AnySorter, Reduction, groups, rank_distance
+from rankops.losses._inputs import AnySorter, Reduction, groups, rank_distance
 
 __all__ = ["spearman"]
 

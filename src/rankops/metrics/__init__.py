@@ -36,6 +36,40 @@ For a metric of many batches, or of several processes, torchmetrics needs these 
     metrics = torchmetrics.MetricCollection({"ndcg": MeanOverGroups(ndcg), "mrr": MeanOverGroups(reciprocal_rank)})
 """
 
-from rankops.lookup import flatten
+from rankops.metrics.coverage_error import coverage_error
+from rankops.metrics.exact_match import elementwise_match, exact_match
+from rankops.metrics.expected_reciprocal_rank import expected_reciprocal_rank
+from rankops.metrics.kendall import goodman_kruskal_gamma, kendall
+from rankops.metrics.label_ranking import ranked, ranked_ceiling, unranked
+from rankops.metrics.mean_average_precision import average_precision, mean_average_precision
+from rankops.metrics.ndcg import ndcg
+from rankops.metrics.precision_at_k import precision_at_k
+from rankops.metrics.ranking_loss import ranking_loss
+from rankops.metrics.recall import first_positive_ranks, median_rank, recall
+from rankops.metrics.recall_at_k import recall_at_k
+from rankops.metrics.reciprocal_rank import hit_rate, reciprocal_rank
+from rankops.metrics.spearman import spearman
 
-flatten(__name__)
+__all__ = [
+    "average_precision",
+    "coverage_error",
+    "elementwise_match",
+    "exact_match",
+    "expected_reciprocal_rank",
+    "first_positive_ranks",
+    "goodman_kruskal_gamma",
+    "hit_rate",
+    "kendall",
+    "mean_average_precision",
+    "median_rank",
+    "ndcg",
+    "precision_at_k",
+    "ranked",
+    "ranked_ceiling",
+    "ranking_loss",
+    "recall",
+    "recall_at_k",
+    "reciprocal_rank",
+    "spearman",
+    "unranked",
+]

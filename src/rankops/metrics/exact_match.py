@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from rankops.metrics.weights import Groups, groups
+from rankops.groups import Groups, groups
 from rankops.ranks import ranks
 
 __all__ = ["elementwise_match", "exact_match"]

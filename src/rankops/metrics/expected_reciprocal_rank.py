@@ -4,8 +4,8 @@ import torch
 from torch import Tensor
 
 from rankops.checks import check_count
-from rankops.metrics.gains import check_grade, reading_order, satisfaction
-from rankops.metrics.weights import groups
+from rankops.groups import groups
+from rankops.metrics._gains import check_grade, reading_order, satisfaction
 
 __all__ = ["expected_reciprocal_rank"]
 

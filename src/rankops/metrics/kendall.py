@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from rankops.metrics.weights import comparable, within
+from rankops.groups import comparable, within
 from rankops.ranks import ranks
 
 __all__ = ["goodman_kruskal_gamma", "kendall"]

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from rankops.checks import check_label_ranks, check_scores, check_shapes
-from rankops.metrics.dense_ranks import dense_ranks
+from rankops.ranks import dense_ranks
 
 __all__ = ["ranked", "ranked_ceiling", "unranked"]
 

@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from rankops.checks import check_labels, check_scores
-from rankops.metrics.weights import relative_weights
+from rankops.groups import relative_weights
 
 __all__ = ["average_precision", "mean_average_precision"]
 

@@ -4,8 +4,8 @@ import torch
 from torch import Tensor
 
 from rankops.checks import check_count
-from rankops.metrics.gains import Gain, check_relevance, gains_of, ideal
-from rankops.metrics.weights import groups
+from rankops.groups import groups
+from rankops.metrics._gains import Gain, check_relevance, gains_of, ideal
 from rankops.ranks import places
 
 __all__ = ["ndcg"]

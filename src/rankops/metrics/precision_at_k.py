@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from rankops.checks import check_count
-from rankops.metrics.weights import among_first, groups
+from rankops.groups import among_first, groups
 
 __all__ = ["precision_at_k"]
 

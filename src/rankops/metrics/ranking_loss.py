@@ -2,7 +2,7 @@
 
 from torch import Tensor
 
-from rankops.metrics.weights import groups
+from rankops.groups import groups
 from rankops.ranks import places
 
 __all__ = ["ranking_loss"]

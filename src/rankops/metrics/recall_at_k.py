@@ -3,7 +3,7 @@
 from torch import Tensor
 
 from rankops.checks import check_count
-from rankops.metrics.weights import among_first, groups
+from rankops.groups import among_first, groups
 
 __all__ = ["recall_at_k"]
 

@@ -3,7 +3,7 @@
 from torch import Tensor
 
 from rankops.checks import check_count
-from rankops.metrics.weights import Groups, groups
+from rankops.groups import Groups, groups
 from rankops.ranks import places
 
 __all__ = ["hit_rate", "reciprocal_rank"]

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from rankops.metrics.weights import comparable
+from rankops.groups import comparable
 from rankops.ranks import ranks
 
 __all__ = ["spearman"]

@@ -6,7 +6,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from rankops import lookup
-from rankops.models.layers import Head
+from rankops.models._layers import Head
 
 __all__ = ["Network", "made"]
 
@@ -38,7 +38,7 @@ class Network(nn.Module):
         outputs: K, number of scores.
         colors: of pictures, 1 (gray) or 3.
         features: of vectors.
-        words: the vocabulary of text, see `rankops.models.tokenizer.Vocabulary`.
+        words: the vocabulary of text, see `rankops.vocabulary.Vocabulary`.
 
     Shapes:
         what the backbone takes, n of them, to scores (n, K).

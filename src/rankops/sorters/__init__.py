@@ -5,6 +5,40 @@ ranks = Laplace(softness=0.2)(scores)            # no training, any length
 sorter = load_sorter("comparator")               # trained, its weights come with the package
 """
 
-from rankops.lookup import flatten
+from rankops.sorters._base import Sorter
+from rankops.sorters._load import load_sorter
+from rankops.sorters._operators import (
+    permutation_of_ranks,
+    soft_median,
+    soft_permutation,
+    soft_quantile,
+    soft_sort,
+    soft_topk,
+)
+from rankops.sorters.cnn import CNN
+from rankops.sorters.comparator import Comparator
+from rankops.sorters.handcrafted import Handcrafted
+from rankops.sorters.laplace import Laplace
+from rankops.sorters.logistic import Logistic
+from rankops.sorters.lstm import LSTM
+from rankops.sorters.sigmoid import Sigmoid
+from rankops.sorters.straight_through import StraightThrough
 
-flatten(__name__)
+__all__ = [
+    "CNN",
+    "LSTM",
+    "Comparator",
+    "Handcrafted",
+    "Laplace",
+    "Logistic",
+    "Sigmoid",
+    "Sorter",
+    "StraightThrough",
+    "load_sorter",
+    "permutation_of_ranks",
+    "soft_median",
+    "soft_permutation",
+    "soft_quantile",
+    "soft_sort",
+    "soft_topk",
+]

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from torch import Tensor, nn
 
 from rankops.checks import check_count
-from rankops.sorters.base import Sorter
-from rankops.sorters.standardize import centered
+from rankops.sorters._base import Sorter
+from rankops.sorters._standardize import centered
 
 __all__ = ["CNN"]
 

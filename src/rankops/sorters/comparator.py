@@ -6,9 +6,9 @@ import torch
 from torch import Tensor, nn
 
 from rankops.checks import check_count
-from rankops.sorters.base import Sorter
-from rankops.sorters.laplace_sums import sums_of_others
-from rankops.sorters.standardize import standard_deviation
+from rankops.sorters._base import Sorter
+from rankops.sorters._laplace_sums import sums_of_others
+from rankops.sorters._standardize import standard_deviation
 
 __all__ = ["Comparator"]
 

@@ -5,11 +5,11 @@ from torch import Tensor
 from torch.nn import functional
 
 from rankops.checks import check_positive
-from rankops.sorters.base import Sorter
-from rankops.sorters.laplace_sums import pairwise_ranks, with_signature
-from rankops.sorters.standardize import standardized
+from rankops.sorters._base import Sorter
+from rankops.sorters._laplace_sums import pairwise_ranks, with_signature
+from rankops.sorters._standardize import standardized
 
-__all__ = ["Logistic", "LogisticLevels"]
+__all__ = ["Logistic"]
 
 STEPS = 12  # of Newton's, at least twice as many as were ever needed for the last digit
 

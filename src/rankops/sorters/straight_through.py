@@ -4,9 +4,9 @@ from torch import Tensor
 
 from rankops.checks import check_positive
 from rankops.ranks import ranks
-from rankops.sorters.base import Sorter
-from rankops.sorters.laplace_sums import laplace_ranks
-from rankops.sorters.standardize import standard_deviation
+from rankops.sorters._base import Sorter
+from rankops.sorters._laplace_sums import laplace_ranks
+from rankops.sorters._standardize import standard_deviation
 
 __all__ = ["StraightThrough"]
 

@@ -10,18 +10,18 @@ import pyarrow as pa
 import torch
 from torch import Tensor, nn
 
+from rankops.augmentation import warped
+from rankops.bootstrap import Statistic
 from rankops.checks import check_finite, check_scores
-from rankops.datasets import splits
-from rankops.datasets.splits import Split
-from rankops.inputs.base import Inputs
+from rankops.datasets.files import splits
+from rankops.datasets.files.splits import Split
+from rankops.inputs._base import Inputs
 from rankops.io.parquet import as_batch, as_lists, matrix
-from rankops.metrics.bootstrap import Statistic
-from rankops.metrics.dense_ranks import dense_ranks
 from rankops.metrics.label_ranking import ranked, unranked
 from rankops.models.label_ranker import pooled
-from rankops.tasks.base import Metric, Task
-from rankops.tasks.predict import named, order_of
-from rankops.training.augmentation import warped
+from rankops.ranks import dense_ranks
+from rankops.tasks._base import Metric, Task
+from rankops.tasks._predict import named, order_of
 from rankops.training.finetune import network_of
 from rankops.training.options import STRICT, Phase, WholePhase, check_bounds
 
@@ -122,7 +122,7 @@ class LabelRanking(Task):
 
     Args:
         training: `scorer` (options of `rankops.training.loop.fit`, with `shift` and optionally `zoom` and `rotation`,
-            see `rankops.training.augmentation.warped`; optionally `monitor`, `accuracy` (of pairs) or `exact_match`)
+            see `rankops.augmentation.warped`; optionally `monitor`, `accuracy` (of pairs) or `exact_match`)
             and `thresholds` (the same options without these, and `hidden`); optionally `views`, see
             `rankops.models.label_ranker.LabelRanker`. None for a task that only predicts.
         fresh: draws so many new scenes, images (n, height, width) uint8 and label ranks (n, K), which the scorer learns

@@ -8,14 +8,14 @@ import pyarrow as pa
 import torch
 from torch import Tensor
 
+from rankops.bootstrap import Statistic
 from rankops.checks import check_finite, check_scores
-from rankops.datasets.splits import Split, labels_of
-from rankops.inputs.base import Inputs
+from rankops.datasets.files.splits import Split, labels_of
+from rankops.inputs._base import Inputs
 from rankops.io.parquet import as_lists, matrix
-from rankops.metrics.bootstrap import Statistic
 from rankops.metrics.mean_average_precision import mean_average_precision
-from rankops.tasks.base import Metric, Task
-from rankops.tasks.predict import named
+from rankops.tasks._base import Metric, Task
+from rankops.tasks._predict import named
 from rankops.training.finetune import ProbeAndFinetune
 from rankops.training.objective import grouped
 
@@ -27,7 +27,7 @@ RESAMPLES = 64  # scored at once
 class MultiLabel(ProbeAndFinetune, Task):
     """Score each label of an example; a sorter ranks the examples of each class.
 
-    A truth is `rankops.datasets.splits.Labels`.
+    A truth is `rankops.datasets.files.splits.Labels`.
     """
 
     name, title = "multilabel", "Multi-label classification"

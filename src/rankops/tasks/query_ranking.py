@@ -11,18 +11,18 @@ import pyarrow as pa
 import torch
 from torch import Tensor
 
+from rankops.augmentation import shifted
+from rankops.bootstrap import Statistic
 from rankops.checks import check_finite, check_scores
-from rankops.datasets.splits import MEMORY, Split, lists_of, padded, relevance_of
-from rankops.inputs.base import Inputs
+from rankops.datasets.files.splits import MEMORY, Split, lists_of, padded, relevance_of
+from rankops.groups import among_first, groups
+from rankops.inputs._base import Inputs
 from rankops.io.parquet import ragged_lists
-from rankops.metrics.bootstrap import Statistic
 from rankops.metrics.mean_average_precision import average_precision
 from rankops.metrics.ndcg import ndcg
-from rankops.metrics.weights import among_first, groups
-from rankops.models.layers import ScoreLayer
+from rankops.models._layers import ScoreLayer
 from rankops.ragged import pad_groups
-from rankops.tasks.base import Metric, Task
-from rankops.training.augmentation import shifted
+from rankops.tasks._base import Metric, Task
 from rankops.training.finetune import network_of
 from rankops.training.options import STRICT, WholePhase
 

@@ -10,20 +10,20 @@ import torch
 from torch import Tensor
 
 from rankops import lookup
+from rankops.bootstrap import Statistic
 from rankops.checks import check_finite
-from rankops.datasets.splits import Split, captions_of, padded
-from rankops.inputs.base import one_of
+from rankops.datasets.files.splits import Split, captions_of, padded
+from rankops.inputs._base import one_of
 from rankops.inputs.text import Text
 from rankops.io.parquet import as_lists, list_lengths, ragged_lists
-from rankops.metrics.bootstrap import Statistic
 from rankops.metrics.recall import first_positive_ranks
-from rankops.models.layers import similarities
-from rankops.models.tokenizer import Vocabulary
-from rankops.tasks.base import Metric, Task
-from rankops.tasks.predict import of_row
+from rankops.models._layers import similarities
+from rankops.tasks._base import Metric, Task
+from rankops.tasks._predict import of_row
 from rankops.training.finetune import ProbeAndFinetune, network_of
 from rankops.training.objective import grouped
 from rankops.training.options import Training
+from rankops.vocabulary import Vocabulary
 
 __all__ = ["Retrieval", "first_ranks"]
 
@@ -86,7 +86,7 @@ class Retrieval(ProbeAndFinetune, Task):
     Recall is of the whole gallery: all items of a split, and all of their captions, unless the dataset cuts it into
     several. `gallery` among the metrics says how many items are searched.
 
-    A truth is `rankops.datasets.splits.Captions`.
+    A truth is `rankops.datasets.files.splits.Captions`.
     """
 
     name, title = "retrieval", "Cross-modal retrieval"

@@ -9,13 +9,13 @@ import pyarrow as pa
 import torch
 from torch import Tensor
 
+from rankops.bootstrap import Statistic
 from rankops.checks import check_finite, check_scores
-from rankops.datasets.splits import Split, target_of
-from rankops.inputs.base import Inputs
-from rankops.metrics.bootstrap import Statistic
+from rankops.datasets.files.splits import Split, target_of
+from rankops.inputs._base import Inputs
 from rankops.metrics.mean_average_precision import average_precision
 from rankops.metrics.spearman import spearman
-from rankops.tasks.base import Metric, Task
+from rankops.tasks._base import Metric, Task
 from rankops.training.finetune import ProbeAndFinetune
 from rankops.training.objective import grouped
 from rankops.training.options import Training

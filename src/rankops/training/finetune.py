@@ -11,9 +11,9 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from rankops import lookup
+from rankops.augmentation import shifted
 from rankops.io.atomic import replaced_file
 from rankops.io.checkpoints import build
-from rankops.training.augmentation import shifted
 from rankops.training.loop import in_lists
 from rankops.training.options import Training
 
@@ -30,7 +30,7 @@ def embedded(network: Any, parts: Iterable[Tensor]) -> Tensor:
 
     Args:
         network: with `embed`.
-        parts: what it takes, on any device, see `rankops.inputs.base.Inputs.parts`.
+        parts: what it takes, on any device, see `rankops.inputs.Inputs.parts`.
     """
     device = next(network.parameters()).device
     training = network.training
@@ -49,7 +49,7 @@ def network_of(name: str, model: Mapping[str, Any], split: Any, *, seed: int, ta
     Args:
         name: of the network below rankops/models.
         model: `name` and `args` of the head, and `backbone`.
-        split: see `rankops.datasets.splits.Split`.
+        split: see `rankops.datasets.files.splits.Split`.
         seed: of the weights.
         task: its name.
         args: what the task and its data decide, besides what the inputs do.
@@ -124,7 +124,7 @@ class ProbeAndFinetune:
 
     @staticmethod
     def plan(training: Mapping[str, Any], *, started: bool) -> dict[str, dict[str, Any]]:
-        """Return the options of the phases that are trained, by name; see `rankops.tasks.base.Task`."""
+        """Return the options of the phases that are trained, by name; see `rankops.tasks.Task`."""
         probe, finetune = (training[phase] for phase in ("probe", "finetune"))
         if not started and not finetune["epochs"]:
             finetune = finetune | {"epochs": probe["epochs"], "patience": probe["patience"]}

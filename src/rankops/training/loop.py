@@ -489,7 +489,7 @@ def train(
     epoch of the second is `best` only if it is better than all of the first.
 
     Args:
-        task: see `rankops.tasks.base.Task`.
+        task: see `rankops.tasks.Task`.
         network: from `task.build`.
         train_split, val_split: from `task.load`.
         training: a block of options for each phase, see `fit`; `task.plan` says which are trained.

@@ -11,7 +11,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from rankops.datasets.expected import between, in_set, rows_of, unique
+from rankops.datasets.files.expected import between, in_set, rows_of, unique
 from rankops.datasets.public.reading import DiskDataset, Reading, check_shares, require, splits_by_key
 from rankops.io.parquet import list_lengths, matrix, read_table
 

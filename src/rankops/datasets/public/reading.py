@@ -16,7 +16,7 @@ import pandas as pd
 import pyarrow as pa
 from PIL import Image
 
-from rankops.datasets.expected import in_set, rows_of, unique
+from rankops.datasets.files.expected import in_set, rows_of, unique
 from rankops.io.images import as_jpeg, open_photo
 from rankops.io.parquet import columns_of, parquet_file, read_table
 from rankops.io.pictures import BROKEN
@@ -148,7 +148,7 @@ class DiskDataset:
         return facts
 
     def expectations(self, rows: dict[str, int], *, size: int | None) -> dict[str, list[dict[str, Any]]]:
-        """Return what must hold, see `rankops.datasets.expected`.
+        """Return what must hold, see `rankops.datasets.files.expected`.
 
         Args:
             rows: of each split, as the manifest has them.

@@ -10,7 +10,7 @@ import pyarrow as pa
 import torch
 from torch import Tensor
 
-from rankops.datasets.expected import between, in_set, rows_of, unique
+from rankops.datasets.files.expected import between, in_set, rows_of, unique
 from rankops.datasets.scenes import drawing, facts, layout
 from rankops.datasets.scenes.digits import CLASSES, DIGITS_OF, Digits
 from rankops.io.parquet import IMAGE, as_fixed_lists, encode_images, matrix, read_images, read_table
@@ -123,7 +123,7 @@ class Scenes:
         return {}
 
     def expectations(self, rows: dict[str, int]) -> dict[str, list[dict[str, Any]]]:
-        """Return what must hold for scenes and for boxes, see `rankops.datasets.expected`.
+        """Return what must hold for scenes and for boxes, see `rankops.datasets.files.expected`.
 
         Args:
             rows: of each split, all deliveries together.

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import torch
 
-from rankops.datasets.expected import between, frequencies, in_set, unique
+from rankops.datasets.files.expected import between, frequencies, in_set, unique
 from rankops.datasets.scenes import mnist
 from rankops.io.parquet import read_table
 
@@ -157,7 +157,7 @@ def measure(folder: str | Path, split: str) -> "dict[str, pd.DataFrame]":
 
 
 def expectations(rows: dict[str, int]) -> dict[str, list[dict[str, Any]]]:
-    """Return what must hold, see `rankops.datasets.expected`.
+    """Return what must hold, see `rankops.datasets.files.expected`.
 
     Args:
         rows: of each split, as the manifest has them.

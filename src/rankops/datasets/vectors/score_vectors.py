@@ -7,7 +7,7 @@ import pyarrow as pa
 import torch
 from torch import Tensor
 
-from rankops.datasets.expected import between, frequencies, in_set, rows_of
+from rankops.datasets.files.expected import between, frequencies, in_set, rows_of
 from rankops.io.parquet import as_fixed_lists, matrix, read_table
 from rankops.ranks import ranks
 
@@ -131,7 +131,7 @@ def measure(folder: str | Path, split: str) -> "dict[str, pd.DataFrame]":
 
 
 def expectations(rows: dict[str, int], *, length: int) -> dict[str, list[dict[str, Any]]]:
-    """Return what must hold, see `rankops.datasets.expected`.
+    """Return what must hold, see `rankops.datasets.files.expected`.
 
     Args:
         rows: of each split.

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from rankops.checks import check_count
-from rankops.models.layers import Backbone
+from rankops.models._layers import Backbone
 
 __all__ = ["Perceptron"]
 

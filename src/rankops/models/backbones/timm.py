@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from rankops.lookup import did_you_mean
-from rankops.models.layers import NumbersOnCpu, PhotoNetwork, missing_extra
+from rankops.models._layers import NumbersOnCpu, PhotoNetwork, missing_extra
 
 __all__ = ["Timm"]
 

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torchvision.models import DenseNet, VisionTransformer, get_model, get_model_weights, list_models
 
 from rankops.lookup import did_you_mean
-from rankops.models.layers import NumbersOnCpu, PhotoNetwork
+from rankops.models._layers import NumbersOnCpu, PhotoNetwork
 
 __all__ = ["Torchvision"]
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from rankops.checks import check_count
-from rankops.models.layers import Backbone, Freeze, missing_extra
+from rankops.models._layers import Backbone, Freeze, missing_extra
 
 __all__ = ["Transformer"]
 

@@ -5,7 +5,7 @@ import math
 import torch
 from torch import Tensor, nn
 
-from rankops.models.layers import Head
+from rankops.models._layers import Head
 
 __all__ = ["LabelAttention"]
 

@@ -4,7 +4,7 @@ import torch
 from torch import Tensor, nn
 
 from rankops.checks import check_count
-from rankops.models.layers import Head, ScoreHead, ScoreLayer
+from rankops.models._layers import Head, ScoreHead, ScoreLayer
 
 __all__ = ["Linear", "pooled", "pooled_size"]
 
@@ -38,7 +38,7 @@ class Linear(Head):
         outputs: K, number of scores.
         grid: places on a side over which maps are averaged: 1 for the whole image, more where places matter.
         maximum: whether the largest value of each map is a feature too.
-        standardize: whether features are standardized over a batch, see `rankops.models.layers.ScoreHead`.
+        standardize: whether features are standardized over a batch, see `rankops.models._layers.ScoreHead`.
 
     Raises:
         ValueError: a grid or a maximum of vectors.

@@ -3,7 +3,7 @@
 from torch import Tensor, nn
 
 from rankops.checks import check_count
-from rankops.models.layers import Head, ScoreLayer, extremes
+from rankops.models._layers import Head, ScoreLayer, extremes
 
 __all__ = ["SpatialPooling"]
 

@@ -5,8 +5,8 @@ from typing import Literal
 from torch import Tensor, nn
 
 from rankops.checks import check_count
+from rankops.models._layers import Head, ScoreLayer
 from rankops.models.heads.linear import pooled, pooled_size
-from rankops.models.layers import Head, ScoreLayer
 
 __all__ = ["TwoLayer"]
 

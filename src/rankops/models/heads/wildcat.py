@@ -3,7 +3,7 @@
 from torch import Tensor, nn
 
 from rankops.checks import check_count
-from rankops.models.layers import Head, extremes
+from rankops.models._layers import Head, extremes
 
 __all__ = ["Wildcat"]
 

@@ -22,7 +22,7 @@ from rankops.io.atomic import remove_folder
 
 __all__ = ["FEATURES", "checkpoint_folder", "refuse_leftovers", "run"]
 
-FOLDER = Path(__file__).parent
+STAGES = Path(__file__).parents[1] / "stages"
 FEATURES = Path(".checkpoints/features")  # of frozen networks, shared by trainings and evaluations
 SET_ASIDE = 2  # checkpoints of other params, data or code that each training keeps
 PATIENCE = 20.0  # seconds that another process of the stage, which may be dying, is waited for
@@ -53,7 +53,7 @@ def _main(stage: str, *names: str) -> Callable[..., None]:
     Raises:
         ValueError: there is no such stage, or it takes other names.
     """
-    stages = sorted(path.stem for path in FOLDER.glob("*.py") if "\ndef main(" in path.read_text())
+    stages = sorted(path.stem for path in STAGES.glob("[!_]*.py"))
     if stage not in stages:
         raise ValueError(f"no such stage; expected one of {', '.join(stages)}, as in dvc.yaml")
     with uncollected():
@@ -143,7 +143,7 @@ def checkpoint_folder(stage: str, name: str, *, params: dict[str, Any], inputs: 
 
     digest = sha256(json.dumps([params, torch.__version__], sort_keys=True).encode())
     # All of the library: which of its files a training uses depends on what its params name.
-    code = [*Path(rankops.__file__).parent.rglob("*.py"), FOLDER / f"{stage}.py"]
+    code = [*Path(rankops.__file__).parent.rglob("*.py"), STAGES / f"{stage}.py"]
     for file in sorted(map(Path, {*inputs, *code})):
         digest.update(file.read_bytes())
     folder = Path(".checkpoints") / stage / name / digest.hexdigest()[:16]

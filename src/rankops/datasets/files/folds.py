@@ -7,8 +7,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from rankops.bootstrap import Statistic, joined
 from rankops.io.parquet import parquet_file, read_table
-from rankops.metrics.bootstrap import Statistic, joined
 
 __all__ = ["FOLD", "cut", "folds_of", "next_of", "statistic_by_fold"]
 

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from rankops.datasets.expected import between, in_set, mean, rows_of, unique
+from rankops.datasets.files.expected import between, in_set, mean, rows_of, unique
 from rankops.datasets.public.reading import photo_facts, same_elsewhere
 from rankops.io.parquet import columns_of, list_lengths, parquet_file, read_table
 
@@ -186,7 +186,7 @@ def compared(table: "Table", facts: Mapping[str, pd.DataFrame]) -> dict[str, pd.
 
 
 def expected_of(table: "Table", rows: dict[str, int], *, size: int | None) -> dict[str, list[dict[str, Any]]]:
-    """Return what must hold, see `rankops.datasets.expected`; a `severity` of warning is told and fails nothing."""
+    """Return what must hold, see `rankops.datasets.files.expected`; a `severity` of warning fails nothing."""
     expected = [
         *rows_of(rows),
         in_set("split_rows", *(f"{split}: {count}" for split, count in rows.items())),

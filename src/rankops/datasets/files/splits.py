@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from rankops import lookup
-from rankops.inputs.base import Inputs
+from rankops.inputs._base import Inputs
 from rankops.io.parquet import (
     columns_of,
     is_list,
@@ -21,8 +21,8 @@ from rankops.io.parquet import (
     read_table,
     said,
 )
-from rankops.models.tokenizer import Vocabulary
 from rankops.ragged import pad_groups
+from rankops.vocabulary import Vocabulary
 
 __all__ = [
     "Captions",

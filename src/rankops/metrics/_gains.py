@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from rankops.checks import check_choice, check_positive, check_values
-from rankops.metrics.weights import within
+from rankops.groups import within
 
 __all__ = ["Gain", "check_grade", "check_relevance", "gains_of", "ideal", "reading_order", "satisfaction"]
 

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from rankops.checks import value_of
-from rankops.sorters.standardize import largest
+from rankops.sorters._standardize import largest
 
 __all__ = ["before_and_after", "laplace_ranks", "pairwise_ranks", "sums_of_others", "with_signature"]
 

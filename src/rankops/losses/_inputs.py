@@ -8,9 +8,9 @@ from torch import Tensor
 
 from rankops import lookup
 from rankops.checks import check_choice, check_instance, check_values
-from rankops.metrics.weights import Groups, groups, within
+from rankops.groups import Groups, groups, within
 from rankops.ranks import ranks
-from rankops.sorters.base import Sorter
+from rankops.sorters._base import Sorter
 
 __all__ = [
     "AnySorter",
@@ -107,7 +107,7 @@ def _named(name: str, device: torch.device) -> Callable[..., Tensor]:
 def _load(name: str, device: torch.device) -> None:
     if torch.compiler.is_compiling():
         raise RuntimeError("a sorter is loaded by name: call the loss once before it is compiled, or pass a sorter")
-    from rankops.sorters.load import load_sorter  # reads weights, which who passes a sorter does not need
+    from rankops.sorters._load import load_sorter  # reads weights, which who passes a sorter does not need
 
     known = lookup.names("sorters")
     if name not in known:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from rankops.datasets.table_files import Sheet, Stored
+from rankops.datasets.tables.files import Sheet, Stored
 
 __all__ = [
     "as_flags",

@@ -11,11 +11,11 @@ import torch
 from torch import Tensor
 
 from rankops import lookup
-from rankops.datasets.folds import statistic_by_fold
-from rankops.datasets.splits import MEMORY, Split, read_split
-from rankops.inputs.base import Inputs
-from rankops.metrics.bootstrap import Statistic, by_group
-from rankops.tasks.predict import of_row
+from rankops.bootstrap import Statistic, by_group
+from rankops.datasets.files.folds import statistic_by_fold
+from rankops.datasets.files.splits import MEMORY, Split, read_split
+from rankops.inputs._base import Inputs
+from rankops.tasks._predict import of_row
 
 __all__ = ["Metric", "Task"]
 
@@ -134,7 +134,7 @@ class Task:
     # What all do alike.
 
     def load(self, folder: str | Path, split: str, *, threads: int, memory: float = MEMORY) -> Split:
-        """Read a split of a dataset, see `rankops.datasets.splits.read_split`."""
+        """Read a split of a dataset, see `rankops.datasets.files.splits.read_split`."""
         return read_split(
             folder, split, truth=self.read, columns=self.learns_from, optional=self.optional, kinds=self.inputs,
             lists=self.lists, threads=threads, memory=memory,
@@ -143,7 +143,7 @@ class Task:
     def statistic(self, table: pa.Table) -> Statistic:
         """Return the metrics of a table of predictions, as a function of which rows count, or which groups of rows.
 
-        Where there are folds, those of each fold by themselves, see `rankops.datasets.folds.statistic_by_fold`.
+        Where there are folds, those of each fold by themselves, see `rankops.datasets.files.folds.statistic_by_fold`.
         """
         statistic, group = statistic_by_fold(self.scored, table), self.group_of(table)
         return statistic if group is None else by_group(statistic, group)

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.lib import format as npy
 
-from rankops.datasets.table_text import LONGEST, cells_of, json_rows, read_delimited, read_json, text_header
+from rankops.datasets.tables.text import LONGEST, cells_of, json_rows, read_delimited, read_json, text_header
 from rankops.lookup import did_you_mean
 
 __all__ = [

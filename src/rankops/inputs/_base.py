@@ -92,7 +92,7 @@ class Inputs:
     Attributes:
         about: what a network must know to be given others, `recipe["input"]`: `kind`, and its sizes or names.
         items: (m, ...), one a row, or several of some: uint8 pictures, vectors, tokens or frozen features; a
-            `rankops.inputs.stored.Stored` of pictures; or texts (m) that no network has tokenized yet.
+            `rankops.inputs._stored.Stored` of pictures; or texts (m) that no network has tokenized yet.
         counts: items of each row (n,), where rows have several, frames of a clip.
         device: on which batches are to be.
     """

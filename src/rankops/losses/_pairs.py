@@ -9,7 +9,7 @@ from torch.autograd.function import once_differentiable
 from torch.nn import functional
 
 from rankops.checks import check_count
-from rankops.losses.inputs import Groups, within
+from rankops.losses._inputs import Groups, within
 
 __all__ = ["Pair", "in_float64", "log_one_plus_sum", "logistic", "some_of", "sums_over_pairs"]
 

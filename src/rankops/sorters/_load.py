@@ -8,7 +8,7 @@ import torch
 
 from rankops import lookup
 from rankops.io.checkpoints import load_model
-from rankops.sorters.base import Sorter
+from rankops.sorters._base import Sorter
 
 __all__ = ["load_sorter"]
 

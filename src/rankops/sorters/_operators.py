@@ -22,11 +22,11 @@ from rankops.checks import (
     value_of,
 )
 from rankops.ranks import unit_of
-from rankops.sorters.base import Sorter
+from rankops.sorters._base import Sorter
+from rankops.sorters._laplace_sums import before_and_after, sums_of_others, with_signature
+from rankops.sorters._standardize import standard_deviation
 from rankops.sorters.laplace import Laplace
-from rankops.sorters.laplace_sums import before_and_after, sums_of_others, with_signature
 from rankops.sorters.logistic import Logistic, LogisticLevels
-from rankops.sorters.standardize import standard_deviation
 
 Kernel = Laplace | Logistic  # whose sum can be inverted
 

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from rankops.datasets.public.reading import SPLITS, Reading
-from rankops.datasets.table_cells import (
+from rankops.datasets.tables.cells import (
     as_flags,
     as_labels,
     as_names,
@@ -25,7 +25,7 @@ from rankops.datasets.table_cells import (
     require_same,
     split_into,
 )
-from rankops.datasets.table_files import Sheet, Stored, stored_pictures
+from rankops.datasets.tables.files import Sheet, Stored, stored_pictures
 from rankops.io.images import as_jpeg, open_photo
 
 if TYPE_CHECKING:

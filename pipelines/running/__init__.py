@@ -1,0 +1,1 @@
+"""How stages run: started, followed, and their data held against what must hold."""

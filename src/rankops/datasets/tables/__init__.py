@@ -1,0 +1,1 @@
+"""How a table of one's own becomes a dataset."""
