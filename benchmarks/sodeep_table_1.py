@@ -118,8 +118,8 @@ def trained(name: str) -> Sorter:
     epochs = training["epochs"]
     checkpoint = Path(".checkpoints/sodeep_table_1") / f"{name}, {epochs} epochs".replace(" ", "_")
     finished = fit(
-        Imitation(papers.LENGTH, fresh=True), "imitation", sorter, val, val, rows=EPOCH, seed=1, name=name,
-        options={"batch_size": 512, "patience": epochs} | training, checkpoint=checkpoint,
+        Imitation(sorter, val, val, rows=EPOCH, fresh=True), {"batch_size": 512, "patience": epochs} | training,
+        seed=1, name=name, checkpoint=checkpoint,
     )  # fmt: skip
     for epoch in finished:
         print(name, f"epoch {epoch.number} of {epochs}, L1 {epoch.validation['l1']:.4f}", flush=True)

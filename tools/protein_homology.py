@@ -101,7 +101,7 @@ def network(
     phases = {"ranker": training | {"optimizer": {"name": "AdamW", "args": {"lr": rate, "weight_decay": 1e-2}}}}
     task, data = QueryRanking(phases), (splits["train"], splits["val"])
     ranker = task.build(model, splits["train"], seed=seed)
-    list(train(task, ranker, *data, training=phases, objective=objective, seed=seed, device="cpu"))
+    list(train(task, ranker, *data, objective=objective, seed=seed, device="cpu"))
 
     def scores(split: Split) -> torch.Tensor:
         assert split.sizes is not None

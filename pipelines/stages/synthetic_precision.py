@@ -19,31 +19,32 @@ from rankops.seeding import generator
 from rankops.sorters import load_sorter
 from rankops.training.loop import fit
 from rankops.training.objective import Objective, grouped
+from rankops.training.phase import Batch, Phase
 
 Data = tuple[Tensor, Tensor]  # points (n, features) and labels (n,)
 
 
-class Precision:
-    """Tell positive points from others in lists of one length; validated by average precision."""
+class Precision(Phase):
+    """Tell positive points from others in lists of one length; validated by average precision.
 
-    lower_is_better = False
+    Whole batches alone, so that every method makes as many steps.
+    """
 
-    def __init__(self, length: int):
-        self.length = length
+    monitor = "average_precision"
 
-    def monitor_in(self, phase: str) -> str:
-        return "average_precision"
+    def __init__(self, network: nn.Module, train: Data, val: Data, objective: Objective, *, length: int, group: int):
+        self.module, self.train, self.val, self.objective = network, train, val, objective
+        self.rows, self.length, self.group = len(train[0]), length, group
 
-    def batch(self, data: Data, phase: str, rows: Tensor, generator: torch.Generator) -> Data:
-        points, labels = data
-        return points[rows], labels[rows]
+    def batch(self, rows: Tensor, generator: torch.Generator) -> Batch:
+        points, labels = self.train
+        return Batch((points[rows],), (labels[rows],))
 
-    def loss(self, module: nn.Module, phase: str, batch: Data, objective: Objective) -> Tensor:
-        points, labels = batch
-        return objective(grouped(module(points).squeeze(1), self.length), grouped(labels, self.length))
+    def loss(self, outputs: tuple[Tensor, ...], truth: tuple[Any, ...], generator: torch.Generator) -> Tensor:
+        return self.objective(grouped(outputs[0].squeeze(1), self.length), grouped(truth[0], self.length))
 
-    def validate(self, module: nn.Module, phase: str, data: Data) -> dict[str, float]:
-        points, labels = data
+    def validate(self, module: nn.Module) -> dict[str, float]:
+        points, labels = self.val
         return {"average_precision": mean_average_precision(module(points).squeeze(1), labels).item()}
 
 
@@ -86,22 +87,22 @@ def trained(
     given = with_flips(labels[:half], flipped, generator(seed, "synthetic_precision", "flips"))
     sorter = None if method.sorter == NONE else load_sorter(Path("models/sorters") / method.sorter)
     epochs = fit(
-        Precision(length),
-        "training",
-        build("models", "network", network, seed=seed + 1000, features=plan.features, outputs=1),
-        (points[:half], given),
-        (points[half:], labels[half:]),
-        options={
+        Precision(
+            build("models", "network", network, seed=seed + 1000, features=plan.features, outputs=1),
+            (points[:half], given),
+            (points[half:], labels[half:]),
+            Objective(method.loss.model_dump(), sorter=sorter),
+            length=length,
+            group=plan.batch_size,
+        ),
+        {
             "batch_size": plan.batch_size,
             "epochs": plan.epochs,
             "patience": plan.epochs,
             "optimizer": method.optimizer.model_dump(),
             "schedule": {"name": "constant"},
         },
-        rows=half,
         seed=seed,
-        objective=Objective(method.loss.model_dump(), sorter=sorter),
-        group=plan.batch_size,  # whole batches alone, so that every method makes as many steps
         device="cpu",
         checkpoint=checkpoint,
         name=f"synthetic_precision.{name}",
