@@ -26,7 +26,6 @@ from rankops.ranks import ranks
 from rankops.sorters.handcrafted import Handcrafted
 from rankops.tasks import retrieval
 from rankops.tasks.label_ranking import label_ranks_of
-from rankops.tasks.score_ranking import ScorePhase
 from rankops.training.batches import in_lists
 from rankops.training.device import make_accelerator
 from rankops.training.loop import train
@@ -504,24 +503,28 @@ class TestBatches:
 
     def test_lists_are_of_one_group_and_only_they_are_compared(self, generator):
         about = pa.table({"group": ["a", "b", "c"] * 9})
-        inputs = features.of_tensor(torch.randn(27, 2, generator=generator))
-        split = SimpleNamespace(train=Split(inputs, torch.arange(27.0), about=about))
+        vectors = features.of_tensor(torch.randn(27, 2, generator=generator))
+        split = Split(vectors, torch.arange(27.0), about=about)
+        perceptron = {"name": "linear", "args": {}, "backbone": {"name": "perceptron", "args": {"hidden": []}}}
+        case = ("score_ranking", perceptron, "spearman", "handcrafted", None)
         for length in (4, 9):
-            groups, together = ScorePhase.together(split, {"list_length": length})
-            order = in_lists(groups, together, generator)
-            assert len(order) == len(set(order.tolist())) == 27 // 3 // length * length * 3
-            assert (groups[order.view(-1, length)] == groups[order[::length]].unsqueeze(1)).all()
-        split.objective = Objective({"name": "mse", "args": {"within": "centered"}})
-        assert ScorePhase.compared(split, {"list_length": 9}) == 9
-        twins = Split(inputs, Captions([], torch.ones(27), torch.arange(27) // 2, torch.zeros(27)))
-        families, two = retrieval.PairPhase.together(SimpleNamespace(train=twins), {"together": 2})
-        order = in_lists(families, two, generator)
-        assert sorted(order.tolist()) == list(range(26))  # the last has no twin
-        assert (order[::2] // 2 == order[1::2] // 2).all()
-        with pytest.raises(ValueError, match="no group has more than 9 rows"):
-            ScorePhase.together(split, {"list_length": 10})
-        with pytest.raises(ValueError, match="no column group"):
-            ScorePhase.together(SimpleNamespace(train=Split(inputs, torch.arange(27.0))), {"list_length": 2})
+            options = options_of("score_ranking") | {"list_length": length, "batch_size": 2 * length}
+            one = Training(case, split, training=options).phase("finetune")
+            rows = one.order(generator)
+            assert (one.rows, one.group, one.length) == (27 // 3 // length * length * 3, length, length)
+            assert len(rows) == len(set(rows.tolist())) == one.rows
+            assert (rows.view(-1, length) % 3 == rows[::length].unsqueeze(1) % 3).all()
+        target = rows % 3 * 100.0 + rows  # the order of groups is nothing to be learned
+        assert one.loss((rows.float().unsqueeze(1),), (target, None), generator).item() == pytest.approx(0, abs=1e-6)
+        for wrong, about_, message in ((10, about, "no group has more than 9 rows"), (9, None, "no column group")):
+            bad = Split(vectors, split.truth, about=about_)
+            with pytest.raises(ValueError, match=message):
+                Training(case, bad, training=options | {"list_length": wrong}).phase("finetune")
+
+    def test_items_of_a_family_are_in_a_batch_together(self, generator):
+        rows = in_lists(torch.arange(27) // 2, 2, generator)
+        assert sorted(rows.tolist()) == list(range(26))  # the last has no twin
+        assert (rows[::2] // 2 == rows[1::2] // 2).all()
 
     def test_each_image_is_seen_with_its_own_label_ranks_moved_or_not(self):
         images = (20 * torch.arange(8, dtype=torch.uint8)).view(8, 1, 1).expand(8, 16, 16)

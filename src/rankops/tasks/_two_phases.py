@@ -45,7 +45,7 @@ def embedded(network: Any, parts: Iterable[Tensor]) -> Tensor:
 class Half(Phase):
     """One of the two phases; a task's own says what a batch is compared with, and how the outputs are measured.
 
-    A sorter of fixed length ranks groups of that length, any other a whole batch.
+    A sorter of fixed length ranks groups of that length, any other a whole batch; a task may say otherwise by `length`.
 
     Args:
         task: whose network is trained.
@@ -74,20 +74,16 @@ class Half(Phase):
         if self.frozen:
             inputs = [one.replaced(task.features(network, one)) for one in inputs]
         self.inputs, self.val_inputs = inputs
-        self.length, self.rows = self.compared(task.training), len(self.inputs)
+        self.rows, self.length = len(self.inputs), objective.length
         if (together := self.together(task.training)) is not None:
             groups, length = together
             counts = groups.bincount()
-            self.order, self.rows = partial(in_lists, groups, length), int((counts - counts % length).sum())
+            self.rows, self.order = int((counts - counts % length).sum()), partial(in_lists, groups, length)
         self.group = self.length or 1
         self.monitor = task.training.get("monitor") or self.monitor
 
-    def compared(self, training: Mapping[str, Any]) -> int | None:
-        """Return how many rows are compared with each other; None for a whole batch."""
-        return self.objective.length
-
     def together(self, training: Mapping[str, Any]) -> tuple[Tensor, int] | None:
-        """Return the group of each row (n,), of which so many are to be in a batch together; None for any rows."""
+        """Return the group of each row (n,), of which so many are in a batch together; None for any rows."""
         return None
 
     def choose(self, rows: Tensor, generator: torch.Generator) -> Tensor:

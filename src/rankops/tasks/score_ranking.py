@@ -54,16 +54,12 @@ class ScorePhase(Half):
 
     monitor = "spearman"
 
-    def compared(self, training: Mapping[str, Any]) -> int | None:
-        length = training.get("list_length") or self.objective.length
-        if self.objective.length not in (None, length):
-            raise ValueError(f"list_length is {length}, expected {self.objective.length}, the sorter's length")
-        return length
-
     def together(self, training: Mapping[str, Any]) -> tuple[Tensor, int] | None:
         if (length := training.get("list_length")) is None:
             return None
-        about = self.train.about
+        if self.length not in (None, length):
+            raise ValueError(f"list_length is {length}, expected {self.length}, the sorter's length")
+        self.length, about = length, self.train.about
         if about is None or "group" not in about.column_names:
             raise ValueError(
                 f"list_length is {length}, but the training table has no column group: expected one, or null"
