@@ -3,7 +3,6 @@
 import math
 from contextlib import nullcontext
 from functools import reduce
-from types import SimpleNamespace
 
 import numpy as np
 import pyarrow as pa
