@@ -515,7 +515,7 @@ PLACES: dict[str, Place] = {
                     ("spearman, lstm", "memorability-spearman-lstm-solar_cells"),
                     ("spearman, laplace", "memorability-spearman-laplace-solar_cells"),
                     ("ranknet", "memorability-ranknet-solar_cells"),
-                    (TRUE_ORDER, "true_order"),
+                    (TRUE_ORDER, "true_order_of_cells"),
                 ],
                 {
                     "Spearman": value("spearman"),
@@ -534,7 +534,7 @@ PLACES: dict[str, Place] = {
                 [
                     *((loss, f"films-{loss}") for loss in FILMS),
                     ("*mean rating of the film*", "mean_rating"),
-                    (TRUE_ORDER, "true_order"),
+                    (TRUE_ORDER, "true_order_of_films"),
                 ],
                 {
                     "NDCG": value("ndcg"),
