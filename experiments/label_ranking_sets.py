@@ -146,7 +146,7 @@ def jobs(name: str, _: list[Row]) -> Iterator[tuple[str, Callable[[], list[Row]]
 
 
 if __name__ == "__main__":
-    params = {"rates": RATES, "steps": STEPS, "folds": FOLDS, "hidden": HIDDEN}
+    params = {"rate": RATES, "steps": STEPS, "folds": FOLDS, "hidden": HIDDEN}
     command(
         "label_ranking_sets",
         {name: partial(jobs, name) for name in SETS},

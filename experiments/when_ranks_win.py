@@ -156,4 +156,4 @@ def jobs(kind: str, _: list[Row]) -> Iterator[tuple[str, Callable[[], list[Row]]
 
 if __name__ == "__main__":
     groups = {kind: partial(jobs, kind) for kind in VALUES | LABELS}
-    command("when_ranks_win", groups, params={"rates": RATES, "steps": STEPS, "hidden": HIDDEN}, hashes={})
+    command("when_ranks_win", groups, params={"rate": RATES, "steps": STEPS, "hidden": HIDDEN}, hashes={})
