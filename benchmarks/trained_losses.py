@@ -27,9 +27,9 @@ from rankops.metrics.spearman import spearman as exact_spearman
 from rankops.sorters import load_sorter
 from rankops.sorters.laplace import Laplace
 from rankops.sorters.straight_through import StraightThrough
+from rankops.tasks._two_phases import embedded
 from rankops.tasks.multilabel import MultiLabel
 from rankops.tasks.score_ranking import ScoreRanking
-from rankops.training.finetune import embedded
 
 START = Path("models/runs/label_ranking-rlsep")
 RATES = (1e-3, 3e-3, 1e-2)

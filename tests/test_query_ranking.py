@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import torch
+from scipy.stats import kendalltau
 from sklearn.metrics import average_precision_score, ndcg_score
 
 from pipelines.config.schema import check_shapes, merged, read
@@ -352,7 +353,7 @@ def trained(split, loss, **options):
     task = QueryRanking({"ranker": OPTIONS | options})
     network = task.build(MODEL, split, seed=0)
     objective = Objective({"name": loss}, sorter=Laplace() if loss in SORTS else None)
-    history = train(task, network, split, split, training=task.training, objective=objective, seed=0, device="cpu")
+    history = train(task, network, split, split, objective=objective, seed=0, device="cpu")
     return task, network, [epoch for _, epoch in history]
 
 
@@ -401,6 +402,7 @@ def test_metrics_are_means_over_queries_that_have_a_relevant_document(generator,
         "rank_of_last": [1 + sum(score > row["scores"][0] for score in row["scores"]) for row in rows],
         "ndcg_at_5": [ndcg_score([row["relevance"]], [row["scores"]], k=5) for row in rows],
         "ndcg_at_10": [ndcg_score([row["relevance"]], [row["scores"]], k=10) for row in rows],
+        "kendall": [np.nan_to_num(kendalltau(row["relevance"], row["scores"]).statistic) for row in rows],
     }
     statistic = task.statistic(table)
     found = dict(zip(statistic.names, statistic.of_rows(np.arange(len(table))), strict=True))
@@ -433,7 +435,7 @@ def test_grades_are_relevant_above_half_of_the_largest_and_regression_begins_at_
     mean = graded.truth.float().mean()
     network = QueryRanking().build(MODEL, graded, seed=0)
     assert network.head.score.bias.item() == pytest.approx(mean.item())
-    assert QueryRanking({"ranker": OPTIONS | {"monitor": "ndcg"}}).monitor == "ndcg"
+    assert trained(graded, "mse", monitor="ndcg", epochs=1)[2][0].monitor == "ndcg"
 
 
 def test_lists_of_one_document_and_queries_without_a_relevant_one(generator):

@@ -55,7 +55,6 @@ def check_values(values: Any, *, path: str | Path = "params.yaml") -> Settings:
     """The same of plain values."""
     settings = check_shapes(values, path=path)
     models = ["sorter", *(run.task for run in settings.runs.values())]
-    methods = settings.synthetic_precision.methods if settings.synthetic_precision else ()
     checks: dict[str, tuple[Callable[[Settings, str, str], Any], Collection[str]]] = {
         "datasets": (_check_dataset, settings.datasets),
         "sorters": (_check_sorter, settings.sorters),
@@ -63,11 +62,6 @@ def check_values(values: Any, *, path: str | Path = "params.yaml") -> Settings:
         "runs": (_check_run, settings.runs),
         "comparisons": (_check_comparison, settings.comparisons),
         "gate.judged": (_check_judged, [*models, *settings.gate.judged]),
-        "synthetic_precision.methods": (_check_method, methods),
-        "label_ranking_figures": (
-            _check_figures,
-            ("run", "partial", "retrained") if settings.label_ranking_figures else (),
-        ),
     }
     unread = [f"{place}: is {found}" for place, found in _unread(values)]
     problems: dict[str, list[str]] = {"": unread} if unread else {}  # by place
@@ -196,7 +190,7 @@ def _check_read(block: Dataset, kind: type[Any], place: str) -> None:
 def _check_sorter(settings: Settings, key: str, place: str) -> None:
     sorter = settings.sorters[key]
     module = _built("sorters", sorter, place, length=settings.score_vectors.length)
-    has_weights = any(True for _ in module.parameters())
+    has_weights = any(weight.requires_grad for weight in module.parameters())
     if has_weights != (sorter.training is not None):
         expected = "a block of options: it has weights to train" if has_weights else "null: it has no weights"
         raise ValueError(f"{place}.training: {sorter.name} needs {expected}")
@@ -231,7 +225,7 @@ def _check_training(settings: Settings, task: str, place: str, training: dict[st
     """Check a task's options of training, or those that a run makes of them."""
     kind = lookup.find("tasks", task, where=place)
     options = _typed(kind.Training, settings.training[task] if training is None else training, place)
-    for phase in kind.phases:
+    for phase in kind.blocks():
         _check_optimizer(getattr(options, phase).optimizer, f"{place}.{phase}.optimizer")
 
 
@@ -266,8 +260,8 @@ def _check_dataset_of(settings: Settings, run: Run, task: type[Task], place: str
 def _lacks(settings: Settings, dataset: str, task: type[Task]) -> list[str]:
     """Return the columns that a task learns from and a dataset does not have: the truth, and one kind of input."""
     columns = settings.datasets[dataset].built().schema.names
-    inputs = [] if any(kind in columns for kind in task.inputs) else [*task.inputs]
-    return [column for column in task.learns_from if column not in columns] or inputs
+    inputs = [] if any(kind in columns for kind in task.reads.inputs) else [*task.reads.inputs]
+    return [column for column in task.reads.truth if column not in columns] or inputs
 
 
 def _check_model(settings: Settings, run: Run, place: str) -> None:
@@ -304,16 +298,14 @@ def _backbones(settings: Settings, run: Run, place: str) -> tuple[Any, Any]:
     backbone = _built(
         "models.backbones", run.model.backbone, f"{place}.backbone", **given | files["backbone"].get("files", {})
     )
+    try:
+        lookup.find("tasks", run.task).accepts(model)
+    except ValueError as error:
+        raise ValueError(f"{place}.{error}") from error
     if run.model.text is None:
         return backbone, None
-    if run.task != "retrieval":
-        raise ValueError(f"{place}.text: {run.task} has no captions to encode: leave it out")
-    captions = _built("models.backbones", run.model.text, f"{place}.text", **given | files["text"].get("files", {}))
-    if captions.input != "text":
-        raise ValueError(
-            f"{place}.text.name: {run.model.text.name} takes {captions.input}, expected a backbone of text"
-        )
-    return backbone, captions
+    files = files["text"].get("files", {})
+    return backbone, _built("models.backbones", run.model.text, f"{place}.text", **given | files)
 
 
 def _runs(settings: Settings) -> dict[str, Run]:
@@ -428,8 +420,8 @@ def _check_start(settings: Settings, key: str, task: type[Task], place: str) -> 
     if name == NONE:
         if not task.plan(settings.training_of(key), started=False):
             raise ValueError(
-                f"{place}: the epochs of the training's {', '.join(task.phases)} are 0, but the run starts from random "
-                "weights, which need at least 1: or give it a start"
+                f"{place}: the epochs of the training's {', '.join(task.blocks())} are 0, but the run starts from "
+                "random weights, which need at least 1: or give it a start"
             )
     elif folder == "models/runs":
         _check_known(name, settings.runs, f"{place}.start", "run ")
@@ -492,6 +484,8 @@ def _check_comparison(settings: Settings, key: str, place: str) -> None:
             )
         if not set(run.seeds) & set(first.seeds):
             raise ValueError(f"{place}.runs: {name} and {comparison.baseline} have no seed in common, which pairs them")
+    if own := sorted(set(comparison.rivals) & set(settings.runs)):
+        raise ValueError(f"{place}.rivals: {own[0]} is a run, expected what another program predicts: put it into runs")
     _check_known(comparison.metric, _metrics(first.task), f"{place}.metric")
 
 
@@ -518,22 +512,3 @@ def _check_judged(settings: Settings, task: str, place: str) -> None:
     judged = settings.gate.judged[task]
     for metric in (judged.metric, *judged.guarded):
         _check_known(metric, SORTER_METRICS if task == "sorter" else _metrics(task), place, "metric ")
-
-
-def _check_method(settings: Settings, key: str, place: str) -> None:
-    plan = settings.synthetic_precision
-    assert plan is not None
-    method, task = plan.methods[key], lookup.find("tasks", "multilabel")
-    _check_losses(settings, task, {"loss": method.loss}, method.sorter, {"batch_size": plan.batch_size}, place)
-    _check_optimizer(method.optimizer, f"{place}.optimizer")
-
-
-def _check_figures(settings: Settings, key: str, place: str) -> None:
-    drawn = [name for name, block in settings.datasets.items() if block.name == "ranked_mnist"]
-    known = [name for name, run in settings.runs.items() if run.task == "label_ranking" and run.dataset in drawn]
-    named = getattr(settings.label_ranking_figures, key)
-    for name in named if key == "retrained" else [named]:
-        _check_known(name, known, place)
-        low, high = settings.datasets[settings.runs[name].dataset].args["digits_per_image"]
-        if low < high and key == "retrained":
-            raise ValueError(f"{place}: {name} is trained on {low} to {high} digits an image, expected one number")
