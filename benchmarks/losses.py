@@ -212,7 +212,7 @@ def measure(row: str) -> dict[str, float]:
 
 def plot(figures: dict[str, dict[str, float]]) -> None:
     """Draw time and memory of losses: ours, and the same formulas over all pairs."""
-    figure, axes = plt.subplots(1, 2, figsize=(12, 5))
+    figure, axes = plt.subplots(1, 2, figsize=(13, 5))
     names = [name for name in PAIRS if f"losses.{name}" in figures]
     units = {"ms": "milliseconds, forward and backward", "MB": "peak memory, MB"}
     for axis, (kind, unit) in zip(axes, units.items(), strict=True):
@@ -220,10 +220,17 @@ def plot(figures: dict[str, dict[str, float]]) -> None:
             for row, style in ((f"losses.{name}", "o-"), (f"losses.{name}{ALL_PAIRS}", "s:")):
                 points = {n: figures[row][f"{kind}, {n:,}"] for n in LENGTHS if figures[row].get(f"{kind}, {n:,}")}
                 label = name if style == "o-" else None
-                axis.plot(points.keys(), points.values(), style, color=f"C{number}", markersize=4, label=label)
+                axis.plot(
+                    points.keys(),
+                    points.values(),
+                    style,
+                    color=plt.colormaps["tab20"](number),
+                    markersize=4,
+                    label=label,
+                )
         axis.set(xscale="log", yscale="log", xlabel="n, scores in one list", ylabel=unit)
         axis.grid(alpha=0.3)
-    axes[0].legend(fontsize=8, title="dotted: the same over all pairs")
+    axes[1].legend(loc="center left", bbox_to_anchor=(1.02, 0.5), title="dotted: over all pairs")
     figure.tight_layout()
     figure.savefig(FOLDER / "losses.png", dpi=110)
     plt.close(figure)

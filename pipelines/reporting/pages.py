@@ -446,7 +446,7 @@ PROTEINS = {
     "lightgbm": "LightGBM, LambdaRank",
     "lambdarank": "LambdaRank",
 }
-FILMS = ("mse", "mse, user's mean taken off", "listnet", "ranknet", "lambdarank", "ndcg", "spearman", "kendall")
+FILMS = ("mse", "mse_centered", "listnet", "ranknet", "lambdarank", "ndcg", "spearman", "kendall")
 USUAL_KANJI, USUAL_CELLS = "label_ranking-cross_entropy-kanji", "memorability-mse-solar_cells"
 USUAL_PROTEINS, USUAL_FILMS = "proteins-soft_margin", "films-mse"
 TRUE_ORDER = "*the true order, without equal scores*"
@@ -531,7 +531,7 @@ PLACES: dict[str, Place] = {
                 "movielens_100k",
                 "loss",
                 [
-                    *((loss, f"films-{loss}") for loss in FILMS),
+                    *((loss.replace("_centered", ", user's mean taken off"), f"films-{loss}") for loss in FILMS),
                     ("*mean rating of the film*", "mean_rating"),
                     (TRUE_ORDER, "true_order_of_films"),
                 ],
