@@ -13,7 +13,7 @@ trained side by side.
 """
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import cache, partial
 from itertools import product
 
@@ -22,7 +22,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from benchmarks.peers import isotonic_ranks, missing, neural_sort, soft_sort, sorting_network
-from experiments.vectorized import Loss, adam, command
+from experiments.vectorized import Jobs, Loss, adam, command
 from pipelines.reporting.studies import Row
 from rankops import losses
 from rankops.datasets.scenes.digits import splits
@@ -165,7 +165,7 @@ def rows(run: str, loss: Loss, n: int, seeds: range, tested: Sequence[str]) -> l
     return found
 
 
-def jobs(method: str, done: list[Row]) -> Iterator[tuple[str, Callable[[], list[Row]]]]:
+def jobs(method: str, done: list[Row]) -> Jobs:
     """Yield the trials of a method's settings, and a run for each length with the best of them."""
     by_setting, name = METHODS[method], f"{method}, {{}} = {{}}".format
     best = next(iter(by_setting))
