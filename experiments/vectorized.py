@@ -17,7 +17,7 @@ __all__ = ["Jobs", "Lists", "Loss", "adam", "command", "measured", "squared_erro
 
 Loss = Callable[[Tensor, Tensor], Tensor]  # scores and truth (B, lists, length) to a value a list; metrics, too
 Jobs = Iterator[tuple[str, Callable[[], list[Row]]]]  # runs, and what makes them
-CODE = ("src", "experiments", "benchmarks/peers.py")  # what decides about results
+CODE = ("src", "experiments/*.py", "benchmarks/peers.py")  # what decides about results
 
 
 @dataclass(frozen=True)
@@ -115,12 +115,13 @@ def command(
 
     A group gets the rows that are there, which grow while its runs are made.
     """
+    names = "; ".join(groups)
     parser = argparse.ArgumentParser(description=f"Make what is missing of results/{study}.")
-    parser.add_argument("names", nargs="*", metavar="NAME", help=f"all if none is given: {'; '.join(groups)}")
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {names}".replace("%", "%%"))
     parser.add_argument("--commit", help="of the code, on a machine without the repository")
     given = parser.parse_args()
     if unknown := {*given.names} - {*groups}:
-        parser.error(f"{', '.join(unknown)}: no such name, expected {'; '.join(groups)}")
+        parser.error(f"{', '.join(unknown)}: no such name, expected {names}")
     torch.set_num_threads(1)
     commit = given.commit or git(".", "log", "-1", "--format=%H", "--", *CODE)
     if not given.commit and (changed := git(".", "status", "--porcelain", "--", *CODE)):
