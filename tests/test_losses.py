@@ -152,6 +152,20 @@ def test_l1_and_mse_are_means_of_errors(batch):
 
 
 @given(groups())
+def test_mse_within_groups_has_targets_of_that_form(batch):
+    scores, target = batch
+    mean, deviation = target.mean(1, keepdims=True), target.std(1, keepdims=True)
+    ranked = rankdata(target, axis=1) / target.shape[1]
+    for within, values, goal in (
+        ("standardized", scores, (target - mean) / np.where(deviation > 0, deviation, 1)),
+        ("ranks", scores, ranked),
+        ("centered", scores - scores.mean(1, keepdims=True), target - mean),
+    ):
+        found = losses.mse(tensor(scores), tensor(target), within=within).item()
+        assert found == pytest.approx(np.square(values - goal).mean())
+
+
+@given(groups())
 def test_spearman_is_equation_4_over_its_largest_value(batch):
     scores, target = batch
     values = []
@@ -178,6 +192,21 @@ def test_multilabel_soft_margin_is_binary_cross_entropy(batch):
     probability = 1 / (1 + np.exp(-scores))
     expected = -np.log(np.where(labels, probability, 1 - probability)).mean()
     assert losses.multilabel_soft_margin(*batch).item() == pytest.approx(expected)
+
+
+@given(labelled(), st.sampled_from([0.5, 2.0]), st.sampled_from([0.0, 0.05]))
+def test_rivals_of_soft_margin_are_their_formulas(batch, power, shift):
+    scores, labels = (part.numpy() for part in batch)
+    p = 1 / (1 + np.exp(-scores))
+    right, moved = np.where(labels, p, 1 - p), np.maximum(p - shift, 0)
+    absent = -(moved**power) * np.log(1 - moved)
+    asymmetric = {"gamma_present": 1.0, "gamma_absent": power, "shift": shift}
+    for name, options, expected in (
+        ("focal", {"gamma": power}, -((1 - right) ** power) * np.log(right)),
+        ("asymmetric", asymmetric, np.where(labels, -(1 - p) * np.log(p), absent)),
+        ("generalized_cross_entropy", {"q": power / 2}, (1 - right ** (power / 2)) / (power / 2)),
+    ):
+        assert getattr(losses, name)(*batch, **options).item() == pytest.approx(expected.mean())
 
 
 @given(labelled())
@@ -268,6 +297,19 @@ def test_recall_at_k_is_a_sigmoid_of_the_first_positive(batch, k, temperature):
     assert result.item() == pytest.approx(np.concatenate(values).mean())
 
 
+@given(matrices())
+def test_log_rank_and_info_nce_are_logarithms_of_ranks(batch):
+    ordered, likely = [], []
+    for (places, own), (rows, _) in zip(both_ranked(*batch), both(*batch), strict=True):
+        for place, row, mine in zip(places, rows, own, strict=True):
+            if mine.any() and not mine.all():
+                ordered.append(np.log(place[mine]).mean() - np.log(range(1, mine.sum() + 1)).mean())
+                exponential = 1 + np.exp((row[~mine] - row[mine][:, None]) / 0.25).sum(1)
+                likely.append(np.log(exponential).mean())
+    assert losses.log_rank(*batch, sorter=EXACT).item() == pytest.approx(np.mean(ordered) if ordered else 0.0)
+    assert losses.info_nce(*batch, temperature=0.25).item() == pytest.approx(np.mean(likely) if likely else 0.0)
+
+
 LEFT_OUT = OWN.clone()
 LEFT_OUT[2] = OWN[1]
 IMPOSSIBLE = [
@@ -282,6 +324,10 @@ IMPOSSIBLE = [
     ("ndcg", tensor([1.0, 61.0]), {}, r"target\[1\] is 61.0.*linear"),
     ("ndcg", torch.ones(2), {"gain": "cubic"}, "'cubic'.*'linear'"),
     ("mse", tensor([0.0, 1.5]), {"sigmoid": True}, r"target\[1\] is 1.5.*\[0, 1\]"),
+    ("mse", tensor([0.0, 0.5]), {"sigmoid": True, "within": "ranks"}, "'ranks' and sigmoid is True"),
+    ("generalized_cross_entropy", torch.tensor([0, 1]), {"q": 1.5}, "q is 1.5"),
+    ("asymmetric", torch.tensor([0, 1]), {"shift": 1.0}, "shift is 1.0"),
+    ("info_nce", OWN, {"temperature": 0.0}, "temperature is 0.0"),
     ("pairwise_logistic", torch.ones(1, 2), {"adjacent": 0.0}, "adjacent is 0"),
     ("rlsep", torch.tensor([[1, 0]]), {"pairs": 1}, "generator is None"),
     ("lsep", torch.tensor([[1, 0]]), {"pairs": 0}, "pairs is 0"),
@@ -329,6 +375,31 @@ def test_with_exact_ranks_it_is_one_minus_its_metric(name, options, seed):
     torch.testing.assert_close(result[:4][defined], expected[defined], atol=1e-6, rtol=0)
     assert result[4].item() == 0
     assert not torch.autograd.grad(result[4], scores)[0].any()
+
+
+def test_more_pairs_than_32_bits_count(generator):
+    scores = torch.randn(70_000, generator=generator)
+    target = (scores + torch.randn(70_000, generator=generator)).round(decimals=1)
+    found = losses.kendall(scores.requires_grad_(), target, sorter=EXACT, temperature=1e-3)
+    assert found.item() == pytest.approx(1 - metrics.kendall(scores, target).item(), abs=1e-6)
+    assert torch.autograd.grad(losses.rlsep(scores, target - target.min()), scores)[0].isfinite().all()
+
+
+@pytest.mark.parametrize("temperature", [0.01, 3.0])
+def test_expected_reciprocal_rank_is_its_formula_over_all_pairs(temperature, generator):
+    scores = torch.randn(3, 200, generator=generator, dtype=torch.float64).requires_grad_()
+    target, mask = torch.randint(5, (3, 200), generator=generator), torch.rand(3, 200, generator=generator) < 0.9
+    options = {"sorter": lambda scores, mask=None: 1 + 30 * scores.square(), "mask": mask, "temperature": temperature}
+    place, satisfied = 1 + 30 * scores.square(), (2.0 ** target.double() - 1) / 16 * mask
+    apart = (place.unsqueeze(-1) - place.unsqueeze(-2)) / temperature
+    before = (1 - apart.sign() * torch.expm1(-apart.abs())) / 2 * (1 - torch.eye(200, dtype=torch.float64))
+    left = (before * torch.log1p(-satisfied).unsqueeze(-2)).sum(-1).exp()
+    expected = 1 - (satisfied * left / place).sum(-1).mean()
+    result = losses.expected_reciprocal_rank(scores, target, **options)
+    for one, plain in zip(
+        [result, *torch.autograd.grad(result, scores)], [expected, *torch.autograd.grad(expected, scores)], strict=True
+    ):
+        torch.testing.assert_close(one, plain, rtol=1e-7, atol=1e-9)
 
 
 @pytest.mark.parametrize("levels", [3, 600])

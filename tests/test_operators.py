@@ -1,6 +1,7 @@
 """Soft sorting, top-k and quantiles against bisection on the sum over all pairs, and their hard limits."""
 
 import math
+from functools import partial
 
 import pytest
 import torch
@@ -9,6 +10,7 @@ from rankops.ranks import ranks
 from rankops.sorters import (
     Handcrafted,
     Laplace,
+    Logistic,
     StraightThrough,
     permutation_of_ranks,
     soft_median,
@@ -18,50 +20,53 @@ from rankops.sorters import (
     soft_topk,
 )
 
-FIXED = {softness: Laplace(softness=softness, standardize=False) for softness in (0.01, 0.5)}
+KERNELS = (Laplace, Logistic)
+FIXED = [kernel(softness=softness, standardize=False) for kernel in KERNELS for softness in (0.01, 0.5)]
 
 
-def share(scores: torch.Tensor, level: torch.Tensor, softness: float) -> torch.Tensor:
-    apart = (scores - level) / softness
+def share(scores: torch.Tensor, level: torch.Tensor, sorter: Laplace | Logistic) -> torch.Tensor:
+    apart = (scores - level) / sorter.softness
+    if isinstance(sorter, Logistic):
+        return torch.sigmoid(apart)
     return torch.where(apart > 0, 1 - torch.exp(-apart.clamp(min=0)) / 2, torch.exp(apart.clamp(max=0)) / 2)
 
 
-def bisected(scores: torch.Tensor, wanted: float, softness: float) -> torch.Tensor:
+def bisected(scores: torch.Tensor, wanted: float, sorter: Laplace | Logistic) -> torch.Tensor:
     """Where the sum over the scores of a vector is what is wanted."""
-    low, high = scores.min() - 60 * softness, scores.max() + 60 * softness
+    low, high = scores.min() - 60 * sorter.softness, scores.max() + 60 * sorter.softness
     for _ in range(200):
         middle = (low + high) / 2
-        low, high = (middle, high) if share(scores, middle, softness).sum() > wanted else (low, middle)
+        low, high = (middle, high) if share(scores, middle, sorter).sum() > wanted else (low, middle)
     return middle
 
 
-@pytest.mark.parametrize("softness", FIXED)
+@pytest.mark.parametrize("sorter", FIXED, ids=repr)
 @pytest.mark.parametrize("length", [1, 2, 7, 300])  # 300: sums by another way than 7
-def test_levels_are_those_found_by_bisection(length, softness, generator):
+def test_levels_are_those_found_by_bisection(length, sorter, generator):
     scores = torch.randn(length, generator=generator, dtype=torch.float64)
     scores[length // 2] = scores[0]  # a tie
-    sorter = FIXED[softness]
     some = range(0, length, max(1, length // 5))
-    expected = torch.stack([bisected(scores, place + 0.5, softness) for place in some])
+    expected = torch.stack([bisected(scores, place + 0.5, sorter) for place in some])
     assert torch.allclose(soft_sort(scores, sorter=sorter)[list(some)], expected, atol=1e-9)
     for k in (0.3, length / 2 + 0.1):
         topk = soft_topk(scores, k, sorter=sorter)
-        assert torch.allclose(topk, share(scores, bisected(scores, k, softness), softness), atol=1e-9)
-    ends = [bisected(scores, length - place - 0.5, softness) for place in (int(0.3 * (length - 1)),
+        assert torch.allclose(topk, share(scores, bisected(scores, k, sorter), sorter), atol=1e-9)
+    ends = [bisected(scores, length - place - 0.5, sorter) for place in (int(0.3 * (length - 1)),
             -int(-0.3 * (length - 1) // 1))]  # fmt: skip
     between = ends[0] + (ends[1] - ends[0]) * (0.3 * (length - 1) % 1)
     assert torch.allclose(soft_quantile(scores, 0.3, sorter=sorter), between, atol=1e-9)
 
 
-def test_the_permutation_is_doubly_stochastic_and_the_difference_of_two_shares(generator):
-    scores, sorter = torch.randn(2, 5, 3, generator=generator, dtype=torch.float64), FIXED[0.5]
+@pytest.mark.parametrize("sorter", FIXED, ids=repr)
+def test_the_permutation_is_doubly_stochastic_and_the_difference_of_two_shares(sorter, generator):
+    scores = torch.randn(2, 5, 3, generator=generator, dtype=torch.float64)
     matrix = soft_permutation(scores, sorter=sorter, dim=1)
     assert matrix.shape == (2, 5, 5, 3)
     assert (matrix >= 0).all()
     for dim in (1, 2):
         assert torch.allclose(matrix.sum(dim), torch.ones(2, 5, 3, dtype=torch.float64))
     one = scores[0, :, 0]
-    second = share(one, bisected(one, 2, 0.5), 0.5) - share(one, bisected(one, 1, 0.5), 0.5)
+    second = share(one, bisected(one, 2, sorter), sorter) - share(one, bisected(one, 1, sorter), sorter)
     assert torch.allclose(matrix[0, 1, :, 0], second)
 
 
@@ -71,9 +76,10 @@ def test_soft_ones_tend_to_hard_ones_and_hard_ones_are_exact(generator):
     order = scores.argsort(-1, descending=True)
     largest = torch.zeros_like(scores).scatter(-1, order[:, :3], 1.0)
     matrix = torch.zeros(4, 9, 9).double().scatter(-1, order.unsqueeze(-1), 1.0)
-    sharp = Laplace(softness=1e-6)
-    assert torch.allclose(soft_permutation(scores, sorter=sharp), matrix, atol=1e-4)
-    for options in ({"sorter": sharp}, {"hard": True}):
+    sharp = [kernel(softness=1e-6) for kernel in KERNELS]
+    for options in ({"sorter": sharp[0]}, {"sorter": sharp[1]}, {"hard": True}):
+        if "sorter" in options:
+            assert torch.allclose(soft_permutation(scores, **options), matrix, atol=1e-4)
         assert torch.allclose(soft_sort(scores, **options), scores.sort(-1, descending=True).values, atol=1e-4)
         assert torch.allclose(soft_topk(scores, 3, **options), largest, atol=1e-4)
         assert torch.allclose(soft_quantile(scores, q, **options), torch.quantile(scores, q, dim=-1), atol=1e-4)
@@ -126,27 +132,30 @@ OPERATORS = {
 
 @pytest.mark.parametrize("operator", OPERATORS.values(), ids=OPERATORS)
 class TestEach:
-    def test_has_its_derivatives_and_runs_under_vmap_and_compile(self, operator, generator):
+    @pytest.mark.parametrize("kernel", KERNELS)
+    def test_has_its_derivatives_and_runs_under_vmap_and_compile(self, operator, kernel, generator):
         scores = torch.randn(2, 6, generator=generator, dtype=torch.float64).requires_grad_()
         long = torch.randn(200, generator=generator, dtype=torch.float64).requires_grad_()  # summed by another way
-        soft = lambda scores: operator(scores, sorter=FIXED[0.5])  # noqa: E731
+        sorter = kernel(softness=0.5, standardize=False)
+        soft = partial(operator, sorter=sorter)
         for given, fast in ((scores, False), (long, True)):
             assert torch.autograd.gradcheck(soft, given, fast_mode=fast)
             assert torch.autograd.gradgradcheck(soft, given, fast_mode=fast)
         assert torch.allclose(torch.func.vmap(soft)(scores), soft(scores))
         torch.compiler.reset()
-        compiled = torch.compile(operator, backend="aot_eager", fullgraph=True)(scores)
-        assert torch.allclose(compiled, operator(scores))
+        compiled = torch.compile(soft, backend="aot_eager", fullgraph=True)(scores)
+        assert torch.allclose(compiled, soft(scores))
         compiled.square().sum().backward()
         assert torch.isfinite(scores.grad).all()
 
-    def test_leaves_out_what_is_masked(self, operator, generator):
+    @pytest.mark.parametrize("kernel", KERNELS)
+    def test_leaves_out_what_is_masked(self, operator, kernel, generator):
         scores = torch.randn(3, 7, generator=generator, dtype=torch.float64)
         mask = torch.tensor([[1, 1, 0, 1, 0, 1, 1], [0, 1, 1, 0, 1, 0, 0], [1, 1, 1, 1, 1, 1, 1]]).bool()
         filled = scores.masked_fill(~mask, torch.nan).requires_grad_()
-        result = operator(filled, mask=mask)
+        result = operator(filled, mask=mask, sorter=kernel())
         for row in range(2):
-            alone, count = operator(scores[row][mask[row]]), int(mask[row].sum())
+            alone, count = operator(scores[row][mask[row]], sorter=kernel()), int(mask[row].sum())
             if result.dim() == 1:
                 kept = result[row]
             elif result.dim() == 3:
@@ -161,11 +170,12 @@ class TestEach:
 
     def test_is_finite_on_plateaus_of_ties_and_in_half_precision(self, operator):
         for values in ([0.0, 1.0, 5.0, 9.0], [1.0, 1.0, 1.0, 1.0], [1.0, 1.0, 0.0, 0.0], [1e30, -1e30, 2e30, 0.0]):
-            scores = torch.tensor(values).requires_grad_()
-            result = operator(scores, sorter=Laplace(softness=1e-4))
-            assert torch.isfinite(result).all()
-            (gradient,) = torch.autograd.grad((result * torch.arange(result.numel()).view(result.shape)).sum(), scores)
-            assert torch.isfinite(gradient).all()
+            for kernel in KERNELS:
+                scores = torch.tensor(values).requires_grad_()
+                result = operator(scores, sorter=kernel(softness=1e-4))
+                assert torch.isfinite(result).all()
+                total = (result * torch.arange(result.numel()).view(result.shape)).sum()
+                assert torch.isfinite(torch.autograd.grad(total, scores)[0]).all()
         half = torch.tensor([0.0, 1.0, 5.0, 9.0], dtype=torch.bfloat16)
         assert operator(half).dtype == torch.float32
         assert operator(half).equal(operator(half.float()))
@@ -175,9 +185,10 @@ class TestEach:
         assert torch.allclose(operator(scores, dim=0).movedim(-1, 0), operator(scores.mT))
 
 
-def test_noise_is_drawn_from_the_generator(generator):
-    scores = torch.zeros(2000, 4)
-    drawn = [soft_topk(scores, 1, hard=True, generator=torch.Generator().manual_seed(seed)) for seed in (1, 1, 2)]
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_noise_is_drawn_from_the_generator(kernel):
+    topk = partial(soft_topk, torch.zeros(2000, 4), 1, sorter=kernel(), hard=True)
+    drawn = [topk(generator=torch.Generator().manual_seed(seed)) for seed in (1, 1, 2)]
     assert drawn[0].equal(drawn[1])
     assert not drawn[0].equal(drawn[2])
     assert torch.allclose(drawn[0].mean(0), torch.full((4,), 0.25), atol=0.05)

@@ -188,6 +188,11 @@ IMPOSSIBLE = [
     ("ranked_mnist", {"overlap": 1.5}, "overlap is 1.5"),
     ("clips", {"zoom": 0.9}, "zoom is 0.9"),
     ("clips", {"viewers": 0}, "viewers is 0"),
+    ("clips", {"sessions": 1}, "sessions is 1"),
+    ("clips", {"likeness": 1.5}, "likeness is 1.5"),
+    ("clips", {"scale_use": 0.5}, "scale_use is 0.5"),
+    ("clips", {"later": 1.0}, "later is 1.0"),
+    ("clips", {"later": 0.5, "sessions": 8}, "later is 0.5 and sessions 8"),
     ("long_tailed_mnist", {"most_frequent": 0.01}, "least_frequent is 0.02 and most_frequent 0.01"),
     ("captions", {"digits_per_image": (1, 3)}, "digits_per_image is 1 to 3"),
     ("captions", {"rows": ROWS | {"test": 41}}, "rows.test is 41.*of 2"),
@@ -336,6 +341,29 @@ class TestClips:
         monkeypatch.chdir(project)
         for stage in (data, validate):
             stage.main(settings(noisy=block("clips", train_viewers=3)), "noisy")
+
+    @pytest.mark.parametrize("options", [{"sessions": 8, "scale_use": 2.0}, {"later": 0.6}])
+    def test_scores_of_training_clips_are_relative_to_their_group(self, options, known, project, monkeypatch):
+        dataset = build("clips", **options)
+        plain, val = (pa.concat_tables(dataset.tables(known["val"], "val", [40], threads=1)) for _ in range(2))
+        assert plain["target"].equals(plain["share"])
+        assert len(set(val["group"].to_pylist())) == 40
+        table = pa.concat_tables(dataset.tables(known["train"], "train", [600, 20], threads=1)).to_pandas()
+        groups = table.groupby("group")
+        if "later" in options:
+            share, mean = groups.size() / len(table), groups["target"].mean()
+            assert share[1] == pytest.approx(0.6, abs=0.06)
+            assert mean[0] - mean[1] > 0.3
+        else:
+            assert sorted(set(groups.size())) == [4, 8]  # the last of a delivery may be shorter
+            assert groups["target"].mean().abs().max() < 1e-6
+            factor = groups["target"].std() / groups["share"].std()
+            assert 0.5 < factor.min() < 0.8 < 1.25 < factor.max() < 2
+            spread = groups["probability"].std().mean() / table["probability"].std()
+            assert spread < 0.7  # clips of a session are alike
+        monkeypatch.chdir(project)
+        for stage in (data, validate):
+            stage.main(settings(relative=block("clips", **options)), "relative")
 
 
 class TestLongTailedMnist:

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 from benchmarks.__main__ import run
-from tools.page import write_results
+from pipelines.reporting import pages
 
 FOLDER, PAGE = Path("benchmarks/results"), Path("docs/sorters.md")
 TABLES = {"sorters": ["sorters"], "losses": ["losses, Spearman of clips", "losses, mAP of long-tailed digits"]}
@@ -30,7 +30,7 @@ def main(names: list[str]) -> None:
         raise ValueError(
             f"{PAGE} shows all tables, and there is no {', '.join(missing)}: run python -m tools.benchmark"
         )
-    write_results(PAGE, "".join(file.read_text() for file in files))
+    pages.write(PAGE, "sorters", "".join(file.read_text() for file in files))
     if (FOLDER / "sorters.png").is_file():
         shutil.copyfile(FOLDER / "sorters.png", PAGE.parent / "sorters.png")
 

@@ -38,7 +38,7 @@ def small(thing: Callable[..., Any]) -> dict[str, Any]:
 
 
 def other(hint: Any, value: Any = None) -> Any:
-    """Another value than the default: the next choice, a bool flipped, twice a number (odd, as a kernel must be)."""
+    """Another value than the default: the next choice, a bool flipped, an odd int (a kernel), half a float."""
     if get_origin(hint) in (Union, types.UnionType):
         hint = next(part for part in get_args(hint) if part is not type(None))
     if get_origin(hint) is Literal:
@@ -48,7 +48,7 @@ def other(hint: Any, value: Any = None) -> Any:
     if hint is int:
         return 2 * value + 1 if isinstance(value, int) else 2
     if hint is float:
-        return 2 * value if value else 0.5
+        return value / 2 if value else 0.5
     if get_origin(hint) is Sequence:
         return [2 * number for number in value or (2, 4)]
     raise AssertionError(f"an option of type {hint}: contracts do not know another value of it")

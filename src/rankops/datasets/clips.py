@@ -1,4 +1,7 @@
-"""Clips: a Ranked MNIST scene that drifts and zooms, and the share of simulated viewers who remember it."""
+"""Clips: a Ranked MNIST scene that drifts and zooms, and the share of simulated viewers who remember it.
+
+Training scores may be relative: to the session in which a clip was shown, or to how long ago that was.
+"""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -11,6 +14,7 @@ from torch import Tensor
 
 from rankops.datasets.files.expected import between, in_set, mean
 from rankops.datasets.ranked_mnist import RECIPE, RankedMnist
+from rankops.datasets.scenes import layout
 from rankops.datasets.scenes.base import Recipe, schema_of
 from rankops.datasets.scenes.digits import CLASSES, Digits
 from rankops.seeding import generator as seeded
@@ -46,6 +50,8 @@ SCHEMA = schema_of(
     },
     frames=FRAMES,
 )
+# Of clips in groups: what scores are relative to, and the score before.
+GROUPED = pa.schema([*SCHEMA, ("group", pa.int64()), ("share", pa.float32())])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,14 +64,25 @@ class Clips(RankedMnist):
         zoom: largest magnification a frame; its logarithm is drawn uniformly, in or out.
         train_viewers: of each clip of the training split alone, whose scores are drawn anew; None = viewers. Scores are
             noisier with fewer.
+        sessions: training clips are shown in sessions of so many, and a score is relative to its session: the share of
+            viewers less the session's mean, times a factor of the session. Other splits are scored in one session.
+        likeness: correlation between how memorable the clips of a session are and what it was put together by.
+        scale_use: largest factor of a session, which says how widely its viewers use the scale; the logarithm is drawn
+            uniformly, up or down.
+        later: which part of the training clips comes from another source, whose viewers were asked later.
+        lag: by how much that lowers the logit of remembering.
     """
 
     viewers: int
     drift: float
     zoom: float
     train_viewers: int | None = None
+    sessions: int | None = None
+    likeness: float = 0.9
+    scale_use: float = 1.0
+    later: float | None = None
+    lag: float = 2.0
 
-    schema: ClassVar[pa.Schema] = SCHEMA
     frames: ClassVar[int] = FRAMES
     piece: ClassVar[int] = 500
 
@@ -74,10 +91,30 @@ class Clips(RankedMnist):
         for name in ("viewers", "train_viewers"):
             if (viewers := getattr(self, name)) is not None and viewers < 1:
                 raise ValueError(f"{name} is {viewers}, expected at least 1: a score is a share of them")
+        if self.sessions is not None and self.later is not None:
+            raise ValueError(
+                f"later is {self.later} and sessions {self.sessions}, expected one of them, the other null"
+            )
+        if self.sessions is not None and self.sessions < 2:
+            raise ValueError(f"sessions is {self.sessions}, expected at least 2 clips in one")
+        if not 0 <= self.likeness <= 1:
+            raise ValueError(f"likeness is {self.likeness}, expected a correlation from 0 to 1")
+        if not 1 <= self.scale_use < float("inf"):
+            raise ValueError(f"scale_use is {self.scale_use}, expected a factor from 1")
+        if self.later is not None and not 0 < self.later < 1:
+            raise ValueError(f"later is {self.later}, expected a share between 0 and 1")
         if not 0 <= self.drift < float("inf"):
             raise ValueError(f"drift is {self.drift}, expected pixels a frame from 0")
         if not 1 <= self.zoom < float("inf"):
             raise ValueError(f"zoom is {self.zoom}, expected a magnification a frame from 1")
+
+    @property
+    def schema(self) -> pa.Schema:  # ty: ignore[incompatible-property-override] - it depends on the options
+        return SCHEMA if self.sessions is None and self.later is None else GROUPED
+
+    def _pieces(self, rows: int) -> Iterator[tuple[int, int]]:
+        pixels = self.frames * self.canvas**2
+        return layout.pieces(rows, pixels=pixels, most=self.piece, multiple_of=self.sessions or 1)
 
     @property
     def effects(self) -> Tensor:
@@ -90,24 +127,58 @@ class Clips(RankedMnist):
         moves = 2 * torch.rand(len(numbers), 3, generator=generator) - 1
         chances = probabilities(recipe["size"], self.effects, canvas=self.canvas)
         remembered = torch.rand(len(numbers), self.viewers, generator=generator) < chances.unsqueeze(1)
-        return recipe | {
-            "target": remembered.float().mean(1),
-            "probability": chances,
-            "drift": self.drift * moves[:, :2],
-            "zoom": self.zoom ** moves[:, 2],
-        }
+        share = remembered.float().mean(1)
+        return (
+            recipe
+            | {
+                "target": share,
+                "share": share,
+                "group": torch.tensor(numbers),  # each by itself
+                "probability": chances,
+                "drift": self.drift * moves[:, :2],
+                "zoom": self.zoom ** moves[:, 2],
+            }
+        )
 
     def tables(self, digits: Digits, split: str, counts: list[int], *, threads: int) -> Iterator[pa.Table]:
         tables = super().tables(digits, split, counts, threads=threads)
-        if split != "train" or self.train_viewers is None:
+        if split != "train" or (self.train_viewers is None and self.schema is SCHEMA):
             yield from tables
             return
-        draws = seeded(self.train_viewers, "viewers")
+        viewers = self.train_viewers or self.viewers
+        draws = seeded(viewers, "viewers")
+        group = 0
         for table in tables:
             chances = torch.from_numpy(table["probability"].to_numpy().astype(np.float64))
-            remembered = torch.binomial(torch.full_like(chances, self.train_viewers), chances, generator=draws)
-            score = pa.array((remembered / self.train_viewers).float().numpy())
-            yield table.set_column(table.column_names.index("target"), self.schema.field("target"), score)
+            changed = {}
+            if self.later is not None:
+                changed["group"] = (torch.rand(len(chances), generator=draws) < self.later).long()
+                chances = (chances.logit() - self.lag * changed["group"]).sigmoid()
+            if self.train_viewers is not None or self.later is not None:
+                remembered = torch.binomial(torch.full_like(chances, viewers), chances, generator=draws)
+                changed["target"] = changed["share"] = (remembered / viewers).float()
+            if self.sessions is not None:
+                share = changed.get("share", torch.from_numpy(table["target"].to_numpy().copy()))
+                changed["group"], changed["target"] = self._in_sessions(chances, share, draws)
+                changed["group"] += group
+                group = int(changed["group"].max()) + 1
+            for name in table.column_names:
+                if name in changed:
+                    field = self.schema.field(name)
+                    values = pa.array(changed[name].numpy(), field.type)
+                    table = table.set_column(table.column_names.index(name), field, values)
+            yield table
+
+    def _in_sessions(self, chances: Tensor, share: Tensor, draws: torch.Generator) -> tuple[Tensor, Tensor]:
+        """Return the session of each clip of a piece (n,), from 0, and its score there (n,)."""
+        logit = chances.logit()
+        noise = torch.randn(len(logit), generator=draws, dtype=torch.float64)
+        alike = self.likeness * (logit - logit.mean()) / logit.std(correction=0).clamp(min=1e-12)
+        group = (alike + (1 - self.likeness**2) ** 0.5 * noise).argsort().argsort() // self.sessions
+        factor = self.scale_use ** (2 * torch.rand(len(logit), generator=draws, dtype=torch.float64) - 1)
+        count = group.bincount()
+        mean = torch.bincount(group, weights=share.double()) / count
+        return group, (factor[group] * (share.double() - mean[group])).float()
 
     def pictures(self, recipe: Recipe, digits: Digits) -> Tensor:
         r"""Return the frames (n, 7, canvas, canvas) uint8 of some recipes.
@@ -133,23 +204,44 @@ class Clips(RankedMnist):
         from scipy.stats import binom  # takes a second to import; only validation needs it
 
         viewers = self.viewers if split != "train" or self.train_viewers is None else self.train_viewers
-        hidden = probabilities(recipe["size"], self.effects, canvas=self.canvas).double().numpy()
-        score, probability = (recipe[name].double().numpy() for name in ("target", "probability"))
+        hidden = probabilities(recipe["size"], self.effects, canvas=self.canvas).double()
+        target, probability = (recipe[name].double().numpy() for name in ("target", "probability"))
+        score, relative = recipe.get("share", recipe["target"]).double().numpy(), {}
+        known = np.abs(probability - hidden.numpy()) < 1e-5
+        if split == "train" and self.later is not None:
+            hidden = (hidden.logit() - self.lag * recipe["group"]).sigmoid()
+        hidden = hidden.numpy()
+        if "share" in recipe:
+            relative["target_follows_share"] = self._follows(target, score, recipe["group"], split)
         remembered = np.round(score * viewers)
         chance = np.minimum(binom.cdf(remembered, viewers, hidden), binom.sf(remembered - 1, viewers, hidden))
         return super().facts(recipe, split) | {
             "drift": recipe["drift"].abs().amax(1).numpy(),
             "zoom": recipe["zoom"].numpy(),
-            "probability_follows_content": np.abs(probability - hidden) < 1e-5,
-            "target": score,
+            "probability_follows_content": known,
+            "target": target,
+            **relative,
             "score_is_a_share_of_viewers": (np.abs(score * viewers - remembered) < 1e-4) & (score >= 0) & (score <= 1),
             "score_is_believable": chance >= BELIEVED,
             "standardized_score": (score - hidden) / np.sqrt(hidden * (1 - hidden) / viewers),
         }
 
+    def _follows(self, target: np.ndarray, share: np.ndarray, group: Tensor, split: str) -> np.ndarray:
+        """Return which targets are the share of viewers, or that less its session's mean, times an allowed factor."""
+        if split != "train" or self.sessions is None:
+            return np.abs(target - share) < 1e-6
+        number = group.unique(return_inverse=True)[1].numpy()
+        count = np.bincount(number)
+        apart = share - (np.bincount(number, share) / count)[number]
+        squares = np.bincount(number, apart**2)
+        factor = np.bincount(number, apart * target) / np.where(squares > 0, squares, 1)
+        bounded = (factor >= 1 / self.scale_use - 1e-4) & (factor <= self.scale_use + 1e-4) | (squares == 0)
+        return bounded[number] & (np.abs(target - factor[number] * apart) < 1e-5)
+
     def expectations(self, rows: dict[str, int]) -> dict[str, list[dict[str, Any]]]:
         expected, total = super().expectations(rows), sum(rows.values())
         expected["scenes"] += [
+            *([] if self.schema is SCHEMA else [in_set("target_follows_share", True)]),
             between("drift", high=self.drift * (1 + 1e-6)),
             between("zoom", 1 / self.zoom * (1 - 1e-6), self.zoom * (1 + 1e-6)),
             in_set("probability_follows_content", True),

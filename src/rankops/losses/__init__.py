@@ -37,17 +37,22 @@ and do not run under `torch.func.vmap`.
 SoDeep's `mean_average_precision` (Eq. 7) and `recall` (Eqs. 9-10) are no metrics: a mean rank and a margin of ranks.
 """
 
+from rankops.losses.asymmetric import asymmetric
 from rankops.losses.average_precision import average_precision
 from rankops.losses.cross_entropy import cross_entropy
 from rankops.losses.expected_reciprocal_rank import expected_reciprocal_rank
+from rankops.losses.focal import focal
 from rankops.losses.gaussian_mlr import gaussian_mlr
+from rankops.losses.generalized_cross_entropy import generalized_cross_entropy
 from rankops.losses.hard_negative_triplet import hard_negative_triplet
 from rankops.losses.hinge_ap import hinge_ap
+from rankops.losses.info_nce import info_nce
 from rankops.losses.kendall import kendall
 from rankops.losses.l1 import l1
 from rankops.losses.lambdarank import lambdarank
 from rankops.losses.list_mle import list_mle
 from rankops.losses.listnet import listnet
+from rankops.losses.log_rank import log_rank
 from rankops.losses.lsep import lsep
 from rankops.losses.mean_average_precision import mean_average_precision
 from rankops.losses.mse import mse
@@ -67,17 +72,22 @@ from rankops.losses.spearman import spearman
 from rankops.losses.spearman_of_label_ranks import spearman_of_label_ranks
 
 __all__ = [
+    "asymmetric",
     "average_precision",
     "cross_entropy",
     "expected_reciprocal_rank",
+    "focal",
     "gaussian_mlr",
+    "generalized_cross_entropy",
     "hard_negative_triplet",
     "hinge_ap",
+    "info_nce",
     "kendall",
     "l1",
     "lambdarank",
     "list_mle",
     "listnet",
+    "log_rank",
     "lsep",
     "mean_average_precision",
     "mse",

@@ -19,6 +19,7 @@ from rankops.sorters.cnn import CNN
 from rankops.sorters.comparator import Comparator
 from rankops.sorters.handcrafted import Handcrafted
 from rankops.sorters.laplace import Laplace
+from rankops.sorters.logistic import Logistic
 from rankops.sorters.lstm import LSTM
 from rankops.sorters.sigmoid import Sigmoid
 from rankops.sorters.straight_through import StraightThrough
@@ -29,6 +30,7 @@ __all__ = [
     "Comparator",
     "Handcrafted",
     "Laplace",
+    "Logistic",
     "Sigmoid",
     "Sorter",
     "StraightThrough",

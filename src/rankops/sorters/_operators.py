@@ -26,6 +26,9 @@ from rankops.sorters._base import Sorter
 from rankops.sorters._laplace_sums import before_and_after, sums_of_others, with_signature
 from rankops.sorters._standardize import standard_deviation
 from rankops.sorters.laplace import Laplace
+from rankops.sorters.logistic import Logistic, LogisticLevels
+
+Kernel = Laplace | Logistic  # whose sum can be inverted
 
 FEW_PAIRS = 2**15  # as fast in one expression as by sums
 
@@ -47,17 +50,17 @@ def soft_topk(
     Args:
         scores: any shape, floating point; half precision is computed and returned in float32.
         k: from 0 to the number of scores along `dim`, not necessarily whole.
-        sorter: a `Laplace`, whose softness and unit are taken; None for `Laplace()`.
+        sorter: a `Laplace` or a `Logistic`, whose softness and unit are taken; None for `Laplace()`.
         dim: the dimension along which the k largest are sought.
         mask: boolean, of the scores' shape, False where there is no score: 0 there.
         hard: return exact zeros and ones with the gradient of the soft ones; k must be whole.
-        generator: add Laplace noise of width b, drawn from it, to the scores.
+        generator: add noise of that distribution and of width b, drawn from it, to the scores.
 
     Returns:
         Of the scores' shape, in [0, 1].
 
     Raises:
-        TypeError, ValueError: k out of range, a sorter that is no `Laplace`; see `rank_along` for the others.
+        TypeError, ValueError: k out of range, a sorter that is neither; see `rank_along` for the others.
 
     >>> soft_topk(torch.tensor([0.3, 2.0, 1.8, -1.0]), 2)
     tensor([2.7493e-02, 9.9156e-01, 9.8081e-01, 1.3191e-04])
@@ -66,18 +69,19 @@ def soft_topk(
     """
     if isinstance(k, bool) or not isinstance(k, Real):
         raise TypeError(f"k is {k!r}, expected a number from 0 to the number of scores")
-    values, mask, count, width, _ = _with_width("soft_topk", scores, sorter, dim, mask)
+    kernel = _kernel("soft_topk", sorter)
+    values, mask, count, width, _ = _with_width(kernel, scores, dim, mask)
     fewest = value_of(count.amin()) if count.numel() else None
     if not k >= 0 or (fewest is not None and k > fewest):  # NaN neither
         most = "the number of scores" if fewest is None else f"{fewest:g}, the number of scores of the shortest vector"
         raise ValueError(f"k is {k}, expected from 0 to {most}")
     if hard and k != int(k):
         raise ValueError(f"k is {k}, expected a whole number with hard=True")
-    values = _noisy(values, width, generator)
+    values = _noisy(kernel, values, width, generator)
     all_or_none = (count - k <= 0) | (count * 0 + k <= 0)
     level = torch.where(all_or_none, count / 2, k)
-    apart = (values - _levels(values, mask, width, level)) / width
-    result = torch.where(all_or_none, 1.0 if k > 0 else 0.0, _distribution(apart)).to(values.dtype)
+    apart = (values - _levels(kernel, values, mask, width, level)) / width
+    result = torch.where(all_or_none, 1.0 if k > 0 else 0.0, _distribution(kernel, apart)).to(values.dtype)
     if hard:
         order = _keys(values, mask).argsort(dim=-1, descending=True, stable=True)
         first = (torch.arange(values.shape[-1], device=values.device) < k).expand_as(order)
@@ -100,8 +104,8 @@ def soft_sort(
 
     Args:
         scores: any shape, floating point; half precision is computed and returned in float32.
-        sorter: a `Laplace`, whose softness and unit are taken; None for `Laplace()`. Another one: `soft_permutation`
-            of its ranks times the scores, in O(d^2), without `hard` and `generator`.
+        sorter: a `Laplace`, or in O(d^2) a `Logistic`, whose softness and unit are taken; None for `Laplace()`. Another
+            one: `soft_permutation` of its ranks times the scores, in O(d^2), without `hard` and `generator`.
         dim: the dimension to sort along.
         mask: boolean, of the scores' shape, False where there is no score: the last places are then 0.
         hard: return the scores sorted exactly, with the gradient of the soft ones.
@@ -118,15 +122,16 @@ def soft_sort(
     """
     if (other := _other("soft_sort", sorter)) is not None:
         if hard or generator is not None:
-            raise ValueError(f"sorter is {other!r}: hard and generator need a Laplace(...) or None")
+            raise ValueError(f"sorter is {other!r}: hard and generator need a Laplace(...), a Logistic(...) or None")
         shares = soft_permutation(scores, sorter=other, dim=dim, mask=mask)
         known = (scores if mask is None else scores.masked_fill(~mask, 0.0)).movedim(dim, -1)
         result = (shares.movedim(dim, -1) * known.to(shares.dtype).unsqueeze(-2)).sum(-1)
         return result.movedim(-1, dim)
-    values, mask, count, width, unit = _with_width("soft_sort", scores, sorter, dim, mask)
-    values = _noisy(values, width, generator)
+    kernel = _kernel("soft_sort", sorter)
+    values, mask, count, width, unit = _with_width(kernel, scores, dim, mask)
+    values = _noisy(kernel, values, width, generator)
     taken = torch.arange(values.shape[-1], device=values.device) < count
-    result = _levels(values, mask, width, None)
+    result = _levels(kernel, values, mask, width, None)
     if hard:
         exact = _keys(values, mask).sort(dim=-1, descending=True).values.where(taken, 0.0)
         result = result + (exact - result).detach()
@@ -162,7 +167,8 @@ def soft_quantile(
     >>> soft_quantile(torch.tensor([0.3, 2.0, -1.0]), 0.75)
     tensor(1.1506)
     """
-    values, mask, count, width, unit = _with_width("soft_quantile", scores, sorter, dim, mask)
+    kernel = _kernel("soft_quantile", sorter)
+    values, mask, count, width, unit = _with_width(kernel, scores, dim, mask)
     if not torch.is_tensor(q) and (isinstance(q, bool) or not isinstance(q, Real)):
         raise TypeError(f"q is {q!r}, expected a number in [0, 1], or a tensor of them")
     shares = torch.as_tensor(q, device=values.device).detach().double()
@@ -171,11 +177,11 @@ def soft_quantile(
     check_values("q", shares, ~((shares >= 0) & (shares <= 1)), "a number in [0, 1]")
     if mask is not None:
         check_values("mask", mask, ~mask.any(-1, keepdim=True).expand_as(mask), "True somewhere in each vector")
-    values = _noisy(values, width, generator)
+    values = _noisy(kernel, values, width, generator)
     place = shares.reshape(-1) * (count - 1)  # (..., Q), 0 for the smallest
     lower, part = place.floor(), place.frac()
     levels = torch.cat([count - lower - 0.5, count - place.ceil() - 0.5], -1)
-    ends = _levels(values, mask, width, levels)
+    ends = _levels(kernel, values, mask, width, levels)
     if hard:
         exact = _keys(values, mask).sort(dim=-1, descending=True).values.gather(-1, (levels - 0.5).long())
         ends = ends + (exact - ends).detach()
@@ -210,9 +216,9 @@ def soft_permutation(
 
     Args:
         scores: any shape, floating point; half precision is computed and returned in float32.
-        sorter: a `Laplace`, whose softness and unit are taken; None for `Laplace()`. A loss on the whole matrix comes
-            near 0 with `standardize=False` alone. Another one: `permutation_of_ranks` of its ranks, of which only the
-            rows add up to 1.
+        sorter: a `Laplace` or a `Logistic`, whose softness and unit are taken; None for `Laplace()`. A loss on the
+            whole matrix comes near 0 with `standardize=False` alone. Another one: `permutation_of_ranks` of its ranks,
+            of which only the rows add up to 1.
         dim: the dimension along which scores are ranked.
         mask: boolean, of the scores' shape, False where there is no score: zeros there, and rows of zeros for the last
             places.
@@ -234,12 +240,14 @@ def soft_permutation(
         ranks = other(values) if valid is None else other(values, mask=valid)
         shares = permutation_of_ranks(ranks, mask=valid)
     else:
-        width = _width(_laplace("soft_permutation", sorter), values, valid, unit)
+        kernel = _kernel("soft_permutation", sorter)
+        width = _width(kernel, values, valid, unit)
         place = torch.arange(1, values.shape[-1], device=values.device)
         inner = place < count  # at the last place, t is minus infinity
         levels = torch.where(inner, place, count / 2)
-        apart = (values.unsqueeze(-2) - _levels(values, valid, width, levels).unsqueeze(-1)) / width.unsqueeze(-1)
-        above = _distribution(apart).where(inner.unsqueeze(-1), 1.0)
+        levels = _levels(kernel, values, valid, width, levels)
+        apart = (values.unsqueeze(-2) - levels.unsqueeze(-1)) / width.unsqueeze(-1)
+        above = _distribution(kernel, apart).where(inner.unsqueeze(-1), 1.0)
         above = torch.nn.functional.pad(torch.nn.functional.pad(above, (0, 0, 0, 1), value=1.0), (0, 0, 1, 0))
         shares = above.diff(dim=-2)
     present = taken.unsqueeze(-1) if valid is None else taken.unsqueeze(-1) & valid.unsqueeze(-2)
@@ -310,23 +318,23 @@ def shares_of_places(ranks: tuple[Tensor, Tensor], exists: tuple[Tensor, Tensor]
     return shares.masked_fill(~(taken & mask), 0.0)
 
 
-def _laplace(name: str, sorter: Sorter | None) -> Laplace:
+def _kernel(name: str, sorter: Sorter | None) -> Kernel:
     if sorter is None:
         return Laplace()
     check_instance("sorter", sorter)
     if isinstance(sorter, str):
         raise TypeError(f"sorter is {sorter!r}, expected a sorter or None: load_sorter({sorter!r}) gives one by name")
-    if not isinstance(sorter, Laplace):
+    if not isinstance(sorter, Kernel):
         found = getattr(sorter, "__name__", repr(sorter))
-        raise TypeError(f"sorter is {found}, expected a Laplace(...) or None: {name} inverts its sum")
+        raise TypeError(f"sorter is {found}, expected a Laplace(...), a Logistic(...) or None: {name} inverts its sum")
     return sorter
 
 
 def _other(name: str, sorter: Sorter | None) -> Sorter | None:
-    """Return a sorter that is no `Laplace`; None for one that is."""
-    if isinstance(sorter, Sorter) and not isinstance(sorter, Laplace):
+    """Return a sorter whose sum cannot be inverted; None for one whose can."""
+    if isinstance(sorter, Sorter) and not isinstance(sorter, Kernel):
         return sorter
-    _laplace(name, sorter)  # refuses what is no sorter
+    _kernel(name, sorter)  # refuses what is no sorter
     return None
 
 
@@ -349,25 +357,24 @@ def _prepared(scores: Tensor, dim: int, mask: Tensor | None) -> tuple[Tensor, Te
     return values / unit, mask, count, unit
 
 
-def _width(laplace: Laplace, values: Tensor, mask: Tensor | None, unit: Tensor | float) -> Tensor:
+def _width(kernel: Kernel, values: Tensor, mask: Tensor | None, unit: Tensor | float) -> Tensor:
     """Return b in the unit of the scores, (..., 1) in float64, constant."""
-    if laplace.standardize:
-        return laplace.softness * standard_deviation(values.detach(), mask).double()
-    return laplace.softness * torch.ones_like(values[..., :1], dtype=torch.float64).detach() / unit
+    if kernel.standardize:
+        return kernel.softness * standard_deviation(values.detach(), mask).double()
+    return kernel.softness * torch.ones_like(values[..., :1], dtype=torch.float64).detach() / unit
 
 
 def _with_width(
-    name: str, scores: Tensor, sorter: Sorter | None, dim: int, mask: Tensor | None
+    kernel: Kernel, scores: Tensor, dim: int, mask: Tensor | None
 ) -> tuple[Tensor, Tensor | None, Tensor, Tensor, Tensor | float]:
-    """Return what `_prepared` and `_width` do; a sorter that is no `Laplace` is refused by the operator's name."""
-    laplace = _laplace(name, sorter)
+    """Return what `_prepared` and `_width` do."""
     values, mask, count, unit = _prepared(scores, dim, mask)
-    return values, mask, count, _width(laplace, values, mask, unit), unit
+    return values, mask, count, _width(kernel, values, mask, unit), unit
 
 
-def _distribution(apart: Tensor) -> Tensor:
-    """Return F, the distribution function of Laplace."""
-    return (1 - apart.sign() * torch.expm1(-apart.abs())) / 2
+def _distribution(kernel: Kernel, apart: Tensor) -> Tensor:
+    """Return F, the distribution function of the noise."""
+    return apart.sigmoid() if isinstance(kernel, Logistic) else (1 - apart.sign() * torch.expm1(-apart.abs())) / 2
 
 
 def _keys(values: Tensor, mask: Tensor | None) -> Tensor:
@@ -375,24 +382,33 @@ def _keys(values: Tensor, mask: Tensor | None) -> Tensor:
     return values.detach() if mask is None else values.detach().masked_fill(~mask, -torch.inf)
 
 
-def _noisy(values: Tensor, width: Tensor, generator: torch.Generator | None) -> Tensor:
+def _noisy(kernel: Kernel, values: Tensor, width: Tensor, generator: torch.Generator | None) -> Tensor:
     if generator is None:
         return values
-    noise = torch.empty_like(values).exponential_(generator=generator)
-    return values + (noise - torch.empty_like(values).exponential_(generator=generator)) * width.to(values.dtype)
+    one, other = (torch.empty_like(values).exponential_(generator=generator) for _ in range(2))
+    noise = (one / other).log() if isinstance(kernel, Logistic) else one - other
+    return values + noise * width.to(values.dtype)
 
 
 def _returned(result: Tensor, scores: Tensor) -> Tensor:
     return result.to(torch.float64 if scores.dtype == torch.float64 else torch.float32)
 
 
-def _levels(scores: Tensor, mask: Tensor | None, width: Tensor, levels: Tensor | None) -> Tensor:
+def _levels(kernel: Kernel, scores: Tensor, mask: Tensor | None, width: Tensor, levels: Tensor | None) -> Tensor:
     """Return where the sum G of (..., d) scores takes each of (..., K) levels: (..., K), in float64.
 
     Levels are strictly between 0 and the number of scores; None for each place less 1/2, up to that number. Of vectors
     without any score, the result means nothing.
     """
-    return _Levels.apply(scores, mask, width, levels)[0]
+    if not isinstance(kernel, Logistic):
+        return _Levels.apply(scores, mask, width, levels)[0]
+    constant = scores.detach()
+    start = _Levels.apply(constant, mask, width, levels)[0]
+    if levels is None:
+        place = torch.arange(1, scores.shape[-1] + 1, device=scores.device) - 0.5
+        count = place[-1] + 0.5 if mask is None else mask.sum(-1, keepdim=True)
+        levels = torch.minimum(place, (count - 0.5).clamp(min=0.5)).double()
+    return LogisticLevels.apply(scores, mask, width, levels.expand_as(start), start)
 
 
 class _Levels(torch.autograd.Function):

@@ -1,6 +1,7 @@
 """Training in two phases: the head on frozen features (a linear probe), then the whole network."""
 
 from collections.abc import Iterable, Iterator, Mapping
+from functools import partial
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -12,6 +13,7 @@ from rankops.augmentation import shifted
 from rankops.datasets.files.splits import Split
 from rankops.io.atomic import replaced_file
 from rankops.tasks._base import Task
+from rankops.training.batches import in_lists
 from rankops.training.objective import Objective, grouped
 from rankops.training.options import Training
 from rankops.training.phase import Batch, Phase
@@ -43,7 +45,7 @@ def embedded(network: Any, parts: Iterable[Tensor]) -> Tensor:
 class Half(Phase):
     """One of the two phases; a task's own says what a batch is compared with, and how the outputs are measured.
 
-    A sorter of fixed length ranks groups of that length, any other a whole batch.
+    Rows are compared in lists of `length`, by default that of a sorter of fixed length; None for a whole batch.
 
     Args:
         task: whose network is trained.
@@ -72,8 +74,18 @@ class Half(Phase):
         if self.frozen:
             inputs = [one.replaced(task.features(network, one)) for one in inputs]
         self.inputs, self.val_inputs = inputs
-        self.rows, self.group = len(self.inputs), objective.length or 1
         self.monitor = task.training.get("monitor") or self.monitor
+        self.length, self.rows = objective.length, len(train)
+        self.arrange(task.training)
+        self.group = self.length or 1
+
+    def arrange(self, training: Mapping[str, Any]) -> None:
+        """Change which rows are in a batch together, and which are compared, by the options of a training."""
+
+    def keep_together(self, groups: Tensor, length: int) -> None:
+        """Let each `length` rows of a batch be of one group; `groups` are the numbers of the group of each row (n,)."""
+        counts = groups.bincount()
+        self.rows, self.order = int((counts - counts % length).sum()), partial(in_lists, groups, length)
 
     def choose(self, rows: Tensor, generator: torch.Generator) -> Tensor:
         """Return the truth about the rows of a batch."""
@@ -106,7 +118,7 @@ class Half(Phase):
 
     def loss(self, outputs: tuple[Tensor, ...], truth: tuple[Any, ...], generator: torch.Generator) -> Tensor:
         *known, weight = truth
-        length = self.objective.length or len(outputs[0])
+        length = self.length or len(outputs[0])
         scores, compared = self.compare(*outputs, *known, length=length)
         weights = None if weight is None else self.weigh(weight, scores, length)
         return self.objective(scores, compared, weights=weights, generator=generator)

@@ -66,10 +66,15 @@ def _encoded(network: Any, words: Tensor, batch_size: int = 1024) -> Tensor:
 
 @dataclass(frozen=True, kw_only=True)
 class RetrievalTraining(Training):
-    """`least_count` is how often a word must occur in the training captions to be known, `size` of the common space."""
+    """What a batch is of, and where it is compared.
+
+    `least_count` is how often a word must occur in the training captions to be known, `size` of the common space.
+    `together`: so many items of a family (the column `family`), such as twins, are in a batch together; None for any.
+    """
 
     least_count: int = 1
     size: int = 128
+    together: int | None = None
     monitor: Literal["recall_at_1", "image_to_text", "text_to_image"] = "recall_at_1"
 
 
@@ -77,6 +82,15 @@ class PairPhase(Half):
     """Each item is seen with one of its captions; the loss gets the cosines of all items and captions of a group."""
 
     monitor = "recall_at_1"  # the mean of both directions, the validation split as one gallery
+
+    def arrange(self, training: Mapping[str, Any]) -> None:
+        if (several := training.get("together")) is not None:
+            numbers, counts = self.train.truth.family.unique(return_inverse=True, return_counts=True)[1:]
+            if counts.max() < several:
+                raise ValueError(
+                    f"together is {several}, but no family has more than {counts.max()} items: choose less"
+                )
+            self.keep_together(numbers, several)
 
     def choose(self, rows: Tensor, generator: torch.Generator) -> Tensor:
         counts = self.train.truth.counts

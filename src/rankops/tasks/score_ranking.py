@@ -26,9 +26,15 @@ __all__ = ["ScoreRanking"]
 
 @dataclass(frozen=True, kw_only=True)
 class ScoreTraining(Training):
-    """`positives`: which share of the largest training targets counts as positive, for losses on labels; or None."""
+    """What losses learn from, and what they compare.
+
+    `positives`: which share of the largest training targets counts as positive, for losses on labels; or None.
+    `list_length`: a batch is of lists of so many rows of one group (the column `group`), and only rows of a list are
+    compared; None for all rows of a batch.
+    """
 
     positives: float | None = None
+    list_length: int | None = None
     monitor: Literal["spearman", "average_precision"] = "spearman"
 
     def __post_init__(self) -> None:
@@ -37,12 +43,32 @@ class ScoreTraining(Training):
             raise ValueError(f"positives is {self.positives}, expected a share between 0 and 1, or null")
         if self.positives is None and self.monitor == "average_precision":
             raise ValueError("monitor is average_precision, which needs positives, such as 0.1 for the top 10 %")
+        if self.list_length is not None and (self.list_length < 2 or self.batch_size % self.list_length):
+            raise ValueError(
+                f"list_length is {self.list_length}, expected at least 2, and batch_size ({self.batch_size}) a multiple"
+            )
 
 
 class ScorePhase(Half):
     """Scores are compared with targets; labels are the targets above the network's threshold, where it has one."""
 
     monitor = "spearman"
+
+    def arrange(self, training: Mapping[str, Any]) -> None:
+        if (length := training.get("list_length")) is None:
+            return
+        if self.length not in (None, length):
+            raise ValueError(f"list_length is {length}, expected {self.length}, the sorter's length")
+        about = self.train.about
+        if about is None or "group" not in about.column_names:
+            raise ValueError(
+                f"list_length is {length}, but the training table has no column group: expected one, or null"
+            )
+        _, numbers, counts = np.unique(about["group"].to_pylist(), return_inverse=True, return_counts=True)
+        if counts.max() < length:
+            raise ValueError(f"list_length is {length}, but no group has more than {counts.max()} rows: choose less")
+        self.length = length
+        self.keep_together(torch.from_numpy(numbers), length)
 
     def choose(self, rows: Tensor, generator: torch.Generator) -> Tensor:
         return self.train.truth[rows]

@@ -1,11 +1,11 @@
 """Which rows make a batch: in random order, in whole groups, and in shares of several processes."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import torch
 from torch import Tensor
 
-__all__ = ["batch_count", "random_batches"]
+__all__ = ["batch_count", "in_lists", "random_batches"]
 
 
 def random_batches(
@@ -15,6 +15,7 @@ def random_batches(
     *,
     multiple_of: int = 1,
     share: tuple[int, int] = (0, 1),
+    order: Callable[[torch.Generator], Tensor] | None = None,
 ) -> Iterator[Tensor]:
     """Yield the row numbers of one pass in random order, batch by batch; a last batch of one row is left out.
 
@@ -29,6 +30,7 @@ def random_batches(
         share: which share of each batch is wanted, of how many: (process, processes). Shares are equally large, of two
             rows at least and of whole groups; what does not divide is left out of that batch. What is drawn from the
             generator after the order differs from share to share.
+        order: draws the order of `size` row numbers, as `in_lists` does; None for that of all rows.
 
     Raises:
         ValueError: a `batch_size` of 1; it is no multiple of `multiple_of`, or there are fewer rows than that; batches
@@ -52,14 +54,35 @@ def random_batches(
             f"batches of {min(batch_size, size)} rows in groups of {multiple_of} cannot be shared by {processes} "
             "processes, expected two rows and a whole group for each: larger batches, or fewer processes"
         )
-    order = torch.randperm(size, generator=generator)[: size - size % multiple_of]
+    drawn = torch.randperm(size, generator=generator) if order is None else order(generator)
+    drawn = drawn[: size - size % multiple_of]
     if process:  # else images at the same place of two shares would be moved alike
         generator.manual_seed(int(torch.randint(2**31, (process,), generator=generator)[-1]))
-    for batch in order.split(batch_size):
+    for batch in drawn.split(batch_size):
         length = len(batch) // (multiple_of * processes) * multiple_of
         rows = batch[process * length : (process + 1) * length]
         if len(rows) > 1 or size == 1:
             yield rows
+
+
+def in_lists(groups: Tensor, length: int, generator: torch.Generator) -> Tensor:
+    """Return row numbers in random order, of which each `length` after another are of one group.
+
+    Args:
+        groups: the number of the group of each row (n,). Rows that fill no list are left out; they are other ones each
+            time.
+        length: of a list.
+        generator: draws the order.
+
+    >>> in_lists(torch.tensor([0, 1, 0, 1, 1]), 2, torch.Generator().manual_seed(0))
+    tensor([4, 1, 0, 2])
+    """
+    rows = torch.randperm(len(groups), generator=generator)
+    rows = rows[groups[rows].argsort(stable=True)]
+    counts = groups.bincount()
+    place = torch.arange(len(rows)) - (counts.cumsum(0) - counts)[groups[rows]]  # within its group
+    lists = rows[place < (counts - counts % length)[groups[rows]]].view(-1, length)
+    return lists[torch.randperm(len(lists), generator=generator)].flatten()
 
 
 def batch_count(size: int, batch_size: int, *, multiple_of: int = 1, share: tuple[int, int] = (0, 1)) -> int:

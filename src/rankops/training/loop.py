@@ -159,13 +159,13 @@ class _Training:
         """Yield the batches of an epoch, and the generator of random choices in their losses."""
         # Seeds of an epoch, not a stream over all of them: a resumed training draws what it would have drawn.
         generator, common = (torch.Generator().manual_seed(self._seed(number)) for _ in range(2))
-        drawn = random_batches(
-            self.phase.rows, self.options["batch_size"], generator, multiple_of=self.phase.group, share=self.share
-        )
+        phase, size = self.phase, self.options["batch_size"]
+        options = {"multiple_of": phase.group, "share": self.share, "order": phase.order}
+        drawn = random_batches(phase.rows, size, generator, **options)
         for rows, following in pairwise(chain(drawn, [torch.empty(0, dtype=torch.int64)])):
-            batch = self.phase.batch(rows, generator)
+            batch = phase.batch(rows, generator)
             if len(following):
-                self.phase.ahead(following)
+                phase.ahead(following)
             yield batch, common if self.share[1] > 1 else generator  # processes compute one loss
 
     def _seed(self, number: int) -> int:

@@ -1,0 +1,501 @@
+"""Write the tables of the docs from the kept results: `python -m pipelines.reporting.pages [NAME ...]`.
+
+`PLACES` says which page shows what. Each place is between the lines `<!-- results: NAME -->` and
+`<!-- end of results -->`. The place `report` is of the last `dvc repro` instead, written if it is named: the best
+losses go into README.md, all tables and the sheet of images into docs/.
+"""
+
+import re
+import shutil
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from scipy.stats import t as student
+from scipy.stats import ttest_ind, ttest_rel
+
+from pipelines.reporting.papers import printed
+from pipelines.reporting.results import number
+from pipelines.reporting.studies import Study, read
+from rankops.bootstrap import holm
+from rankops.io.atomic import replaced_file
+from rankops.tasks.label_ranking import LabelRanking
+
+__all__ = ["PLACES", "Place", "Table", "gain", "half_width", "markdown", "mean", "p_of", "paired", "value", "write"]
+
+REPORT, SHEET, BORDER = Path("reports/results.md"), Path("reports/figures/orders.png"), "<!-- all tables -->\n"
+
+Cell = Callable[[Study, Any], str]  # of a study and the key of a row
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table of a study.
+
+    Attributes:
+        study: its folder below results/.
+        first: title of the first column.
+        rows: what the first column shows, and the key that the cells get: a run, a metric.
+        columns: by title, what gives a cell.
+        title: Markdown above the table; `{seeds}` stands for how many there are.
+    """
+
+    study: str
+    first: str
+    rows: Iterable[tuple[str, Any]]
+    columns: Mapping[str, Cell]
+    title: str = ""
+
+    def text(self) -> str:
+        study = read(self.study)
+        rows = [[shown, *(cell(study, key) for cell in self.columns.values())] for shown, key in self.rows]
+        seeds = len({row.seed for row in study.rows} - {None})
+        return self.title.format(seeds=seeds) + markdown([self.first, *self.columns], rows)
+
+
+@dataclass(frozen=True)
+class Place:
+    """A place of a page, and its tables from top to bottom."""
+
+    page: Path
+    tables: Sequence[Table]
+
+    def text(self) -> str:
+        return "\n".join(table.text() for table in self.tables)
+
+
+def markdown(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Return a table in Markdown, a line each.
+
+    >>> print(markdown(["loss", "L1"], [["mse", "0.1"]]), end="")
+    | loss | L1 |
+    | --- | --- |
+    | mse | 0.1 |
+    """
+    return "".join(f"| {' | '.join(cells)} |\n" for cells in (columns, ["---"] * len(columns), *rows))
+
+
+# --- Cells: each takes a study and a run, unless it says otherwise. ---
+
+
+def value(metric: str, *, digits: int | None = None) -> Cell:
+    """Show a metric with its interval, if it has one; nothing where the run has no such metric."""
+    return lambda study, run: number(*study.leaf(run, metric), digits=digits) if study.has(run, metric) else ""
+
+
+def mean(metric: str, form: str = ".3f") -> Cell:
+    """Show a metric without its interval."""
+    return lambda study, run: format(study.leaf(run, metric)[0], form) if study.has(run, metric) else ""
+
+
+def gain(metric: str, baseline: str, *, digits: int | None = None) -> Cell:
+    """Show the difference from a baseline with its interval; nothing for the baseline."""
+    name = f"{metric} minus {baseline}"
+    return lambda study, run: number(*study.leaf(run, name), digits=digits, sign=True) if study.has(run, name) else ""
+
+
+def p_of(metric: str, baseline: str) -> Cell:
+    """Show p of the difference from a baseline, paired by seed and test example, adjusted for all runs (Holm)."""
+    return mean(f"p of {metric} minus {baseline}")
+
+
+def at_an_end(study: Study, run: str) -> str:
+    """Show in how many folds the lowest or the highest value of the run's grid was chosen."""
+    grids = study.made_by["params"]["runs"].get(run, {}).get("grid", {})
+    chosen = [(one, grid) for place, grid in grids.items() for one in study.by_fold(run, f"setting.{place}").values()]
+    return f"{sum(one in (min(grid), max(grid)) for one, grid in chosen)} of {len(chosen)}" if chosen else ""
+
+
+def half_width(values: Sequence[float] | np.ndarray) -> float:
+    """Return half the width of the 95 % interval of a mean (Student's t)."""
+    return float(np.std(values, ddof=1) / len(values) ** 0.5 * student.ppf(0.975, len(values) - 1))
+
+
+def paired(values: Sequence[float], usual: Sequence[float]) -> str:
+    """Return a mean over seeds, with its difference from that of the same seeds of another method and a 95 % interval.
+
+    >>> paired([0.5, 0.6, 0.7], [0.4, 0.4, 0.6])
+    '0.600 (+0.133 ± 0.143)'
+    """
+    apart = np.subtract(values, usual)
+    return f"{np.mean(values):.3f} ({apart.mean():+.3f} ± {half_width(apart):.3f})"
+
+
+# --- RLSEP's Tables 1 and 2: the key of a row is a metric. ---
+
+LOSSES = {"cross_entropy": "cross-entropy", "lsep": "LSEP", "rlsep": "RLSEP"}
+METRICS = {metric.title: metric.name for metric in LabelRanking.metrics}
+MARGINS = "RLSEP's margins, in points; p by t-tests over seeds, paired and Welch's, adjusted for all rows (Holm)."
+RIVALS = [(metric, loss) for metric in METRICS.values() for loss in ("cross_entropy", "lsep")]  # of RLSEP
+
+
+def _of_seeds(study: Study, run: str, metric: str) -> np.ndarray:
+    return np.array([found for _, found in sorted(study.by_seed(run, metric).items())])
+
+
+def _printed(loss: str, images: str, metric: str) -> float:
+    return 100 * float(printed("label_ranking", "ranked_mnist", loss)[images][metric].split(" ± ")[0])
+
+
+def spread(run: str) -> Cell:
+    """Show a metric in per cent, with its standard deviation over seeds."""
+
+    def cell(study: Study, metric: str) -> str:
+        values = _of_seeds(study, run, metric)
+        return f"{100 * values.mean():.1f} ± {100 * values.std(ddof=1):.1f}"
+
+    return cell
+
+
+def percent(run: str) -> Cell:
+    """Show a metric in per cent, with its interval."""
+    return lambda study, metric: number(*(100 * part for part in study.leaf(run, metric)), digits=1)
+
+
+def in_the_paper(images: str) -> Cell:
+    return lambda study, metric: f"{_printed('rlsep', images, metric):.1f}"
+
+
+@cache
+def margins(study: Study) -> dict[tuple[str, str], list[str]]:
+    """Return RLSEP's margins over its rivals, with p of two t-tests over seeds, and the paper's margins.
+
+    Raises:
+        ValueError: the losses have different seeds.
+    """
+    runs = {loss: next(run for run in study.runs if run.startswith(f"label_ranking-{loss}-")) for loss in LOSSES}
+    seeds = {run: sorted(study.by_seed(run, RIVALS[0][0])) for run in runs.values()}
+    if len(set(map(tuple, seeds.values()))) > 1:
+        raise ValueError(f"results/{study.name}: the losses have different seeds, expected the same: {seeds}")
+    pairs = [[_of_seeds(study, runs[loss], metric) for loss in ("rlsep", rival)] for metric, rival in RIVALS]
+    paired = holm([float(ttest_rel(*pair).pvalue) for pair in pairs])
+    welch = holm([float(ttest_ind(*pair, equal_var=False).pvalue) for pair in pairs])
+    theirs = [_printed("rlsep", "5,000", metric) - _printed(rival, "5,000", metric) for metric, rival in RIVALS]
+    return {
+        rival: [f"{100 * (pair[0] - pair[1]).mean():+.1f}", _small(p), _small(q), f"{paper:+.1f}"]
+        for rival, pair, p, q, paper in zip(RIVALS, pairs, paired, welch, theirs, strict=True)
+    }
+
+
+def _small(p: float) -> str:
+    return f"{p:.3f}" if p >= 0.001 else "< 0.001"
+
+
+def _table_1(study: str, kind: str) -> list[Table]:
+    columns = {shown: spread(f"label_ranking-{loss}-{kind}") for loss, shown in LOSSES.items()}
+    columns["RLSEP in the paper"] = in_the_paper("5,000")
+    titles = {metric: title for title, metric in METRICS.items()}
+    about = ("margin", "p, paired by seed", "p, Welch", "the paper's margin")
+    tested: dict[str, Cell] = {"over": lambda _, rival: LOSSES[rival[1]]}
+    tested |= {
+        title: lambda study, rival, place=place: margins(study)[rival][place] for place, title in enumerate(about)
+    }
+    return [
+        Table(study, "metric", METRICS.items(), columns, "Per cent, mean ± standard deviation over {seeds} seeds.\n\n"),
+        Table(
+            study,
+            "metric",
+            [(titles[rival[0]], rival) for rival in RIVALS],
+            tested,
+            f"{MARGINS}\n\n",
+        ),
+    ]
+
+
+def _titled(title: str, first: Table, *others: Table) -> list[Table]:
+    return [replace(first, title=f"{title}\n\n{first.title}"), *others]
+
+
+TABLES_1_AND_2 = [
+    *_titled("## The paper's network, 224 px, 5,000 images", *_table_1("subset_224", "shifted")),
+    *_titled(
+        "## The same, 60,000 images",
+        Table(
+            "full_224",
+            "metric",
+            METRICS.items(),
+            {shown: percent(f"label_ranking-{loss}-shifted") for loss, shown in LOSSES.items()}
+            | {"RLSEP in the paper": in_the_paper("60,000")},
+            "Per cent, with a 95 % interval over test images; one seed.\n\n",
+        ),
+    ),
+    *_titled("## A smaller network, 64 px, 5,000 images", *_table_1("table_1", "label_attention")),
+]
+
+# --- The papers' figures. ---
+
+RANKER = "label_ranking-rlsep-label_attention"
+SHARES = {
+    f"{share:.0%}".replace("%", " %"): f"average_precision.flipped_{share}" for share in (0.0, 0.1, 0.2, 0.3, 0.4)
+}
+
+
+def both_ends(metric: str, digits: int) -> Cell:
+    """Show what a metric is in the first and in the last frame; the key of a row is a digit."""
+
+    def cell(study: Study, digit: str) -> str:
+        first, last = (study.leaf(RANKER, f"digit_{digit}.{metric}.{end}")[0] for end in ("first", "last"))
+        return f"{first:.{digits}f} to {last:.{digits}f}"
+
+    return cell
+
+
+def _of_scale(study: Study, scale: str) -> str:
+    if scale == "exactly_ordered":
+        return number(*study.leaf(RANKER, scale))
+    return "{:.1f} ± {:.1f}".format(*(study.leaf(RANKER, f"scale_{scale}.{one}")[0] for one in ("mean", "deviation")))
+
+
+def points(flipped: int) -> Cell:
+    """Show the mean over seeds with so many per cent of flipped labels, and what `paired` says beside Hinge-AP."""
+
+    def cell(study: Study, run: str) -> str:
+        both = (run.format(flipped), f"points-hinge_ap-{flipped}")
+        ours, theirs = (list(study.by_seed(one, "mean_average_precision").values()) for one in both)
+        return f"{np.mean(ours):.3f}" if both[0] == both[1] else paired(ours, theirs)
+
+    return cell
+
+
+def _accuracy(run: str) -> Cell:
+    return lambda study, digits: number(*study.leaf(run.format(digits), f"accuracy.{digits}_digits"))
+
+
+FIGURES = {
+    "SoDeep's Fig. 4: L1 / d by the depth of a CNN sorter": (
+        "layers",
+        [("2", "cnn-2_layers"), ("4", "cnn-4_layers"), ("6", "cnn-6_layers"), ("8", "cnn"), ("10", "cnn-10_layers")],
+        {"L1 / d": value("l1", digits=4)},
+    ),
+    "SoDeep's Fig. 5: errors of the rank of a score that moves from -1 to 1, in positions": (
+        "sorter",
+        [
+            (name, name)
+            for name in (
+                *("lstm", "cnn", "cnn-2_layers", "cnn-4_layers", "cnn-6_layers", "cnn-10_layers", "comparator"),
+                *("handcrafted", *(f"handcrafted-steepness{steepness}" for steepness in (3, 30, 100))),
+                *(f"sigmoid-steepness{steepness}" for steepness in (10, 35, 100, 400)),
+                *("laplace", "laplace-sharp", "straight_through"),
+            )
+        ],
+        {"mean": mean("sweep.mean"), "largest": mean("sweep.largest")},
+    ),
+    "SoDeep's Fig. 6: average precision by the share of flipped labels, and the difference from Hinge-AP": (
+        "method",
+        [(name, f"points-{name}-{{}}") for name in ("lstm", "cnn", "handcrafted", "hinge_ap", "cross_entropy")],
+        {f"{share} %": points(share) for share in (0, 10, 20, 30, 40)},
+    ),
+    "RLSEP's Fig. 1: scores while sizes change": (
+        "digit",
+        [(digit, digit) for digit in "123"],
+        {
+            "side, px": both_ends("side", 0),
+            "score": both_ends("score", 1),
+            "Spearman of both": lambda study, digit: mean(f"digit_{digit}.spearman")(study, RANKER),
+        },
+    ),
+    "RLSEP's Fig. 3: scores by scale in images of four digits of scales 1 to 4, mean ± deviation": (
+        "scale",
+        [*((scale, scale) for scale in ("1", "2", "3", "4", "absent")), ("*images in exact order*", "exactly_ordered")],
+        {"score": _of_scale},
+    ),
+    "RLSEP's Fig. 5: ranked accuracy by the number of digits in an image": (
+        "digits",
+        [(str(digits), digits) for digits in range(2, 11)],
+        {
+            "RLSEP": _accuracy("label_ranking-rlsep-{}_digits"),
+            "RLSEP, trained on three digits": _accuracy("label_ranking-rlsep-3_digits"),
+            "LSEP": _accuracy("label_ranking-lsep-{}_digits"),
+        },
+    ),
+}
+PAIRS = Table(
+    "pairs",
+    "run",
+    [(name, f"label_ranking-{name}") for name in ("rlsep-label_attention", "rlsep-3_pairs", "rlsep-10_pairs")],
+    {
+        "ranked 0-1": mean("ranked.exact_match"),
+        "difference": gain("ranked.exact_match", RANKER),
+        "p (Holm)": p_of("ranked.exact_match", RANKER),
+    },
+    "**RLSEP's t, random pairs of each image: ranked 0-1, and its difference from all pairs.**\n\n",
+)
+
+# --- Real data. ---
+
+
+PROTEINS = {
+    "soft_margin": "soft margin",
+    "soft_margin_and_eq_7": "soft margin + Eq. 7, Laplace",
+    "average_precision": "average precision loss, Laplace",
+    "soft_margin_and_average_precision": "soft margin + average precision loss, Laplace",
+    "smooth_ap": "SmoothAP: average precision loss, handcrafted",
+    "hinge_ap": "Hinge-AP",
+    "rlsep": "RLSEP on 0/1",
+    "listnet": "ListNet",
+    "lightgbm": "LightGBM, LambdaRank",
+    "lambdarank": "LambdaRank",
+}
+FILMS = ("mse", "mse, user's mean taken off", "listnet", "ranknet", "lambdarank", "ndcg", "spearman", "kendall")
+USUAL_KANJI, USUAL_CELLS = "label_ranking-cross_entropy-kanji", "memorability-mse-solar_cells"
+USUAL_PROTEINS, USUAL_FILMS = "proteins-soft_margin", "films-mse"
+TRUE_ORDER = "*the true order, without equal scores*"
+
+PLACES: dict[str, Place] = {
+    "table_1": Place(Path("docs/table_1.md"), TABLES_1_AND_2),
+    "paper_figures": Place(
+        Path("docs/experiments.md"),
+        [
+            *(Table("paper_figures", *table, title=f"**{title}.**\n\n") for title, table in FIGURES.items()),
+            PAIRS,
+        ],
+    ),
+    "proteins": Place(
+        Path("docs/real_data.md"),
+        [
+            Table(
+                "protein_homology",
+                "method",
+                [(shown, f"proteins-{name}") for name, shown in PROTEINS.items()],
+                {
+                    "mean AP": value("mean_average_precision"),
+                    "difference from soft margin": gain("mean_average_precision", USUAL_PROTEINS, digits=4),
+                    "p (Holm)": p_of("mean_average_precision", USUAL_PROTEINS),
+                    "NDCG": mean("ndcg"),
+                    "TOP1": mean("top_1"),
+                    "RKL": mean("rank_of_last", ".1f"),
+                    "rates at an end": at_an_end,
+                },
+            )
+        ],
+    ),
+    "kanji": Place(
+        Path("docs/real_data.md"),
+        [
+            Table(
+                "kanji",
+                "loss",
+                [
+                    *(
+                        (loss, f"label_ranking-{loss}-kanji")
+                        for loss in ("cross_entropy", "lsep", "rlsep", "plackett_luce")
+                    ),
+                    ("*the true components, in their usual order*", "usual_order"),
+                ],
+                {
+                    "ranked 0-1": value("ranked.exact_match"),
+                    "difference from cross-entropy": gain("ranked.exact_match", USUAL_KANJI),
+                    "p (Holm)": p_of("ranked.exact_match", USUAL_KANJI),
+                    "ranked accuracy": value("ranked.accuracy"),
+                    "ranked mAP": value("ranked.mean_average_precision"),
+                    "unranked 0-1": value("unranked.exact_match"),
+                },
+            )
+        ],
+    ),
+    "solar_cells": Place(
+        Path("docs/real_data.md"),
+        [
+            Table(
+                "solar_cells",
+                "loss",
+                [
+                    ("mse", USUAL_CELLS),
+                    ("spearman, lstm", "memorability-spearman-lstm-solar_cells"),
+                    ("spearman, laplace", "memorability-spearman-laplace-solar_cells"),
+                    ("ranknet", "memorability-ranknet-solar_cells"),
+                    (TRUE_ORDER, "true_order"),
+                ],
+                {
+                    "Spearman": value("spearman"),
+                    "difference from MSE": gain("spearman", USUAL_CELLS),
+                    "p (Holm)": p_of("spearman", USUAL_CELLS),
+                },
+            )
+        ],
+    ),
+    "films": Place(
+        Path("docs/real_data.md"),
+        [
+            Table(
+                "movielens_100k",
+                "loss",
+                [
+                    *((loss, f"films-{loss}") for loss in FILMS),
+                    ("*mean rating of the film*", "mean_rating"),
+                    (TRUE_ORDER, "true_order"),
+                ],
+                {
+                    "NDCG": value("ndcg"),
+                    "minus mse's": gain("ndcg", USUAL_FILMS, digits=4),
+                    "p (Holm)": p_of("ndcg", USUAL_FILMS),
+                    "Kendall's tau": value("kendall"),
+                    "tau minus mse's": gain("kendall", USUAL_FILMS, digits=4),
+                    "p (Holm) of tau": p_of("kendall", USUAL_FILMS),
+                    "rates at an end": at_an_end,
+                },
+            )
+        ],
+    ),
+}
+
+
+def write(page: Path, name: str, text: str) -> None:
+    """Write text into a place of a page.
+
+    Raises:
+        ValueError: the page does not have exactly one such place.
+    """
+    place = rf"(<!-- results: {re.escape(name)} -->\n).*?(<!-- end of results -->)"
+    new, count = re.subn(place, lambda match: f"{match[1]}{text}{match[2]}", page.read_text(), flags=re.DOTALL)
+    if count != 1:
+        raise ValueError(
+            f"{page}: {count} places {name}, expected 1: `<!-- results: {name} -->` and `<!-- end of results -->`"
+        )
+    with replaced_file(page) as partial:
+        partial.write_text(new)
+
+
+def write_report() -> None:
+    """Copy the tables and the sheet of images of the last `dvc repro` into README.md and docs/.
+
+    Raises:
+        FileNotFoundError: the report has not been made.
+        ValueError: a page has no place for the tables, or the report is of older code.
+    """
+    if not REPORT.is_file():
+        raise FileNotFoundError(f"{REPORT}: no such file; make it with `dvc repro`")
+    short, border, tables = REPORT.read_text().partition(BORDER)
+    if not border:
+        raise ValueError(f"{REPORT}: no line {BORDER.strip()}; make it again with `dvc repro`")
+    write(Path("README.md"), "report", short)
+    write(Path("docs/results.md"), "report", tables)
+    if SHEET.is_file():  # there is none without label ranking
+        shutil.copyfile(SHEET, Path("docs") / SHEET.name)
+
+
+def main(names: Sequence[str]) -> None:
+    """Write the places that are named; all but the report's if none is.
+
+    Raises:
+        FileNotFoundError: a study was not kept.
+        ValueError: there is no such place, or a study is damaged.
+    """
+    if unknown := sorted({*names} - {"report", *PLACES}):
+        raise ValueError(f"{unknown[0]}: no such place, expected report, {', '.join(PLACES)}")
+    for name in names or PLACES:
+        if name == "report":
+            write_report()
+        else:
+            write(PLACES[name].page, name, PLACES[name].text())
+
+
+if __name__ == "__main__":
+    try:
+        main(sys.argv[1:])
+    except (ValueError, OSError) as error:
+        sys.exit(str(error))
