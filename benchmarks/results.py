@@ -9,10 +9,10 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from pipelines.reporting.pages import half_width, markdown, paired
+from pipelines.reporting.pages import half_width, markdown
 from pipelines.reporting.studies import machine
 
-__all__ = ["FOLDER", "beside", "half_width", "machine", "paired", "write"]
+__all__ = ["FOLDER", "beside", "half_width", "machine", "write"]
 
 FOLDER = Path(__file__).parent / "results"
 

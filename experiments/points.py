@@ -12,7 +12,7 @@ import pandas as pd
 from rankops.io.atomic import replaced_file
 
 TABLE = Path("data/raw/points/points.parquet")
-ROWS = {"train": 10_000, "val": 2_000, "test": 10_000, "gate": 2}
+ROWS = {"train": 10_000, "val": 2_000, "test": 10_000}
 FEATURES, WIDTH, LAYERS, POSITIVE = 10, 10, 4, 0.2
 FLIPPED = (0, 10, 20, 30, 40)  # per cent
 

@@ -56,10 +56,10 @@ class TestFigures:
         values["sorters"] = {"laplace": values["sorters"]["laplace"]}
         save_model("models/sorters/laplace", build("sorters", "laplace", {}, seed=0))
         sweep.main(check_shapes(values))
-        ranks = pd.read_csv("metrics/figures/sweep/ranks.csv")
+        ranks = pd.read_csv("metrics/measured/sweep/ranks.csv")
         assert (ranks["exact"].iloc[0], ranks["exact"].iloc[-1]) == (32, 1)
         assert (ranks["laplace"].diff().dropna() < 0).all()
-        found = {row.metric: row.value for row in studies.read_rows(Path("metrics/figures/sweep.csv"))}
+        found = {row.metric: row.value for row in studies.read_rows(Path("metrics/measured/sweep.csv"))}
         assert 0 < found["sweep.mean"] < found["sweep.largest"]
 
     def test_calibration_measures_scores_by_true_scale(self):
@@ -90,7 +90,8 @@ class TestKeep:
         values = read(ROOT / "params.yaml") | {"sorters": {}}
         run = values["runs"]["memorability-mse"] | {"seeds": seeds}
         values["runs"] = {"a": run, "b": run}
-        values["comparisons"] = {"both": {"question": "?", "metric": "spearman", "baseline": "a", "runs": ["b"]}}
+        comparison = {"question": "?", "metric": "spearman", "baseline": "a", "runs": ["b"], "rivals": ["c"]}
+        values["comparisons"] = {"both": comparison}
         train = {
             "cmd": "mkdir -p models/runs/${key} && cp prepared/${key}.json models/runs/${key}/run.json",
             "deps": ["src", "data"],
@@ -111,7 +112,7 @@ class TestKeep:
         record["validation"] = {str(seed): seed / 10 for seed in seeds}
         for name in ("a", "b"):
             pq.write_table(pa.concat_tables([predicted(name, seed) for seed in seeds]), prepared / f"{name}.parquet")
-            statistics = compare.statistics_of("score_ranking", prepared / f"{name}.parquet", seeds)
+            statistics = compare.statistics_of("score_ranking", prepared / f"{name}.parquet")
             metrics = evaluate(statistics, resamples=20, seed=0)
             (prepared / f"{name}-metrics.json").write_text(json.dumps(metrics))
             (prepared / f"{name}.json").write_text(json.dumps(record))
@@ -154,8 +155,14 @@ class TestKeep:
         assert study.made_by["machine"]["torch"]
         value, low, high = study.leaf("b", "spearman minus a")
         assert 0 < low < value < high
-        keep("mine", folder=OURS, runs=["b"])
+        shutil.copyfile(OURS / "predictions/b.parquet", OURS / "predictions/c.parquet")  # of another program
+        study = studies.read(keep("mine", folder=OURS).name)
+        assert study.leaf("c", "spearman minus a") == (value, low, high)
+        assert study.by_seed("c", "spearman") == study.by_seed("b", "spearman")
+        keep("mine", "b*", folder=OURS)
         assert studies.read("mine").runs == ["b"]
+        with pytest.raises(FileNotFoundError, match="no results of d"):
+            keep("mine", "b", "d", folder=OURS)
 
     @pytest.mark.parametrize(("file", "committed"), [("src/train.py", True), ("experiments/params.yaml", False)])
     def test_other_code_params_or_results_than_those_of_the_lock_are_refused(self, project, file, committed):

@@ -53,7 +53,7 @@ def test_experiments_at_a_tiny_scale(new_project):
     values["sorters"] = {name: values["sorters"][name] for name in ("lstm", "cnn", "cnn-2_layers", "handcrafted")}
     path.write_text(json.dumps(values))
     project.run("git add --all && git commit --quiet --message experiments")
-    targets = "report figures/dvc.yaml"
+    targets = "report figures/dvc.yaml:draw"
     project.run("python -m experiments.points")
     assert "Running stage" in project.run(f"cd experiments && dvc repro {targets}")
     assert "label_ranking-rlsep-fresh_scenes" in project.read("experiments/reports/index.html")

@@ -2,7 +2,6 @@
 
 import math
 from contextlib import nullcontext
-from dataclasses import replace
 from functools import reduce
 
 import numpy as np
@@ -26,6 +25,7 @@ from rankops.ranks import ranks
 from rankops.sorters.handcrafted import Handcrafted
 from rankops.tasks import retrieval
 from rankops.tasks.label_ranking import label_ranks_of
+from rankops.training.batches import in_lists
 from rankops.training.device import make_accelerator
 from rankops.training.loop import train
 from rankops.training.objective import Objective
@@ -35,7 +35,6 @@ from conftest import ROOT  # isort: skip
 
 CHANNELS = {"channels": [4, 6]}
 CONVNET = {"name": "linear", "args": {}, "backbone": {"name": "convnet", "args": CHANNELS}}
-PERCEPTRON = CONVNET | {"backbone": {"name": "perceptron", "args": {"hidden": []}}}
 ATTENTION, WILDCAT = (CONVNET | {"name": name} for name in ("label_attention", "wildcat"))
 WORDS = {"name": "words", "args": {"size": 8, "word_size": 4}}
 DUAL = CONVNET | {"args": {"grid": 2}, "text": WORDS}
@@ -502,32 +501,29 @@ class TestBatches:
         assert seen == [{12, 13, 14}, {0, 1, 2}, {6, 7, 8}]
 
     def test_lists_are_of_one_group_and_only_they_are_compared(self, generator):
-        rows, groups = torch.arange(27), torch.arange(27) % 3
-        split = Split(
-            features.of_tensor(torch.randn(27, 2, generator=generator)), rows.float(),
-            about=pa.table({"group": ["abc"[group] for group in groups.tolist()]}),
-        )  # fmt: skip
-        case = ("score_ranking", PERCEPTRON, "mse", None, None)
+        about = pa.table({"group": ["a", "b", "c"] * 9})
+        vectors = features.of_tensor(torch.randn(27, 2, generator=generator))
+        split = Split(vectors, torch.arange(27.0), about=about)
+        perceptron = {"name": "linear", "args": {}, "backbone": {"name": "perceptron", "args": {"hidden": []}}}
+        case = ("score_ranking", perceptron, "spearman", "handcrafted", None)
         for length in (4, 9):
-            options = options_of("score_ranking") | {"list_length": length}
-            part = Training(case, split, training=options).phase("finetune")
-            order = part.order(generator)
-            assert len(order) == len(set(order.tolist())) == part.rows == 27 // 3 // length * length * 3
-            assert (groups[order.view(-1, length)] == groups[order[::length]].unsqueeze(1)).all()
-            assert part.group == part.length == length
-        with pytest.raises(ValueError, match="no group has more than 9 rows"):
-            Training(case, split, training=options | {"list_length": 10}).phase("finetune")
-        with pytest.raises(ValueError, match="no column group"):
-            Training(case, replace(split, about=None), training=options).phase("finetune")
-        twins = replace(split, truth=captions([["a"]] * 27)._replace(family=rows // 2))
-        options = options_of("retrieval") | {"together": 2}
-        order = (
-            Training(("retrieval", PERCEPTRON, "info_nce", None, None), twins, training=options)
-            .phase("finetune")
-            .order(generator)
-        )
-        assert sorted(order.tolist()) == list(range(26))  # the last has no twin
-        assert (order[::2] // 2 == order[1::2] // 2).all()
+            options = options_of("score_ranking") | {"list_length": length, "batch_size": 2 * length}
+            one = Training(case, split, training=options).phase("finetune")
+            rows = one.order(generator)
+            assert (one.rows, one.group, one.length) == (27 // 3 // length * length * 3, length, length)
+            assert len(rows) == len(set(rows.tolist())) == one.rows
+            assert (rows.view(-1, length) % 3 == rows[::length].unsqueeze(1) % 3).all()
+        target = rows % 3 * 100.0 + rows  # the order of groups is nothing to be learned
+        assert one.loss((rows.float().unsqueeze(1),), (target, None), generator).item() == pytest.approx(0, abs=1e-6)
+        for wrong, about_, message in ((10, about, "no group has more than 9 rows"), (9, None, "no column group")):
+            bad = Split(vectors, split.truth, about=about_)
+            with pytest.raises(ValueError, match=message):
+                Training(case, bad, training=options | {"list_length": wrong}).phase("finetune")
+
+    def test_items_of_a_family_are_in_a_batch_together(self, generator):
+        rows = in_lists(torch.arange(27) // 2, 2, generator)
+        assert sorted(rows.tolist()) == list(range(26))  # the last has no twin
+        assert (rows[::2] // 2 == rows[1::2] // 2).all()
 
     def test_each_image_is_seen_with_its_own_label_ranks_moved_or_not(self):
         images = (20 * torch.arange(8, dtype=torch.uint8)).view(8, 1, 1).expand(8, 16, 16)
@@ -580,8 +576,9 @@ def test_a_ranker_averages_scores_and_thresholds_over_views(tmp_path, generator)
 
 def test_targets_far_from_0_are_learned_from_by_their_deviations_and_those_within_0_and_1_as_they_are():
     inputs = features.of_tensor(torch.randn(4, 2, generator=torch.Generator().manual_seed(0)))
+    model = {"name": "linear", "args": {}, "backbone": {"name": "perceptron", "args": {"hidden": []}}}
     for target, expected in (([1e5, 2e5, 1e5, 2e5], [-1, 1, -1, 1]), ([0.0, 0.5, 1.0, 0.25], [0, 0.5, 1, 0.25])):
         split = Split(inputs, torch.tensor(target))
-        training = Training(("score_ranking", PERCEPTRON, "mse", None, None), split)
+        training = Training(("score_ranking", model, "mse", None, None), split)
         _, truth = training.phase("finetune").compare(torch.zeros(4, 1), split.truth, length=4)
         assert truth["target"].flatten().tolist() == pytest.approx(expected)

@@ -1,12 +1,15 @@
-"""Keep results in git, with what made them: `python -m tools.keep STUDY [RUN ...]`, where they were made.
+"""Keep results in git, with what made them: `python -m tools.keep STUDY [NAME ...]`, where they were made.
 
-Commit code and params first. It writes results/STUDY/ whole: of each run that was evaluated, or that is named, with its
-comparisons, of sorters, and of the papers' figures. `--in experiments` takes those of that project.
+Commit code and params first. It writes results/STUDY/ whole: of runs that were evaluated, with their comparisons, of
+sorters, and of what experiments/ measures besides. A name may be a pattern, such as '*-kanji'; by default all are kept.
+`--in experiments` takes those of that project.
 """
 
 import argparse
 import json
 import sys
+from collections.abc import Mapping
+from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
@@ -16,40 +19,57 @@ from pipelines.ops.git import git
 from pipelines.reporting.results import read_run
 from pipelines.reporting.studies import Row, compared_rows, machine, read_rows, rows_of, write
 from pipelines.stages.compare import compared, statistics_of
+from rankops.bootstrap import evaluate
+from rankops.seeding import derived_seed
 
 # What decides about results; all of it must be in the commit that is written down.
 COMMITTED = ("src", "pipelines", "params.yaml", "dvc.yaml", "experiments")
 ELSEWHERE = ("checks/", "data/", "models/")  # they may have been left on the machine that made the results
+KINDS = {
+    "runs": "metrics/runs/*.json",
+    "predictions": "predictions/*.parquet",
+    "sorters": "metrics/sorters/*.json",
+    "measured": "metrics/measured/*.csv",
+}
 
 
-def keep(study: str, *, runs: list[str] | None = None, folder: Path = Path(), command: str = "dvc repro") -> Path:
+def keep(study: str, *names: str, folder: Path = Path(), command: str = "dvc repro") -> Path:
     """Write results/<study>/ and return it.
 
     Args:
         study: its name.
-        runs: by default all that were evaluated.
+        names: of runs, rivals, sorters and other measurements, or patterns of names; by default all that there are.
         folder: the DVC project that has them, in this checkout.
         command: what was run.
 
     Raises:
         ValueError: code or params are in no commit, or results are not those of the lock, the code and the params.
-        FileNotFoundError: there are no results.
+        FileNotFoundError: there are no results of a name.
     """
     if changed := [line[3:] for line in git(".", "status", "--porcelain", "--", *COMMITTED).splitlines()]:
         raise ValueError(f"not in a commit: {', '.join(changed)}. Commit what made the results first")
     params = load(folder / "params.yaml")
-    runs = runs or [run for run in params.runs if (folder / f"predictions/{run}.parquet").is_file()]
-    if not runs:
-        raise FileNotFoundError(f"{folder / 'predictions'}: no results; run `dvc repro`")
-    sorters = [one for one in params.sorters if (folder / f"metrics/sorters/{one}.json").is_file()]
+    found = {
+        kind: {
+            path.stem: path
+            for path in sorted(folder.glob(pattern))
+            if any(fnmatch(path.stem, one) for one in names or "*")
+        }
+        for kind, pattern in KINDS.items()
+    }
+    for name in names or "*":
+        if not any(fnmatch(one, name) for some in found.values() for one in some):
+            raise FileNotFoundError(f"{folder}: no results of {name}; run `dvc repro`")
+    runs = [run for run in params.runs if run in found["runs"]]
+    sorters = [one for one in params.sorters if one in found["sorters"]]
     stages = [f"{stage}@{run}" for run in runs for stage in ("train", "evaluate")]
     if sorters:
         stages += ["benchmark_sorters", *(f"pretrain@{one}" for one in sorters)]
     _refuse_changed(folder, stages)
     rows = [row for run in runs for row in _of_run(folder, run)]
-    rows += _compared(params, runs, folder)
-    rows += [row for one in sorters for row in rows_of(one, _json(folder / f"metrics/sorters/{one}.json"))]
-    rows += [row for path in sorted(folder.glob("metrics/figures/*.csv")) for row in read_rows(path)]
+    rows += _compared(params, found["predictions"])
+    rows += [row for one in sorters for row in rows_of(one, _json(found["sorters"][one]))]
+    rows += [row for path in found["measured"].values() for row in read_rows(path)]
     datasets = {params.runs[run].dataset for run in runs}
     made_by = {
         "commit": git(".", "rev-parse", "HEAD"),
@@ -81,17 +101,20 @@ def _of_run(folder: Path, run: str) -> list[Row]:
     return rows
 
 
-def _compared(params: Settings, runs: list[str], folder: Path) -> list[Row]:
-    """Return what the comparisons say of these runs."""
-    rows = []
+def _compared(params: Settings, predictions: Mapping[str, Path]) -> list[Row]:
+    """Return what the comparisons say of runs and rivals that have predictions, and the metrics of the rivals."""
+    rows: list[Row] = []
     for comparison in params.comparisons.values():
-        part = comparison.model_copy(update={"runs": [run for run in comparison.runs if run in runs]})
-        if part.runs and part.baseline in runs:
-            statistics = {
-                run: statistics_of(params.runs[run].task, folder / f"predictions/{run}.parquet", params.runs[run].seeds)
-                for run in (part.baseline, *part.runs)
-            }
-            rows += compared_rows(compared(part, statistics, params.evaluate))
+        kept = {part: [one for one in getattr(comparison, part) if one in predictions] for part in ("runs", "rivals")}
+        if comparison.baseline not in predictions or not any(kept.values()):
+            continue
+        task, part = params.runs[comparison.baseline].task, comparison.model_copy(update=kept)
+        names = (comparison.baseline, *part.runs, *part.rivals)
+        statistics = {name: statistics_of(task, predictions[name]) for name in names}
+        rows += compared_rows(compared(part, statistics, params.evaluate))
+        draws = derived_seed(params.evaluate.seed, "evaluate")
+        for name in part.rivals:
+            rows += rows_of(name, evaluate(statistics[name], resamples=params.evaluate.resamples, seed=draws))
     return rows
 
 
@@ -129,11 +152,11 @@ def _json(path: Path) -> dict[str, Any]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("study", help="folder below results/")
-    parser.add_argument("runs", nargs="*", help="by default all that were evaluated")
+    parser.add_argument("names", nargs="*", help="of what is kept, or patterns; by default all")
     parser.add_argument("--in", dest="folder", type=Path, default=Path(), help="project that has them")
     parser.add_argument("--command", default="dvc repro", help="what was run")
     given = parser.parse_args()
-    print(keep(given.study, runs=given.runs, folder=given.folder, command=given.command))
+    print(keep(given.study, *given.names, folder=given.folder, command=given.command))
 
 
 if __name__ == "__main__":

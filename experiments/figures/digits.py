@@ -26,7 +26,7 @@ def main(params: Settings, digits: int) -> None:
         scores, _ = task.scores(network, split.inputs)
         found = interval(ranked(scores, split.truth)["accuracy"].numpy(), **draws)
         rows.append(Row(f"label_ranking-{run}", f"accuracy.{digits}_digits", **found))
-    with replaced_file(Path(f"metrics/figures/digits-{digits}.csv")) as partial:
+    with replaced_file(Path(f"metrics/measured/digits-{digits}.csv")) as partial:
         write_rows(partial, rows)
 
 

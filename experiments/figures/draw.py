@@ -20,7 +20,7 @@ from pipelines.reporting.studies import read_rows
 from rankops.io.atomic import replaced_folder
 
 METRICS = Path("metrics")
-FIGURES = METRICS / "figures"
+FIGURES = METRICS / "measured"
 POINTS = ("lstm", "cnn", "handcrafted", "hinge_ap", "cross_entropy")
 FLIPPED = (0, 10, 20, 30, 40)  # per cent
 LINES = {"RLSEP": "rlsep-{}_digits", "RLSEP, trained on three": "rlsep-3_digits", "LSEP": "lsep-{}_digits"}

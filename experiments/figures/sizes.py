@@ -24,7 +24,7 @@ from rankops.seeding import derived_seed, generator
 from rankops.tasks.label_ranking import LabelRanking
 from rankops.training.device import find_device
 
-FOLDER, RUN = Path("metrics/figures"), "label_ranking-rlsep-label_attention"
+FOLDER, RUN = Path("metrics/measured"), "label_ranking-rlsep-label_attention"
 FRAMES, ROWS, BINS, SEED = 30, 2000, 60, 1
 TASK = LabelRanking()
 

@@ -12,7 +12,7 @@ from rankops.ranks import ranks
 from rankops.seeding import generator
 from rankops.sorters import load_sorter
 
-FOLDER = Path("metrics/figures")
+FOLDER = Path("metrics/measured")
 STEPS, SEED = 2001, 1
 
 

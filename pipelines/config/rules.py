@@ -190,7 +190,7 @@ def _check_read(block: Dataset, kind: type[Any], place: str) -> None:
 def _check_sorter(settings: Settings, key: str, place: str) -> None:
     sorter = settings.sorters[key]
     module = _built("sorters", sorter, place, length=settings.score_vectors.length)
-    has_weights = any(True for _ in module.parameters())
+    has_weights = any(weight.requires_grad for weight in module.parameters())
     if has_weights != (sorter.training is not None):
         expected = "a block of options: it has weights to train" if has_weights else "null: it has no weights"
         raise ValueError(f"{place}.training: {sorter.name} needs {expected}")
@@ -484,6 +484,8 @@ def _check_comparison(settings: Settings, key: str, place: str) -> None:
             )
         if not set(run.seeds) & set(first.seeds):
             raise ValueError(f"{place}.runs: {name} and {comparison.baseline} have no seed in common, which pairs them")
+    if own := sorted(set(comparison.rivals) & set(settings.runs)):
+        raise ValueError(f"{place}.rivals: {own[0]} is a run, expected what another program predicts: put it into runs")
     _check_known(comparison.metric, _metrics(first.task), f"{place}.metric")
 
 

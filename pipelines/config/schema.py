@@ -227,6 +227,7 @@ class Comparison(Block):
     metric: str
     baseline: Name
     runs: Annotated[list[Name], Field(min_length=1)]
+    rivals: list[Name] = []  # no runs: predictions/<name>.parquet is of another program
 
 
 class Resampling(Block):

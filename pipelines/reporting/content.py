@@ -82,8 +82,8 @@ def _comparison(params: Settings, runs: pd.DataFrame, table: pd.DataFrame, name:
     rows = [
         {
             "run": row.run,
-            "loss": loss_of(params.runs[row.run]),
-            "value": _value(runs, row.run, metric),
+            "loss": loss_of(params.runs[row.run]) if row.run in params.runs else row.run,  # else a rival
+            "value": _value(runs, row.run, metric) if row.run in params.runs else number(row.value),
             "difference": number(row.difference, row.low, row.high, sign=True),
             "verdict": _verdict(row.low, row.high, lower_is_better=about.lower_is_better),
             "p": "< 0.001" if row.p < 0.001 else number(row.p),
@@ -94,7 +94,8 @@ def _comparison(params: Settings, runs: pd.DataFrame, table: pd.DataFrame, name:
     usual = {"loss": loss_of(params.runs[baseline]), "value": _value(runs, baseline, metric)}
     title = _title(params, params.runs[baseline])
     # Chosen on validation: the largest of several differences on the test split would flatter.
-    best = max(rows, key=lambda row: fmean(read_run(f"models/runs/{row['run']}")["validation"].values()))
+    own = [row for row in rows if row["run"] in params.runs]
+    best = max(own, key=lambda row: fmean(read_run(f"models/runs/{row['run']}")["validation"].values()))
     return {"task": title, "metric": about, "question": question, "usual": usual, "runs": rows, "best": best}
 
 

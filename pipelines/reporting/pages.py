@@ -1,8 +1,8 @@
 """Write the tables of the docs from the kept results: `python -m pipelines.reporting.pages [NAME ...]`.
 
 `PLACES` says which page shows what. Each place is between the lines `<!-- results: NAME -->` and
-`<!-- end of results -->`. The place `report` is of the last `dvc repro` instead, written if it is named: the best
-losses go into README.md, all tables and the sheet of images into docs/.
+`<!-- end of results -->`. The place `report` is of the last `dvc repro` instead, written if it is named, with the sheet
+of images.
 """
 
 import re
@@ -10,15 +10,15 @@ import shutil
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from scipy.stats import friedmanchisquare, rankdata, ttest_ind, ttest_rel, wilcoxon
 from scipy.stats import t as student
-from scipy.stats import ttest_ind, ttest_rel
 
-from pipelines.reporting.papers import printed
+from pipelines.reporting.papers import SORTERS, printed
 from pipelines.reporting.results import number
 from pipelines.reporting.studies import Study, read
 from rankops.bootstrap import holm
@@ -27,8 +27,9 @@ from rankops.tasks.label_ranking import LabelRanking
 
 __all__ = ["PLACES", "Place", "Table", "gain", "half_width", "markdown", "mean", "p_of", "paired", "value", "write"]
 
-REPORT, SHEET, BORDER = Path("reports/results.md"), Path("reports/figures/orders.png"), "<!-- all tables -->\n"
+REPORT, SHEET = Path("reports/results.md"), Path("reports/figures/orders.png")
 
+Values = Sequence[float] | np.ndarray
 Cell = Callable[[Study, Any], str]  # of a study and the key of a row
 
 
@@ -58,11 +59,22 @@ class Table:
 
 
 @dataclass(frozen=True)
+class Computed:
+    """Tables that a function makes of a whole study, where their rows depend on its numbers."""
+
+    study: str
+    make: Callable[[Study], str]
+
+    def text(self) -> str:
+        return self.make(read(self.study))
+
+
+@dataclass(frozen=True)
 class Place:
     """A place of a page, and its tables from top to bottom."""
 
     page: Path
-    tables: Sequence[Table]
+    tables: Sequence[Table | Computed]
 
     def text(self) -> str:
         return "\n".join(table.text() for table in self.tables)
@@ -110,12 +122,12 @@ def at_an_end(study: Study, run: str) -> str:
     return f"{sum(one in (min(grid), max(grid)) for one, grid in chosen)} of {len(chosen)}" if chosen else ""
 
 
-def half_width(values: Sequence[float] | np.ndarray) -> float:
+def half_width(values: Values) -> float:
     """Return half the width of the 95 % interval of a mean (Student's t)."""
     return float(np.std(values, ddof=1) / len(values) ** 0.5 * student.ppf(0.975, len(values) - 1))
 
 
-def paired(values: Sequence[float], usual: Sequence[float]) -> str:
+def paired(values: Values, usual: Values) -> str:
     """Return a mean over seeds, with its difference from that of the same seeds of another method and a 95 % interval.
 
     >>> paired([0.5, 0.6, 0.7], [0.4, 0.4, 0.6])
@@ -325,6 +337,126 @@ PAIRS = Table(
     "**RLSEP's t, random pairs of each image: ranked 0-1, and its difference from all pairs.**\n\n",
 )
 
+# --- Many networks at once: runs `<what>, <method>`, with Student's t over seeds. ---
+
+MADE_DATA = {
+    "spearman": ("Spearman", ("MSE", "MSE, each list standardized", "MSE of ranks", "Spearman")),
+    "average_precision": ("mean AP", ("cross-entropy", "softmax of each list", "AP")),
+}
+GRIDS = {"rate": "rates", "steps": "steps"}
+USUAL_ORDER, USUAL_DIGITS = "mse", "SoftSort, binary cross-entropy"
+
+
+def made_data(study: Study) -> str:
+    parts = []
+    for metric, (title, losses) in MADE_DATA.items():
+        rows = []
+        for kind in [run.removesuffix(f", {losses[0]}") for run in study.runs if run.endswith(f", {losses[0]}")]:
+            usual, *others = (_of_seeds(study, f"{kind}, {loss}", metric) for loss in losses)
+            rows.append([kind, f"{usual.mean():.3f}", *(paired(one, usual) for one in others)])
+        parts.append(markdown([f"made data, by {title}", *losses], rows))
+    return "\n".join(parts)
+
+
+def with_half(values: np.ndarray, form: str = ".3f") -> str:
+    """Return a mean and the half width of its 95 % interval."""
+    return f"{values.mean():{form}} ± {half_width(values):{form.removeprefix('+')}}"
+
+
+def label_ranking_sets(study: Study) -> str:
+    """Show tau of each set and method, and what a method does over all sets: Wilcoxon's and Friedman's tests."""
+    sets = [run for run in study.runs if study.has(run, "rows")]
+    methods = [run.removeprefix(f"{sets[0]}, ") for run in study.runs if run.startswith(f"{sets[0]}, ")]
+    tau = [[_of_seeds(study, f"{name}, {method}", "kendall") for name in sets] for method in methods]
+    means = np.array([[values.mean() for values in one] for one in tau])  # (methods, sets)
+    shape, rows = ("rows", "features", "labels"), []
+    for place, name in enumerate(sets):
+        cells = [with_half(one[place]) for one in tau]
+        best = int(means[:, place].argmax())
+        cells[best] = f"**{cells[best]}**"
+        rows.append([name, *(mean(one, ".0f")(study, name) for one in shape), *cells])
+    first = markdown(["set", *shape, *methods], rows)
+    ranks, gains = rankdata(-means, axis=0).mean(1), means - means[methods.index(USUAL_ORDER)]
+    others = [place for place, method in enumerate(methods) if method != USUAL_ORDER]
+    p = dict(zip(others, holm([float(wilcoxon(gains[place]).pvalue) for place in others]), strict=True))
+    rows = []
+    for place in ranks.argsort(kind="stable"):
+        against = ["", "", ""]
+        if place in p:
+            against = [with_half(gains[place], "+.3f"), f"{(gains[place] > 0).sum()} of {len(sets)}", f"{p[place]:.3f}"]
+        ends = [_at_ends(study, methods[place], key, only) for key, only in (("rate", (0, -1)), ("steps", (-1,)))]
+        rows.append([methods[place], f"{means[place].mean():.3f}", f"{ranks[place]:.1f}", *against, *ends])
+    columns = ["method", "mean tau", "mean rank", f"minus {USUAL_ORDER}'s", f"sets above {USUAL_ORDER}", "p (Holm)"]
+    second = markdown([*columns, "rates at an end", "most steps"], rows)
+    return f"{first}\nOver sets (Friedman's test: p = {friedmanchisquare(*means).pvalue:.1e}):\n\n{second}"
+
+
+def _at_ends(study: Study, method: str, key: str, places: tuple[int, ...]) -> str:
+    """Return how often a value at an end of the grid was chosen."""
+    ends = [study.made_by["params"][GRIDS[key]][place] for place in places]
+    chosen = [row.value for row in study.rows if row.metric == f"setting.{key}" and row.run.endswith(f", {method}")]
+    return f"{np.isin(chosen, ends).mean():.0%}"
+
+
+def four_digits(study: Study, n: int) -> str:
+    """Show EM and EW on test, and EM minus the usual method's with paired t-tests, the best first."""
+    methods = [run.removesuffix(f", n = {n}") for run in study.runs if run.endswith(f", n = {n}")]
+    em = {method: study.by_seed(f"{method}, n = {n}", "test.EM") for method in methods}
+    methods.sort(key=lambda method: -np.mean([*em[method].values()]))
+    pairs = {
+        one: np.array([(em[one][s], em[USUAL_DIGITS][s]) for s in em[one]]) for one in methods if one != USUAL_DIGITS
+    }
+    p = dict(zip(pairs, holm([float(ttest_rel(*pair.T).pvalue) for pair in pairs.values()]), strict=True))
+    rows = []
+    for method in methods:
+        run, against = f"{method}, n = {n}", ["", ""]
+        if method in p:
+            against = [with_half(pairs[method][:, 0] - pairs[method][:, 1], "+.1f"), f"{p[method]:.3f}"]
+        cells = [with_half(_of_seeds(study, run, f"test.{name}"), ".1f") for name in ("EM", "EW")]
+        rows.append([method, mean("setting", "g")(study, run), str(len(em[method])), *cells, *against])
+    columns = ["method", "setting", "seeds", "EM", "EW", f"EM minus that of {USUAL_DIGITS}", "p (Holm)"]
+    return f"**n = {n}**\n\n{markdown(columns, rows)}"
+
+
+# --- When a ranking loss pays: the README's short table. ---
+
+VALUES, LISTS = ("MSE", "Spearman", "MSE of ranks"), ("cross-entropy", "AP", "softmax of each list")
+# Of each row: what it is, the made data, the metric's title, and the usual loss, ours, and a simple other.
+PAYS = (
+    ("targets are skewed", "skewed, as prices and counts are", "Spearman", VALUES),
+    ("3 % of targets are wrong", "3 % of training targets are wrong", "Spearman", VALUES),
+    ("each list has its own unit", "20 lists of 25, each in its own unit", "Spearman", VALUES),
+    ("each list has its own level", "5 of 50, lists differ in level", "mean AP", LISTS),
+    ("targets are clean", "values with normal noise", "Spearman", VALUES),
+    ("4 of 200 are relevant", "4 of 200", "mean AP", LISTS),
+)
+
+
+def pays(study: Study) -> str:
+    """Show the usual loss, the loss on ranks and a simple alternative side by side, the best in bold."""
+    rows = []
+    for what, kind, title, losses in PAYS:
+        metric = next(name for name, (shown, _) in MADE_DATA.items() if shown == title)
+        found = [f"{_of_seeds(study, f'{kind}, {loss}', metric).mean():.2f}" for loss in losses]
+        cells = [f"**{one}**" if one == max(found) else one for one in found]  # all that look the best
+        rows.append([what, title, *(f"{cell} {loss}" for cell, loss in zip(cells, losses, strict=True))])
+    return markdown(["when", "judged by", "usual loss", "ranking loss", "simple alternative"], rows)
+
+
+# --- SoDeep's Table 1. ---
+
+ON_100_SCORES = {
+    "comparator, trained at d = 32, ships": "comparator",
+    **{f"LSTM written down, {cells} cells each way": f"lstm-{cells}_cells" for cells in (512, 256, 128, 64)},
+    "LSTM, the paper's": "lstm",
+    "CNN, the paper's kernels, 32 channels": "cnn-unpadded",
+    "CNN, dilated, 32 channels": "cnn",
+    "sigmoid": "sigmoid-steepness35",
+    "Laplace, softness 0.05": "laplace-sharp",
+    "Laplace, softness 0.2": "laplace",
+    "handcrafted, steepness 10": "handcrafted",
+}
+
 # --- Real data. ---
 
 
@@ -340,7 +472,7 @@ PROTEINS = {
     "lightgbm": "LightGBM, LambdaRank",
     "lambdarank": "LambdaRank",
 }
-FILMS = ("mse", "mse, user's mean taken off", "listnet", "ranknet", "lambdarank", "ndcg", "spearman", "kendall")
+FILMS = ("mse", "mse_centered", "listnet", "ranknet", "lambdarank", "ndcg", "spearman", "kendall")
 USUAL_KANJI, USUAL_CELLS = "label_ranking-cross_entropy-kanji", "memorability-mse-solar_cells"
 USUAL_PROTEINS, USUAL_FILMS = "proteins-soft_margin", "films-mse"
 TRUE_ORDER = "*the true order, without equal scores*"
@@ -408,7 +540,7 @@ PLACES: dict[str, Place] = {
                     ("spearman, lstm", "memorability-spearman-lstm-solar_cells"),
                     ("spearman, laplace", "memorability-spearman-laplace-solar_cells"),
                     ("ranknet", "memorability-ranknet-solar_cells"),
-                    (TRUE_ORDER, "true_order"),
+                    (TRUE_ORDER, "true_order_of_cells"),
                 ],
                 {
                     "Spearman": value("spearman"),
@@ -425,9 +557,9 @@ PLACES: dict[str, Place] = {
                 "movielens_100k",
                 "loss",
                 [
-                    *((loss, f"films-{loss}") for loss in FILMS),
+                    *((loss.replace("_centered", ", user's mean taken off"), f"films-{loss}") for loss in FILMS),
                     ("*mean rating of the film*", "mean_rating"),
-                    (TRUE_ORDER, "true_order"),
+                    (TRUE_ORDER, "true_order_of_films"),
                 ],
                 {
                     "NDCG": value("ndcg"),
@@ -437,6 +569,30 @@ PLACES: dict[str, Place] = {
                     "tau minus mse's": gain("kendall", USUAL_FILMS, digits=4),
                     "p (Holm) of tau": p_of("kendall", USUAL_FILMS),
                     "rates at an end": at_an_end,
+                },
+            )
+        ],
+    ),
+    "when_ranks_win": Place(Path("docs/results.md"), [Computed("when_ranks_win", made_data)]),
+    "pays": Place(Path("README.md"), [Computed("when_ranks_win", pays)]),
+    "label_ranking_sets": Place(Path("docs/real_data.md"), [Computed("label_ranking_sets", label_ranking_sets)]),
+    "four_digit_mnist": Place(
+        Path("docs/peers.md"), [Computed("four_digit_mnist", partial(four_digits, n=n)) for n in (3, 5, 9)]
+    ),
+    "sodeep_table_1": Place(
+        Path("docs/sodeep_table_1.md"),
+        [
+            Table(
+                "sodeep_table_1",
+                "sorter",
+                ON_100_SCORES.items(),
+                {
+                    "parameters": mean("parameters", ",.0f"),
+                    "L1": value("l1", digits=4),
+                    "the paper's L1": lambda _, run: SORTERS.get(run.split("-")[0], ""),
+                    "exact ranks": mean("exact_ranks"),
+                    "vanishing gradients": mean("gradient.vanishing"),
+                    "wrong signs": mean("gradient.wrong_signs_of_others"),
                 },
             )
         ],
@@ -461,19 +617,15 @@ def write(page: Path, name: str, text: str) -> None:
 
 
 def write_report() -> None:
-    """Copy the tables and the sheet of images of the last `dvc repro` into README.md and docs/.
+    """Copy the tables and the sheet of images of the last `dvc repro` into docs/.
 
     Raises:
         FileNotFoundError: the report has not been made.
-        ValueError: a page has no place for the tables, or the report is of older code.
+        ValueError: the page has no place for the tables.
     """
     if not REPORT.is_file():
         raise FileNotFoundError(f"{REPORT}: no such file; make it with `dvc repro`")
-    short, border, tables = REPORT.read_text().partition(BORDER)
-    if not border:
-        raise ValueError(f"{REPORT}: no line {BORDER.strip()}; make it again with `dvc repro`")
-    write(Path("README.md"), "report", short)
-    write(Path("docs/results.md"), "report", tables)
+    write(Path("docs/results.md"), "report", REPORT.read_text())
     if SHEET.is_file():  # there is none without label ranking
         shutil.copyfile(SHEET, Path("docs") / SHEET.name)
 

@@ -45,7 +45,7 @@ def embedded(network: Any, parts: Iterable[Tensor]) -> Tensor:
 class Half(Phase):
     """One of the two phases; a task's own says what a batch is compared with, and how the outputs are measured.
 
-    Rows are compared in lists of `length`, by default that of a sorter of fixed length; None for a whole batch.
+    A sorter of fixed length ranks groups of that length, any other a whole batch; a task may say otherwise by `length`.
 
     Args:
         task: whose network is trained.
@@ -74,18 +74,17 @@ class Half(Phase):
         if self.frozen:
             inputs = [one.replaced(task.features(network, one)) for one in inputs]
         self.inputs, self.val_inputs = inputs
-        self.monitor = task.training.get("monitor") or self.monitor
-        self.length, self.rows = objective.length, len(train)
-        self.arrange(task.training)
+        self.rows, self.length = len(self.inputs), objective.length
+        if (together := self.together(task.training)) is not None:
+            groups, length = together
+            counts = groups.bincount()
+            self.rows, self.order = int((counts - counts % length).sum()), partial(in_lists, groups, length)
         self.group = self.length or 1
+        self.monitor = task.training.get("monitor") or self.monitor
 
-    def arrange(self, training: Mapping[str, Any]) -> None:
-        """Change which rows are in a batch together, and which are compared, by the options of a training."""
-
-    def keep_together(self, groups: Tensor, length: int) -> None:
-        """Let each `length` rows of a batch be of one group; `groups` are the numbers of the group of each row (n,)."""
-        counts = groups.bincount()
-        self.rows, self.order = int((counts - counts % length).sum()), partial(in_lists, groups, length)
+    def together(self, training: Mapping[str, Any]) -> tuple[Tensor, int] | None:
+        """Return the group of each row (n,), of which so many are in a batch together; None for any rows."""
+        return None
 
     def choose(self, rows: Tensor, generator: torch.Generator) -> Tensor:
         """Return the truth about the rows of a batch."""

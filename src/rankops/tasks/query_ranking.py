@@ -18,6 +18,7 @@ from rankops.datasets.files.splits import MEMORY, Split, lists_of, padded, relev
 from rankops.groups import among_first, groups
 from rankops.inputs._base import Inputs
 from rankops.io.parquet import ragged_lists
+from rankops.metrics.kendall import kendall
 from rankops.metrics.mean_average_precision import average_precision
 from rankops.metrics.ndcg import ndcg
 from rankops.models._layers import ScoreLayer
@@ -38,6 +39,7 @@ METRICS = (
     Metric("top_1", "TOP1"),
     Metric("rank_of_last", "RKL", lower_is_better=True),
     *(Metric(f"ndcg_at_{depth}", f"NDCG@{depth}", shown=depth == 10) for depth in DEPTHS),
+    Metric("kendall", "Kendall's tau", shown=False),
 )
 
 
@@ -67,7 +69,8 @@ def metrics_of(scores: Tensor, relevance: Tensor, mask: Tensor) -> Tensor:
 
     Args:
         scores, relevance, mask: (n, d). A document is relevant if it has more than half of the query's largest
-            relevance: 1 of 0 and 1, 3 and 4 of grades up to 4. NDCG takes grades as they are.
+            relevance: 1 of 0 and 1, 3 and 4 of grades up to 4. NDCG takes grades as they are, and so does Kendall's
+            tau, which is 0 where scores or grades are all equal.
     """
     largest = relevance.masked_fill(~mask, 0).amax(-1, keepdim=True)
     relevant = (2 * relevance > largest) & mask
@@ -79,6 +82,7 @@ def metrics_of(scores: Tensor, relevance: Tensor, mask: Tensor) -> Tensor:
             (among_first(groups(scores, labels=relevant, mask=mask), 1) * relevant).sum(-1),
             ((scores >= lowest) & mask).sum(-1).double(),
             *(ndcg(scores, relevance, mask=mask, k=depth) for depth in DEPTHS),
+            kendall(scores, relevance, mask=mask).nan_to_num(0.0),
         ]
     )
     return found.where(relevant.any(-1), torch.nan)
@@ -222,7 +226,7 @@ class QueryRanking(Task):
         return split.table({name: ragged_lists(pa.array(flat.numpy()), split.sizes) for name, flat in columns.items()})
 
     def scored(self, table: pa.Table) -> Statistic:
-        """Return means over queries: of average precision, NDCG, NDCG@5 and @10, and the KDD Cup 2004's TOP1 and RKL.
+        """Return means over queries: average precision, NDCG, also @5 and @10, tau, the KDD Cup 2004's TOP1 and RKL.
 
         TOP1 is 1 where a relevant document comes first, and RKL the rank of the last one, ties at their worst.
         """

@@ -85,14 +85,13 @@ class PairPhase(Half):
 
     monitor = "recall_at_1"  # the mean of both directions, the validation split as one gallery
 
-    def arrange(self, training: Mapping[str, Any]) -> None:
-        if (several := training.get("together")) is not None:
-            numbers, counts = self.train.truth.family.unique(return_inverse=True, return_counts=True)[1:]
-            if counts.max() < several:
-                raise ValueError(
-                    f"together is {several}, but no family has more than {counts.max()} items: choose less"
-                )
-            self.keep_together(numbers, several)
+    def together(self, training: Mapping[str, Any]) -> tuple[Tensor, int] | None:
+        if (several := training.get("together")) is None:
+            return None
+        numbers, counts = self.train.truth.family.unique(return_inverse=True, return_counts=True)[1:]
+        if counts.max() < several:
+            raise ValueError(f"together is {several}, but no family has more than {counts.max()} items: choose less")
+        return numbers, several
 
     def choose(self, rows: Tensor, generator: torch.Generator) -> Tensor:
         counts = self.train.truth.counts

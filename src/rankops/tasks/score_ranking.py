@@ -55,12 +55,12 @@ class ScorePhase(Half):
 
     monitor = "spearman"
 
-    def arrange(self, training: Mapping[str, Any]) -> None:
+    def together(self, training: Mapping[str, Any]) -> tuple[Tensor, int] | None:
         if (length := training.get("list_length")) is None:
-            return
+            return None
         if self.length not in (None, length):
             raise ValueError(f"list_length is {length}, expected {self.length}, the sorter's length")
-        about = self.train.about
+        self.length, about = length, self.train.about
         if about is None or "group" not in about.column_names:
             raise ValueError(
                 f"list_length is {length}, but the training table has no column group: expected one, or null"
@@ -68,8 +68,7 @@ class ScorePhase(Half):
         _, numbers, counts = np.unique(about["group"].to_pylist(), return_inverse=True, return_counts=True)
         if counts.max() < length:
             raise ValueError(f"list_length is {length}, but no group has more than {counts.max()} rows: choose less")
-        self.length = length
-        self.keep_together(torch.from_numpy(numbers), length)
+        return torch.from_numpy(numbers), length
 
     def choose(self, rows: Tensor, generator: torch.Generator) -> Tensor:
         return self.train.truth[rows]

@@ -1,4 +1,4 @@
-"""Which rows make a batch: in random order, in whole groups, and in shares of several processes."""
+"""Which rows make a batch: in random order, in lists of like ones, in whole groups, and in shares of processes."""
 
 from collections.abc import Callable, Iterator
 

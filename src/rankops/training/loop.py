@@ -159,13 +159,12 @@ class _Training:
         """Yield the batches of an epoch, and the generator of random choices in their losses."""
         # Seeds of an epoch, not a stream over all of them: a resumed training draws what it would have drawn.
         generator, common = (torch.Generator().manual_seed(self._seed(number)) for _ in range(2))
-        phase, size = self.phase, self.options["batch_size"]
-        options = {"multiple_of": phase.group, "share": self.share, "order": phase.order}
-        drawn = random_batches(phase.rows, size, generator, **options)
+        how = {"multiple_of": self.phase.group, "share": self.share, "order": self.phase.order}
+        drawn = random_batches(self.phase.rows, self.options["batch_size"], generator, **how)
         for rows, following in pairwise(chain(drawn, [torch.empty(0, dtype=torch.int64)])):
-            batch = phase.batch(rows, generator)
+            batch = self.phase.batch(rows, generator)
             if len(following):
-                phase.ahead(following)
+                self.phase.ahead(following)
             yield batch, common if self.share[1] > 1 else generator  # processes compute one loss
 
     def _seed(self, number: int) -> int:

@@ -134,7 +134,7 @@ class Finetune(WholePhase):
 
 @dataclass(frozen=True, kw_only=True)
 class Training:
-    """A training in two phases, see `rankops.training.finetune.ProbeAndFinetune`.
+    """A training in two phases, see `rankops.tasks._two_phases.TwoPhases`.
 
     The probe trains the head on frozen features, the finetune the whole network.
     """

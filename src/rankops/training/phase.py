@@ -36,6 +36,7 @@ class Phase:
         rows: examples in an epoch.
         order: draws the order of an epoch's rows, see `rankops.training.batches.random_batches`; None for all rows.
         group: batches are made of whole groups of so many examples, as a sorter of fixed length needs.
+        order: draws the order of the rows of an epoch, see `rankops.training.batches.random_batches`; None for any.
         monitor: the validation metric that decides on the best epoch.
         lower_is_better: whether that is an error.
         small: whether it is computed on one thread, which several would only delay.
@@ -49,6 +50,7 @@ class Phase:
     rows: int
     order: Callable[[torch.Generator], Tensor] | None = None
     group: int = 1
+    order: Callable[[torch.Generator], Tensor] | None = None
     monitor: str
     lower_is_better: bool = False
     small: bool = False
