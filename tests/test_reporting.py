@@ -16,12 +16,13 @@ import torch
 
 from pipelines.config.schema import check_shapes, merged, read
 from pipelines.reporting import pages, studies
-from pipelines.reporting.examples import SHEET, places
+from pipelines.reporting.examples import SHEET
 from pipelines.reporting.results import number
 from pipelines.stages import report
 from rankops.io.parquet import encode_images
 from rankops.lookup import find
 from rankops.metrics.label_ranking import ranked_ceiling
+from rankops.tasks.label_ranking import places
 
 from conftest import ROOT  # isort: skip
 
