@@ -72,7 +72,7 @@ def measure(folder: Path, *, memory: float, threads: int) -> dict[str, float | s
     splits = [task.load(folder, split, threads=threads, memory=memory) for split in ("train", "val")]
     loaded = time.perf_counter()
     network = task.build(MODEL, splits[0], seed=0)
-    options = {"training": TRAINING, "objective": Objective({"name": "mse"}), "seed": 0, "device": "cpu"}
+    options = {"objective": Objective({"name": "mse"}), "seed": 0, "device": "cpu"}
     for _ in train(task, network, *splits, **options):
         pass
     trained = time.perf_counter() - loaded

@@ -67,7 +67,7 @@ def fitted(params: Settings, split: Split) -> float:
     network = task.build(params.runs[RUN].model.model_dump(), split, seed=1)
     objective = Objective(params.runs[RUN].loss.model_dump(), device=make_accelerator(**compute).device)
     few = Split(of_tensor(split.inputs.items[:2]), split.truth[:2])  # so that validation costs nothing
-    options = {"training": training, "objective": objective, "seed": 1, **compute}
+    options = {"objective": objective, "seed": 1, **compute}
     moments = [time.perf_counter() for phase, _ in train(task, network, split, few, **options) if phase == "scorer"]
     return IMAGES / float(np.median([later - earlier for earlier, later in pairwise(moments)]))
 

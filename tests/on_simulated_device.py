@@ -75,8 +75,8 @@ def test_a_sorter_is_pretrained(name, args, fresh, there):
         AcceleratorState._reset_state(reset_partial_state=True)
         place = make_accelerator(device=device, precision="no").device
         data = scores.to(place), ranks(scores).to(place)
-        sorter, task = build("sorters", name, args, seed=0, length=8), Imitation(8, fresh=fresh)
-        running = fit(task, "imitation", sorter, data, data, options=options, rows=32, seed=0, device=device)
+        sorter = build("sorters", name, args, seed=0, length=8)
+        running = fit(Imitation(sorter, data, data, fresh=fresh), options, seed=0, device=device)
         losses.append([epoch.loss for epoch in running])
         check_place(sorter, device)
     assert losses[0] == pytest.approx(losses[1], abs=1e-5)

@@ -50,7 +50,7 @@ def trained(task: str, training: dict, splits: list, **options) -> tuple:
     made = lookup.find("tasks", task)(training)
     network = made.build(options.pop("model", CONVNET), splits[0], seed=0)
     objective = options.pop("objective", None) or Objective({"name": "rlsep" if task == "label_ranking" else "mse"})
-    options = {"training": training, "objective": objective, "seed": 0, "device": "cpu", "started": True} | options
+    options = {"objective": objective, "seed": 0, "device": "cpu", "started": True} | options
     history = [epoch for _, epoch in train(made, network, *splits, **options)]
     return made, network, history
 

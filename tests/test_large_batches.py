@@ -11,6 +11,9 @@ from torch import nn
 from rankops.losses import spearman
 from rankops.training.large_batch import in_chunks
 
+import in_two_processes  # isort: skip
+from conftest import free_port  # isort: skip
+
 
 class Network(nn.Module):
     def __init__(self, *, dropout: float = 0.0, normalize: bool = False):
@@ -126,13 +129,28 @@ dist.destroy_process_group()
 """
 
 
-def test_two_processes_have_the_gradient_of_one_with_the_whole_batch(tmp_path):
-    words = [sys.executable, "-c", OF_TWO]
-    both = [
-        subprocess.Popen([*words, str(rank), str(tmp_path / "meeting")], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-        for rank in range(2)
-    ]
+def together(*commands):
+    """Run two processes at once, and return what they print."""
+    both = [subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for words in commands]
     for process in both:
         output, errors = process.communicate(timeout=120)
-        assert process.returncode == 0, errors.decode()
+        assert process.returncode == 0, errors
+        yield output
+
+
+def test_two_processes_have_the_gradient_of_one_with_the_whole_batch(tmp_path):
+    words = [sys.executable, "-c", OF_TWO]
+    for output in together(*([*words, str(rank), str(tmp_path / "meeting")] for rank in range(2))):
         assert int(output) > 15
+
+
+def test_a_training_in_two_processes_or_in_chunks_learns_what_one_learns_from_whole_batches(tmp_path):
+    words = [sys.executable, in_two_processes.__file__]
+    port = str(free_port())
+    list(together(*([*words, str(rank), str(tmp_path), port] for rank in range(2))))
+    both = [torch.load(tmp_path / f"{rank}.pt", weights_only=True) for rank in range(2)]
+    for name, case in in_two_processes.cases().items():
+        whole, chunked = in_two_processes.trained(*case), in_two_processes.trained(*case, chunk=3)
+        for found in (chunked, *(one[name] for one in both)):
+            for one, other in zip(found, whole, strict=True):
+                assert torch.allclose(one, other, rtol=0, atol=1e-6), name

@@ -1,6 +1,7 @@
 """Tasks: trained in phases, resumed to the bit, written to disk, scored over seeds; starts, features, objectives."""
 
 import math
+from contextlib import nullcontext
 from functools import reduce
 
 import numpy as np
@@ -24,9 +25,11 @@ from rankops.ranks import ranks
 from rankops.sorters.handcrafted import Handcrafted
 from rankops.tasks import retrieval
 from rankops.tasks.label_ranking import label_ranks_of
+from rankops.training.batches import in_lists
 from rankops.training.device import make_accelerator
-from rankops.training.loop import in_lists, train
+from rankops.training.loop import train
 from rankops.training.objective import Objective
+from rankops.training.phase import Step
 
 from conftest import ROOT  # isort: skip
 
@@ -127,9 +130,16 @@ class Training:
 
     def epochs(self, checkpoint=None):
         return train(
-            self.task, self.network, self.split, self.split, training=self.training, objective=self.objective, seed=0,
+            self.task, self.network, self.split, self.split, objective=self.objective, seed=0,
             started=self.start is not None, device=self.device, checkpoint=checkpoint,
         )  # fmt: skip
+
+    def phase(self, name):
+        """The phase of this name, as if those before it were trained."""
+        accelerator = make_accelerator(device=self.device, precision="no")
+        options = {"started": self.start is not None, "accelerator": accelerator}
+        phases = self.task.phases(self.network, self.split, self.split, self.objective, **options)
+        return next(phase for phase in phases if phase.name == name)
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: "-".join(str(part) for part in (case[0], *case[2:4])))
@@ -138,8 +148,8 @@ def test_a_task_is_trained_in_its_phases_comes_back_from_disk_and_is_scored(case
     task, seen = training.task, []
     for name, epoch in training.epochs():
         seen.append((name, epoch.number))
-        assert task.monitor_in(name) in epoch.validation
-    assert seen == [(task.phases[0], 1), (task.phases[0], 2), (task.phases[1], 3), (task.phases[1], 4)]
+        assert math.isfinite(epoch.value)
+    assert seen == [(name, 2 * place + one) for place, name in enumerate(task.blocks()) for one in (1, 2)]
     save_model(tmp_path / "run", training.network)
     table = task.predict(training.network, training.split)
     again = load_model(tmp_path / "run")
@@ -276,12 +286,11 @@ def test_a_network_of_the_papers_is_trained_for_a_step(run, generator):
     values = merged(read(ROOT / "params.yaml"), read(ROOT / "scales/paper.yaml"))["runs"][run]
     split, model = split_of(values["task"], generator, rows=4), values["model"]
     training = Training((values["task"], model, values["loss"]["name"], None, None), split)
-    network, task, whole = training.network, training.task, "scorer" if "scorer" in training.training else "finetune"
-    accelerator = make_accelerator(device="cpu", precision="no")
-    module, data, _ = task.begin(network, whole, split, split, accelerator=accelerator)
+    phase = training.phase("scorer" if "scorer" in training.training else "finetune")
+    module = phase.module.train()
     before = {name: weights.detach().clone() for name, weights in module.named_parameters()}
-    optimizer = torch.optim.SGD(module.train().parameters(), lr=1e-3)
-    loss = task.loss(module, whole, task.batch(data, whole, torch.arange(4), generator), training.objective)
+    optimizer = torch.optim.SGD(module.parameters(), lr=1e-3)
+    loss = Step(phase, module, chunk=None, autocast=nullcontext)((phase.batch(torch.arange(4), generator), generator))
     loss.backward()
     optimizer.step()
     assert math.isfinite(loss.item())
@@ -480,41 +489,41 @@ class TestBatches:
     def batch(self, task, split, phase, **training):
         case = next(case for case in CASES if case[0] == task)
         training = Training(case, split, training=options_of(task) | training)
-        accelerator = make_accelerator(device="cpu", precision="no")
-        _, data, _ = training.task.begin(training.network, phase, split, split, accelerator=accelerator)
-        draws = torch.Generator().manual_seed(0)
-        return [training.task.batch(data, phase, torch.tensor([4, 0, 2]), draws) for _ in range(30)], training
+        one, draws = training.phase(phase), torch.Generator().manual_seed(0)
+        return [one.batch(torch.tensor([4, 0, 2]), draws) for _ in range(30)], training
 
     def test_each_clip_is_seen_by_any_of_its_frames_with_its_own_score(self):
         clips = frames.of_tensor(torch.arange(18, dtype=torch.uint8).view(6, 3, 1, 1).expand(6, 3, 16, 16))
         split = Split(clips, torch.arange(6.0))
         batches, _ = self.batch("score_ranking", split, "finetune", finetune=phase(shift=0))
-        assert all(batch.truth.tolist() == [4, 0, 2] for batch in batches)
-        seen = [{int(batch.inputs[place, 0, 0, 0]) for batch in batches} for place in range(3)]
+        assert all(batch.truth[0].tolist() == [4, 0, 2] for batch in batches)
+        seen = [{int(batch.inputs[0][place, 0, 0, 0]) for batch in batches} for place in range(3)]
         assert seen == [{12, 13, 14}, {0, 1, 2}, {6, 7, 8}]
 
     def test_lists_are_of_one_group_and_only_they_are_compared(self, generator):
         about = pa.table({"group": ["a", "b", "c"] * 9})
-        inputs = features.of_tensor(torch.randn(27, 2, generator=generator))
-        split = Split(inputs, torch.arange(27.0), about=about)
+        vectors = features.of_tensor(torch.randn(27, 2, generator=generator))
+        split = Split(vectors, torch.arange(27.0), about=about)
+        perceptron = {"name": "linear", "args": {}, "backbone": {"name": "perceptron", "args": {"hidden": []}}}
+        case = ("score_ranking", perceptron, "spearman", "handcrafted", None)
         for length in (4, 9):
-            task = lookup.find("tasks", "score_ranking")({"list_length": length})
-            groups, together = task.together(split)
-            order = in_lists(groups, together, generator)
-            assert len(order) == len(set(order.tolist())) == 27 // 3 // length * length * 3
-            assert (groups[order.view(-1, length)] == groups[order[::length]].unsqueeze(1)).all()
-        objective = Objective({"name": "mse", "args": {"within": "centered"}})
-        assert task.length(objective) == 9
-        twins = Split(inputs, Captions([], torch.ones(27), torch.arange(27) // 2, torch.zeros(27)))
-        families, two = lookup.find("tasks", "retrieval")({"together": 2}).together(twins)
-        order = in_lists(families, two, generator)
-        assert sorted(order.tolist()) == list(range(26))  # the last has no twin
-        assert (order[::2] // 2 == order[1::2] // 2).all()
-        make = lookup.find("tasks", "score_ranking")
-        with pytest.raises(ValueError, match="no group has more than 9 rows"):
-            make({"list_length": 10}).together(split)
-        with pytest.raises(ValueError, match="no column group"):
-            make({"list_length": 2}).together(Split(inputs, torch.arange(27.0)))
+            options = options_of("score_ranking") | {"list_length": length, "batch_size": 2 * length}
+            one = Training(case, split, training=options).phase("finetune")
+            rows = one.order(generator)
+            assert (one.rows, one.group, one.length) == (27 // 3 // length * length * 3, length, length)
+            assert len(rows) == len(set(rows.tolist())) == one.rows
+            assert (rows.view(-1, length) % 3 == rows[::length].unsqueeze(1) % 3).all()
+        target = rows % 3 * 100.0 + rows  # the order of groups is nothing to be learned
+        assert one.loss((rows.float().unsqueeze(1),), (target, None), generator).item() == pytest.approx(0, abs=1e-6)
+        for wrong, about_, message in ((10, about, "no group has more than 9 rows"), (9, None, "no column group")):
+            bad = Split(vectors, split.truth, about=about_)
+            with pytest.raises(ValueError, match=message):
+                Training(case, bad, training=options | {"list_length": wrong}).phase("finetune")
+
+    def test_items_of_a_family_are_in_a_batch_together(self, generator):
+        rows = in_lists(torch.arange(27) // 2, 2, generator)
+        assert sorted(rows.tolist()) == list(range(26))  # the last has no twin
+        assert (rows[::2] // 2 == rows[1::2] // 2).all()
 
     def test_each_image_is_seen_with_its_own_label_ranks_moved_or_not(self):
         images = (20 * torch.arange(8, dtype=torch.uint8)).view(8, 1, 1).expand(8, 16, 16)
@@ -523,7 +532,7 @@ class TestBatches:
             scorer = phase(batch_size=8, shift=shift)
             split = Split(image.of_tensor(images), label_ranks)
             batches, _ = self.batch("label_ranking", split, "scorer", scorer=scorer)
-            for pictures, truth, *_ in batches:
+            for (pictures,), (truth, _) in batches:
                 assert (pictures[:, 0, 8, 8] // 20).tolist() == [4, 0, 2]
                 assert truth.equal(label_ranks[[4, 0, 2]])
 
@@ -533,7 +542,7 @@ class TestBatches:
         batches, training = self.batch("retrieval", split, "finetune")
         words = training.network.captions.backbone.vocabulary.words
         for place, row in enumerate((4, 0, 2)):
-            seen = {" ".join(words[word] for word in batch.truth[place].tolist()) for batch in batches}
+            seen = {" ".join(words[word] for word in batch.inputs[1][place].tolist()) for batch in batches}
             assert seen == set(several[row])
         rows = [f"picture{row}" for row in range(6)]
         for least, known in ((3, ["one", *rows, "three", "two"]), (4, ["one", "three", "two"])):
@@ -542,17 +551,12 @@ class TestBatches:
 
     def test_thresholds_learn_to_lie_below_the_scores_of_labels_that_are_there(self, generator):
         split = split_of("label_ranking", generator, rows=8)
-        training = Training(CASES[0], split)
-        accelerator = make_accelerator(device="cpu", precision="no")
-        _, data, val = training.task.begin(training.network, "thresholds", split, split, accelerator=accelerator)
-        batch = training.task.batch(data, "thresholds", torch.arange(8), generator)
-
+        thresholds = Training(CASES[0], split).phase("thresholds")
+        _, truth = thresholds.batch(torch.arange(8), generator)
         below = torch.where(split.truth > 0, -99.0, 99.0)
-        loss = training.task.loss
-        assert loss(lambda _: below, "thresholds", batch, None).item() == pytest.approx(0, abs=1e-6)
-        assert loss(lambda _: -below, "thresholds", batch, None).item() > 50
-        measured = training.task.validate(lambda _: below, "thresholds", val)
-        assert measured == {"unranked_accuracy": 1, "unranked_exact_match": 1}
+        assert thresholds.loss((below,), truth, generator).item() == pytest.approx(0, abs=1e-6)
+        assert thresholds.loss((-below,), truth, generator).item() > 50
+        assert thresholds.validate(lambda _: below) == {"unranked_accuracy": 1, "unranked_exact_match": 1}
 
 
 def test_a_ranker_averages_scores_and_thresholds_over_views(tmp_path, generator):
@@ -575,7 +579,6 @@ def test_targets_far_from_0_are_learned_from_by_their_deviations_and_those_withi
     model = {"name": "linear", "args": {}, "backbone": {"name": "perceptron", "args": {"hidden": []}}}
     for target, expected in (([1e5, 2e5, 1e5, 2e5], [-1, 1, -1, 1]), ([0.0, 0.5, 1.0, 0.25], [0, 0.5, 1, 0.25])):
         split = Split(inputs, torch.tensor(target))
-        task = lookup.find("tasks", "score_ranking")({})
-        network = task.build(model, split, seed=1)
-        _, truth = task.compare(network, torch.zeros(4, 1), split.truth, 4)
+        training = Training(("score_ranking", model, "mse", None, None), split)
+        _, truth = training.phase("finetune").compare(torch.zeros(4, 1), split.truth, length=4)
         assert truth["target"].flatten().tolist() == pytest.approx(expected)

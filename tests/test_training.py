@@ -12,7 +12,9 @@ from torch import nn
 
 from rankops.augmentation import shifted, views, warped
 from rankops.checks import check_scores
-from rankops.training.loop import fit, random_batches
+from rankops.training.batches import random_batches
+from rankops.training.loop import fit
+from rankops.training.phase import Batch, Phase
 
 ROWS = 64
 OPTIONS = {
@@ -24,28 +26,29 @@ OPTIONS = {
 }
 
 
-class Regression:
+class Regression(Phase):
     """A small regression with dropout: what `fit` trains here; each step's loss may be looked at and changed."""
 
-    lower_is_better = True
+    rows, monitor, lower_is_better = ROWS, "error", True
 
-    def __init__(self, change=lambda task, network, loss: loss):
-        self.steps, self.change = 0, change
+    def __init__(self, network, change=lambda task, network, loss: loss):
+        self.module, self.steps, self.change = network, 0, change
         draws = torch.Generator().manual_seed(0)
         self.inputs = torch.randn(ROWS, 5, generator=draws)
         self.targets = self.inputs.sum(1, keepdim=True) + torch.randn(ROWS, 1, generator=draws) / 10
 
-    def monitor_in(self, phase):
-        return "error"
+    def batch(self, rows, generator):
+        return Batch((self.inputs[rows],), (self.targets[rows],))
 
-    def batch(self, data, phase, rows, generator):
-        return rows
+    def outputs(self, module, *inputs):
+        self.given = module
+        return module(*inputs)
 
-    def loss(self, network, phase, rows, objective):
+    def loss(self, outputs, truth, generator):
         self.steps += 1
-        return self.change(self, network, nn.functional.mse_loss(network(self.inputs[rows]), self.targets[rows]))
+        return self.change(self, self.given, nn.functional.mse_loss(*outputs, *truth))
 
-    def validate(self, network, phase, data):
+    def validate(self, network):
         assert not torch.is_grad_enabled()
         assert not network.training
         return {"error": nn.functional.mse_loss(network(self.inputs), self.targets).item()}
@@ -54,13 +57,13 @@ class Regression:
 def problem(*change):
     torch.manual_seed(1)
     network = nn.Sequential(nn.Linear(5, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Dropout(0.1), nn.Linear(8, 1))
-    return network, Regression(*change)
+    return network, Regression(network, *change)
 
 
 def trained(network, task, *, checkpoint=None, seed=3, precision="no", name="training", **options):
+    assert task.module is network
     return fit(
-        task, "only", network, None, None, options=OPTIONS | options, rows=ROWS, seed=seed, device="cpu",
-        precision=precision, checkpoint=checkpoint, name=name,
+        task, OPTIONS | options, seed=seed, device="cpu", precision=precision, checkpoint=checkpoint, name=name
     )  # fmt: skip
 
 
@@ -122,7 +125,7 @@ def test_averaged_weights_are_validated_and_kept(tmp_path):
     assert torch.allclose(averaged[1].running_mean, seen.mean((0, 1)), atol=1e-6)
     assert torch.allclose(averaged[1].running_var, seen.var(1).mean(0), atol=1e-6)
     with torch.no_grad():
-        assert found[0].validation == task.validate(averaged.eval(), "only", None)
+        assert found[0].validation == task.validate(averaged.eval())
 
 
 def test_what_is_finished_is_not_trained_again_whatever_half_written_and_earlier_checkpoints_there_are(tmp_path):
@@ -144,7 +147,7 @@ def test_what_is_finished_is_not_trained_again_whatever_half_written_and_earlier
 def test_the_best_epoch_is_kept_and_patience_ends_it():
     errors, states = iter([5.0, 3.0, 4.0, 3.0, 9.0, 1.0]), []
     network, task = problem()
-    task.validate = lambda network, *_: states.append(weights_of(network)) or {"error": next(errors)}
+    task.validate = lambda network: states.append(weights_of(network)) or {"error": next(errors)}
     epochs = list(trained(network, task, epochs=6, patience=3))
     assert [epoch.best for epoch in epochs] == [True, True, False, False, False]
     assert weights_of(network).equal(states[1])

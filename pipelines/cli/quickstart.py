@@ -125,7 +125,7 @@ def compare(
             network = task.build(model, data["train"], seed=seed)
             objective = Objective({"name": loss, "args": {}})
             steps = train(
-                task, network, data["train"], data["val"], training=training, objective=objective, seed=seed,
+                task, network, data["train"], data["val"], objective=objective, seed=seed,
                 device="cpu", name=loss,
             )  # fmt: skip
             for _ in followed(steps, name=loss, total=sum(EPOCHS.values()), history=Path(scratch) / "history.csv"):

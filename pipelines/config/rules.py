@@ -225,7 +225,7 @@ def _check_training(settings: Settings, task: str, place: str, training: dict[st
     """Check a task's options of training, or those that a run makes of them."""
     kind = lookup.find("tasks", task, where=place)
     options = _typed(kind.Training, settings.training[task] if training is None else training, place)
-    for phase in kind.phases:
+    for phase in kind.blocks():
         _check_optimizer(getattr(options, phase).optimizer, f"{place}.{phase}.optimizer")
 
 
@@ -260,8 +260,8 @@ def _check_dataset_of(settings: Settings, run: Run, task: type[Task], place: str
 def _lacks(settings: Settings, dataset: str, task: type[Task]) -> list[str]:
     """Return the columns that a task learns from and a dataset does not have: the truth, and one kind of input."""
     columns = settings.datasets[dataset].built().schema.names
-    inputs = [] if any(kind in columns for kind in task.inputs) else [*task.inputs]
-    return [column for column in task.learns_from if column not in columns] or inputs
+    inputs = [] if any(kind in columns for kind in task.reads.inputs) else [*task.reads.inputs]
+    return [column for column in task.reads.truth if column not in columns] or inputs
 
 
 def _check_model(settings: Settings, run: Run, place: str) -> None:
@@ -298,16 +298,14 @@ def _backbones(settings: Settings, run: Run, place: str) -> tuple[Any, Any]:
     backbone = _built(
         "models.backbones", run.model.backbone, f"{place}.backbone", **given | files["backbone"].get("files", {})
     )
+    try:
+        lookup.find("tasks", run.task).accepts(model)
+    except ValueError as error:
+        raise ValueError(f"{place}.{error}") from error
     if run.model.text is None:
         return backbone, None
-    if run.task != "retrieval":
-        raise ValueError(f"{place}.text: {run.task} has no captions to encode: leave it out")
-    captions = _built("models.backbones", run.model.text, f"{place}.text", **given | files["text"].get("files", {}))
-    if captions.input != "text":
-        raise ValueError(
-            f"{place}.text.name: {run.model.text.name} takes {captions.input}, expected a backbone of text"
-        )
-    return backbone, captions
+    files = files["text"].get("files", {})
+    return backbone, _built("models.backbones", run.model.text, f"{place}.text", **given | files)
 
 
 def _runs(settings: Settings) -> dict[str, Run]:
@@ -422,8 +420,8 @@ def _check_start(settings: Settings, key: str, task: type[Task], place: str) -> 
     if name == NONE:
         if not task.plan(settings.training_of(key), started=False):
             raise ValueError(
-                f"{place}: the epochs of the training's {', '.join(task.phases)} are 0, but the run starts from random "
-                "weights, which need at least 1: or give it a start"
+                f"{place}: the epochs of the training's {', '.join(task.blocks())} are 0, but the run starts from "
+                "random weights, which need at least 1: or give it a start"
             )
     elif folder == "models/runs":
         _check_known(name, settings.runs, f"{place}.start", "run ")

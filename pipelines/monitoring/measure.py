@@ -59,7 +59,7 @@ def measure(
     for piece in pieces((row for number, row in enumerate(rows) if number in chosen), recipe):
         asked = [_asked(row) for row in piece]
         prepared = [
-            _prepared(row, cells[kind.name] if task.lists else [cells[kind.name]], kind, recipe)
+            _prepared(row, cells[kind.name] if task.reads.lists else [cells[kind.name]], kind, recipe)
             for row, cells in zip(piece, asked, strict=True)
         ]
         inputs = pd.DataFrame([_of_input(one, recipe) for one in prepared])

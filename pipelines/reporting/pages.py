@@ -1,8 +1,8 @@
 """Write the tables of the docs from the kept results: `python -m pipelines.reporting.pages [NAME ...]`.
 
 `PLACES` says which page shows what. Each place is between the lines `<!-- results: NAME -->` and
-`<!-- end of results -->`. The place `report` is of the last `dvc repro` instead, written if it is named: the best
-losses go into README.md, all tables and the sheet of images into docs/.
+`<!-- end of results -->`. The place `report` is of the last `dvc repro` instead, written if it is named, with the sheet
+of images.
 """
 
 import re
@@ -37,7 +37,7 @@ from rankops.tasks.label_ranking import LabelRanking
 
 __all__ = ["PLACES", "text_of", "write"]
 
-REPORT, SHEET, BORDER = Path("reports/results.md"), Path("reports/figures/orders.png"), "<!-- all tables -->\n"
+REPORT, SHEET = Path("reports/results.md"), Path("reports/figures/orders.png")
 
 # --- RLSEP's Tables 1 and 2: the key of a row is a metric. ---
 
@@ -293,6 +293,31 @@ def four_digits(study: Study, n: int) -> str:
     return f"**n = {n}**\n\n{markdown(columns, rows)}"
 
 
+# --- When a ranking loss pays: the README's short table. ---
+
+VALUES, LISTS = ("MSE", "Spearman", "MSE of ranks"), ("cross-entropy", "AP", "softmax of each list")
+# Of each row: what it is, the made data, the metric's title, and the usual loss, ours, and a simple other.
+PAYS = (
+    ("targets are skewed", "skewed, as prices and counts are", "Spearman", VALUES),
+    ("3 % of targets are wrong", "3 % of training targets are wrong", "Spearman", VALUES),
+    ("each list has its own unit", "20 lists of 25, each in its own unit", "Spearman", VALUES),
+    ("each list has its own level", "5 of 50, lists differ in level", "mean AP", LISTS),
+    ("targets are clean", "values with normal noise", "Spearman", VALUES),
+    ("4 of 200 are relevant", "4 of 200", "mean AP", LISTS),
+)
+
+
+def pays(study: Study) -> str:
+    """Show the usual loss, the loss on ranks and a simple alternative side by side, the best in bold."""
+    rows = []
+    for what, kind, title, losses in PAYS:
+        metric = next(name for name, (shown, _) in MADE_DATA.items() if shown == title)
+        found = [f"{of_seeds(study, f'{kind}, {loss}', metric).mean():.2f}" for loss in losses]
+        cells = [f"**{one}**" if one == max(found) else one for one in found]  # all that look the best
+        rows.append([what, title, *(f"{cell} {loss}" for cell, loss in zip(cells, losses, strict=True))])
+    return markdown(["when", "judged by", "usual loss", "ranking loss", "simple alternative"], rows)
+
+
 # --- SoDeep's Table 1. ---
 
 ON_100_SCORES = {
@@ -400,6 +425,7 @@ PLACES: dict[str, tuple[str, Sequence[Table | Computed]]] = {
     "solar_cells": ("docs/real_data.md", [Table("solar_cells", "loss", CELLS.items(), CELL_COLUMNS)]),
     "films": ("docs/real_data.md", [Table("movielens_100k", "loss", FILMS.items(), FILM_COLUMNS)]),
     "when_ranks_win": ("docs/results.md", [Computed("when_ranks_win", made_data)]),
+    "pays": ("README.md", [Computed("when_ranks_win", pays)]),
     "label_ranking_sets": ("docs/real_data.md", [Computed("label_ranking_sets", label_ranking_sets)]),
     "four_digit_mnist": (
         "docs/peers.md",
@@ -434,19 +460,15 @@ def write(page: Path, name: str, text: str) -> None:
 
 
 def write_report() -> None:
-    """Copy the tables and the sheet of images of the last `dvc repro` into README.md and docs/.
+    """Copy the tables and the sheet of images of the last `dvc repro` into docs/.
 
     Raises:
         FileNotFoundError: the report has not been made.
-        ValueError: a page has no place for the tables, or the report is of older code.
+        ValueError: the page has no place for the tables.
     """
     if not REPORT.is_file():
         raise FileNotFoundError(f"{REPORT}: no such file; make it with `dvc repro`")
-    short, border, tables = REPORT.read_text().partition(BORDER)
-    if not border:
-        raise ValueError(f"{REPORT}: no line {BORDER.strip()}; make it again with `dvc repro`")
-    write(Path("README.md"), "report", short)
-    write(Path("docs/results.md"), "report", tables)
+    write(Path("docs/results.md"), "report", REPORT.read_text())
     if SHEET.is_file():  # there is none without label ranking
         shutil.copyfile(SHEET, Path("docs") / SHEET.name)
 

@@ -16,7 +16,7 @@ from tqdm import tqdm
 
 from pipelines.ops.progress import EVERY
 from rankops.io.atomic import replaced_file
-from rankops.training.loop import Epoch
+from rankops.training.progress import Epoch
 
 __all__ = ["Times", "began", "followed", "keep_times", "kept_times", "write_history"]
 

@@ -19,44 +19,54 @@ from rankops.io.checkpoints import build, save_model
 from rankops.ranks import ranks as exact_ranks
 from rankops.training.device import find_device
 from rankops.training.loop import fit
+from rankops.training.phase import Batch, Phase
 
 DATA = Path("data/score_vectors")
 VALIDATED = 2048  # vectors at once: the paper's LSTM keeps some 2 MB of each
 
 
-class Imitation:
+class Imitation(Phase):
     """Score vectors and their exact ranks, which a sorter learns to imitate by its own loss; validated by L1.
 
     Args:
-        length: of a vector.
+        sorter: that learns.
+        train, val: scores (n, d) and ranks of both splits.
+        rows: vectors in an epoch; None for all of the training split.
         fresh: whether vectors are drawn anew for each batch instead of taken from the training split.
     """
 
-    lower_is_better = True
+    monitor, lower_is_better = "l1", True
 
-    def __init__(self, length: int, *, fresh: bool):
-        self.length, self.fresh = length, fresh
+    def __init__(
+        self,
+        sorter: Any,
+        train: tuple[Tensor, ...],
+        val: tuple[Tensor, ...],
+        *,
+        rows: int | None = None,
+        fresh: bool,
+    ):
+        self.module, self.train, self.val, self.fresh = sorter, train, val, fresh
+        self.rows = rows or len(train[0])
 
-    def monitor_in(self, phase: str) -> str:
-        return "l1"
-
-    def batch(
-        self, data: tuple[Tensor, Tensor], phase: str, rows: Tensor, generator: torch.Generator
-    ) -> tuple[Tensor, Tensor]:
-        scores, ranks = data
+    def batch(self, rows: Tensor, generator: torch.Generator) -> Batch:
+        scores, ranks = self.train
         if self.fresh:
-            drawn = score_vectors.draw(len(rows), self.length, generator)[0].to(scores.device)
-            return drawn, exact_ranks(drawn)
+            drawn = score_vectors.draw(len(rows), scores.shape[1], generator)[0].to(scores.device)
+            return Batch((drawn, exact_ranks(drawn)), ())
         rows = rows.to(scores.device)
-        return scores[rows], ranks[rows]
+        return Batch((scores[rows], ranks[rows]), ())
 
-    def loss(self, module: Any, phase: str, batch: tuple[Tensor, Tensor], objective: Any) -> Tensor:
-        return module.imitation_loss(*batch)
+    def outputs(self, module: Any, *inputs: Tensor) -> Tensor:
+        return module.imitation_loss(*inputs)
 
-    def validate(self, module: Any, phase: str, data: tuple[Tensor, Tensor]) -> dict[str, float]:
-        scores, ranks = data
+    def loss(self, outputs: tuple[Tensor, ...], truth: tuple[Any, ...], generator: torch.Generator) -> Tensor:
+        return outputs[0]
+
+    def validate(self, module: Any) -> dict[str, float]:
+        scores, ranks = self.val
         found = torch.cat([module(part) for part in scores.split(VALIDATED)])
-        return {"l1": ((found - ranks).abs().mean() / self.length).item()}
+        return {"l1": ((found - ranks).abs().mean() / scores.shape[1]).item()}
 
 
 def code_of(sorter: str) -> str:
@@ -77,7 +87,9 @@ def main(params: Settings, name: str) -> None:
         training = options.training.model_dump()
         compute = params.compute
         device = find_device(compute.device)
-        splits = [tuple(part.to(device) for part in score_vectors.load(DATA, split)[:2]) for split in ("train", "val")]
+        train, val = (
+            tuple(part.to(device) for part in score_vectors.load(DATA, split)[:2]) for split in ("train", "val")
+        )
         checkpoint = checkpoint_folder(
             "pretrain",
             name,
@@ -85,12 +97,8 @@ def main(params: Settings, name: str) -> None:
             inputs=[DATA / "train.parquet", DATA / "val.parquet"],
         )
         epochs = fit(
-            Imitation(length, fresh=training["vectors"] == "fresh"),
-            "imitation",
-            sorter,
-            *splits,
-            options=training,
-            rows=training["epoch_size"] or len(splits[0][0]),
+            Imitation(sorter, train, val, rows=training["epoch_size"], fresh=training["vectors"] == "fresh"),
+            training,
             seed=options.seed,
             device=compute.device,
             precision=compute.precision,

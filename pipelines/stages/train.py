@@ -9,10 +9,11 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterable
-from functools import partial
+from functools import lru_cache, partial
 from hashlib import sha256
 from itertools import product
 from pathlib import Path
+from shutil import copyfile, copytree, ignore_patterns
 from statistics import fmean
 from typing import Any, NamedTuple
 
@@ -20,7 +21,7 @@ import torch
 from filelock import FileLock
 from joblib import Parallel, delayed, parallel_config
 
-from pipelines.config import Settings
+from pipelines.config import Run, Settings
 from pipelines.config.schema import NONE
 from pipelines.ops.imports import put_off
 from pipelines.ops.process import tie_to, tie_to_starter, tied
@@ -70,34 +71,37 @@ def main(params: Settings, name: str) -> None:
     with replaced_folder(f"models/runs/{name}") as target:
         for job in jobs:
             result, kept = folder / _key(settings, job) / "result", target / name_of(job.seed, job.fold)
-            kept.mkdir()
-            for file in sorted(result.iterdir()):
-                if file.name != "validation.json":
-                    (kept / file.name).write_bytes(file.read_bytes())
-        by_seed = _by_seed(validation)
-        record = {
-            "seeds": run.seeds,
-            "best": max(run.seeds, key=lambda seed: by_seed[str(seed)]),
-            "setting": settings[chosen[folds[0]]],
-            "tried": [
-                {"setting": setting, "validation": _by_seed({job: tried[job] for job in tried if job.place == place})}
-                for place, setting in enumerate(settings)
-                if first
-            ],
-            "validation": by_seed,
-        }
-        if folds != [None]:
-            record["folds"] = [
-                {
-                    "fold": fold,
-                    "setting": settings[chosen[fold]],
-                    "validation": _by_seed({job: validation[job] for job in jobs if job.fold == fold}),
-                }
-                for fold in folds
-            ]
+            copytree(result, kept, ignore=ignore_patterns("validation.json"), copy_function=copyfile)
+        record = _record(run, tried, chosen, validation)
         (target / "run.json").write_text(json.dumps(record, indent=2) + "\n")
     keep_times("train", name, Path("models/runs") / name, _times(folder, settings, jobs))
     remove_folder(folder)
+
+
+def _record(run: Run, tried: dict[Job, float], chosen: dict[int | None, int], validation: dict[Job, float]) -> Any:
+    """Return what `run.json` says: the chosen setting, the best seed, and validation of all that was trained."""
+    settings, by_seed = run.settings, _by_seed(validation)
+    record = {
+        "seeds": run.seeds,
+        "best": max(run.seeds, key=lambda seed: by_seed[str(seed)]),
+        "setting": settings[next(iter(chosen.values()))],
+        "tried": [
+            {"setting": setting, "validation": _by_seed({job: tried[job] for job in tried if job.place == place})}
+            for place, setting in enumerate(settings)
+            if tried
+        ],
+        "validation": by_seed,
+    }
+    folds = [
+        {
+            "fold": fold,
+            "setting": settings[place],
+            "validation": _by_seed({job: value for job, value in validation.items() if job.fold == fold}),
+        }
+        for fold, place in chosen.items()
+        if fold is not None
+    ]
+    return record | ({"folds": folds} if folds else {})
 
 
 def _best(tried: dict[Job, float], places: Iterable[int], fold: int | None) -> int:
@@ -186,14 +190,18 @@ def _trained(params: Settings, name: str, jobs: list[Job], folder: Path) -> dict
             )
     else:
         errors = [_job(params, name, job, str(folder), 0, None) for job in waiting]
-    failed = [(job, error) for job, error in zip(waiting, errors, strict=True) if error is not None]
-    if failed:
-        raise ValueError(
-            "\n".join(f"{name}: {_named(settings, job)} failed: {error}" for job, error in failed)
-            + f"\n{len(waiting) - len(failed)} of {len(waiting)} jobs are kept; `dvc repro` trains those that failed"
-        )
+    _check_failed({_named(settings, job): error for job, error in zip(waiting, errors, strict=True)}, name)
     results = {job: folder / _key(settings, job) / "result/validation.json" for job in jobs}
     return {job: json.loads(path.read_text())["value"] for job, path in results.items()}
+
+
+def _check_failed(errors: dict[str, str | None], name: str) -> None:
+    failed = {job: error for job, error in errors.items() if error is not None}
+    if failed:
+        raise ValueError(
+            "\n".join(f"{name}: {job} failed: {error}" for job, error in failed.items())
+            + f"\n{len(errors) - len(failed)} of {len(errors)} jobs are kept; `dvc repro` trains those that failed"
+        )
 
 
 def _backend(params: Settings) -> dict[str, Any]:
@@ -280,6 +288,13 @@ def _launch(params: Settings, name: str, job: Job, folder: Path) -> None:
         )
 
 
+@lru_cache(maxsize=1)  # a process trains many seeds and settings on the same data
+def _splits(task: str, data: Path, stamps: tuple[int, ...], threads: int, memory: float) -> list[Any]:
+    """Return the training and the validation split of a folder, whose files were written at these times."""
+    reader = lookup.find("tasks", task)()
+    return [reader.load(data, split, threads=threads, memory=memory) for split in ("train", "val")]
+
+
 def train_one(params: Settings, name: str, job: Job, folder: Path) -> None:
     """Train one job into `folder/result`: its network, its history and its validation metric."""
     settings, seed = params.runs[name].settings, job.seed
@@ -288,9 +303,9 @@ def train_one(params: Settings, name: str, job: Job, folder: Path) -> None:
     accelerator = make_accelerator(**compute)
     extra = {"fresh": _fresh(params, run["dataset"])} if training.get("fresh") else {}
     task = lookup.find("tasks", run["task"])(training, cache=FEATURES, **extra)
-    options = {"threads": params.compute.threads, "memory": params.compute.memory}
     data = Path("data") / run["dataset"] if job.fold is None else folder / "data"
-    splits = [task.load(data, split, **options) for split in ("train", "val")]
+    stamps = tuple((data / f"{split}.parquet").stat().st_mtime_ns for split in ("train", "val"))
+    splits = _splits(run["task"], data.resolve(), stamps, params.compute.threads, params.compute.memory)
     start = _start(params, name, job.fold)
     network = task.build(with_files(run["model"], start), splits[0], seed=seed)
     started = Path(run["start"]).name != NONE
@@ -308,7 +323,6 @@ def train_one(params: Settings, name: str, job: Job, folder: Path) -> None:
         task,
         network,
         *splits,
-        training=training,
         objective=objective,
         seed=seed,
         started=started,
@@ -322,7 +336,7 @@ def train_one(params: Settings, name: str, job: Job, folder: Path) -> None:
     history = list(epochs)
     if not accelerator.is_main_process:
         return
-    values = [epoch.validation[task.monitor] for _, epoch in history if task.monitor in epoch.validation]
+    values = [epoch.value for _, epoch in history if epoch.monitor == history[0][1].monitor]
     with replaced_folder(folder / "result") as result:
         save_model(result, network)
         (result / "history.csv").write_bytes((folder / "history.csv").read_bytes())

@@ -220,7 +220,7 @@ def example_of(weights: Path) -> pd.DataFrame | np.ndarray:
         cell: Any = [picture.getvalue()] if given["kind"] == "frames" else picture.getvalue()
     else:
         cell = [0.0] * given["count"] if given["kind"] == "features" else "word"
-    return pd.DataFrame({given["kind"]: [[cell, cell] if task.lists else cell]})
+    return pd.DataFrame({given["kind"]: [[cell, cell] if task.reads.lists else cell]})
 
 
 def _made(run: Run, tags: Mapping[str, str]) -> dict[str, Any]:

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from torch import distributed as processes
 
-__all__ = ["gathered"]
+__all__ = ["alone", "gathered"]
 
 
 def gathered(*values: Tensor) -> tuple[Tensor, ...]:
@@ -29,12 +29,17 @@ def gathered(*values: Tensor) -> tuple[Tensor, ...]:
     >>> gathered(torch.tensor([1.0, 2.0]))  # one process
     (tensor([1., 2.]),)
     """
-    if not (processes.is_available() and processes.is_initialized()) or processes.get_world_size() == 1:
+    if alone():
         return values
     for value in values:
         if not value.dim():
             raise ValueError("a value without dimensions, expected (n, ...): gather scores, not the loss of them")
     return tuple(_Gathered.apply(value) for value in values)
+
+
+def alone() -> bool:
+    """Return whether there are no other processes."""
+    return not (processes.is_available() and processes.is_initialized()) or processes.get_world_size() == 1
 
 
 class _Gathered(torch.autograd.Function):

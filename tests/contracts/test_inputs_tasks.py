@@ -109,7 +109,7 @@ def test_an_input_and_a_task_are_trained_and_answer_raw_rows_or_say_why_not(task
     draws = np.random.default_rng(0)
     for split in ("train", "val"):
         pq.write_table(table(task, kind, draws), tmp_path / f"{split}.parquet")
-    kinds = lookup.find("tasks", task).inputs
+    kinds = lookup.find("tasks", task).reads.inputs
     if kind not in kinds:
         with pytest.raises(ValueError, match="frames are no input"):
             lookup.find("tasks", task)().load(tmp_path, "train", threads=1)
@@ -121,9 +121,7 @@ def test_an_input_and_a_task_are_trained_and_answer_raw_rows_or_say_why_not(task
         model = {"name": "linear", "args": {}, "backbone": BACKBONES[kind]}
         network = made.build(model, data[0], seed=0)
         objective = Objective({"name": loss}, sorter=Laplace() if loss in SORTS else None)
-        for _, epoch in train(
-            made, network, *data, training=training, objective=objective, seed=0, started=True, device="cpu"
-        ):
+        for _, epoch in train(made, network, *data, objective=objective, seed=0, started=True, device="cpu"):
             assert np.isfinite([epoch.loss, *epoch.validation.values()]).all()
         save_model(tmp_path / "model", network)
         with torch.no_grad():

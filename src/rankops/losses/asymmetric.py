@@ -5,8 +5,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from rankops.checks import check_positive
-from rankops.groups import groups
-from rankops.losses._inputs import Reduction, pointwise
+from rankops.losses._inputs import Reduction, groups, pointwise
 
 __all__ = ["asymmetric"]
 

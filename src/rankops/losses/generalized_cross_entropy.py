@@ -4,8 +4,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from rankops.groups import groups
-from rankops.losses._inputs import Reduction, pointwise
+from rankops.losses._inputs import Reduction, groups, pointwise
 
 __all__ = ["generalized_cross_entropy"]
 

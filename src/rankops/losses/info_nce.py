@@ -4,8 +4,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from rankops.checks import check_positive
-from rankops.groups import groups
-from rankops.losses._inputs import Reduction, reduced
+from rankops.losses._inputs import Reduction, groups, reduced
 
 __all__ = ["info_nce"]
 

@@ -3,8 +3,7 @@
 import torch
 from torch import Tensor
 
-from rankops.groups import groups
-from rankops.losses._inputs import AnySorter, Reduction, reduced, soft_ranks
+from rankops.losses._inputs import AnySorter, Reduction, groups, reduced, soft_ranks
 
 __all__ = ["log_rank"]
 

@@ -5,10 +5,8 @@ from typing import Literal
 from torch import Tensor
 
 from rankops.checks import check_choice
-from rankops.groups import Groups, groups
-from rankops.losses._inputs import Reduction, pointwise
+from rankops.losses._inputs import Groups, Reduction, groups, pointwise
 from rankops.ranks import ranks
-from rankops.sorters._standardize import standard_deviation
 
 __all__ = ["mse"]
 
@@ -73,7 +71,8 @@ def _relative(given: Groups, within: Within) -> Tensor:
     if within == "nothing":
         return given.truth
     apart = target - _means(target, given)
-    return apart if within == "centered" else apart / standard_deviation(target, given.mask)
+    deviation = _means(apart.square(), given).sqrt()
+    return apart if within == "centered" else apart / deviation.where(deviation > 0, 1.0)
 
 
 def _means(values: Tensor, given: Groups) -> Tensor:

@@ -15,6 +15,7 @@ __all__ = [
     "PhotoNetwork",
     "ScoreHead",
     "ScoreLayer",
+    "check_maps",
     "extremes",
     "missing_extra",
     "similarities",
@@ -206,6 +207,12 @@ class ScoreHead(nn.Sequential):
 
     def __init__(self, features: int, outputs: int):
         super().__init__(nn.BatchNorm1d(features, affine=False), ScoreLayer(features, outputs))
+
+
+def check_maps(head: str, maps: bool) -> None:
+    """Raise a ValueError if a backbone gives vectors to a head that looks at places of maps."""
+    if not maps:
+        raise ValueError(f"{head} looks at places of maps, but the backbone gives vectors; try linear")
 
 
 def extremes(maps: Tensor, *, highest: int, lowest_weight: float) -> Tensor:

@@ -124,7 +124,7 @@ def _blockwise(
     positions: Tensor, weights: Tensor | None, width: Tensor | float, begins: Tensor | None = None
 ) -> tuple[Tensor, Tensor]:
     """Return the sums of `_cumulative` whatever the distances, and without a look at values."""
-    gaps = (positions[..., :-1] - positions[..., 1:]).double().div_(width).clamp_(max=FURTHEST)
+    gaps = (positions[..., :-1] - positions[..., 1:]).double().div_(width).clamp(max=FURTHEST)
     if begins is not None:
         gaps = gaps.masked_fill_(begins[..., 1:], FURTHEST)
     length = positions.shape[-1]

@@ -1,9 +1,10 @@
 """What a task is: how its data are read, how its network is built, trained, validated, scored and asked."""
 
-from collections.abc import Iterable, Mapping
+import inspect
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, get_type_hints
 
 import numpy as np
 import pyarrow as pa
@@ -15,9 +16,16 @@ from rankops.bootstrap import Statistic, by_group
 from rankops.datasets.files.folds import statistic_by_fold
 from rankops.datasets.files.splits import MEMORY, Split, read_split
 from rankops.inputs._base import Inputs
+from rankops.io.checkpoints import build
 from rankops.tasks._predict import of_row
+from rankops.training.objective import Objective
+from rankops.training.options import PhaseOptions
+from rankops.training.phase import Phase
 
-__all__ = ["Metric", "Task"]
+if TYPE_CHECKING:
+    from accelerate import Accelerator
+
+__all__ = ["Metric", "Reads", "Task", "network_of"]
 
 
 @dataclass(frozen=True)
@@ -37,80 +45,114 @@ class Metric:
     shown: bool = True
 
 
-class Task:
-    """A task: `rankops.tasks.<name>` has one class of this form.
-
-    It is made with the options of a training (`Task(training)`), or without any to predict and to score. Besides the
-    methods here it has those that `rankops.training.loop.fit` calls, see `rankops.training.loop.Trainable`.
+@dataclass(frozen=True)
+class Reads:
+    """What a task reads of a dataset's tables.
 
     Attributes:
-        name, title: of the task.
-        phases: names of the blocks of training options, in order.
-        monitor: the validation metric that decides on the best epoch, seed and setting.
-        metrics: the only list of the task's metrics; the first is its main one.
-        inputs: kinds of input that it learns from, one of which a dataset has.
-        learns_from: columns of the truth that a dataset needs.
-        optional: columns of the truth that are read where they are there.
-        truth: names of the second argument of its losses, see `learns`.
+        truth: columns that it needs.
+        read: makes the truth of a table of these columns.
+        optional: columns that are read where they are there.
+        inputs: kinds of input, of which a dataset has one.
         lists: whether a row has a list of inputs.
-        Training: a dataclass of the options of its training.
     """
 
-    name: ClassVar[str]
+    truth: tuple[str, ...]
+    read: Callable[[pa.Table, Path], Any]
+    optional: tuple[str, ...] = ()
+    inputs: tuple[str, ...] = ("image", "frames", "features", "text")
+    lists: bool = False
+
+
+def network_of(name: str, model: Mapping[str, Any], split: Any, *, seed: int, task: str, **args: Any) -> Any:
+    """Return the untrained network of a task for a training split; its weights are drawn from `seed`.
+
+    Its recipe says what it takes and names the classes, so that it can be given raw inputs anywhere.
+
+    Args:
+        name: of the network below rankops/models.
+        model: `name` and `args` of the head, and `backbone`.
+        split: see `rankops.datasets.files.splits.Split`.
+        seed: of the weights.
+        task: its name.
+        args: what the task and its data decide, besides what the inputs do.
+
+    Raises:
+        ValueError: the backbone does not take inputs of this kind.
+    """
+    inputs = split.inputs
+    kind = lookup.find("inputs", inputs.kind)
+    backbone = model["backbone"]["name"]
+    if (takes := lookup.find("models.backbones", backbone).input) != kind.backbone:
+        raise ValueError(
+            f"{backbone} takes {takes}, but the dataset has {inputs.kind}: choose a backbone of {kind.backbone}"
+        )
+    parts = {"backbone": model["backbone"], "head": {"name": model["name"], "args": model["args"]}}
+    network = build("models", name, parts, seed=seed, **kind.runtime(inputs) | args)
+    if hasattr(network.backbone, "fit"):  # to what it standardizes by
+        network.backbone.fit(inputs.items)
+    network.recipe |= {"task": task, "input": inputs.about}
+    network.recipe |= {"classes": split.classes} if split.classes else {}
+    return network
+
+
+class Task:
+    """A task: `rankops.tasks.<name>` has one class of this form, with twelve members of its own.
+
+    It is made with the options of a training (`Task(training)`), or without any to predict and to score.
+
+    Attributes:
+        title: of the task.
+        metrics: the only list of the task's metrics; the first is its main one.
+        reads: what it reads of a table.
+        Training: a dataclass of the options of its training; blocks of `PhaseOptions` are its phases, in order.
+
+    Args:
+        training: options of the phases, see `Training` and `rankops.training.loop.fit`.
+        cache: a folder for features of frozen networks, or None to compute them each time.
+    """
+
     title: ClassVar[str]
-    phases: ClassVar[tuple[str, ...]]
-    monitor: str
     metrics: ClassVar[tuple[Metric, ...]]
-    inputs: ClassVar[tuple[str, ...]] = ("image", "frames", "features", "text")
-    learns_from: ClassVar[tuple[str, ...]]
-    optional: ClassVar[tuple[str, ...]] = ()
-    truth: ClassVar[tuple[str, ...]]
-    lists: ClassVar[bool] = False
+    reads: ClassVar[Reads]
     Training: ClassVar[type]
 
     # What each task says.
 
-    @staticmethod
-    def plan(training: Mapping[str, Any], *, started: bool) -> dict[str, dict[str, Any]]:
-        """Return the options of the phases that are trained, by name, in order.
-
-        Args:
-            training: a block of options for each phase, as in the params.
-            started: whether the network has trained weights to start from.
-        """
-        raise NotImplementedError
-
     @classmethod
     def learns(cls, training: Mapping[str, Any]) -> tuple[str, ...]:
         """Return the names of the second argument of the losses that it can be trained on with these options."""
-        return cls.truth
-
-    @staticmethod
-    def read(table: pa.Table, path: Path) -> Any:
-        """Return the truth of a table of `learns_from` and `optional`."""
         raise NotImplementedError
 
-    def is_small(self, phase: str, split: Split) -> bool:
-        """Return whether a phase on this training split is computed on one thread."""
-        raise NotImplementedError
+    @classmethod
+    def accepts(cls, model: Mapping[str, Any]) -> None:
+        """Raise a ValueError if a network of this task has no such part; the message begins with its place."""
+        if model.get("text") is not None:
+            raise ValueError(f"text: {cls.name} has no captions to encode: leave it out")
 
     def build(self, model: dict[str, Any], split: Split, *, seed: int) -> Any:
         """Return the untrained network for a training split; its weights are drawn from `seed`."""
         raise NotImplementedError
 
-    def begin(self, network: Any, phase: str, train: Split, val: Split, *, accelerator: Any) -> tuple[Any, Any, Any]:
-        """Return the module that a phase trains, and both splits as the phase reads them."""
-        raise NotImplementedError
+    def phases(
+        self,
+        network: Any,
+        train: Split,
+        val: Split,
+        objective: Objective,
+        *,
+        started: bool,
+        accelerator: "Accelerator",
+    ) -> Iterator[Phase]:
+        """Yield the phases of the plan, each when the one before is trained; leave the network as a phase should.
 
-    def end(self, network: Any, phase: str) -> None:
-        """Leave the network as a phase should."""
-
-    def rows(self, data: Any, phase: str) -> int:
-        """Return how many examples an epoch has."""
-        raise NotImplementedError
-
-    def group(self, phase: str, objective: Any) -> int:
-        """Return how many examples of a batch are ranked together, where that is fixed; else 1."""
+        Args:
+            network: of the task, on the accelerator's device.
+            train, val: splits.
+            objective: the loss.
+            started: whether the network has trained weights to start from.
+            accelerator: computes what a phase needs.
+        """
         raise NotImplementedError
 
     def predict(self, network: Any, split: Split) -> pa.Table:
@@ -133,11 +175,36 @@ class Task:
 
     # What all do alike.
 
+    name: ClassVar[str]
+
+    def __init_subclass__(cls) -> None:
+        cls.name = cls.__module__.rpartition(".")[2]  # of its file
+
+    def __init__(self, training: dict[str, Any] | None = None, *, cache: Path | None = None):
+        self.training, self.cache = training or {}, cache
+
+    @classmethod
+    def blocks(cls) -> list[str]:
+        """Return the names of the blocks of training options, in order."""
+        kinds = get_type_hints(cls.Training)
+        return [name for name, kind in kinds.items() if inspect.isclass(kind) and issubclass(kind, PhaseOptions)]
+
+    @classmethod
+    def plan(cls, training: Mapping[str, Any], *, started: bool) -> dict[str, dict[str, Any]]:
+        """Return the options of the phases that are trained, by name, in order.
+
+        Args:
+            training: a block of options for each phase, as in the params.
+            started: whether the network has trained weights to start from.
+        """
+        return {name: training[name] for name in cls.blocks() if training[name]["epochs"]}
+
     def load(self, folder: str | Path, split: str, *, threads: int, memory: float = MEMORY) -> Split:
         """Read a split of a dataset, see `rankops.datasets.files.splits.read_split`."""
+        reads = self.reads
         return read_split(
-            folder, split, truth=self.read, columns=self.learns_from, optional=self.optional, kinds=self.inputs,
-            lists=self.lists, threads=threads, memory=memory,
+            folder, split, truth=reads.read, columns=reads.truth, optional=reads.optional, kinds=reads.inputs,
+            lists=reads.lists, threads=threads, memory=memory,
         )  # fmt: skip
 
     def statistic(self, table: pa.Table) -> Statistic:
@@ -158,7 +225,7 @@ class Task:
         A `?` stands behind what may miss.
         """
         kind = lookup.find("inputs", recipe["input"]["kind"])
-        return {kind.name: kind.cell + "s" * self.lists, "id": "id?"}
+        return {kind.name: kind.cell + "s" * self.reads.lists, "id": "id?"}
 
     def values(self, recipe: Mapping[str, Any], row: Mapping[str, Any]) -> int:
         """Return how many pixels, features and characters a row of a request makes a network read."""
@@ -166,7 +233,7 @@ class Task:
         cell = row.get(kind.name)
         if cell is None or isinstance(cell, float):  # NaN, where a table has no such cell
             return 0
-        cells = cell if self.lists else [cell]
+        cells = cell if self.reads.lists else [cell]
         return sum(kind.values(one, about) for one in cells)
 
     @torch.inference_mode()
@@ -187,9 +254,9 @@ class Task:
             raise ValueError(f"no rows, expected at least one with a column {kind.name}")
         for number, row in enumerate(asked, first):
             with of_row(number):
-                if (cell := row.get(kind.name)) is None or (self.lists and not len(cell)):
-                    raise ValueError(f"no {kind.name}, expected one" + " document at least" * self.lists)
-                cells = list(cell) if self.lists else [cell]
+                if (cell := row.get(kind.name)) is None or (self.reads.lists and not len(cell)):
+                    raise ValueError(f"no {kind.name}, expected one" + " document at least" * self.reads.lists)
+                cells = list(cell) if self.reads.lists else [cell]
                 prepared.append(kind.prepared(cells, about, where=f"row {number}"))
         sizes = torch.tensor([len(one) for one in prepared])
         answers = self.answers(network, kind.gathered(prepared, about), sizes)

@@ -1,9 +1,9 @@
 """Label ranking: which labels an example has, in order of importance (RLSEP)."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -20,41 +20,16 @@ from rankops.io.parquet import as_batch, as_lists, matrix
 from rankops.metrics.label_ranking import ranked, unranked
 from rankops.models.label_ranker import pooled
 from rankops.ranks import dense_ranks
-from rankops.tasks._base import Metric, Task
+from rankops.tasks._base import Metric, Reads, Task, network_of
 from rankops.tasks._predict import named, order_of
-from rankops.training.finetune import network_of
-from rankops.training.options import STRICT, Phase, WholePhase, check_bounds
-
-if TYPE_CHECKING:
-    from accelerate import Accelerator
+from rankops.training.objective import Objective
+from rankops.training.options import STRICT, PhaseOptions, WholePhase, check_bounds
+from rankops.training.phase import Batch, Phase
 
 __all__ = ["LabelRanking", "label_ranks_of"]
 
 AUGMENTATION = ("shift", "zoom", "rotation")
 RATES = {"accuracy": "accuracy", "exact_match": "0-1", "precision": "precision", "recall": "recall", "f1": "F1"}
-
-
-class Examples(NamedTuple):
-    """A split on the device, from which the scorer learns: inputs and label ranks; `fresh` draws new ones."""
-
-    inputs: Inputs
-    label_ranks: Tensor
-    weight: Tensor | None
-    fresh: Callable[[int, torch.Generator], tuple[Tensor, Tensor]] | None = None
-
-    def ahead(self, rows: Tensor) -> None:
-        """Begin to read what the next batch takes."""
-        if self.fresh is None:
-            self.inputs.ahead(rows)
-
-
-class Embeddings(NamedTuple):
-    """A split as the frozen scorer sees it, from which the thresholds learn: embeddings, and the scores of each."""
-
-    inputs: Inputs
-    scores: Tensor
-    label_ranks: Tensor
-    weight: Tensor | None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,7 +45,7 @@ class ScorerOptions(WholePhase):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ThresholdOptions(Phase):
+class ThresholdOptions(PhaseOptions):
     """Options of the thresholds' training."""
 
     batch_size: int
@@ -115,6 +90,112 @@ def label_ranks_of(scores: Tensor, selected: Tensor) -> Tensor:
     return dense_ranks(torch.where(selected, places, 0))
 
 
+class Scorer(Phase):
+    """The scorer learns from the whole network; `fresh` draws new examples in place of the split's."""
+
+    name = "scorer"
+
+    def __init__(
+        self,
+        network: Any,
+        train: "Examples",
+        val: "Examples",
+        objective: Objective,
+        options: Mapping[str, Any],
+        *,
+        fresh: Callable[[int, torch.Generator], tuple[Tensor, Tensor]] | None,
+    ):
+        self.module, self.train, self.val = network.scorer, train, val
+        self.objective, self.options, self.fresh = objective, options, fresh
+        self.rows, self.small = len(train.label_ranks), train.inputs.kind == "features"
+        self.monitor = options.get("monitor", "accuracy")
+
+    def batch(self, rows: Tensor, generator: torch.Generator) -> Batch:
+        label_ranks, weight = self.train.truth(rows)
+        if self.fresh is None:
+            inputs = self.train.inputs.take(self.train.inputs.numbers(rows, generator))
+        else:
+            images, label_ranks = (part.to(label_ranks.device) for part in self.fresh(len(rows), generator))
+            inputs = as_batch(images)
+        if self.train.inputs.of_pictures:
+            moves = {option: self.options[option] for option in AUGMENTATION if option in self.options}
+            inputs = warped(inputs, generator, **moves)
+        return Batch((inputs,), (label_ranks, weight))
+
+    def ahead(self, rows: Tensor) -> None:
+        if self.fresh is None:
+            self.train.inputs.ahead(rows)
+
+    def loss(self, outputs: tuple[Tensor, ...], truth: tuple[Any, ...], generator: torch.Generator) -> Tensor:
+        label_ranks, weight = truth
+        return self.objective(*outputs, label_ranks, of_groups=weight, generator=generator)
+
+    def validate(self, module: Any) -> dict[str, float]:
+        # The head is in float32: scores of near ties would be rounded to the same.
+        scores = self.val.inputs.of_rows(module.head.score(_embedded(module, self.val.inputs)).float())
+        return _means(ranked(scores, self.val.label_ranks), self.val.weight)
+
+
+class Thresholds(Phase):
+    """The thresholds learn from the scorer's embeddings, which is frozen: they and its scores are computed once."""
+
+    name, small = "thresholds", True
+
+    def __init__(
+        self,
+        network: Any,
+        train: "Examples",
+        val: "Examples",
+        options: Mapping[str, Any],
+        *,
+        monitor: str,
+        autocast: Any,
+    ):
+        self.module, self.options, self.monitor = network.thresholds, options, f"unranked_{monitor}"
+        self.rows = len(train.label_ranks)
+        network.scorer.eval()
+        with torch.no_grad(), autocast():
+            embeddings = [_embedded(network.scorer, split.inputs) for split in (train, val)]
+            self.scores, self.val_scores = (network.scorer.head.score(one).float() for one in embeddings)
+        self.train, self.val = (
+            split._replace(inputs=split.inputs.replaced(pooled(one)))
+            for split, one in zip((train, val), embeddings, strict=True)
+        )
+
+    def batch(self, rows: Tensor, generator: torch.Generator) -> Batch:
+        numbers = self.train.inputs.numbers(rows, generator)
+        scores = self.scores[numbers.to(self.scores.device)]
+        return Batch((self.train.inputs.take(numbers),), (scores, *self.train.truth(rows)))
+
+    def loss(self, outputs: tuple[Tensor, ...], truth: tuple[Any, ...], generator: torch.Generator) -> Tensor:
+        scores, label_ranks, weight = truth
+        logits, there = scores - outputs[0], (label_ranks > 0).to(scores.dtype)
+        if weight is None:
+            return nn.functional.binary_cross_entropy_with_logits(logits, there)
+        errors = nn.functional.binary_cross_entropy_with_logits(logits, there, reduction="none")
+        return (errors.mean(1) * weight).sum() / weight.sum()
+
+    def validate(self, module: Any) -> dict[str, float]:
+        inputs = self.val.inputs
+        levels, scores = (inputs.of_rows(one) for one in (module(inputs.items).float(), self.val_scores))
+        check_scores(levels)
+        rates = _means(unranked(scores > levels, self.val.label_ranks), self.val.weight)
+        return {f"unranked_{rate}": value for rate, value in rates.items()}
+
+
+class Examples(NamedTuple):
+    """A split on the device: inputs, which are embeddings of the frozen scorer for the thresholds, and label ranks."""
+
+    inputs: Inputs
+    label_ranks: Tensor
+    weight: Tensor | None
+
+    def truth(self, rows: Tensor) -> tuple[Tensor, Tensor | None]:
+        """Return the label ranks of rows, and how much each counts."""
+        device = self.label_ranks.device
+        return self.label_ranks[rows.to(device)], None if self.weight is None else self.weight[rows].to(device)
+
+
 class LabelRanking(Task):
     """Train a scorer with a ranking loss, then thresholds on its frozen embedding that select labels.
 
@@ -130,9 +211,7 @@ class LabelRanking(Task):
         cache: unused; all tasks take one.
     """
 
-    name, title = "label_ranking", "Label ranking"
-    phases = ("scorer", "thresholds")
-    lower_is_better = False
+    title = "Label ranking"
     metrics = (
         *(
             Metric(
@@ -146,9 +225,7 @@ class LabelRanking(Task):
         Metric("ranked.mean_average_precision", "ranked mAP"),
     )
     Training = Training
-    truth = ("label_ranks",)
-    learns_from = ("label_ranks",)
-    read = staticmethod(splits.label_ranks_of)
+    reads = Reads(("label_ranks",), splits.label_ranks_of)
 
     def __init__(
         self,
@@ -157,15 +234,12 @@ class LabelRanking(Task):
         fresh: Callable[[int, torch.Generator], tuple[Tensor, Tensor]] | None = None,
         cache: Path | None = None,
     ):
-        self.training, self.fresh = training or {}, fresh
-        self.monitor = self.training.get("scorer", {}).get("monitor", "accuracy")
+        super().__init__(training, cache=cache)
+        self.fresh = fresh
 
-    @staticmethod
-    def plan(training: Mapping[str, Any], *, started: bool) -> dict[str, dict[str, Any]]:
-        return {phase: training[phase] for phase in ("scorer", "thresholds") if training[phase]["epochs"]}
-
-    def is_small(self, phase: str, split: Split) -> bool:
-        return phase == "thresholds" or split.inputs.kind == "features"
+    @classmethod
+    def learns(cls, training: Mapping[str, Any]) -> tuple[str, ...]:
+        return ("label_ranks",)
 
     def build(self, model: dict[str, Any], split: Split, *, seed: int) -> Any:
         args = {"hidden": self.training["thresholds"]["hidden"], "outputs": split.truth.shape[1]}
@@ -175,76 +249,20 @@ class LabelRanking(Task):
             args["views"] = self.training["views"]
         return network_of("label_ranker", model, split, seed=seed, task=self.name, **args)
 
-    def monitor_in(self, phase: str) -> str:
-        return self.monitor if phase == "scorer" else f"unranked_{self.monitor}"
-
-    def begin(
-        self, network: Any, phase: str, train: Split, val: Split, *, accelerator: "Accelerator"
-    ) -> tuple[Any, Examples | Embeddings, Examples | Embeddings]:
-        device = accelerator.device
+    def phases(
+        self, network: Any, train: Split, val: Split, objective: Objective, *, started: bool, accelerator: Any
+    ) -> Iterator[Phase]:
+        plan, device = self.plan(self.training, started=started), accelerator.device
         both = [
             Examples(split.inputs.ready(network).to(device), split.truth.to(device), split.weight)
             for split in (train, val)
         ]
-        if phase == "scorer":
-            network.backbone.freeze(self.training["scorer"].get("freeze"))
-            return network.scorer, both[0]._replace(fresh=self.fresh), both[1]
-        # The scorer is frozen from here on: its scores and embeddings are computed once.
-        network.scorer.eval()
-        with torch.no_grad(), accelerator.autocast():
-            embeddings = [_embedded(network.scorer, split.inputs) for split in both]
-            scores = [network.scorer.head.score(one).float() for one in embeddings]
-        data, val_data = (
-            Embeddings(split.inputs.replaced(pooled(one)), score, split.label_ranks, split.weight)
-            for one, score, split in zip(embeddings, scores, both, strict=True)
-        )
-        return network.thresholds, data, val_data
-
-    def rows(self, data: Examples | Embeddings, phase: str) -> int:
-        return len(data.label_ranks)
-
-    def group(self, phase: str, objective: Any) -> int:
-        return 1  # labels are ranked, not examples
-
-    def batch(self, data: Any, phase: str, rows: Tensor, generator: torch.Generator) -> tuple:
-        device = data.label_ranks.device
-        label_ranks = data.label_ranks[rows.to(device)]
-        weight = None if data.weight is None else data.weight[rows].to(device)
-        if phase == "thresholds":
-            numbers = data.inputs.numbers(rows, generator)
-            return data.inputs.take(numbers), data.scores[numbers.to(device)], label_ranks, weight
-        if data.fresh is None:
-            inputs = data.inputs.take(data.inputs.numbers(rows, generator))
-        else:
-            inputs, label_ranks = data.fresh(len(rows), generator)
-            inputs, label_ranks = as_batch(inputs).to(device), label_ranks.to(device)
-        if data.inputs.of_pictures:
-            options = self.training["scorer"]
-            moves = {option: options[option] for option in AUGMENTATION if option in options}
-            inputs = warped(inputs, generator, **moves)
-        return inputs, label_ranks, weight, generator
-
-    def loss(self, module: Any, phase: str, batch: tuple, objective: Any) -> Tensor:
-        if phase == "thresholds":
-            embeddings, scores, label_ranks, weight = batch
-            logits, there = scores - module(embeddings), (label_ranks > 0).to(scores.dtype)
-            if weight is None:
-                return nn.functional.binary_cross_entropy_with_logits(logits, there)
-            errors = nn.functional.binary_cross_entropy_with_logits(logits, there, reduction="none")
-            return (errors.mean(1) * weight).sum() / weight.sum()
-        inputs, label_ranks, weight, generator = batch
-        return objective(module(inputs), label_ranks, of_groups=weight, generator=generator)
-
-    def validate(self, module: Any, phase: str, data: Any) -> dict[str, float]:
-        if phase == "thresholds":
-            levels, scores = (data.inputs.of_rows(one) for one in (module(data.inputs.items).float(), data.scores))
-            check_scores(levels)
-            rates = unranked(scores > levels, data.label_ranks)
-            return {f"unranked_{rate}": _mean(rates[rate], data.weight) for rate in ("accuracy", "exact_match")}
-        # The head is in float32: scores of near ties would be rounded to the same.
-        scores = data.inputs.of_rows(module.head.score(_embedded(module, data.inputs)).float())
-        rates = ranked(scores, data.label_ranks)
-        return {rate: _mean(rates[rate], data.weight) for rate in ("accuracy", "exact_match")}
+        if "scorer" in plan:
+            network.backbone.freeze(plan["scorer"].get("freeze"))
+            yield Scorer(network, *both, objective, plan["scorer"], fresh=self.fresh)
+        if "thresholds" in plan:
+            monitor = self.training["scorer"].get("monitor", "accuracy")
+            yield Thresholds(network, *both, plan["thresholds"], monitor=monitor, autocast=accelerator.autocast)
 
     @torch.inference_mode()
     def scores(self, network: Any, inputs: Inputs) -> tuple[Tensor, Tensor]:
@@ -306,6 +324,11 @@ class LabelRanking(Task):
 
 def _embedded(scorer: Any, inputs: Inputs) -> Tensor:
     return torch.cat([scorer.head.embed(scorer.embed(part)).float() for part in inputs.parts()])
+
+
+def _means(rates: dict[str, Tensor], weight: Tensor | None) -> dict[str, float]:
+    """Return what validation says of rates of rows (n,) each."""
+    return {rate: _mean(rates[rate], weight) for rate in ("accuracy", "exact_match")}
 
 
 def _mean(values: Tensor, weight: Tensor | None) -> float:

@@ -1,6 +1,6 @@
 """Multi-label classification: which labels an example has, judged by mean average precision (SoDeep, Section 4.2.2)."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -14,9 +14,9 @@ from rankops.datasets.files.splits import Split, labels_of
 from rankops.inputs._base import Inputs
 from rankops.io.parquet import as_lists, matrix
 from rankops.metrics.mean_average_precision import mean_average_precision
-from rankops.tasks._base import Metric, Task
+from rankops.tasks._base import Metric, Reads, network_of
 from rankops.tasks._predict import named
-from rankops.training.finetune import ProbeAndFinetune
+from rankops.tasks._two_phases import Half, TwoPhases
 from rankops.training.objective import grouped
 
 __all__ = ["MultiLabel"]
@@ -24,39 +24,45 @@ __all__ = ["MultiLabel"]
 RESAMPLES = 64  # scored at once
 
 
-class MultiLabel(ProbeAndFinetune, Task):
+class LabelPhase(Half):
+    """Losses rank along the last dimension: the examples of each class."""
+
+    monitor = "mean_average_precision"
+
+    def choose(self, rows: Tensor, generator: torch.Generator) -> Tensor:
+        return self.train.truth.labels[rows]
+
+    def compare(self, *values: Tensor, length: int) -> tuple[Tensor, Tensor]:
+        outputs, labels = values
+        return grouped(outputs, length).mT, grouped(labels, length).mT
+
+    def weigh(self, weight: Tensor, scores: Tensor, length: int) -> Tensor:
+        return grouped(weight, length).unsqueeze(1).expand_as(scores)
+
+    def measure(self, network: Any, outputs: Tensor) -> dict[str, float]:
+        scores, (labels, difficult), weight = outputs.cpu(), self.val.truth, self.val.weight
+        check_scores(scores)
+        weights = None if weight is None else weight.unsqueeze(1).expand_as(scores)
+        return {self.monitor: mean_average_precision(scores, labels, dim=-2, mask=~difficult, weights=weights).item()}
+
+
+class MultiLabel(TwoPhases):
     """Score each label of an example; a sorter ranks the examples of each class.
 
     A truth is `rankops.datasets.files.splits.Labels`.
     """
 
-    name, title = "multilabel", "Multi-label classification"
-    monitor = "mean_average_precision"
+    title = "Multi-label classification"
     metrics = (Metric("mean_average_precision", "mAP"),)
-    truth = ("labels",)
-    learns_from = ("labels",)
-    optional = ("difficult",)
-    read = staticmethod(labels_of)
+    reads = Reads(("labels",), labels_of, optional=("difficult",))
+    phase = LabelPhase
 
-    def given(self, split: Split) -> dict[str, Any]:
-        return {"outputs": split.truth.labels.shape[1]}
+    @classmethod
+    def learns(cls, training: Mapping[str, Any]) -> tuple[str, ...]:
+        return ("labels",)
 
-    def choose(self, split: Split, rows: Tensor, generator: torch.Generator) -> Tensor:
-        return split.truth.labels[rows]
-
-    def compare(self, network: Any, outputs: Tensor, truth: Tensor, length: int) -> tuple[Tensor, Tensor]:
-        # Losses rank along the last dimension: the examples of each class.
-        return grouped(outputs, length).mT, grouped(truth.to(outputs.device), length).mT
-
-    def weigh(self, weight: Tensor, scores: Tensor, length: int) -> Tensor:
-        return grouped(weight, length).unsqueeze(1).expand_as(scores)
-
-    def measure(self, network: Any, outputs: Tensor, split: Split) -> dict[str, float]:
-        scores, (labels, difficult) = outputs.cpu(), split.truth
-        check_scores(scores)
-        weights = None if split.weight is None else split.weight.unsqueeze(1).expand_as(scores)
-        found = mean_average_precision(scores, labels, dim=-2, mask=~difficult, weights=weights)
-        return {self.monitor: found.item()}
+    def build(self, model: dict[str, Any], split: Split, *, seed: int) -> Any:
+        return network_of("network", model, split, seed=seed, task=self.name, outputs=split.truth.labels.shape[1])
 
     def scores(self, network: Any, inputs: Inputs) -> Tensor:
         """Return scores (n, C) of inputs, on the CPU."""
@@ -97,7 +103,7 @@ class MultiLabel(ProbeAndFinetune, Task):
             return torch.cat(found).T.numpy().reshape(-1, *rows.shape[:-1])
 
         names = [f"average_precision.{label}" for label in known.nonzero().flatten().tolist()]
-        return Statistic([self.monitor, *names], len(scores), of_rows)
+        return Statistic([self.metrics[0].name, *names], len(scores), of_rows)
 
     def answers(self, network: Any, inputs: Inputs, sizes: Tensor) -> list[dict[str, Any]]:
         """Return the `scores` of each row, one a label, and the `labels`, the highest score first.

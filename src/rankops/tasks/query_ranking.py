@@ -1,10 +1,10 @@
 """Query ranking: the documents of each query in order, the relevant ones first: vectors, pictures or texts."""
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -23,12 +23,11 @@ from rankops.metrics.mean_average_precision import average_precision
 from rankops.metrics.ndcg import ndcg
 from rankops.models._layers import ScoreLayer
 from rankops.ragged import pad_groups
-from rankops.tasks._base import Metric, Task
-from rankops.training.finetune import network_of
+from rankops.tasks._base import Metric, Reads, Task, network_of
+from rankops.training.large_batch import split as split_rows
+from rankops.training.objective import Objective
 from rankops.training.options import STRICT, WholePhase
-
-if TYPE_CHECKING:
-    from accelerate import Accelerator
+from rankops.training.phase import Batch, Phase
 
 __all__ = ["QueryRanking"]
 
@@ -108,6 +107,52 @@ class Queries(NamedTuple):
         self.inputs.ahead(self.documents(rows))
 
 
+class Ranker(Phase):
+    """Queries and their documents, which the loss compares within a query; a chunk is of so many queries."""
+
+    name = "ranker"
+
+    def __init__(
+        self, network: Any, train: "Queries", val: "Queries", objective: Objective, options: Mapping[str, Any]
+    ):
+        self.module, self.train, self.val, self.objective, self.options = network, train, val, objective, options
+        self.rows, self.small = len(train.sizes), train.inputs.kind == "features"
+        self.monitor = options.get("monitor", "mean_average_precision")
+
+    def batch(self, rows: Tensor, generator: torch.Generator) -> Batch:
+        train, documents = self.train, self.train.documents(rows)
+        inputs = train.inputs.take(documents)
+        if train.inputs.of_pictures:
+            inputs = shifted(inputs, self.options.get("shift", 0), generator)
+        weight = None if train.weight is None else train.weight[rows].to(inputs.device)
+        sizes = train.sizes[rows]
+        return Batch((inputs, sizes), (sizes, train.relevance[documents].to(inputs.device), weight))
+
+    def ahead(self, rows: Tensor) -> None:
+        self.train.inputs.ahead(self.train.documents(rows))
+
+    def parts(self, inputs: tuple[Tensor, ...], chunk: int) -> list[tuple[Tensor, ...]]:
+        documents, sizes = inputs
+        several = [some for (some,) in split_rows([sizes], chunk)]
+        return [*zip(documents.split([int(some.sum()) for some in several]), several, strict=True)]
+
+    def outputs(self, module: Any, *inputs: Tensor) -> Tensor:
+        return _scored(module, *inputs)
+
+    def loss(self, outputs: tuple[Tensor, ...], truth: tuple[Any, ...], generator: torch.Generator) -> Tensor:
+        sizes, relevance, weight = truth
+        (scores, mask), (relevance, _) = padded(outputs[0], sizes), padded(relevance, sizes)
+        return self.objective(scores, relevance, mask=mask, of_groups=weight, generator=generator)
+
+    def validate(self, module: Any) -> dict[str, float]:
+        scores, mask = padded(_scores(module, self.val), self.val.sizes)
+        check_scores(scores, mask=mask)
+        found = metrics_of(scores, padded(self.val.relevance, self.val.sizes)[0], mask)
+        weight = None if self.val.weight is None else self.val.weight.numpy()
+        means = _means(found.numpy(), np.arange(len(mask)), weight)
+        return {metric.name: float(value) for metric, value in zip(METRICS, means, strict=True)}
+
+
 class QueryRanking(Task):
     """Score each document by itself; the loss compares the documents of a query, which may be any number.
 
@@ -123,20 +168,10 @@ class QueryRanking(Task):
         cache: unused; all tasks take one.
     """
 
-    name, title = "query_ranking", "Query ranking"
-    phases = ("ranker",)
-    lower_is_better = False
+    title = "Query ranking"
     metrics = METRICS
     Training = Training
-    inputs = ("image", "features", "text")
-    truth = ("labels", "label_ranks", "target")
-    learns_from = ("relevance",)
-    read = staticmethod(relevance_of)
-    lists = True
-
-    def __init__(self, training: dict[str, Any] | None = None, *, cache: Path | None = None):
-        self.training = training or {}
-        self.monitor = self.training.get("ranker", {}).get("monitor", "mean_average_precision")
+    reads = Reads(("relevance",), relevance_of, inputs=("image", "features", "text"), lists=True)
 
     def load(self, folder: str | Path, split: str, *, threads: int, memory: float = MEMORY) -> Split:
         queries = super().load(folder, split, threads=threads, memory=memory)
@@ -147,12 +182,9 @@ class QueryRanking(Task):
             )  # fmt: skip
         return queries
 
-    @staticmethod
-    def plan(training: Mapping[str, Any], *, started: bool) -> dict[str, dict[str, Any]]:
-        return {"ranker": training["ranker"]} if training["ranker"]["epochs"] else {}
-
-    def is_small(self, phase: str, split: Split) -> bool:
-        return split.inputs.kind == "features"
+    @classmethod
+    def learns(cls, training: Mapping[str, Any]) -> tuple[str, ...]:
+        return ("labels", "label_ranks", "target")
 
     def build(self, model: dict[str, Any], split: Split, *, seed: int) -> Any:
         network = network_of("network", model, split, seed=seed, task=self.name, outputs=1)
@@ -163,13 +195,10 @@ class QueryRanking(Task):
                 layers[-1].bias.fill_(mean if split.truth.max() > 1 else torch.logit(mean, eps=1e-6))
         return network
 
-    def monitor_in(self, phase: str) -> str:
-        return self.monitor
-
-    def begin(
-        self, network: Any, phase: str, train: Split, val: Split, *, accelerator: "Accelerator"
-    ) -> tuple[Any, Queries, Queries]:
-        """Return the network, and both splits on its device.
+    def phases(
+        self, network: Any, train: Split, val: Split, objective: Objective, *, started: bool, accelerator: Any
+    ) -> Iterator[Phase]:
+        """Yield the one phase.
 
         Raises:
             ValueError: no query of a split has a relevant document.
@@ -179,56 +208,13 @@ class QueryRanking(Task):
                 raise ValueError(
                     f"none of the {len(split)} {name} queries has a relevant document, expected one in some"
                 )
-        network.backbone.freeze(self.training[phase].get("freeze"))
-        return network, _on(accelerator.device, network, train), _on(accelerator.device, network, val)
-
-    def rows(self, data: Queries, phase: str) -> int:
-        return len(data.sizes)
-
-    def group(self, phase: str, objective: Any) -> int:
-        return 1  # documents are ranked, not queries
-
-    def batch(self, data: Queries, phase: str, rows: Tensor, generator: torch.Generator) -> tuple:
-        documents = data.documents(rows)
-        inputs = data.inputs.take(documents)
-        if data.inputs.of_pictures:
-            inputs = shifted(inputs, self.training["ranker"].get("shift", 0), generator)
-        weight = None if data.weight is None else data.weight[rows].to(inputs.device)
-        return inputs, data.sizes[rows], data.relevance[documents].to(inputs.device), weight, generator
-
-    def loss(self, network: Any, phase: str, batch: tuple, objective: Any) -> Tensor:
-        inputs, sizes, relevance, weight, generator = batch
-        (scores, mask), (relevance, _) = padded(_scored(network, inputs, sizes), sizes), padded(relevance, sizes)
-        return objective(scores, relevance, mask=mask, of_groups=weight, generator=generator)
-
-    def validate(self, network: Any, phase: str, data: Queries) -> dict[str, float]:
-        scores, mask = padded(self._scores(network, data), data.sizes)
-        check_scores(scores, mask=mask)
-        found = metrics_of(scores, padded(data.relevance, data.sizes)[0], mask)
-        means = _means(found.numpy(), np.arange(len(mask)), None if data.weight is None else data.weight.numpy())
-        return {metric.name: float(value) for metric, value in zip(self.metrics, means, strict=True)}
-
-    @torch.no_grad()
-    def _scores(self, network: Any, queries: Queries) -> Tensor:
-        """Return the score of each document (m,), on the CPU; of several queries at once, see `Inputs.at_once`."""
-        parts, waiting, documents = [], [], 0
-        rows = range(len(queries.sizes))
-        for row, size in zip(rows, queries.sizes.tolist(), strict=True):
-            if waiting and documents + size > queries.inputs.at_once:
-                parts.append(self._scores_of(network, queries, waiting))
-                waiting, documents = [], 0
-            waiting.append(row)
-            documents += size
-        return torch.cat([*parts, self._scores_of(network, queries, waiting)])
-
-    def _scores_of(self, network: Any, queries: Queries, rows: list[int]) -> Tensor:
-        chosen = torch.tensor(rows)
-        inputs = queries.inputs.take(queries.documents(chosen)).to(next(network.parameters()).device)
-        return _scored(network, inputs, queries.sizes[chosen]).float().cpu()
+        for options in self.plan(self.training, started=started).values():
+            network.backbone.freeze(options.get("freeze"))
+            yield Ranker(network, *(_on(accelerator.device, network, one) for one in (train, val)), objective, options)
 
     def scores(self, network: Any, inputs: Inputs, sizes: Tensor) -> Tensor:
         """Return the score of each document (m,), on the CPU; `sizes` (n,) says how many each query has."""
-        return self._scores(network, Queries(inputs.ready(network), sizes, torch.empty(0), None))
+        return _scores(network, Queries(inputs.ready(network), sizes, torch.empty(0), None))
 
     def predict(self, network: Any, split: Split) -> pa.Table:
         """Return one row a query: `id`, and the `scores` and the `relevance` of its documents."""
@@ -282,3 +268,23 @@ def _scored(network: Any, inputs: Tensor, sizes: Tensor) -> Tensor:
     """Return the score of each document (m,); a backbone that looks at whole queries is told their sizes."""
     given = [sizes.to(inputs.device)] if getattr(network.backbone, "within_group", False) else []
     return network(inputs, *given).squeeze(1)
+
+
+@torch.no_grad()
+def _scores(network: Any, queries: Queries) -> Tensor:
+    """Return the score of each document (m,), on the CPU; of several queries at once, see `Inputs.at_once`."""
+    parts, waiting, documents = [], [], 0
+    rows = range(len(queries.sizes))
+    for row, size in zip(rows, queries.sizes.tolist(), strict=True):
+        if waiting and documents + size > queries.inputs.at_once:
+            parts.append(_scores_of(network, queries, waiting))
+            waiting, documents = [], 0
+        waiting.append(row)
+        documents += size
+    return torch.cat([*parts, _scores_of(network, queries, waiting)])
+
+
+def _scores_of(network: Any, queries: Queries, rows: list[int]) -> Tensor:
+    chosen = torch.tensor(rows)
+    inputs = queries.inputs.take(queries.documents(chosen)).to(next(network.parameters()).device)
+    return _scored(network, inputs, queries.sizes[chosen]).float().cpu()

@@ -1,6 +1,6 @@
 """Cross-modal retrieval: captions of an item, the item of a caption, judged by recall@K (SoDeep, Section 4.2.3)."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -18,11 +18,12 @@ from rankops.inputs.text import Text
 from rankops.io.parquet import as_lists, list_lengths, ragged_lists
 from rankops.metrics.recall import first_positive_ranks
 from rankops.models._layers import similarities
-from rankops.tasks._base import Metric, Task
+from rankops.tasks._base import Metric, Reads, network_of
 from rankops.tasks._predict import of_row
-from rankops.training.finetune import ProbeAndFinetune, network_of
-from rankops.training.objective import grouped
+from rankops.tasks._two_phases import Half, TwoPhases
+from rankops.training.objective import Objective, grouped
 from rankops.training.options import Training
+from rankops.training.phase import Batch, Phase
 from rankops.vocabulary import Vocabulary
 
 __all__ = ["Retrieval", "first_ranks"]
@@ -77,7 +78,48 @@ class RetrievalTraining(Training):
     monitor: Literal["recall_at_1", "image_to_text", "text_to_image"] = "recall_at_1"
 
 
-class Retrieval(ProbeAndFinetune, Task):
+class PairPhase(Half):
+    """Each item is seen with one of its captions; the loss gets the cosines of all items and captions of a group."""
+
+    monitor = "recall_at_1"  # the mean of both directions, the validation split as one gallery
+
+    def together(self, training: Mapping[str, Any]) -> tuple[Tensor, int] | None:
+        if (several := training.get("together")) is None:
+            return None
+        numbers, counts = self.train.truth.family.unique(return_inverse=True, return_counts=True)[1:]
+        if counts.max() < several:
+            raise ValueError(f"together is {several}, but no family has more than {counts.max()} items: choose less")
+        return numbers, several
+
+    def choose(self, rows: Tensor, generator: torch.Generator) -> Tensor:
+        counts = self.train.truth.counts
+        words = self.train.truth.texts[(counts.cumsum(0) - counts)[rows] + one_of(counts[rows], generator)]
+        return words[:, : int((words != 0).sum(1).max())]  # no longer than the batch's longest
+
+    def batch(self, rows: Tensor, generator: torch.Generator) -> Batch:
+        (inputs,), (words, weight) = super().batch(rows, generator)
+        return Batch((inputs, words), (weight,))
+
+    def outputs(self, module: Any, *inputs: Tensor) -> tuple[Tensor, Tensor]:
+        items, words = inputs
+        return super().outputs(module, items), module.encode_text(words)
+
+    def compare(self, *values: Tensor, length: int) -> tuple[Tensor, Tensor]:
+        similarity = similarities(*(grouped(one, length) for one in values))  # (groups, length, length)
+        return similarity, torch.eye(length, dtype=torch.bool, device=similarity.device).expand_as(similarity)
+
+    def weigh(self, weight: Tensor, scores: Tensor, length: int) -> Tensor:
+        return grouped(weight, length).unsqueeze(2).expand_as(scores)
+
+    def measure(self, network: Any, outputs: Tensor) -> dict[str, float]:
+        truth = self.val.truth
+        ranks = first_ranks(outputs, _encoded(network, truth.texts), truth.counts)
+        weights = _of_captions(self.val.weight, truth.counts)
+        both = [_share(one <= 1, weight) for one, weight in zip(ranks, weights, strict=True)]
+        return {"recall_at_1": sum(both) / 2} | dict(zip(DIRECTIONS, both, strict=True))
+
+
+class Retrieval(TwoPhases):
     """Embed items and captions in one space; each item is seen with one of its captions in an epoch.
 
     The loss gets the cosines of all items and captions of a batch, or of groups of the sorter's length where that is
@@ -89,8 +131,7 @@ class Retrieval(ProbeAndFinetune, Task):
     A truth is `rankops.datasets.files.splits.Captions`.
     """
 
-    name, title = "retrieval", "Cross-modal retrieval"
-    monitor = "recall_at_1"  # the mean of both directions, the validation split as one gallery
+    title = "Cross-modal retrieval"
     metrics = (
         *(
             Metric(
@@ -108,53 +149,33 @@ class Retrieval(ProbeAndFinetune, Task):
         Metric("gallery", "images searched", shown=False),
     )
     Training = RetrievalTraining
-    inputs = ("image", "features", "text")
-    truth = ("positives",)
-    learns_from = ("captions",)
-    optional = ("family", "gallery")
-    read = staticmethod(captions_of)
+    reads = Reads(
+        ("captions",), captions_of, optional=("family", "gallery"), inputs=("image", "features", "text")
+    )  # fmt: skip
+    phase = PairPhase
 
-    def given(self, split: Split) -> dict[str, Any]:
-        texts = split.truth.texts + (split.inputs.items if split.inputs.kind == "text" else [])
-        return {"words": Vocabulary.of(texts, least=self.training["least_count"]).words}
+    @classmethod
+    def learns(cls, training: Mapping[str, Any]) -> tuple[str, ...]:
+        return ("positives",)
+
+    @classmethod
+    def accepts(cls, model: Mapping[str, Any]) -> None:
+        text = model.get("text")
+        if text is not None and (takes := lookup.find("models.backbones", text["name"]).input) != "text":
+            raise ValueError(f"text.name: {text['name']} takes {takes}, expected a backbone of text")
 
     def build(self, model: dict[str, Any], split: Split, *, seed: int) -> Any:
-        args = {"text": model.get("text") or WORDS, "size": self.training["size"]} | self.given(split)
+        texts = split.truth.texts + (split.inputs.items if split.inputs.kind == "text" else [])
+        words = Vocabulary.of(texts, least=self.training["least_count"]).words
+        args = {"text": model.get("text") or WORDS, "size": self.training["size"], "words": words}
         return network_of("dual_encoder", model, split, seed=seed, task=self.name, **args)
 
-    def begin(self, network: Any, phase: str, train: Split, val: Split, **options: Any) -> tuple[Any, Any, Any]:
+    def phases(self, network: Any, train: Split, val: Split, objective: Objective, **options: Any) -> Iterator[Phase]:
         both = [
             replace(split, truth=split.truth._replace(texts=network.tokenize(split.truth.texts)))
             for split in (train, val)
         ]
-        return super().begin(network, phase, *both, **options)
-
-    def together(self, split: Split) -> tuple[Tensor, int] | None:
-        if (several := self.training.get("together")) is None:
-            return None
-        numbers, counts = split.truth.family.unique(return_inverse=True, return_counts=True)[1:]
-        if counts.max() < several:
-            raise ValueError(f"together is {several}, but no family has more than {counts.max()} items: choose less")
-        return numbers, several
-
-    def choose(self, split: Split, rows: Tensor, generator: torch.Generator) -> Tensor:
-        counts = split.truth.counts
-        words = split.truth.texts[(counts.cumsum(0) - counts)[rows] + one_of(counts[rows], generator)]
-        return words[:, : int((words != 0).sum(1).max())]  # no longer than the batch's longest
-
-    def compare(self, network: Any, outputs: Tensor, truth: Tensor, length: int) -> tuple[Tensor, Tensor]:
-        texts = network.encode_text(truth.to(outputs.device))
-        similarity = similarities(grouped(outputs, length), grouped(texts, length))  # (groups, length, length)
-        return similarity, torch.eye(length, dtype=torch.bool, device=outputs.device).expand_as(similarity)
-
-    def weigh(self, weight: Tensor, scores: Tensor, length: int) -> Tensor:
-        return grouped(weight, length).unsqueeze(2).expand_as(scores)
-
-    def measure(self, network: Any, outputs: Tensor, split: Split) -> dict[str, float]:
-        ranks = first_ranks(outputs, _encoded(network, split.truth.texts), split.truth.counts)
-        weights = _of_captions(split.weight, split.truth.counts)
-        both = [_share(one <= 1, weight) for one, weight in zip(ranks, weights, strict=True)]
-        return {"recall_at_1": sum(both) / 2} | dict(zip(DIRECTIONS, both, strict=True))
+        return super().phases(network, *both, objective, **options)
 
     @torch.no_grad()
     def embed_captions(self, network: Any, captions: list[str]) -> Tensor:

@@ -1,6 +1,6 @@
 """Score ranking: a number for each example, judged by the order of the scores alone (SoDeep, Section 4.2.1)."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -15,10 +15,11 @@ from rankops.datasets.files.splits import Split, target_of
 from rankops.inputs._base import Inputs
 from rankops.metrics.mean_average_precision import average_precision
 from rankops.metrics.spearman import spearman
-from rankops.tasks._base import Metric, Task
-from rankops.training.finetune import ProbeAndFinetune
-from rankops.training.objective import grouped
+from rankops.tasks._base import Metric, Reads, network_of
+from rankops.tasks._two_phases import Half, TwoPhases
+from rankops.training.objective import Objective, grouped
 from rankops.training.options import Training
+from rankops.training.phase import Phase
 
 __all__ = ["ScoreRanking"]
 
@@ -48,7 +49,51 @@ class ScoreTraining(Training):
             )
 
 
-class ScoreRanking(ProbeAndFinetune, Task):
+class ScorePhase(Half):
+    """Scores are compared with targets; labels are the targets above the network's threshold, where it has one."""
+
+    monitor = "spearman"
+
+    def together(self, training: Mapping[str, Any]) -> tuple[Tensor, int] | None:
+        if (length := training.get("list_length")) is None:
+            return None
+        if self.length not in (None, length):
+            raise ValueError(f"list_length is {length}, expected {self.length}, the sorter's length")
+        self.length, about = length, self.train.about
+        if about is None or "group" not in about.column_names:
+            raise ValueError(
+                f"list_length is {length}, but the training table has no column group: expected one, or null"
+            )
+        _, numbers, counts = np.unique(about["group"].to_pylist(), return_inverse=True, return_counts=True)
+        if counts.max() < length:
+            raise ValueError(f"list_length is {length}, but no group has more than {counts.max()} rows: choose less")
+        return torch.from_numpy(numbers), length
+
+    def choose(self, rows: Tensor, generator: torch.Generator) -> Tensor:
+        return self.train.truth[rows]
+
+    def compare(self, *values: Tensor, length: int) -> tuple[Tensor, Any]:
+        recipe = self.module.recipe
+        outputs, truth = values
+        scores, target = grouped(outputs.squeeze(1), length), grouped(truth, length)
+        # As float64: what differs by little may not become equal.
+        learned = target if (scale := recipe.get("target")) is None else _standardized(target, **scale)
+        labels = {} if (threshold := recipe.get("threshold")) is None else {"labels": target >= threshold}
+        return scores, {"target": learned} | labels
+
+    def measure(self, network: Any, outputs: Tensor) -> dict[str, float]:
+        scores, target, weights = outputs.cpu().squeeze(1), self.val.truth, self.val.weight
+        check_scores(scores)
+        # A network that gives every example the same score has no order: it is no better than chance.
+        constant = bool((scores == scores[0]).all())
+        found = {"spearman": 0.0 if constant else spearman(scores, target, weights=weights).item()}
+        if (threshold := self.module.recipe.get("threshold")) is not None:
+            precision = average_precision(scores, target >= threshold, weights=weights)
+            found["average_precision"] = precision.nan_to_num().item()
+        return found
+
+
+class ScoreRanking(TwoPhases):
     """Score examples: of clips one frame in an epoch, and the mean of all frames when predicting.
 
     With `positives` a loss on labels learns which examples are above a threshold, that of the training targets; it is
@@ -60,23 +105,18 @@ class ScoreRanking(ProbeAndFinetune, Task):
     A truth is targets (n,) float32.
     """
 
-    name, title = "score_ranking", "Score ranking"
-    monitor = "spearman"
+    title = "Score ranking"
     metrics = (Metric("spearman", "Spearman"),)
-    truth = ("target",)
-    learns_from = ("target",)
-    read = staticmethod(target_of)
+    reads = Reads(("target",), target_of)
     Training = ScoreTraining
+    phase = ScorePhase
 
     @classmethod
     def learns(cls, training: Mapping[str, Any]) -> tuple[str, ...]:
-        return cls.truth if training.get("positives") is None else (*cls.truth, "labels")
-
-    def given(self, split: Split) -> dict[str, Any]:
-        return {"outputs": 1}
+        return ("target",) if training.get("positives") is None else ("target", "labels")
 
     def build(self, model: dict[str, Any], split: Split, *, seed: int) -> Any:
-        network = super().build(model, split, seed=seed)
+        network = network_of("network", model, split, seed=seed, task=self.name, outputs=1)
         if (share := self.training.get("positives")) is not None:
             network.recipe["threshold"] = split.truth.double().quantile(1 - share).item()
             if bool((split.truth >= network.recipe["threshold"]).all()):
@@ -89,55 +129,13 @@ class ScoreRanking(ProbeAndFinetune, Task):
             network.recipe["target"] = {"mean": target.mean().item(), "deviation": deviation or 1.0}
         return network
 
-    def begin(self, network: Any, phase: str, train: Split, val: Split, **options: Any) -> tuple[Any, Any, Any]:
+    def phases(self, network: Any, train: Split, val: Split, objective: Objective, **options: Any) -> Iterator[Phase]:
         if bool((val.truth == val.truth[0]).all()):
             raise ValueError(
                 f"all {len(val)} validation targets are {val.truth[0].item():g}, where Spearman is undefined: expected "
                 "examples whose targets differ"
             )
-        return super().begin(network, phase, train, val, **options)
-
-    def together(self, split: Split) -> tuple[Tensor, int] | None:
-        if (length := self.training.get("list_length")) is None:
-            return None
-        if split.about is None or "group" not in split.about.column_names:
-            raise ValueError(
-                f"list_length is {length}, but the training table has no column group: expected one, or null"
-            )
-        _, numbers, counts = np.unique(split.about["group"].to_pylist(), return_inverse=True, return_counts=True)
-        if counts.max() < length:
-            raise ValueError(f"list_length is {length}, but no group has more than {counts.max()} rows: choose less")
-        return torch.from_numpy(numbers), length
-
-    def length(self, objective: Any) -> int | None:
-        length = self.training.get("list_length") or objective.length
-        if objective.length not in (None, length):
-            raise ValueError(f"list_length is {length}, expected {objective.length}, the sorter's length")
-        return length
-
-    def choose(self, split: Split, rows: Tensor, generator: torch.Generator) -> Tensor:
-        return split.truth[rows]
-
-    def compare(self, network: Any, outputs: Tensor, truth: Tensor, length: int) -> tuple[Tensor, Any]:
-        scores, target = grouped(outputs.squeeze(1), length), grouped(truth.to(outputs.device), length)
-        threshold = _threshold(network)
-        # As float64: what differs by little may not become equal.
-        learned = target if (scale := _recipe(network).get("target")) is None else _standardized(target, **scale)
-        return scores, {"target": learned} | ({} if threshold is None else {"labels": target >= threshold})
-
-    def weigh(self, weight: Tensor, scores: Tensor, length: int) -> Tensor:
-        return grouped(weight, length)
-
-    def measure(self, network: Any, outputs: Tensor, split: Split) -> dict[str, float]:
-        scores = outputs.cpu().squeeze(1)
-        check_scores(scores)
-        # A network that gives every example the same score has no order: it is no better than chance.
-        constant = bool((scores == scores[0]).all())
-        found = {"spearman": 0.0 if constant else spearman(scores, split.truth, weights=split.weight).item()}
-        if (threshold := _threshold(network)) is not None:
-            precision = average_precision(scores, split.truth >= threshold, weights=split.weight)
-            found["average_precision"] = precision.nan_to_num().item()
-        return found
+        return super().phases(network, train, val, objective, **options)
 
     def scores(self, network: Any, inputs: Inputs) -> Tensor:
         """Return the score of each row, (n,) on the CPU."""
@@ -151,7 +149,7 @@ class ScoreRanking(ProbeAndFinetune, Task):
         scores, target = self.scores(network, split.inputs), split.truth
         check_finite(scores, "score")
         columns = {"score": pa.array(scores.numpy()), "target": pa.array(target.cpu().numpy())}
-        if (threshold := _threshold(network)) is not None:
+        if (threshold := network.recipe.get("threshold")) is not None:
             columns["positive"] = pa.array((target >= threshold).numpy())
         return split.table(columns)
 
@@ -184,13 +182,5 @@ class ScoreRanking(ProbeAndFinetune, Task):
         return [{"score": score} for score in self.scores(network, inputs).tolist()]
 
 
-def _recipe(network: Any) -> Mapping[str, Any]:
-    return getattr(getattr(network, "_orig_mod", network), "recipe", {})
-
-
 def _standardized(target: Tensor, *, mean: float, deviation: float) -> Tensor:
     return (target.double() - mean) / deviation
-
-
-def _threshold(network: Any) -> float | None:
-    return _recipe(network).get("threshold")

@@ -1,6 +1,6 @@
 """Batches as large as a ranking metric needs, in the memory of a small one."""
 
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -10,7 +10,7 @@ from torch.autograd.function import once_differentiable
 
 from rankops.checks import check_count
 
-__all__ = ["in_chunks"]
+__all__ = ["in_chunks", "in_parts", "split"]
 
 
 def in_chunks(network: nn.Module, *inputs: Tensor, chunk: int) -> Tensor:
@@ -26,7 +26,7 @@ def in_chunks(network: nn.Module, *inputs: Tensor, chunk: int) -> Tensor:
     Args:
         network: a module whose weights are not changed before `backward`.
         inputs: tensors (n, ...) that it takes together.
-        chunk: examples at a time; if there are fewer, all are one chunk.
+        chunk: examples at a time; if there are fewer, all are one chunk, and no last one is a chunk by itself.
 
     Returns:
         Outputs (n, ...), with a gradient.
@@ -42,61 +42,90 @@ def in_chunks(network: nn.Module, *inputs: Tensor, chunk: int) -> Tensor:
     >>> network.weight.grad.shape
     torch.Size([1, 8])
     """
+    return in_parts(network, split(inputs, chunk))
+
+
+def split(inputs: Sequence[Tensor], chunk: int) -> list[tuple[Tensor, ...]]:
+    """Return inputs (n, ...) in chunks; a last row is in the last but one: batch normalization has no variance of it.
+
+    Raises:
+        ValueError: see `in_chunks`.
+
+    >>> [len(part) for (part,) in split([torch.zeros(7)], 3)]
+    [3, 4]
+    """
     check_count("chunk", chunk)
     if len({len(one) for one in inputs}) != 1:
         raise ValueError(f"inputs of {[len(one) for one in inputs]} examples, expected equally many in each")
-    if not len(inputs[0]):
+    if not (count := len(inputs[0])):
         raise ValueError("inputs have no examples, expected at least one")
+    alone = 1 < chunk < count and count % chunk == 1
+    lengths = [chunk] * (count // chunk - alone) + [rest for rest in [count % chunk + alone * chunk] if rest]
+    return [*zip(*(one.split(lengths) for one in inputs), strict=True)]
+
+
+def in_parts(network: nn.Module, parts: Sequence[tuple[Tensor, ...]]) -> Any:
+    """Return what a network makes of a batch that is in parts, see `in_chunks`; of a network of several outputs, each.
+
+    >>> in_parts(nn.Identity(), [(torch.tensor([1.0]),), (torch.tensor([2.0, 3.0]),)])
+    tensor([1., 2., 3.])
+    """
     learned = [one for one in network.parameters() if one.requires_grad]
-    return _Chunks.apply(network, chunk, len(inputs), *inputs, *learned)
+    outputs = _Parts.apply(network, len(parts), len(parts[0]), *(one for part in parts for one in part), *learned)
+    return outputs if len(outputs) > 1 else outputs[0]
 
 
-class _Chunks(torch.autograd.Function):
-    """Outputs of all chunks, of which nothing else is kept.
+class _Parts(torch.autograd.Function):
+    """Outputs of all parts, of which nothing else is kept.
 
-    `torch.utils.checkpoint` of each chunk keeps a little of it. That lies between large tensors, whose memory is then
-    too small for those of the next chunk: 64 chunks take five times the memory of one.
+    `torch.utils.checkpoint` of each part keeps a little of it. That lies between large tensors, whose memory is then
+    too small for those of the next part: 64 parts take five times the memory of one.
     """
 
     @staticmethod
-    def forward(ctx: Any, network: nn.Module, chunk: int, count: int, *values: Tensor) -> Tensor:
-        inputs, outputs = values[:count], []
-        ctx.states = []
-        for part in zip(*(one.split(chunk) for one in inputs), strict=True):
-            ctx.states.append(_random_state(inputs[0].device))
-            outputs.append(network(*part))
-        ctx.network, ctx.chunk, ctx.count = network, chunk, count
-        ctx.autocast = torch.is_autocast_enabled(inputs[0].device.type), torch.get_autocast_dtype(inputs[0].device.type)
+    def forward(ctx: Any, network: nn.Module, count: int, width: int, *values: Tensor) -> tuple[Tensor, ...]:
+        device, ctx.network, ctx.count, ctx.width = values[0].device, network, count, width
+        ctx.states, outputs = [], []
+        for place in range(0, count * width, width):
+            ctx.states.append(_random_state(device))
+            outputs.append(_several(network(*values[place : place + width])))
+        if not outputs[0][0].dim():
+            raise ValueError("an output without dimensions, expected (n, ...): chunks are of scores, not of their loss")
+        ctx.lengths = [[len(part) for part in some] for some in zip(*outputs, strict=True)]
+        ctx.autocast = torch.get_autocast_dtype(device.type), torch.is_autocast_enabled(device.type)
         ctx.save_for_backward(*values)
-        return torch.cat(outputs)
+        return tuple(torch.cat(some) for some in zip(*outputs, strict=True))
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        values = ctx.saved_tensors
-        inputs, learned = values[: ctx.count], values[ctx.count :]
-        device = inputs[0].device
-        sums = [torch.zeros_like(one) for one in learned]
-        asked = [place for place, need in enumerate(ctx.needs_input_grad[3 : 3 + ctx.count]) if need]
-        to_inputs: dict[int, list[Tensor]] = {place: [] for place in asked}
-        devices = [device] if device.type == "cuda" else []
+        values, inside = ctx.saved_tensors, ctx.count * ctx.width
+        learned, device = values[inside:], values[0].device
+        sums, to_inputs = [torch.zeros_like(one) for one in learned], []
+        parts = zip(*(one.split(lengths) for one, lengths in zip(gradients, ctx.lengths, strict=True)), strict=True)
+        (dtype, enabled), devices = ctx.autocast, [device] if device.type == "cuda" else []
         with torch.random.fork_rng(devices), _unmoved(ctx.network):
-            chunks = zip(*(one.split(ctx.chunk) for one in inputs), gradients[0].split(ctx.chunk), strict=True)
-            for state, (*part, gradient) in zip(ctx.states, chunks, strict=True):
+            for place, state, part in zip(range(0, inside, ctx.width), ctx.states, parts, strict=True):
                 _set_random_state(state, device)
-                leaves = [one.detach().requires_grad_(place in asked) for place, one in enumerate(part)]
-                enabled, dtype = ctx.autocast
+                asked = ctx.needs_input_grad[3 + place : 3 + place + ctx.width]
+                leaves = [
+                    one.detach().requires_grad_(need)
+                    for one, need in zip(values[place : place + ctx.width], asked, strict=True)
+                ]
                 with torch.enable_grad(), torch.autocast(device.type, dtype, enabled=enabled):
-                    output = ctx.network(*leaves)
-                wanted = [*learned, *(leaves[place] for place in asked)]
-                found = torch.autograd.grad(output, wanted, gradient, allow_unused=True)
+                    outputs = _several(ctx.network(*leaves))
+                wanted = [*learned, *(leaf for leaf in leaves if leaf.requires_grad)]
+                found = torch.autograd.grad(outputs, wanted, part, allow_unused=True)
                 for total, one in zip(sums, found, strict=False):
                     if one is not None:
                         total += one
-                for place, one in zip(asked, found[len(learned) :], strict=True):
-                    to_inputs[place].append(torch.zeros_like(leaves[place]) if one is None else one)
-        of_inputs = [torch.cat(to_inputs[place]) if place in asked else None for place in range(ctx.count)]
-        return None, None, None, *of_inputs, *sums
+                rest = iter(found[len(learned) :])
+                to_inputs += [next(rest) if need else None for need in asked]
+        return None, None, None, *to_inputs, *sums
+
+
+def _several(outputs: Any) -> tuple[Tensor, ...]:
+    return outputs if isinstance(outputs, tuple) else (outputs,)
 
 
 def _random_state(device: torch.device) -> list[Tensor]:

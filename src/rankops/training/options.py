@@ -3,7 +3,17 @@
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
-__all__ = ["STRICT", "Finetune", "Optimizer", "Phase", "Schedule", "Training", "WholePhase", "check_bounds"]
+__all__ = [
+    "STRICT",
+    "Finetune",
+    "Optimizer",
+    "PhaseOptions",
+    "Schedule",
+    "Training",
+    "WholePhase",
+    "check_bounds",
+    "check_chunk",
+]
 
 # Read by pydantic where the params are checked: unknown keys are errors.
 STRICT = {"extra": "forbid"}
@@ -29,6 +39,21 @@ def check_bounds(options: Any) -> None:
             raise ValueError(f"{name} is {value}, expected a number above 0")
         if name == "average" and value is not None and not 0 < value < 1:
             raise ValueError(f"average is {value}, expected a number between 0 and 1, or null")
+
+
+def check_chunk(chunk: int | None, batch_size: int) -> None:
+    """Raise a ValueError if a batch cannot be cut into chunks of so many rows.
+
+    >>> check_chunk(64, 32)
+    Traceback (most recent call last):
+    ...
+    ValueError: chunk is 64, expected 1 to batch_size, 32: how many rows of a batch go through the network at once
+    """
+    if chunk is not None and not 1 <= chunk <= batch_size:
+        raise ValueError(
+            f"chunk is {chunk}, expected 1 to batch_size, {batch_size}: how many rows of a batch go through the "
+            "network at once"
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,7 +89,7 @@ class Schedule:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Phase:
+class PhaseOptions:
     """What every phase of a training has, see `rankops.training.loop.fit`; 0 epochs leave it out."""
 
     __pydantic_config__: ClassVar = STRICT
@@ -83,15 +108,21 @@ class Phase:
 
 
 @dataclass(frozen=True, kw_only=True)
-class WholePhase(Phase):
+class WholePhase(PhaseOptions):
     """A phase of the whole network.
 
     `freeze` leaves `all` of the backbone as it is, or all but so many of its last blocks; the rate of what of it learns
-    is `lr_factor` times that of the head.
+    is `lr_factor` times that of the head. `chunk` is how many rows of a batch go through the network at once.
     """
 
     freeze: Literal["all"] | int | None = None
     lr_factor: float | None = None
+    chunk: int | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if (batch_size := getattr(self, "batch_size", None)) is not None:
+            check_chunk(self.chunk, batch_size)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,7 +134,7 @@ class Finetune(WholePhase):
 
 @dataclass(frozen=True, kw_only=True)
 class Training:
-    """A training in two phases, see `rankops.training.finetune.ProbeAndFinetune`.
+    """A training in two phases, see `rankops.tasks._two_phases.TwoPhases`.
 
     The probe trains the head on frozen features, the finetune the whole network.
     """
@@ -111,11 +142,12 @@ class Training:
     __pydantic_config__: ClassVar = STRICT
 
     batch_size: int
-    probe: Phase
+    probe: PhaseOptions
     finetune: Finetune
 
     def __post_init__(self) -> None:
         if self.batch_size < 2:
             raise ValueError(f"batch_size is {self.batch_size}, expected at least 2")
+        check_chunk(self.finetune.chunk, self.batch_size)
         if not self.probe.epochs and not self.finetune.epochs:
             raise ValueError("probe.epochs and finetune.epochs are both 0, expected an epoch in one of them")

@@ -5,7 +5,7 @@ import math
 import torch
 from torch import Tensor, nn
 
-from rankops.models._layers import Head
+from rankops.models._layers import Head, check_maps
 
 __all__ = ["LabelAttention"]
 
@@ -34,8 +34,7 @@ class LabelAttention(Head):
 
     def __init__(self, *, features: int, maps: bool, outputs: int):
         super().__init__()
-        if not maps:
-            raise ValueError("label_attention looks at places of maps, but the backbone gives vectors; try linear")
+        check_maps("label_attention", maps)
         self.embedding_size = outputs * features
         self.attention = nn.Conv2d(features, outputs, 1, bias=False)  # a bias would cancel in the softmax
         self.weight = nn.Parameter(nn.init.normal_(torch.empty(outputs, features)) / math.sqrt(features))

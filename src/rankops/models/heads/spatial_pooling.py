@@ -3,7 +3,7 @@
 from torch import Tensor, nn
 
 from rankops.checks import check_count
-from rankops.models._layers import Head, ScoreLayer, extremes
+from rankops.models._layers import Head, ScoreLayer, check_maps, extremes
 
 __all__ = ["SpatialPooling"]
 
@@ -43,8 +43,7 @@ class SpatialPooling(Head):
         super().__init__()
         check_count("size", size)
         check_count("highest", highest)
-        if not maps:
-            raise ValueError("spatial_pooling looks at places of maps, but the backbone gives vectors; try linear")
+        check_maps("spatial_pooling", maps)
         self.embedding_size, self.highest, self.lowest_weight = size, highest, lowest_weight
         self.selected = nn.Conv2d(features, size, 1)
         self.score = ScoreLayer(size, outputs)

@@ -3,7 +3,7 @@
 from torch import Tensor, nn
 
 from rankops.checks import check_count
-from rankops.models._layers import Head, extremes
+from rankops.models._layers import Head, check_maps, extremes
 
 __all__ = ["Wildcat"]
 
@@ -42,8 +42,7 @@ class Wildcat(Head):
         super().__init__()
         check_count("maps_per_label", maps_per_label)
         check_count("highest", highest)
-        if not maps:
-            raise ValueError("wildcat looks at places of maps, but the backbone gives vectors; try linear")
+        check_maps("wildcat", maps)
         self.embedding_size = features
         self.outputs, self.highest, self.lowest_weight = outputs, highest, lowest_weight
         self.score_maps = nn.Conv2d(features, outputs * maps_per_label, 1)

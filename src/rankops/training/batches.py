@@ -1,0 +1,99 @@
+"""Which rows make a batch: in random order, in lists of like ones, in whole groups, and in shares of processes."""
+
+from collections.abc import Callable, Iterator
+
+import torch
+from torch import Tensor
+
+__all__ = ["batch_count", "in_lists", "random_batches"]
+
+
+def random_batches(
+    size: int,
+    batch_size: int,
+    generator: torch.Generator,
+    *,
+    multiple_of: int = 1,
+    share: tuple[int, int] = (0, 1),
+    order: Callable[[torch.Generator], Tensor] | None = None,
+) -> Iterator[Tensor]:
+    """Yield the row numbers of one pass in random order, batch by batch; a last batch of one row is left out.
+
+    Batch normalization has no variance of one row. With `multiple_of`, as a sorter of fixed length needs it, the last
+    rows that do not fill a group are left out of this pass; they are other ones in each.
+
+    Args:
+        size: rows are 0, ..., size - 1.
+        batch_size: of all processes together.
+        generator: draws the order.
+        multiple_of: size of a group.
+        share: which share of each batch is wanted, of how many: (process, processes). Shares are equally large, of two
+            rows at least and of whole groups; what does not divide is left out of that batch. What is drawn from the
+            generator after the order differs from share to share.
+        order: draws the order of `size` row numbers, as `in_lists` does; None for that of all rows.
+
+    Raises:
+        ValueError: a `batch_size` of 1; it is no multiple of `multiple_of`, or there are fewer rows than that; batches
+            are too small to be shared.
+
+    >>> [list(random_batches(6, 4, torch.Generator(), share=(process, 2))) for process in (0, 1)]
+    [[tensor([0, 5])], [tensor([3, 4])]]
+    """
+    if batch_size < 2 <= size:
+        raise ValueError(
+            f"batch_size is {batch_size}, expected at least 2: batch normalization has no variance of one row"
+        )
+    if batch_size % multiple_of or size < multiple_of:
+        raise ValueError(
+            f"batches of {batch_size} out of {size} rows do not make groups of {multiple_of}, the sorter's length: "
+            f"expected a multiple of {multiple_of} and at least {multiple_of} rows"
+        )
+    process, processes = share
+    if processes > 1 and min(batch_size, size) // (multiple_of * processes) * multiple_of < 2:
+        raise ValueError(
+            f"batches of {min(batch_size, size)} rows in groups of {multiple_of} cannot be shared by {processes} "
+            "processes, expected two rows and a whole group for each: larger batches, or fewer processes"
+        )
+    drawn = torch.randperm(size, generator=generator) if order is None else order(generator)
+    drawn = drawn[: size - size % multiple_of]
+    if process:  # else images at the same place of two shares would be moved alike
+        generator.manual_seed(int(torch.randint(2**31, (process,), generator=generator)[-1]))
+    for batch in drawn.split(batch_size):
+        length = len(batch) // (multiple_of * processes) * multiple_of
+        rows = batch[process * length : (process + 1) * length]
+        if len(rows) > 1 or size == 1:
+            yield rows
+
+
+def in_lists(groups: Tensor, length: int, generator: torch.Generator) -> Tensor:
+    """Return row numbers in random order, of which each `length` after another are of one group.
+
+    Args:
+        groups: the number of the group of each row (n,). Rows that fill no list are left out; they are other ones each
+            time.
+        length: of a list.
+        generator: draws the order.
+
+    >>> in_lists(torch.tensor([0, 1, 0, 1, 1]), 2, torch.Generator().manual_seed(0))
+    tensor([4, 1, 0, 2])
+    """
+    rows = torch.randperm(len(groups), generator=generator)
+    rows = rows[groups[rows].argsort(stable=True)]
+    counts = groups.bincount()
+    place = torch.arange(len(rows)) - (counts.cumsum(0) - counts)[groups[rows]]  # within its group
+    lists = rows[place < (counts - counts % length)[groups[rows]]].view(-1, length)
+    return lists[torch.randperm(len(lists), generator=generator)].flatten()
+
+
+def batch_count(size: int, batch_size: int, *, multiple_of: int = 1, share: tuple[int, int] = (0, 1)) -> int:
+    """Return how many batches `random_batches` makes of one pass, by which a schedule moves with each step.
+
+    Args:
+        size, batch_size, multiple_of, share: see `random_batches`.
+
+    >>> batch_count(9, 4), batch_count(130, 64, multiple_of=64)  # a last batch of one row; two rows that make no group
+    (2, 2)
+    """
+    whole, rest = divmod(size - size % multiple_of, batch_size)
+    kept = [length // (multiple_of * share[1]) * multiple_of for length in (batch_size, rest)]
+    return whole * (kept[0] > 1 or size == 1) + (kept[1] > 1 or rest == size == 1)

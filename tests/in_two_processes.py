@@ -1,0 +1,87 @@
+"""Trainings of two steps with every loss; two processes `in_two_processes.py RANK FOLDER PORT` share each batch."""
+
+import inspect
+import os
+import sys
+from functools import partial
+from pathlib import Path
+
+import torch
+
+from rankops import lookup
+from rankops.datasets.files.splits import Captions, Labels, Split
+from rankops.inputs.features import of_tensor
+from rankops.io.checkpoints import build
+from rankops.sorters.laplace import Laplace
+from rankops.training.loop import train
+from rankops.training.objective import Objective
+
+ROWS = 16
+MODEL = {"name": "linear", "args": {"standardize": False}, "backbone": {"name": "perceptron", "args": {"hidden": [6]}}}
+PHASE = {
+    "epochs": 1, "patience": 1, "optimizer": {"name": "SGD", "args": {"lr": 0.1}, "clip": 1.0}, "batch_size": 8,
+    "schedule": {"name": "constant"},
+}  # fmt: skip
+
+
+def options_of(task: str, **more) -> dict:
+    whole = PHASE | more
+    return {
+        "label_ranking": {"scorer": whole, "thresholds": PHASE | {"hidden": 4}}, "query_ranking": {"ranker": whole},
+    }.get(task, {"batch_size": 8, "least_count": 1, "size": 6, "probe": PHASE, "finetune": whole})  # fmt: skip
+
+
+def split_of(task: str, draws: torch.Generator) -> Split:
+    sizes = torch.randint(2, 6, (ROWS,), generator=draws) if task == "query_ranking" else None
+    count = ROWS if sizes is None else int(sizes.sum())
+    labels = (torch.arange(3 * ROWS).view(ROWS, 3) % 2).flip(0)
+    truth = {
+        "label_ranking": torch.randint(0, 3, (ROWS, 4), generator=draws),
+        "multilabel": Labels(labels, torch.zeros(ROWS, 3, dtype=torch.bool)),
+        "score_ranking": torch.rand(ROWS, generator=draws),
+        "query_ranking": torch.randint(0, 2, (count,), generator=draws),
+        "retrieval": Captions(
+            [f"number {row}" for row in range(ROWS)], torch.ones(ROWS, dtype=torch.int64), *[None] * 2
+        ),
+    }[task]
+    weight = 0.5 + torch.rand(ROWS, generator=draws)
+    return Split(of_tensor(torch.randn(count, 4, generator=draws)), truth, sizes, weight)
+
+
+def cases() -> dict[str, tuple]:
+    """Every loss with a task that learns it, and sorters that learn along."""
+    tasks, found = [lookup.find("tasks", name) for name in lookup.names("tasks")], {}
+    for name in lookup.names("losses"):
+        parameters = list(inspect.signature(lookup.find("losses", name)).parameters)
+        fitting = [task.name for task in tasks if name != "none" and parameters[1] in task.learns({})]
+        for task in fitting[-1:]:
+            found[name] = (task, name, Laplace if "sorter" in parameters else None, None)
+    lstm = partial(build, "sorters", "lstm", {"hidden": 4, "layers": 1}, seed=1, length=4)
+    for optimizer in ({"name": "jointly"}, {"name": "SGD", "args": {"lr": 0.1}}):
+        found[f"lstm, {optimizer['name']}"] = ("score_ranking", "spearman", lstm, optimizer)
+    return found
+
+
+def trained(task: str, loss: str, sorter, sorter_optimizer, **more) -> list[torch.Tensor]:
+    """All weights after a training, what a sorter has learned, and losses and metrics."""
+    draws = torch.Generator().manual_seed(0)
+    made = lookup.find("tasks", task)(options_of(task, **more))
+    splits = [split_of(task, draws) for _ in range(2)]
+    network = made.build(MODEL, splits[0], seed=0)
+    if task == "retrieval":  # batch normalization is that of a chunk, or of a process's share
+        network.captions.head.score[0] = torch.nn.Identity()
+    objective = Objective({"name": loss}, sorter=sorter and sorter(), sorter_optimizer=sorter_optimizer)
+    epochs = [epoch for _, epoch in train(made, network, *splits, objective=objective, seed=0, device="cpu")]
+    figures = torch.tensor([value for epoch in epochs for value in (epoch.loss, epoch.value)], dtype=torch.float64)
+    sorters = [one for part in objective.state[:1] for one in part.parameters()]
+    return [*network.state_dict().values(), *sorters, figures]
+
+
+if __name__ == "__main__":
+    rank, folder, port = sys.argv[1:]
+    os.environ |= {
+        "RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "GLOO_SOCKET_IFNAME": "lo",
+        "MASTER_PORT": port,
+    }  # fmt: skip
+    torch.save({name: trained(*case) for name, case in cases().items()}, Path(folder) / f"{rank}.pt")
+    torch.distributed.destroy_process_group()
