@@ -6,18 +6,20 @@ torchsort and diffsort are optional packages; NeuralSort and SoftSort are a form
 from collections.abc import Callable
 from functools import cache, partial
 from importlib import import_module
+from importlib.util import find_spec
 from typing import Any
 
 import torch
 from torch import Tensor
 
-__all__ = ["isotonic_ranks", "neural_sort", "peers", "soft_sort", "sorting_network"]
+__all__ = ["isotonic_ranks", "missing", "neural_sort", "peers", "soft_sort", "sorting_network"]
 
 Ranking = Callable[[Tensor], Tensor]
-INSTALL = {
-    "torchsort": "pip install --no-build-isolation torchsort`, with a compiler and with nvcc not on the path",
-    "diffsort": "pip install diffsort`",
-}
+
+
+def missing() -> list[str]:
+    """Return the optional packages that are not installed: torchsort needs a compiler, and no nvcc on the path."""
+    return [name for name in ("torchsort", "diffsort") if find_spec(name) is None]
 
 
 def neural_sort(scores: Tensor, *, temperature: float) -> Tensor:
@@ -71,17 +73,10 @@ def peers() -> tuple[dict[str, Ranking], list[str]]:
     found: dict[str, Ranking] = {
         "NeuralSort 0.1": _ranks(partial(neural_sort, temperature=0.1)),
         "SoftSort 0.01": _ranks(partial(soft_sort, temperature=0.01)),
+        "torchsort l2 0.1": partial(isotonic_ranks, kind="l2", strength=0.1),
+        "torchsort l2 0.01": partial(isotonic_ranks, kind="l2", strength=0.01),
+        "torchsort kl 0.1": partial(isotonic_ranks, kind="kl", strength=0.1),
+        "diffsort bitonic 100": _ranks(partial(sorting_network, kind="bitonic", steepness=100.0)),
     }
-    others = {
-        f"torchsort {kind} {strength}": partial(isotonic_ranks, kind=kind, strength=strength)
-        for kind, strength in (("l2", 0.1), ("l2", 0.01), ("kl", 0.1))
-    } | {"diffsort bitonic 100": _ranks(partial(sorting_network, kind="bitonic", steepness=100.0))}
-    notes = []
-    for package, how in INSTALL.items():
-        try:
-            import_module(package)
-        except ImportError as error:
-            notes.append(f"{package} left out: {error}. `{how}")
-        else:
-            found |= {name: one for name, one in others.items() if name.startswith(package)}
-    return found, notes
+    notes = [f"{name} left out: `pip install --no-build-isolation {name}`" for name in missing()]
+    return {name: one for name, one in found.items() if name.split()[0] not in missing()}, notes

@@ -9,7 +9,6 @@ quarter of the rows chooses the learning rate and the number of steps; then all 
 """
 
 import math
-from collections.abc import Callable, Iterator
 from functools import cache, partial
 from pathlib import Path
 from zipfile import ZipFile
@@ -18,7 +17,7 @@ import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
-from experiments.vectorized import Lists, Loss, command, measured
+from experiments.vectorized import Jobs, Lists, Loss, command, measured, squared_errors
 from pipelines.reporting.studies import Row
 from rankops import losses, metrics
 from rankops.datasets.public.packages import PackagedFile
@@ -74,14 +73,8 @@ def of_first(scores: Tensor, ranks: Tensor) -> Tensor:
     return losses.cross_entropy(scores, (ranks == scores.shape[-1]).long(), reduction="none", check_finite=False)
 
 
-def of_values(scores: Tensor, ranks: Tensor) -> Tensor:
-    """Return the squared errors against label ranks with a mean of 0 and a variance of 1, from where scores begin."""
-    spread, mean = torch.std_mean(ranks.to(scores.dtype), -1, keepdim=True)
-    return losses.mse(scores, (ranks - mean) / spread, reduction="none", check_finite=False)
-
-
 ORDERS = "listnet", "plackett_luce", "pairwise_logistic", "rlsep", "kendall", "spearman_of_label_ranks"
-METHODS: dict[str, Loss] = {"cross-entropy, first label": of_first, "mse": of_values} | {
+METHODS: dict[str, Loss] = {"cross-entropy, first label": of_first, "mse": squared_errors(Tensor.float, (-1,))} | {
     name: partial(getattr(losses, name), reduction="none", check_finite=False) for name in ORDERS
 }
 
@@ -139,14 +132,14 @@ def shape(name: str) -> list[Row]:
     return list(map(Row, [name] * 3, ("rows", "features", "labels"), (*features.shape, ranks.shape[1])))
 
 
-def jobs(name: str, _: list[Row]) -> Iterator[tuple[str, Callable[[], list[Row]]]]:
+def jobs(name: str, _: list[Row]) -> Jobs:
     yield name, partial(shape, name)
     for method in METHODS:
         yield f"{name}, {method}", partial(rows, name, method)
 
 
 if __name__ == "__main__":
-    params = {"rates": RATES, "steps": STEPS, "folds": FOLDS, "hidden": HIDDEN}
+    params = {"rate": RATES, "steps": STEPS, "folds": FOLDS, "hidden": HIDDEN}
     command(
         "label_ranking_sets",
         {name: partial(jobs, name) for name in SETS},

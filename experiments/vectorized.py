@@ -1,7 +1,7 @@
 """Many small networks that are trained side by side: weights have a leading dimension, and no network sees another."""
 
 import argparse
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,14 +11,13 @@ from torch import Tensor
 from pipelines.ops.git import git
 from pipelines.reporting import studies
 from pipelines.reporting.studies import Row
+from rankops.losses import mse
 
-__all__ = ["Lists", "Loss", "adam", "command", "measured"]
+__all__ = ["Jobs", "Lists", "Loss", "adam", "command", "measured", "squared_errors"]
 
 Loss = Callable[[Tensor, Tensor], Tensor]  # scores and truth (B, lists, length) to a value a list; metrics, too
-Group = Callable[
-    [list[Row]], Iterable[tuple[str, Callable[[], list[Row]]]]
-]  # from what is there to runs, with their jobs
-CODE = ("src", "experiments", "benchmarks/peers.py")  # what decides about results
+Jobs = Iterator[tuple[str, Callable[[], list[Row]]]]  # runs, and what makes them
+CODE = ("src", "experiments/*.py", "benchmarks/peers.py")  # what decides about results
 
 
 @dataclass(frozen=True)
@@ -34,6 +33,16 @@ class Lists:
 
     def mean(self, values: Tensor) -> Tensor:
         return (values * (self.counts / self.counts.sum(-1, keepdim=True))).sum(-1)
+
+
+def squared_errors(change: Callable[[Tensor], Tensor], over: tuple[int, ...]) -> Loss:
+    """Return MSE against changed targets that have a mean of 0 and a variance of 1 over these dimensions."""
+
+    def loss(scores: Tensor, truth: Tensor) -> Tensor:
+        spread, mean = torch.std_mean(change(truth), over, keepdim=True)
+        return mse(scores, (change(truth) - mean) / spread, reduction="none", check_finite=False)
+
+    return loss
 
 
 def adam(weights: list[Tensor], loss: Callable[[], Tensor], *, rates: Tensor, steps: Sequence[int]) -> Iterator[int]:
@@ -99,17 +108,20 @@ def measured(
     return {"value": values.tolist()} | chosen
 
 
-def command(study: str, groups: Mapping[str, Group], *, params: dict[str, Any], hashes: dict[str, str]) -> None:
-    """Make the runs of groups that results/<study> lacks, and keep each as it is finished.
+def command(
+    study: str, groups: Mapping[str, Callable[[list[Row]], Jobs]], *, params: dict[str, Any], hashes: dict[str, str]
+) -> None:
+    """Make the runs that results/<study> lacks, and keep each as it is finished; after a change of code, begin again.
 
-    After a change of code it begins again.
+    A group gets the rows that are there, which grow while its runs are made.
     """
+    names = "; ".join(groups)
     parser = argparse.ArgumentParser(description=f"Make what is missing of results/{study}.")
-    parser.add_argument("names", nargs="*", metavar="NAME", help=f"all if none is given: {'; '.join(groups)}")
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {names}".replace("%", "%%"))
     parser.add_argument("--commit", help="of the code, on a machine without the repository")
     given = parser.parse_args()
     if unknown := {*given.names} - {*groups}:
-        parser.error(f"{', '.join(unknown)}: no such name, expected {'; '.join(groups)}")
+        parser.error(f"{', '.join(unknown)}: no such name, expected {names}")
     torch.set_num_threads(1)
     commit = given.commit or git(".", "log", "-1", "--format=%H", "--", *CODE)
     if not given.commit and (changed := git(".", "status", "--porcelain", "--", *CODE)):

@@ -6,14 +6,14 @@ All seeds of a method are trained side by side. The learning rate and the number
 over seeds on validation lists.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
 import torch
 from torch import Tensor
 
-from experiments.vectorized import Lists, Loss, command, measured
+from experiments.vectorized import Jobs, Lists, Loss, command, measured, squared_errors
 from pipelines.reporting.studies import Row
 from rankops import losses, metrics
 from rankops.ranks import ranks
@@ -22,6 +22,7 @@ from rankops.seeding import generator
 FEATURES, HIDDEN, TEST_ROWS = 20, 32, 2000
 SEEDS = range(1, 11)
 RATES = (0.0003, 0.001, 0.003, 0.01, 0.03, 0.1)
+GRADES = torch.tensor([0.16, 0.43, 0.54])
 STEPS = (10, 20, 40, 80, 160, 320, 640, 1280)
 
 Change = Callable[[Tensor, torch.Generator], Tensor]
@@ -75,23 +76,15 @@ def _flipped(labels: Tensor, draws: torch.Generator) -> Tensor:
     return torch.where(torch.rand(labels.shape, generator=draws) < 0.05, 1 - labels, labels)
 
 
-def _skewed(hidden: Tensor, draws: torch.Generator) -> Tensor:
-    return (2 * hidden).exp()
-
-
-def _grades(hidden: Tensor, draws: torch.Generator) -> Tensor:
-    return (hidden.unsqueeze(-1) > torch.tensor([0.16, 0.43, 0.54])).sum(-1) / 3
-
-
 VALUES = {
     "values with normal noise": Data(_plain),
     "the same, much noise": Data(_plain, noise=1.0),
     "the same, 50 rows": Data(_plain, length=50),
-    "skewed, as prices and counts are": Data(_skewed),
+    "skewed, as prices and counts are": Data(lambda hidden, draws: (2 * hidden).exp()),
     "3 % of training targets are wrong": Data(_plain, wrong=_outliers),
     "20 lists of 25, each in its own unit": Data(_own_units, lists=20, length=25),
     "half of the rows tied": Data(lambda hidden, draws: hidden.clamp(min=0)),
-    "four grades, 57 % the lowest": Data(_grades),
+    "four grades, 57 % the lowest": Data(lambda hidden, draws: torch.bucketize(hidden, GRADES) / 3),
 }
 LABELS = {
     "half of 50 are positive": Data(_top(0.5), lists=20, length=50),
@@ -103,20 +96,10 @@ LABELS = {
 }
 
 
-def _of_values(change: Callable[[Tensor], Tensor], over: tuple[int, ...]) -> Loss:
-    """Return the squared error against changed targets with a mean of 0 and a variance of 1 over these dimensions."""
-
-    def loss(scores: Tensor, truth: Tensor) -> Tensor:
-        spread, mean = torch.std_mean(change(truth), over, keepdim=True)
-        return losses.mse(scores, (change(truth) - mean) / spread, reduction="none")
-
-    return loss
-
-
 ON_VALUES: dict[str, Loss] = {
-    "MSE": _of_values(lambda truth: truth, (-2, -1)),
-    "MSE, each list standardized": _of_values(lambda truth: truth, (-1,)),
-    "MSE of ranks": _of_values(lambda truth: -ranks(truth), (-1,)),
+    "MSE": squared_errors(Tensor.float, (-2, -1)),
+    "MSE, each list standardized": squared_errors(Tensor.float, (-1,)),
+    "MSE of ranks": squared_errors(lambda truth: -ranks(truth), (-1,)),
     "Spearman": partial(losses.spearman, reduction="none"),
 }
 ON_LABELS: dict[str, Loss] = {
@@ -148,7 +131,7 @@ def rows(run: str, metric: str, data: Data, loss: Loss) -> list[Row]:
     return [Row(run, metric, value, seed=seed) for seed, value in zip(SEEDS, values["value"], strict=True)] + chosen
 
 
-def jobs(kind: str, _: list[Row]) -> Iterator[tuple[str, Callable[[], list[Row]]]]:
+def jobs(kind: str, _: list[Row]) -> Jobs:
     metric, losses = ("spearman", ON_VALUES) if kind in VALUES else ("average_precision", ON_LABELS)
     for name, loss in losses.items():
         yield f"{kind}, {name}", partial(rows, f"{kind}, {name}", metric, (VALUES | LABELS)[kind], loss)
@@ -156,4 +139,4 @@ def jobs(kind: str, _: list[Row]) -> Iterator[tuple[str, Callable[[], list[Row]]
 
 if __name__ == "__main__":
     groups = {kind: partial(jobs, kind) for kind in VALUES | LABELS}
-    command("when_ranks_win", groups, params={"rates": RATES, "steps": STEPS, "hidden": HIDDEN}, hashes={})
+    command("when_ranks_win", groups, params={"rate": RATES, "steps": STEPS, "hidden": HIDDEN}, hashes={})

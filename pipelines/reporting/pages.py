@@ -1,8 +1,8 @@
 """Write the tables of the docs from the kept results: `python -m pipelines.reporting.pages [NAME ...]`.
 
 `PLACES` says which page shows what. Each place is between the lines `<!-- results: NAME -->` and
-`<!-- end of results -->`. The place `report` is of the last `dvc repro` instead, written if it is named: the best
-losses go into README.md, all tables and the sheet of images into docs/.
+`<!-- end of results -->`. The place `report` is of the last `dvc repro` instead, written if it is named, with the sheet
+of images.
 """
 
 import re
@@ -10,12 +10,13 @@ import shutil
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache, partial
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from scipy.stats import friedmanchisquare, rankdata, ttest_ind, ttest_rel, wilcoxon
+import pandas as pd
+from scipy.stats import friedmanchisquare, rankdata, ttest_1samp, ttest_ind, ttest_rel, wilcoxon
 from scipy.stats import t as student
 
 from pipelines.reporting.papers import SORTERS, printed
@@ -27,7 +28,7 @@ from rankops.tasks.label_ranking import LabelRanking
 
 __all__ = ["PLACES", "Place", "Table", "gain", "half_width", "markdown", "mean", "p_of", "paired", "value", "write"]
 
-REPORT, SHEET, BORDER = Path("reports/results.md"), Path("reports/figures/orders.png"), "<!-- all tables -->\n"
+REPORT, SHEET = Path("reports/results.md"), Path("reports/figures/orders.png")
 
 Values = Sequence[float] | np.ndarray
 Cell = Callable[[Study, Any], str]  # of a study and the key of a row
@@ -343,7 +344,6 @@ MADE_DATA = {
     "spearman": ("Spearman", ("MSE", "MSE, each list standardized", "MSE of ranks", "Spearman")),
     "average_precision": ("mean AP", ("cross-entropy", "softmax of each list", "AP")),
 }
-GRIDS = {"rate": "rates", "steps": "steps"}
 USUAL_ORDER, USUAL_DIGITS = "mse", "SoftSort, binary cross-entropy"
 
 
@@ -384,7 +384,7 @@ def label_ranking_sets(study: Study) -> str:
         against = ["", "", ""]
         if place in p:
             against = [with_half(gains[place], "+.3f"), f"{(gains[place] > 0).sum()} of {len(sets)}", f"{p[place]:.3f}"]
-        ends = [_at_ends(study, methods[place], key, only) for key, only in (("rate", (0, -1)), ("steps", (-1,)))]
+        ends = [_at_ends(study, methods[place], key, ends) for key, ends in (("rate", (0, -1)), ("steps", (-1,)))]
         rows.append([methods[place], f"{means[place].mean():.3f}", f"{ranks[place]:.1f}", *against, *ends])
     columns = ["method", "mean tau", "mean rank", f"minus {USUAL_ORDER}'s", f"sets above {USUAL_ORDER}", "p (Holm)"]
     second = markdown([*columns, "rates at an end", "most steps"], rows)
@@ -393,29 +393,53 @@ def label_ranking_sets(study: Study) -> str:
 
 def _at_ends(study: Study, method: str, key: str, places: tuple[int, ...]) -> str:
     """Return how often a value at an end of the grid was chosen."""
-    ends = [study.made_by["params"][GRIDS[key]][place] for place in places]
+    ends = [study.made_by["params"][key][place] for place in places]
     chosen = [row.value for row in study.rows if row.metric == f"setting.{key}" and row.run.endswith(f", {method}")]
     return f"{np.isin(chosen, ends).mean():.0%}"
 
 
-def four_digits(study: Study, n: int) -> str:
-    """Show EM and EW on test, and EM minus the usual method's with paired t-tests, the best first."""
-    methods = [run.removesuffix(f", n = {n}") for run in study.runs if run.endswith(f", n = {n}")]
-    em = {method: study.by_seed(f"{method}, n = {n}", "test.EM") for method in methods}
-    methods.sort(key=lambda method: -np.mean([*em[method].values()]))
-    pairs = {
-        one: np.array([(em[one][s], em[USUAL_DIGITS][s]) for s in em[one]]) for one in methods if one != USUAL_DIGITS
-    }
-    p = dict(zip(pairs, holm([float(ttest_rel(*pair.T).pvalue) for pair in pairs.values()]), strict=True))
+def four_digits(study: Study) -> str:
+    """Show for each n EM and EW on test, and EM minus the usual method's with paired t-tests, the best first."""
+    parts = []
+    for n in sorted({int(run.rpartition(", n = ")[2]) for run in study.runs if ", n = " in run}):
+        names = [run.removesuffix(f", n = {n}") for run in study.runs if run.endswith(f", n = {n}")]
+        em = {name: pd.Series(study.by_seed(f"{name}, n = {n}", "test.EM")) for name in names}
+        gains = {name: (em[name] - em[USUAL_DIGITS]).dropna() for name in names if name != USUAL_DIGITS}
+        p = dict(zip(gains, holm([float(ttest_1samp(gain, 0).pvalue) for gain in gains.values()]), strict=True))
+        rows = []
+        for name in sorted(names, key=lambda name: -em[name].mean()):
+            ew = _of_seeds(study, f"{name}, n = {n}", "test.EW")
+            against = [with_half(gains[name].to_numpy(), "+.1f"), f"{p[name]:.3f}"] if name in p else ["", ""]
+            setting, shown = mean("setting", "g")(study, f"{name}, n = {n}"), with_half(em[name].to_numpy(), ".1f")
+            rows.append([name, setting, str(len(ew)), shown, with_half(ew, ".1f"), *against])
+        columns = ["method", "setting", "seeds", "EM", "EW", f"EM minus that of {USUAL_DIGITS}", "p (Holm)"]
+        parts.append(f"**n = {n}**\n\n{markdown(columns, rows)}")
+    return "\n".join(parts)
+
+
+# --- When a ranking loss pays: the README's short table. ---
+
+VALUES, LISTS = ("MSE", "Spearman", "MSE of ranks"), ("cross-entropy", "AP", "softmax of each list")
+# Of each row: what it is, the made data, the metric's title, and the usual loss, ours, and a simple other.
+PAYS = (
+    ("targets are skewed", "skewed, as prices and counts are", "Spearman", VALUES),
+    ("3 % of targets are wrong", "3 % of training targets are wrong", "Spearman", VALUES),
+    ("each list has its own unit", "20 lists of 25, each in its own unit", "Spearman", VALUES),
+    ("each list has its own level", "5 of 50, lists differ in level", "mean AP", LISTS),
+    ("targets are clean", "values with normal noise", "Spearman", VALUES),
+    ("4 of 200 are relevant", "4 of 200", "mean AP", LISTS),
+)
+
+
+def pays(study: Study) -> str:
+    """Show the usual loss, the loss on ranks and a simple alternative side by side, the best in bold."""
     rows = []
-    for method in methods:
-        run, against = f"{method}, n = {n}", ["", ""]
-        if method in p:
-            against = [with_half(pairs[method][:, 0] - pairs[method][:, 1], "+.1f"), f"{p[method]:.3f}"]
-        cells = [with_half(_of_seeds(study, run, f"test.{name}"), ".1f") for name in ("EM", "EW")]
-        rows.append([method, mean("setting", "g")(study, run), str(len(em[method])), *cells, *against])
-    columns = ["method", "setting", "seeds", "EM", "EW", f"EM minus that of {USUAL_DIGITS}", "p (Holm)"]
-    return f"**n = {n}**\n\n{markdown(columns, rows)}"
+    for what, kind, title, losses in PAYS:
+        metric = next(name for name, (shown, _) in MADE_DATA.items() if shown == title)
+        found = [f"{_of_seeds(study, f'{kind}, {loss}', metric).mean():.2f}" for loss in losses]
+        cells = [f"**{one}**" if one == max(found) else one for one in found]  # all that look the best
+        rows.append([what, title, *(f"{cell} {loss}" for cell, loss in zip(cells, losses, strict=True))])
+    return markdown(["when", "judged by", "usual loss", "ranking loss", "simple alternative"], rows)
 
 
 # --- SoDeep's Table 1. ---
@@ -447,7 +471,7 @@ PROTEINS = {
     "lightgbm": "LightGBM, LambdaRank",
     "lambdarank": "LambdaRank",
 }
-FILMS = ("mse", "mse, user's mean taken off", "listnet", "ranknet", "lambdarank", "ndcg", "spearman", "kendall")
+FILMS = ("mse", "mse_centered", "listnet", "ranknet", "lambdarank", "ndcg", "spearman", "kendall")
 USUAL_KANJI, USUAL_CELLS = "label_ranking-cross_entropy-kanji", "memorability-mse-solar_cells"
 USUAL_PROTEINS, USUAL_FILMS = "proteins-soft_margin", "films-mse"
 TRUE_ORDER = "*the true order, without equal scores*"
@@ -532,7 +556,7 @@ PLACES: dict[str, Place] = {
                 "movielens_100k",
                 "loss",
                 [
-                    *((loss, f"films-{loss}") for loss in FILMS),
+                    *((loss.replace("_centered", ", user's mean taken off"), f"films-{loss}") for loss in FILMS),
                     ("*mean rating of the film*", "mean_rating"),
                     (TRUE_ORDER, "true_order_of_films"),
                 ],
@@ -549,10 +573,9 @@ PLACES: dict[str, Place] = {
         ],
     ),
     "when_ranks_win": Place(Path("docs/results.md"), [Computed("when_ranks_win", made_data)]),
+    "pays": Place(Path("README.md"), [Computed("when_ranks_win", pays)]),
     "label_ranking_sets": Place(Path("docs/real_data.md"), [Computed("label_ranking_sets", label_ranking_sets)]),
-    "four_digit_mnist": Place(
-        Path("docs/peers.md"), [Computed("four_digit_mnist", partial(four_digits, n=n)) for n in (3, 5, 9)]
-    ),
+    "four_digit_mnist": Place(Path("docs/peers.md"), [Computed("four_digit_mnist", four_digits)]),
     "sodeep_table_1": Place(
         Path("docs/sodeep_table_1.md"),
         [
@@ -591,19 +614,15 @@ def write(page: Path, name: str, text: str) -> None:
 
 
 def write_report() -> None:
-    """Copy the tables and the sheet of images of the last `dvc repro` into README.md and docs/.
+    """Copy the tables and the sheet of images of the last `dvc repro` into docs/.
 
     Raises:
         FileNotFoundError: the report has not been made.
-        ValueError: a page has no place for the tables, or the report is of older code.
+        ValueError: the page has no place for the tables.
     """
     if not REPORT.is_file():
         raise FileNotFoundError(f"{REPORT}: no such file; make it with `dvc repro`")
-    short, border, tables = REPORT.read_text().partition(BORDER)
-    if not border:
-        raise ValueError(f"{REPORT}: no line {BORDER.strip()}; make it again with `dvc repro`")
-    write(Path("README.md"), "report", short)
-    write(Path("docs/results.md"), "report", tables)
+    write(Path("docs/results.md"), "report", REPORT.read_text())
     if SHEET.is_file():  # there is none without label ranking
         shutil.copyfile(SHEET, Path("docs") / SHEET.name)
 

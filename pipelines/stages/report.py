@@ -1,4 +1,4 @@
-"""Write the report: one HTML page with its pictures, and the short tables of README."""
+"""Write the report: one HTML page with its pictures, and the tables of docs/results.md."""
 
 from collections.abc import Iterable
 from pathlib import Path

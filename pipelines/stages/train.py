@@ -9,7 +9,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterable
-from functools import partial
+from functools import lru_cache, partial
 from hashlib import sha256
 from itertools import product
 from pathlib import Path
@@ -288,6 +288,13 @@ def _launch(params: Settings, name: str, job: Job, folder: Path) -> None:
         )
 
 
+@lru_cache(maxsize=1)  # a process trains many seeds and settings on the same data
+def _splits(task: str, data: Path, stamps: tuple[int, ...], threads: int, memory: float) -> list[Any]:
+    """Return the training and the validation split of a folder, whose files were written at these times."""
+    reader = lookup.find("tasks", task)()
+    return [reader.load(data, split, threads=threads, memory=memory) for split in ("train", "val")]
+
+
 def train_one(params: Settings, name: str, job: Job, folder: Path) -> None:
     """Train one job into `folder/result`: its network, its history and its validation metric."""
     settings, seed = params.runs[name].settings, job.seed
@@ -296,9 +303,9 @@ def train_one(params: Settings, name: str, job: Job, folder: Path) -> None:
     accelerator = make_accelerator(**compute)
     extra = {"fresh": _fresh(params, run["dataset"])} if training.get("fresh") else {}
     task = lookup.find("tasks", run["task"])(training, cache=FEATURES, **extra)
-    options = {"threads": params.compute.threads, "memory": params.compute.memory}
     data = Path("data") / run["dataset"] if job.fold is None else folder / "data"
-    splits = [task.load(data, split, **options) for split in ("train", "val")]
+    stamps = tuple((data / f"{split}.parquet").stat().st_mtime_ns for split in ("train", "val"))
+    splits = _splits(run["task"], data.resolve(), stamps, params.compute.threads, params.compute.memory)
     start = _start(params, name, job.fold)
     network = task.build(with_files(run["model"], start), splits[0], seed=seed)
     started = Path(run["start"]).name != NONE

@@ -1,6 +1,6 @@
 """Label ranking: which labels an example has, in order of importance (RLSEP)."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Literal, NamedTuple
@@ -20,13 +20,14 @@ from rankops.io.parquet import as_batch, as_lists, matrix
 from rankops.metrics.label_ranking import ranked, unranked
 from rankops.models.label_ranker import pooled
 from rankops.ranks import dense_ranks
-from rankops.tasks._base import Metric, Reads, Task, network_of
+from rankops.tasks._base import SHOWN, Metric, Reads, Task, network_of
+from rankops.tasks._base import Examples as Shown
 from rankops.tasks._predict import named, order_of
 from rankops.training.objective import Objective
 from rankops.training.options import STRICT, PhaseOptions, WholePhase, check_bounds
 from rankops.training.phase import Batch, Phase
 
-__all__ = ["LabelRanking", "label_ranks_of"]
+__all__ = ["LabelRanking", "label_ranks_of", "orders_of", "places"]
 
 AUGMENTATION = ("shift", "zoom", "rotation")
 RATES = {"accuracy": "accuracy", "exact_match": "0-1", "precision": "precision", "recall": "recall", "f1": "F1"}
@@ -77,6 +78,35 @@ class Training:
     thresholds: ThresholdOptions
     views: Views | None = None
     fresh: bool = False
+
+
+def places(true: np.ndarray, predicted: np.ndarray, names: Sequence[str] | None = None) -> list[tuple[str, bool]]:
+    """Return the predicted order of labels, the most important first, and whether each is in its true place.
+
+    A place that the prediction leaves empty is "" and wrong.
+
+    Args:
+        true, predicted: label ranks (K,), 0 = absent.
+        names: of the labels; None for their numbers.
+
+    >>> places(np.array([0, 3, 2, 1]), np.array([1, 3, 2, 0])), places(np.array([0, 1, 2]), np.array([0, 0, 1]))
+    ([('1', True), ('2', True), ('0', False)], [('2', True), ('', False)])
+    """
+    expected = np.sort(true[true > 0])[::-1].tolist()
+    order = [label for label in np.argsort(-predicted, kind="stable").tolist() if predicted[label] > 0]
+    right = [place < len(expected) and true[label].item() == expected[place] for place, label in enumerate(order)]
+    shown = [names[label] if names else str(label) for label in order]
+    return [*zip(shown, right, strict=True), *[("", False)] * (len(expected) - len(order))]
+
+
+def orders_of(examples: Shown, count: int) -> list[dict[str, list[tuple[str, bool]]]]:
+    """Return the true order of labels of each of the first examples, and that by the loss, see `places`."""
+    table = examples.predicted("true_label_ranks", "label_ranks")[:count]
+    true, ours = (
+        matrix(table, column, path="predictions").numpy() for column in ("true_label_ranks", "label_ranks")
+    )  # fmt: skip
+    both, classes = {"true": true, examples.loss: ours}, examples.classes
+    return [{title: places(true[row], some[row], classes) for title, some in both.items()} for row in range(len(true))]
 
 
 def label_ranks_of(scores: Tensor, selected: Tensor) -> Tensor:
@@ -320,6 +350,10 @@ class LabelRanking(Task):
         """
         found = self.predict(network, Split(inputs)).select(["label_ranks", "scores"]).to_pylist()
         return [{"labels": named(order_of(answer["label_ranks"]), network.recipe)} | answer for answer in found]
+
+    def draw(self, plots: Any, path: Path, examples: Shown) -> bool:
+        plots.orders(path, examples.inputs(SHOWN), orders_of(examples, SHOWN))
+        return True
 
 
 def _embedded(scorer: Any, inputs: Inputs) -> Tensor:

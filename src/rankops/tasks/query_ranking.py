@@ -23,7 +23,7 @@ from rankops.metrics.mean_average_precision import average_precision
 from rankops.metrics.ndcg import ndcg
 from rankops.models._layers import ScoreLayer
 from rankops.ragged import pad_groups
-from rankops.tasks._base import Metric, Reads, Task, network_of
+from rankops.tasks._base import SHOWN, Examples, Metric, Reads, Task, network_of
 from rankops.training.large_batch import split as split_rows
 from rankops.training.objective import Objective
 from rankops.training.options import STRICT, WholePhase
@@ -32,6 +32,7 @@ from rankops.training.phase import Batch, Phase
 __all__ = ["QueryRanking"]
 
 DEPTHS = (5, 10)  # of NDCG@k
+DRAWN = 10  # documents of a query in a picture
 METRICS = (
     Metric("mean_average_precision", "mean AP"),
     Metric("ndcg", "NDCG"),
@@ -248,6 +249,19 @@ class QueryRanking(Task):
     def answers(self, network: Any, inputs: Inputs, sizes: Tensor) -> list[dict[str, Any]]:
         """Return the `scores` of each row's documents; only their order within a row means something."""
         return [{"scores": part.tolist()} for part in self.scores(network, inputs, sizes).split(sizes.tolist())]
+
+    def draw(self, plots: Any, path: Path, examples: Examples) -> bool:
+        """Draw the relevance of the first documents of each query, in their true and in the predicted order."""
+        queries, orders = [], []
+        for number, row in enumerate(examples.predicted("scores", "relevance")[:SHOWN].to_pylist(), 1):
+            relevance = np.array(row["relevance"])
+            true = np.sort(relevance)[::-1][:DRAWN]
+            ours = relevance[np.argsort(-np.array(row["scores"]), kind="stable")][:DRAWN]
+            predicted = [(f"{one:g}", bool(one == best)) for one, best in zip(ours, true, strict=True)]
+            queries.append(f"query {number}:\nrelevance of\n{len(relevance)} documents")
+            orders.append({"true": [(f"{one:g}", True) for one in true], "predicted": predicted})
+        plots.orders(path, queries, orders)
+        return True
 
 
 def _on(device: torch.device, network: Any, split: Split) -> Queries:
