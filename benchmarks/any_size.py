@@ -1,14 +1,15 @@
 """What losses of any size buy, on made data: all pairs of 1,000 labels, and batches as large as recall needs.
 
 Labels: a row has ten of 1,000 in order. RLSEP with all pairs learns beside RLSEP with t random pairs of each row, for
-the same seconds of processor time; NDCG@10 on new rows. Retrieval: recall at 1 as the loss, in batches of different
-size, in the memory of 64 (`in_chunks`), for equally many examples; R@1 among 4,096 new pairs. Mean and 95 % interval
-over seeds, the best of three learning rates on the first.
+the same seconds of processor time, and for the same number of steps; NDCG@10 on new rows. Retrieval: recall at 1 as the
+loss, in batches of different size, in the memory of 64 (`in_chunks`), for equally many examples; R@1 among 4,096 new
+pairs. Mean and 95 % interval over seeds, the best of three learning rates on the first.
 """
 
 import time
 from collections.abc import Callable
 from functools import partial
+from itertools import product
 
 import torch
 from torch import Tensor, nn
@@ -19,7 +20,7 @@ from rankops.metrics import ndcg, recall
 from rankops.training.large_batch import in_chunks
 
 SEEDS, RATES = 3, (1e-3, 3e-3, 1e-2)
-LABELS, PRESENT, FEATURES, ROWS, SECONDS = 1_000, 10, 64, 4_096, 5.0
+LABELS, PRESENT, FEATURES, ROWS, SECONDS, STEPS = 1_000, 10, 64, 4_096, 5.0, 400
 BATCHES, EXAMPLES, NOISE = (32, 128, 512, 2_048), 32_768, 0.35
 
 
@@ -45,15 +46,16 @@ def some_pairs(scores: Tensor, ranks: Tensor, count: int, draws: torch.Generator
     return nn.functional.pad(above, (1, 0)).logsumexp(1).mean()
 
 
-def labels(seed: int, rate: float, *, pairs: int | None) -> float:
-    """Train with t pairs, or all, for so many seconds; return NDCG@10 on new rows."""
+def labels(seed: int, rate: float, *, pairs: int | None, steps: int | None) -> float:
+    """Train with t pairs, or all, for so many steps or else seconds; return NDCG@10 on new rows."""
     torch.manual_seed(seed)
     draws = torch.Generator().manual_seed(seed)
     truth = torch.randn(FEATURES, LABELS, generator=draws) / 4
     (inputs, ranks), (new, goal) = labeled(ROWS, draws, truth), labeled(1_024, draws, truth)
     model = network(LABELS)
-    optimizer, stop = torch.optim.Adam(model.parameters(), lr=rate), time.process_time() + SECONDS
-    while time.process_time() < stop:
+    optimizer, stop, step = torch.optim.Adam(model.parameters(), lr=rate), time.process_time() + SECONDS, 0
+    while time.process_time() < stop if steps is None else step < steps:
+        step += 1
         rows = torch.randint(ROWS, (64,), generator=draws)
         optimizer.zero_grad()
         scores, wanted = model(inputs[rows]), ranks[rows]
@@ -98,9 +100,10 @@ def over_seeds(trained: Callable[[int, float], float]) -> dict[str, float]:
 
 def main() -> None:
     figures = {}
-    for pairs in (None, 10, 100, 1_000):
-        row = f"NDCG@10, {'all' if pairs is None else f'{pairs:,}'} pairs"
-        figures[row] = over_seeds(partial(labels, pairs=pairs))
+    for steps, pairs in product((None, STEPS), (None, 10, 100, 1_000)):
+        limit, several = "time" if steps is None else "steps", "all" if pairs is None else f"{pairs:,}"
+        row = f"NDCG@10 at equal {limit}, {several} pairs"
+        figures[row] = over_seeds(partial(labels, pairs=pairs, steps=steps))
         print(row, figures[row], flush=True)
     for batch in BATCHES:
         row = f"R@1, batch of {batch:,}"
