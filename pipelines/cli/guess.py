@@ -12,7 +12,7 @@ import pandas as pd
 
 from rankops.datasets.table import Table
 from rankops.datasets.tables.cells import missing_in
-from rankops.datasets.tables.examples import NUMERIC
+from rankops.datasets.tables.examples import missing_cells
 from rankops.datasets.tables.files import Stored, columns_like, format_of, names_in, read_sheet
 
 __all__ = ["TASKS", "Guess", "guess"]
@@ -74,6 +74,15 @@ class _Columns:
         """Return a column's cells as numbers, or None if they are not."""
         values = pd.to_numeric(self.cells[name], errors="coerce")
         return None if values.isna().any() else values.to_numpy(np.float64)
+
+    def are(self, name: str, test: Callable[[np.ndarray], np.ndarray]) -> bool:
+        """Whether a column's cells are numbers that pass a test."""
+        values = self.numbers(name)
+        return values is not None and bool(test(values).all())
+
+    def splits(self, name: str) -> set[str]:
+        """Return the values of a column that is called as one of splits."""
+        return set(self.cells[name].map(str)) if _called(name, "split") and not self.is_vector(name) else set()
 
     def is_number(self, name: str) -> bool:
         return not self.is_vector(name) and not self.is_time(name) and self.numbers(name) is not None
@@ -137,7 +146,7 @@ def guess(path: Path, *, task: str | None = None, encoding: str = "utf-8") -> Gu
         found = _svmlight(columns, task)
     else:
         structure = _structure(columns)
-        entered = _input(columns, task)
+        entered = _input(columns)
         found = _truth(columns, entered, structure, task)
         found = found._replace(options=found.options | structure)
     files, told = _split_files(path)
@@ -161,10 +170,8 @@ def guess(path: Path, *, task: str | None = None, encoding: str = "utf-8") -> Gu
 def _incomplete(columns: _Columns, table: Table) -> int:
     """Return how many of the rows that were looked at miss a value in a column that has a role."""
     frame, missing = columns.sheet.frame, np.zeros(len(columns.sheet.frame), bool)
-    for role, names in table.roles(list(frame)).items():
-        if role != "labels" or table.ordered:  # a row without a label is one of none of the classes
-            for name in names:
-                missing |= missing_in(frame[name], numeric=role in NUMERIC)
+    for _, _, empty in missing_cells(table, frame, table.roles(list(frame))):
+        missing |= empty
     return int(missing.sum())
 
 
@@ -198,33 +205,29 @@ def _svmlight(columns: _Columns, task: str | None) -> Guess:
 def _structure(columns: _Columns) -> dict[str, Any]:
     """Take the columns of structure, by what they are called and hold."""
     for name in columns.free:
-        values = set(columns.cells[name].map(str)) if _called(name, "split") and not columns.is_vector(name) else set()
+        values = columns.splits(name)
         if {"train", "test"} <= values and not values <= SPLITS:
             raise ValueError(
                 f"{columns.sheet.paths[0]}: {name} has {', '.join(sorted(values - SPLITS)[:5])}, expected train, val, "
                 "test or gate: call its splits so, or rename the column if it is none"
             )
+
+    def shared(role: str) -> Callable[[str], bool]:
+        return lambda name: _called(name, role) and not columns.is_unique(name)
+
     found = {
-        "split": columns.take(lambda name: _called(name, "split") and set(columns.cells[name].map(str)) <= SPLITS),
-        "weight": columns.take(
-            lambda name: WEIGHT.fullmatch(name) is not None and _all(columns.numbers(name), lambda v: v > 0)
-        ),
-        "group": columns.take(lambda name: _called(name, "query") and not columns.is_unique(name))
-        or columns.take(lambda name: _called(name, "group") and not columns.is_unique(name)),
+        "split": columns.take(lambda name: set() < columns.splits(name) <= SPLITS),
+        "weight": columns.take(lambda name: bool(WEIGHT.fullmatch(name)) and columns.are(name, lambda v: v > 0)),
+        "group": columns.take(shared("query")) or columns.take(shared("group")),
     }
-    for name in [name for name in columns.free if columns.is_time(name)]:
-        columns.free.remove(name)  # by choice alone
+    columns.free = [name for name in columns.free if not columns.is_time(name)]  # by choice alone
     found["id"] = columns.take(
         lambda name: _called(name, "id") and columns.is_unique(name) and not columns.is_picture(name)
     )
     return {role: name for role, name in found.items() if name is not None}
 
 
-def _all(values: np.ndarray | None, test: Callable[[np.ndarray], np.ndarray]) -> bool:
-    return values is not None and bool(test(values).all())
-
-
-def _input(columns: _Columns, task: str | None) -> tuple[str, Any] | None:
+def _input(columns: _Columns) -> tuple[str, Any] | None:
     """Take the input, where it is plain before the truth is known: pictures, or vectors."""
     if (name := columns.take(columns.is_picture)) is not None:
         return "image", name
@@ -246,7 +249,7 @@ def _truth(columns: _Columns, entered: tuple[str, Any] | None, structure: dict[s
         if (found := attempts[name]()) is None:
             continue
         options, told = found.options, found.told
-        role, column = entered or _rest(columns, structure)
+        role, column = entered or _rest(columns)
         told.insert(0, f"input: {role} from {column}")
         return Guess(found.task, {role: column} | options, told)
     names = ", ".join(columns.sheet.frame.columns[:20])
@@ -292,19 +295,16 @@ def _flags(columns: _Columns) -> Guess | None:
     """Take columns of 0 and 1, or of small ranks, that begin alike."""
     starts: dict[str, list[str]] = {}
     for name in columns.free:
-        if "_" in name and _all(columns.numbers(name), lambda v: (v >= 0) & (v == np.round(v)) & (v < 100)):
+        if "_" in name and columns.are(name, lambda v: (v >= 0) & (v == np.round(v)) & (v < 100)):
             starts.setdefault(f"{name.partition('_')[0]}_", []).append(name)
     targets = any(_called(name, "target") and columns.is_number(name) for name in columns.free)
+    begin = r"(label|tag|class|rank)_" if targets else r"(label|tag|is|has|class|rank)_"
     for start, names in starts.items():
-        starts_of_labels = r"(label|tag|class|rank)_" if targets else r"(label|tag|is|has|class|rank)_"
-        if len(names) > 1 and re.match(starts_of_labels, start):
+        if len(names) > 1 and re.match(begin, start):
             ranks = max(columns.numbers(name).max() for name in names) > 1  # ty: ignore
-            for name in names:
-                columns.free.remove(name)
-            role = "label_ranks" if ranks else "labels"
-            return Guess(
-                "label_ranking" if ranks else "multilabel", {role: f"{start}*"}, [f"truth: {role} from {start}*"]
-            )
+            columns.free = [name for name in columns.free if name not in names]
+            task, role = ("label_ranking", "label_ranks") if ranks else ("multilabel", "labels")
+            return Guess(task, {role: f"{start}*"}, [f"truth: {role} from {start}*"])
     return None
 
 
@@ -312,9 +312,7 @@ def _relevance(columns: _Columns, structure: dict[str, Any]) -> Guess | None:
     group = structure.get("group")
     if group is None or not _called(group, "query"):
         return None
-    name = columns.take(
-        lambda one: _called(one, "relevance") and _all(columns.numbers(one), lambda v: v >= 0), "relevance"
-    )
+    name = columns.take(lambda one: _called(one, "relevance") and columns.are(one, lambda v: v >= 0), "relevance")
     if name is None:
         return None
     return Guess("query_ranking", {"relevance": name}, [f"truth: relevance from {name}, of each {group}"])
@@ -330,7 +328,7 @@ def _target(columns: _Columns) -> Guess | None:
     return Guess("score_ranking", {"target": numbers[0]}, [f"truth: target from {numbers[0]}, a number to rank by"])
 
 
-def _rest(columns: _Columns, structure: dict[str, Any]) -> tuple[str, Any]:
+def _rest(columns: _Columns) -> tuple[str, Any]:
     """Take the input from what is left: sentences, or all numbers."""
     if (name := columns.take(columns.is_text)) is not None:
         return "text", name
@@ -338,8 +336,7 @@ def _rest(columns: _Columns, structure: dict[str, Any]) -> tuple[str, Any]:
     if not numbers:
         raise ValueError(
             f"{columns.sheet.paths[0]}: no column of pictures, numbers or text is left to learn from; write the block "
-            "by "
-            "hand"
+            "by hand"
         )
     start = f"{numbers[0].partition('_')[0]}_"
     if len(numbers) > 3 and all(name.startswith(start) for name in numbers):

@@ -269,11 +269,9 @@ def _write(params: Path, blocks: dict[str, Any], *, keep: bool) -> str:
 
     yaml = round_trip()
     values = read(params, yaml)
-    drawn = [] if keep else [name for name, one in values["datasets"].items() if one.get("raw") == DRAWN_FROM]
-    runs = [name for name, run in values["runs"].items() if run["dataset"] in drawn]
-    comparisons = [name for name, one in values["comparisons"].items() if {one["baseline"], *one["runs"]} & set(runs)]
+    gone = {} if keep else _drawn_in(values, DRAWN_FROM)
     behind = {block: _comment_behind(values[block]) for block in blocks}
-    for block, names in (("datasets", drawn), ("runs", runs), ("comparisons", comparisons)):
+    for block, names in gone.items():
         for name in names:
             del values[block][name]
     for block, entries in _laid_out(blocks).items():
@@ -293,5 +291,14 @@ def _write(params: Path, blocks: dict[str, Any], *, keep: bool) -> str:
         with partial.open("w") as written:
             yaml.dump(values, written)
         check_values(read(partial), path=params)  # as DVC will read it
-    gone = {"drawn datasets": drawn, "runs": runs, "comparisons": comparisons, "sorters that no run names": unused}
-    return ", ".join(f"{len(names)} {what}" for what, names in gone.items() if names)
+    told = {"drawn datasets" if block == "datasets" else block: names for block, names in gone.items()}
+    told["sorters that no run names"] = unused
+    return ", ".join(f"{len(names)} {what}" for what, names in told.items() if names)
+
+
+def _drawn_in(values: dict[str, Any], raw: str) -> dict[str, list[str]]:
+    """Return the datasets that are drawn, with their runs and comparisons, by their block."""
+    drawn = [name for name, one in values["datasets"].items() if one.get("raw") == raw]
+    runs = [name for name, run in values["runs"].items() if run["dataset"] in drawn]
+    comparisons = [name for name, one in values["comparisons"].items() if {one["baseline"], *one["runs"]} & {*runs}]
+    return {"datasets": drawn, "runs": runs, "comparisons": comparisons}

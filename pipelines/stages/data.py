@@ -18,8 +18,9 @@ import pyarrow.parquet as pq
 from tqdm import tqdm
 
 from pipelines.config import Settings
+from pipelines.config.schema import Dataset
 from rankops.datasets.files.folds import FOLD, folds_of
-from rankops.datasets.public.reading import Reading, fold_of
+from rankops.datasets.public.reading import DiskDataset, Reading, fold_of
 from rankops.datasets.scenes import digits
 from rankops.io.atomic import replaced_folder
 
@@ -40,13 +41,13 @@ def deliveries(raw: Path, snapshot: int) -> list[Path]:
         ValueError: dated folders without a `first`, anything else beside them, or a date that is none.
     """
     inside = sorted(path for path in raw.iterdir() if not path.name.startswith(".")) if raw.is_dir() else []
-    dated = [path for path in inside if path.is_dir() and DATED.fullmatch(path.name)]
-    first = raw / "first"
+    dated, first = [path for path in inside if path.is_dir() and DATED.fullmatch(path.name)], raw / "first"
     if not dated and first not in inside:
         return [raw]
     if not first.is_dir():
         raise ValueError(f"{raw}: {dated[0].name}, but no folder first, from which validation and test come")
-    if others := [path.name for path in inside if path not in dated and path != first]:
+    folders = [first, *dated]
+    if others := [path.name for path in inside if path not in folders]:
         raise ValueError(
             f"{raw}: {others[0]} beside the folder first; expected that, and one for each later delivery, named for "
             "its day, and nothing else: move it into one of them"
@@ -56,7 +57,6 @@ def deliveries(raw: Path, snapshot: int) -> list[Path]:
             date.fromisoformat(path.name)
         except ValueError as error:
             raise ValueError(f"{path}: {error}; expected a folder named for its day, such as 2026-11-30") from error
-    folders = [first, *dated]
     if snapshot > len(folders):
         logging.info("%s: %d deliveries, all are used; data.snapshot is %d", raw, len(folders), snapshot)
     return folders[:snapshot]
@@ -88,16 +88,9 @@ def _read(params: Settings, key: str) -> None:
     options, threads = params.datasets[key], params.compute.threads
     dataset = options.built()
     first, *later = folders = deliveries(Path(options.raw), params.data.snapshot)
-    for raw in folders:
-        dataset.check(raw)
-    if later and not dataset.grows:
-        raise ValueError(
-            f"{later[0]}: {options.name} cannot be read in several deliveries; expected one, {options.raw} itself"
-        )
-    for raw in later if options.folds is None else ():
-        dataset.check_later(raw, first=first, seed=options.seed)
+    _check(options, dataset, folders)
     fitted = dataset.fit(first, seed=options.seed)
-    rows, skipped = {}, {split: [] for split in dataset.splits}
+    skipped = {split: [] for split in dataset.splits}
     reading = {
         split: Reading(options.size, options.seed, threads, fitted, names, params.data.snapshot)
         for split, names in skipped.items()
@@ -108,15 +101,11 @@ def _read(params: Settings, key: str) -> None:
     if options.folds is not None:  # of which each row is tested once, those of later deliveries too
         of_fold = partial(_with_folds, folds=options.folds, seed=options.seed)
         parts["train"] = [map(of_fold, chain(*parts.pop("val"), *parts.pop("test"), *parts["train"]))]
-    with replaced_folder(f"data/{key}") as folder, tqdm(desc=key, unit=" rows") as bar:
-        # What is missing of the small ones is told before hours go into the large one.
-        for split in reversed(parts):
-            rows[split] = _write(folder / f"{split}.parquet", chain.from_iterable(parts[split]), bar)
-            if not rows[split]:
-                raise ValueError(f"{first}: nothing is left of {split}: all of its files are broken; get them again")
-        rows = {split: rows[split] for split in parts}
+    with replaced_folder(f"data/{key}") as folder:
+        rows = _written(folder, key, parts, first)
         if options.folds is not None:
-            rows = _share(folder, options.folds) | {split: rows[split] for split in parts if split != "train"}
+            del rows["train"]
+            rows = _share(folder, options.folds) | rows
         manifest = {
             **({} if first == Path(options.raw) else {"deliveries": [raw.name for raw in folders]}),
             "rows": rows,
@@ -125,6 +114,30 @@ def _read(params: Settings, key: str) -> None:
             "options": options.model_dump(include={"name", "args", "size", "folds", "seed"}),
         }
         (folder / "manifest.json").write_text(json.dumps(manifest, indent=2) + "\n")
+
+
+def _check(options: Dataset, dataset: DiskDataset, folders: list[Path]) -> None:
+    first, *later = folders
+    for raw in folders:
+        dataset.check(raw)
+    if later and not dataset.grows:
+        raise ValueError(
+            f"{later[0]}: {options.name} cannot be read in several deliveries; expected one, {options.raw} itself"
+        )
+    for raw in later if options.folds is None else ():
+        dataset.check_later(raw, first=first, seed=options.seed)
+
+
+def _written(folder: Path, key: str, parts: dict[str, list[Iterable[pa.Table]]], first: Path) -> dict[str, int]:
+    """Write the splits, and return how many rows each has."""
+    rows = dict.fromkeys(parts, 0)
+    with tqdm(desc=key, unit=" rows") as bar:
+        # What is missing of the small ones is told before hours go into the large one.
+        for split in reversed(parts):
+            rows[split] = _write(folder / f"{split}.parquet", chain.from_iterable(parts[split]), bar)
+            if not rows[split]:
+                raise ValueError(f"{first}: nothing is left of {split}: all of its files are broken; get them again")
+    return rows
 
 
 def _with_folds(table: pa.Table, *, folds: int, seed: int) -> pa.Table:

@@ -77,7 +77,7 @@ def _boxes_of(scene: Any) -> dict[int, list[float]]:
     for row in rows:
         try:
             label, *box = (row[key] for key in ("label", "size", "top", "left"))
-            if not all(type(number) in (int, float) for number in box):
+            if not {*map(type, box)} <= {int, float}:
                 raise TypeError("a number is missing")
             size, top, left = map(float, box)
         except (KeyError, TypeError, OverflowError) as error:

@@ -140,28 +140,35 @@ def run(
     """
     found = followed(answers(folder, sources, roles, skip_broken=skip_broken))
     if out is not None and table_of(out) in WRITABLE:
-        if out.is_dir() or out.resolve() in {source.resolve() for source in sources}:
-            raise ValueError(f"{out}: {'a folder' if out.is_dir() else 'the file that is read'}; name another file")
-        count, broken = write(out, found, classes=recipe_of(folder).get("classes"), errors=skip_broken)
-        if as_json:
-            print(json.dumps({"out": str(out), "rows": count, "broken": broken}))
-        else:
-            print(f"{out}: answers to {count - len(broken)} of {count} rows")
-        return _told(broken, count)
-    if out is not None:
-        image_of_ranker(folder)
-        if any(table_of(source) or source.is_dir() for source in sources):
-            raise ValueError(f"{out}: pictures are drawn of files that are named; expected a table, such as {out}.csv")
-        places = annotated_paths(sources, out)
+        return _to_table(folder, sources, out, found, skip_broken=skip_broken, as_json=as_json)
+    places = [] if out is None else _places(folder, sources, out)
     broken, count = [], 0
-    for answer in chain.from_iterable(found):
-        count += 1
-        broken += [answer["id"]] if "error" in answer else []
+    for count, answer in enumerate(chain.from_iterable(found), 1):
         print(json.dumps(answer, ensure_ascii=False) if as_json else "\n".join(lines_of(answer)))
-        if out is not None and "error" not in answer:
+        if "error" in answer:
+            broken.append(answer["id"])
+        elif places:
             annotate(places[count - 1], answer)
             print(f"drawn: {places[count - 1]}", file=sys.stderr if as_json else sys.stdout)
     return _told(broken, count)
+
+
+def _to_table(
+    folder: Path, sources: Sequence[Path], out: Path, found: Iterable[list[Answer]], *, skip_broken: bool, as_json: bool
+) -> int:
+    if out.is_dir() or out.resolve() in {source.resolve() for source in sources}:
+        raise ValueError(f"{out}: {'a folder' if out.is_dir() else 'the file that is read'}; name another file")
+    count, broken = write(out, found, classes=recipe_of(folder).get("classes"), errors=skip_broken)
+    told = {"out": str(out), "rows": count, "broken": broken}
+    print(json.dumps(told) if as_json else f"{out}: answers to {count - len(broken)} of {count} rows")
+    return _told(broken, count)
+
+
+def _places(folder: Path, sources: Sequence[Path], out: Path) -> list[Path]:
+    image_of_ranker(folder)
+    if any(table_of(source) or source.is_dir() for source in sources):
+        raise ValueError(f"{out}: pictures are drawn of files that are named; expected a table, such as {out}.csv")
+    return annotated_paths(sources, out)
 
 
 def _told(broken: Sequence[Any], count: int) -> int:

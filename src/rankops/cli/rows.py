@@ -2,6 +2,7 @@
 
 import csv
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from itertools import groupby, islice
 from pathlib import Path
@@ -132,116 +133,137 @@ def _pictures(sources: Sequence[Path]) -> Iterator[Path]:
 
 
 def _of_table(path: Path, form: str, recipe: Mapping[str, Any], roles: Roles) -> Iterator[Row]:
-    kind = kind_of(recipe, where="the model")
     if form == "svmlight":
         roles = Roles(roles.input or ("all",), roles.id, roles.query or "qid")
     names = _names(path, form)
     inputs, key = _inputs(path, names, recipe, roles)
     ids = roles.id or ("id" if "id" in names else None)
-    for name in (*inputs, ids, roles.query):
-        if name is not None and name not in names:
-            hint = "; name those of the input, as in `--input 'f_*'`" if name in inputs else ""
-            raise ValueError(f"{path}: no column {name!r}; it has {', '.join(names)}{did_you_mean(name, names)}{hint}")
-    wanted = list(dict.fromkeys([*inputs, *(name for name in (ids, roles.query) if name)]))
-    cells = _Cells(path, kind, inputs, recipe["input"].get("separator", "|"))
+    wanted = list(dict.fromkeys([*inputs, *filter(None, (ids, roles.query))]))
+    if missing := [name for name in wanted if name not in names]:
+        hint = "; name those of the input, as in `--input 'f_*'`" if missing[0] in inputs else ""
+        raise ValueError(f"{path}: no column {missing[0]!r}; {_has(names, missing[0])}{hint}")
+    cells = _Cells(path, kind_of(recipe, where="the model"), inputs, key, ids, recipe["input"].get("separator", "|"))
     numbered = enumerate(_cells(path, form, wanted, recipe["input"]), 1)
-    if recipe.get("task") != "query_ranking":
-        for number, row in numbered:
-            yield cells.row(number, row, key, row[ids] if ids else None)
+    if recipe.get("task") == "query_ranking" and roles.query is not None:
+        yield from _queries(cells, numbered, roles.query)
         return
-    if (query_of := roles.query) is None:
-        for number, row in numbered:
-            yield cells.query(number, row, key, row[ids] if ids else number)
-        return
+    row_of = cells.query if recipe.get("task") == "query_ranking" else cells.row
+    for number, row in numbered:
+        yield row_of(number, row)
+
+
+def _queries(cells: "_Cells", numbered: Iterable[tuple[int, dict[str, Any]]], query_of: str) -> Iterator[Row]:
+    """Yield the queries of a table that has a row for each document."""
     seen = set()
     for query, several in groupby(numbered, key=lambda one: one[1][query_of]):
         if query in seen:
-            raise ValueError(f"{path}: rows of {query_of} {query} are not together; sort the table by this column")
+            raise ValueError(
+                f"{cells.path}: rows of {query_of} {query} are not together; sort the table by this column"
+            )
         seen.add(query)
-        yield cells.documents(query, list(several), key, ids)
+        yield cells.documents(query, list(several))
+
+
+def _has(names: Sequence[str], missing: str) -> str:
+    return f"it has {', '.join(names)}{did_you_mean(missing, names)}"
+
+
+def _named(names: list[str], given: Sequence[str], known: list[str]) -> list[str]:
+    """Return the columns that are asked for, in the order of training if they are the same."""
+    starts = tuple(name.removesuffix("*") for name in given if name.endswith("*"))
+    found = [name for name in given if not name.endswith("*")]
+    found += [name for name in names if name.startswith(starts)]
+    return known if known and set(known) == set(found) else found
 
 
 def _inputs(path: Path, names: list[str], recipe: Mapping[str, Any], roles: Roles) -> tuple[list[str], str]:
     """Return the columns of a table that hold the input, and what a task calls that."""
-    kind, known = kind_of(recipe, where="the model"), recipe["input"].get("names")
+    kind, known = kind_of(recipe, where="the model"), list[str](recipe["input"].get("names") or ())
     if roles.input:
-        starts = [name.removesuffix("*") for name in roles.input if name.endswith("*")]
-        found = [name for name in roles.input if not name.endswith("*")]
-        found += [name for name in names if starts and name.startswith(tuple(starts))]
-        return (list(known) if known and set(known) == set(found) else found), kind  # in the order of training
-    if kind == "features" and known and set(known) <= set(names):
-        return list(known), kind
-    if (own := recipe["input"].get("columns")) and set(own) <= set(names):  # as the training's table calls them
-        return list(own), kind
-    if kind in names:
-        return [kind], kind
-    if recipe.get("task") == "retrieval" and "caption" in names:
-        return ["caption"], "caption"
-    if kind == "features" and known:
-        missing = next(name for name in known if name not in names)
-        raise ValueError(
-            f"{path}: no column {missing!r}, a feature of the model; it has {', '.join(names)}"
-            f"{did_you_mean(missing, names)}"
-        )
+        return _named(names, roles.input, known), kind
+    known = known if kind == "features" else []
+    # As the features are called, or the input in the training's table, or what it is.
+    choices = [(known, kind), (recipe["input"].get("columns"), kind), ([kind], kind)]
+    choices += [(["caption"], "caption")] if recipe.get("task") == "retrieval" else []
+    for columns, key in choices:
+        if columns and set(columns) <= set(names):
+            return list(columns), key
+    if missing := [name for name in known if name not in names]:
+        raise ValueError(f"{path}: no column {missing[0]!r}, a feature of the model; {_has(names, missing[0])}")
     raise ValueError(f"{path}: no column {kind}; name the one that holds it, as in `--input {names[0]}`; it has "
                      f"{', '.join(names)}")  # fmt: skip
 
 
+@dataclass(frozen=True)
 class _Cells:
-    """Turns cells of a table into what a model is asked."""
+    """Turns cells of a table into what a model is asked.
 
-    def __init__(self, path: Path, kind: str, inputs: list[str], separator: str):
-        self.path, self.kind, self.inputs, self.separator = path, kind, inputs, separator
+    Attributes:
+        path: of the table.
+        kind: of the model's input.
+        inputs: the columns of that.
+        key: what a task calls it.
+        ids: the column of ids, if there is one.
+        separator: of frames in a cell.
+    """
 
-    def row(self, number: int, row: dict[str, Any], key: str, given: Any) -> Row:
+    path: Path
+    kind: str
+    inputs: list[str]
+    key: str
+    ids: str | None
+    separator: str
+
+    def row(self, number: int, row: dict[str, Any]) -> Row:
         """Return a row whose id is the given one, else the path of its image, else its number."""
-        cell = row[self.inputs[0]]
-        own = given if given is not None else cell if self.kind == "image" and isinstance(cell, str) else number
-        return Row(own, self._place(number), lambda: {key: self._value(row, key)})
+        cell, own = row[self.inputs[0]], row[self.ids] if self.ids else None
+        if own is None:
+            own = cell if self.kind == "image" and isinstance(cell, str) else number
+        return Row(own, self._place(number), lambda: {self.key: self._value(row)})
 
-    def query(self, number: int, row: dict[str, Any], key: str, own: Any) -> Row:
+    def query(self, number: int, row: dict[str, Any]) -> Row:
         """Return a query whose documents are the list in its cell."""
-        several = row[self.inputs[0]]
+        column = self.inputs[0]
+        several = row[column]
         if len(self.inputs) > 1 or not isinstance(several, list) or (self.kind == "features" and not _nested(several)):
             raise ValueError(
-                f"{self.path}: row {number}: {self.inputs[0]} holds no list of documents; name the column whose rows "
-                "are the documents of one query: --query COLUMN"
+                f"{self.path}: row {number}: {column} holds no list of documents; name the column whose rows are the "
+                "documents of one query: --query COLUMN"
             )
-        return Row(
-            own, self._place(number), lambda: {key: [self._value({self.inputs[0]: one}, key) for one in several]}
-        )
+        own = row[self.ids] if self.ids else number
+        return Row(own, self._place(number), lambda: {self.key: [self._value({column: one}) for one in several]})
 
-    def documents(self, query: Any, several: list[tuple[int, dict[str, Any]]], key: str, ids: str | None) -> Row:
+    def documents(self, query: Any, several: list[tuple[int, dict[str, Any]]]) -> Row:
         """Return a query that has a row for each of its documents."""
-        documents = [row[ids] if ids else number for number, row in several]
-        return Row(
-            query, self._place(several[0][0]), lambda: {key: [self._value(row, key) for _, row in several]}, documents
-        )
+        documents = [row[self.ids] if self.ids else number for number, row in several]
+        asked = lambda: {self.key: [self._value(row) for _, row in several]}  # noqa: E731
+        return Row(query, self._place(several[0][0]), asked, documents)
 
     def _place(self, number: int) -> str:
         return f"{self.path}: row {number}"
 
-    def _value(self, row: dict[str, Any], key: str) -> Any:
+    def _value(self, row: dict[str, Any]) -> Any:
         cell = row[self.inputs[0]]
-        if self.kind == "features" and key == "features":
-            if isinstance(cell, list):
-                return [_number(value, f"{self.inputs[0]}[{place}]") for place, value in enumerate(cell)]
-            if len(self.inputs) == 1 and isinstance(cell, str):
-                from rankops.datasets.tables.cells import numbers_in  # needs pandas
-
-                numbers = numbers_in(cell)
-                return [_number(value, f"{self.inputs[0]}[{place}]") for place, value in enumerate(numbers)]
-            return [_number(row[name], name) for name in self.inputs]
+        if self.key == "features":
+            return self._features(row, cell)
         if cell is None or cell == "":
             raise ValueError(f"{self.inputs[0]} is empty")
-        if key == "image":
+        if self.key == "image":
             return self._picture(cell)
-        if key == "frames":
+        if self.key == "frames":
             if len(self.inputs) > 1:
                 return [self._picture(row[name]) for name in self.inputs]
-            frames = cell if isinstance(cell, list) else str(cell).split(self.separator)
-            return [self._picture(frame) for frame in frames]
+            return list(map(self._picture, cell if isinstance(cell, list) else str(cell).split(self.separator)))
         return str(cell)
+
+    def _features(self, row: dict[str, Any], cell: Any) -> list[float]:
+        if len(self.inputs) == 1 and isinstance(cell, str):
+            from rankops.datasets.tables.cells import numbers_in  # needs pandas
+
+            cell = numbers_in(cell)
+        if isinstance(cell, list):
+            return [_number(value, f"{self.inputs[0]}[{place}]") for place, value in enumerate(cell)]
+        return [_number(row[name], name) for name in self.inputs]
 
     def _picture(self, cell: Any) -> bytes:
         if isinstance(cell, Mapping):
@@ -273,10 +295,7 @@ def _names(path: Path, form: str) -> list[str]:
 
 
 def _cells(path: Path, form: str, names: list[str], about: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """Yield the cells of each row by column; a vector of SVMlight, whose last zeros may miss, has `count` numbers.
-
-    Its index k is place k, as in training on SVMlight; for a model of other tables 1 is the first.
-    """
+    """Yield the cells of each row by column."""
     match form:
         case "csv" | "tsv":
             yield from _delimited(path, names, tabs=form == "tsv")
@@ -288,16 +307,25 @@ def _cells(path: Path, form: str, names: list[str], about: Mapping[str, Any]) ->
         case "parquet":
             yield from _parquet(path, names)
         case _:
-            from rankops.datasets.tables.files import read_sheet
+            yield from _arrays(path, form, names, about)
 
-            frame = read_sheet([path], lambda _: names, kind=form, encoding="utf-8", head=None).frame  # ty: ignore[invalid-argument-type]
-            if form == "svmlight" and about.get("columns") != ["all"] and not any(one[0] for one in frame["all"]):
-                frame = frame.assign(all=[one[1:] for one in frame["all"]])
-            for row in frame.to_dict("records"):
-                lists = {name: value.tolist() for name, value in row.items() if hasattr(value, "tolist")}
-                if form == "svmlight":
-                    lists["all"] += [0.0] * ((about.get("count") or 0) - len(lists["all"]))
-                yield row | lists
+
+def _arrays(path: Path, form: str, names: list[str], about: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """Yield cells of SVMlight and NPZ; a vector of SVMlight, whose last zeros may miss, has `count` numbers.
+
+    Its index k is place k, as in training on SVMlight; for a model of other tables 1 is the first.
+    """
+    from rankops.datasets.tables.files import read_sheet
+
+    frame = read_sheet([path], lambda _: names, kind=form, encoding="utf-8", head=None).frame  # ty: ignore[invalid-argument-type]
+    if form == "svmlight":
+        vectors = frame["all"]
+        if about.get("columns") != ["all"] and not any(one[0] for one in vectors):
+            vectors = vectors.map(lambda one: one[1:])
+        missing = (about.get("count") or 0) - len(vectors.iloc[0])
+        frame = frame.assign(all=[[*one, *[0.0] * missing] for one in vectors])
+    for row in frame.to_dict("records"):
+        yield {name: value.tolist() if hasattr(value, "tolist") else value for name, value in row.items()}
 
 
 def _delimited(path: Path, names: list[str], *, tabs: bool) -> Iterator[dict[str, Any]]:

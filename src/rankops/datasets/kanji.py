@@ -18,9 +18,18 @@ import pyarrow as pa
 import torch
 from PIL import Image, ImageDraw
 
-from rankops.datasets.files.expected import between, in_set, rows_of, unique
+from rankops.datasets.files.expected import between, in_set, unique
 from rankops.datasets.public.packages import PackagedFile
-from rankops.datasets.public.reading import DiskDataset, Reading, check_shares, require, same_elsewhere, splits_by_key
+from rankops.datasets.public.reading import (
+    DiskDataset,
+    Reading,
+    check_shares,
+    require,
+    row_facts,
+    rows_expected,
+    same_elsewhere,
+    splits_by_key,
+)
 from rankops.io.parquet import IMAGE, as_fixed_lists, decode_images, encode_images, matrix, read_table
 from rankops.ranks import dense_ranks
 
@@ -146,11 +155,7 @@ kanji/
         read = read_table(path, SCHEMA.names)
         images = decode_images(read["image"], path=path, threads=threads)
         ranks = matrix(read, "label_ranks", path=path)
-        facts = {
-            "split": split,
-            "id": read["id"].to_pylist(),
-            "split_rows": f"{split}: {len(read)}",
-            "name": read["name"].to_pylist(),
+        facts = row_facts(split, read) | {
             "size": " x ".join(map(str, images.shape[:0:-1])),
             "brightest": images.max((1, 2)),
             "pixels": [sha256(image.tobytes()).hexdigest() for image in images],
@@ -165,8 +170,7 @@ kanji/
     def expectations(self, rows: dict[str, int], *, size: int | None) -> dict[str, list[dict[str, Any]]]:
         return {
             "rows": [
-                *rows_of(rows),
-                in_set("split_rows", *(f"{split}: {count}" for split, count in rows.items())),
+                *rows_expected(rows),
                 unique("name"),  # a kanji in two splits would be tested on what it was trained on
                 in_set("same_picture_as", ""),
                 in_set("size", f"{size} x {size}"),

@@ -36,8 +36,7 @@ def check_plain(image: ImageFile) -> None:
     Args:
         image: just opened: a header says what is stored, pixels no longer do.
     """
-    stored = [str(part) for tile in image.tile for part in (tile.args if isinstance(tile.args, tuple) else [tile.args])]
-    if image.mode.startswith(("I", "F")) or any(re.search(";16[BLN]", part) for part in stored):
+    if image.mode.startswith(("I", "F")) or any(re.search(";16[BLN]", str(tile.args)) for tile in image.tile):
         raise ValueError("more than 8 bits a color")
     tags = getattr(image, "tag_v2", {})  # of a TIFF, whose planes of 16 bits Pillow takes for ones of 8
     if max(tags.get(TiffImagePlugin.BITSPERSAMPLE, (8,))) > 8:

@@ -68,13 +68,16 @@ def _check(recipe: Any) -> None:
     """Raise a ValueError if a recipe is not of the form that `save_model` writes."""
     if not isinstance(recipe, dict):
         raise ValueError(f"model.json is {reprlib.repr(recipe)}, expected an object")
-    for key, kind, needed in (("folder", str, True), ("name", str, True), ("args", dict, True), ("task", str, False)):
-        if (needed or key in recipe) and not isinstance(recipe.get(key), kind):
+    for key, kind in {"folder": str, "name": str, "args": dict, "task": str}.items():
+        if (key != "task" or key in recipe) and not isinstance(recipe.get(key), kind):
             raise ValueError(f"model.json: {key} is {reprlib.repr(recipe.get(key))}, expected {kind.__name__}")
     if recipe["folder"] not in FOLDERS:
         raise ValueError(f"model.json: folder is {reprlib.repr(recipe['folder'])}, expected {' or '.join(FOLDERS)}")
-    if "task" not in recipe:
-        return
+    if "task" in recipe:
+        _check_input(recipe)
+
+
+def _check_input(recipe: dict[str, Any]) -> None:
     if "input" not in recipe:
         raise ValueError("model.json has no input: an older version did not write down what the model takes")
     given = recipe["input"]

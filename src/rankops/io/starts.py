@@ -89,24 +89,24 @@ def _encoder(folder: Path) -> Path | None:
 
 def _sources(backbone: Any, captions: Any, path: Path) -> list[tuple[Any, Path]]:
     """Return the backbones that a start has weights for, and the file of each."""
-    encoders = [part for part in (backbone, captions) if part is not None and hasattr(part, "files")]
-    folder, found = folder_of(path), []
+    encoders = [part for part in (backbone, captions) if hasattr(part, "files")]
+    folder, text = folder_of(path), _encoder(folder_of(path))
     if path.suffix == ".safetensors":
         found = [(backbone, path)]
     elif (folder / "model.json").is_file():
-        others = [part for part in encoders if part is not backbone]
-        found = [(part, folder / "model.safetensors") for part in (backbone, *others)]
+        found = [(part, folder / "model.safetensors") for part in dict.fromkeys([backbone, *encoders])]
     else:
-        text, image = _encoder(folder), folder / "image.safetensors"
-        found = [(part, text / "model.safetensors") for part in encoders] if text else []
-        found += [(backbone, image)] if image.is_file() and backbone not in encoders else []
-    missing = [file for _, file in found if not file.is_file()]
+        found = [(part, text / "model.safetensors") for part in encoders if text]
+        if (image := folder / "image.safetensors").is_file() and backbone not in encoders:
+            found.append((backbone, image))
+    missing = [str(file) for _, file in found if not file.is_file()]
     if missing or not found:
-        expected = missing[0] if missing else (
+        expected = [
+            *missing,
             "a safetensors file, a folder of a run, one of a text encoder for a backbone that is one, or one with "
-            "image.safetensors"
-        )  # fmt: skip
-        raise FileNotFoundError(f"{path}: no weights to start from; expected {expected}")
+            "image.safetensors",
+        ]
+        raise FileNotFoundError(f"{path}: no weights to start from; expected {expected[0]}")
     return found
 
 
@@ -116,32 +116,38 @@ def _fitting(backbone: Any, file: Path) -> dict[str, str]:
     Raises:
         ValueError: the file is not whole, or its weights are of another network.
     """
-    try:
-        with safe_open(file, "pt") as opened:
-            shapes = {name: tuple(opened.get_slice(name).get_shape()) for name in opened.keys()}  # noqa: SIM118
-    except SafetensorError as error:
-        raise ValueError(f"{file}: not a whole safetensors file ({error}); make or fetch it again") from error
+    shapes = _shapes(file)
     wanted = {name: tuple(value.shape) for name, value in backbone.state_dict().items()}
     prefix, names = max(_namings(backbone, wanted), key=lambda naming: len(naming[1].values() & shapes.keys()))
+    there = {own: name for own, name in names.items() if name in shapes}
     # What says how images are normalized is no weight; counts of batches are younger than many files.
     free = {"mean", "deviation", *(name for name in wanted if name.endswith("num_batches_tracked"))}
-    missing = [names[own] for own in wanted if names[own] not in shapes and own not in free]
-    other = [
-        f"{names[own]}: found {shapes[names[own]]}, expected {shape}"
-        for own, shape in wanted.items()
-        if shapes.get(names[own], shape) != shape
-    ]
     left_out = tuple(f"{prefix}{start}" for start in backbone.left_out)
-    known = {*names.values()}
-    of_it = [name for name in shapes if name.startswith(prefix) and name not in known]
-    unexpected = [name for name in of_it if not (left_out and name.startswith(left_out))]
-    if missing or other or unexpected:
-        found = [_counted(missing, "missing"), _counted(other, "of another shape"), _counted(unexpected, "unexpected")]
+    of_it = {name for name in shapes if name.startswith(prefix)} - {*names.values()}
+    faults = {
+        "missing": [name for own, name in names.items() if own not in there.keys() | free],
+        "of another shape": [
+            f"{name}: found {shapes[name]}, expected {wanted[own]}"
+            for own, name in there.items()
+            if shapes[name] != wanted[own]
+        ],
+        "unexpected": [name for name in shapes if name in of_it and not name.startswith(left_out)],
+    }
+    if any(faults.values()):
+        found = "; ".join(_counted(names, what) for what, names in faults.items() if names)
         raise ValueError(
-            f"{file}: the weights are of another network: {'; '.join(filter(None, found))}; give the backbone the name "
-            "and options of the one that they are of"
+            f"{file}: the weights are of another network: {found}; give the backbone the name and options of the one "
+            "that they are of"
         )
-    return {own: names[own] for own in wanted if names[own] in shapes}
+    return there
+
+
+def _shapes(file: Path) -> dict[str, tuple[int, ...]]:
+    try:
+        with safe_open(file, "pt") as opened:
+            return {name: tuple(opened.get_slice(name).get_shape()) for name in opened.keys()}  # noqa: SIM118
+    except SafetensorError as error:
+        raise ValueError(f"{file}: not a whole safetensors file ({error}); make or fetch it again") from error
 
 
 def _namings(backbone: Any, wanted: Iterable[str]) -> list[tuple[str, dict[str, str]]]:
@@ -156,4 +162,4 @@ def _namings(backbone: Any, wanted: Iterable[str]) -> list[tuple[str, dict[str, 
 
 def _counted(names: list[str], what: str) -> str:
     shown = ", ".join(names[:SHOWN])
-    return f"{len(names)} {what} ({shown}{', ...' if len(names) > SHOWN else ''})" if names else ""
+    return f"{len(names)} {what} ({shown}{', ...' if len(names) > SHOWN else ''})"

@@ -11,8 +11,16 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from rankops.datasets.files.expected import between, in_set, rows_of, unique
-from rankops.datasets.public.reading import DiskDataset, Reading, check_shares, require, splits_by_key
+from rankops.datasets.files.expected import between, in_set, unique
+from rankops.datasets.public.reading import (
+    DiskDataset,
+    Reading,
+    check_shares,
+    require,
+    row_facts,
+    rows_expected,
+    splits_by_key,
+)
 from rankops.io.parquet import list_lengths, matrix, read_table
 
 __all__ = ["Documents", "QueryDataset", "check_rows", "read_whole", "schema_of_lists"]
@@ -95,11 +103,7 @@ class QueryDataset(DiskDataset):
         vectors = matrix(pa.table({"features": read["features"].combine_chunks().flatten()}), "features", path=path)
         sizes = list_lengths(read["features"])
         finite = [bool(part.isfinite().all()) for part in vectors.split(sizes.tolist())]
-        facts = {
-            "split": split,
-            "id": read["id"].to_pylist(),
-            "split_rows": f"{split}: {len(read)}",
-            "name": read["name"].to_pylist(),
+        facts = row_facts(split, read) | {
             "documents": sizes,
             "a_relevance_each": sizes == np.array(list(map(len, relevance))),
             "lowest_relevance": [min(row, default=0) for row in relevance],
@@ -111,8 +115,7 @@ class QueryDataset(DiskDataset):
     def expectations(self, rows: dict[str, int], *, size: int | None) -> dict[str, list[dict[str, Any]]]:
         return {
             "rows": [
-                *rows_of(rows),
-                in_set("split_rows", *(f"{split}: {count}" for split, count in rows.items())),
+                *rows_expected(rows),
                 unique("name"),  # a query in two splits would be tested on what it was trained on
                 between("documents", 2),
                 in_set("a_relevance_each", True),

@@ -32,6 +32,8 @@ __all__ = [
     "place_of",
     "read_list",
     "require",
+    "row_facts",
+    "rows_expected",
     "same_elsewhere",
     "scores_of",
     "split_at",
@@ -234,8 +236,7 @@ class PhotoDataset(DiskDataset):
                 f"{raw}: none of the {len(listed)} files that its lists name is in {split}; get them again, or, where "
                 "splits are drawn, choose a larger share"
             )
-        missing = [file for file in chosen["file"] if not os.path.isfile(raw / file)]  # of long names too
-        if missing:
+        if missing := [file for file in chosen["file"] if not os.path.isfile(raw / file)]:  # of long names too
             raise FileNotFoundError(
                 f"{raw / missing[0]}: no such file, but a list names it ({len(missing)} of {len(chosen)} files of "
                 f"{split} are missing); unpack the whole dataset"
@@ -245,13 +246,12 @@ class PhotoDataset(DiskDataset):
             for start in range(0, len(chosen), self.piece):
                 part = chosen.iloc[start : start + self.piece]
                 decoded = list(pool.map(lambda file: self._attempt(raw, file, size), part["file"]))
-                broken += [file for file, photos in zip(part["file"], decoded, strict=True) if photos is None]
-                columns = {name: part[name].tolist() for name in schema.names if name in part}
-                columns |= {"image": [photos and photos[0] for photos in decoded], "frames": decoded}
-                keep = [place for place, photos in enumerate(decoded) if photos is not None]
-                columns = {name: [columns[name][place] for place in keep] for name in schema.names[1:]}
-                yield pa.table({"id": range(rows, rows + len(keep))} | columns, schema=schema)
-                rows += len(keep)
+                part = part.assign(frames=pd.Series(decoded, part.index, dtype=object))
+                broken += part["file"][part["frames"].isna()].tolist()
+                part = part[part["frames"].notna()]
+                part = part.assign(image=part["frames"].str[0], id=range(rows, rows + len(part)))
+                yield pa.table({name: part[name].tolist() for name in schema.names}, schema=schema)
+                rows += len(part)
         if broken:
             logging.warning("%d of %d files left out, broken: %s", len(broken), len(chosen), ", ".join(broken))
             reading.skipped.extend(broken)
@@ -293,27 +293,16 @@ class PhotoDataset(DiskDataset):
         read = read_table(path, [name for name in self.schema.names if name != column])
         if column not in columns_of(path):
             raise ValueError(f"{path}: no column {column}")
-        rows = []
-        with parquet_file(path) as file, ThreadPoolExecutor(threads) as pool:
-            for batch in file.iter_batches(batch_size=self.piece, columns=[column]):
-                cells = [cell if isinstance(cell, list) else [cell] for cell in batch.column(0).to_pylist()]
-                rows += pool.map(photo_facts, cells)
-        facts = {
-            "split": split,
-            "id": read["id"].to_pylist(),
-            "split_rows": f"{split}: {len(read)}",
-            "name": read["name"].to_pylist(),
-            **self.facts(read),
-        }
-        return {"rows": pd.DataFrame(facts).join(pd.DataFrame(rows)).set_index(["split", "id"])}
+        photos = photo_facts(path, column, piece=self.piece, threads=threads)
+        rows = row_facts(split, read) | self.facts(read)
+        return {"rows": pd.DataFrame(rows).join(photos).set_index(["split", "id"])}
 
     def across(self, facts: dict[str, pd.DataFrame]) -> dict[str, pd.DataFrame]:
         return {"rows": facts["rows"].assign(same_picture_as=same_elsewhere(facts["rows"]["pixels"]))}
 
     def expectations(self, rows: dict[str, int], *, size: int | None) -> dict[str, list[dict[str, Any]]]:
         photos = [
-            *rows_of(rows),
-            in_set("split_rows", *(f"{split}: {count}" for split, count in rows.items())),
+            *rows_expected(rows),
             unique("file"),
             # A picture in two splits would be tested on what it was trained on.
             *([] if self.allow_repeated else [in_set("same_picture_as", "")]),
@@ -326,8 +315,28 @@ class PhotoDataset(DiskDataset):
         return {"rows": [*photos, *self.expected]}
 
 
-def photo_facts(photos: list[dict[str, Any] | None]) -> dict[str, Any]:
-    """Return of the photos of a row: files, number, a hash of their pixels, whether all decode, and modes and sizes."""
+def row_facts(split: str, read: pa.Table) -> dict[str, Any]:
+    """Return the columns of facts that `rows_expected` is held against, and the names."""
+    own = {name: read[name].to_pylist() for name in ("id", "name")}
+    return {"split": split, "id": own["id"], "split_rows": f"{split}: {len(read)}", "name": own["name"]}
+
+
+def rows_expected(rows: Mapping[str, int]) -> list[dict[str, Any]]:
+    """Expect the rows of these splits, as many in each as the manifest says."""
+    return [*rows_of(rows), in_set("split_rows", *(f"{split}: {count}" for split, count in rows.items()))]
+
+
+def photo_facts(path: Path, column: str, *, piece: int, threads: int) -> pd.DataFrame:
+    """Return of the photos of each row: files, number, a hash of their pixels, whether all decode, modes and sizes."""
+    rows: list[dict[str, Any]] = []
+    with parquet_file(path) as file, ThreadPoolExecutor(threads) as pool:
+        for batch in file.iter_batches(batch_size=piece, columns=[column]):
+            cells = [cell if isinstance(cell, list) else [cell] for cell in batch.column(0).to_pylist()]
+            rows += pool.map(_facts_of, cells)
+    return pd.DataFrame(rows)
+
+
+def _facts_of(photos: list[dict[str, Any] | None]) -> dict[str, Any]:
     files, modes, sizes, decodes, pixels = {}, {}, {}, True, sha256()
     for photo in photos:
         photo = photo or {"bytes": None, "path": None}

@@ -21,6 +21,7 @@ __all__ = [
     "as_ranks",
     "as_vectors",
     "first_place",
+    "has_word",
     "missing_in",
     "numbers_in",
     "require_same",
@@ -124,6 +125,11 @@ def as_vectors(sheet: Sheet, cells: pd.Series) -> np.ndarray:
             )
         vectors.append(vector.astype(np.float32))
     return np.stack(vectors)
+
+
+def has_word(caption: str) -> bool:
+    """Return whether there is a letter or a digit in a caption."""
+    return any(map(str.isalnum, caption))
 
 
 def as_names(sheet: Sheet, cells: pd.Series) -> pd.Series:

@@ -4,13 +4,14 @@ import logging
 import os
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 
-from rankops.datasets.public.reading import SPLITS, Reading
+from rankops.datasets.public.reading import Reading
 from rankops.datasets.tables.cells import (
     as_flags,
     as_labels,
@@ -21,23 +22,20 @@ from rankops.datasets.tables.cells import (
     as_ranks,
     as_vectors,
     first_place,
+    has_word,
     missing_in,
     require_same,
     split_into,
 )
 from rankops.datasets.tables.files import Sheet, Stored, stored_pictures
+from rankops.datasets.tables.options import ALL_SPLITS, NUMERIC, PICTURES, TableOptions
 from rankops.io.images import as_jpeg, open_photo
+from rankops.lookup import did_you_mean
 
-if TYPE_CHECKING:
-    from rankops.datasets.table import Table
+__all__ = ["Examples", "by_query", "examples_of", "gathered", "in_pieces", "missing_cells", "of_classes"]
 
-__all__ = ["INPUTS", "STRUCTURE", "TRUTHS", "Examples", "by_query", "examples_of", "gathered", "read_pictures"]
-
-INPUTS = ("image", "frames", "features", "text")
-TRUTHS = ("labels", "label_ranks", "target", "relevance", "captions")
-STRUCTURE = ("group", "weight", "id", "date", "split", "key")
-NUMERIC = ("features", "label_ranks", "target", "relevance", "weight")
-PICTURES = 512  # decoded, written and forgotten together
+DECODED = 512  # pictures that are decoded, written and forgotten together
+PIECE = 2**14  # rows of anything else
 
 
 class Examples(NamedTuple):
@@ -59,7 +57,7 @@ class Examples(NamedTuple):
     features: list[str] | None
 
 
-def examples_of(table: "Table", sheet: Sheet, roles: dict[str, list[str]]) -> Examples:
+def examples_of(table: TableOptions, sheet: Sheet, roles: dict[str, list[str]]) -> Examples:
     """Return a row of examples for each row of the files whose cells are all there.
 
     Raises:
@@ -67,33 +65,28 @@ def examples_of(table: "Table", sheet: Sheet, roles: dict[str, list[str]]) -> Ex
     """
     cells = sheet.frame
     names = _default_names(sheet)
-    complete = _complete(table, sheet, roles, names)
+    complete = _complete(table, sheet, roles)
     left_out = dict.fromkeys(names[~complete], 0)
     cells, names = cells[complete], names[complete]
     if not len(cells):
         raise ValueError(f"{sheet.paths[0]}: no row has all of its values; see `missing`")
+    one = {role: cells[columns[0]] for role, columns in roles.items()}
     frame = pd.DataFrame({"name": names, "split": "train", "delivery": 0, "weight": 1.0}, index=cells.index)
-    frame["input"] = _inputs(table, sheet, cells, roles)
+    frame["input"] = _inputs(table, sheet, cells[roles[table.input]])
     if table.input == "image" and not isinstance(frame["input"].iloc[0], Stored):
         frame["name"] = frame["input"]
-    if "id" in roles:
-        frame["name"] = as_names(sheet, cells[roles["id"][0]])
-    frame["group"] = as_names(sheet, cells[roles["group"][0]]) if "group" in roles else frame["name"]
-    frame["key"] = _keys(table, sheet, cells, roles, frame)
-    if "weight" in roles:
-        weights = as_numbers(sheet, cells[roles["weight"][0]], what="a number above 0")
-        if (weights <= 0).any():
-            position, place = first_place(sheet, cells.index, weights <= 0)
-            raise ValueError(f"{place}: {roles['weight'][0]} is {weights[position]:g}, expected a number above 0")
-        frame["weight"] = weights
+    if "id" in one:
+        frame["name"] = as_names(sheet, one["id"])
+    frame["group"] = as_names(sheet, one["group"]) if "group" in one else frame["name"]
+    frame["key"] = _keys(sheet, one, frame)
+    if "weight" in one:
+        frame["weight"] = _weights(sheet, one["weight"])
     if table.date:
-        frame["delivery"] = as_periods(sheet, cells[roles["date"][0]], table.date["first"], table.date["every"])
-    if "split" in roles:
-        frame["split"] = _splits(sheet, cells[roles["split"][0]])
-    frame["truth"] = _truths(table, sheet, cells, roles)
-    return Examples(
-        sheet, frame, left_out, _short(table.labels or table.label_ranks, roles), _feature_names(table, roles)
-    )
+        frame["delivery"] = as_periods(sheet, one["date"], table.date["first"], table.date["every"])
+    if "split" in one:
+        frame["split"] = _splits(sheet, one["split"])
+    frame["truth"] = _truths(table, sheet, cells[roles[table.truth_role]])
+    return Examples(sheet, frame, left_out, _classes(table, roles), _feature_names(table, roles))
 
 
 def _default_names(sheet: Sheet) -> np.ndarray:
@@ -106,23 +99,28 @@ def _default_names(sheet: Sheet) -> np.ndarray:
     )
 
 
-def _complete(table: "Table", sheet: Sheet, roles: dict[str, list[str]], names: np.ndarray) -> np.ndarray:
+def missing_cells(
+    table: TableOptions, frame: pd.DataFrame, roles: dict[str, list[str]]
+) -> Iterator[tuple[str, str, np.ndarray]]:
+    """Yield of each column that must have a value its role, its name, and which of its cells (n,) are empty."""
+    for role, columns in roles.items():
+        if role == "labels" and table.has_label_cells and not table.ordered:
+            continue  # a row without a label is one of none of the classes
+        numeric = role in NUMERIC or (role == "labels" and not table.has_label_cells)
+        yield from ((role, column, missing_in(frame[column], numeric=numeric)) for column in columns)
+
+
+def _complete(table: TableOptions, sheet: Sheet, roles: dict[str, list[str]]) -> np.ndarray:
     """Return which rows (n,) miss no value; raise ValueError for the first one if none may be left out."""
     complete = np.ones(len(sheet.frame), bool)
-    for role, columns in roles.items():
-        if role == "labels" and table._has_label_cells and not table.ordered:
-            continue  # a row without a label is one of none of the classes
-        for column in columns:
-            numeric = role in NUMERIC or (role == "labels" and not table._has_label_cells)
-            missing = missing_in(sheet.frame[column], numeric=numeric)
-            if missing.any() and table.missing == "refuse":
-                _, place = first_place(sheet, sheet.frame.index, missing)
-                raise ValueError(
-                    f"{place}: {column} is empty ({missing.sum()} of {len(missing)} rows), but it is the column of "
-                    f"{role}; "
-                    "fill it, or set missing: leave_out"
-                )
-            complete &= ~missing
+    for role, column, missing in missing_cells(table, sheet.frame, roles):
+        if missing.any() and table.missing == "refuse":
+            _, place = first_place(sheet, sheet.frame.index, missing)
+            raise ValueError(
+                f"{place}: {column} is empty ({missing.sum()} of {len(missing)} rows), but it is the column of "
+                f"{role}; fill it, or set missing: leave_out"
+            )
+        complete &= ~missing
     if not complete.all():
         logging.warning(
             "%s: %d of %d rows left out, values are missing", sheet.paths[0], (~complete).sum(), len(complete)
@@ -136,31 +134,34 @@ def _series(values: Iterable[Any], index: pd.Index) -> pd.Series:
     return result
 
 
-def _inputs(table: "Table", sheet: Sheet, cells: pd.DataFrame, roles: dict[str, list[str]]) -> pd.Series:
-    columns = roles[table.input]
-    if table.input == "image":
-        return as_paths(sheet, cells[columns[0]])
-    if table.input == "text":
-        return as_names(sheet, cells[columns[0]])
-    if table.input == "features":
-        vector = len(columns) == 1 and _is_vector(cells[columns[0]].iloc[0])
-        if vector:
-            return _series(as_vectors(sheet, cells[columns[0]]), cells.index)
-        numbers = np.column_stack([as_numbers(sheet, cells[name]) for name in columns]).astype(np.float32)
-        return _series(numbers, cells.index)
-    if len(columns) == 1:
-        parts = split_into(cells[columns[0]], table.frame_separator)
-        lengths = parts.map(len)
-        if (wrong := lengths != lengths.iloc[0]).any():
-            position, place = first_place(sheet, cells.index, wrong)
-            raise ValueError(
-                f"{place}: {columns[0]} has {lengths.iloc[position]} frames, expected {lengths.iloc[0]} as in the "
-                "first row"
-            )
-        columns = list(range(lengths.iloc[0]))
-        cells = pd.DataFrame(parts.tolist(), cells.index, columns=columns)
-    frames = [as_paths(sheet, cells[name]) for name in columns]
-    return _series([list(row) for row in zip(*frames, strict=True)], cells.index)
+def _inputs(table: TableOptions, sheet: Sheet, cells: pd.DataFrame) -> pd.Series:
+    first = cells.iloc[:, 0]
+    match table.input:
+        case "image":
+            return as_paths(sheet, first)
+        case "text":
+            return as_names(sheet, first)
+        case "features" if len(cells.columns) == 1 and _is_vector(first.iloc[0]):
+            return _series(as_vectors(sheet, first), cells.index)
+        case "features":
+            numbers = np.column_stack([as_numbers(sheet, cells[name]) for name in cells]).astype(np.float32)
+            return _series(numbers, cells.index)
+    if len(cells.columns) == 1:
+        cells = _frames_of(sheet, first, table.frame_separator)
+    frames = [as_paths(sheet, cells[name]) for name in cells]
+    return _series(map(list, zip(*frames, strict=True)), cells.index)
+
+
+def _frames_of(sheet: Sheet, cells: pd.Series, separator: str) -> pd.DataFrame:
+    """Return the frames of each cell in columns of their own."""
+    parts = split_into(cells, separator)
+    lengths = parts.map(len)
+    if (wrong := lengths != lengths.iloc[0]).any():
+        position, place = first_place(sheet, cells.index, wrong)
+        raise ValueError(
+            f"{place}: {cells.name} has {lengths.iloc[position]} frames, expected {lengths.iloc[0]} as in the first row"
+        )
+    return pd.DataFrame(parts.tolist(), cells.index)
 
 
 def _is_vector(cell: Any) -> bool:
@@ -173,66 +174,100 @@ def _is_vector(cell: Any) -> bool:
     return False
 
 
-def _keys(
-    table: "Table", sheet: Sheet, cells: pd.DataFrame, roles: dict[str, list[str]], frame: pd.DataFrame
-) -> pd.Series:
+def _keys(sheet: Sheet, one: dict[str, pd.Series], frame: pd.DataFrame) -> pd.Series:
     """What decides on the split of a row: a column that is named, or else its group, or else its name."""
-    if "key" not in roles or roles["key"] in (roles.get("group"), roles.get("id")):
-        return frame["name" if roles.get("key", [""]) == roles.get("id") else "group"]
-    if roles["key"] == roles.get("image"):
-        if isinstance(frame["input"].iloc[0], Stored):
-            raise ValueError(f"split.hash_of: {roles['key'][0]} holds pictures, expected a column of text or numbers")
-        return frame["input"]
-    return as_names(sheet, cells[roles["key"][0]])
+    if "key" not in one:
+        return frame["group"]
+    key = one["key"].name
+    for role, column in (("id", "name"), ("group", "group"), ("image", "input")):
+        if role in one and one[role].name == key:
+            if isinstance(frame[column].iloc[0], Stored):
+                raise ValueError(f"split.hash_of: {key} holds pictures, expected a column of text or numbers")
+            return frame[column]
+    return as_names(sheet, one["key"])
+
+
+def _weights(sheet: Sheet, cells: pd.Series) -> np.ndarray:
+    weights = as_numbers(sheet, cells, what="a number above 0")
+    if (weights <= 0).any():
+        position, place = first_place(sheet, cells.index, weights <= 0)
+        raise ValueError(f"{place}: {cells.name} is {weights[position]:g}, expected a number above 0")
+    return weights
 
 
 def _splits(sheet: Sheet, cells: pd.Series) -> pd.Series:
     splits = as_names(sheet, cells)
-    wrong = ~splits.isin([*SPLITS, "gate"])
+    wrong = ~splits.isin(ALL_SPLITS)
     if wrong.any():
         position, place = first_place(sheet, cells.index, wrong)
         raise ValueError(f"{place}: {cells.name} is {splits.iloc[position]!r}, expected train, val, test or gate")
     return splits
 
 
-def _truths(table: "Table", sheet: Sheet, cells: pd.DataFrame, roles: dict[str, list[str]]) -> pd.Series:
-    if table._has_label_cells:
-        return as_labels(sheet, cells[roles["labels"][0]], table.label_separator)
-    if table.labels is not None:
-        return _series(as_flags(sheet, cells[roles["labels"]]), cells.index)
-    if table.label_ranks is not None:
-        return _series(as_ranks(sheet, cells[roles["label_ranks"]]), cells.index)
-    if table.target is not None:
-        return pd.Series(as_numbers(sheet, cells[roles["target"][0]]), cells.index)
-    if table.relevance is not None:
-        grades = as_numbers(sheet, cells[roles["relevance"][0]], least=0, what="a grade of at least 0")
-        return pd.Series(grades, cells.index)
-    captions = [split_into(cells[name], "\0") for name in roles["captions"]]  # a cell may be a list of them
+def _truths(table: TableOptions, sheet: Sheet, cells: pd.DataFrame) -> pd.Series:
+    first = cells.iloc[:, 0]
+    match table.truth_role:
+        case "labels" if table.has_label_cells:
+            return as_labels(sheet, first, table.label_separator)
+        case "labels":
+            return _series(as_flags(sheet, cells), cells.index)
+        case "label_ranks":
+            return _series(as_ranks(sheet, cells), cells.index)
+        case "target":
+            return pd.Series(as_numbers(sheet, first), cells.index)
+        case "relevance":
+            return pd.Series(as_numbers(sheet, first, least=0, what="a grade of at least 0"), cells.index)
+    captions = [split_into(cells[name], "\0") for name in cells]  # a cell may be a list of them
     rows = [[" ".join(one.split()) for part in parts for one in part] for parts in zip(*captions, strict=True)]
-    wrong = [not all(any(map(str.isalnum, caption)) for caption in row) for row in rows]
+    wrong = [not all(map(has_word, row)) for row in rows]
     if any(wrong):
         position, place = first_place(sheet, cells.index, wrong)
         raise ValueError(f"{place}: a caption is without a word: {rows[position]}; correct or remove the row")
     return _series(rows, cells.index)
 
 
-def _short(given: str | list[str] | None, roles: dict[str, list[str]]) -> list[str]:
+def _classes(table: TableOptions, roles: dict[str, list[str]]) -> list[str]:
     """Names of classes, from those of their columns: without what they all begin with, where a pattern says so."""
-    columns = roles.get("labels") or roles.get("label_ranks") or []
+    given = table.labels or table.label_ranks
     start = given.removesuffix("*") if isinstance(given, str) and given.endswith("*") else ""
+    columns = roles.get("labels") or roles.get("label_ranks") or []
     return [column.removeprefix(start) or column for column in columns]
 
 
-def _feature_names(table: "Table", roles: dict[str, list[str]]) -> list[str] | None:
+def _feature_names(table: TableOptions, roles: dict[str, list[str]]) -> list[str] | None:
     columns = roles.get("features", [])
     one = len(columns) == 1 and not isinstance(table.features, list)
     return None if one or not columns else columns
 
 
+def of_classes(table: TableOptions, sheet: Sheet, chosen: pd.DataFrame, classes: list[str]) -> pd.DataFrame:
+    """Return examples with numbers of the classes in place of their names; without those that have no order.
+
+    Raises:
+        ValueError: a label is no class, and may not be left out; the message names its row.
+    """
+    place_of = {name: place for place, name in enumerate(classes)}
+    unknown = [(number, one) for number, labels in chosen["truth"].items() for one in labels if one not in place_of]
+    if unknown and table.unknown_labels == "refuse":
+        number, label = unknown[0]
+        raise ValueError(
+            f"{sheet.place(number)}: label {label!r} is none of the {len(place_of)} classes of the training rows"
+            f"{did_you_mean(label, place_of)}; correct it, name all in `classes:`, or set unknown_labels: leave_out"
+        )
+    if unknown:
+        logging.warning("%s: %d labels that are no class left out", sheet.paths[0], len(unknown))
+    rows = np.zeros((len(chosen), len(classes)), np.int64)
+    for row, labels in zip(rows, chosen["truth"], strict=True):
+        known = [place_of[label] for label in labels if label in place_of]
+        row[known] = range(len(known), 0, -1) if table.ordered else 1
+    chosen = chosen.assign(truth=_series(rows, chosen.index))
+    return chosen[rows.any(1)] if table.ordered else chosen
+
+
 # Rows that belong together.
 
 
-def gathered(table: "Table", examples: Examples) -> Examples:
+def gathered(table: TableOptions, examples: Examples) -> Examples:
     """Return examples, one for each name: rows of one image are gathered where they have captions.
 
     Raises:
@@ -250,16 +285,14 @@ def gathered(table: "Table", examples: Examples) -> Examples:
         other = sheet.row[frame.index[frame["name"] == name][0]]
         raise ValueError(
             f"{place}: {table.id or table.input} {name} is in row {other} too, in {frame['split'].iloc[position]} "
-            "here; "
-            "expected each once: remove one of the rows, or name another column in `id:`"
+            "here; expected each once: remove one of the rows, or name another column in `id:`"
         )
     if table.image and isinstance(frame["input"].iloc[0], str) and (twice := frame["input"].duplicated()).any():
         position, place = first_place(sheet, frame.index, twice)
         other = sheet.row[frame.index[frame["input"] == frame["input"].iloc[position]][0]]
         raise ValueError(
             f"{place}: the file {frame['input'].iloc[position]} is in row {other} too; expected each once: remove one "
-            "of "
-            "the rows"
+            "of the rows"
         )
     if table.group is not None:
         first = frame[frame["delivery"] == 0]
@@ -267,7 +300,7 @@ def gathered(table: "Table", examples: Examples) -> Examples:
     return examples._replace(frame=frame)
 
 
-def by_query(table: "Table", examples: Examples) -> Examples:
+def by_query(table: TableOptions, examples: Examples) -> Examples:
     """Return an example a query: lists of inputs and of grades of its documents.
 
     Raises:
@@ -296,8 +329,7 @@ def by_query(table: "Table", examples: Examples) -> Examples:
         position, place = first_place(sheet, frame.index, alone)
         raise ValueError(
             f"{place}: query {frame['group'].iloc[position]} has one document, expected two or more, which can be "
-            "ordered; "
-            "remove the row, or set without_relevant: drop"
+            "ordered; remove the row, or set without_relevant: drop"
         )
     return examples._replace(frame=frame)
 
@@ -305,8 +337,8 @@ def by_query(table: "Table", examples: Examples) -> Examples:
 # Pictures.
 
 
-def read_pictures(
-    table: "Table", raw: Path, sheet: Sheet, chosen: pd.DataFrame, reading: Reading
+def in_pieces(
+    table: TableOptions, raw: Path, sheet: Sheet, chosen: pd.DataFrame, reading: Reading
 ) -> Iterator[pd.DataFrame]:
     """Yield examples in pieces, `input` decoded where it is of pictures: as `rankops.io.parquet.IMAGE` has them.
 
@@ -314,61 +346,54 @@ def read_pictures(
         FileNotFoundError: a file is missing; the message names its row.
         ValueError: a picture is broken and may not be left out.
     """
-    if table.input not in ("image", "frames"):
-        for start in range(0, len(chosen), 2**14):
-            yield chosen.iloc[start : start + 2**14]
+    if table.input not in PICTURES:
+        yield from (chosen.iloc[start : start + PIECE] for start in range(0, len(chosen), PIECE))
         return
     assert reading.size is not None  # as the params are checked
-    cells = [cell if isinstance(cell, list) else [cell] for cell in chosen["input"]]
-    _require_files(raw, sheet, chosen, cells)
     several = isinstance(chosen["input"].iloc[0], list)
-    rows, broken, size = max(1, PICTURES * len(cells) // sum(map(len, cells))), [], reading.size
-    stored = stored_pictures([one for row in cells for one in row if isinstance(one, Stored)], table.image or "")
-
-    def decoded(one: tuple[str, Any]) -> dict[str, Any] | ValueError:
-        path, contents = one
-        try:
-            contents = (raw / path).read_bytes() if contents is None else contents
-            return {"bytes": as_jpeg(open_photo(contents, size)), "path": path}
-        except ValueError as error:
-            return error
-
+    cells = chosen["input"].explode() if several else chosen["input"]
+    _require_files(raw, sheet, cells)
+    stored = stored_pictures([cell for cell in cells if isinstance(cell, Stored)], table.image or "")
+    rows, broken = max(1, DECODED * len(chosen) // len(cells)), []
     with ThreadPoolExecutor(reading.threads) as pool:
-        for start in range(0, len(cells), rows):
-            part, pieces = chosen.iloc[start : start + rows], cells[start : start + rows]
-            files = [
-                (f"{one.path.name}:{one.row + 1}", next(stored) or b"") if isinstance(one, Stored) else (one, None)
-                for row in pieces
-                for one in row
-            ]
-            results = iter(list(pool.map(decoded, files)))
-            inputs = [[next(results) for _ in row] for row in pieces]
-            wrong = np.array([any(isinstance(one, ValueError) for one in row) for row in inputs])
+        for start in range(0, len(chosen), rows):
+            part = chosen.iloc[start : start + rows]
+            own = part["input"].explode() if several else part["input"]
+            files = [_file_of(cell, stored) for cell in own]
+            results = pd.Series([*pool.map(partial(_decoded, raw, reading.size), files)], own.index, dtype=object)
+            wrong = results.map(lambda one: isinstance(one, ValueError))
             if wrong.any() and not table.skip_broken:
-                position, place = first_place(sheet, part.index, wrong)
-                number = next(k for k, one in enumerate(inputs[position]) if isinstance(one, ValueError))
+                position, place = first_place(sheet, own.index, wrong)
                 raise ValueError(
-                    f"{place}: {pieces[position][number]}: {inputs[position][number]}; get it again, or set "
-                    "skip_broken: true"
+                    f"{place}: {own.iloc[position]}: {results.iloc[position]}; get it again, or set skip_broken: true"
                 )
-            broken += part["name"][wrong].tolist()
-            yield part.assign(input=_series([row if several else row[0] for row in inputs], part.index))[~wrong]
+            left_out = part.index.isin(own.index[wrong])
+            broken += part["name"][left_out].tolist()
+            yield part.assign(input=results.groupby(level=0).agg(list) if several else results)[~left_out]
     if broken:
-        logging.warning("%d of %d rows left out, pictures are broken: %s", len(broken), len(cells), ", ".join(broken))
+        logging.warning("%d of %d rows left out, pictures are broken: %s", len(broken), len(chosen), ", ".join(broken))
         reading.skipped.extend(broken)
 
 
-def _require_files(raw: Path, sheet: Sheet, chosen: pd.DataFrame, cells: list[list[Any]]) -> None:
-    missing = [
-        (number, path)
-        for number, row in zip(chosen.index, cells, strict=True)
-        for path in row
-        if isinstance(path, str) and not os.path.isfile(raw / path)
-    ]
+def _file_of(cell: Any, stored: Iterator[bytes | None]) -> tuple[str, bytes | None]:
+    """Return the path of a picture, and its contents where a Parquet file stores them."""
+    return (f"{cell.path.name}:{cell.row + 1}", next(stored) or b"") if isinstance(cell, Stored) else (cell, None)
+
+
+def _decoded(raw: Path, size: int, file: tuple[str, bytes | None]) -> dict[str, Any] | ValueError:
+    path, contents = file
+    try:
+        contents = (raw / path).read_bytes() if contents is None else contents
+        return {"bytes": as_jpeg(open_photo(contents, size)), "path": path}
+    except ValueError as error:
+        return error
+
+
+def _require_files(raw: Path, sheet: Sheet, cells: pd.Series) -> None:
+    missing = [(row, cell) for row, cell in cells.items() if isinstance(cell, str) and not os.path.isfile(raw / cell)]
     if missing:
-        number, path = missing[0]
+        row, path = missing[0]
         raise FileNotFoundError(
-            f"{sheet.place(number)}: {raw / path}: no such file ({len(missing)} of {sum(map(len, cells))} are "
-            "missing); put "
-            "it there, or correct the cell"
+            f"{sheet.place(row)}: {raw / path}: no such file ({len(missing)} of {len(cells)} are missing); put it "
+            "there, or correct the cell"
         )

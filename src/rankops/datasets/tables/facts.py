@@ -1,21 +1,20 @@
 """What must hold for the tables that are made of a person's own: facts of each row and class, and expectations."""
 
 import json
-from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterable, Mapping
+from math import isfinite
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from rankops.datasets.files.expected import between, in_set, mean, rows_of, unique
-from rankops.datasets.public.reading import photo_facts, same_elsewhere
-from rankops.io.parquet import columns_of, list_lengths, parquet_file, read_table
-
-if TYPE_CHECKING:
-    from rankops.datasets.table import Table
+from rankops.datasets.files.expected import between, in_set, mean, unique
+from rankops.datasets.public.reading import photo_facts, row_facts, rows_expected, same_elsewhere
+from rankops.datasets.tables.cells import has_word
+from rankops.datasets.tables.options import PICTURES, TableOptions
+from rankops.io.parquet import columns_of, list_lengths, read_table
 
 __all__ = ["compared", "expected_of", "facts_of"]
 
@@ -24,102 +23,103 @@ DRIFT = 0.1  # of a class's share, and of deviations of a target's mean: beyond 
 LEFT_OUT = 0.5  # of the rows, beyond which what is left is hardly the data
 
 
-def facts_of(table: "Table", folder: Path, split: str, *, threads: int) -> dict[str, pd.DataFrame]:
+def facts_of(table: TableOptions, folder: Path, split: str, *, threads: int) -> dict[str, pd.DataFrame]:
     """Return facts of a split: `rows`, and `classes` where there are labels.
 
     Raises:
         FileNotFoundError, ValueError: the file is missing or corrupt, or lacks a column.
     """
-    path = folder / f"{split}.parquet"
-    names = list(table.schema.names)
-    pictures = table.input in ("image", "frames")
-    read = read_table(path, [name for name in names if not (pictures and name == table.input)])
+    path, pictures = folder / f"{split}.parquet", table.input in PICTURES
+    read = read_table(path, [name for name in table.schema.names if not (pictures and name == table.input)])
     if table.input not in columns_of(path):
         raise ValueError(f"{path}: no column {table.input}")
-    facts: dict[str, Any] = {
-        "split": split,
-        "id": read["id"].to_pylist(),
-        "split_rows": f"{split}: {len(read)}",
-        "name": read["name"].to_pylist(),
-    }
-    if table.group is not None and not table.relevance:
-        facts["group"] = read["group"].to_pylist()
-    if table.weight is not None:
-        facts["weight"] = read["weight"].to_pylist()
-    facts |= _truth_facts(table, read)
+    facts: dict[str, Any] = row_facts(split, read)
+    facts |= {name: read[name].to_pylist() for name in ("group", "weight") if name in read.column_names}
+    facts |= _columns(map(TRUTH_FACTS[table.truth], read[table.truth].to_pylist()))
     if pictures:
-        found = _picture_facts(table, path, threads)
-        facts |= {name: [row[name] for row in found] for name in found[0]} if found else {}
-    elif table.input == "text":
-        cells = [[cell] if isinstance(cell, str) else cell or [""] for cell in read["text"].to_pylist()]
-        facts["characters"] = [min(map(len, row)) for row in cells]
+        facts |= photo_facts(path, table.input, piece=PIECE, threads=threads).to_dict("list")
     else:
-        facts |= _feature_facts(table, read["features"])
+        facts |= INPUT_FACTS[table.input](table, read[table.input])
     if table.relevance:
         facts["documents"] = facts["photos"] if pictures else list_lengths(read[table.input])
         facts["a_grade_each"] = [count == own for count, own in zip(facts["documents"], facts["grades"], strict=True)]
     result = {"rows": pd.DataFrame(facts).set_index(["split", "id"])}
     if table.truth in ("labels", "label_ranks"):
-        result["classes"] = _class_facts(table, folder, path, split, read)
+        result["classes"] = _class_facts(table, folder, split, read)
     result["splits"] = _split_facts(table, folder, split, read)
     return result
 
 
-def _truth_facts(table: "Table", read: pa.Table) -> dict[str, Any]:
-    truth = read[table.truth]
-    if table.truth == "target":
-        return {"target": truth.to_pylist(), "finite_target": np.isfinite(truth.to_numpy())}
-    rows = [row or [] for row in truth.to_pylist()]
-    if table.truth == "captions":
-        return {
-            "captions": [len(row) for row in rows],
-            "captions_have_words": [all(any(map(str.isalnum, one or "")) for one in row) for row in rows],
-        }
-    if table.truth == "relevance":
-        grades = [[one for one in row if one is not None] for row in rows]
-        return {
-            "grades": [len(row) for row in grades],
-            "lowest_relevance": [min(row, default=0) for row in grades],
-            "highest_relevance": [max(row, default=0) for row in grades],
-            "has_relevant": [float(max(row, default=0) > 0) for row in grades],
-        }
-    present = [[rank for rank in row if rank != 0] for row in rows]
-    if table.truth == "labels":
-        return {"labels": list(map(len, present)), "labels_are_0_or_1": [set(row) <= {0, 1} for row in rows]}
-    dense = [None not in row and sorted(set(row)) == list(range(1, len(set(row)) + 1)) for row in present]
-    return {"labels": list(map(len, present)), "ranks_are_1_upwards": dense}
+def _columns(rows: Iterable[dict[str, Any]]) -> dict[str, Any]:
+    return pd.DataFrame(rows).to_dict("list")
 
 
-def _feature_facts(table: "Table", column: pa.ChunkedArray) -> dict[str, Any]:
+def _target(value: float | None) -> dict[str, Any]:
+    return {"target": value, "finite_target": value is not None and isfinite(value)}
+
+
+def _captions(row: list[str | None] | None) -> dict[str, Any]:
+    row = row or []
+    return {"captions": len(row), "captions_have_words": all(has_word(one or "") for one in row)}
+
+
+def _grades(row: list[float | None] | None) -> dict[str, Any]:
+    grades = [one for one in row or [] if one is not None]
+    lowest, highest = min(grades, default=0), max(grades, default=0)
+    return {
+        "grades": len(grades),
+        "lowest_relevance": lowest,
+        "highest_relevance": highest,
+        "has_relevant": float(highest > 0),
+    }
+
+
+def _flags(row: list[int | None] | None) -> dict[str, Any]:
+    row = row or []
+    return {"labels": sum(rank != 0 for rank in row), "labels_are_0_or_1": all(rank in (0, 1) for rank in row)}
+
+
+def _ranks(row: list[int | None] | None) -> dict[str, Any]:
+    present = [rank for rank in row or [] if rank != 0]
+    ranks = {rank for rank in present if rank is not None}
+    dense = None not in present and ranks == set(range(1, len(ranks) + 1))
+    return {"labels": len(present), "ranks_are_1_upwards": dense}
+
+
+# Of the cell of each truth; a missing value fails.
+TRUTH_FACTS: dict[str, Callable[[Any], dict[str, Any]]] = {
+    "target": _target,
+    "captions": _captions,
+    "relevance": _grades,
+    "labels": _flags,
+    "label_ranks": _ranks,
+}
+
+
+def _text_facts(table: TableOptions, column: pa.ChunkedArray) -> dict[str, Any]:
+    cells = [[cell] if isinstance(cell, str) else cell or [""] for cell in column.to_pylist()]
+    return {"characters": [min(map(len, row)) for row in cells]}
+
+
+def _feature_facts(table: TableOptions, column: pa.ChunkedArray) -> dict[str, Any]:
     cells = [chunk.flatten() for chunk in column.chunks] if table.relevance else column.chunks
     vectors = pa.chunked_array(cells, type=column.type.value_type if table.relevance else column.type)
     lengths = list_lengths(vectors)
     values = pa.chunked_array([chunk.flatten() for chunk in vectors.chunks], type=vectors.type.value_type).to_numpy()
-    ends = np.cumsum(lengths)
-    finite = np.array(
-        [np.isfinite(values[end - length : end]).all() for end, length in zip(ends, lengths, strict=True)]
-    )
-    largest = np.array(
-        [np.abs(values[end - length : end]).max(initial=0.0) for end, length in zip(ends, lengths, strict=True)]
-    )
-    if table.relevance:
-        sizes = list_lengths(column)
-        starts = np.cumsum(sizes) - sizes
-        return {
-            "features": np.maximum.reduceat(lengths, starts),
-            "finite_features": np.logical_and.reduceat(finite, starts),
-            "largest_feature": np.maximum.reduceat(largest, starts),
-        }
-    return {"features": lengths, "finite_features": finite, "largest_feature": largest}
+    parts = np.split(values, np.cumsum(lengths)[:-1])
+    facts = {
+        "features": (np.maximum, lengths),
+        "finite_features": (np.logical_and, np.array([np.isfinite(part).all() for part in parts])),
+        "largest_feature": (np.maximum, np.array([np.abs(part).max(initial=0.0) for part in parts])),
+    }
+    if not table.relevance:
+        return {name: each for name, (_, each) in facts.items()}
+    sizes = list_lengths(column)  # of the documents of a query, the largest or worst
+    starts = np.cumsum(sizes) - sizes
+    return {name: over.reduceat(each, starts) for name, (over, each) in facts.items()}
 
 
-def _picture_facts(table: "Table", path: Path, threads: int) -> list[dict[str, Any]]:
-    rows: list[dict[str, Any]] = []
-    with parquet_file(path) as file, ThreadPoolExecutor(threads) as pool:
-        for batch in file.iter_batches(batch_size=PIECE, columns=[table.input]):
-            cells = [cell if isinstance(cell, list) else [cell] for cell in batch.column(0).to_pylist()]
-            rows += pool.map(photo_facts, cells)
-    return rows
+INPUT_FACTS = {"text": _text_facts, "features": _feature_facts}
 
 
 def _manifest(folder: Path) -> dict[str, Any]:
@@ -133,7 +133,7 @@ def _first_rows(folder: Path, rows: int) -> int:
     return first if first < rows else 0
 
 
-def _class_facts(table: "Table", folder: Path, path: Path, split: str, read: pa.Table) -> pd.DataFrame:
+def _class_facts(table: TableOptions, folder: Path, split: str, read: pa.Table) -> pd.DataFrame:
     """Facts of each class: how many rows of the split have it, and in training how its share drifts over time."""
     metadata = read.schema.metadata or {}
     width = int(list_lengths(read[table.truth])[:1].sum())
@@ -146,12 +146,11 @@ def _class_facts(table: "Table", folder: Path, path: Path, split: str, read: pa.
     return pd.DataFrame(facts).set_index(["split", "class"])
 
 
-def _split_facts(table: "Table", folder: Path, split: str, read: pa.Table) -> pd.DataFrame:
+def _split_facts(table: TableOptions, folder: Path, split: str, read: pa.Table) -> pd.DataFrame:
     """Facts of a split: its rows, how many were left out, and in training how far later targets are from the first."""
-    manifest = _manifest(folder)
+    training, manifest = split == "train", _manifest(folder)
     left_out = manifest.get("skipped", {}).get(split, {}).get("files", 0)
-    if split == "train":
-        left_out += manifest.get("fitted", {}).get("left_out", 0)
+    left_out += manifest.get("fitted", {}).get("left_out", 0) if training else 0
     facts = {
         "split": split,
         "rows": len(read),
@@ -159,15 +158,14 @@ def _split_facts(table: "Table", folder: Path, split: str, read: pa.Table) -> pd
         "left_out_share": left_out / (left_out + len(read)),
     }
     if table.truth == "target":
-        target, first = read["target"].to_numpy(), _first_rows(folder, len(read)) if split == "train" else 0
-        shift = (
-            abs(target[first:].mean() - target[:first].mean()) / max(float(target[:first].std()), 1e-12) if first else 0
-        )
+        target, shift = read["target"].to_numpy(), 0.0
+        if training and (first := _first_rows(folder, len(read))):
+            shift = abs(target[first:].mean() - target[:first].mean()) / max(float(target[:first].std()), 1e-12)
         facts |= {"mean_target": float(target.mean()), "shift_in_deviations": float(shift)}
     return pd.DataFrame([facts]).set_index("split")
 
 
-def compared(table: "Table", facts: Mapping[str, pd.DataFrame]) -> dict[str, pd.DataFrame]:
+def compared(table: TableOptions, facts: Mapping[str, pd.DataFrame]) -> dict[str, pd.DataFrame]:
     """Return the facts of all splits with what is the same elsewhere: names, pictures, groups."""
     rows, result = facts["rows"], dict(facts)
     told = {"same_name_as": same_elsewhere(rows["name"])}
@@ -185,11 +183,10 @@ def compared(table: "Table", facts: Mapping[str, pd.DataFrame]) -> dict[str, pd.
     return result
 
 
-def expected_of(table: "Table", rows: dict[str, int], *, size: int | None) -> dict[str, list[dict[str, Any]]]:
+def expected_of(table: TableOptions, rows: dict[str, int], *, size: int | None) -> dict[str, list[dict[str, Any]]]:
     """Return what must hold, see `rankops.datasets.files.expected`; a `severity` of warning fails nothing."""
     expected = [
-        *rows_of(rows),
-        in_set("split_rows", *(f"{split}: {count}" for split, count in rows.items())),
+        *rows_expected(rows),
         in_set("same_name_as", ""),
         {"type": "expect_column_value_lengths_to_be_between", "column": "name", "min_value": 1},
     ]
@@ -208,7 +205,7 @@ def expected_of(table: "Table", rows: dict[str, int], *, size: int | None) -> di
     return result
 
 
-def _expected_truth(table: "Table") -> list[dict[str, Any]]:
+def _expected_truth(table: TableOptions) -> list[dict[str, Any]]:
     return {
         "target": [in_set("finite_target", True)],
         "captions": [between("captions", 1), in_set("captions_have_words", True)],
@@ -223,7 +220,7 @@ def _expected_truth(table: "Table") -> list[dict[str, Any]]:
     }[table.truth]
 
 
-def _expected_input(table: "Table", size: int | None) -> list[dict[str, Any]]:
+def _expected_input(table: TableOptions, size: int | None) -> list[dict[str, Any]]:
     if table.input == "text":
         return [between("characters", 1)]
     if table.input == "features":

@@ -84,8 +84,7 @@ def read_delimited(path: Path, columns: Sequence[str], *, encoding: str, tabs: b
     except csv.Error as error:
         raise ValueError(
             f"{path}: row {len(rows) + 1} (line {reader.line_num}): {error}; expected quotes that are closed around a "
-            "cell, "
-            f"doubled within it, and at most {LONGEST:,} characters"
+            f"cell, doubled within it, and at most {LONGEST:,} characters"
         ) from error
     return pd.DataFrame({name: cells_of(row[place] for row in rows) for place, name in enumerate(columns)})
 
