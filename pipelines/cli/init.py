@@ -271,9 +271,7 @@ def _write(params: Path, blocks: dict[str, Any], *, keep: bool) -> str:
     values = read(params, yaml)
     gone = {} if keep else _drawn_in(values, DRAWN_FROM)
     behind = {block: _comment_behind(values[block]) for block in blocks}
-    for block, names in gone.items():
-        for name in names:
-            del values[block][name]
+    _remove(values, gone)
     for block, entries in _laid_out(blocks).items():
         if twice := [name for name in entries if name in values[block]]:
             raise ParamsError(
@@ -284,16 +282,20 @@ def _write(params: Path, blocks: dict[str, Any], *, keep: bool) -> str:
             last = entries[next(reversed(entries))]
             last.ca.items[next(reversed(last))] = [None, None, behind[block], None]
     named = {run["sorter"] for run in values["runs"].values()}
-    unused = [] if keep else [name for name in values["sorters"] if name not in named]  # some take minutes to train
-    for name in unused:
-        del values["sorters"][name]
+    unused = {} if keep else {"sorters": [name for name in values["sorters"] if name not in named]}
+    _remove(values, unused)  # some take minutes to train
     with replaced_file(params) as partial:
         with partial.open("w") as written:
             yaml.dump(values, written)
         check_values(read(partial), path=params)  # as DVC will read it
-    told = {"drawn datasets" if block == "datasets" else block: names for block, names in gone.items()}
-    told["sorters that no run names"] = unused
-    return ", ".join(f"{len(names)} {what}" for what, names in told.items() if names)
+    told = {"datasets": "drawn datasets", "sorters": "sorters that no run names"}
+    return ", ".join(f"{len(names)} {told.get(block, block)}" for block, names in (gone | unused).items() if names)
+
+
+def _remove(values: dict[str, Any], gone: dict[str, list[str]]) -> None:
+    for block, names in gone.items():
+        for name in names:
+            del values[block][name]
 
 
 def _drawn_in(values: dict[str, Any], raw: str) -> dict[str, list[str]]:
