@@ -25,9 +25,11 @@ from conftest import encoded, small_network  # isort: skip
 CLASSES = ["dress", "hat", "shoe"]
 
 
-def trained(folder: Path, task: str, kind: str) -> Path:
-    """Write a model, as a run does."""
-    save_model(folder, small_network(task, kind))
+def trained(folder: Path, task: str, kind: str, **about) -> Path:
+    """Write a model, as a run does; it may know the columns of its training's table."""
+    network = small_network(task, kind)
+    network.recipe["input"] |= about
+    save_model(folder, network)
     return folder
 
 
@@ -37,6 +39,10 @@ def told(*words: object, capsys, code: int = 0) -> list[str]:
         main([str(word) for word in words])
     assert ended.value.code == code, ended.value.code
     return capsys.readouterr().out.splitlines()
+
+
+def answered(*words: object, capsys) -> list[dict]:
+    return [json.loads(line) for line in told(*words, "--json", capsys=capsys)]
 
 
 @pytest.fixture
@@ -59,14 +65,14 @@ def photos(here) -> list[Path]:
 
 def test_pictures_folders_and_tables_get_the_same_answers_by_name(photos, capsys):
     model = trained(Path("model"), "label_ranking", "image")
-    alone = [json.loads(line) for line in told(model, *photos, "--json", capsys=capsys)]
+    alone = answered(model, *photos, capsys=capsys)
     assert [one["id"] for one in alone] == [str(path) for path in photos]
     network, task = load_model(model), lookup.find("tasks", "label_ranking")()
     (expected,) = task.respond(network, [{"image": photos[1].read_bytes()}])
     assert (alone[1]["labels"], alone[1]["label_ranks"]) == (expected["labels"], expected["label_ranks"])
     assert alone[1]["scores"] == pytest.approx(expected["scores"], abs=1e-5)
     assert {label for one in alone for label in one["labels"]} <= set(CLASSES)
-    folder = [json.loads(line) for line in told(model, "photos", "--json", capsys=capsys)]
+    folder = answered(model, "photos", capsys=capsys)
     assert {one["id"]: one["labels"] for one in folder} == {one["id"]: one["labels"] for one in alone}
     roles = ("--input", "file", "--id", "sku")
     for suffix in ("csv", "tsv", "jsonl", "parquet"):
@@ -133,10 +139,7 @@ def test_features_are_found_by_name_whatever_else_a_table_has(here, capsys):
     Path("rows.csv").write_text("price,name,id,age\n3.5,x,7,1\n2,y,8,0.5\n")
     Path("rows.jsonl").write_text('{"features": [1, 3.5], "id": 7}\n\n{"features": [0.5, 2], "id": 8}\n')
     pq.write_table(pa.table({"age": [1, 0.5], "id": [7, 8], "price": [3.5, 2]}), "rows.parquet")
-    found = [
-        [json.loads(line) for line in told(model, file, "--json", capsys=capsys)]
-        for file in ("rows.csv", "rows.jsonl", "rows.parquet")
-    ]
+    found = [answered(model, file, capsys=capsys) for file in ("rows.csv", "rows.jsonl", "rows.parquet")]
     assert [str(one["id"]) for one in found[0]] == ["7", "8"]
     for other in found[1:]:
         assert [one["score"] for one in other] == pytest.approx([one["score"] for one in found[0]])
@@ -176,11 +179,11 @@ def test_documents_of_a_query_are_a_list_in_a_row_or_rows_of_their_own(here, cap
     pq.write_table(pa.table({"id": ["p", "q"], "features": [documents[:2], documents[2:]]}), "lists.parquet")
     Path("rows.csv").write_text("qid,doc,age,price\np,a,1,2\np,b,0.5,-1\nq,c,3,0.25\n")
     Path("rows.txt").write_text("0 qid:1 1:1 2:2\n1 qid:1 1:0.5 2:-1\n0 qid:2 1:3 2:0.25\n")
-    lists = [json.loads(line) for line in told(model, "lists.parquet", "--json", capsys=capsys)]
+    lists = answered(model, "lists.parquet", capsys=capsys)
     assert [one["id"] for one in lists] == ["p", "q"]
     scores = [score for one in lists for score in one["scores"]]
     for words, ids in ((["rows.csv", "--query", "qid", "--id", "doc"], ["a", "b", "c"]), (["rows.txt"], [1, 2, 3])):
-        rows = [json.loads(line) for line in told(model, *words, "--json", capsys=capsys)]
+        rows = answered(model, *words, capsys=capsys)
         assert [row["id"] for row in rows] == ids
         assert [row["score"] for row in rows] == pytest.approx(scores)
         assert sorted(row["place"] for row in rows[:2]) == [1, 2]
@@ -199,20 +202,8 @@ def test_texts_are_answered_and_a_column_that_is_called_otherwise_is_asked_for(h
     assert len(told(model, "rows.csv", "--input", "title", capsys=capsys)) == 2
 
 
-def with_input(folder: Path, task: str, kind: str, **about) -> Path:
-    """Write a model that knows the columns of its training's table."""
-    network = small_network(task, kind)
-    network.recipe["input"] |= about
-    save_model(folder, network)
-    return folder
-
-
-def answered(*words, capsys) -> list[dict]:
-    return [json.loads(line) for line in told(*words, "--json", capsys=capsys)]
-
-
 def test_the_column_that_was_learned_from_goes_before_one_called_as_its_kind(here, capsys):
-    model = with_input(here / "model", "score_ranking", "text", columns=["review"])
+    model = trained(here / "model", "score_ranking", "text", columns=["review"])
     Path("rows.csv").write_text("text,review\na hat,shoes\n")
     Path("alone.csv").write_text("text\nshoes\n")
     assert answered(model, "rows.csv", capsys=capsys) == answered(model, "alone.csv", capsys=capsys)

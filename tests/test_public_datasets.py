@@ -341,20 +341,13 @@ class TestContents:
         with pytest.raises(ValueError, match="mean grade of training is missing"):
             next(build("solar_cells").tables(folder, "test", reading_with({})))
 
-    @pytest.mark.parametrize("name", ["videomem", "arc", "solar_cells"])
-    def test_drawn_splits_are_by_name_and_no_other_row_moves_one(self, raw, name):
-        folder = raw(name)
-        path = folder / LISTS[name]
-        head, *rows = path.read_text().splitlines()
-        if name == "solar_cells":
-            head, rows = None, [head, *rows]
-        elif name == "arc":  # without its column of splits
-            head, *rows = (",".join(cells[:1] + cells[2:]) for cells in (line.split(",") for line in (head, *rows)))
-        first = {"videomem": "video0", "arc": "a.jpg", "solar_cells": "cell0"}[name]
-        more = [rows[0].replace(first, f"n{number}") for number in range(40)]
-        dataset, placed = build(name, gate_share=0.2), []
+    def test_drawn_splits_are_by_name_and_no_other_row_moves_one(self, raw):
+        folder = raw("videomem")
+        head, *rows = (folder / SCORES).read_text().splitlines()
+        more = [rows[0].replace("video0", f"n{number}") for number in range(40)]
+        dataset, placed = build("videomem", gate_share=0.2), []
         for lines in (rows, rows[::-1], [*more, *rows], rows[1:]):
-            path.write_text("\n".join([*([head] if head else []), *lines]) + "\n")
+            (folder / SCORES).write_text("\n".join([head, *lines]) + "\n")
             listed = dataset.placed(folder, seed=SEED)
             placed.append(dict(zip(listed["name"], listed["split"], strict=True)))
         assert placed[0] == placed[1]
@@ -365,22 +358,20 @@ class TestContents:
     def test_a_group_is_in_one_split(self, raw):
         folder, lines = raw("arc"), ["image,group,label1,label2,label3"]
         lines += [f"{number}.jpg,product {number // 4},sea,," for number in range(80)]
-        (folder / LISTS["arc"]).write_text("\n".join(lines) + "\n")
-        groups = build("arc").placed(folder, seed=SEED)["split"].groupby([k // 4 for k in range(80)])
-        assert (groups.nunique() == 1).all()
-        assert groups.first().nunique() > 1
-        letters = [line.replace("product", "caf\u00e9" if k % 2 else "cafe\u0301") for k, line in enumerate(lines)]
-        (folder / LISTS["arc"]).write_text("\n".join(letters) + "\n")
-        groups = build("arc").placed(folder, seed=SEED)["split"].groupby([k // 4 for k in range(80)])
-        assert (groups.nunique() == 1).all()
-        assert groups.first().nunique() > 1
+        accents = [line.replace("product", "caf\u00e9" if k % 2 else "cafe\u0301") for k, line in enumerate(lines)]
+        for some in (lines, accents):
+            (folder / LISTS["arc"]).write_text("\n".join(some) + "\n")
+            groups = build("arc").placed(folder, seed=SEED)["split"].groupby([k // 4 for k in range(80)])
+            assert (groups.nunique() == 1).all()
+            assert groups.first().nunique() > 1
         published = ["image,split,group,label1,label2,label3", "1.jpg,val,g,sea,,", "2.jpg,test,g,sea,,"]
-        (folder / LISTS["arc"]).write_text("\n".join(published) + "\n")
-        with pytest.raises(ValueError, match=r"2\.jpg: group g is in test and in val"):
-            build("arc").check(folder)
-        (folder / LISTS["arc"]).write_text("\n".join([*lines, "80.jpg,,sea,,"]) + "\n")
-        with pytest.raises(ValueError, match=r"80\.jpg: no group"):
-            build("arc").check(folder)
+        for some, message in (
+            (published, r"2\.jpg: group g is in test and in val"),
+            ([*lines, "80.jpg,,sea,,"], r"80\.jpg: no group"),
+        ):
+            (folder / LISTS["arc"]).write_text("\n".join(some) + "\n")
+            with pytest.raises(ValueError, match=message):
+                build("arc").check(folder)
 
     @pytest.mark.parametrize("name", ["voc2007", "coco_captions", "lamem", "arc"])
     def test_published_splits_get_a_gate_from_validation_alone(self, raw, monkeypatch, name):
@@ -454,16 +445,12 @@ FAULTS = [
     ("lamem", "a.jpg 0.5", "a.jpg 1.2", r"a\.jpg.*1\.2"),
     ("lamem", "a.jpg 0.5", "a.jpg high", r"a\.jpg.*high"),
     ("lamem", "a.jpg 0.5", "b.jpg 0.5", r"b\.jpg.*twice"),
-    ("videomem", "video1.mp4,0.8", "video1.mp4,1.8", r"video1\.mp4.*1\.8"),
-    ("videomem", "video1.mp4,0.8", "video0.mp4,0.8", r"video0\.mp4.*twice"),
     ("videomem", "video,short", "clip,short", "no column video"),
     ("arc", "sea,sky,\n", "sea,lake,\n", r"a\.jpg.*lake"),
     ("arc", "sea,sky,\n", "sea,,sky\n", r"a\.jpg.*labels"),
     ("arc", "sea,sky,\n", "sea,sky,,\n", "line 2"),
-    ("arc", "c.jpg,val", "a.jpg,val", r"a\.jpg.*twice"),
     ("arc", "c.jpg,val", "c.jpg,dev", r"c\.jpg.*dev"),
     ("solar_cells", "cell1.png  0.3333333333333333", "cell1.png 4", r"cell1\.png.*4"),
-    ("solar_cells", "cell1.png", "cell0.png", r"cell0\.png.*twice"),
     ("solar_cells", "mono\n", "mono new\n", "'new'"),
 ]
 # As above, of files that are none of the dataset's own, or one of them by two names.
@@ -475,12 +462,6 @@ ELSEWHERE = [
      "000000000002.jpg twice"),
     ("lamem", "a.jpg 0.5", "../../../x.jpg 0.5", "x.jpg"),
     ("lamem", "a.jpg 0.5", "./b.jpg 0.5", r"images/\./b.jpg and images/b.jpg twice"),
-    ("videomem", "video1.mp4,0.8", "../../x.mp4,0.8", "x.mp4"),
-    ("videomem", "video1.mp4,0.8", ".//video0.mp4,0.8", r"video0\.mp4 and .*video0\.mp4 twice"),
-    ("arc", "c.jpg,val", "in/../../x.jpg,val", "x.jpg"),
-    ("arc", "c.jpg,val", "in//b.jpg,val", r"in/b.jpg and .*in//b.jpg twice"),
-    ("solar_cells", "images/cell1.png", "../x.png", "x.png"),
-    ("solar_cells", "images/cell1.png", "./images/cell0.png", r"cell0\.png and .*cell0\.png twice"),
 ]  # fmt: skip
 
 
@@ -496,14 +477,6 @@ def test_a_fault_in_a_list_is_named_with_its_file(raw, name, old, new, message):
 def test_a_list_names_files_of_the_dataset_alone_each_once_by_any_name(raw, name, old, new, message):
     with pytest.raises(ValueError, match=rf"data/raw/{name}: .*{message}"):
         build(name).check(raw(name, old, new))
-
-
-def test_a_list_of_voc_names_no_file_elsewhere(raw):
-    folder = raw("voc2007")
-    for path in (folder / MAIN).glob("*_train.txt"):
-        path.write_text(path.read_text().replace("000012", "../../../x"))
-    with pytest.raises(ValueError, match=r"data/raw/voc2007: .*x\.jpg"):
-        build("voc2007").check(folder)
 
 
 @pytest.mark.parametrize(
@@ -672,10 +645,9 @@ class TestStages:
         assert refusal(settings("lamem", allow_repeated=True), "lamem") is None
 
     def test_a_gate_is_written_and_held_against_what_is_expected(self, run):
-        folder = run("videomem", gate_share=0.2)
+        folder, params = run("videomem", gate_share=0.2), settings("videomem", gate_share=0.2)
         rows = json.loads((folder / "manifest.json").read_text())["rows"]
         assert rows == {"train": 1, "val": 2, "test": 1, "gate": 1}
-        params = settings("videomem", gate_share=0.2)
         assert refusal(params, "videomem") is None
         assert "target = 1.5" in refusal(params, "videomem", gate=[with_cell("target", 0, lambda target: 1.5)])
 
