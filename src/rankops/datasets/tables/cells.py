@@ -244,24 +244,23 @@ def split_into(cells: pd.Series, separator: str) -> pd.Series:
     return pd.Series([[str(part).strip() for part in row] for row in parts], cells.index, dtype=object)
 
 
-def require_same(sheet: Sheet, frame: pd.DataFrame, by: Sequence[str], columns: Sequence[str], what: str) -> None:
+def require_same(sheet: Sheet, frame: pd.DataFrame, by: str, columns: Sequence[str], what: str) -> None:
     """Raise ValueError if rows that belong together differ in a column; the message names two of them.
 
     Args:
         sheet: of the rows.
         frame: the rows.
-        by: columns whose values belong together.
+        by: column whose values belong together.
         columns: that must be the same.
         what: they are, for the message.
     """
     for column in columns:
-        firsts = frame.groupby(list(by), sort=False)[column].transform("first")
+        firsts = frame.groupby(by, sort=False)[column].transform("first")
         if (wrong := (firsts != frame[column])).any():
             position, place = first_place(sheet, frame.index, wrong)
             row = frame.iloc[position]
-            same = (frame[list(by)] == row[list(by)]).all(axis=1)
-            other = int(frame.index[same][0])
+            other = int(frame.index[frame[by] == row[by]][0])
             raise ValueError(
-                f"{place}: {what} {row[by[0]]} has the {column} {row[column]} here and {frame.loc[other, column]} in "
+                f"{place}: {what} {row[by]} has the {column} {row[column]} here and {frame.loc[other, column]} in "
                 f"row {sheet.row[other]}; expected one {column} for all of its rows: correct one of them"
             )

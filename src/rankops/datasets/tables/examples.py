@@ -275,7 +275,7 @@ def gathered(table: TableOptions, examples: Examples) -> Examples:
     """
     sheet, frame = examples.sheet, examples.frame
     if table.captions is not None:
-        require_same(sheet, frame, ["name"], ["split", "group", "weight", "delivery"], "item")
+        require_same(sheet, frame, "name", ["split", "group", "weight", "delivery"], "item")
         captions = frame.groupby("name", sort=False)["truth"].agg(lambda rows: [one for row in rows for one in row])
         firsts = frame.drop_duplicates("name")
         frame = firsts.assign(truth=_series(captions[firsts["name"]].tolist(), firsts.index))
@@ -295,8 +295,7 @@ def gathered(table: TableOptions, examples: Examples) -> Examples:
             "of the rows"
         )
     if table.group is not None:
-        first = frame[frame["delivery"] == 0]
-        require_same(sheet, first, ["group"], ["split"], "group")
+        require_same(sheet, frame[frame["delivery"] == 0], "group", ["split"], "group")
     return examples._replace(frame=frame)
 
 
@@ -307,7 +306,7 @@ def by_query(table: TableOptions, examples: Examples) -> Examples:
         ValueError: a query's rows differ in what is said of the whole query, or there is one row alone.
     """
     sheet, frame = examples.sheet, examples.frame
-    require_same(sheet, frame, ["group"], ["split", "weight", "delivery"], "query")
+    require_same(sheet, frame, "group", ["split", "weight", "delivery"], "query")
     groups = frame.groupby("group", sort=False)
     lists = {column: groups[column].agg(list) for column in ("input", "truth")}
     queries = frame.drop_duplicates("group")

@@ -1,13 +1,14 @@
 """Files of a person's own tables: CSV, TSV, JSON lines, Parquet, SVMlight and NPZ, read into one frame of cells."""
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import contextmanager
 from functools import lru_cache
 from io import BytesIO
 from itertools import islice
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
-from zipfile import BadZipFile
+from zipfile import BadZipFile, ZipFile
 
 import numpy as np
 import pandas as pd
@@ -168,7 +169,7 @@ def names_in(path: Path, kind: Format, encoding: str = "utf-8") -> list[str]:
         "csv": lambda: text_header(path, encoding, tabs=False)[0],
         "tsv": lambda: text_header(path, encoding, tabs=True)[0],
         "jsonl": lambda: list(dict.fromkeys(name for row in json_rows(path, encoding) for name in row)),
-        "parquet": lambda: _parquet(path, lambda file: file.schema_arrow.names),
+        "parquet": lambda: _parquet_names(path),
         "svmlight": lambda: SVMLIGHT,
         "npz": lambda: list(_arrays(path)),
     }[kind]()
@@ -193,7 +194,7 @@ def _read(
         case "npz":
             frame = _read_npz(path, columns, head)
     for name in columns:
-        if frame[name].dtype == object or isinstance(frame[name].dtype, pd.StringDtype):
+        if _is_text(frame[name]):
             longest = frame[name].map(lambda cell: len(cell) if isinstance(cell, str) else 0)
             if (longest > LONGEST).any():
                 row = int((longest > LONGEST).to_numpy().argmax())
@@ -204,15 +205,27 @@ def _read(
     return frame
 
 
+def _is_text(cells: pd.Series) -> bool:
+    """Whether cells may be text, or a list."""
+    return cells.dtype == object or isinstance(cells.dtype, pd.StringDtype)
+
+
 # Parquet.
 
 
-def _parquet(path: Path, function: Callable[[pq.ParquetFile], Any]) -> Any:
+@contextmanager
+def _parquet(path: Path) -> Generator[pq.ParquetFile]:
     try:
-        with pq.ParquetFile(path) as file:
-            return function(file)
+        # Buffered: a row group, which may be the whole file, would otherwise be read at once.
+        with pq.ParquetFile(path, buffer_size=2**20, pre_buffer=False) as file:
+            yield file
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         raise ValueError(f"{path}: not a whole Parquet file ({error}); make it again") from error
+
+
+def _parquet_names(path: Path) -> list[str]:
+    with _parquet(path) as file:
+        return file.schema_arrow.names
 
 
 def _holds_pictures(kind: pa.DataType) -> bool:
@@ -222,7 +235,7 @@ def _holds_pictures(kind: pa.DataType) -> bool:
 
 
 def _read_parquet(path: Path, columns: Sequence[str], head: int | None) -> pd.DataFrame:
-    def read(file: pq.ParquetFile) -> pd.DataFrame:
+    with _parquet(path) as file:
         schema, rows = file.schema_arrow, file.metadata.num_rows
         rows = rows if head is None else min(head, rows)
         plain = [name for name in columns if not _holds_pictures(schema.field(name).type)]
@@ -231,16 +244,13 @@ def _read_parquet(path: Path, columns: Sequence[str], head: int | None) -> pd.Da
             islice(batches, 1 if head else None), pa.schema([schema.field(one) for one in plain])
         )
         # Metadata tell of pandas' index alone.
-        found = found.slice(0, rows).replace_schema_metadata(None)
-        frame = found.to_pandas(integer_object_nulls=True)
-        for name in plain:
-            if frame[name].dtype == object or isinstance(frame[name].dtype, pd.CategoricalDtype | pd.StringDtype):
-                frame[name] = cells_of(frame[name])
-        for name in set(columns) - set(plain):  # pictures are read when they are decoded
-            frame[name] = [Stored(path, row) for row in range(rows)]
-        return frame[list(columns)]
-
-    return _parquet(path, read)
+        frame = found.slice(0, rows).replace_schema_metadata(None).to_pandas(integer_object_nulls=True)
+    for name in plain:
+        if frame[name].dtype == object or isinstance(frame[name].dtype, pd.CategoricalDtype | pd.StringDtype):
+            frame[name] = cells_of(frame[name])
+    for name in set(columns) - set(plain):  # pictures are read when they are decoded
+        frame[name] = [Stored(path, row) for row in range(rows)]
+    return frame[list(columns)]
 
 
 def stored_pictures(cells: Sequence[Stored], column: str) -> Iterator[bytes | None]:
@@ -261,16 +271,9 @@ def stored_pictures(cells: Sequence[Stored], column: str) -> Iterator[bytes | No
 
 
 def _numbered(path: Path, column: str) -> Iterator[tuple[int, Any]]:
-    number = 0
-    try:
-        # Buffered: a row group, which may be the whole file, would otherwise be read at once.
-        with pq.ParquetFile(path, buffer_size=2**20, pre_buffer=False) as file:
-            for batch in file.iter_batches(batch_size=PIECE, columns=[column]):
-                for value in batch.column(0):
-                    yield number, value.as_py()
-                    number += 1
-    except (pa.ArrowException, OSError) as error:
-        raise ValueError(f"{path}: not a whole Parquet file ({error}); make it again") from error
+    with _parquet(path) as file:
+        batches = file.iter_batches(batch_size=PIECE, columns=[column])
+        yield from enumerate(value.as_py() for batch in batches for value in batch.column(0))
 
 
 # SVMlight and NPZ.
@@ -327,22 +330,23 @@ def _fault_of_svmlight(path: Path, contents: bytes, error: Exception) -> ValueEr
     return ValueError(f"{path}: not SVMlight ({error}); expected rows such as `2 qid:7 1:0.5 2:0.1`")
 
 
+@contextmanager
+def _whole_npz(path: Path) -> Generator[None]:
+    try:
+        yield
+    except (BadZipFile, OSError, ValueError, EOFError, KeyError) as error:
+        raise ValueError(f"{path}: not a whole NPZ file ({error}); make it again with numpy.savez") from error
+
+
 def _arrays(path: Path) -> dict[str, tuple[tuple[int, ...], np.dtype]]:
     """Return shape and type of each array of an NPZ, which is not read."""
-    from zipfile import ZipFile
-
     found = {}
-    try:
-        with ZipFile(path) as archive:
-            for name in archive.namelist():
-                with archive.open(name) as file:
-                    version = npy.read_magic(file)
-                    shape, _, kind = (npy.read_array_header_1_0 if version == (1, 0) else npy.read_array_header_2_0)(
-                        file
-                    )
-                found[name.removesuffix(".npy")] = shape, kind
-    except (BadZipFile, OSError, ValueError, EOFError) as error:
-        raise ValueError(f"{path}: not a whole NPZ file ({error}); make it again with numpy.savez") from error
+    with _whole_npz(path), ZipFile(path) as archive:
+        for name in archive.namelist():
+            with archive.open(name) as file:
+                first = npy.read_magic(file) == (1, 0)
+                shape, _, kind = (npy.read_array_header_1_0 if first else npy.read_array_header_2_0)(file)
+            found[name.removesuffix(".npy")] = shape, kind
     return found
 
 
@@ -361,19 +365,12 @@ def _read_npz(path: Path, columns: Sequence[str], head: int | None) -> pd.DataFr
                 f"{path}: array {name} is {shape} of {kind}, expected {rows[0] if rows else 'n'} numbers or rows as "
                 f"{columns[0]} has"
             )
-    try:
-        with np.load(path, allow_pickle=False) as file:
-            for name in columns:
-                values = file[name][:head]
-                found[name] = pd.Series(list(values) if values.ndim == 2 else values)
-    except (BadZipFile, OSError, ValueError, EOFError, KeyError) as error:
-        raise ValueError(f"{path}: not a whole NPZ file ({error}); make it again with numpy.savez") from error
-    return pd.DataFrame(
-        {
-            name: cells_of(cells) if cells.dtype == object or isinstance(cells.dtype, pd.StringDtype) else cells
-            for name, cells in found.items()
-        }
-    )
+    with _whole_npz(path), np.load(path, allow_pickle=False) as file:
+        for name in columns:
+            values = file[name][:head]
+            cells = pd.Series(list(values) if values.ndim == 2 else values)
+            found[name] = cells_of(cells) if _is_text(cells) else cells
+    return pd.DataFrame(found)
 
 
 def require_columns(wanted: Sequence[str], names: Sequence[str]) -> None:

@@ -2,11 +2,12 @@
 
 import csv
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from io import StringIO
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 import pandas as pd
 
@@ -39,21 +40,31 @@ def _not_encoded(path: Path, encoding: str) -> ValueError:
     )
 
 
-def text_header(path: Path, encoding: str, *, tabs: bool) -> tuple[list[str], str]:
-    """Return the names of a CSV's columns, and what separates its cells: what cuts the first line into most."""
+@contextmanager
+def _opened(path: Path, encoding: str) -> Generator[TextIO]:
+    """Open a text file; one of another encoding is a ValueError that names it."""
     try:
-        with path.open(encoding=_codec(encoding), newline="") as file:
-            start = file.read(LONGEST)
-            if "\0" in start:
-                raise _not_encoded(path, encoding)
-            choices = "\t" if tabs else ",;\t"
-            heads = {one: next(csv.reader(StringIO(start, newline=""), delimiter=one), []) for one in choices}
-    except (UnicodeDecodeError, UnicodeError) as error:
-        raise _not_encoded(path, encoding) from error
+        file = path.open(encoding=_codec(encoding), newline="")
     except LookupError as error:
         raise ValueError(
             f"{path}: `encoding: {encoding}` is none that Python knows; expected utf-8, cp1252, ..."
         ) from error
+    try:
+        with file:
+            yield file
+    except UnicodeError as error:
+        raise _not_encoded(path, encoding) from error
+
+
+def text_header(path: Path, encoding: str, *, tabs: bool) -> tuple[list[str], str]:
+    """Return the names of a CSV's columns, and what separates its cells: what cuts the first line into most."""
+    with _opened(path, encoding) as file:
+        start = file.read(LONGEST)
+    if "\0" in start:
+        raise _not_encoded(path, encoding)
+    try:
+        choices = "\t" if tabs else ",;\t"
+        heads = {one: next(csv.reader(StringIO(start, newline=""), delimiter=one), []) for one in choices}
     except csv.Error as error:
         raise ValueError(f"{path}: the first line names no columns ({error}); expected a header") from error
     separator = max(heads, key=lambda one: len(heads[one]))
@@ -66,26 +77,23 @@ def read_delimited(path: Path, columns: Sequence[str], *, encoding: str, tabs: b
     """Read columns of a CSV or TSV, whole or the first rows; every row has as many cells as the header."""
     names, separator = text_header(path, encoding, tabs=tabs)
     places, rows = [names.index(name) for name in columns], []
-    try:
-        with path.open(encoding=_codec(encoding), newline="") as file:
-            reader = csv.reader(file, delimiter=separator, strict=True)
+    with _opened(path, encoding) as file:
+        reader = csv.reader(file, delimiter=separator, strict=True)
+        try:
             next(reader)
             for row in islice((row for row in reader if row), head):
                 if len(row) != len(names):
                     raise ValueError(
                         f"{path}: row {len(rows) + 1} (line {reader.line_num}) has {len(row)} cells, expected "
-                        f"{len(names)} "
-                        f"as the header, separated by {separator!r}; correct it, with quotes around a cell that holds "
-                        "one"
+                        f"{len(names)} as the header, separated by {separator!r}; correct it, with quotes around a "
+                        "cell that holds one"
                     )
                 rows.append([row[place] for place in places])
-    except UnicodeError as error:
-        raise _not_encoded(path, encoding) from error
-    except csv.Error as error:
-        raise ValueError(
-            f"{path}: row {len(rows) + 1} (line {reader.line_num}): {error}; expected quotes that are closed around a "
-            f"cell, doubled within it, and at most {LONGEST:,} characters"
-        ) from error
+        except csv.Error as error:
+            raise ValueError(
+                f"{path}: row {len(rows) + 1} (line {reader.line_num}): {error}; expected quotes that are closed "
+                f"around a cell, doubled within it, and at most {LONGEST:,} characters"
+            ) from error
     return pd.DataFrame({name: cells_of(row[place] for row in rows) for place, name in enumerate(columns)})
 
 
@@ -98,22 +106,15 @@ def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def json_rows(path: Path, encoding: str) -> Iterator[dict[str, Any]]:
     """Read the objects of JSON lines; empty lines are passed over."""
-    try:
-        with path.open(encoding=_codec(encoding)) as file:
-            for number, line in enumerate((line for line in file if line.strip()), 1):
-                try:
-                    row = json.loads(line, object_pairs_hook=_unique_keys)
-                except (ValueError, RecursionError) as error:
-                    raise ValueError(f"{path}: row {number}: not JSON ({error}); expected an object a line") from error
-                if not isinstance(row, dict):
-                    raise ValueError(f"{path}: row {number}: {str(row)[:80]}, expected an object of columns")
-                yield row
-    except UnicodeDecodeError as error:
-        raise _not_encoded(path, encoding) from error
-    except LookupError as error:
-        raise ValueError(
-            f"{path}: `encoding: {encoding}` is none that Python knows; expected utf-8, cp1252, ..."
-        ) from error
+    with _opened(path, encoding) as file:
+        for number, line in enumerate((line for line in file if line.strip()), 1):
+            try:
+                row = json.loads(line, object_pairs_hook=_unique_keys)
+            except (ValueError, RecursionError) as error:
+                raise ValueError(f"{path}: row {number}: not JSON ({error}); expected an object a line") from error
+            if not isinstance(row, dict):
+                raise ValueError(f"{path}: row {number}: {str(row)[:80]}, expected an object of columns")
+            yield row
 
 
 def read_json(path: Path, columns: Sequence[str], *, encoding: str, head: int | None) -> pd.DataFrame:
