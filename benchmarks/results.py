@@ -9,7 +9,8 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from pipelines.reporting.pages import half_width, markdown
+from pipelines.reporting.cells import half_width
+from pipelines.reporting.results import markdown
 from pipelines.reporting.studies import machine
 
 __all__ = ["FOLDER", "beside", "half_width", "machine", "write"]

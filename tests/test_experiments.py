@@ -106,6 +106,8 @@ class TestKeep:
             "outs": ["predictions/${key}.parquet", "metrics/runs/${key}.json"],
         }
         stages = {name: {"foreach": "${runs}", "do": do} for name, do in (("train", train), ("evaluate", test))}
+        stages["rival"] = {"cmd": "cp prepared/b.parquet predictions/c.parquet", "deps": ["predictions/b.parquet"],
+                           "outs": ["predictions/c.parquet"]}  # fmt: skip
         prepared = folder / "prepared"
         prepared.mkdir(exist_ok=True)
         record = {"seeds": seeds, "best": seeds[-1], "setting": {}, "tried": []}
@@ -117,7 +119,8 @@ class TestKeep:
             (prepared / f"{name}-metrics.json").write_text(json.dumps(metrics))
             (prepared / f"{name}.json").write_text(json.dumps(record))
         (folder / "params.yaml").write_text(json.dumps(values, indent=1))
-        YAML().dump({"stages": stages}, folder / "dvc.yaml")
+        YAML().dump({"stages": stages}, Path("dvc.yaml"))
+        (folder / "dvc.yaml").symlink_to("../dvc.yaml")
         reproduce(folder)
         git("add", "--all")
         git("commit", "--quiet", "--allow-empty", "--message", "made")
@@ -155,14 +158,12 @@ class TestKeep:
         assert study.made_by["machine"]["torch"]
         value, low, high = study.leaf("b", "spearman minus a")
         assert 0 < low < value < high
-        shutil.copyfile(OURS / "predictions/b.parquet", OURS / "predictions/c.parquet")  # of another program
-        study = studies.read(keep("mine", folder=OURS).name)
         assert study.leaf("c", "spearman minus a") == (value, low, high)
         assert study.by_seed("c", "spearman") == study.by_seed("b", "spearman")
         keep("mine", "b*", folder=OURS)
         assert studies.read("mine").runs == ["b"]
-        with pytest.raises(FileNotFoundError, match="no results of d"):
-            keep("mine", "b", "d", folder=OURS)
+        with pytest.raises(FileNotFoundError, match="no results of e"):
+            keep("mine", "b", "e", folder=OURS)
 
     @pytest.mark.parametrize(("file", "committed"), [("src/train.py", True), ("experiments/params.yaml", False)])
     def test_other_code_params_or_results_than_those_of_the_lock_are_refused(self, project, file, committed):
@@ -178,6 +179,11 @@ class TestKeep:
         with pytest.raises(ValueError, match="train@a.*(src|params)" if committed else f"commit: {file}"):
             keep("mine", folder=OURS)
         assert not Path("results").exists()
+
+    def test_what_another_program_predicts_must_be_made_by_a_stage(self, project):
+        shutil.copyfile(OURS / "predictions/b.parquet", OURS / "predictions/d.parquet")
+        with pytest.raises(ValueError, match=r"d\.parquet: no stage makes it"):
+            keep("mine", folder=OURS)
 
 
 def predicted(run: str, seed: int) -> pa.Table:

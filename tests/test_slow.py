@@ -38,7 +38,7 @@ def test_experiments_at_a_tiny_scale(new_project):
     project.run("rankops scale tiny --in experiments")
     path = project.folder / "experiments/params.yaml"
     values = YAML(typ="safe").load(path)
-    more = ("label_ranking-rlsep-averaged_views", "label_ranking-rlsep-fresh_scenes")
+    more = ("label_ranking-rlsep-averaged_views", "label_ranking-rlsep-by_exact_match")
     drawn = ("_digits", "-label_attention")
     chosen = {*more, *(run for run in values["runs"] if run.endswith(drawn) or run.startswith("points-"))}
     for task in ("score_ranking", "multilabel", "retrieval"):
@@ -56,7 +56,7 @@ def test_experiments_at_a_tiny_scale(new_project):
     targets = "report figures/dvc.yaml:draw"
     project.run("python -m experiments.points")
     assert "Running stage" in project.run(f"cd experiments && dvc repro {targets}")
-    assert "label_ranking-rlsep-fresh_scenes" in project.read("experiments/reports/index.html")
+    assert "label_ranking-rlsep-by_exact_match" in project.read("experiments/reports/index.html")
     assert len(list((project.folder / "experiments/reports/paper_figures").glob("*.png"))) == 6
     assert "Running stage" not in project.run(f"cd experiments && dvc repro {targets}")
     assert "up to date" in project.run("dvc status")

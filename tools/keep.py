@@ -65,7 +65,8 @@ def keep(study: str, *names: str, folder: Path = Path(), command: str = "dvc rep
     stages = [f"{stage}@{run}" for run in runs for stage in ("train", "evaluate")]
     if sorters:
         stages += ["benchmark_sorters", *(f"pretrain@{one}" for one in sorters)]
-    _refuse_changed(folder, stages)
+    rivals = [path for name, path in found["predictions"].items() if name not in params.runs]
+    _refuse_changed(folder, stages, [*found["measured"].values(), *rivals])
     rows = [row for run in runs for row in _of_run(folder, run)]
     rows += _compared(params, found["predictions"])
     rows += [row for one in sorters for row in rows_of(one, _json(found["sorters"][one]))]
@@ -118,21 +119,34 @@ def _compared(params: Settings, predictions: Mapping[str, Path]) -> list[Row]:
     return rows
 
 
-def _refuse_changed(folder: Path, stages: list[str]) -> None:
-    """Refuse results, code, params and data that are not those of the lock; data may be elsewhere."""
+def _refuse_changed(folder: Path, stages: list[str], others: list[Path]) -> None:
+    """Refuse results, code, params and data that are not those of the lock; data may be elsewhere.
+
+    Args:
+        folder: the DVC project.
+        stages: names of its own.
+        others: outputs of stages of experiments/figures and the like.
+    """
+    from dvc.exceptions import OutputNotFoundError
     from dvc.repo import Repo
 
     with Repo(str(folder)) as repo:
-        for name in stages:
-            for stage in repo.stage.collect(f"{(folder / 'dvc.yaml').resolve()}:{name}"):
-                for part in [*stage.deps, *stage.outs]:
-                    if part.def_path.startswith(ELSEWHERE) and not part.exists:
-                        continue
-                    for place, state in part.status().items():
-                        shown = json.dumps(state).strip('"')
-                        raise ValueError(
-                            f"{name}: {place} is not that of {folder / 'dvc.lock'} ({shown}); run `dvc repro {name}`"
-                        )
+        checked = [
+            (name, stage) for name in stages for stage in repo.stage.collect(f"{folder.resolve() / 'dvc.yaml'}:{name}")
+        ]
+        for path in others:
+            try:
+                stage = repo.find_outs_by_path(str(path.resolve()))[0].stage
+            except OutputNotFoundError as error:
+                raise ValueError(f"{path}: no stage makes it: remove it, or write one") from error
+            checked.append((stage.addressing, stage))
+        for name, stage in checked:
+            for part in [*stage.deps, *stage.outs]:
+                if part.def_path.startswith(ELSEWHERE) and not part.exists:
+                    continue
+                for place, state in part.status().items():
+                    shown = json.dumps(state).strip('"')
+                    raise ValueError(f"{name}: {place} is not that of the lock ({shown}); run `dvc repro {name}`")
 
 
 def _hashes(folder: Path, stages: list[str]) -> dict[str, str]:

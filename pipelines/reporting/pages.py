@@ -1,142 +1,44 @@
 """Write the tables of the docs from the kept results: `python -m pipelines.reporting.pages [NAME ...]`.
 
 `PLACES` says which page shows what. Each place is between the lines `<!-- results: NAME -->` and
-`<!-- end of results -->`. The place `report` is of the last `dvc repro` instead, written if it is named, with the sheet
-of images.
+`<!-- end of results -->`. The place `report` is of the last `dvc repro` instead, written if it is named, with the
+sheet of images.
 """
 
 import re
 import shutil
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
 from scipy.stats import friedmanchisquare, rankdata, ttest_1samp, ttest_ind, ttest_rel, wilcoxon
-from scipy.stats import t as student
 
+from pipelines.reporting.cells import (
+    Cell,
+    Computed,
+    Table,
+    at_an_end,
+    gain,
+    mean,
+    of_seeds,
+    p_of,
+    paired,
+    value,
+    with_half,
+)
 from pipelines.reporting.papers import SORTERS, printed
-from pipelines.reporting.results import number
-from pipelines.reporting.studies import Study, read
+from pipelines.reporting.results import markdown, number
+from pipelines.reporting.studies import Study
 from rankops.bootstrap import holm
 from rankops.io.atomic import replaced_file
 from rankops.tasks.label_ranking import LabelRanking
 
-__all__ = ["PLACES", "Place", "Table", "gain", "half_width", "markdown", "mean", "p_of", "paired", "value", "write"]
+__all__ = ["PLACES", "text_of", "write"]
 
 REPORT, SHEET = Path("reports/results.md"), Path("reports/figures/orders.png")
-
-Values = Sequence[float] | np.ndarray
-Cell = Callable[[Study, Any], str]  # of a study and the key of a row
-
-
-@dataclass(frozen=True)
-class Table:
-    """A table of a study.
-
-    Attributes:
-        study: its folder below results/.
-        first: title of the first column.
-        rows: what the first column shows, and the key that the cells get: a run, a metric.
-        columns: by title, what gives a cell.
-        title: Markdown above the table; `{seeds}` stands for how many there are.
-    """
-
-    study: str
-    first: str
-    rows: Iterable[tuple[str, Any]]
-    columns: Mapping[str, Cell]
-    title: str = ""
-
-    def text(self) -> str:
-        study = read(self.study)
-        rows = [[shown, *(cell(study, key) for cell in self.columns.values())] for shown, key in self.rows]
-        seeds = len({row.seed for row in study.rows} - {None})
-        return self.title.format(seeds=seeds) + markdown([self.first, *self.columns], rows)
-
-
-@dataclass(frozen=True)
-class Computed:
-    """Tables that a function makes of a whole study, where their rows depend on its numbers."""
-
-    study: str
-    make: Callable[[Study], str]
-
-    def text(self) -> str:
-        return self.make(read(self.study))
-
-
-@dataclass(frozen=True)
-class Place:
-    """A place of a page, and its tables from top to bottom."""
-
-    page: Path
-    tables: Sequence[Table | Computed]
-
-    def text(self) -> str:
-        return "\n".join(table.text() for table in self.tables)
-
-
-def markdown(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Return a table in Markdown, a line each.
-
-    >>> print(markdown(["loss", "L1"], [["mse", "0.1"]]), end="")
-    | loss | L1 |
-    | --- | --- |
-    | mse | 0.1 |
-    """
-    return "".join(f"| {' | '.join(cells)} |\n" for cells in (columns, ["---"] * len(columns), *rows))
-
-
-# --- Cells: each takes a study and a run, unless it says otherwise. ---
-
-
-def value(metric: str, *, digits: int | None = None) -> Cell:
-    """Show a metric with its interval, if it has one; nothing where the run has no such metric."""
-    return lambda study, run: number(*study.leaf(run, metric), digits=digits) if study.has(run, metric) else ""
-
-
-def mean(metric: str, form: str = ".3f") -> Cell:
-    """Show a metric without its interval."""
-    return lambda study, run: format(study.leaf(run, metric)[0], form) if study.has(run, metric) else ""
-
-
-def gain(metric: str, baseline: str, *, digits: int | None = None) -> Cell:
-    """Show the difference from a baseline with its interval; nothing for the baseline."""
-    name = f"{metric} minus {baseline}"
-    return lambda study, run: number(*study.leaf(run, name), digits=digits, sign=True) if study.has(run, name) else ""
-
-
-def p_of(metric: str, baseline: str) -> Cell:
-    """Show p of the difference from a baseline, paired by seed and test example, adjusted for all runs (Holm)."""
-    return mean(f"p of {metric} minus {baseline}")
-
-
-def at_an_end(study: Study, run: str) -> str:
-    """Show in how many folds the lowest or the highest value of the run's grid was chosen."""
-    grids = study.made_by["params"]["runs"].get(run, {}).get("grid", {})
-    chosen = [(one, grid) for place, grid in grids.items() for one in study.by_fold(run, f"setting.{place}").values()]
-    return f"{sum(one in (min(grid), max(grid)) for one, grid in chosen)} of {len(chosen)}" if chosen else ""
-
-
-def half_width(values: Values) -> float:
-    """Return half the width of the 95 % interval of a mean (Student's t)."""
-    return float(np.std(values, ddof=1) / len(values) ** 0.5 * student.ppf(0.975, len(values) - 1))
-
-
-def paired(values: Values, usual: Values) -> str:
-    """Return a mean over seeds, with its difference from that of the same seeds of another method and a 95 % interval.
-
-    >>> paired([0.5, 0.6, 0.7], [0.4, 0.4, 0.6])
-    '0.600 (+0.133 ± 0.143)'
-    """
-    apart = np.subtract(values, usual)
-    return f"{np.mean(values):.3f} ({apart.mean():+.3f} ± {half_width(apart):.3f})"
-
 
 # --- RLSEP's Tables 1 and 2: the key of a row is a metric. ---
 
@@ -144,10 +46,6 @@ LOSSES = {"cross_entropy": "cross-entropy", "lsep": "LSEP", "rlsep": "RLSEP"}
 METRICS = {metric.title: metric.name for metric in LabelRanking.metrics}
 MARGINS = "RLSEP's margins, in points; p by t-tests over seeds, paired and Welch's, adjusted for all rows (Holm)."
 RIVALS = [(metric, loss) for metric in METRICS.values() for loss in ("cross_entropy", "lsep")]  # of RLSEP
-
-
-def _of_seeds(study: Study, run: str, metric: str) -> np.ndarray:
-    return np.array([found for _, found in sorted(study.by_seed(run, metric).items())])
 
 
 def _printed(loss: str, images: str, metric: str) -> float:
@@ -158,7 +56,7 @@ def spread(run: str) -> Cell:
     """Show a metric in per cent, with its standard deviation over seeds."""
 
     def cell(study: Study, metric: str) -> str:
-        values = _of_seeds(study, run, metric)
+        values = of_seeds(study, run, metric)
         return f"{100 * values.mean():.1f} ± {100 * values.std(ddof=1):.1f}"
 
     return cell
@@ -184,7 +82,7 @@ def margins(study: Study) -> dict[tuple[str, str], list[str]]:
     seeds = {run: sorted(study.by_seed(run, RIVALS[0][0])) for run in runs.values()}
     if len(set(map(tuple, seeds.values()))) > 1:
         raise ValueError(f"results/{study.name}: the losses have different seeds, expected the same: {seeds}")
-    pairs = [[_of_seeds(study, runs[loss], metric) for loss in ("rlsep", rival)] for metric, rival in RIVALS]
+    pairs = [[of_seeds(study, runs[loss], metric) for loss in ("rlsep", rival)] for metric, rival in RIVALS]
     paired = holm([float(ttest_rel(*pair).pvalue) for pair in pairs])
     welch = holm([float(ttest_ind(*pair, equal_var=False).pvalue) for pair in pairs])
     theirs = [_printed("rlsep", "5,000", metric) - _printed(rival, "5,000", metric) for metric, rival in RIVALS]
@@ -198,53 +96,35 @@ def _small(p: float) -> str:
     return f"{p:.3f}" if p >= 0.001 else "< 0.001"
 
 
-def _table_1(study: str, kind: str) -> list[Table]:
+def _table_1(study: str, kind: str, title: str) -> list[Table]:
     columns = {shown: spread(f"label_ranking-{loss}-{kind}") for loss, shown in LOSSES.items()}
-    columns["RLSEP in the paper"] = in_the_paper("5,000")
+    columns |= {"RLSEP in the paper": in_the_paper("5,000")}
     titles = {metric: title for title, metric in METRICS.items()}
     about = ("margin", "p, paired by seed", "p, Welch", "the paper's margin")
     tested: dict[str, Cell] = {"over": lambda _, rival: LOSSES[rival[1]]}
-    tested |= {
-        title: lambda study, rival, place=place: margins(study)[rival][place] for place, title in enumerate(about)
-    }
+    tested |= {name: lambda study, rival, place=place: margins(study)[rival][place] for place, name in enumerate(about)}
+    seeds = f"## {title}\n\nPer cent, mean ± standard deviation over {{seeds}} seeds.\n\n"
+    rivals = [(titles[rival[0]], rival) for rival in RIVALS]
     return [
-        Table(study, "metric", METRICS.items(), columns, "Per cent, mean ± standard deviation over {seeds} seeds.\n\n"),
-        Table(
-            study,
-            "metric",
-            [(titles[rival[0]], rival) for rival in RIVALS],
-            tested,
-            f"{MARGINS}\n\n",
-        ),
+        Table(study, "metric", METRICS.items(), columns, seeds),
+        Table(study, "metric", rivals, tested, f"{MARGINS}\n\n"),
     ]
 
 
-def _titled(title: str, first: Table, *others: Table) -> list[Table]:
-    return [replace(first, title=f"{title}\n\n{first.title}"), *others]
-
-
-TABLES_1_AND_2 = [
-    *_titled("## The paper's network, 224 px, 5,000 images", *_table_1("subset_224", "shifted")),
-    *_titled(
-        "## The same, 60,000 images",
-        Table(
-            "full_224",
-            "metric",
-            METRICS.items(),
-            {shown: percent(f"label_ranking-{loss}-shifted") for loss, shown in LOSSES.items()}
-            | {"RLSEP in the paper": in_the_paper("60,000")},
-            "Per cent, with a 95 % interval over test images; one seed.\n\n",
-        ),
-    ),
-    *_titled("## A smaller network, 64 px, 5,000 images", *_table_1("table_1", "label_attention")),
-]
+ALL_OF_MNIST = Table(
+    "full_224",
+    "metric",
+    METRICS.items(),
+    {
+        **{shown: percent(f"label_ranking-{loss}-shifted") for loss, shown in LOSSES.items()},
+        "RLSEP in the paper": in_the_paper("60,000"),
+    },
+    "## The same, 60,000 images\n\nPer cent, with a 95 % interval over test images; one seed.\n\n",
+)
 
 # --- The papers' figures. ---
 
 RANKER = "label_ranking-rlsep-label_attention"
-SHARES = {
-    f"{share:.0%}".replace("%", " %"): f"average_precision.flipped_{share}" for share in (0.0, 0.1, 0.2, 0.3, 0.4)
-}
 
 
 def both_ends(metric: str, digits: int) -> Cell:
@@ -352,22 +232,17 @@ def made_data(study: Study) -> str:
     for metric, (title, losses) in MADE_DATA.items():
         rows = []
         for kind in [run.removesuffix(f", {losses[0]}") for run in study.runs if run.endswith(f", {losses[0]}")]:
-            usual, *others = (_of_seeds(study, f"{kind}, {loss}", metric) for loss in losses)
+            usual, *others = (of_seeds(study, f"{kind}, {loss}", metric) for loss in losses)
             rows.append([kind, f"{usual.mean():.3f}", *(paired(one, usual) for one in others)])
         parts.append(markdown([f"made data, by {title}", *losses], rows))
     return "\n".join(parts)
-
-
-def with_half(values: np.ndarray, form: str = ".3f") -> str:
-    """Return a mean and the half width of its 95 % interval."""
-    return f"{values.mean():{form}} ± {half_width(values):{form.removeprefix('+')}}"
 
 
 def label_ranking_sets(study: Study) -> str:
     """Show tau of each set and method, and what a method does over all sets: Wilcoxon's and Friedman's tests."""
     sets = [run for run in study.runs if study.has(run, "rows")]
     methods = [run.removeprefix(f"{sets[0]}, ") for run in study.runs if run.startswith(f"{sets[0]}, ")]
-    tau = [[_of_seeds(study, f"{name}, {method}", "kendall") for name in sets] for method in methods]
+    tau = [[of_seeds(study, f"{name}, {method}", "kendall") for name in sets] for method in methods]
     means = np.array([[values.mean() for values in one] for one in tau])  # (methods, sets)
     shape, rows = ("rows", "features", "labels"), []
     for place, name in enumerate(sets):
@@ -408,7 +283,7 @@ def four_digits(study: Study) -> str:
         p = dict(zip(gains, holm([float(ttest_1samp(gain, 0).pvalue) for gain in gains.values()]), strict=True))
         rows = []
         for name in sorted(names, key=lambda name: -em[name].mean()):
-            ew = _of_seeds(study, f"{name}, n = {n}", "test.EW")
+            ew = of_seeds(study, f"{name}, n = {n}", "test.EW")
             against = [with_half(gains[name].to_numpy(), "+.1f"), f"{p[name]:.3f}"] if name in p else ["", ""]
             setting, shown = mean("setting", "g")(study, f"{name}, n = {n}"), with_half(em[name].to_numpy(), ".1f")
             rows.append([name, setting, str(len(ew)), shown, with_half(ew, ".1f"), *against])
@@ -436,7 +311,7 @@ def pays(study: Study) -> str:
     rows = []
     for what, kind, title, losses in PAYS:
         metric = next(name for name, (shown, _) in MADE_DATA.items() if shown == title)
-        found = [f"{_of_seeds(study, f'{kind}, {loss}', metric).mean():.2f}" for loss in losses]
+        found = [f"{of_seeds(study, f'{kind}, {loss}', metric).mean():.2f}" for loss in losses]
         cells = [f"**{one}**" if one == max(found) else one for one in found]  # all that look the best
         rows.append([what, title, *(f"{cell} {loss}" for cell, loss in zip(cells, losses, strict=True))])
     return markdown(["when", "judged by", "usual loss", "ranking loss", "simple alternative"], rows)
@@ -458,143 +333,110 @@ ON_100_SCORES = {
 
 # --- Real data. ---
 
-
-PROTEINS = {
-    "soft_margin": "soft margin",
-    "soft_margin_and_eq_7": "soft margin + Eq. 7, Laplace",
-    "average_precision": "average precision loss, Laplace",
-    "soft_margin_and_average_precision": "soft margin + average precision loss, Laplace",
-    "smooth_ap": "SmoothAP: average precision loss, handcrafted",
-    "hinge_ap": "Hinge-AP",
-    "rlsep": "RLSEP on 0/1",
-    "listnet": "ListNet",
-    "lightgbm": "LightGBM, LambdaRank",
-    "lambdarank": "LambdaRank",
-}
-FILMS = ("mse", "mse_centered", "listnet", "ranknet", "lambdarank", "ndcg", "spearman", "kendall")
 USUAL_KANJI, USUAL_CELLS = "label_ranking-cross_entropy-kanji", "memorability-mse-solar_cells"
 USUAL_PROTEINS, USUAL_FILMS = "proteins-soft_margin", "films-mse"
 TRUE_ORDER = "*the true order, without equal scores*"
-
-PLACES: dict[str, Place] = {
-    "table_1": Place(Path("docs/table_1.md"), TABLES_1_AND_2),
-    "paper_figures": Place(
-        Path("docs/experiments.md"),
+PROTEINS = {
+    "soft margin": USUAL_PROTEINS,
+    "soft margin + Eq. 7, Laplace": "proteins-soft_margin_and_eq_7",
+    "average precision loss, Laplace": "proteins-average_precision",
+    "soft margin + average precision loss, Laplace": "proteins-soft_margin_and_average_precision",
+    "SmoothAP: average precision loss, handcrafted": "proteins-smooth_ap",
+    "Hinge-AP": "proteins-hinge_ap",
+    "RLSEP on 0/1": "proteins-rlsep",
+    "ListNet": "proteins-listnet",
+    "LightGBM, LambdaRank": "proteins-lightgbm",
+    "LambdaRank": "proteins-lambdarank",
+}
+KANJI = {
+    **{loss: f"label_ranking-{loss}-kanji" for loss in ("cross_entropy", "lsep", "rlsep", "plackett_luce")},
+    "*the true components, in their usual order*": "usual_order",
+}
+CELLS = {
+    "mse": USUAL_CELLS,
+    "spearman, lstm": "memorability-spearman-lstm-solar_cells",
+    "spearman, laplace": "memorability-spearman-laplace-solar_cells",
+    "ranknet": "memorability-ranknet-solar_cells",
+    TRUE_ORDER: "true_order_of_cells",
+}
+FILMS = {
+    "mse": USUAL_FILMS,
+    "mse, user's mean taken off": "films-mse_centered",
+    **{loss: f"films-{loss}" for loss in ("listnet", "ranknet", "lambdarank", "ndcg", "spearman", "kendall")},
+    "*mean rating of the film*": "mean_rating",
+    TRUE_ORDER: "true_order_of_films",
+}
+PROTEIN_COLUMNS = {
+    "mean AP": value("mean_average_precision"),
+    "difference from soft margin": gain("mean_average_precision", USUAL_PROTEINS, digits=4),
+    "p (Holm)": p_of("mean_average_precision", USUAL_PROTEINS),
+    "NDCG": mean("ndcg"),
+    "TOP1": mean("top_1"),
+    "RKL": mean("rank_of_last", ".1f"),
+    "rates at an end": at_an_end,
+}
+KANJI_COLUMNS = {
+    "ranked 0-1": value("ranked.exact_match"),
+    "difference from cross-entropy": gain("ranked.exact_match", USUAL_KANJI),
+    "p (Holm)": p_of("ranked.exact_match", USUAL_KANJI),
+    "ranked accuracy": value("ranked.accuracy"),
+    "ranked mAP": value("ranked.mean_average_precision"),
+    "unranked 0-1": value("unranked.exact_match"),
+}
+CELL_COLUMNS = {
+    "Spearman": value("spearman"),
+    "difference from MSE": gain("spearman", USUAL_CELLS),
+    "p (Holm)": p_of("spearman", USUAL_CELLS),
+}
+FILM_COLUMNS = {
+    "NDCG": value("ndcg"),
+    "minus mse's": gain("ndcg", USUAL_FILMS, digits=4),
+    "p (Holm)": p_of("ndcg", USUAL_FILMS),
+    "Kendall's tau": value("kendall"),
+    "tau minus mse's": gain("kendall", USUAL_FILMS, digits=4),
+    "p (Holm) of tau": p_of("kendall", USUAL_FILMS),
+    "rates at an end": at_an_end,
+}
+SORTER_COLUMNS = {
+    "parameters": mean("parameters", ",.0f"),
+    "L1": value("l1", digits=4),
+    "the paper's L1": lambda _, run: SORTERS.get(run.split("-")[0], ""),
+    "exact ranks": mean("exact_ranks"),
+    "vanishing gradients": mean("gradient.vanishing"),
+    "wrong signs": mean("gradient.wrong_signs_of_others"),
+}
+# The page of each place, and its tables from top to bottom.
+PLACES: dict[str, tuple[str, Sequence[Table | Computed]]] = {
+    "table_1": (
+        "docs/table_1.md",
         [
-            *(Table("paper_figures", *table, title=f"**{title}.**\n\n") for title, table in FIGURES.items()),
-            PAIRS,
+            *_table_1("subset_224", "shifted", "The paper's network, 224 px, 5,000 images"),
+            ALL_OF_MNIST,
+            *_table_1("table_1", "label_attention", "A smaller network, 64 px, 5,000 images"),
         ],
     ),
-    "proteins": Place(
-        Path("docs/real_data.md"),
-        [
-            Table(
-                "protein_homology",
-                "method",
-                [(shown, f"proteins-{name}") for name, shown in PROTEINS.items()],
-                {
-                    "mean AP": value("mean_average_precision"),
-                    "difference from soft margin": gain("mean_average_precision", USUAL_PROTEINS, digits=4),
-                    "p (Holm)": p_of("mean_average_precision", USUAL_PROTEINS),
-                    "NDCG": mean("ndcg"),
-                    "TOP1": mean("top_1"),
-                    "RKL": mean("rank_of_last", ".1f"),
-                    "rates at an end": at_an_end,
-                },
-            )
-        ],
+    "paper_figures": (
+        "docs/experiments.md",
+        [*(Table("paper_figures", *table, title=f"**{title}.**\n\n") for title, table in FIGURES.items()), PAIRS],
     ),
-    "kanji": Place(
-        Path("docs/real_data.md"),
-        [
-            Table(
-                "kanji",
-                "loss",
-                [
-                    *(
-                        (loss, f"label_ranking-{loss}-kanji")
-                        for loss in ("cross_entropy", "lsep", "rlsep", "plackett_luce")
-                    ),
-                    ("*the true components, in their usual order*", "usual_order"),
-                ],
-                {
-                    "ranked 0-1": value("ranked.exact_match"),
-                    "difference from cross-entropy": gain("ranked.exact_match", USUAL_KANJI),
-                    "p (Holm)": p_of("ranked.exact_match", USUAL_KANJI),
-                    "ranked accuracy": value("ranked.accuracy"),
-                    "ranked mAP": value("ranked.mean_average_precision"),
-                    "unranked 0-1": value("unranked.exact_match"),
-                },
-            )
-        ],
-    ),
-    "solar_cells": Place(
-        Path("docs/real_data.md"),
-        [
-            Table(
-                "solar_cells",
-                "loss",
-                [
-                    ("mse", USUAL_CELLS),
-                    ("spearman, lstm", "memorability-spearman-lstm-solar_cells"),
-                    ("spearman, laplace", "memorability-spearman-laplace-solar_cells"),
-                    ("ranknet", "memorability-ranknet-solar_cells"),
-                    (TRUE_ORDER, "true_order_of_cells"),
-                ],
-                {
-                    "Spearman": value("spearman"),
-                    "difference from MSE": gain("spearman", USUAL_CELLS),
-                    "p (Holm)": p_of("spearman", USUAL_CELLS),
-                },
-            )
-        ],
-    ),
-    "films": Place(
-        Path("docs/real_data.md"),
-        [
-            Table(
-                "movielens_100k",
-                "loss",
-                [
-                    *((loss.replace("_centered", ", user's mean taken off"), f"films-{loss}") for loss in FILMS),
-                    ("*mean rating of the film*", "mean_rating"),
-                    (TRUE_ORDER, "true_order_of_films"),
-                ],
-                {
-                    "NDCG": value("ndcg"),
-                    "minus mse's": gain("ndcg", USUAL_FILMS, digits=4),
-                    "p (Holm)": p_of("ndcg", USUAL_FILMS),
-                    "Kendall's tau": value("kendall"),
-                    "tau minus mse's": gain("kendall", USUAL_FILMS, digits=4),
-                    "p (Holm) of tau": p_of("kendall", USUAL_FILMS),
-                    "rates at an end": at_an_end,
-                },
-            )
-        ],
-    ),
-    "when_ranks_win": Place(Path("docs/results.md"), [Computed("when_ranks_win", made_data)]),
-    "pays": Place(Path("README.md"), [Computed("when_ranks_win", pays)]),
-    "label_ranking_sets": Place(Path("docs/real_data.md"), [Computed("label_ranking_sets", label_ranking_sets)]),
-    "four_digit_mnist": Place(Path("docs/peers.md"), [Computed("four_digit_mnist", four_digits)]),
-    "sodeep_table_1": Place(
-        Path("docs/sodeep_table_1.md"),
-        [
-            Table(
-                "sodeep_table_1",
-                "sorter",
-                ON_100_SCORES.items(),
-                {
-                    "parameters": mean("parameters", ",.0f"),
-                    "L1": value("l1", digits=4),
-                    "the paper's L1": lambda _, run: SORTERS.get(run.split("-")[0], ""),
-                    "exact ranks": mean("exact_ranks"),
-                    "vanishing gradients": mean("gradient.vanishing"),
-                    "wrong signs": mean("gradient.wrong_signs_of_others"),
-                },
-            )
-        ],
+    "proteins": ("docs/real_data.md", [Table("protein_homology", "method", PROTEINS.items(), PROTEIN_COLUMNS)]),
+    "kanji": ("docs/real_data.md", [Table("kanji", "loss", KANJI.items(), KANJI_COLUMNS)]),
+    "solar_cells": ("docs/real_data.md", [Table("solar_cells", "loss", CELLS.items(), CELL_COLUMNS)]),
+    "films": ("docs/real_data.md", [Table("movielens_100k", "loss", FILMS.items(), FILM_COLUMNS)]),
+    "when_ranks_win": ("docs/results.md", [Computed("when_ranks_win", made_data)]),
+    "pays": ("README.md", [Computed("when_ranks_win", pays)]),
+    "label_ranking_sets": ("docs/real_data.md", [Computed("label_ranking_sets", label_ranking_sets)]),
+    "four_digit_mnist": ("docs/peers.md", [Computed("four_digit_mnist", four_digits)]),
+    "sodeep_table_1": (
+        "docs/sodeep_table_1.md",
+        [Table("sodeep_table_1", "sorter", ON_100_SCORES.items(), SORTER_COLUMNS)],
     ),
 }
+
+
+def text_of(name: str) -> str:
+    """Return what stands in a place."""
+    return "\n".join(table.text() for table in PLACES[name][1])
 
 
 def write(page: Path, name: str, text: str) -> None:
@@ -640,7 +482,7 @@ def main(names: Sequence[str]) -> None:
         if name == "report":
             write_report()
         else:
-            write(PLACES[name].page, name, PLACES[name].text())
+            write(Path(PLACES[name][0]), name, text_of(name))
 
 
 if __name__ == "__main__":

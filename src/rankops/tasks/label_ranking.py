@@ -1,6 +1,6 @@
 """Label ranking: which labels an example has, in order of importance (RLSEP)."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Literal, NamedTuple
@@ -16,7 +16,7 @@ from rankops.checks import check_finite, check_scores
 from rankops.datasets.files import splits
 from rankops.datasets.files.splits import Split
 from rankops.inputs._base import Inputs
-from rankops.io.parquet import as_batch, as_lists, matrix
+from rankops.io.parquet import as_lists, matrix
 from rankops.metrics.label_ranking import ranked, unranked
 from rankops.models.label_ranker import pooled
 from rankops.ranks import dense_ranks
@@ -41,7 +41,6 @@ class ScorerOptions(WholePhase):
     shift: int = 0
     zoom: float = 1.0
     rotation: float = 0.0
-    average: float | None = None
     monitor: Literal["accuracy", "exact_match"] = "accuracy"
 
 
@@ -70,14 +69,13 @@ class Views:
 
 @dataclass(frozen=True, kw_only=True)
 class Training:
-    """Options of both phases; `fresh` draws new scenes for each batch of the scorer."""
+    """Options of both phases."""
 
     __pydantic_config__: ClassVar = STRICT
 
     scorer: ScorerOptions
     thresholds: ThresholdOptions
     views: Views | None = None
-    fresh: bool = False
 
 
 def places(true: np.ndarray, predicted: np.ndarray, names: Sequence[str] | None = None) -> list[tuple[str, bool]]:
@@ -121,40 +119,27 @@ def label_ranks_of(scores: Tensor, selected: Tensor) -> Tensor:
 
 
 class Scorer(Phase):
-    """The scorer learns from the whole network; `fresh` draws new examples in place of the split's."""
+    """The scorer learns to rank the labels of images that are moved at random."""
 
     name = "scorer"
 
     def __init__(
-        self,
-        network: Any,
-        train: "Examples",
-        val: "Examples",
-        objective: Objective,
-        options: Mapping[str, Any],
-        *,
-        fresh: Callable[[int, torch.Generator], tuple[Tensor, Tensor]] | None,
+        self, network: Any, train: "Examples", val: "Examples", objective: Objective, options: Mapping[str, Any]
     ):
         self.module, self.train, self.val = network.scorer, train, val
-        self.objective, self.options, self.fresh = objective, options, fresh
+        self.objective, self.options = objective, options
         self.rows, self.small = len(train.label_ranks), train.inputs.kind == "features"
         self.monitor = options.get("monitor", "accuracy")
 
     def batch(self, rows: Tensor, generator: torch.Generator) -> Batch:
-        label_ranks, weight = self.train.truth(rows)
-        if self.fresh is None:
-            inputs = self.train.inputs.take(self.train.inputs.numbers(rows, generator))
-        else:
-            images, label_ranks = (part.to(label_ranks.device) for part in self.fresh(len(rows), generator))
-            inputs = as_batch(images)
+        inputs = self.train.inputs.take(self.train.inputs.numbers(rows, generator))
         if self.train.inputs.of_pictures:
             moves = {option: self.options[option] for option in AUGMENTATION if option in self.options}
             inputs = warped(inputs, generator, **moves)
-        return Batch((inputs,), (label_ranks, weight))
+        return Batch((inputs,), self.train.truth(rows))
 
     def ahead(self, rows: Tensor) -> None:
-        if self.fresh is None:
-            self.train.inputs.ahead(rows)
+        self.train.inputs.ahead(rows)
 
     def loss(self, outputs: tuple[Tensor, ...], truth: tuple[Any, ...], generator: torch.Generator) -> Tensor:
         label_ranks, weight = truth
@@ -236,9 +221,6 @@ class LabelRanking(Task):
             see `rankops.augmentation.warped`; optionally `monitor`, `accuracy` (of pairs) or `exact_match`)
             and `thresholds` (the same options without these, and `hidden`); optionally `views`, see
             `rankops.models.label_ranker.LabelRanker`. None for a task that only predicts.
-        fresh: draws so many new scenes, images (n, height, width) uint8 and label ranks (n, K), which the scorer learns
-            from in place of the training split's.
-        cache: unused; all tasks take one.
     """
 
     title = "Label ranking"
@@ -256,16 +238,6 @@ class LabelRanking(Task):
     )
     Training = Training
     reads = Reads(("label_ranks",), splits.label_ranks_of)
-
-    def __init__(
-        self,
-        training: dict[str, Any] | None = None,
-        *,
-        fresh: Callable[[int, torch.Generator], tuple[Tensor, Tensor]] | None = None,
-        cache: Path | None = None,
-    ):
-        super().__init__(training, cache=cache)
-        self.fresh = fresh
 
     @classmethod
     def learns(cls, training: Mapping[str, Any]) -> tuple[str, ...]:
@@ -289,7 +261,7 @@ class LabelRanking(Task):
         ]
         if "scorer" in plan:
             network.backbone.freeze(plan["scorer"].get("freeze"))
-            yield Scorer(network, *both, objective, plan["scorer"], fresh=self.fresh)
+            yield Scorer(network, *both, objective, plan["scorer"])
         if "thresholds" in plan:
             monitor = self.training["scorer"].get("monitor", "accuracy")
             yield Thresholds(network, *both, plan["thresholds"], monitor=monitor, autocast=accelerator.autocast)

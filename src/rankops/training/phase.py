@@ -86,7 +86,7 @@ class Step(nn.Module):
 
     Args:
         phase: of a training.
-        network: its module, or an average of it.
+        network: its module, prepared for a device and a precision.
         chunk: rows that go through the module at once; None for all of a batch.
         autocast: makes the context in which everything is computed.
     """
