@@ -196,16 +196,7 @@ def _inputs(path: Path, names: list[str], recipe: Mapping[str, Any], roles: Role
 
 @dataclass(frozen=True)
 class _Cells:
-    """Turns cells of a table into what a model is asked.
-
-    Attributes:
-        path: of the table.
-        kind: of the model's input.
-        inputs: the columns of that.
-        key: what a task calls it.
-        ids: the column of ids, if there is one.
-        separator: of frames in a cell.
-    """
+    """Turns cells of the columns `inputs` of a table into what a model is asked, which a task calls `key`."""
 
     path: Path
     kind: str

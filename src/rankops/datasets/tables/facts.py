@@ -1,7 +1,7 @@
 """What must hold for the tables that are made of a person's own: facts of each row and class, and expectations."""
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from math import isfinite
 from pathlib import Path
 from typing import Any
@@ -35,7 +35,7 @@ def facts_of(table: TableOptions, folder: Path, split: str, *, threads: int) -> 
         raise ValueError(f"{path}: no column {table.input}")
     facts: dict[str, Any] = row_facts(split, read)
     facts |= {name: read[name].to_pylist() for name in ("group", "weight") if name in read.column_names}
-    facts |= _columns(map(TRUTH_FACTS[table.truth], read[table.truth].to_pylist()))
+    facts |= pd.DataFrame(map(TRUTH_FACTS[table.truth], read[table.truth].to_pylist())).to_dict("list")
     if pictures:
         facts |= photo_facts(path, table.input, piece=PIECE, threads=threads).to_dict("list")
     else:
@@ -50,33 +50,11 @@ def facts_of(table: TableOptions, folder: Path, split: str, *, threads: int) -> 
     return result
 
 
-def _columns(rows: Iterable[dict[str, Any]]) -> dict[str, Any]:
-    return pd.DataFrame(rows).to_dict("list")
-
-
-def _target(value: float | None) -> dict[str, Any]:
-    return {"target": value, "finite_target": value is not None and isfinite(value)}
-
-
-def _captions(row: list[str | None] | None) -> dict[str, Any]:
-    row = row or []
-    return {"captions": len(row), "captions_have_words": all(has_word(one or "") for one in row)}
-
-
 def _grades(row: list[float | None] | None) -> dict[str, Any]:
     grades = [one for one in row or [] if one is not None]
     lowest, highest = min(grades, default=0), max(grades, default=0)
-    return {
-        "grades": len(grades),
-        "lowest_relevance": lowest,
-        "highest_relevance": highest,
-        "has_relevant": float(highest > 0),
-    }
-
-
-def _flags(row: list[int | None] | None) -> dict[str, Any]:
-    row = row or []
-    return {"labels": sum(rank != 0 for rank in row), "labels_are_0_or_1": all(rank in (0, 1) for rank in row)}
+    facts = {"grades": len(grades), "lowest_relevance": lowest, "highest_relevance": highest}
+    return facts | {"has_relevant": float(highest > 0)}
 
 
 def _ranks(row: list[int | None] | None) -> dict[str, Any]:
@@ -88,10 +66,16 @@ def _ranks(row: list[int | None] | None) -> dict[str, Any]:
 
 # Of the cell of each truth; a missing value fails.
 TRUTH_FACTS: dict[str, Callable[[Any], dict[str, Any]]] = {
-    "target": _target,
-    "captions": _captions,
+    "target": lambda value: {"target": value, "finite_target": value is not None and isfinite(value)},
+    "captions": lambda row: {
+        "captions": len(row or []),
+        "captions_have_words": all(has_word(one or "") for one in row or []),
+    },
     "relevance": _grades,
-    "labels": _flags,
+    "labels": lambda row: {
+        "labels": sum(rank != 0 for rank in row or []),
+        "labels_are_0_or_1": all(rank in (0, 1) for rank in row or []),
+    },
     "label_ranks": _ranks,
 }
 
