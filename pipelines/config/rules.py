@@ -67,9 +67,8 @@ def check_values(values: Any, *, path: str | Path = "params.yaml") -> Settings:
     problems: dict[str, list[str]] = {"": unread} if unread else {}  # by place
     for block, (check_one, keys) in checks.items():
         for key in keys:
-            run = settings.runs[key] if block == "runs" else None
-            if run and {f"training.{run.task}", f"datasets.{run.dataset}"} & problems.keys():
-                continue  # it inherits them
+            if block == "runs" and _inherited(settings.runs[key]) & problems.keys():
+                continue
             try:
                 check_one(settings, key, f"{block}.{key}")
             except ValueError as error:
@@ -78,6 +77,11 @@ def check_values(values: Any, *, path: str | Path = "params.yaml") -> Settings:
         lines = dict.fromkeys(line for some in problems.values() for line in some)
         raise ParamsError("\n".join(f"{path}: {line}" for line in lines))
     return settings
+
+
+def _inherited(run: Run) -> set[str]:
+    """Return the places whose problems a run has too."""
+    return {f"training.{run.task}", f"datasets.{run.dataset}"}
 
 
 def _unread(values: Any, place: str = "") -> Iterator[tuple[str, str]]:

@@ -23,7 +23,7 @@ __all__ = ["Component", "ParamsError", "Run", "Settings", "check_shapes", "descr
 VALUES, DEPTH = 200_000, 50
 SHORT = Repr()  # of what was found, for messages
 SHORT.maxstring = SHORT.maxother = 200
-NONE = "none"  # a sorter, a start or an auxiliary loss that there is not
+NONE = "none"  # marks an unused sorter, start or auxiliary loss
 DRAWN_FROM = "data/digits"  # `raw` of datasets that are drawn
 # What params were called once, by their place's last key.
 RENAMED = {

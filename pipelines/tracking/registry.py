@@ -14,7 +14,7 @@ import mlflow
 from mlflow.entities.model_registry import ModelVersion, RegisteredModel
 from mlflow.exceptions import MlflowException
 
-from pipelines.ops.messages import in_a_line, on_one_line
+from pipelines.ops.messages import first_line, one_line
 from pipelines.tracking.store import ServerUnreachable, answering, connect, is_unreachable
 from rankops.sorters._load import download
 
@@ -143,7 +143,7 @@ def has_files(address: str) -> bool:
         return bool(mlflow.artifacts.list_artifacts(artifact_uri=address))
     except (MlflowException, OSError) as error:
         if is_unreachable(error):  # what could not be asked for is not lost
-            raise ServerUnreachable(f"the MLflow store failed: {in_a_line(error)}") from error
+            raise ServerUnreachable(f"the MLflow store failed: {first_line(error)}") from error
         return False
 
 
@@ -159,5 +159,5 @@ def weights_of(address: str, to: Path) -> Path:
         return download(address, to)
     except (ValueError, OSError) as error:
         if is_unreachable(error):
-            raise ServerUnreachable(f"the MLflow store failed: {in_a_line(error)}") from error
-        raise ValueError(on_one_line(error)) from error
+            raise ServerUnreachable(f"the MLflow store failed: {first_line(error)}") from error
+        raise ValueError(one_line(error)) from error
