@@ -262,9 +262,9 @@ class Settings(Block):
     evaluate: Resampling
     gate: Gate
 
-    def training_of(self, name: str, setting: Mapping[str, Any] | None = None) -> dict[str, Any]:
-        """Return a task's training with what a run, and a setting of its grid, say otherwise."""
-        return self.run_of(name, setting)["training"]
+    def training_of(self, name: str) -> dict[str, Any]:
+        """Return a task's training with what a run says otherwise."""
+        return self.run_of(name)["training"]
 
     def run_of(self, name: str, setting: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """Return a run whose training is merged with its task's, with a setting's values put in.

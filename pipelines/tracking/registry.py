@@ -19,7 +19,7 @@ from pipelines.tracking.store import ServerUnreachable, answering, connect, is_u
 from rankops.sorters._load import download
 
 __all__ = [
-    "champions", "chosen_by_person", "has_champion", "has_files", "holder", "model_of", "replace", "set_champion",
+    "champions", "chosen_by_person", "has_files", "holder", "model_of", "replace", "set_champion",
     "version_of", "versions", "weights_of",
 ]  # fmt: skip
 
@@ -49,18 +49,6 @@ def model_of(client: mlflow.MlflowClient, name: str) -> RegisteredModel:
 def holder(model: RegisteredModel, alias: str = "champion") -> str | None:
     """Return the version that has an alias."""
     return str(model.aliases[alias]) if alias in model.aliases else None
-
-
-def has_champion(name: str) -> bool:
-    """Check whether the store has a champion of a model.
-
-    Raises:
-        ValueError: the store does not answer.
-    """
-    client = connect()
-    with answering():
-        model = _or_none(client.get_registered_model, name)
-    return model is not None and holder(model) is not None
 
 
 def version_of(address: str) -> ModelVersion:
