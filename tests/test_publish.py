@@ -8,6 +8,8 @@ from pathlib import Path
 
 import mlflow
 import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from pipelines.config import load
@@ -183,6 +185,9 @@ def made_pipeline(params) -> None:
     for key, args in {"lstm": {"hidden": 2}, "laplace": {}}.items():
         save_model(f"models/sorters/{key}", build("sorters", key, args, seed=0, length=8))
         files[f"metrics/sorters/{key}.json"] = {"l1": {"value": 0.01, "low": 0.0, "high": 0.02}, "parameters": 3}
+    Path("data/clips").mkdir(parents=True)
+    for split in ("train", "val"):  # which a version says that it knows
+        pq.write_table(pa.table({"features": [[0.5]]}), f"data/clips/{split}.parquet")
     for name, contents in files.items():
         Path(name).parent.mkdir(parents=True, exist_ok=True)
         Path(name).write_text(contents if isinstance(contents, str) else json.dumps(contents))
