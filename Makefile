@@ -45,7 +45,9 @@ repro: .venv/.installed ## everything behind the runs of params.yaml: data, chec
 experiments: .venv/.installed ## comparisons that need many trainings, and the papers' figures (hours); resumes where it was stopped
 	$(RUN) rankops check experiments/params.yaml
 	$(RUN) rankops fetch --params experiments/params.yaml
-	cd experiments && $(REPRO)
+	$(RUN) python -c 'import lightgbm' # a rival; `uv pip install lightgbm`
+	$(RUN) python -m experiments.points
+	cd experiments && $(REPRO) report figures/dvc.yaml rivals/dvc.yaml
 
 paper: .venv/.installed ## repro and experiments at the papers' sizes: needs a GPU, and days; make scale SCALE=laptop goes back
 	$(RUN) rankops scale paper

@@ -4,9 +4,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-# These write kept results, and are run by themselves.
-EVIDENCE = {"four_digit_mnist", "label_ranking_sets", "movielens_100k", "sodeep_table_1", "when_ranks_win"}
-NOT_BENCHMARKS = EVIDENCE | {"__init__", "__main__", "peers", "results"}
+NOT_BENCHMARKS = {"__init__", "__main__", "peers", "results"}
 
 
 def run(name: str) -> None:

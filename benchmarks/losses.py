@@ -1,151 +1,254 @@
-"""Losses on ranks, ours and others', in short trainings with one budget: heads on frozen features of made images.
+"""Every loss and metric on one list of n: time, memory and how both grow, beside the same formula over all pairs.
 
-Each method is trained with every learning rate on one seed; the best on validation is trained with five, and the table
-has the mean on the test split with its 95 % interval (Student's t over seeds). Needs what `dvc repro` makes.
+    python -m benchmarks.losses [NAME ...]      # all by default: some minutes
+
+Losses are measured forward and backward, on one thread; memory is the peak above the process. `growth` is the exponent
+of n between the two longest lists. torchmetrics and SciPy are measured where they are installed. Times are of the
+processor, in which other work does not count. A length is left out where a call would take more than 25 seconds, or
+all pairs more than 6 GB.
 """
 
+import inspect
+import math
+import resource
+import statistics
+import sys
+import time
 from collections.abc import Callable
-from functools import partial
-from pathlib import Path
+from multiprocessing import get_context
 
-import numpy as np
+import matplotlib.pyplot as plt
 import torch
-from torch import Tensor, nn
+from torch import Tensor
+from torch.nn import functional
 
-from benchmarks.peers import peers
-from benchmarks.results import half_width, write
-from rankops.io.checkpoints import load_model
-from rankops.io.parquet import as_batch
-from rankops.losses.average_precision import average_precision
-from rankops.losses.kendall import kendall
-from rankops.losses.mean_average_precision import mean_average_precision
-from rankops.losses.mse import mse
-from rankops.losses.multilabel_soft_margin import multilabel_soft_margin
-from rankops.losses.spearman import spearman
-from rankops.metrics.mean_average_precision import mean_average_precision as exact_mean_average_precision
-from rankops.metrics.spearman import spearman as exact_spearman
-from rankops.sorters import load_sorter
-from rankops.sorters.laplace import Laplace
-from rankops.sorters.straight_through import StraightThrough
-from rankops.tasks._two_phases import embedded
-from rankops.tasks.multilabel import MultiLabel
-from rankops.tasks.score_ranking import ScoreRanking
+from benchmarks.results import FOLDER, write
+from rankops import lookup
+from rankops.sorters import Laplace
 
-START = Path("models/runs/label_ranking-rlsep")
-RATES = (1e-3, 3e-3, 1e-2)
-SEEDS, STEPS, EVERY, BATCH, HIDDEN = 5, 400, 20, 256, 128
+LENGTHS = (100, 1_000, 10_000, 100_000)
+LONGEST, LARGEST = 25.0, 6_000.0  # seconds, and megabytes of all pairs
+GRADES = {"label_ranks": 5, "labels": 2}  # of a truth; a target has them if it is a relevance, and is real otherwise
+RELEVANCE = {"expected_reciprocal_rank", "lambdarank", "ndcg"}
+ALL_PAIRS = ", all pairs"
 
-Loss = Callable[[Tensor, Tensor], Tensor]
+Call = Callable[[Tensor, Tensor], Tensor]
 
 
-def features(splits: dict[str, tuple[Tensor, Tensor]]) -> dict[str, tuple[Tensor, Tensor]]:
-    """What the label ranker's network sees in images (n, height, width), standardized over the training split."""
-    network = load_model(START).scorer
-    found = {split: embedded(network, as_batch(images).split(256)) for split, (images, _) in splits.items()}
-    mean, deviation = found["train"].mean(0), found["train"].std(0).clamp(min=1e-6)
-    return {split: ((found[split] - mean) / deviation, wanted) for split, (_, wanted) in splits.items()}
+def _ahead(values: Tensor) -> Tensor:
+    """Return $x_j - x_i$, (n, n)."""
+    return values.unsqueeze(0) - values.unsqueeze(1)
 
 
-def trained(loss: Loss, data: dict, figure: Callable[[Tensor, Tensor], float], *, rate: float, seed: int) -> dict:
-    """The best validation figure of a training, and the test figure of that moment."""
-    torch.manual_seed(seed)
-    (inputs, wanted), outputs = data["train"], data["train"][1].shape[1:].numel()
-    head = nn.Sequential(nn.Linear(inputs.shape[1], HIDDEN), nn.ReLU(), nn.Dropout(0.2), nn.Linear(HIDDEN, outputs))
-    optimizer = torch.optim.AdamW(head.parameters(), lr=rate, weight_decay=1e-2)
-    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, STEPS)
-    best = {"validation": -1.0, "test": -1.0}
-    for step in range(STEPS):
-        rows = torch.randint(len(inputs), (BATCH,))
-        optimizer.zero_grad()
-        loss(head(inputs[rows]).view(BATCH, *wanted.shape[1:]), wanted[rows]).backward()
-        if not torch.isfinite(nn.utils.clip_grad_norm_(head.parameters(), 10.0)):
-            break  # the training has diverged: what it had reached counts
-        optimizer.step()
-        schedule.step()
-        if (step + 1) % EVERY == 0:
-            head.eval()
-            with torch.no_grad():
-                found = {
-                    name: figure(head(data[split][0]).view_as(data[split][1]), data[split][1])
-                    for name, split in (("validation", "val"), ("test", "test"))
-                }
-            head.train()
-            if found["validation"] > best["validation"]:
-                best = found
-    return best
+def _step(apart: Tensor) -> Tensor:
+    """Return Laplace's distribution function."""
+    return (1 - apart.sign() * torch.expm1(-apart.abs())) / 2
 
 
-def compared(losses: dict[str, Loss], data: dict, figure: Callable[[Tensor, Tensor], float]) -> dict[str, dict]:
-    rows = {}
-    for name, loss in losses.items():
-        found = {rate: trained(loss, data, figure, rate=rate, seed=0)["validation"] for rate in RATES}
-        rate = max(found, key=found.get)
-        values = [trained(loss, data, figure, rate=rate, seed=seed)["test"] for seed in range(1, SEEDS + 1)]
-        spread = half_width(values)
-        rows[name] = {"test": float(np.mean(values)), "±": float(spread), "rate": rate}
-        print(f"{name}: {np.mean(values):.4f} ± {spread:.4f}", flush=True)
-    return rows
+def _ranks(scores: Tensor) -> Tensor:
+    return 0.5 + _step(_ahead(scores) / (0.2 * scores.detach().std(correction=0))).sum(-1)
 
 
-def torchsorts_recipe(scores: Tensor, target: Tensor, *, ranking: Callable[[Tensor], Tensor]) -> Tensor:
-    """Its README: 1 - the correlation of soft ranks of the scores and of the target."""
-    found, wanted = (ranking(values.unsqueeze(0)).squeeze(0) for values in (scores, target))
-    found, wanted = found - found.mean(), wanted - wanted.mean()
-    return 1 - (found / found.norm() * (wanted / wanted.norm())).sum()
+def _spearman(scores: Tensor, target: Tensor) -> Tensor:
+    true = 1 + (_ahead(target) > 0).sum(-1)
+    return 6 * (_ranks(scores) - true).square().mean() / (len(scores) ** 2 - 1)
 
 
-def smooth_ap(scores: Tensor, labels: Tensor, *, temperature: float) -> Tensor:
-    r"""Brown et al. 2020, Eq. 6, exactly:
-
-    $1 - \frac1P \sum_{i \in P} \frac{1 + \sum_{j \in P} \sigma((s_j - s_i) / \tau)}
-    {1 + \sum_j \sigma((s_j - s_i) / \tau)}$, j other than i; averaged over classes that have a positive and a negative.
-    """
-    positive = labels.bool()
-    above = torch.sigmoid((scores.unsqueeze(-2) - scores.unsqueeze(-1)) / temperature)  # [c, i, j]
-    above = above * (1 - torch.eye(scores.shape[-1]))
-    among_positives = 1 + (above * positive.unsqueeze(-2)).sum(-1)
-    precision = (among_positives / (1 + above.sum(-1)) * positive).sum(-1) / positive.sum(-1).clamp(min=1)
-    defined = positive.any(-1) & ~positive.all(-1)
-    return (1 - precision)[defined].mean()
+def _kendall(scores: Tensor, target: Tensor) -> Tensor:
+    soft, true = 2 * _step(_ahead(_ranks(scores)) / 0.5) - 1, -_ahead(target).sign()
+    return 1 - (soft * true).sum() / (soft.square().sum() * true.square().sum()).sqrt()
 
 
-def main() -> None:
-    others, notes = peers()
-    ours = {
-        "laplace 0.2": Laplace(softness=0.2),
-        "straight_through 0.2": StraightThrough(),
-        "comparator": load_sorter("comparator"),
-    }
-    clips = {split: ScoreRanking().load("data/clips", split, threads=1) for split in ("train", "val", "test")}
-    middle = {split: one.inputs.items.unflatten(0, (len(one), -1))[:, 3] for split, one in clips.items()}  # of 7 frames
-    data = features({split: (middle[split], one.truth) for split, one in clips.items()})
-    losses: dict[str, Loss] = {"mse": mse}
-    for name, sorter in ours.items():
-        losses[f"spearman, {name}"] = partial(spearman, sorter=sorter)
-    losses["kendall, laplace 0.2"] = partial(kendall, sorter=ours["laplace 0.2"])
-    for name, ranking in others.items():
-        if not name.startswith("diffsort"):  # seconds a step
-            losses[f"torchsort's recipe, {name}"] = partial(torchsorts_recipe, ranking=ranking)
-    found = compared(losses, data, lambda scores, target: exact_spearman(scores, target).item())
-    write("losses, Spearman of clips", found)
+def _log_sum_exp(scores: Tensor, ranks: Tensor) -> Tensor:
+    exponents = _ahead(scores).masked_fill(_ahead(ranks) >= 0, -torch.inf)
+    return functional.pad(exponents.flatten(), (1, 0)).logsumexp(-1)
 
-    images = {
-        split: MultiLabel().load("data/long_tailed_mnist", split, threads=1) for split in ("train", "val", "test")
-    }
-    data = features({split: (one.inputs.items, one.truth.labels.float()) for split, one in images.items()})
-    as_labels = lambda loss, **options: lambda scores, labels: loss(scores.mT, labels.mT, **options)  # noqa: E731
-    losses = {"multilabel_soft_margin": as_labels(multilabel_soft_margin)}
-    for name, sorter in ours.items():
-        losses[f"average_precision, {name}"] = as_labels(average_precision, sorter=sorter)
-        losses[f"mean_average_precision, {name}"] = as_labels(mean_average_precision, sorter=sorter)
-    for temperature in (0.01, 0.1, 1.0):
-        losses[f"SmoothAP {temperature}"] = as_labels(smooth_ap, temperature=temperature)
-    found = compared(losses, data, lambda scores, labels: exact_mean_average_precision(scores, labels, dim=-2).item())
-    write("losses, mAP of long-tailed digits", found)
-    for note in notes:
-        print(note)
+
+def _plackett_luce(scores: Tensor, ranks: Tensor) -> Tensor:
+    left = scores.masked_fill(_ahead(ranks) > 0, -torch.inf).logsumexp(-1)
+    return ((left - scores) * (ranks > 0)).sum()
+
+
+def _logistic(scores: Tensor, truth: Tensor) -> Tensor:
+    pairs = _ahead(truth) < 0
+    return (functional.softplus(_ahead(scores)) * pairs).sum() / pairs.sum()
+
+
+def _ndcg(scores: Tensor, target: Tensor) -> Tensor:
+    gains, places = 2.0**target - 1, torch.arange(1, len(scores) + 1)
+    best = (gains.sort(descending=True).values / (1 + places).log2()).sum()
+    return 1 - (gains / (1 + _ranks(scores).clamp(min=1)).log2()).sum() / best
+
+
+def _lambdarank(scores: Tensor, target: Tensor) -> Tensor:
+    """As allRank has it."""
+    gains, places = 2.0**target - 1, torch.arange(1, len(scores) + 1)
+    best = (gains.sort(descending=True).values / (1 + places).log2()).sum()
+    place = scores.detach().argsort(descending=True).argsort() + 1
+    weight = _ahead(1 / (1 + place).log2()).abs() * _ahead(gains / best).abs() * (_ahead(target) < 0)
+    return (functional.softplus(_ahead(scores)) * weight).sum() / math.log(2)
+
+
+def _expected_reciprocal_rank(scores: Tensor, target: Tensor) -> Tensor:
+    places, satisfied = _ranks(scores).clamp(min=1), (2.0**target - 1) / 16
+    before = _step(-_ahead(places) / 0.5).masked_fill(torch.eye(len(scores), dtype=torch.bool), 0.0)
+    left = (before * torch.log1p(-satisfied)).sum(-1).exp()
+    return 1 - (satisfied * left / places).sum()
+
+
+def _average_precision(scores: Tensor, labels: Tensor) -> Tensor:
+    """Smooth AP, with our steps."""
+    width, positive = 0.2 * scores.detach()[labels.bool()].std(correction=0), labels.bool()
+    among = 0.5 + _step(_ahead(scores[positive]) / width).sum(-1)
+    return 1 - (among / _ranks(scores)[positive]).clamp(max=1).mean()
+
+
+PAIRS: dict[str, Call] = {
+    "average_precision": _average_precision,
+    "expected_reciprocal_rank": _expected_reciprocal_rank,
+    "kendall": _kendall,
+    "lambdarank": _lambdarank,
+    "lsep": lambda scores, ranks: _log_sum_exp(scores, (ranks > 0).int()),
+    "ndcg": _ndcg,
+    "pairwise_logistic": _logistic,
+    "plackett_luce": _plackett_luce,
+    "ranknet": _logistic,
+    "rlsep": _log_sum_exp,
+    "spearman": _spearman,
+}
+
+
+def others() -> dict[str, tuple[str, Call]]:
+    """Return what is installed, by its name: the metric that it computes, and the call."""
+    found: dict[str, tuple[str, Call]] = {}
+    try:
+        from scipy import stats
+
+        for name, theirs in (("kendall", stats.kendalltau), ("spearman", stats.spearmanr)):
+            found[f"scipy.stats.{theirs.__name__}"] = (name, lambda *pair, f=theirs: torch.tensor(f(*pair).statistic))
+    except ImportError as error:
+        print(f"SciPy left out: {error}")
+    try:
+        from torchmetrics.functional import regression, retrieval
+
+        for name, theirs in (
+            ("kendall", regression.kendall_rank_corrcoef),
+            ("spearman", regression.spearman_corrcoef),
+            ("ndcg", retrieval.retrieval_normalized_dcg),
+            ("mean_average_precision", retrieval.retrieval_average_precision),
+            ("reciprocal_rank", retrieval.retrieval_reciprocal_rank),
+        ):
+            found[f"torchmetrics {theirs.__name__}"] = (name, theirs)
+    except ImportError as error:
+        print(f"torchmetrics left out: {error}")
+    return found
+
+
+def truth_of(folder: str, name: str) -> str | None:
+    """Return the name of a function's second argument, if it is one that a list has."""
+    function = getattr(lookup.module(folder, name), name, None)
+    taken = list(inspect.signature(function).parameters) if callable(function) else []
+    return taken[1] if len(taken) > 1 and taken[1] in ("target", *GRADES) else None
+
+
+def calls() -> dict[str, tuple[str, str, Call]]:
+    """Return what is measured, by its row: the folder and name that say what it is given, and the call."""
+    found: dict[str, tuple[str, str, Call]] = {}
+    for folder in ("losses", "metrics"):
+        for name in filter(lambda name: truth_of(folder, name), lookup.names(folder)):
+            options = {"k": 10} if name.endswith("_at_k") else {}
+            ours = lookup.find(folder, name)
+            found[f"{folder}.{name}"] = (folder, name, lambda *pair, f=ours, o=options: f(*pair, **o))
+            if folder == "losses" and name in PAIRS:
+                found[f"losses.{name}{ALL_PAIRS}"] = (folder, name, PAIRS[name])
+    truncated = lookup.find("losses", "lambdarank")
+    found["losses.lambdarank, truncation 30"] = ("losses", "lambdarank", lambda *pair: truncated(*pair, truncation=30))
+    found["Laplace, ranks"] = ("losses", "spearman", lambda scores, _: Laplace()(scores).square().mean())
+    return found | {row: ("metrics", name, call) for row, (name, call) in others().items()}
+
+
+def drawn(folder: str, name: str, length: int) -> tuple[Tensor, Tensor]:
+    draws = torch.Generator().manual_seed(length)
+    scores, kind = torch.randn(length, generator=draws), truth_of(folder, name)
+    grades = 5 if name in RELEVANCE else GRADES.get(str(kind))
+    if grades is None:
+        return scores, scores + torch.randn(length, generator=draws)
+    return scores, torch.randint(grades, (length,), generator=draws)
+
+
+def measure(row: str) -> dict[str, float]:
+    """Return milliseconds, and megabytes above what the process had after a short list, of each length."""
+    folder, name, call = calls()[row]
+    learned, found = folder == "losses", {}
+
+    def step(length: int) -> float:
+        scores, truth = drawn(folder, name, length)
+        begun = time.process_time()
+        value = call(scores.requires_grad_(learned), truth)
+        if learned:
+            value.backward()
+        return time.process_time() - begun
+
+    step(50)
+    before, growth, last = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, {}, {"ms": 0.0, "MB": 0.0}
+    for length in LENGTHS:
+        longer, larger = (last[kind] * 10 ** growth.get(kind, 2) for kind in ("ms", "MB"))
+        if longer > 1e3 * LONGEST or (row.endswith(ALL_PAIRS) and larger > LARGEST):
+            break
+        times = [step(length)]
+        while len(times) < 7 and sum(times) < 1:
+            times.append(step(length))
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
+        one = {"ms": 1e3 * statistics.median(times), "MB": peak / 1024}
+        growth = {kind: math.log10(one[kind] / last[kind]) for kind in one if last[kind] > 0}
+        last, found = one, found | {f"{kind}, {length:,}": value for kind, value in one.items()}
+    found |= {f"growth of {kind}": growth[kind] for kind in growth}
+    if row.endswith(ALL_PAIRS):
+        given = drawn(folder, name, 1000)
+        ours = calls()[row.removesuffix(ALL_PAIRS)][2](*given)
+        found["apart"] = float((call(*given) - ours).abs() / ours.abs())
+    return found
+
+
+def plot(figures: dict[str, dict[str, float]]) -> None:
+    """Draw time and memory of losses: ours, and the same formulas over all pairs."""
+    figure, axes = plt.subplots(1, 2, figsize=(13, 5))
+    names = [name for name in PAIRS if f"losses.{name}" in figures]
+    units = {"ms": "milliseconds, forward and backward", "MB": "peak memory, MB"}
+    for axis, (kind, unit) in zip(axes, units.items(), strict=True):
+        for number, name in enumerate(names):
+            for row, style in ((f"losses.{name}", "o-"), (f"losses.{name}{ALL_PAIRS}", "s:")):
+                points = {n: figures[row][f"{kind}, {n:,}"] for n in LENGTHS if figures[row].get(f"{kind}, {n:,}")}
+                label = name if style == "o-" else None
+                axis.plot(
+                    points.keys(),
+                    points.values(),
+                    style,
+                    color=plt.colormaps["tab20"](number),
+                    markersize=4,
+                    label=label,
+                )
+        axis.set(xscale="log", yscale="log", xlabel="n, scores in one list", ylabel=unit)
+        axis.grid(alpha=0.3)
+    axes[1].legend(loc="center left", bbox_to_anchor=(1.02, 0.5), title="dotted: over all pairs")
+    figure.tight_layout()
+    figure.savefig(FOLDER / "losses.png", dpi=110)
+    plt.close(figure)
+
+
+def main(names: list[str]) -> None:
+    if unknown := set(names) - set(calls()):
+        raise SystemExit(f"{', '.join(unknown)}: no such row; expected {', '.join(calls())}")
+    torch.set_num_threads(1)
+    with get_context("fork").Pool(1, maxtasksperchild=1) as pool:
+        figures = {}
+        for row in names or calls():
+            figures[row] = pool.apply(measure, (row,))
+            print(row, {name: round(value, 3) for name, value in figures[row].items()}, flush=True)
+    columns = [f"{kind}, {length:,}" for kind in ("ms", "MB") for length in LENGTHS]
+    write("losses", figures, (*columns, "growth of ms", "growth of MB", "apart"))
+    plot(figures)
 
 
 if __name__ == "__main__":
-    torch.set_num_threads(1)
-    main()
+    main(sys.argv[1:])

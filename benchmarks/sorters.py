@@ -1,10 +1,11 @@
-"""Every sorter of ours and every peer that is installed, by ten measures, in one run: a table, Parquet and two plots.
+"""Every sorter of ours and every peer that is installed, by ten measures: docs/sorters.md, Parquet and two plots.
 
 Scores are of the ten kinds on which sorters are trained, d = 100 unless it says otherwise; the trained ones of fixed
 length are measured at theirs.
 """
 
 import argparse
+import shutil
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -22,12 +23,14 @@ from torch.utils._pytree import tree_leaves
 
 from benchmarks.peers import peers
 from benchmarks.results import FOLDER, write
+from pipelines.reporting import pages
 from rankops import lookup
 from rankops import sorter_quality as measures
 from rankops.datasets.vectors.score_vectors import draw
 from rankops.io.checkpoints import build
 from rankops.sorters import load_sorter
 
+PAGE = Path("docs/sorters.md")
 LENGTH, ROWS, VECTORS = 100, 1000, 40
 LENGTHS = (10, 100, 1000, 10_000, 100_000, 1_000_000)
 MOST_PAIRS = 10_000 * 10_000
@@ -204,6 +207,8 @@ def main() -> None:
     table = pd.DataFrame(rows).T
     table.to_parquet(FOLDER / "sorters.parquet")
     plots(table)
+    pages.write(PAGE, "sorters", (FOLDER / "sorters.md").read_text())
+    shutil.copyfile(FOLDER / "sorters.png", PAGE.with_suffix(".png"))
 
 
 if __name__ == "__main__":

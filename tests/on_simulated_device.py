@@ -41,7 +41,6 @@ def test_tensors_on_both_devices_do_not_mix(there):
 def test_a_task_trains_is_resumed_and_predicts_as_on_the_cpu(case, start, generator, tmp_path, there):  # noqa: F811
     split, options = split_of(case[0], generator), options_of(case[0])
     if case[0] == "label_ranking":
-        options["scorer"]["average"] = 0.9
         options["views"] = {"count": 3, "shift": 1, "zoom": 1.1, "rotation": 2.0}
     losses, tables, optimizer = [], [], ADAM if case[3] == "lstm" else None
     for device, stops in (("auto", (1, 3, None)), ("cpu", (None,))):

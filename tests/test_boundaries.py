@@ -133,7 +133,8 @@ def named_by(project: str, stage: str, key: str) -> set[Path]:
     params = PARAMS[project]
     blocks = {"pretrain": params.sorters, "data": params.datasets, "validate": params.datasets}
     block = blocks.get(stage, params.runs).get(key)
-    words = words_of(block.model_dump()) - {NONE} if stage in groups else set()
+    # `monitor: ndcg` in the training names a metric of the task, no loss.
+    words = words_of(block.model_dump(exclude={"training"})) - {NONE} if stage in groups else set()
     if "retrieval" in words:  # whose model may name a backbone of captions, or leave that to the task
         words |= {name for name in lookup.names("models.backbones")
                   if lookup.find("models.backbones", name).input == "text"}  # fmt: skip

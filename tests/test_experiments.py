@@ -15,9 +15,12 @@ from dvc.repo import Repo
 from ruamel.yaml import YAML
 from scipy.stats import spearmanr
 
+from experiments import points
+from experiments.figures import sizes, sweep
 from pipelines.config import scales
-from pipelines.config.schema import check_shapes, merged, read
-from pipelines.stages import compare, label_ranking_figures, score_sweep, synthetic_precision
+from pipelines.config.schema import check_shapes, read
+from pipelines.reporting import studies
+from pipelines.stages import compare
 from rankops.bootstrap import evaluate
 from rankops.io.checkpoints import build, save_model
 from tools.keep import keep
@@ -25,7 +28,7 @@ from tools.keep import keep
 from conftest import ROOT, git  # isort: skip
 
 FOLDER = ROOT / "experiments"
-OURS, THEIRS = Path("experiments"), Path("elsewhere")
+OURS = Path("experiments")
 
 
 def reproduce(folder: Path) -> None:
@@ -42,43 +45,43 @@ class TestProject:
             scales.apply(scale, tmp_path)  # which checks them
         assert (tmp_path / "params.yaml").read_text() == (FOLDER / "params.yaml").read_text()
 
-    def test_its_stages_are_the_top_ones(self):
-        ours, theirs = (read(folder / "dvc.yaml")["stages"] for folder in (FOLDER, ROOT))
-        del theirs["publish"]  # nothing is published from here
-        assert {name: ours[name] for name in theirs} == theirs, "copy the stages of dvc.yaml into experiments/dvc.yaml"
-
 
 class TestFigures:
     """What is measured for them; test_slow draws them all."""
 
-    def test_soft_ranks_along_a_sweep_and_precision_of_labels_that_were_flipped(self, tmp_path, monkeypatch):
+    def test_soft_ranks_fall_along_a_sweep(self, tmp_path, monkeypatch):
         monkeypatch.chdir(tmp_path)
+        monkeypatch.setattr(sweep, "STEPS", 41)
         values = read(FOLDER / "params.yaml")
         values["sorters"] = {"laplace": values["sorters"]["laplace"]}
-        precision = values["synthetic_precision"]
-        precision["methods"] = {"laplace": precision["methods"]["lstm"] | {"sorter": "laplace"}}
-        small = {"rows": 128, "batch_size": 32, "epochs": 3, "flipped": [0.0, 0.4], "seeds": 2}
-        params = check_shapes(merged(values, {"score_sweep": {"steps": 41}, "synthetic_precision": small}))
         save_model("models/sorters/laplace", build("sorters", "laplace", {}, seed=0))
-        score_sweep.main(params)
-        sweep = pd.read_csv("metrics/score_sweep.csv")
-        assert (sweep["exact"].iloc[0], sweep["exact"].iloc[-1]) == (32, 1)
-        assert (sweep["laplace"].diff().dropna() < 0).all()
-        synthetic_precision.main(params, "laplace")
-        measured = json.loads(Path("metrics/synthetic_precision/laplace.json").read_text())
-        assert [curve["flipped"] for curve in measured["curves"]] == [0, 0, 0.4, 0.4]
-        assert {len(curve["average_precision"]) for curve in measured["curves"]} == {3}
-        assert measured["iterations_per_epoch"] == 2
+        sweep.main(check_shapes(values))
+        ranks = pd.read_csv("metrics/measured/sweep/ranks.csv")
+        assert (ranks["exact"].iloc[0], ranks["exact"].iloc[-1]) == (32, 1)
+        assert (ranks["laplace"].diff().dropna() < 0).all()
+        found = {row.metric: row.value for row in studies.read_rows(Path("metrics/measured/sweep.csv"))}
+        assert 0 < found["sweep.mean"] < found["sweep.largest"]
 
     def test_calibration_measures_scores_by_true_scale(self):
         size = 8.0 * torch.tensor([[1, 2, 3, 4, 0], [4, 3, 0, 2, 1]])
         scores = torch.tensor([[1.0, 2.0, 3.0, 4.0, -1.0], [4.0, 5.0, -3.0, 2.0, 2.0]])  # the second is out of order
-        result = label_ranking_figures.calibration(scores, size, canvas=64, resamples=20, seed=1)
-        found = {name: (scale["mean"], scale["deviation"]) for name, scale in result["scales"].items()}
+        result = sizes.calibration(scores, size, canvas=64, resamples=20, seed=1)
+        found = {
+            name: (result[f"scale_{name}"]["mean"], result[f"scale_{name}"]["deviation"])
+            for name in [*"1234", "absent"]
+        }
         assert found == {"1": (1.5, 0.5), "2": (2.0, 0.0), "3": (4.0, 1.0), "4": (4.0, 0.0), "absent": (-2.0, 1.0)}
-        assert np.sum([group["histogram"] for group in result["scales"].values()]) == 10
+        counts = sizes.histograms(scores, size, canvas=64)
+        assert sum(map(sum, counts.values())) == pytest.approx(10 + sum(counts["bin_edges"]))
         assert result["exactly_ordered"]["value"] == 0.5
         assert result["spearman"] == pytest.approx(spearmanr(scores[size > 0], size[size > 0]).statistic)
+
+    def test_points_that_score_highest_are_positive_and_labels_of_training_alone_are_flipped(self):
+        table = points.draw({"train": 100, "val": 10, "test": 90}, seed=1)
+        assert table["flipped_0"].sum() == 40
+        for share in points.FLIPPED:
+            flipped = table["flipped_0"] != table[f"flipped_{share}"]
+            assert flipped.groupby(table["split"]).sum().to_dict() == {"train": share, "val": 0, "test": 0}
 
 
 class TestKeep:
@@ -87,7 +90,8 @@ class TestKeep:
         values = read(ROOT / "params.yaml") | {"sorters": {}}
         run = values["runs"]["memorability-mse"] | {"seeds": seeds}
         values["runs"] = {"a": run, "b": run}
-        values["comparisons"] = {"both": {"question": "?", "metric": "spearman", "baseline": "a", "runs": ["b"]}}
+        comparison = {"question": "?", "metric": "spearman", "baseline": "a", "runs": ["b"], "rivals": ["c"]}
+        values["comparisons"] = {"both": comparison}
         train = {
             "cmd": "mkdir -p models/runs/${key} && cp prepared/${key}.json models/runs/${key}/run.json",
             "deps": ["src", "data"],
@@ -102,17 +106,21 @@ class TestKeep:
             "outs": ["predictions/${key}.parquet", "metrics/runs/${key}.json"],
         }
         stages = {name: {"foreach": "${runs}", "do": do} for name, do in (("train", train), ("evaluate", test))}
+        stages["rival"] = {"cmd": "cp prepared/b.parquet predictions/c.parquet", "deps": ["predictions/b.parquet"],
+                           "outs": ["predictions/c.parquet"]}  # fmt: skip
         prepared = folder / "prepared"
         prepared.mkdir(exist_ok=True)
-        record = {"seeds": seeds, "setting": {}, "validation": {str(seed): seed / 10 for seed in seeds}}
+        record = {"seeds": seeds, "best": seeds[-1], "setting": {}, "tried": []}
+        record["validation"] = {str(seed): seed / 10 for seed in seeds}
         for name in ("a", "b"):
             pq.write_table(pa.concat_tables([predicted(name, seed) for seed in seeds]), prepared / f"{name}.parquet")
-            statistics = compare.statistics_of("score_ranking", prepared / f"{name}.parquet", seeds)
+            statistics = compare.statistics_of("score_ranking", prepared / f"{name}.parquet")
             metrics = evaluate(statistics, resamples=20, seed=0)
             (prepared / f"{name}-metrics.json").write_text(json.dumps(metrics))
             (prepared / f"{name}.json").write_text(json.dumps(record))
         (folder / "params.yaml").write_text(json.dumps(values, indent=1))
-        YAML().dump({"stages": stages}, folder / "dvc.yaml")
+        YAML().dump({"stages": stages}, Path("dvc.yaml"))
+        (folder / "dvc.yaml").symlink_to("../dvc.yaml")
         reproduce(folder)
         git("add", "--all")
         git("commit", "--quiet", "--allow-empty", "--message", "made")
@@ -127,7 +135,7 @@ class TestKeep:
                 Path(path).parent.mkdir(parents=True)
                 Path(path).write_text("1")
             OURS.joinpath("src").symlink_to("../src")
-            Path(".gitignore").write_text("prepared\n/*/models\n/*/predictions\n/*/metrics\ndvc.lock\n/elsewhere\n")
+            Path(".gitignore").write_text("prepared\n/*/models\n/*/predictions\n/*/metrics\ndvc.lock\n")
             with contextlib.chdir(OURS), Repo.init(".", no_scm=True) as repo, repo.config.edit() as config:
                 config["core"]["no_scm"] = True
             self.make(OURS, [1, 2])
@@ -135,22 +143,27 @@ class TestKeep:
 
     @pytest.fixture
     def project(self, made, tmp_path, monkeypatch):
-        """A copy of it, the present folder; what makes it anew."""
+        """A copy of it, the present folder."""
         shutil.copytree(made, tmp_path, symlinks=True, dirs_exist_ok=True)
         monkeypatch.chdir(tmp_path)
-        return self.make
 
     def test_results_have_what_made_them(self, project):
-        files = keep("mine", folder=OURS, command="make it")
-        assert [str(file) for file in files] == [f"results/mine/{name}.json" for name in ("a", "b", "comparisons/both")]
-        kept = read_json("results/mine/a.json")
-        assert (kept["commit"], kept["command"]) == (git("rev-parse", "HEAD"), "make it")
-        assert kept["metrics"] == read_json("experiments/metrics/runs/a.json")
-        assert kept["params"]["run"]["seeds"] == kept["training"]["seeds"] == [1, 2]
-        assert kept["inputs"]["src"].endswith(".dir")
-        assert kept["machine"]["torch"]
-        assert read_json("results/mine/comparisons/both.json")["metrics"]["runs"]["b"]["seeds"] == 2
-        assert [str(file) for file in keep("one", folder=OURS, runs=["b"])] == ["results/one/b.json"]
+        assert keep("mine", folder=OURS, command="make it") == Path("results/mine")
+        study, metrics = studies.read("mine"), json.loads(Path("experiments/metrics/runs/a.json").read_text())
+        assert (study.made_by["commit"], study.made_by["command"]) == (git("rev-parse", "HEAD"), "make it")
+        assert study.leaf("a", "spearman") == tuple(metrics["spearman"][bound] for bound in ("value", "low", "high"))
+        assert study.by_seed("a", "validation") == {1: 0.1, 2: 0.2}
+        assert study.made_by["params"]["runs"]["a"]["seeds"] == [1, 2]
+        assert study.made_by["hashes"]["src"].endswith(".dir")
+        assert study.made_by["machine"]["torch"]
+        value, low, high = study.leaf("b", "spearman minus a")
+        assert 0 < low < value < high
+        assert study.leaf("c", "spearman minus a") == (value, low, high)
+        assert study.by_seed("c", "spearman") == study.by_seed("b", "spearman")
+        keep("mine", "b*", folder=OURS)
+        assert studies.read("mine").runs == ["b"]
+        with pytest.raises(FileNotFoundError, match="no results of e"):
+            keep("mine", "b", "e", folder=OURS)
 
     @pytest.mark.parametrize(("file", "committed"), [("src/train.py", True), ("experiments/params.yaml", False)])
     def test_other_code_params_or_results_than_those_of_the_lock_are_refused(self, project, file, committed):
@@ -167,30 +180,10 @@ class TestKeep:
             keep("mine", folder=OURS)
         assert not Path("results").exists()
 
-    def test_seeds_of_two_machines_are_merged_if_they_are_of_the_same_code(self, project):
-        shutil.copytree(OURS, THEIRS)  # with the code: the link becomes a folder
-        project(THEIRS, [3])
-        (THEIRS / "machine.json").write_text('{"processor": "an abacus"}')
-        alone = read_json(keep("alone", folder=OURS)[0])["metrics"]["spearman"]
-        both = read_json(keep("mine", folder=OURS, others=[THEIRS])[0])
-        leaf = both["metrics"]["spearman"]
-        assert {seed: leaf["seeds"][seed] for seed in ("1", "2")} == alone["seeds"]
-        assert leaf["value"] == pytest.approx(np.mean(list(leaf["seeds"].values())))
-        assert leaf["low"] < leaf["value"] < leaf["high"]
-        assert both["training"]["seeds"] == [1, 2, 3]
-        assert both["training"]["best"] == 3
-        assert both["others"] == [{"machine": {"processor": "an abacus"}, "seeds": [3]}]
-        assert read_json("results/mine/comparisons/both.json")["metrics"]["runs"]["b"]["seeds"] == 3
-        with pytest.raises(ValueError, match=r"mine/a\.json: .*\[3\]"):
-            keep("mine", folder=OURS)  # which would lose it
-        (THEIRS / "src/train.py").write_text("2")
-        project(THEIRS, [3])
-        with pytest.raises(ValueError, match="elsewhere: a .*src"):
-            keep("mine", folder=OURS, others=[THEIRS])
-
-
-def read_json(path: str | Path) -> dict:
-    return json.loads(Path(path).read_text())
+    def test_what_another_program_predicts_must_be_made_by_a_stage(self, project):
+        shutil.copyfile(OURS / "predictions/b.parquet", OURS / "predictions/d.parquet")
+        with pytest.raises(ValueError, match=r"d\.parquet: no stage makes it"):
+            keep("mine", folder=OURS)
 
 
 def predicted(run: str, seed: int) -> pa.Table:

@@ -377,6 +377,31 @@ def test_with_exact_ranks_it_is_one_minus_its_metric(name, options, seed):
     assert not torch.autograd.grad(result[4], scores)[0].any()
 
 
+def test_more_pairs_than_32_bits_count(generator):
+    scores = torch.randn(70_000, generator=generator)
+    target = (scores + torch.randn(70_000, generator=generator)).round(decimals=1)
+    found = losses.kendall(scores.requires_grad_(), target, sorter=EXACT, temperature=1e-3)
+    assert found.item() == pytest.approx(1 - metrics.kendall(scores, target).item(), abs=1e-6)
+    assert torch.autograd.grad(losses.rlsep(scores, target - target.min()), scores)[0].isfinite().all()
+
+
+@pytest.mark.parametrize("temperature", [0.01, 3.0])
+def test_expected_reciprocal_rank_is_its_formula_over_all_pairs(temperature, generator):
+    scores = torch.randn(3, 200, generator=generator, dtype=torch.float64).requires_grad_()
+    target, mask = torch.randint(5, (3, 200), generator=generator), torch.rand(3, 200, generator=generator) < 0.9
+    options = {"sorter": lambda scores, mask=None: 1 + 30 * scores.square(), "mask": mask, "temperature": temperature}
+    place, satisfied = 1 + 30 * scores.square(), (2.0 ** target.double() - 1) / 16 * mask
+    apart = (place.unsqueeze(-1) - place.unsqueeze(-2)) / temperature
+    before = (1 - apart.sign() * torch.expm1(-apart.abs())) / 2 * (1 - torch.eye(200, dtype=torch.float64))
+    left = (before * torch.log1p(-satisfied).unsqueeze(-2)).sum(-1).exp()
+    expected = 1 - (satisfied * left / place).sum(-1).mean()
+    result = losses.expected_reciprocal_rank(scores, target, **options)
+    for one, plain in zip(
+        [result, *torch.autograd.grad(result, scores)], [expected, *torch.autograd.grad(expected, scores)], strict=True
+    ):
+        torch.testing.assert_close(one, plain, rtol=1e-7, atol=1e-9)
+
+
 @pytest.mark.parametrize("levels", [3, 600])
 def test_kendall_of_a_long_list_is_that_of_its_pairs(levels, generator):
     draws = {"generator": generator, "dtype": torch.float64}

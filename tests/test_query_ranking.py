@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import torch
+from scipy.stats import kendalltau
 from sklearn.metrics import average_precision_score, ndcg_score
 
 from pipelines.config.schema import check_shapes, merged, read
@@ -401,6 +402,7 @@ def test_metrics_are_means_over_queries_that_have_a_relevant_document(generator,
         "rank_of_last": [1 + sum(score > row["scores"][0] for score in row["scores"]) for row in rows],
         "ndcg_at_5": [ndcg_score([row["relevance"]], [row["scores"]], k=5) for row in rows],
         "ndcg_at_10": [ndcg_score([row["relevance"]], [row["scores"]], k=10) for row in rows],
+        "kendall": [np.nan_to_num(kendalltau(row["relevance"], row["scores"]).statistic) for row in rows],
     }
     statistic = task.statistic(table)
     found = dict(zip(statistic.names, statistic.of_rows(np.arange(len(table))), strict=True))

@@ -15,14 +15,14 @@ import pytest
 import torch
 
 from pipelines.config.schema import check_shapes, merged, read
-from pipelines.reporting.archive import kept_results
-from pipelines.reporting.examples import SHEET, places
+from pipelines.reporting import pages, studies
+from pipelines.reporting.examples import SHEET
 from pipelines.reporting.results import number
 from pipelines.stages import report
 from rankops.io.parquet import encode_images
 from rankops.lookup import find
 from rankops.metrics.label_ranking import ranked_ceiling
-from tools import readme
+from rankops.tasks.label_ranking import places
 
 from conftest import ROOT  # isort: skip
 
@@ -201,7 +201,7 @@ def test_the_short_table_has_the_loss_that_is_best_on_validation(project):
     for validation in (0.4, 0.6):  # of the other, 0.5
         write(f"models/runs/{other}/run.json", TRAINED | {"validation": {"2": validation}})
         report.main(values)
-        found.append(Path("reports/results.md").read_text().partition("all tables")[0].split("spearman + ")[1][:7])
+        found.append(Path("reports/results.md").read_text().partition("Test splits")[0].split("spearman + ")[1][:7])
     assert found == ["laplace", "sigmoid"]
 
 
@@ -276,7 +276,8 @@ def test_the_page_loads_nothing_from_elsewhere_needs_no_script_and_markup_in_tex
         ("models/runs/label_ranking-rlsep/run.json", {"seeds": [1]}, "best"),
         ("models/runs/label_ranking-rlsep/seed2/history.csv", "epoch,loss\n1,2\n", "learning_rate"),
         ("predictions/label_ranking-rlsep.parquet", "PAR1", "Parquet"),
-        ("results/paper/subset_112.json", {"methods": {}}, "params"),
+        ("results/full_224/results.csv", f"{','.join(studies.COLUMNS)}\na,1,,spearman,high,,\n", "line 2: value"),
+        ("results/full_224/made_by.json", {"commit": "0"}, "params"),
         ("metrics/runs/memorability-mse.json", None, ""),
     ],
 )  # fmt: skip
@@ -291,40 +292,102 @@ def test_a_corrupt_or_missing_file_is_named_and_the_report_stays(project, file, 
     assert Path("reports/index.html").read_bytes() == before
 
 
-def test_kept_results_of_the_datasets_of_ones_runs_are_shown():
-    assert kept_results({"kanji", "solar_cells"}, ROOT / "results").keys() == {"kanji", "solar_cells"}
-    assert {"paper", "table_1"} <= kept_results({"ranked_mnist"}, ROOT / "results").keys()
+def test_studies_of_the_datasets_of_ones_runs_are_shown(monkeypatch):
+    monkeypatch.chdir(ROOT)
+    tables = studies.on_datasets({"kanji", "solar_cells"})
+    assert tables.keys() == {"kanji", "solar_cells"}
+    (row,) = tables["solar_cells"].query("run == 'memorability-mse-solar_cells'").to_dict("records")
+    assert (row["seeds"], row["Spearman"]) == ("5", "0.549 (0.494 to 0.605)")
+    assert {"full_224", "table_1"} <= studies.on_datasets({"ranked_mnist"}).keys()
 
 
-def test_kept_results_stand_beside_the_papers_of_as_many_images(made, tmp_path):
-    row = row_of(made[1], "full_112_convnet: rlsep-label_attention")
-    assert {"60,000 of 112 px, 2 seeds", "0.805 ± 0.006 (paper 0.726)"} <= set(row)
-    run = {"task": "score_ranking", "dataset": "clips"}
-    kept = {"commit": "0123456789ab", "params": {"run": run}, "training": TRAINED,
-            "metrics": {"spearman": leaf(0.5)}}  # fmt: skip
-    write(tmp_path / "lamem/mine.json", kept)
-    (row,) = kept_results({"clips"}, tmp_path)["lamem"].to_dict("records")
-    assert row["Spearman"] == "0.500 (0.480 to 0.520)"
-    assert row["commit"] == "0123456789"
+MADE_BY = {"commit": "0123", "params": {}, "hashes": {}, "machine": {}}
 
 
-def test_readme_gets_the_tables_and_the_sheet(project):
-    pages = {"README.md": "mse: 0.776 |", "docs/results.md": "mse: 0.776 (0.756 to 0.796) |"}
-    Path("docs").mkdir()
-    for page, cell in pages.items():
-        Path(page).write_text("before\n<!-- results: by tools/readme.py -->\nold\n<!-- end of results -->\nafter\n")
-    readme.main()
-    for page, cell in pages.items():
-        lines = Path(page).read_text().splitlines()
-        assert (lines[0], lines[-1], "old" in lines) == ("before", "after", False)
+class TestStudies:
+    def test_what_is_written_is_read_to_the_bit(self, tmp_path, monkeypatch):
+        monkeypatch.chdir(tmp_path)
+        rows = studies.rows_of("mse", {"spearman": leaf(1 / 3)}) + [studies.Row("mse", "setting.lr", 0.1, fold=2)]
+        studies.write("mine", rows, MADE_BY)
+        study = studies.read("mine")
+        assert study.made_by == MADE_BY
+        assert study.runs == ["mse"]
+        assert study.leaf("mse", "spearman") == (1 / 3, 1 / 3 - 0.02, 1 / 3 + 0.02)
+        assert study.by_seed("mse", "spearman") == {1: 1 / 3 - 0.01, 2: 1 / 3 + 0.01}
+        assert study.by_fold("mse", "setting.lr") == {2: 0.1}
+
+    @pytest.mark.parametrize(
+        ("rows", "about", "named"),
+        [
+            ([studies.Row("a", "m", 1.0)] * 2, MADE_BY, "twice"),
+            ([studies.Row("a", "m", float("nan"))], MADE_BY, "finite"),
+            ([], MADE_BY | {"commit": None}, "commit"),
+        ],
+    )
+    def test_a_study_without_an_origin_or_with_a_number_twice_is_refused(
+        self, rows, about, named, tmp_path, monkeypatch
+    ):
+        monkeypatch.chdir(tmp_path)
+        with pytest.raises(ValueError, match=f"results.*{named}"):
+            studies.write("mine", rows, about)
+        assert not Path("results/mine").exists()
+
+
+class TestPages:
+    PLACE = "before\n<!-- results: {} -->\nold\n<!-- end of results -->\nafter\n"
+
+    def test_text_replaces_what_stands_in_its_place_and_a_page_without_one_stays_as_it_is(self, tmp_path):
+        page, other = tmp_path / "page.md", self.PLACE.format("other")
+        page.write_text(other + self.PLACE.format("mine"))
+        pages.write(page, "mine", r"| new \1 |" + "\n")
+        assert page.read_text() == other + self.PLACE.format("mine").replace("old", r"| new \1 |")
+        for text in ("", "<!-- results: mine -->\nno end", self.PLACE.format("mine") * 2):
+            page.write_text(text)
+            with pytest.raises(ValueError, match="page.md"):
+                pages.write(page, "mine", "new")
+            assert page.read_text() == text
+
+    def test_margins_are_tested_over_seeds_and_every_loss_must_have_the_same(self, tmp_path, monkeypatch):
+        monkeypatch.chdir(tmp_path)
+        found = {"cross_entropy": {"1": 0.1, "2": 0.29, "10": 0.21},
+                 "lsep": {"10": 0.55, "2": 0.58, "1": 0.5},  # level with RLSEP, as a seed more or less decides
+                 "rlsep": {"1": 0.5, "2": 0.7, "10": 0.6}}  # fmt: skip
+
+        def tested() -> dict[tuple[str, str], list[str]]:
+            rows = []
+            for loss, seeds in found.items():
+                metrics = {metric: leaf(0.0) | {"seeds": seeds} for metric in pages.METRICS.values()}
+                rows += studies.rows_of(f"label_ranking-{loss}-x", metrics)
+            studies.write("mine", rows, MADE_BY)
+            return pages.margins(studies.read("mine"))
+
+        margins = tested()
+        assert [margins["ranked.exact_match", loss][0] for loss in ("cross_entropy", "lsep")] == ["+40.0", "+5.7"]
+        ps = [float(margins["ranked.exact_match", loss][1]) for loss in ("cross_entropy", "lsep")]
+        assert ps[0] < 0.05 < ps[1]
+        assert 0.001 <= float(margins["ranked.exact_match", "cross_entropy"][2]) < 1
+        assert pages.spread("label_ranking-rlsep-x")(studies.read("mine"), "ranked.exact_match") == "60.0 ± 10.0"
+        found["lsep"] = {"1": 0.5}
+        with pytest.raises(ValueError, match="different seeds"):
+            tested()
+
+
+def test_docs_get_the_tables_and_the_sheet(project):
+    page = Path("docs/results.md")
+    page.parent.mkdir()
+    page.write_text("before\n<!-- results: report -->\nold\n<!-- end of results -->\nafter\n")
+    pages.main(["report"])
+    lines = page.read_text().splitlines()
+    assert (lines[0], lines[-1], "old" in lines) == ("before", "after", False)
+    for cell in ("mse: 0.776 |", "mse: 0.776 (0.756 to 0.796) |"):
         assert any(line.startswith(f"| Score ranking | Spearman | {cell}") for line in lines)
-        for above, line, below in zip(lines, lines[1:], lines[2:], strict=False):  # as many cells in each row
-            if line.startswith("| --- |"):
-                assert above.count("|") == line.count("|") == below.count("|")
+    for above, line, below in zip(lines, lines[1:], lines[2:], strict=False):  # as many cells in each row
+        if line.startswith("| --- |"):
+            assert above.count("|") == line.count("|") == below.count("|")
     assert Path("docs/orders.png").read_bytes() == Path("reports/figures/orders.png").read_bytes()
     shutil.rmtree("reports")
     with pytest.raises(FileNotFoundError, match="results.md"):
-        readme.main()
+        pages.main(["report"])
 
 
 def test_the_page_fits_a_phone_and_its_sheet_is_legible(made, page):

@@ -157,7 +157,7 @@ def test_each_row_is_predicted_by_the_model_of_its_fold_which_did_not_learn_from
     metrics, one = json.loads(Path("metrics/runs/mine.json").read_text()), table.to_pandas().query("seed == 1")
     mean = np.mean([spearmanr(some["score"], some["target"])[0] for _, some in one.groupby("fold")])
     assert metrics["spearman"]["seeds"]["1"] == pytest.approx(mean)
-    again = statistics_of("score_ranking", "predictions/mine.parquet", [1])[1].of_rows(np.arange(24))
+    again = statistics_of("score_ranking", "predictions/mine.parquet")[1].of_rows(np.arange(24))
     assert again[0] == pytest.approx(mean)
 
 

@@ -1,4 +1,4 @@
-"""Training: resumed to the bit, judged by its monitor, scheduled, clipped and averaged; images moved at random."""
+"""Training: resumed to the bit, judged by its monitor, scheduled and clipped; images moved at random."""
 
 import math
 import shutil
@@ -104,30 +104,6 @@ def test_a_killed_training_ends_with_the_same_bits(interrupted_in, kept, tmp_pat
     assert task.steps == 24 - (interrupted_in - 1) // 4 * 4  # completed epochs were not repeated
 
 
-def test_averaged_weights_are_validated_and_kept(tmp_path):
-    """Against the average written out: every step keeps 0.9 of it; statistics are those of its own activations."""
-    expected = {}
-
-    def average(task, network, loss):
-        for key, value in network.named_parameters() if task.steps > 1 else ():  # it begins with those after a step
-            expected[key] = 0.9 * expected[key] + 0.1 * value.detach() if key in expected else value.detach().clone()
-        return loss
-
-    network, task = problem(average)
-    list(trained(network, task))
-    average(task, network, None)
-    averaged, task = problem()
-    found = list(trained(averaged, task, checkpoint=tmp_path, average=0.9))
-    for key, value in averaged.named_parameters():
-        assert torch.allclose(value, expected[key], atol=1e-6), key
-    order = torch.randperm(ROWS, generator=torch.Generator().manual_seed(3 * 1_000_003 + 1))
-    seen = averaged[0](task.inputs[order]).unflatten(0, (4, 16))  # what normalization sees of the four batches
-    assert torch.allclose(averaged[1].running_mean, seen.mean((0, 1)), atol=1e-6)
-    assert torch.allclose(averaged[1].running_var, seen.var(1).mean(0), atol=1e-6)
-    with torch.no_grad():
-        assert found[0].validation == task.validate(averaged.eval())
-
-
 def test_what_is_finished_is_not_trained_again_whatever_half_written_and_earlier_checkpoints_there_are(tmp_path):
     (network, task), kept = problem(), tmp_path / "kept"
     begun = trained(network, task, epochs=3, checkpoint=kept)
@@ -167,7 +143,7 @@ def test_a_loss_that_is_not_finite_ends_the_training_and_keeps_the_last_good_epo
         ({"validate": lambda *_: check_scores(torch.tensor([[math.nan]]))}, FloatingPointError, "mine.*epoch 1: .*nan"),
         ({"validate": lambda *_: {"error": math.inf}}, FloatingPointError, "mine.*after epoch 1: .*inf"),
         ({"validate": lambda *_: {"accuracy": 1.0}}, ValueError, "mine.*'error', but validation gives accuracy"),
-        ({"average": 1.0}, ValueError, r"average is 1\.0"),
+        ({"chunk": 17}, ValueError, "chunk is 17, expected 1 to batch_size, 16"),
     ],
 )
 def test_a_validation_that_fails_or_an_impossible_option_ends_it_and_says_why(options, error, message, tmp_path):

@@ -85,11 +85,10 @@ def compare(
 
     Returns:
         The metrics of each loss by name, each with its interval; the first test images, and the order of their labels
-        by each loss, see `pipelines.reporting.examples.places`.
+        by each loss, see `rankops.tasks.label_ranking.places`.
     """
     import torch
 
-    from pipelines.reporting.examples import places
     from pipelines.running.progress import followed
     from rankops.bootstrap import evaluate
     from rankops.cli.demo import QUICKSTART
@@ -97,7 +96,7 @@ def compare(
     from rankops.inputs.image import of_tensor
     from rankops.io.checkpoints import save_model
     from rankops.io.parquet import matrix
-    from rankops.tasks.label_ranking import LabelRanking
+    from rankops.tasks.label_ranking import LabelRanking, places
     from rankops.training.loop import train
     from rankops.training.objective import Objective
 

@@ -55,7 +55,6 @@ def check_values(values: Any, *, path: str | Path = "params.yaml") -> Settings:
     """The same of plain values."""
     settings = check_shapes(values, path=path)
     models = ["sorter", *(run.task for run in settings.runs.values())]
-    methods = settings.synthetic_precision.methods if settings.synthetic_precision else ()
     checks: dict[str, tuple[Callable[[Settings, str, str], Any], Collection[str]]] = {
         "datasets": (_check_dataset, settings.datasets),
         "sorters": (_check_sorter, settings.sorters),
@@ -63,11 +62,6 @@ def check_values(values: Any, *, path: str | Path = "params.yaml") -> Settings:
         "runs": (_check_run, settings.runs),
         "comparisons": (_check_comparison, settings.comparisons),
         "gate.judged": (_check_judged, [*models, *settings.gate.judged]),
-        "synthetic_precision.methods": (_check_method, methods),
-        "label_ranking_figures": (
-            _check_figures,
-            ("run", "partial", "retrained") if settings.label_ranking_figures else (),
-        ),
     }
     unread = [f"{place}: is {found}" for place, found in _unread(values)]
     problems: dict[str, list[str]] = {"": unread} if unread else {}  # by place
@@ -196,7 +190,7 @@ def _check_read(block: Dataset, kind: type[Any], place: str) -> None:
 def _check_sorter(settings: Settings, key: str, place: str) -> None:
     sorter = settings.sorters[key]
     module = _built("sorters", sorter, place, length=settings.score_vectors.length)
-    has_weights = any(True for _ in module.parameters())
+    has_weights = any(weight.requires_grad for weight in module.parameters())
     if has_weights != (sorter.training is not None):
         expected = "a block of options: it has weights to train" if has_weights else "null: it has no weights"
         raise ValueError(f"{place}.training: {sorter.name} needs {expected}")
@@ -490,6 +484,8 @@ def _check_comparison(settings: Settings, key: str, place: str) -> None:
             )
         if not set(run.seeds) & set(first.seeds):
             raise ValueError(f"{place}.runs: {name} and {comparison.baseline} have no seed in common, which pairs them")
+    if own := sorted(set(comparison.rivals) & set(settings.runs)):
+        raise ValueError(f"{place}.rivals: {own[0]} is a run, expected what another program predicts: put it into runs")
     _check_known(comparison.metric, _metrics(first.task), f"{place}.metric")
 
 
@@ -516,22 +512,3 @@ def _check_judged(settings: Settings, task: str, place: str) -> None:
     judged = settings.gate.judged[task]
     for metric in (judged.metric, *judged.guarded):
         _check_known(metric, SORTER_METRICS if task == "sorter" else _metrics(task), place, "metric ")
-
-
-def _check_method(settings: Settings, key: str, place: str) -> None:
-    plan = settings.synthetic_precision
-    assert plan is not None
-    method, task = plan.methods[key], lookup.find("tasks", "multilabel")
-    _check_losses(settings, task, {"loss": method.loss}, method.sorter, {"batch_size": plan.batch_size}, place)
-    _check_optimizer(method.optimizer, f"{place}.optimizer")
-
-
-def _check_figures(settings: Settings, key: str, place: str) -> None:
-    drawn = [name for name, block in settings.datasets.items() if block.name == "ranked_mnist"]
-    known = [name for name, run in settings.runs.items() if run.task == "label_ranking" and run.dataset in drawn]
-    named = getattr(settings.label_ranking_figures, key)
-    for name in named if key == "retrained" else [named]:
-        _check_known(name, known, place)
-        low, high = settings.datasets[settings.runs[name].dataset].args["digits_per_image"]
-        if low < high and key == "retrained":
-            raise ValueError(f"{place}: {name} is trained on {low} to {high} digits an image, expected one number")

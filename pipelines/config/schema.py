@@ -227,6 +227,7 @@ class Comparison(Block):
     metric: str
     baseline: Name
     runs: Annotated[list[Name], Field(min_length=1)]
+    rivals: list[Name] = []  # no runs: predictions/<name>.parquet is of another program
 
 
 class Resampling(Block):
@@ -246,51 +247,6 @@ class Gate(Resampling):
     judged: dict[str, Judged]
 
 
-class PrecisionMethod(Block):
-    loss: Component
-    sorter: str
-    optimizer: Component
-
-
-class SyntheticPrecision(Block):
-    """SoDeep's Fig. 6, see `pipelines/stages/synthetic_precision.py`."""
-
-    rows: Annotated[int, Field(ge=4)]
-    features: Count
-    hidden: Count
-    layers: Count
-    positive: Annotated[float, Field(gt=0, lt=1)]
-    flipped: Annotated[list[Annotated[float, Field(ge=0, lt=0.5)]], Field(min_length=1)]
-    batch_size: TwoOrMore
-    epochs: Count
-    seeds: Count
-    methods: Annotated[dict[Name, PrecisionMethod], Field(min_length=1)]
-
-    @model_validator(mode="after")
-    def _whole_batch(self) -> "SyntheticPrecision":
-        if self.batch_size > self.rows // 2:
-            raise ValueError(f"batch_size is {self.batch_size}, expected at most half of rows = {self.rows}")
-        return self
-
-
-class ScoreSweep(Block):
-    """SoDeep's Fig. 5, see `pipelines/stages/score_sweep.py`."""
-
-    steps: TwoOrMore
-    seed: Seed
-
-
-class LabelRankingFigures(Block):
-    """RLSEP's Figs. 1, 3 and 5, see `pipelines/stages/label_ranking_figures.py`."""
-
-    frames: TwoOrMore
-    calibration_rows: TwoOrMore
-    run: Name
-    retrained: Annotated[list[Name], Field(min_length=1)]
-    partial: Name
-    seed: Seed
-
-
 class Settings(Block):
     compute: Compute
     jobs: Jobs
@@ -305,10 +261,6 @@ class Settings(Block):
     comparisons: dict[Name, Comparison]
     evaluate: Resampling
     gate: Gate
-    # Of experiments/params.yaml.
-    synthetic_precision: SyntheticPrecision | None = None
-    score_sweep: ScoreSweep | None = None
-    label_ranking_figures: LabelRankingFigures | None = None
 
     def training_of(self, name: str, setting: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """Return a task's training with what a run, and a setting of its grid, say otherwise."""
@@ -347,13 +299,6 @@ class Settings(Block):
         Versions of one name are compared with each other, which takes the same data.
         """
         return f"{run.task}-{run.dataset}"
-
-
-def required(block: T | None, name: str) -> T:
-    """Return a block that only experiments have; raise a ValueError if it is not there."""
-    if block is None:
-        raise ValueError(f"params.yaml has no block {name}: experiments/params.yaml has one")
-    return block
 
 
 def merged(block: dict[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:

@@ -26,7 +26,7 @@ from pipelines.flows.graph import LAST, stages
 from pipelines.flows.processes import CommandFailed, Commands, retried
 from pipelines.flows.promote import judge, outcome, show
 from pipelines.ops.git import git
-from pipelines.reporting.results import read_runs
+from pipelines.reporting.results import markdown, read_runs
 from pipelines.tracking.live import watch
 from pipelines.tracking.publish import addresses
 from pipelines.tracking.store import address_of_store
@@ -154,12 +154,13 @@ def _show_results(folder: Path, params: Settings) -> None:
     """Show the results with links to MLflow, and each label ranker's sheet of examples, on the run's page."""
     links = addresses(json.loads((folder / "reports/published.json").read_text()))
     table = read_runs(folder / "metrics/runs")
-    lines = ["| run | metric on the test split | mean over seeds (95 %) |", "|---|---|---|"]
+    rows = []
     for row in table[table["seed"].isna()].itertuples():
         if row.metric == params.gate.judged[params.runs[row.run].task].metric:
             name = f"[{row.run}]({links[row.run]})" if row.run in links else row.run
-            lines.append(f"| {name} | {row.metric} | {row.value:.4f} ({row.low:.4f} to {row.high:.4f}) |")
-    create_markdown_artifact(key="results", markdown="\n".join(lines), description="Results of all runs")
+            rows.append([name, row.metric, f"{row.value:.4f} ({row.low:.4f} to {row.high:.4f})"])
+    shown = markdown(["run", "metric on the test split", "mean over seeds (95 %)"], rows)
+    create_markdown_artifact(key="results", markdown=shown, description="Results of all runs")
     for sheet in sorted((folder / "reports/figures").glob("*-examples.png")):
         picture, key = base64.b64encode(sheet.read_bytes()).decode(), re.sub("[^a-z0-9]+", "-", sheet.stem.lower())
         create_image_artifact(key=key, image_url=f"data:image/png;base64,{picture}", description=sheet.stem)

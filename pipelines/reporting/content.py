@@ -9,9 +9,9 @@ import pandas as pd
 from pipelines.config import Run, Settings
 from pipelines.config.schema import NONE
 from pipelines.reporting import papers, plots
-from pipelines.reporting.archive import kept_results
 from pipelines.reporting.examples import draw_examples, loss_of, sheet
 from pipelines.reporting.results import history, number, read_comparisons, read_run, read_runs, read_sorters
+from pipelines.reporting.studies import on_datasets
 from rankops import lookup
 from rankops.io.parquet import matrix, read_table
 from rankops.metrics.label_ranking import ranked_ceiling
@@ -25,7 +25,7 @@ SOURCES = {"mnist": "all of MNIST", "subset": "the 14,000 digits of MNIST that s
 def content(params: Settings, folder: Path) -> dict[str, Any]:
     """Return what the templates show, and draw the page's pictures into `folder`."""
     # All is read before anything is drawn, which takes long.
-    runs, kept = read_runs(), kept_results({_dataset(params, run) for run in params.runs.values()})
+    runs, kept = read_runs(), on_datasets({_dataset(params, run) for run in params.runs.values()})
     compared = read_comparisons() if params.comparisons else pd.DataFrame()
     measured = read_sorters() if params.sorters else pd.DataFrame()
     tasks: dict[tuple[str, str], list[str]] = {}
@@ -82,8 +82,8 @@ def _comparison(params: Settings, runs: pd.DataFrame, table: pd.DataFrame, name:
     rows = [
         {
             "run": row.run,
-            "loss": loss_of(params.runs[row.run]),
-            "value": _value(runs, row.run, metric),
+            "loss": loss_of(params.runs[row.run]) if row.run in params.runs else row.run,  # else a rival
+            "value": _value(runs, row.run, metric) if row.run in params.runs else number(row.value),
             "difference": number(row.difference, row.low, row.high, sign=True),
             "verdict": _verdict(row.low, row.high, lower_is_better=about.lower_is_better),
             "p": "< 0.001" if row.p < 0.001 else number(row.p),
@@ -94,7 +94,8 @@ def _comparison(params: Settings, runs: pd.DataFrame, table: pd.DataFrame, name:
     usual = {"loss": loss_of(params.runs[baseline]), "value": _value(runs, baseline, metric)}
     title = _title(params, params.runs[baseline])
     # Chosen on validation: the largest of several differences on the test split would flatter.
-    best = max(rows, key=lambda row: fmean(read_run(f"models/runs/{row['run']}")["validation"].values()))
+    own = [row for row in rows if row["run"] in params.runs]
+    best = max(own, key=lambda row: fmean(read_run(f"models/runs/{row['run']}")["validation"].values()))
     return {"task": title, "metric": about, "question": question, "usual": usual, "runs": rows, "best": best}
 
 

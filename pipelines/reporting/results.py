@@ -2,13 +2,13 @@
 
 import json
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
-__all__ = ["best_epoch", "history", "number", "read_comparisons", "read_run", "read_runs", "read_sorters"]
+__all__ = ["best_epoch", "history", "markdown", "number", "read_comparisons", "read_run", "read_runs", "read_sorters"]
 
 BOUNDS = ("value", "low", "high")
 
@@ -116,6 +116,17 @@ def number(
     rounded = [round(part, digits) + 0.0 for part in parts]  # + 0.0: no -0.000
     shown = [f"{part:{'+' if sign and part else ''}.{digits}f}" for part in rounded]
     return f"{shown[0]} ({shown[1]} to {shown[2]})" if len(shown) == 3 else "".join(shown[:1])
+
+
+def markdown(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Return a table in Markdown, a line each.
+
+    >>> print(markdown(["loss", "L1"], [["mse", "0.1"]]), end="")
+    | loss | L1 |
+    | --- | --- |
+    | mse | 0.1 |
+    """
+    return "".join(f"| {' | '.join(cells)} |\n" for cells in (columns, ["---"] * len(columns), *rows))
 
 
 def _check_exists(path: Path) -> None:

@@ -1,7 +1,7 @@
 """Compares runs with a baseline: the difference of a metric, paired by seed and by test example. Trains nothing."""
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +18,17 @@ from rankops.io.atomic import replaced_folder
 from rankops.seeding import derived_seed
 
 
-def statistics_of(task: str, predictions: str | Path, seeds: Iterable[int]) -> dict[int, Statistic]:
-    """Return the metrics of each seed of a run, from its predictions."""
+def statistics_of(task: str, predictions: str | Path) -> dict[int, Statistic]:
+    """Return the metrics of each seed of a run, or of a rival, from its predictions.
+
+    Raises:
+        FileNotFoundError: there are none.
+    """
+    if not Path(predictions).is_file():
+        raise FileNotFoundError(f"{predictions}: no such file; make it with `dvc repro`, a rival's by its program")
     table, statistic = pq.read_table(predictions), lookup.find("tasks", task)().statistic
-    own = {seed: table.filter(pa.array(table["seed"].to_numpy() == seed)) for seed in seeds}
-    return {seed: statistic(some) for seed, some in own.items()}
+    seeds = table["seed"].to_numpy()
+    return {seed: statistic(table.filter(pa.array(seeds == seed))) for seed in dict.fromkeys(seeds.tolist())}
 
 
 def compared(
@@ -31,7 +37,7 @@ def compared(
     """Return what metrics/comparisons has of a comparison.
 
     Args:
-        comparison: of runs that `statistics` has.
+        comparison: of runs and rivals that `statistics` has.
         statistics: by run and seed.
         resampling: of the intervals.
     """
@@ -41,27 +47,28 @@ def compared(
     runs: dict[str, dict[str, Any]] = {
         comparison.baseline: {"value": _mean(baseline, place), "seeds": len(baseline)},
     }
-    challengers = {name: statistics[name] for name in comparison.runs}
+    names = [*comparison.runs, *comparison.rivals]
+    challengers = {name: statistics[name] for name in names}
     with counted(f"against {comparison.baseline}", "resamples") as show:
         gains = differences(challengers, baseline, resamples=resampling.resamples, seed=draws, show=show)
-    for name in comparison.runs:
+    for name in names:
         ours, gain = statistics[name], gains[name][comparison.metric]
         p = gain.pop("p")
         paired = len(set(ours) & set(baseline))
         runs[name] = {"value": _mean(ours, place), "difference": gain, "p": p, "seeds": paired}
-    for name, p in zip(comparison.runs, holm([runs[name]["p"] for name in comparison.runs]), strict=True):
+    for name, p in zip(names, holm([runs[name]["p"] for name in names]), strict=True):
         runs[name]["p"] = p
-    return comparison.model_dump(exclude={"runs"}) | {"runs": runs}
+    return comparison.model_dump(exclude={"runs", "rivals"}) | {"runs": runs}
 
 
 def main(params: Settings) -> None:
     with replaced_folder("metrics/comparisons") as folder:
         for key, comparison in params.comparisons.items():
-            statistics, names = {}, (comparison.baseline, *comparison.runs)
+            statistics, names = {}, (comparison.baseline, *comparison.runs, *comparison.rivals)
             with counted(key, "runs") as show:
                 for number, name in enumerate(names, 1):
-                    run = params.runs[name]
-                    statistics[name] = statistics_of(run.task, f"predictions/{name}.parquet", run.seeds)
+                    task = params.runs[comparison.baseline].task
+                    statistics[name] = statistics_of(task, f"predictions/{name}.parquet")
                     show(number, len(names))
             result = compared(comparison, statistics, params.evaluate)
             (folder / f"{key}.json").write_text(json.dumps(result, indent=2) + "\n")

@@ -1,4 +1,4 @@
-"""Write the report: one HTML page with its pictures, and the short tables of README."""
+"""Write the report: one HTML page with its pictures, and the tables of docs/results.md."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -10,6 +10,7 @@ from PIL import Image
 from pipelines.config import Settings
 from pipelines.config.schema import NONE
 from pipelines.reporting.content import content
+from pipelines.reporting.results import markdown
 from pipelines.running.runner import refuse_leftovers
 from rankops.io.atomic import replaced_file, replaced_folder
 
@@ -23,7 +24,7 @@ def main(params: Settings) -> None:
     refuse_leftovers(known)
     loader, escaped = PackageLoader("pipelines.reporting"), select_autoescape(["html.j2"])
     environment = Environment(loader=loader, autoescape=escaped, trim_blocks=True, lstrip_blocks=True)
-    environment.filters |= {"quoted": quote, "width": _width}
+    environment.filters |= {"quoted": quote, "width": _width, "markdown": markdown}
     with replaced_folder(FIGURES) as folder:
         shown = content(params, folder)
     for template, path in {"report.html.j2": "reports/index.html", "results.md.j2": "reports/results.md"}.items():

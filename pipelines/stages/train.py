@@ -9,7 +9,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterable
-from functools import lru_cache, partial
+from functools import lru_cache
 from hashlib import sha256
 from itertools import product
 from pathlib import Path
@@ -301,8 +301,7 @@ def train_one(params: Settings, name: str, job: Job, folder: Path) -> None:
     run = params.run_of(name, settings[job.place])
     training, compute = run["training"], {"device": params.compute.device, "precision": params.compute.precision}
     accelerator = make_accelerator(**compute)
-    extra = {"fresh": _fresh(params, run["dataset"])} if training.get("fresh") else {}
-    task = lookup.find("tasks", run["task"])(training, cache=FEATURES, **extra)
+    task = lookup.find("tasks", run["task"])(training, cache=FEATURES)
     data = Path("data") / run["dataset"] if job.fold is None else folder / "data"
     stamps = tuple((data / f"{split}.parquet").stat().st_mtime_ns for split in ("train", "val"))
     splits = _splits(run["task"], data.resolve(), stamps, params.compute.threads, params.compute.memory)
@@ -342,13 +341,6 @@ def train_one(params: Settings, name: str, job: Job, folder: Path) -> None:
         (result / "history.csv").write_bytes((folder / "history.csv").read_bytes())
         (result / "validation.json").write_text(json.dumps({"value": max(values)}) + "\n")
     remove_folder(folder / "epochs")
-
-
-def _fresh(params: Settings, dataset: str) -> Any:
-    """Return what draws new training scenes as the stage of this dataset draws them, from the training digits."""
-    from rankops.datasets.scenes import digits
-
-    return partial(params.datasets[dataset].built().scenes, digits.load("data/digits", digits.DIGITS_OF["train"]))
 
 
 if __name__ == "__main__":  # one of the processes of `_launch`

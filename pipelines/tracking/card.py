@@ -10,6 +10,7 @@ from textwrap import shorten
 from typing import Any
 
 from pipelines.ops.dvc_lock import INPUT
+from pipelines.reporting.results import markdown
 from rankops import __version__, lookup
 
 __all__ = ["LONGEST", "card", "inputs_of"]
@@ -38,19 +39,19 @@ def card(
     seed = f", seed {tags['seed']}; the metrics are over all its seeds" if "seed" in tags else ""
     made = f"commit {tags['git_commit'][:12]}{' with changes' if tags.get('git_dirty') == 'true' else ''}"
     lines = [f"Trained by `{tags.get('stage', tags['run'])}`{seed}. Published at {made}, by rankops {__version__}."]
-    lines += ["", "## Metrics", "", "| metric | value | interval |", "|---|---|---|"]
+    rows = []
     for name, value in metrics.items():
         if not name.endswith((".low", ".high")):
             bounds = [metrics.get(f"{name}.{bound}") for bound in ("low", "high")]
-            interval = " to ".join(f"{bound:.4f}" for bound in bounds if bound is not None)
-            lines.append(f"| {name} | {value:.4f} | {interval} |")
+            rows.append([name, f"{value:.4f}", " to ".join(f"{bound:.4f}" for bound in bounds if bound is not None)])
+    lines += ["", "## Metrics", "", markdown(["metric", "value", "interval"], rows).rstrip()]
     if inputs := inputs_of(tags):
         lines += ["", "## Data"]
         if "dataset" in tags:
             lines += ["", f"Dataset `{tags['dataset']}`, see its block in the params."]
         if "digits_source" in tags:
             lines += ["", f"Drawn from MNIST's digits (`digits.source: {tags['digits_source']}`)."]
-        lines += ["", "| file | md5 |", "|---|---|", *(f"| {name} | {value} |" for name, value in inputs.items())]
+        lines += ["", markdown(["file", "md5"], inputs.items()).rstrip()]
     lines += ["", "## Limits", "", _limits(recipe), "", "## Load", "", _loading(model, recipe)]
     lines += ["", "## Params", ""]
     for name, value in params.items():

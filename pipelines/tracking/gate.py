@@ -15,6 +15,7 @@ from torch import nn
 from pipelines.config import Settings
 from pipelines.config.rules import SORTER_METRICS
 from pipelines.ops.messages import on_one_line
+from pipelines.reporting.results import markdown
 from pipelines.tracking import registry
 from pipelines.tracking.known_rows import digests, known_of
 from pipelines.tracking.store import CredentialsRefused, ServerUnreachable, answering, connect
@@ -255,14 +256,16 @@ def verdict(
 def _describe(client: mlflow.MlflowClient, decision: Decision, examples: str, statistics: dict[str, Statistic]) -> None:
     """Write the decision and all metrics into the challenger's description, in place of an earlier decision's."""
     number = next(iter(statistics))  # the challenger's
-    heads = " | ".join(f"version {one}" for one in statistics)
-    lines = [f"{'promoted' if decision.promoted else 'rejected'}; {decision.reason}.", "", f"On {examples}:", ""]
-    lines += [f"| metric | {heads} | difference |", "|---|---|---|---|"]
     ours, theirs = (one.of_rows(np.arange(one.examples)) for one in statistics.values())
-    for place, (metric, gap) in enumerate(decision.differences.items()):
-        lines.append(f"| {metric} | {ours[place]:.4f} | {theirs[place]:.4f} | {_interval(gap)} |")
-    text = client.get_model_version(decision.model, number).description or ""
-    client.update_model_version(decision.model, number, description=text.split(GATE)[0] + GATE + "\n".join(lines))
+    rows = [
+        [metric, f"{ours[place]:.4f}", f"{theirs[place]:.4f}", _interval(gap)]
+        for place, (metric, gap) in enumerate(decision.differences.items())
+    ]
+    table = markdown(["metric", *(f"version {one}" for one in statistics), "difference"], rows)
+    verdict = f"{'promoted' if decision.promoted else 'rejected'}; {decision.reason}."
+    before = (client.get_model_version(decision.model, number).description or "").split(GATE)[0]
+    description = f"{before}{GATE}{verdict}\n\nOn {examples}:\n\n{table}".rstrip()
+    client.update_model_version(decision.model, number, description=description)
 
 
 def promote_by_hand(name: str, version: str) -> str | None:

@@ -66,7 +66,7 @@ def module(folder: str, name: str, *, where: str | None = None) -> ModuleType:
     >>> module("losses", "rslep", where="runs.mine.loss.name")
     Traceback (most recent call last):
     ...
-    ValueError: runs.mine.loss.name: no 'rslep' in rankops/losses; there are average_precision, ...; did you mean rlsep?
+    ValueError: runs.mine.loss.name: no 'rslep' in rankops/losses; there are asymmetric, ...; did you mean rlsep?
     """
     modules = _modules(folder)
     if not isinstance(name, str) or name not in modules:  # a file of params or a model may name anything

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from rankops.checks import check_mask, check_scores, largest_magnitude
 
-__all__ = ["dense_ranks", "places", "rank_along", "ranks", "unit_of"]
+__all__ = ["dense_ranks", "places", "rank_along", "ranks", "sorted_descending", "unit_of"]
 
 
 UNIT = 1024.0
@@ -112,7 +112,7 @@ def places(scores: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
     (tensor([1, 0, 1]), tensor([3, 1, 3]))
     """
     values = scores.detach() if mask is None else scores.detach().masked_fill(~mask, -torch.inf)
-    values, order = values.sort(dim=-1, descending=True)
+    values, order = sorted_descending(values)
     length = values.shape[-1]
     at = torch.arange(length, device=values.device).expand(values.shape)
     changes = values[..., 1:] != values[..., :-1]
@@ -122,6 +122,25 @@ def places(scores: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
     ends = ends.flip(-1).cummin(-1).values.flip(-1)
     larger, not_smaller = (torch.zeros_like(order).scatter(-1, order, place) for place in (begins, ends))
     return (larger, not_smaller) if mask is None else (larger * mask, not_smaller * mask)
+
+
+def sorted_descending(values: Tensor) -> tuple[Tensor, Tensor]:
+    """Return values without NaN, the largest first, and where each was, both (..., d); equal ones in their order.
+
+    It sorts the bits of floating-point numbers as whole numbers, whose comparison has no case for NaN: on a processor
+    that takes two thirds of the time.
+
+    >>> sorted_descending(torch.tensor([-0.0, 2.0, 0.0, -1.0]))
+    (tensor([ 2., -0.,  0., -1.]), tensor([1, 0, 2, 3]))
+    """
+    if not values.is_floating_point():
+        return values.sort(dim=-1, descending=True, stable=True)
+    whole = {2: torch.int16, 4: torch.int32, 8: torch.int64}[values.element_size()]
+    bits = values.view(whole)
+    sign = bits >> (torch.iinfo(whole).bits - 1)  # -1 or 0
+    size = bits & torch.iinfo(whole).max
+    order = size.bitwise_xor_(sign).sub_(sign).argsort(dim=-1, descending=True, stable=True)
+    return values.gather(-1, order), order
 
 
 def dense_ranks(sizes: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""Adding a loss, metric, model or sorter is one new file: it inherits the contracts, and nothing else is edited."""
+"""A new loss, metric, model or sorter is one file, which inherits the contracts."""
 
 import os
 import shutil

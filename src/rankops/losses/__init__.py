@@ -30,9 +30,9 @@ message says where. The value has the type of the scores, float32 at least.
 tend to 1 minus the metric of that name as the sorter tends to exact ranks, `recall_at_k` to 1 minus the `hit_rate` of
 rows and columns. `listnet`, `list_mle`, `ranknet` and `lambdarank` need no sorter: likelihoods and pairs of scores.
 With the default sorter all take memory in proportion to the number of scores. Most take O(n log n) time. `ranknet`,
-`pairwise_logistic`, `lambdarank`, `gaussian_mlr`, `kendall`, `expected_reciprocal_rank`, `permutation_cross_entropy`
-and `hinge_ap` compare all pairs in O(n^2). Of more than half a million pairs at once they have no second derivatives,
-and do not run under `torch.func.vmap`.
+`pairwise_logistic`, `lambdarank`, `gaussian_mlr`, `permutation_cross_entropy` and `hinge_ap` compare all pairs in
+O(n^2). Of more than half a million pairs at once they have no second derivatives, and do not run under
+`torch.func.vmap`.
 
 SoDeep's `mean_average_precision` (Eq. 7) and `recall` (Eqs. 9-10) are no metrics: a mean rank and a margin of ranks.
 """

@@ -11,10 +11,9 @@ from torch.nn import functional
 from rankops.checks import check_count
 from rankops.losses._inputs import Groups, within
 
-__all__ = ["Pair", "in_float64", "log_one_plus_sum", "logistic", "some_of", "sums_over_pairs"]
+__all__ = ["Pair", "at_once", "in_float64", "log_one_plus_sum", "logistic", "some_of", "sums_over_pairs"]
 
 Pair = tuple[Tensor, Tensor]  # of i or u (..., b, 1), and of j or v (..., 1, d)
-BLOCK = 2**19  # pairs that are held at once
 LOWEST = -1e30  # of an exponent: e to that power is 0
 
 
@@ -93,6 +92,15 @@ def in_float64(exponents: Tensor) -> Tensor:
     return exponents.double().clamp(min=LOWEST)
 
 
+def at_once(device: torch.device) -> int:
+    """Return how many pairs are held at once: a GPU makes millions in the time that an operation takes to start.
+
+    >>> at_once(torch.device("cpu"))
+    524288
+    """
+    return 2**19 if device.type == "cpu" else 2**24
+
+
 def sums_over_pairs(rows: Callable[..., tuple[Tensor, ...]], *values: Tensor) -> tuple[Tensor, ...]:
     """Sum over all i what `rows` makes of i and all j, in memory of O(d).
 
@@ -109,7 +117,7 @@ def sums_over_pairs(rows: Callable[..., tuple[Tensor, ...]], *values: Tensor) ->
     >>> sums_over_pairs(lambda x: ((x[0] * x[1]).sum(-1),), torch.tensor([1.0, 2.0, 3.0]))
     (tensor(36.),)
     """
-    height = max(1, BLOCK // max(1, values[0].numel()))
+    height = max(1, at_once(values[0].device) // max(1, values[0].numel()))
     if values[0].shape[-1] <= height or torch.compiler.is_compiling():
         return _block(rows, slice(None), values)
     return _Blocks.apply(rows, height, *values)

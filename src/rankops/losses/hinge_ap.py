@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from rankops.losses._inputs import Reduction, groups, reduced
-from rankops.losses._pairs import BLOCK
+from rankops.losses._pairs import at_once
 
 __all__ = ["hinge_ap"]
 
@@ -62,7 +62,7 @@ def hinge_ap(
         i = torch.arange(1, sorted_positives.shape[-1] + 1, device=values.device, dtype=values.dtype)
         j = torch.arange(1, sorted_negatives.shape[-1] + 1, device=values.device, dtype=values.dtype)
         above, parts = torch.zeros_like(is_positive, dtype=torch.long), []
-        width = max(1, BLOCK // max(1, sorted_positives.numel()))
+        width = max(1, at_once(values.device) // max(1, sorted_positives.numel()))
         # Each negative has a place of its own: some at a time. Compiled, their number is not known.
         blocks = [slice(None)]
         if not torch.compiler.is_compiling():

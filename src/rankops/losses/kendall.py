@@ -5,14 +5,13 @@ from torch import Tensor
 
 from rankops.checks import check_positive, value_of
 from rankops.losses._inputs import AnySorter, Reduction, groups, is_ordered, reduced, soft_ranks, within
-from rankops.losses._pairs import Pair, sums_over_pairs
+from rankops.losses._pairs import Pair, at_once, sums_over_pairs
 from rankops.ranks import dense_ranks, ranks
 from rankops.sorters._laplace_sums import sums_of_others
 
 __all__ = ["kendall"]
 
-SHORT = 512  # below, all pairs are quicker than sums by halves
-APART = 40.0  # softened differences of places, of which nothing is left in float64
+SHORT = 512  # up to it, all pairs are quicker on a processor than sums by halves
 
 
 def kendall(
@@ -62,14 +61,15 @@ def kendall(
     check_positive("temperature", temperature)
     weight = within(given.weight)
     places = soft_ranks(given, sorter)
-    closeness = torch.full_like(places, 0.5)  # all pairs alike
+    closeness = None  # all pairs alike
     if top_heavy:
         true_places = ranks(given.truth.double(), mask=given.mask, check_finite=given.finite)
         closeness = 1 / true_places.clamp(min=1).to(places.dtype)
 
     known = given.truth.where(weight > 0, 0.0)
-    long = places.shape[-1] > SHORT and not torch.compiler.is_compiling()
-    agreement, of_soft, of_true = (_by_halves if long else _by_pairs)(
+    length, kind = places.shape[-1], places.device
+    few = length <= SHORT if kind.type == "cpu" else places.numel() * length <= at_once(kind)
+    agreement, of_soft, of_true = (_by_pairs if few or torch.compiler.is_compiling() else _by_halves)(
         places / temperature, known, weight.to(places.dtype), closeness
     )
     ordered = is_ordered(given.truth, weight)
@@ -78,68 +78,68 @@ def kendall(
     return reduced(given, 1 - tau, reduction, counts=ordered)
 
 
-def _by_pairs(places: Tensor, known: Tensor, weight: Tensor, closeness: Tensor) -> tuple[Tensor, ...]:
+def _by_pairs(places: Tensor, known: Tensor, weight: Tensor, closeness: Tensor | None) -> tuple[Tensor, ...]:
     """Return the sums of $w a b$, $w a^2$ and $w b^2$ over all pairs of a group, each in both orders."""
 
-    def rows(place: Pair, known: Pair, weight: Pair, closeness: Pair) -> tuple[Tensor, ...]:
+    def rows(place: Pair, known: Pair, weight: Pair, *closeness: Pair) -> tuple[Tensor, ...]:
         apart = place[1] - place[0]
         size = apart.abs()
         # As a factor of the difference, whose derivative at 0 is 1.
         soft = apart * (-torch.expm1(-size) / size.where(size > 0, 1.0)).where(size > 0, 1.0)
         true = torch.sign(known[0] - known[1]).to(soft.dtype)
-        pairs = weight[0] * weight[1] * (closeness[0] + closeness[1])
+        pairs = weight[0] * weight[1]
+        for one, other in closeness:
+            pairs = pairs * (one + other)
         return tuple((pairs * part).sum(-1) for part in (soft * true, soft**2, true**2))
 
-    return sums_over_pairs(rows, places, known, weight, closeness)
+    return sums_over_pairs(rows, places, known, weight, *([] if closeness is None else [closeness]))
 
 
-def _by_halves(places: Tensor, known: Tensor, weight: Tensor, closeness: Tensor) -> tuple[Tensor, ...]:
+def _by_halves(places: Tensor, known: Tensor, weight: Tensor, closeness: Tensor | None) -> tuple[Tensor, ...]:
     r"""Return the sums of `_by_pairs` by sums of `Laplace` within parts that are halved by the targets.
 
     Two targets differ first in one binary digit of their dense ranks. Among all with the same digits before it, let
     c be 1 where it is set and -1 where it is not. As a is antisymmetric, $\sum_{ij} c_i w_i w_j a_{ij}$ has the pairs
     that differ in this digit, with the sign of their order, and no other.
     """
-    factors = torch.stack([weight, weight * closeness])  # pairs count w_i w_j (k_i + k_j)
-    own = torch.stack([weight * closeness, weight])  # what each of the two sums is multiplied by
-    positions = places.double()
+    order = places.detach().argsort(dim=-1)
+    positions, known, weight = (one.gather(-1, order) for one in (places.double(), known, weight.double()))
+    # Pairs count w_i w_j (k_i + k_j): factors of the one, and of the other.
+    factors = own = weight.unsqueeze(0)
+    if closeness is not None:
+        weighted = weight * closeness.gather(-1, order)
+        factors, own = torch.stack([weight, weighted]), torch.stack([weighted, weight])
     level = dense_ranks(known)  # from 0 or from 1 on
     level = level - level.amin(-1, keepdim=True)
-    near, nearer = (_around(positions * scale, factors, torch.zeros_like(level))[1] for scale in (1, 2))
-    others = factors.sum(-1, keepdim=True) - factors
-    of_soft = (own * (others - 2 * near + nearer)).sum((0, -1))
+    near, nearer = (sums_of_others(-positions * scale, factors)[1] for scale in (1, 2))
+    every = factors.sum(-1, keepdim=True)
+    of_soft = (own * (every - factors - 2 * near + nearer)).sum((0, -1))
     tied = torch.zeros_like(factors).scatter_add(-1, level.expand(factors.shape), factors)
-    tied = tied.gather(-1, level.expand(factors.shape))
-    of_true = (own * (factors.sum(-1, keepdim=True) - tied)).sum((0, -1))
+    of_true = (own * (every - tied.gather(-1, level.expand(factors.shape)))).sum((0, -1))
     agreement = torch.zeros_like(of_soft)
     largest = value_of(level.amax())
-    for digit in range(int(level.shape[-1] - 1 if largest is None else largest).bit_length()):
-        half = (2 * ((level >> digit) & 1) - 1).to(places.dtype)
-        agreement = agreement + (half * own * _around(positions, factors, level >> (digit + 1))[0]).sum((0, -1))
-    return agreement, of_soft, of_true
+    order = torch.arange(level.shape[-1], device=level.device).expand(level.shape)
+    for digit in reversed(range(int(level.shape[-1] - 1 if largest is None else largest).bit_length())):
+        halved = level.gather(-1, order) >> digit
+        half = 2 * (halved & 1) - 1
+        moved, of_others = (one.gather(-1, order.expand(one.shape)) for one in (own, factors))
+        signed = _signed_sums(positions.gather(-1, order), of_others, halved >> 1)
+        agreement = agreement + (half * moved * signed).sum((0, -1))
+        order = order.gather(-1, halved.argsort(dim=-1, stable=True))  # by halves, and by position in each
+    return tuple(total.to(places.dtype) for total in (agreement, of_soft, of_true))
 
 
-def _around(positions: Tensor, factors: Tensor, part: Tensor) -> tuple[Tensor, Tensor]:
-    r"""Return sums over the other points of the same part: of a times factors, and of $e^{-|\delta|}$ times factors.
+def _signed_sums(positions: Tensor, factors: Tensor, part: Tensor) -> Tensor:
+    """Return sums of a times factors over the other points of the same part.
 
     Args:
-        positions: (..., d), float64.
-        factors: (kinds, ..., d).
-        part: (..., d), whole numbers.
+        positions: (..., d), float64, ascending within each part.
+        factors: (kinds, ..., d), float64.
+        part: (..., d), whole numbers, ascending.
     """
-    order = positions.detach().argsort(-1)
-    order = order.gather(-1, part.gather(-1, order).argsort(dim=-1, stable=True))
-    part, factors = part.gather(-1, order), factors.gather(-1, order.expand(factors.shape))
-    first = torch.cat([torch.ones_like(part[..., :1], dtype=torch.bool), part[..., 1:] != part[..., :-1]], -1)
-    number = first.cumsum(-1) - 1
-    span = (positions.detach().amax(-1, keepdim=True) - positions.detach().amin(-1, keepdim=True)) + APART
-    signed, unsigned = sums_of_others(-(positions.gather(-1, order) + number * span), factors)
-    exact = factors.detach().double()
-    until = exact.cumsum(-1)
-    # Sums of parts, at their numbers, and of all parts before.
-    totals = torch.zeros_like(exact).scatter_add(-1, number.expand(exact.shape), exact)
-    begun = (totals.cumsum(-1) - totals).gather(-1, number.expand(exact.shape))
-    before = until - exact - begun
-    after = totals.gather(-1, number.expand(exact.shape)) - exact - before
-    back = order.argsort(-1).expand(factors.shape)
-    return ((after - before).to(signed.dtype) - signed).gather(-1, back), unsigned.gather(-1, back)
+    begins = torch.cat([torch.ones_like(part[..., :1], dtype=torch.bool), part[..., 1:] != part[..., :-1]], -1)
+    signed, _ = sums_of_others(-positions, factors, 1.0, begins)
+    until, part = factors.cumsum(-1), part.expand(factors.shape)
+    totals = torch.zeros_like(factors).scatter_add(-1, part, factors)
+    through = totals.cumsum(-1)  # each part and all before it
+    return (2 * through - totals).gather(-1, part) - 2 * until + factors - signed

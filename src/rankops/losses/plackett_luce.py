@@ -51,7 +51,7 @@ def plackett_luce(
     tensor(12.)
     """
     given = groups(scores, label_ranks=label_ranks, dim=dim, mask=mask, weights=weights, check_finite=check_finite)
-    label_ranks, order = given.truth.sort(dim=-1)
+    label_ranks, order = given.truth.contiguous().sort(dim=-1)
     scores = in_float64(given.scores.where(given.exists, -torch.inf)).gather(-1, order)
     last = torch.searchsorted(label_ranks, label_ranks, right=True) - 1  # the place of the last that is as important
     costs = scores.logcumsumexp(-1).gather(-1, last) - scores

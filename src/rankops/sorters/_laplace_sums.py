@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from rankops.checks import value_of
+from rankops.ranks import sorted_descending
 from rankops.sorters._standardize import largest
 
 __all__ = ["before_and_after", "laplace_ranks", "pairwise_ranks", "sums_of_others", "with_signature"]
@@ -16,7 +17,9 @@ FURTHEST = 37.0  # no sum of float64 sees e^-37
 LONGEST = BLOCK * FURTHEST  # its exponential is finite, and so are those times numbers of float32
 
 
-def sums_of_others(positions: Tensor, weights: Tensor | None, width: Tensor | float = 1.0) -> tuple[Tensor, Tensor]:
+def sums_of_others(
+    positions: Tensor, weights: Tensor | None, width: Tensor | float = 1.0, begins: Tensor | None = None
+) -> tuple[Tensor, Tensor]:
     r"""Return sums over all other points, $\sum_{j \neq i} \pm w_j e^{-|p_j - p_i| / b}$, in O(n).
 
     By cumulative sums of $w e^{p / b}$ in float64, of the whole vector where that is finite, else within blocks. Only
@@ -28,6 +31,8 @@ def sums_of_others(positions: Tensor, weights: Tensor | None, width: Tensor | fl
         positions: p, (..., n), descending.
         weights: w, (..., n), or (kinds, ..., n); None if all are 1.
         width: b, (..., 1) or a number; held constant in the gradient.
+        begins: (..., n) boolean, True where a part begins: then points of one part alone are summed, and positions
+            descend within parts alone. None for one part.
 
     Returns:
         Two tensors of the weights' shape: signed, plus for points after i and minus for those before; and unsigned.
@@ -35,7 +40,7 @@ def sums_of_others(positions: Tensor, weights: Tensor | None, width: Tensor | fl
     >>> sums_of_others(torch.tensor([0.0, -2.0]), torch.tensor([3.0, 5.0]))
     (tensor([ 0.6767, -0.4060]), tensor([0.6767, 0.4060]))
     """
-    return _SumsOfOthers.apply(positions, weights, width)[:2]
+    return _SumsOfOthers.apply(positions, weights, width, begins)
 
 
 def with_signature(forward: Callable) -> Callable:
@@ -49,43 +54,44 @@ class _SumsOfOthers(torch.autograd.Function):
 
     @staticmethod
     @with_signature
-    def forward(positions: Tensor, weights: Tensor | None, width: Tensor | float) -> tuple[Tensor, Tensor, Tensor]:
-        dtype, growth = (positions if weights is None else weights).dtype, _growth(positions, width)
-        if growth is None:
-            return *_signed_and_unsigned(*_blockwise(positions, weights, width), dtype), positions.new_empty(0)
-        return *_signed_and_unsigned(*_cumulative(growth, weights), dtype), growth
+    def forward(
+        positions: Tensor, weights: Tensor | None, width: Tensor | float, begins: Tensor | None
+    ) -> tuple[Tensor, Tensor]:
+        growth = _growth(positions, width) if begins is None else None
+        sums = _blockwise(positions, weights, width, begins) if growth is None else _cumulative(growth, weights)
+        return _signed_and_unsigned(*sums, (positions if weights is None else weights).dtype)
 
     @staticmethod
-    def setup_context(ctx, inputs: tuple[Tensor, Tensor | None, Tensor | float], output: tuple[Tensor, ...]) -> None:
-        positions, weights, width = inputs
+    def setup_context(
+        ctx, inputs: tuple[Tensor, Tensor | None, Tensor | float, Tensor | None], output: tuple[Tensor, ...]
+    ) -> None:
+        positions, weights, width, begins = inputs
         ctx.set_materialize_grads(False)
-        ctx.mark_non_differentiable(output[2])
         ctx.width = None if torch.is_tensor(width) else width
-        ctx.save_for_backward(positions, weights, width if torch.is_tensor(width) else None, *output)
+        ctx.save_for_backward(positions, weights, width if torch.is_tensor(width) else None, begins, *output)
 
     @staticmethod
-    def backward(ctx, *gradients: Tensor | None) -> tuple[Tensor | None, Tensor | None, None]:
-        positions, weights, width, signed, unsigned, growth = ctx.saved_tensors
+    def backward(ctx, *gradients: Tensor | None) -> tuple[Tensor | None, Tensor | None, None, None]:
+        positions, weights, width, begins, signed, unsigned = ctx.saved_tensors
         width = ctx.width if width is None else width
         pull = to_weights = None
         for gradient, sums, turned in ((gradients[0], unsigned, False), (gradients[1], signed, True)):
             if gradient is None:
                 continue
-            if growth.numel() and not torch.is_grad_enabled():  # no second derivative will be asked for
-                minus, plus = _signed_and_unsigned(*_cumulative(growth, gradient), gradient.dtype)
-            else:
-                minus, plus = sums_of_others(positions, gradient, width)
-            others, to_these = (-minus, plus) if turned else (plus, -minus)
+            minus, plus = sums_of_others(positions, gradient, width, begins)
+            others = -minus if turned else plus
             one = torch.addcmul(others if weights is None else weights * others, gradient, sums, value=-1) / width
             pull = one if pull is None else pull + one
-            to_weights = to_these if to_weights is None else to_weights + to_these
+            if ctx.needs_input_grad[1]:
+                to_these = plus if turned else -minus
+                to_weights = to_these if to_weights is None else to_weights + to_these
         if pull is not None and (pull.shape, pull.dtype) != (positions.shape, positions.dtype):
             pull = pull.sum_to_size(positions.shape).to(positions.dtype)
-        return pull, to_weights if ctx.needs_input_grad[1] else None, None
+        return pull, to_weights, None, None
 
 
 def _signed_and_unsigned(before: Tensor, after: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-    return (after - before).to(dtype), (after + before).to(dtype)
+    return (after - before).to(dtype), before.add_(after).to(dtype)
 
 
 def before_and_after(positions: Tensor, weights: Tensor | None, width: Tensor | float) -> tuple[Tensor, Tensor]:
@@ -99,28 +105,38 @@ def _growth(positions: Tensor, width: Tensor | float) -> Tensor | None:
     if positions.device.type != "cpu" or not positions.numel():
         return None
     places = positions.double()
-    along = (places[..., :1] - places) / width
+    along = (places[..., :1] - places).div_(width)
     longest = value_of(along[..., -1].amax())
-    return None if longest is None or not longest < LONGEST else along.exp()
+    return None if longest is None or not longest < LONGEST else along.exp_()
 
 
 def _cumulative(growth: Tensor, weights: Tensor | None) -> tuple[Tensor, Tensor]:
-    """Return the weighted sums over the points before each, and over those after it, in float64."""
-    grown, shrunk = (growth, 1 / growth) if weights is None else (weights * growth, weights / growth)
-    before = (grown.cumsum(-1) - grown) / growth
-    return before, (shrunk.flip(-1).cumsum(-1).flip(-1) - shrunk) * growth
+    """Return the weighted sums over the points before each, and over those after it, in float64.
+
+    In place where it can be: of long vectors, new memory takes as long as the arithmetic.
+    """
+    grown, shrunk = (growth, growth.reciprocal()) if weights is None else (weights * growth, weights / growth)
+    before = grown.cumsum(-1).sub_(grown).div_(growth)
+    return before, shrunk.flip(-1).cumsum(-1).flip(-1).sub_(shrunk).mul_(growth)
 
 
-def _blockwise(positions: Tensor, weights: Tensor | None, width: Tensor | float) -> tuple[Tensor, Tensor]:
+def _blockwise(
+    positions: Tensor, weights: Tensor | None, width: Tensor | float, begins: Tensor | None = None
+) -> tuple[Tensor, Tensor]:
     """Return the sums of `_cumulative` whatever the distances, and without a look at values."""
-    gaps = ((positions[..., :-1] - positions[..., 1:]).double() / width).clamp(max=FURTHEST)
-    ways = torch.nn.functional.pad(torch.stack([gaps, gaps.flip(-1)]), (1, 0))
+    gaps = (positions[..., :-1] - positions[..., 1:]).double().div_(width).clamp(max=FURTHEST)
+    if begins is not None:
+        gaps = gaps.masked_fill_(begins[..., 1:], FURTHEST)
+    length = positions.shape[-1]
+    further = -length % BLOCK if length > BLOCK else 0
+    ways = torch.nn.functional.pad(torch.stack([gaps, gaps.flip(-1)]), (1, further))
     if weights is None:
         both = torch.ones_like(ways)
     else:
         both = torch.stack([weights, weights.flip(-1)]).double()
+        both = torch.nn.functional.pad(both, (0, further)) if further else both
         ways = ways.unflatten(0, (2, *[1] * (weights.dim() - positions.dim())))
-    before, after = _sums_before(ways, both)
+    before, after = _sums_before(ways, both)[..., :length]
     return before, after.flip(-1)
 
 
@@ -132,22 +148,20 @@ def _sums_before(gaps: Tensor, values: Tensor) -> Tensor:
         values: v, (..., n), float64.
     """
     length = gaps.shape[-1]
-    blocks = -(-length // BLOCK)
-    if blocks > 1:
-        gaps, values = (
-            torch.nn.functional.pad(part, (0, blocks * BLOCK - length)).unflatten(-1, (blocks, BLOCK))
-            for part in (gaps, values)
-        )
+    if length > BLOCK:
+        if further := -length % BLOCK:
+            gaps, values = (torch.nn.functional.pad(part, (0, further)) for part in (gaps, values))
+        gaps, values = (part.unflatten(-1, (-1, BLOCK)) for part in (gaps, values))
     along = gaps.cumsum(-1)  # from the last point of the block before
     growth = along.exp()
     grown = (values * growth).cumsum(-1)
-    earlier = torch.nn.functional.pad(grown[..., :-1], (1, 0))
-    if blocks == 1:
-        return earlier / growth
+    if length <= BLOCK:
+        return torch.nn.functional.pad(grown[..., :-1], (1, 0)).div_(growth)
     totals = grown[..., -1] / growth[..., -1]  # of each block, at its last point
-    totals = totals + _sums_before(along[..., -1].clamp(max=FURTHEST), totals)
+    totals += _sums_before(along[..., -1].clamp(max=FURTHEST), totals)
     handed_on = torch.nn.functional.pad(totals[..., :-1], (1, 0)).unsqueeze(-1)
-    return ((earlier + handed_on) / growth).flatten(-2)[..., :length]
+    earlier = torch.cat([handed_on, grown[..., :-1] + handed_on], -1)
+    return earlier.div_(growth).flatten(-2)[..., :length]
 
 
 def laplace_ranks(scores: Tensor, mask: Tensor | None, width: Tensor | float) -> Tensor:
@@ -158,19 +172,61 @@ def laplace_ranks(scores: Tensor, mask: Tensor | None, width: Tensor | float) ->
         mask: (..., d) boolean or None.
         width: b in the unit of the scores, (..., 1) or a number; held constant in the gradient.
     """
-    length = scores.shape[-1]
-    if length <= 128 and scores.numel() * length <= 2**15:
+    length, pairs = scores.shape[-1], scores.numel() * scores.shape[-1]
+    # A GPU makes millions of pairs in the time in which it starts the operations of the sums.
+    if length <= 128 and pairs <= 2**15 if scores.device.type == "cpu" else pairs <= 2**22:
         return _PairRanks.apply(scores, mask, width)
     if mask is not None:  # absent scores go next to the largest, where they widen no gap
         scores = scores.where(mask, largest(scores, mask))
-    ordered, order = scores.sort(dim=-1, descending=True, stable=True)
-    if mask is None:
-        weights, places = None, torch.arange(1, scores.shape[-1] + 1, dtype=scores.dtype, device=scores.device)
-    else:
-        weights = mask.to(scores.dtype).gather(-1, order)
-        places = 1 + weights.cumsum(-1) - weights
-    signed, _ = sums_of_others(ordered, weights, width)
-    return torch.zeros_like(signed).scatter(-1, order, torch.add(places, signed, alpha=0.5))
+    return _Ranks.apply(scores, mask, width)[0]
+
+
+class _Ranks(torch.autograd.Function):
+    """The ranks of long vectors, sorted once: the gradient is of the same order, and a sum of the same kind."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    @with_signature
+    def forward(scores: Tensor, mask: Tensor | None, width: Tensor | float) -> tuple[Tensor | None, ...]:
+        ordered, order = sorted_descending(scores)
+        if mask is None:
+            weights, places = None, torch.arange(1, scores.shape[-1] + 1, dtype=scores.dtype, device=scores.device)
+        else:
+            weights = mask.to(scores.dtype).gather(-1, order)
+            places = 1 + weights.cumsum(-1) - weights
+        growth = _growth(ordered, width)
+        sums = _blockwise(ordered, weights, width) if growth is None else _cumulative(growth, weights)
+        signed, unsigned = _signed_and_unsigned(*sums, scores.dtype)
+        ranks = torch.zeros_like(signed).scatter(-1, order, torch.add(places, signed, alpha=0.5))
+        return ranks, ordered, order, weights, unsigned, ordered.new_empty(0) if growth is None else growth
+
+    @staticmethod
+    def setup_context(
+        ctx, inputs: tuple[Tensor, Tensor | None, Tensor | float], output: tuple[Tensor | None, ...]
+    ) -> None:
+        scores, _, width = inputs
+        ctx.set_materialize_grads(False)
+        ctx.mark_non_differentiable(*(one for one in output[1:] if one is not None))
+        ctx.width = None if torch.is_tensor(width) else width
+        ctx.save_for_backward(scores, width if torch.is_tensor(width) else None, *output[1:])
+
+    @staticmethod
+    def backward(ctx, *gradients: Tensor | None) -> tuple[Tensor | None, None, None]:
+        if gradients[0] is None:
+            return None, None, None
+        scores, width, ordered, order, weights, unsigned, growth = ctx.saved_tensors
+        width = ctx.width if width is None else width
+        gradient = gradients[0].gather(-1, order)
+        if torch.is_grad_enabled():  # a second derivative may be asked for: sums with a graph
+            ordered = scores.gather(-1, order)
+            _, unsigned = sums_of_others(ordered, weights, width)
+            _, others = sums_of_others(ordered, gradient, width)
+        else:
+            both = _cumulative(growth, gradient) if growth.numel() else _blockwise(ordered, gradient, width)
+            others = both[0].add_(both[1]).to(gradient.dtype)
+        pull = torch.addcmul(others if weights is None else weights * others, gradient, unsigned, value=-1)
+        return torch.zeros_like(pull).scatter(-1, order, pull / (2 * width)), None, None
 
 
 class _PairRanks(torch.autograd.Function):

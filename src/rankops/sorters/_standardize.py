@@ -34,7 +34,7 @@ def standard_deviation(scores: Tensor, mask: Tensor | None = None) -> Tensor:
     limits = torch.finfo(scores.dtype)
     least, most = torch.aminmax(kept.detach(), dim=-1, keepdim=True)
     reach = (most - least).clamp(min=limits.tiny)
-    relative = (kept - most) / reach
+    relative = (kept - most).div_(reach)
     if mask is None:
         offsets, count = relative - relative.mean(-1, keepdim=True), scores.shape[-1]
     else:
@@ -43,7 +43,7 @@ def standard_deviation(scores: Tensor, mask: Tensor | None = None) -> Tensor:
     # A norm of zeros would have a second derivative of NaN.
     some = most != least
     deviation = torch.linalg.vector_norm(offsets.where(some, 1.0), dim=-1, keepdim=True) * (reach / count**0.5)
-    return deviation.clamp(min=min(limits.tiny * 2**20, limits.eps)).where(some, 1.0)  # eps in float16
+    return deviation.clamp(min=min(limits.tiny * 2**20, limits.eps)).masked_fill(~some, 1.0)  # eps in float16
 
 
 def standardized(scores: Tensor, mask: Tensor | None = None, *, detach: bool = True) -> Tensor:

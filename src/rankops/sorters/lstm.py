@@ -1,7 +1,9 @@
 """The LSTM sorter of SoDeep."""
 
+import math
 from typing import Literal
 
+import torch
 from torch import Tensor, nn
 
 from rankops.checks import check_choice, check_count
@@ -10,7 +12,8 @@ from rankops.sorters._standardize import centered
 
 __all__ = ["LSTM"]
 
-Projection = Literal["full", "shared"]
+Projection = Literal["full", "shared", "formula"]
+UNIT = 2000.0  # a cell that is written down counts in steps of 1 / UNIT, where tanh is a line
 
 
 class LSTM(Sorter):
@@ -24,7 +27,8 @@ class LSTM(Sorter):
         hidden: features of each direction (the authors' large one: 512).
         layers: stacked LSTMs (the authors': 2).
         projection: `full`, each rank an affine map of all positions' features (the authors'), or `shared`, the same
-            affine map of each position's own features, which learns several times faster.
+            affine map of each position's own features, which learns several times faster; or `formula`, a shared one
+            with all weights written down instead of trained, for one layer of standardized scores.
         standardize: bring each vector to mean 0 and variance 1 first, which changes no rank.
 
     Shapes:
@@ -32,7 +36,7 @@ class LSTM(Sorter):
 
     Raises:
         TypeError, ValueError: `length`, `hidden` or `layers` that is no whole number of at least 1; an unknown
-            `projection`.
+            `projection`; `formula` with other options, or an odd `hidden`.
 
     >>> import torch
     >>> LSTM(length=8, hidden=4)(torch.randn(2, 3, 8)).shape
@@ -57,10 +61,47 @@ class LSTM(Sorter):
         self.length = length
         self.standardize = self.shift_invariant = self.scale_invariant = standardize
         self.recurrent = nn.LSTM(1, hidden, layers, batch_first=True, bidirectional=True)
-        if projection == "full":
-            self.projection = nn.Sequential(nn.Flatten(), nn.Linear(2 * hidden * length, length))
-        else:
-            self.projection = nn.Sequential(nn.Linear(2 * hidden, 1), nn.Flatten())
+        linear = nn.Linear(2 * hidden * length, length) if projection == "full" else nn.Linear(2 * hidden, 1)
+        self.projection = nn.Sequential(*((nn.Flatten(), linear) if projection == "full" else (linear, nn.Flatten())))
+        if projection == "formula":
+            if layers > 1 or not standardize or hidden % 2 or hidden < 4:
+                raise ValueError(
+                    f"projection is 'formula' with layers={layers}, standardize={standardize} and hidden={hidden}; "
+                    "expected 1, True and an even number of at least 4"
+                )
+            self._write_down(length, hidden, linear)
+
+    @torch.no_grad()
+    def _write_down(self, length: int, hidden: int, linear: nn.Linear) -> None:
+        """Write weights that count.
+
+        There are hidden / 2 thresholds at quantiles of the normal distribution, each with two cells. Both count the
+        scores so far above the threshold: the input gate tells which are, and the forget gate stays open. One's output
+        gate opens above the midpoint to the threshold below, the other's above the midpoint to the threshold above.
+        Their difference, which the projection takes, is the count at the score's own threshold. Both directions
+        together count all scores.
+        """
+        count = hidden // 2
+        thresholds = torch.special.ndtri((torch.arange(count, dtype=torch.float64) + 0.5) / count)
+        gaps, middles = thresholds.diff(), (thresholds[1:] + thresholds[:-1]) / 2
+        above = 2.2 / torch.cat([gaps, gaps[-1:]])
+        slopes, places = 4.4 / gaps, -4.4 / gaps * middles  # of output gates; the first is always open, the last never
+        opened, closed = torch.tensor([60.0]).double(), torch.tensor([-60.0]).double()
+        none, still = torch.zeros(1).double(), torch.zeros(2 * hidden).double()
+        for direction in ("", "_reverse"):
+            names = ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
+            weight, recurrent, bias, other = (getattr(self.recurrent, f"{name}_l0{direction}") for name in names)
+            recurrent.zero_()
+            other.zero_()
+            # Gates in PyTorch's order: input, forget, candidate, output.
+            weight[:, 0] = torch.cat([above, above, still, none, slopes, slopes, none])
+            candidate = torch.full((hidden,), math.atanh(1 / UNIT)).double()
+            counted = -above * thresholds
+            bias.copy_(torch.cat([counted, counted, opened.expand(hidden), candidate, opened, places, places, closed]))
+        row = torch.full((count,), UNIT / length)
+        linear.weight.copy_(torch.cat([row, -row, row, -row]))
+        linear.bias.fill_(-0.5)  # which `soft_ranks` adds
+        self.requires_grad_(False)
 
     def train(self, mode: bool = True) -> "LSTM":
         super().train(mode)

@@ -4,7 +4,7 @@ import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, get_type_hints
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, get_type_hints
 
 import numpy as np
 import pyarrow as pa
@@ -25,7 +25,10 @@ from rankops.training.phase import Phase
 if TYPE_CHECKING:
     from accelerate import Accelerator
 
-__all__ = ["Metric", "Reads", "Task", "network_of"]
+__all__ = ["SHOWN", "Examples", "Metric", "Reads", "Task", "network_of"]
+
+
+SHOWN = 12  # examples in a picture
 
 
 @dataclass(frozen=True)
@@ -94,6 +97,28 @@ def network_of(name: str, model: Mapping[str, Any], split: Any, *, seed: int, ta
     network.recipe |= {"task": task, "input": inputs.about}
     network.recipe |= {"classes": split.classes} if split.classes else {}
     return network
+
+
+class Examples(Protocol):
+    """Examples of a test split, as a report shows them."""
+
+    @property
+    def loss(self) -> str:
+        """What the network was trained on."""
+
+    @property
+    def classes(self) -> list[str] | None:
+        """Names of labels; None for their numbers."""
+
+    @property
+    def metrics(self) -> Any:
+        """A data frame of all metrics, `value`, `low` and `high` by name."""
+
+    def predicted(self, *columns: str) -> pa.Table:
+        """Return columns of the predictions."""
+
+    def inputs(self, count: int) -> list[np.ndarray | str]:
+        """Return the first inputs as people see them: pictures or text."""
 
 
 class Task:
@@ -172,6 +197,16 @@ class Task:
             sizes: how many documents each row has (n,).
         """
         raise NotImplementedError
+
+    def draw(self, plots: Any, path: Path, examples: "Examples") -> bool:
+        """Draw what a network predicts of examples, and return whether there is such a picture of this task.
+
+        Args:
+            plots: draws `orders`, `found_captions`, `predicted` or `average_precisions` into a file.
+            path: of the picture.
+            examples: of a test split.
+        """
+        return False
 
     # What all do alike.
 

@@ -1,6 +1,6 @@
 """Label ranking: which labels an example has, in order of importance (RLSEP)."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Literal, NamedTuple
@@ -16,17 +16,18 @@ from rankops.checks import check_finite, check_scores
 from rankops.datasets.files import splits
 from rankops.datasets.files.splits import Split
 from rankops.inputs._base import Inputs
-from rankops.io.parquet import as_batch, as_lists, matrix
+from rankops.io.parquet import as_lists, matrix
 from rankops.metrics.label_ranking import ranked, unranked
 from rankops.models.label_ranker import pooled
 from rankops.ranks import dense_ranks
-from rankops.tasks._base import Metric, Reads, Task, network_of
+from rankops.tasks._base import SHOWN, Metric, Reads, Task, network_of
+from rankops.tasks._base import Examples as Shown
 from rankops.tasks._predict import named, order_of
 from rankops.training.objective import Objective
 from rankops.training.options import STRICT, PhaseOptions, WholePhase, check_bounds
 from rankops.training.phase import Batch, Phase
 
-__all__ = ["LabelRanking", "label_ranks_of"]
+__all__ = ["LabelRanking", "label_ranks_of", "orders_of", "places"]
 
 AUGMENTATION = ("shift", "zoom", "rotation")
 RATES = {"accuracy": "accuracy", "exact_match": "0-1", "precision": "precision", "recall": "recall", "f1": "F1"}
@@ -40,7 +41,6 @@ class ScorerOptions(WholePhase):
     shift: int = 0
     zoom: float = 1.0
     rotation: float = 0.0
-    average: float | None = None
     monitor: Literal["accuracy", "exact_match"] = "accuracy"
 
 
@@ -69,14 +69,42 @@ class Views:
 
 @dataclass(frozen=True, kw_only=True)
 class Training:
-    """Options of both phases; `fresh` draws new scenes for each batch of the scorer."""
+    """Options of both phases."""
 
     __pydantic_config__: ClassVar = STRICT
 
     scorer: ScorerOptions
     thresholds: ThresholdOptions
     views: Views | None = None
-    fresh: bool = False
+
+
+def places(true: np.ndarray, predicted: np.ndarray, names: Sequence[str] | None = None) -> list[tuple[str, bool]]:
+    """Return the predicted order of labels, the most important first, and whether each is in its true place.
+
+    A place that the prediction leaves empty is "" and wrong.
+
+    Args:
+        true, predicted: label ranks (K,), 0 = absent.
+        names: of the labels; None for their numbers.
+
+    >>> places(np.array([0, 3, 2, 1]), np.array([1, 3, 2, 0])), places(np.array([0, 1, 2]), np.array([0, 0, 1]))
+    ([('1', True), ('2', True), ('0', False)], [('2', True), ('', False)])
+    """
+    expected = np.sort(true[true > 0])[::-1].tolist()
+    order = [label for label in np.argsort(-predicted, kind="stable").tolist() if predicted[label] > 0]
+    right = [place < len(expected) and true[label].item() == expected[place] for place, label in enumerate(order)]
+    shown = [names[label] if names else str(label) for label in order]
+    return [*zip(shown, right, strict=True), *[("", False)] * (len(expected) - len(order))]
+
+
+def orders_of(examples: Shown, count: int) -> list[dict[str, list[tuple[str, bool]]]]:
+    """Return the true order of labels of each of the first examples, and that by the loss, see `places`."""
+    table = examples.predicted("true_label_ranks", "label_ranks")[:count]
+    true, ours = (
+        matrix(table, column, path="predictions").numpy() for column in ("true_label_ranks", "label_ranks")
+    )  # fmt: skip
+    both, classes = {"true": true, examples.loss: ours}, examples.classes
+    return [{title: places(true[row], some[row], classes) for title, some in both.items()} for row in range(len(true))]
 
 
 def label_ranks_of(scores: Tensor, selected: Tensor) -> Tensor:
@@ -91,40 +119,27 @@ def label_ranks_of(scores: Tensor, selected: Tensor) -> Tensor:
 
 
 class Scorer(Phase):
-    """The scorer learns from the whole network; `fresh` draws new examples in place of the split's."""
+    """The scorer learns to rank the labels of images that are moved at random."""
 
     name = "scorer"
 
     def __init__(
-        self,
-        network: Any,
-        train: "Examples",
-        val: "Examples",
-        objective: Objective,
-        options: Mapping[str, Any],
-        *,
-        fresh: Callable[[int, torch.Generator], tuple[Tensor, Tensor]] | None,
+        self, network: Any, train: "Examples", val: "Examples", objective: Objective, options: Mapping[str, Any]
     ):
         self.module, self.train, self.val = network.scorer, train, val
-        self.objective, self.options, self.fresh = objective, options, fresh
+        self.objective, self.options = objective, options
         self.rows, self.small = len(train.label_ranks), train.inputs.kind == "features"
         self.monitor = options.get("monitor", "accuracy")
 
     def batch(self, rows: Tensor, generator: torch.Generator) -> Batch:
-        label_ranks, weight = self.train.truth(rows)
-        if self.fresh is None:
-            inputs = self.train.inputs.take(self.train.inputs.numbers(rows, generator))
-        else:
-            images, label_ranks = (part.to(label_ranks.device) for part in self.fresh(len(rows), generator))
-            inputs = as_batch(images)
+        inputs = self.train.inputs.take(self.train.inputs.numbers(rows, generator))
         if self.train.inputs.of_pictures:
             moves = {option: self.options[option] for option in AUGMENTATION if option in self.options}
             inputs = warped(inputs, generator, **moves)
-        return Batch((inputs,), (label_ranks, weight))
+        return Batch((inputs,), self.train.truth(rows))
 
     def ahead(self, rows: Tensor) -> None:
-        if self.fresh is None:
-            self.train.inputs.ahead(rows)
+        self.train.inputs.ahead(rows)
 
     def loss(self, outputs: tuple[Tensor, ...], truth: tuple[Any, ...], generator: torch.Generator) -> Tensor:
         label_ranks, weight = truth
@@ -206,9 +221,6 @@ class LabelRanking(Task):
             see `rankops.augmentation.warped`; optionally `monitor`, `accuracy` (of pairs) or `exact_match`)
             and `thresholds` (the same options without these, and `hidden`); optionally `views`, see
             `rankops.models.label_ranker.LabelRanker`. None for a task that only predicts.
-        fresh: draws so many new scenes, images (n, height, width) uint8 and label ranks (n, K), which the scorer learns
-            from in place of the training split's.
-        cache: unused; all tasks take one.
     """
 
     title = "Label ranking"
@@ -226,16 +238,6 @@ class LabelRanking(Task):
     )
     Training = Training
     reads = Reads(("label_ranks",), splits.label_ranks_of)
-
-    def __init__(
-        self,
-        training: dict[str, Any] | None = None,
-        *,
-        fresh: Callable[[int, torch.Generator], tuple[Tensor, Tensor]] | None = None,
-        cache: Path | None = None,
-    ):
-        super().__init__(training, cache=cache)
-        self.fresh = fresh
 
     @classmethod
     def learns(cls, training: Mapping[str, Any]) -> tuple[str, ...]:
@@ -259,7 +261,7 @@ class LabelRanking(Task):
         ]
         if "scorer" in plan:
             network.backbone.freeze(plan["scorer"].get("freeze"))
-            yield Scorer(network, *both, objective, plan["scorer"], fresh=self.fresh)
+            yield Scorer(network, *both, objective, plan["scorer"])
         if "thresholds" in plan:
             monitor = self.training["scorer"].get("monitor", "accuracy")
             yield Thresholds(network, *both, plan["thresholds"], monitor=monitor, autocast=accelerator.autocast)
@@ -320,6 +322,10 @@ class LabelRanking(Task):
         """
         found = self.predict(network, Split(inputs)).select(["label_ranks", "scores"]).to_pylist()
         return [{"labels": named(order_of(answer["label_ranks"]), network.recipe)} | answer for answer in found]
+
+    def draw(self, plots: Any, path: Path, examples: Shown) -> bool:
+        plots.orders(path, examples.inputs(SHOWN), orders_of(examples, SHOWN))
+        return True
 
 
 def _embedded(scorer: Any, inputs: Inputs) -> Tensor:

@@ -1,6 +1,7 @@
 """Multi-label classification: which labels an example has, judged by mean average precision (SoDeep, Section 4.2.2)."""
 
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from rankops.datasets.files.splits import Split, labels_of
 from rankops.inputs._base import Inputs
 from rankops.io.parquet import as_lists, matrix
 from rankops.metrics.mean_average_precision import mean_average_precision
-from rankops.tasks._base import Metric, Reads, network_of
+from rankops.tasks._base import Examples, Metric, Reads, network_of
 from rankops.tasks._predict import named
 from rankops.tasks._two_phases import Half, TwoPhases
 from rankops.training.objective import grouped
@@ -22,6 +23,7 @@ from rankops.training.objective import grouped
 __all__ = ["MultiLabel"]
 
 RESAMPLES = 64  # scored at once
+OF_CLASS = "average_precision."  # how the name of its metric begins
 
 
 class LabelPhase(Half):
@@ -102,7 +104,7 @@ class MultiLabel(TwoPhases):
                 found.append(torch.cat([each.nanmean(1, keepdim=True), each], dim=1))
             return torch.cat(found).T.numpy().reshape(-1, *rows.shape[:-1])
 
-        names = [f"average_precision.{label}" for label in known.nonzero().flatten().tolist()]
+        names = [f"{OF_CLASS}{label}" for label in known.nonzero().flatten().tolist()]
         return Statistic([self.metrics[0].name, *names], len(scores), of_rows)
 
     def answers(self, network: Any, inputs: Inputs, sizes: Tensor) -> list[dict[str, Any]]:
@@ -116,6 +118,12 @@ class MultiLabel(TwoPhases):
             {"labels": named(order, network.recipe), "scores": row}
             for order, row in zip(orders, scores.tolist(), strict=True)
         ]
+
+    def draw(self, plots: Any, path: Path, examples: Examples) -> bool:
+        known = examples.metrics.filter(like=OF_CLASS, axis=0).rename(lambda name: int(name.removeprefix(OF_CLASS)))
+        counts = np.stack(examples.predicted("labels")["labels"].to_numpy()).sum(0)
+        plots.average_precisions(path, known, counts, examples.classes)
+        return True
 
 
 def _average_precisions(scores: Tensor, labels: Tensor, mask: Tensor) -> Callable[[Tensor], Tensor]:

@@ -18,11 +18,12 @@ from rankops.datasets.files.splits import MEMORY, Split, lists_of, padded, relev
 from rankops.groups import among_first, groups
 from rankops.inputs._base import Inputs
 from rankops.io.parquet import ragged_lists
+from rankops.metrics.kendall import kendall
 from rankops.metrics.mean_average_precision import average_precision
 from rankops.metrics.ndcg import ndcg
 from rankops.models._layers import ScoreLayer
 from rankops.ragged import pad_groups
-from rankops.tasks._base import Metric, Reads, Task, network_of
+from rankops.tasks._base import SHOWN, Examples, Metric, Reads, Task, network_of
 from rankops.training.large_batch import split as split_rows
 from rankops.training.objective import Objective
 from rankops.training.options import STRICT, WholePhase
@@ -31,12 +32,14 @@ from rankops.training.phase import Batch, Phase
 __all__ = ["QueryRanking"]
 
 DEPTHS = (5, 10)  # of NDCG@k
+DRAWN = 10  # documents of a query in a picture
 METRICS = (
     Metric("mean_average_precision", "mean AP"),
     Metric("ndcg", "NDCG"),
     Metric("top_1", "TOP1"),
     Metric("rank_of_last", "RKL", lower_is_better=True),
     *(Metric(f"ndcg_at_{depth}", f"NDCG@{depth}", shown=depth == 10) for depth in DEPTHS),
+    Metric("kendall", "Kendall's tau", shown=False),
 )
 
 
@@ -66,7 +69,8 @@ def metrics_of(scores: Tensor, relevance: Tensor, mask: Tensor) -> Tensor:
 
     Args:
         scores, relevance, mask: (n, d). A document is relevant if it has more than half of the query's largest
-            relevance: 1 of 0 and 1, 3 and 4 of grades up to 4. NDCG takes grades as they are.
+            relevance: 1 of 0 and 1, 3 and 4 of grades up to 4. NDCG takes grades as they are, and so does Kendall's
+            tau, which is 0 where scores or grades are all equal.
     """
     largest = relevance.masked_fill(~mask, 0).amax(-1, keepdim=True)
     relevant = (2 * relevance > largest) & mask
@@ -78,6 +82,7 @@ def metrics_of(scores: Tensor, relevance: Tensor, mask: Tensor) -> Tensor:
             (among_first(groups(scores, labels=relevant, mask=mask), 1) * relevant).sum(-1),
             ((scores >= lowest) & mask).sum(-1).double(),
             *(ndcg(scores, relevance, mask=mask, k=depth) for depth in DEPTHS),
+            kendall(scores, relevance, mask=mask).nan_to_num(0.0),
         ]
     )
     return found.where(relevant.any(-1), torch.nan)
@@ -221,7 +226,7 @@ class QueryRanking(Task):
         return split.table({name: ragged_lists(pa.array(flat.numpy()), split.sizes) for name, flat in columns.items()})
 
     def scored(self, table: pa.Table) -> Statistic:
-        """Return means over queries: of average precision, NDCG, NDCG@5 and @10, and the KDD Cup 2004's TOP1 and RKL.
+        """Return means over queries: average precision, NDCG, also @5 and @10, tau, the KDD Cup 2004's TOP1 and RKL.
 
         TOP1 is 1 where a relevant document comes first, and RKL the rank of the last one, ties at their worst.
         """
@@ -244,6 +249,19 @@ class QueryRanking(Task):
     def answers(self, network: Any, inputs: Inputs, sizes: Tensor) -> list[dict[str, Any]]:
         """Return the `scores` of each row's documents; only their order within a row means something."""
         return [{"scores": part.tolist()} for part in self.scores(network, inputs, sizes).split(sizes.tolist())]
+
+    def draw(self, plots: Any, path: Path, examples: Examples) -> bool:
+        """Draw the relevance of the first documents of each query, in their true and in the predicted order."""
+        queries, orders = [], []
+        for number, row in enumerate(examples.predicted("scores", "relevance")[:SHOWN].to_pylist(), 1):
+            relevance = np.array(row["relevance"])
+            true = np.sort(relevance)[::-1][:DRAWN]
+            ours = relevance[np.argsort(-np.array(row["scores"]), kind="stable")][:DRAWN]
+            predicted = [(f"{one:g}", bool(one == best)) for one, best in zip(ours, true, strict=True)]
+            queries.append(f"query {number}:\nrelevance of\n{len(relevance)} documents")
+            orders.append({"true": [(f"{one:g}", True) for one in true], "predicted": predicted})
+        plots.orders(path, queries, orders)
+        return True
 
 
 def _on(device: torch.device, network: Any, split: Split) -> Queries:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
@@ -18,7 +19,7 @@ from rankops.inputs.text import Text
 from rankops.io.parquet import as_lists, list_lengths, ragged_lists
 from rankops.metrics.recall import first_positive_ranks
 from rankops.models._layers import similarities
-from rankops.tasks._base import Metric, Reads, network_of
+from rankops.tasks._base import SHOWN, Examples, Metric, Reads, network_of
 from rankops.tasks._predict import of_row
 from rankops.tasks._two_phases import Half, TwoPhases
 from rankops.training.objective import Objective, grouped
@@ -30,6 +31,7 @@ __all__ = ["Retrieval", "first_ranks"]
 
 WORDS = {"name": "words", "args": {}}  # the captions' backbone, where the model names none
 DEPTHS = (1, 5, 10)
+FOUND = ("image_embedding", "captions", "text_embeddings")  # columns by which captions are found
 AT_ONCE = 1000  # rows of similarities that are ranked together
 DIRECTIONS = {"image_to_text": "caption", "text_to_image": "image"}
 
@@ -277,6 +279,19 @@ class Retrieval(TwoPhases):
                 known = {} if row.get("id") is None else {"id": row["id"]}
                 answers.append(known | {"embedding": embedding[0].tolist()})
         return answers
+
+    def draw(self, plots: Any, path: Path, examples: Examples) -> bool:
+        plots.found_captions(path, examples.inputs(SHOWN), _found(examples.predicted(*FOUND)))
+        return True
+
+
+def _found(table: pa.Table) -> list[list[tuple[str, bool]]]:
+    """Return the three best captions for each of the first items, and whether they are its own."""
+    items = np.stack(table["image_embedding"][:SHOWN].to_numpy())
+    texts = table["text_embeddings"].combine_chunks().flatten().flatten().to_numpy().reshape(-1, items.shape[1])
+    captions = [(text, item) for item, several in enumerate(table["captions"].to_pylist()) for text in several]
+    best = np.argsort(-(items @ texts.T), axis=1, kind="stable")[:, :3]
+    return [[(captions[one][0], captions[one][1] == item) for one in row] for item, row in enumerate(best)]
 
 
 def _is_missing(cell: Any) -> bool:

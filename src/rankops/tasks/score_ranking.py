@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
@@ -15,7 +16,7 @@ from rankops.datasets.files.splits import Split, target_of
 from rankops.inputs._base import Inputs
 from rankops.metrics.mean_average_precision import average_precision
 from rankops.metrics.spearman import spearman
-from rankops.tasks._base import Metric, Reads, network_of
+from rankops.tasks._base import Examples, Metric, Reads, network_of
 from rankops.tasks._two_phases import Half, TwoPhases
 from rankops.training.objective import Objective, grouped
 from rankops.training.options import Training
@@ -180,6 +181,11 @@ class ScoreRanking(TwoPhases):
     def answers(self, network: Any, inputs: Inputs, sizes: Tensor) -> list[dict[str, Any]]:
         """Return the `score` of each row."""
         return [{"score": score} for score in self.scores(network, inputs).tolist()]
+
+    def draw(self, plots: Any, path: Path, examples: Examples) -> bool:
+        table = examples.predicted("score", "target")
+        plots.predicted(path, table["score"].to_numpy(), table["target"].to_numpy())
+        return True
 
 
 def _standardized(target: Tensor, *, mean: float, deviation: float) -> Tensor:

@@ -11,7 +11,6 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
-from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn, update_bn
 
 from rankops.checks import NotFiniteError
 from rankops.training.batches import batch_count, random_batches
@@ -52,19 +51,17 @@ def fit(
             `optimizer` (`name` of a class in `torch.optim`, `args`, optionally `clip`, the largest gradient norm),
             `schedule` (`name`: `constant`, `cosine` to 0 at the last epoch, or `step` with `factor` and
             `every_epochs`; optionally `warm_up_epochs`), and optionally `chunk`: how many rows of a batch go through
-            the module at once, see `rankops.training.large_batch.in_chunks`; `average`: how much of the averaged
-            weights each step keeps, such as 0.999; then the exponential moving average is validated and returned, with
-            statistics of batch normalization taken anew in one more pass over each epoch's batches; and `lr_factor`,
-            the rate of the module's `backbone` in parts of that of the rest. Other keys are the phase's.
+            the module at once, see `rankops.training.large_batch.in_chunks`; and `lr_factor`, the rate of the module's
+            `backbone` in parts of that of the rest. Other keys are the phase's.
         seed: of all random choices in training.
         device, precision: see `rankops.training.device.make_accelerator`.
         checkpoint: folder for the state, or None to keep none.
         name: for messages.
 
     Raises:
-        ValueError: an unknown optimizer or schedule, an `average` outside 0 to 1, a `chunk` outside 1 to the batch
-            size, a monitored metric that `validate` does not return, no epochs, patience or batches; or, in a
-            distributed run, outputs that cannot be gathered.
+        ValueError: an unknown optimizer or schedule, a `chunk` outside 1 to the batch size, a monitored metric that
+            `validate` does not return, no epochs, patience or batches; or, in a distributed run, outputs that cannot be
+            gathered.
         FloatingPointError: a loss or metric is not finite; the last good epoch's checkpoint is kept.
     """
     check(options)
@@ -98,26 +95,14 @@ class _Training:
         optimizer = optimizer_of(self.module, getattr(phase.objective, "learned", ()), options)
         steps = batch_count(phase.rows, options["batch_size"], multiple_of=phase.group, share=self.share)
         self.rates = rates_of(optimizer, options, steps=steps)
-        self.averaged = None if (average := options.get("average")) is None else self._averaged(average)
         # In its place already, and shared by processes as a part of the step.
-        prepared = accelerator.prepare_model(self.module, device_placement=False, evaluation_mode=True)
+        self.prepared = accelerator.prepare_model(self.module, device_placement=False, evaluation_mode=True)
         self.optimizer = accelerator.prepare_optimizer(optimizer, device_placement=True)
         self.progress = Progress(self.module)
-        state = [*getattr(phase.objective, "state", ()), *([] if self.averaged is None else [self.averaged])]
-        accelerator.register_for_checkpointing(self.progress, self.rates, *state)
-        self.prepared = prepared
-        self.judged = prepared if self.averaged is None else self.averaged.module
-        self.step: nn.Module = self._step_of(prepared)
+        accelerator.register_for_checkpointing(self.progress, self.rates, *getattr(phase.objective, "state", ()))
+        self.step: nn.Module = Step(phase, self.prepared, chunk=options.get("chunk"), autocast=accelerator.autocast)
         if self.share[1] > 1:  # backbones may have weights of which nothing is used
             self.step = DistributedDataParallel(self.step, find_unused_parameters=True)
-
-    def _averaged(self, kept: float) -> AveragedModel:
-        averaged = AveragedModel(self.module, device=self.accelerator.device, multi_avg_fn=get_ema_multi_avg_fn(kept))
-        averaged.n_averaged = averaged.n_averaged.cpu()  # it is read in each step: a GPU would be waited for
-        return averaged
-
-    def _step_of(self, network: nn.Module) -> Step:
-        return Step(self.phase, network, chunk=self.options.get("chunk"), autocast=self.accelerator.autocast)
 
     def resumed(self) -> list[Epoch]:
         """Go on from the last completed epoch, if one is kept; return those that are done."""
@@ -141,15 +126,12 @@ class _Training:
         """Train for an epoch, validate, and keep the state."""
         number, monitor = len(self.progress.epochs) + 1, self.phase.monitor
         loss, rate = self._learn(number)
-        if self.averaged is not None:
-            with torch.no_grad():
-                update_bn(([drawn] for drawn in self._batches(number)), self._step_of(self.judged))
         validation = self._validate(number)
         if monitor not in validation:
             raise ValueError(f"{self.name}: the monitor is {monitor!r}, but validation gives {', '.join(validation)}")
         best = self.progress.is_best(validation[monitor], lower_is_better=self.phase.lower_is_better)
         if best:
-            self.progress.best_state = copied(self.module if self.averaged is None else self.judged)
+            self.progress.best_state = copied(self.module)
         self.progress.epochs.append(Epoch(number, loss, validation, best, rate, monitor))
         if self.checkpoint is not None and self.accelerator.is_main_process:
             save(self.accelerator, self.checkpoint, number)
@@ -190,6 +172,8 @@ class _Training:
             raise ValueError(
                 f"{self.name}: no batches in epoch {number}, expected at least one: {self.phase.rows} rows are too few"
             )
+        for buffer in self.module.buffers() if self.share[1] > 1 else ():  # each has normalized its own rows
+            torch.distributed.broadcast(buffer, 0)
         every = torch.stack(losses).float().cpu()  # once an epoch: asking each step would stall a GPU
         if not torch.isfinite(every).all():
             place = int((~torch.isfinite(every)).nonzero()[0])
@@ -202,18 +186,15 @@ class _Training:
             self.accelerator.clip_grad_norm_(self.prepared.parameters(), clip)
         self.optimizer.step()
         self.optimizer.zero_grad()
-        if self.averaged is not None:
-            self.averaged.update_parameters(self.module)
 
     def _validate(self, number: int) -> dict[str, float]:
         """Return the metrics; one process says them to all, so that all take the same decisions."""
         result = [{}]
         self.prepared.eval()
-        self.judged.eval()
         try:
             with torch.no_grad(), self.accelerator.autocast():
                 if self.accelerator.is_main_process:
-                    result = [self.phase.validate(self.judged)]
+                    result = [self.phase.validate(self.prepared)]
         except ValueError as error:
             # Predictions that are not finite cannot be scored; anything else is a fault of the data.
             kind = FloatingPointError if isinstance(error, NotFiniteError) else ValueError

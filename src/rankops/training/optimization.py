@@ -17,7 +17,7 @@ SCHEDULES = ("constant", "cosine", "step")
 
 def check(options: Mapping[str, Any]) -> None:
     """Raise a ValueError if a training with these options is impossible, see `rankops.training.loop.fit`."""
-    optimizer, schedule, average = options["optimizer"], options["schedule"], options.get("average")
+    optimizer, schedule = options["optimizer"], options["schedule"]
     if not hasattr(torch.optim, optimizer["name"]):
         raise ValueError(f"optimizer.name: no {optimizer['name']!r} in torch.optim; try AdamW or SGD")
     if schedule["name"] not in SCHEDULES:
@@ -25,8 +25,6 @@ def check(options: Mapping[str, Any]) -> None:
     check_chunk(options.get("chunk"), options["batch_size"])
     if options["epochs"] < 1 or options["patience"] < 1:
         raise ValueError(f"epochs is {options['epochs']} and patience {options['patience']}, expected at least 1 each")
-    if average is not None and not 0 < average < 1:
-        raise ValueError(f"average is {average}, expected a number between 0 and 1, or None")
 
 
 def optimizer_of(module: Any, also: Iterable[Tensor], options: Mapping[str, Any]) -> torch.optim.Optimizer:

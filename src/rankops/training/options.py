@@ -37,8 +37,6 @@ def check_bounds(options: Any) -> None:
             raise ValueError(f"{name} is {value}, expected at least {LEAST[name]}")
         if name in ("factor", "every_epochs", "clip", "lr_factor") and value is not None and not value > 0:
             raise ValueError(f"{name} is {value}, expected a number above 0")
-        if name == "average" and value is not None and not 0 < value < 1:
-            raise ValueError(f"average is {value}, expected a number between 0 and 1, or null")
 
 
 def check_chunk(chunk: int | None, batch_size: int) -> None:
@@ -134,7 +132,7 @@ class Finetune(WholePhase):
 
 @dataclass(frozen=True, kw_only=True)
 class Training:
-    """A training in two phases, see `rankops.training.finetune.ProbeAndFinetune`.
+    """A training in two phases, see `rankops.tasks._two_phases.TwoPhases`.
 
     The probe trains the head on frozen features, the finetune the whole network.
     """

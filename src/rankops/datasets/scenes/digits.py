@@ -6,15 +6,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pyarrow as pa
 import torch
 
 from rankops.datasets.files.expected import between, frequencies, in_set, unique
 from rankops.datasets.scenes import mnist
-from rankops.io.parquet import read_table
 
 if TYPE_CHECKING:
     import pandas as pd
+    import pyarrow as pa
 
 __all__ = ["CLASSES", "DIGITS_OF", "Digits", "expectations", "load", "measure", "splits", "table"]
 
@@ -30,7 +29,6 @@ SEED = 1  # of which digits of MNIST's train split are for validation
 DIGITS_OF = {"train": "train", "val": "val", "test": "test", "gate": "val"}
 CLASSES = 10
 SIDE = 28
-PIXELS = pa.binary(SIDE * SIDE)
 
 
 @dataclass(frozen=True)
@@ -102,14 +100,15 @@ def splits(source: str, raw: str | Path) -> dict[str, Digits]:
     }
 
 
-def table(digits: Digits) -> pa.Table:
+def table(digits: Digits) -> "pa.Table":
     """Return a split as a table `glyph`, `label` and `pixels` (784 bytes, row by row), which `load` reads.
 
     They are no PNG: each stage that draws reads tens of thousands of digits, and would decode as many pictures.
     """
-    pixels = pa.FixedSizeBinaryArray.from_buffers(
-        PIXELS, len(digits.images), [None, pa.py_buffer(digits.images.numpy())]
-    )
+    import pyarrow as pa  # MNIST itself is read without
+
+    buffers = [None, pa.py_buffer(digits.images.numpy())]
+    pixels = pa.FixedSizeBinaryArray.from_buffers(pa.binary(SIDE * SIDE), len(digits.images), buffers)
     return pa.table({"glyph": digits.glyph.numpy(), "label": digits.labels.numpy(), "pixels": pixels})
 
 
@@ -119,10 +118,14 @@ def load(folder: str | Path, split: str) -> Digits:
     Raises:
         FileNotFoundError, ValueError: the file is missing or corrupt.
     """
-    path = Path(folder) / f"{split}.parquet"
+    import pyarrow as pa
+
+    from rankops.io.parquet import read_table
+
+    path, kind = Path(folder) / f"{split}.parquet", pa.binary(SIDE * SIDE)
     read = read_table(path, ["glyph", "label", "pixels"])
-    if read["pixels"].type != PIXELS or read["pixels"].null_count:
-        raise ValueError(f"{path}: column pixels is {read['pixels'].type}, expected {PIXELS} without missing values")
+    if read["pixels"].type != kind or read["pixels"].null_count:
+        raise ValueError(f"{path}: column pixels is {read['pixels'].type}, expected {kind} without missing values")
     for name in ("glyph", "label"):
         if not pa.types.is_integer(read[name].type) or read[name].null_count:
             raise ValueError(

@@ -1,0 +1,56 @@
+"""Draw test kanji, taken evenly from all, with the order of their components by each loss: reports/kanji.png."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from PIL import Image
+
+from pipelines.reporting import plots
+from pipelines.reporting.examples import places
+from rankops.datasets.kanji import CANVAS, Kanji, area_of, draw
+from rankops.io.parquet import decode_images, matrix, read_table
+
+TEST, PICTURE = Path("data/kanji/test.parquet"), Path("reports/kanji.png")
+SHOWN, SEED = ("cross_entropy", "lsep", "plackett_luce", "rlsep"), 1
+EXAMPLES, TILE = 6, 44  # test kanji, and pixels of a component
+
+
+def glyphs() -> dict[str, Any]:
+    """Return each component as a picture of its own, as few fonts have them."""
+    drawings, labels = Kanji().read(Path("data/raw/kanji"))
+    found = {}
+    for place, label in enumerate(labels):
+        seen = sorted((one.components[label] for one in drawings if label in one.components), key=area_of)
+        ink = draw(_filling(seen[len(seen) // 2]), TILE)
+        found[str(place)] = np.dstack([np.zeros((TILE, TILE, 3), np.uint8), ink])
+    return found
+
+
+def _filling(strokes: list[np.ndarray]) -> list[np.ndarray]:
+    """Return strokes in the middle of the canvas, as large as they fit."""
+    low, high = (part(np.concatenate(strokes), axis=0) for part in (np.min, np.max))
+    scale = 0.86 * CANVAS / (high - low).max()
+    return [(points - (low + high) / 2) * scale + CANVAS / 2 for points in strokes]
+
+
+def main() -> None:
+    read = read_table(TEST, ["image", "label_ranks"])
+    truth = matrix(read, "label_ranks", path=TEST).numpy()
+    rows = np.linspace(0, len(truth) - 1, EXAMPLES).astype(int)
+    images = decode_images(read["image"].take(rows), path=TEST, threads=1)
+    orders = [{"true": places(truth[row], truth[row])} for row in rows]
+    for loss in SHOWN:
+        path = Path(f"predictions/label_ranking-{loss}-kanji.parquet")
+        read = read_table(path, ["seed", "label_ranks"])
+        ranks = matrix(read.filter(read["seed"].to_numpy() == SEED), "label_ranks", path=path).numpy()
+        for row, order in zip(rows, orders, strict=True):
+            order[loss] = places(truth[row], ranks[row])
+    PICTURE.parent.mkdir(exist_ok=True)
+    plots.orders(PICTURE, list(images), orders, glyphs=glyphs())
+    with Image.open(PICTURE) as image:
+        image.convert("RGB").quantize(16).save(PICTURE, optimize=True)
+
+
+if __name__ == "__main__":
+    main()

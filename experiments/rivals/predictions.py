@@ -1,0 +1,23 @@
+"""Predictions of what is no run, in the form of those of a run on the same data, with which they are compared."""
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+__all__ = ["of_run", "with_column", "with_seed"]
+
+
+def of_run(run: str) -> pa.Table:
+    """Return the predictions of one seed of a run, in the order of the test rows."""
+    table = pq.read_table(f"predictions/{run}.parquet")
+    seeds = table["seed"].to_numpy()
+    return table.filter(pa.array(seeds == seeds[0])).sort_by("id")
+
+
+def with_column(table: pa.Table, name: str, values: list) -> pa.Table:
+    """Return a table with other values in one of its columns."""
+    place = table.column_names.index(name)
+    return table.set_column(place, name, pa.array(values, table.schema.field(name).type))
+
+
+def with_seed(table: pa.Table, seed: int) -> pa.Table:
+    return with_column(table, "seed", [seed] * len(table))

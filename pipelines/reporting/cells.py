@@ -1,0 +1,118 @@
+"""Tables of kept results, and their cells: each takes a study and a run, unless it says otherwise."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy.stats import t as student
+
+from pipelines.reporting.results import markdown, number
+from pipelines.reporting.studies import Study, read
+
+__all__ = [
+    "Cell",
+    "Computed",
+    "Table",
+    "at_an_end",
+    "gain",
+    "half_width",
+    "mean",
+    "of_seeds",
+    "p_of",
+    "paired",
+    "value",
+    "with_half",
+]
+
+Values = Sequence[float] | np.ndarray
+Cell = Callable[[Study, Any], str]  # of a study and the key of a row
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table of a study.
+
+    Attributes:
+        study: its folder below results/.
+        first: title of the first column.
+        rows: what the first column shows, and the key that the cells get: a run, a metric.
+        columns: by title, what gives a cell.
+        title: Markdown above the table; `{seeds}` stands for how many there are.
+    """
+
+    study: str
+    first: str
+    rows: Iterable[tuple[str, Any]]
+    columns: Mapping[str, Cell]
+    title: str = ""
+
+    def text(self) -> str:
+        study = read(self.study)
+        rows = [[shown, *(cell(study, key) for cell in self.columns.values())] for shown, key in self.rows]
+        seeds = len({row.seed for row in study.rows} - {None})
+        return self.title.format(seeds=seeds) + markdown([self.first, *self.columns], rows)
+
+
+@dataclass(frozen=True)
+class Computed:
+    """Tables that a function makes of a whole study, where their rows depend on its numbers."""
+
+    study: str
+    make: Callable[[Study], str]
+
+    def text(self) -> str:
+        return self.make(read(self.study))
+
+
+def value(metric: str, *, digits: int | None = None) -> Cell:
+    """Show a metric with its interval, if it has one; nothing where the run has no such metric."""
+    return lambda study, run: number(*study.leaf(run, metric), digits=digits) if study.has(run, metric) else ""
+
+
+def mean(metric: str, form: str = ".3f") -> Cell:
+    """Show a metric without its interval."""
+    return lambda study, run: format(study.leaf(run, metric)[0], form) if study.has(run, metric) else ""
+
+
+def gain(metric: str, baseline: str, *, digits: int | None = None) -> Cell:
+    """Show the difference from a baseline with its interval; nothing for the baseline."""
+    name = f"{metric} minus {baseline}"
+    return lambda study, run: number(*study.leaf(run, name), digits=digits, sign=True) if study.has(run, name) else ""
+
+
+def p_of(metric: str, baseline: str) -> Cell:
+    """Show p of the difference from a baseline, paired by seed and test example, adjusted for all runs (Holm)."""
+    return mean(f"p of {metric} minus {baseline}")
+
+
+def at_an_end(study: Study, run: str) -> str:
+    """Show in how many folds the lowest or the highest value of the run's grid was chosen."""
+    grids = study.made_by["params"]["runs"].get(run, {}).get("grid", {})
+    chosen = [(one, grid) for place, grid in grids.items() for one in study.by_fold(run, f"setting.{place}").values()]
+    return f"{sum(one in (min(grid), max(grid)) for one, grid in chosen)} of {len(chosen)}" if chosen else ""
+
+
+def half_width(values: Values) -> float:
+    """Return half the width of the 95 % interval of a mean (Student's t)."""
+    return float(np.std(values, ddof=1) / len(values) ** 0.5 * student.ppf(0.975, len(values) - 1))
+
+
+def paired(values: Values, usual: Values) -> str:
+    """Return a mean over seeds, with its difference from that of the same seeds of another method and a 95 % interval.
+
+    >>> paired([0.5, 0.6, 0.7], [0.4, 0.4, 0.6])
+    '0.600 (+0.133 ± 0.143)'
+    """
+    apart = np.subtract(values, usual)
+    return f"{np.mean(values):.3f} ({apart.mean():+.3f} ± {half_width(apart):.3f})"
+
+
+def with_half(values: np.ndarray, form: str = ".3f") -> str:
+    """Return a mean and the half width of its 95 % interval."""
+    return f"{values.mean():{form}} ± {half_width(values):{form.removeprefix('+')}}"
+
+
+def of_seeds(study: Study, run: str, metric: str) -> np.ndarray:
+    """Return a metric of each seed, in the order of the seeds."""
+    return np.array([found for _, found in sorted(study.by_seed(run, metric).items())])

@@ -1,0 +1,492 @@
+"""Write the tables of the docs from the kept results: `python -m pipelines.reporting.pages [NAME ...]`.
+
+`PLACES` says which page shows what. Each place is between the lines `<!-- results: NAME -->` and
+`<!-- end of results -->`. The place `report` is of the last `dvc repro` instead, written if it is named, with the
+sheet of images.
+"""
+
+import re
+import shutil
+import sys
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from scipy.stats import friedmanchisquare, rankdata, ttest_1samp, ttest_ind, ttest_rel, wilcoxon
+
+from pipelines.reporting.cells import (
+    Cell,
+    Computed,
+    Table,
+    at_an_end,
+    gain,
+    mean,
+    of_seeds,
+    p_of,
+    paired,
+    value,
+    with_half,
+)
+from pipelines.reporting.papers import SORTERS, printed
+from pipelines.reporting.results import markdown, number
+from pipelines.reporting.studies import Study
+from rankops.bootstrap import holm
+from rankops.io.atomic import replaced_file
+from rankops.tasks.label_ranking import LabelRanking
+
+__all__ = ["PLACES", "text_of", "write"]
+
+REPORT, SHEET = Path("reports/results.md"), Path("reports/figures/orders.png")
+
+# --- RLSEP's Tables 1 and 2: the key of a row is a metric. ---
+
+LOSSES = {"cross_entropy": "cross-entropy", "lsep": "LSEP", "rlsep": "RLSEP"}
+METRICS = {metric.title: metric.name for metric in LabelRanking.metrics}
+MARGINS = "RLSEP's margins, in points; p by t-tests over seeds, paired and Welch's, adjusted for all rows (Holm)."
+RIVALS = [(metric, loss) for metric in METRICS.values() for loss in ("cross_entropy", "lsep")]  # of RLSEP
+
+
+def _printed(loss: str, images: str, metric: str) -> float:
+    return 100 * float(printed("label_ranking", "ranked_mnist", loss)[images][metric].split(" ± ")[0])
+
+
+def spread(run: str) -> Cell:
+    """Show a metric in per cent, with its standard deviation over seeds."""
+
+    def cell(study: Study, metric: str) -> str:
+        values = of_seeds(study, run, metric)
+        return f"{100 * values.mean():.1f} ± {100 * values.std(ddof=1):.1f}"
+
+    return cell
+
+
+def percent(run: str) -> Cell:
+    """Show a metric in per cent, with its interval."""
+    return lambda study, metric: number(*(100 * part for part in study.leaf(run, metric)), digits=1)
+
+
+def in_the_paper(images: str) -> Cell:
+    return lambda study, metric: f"{_printed('rlsep', images, metric):.1f}"
+
+
+@cache
+def margins(study: Study) -> dict[tuple[str, str], list[str]]:
+    """Return RLSEP's margins over its rivals, with p of two t-tests over seeds, and the paper's margins.
+
+    Raises:
+        ValueError: the losses have different seeds.
+    """
+    runs = {loss: next(run for run in study.runs if run.startswith(f"label_ranking-{loss}-")) for loss in LOSSES}
+    seeds = {run: sorted(study.by_seed(run, RIVALS[0][0])) for run in runs.values()}
+    if len(set(map(tuple, seeds.values()))) > 1:
+        raise ValueError(f"results/{study.name}: the losses have different seeds, expected the same: {seeds}")
+    pairs = [[of_seeds(study, runs[loss], metric) for loss in ("rlsep", rival)] for metric, rival in RIVALS]
+    paired = holm([float(ttest_rel(*pair).pvalue) for pair in pairs])
+    welch = holm([float(ttest_ind(*pair, equal_var=False).pvalue) for pair in pairs])
+    theirs = [_printed("rlsep", "5,000", metric) - _printed(rival, "5,000", metric) for metric, rival in RIVALS]
+    return {
+        rival: [f"{100 * (pair[0] - pair[1]).mean():+.1f}", _small(p), _small(q), f"{paper:+.1f}"]
+        for rival, pair, p, q, paper in zip(RIVALS, pairs, paired, welch, theirs, strict=True)
+    }
+
+
+def _small(p: float) -> str:
+    return f"{p:.3f}" if p >= 0.001 else "< 0.001"
+
+
+def _table_1(study: str, kind: str, title: str) -> list[Table]:
+    columns = {shown: spread(f"label_ranking-{loss}-{kind}") for loss, shown in LOSSES.items()}
+    columns |= {"RLSEP in the paper": in_the_paper("5,000")}
+    titles = {metric: title for title, metric in METRICS.items()}
+    about = ("margin", "p, paired by seed", "p, Welch", "the paper's margin")
+    tested: dict[str, Cell] = {"over": lambda _, rival: LOSSES[rival[1]]}
+    tested |= {name: lambda study, rival, place=place: margins(study)[rival][place] for place, name in enumerate(about)}
+    seeds = f"## {title}\n\nPer cent, mean ± standard deviation over {{seeds}} seeds.\n\n"
+    rivals = [(titles[rival[0]], rival) for rival in RIVALS]
+    return [
+        Table(study, "metric", METRICS.items(), columns, seeds),
+        Table(study, "metric", rivals, tested, f"{MARGINS}\n\n"),
+    ]
+
+
+ALL_OF_MNIST = Table(
+    "full_224",
+    "metric",
+    METRICS.items(),
+    {
+        **{shown: percent(f"label_ranking-{loss}-shifted") for loss, shown in LOSSES.items()},
+        "RLSEP in the paper": in_the_paper("60,000"),
+    },
+    "## The same, 60,000 images\n\nPer cent, with a 95 % interval over test images; one seed.\n\n",
+)
+
+# --- The papers' figures. ---
+
+RANKER = "label_ranking-rlsep-label_attention"
+
+
+def both_ends(metric: str, digits: int) -> Cell:
+    """Show what a metric is in the first and in the last frame; the key of a row is a digit."""
+
+    def cell(study: Study, digit: str) -> str:
+        first, last = (study.leaf(RANKER, f"digit_{digit}.{metric}.{end}")[0] for end in ("first", "last"))
+        return f"{first:.{digits}f} to {last:.{digits}f}"
+
+    return cell
+
+
+def _of_scale(study: Study, scale: str) -> str:
+    if scale == "exactly_ordered":
+        return number(*study.leaf(RANKER, scale))
+    return "{:.1f} ± {:.1f}".format(*(study.leaf(RANKER, f"scale_{scale}.{one}")[0] for one in ("mean", "deviation")))
+
+
+def points(flipped: int) -> Cell:
+    """Show the mean over seeds with so many per cent of flipped labels, and what `paired` says beside Hinge-AP."""
+
+    def cell(study: Study, run: str) -> str:
+        both = (run.format(flipped), f"points-hinge_ap-{flipped}")
+        ours, theirs = (list(study.by_seed(one, "mean_average_precision").values()) for one in both)
+        return f"{np.mean(ours):.3f}" if both[0] == both[1] else paired(ours, theirs)
+
+    return cell
+
+
+def _accuracy(run: str) -> Cell:
+    return lambda study, digits: number(*study.leaf(run.format(digits), f"accuracy.{digits}_digits"))
+
+
+FIGURES = {
+    "SoDeep's Fig. 4: L1 / d by the depth of a CNN sorter": (
+        "layers",
+        [("2", "cnn-2_layers"), ("4", "cnn-4_layers"), ("6", "cnn-6_layers"), ("8", "cnn"), ("10", "cnn-10_layers")],
+        {"L1 / d": value("l1", digits=4)},
+    ),
+    "SoDeep's Fig. 5: errors of the rank of a score that moves from -1 to 1, in positions": (
+        "sorter",
+        [
+            (name, name)
+            for name in (
+                *("lstm", "cnn", "cnn-2_layers", "cnn-4_layers", "cnn-6_layers", "cnn-10_layers", "comparator"),
+                *("handcrafted", *(f"handcrafted-steepness{steepness}" for steepness in (3, 30, 100))),
+                *(f"sigmoid-steepness{steepness}" for steepness in (10, 35, 100, 400)),
+                *("laplace", "laplace-sharp", "straight_through"),
+            )
+        ],
+        {"mean": mean("sweep.mean"), "largest": mean("sweep.largest")},
+    ),
+    "SoDeep's Fig. 6: average precision by the share of flipped labels, and the difference from Hinge-AP": (
+        "method",
+        [(name, f"points-{name}-{{}}") for name in ("lstm", "cnn", "handcrafted", "hinge_ap", "cross_entropy")],
+        {f"{share} %": points(share) for share in (0, 10, 20, 30, 40)},
+    ),
+    "RLSEP's Fig. 1: scores while sizes change": (
+        "digit",
+        [(digit, digit) for digit in "123"],
+        {
+            "side, px": both_ends("side", 0),
+            "score": both_ends("score", 1),
+            "Spearman of both": lambda study, digit: mean(f"digit_{digit}.spearman")(study, RANKER),
+        },
+    ),
+    "RLSEP's Fig. 3: scores by scale in images of four digits of scales 1 to 4, mean ± deviation": (
+        "scale",
+        [*((scale, scale) for scale in ("1", "2", "3", "4", "absent")), ("*images in exact order*", "exactly_ordered")],
+        {"score": _of_scale},
+    ),
+    "RLSEP's Fig. 5: ranked accuracy by the number of digits in an image": (
+        "digits",
+        [(str(digits), digits) for digits in range(2, 11)],
+        {
+            "RLSEP": _accuracy("label_ranking-rlsep-{}_digits"),
+            "RLSEP, trained on three digits": _accuracy("label_ranking-rlsep-3_digits"),
+            "LSEP": _accuracy("label_ranking-lsep-{}_digits"),
+        },
+    ),
+}
+PAIRS = Table(
+    "pairs",
+    "run",
+    [(name, f"label_ranking-{name}") for name in ("rlsep-label_attention", "rlsep-3_pairs", "rlsep-10_pairs")],
+    {
+        "ranked 0-1": mean("ranked.exact_match"),
+        "difference": gain("ranked.exact_match", RANKER),
+        "p (Holm)": p_of("ranked.exact_match", RANKER),
+    },
+    "**RLSEP's t, random pairs of each image: ranked 0-1, and its difference from all pairs.**\n\n",
+)
+
+# --- Many networks at once: runs `<what>, <method>`, with Student's t over seeds. ---
+
+MADE_DATA = {
+    "spearman": ("Spearman", ("MSE", "MSE, each list standardized", "MSE of ranks", "Spearman")),
+    "average_precision": ("mean AP", ("cross-entropy", "softmax of each list", "AP")),
+}
+USUAL_ORDER, USUAL_DIGITS = "mse", "SoftSort, binary cross-entropy"
+
+
+def made_data(study: Study) -> str:
+    parts = []
+    for metric, (title, losses) in MADE_DATA.items():
+        rows = []
+        for kind in [run.removesuffix(f", {losses[0]}") for run in study.runs if run.endswith(f", {losses[0]}")]:
+            usual, *others = (of_seeds(study, f"{kind}, {loss}", metric) for loss in losses)
+            rows.append([kind, f"{usual.mean():.3f}", *(paired(one, usual) for one in others)])
+        parts.append(markdown([f"made data, by {title}", *losses], rows))
+    return "\n".join(parts)
+
+
+def label_ranking_sets(study: Study) -> str:
+    """Show tau of each set and method, and what a method does over all sets: Wilcoxon's and Friedman's tests."""
+    sets = [run for run in study.runs if study.has(run, "rows")]
+    methods = [run.removeprefix(f"{sets[0]}, ") for run in study.runs if run.startswith(f"{sets[0]}, ")]
+    tau = [[of_seeds(study, f"{name}, {method}", "kendall") for name in sets] for method in methods]
+    means = np.array([[values.mean() for values in one] for one in tau])  # (methods, sets)
+    shape, rows = ("rows", "features", "labels"), []
+    for place, name in enumerate(sets):
+        cells = [with_half(one[place]) for one in tau]
+        best = int(means[:, place].argmax())
+        cells[best] = f"**{cells[best]}**"
+        rows.append([name, *(mean(one, ".0f")(study, name) for one in shape), *cells])
+    first = markdown(["set", *shape, *methods], rows)
+    ranks, gains = rankdata(-means, axis=0).mean(1), means - means[methods.index(USUAL_ORDER)]
+    others = [place for place, method in enumerate(methods) if method != USUAL_ORDER]
+    p = dict(zip(others, holm([float(wilcoxon(gains[place]).pvalue) for place in others]), strict=True))
+    rows = []
+    for place in ranks.argsort(kind="stable"):
+        against = ["", "", ""]
+        if place in p:
+            against = [with_half(gains[place], "+.3f"), f"{(gains[place] > 0).sum()} of {len(sets)}", f"{p[place]:.3f}"]
+        ends = [_at_ends(study, methods[place], key, ends) for key, ends in (("rate", (0, -1)), ("steps", (-1,)))]
+        rows.append([methods[place], f"{means[place].mean():.3f}", f"{ranks[place]:.1f}", *against, *ends])
+    columns = ["method", "mean tau", "mean rank", f"minus {USUAL_ORDER}'s", f"sets above {USUAL_ORDER}", "p (Holm)"]
+    second = markdown([*columns, "rates at an end", "most steps"], rows)
+    return f"{first}\nOver sets (Friedman's test: p = {friedmanchisquare(*means).pvalue:.1e}):\n\n{second}"
+
+
+def _at_ends(study: Study, method: str, key: str, places: tuple[int, ...]) -> str:
+    """Return how often a value at an end of the grid was chosen."""
+    ends = [study.made_by["params"][key][place] for place in places]
+    chosen = [row.value for row in study.rows if row.metric == f"setting.{key}" and row.run.endswith(f", {method}")]
+    return f"{np.isin(chosen, ends).mean():.0%}"
+
+
+def four_digits(study: Study) -> str:
+    """Show for each n EM and EW on test, and EM minus the usual method's with paired t-tests, the best first."""
+    parts = []
+    for n in sorted({int(run.rpartition(", n = ")[2]) for run in study.runs if ", n = " in run}):
+        names = [run.removesuffix(f", n = {n}") for run in study.runs if run.endswith(f", n = {n}")]
+        em = {name: pd.Series(study.by_seed(f"{name}, n = {n}", "test.EM")) for name in names}
+        gains = {name: (em[name] - em[USUAL_DIGITS]).dropna() for name in names if name != USUAL_DIGITS}
+        p = dict(zip(gains, holm([float(ttest_1samp(gain, 0).pvalue) for gain in gains.values()]), strict=True))
+        rows = []
+        for name in sorted(names, key=lambda name: -em[name].mean()):
+            ew = of_seeds(study, f"{name}, n = {n}", "test.EW")
+            against = [with_half(gains[name].to_numpy(), "+.1f"), f"{p[name]:.3f}"] if name in p else ["", ""]
+            setting, shown = mean("setting", "g")(study, f"{name}, n = {n}"), with_half(em[name].to_numpy(), ".1f")
+            rows.append([name, setting, str(len(ew)), shown, with_half(ew, ".1f"), *against])
+        columns = ["method", "setting", "seeds", "EM", "EW", f"EM minus that of {USUAL_DIGITS}", "p (Holm)"]
+        parts.append(f"**n = {n}**\n\n{markdown(columns, rows)}")
+    return "\n".join(parts)
+
+
+# --- When a ranking loss pays: the README's short table. ---
+
+VALUES, LISTS = ("MSE", "Spearman", "MSE of ranks"), ("cross-entropy", "AP", "softmax of each list")
+# Of each row: what it is, the made data, the metric's title, and the usual loss, ours, and a simple other.
+PAYS = (
+    ("targets are skewed", "skewed, as prices and counts are", "Spearman", VALUES),
+    ("3 % of targets are wrong", "3 % of training targets are wrong", "Spearman", VALUES),
+    ("each list has its own unit", "20 lists of 25, each in its own unit", "Spearman", VALUES),
+    ("each list has its own level", "5 of 50, lists differ in level", "mean AP", LISTS),
+    ("targets are clean", "values with normal noise", "Spearman", VALUES),
+    ("4 of 200 are relevant", "4 of 200", "mean AP", LISTS),
+)
+
+
+def pays(study: Study) -> str:
+    """Show the usual loss, the loss on ranks and a simple alternative side by side, the best in bold."""
+    rows = []
+    for what, kind, title, losses in PAYS:
+        metric = next(name for name, (shown, _) in MADE_DATA.items() if shown == title)
+        found = [f"{of_seeds(study, f'{kind}, {loss}', metric).mean():.2f}" for loss in losses]
+        cells = [f"**{one}**" if one == max(found) else one for one in found]  # all that look the best
+        rows.append([what, title, *(f"{cell} {loss}" for cell, loss in zip(cells, losses, strict=True))])
+    return markdown(["when", "judged by", "usual loss", "ranking loss", "simple alternative"], rows)
+
+
+# --- SoDeep's Table 1. ---
+
+ON_100_SCORES = {
+    "comparator, trained at d = 32, ships": "comparator",
+    **{f"LSTM written down, {cells} cells each way": f"lstm-{cells}_cells" for cells in (512, 256, 128, 64)},
+    "LSTM, the paper's": "lstm",
+    "CNN, the paper's kernels, 32 channels": "cnn-unpadded",
+    "CNN, dilated, 32 channels": "cnn",
+    "sigmoid": "sigmoid-steepness35",
+    "Laplace, softness 0.05": "laplace-sharp",
+    "Laplace, softness 0.2": "laplace",
+    "handcrafted, steepness 10": "handcrafted",
+}
+
+# --- Real data. ---
+
+USUAL_KANJI, USUAL_CELLS = "label_ranking-cross_entropy-kanji", "memorability-mse-solar_cells"
+USUAL_PROTEINS, USUAL_FILMS = "proteins-soft_margin", "films-mse"
+TRUE_ORDER = "*the true order, without equal scores*"
+PROTEINS = {
+    "soft margin": USUAL_PROTEINS,
+    "soft margin + Eq. 7, Laplace": "proteins-soft_margin_and_eq_7",
+    "average precision loss, Laplace": "proteins-average_precision",
+    "soft margin + average precision loss, Laplace": "proteins-soft_margin_and_average_precision",
+    "SmoothAP: average precision loss, handcrafted": "proteins-smooth_ap",
+    "Hinge-AP": "proteins-hinge_ap",
+    "RLSEP on 0/1": "proteins-rlsep",
+    "ListNet": "proteins-listnet",
+    "LightGBM, LambdaRank": "proteins-lightgbm",
+    "LambdaRank": "proteins-lambdarank",
+}
+KANJI = {
+    **{loss: f"label_ranking-{loss}-kanji" for loss in ("cross_entropy", "lsep", "rlsep", "plackett_luce")},
+    "*the true components, in their usual order*": "usual_order",
+}
+CELLS = {
+    "mse": USUAL_CELLS,
+    "spearman, lstm": "memorability-spearman-lstm-solar_cells",
+    "spearman, laplace": "memorability-spearman-laplace-solar_cells",
+    "ranknet": "memorability-ranknet-solar_cells",
+    TRUE_ORDER: "true_order_of_cells",
+}
+FILMS = {
+    "mse": USUAL_FILMS,
+    "mse, user's mean taken off": "films-mse_centered",
+    **{loss: f"films-{loss}" for loss in ("listnet", "ranknet", "lambdarank", "ndcg", "spearman", "kendall")},
+    "*mean rating of the film*": "mean_rating",
+    TRUE_ORDER: "true_order_of_films",
+}
+PROTEIN_COLUMNS = {
+    "mean AP": value("mean_average_precision"),
+    "difference from soft margin": gain("mean_average_precision", USUAL_PROTEINS, digits=4),
+    "p (Holm)": p_of("mean_average_precision", USUAL_PROTEINS),
+    "NDCG": mean("ndcg"),
+    "TOP1": mean("top_1"),
+    "RKL": mean("rank_of_last", ".1f"),
+    "rates at an end": at_an_end,
+}
+KANJI_COLUMNS = {
+    "ranked 0-1": value("ranked.exact_match"),
+    "difference from cross-entropy": gain("ranked.exact_match", USUAL_KANJI),
+    "p (Holm)": p_of("ranked.exact_match", USUAL_KANJI),
+    "ranked accuracy": value("ranked.accuracy"),
+    "ranked mAP": value("ranked.mean_average_precision"),
+    "unranked 0-1": value("unranked.exact_match"),
+}
+CELL_COLUMNS = {
+    "Spearman": value("spearman"),
+    "difference from MSE": gain("spearman", USUAL_CELLS),
+    "p (Holm)": p_of("spearman", USUAL_CELLS),
+}
+FILM_COLUMNS = {
+    "NDCG": value("ndcg"),
+    "minus mse's": gain("ndcg", USUAL_FILMS, digits=4),
+    "p (Holm)": p_of("ndcg", USUAL_FILMS),
+    "Kendall's tau": value("kendall"),
+    "tau minus mse's": gain("kendall", USUAL_FILMS, digits=4),
+    "p (Holm) of tau": p_of("kendall", USUAL_FILMS),
+    "rates at an end": at_an_end,
+}
+SORTER_COLUMNS = {
+    "parameters": mean("parameters", ",.0f"),
+    "L1": value("l1", digits=4),
+    "the paper's L1": lambda _, run: SORTERS.get(run.split("-")[0], ""),
+    "exact ranks": mean("exact_ranks"),
+    "vanishing gradients": mean("gradient.vanishing"),
+    "wrong signs": mean("gradient.wrong_signs_of_others"),
+}
+# The page of each place, and its tables from top to bottom.
+PLACES: dict[str, tuple[str, Sequence[Table | Computed]]] = {
+    "table_1": (
+        "docs/table_1.md",
+        [
+            *_table_1("subset_224", "shifted", "The paper's network, 224 px, 5,000 images"),
+            ALL_OF_MNIST,
+            *_table_1("table_1", "label_attention", "A smaller network, 64 px, 5,000 images"),
+        ],
+    ),
+    "paper_figures": (
+        "docs/experiments.md",
+        [*(Table("paper_figures", *table, title=f"**{title}.**\n\n") for title, table in FIGURES.items()), PAIRS],
+    ),
+    "proteins": ("docs/real_data.md", [Table("protein_homology", "method", PROTEINS.items(), PROTEIN_COLUMNS)]),
+    "kanji": ("docs/real_data.md", [Table("kanji", "loss", KANJI.items(), KANJI_COLUMNS)]),
+    "solar_cells": ("docs/real_data.md", [Table("solar_cells", "loss", CELLS.items(), CELL_COLUMNS)]),
+    "films": ("docs/real_data.md", [Table("movielens_100k", "loss", FILMS.items(), FILM_COLUMNS)]),
+    "when_ranks_win": ("docs/results.md", [Computed("when_ranks_win", made_data)]),
+    "pays": ("README.md", [Computed("when_ranks_win", pays)]),
+    "label_ranking_sets": ("docs/real_data.md", [Computed("label_ranking_sets", label_ranking_sets)]),
+    "four_digit_mnist": ("docs/peers.md", [Computed("four_digit_mnist", four_digits)]),
+    "sodeep_table_1": (
+        "docs/sodeep_table_1.md",
+        [Table("sodeep_table_1", "sorter", ON_100_SCORES.items(), SORTER_COLUMNS)],
+    ),
+}
+
+
+def text_of(name: str) -> str:
+    """Return what stands in a place."""
+    return "\n".join(table.text() for table in PLACES[name][1])
+
+
+def write(page: Path, name: str, text: str) -> None:
+    """Write text into a place of a page.
+
+    Raises:
+        ValueError: the page does not have exactly one such place.
+    """
+    place = rf"(<!-- results: {re.escape(name)} -->\n).*?(<!-- end of results -->)"
+    new, count = re.subn(place, lambda match: f"{match[1]}{text}{match[2]}", page.read_text(), flags=re.DOTALL)
+    if count != 1:
+        raise ValueError(
+            f"{page}: {count} places {name}, expected 1: `<!-- results: {name} -->` and `<!-- end of results -->`"
+        )
+    with replaced_file(page) as partial:
+        partial.write_text(new)
+
+
+def write_report() -> None:
+    """Copy the tables and the sheet of images of the last `dvc repro` into docs/.
+
+    Raises:
+        FileNotFoundError: the report has not been made.
+        ValueError: the page has no place for the tables.
+    """
+    if not REPORT.is_file():
+        raise FileNotFoundError(f"{REPORT}: no such file; make it with `dvc repro`")
+    write(Path("docs/results.md"), "report", REPORT.read_text())
+    if SHEET.is_file():  # there is none without label ranking
+        shutil.copyfile(SHEET, Path("docs") / SHEET.name)
+
+
+def main(names: Sequence[str]) -> None:
+    """Write the places that are named; all but the report's if none is.
+
+    Raises:
+        FileNotFoundError: a study was not kept.
+        ValueError: there is no such place, or a study is damaged.
+    """
+    if unknown := sorted({*names} - {"report", *PLACES}):
+        raise ValueError(f"{unknown[0]}: no such place, expected report, {', '.join(PLACES)}")
+    for name in names or PLACES:
+        if name == "report":
+            write_report()
+        else:
+            write(Path(PLACES[name][0]), name, text_of(name))
+
+
+if __name__ == "__main__":
+    try:
+        main(sys.argv[1:])
+    except (ValueError, OSError) as error:
+        sys.exit(str(error))

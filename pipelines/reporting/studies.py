@@ -1,0 +1,259 @@
+"""Kept results: `results/<study>/results.csv`, a row a number, with `made_by.json`, which says what made them.
+
+The columns are `run`, `seed`, `fold`, `metric`, `value`, `low` and `high`. A row without a seed is over all seeds, one
+without a fold over all folds; `low` and `high` are the 95 % interval. `metric` is the name of a metric, or
+
+- `<metric> minus <baseline>`: the difference from a run, paired by seed and test example; `p of ...` is its p value;
+- `setting.<place>`: the value that was chosen from a grid;
+- `validation`: what it was chosen by.
+"""
+
+import json
+import math
+import platform
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import cached_property
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pandas as pd
+import torch
+
+from pipelines.reporting.results import number
+from rankops import lookup
+from rankops.io.atomic import replaced_folder
+
+__all__ = [
+    "Row",
+    "Study",
+    "compared_rows",
+    "machine",
+    "on_datasets",
+    "read",
+    "read_rows",
+    "rows_of",
+    "write",
+    "write_rows",
+]
+
+FOLDER = Path("results")
+TABLE, MADE_BY = "results.csv", "made_by.json"
+MADE = {"commit": str, "params": dict, "hashes": dict, "machine": dict}
+
+
+class Row(NamedTuple):
+    """A number of a study."""
+
+    run: str
+    metric: str
+    value: float
+    low: float = math.nan
+    high: float = math.nan
+    seed: int | None = None
+    fold: int | None = None
+
+
+COLUMNS = ("run", "seed", "fold", "metric", "value", "low", "high")
+
+
+@dataclass(frozen=True, eq=False)
+class Study:
+    """Results of runs that stand beside each other, and what made them.
+
+    Attributes:
+        name: its folder below results/.
+        rows: in the order of the file.
+        made_by: `commit`, `params`, `hashes` of what went in, `machine`, and what else is to be known.
+    """
+
+    name: str
+    rows: list[Row]
+    made_by: dict[str, Any]
+
+    @cached_property
+    def _by_place(self) -> dict[tuple[str, str, int | None, int | None], Row]:
+        return {(row.run, row.metric, row.seed, row.fold): row for row in self.rows}
+
+    @cached_property
+    def _parts(self) -> dict[tuple[str, str], list[Row]]:
+        parts: dict[tuple[str, str], list[Row]] = {}
+        for row in self.rows:
+            parts.setdefault((row.run, row.metric), []).append(row)
+        return parts
+
+    @property
+    def runs(self) -> list[str]:
+        return list(dict.fromkeys(row.run for row in self.rows))
+
+    def has(self, run: str, metric: str) -> bool:
+        return (run, metric, None, None) in self._by_place
+
+    def leaf(self, run: str, metric: str) -> tuple[float, float, float]:
+        """Return a metric over all seeds and folds, with its interval.
+
+        Raises:
+            ValueError: it was not kept.
+        """
+        if not self.has(run, metric):
+            raise ValueError(f"{FOLDER / self.name / TABLE}: no {metric} of {run}: keep the study again")
+        row = self._by_place[run, metric, None, None]
+        return row.value, row.low, row.high
+
+    def by_seed(self, run: str, metric: str) -> dict[int, float]:
+        """Return a metric of each seed, over all folds."""
+        rows = self._parts.get((run, metric), ())
+        return {row.seed: row.value for row in rows if row.seed is not None and row.fold is None}
+
+    def by_fold(self, run: str, metric: str) -> dict[int, float]:
+        """Return a metric of each fold, over all seeds."""
+        rows = self._parts.get((run, metric), ())
+        return {row.fold: row.value for row in rows if row.fold is not None and row.seed is None}
+
+
+def read(name: str) -> Study:
+    """Return a kept study.
+
+    Raises:
+        FileNotFoundError: it was not kept.
+        ValueError: its files are not what `write` writes; the message names file and line.
+    """
+    made_by = FOLDER / name / MADE_BY
+    rows = read_rows(FOLDER / name / TABLE)
+    try:
+        about = json.loads(made_by.read_text()) if made_by.is_file() else {}
+    except ValueError as error:  # bytes that are no text among them
+        raise ValueError(f"{made_by}: not JSON ({error}): `git checkout {made_by}`") from error
+    _check_about(made_by, about)
+    return Study(name, rows, about)
+
+
+def read_rows(path: Path) -> list[Row]:
+    """Return the rows of a table, with errors as `read`."""
+    if not path.is_file():
+        raise FileNotFoundError(f"{path}: no such file; results/README.md says how it is made")
+    try:
+        table = pd.read_csv(path, float_precision="round_trip", dtype={"run": str, "seed": "Int64", "fold": "Int64"})
+    except ValueError as error:  # bytes that are no text, and pandas' parser errors
+        raise ValueError(f"{path}: not a table of results ({error}): `git checkout {path}`") from error
+    if list(table) != list(COLUMNS):
+        raise ValueError(f"{path}: columns {', '.join(table)}, expected {', '.join(COLUMNS)}")
+    numbers = table[["value", "low", "high"]].apply(pd.to_numeric, errors="coerce")
+    wrong = {column: table[column].isna() for column in ("run", "metric")} | {"value": numbers["value"].isna()}
+    wrong |= {column: numbers[column].isna() & table[column].notna() for column in ("low", "high")}
+    for column, lines in wrong.items():
+        if lines.any():
+            found = table[column][lines.argmax()]
+            raise ValueError(f"{path}: line {lines.argmax() + 2}: {column} is {found!r}: `git checkout {path}`")
+    if (twice := table.duplicated(["run", "seed", "fold", "metric"])).any():
+        raise ValueError(
+            f"{path}: line {twice.argmax() + 2} is of a number that another line has: `git checkout {path}`"
+        )
+    parts = [[None if part is pd.NA else int(part) for part in table[name]] for name in ("seed", "fold")]
+    columns = zip(table["run"], table["metric"], *(numbers[name] for name in numbers), *parts, strict=True)
+    return [Row(*row) for row in columns]
+
+
+def write(name: str, rows: Iterable[Row], made_by: Mapping[str, Any]) -> Path:
+    """Write a study whole, in place of the one that has its name, and return its folder.
+
+    Raises:
+        ValueError: what made it is not told, or a number is there twice or is none.
+    """
+    _check_about(FOLDER / name / MADE_BY, made_by)
+    with replaced_folder(FOLDER / name) as folder:
+        write_rows(folder / TABLE, rows)
+        (folder / MADE_BY).write_text(json.dumps(made_by, indent=1) + "\n")
+    return FOLDER / name
+
+
+def write_rows(path: Path, rows: Iterable[Row]) -> None:
+    """Write rows as a table, with errors as `write`."""
+    rows = list(rows)
+    places = Counter((row.run, row.metric, row.seed, row.fold) for row in rows)
+    if twice := [place for place, count in places.items() if count > 1]:
+        raise ValueError(f"{path}: {twice[0]} is there twice, expected a row a number")
+    if bad := [row for row in rows if not math.isfinite(row.value)]:
+        raise ValueError(f"{path}: {bad[0]}, expected a finite value")
+    table = pd.DataFrame(rows, columns=list(Row._fields)).astype({"seed": "Int64", "fold": "Int64"})
+    table[list(COLUMNS)].to_csv(path, index=False)
+
+
+def rows_of(run: str, metrics: Mapping[str, Any], *, prefix: str = "") -> list[Row]:
+    """Return the rows of what `evaluate` or a benchmark measured: nested metrics, each a number or a leaf.
+
+    >>> rows_of("mse", {"recall": {"at_1": {"value": 0.5, "low": 0.4, "high": 0.6, "seeds": {"1": 0.5}}}})[1]
+    Row(run='mse', metric='recall.at_1', value=0.5, low=nan, high=nan, seed=1, fold=None)
+    """
+    rows: list[Row] = []
+    for key, leaf in metrics.items():
+        if isinstance(leaf, Mapping) and "value" not in leaf:
+            rows += rows_of(run, leaf, prefix=f"{prefix}{key}.")
+            continue
+        leaf = leaf if isinstance(leaf, Mapping) else {"value": leaf}
+        metric, bounds = f"{prefix}{key}", [leaf.get(bound, math.nan) for bound in ("low", "high")]
+        rows.append(Row(run, metric, leaf["value"], *bounds))
+        rows += [Row(run, metric, value, seed=int(seed)) for seed, value in leaf.get("seeds", {}).items()]
+    return rows
+
+
+def compared_rows(comparison: Mapping[str, Any]) -> list[Row]:
+    """Return the rows of a comparison, as metrics/comparisons has it: differences and their p."""
+    rows, name = [], f"{comparison['metric']} minus {comparison['baseline']}"
+    for run, found in comparison["runs"].items():
+        if "difference" in found:
+            gain = found["difference"]
+            rows += [Row(run, name, gain["value"], gain["low"], gain["high"]), Row(run, f"p of {name}", found["p"])]
+    return rows
+
+
+def on_datasets(datasets: Collection[str]) -> dict[str, pd.DataFrame]:
+    """Return a table for each study with runs on one of these datasets (names of files), with a row a run."""
+    tables = {}
+    for path in sorted(FOLDER.glob(f"*/{MADE_BY}")):
+        study = read(path.parent.name)
+        of_key = study.made_by["params"].get("datasets", {})
+        runs = {
+            name: run
+            for name, run in study.made_by["params"].get("runs", {}).items()
+            if of_key.get(run.get("dataset"), {}).get("name") in datasets
+        }
+        if runs:
+            rows = [_shown(study, name, run["task"]) for name, run in runs.items()]
+            tables[study.name] = pd.DataFrame(rows).dropna(axis=1)  # the metrics that all have
+    return tables
+
+
+def _shown(study: Study, run: str, task: str) -> dict[str, str]:
+    metrics = [metric for metric in lookup.find("tasks", task).metrics if study.has(run, metric.name)]
+    seeds = max((len(study.by_seed(run, metric.name)) for metric in metrics), default=0)
+    shown = {metric.title: number(*study.leaf(run, metric.name)) for metric in metrics}
+    return {"run": run, "seeds": str(seeds)} | shown | {"commit": study.made_by["commit"][:10]}
+
+
+def machine() -> dict[str, str | int | None]:
+    """Return what figures of time depend on: hardware, threads, versions; and the date."""
+    return {
+        "processor": _processor(),
+        "threads": torch.get_num_threads(),
+        "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
+        "torch": torch.__version__,
+        "python": platform.python_version(),
+        "date": datetime.now(UTC).date().isoformat(),
+    }
+
+
+def _processor() -> str:
+    """Return the processor's name if the system has it."""
+    info = Path("/proc/cpuinfo")
+    lines = info.read_text().splitlines() if info.is_file() else []
+    names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.processor() or platform.machine()
+
+
+def _check_about(path: Path, about: Any) -> None:
+    for key, kind in MADE.items():
+        if not isinstance(about, Mapping) or not isinstance(about.get(key), kind):
+            raise ValueError(f"{path}: {key} is missing or no {kind.__name__}, expected {', '.join(MADE)}")

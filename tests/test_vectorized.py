@@ -1,0 +1,113 @@
+"""Many small networks side by side: each is as if trained alone, settings are validation's, and studies resume."""
+
+import math
+import sys
+
+import pytest
+import torch
+from scipy.stats import kendalltau
+from torch import nn
+
+from experiments import four_digit_mnist as digits
+from experiments import label_ranking_sets as sets
+from experiments.vectorized import command, measured
+from pipelines.reporting import studies
+from pipelines.reporting.studies import Row
+from rankops import metrics
+
+
+def made(generator) -> tuple[torch.Tensor, torch.Tensor]:
+    classes = torch.arange(40) % 4
+    centers = torch.stack([classes, -classes, 0 * classes], 1)
+    features = torch.randn(40, 3, generator=generator, dtype=torch.float64) + centers
+    return torch.cat([features, torch.ones(40, 1)], 1), classes  # and a feature that never changes
+
+
+def test_naive_bayes_orders_classes_as_plain_loops_do(generator):
+    features, classes = made(generator)
+    for row, found in zip(features.tolist(), sets.label_ranks(features, classes).tolist(), strict=True):
+        logs = []
+        for each in range(4):  # 10 rows a class
+            columns = list(zip(*features[classes == each, :3].tolist(), strict=True))
+            means = [sum(column) / 10 for column in columns]
+            spreads = [sum((x - mean) ** 2 for x in one) / 10 for one, mean in zip(columns, means, strict=True)]
+            parts = zip(row[:3], means, spreads, strict=True)
+            logs.append(-sum((x - mean) ** 2 / spread + math.log(spread) for x, mean, spread in parts))
+        assert [sum(log >= other for other in logs) for log in logs] == found
+
+
+def test_folds_trained_side_by_side_are_each_trained_alone(generator):
+    features, classes = made(generator)
+    data, folds = (features, sets.label_ranks(features, classes)), sets.parts(40, "made")[:3]
+    learned, asked, _ = (list(part) for part in zip(*folds, strict=True))
+    learned[1], asked[1] = learned[1][:-5], asked[1][:-2]  # folds of several sizes
+    start, loss = sets.weights(3, "made", 4, 4), sets.METHODS["rlsep"]
+    splits = 2 * sets.lists(data, learned, asked)
+    found = measured(loss, metrics.kendall, splits, start, torch.relu, rates=[0.03], steps=[20], together=False)
+    for place, (train, val) in enumerate(zip(learned, asked, strict=True)):
+        network = nn.Sequential(nn.Linear(4, sets.HIDDEN), nn.ReLU(), nn.Linear(sets.HIDDEN, 4))
+        for parameter, value in zip(network.parameters(), start, strict=True):
+            parameter.data = value[place].mT.reshape(parameter.shape).clone()
+        spread, mean = torch.std_mean(features[train], 0)
+        values = ((features - mean) / spread.where(spread > 0, 1)).float()
+        optimizer = torch.optim.Adam(network.parameters(), lr=0.03)
+        for _ in range(20):
+            optimizer.zero_grad()
+            loss(network(values[train]), data[1][train]).mean().backward()
+            optimizer.step()
+        taus = [kendalltau(network(values[row]).detach(), data[1][row]).statistic for row in val]
+        assert found["value"][place] == pytest.approx(sum(taus) / len(taus), abs=1e-6)
+
+
+def test_folds_split_all_rows_and_each_is_tested_once():
+    parts = sets.parts(40, "made")
+    assert all(torch.cat(part).sort().values.tolist() == list(range(40)) for part in parts)
+    for repeat in range(0, len(parts), sets.FOLDS):
+        tested = torch.cat([test for _, _, test in parts[repeat : repeat + sets.FOLDS]])
+        assert tested.sort().values.tolist() == list(range(40))
+
+
+def test_an_item_is_four_digits_from_left_to_right_and_its_value_is_theirs(generator):
+    labels = torch.arange(10).repeat(3)
+    images = (20 * labels)[:, None, None].expand(-1, 28, 28).to(torch.uint8)
+    (drawn,), (values,) = digits.draw((images, labels), 500, [generator])
+    assert (drawn.shape, drawn.dtype) == ((500, 28, 112), torch.uint8)
+    shown = drawn.view(500, 28, 4, 28)
+    assert (shown == shown[:, :1, :, :1]).all()
+    for image, value in zip(shown[:, 0, :, 0] // 20, values, strict=True):
+        assert int("".join(str(int(digit)) for digit in image)) == value
+    assert values.unique().numel() > 450  # and with replacement, 40 draws in a row of 30 digits
+
+
+def test_seeds_trained_side_by_side_are_each_trained_alone(generator, monkeypatch):
+    images = torch.randint(256, (30, 28, 28), generator=generator, dtype=torch.uint8)
+    for name, value in {"SETS": 2, "STEPS": 3, "digits": lambda _: (images, torch.arange(30) % 10)}.items():
+        monkeypatch.setattr(digits, name, value)
+    both = digits.trained(digits.METHODS["SoftSort, likelihood"][0.1], 3, range(1, 3))
+    alone = digits.trained(digits.METHODS["SoftSort, likelihood"][0.1], 3, range(2, 3))
+    for one, other in zip(both, alone, strict=True):
+        assert torch.allclose(one[1], other[0], atol=2e-5)  # of steps of 3e-4
+
+
+def test_validation_chooses_the_setting_and_a_study_goes_on_where_it_stopped(tmp_path, monkeypatch):
+    made = []
+
+    def rows(run, loss, n, seeds, tested):
+        made.append(run)
+        setting = next(one for one, other in digits.METHODS["SoftSort, likelihood"].items() if other is loss)
+        values = {"val": -abs(setting - 0.3), "test": setting}  # the test split would choose another
+        return [Row(run, f"{split}.EM", values[split], seed=seed) for split in tested for seed in seeds]
+
+    monkeypatch.setattr(digits, "rows", rows)
+    monkeypatch.setattr(studies, "FOLDER", tmp_path)
+
+    def run(name):
+        monkeypatch.setattr(sys, "argv", ["study", name, "--commit", "a"])
+        command("digits", {name: lambda done: digits.jobs(name, done)}, params={}, hashes={})
+        return studies.read("digits")
+
+    study = run("SoftSort, likelihood")
+    assert [study.leaf(f"SoftSort, likelihood, n = {n}", "setting")[0] for n in digits.LENGTHS] == [0.3] * 4
+    assert not any(row.metric == "test.EM" for row in study.rows if "setting =" in row.run)
+    assert len(run("SoftSort, likelihood").rows) == len(study.rows)
+    assert len(made) == 10  # and none again
