@@ -62,12 +62,12 @@ def cases() -> dict[str, tuple]:
     return found
 
 
-def trained(task: str, loss: str, sorter, sorter_optimizer, **more) -> list[torch.Tensor]:
+def trained(task: str, loss: str, sorter, sorter_optimizer, *, model: dict = MODEL, **more) -> list[torch.Tensor]:
     """All weights after a training, what a sorter has learned, and losses and metrics."""
     draws = torch.Generator().manual_seed(0)
     made = lookup.find("tasks", task)(options_of(task, **more))
     splits = [split_of(task, draws) for _ in range(2)]
-    network = made.build(MODEL, splits[0], seed=0)
+    network = made.build(model, splits[0], seed=0)
     if task == "retrieval":  # batch normalization is that of a chunk, or of a process's share
         network.captions.head.score[0] = torch.nn.Identity()
     objective = Objective({"name": loss}, sorter=sorter and sorter(), sorter_optimizer=sorter_optimizer)
@@ -83,5 +83,7 @@ if __name__ == "__main__":
         "RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "GLOO_SOCKET_IFNAME": "lo",
         "MASTER_PORT": port,
     }  # fmt: skip
-    torch.save({name: trained(*case) for name, case in cases().items()}, Path(folder) / f"{rank}.pt")
+    found = {name: trained(*case) for name, case in cases().items()}
+    found["normalized"] = trained("score_ranking", "mse", None, None, model=MODEL | {"args": {}})
+    torch.save(found, Path(folder) / f"{rank}.pt")
     torch.distributed.destroy_process_group()

@@ -1,6 +1,7 @@
 """The experiments: a project of their own with the top one's stages, the papers' figures, and results that are kept."""
 
 import contextlib
+import importlib
 import json
 import shutil
 from pathlib import Path
@@ -44,6 +45,12 @@ class TestProject:
         for scale in [*(scales.names(tmp_path) if every else ()), scales.DEFAULT]:
             scales.apply(scale, tmp_path)  # which checks them
         assert (tmp_path / "params.yaml").read_text() == (FOLDER / "params.yaml").read_text()
+
+
+@pytest.mark.parametrize("script", ["figures.digits", "figures.draw", "figures.kanji", "rivals.rules"])
+def test_a_script_finds_what_it_uses(script, monkeypatch):
+    monkeypatch.syspath_prepend(FOLDER)
+    assert callable(importlib.import_module(script).main)
 
 
 class TestFigures:

@@ -149,6 +149,8 @@ def test_a_training_in_two_processes_or_in_chunks_learns_what_one_learns_from_wh
     port = str(free_port())
     list(together(*([*words, str(rank), str(tmp_path), port] for rank in range(2))))
     both = [torch.load(tmp_path / f"{rank}.pt", weights_only=True) for rank in range(2)]
+    normalized = (one["normalized"] for one in both)  # each by its own rows, but afterwards alike
+    assert all(one.equal(other) for one, other in zip(*normalized, strict=True))
     for name, case in in_two_processes.cases().items():
         whole, chunked = in_two_processes.trained(*case), in_two_processes.trained(*case, chunk=3)
         for found in (chunked, *(one[name] for one in both)):
