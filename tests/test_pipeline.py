@@ -142,7 +142,7 @@ def test_a_setting_is_chosen_and_every_run_is_reported_and_published(project):
     ("name", "columns", "seeds", "rows"),
     [
         ("label_ranking-rlsep", "scores label_ranks selected true_label_ranks", [1], 60),
-        ("memorability-mse", "score target", [1, 2], 40),
+        ("memorability-mse", "group score target", [1, 2], 40),
         ("multilabel-multilabel_soft_margin", "scores labels difficult", [1, 2], 60),
         ("retrieval-recall-lstm", "image_embedding captions text_embeddings family gallery", [1, 2], 60),
     ],
