@@ -61,6 +61,22 @@ def _named(row: dict[str, Any], index: list[str]) -> str:
     return f"{where}: {values}" if values else where
 
 
+def _suite(place: str, frame: pd.DataFrame, expected: list[dict[str, Any]]) -> gx.ExpectationSuite:
+    for one in expected:
+        if missing := [name for name in _columns_of(one) if name not in frame]:
+            raise ExpectationsFailed(f"{place}: no column {', '.join(missing)}, which is expected to be checked")
+    filled = [
+        {"type": "expect_column_values_to_not_be_null", "column": str(name)}
+        for name in frame
+        if frame[name].isna().any()  # one for each column would take half of the time
+    ]
+    suite = gx.ExpectationSuite(place)
+    for one in [*expected, *filled]:
+        arguments = {key: value for key, value in one.items() if key != "type"}
+        suite.add_expectation(get_expectation_impl(one["type"])(**arguments))
+    return suite
+
+
 def validate(
     dataset: str,
     facts: dict[str, pd.DataFrame],
@@ -92,18 +108,7 @@ def validate(
     for table, expected in expectations.items():
         place, index = f"{dataset}.{table}", list(facts[table].index.names)
         frame = facts[table].reset_index()
-        for one in expected:
-            if missing := [name for name in _columns_of(one) if name not in frame]:
-                raise ExpectationsFailed(f"{place}: no column {', '.join(missing)}, which is expected to be checked")
-        suite = gx.ExpectationSuite(place)
-        filled = [
-            {"type": "expect_column_values_to_not_be_null", "column": str(name)}
-            for name in frame
-            if frame[name].isna().any()  # one for each column would take half of the time
-        ]
-        for one in [*expected, *filled]:
-            arguments = {key: value for key, value in one.items() if key != "type"}
-            suite.add_expectation(get_expectation_impl(one["type"])(**arguments))
+        suite = _suite(place, frame, expected)
         data = context.data_sources.add_pandas(place).add_dataframe_asset(table)
         found = gx.ValidationDefinition(
             name=place, data=data.add_batch_definition_whole_dataframe("whole"), suite=context.suites.add(suite)

@@ -36,18 +36,8 @@ PLUMBING = {
 }  # fmt: skip
 # Of these packages a stage depends on the files that it uses; of others, on some file of the folder.
 LEAVES = (
-    "losses",
-    "metrics",
-    "models",
-    "backbones",
-    "heads",
-    "sorters",
-    "datasets",
-    "public",
-    "scenes",
-    "files",
-    "tables",
-)
+    "losses", "metrics", "models", "backbones", "heads", "sorters", "datasets", "public", "scenes", "files", "tables",
+)  # fmt: skip
 EXPORTING = {f"rankops.{folder}" for folder in ("losses", "metrics", "sorters", "inputs", "tasks")}
 PROJECTS = (".", "experiments")
 PARAMS = {project: load(ROOT / project / "params.yaml") for project in PROJECTS}

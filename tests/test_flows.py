@@ -19,11 +19,11 @@ from prefect.logging import disable_run_logger
 from ruamel.yaml import YAML
 
 from pipelines.config import load
-from pipelines.flows import retrain as retraining
 from pipelines.flows.checkout import FOLDER, commit, fresh_checkout, is_new, share
 from pipelines.flows.graph import stages
 from pipelines.flows.processes import CommandFailed, Commands, TransientFailure
 from pipelines.flows.promote import outcome, promote
+from pipelines.flows.retrain import _slots, retrain
 from pipelines.tracking.gate import Decision
 
 from conftest import ROOT, done, processes_in, wait_for  # isort: skip
@@ -279,27 +279,22 @@ def test_prefect_yaml_names_flows_that_exist_with_parameters_that_they_take():
 
 
 @pytest.mark.parametrize(
-    ("name", "values"),
+    ("flow", "name", "good", "bad"),
     [
-        ("workers", [0, -1, 65, 10**9, 1.5, "many"]),
-        ("reason", ["", "a\0b", "a\nb", "\x1b[31m", "a" * 1001, "\ud800", None, 7]),
-        ("advance", ["perhaps", 2, None]),
-        ("push", [True, ["origin"]]),
+        (retrain, "workers", [2, None], [0, -1, 65, 10**9, 1.5, "many"]),
+        (retrain, "reason", ["drift: \"ink\" -- 'é' {x} <b>"],
+         ["", "a\0b", "a\nb", "\x1b[31m", "a" * 1001, "\ud800", None, 7]),
+        (retrain, "advance", [True], ["perhaps", 2, None]),
+        (retrain, "push", [None, "origin"], [True, ["origin"]]),
+        (promote, "models", [None, ["label_ranking"]], [[]]),
     ],
-)
-def test_a_retraining_takes_no_parameter_that_would_fail_after_hours(name, values):
-    for value in values:
+)  # fmt: skip
+def test_a_flow_takes_no_parameter_that_would_fail_after_hours(flow, name, good, bad):
+    for value in good:
+        assert flow.validate_parameters({name: value})[name] == value
+    for value in bad:
         with pytest.raises(ParameterTypeError, match=name):
-            retraining.retrain.validate_parameters({name: value})
-    good = {"workers": 2, "reason": "drift: \"ink\" -- 'é' {x} <b>", "push": None}
-    assert good.items() <= retraining.retrain.validate_parameters(good).items()
-
-
-def test_a_promotion_of_no_models_is_refused_and_not_completed():
-    with pytest.raises(ParameterTypeError, match="models"):
-        promote.validate_parameters({"models": []})
-    for good in (None, ["label_ranking"]):
-        assert promote.validate_parameters({"models": good})["models"] == good
+            flow.validate_parameters({name: value})
 
 
 def test_a_worker_that_is_told_no_checkout_says_what_to_set(tmp_path):
@@ -319,7 +314,7 @@ def test_stages_that_run_at_once_share_the_gpus_that_the_worker_may_use(monkeypa
     ):  # fmt: skip
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
         compute = params.compute.model_copy(update={"device": device})
-        slots = retraining._slots(workers, params.model_copy(update={"compute": compute}))
+        slots = _slots(workers, params.model_copy(update={"compute": compute}))
         assert [slot.get("CUDA_VISIBLE_DEVICES") for slot in slots] == expected
 
 

@@ -141,18 +141,18 @@ class TestAPersonsChoice:
         assert "version 3 was made champion by a person" in decision.reason
         assert champion(store) == "3"
         assert decide(over_person=True).promoted
-        assert gate.roll_back(MODEL) == ("2", "3")  # the person's choice was the one before
+        assert gate.choose(MODEL) == ("2", "3")  # the person's choice was the one before
 
     def test_by_hand_and_back_stays_until_the_gate_may_replace_it(self, store):
         sorters(1.0, 2.0, 50.0)
-        assert gate.promote_by_hand(MODEL, "2") == "1"
+        assert gate.choose(MODEL, "2") == ("1", "2")
         assert "by a person" in decide().reason
-        assert gate.promote_by_hand(MODEL, "3") == "2"
-        assert gate.roll_back(MODEL) == ("3", "2")
+        assert gate.choose(MODEL, "3") == ("2", "3")
+        assert gate.choose(MODEL) == ("3", "2")
         assert "by a person" in decide().reason
-        assert gate.roll_back(MODEL) == ("2", "1")
+        assert gate.choose(MODEL) == ("2", "1")
         with pytest.raises(ValueError, match="no earlier champion"):
-            gate.roll_back(MODEL)
+            gate.choose(MODEL)
         assert decide(over_person=True).promoted
 
 
@@ -172,7 +172,7 @@ def test_a_promotion_that_was_killed_is_carried_out_by_the_next(store, monkeypat
             decide()
     assert decide().promoted == (call != "set_model_version_tag")
     assert champion(store) == "2"
-    assert gate.roll_back(MODEL) == ("2", "1")
+    assert gate.choose(MODEL) == ("2", "1")
 
 
 class TestWhatCannotBeJudged:
@@ -180,7 +180,7 @@ class TestWhatCannotBeJudged:
         sorters(1.0, 50.0)
         assert "no registered model 'sorter-y'; there are sorter-x" in decide("sorter-y").reason
         with pytest.raises(ValueError, match="no version 9; there are 1, 2"):
-            gate.promote_by_hand(MODEL, "9")
+            gate.choose(MODEL, "9")
         store.delete_model_version(MODEL, "1")
         decision = decide()
         assert decision.failed

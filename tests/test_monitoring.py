@@ -168,6 +168,7 @@ GOOD = plain(32, 32)
         (images_of(*[GOOD] * 49), {}, "fresh.parquet: 49 rows"),
         (images_of(*[GOOD] * 70, GOOD[:-30], *[GOOD] * 9), {}, "fresh.parquet: row 71"),
         (pa.table({"picture": [GOOD] * 60}), {}, "fresh.parquet: no column image"),
+        ("absent.parquet", {}, "absent.parquet"),
         (None, {"dataset": "none"}, "data/none/train.parquet"),
         (None, {"dataset": None}, "model: nothing says what it was trained on"),
         (None, {"model": "nowhere"}, "nowhere"),

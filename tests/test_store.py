@@ -72,10 +72,6 @@ def killed(file: Path) -> None:
     raise SystemExit
 
 
-def empty(file: Path) -> None:
-    file.touch()
-
-
 def test_a_store_is_never_half_made(made, project):
     made.begin = killed
     with pytest.raises(SystemExit):
@@ -85,12 +81,13 @@ def test_a_store_is_never_half_made(made, project):
     assert connect(create=True).search_experiments()[0].name == "Default"
 
 
-@pytest.mark.parametrize("leave", [half_made, empty])
-def test_what_mlflow_left_half_made_is_nothing_to_read_and_is_made_anew(made, project, leave):
+@pytest.mark.parametrize("leave", [half_made, Path.touch, lambda file: None])
+def test_what_is_not_there_or_was_left_half_made_is_nothing_to_read_and_is_made_anew(made, project, leave):
     leave(project / "mlflow.db")
+    before = list(project.iterdir())
     with pytest.raises(FileNotFoundError, match=r"mlflow\.db.*make repro"):
         connect()
-    assert made.begun == []
+    assert (made.begun, list(project.iterdir())) == ([], before)
     client = connect(create=True)
     client.create_experiment("mine")
     connect(create=True)
@@ -198,10 +195,11 @@ def test_a_path_that_no_address_can_hold_is_refused_before_another_file_is_made(
     assert (list(odd.iterdir()), (project / "what").exists()) == ([], False)
 
 
-def test_a_token_in_the_address_of_a_server_is_in_no_message_and_in_no_log(project, monkeypatch, caplog):
-    monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://127.0.0.1:1/a?token=S3cr3t")
-    with pytest.raises(ServerUnreachable, match=r"http://127\.0\.0\.1:1/a") as error:
-        connect()
+@pytest.mark.parametrize("address", ["http://127.0.0.1:1/a?token=S3cr3t", "http://someone:S3cr3t@127.0.0.1:1/a"])
+def test_a_secret_in_the_address_of_a_server_is_in_no_message_and_in_no_log(project, monkeypatch, caplog, address):
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", address)
+    with pytest.raises(ServerUnreachable, match=r"http://127\.0\.0\.1:1/a.* does not answer") as error:
+        publish([])
     assert "S3cr3t" not in f"{error.value} {caplog.text}"
 
 

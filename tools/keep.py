@@ -6,10 +6,11 @@ sorters, and of what experiments/ measures besides. A name may be a pattern, suc
 """
 
 import argparse
+import fnmatch
 import json
 import sys
-from collections.abc import Mapping
-from fnmatch import fnmatch
+from collections.abc import Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -49,17 +50,7 @@ def keep(study: str, *names: str, folder: Path = Path(), command: str = "dvc rep
     if changed := [line[3:] for line in git(".", "status", "--porcelain", "--", *COMMITTED).splitlines()]:
         raise ValueError(f"not in a commit: {', '.join(changed)}. Commit what made the results first")
     params = load(folder / "params.yaml")
-    found = {
-        kind: {
-            path.stem: path
-            for path in sorted(folder.glob(pattern))
-            if any(fnmatch(path.stem, one) for one in names or "*")
-        }
-        for kind, pattern in KINDS.items()
-    }
-    for name in names or "*":
-        if not any(fnmatch(one, name) for some in found.values() for one in some):
-            raise FileNotFoundError(f"{folder}: no results of {name}; run `dvc repro`")
+    found = _found(folder, names or ("*",))
     runs = [run for run in params.runs if run in found["runs"]]
     sorters = [one for one in params.sorters if one in found["sorters"]]
     stages = [f"{stage}@{run}" for run in runs for stage in ("train", "evaluate")]
@@ -67,25 +58,43 @@ def keep(study: str, *names: str, folder: Path = Path(), command: str = "dvc rep
         stages += ["benchmark_sorters", *(f"pretrain@{one}" for one in sorters)]
     rivals = [path for name, path in found["predictions"].items() if name not in params.runs]
     _refuse_changed(folder, stages, [*found["measured"].values(), *rivals])
-    rows = [row for run in runs for row in _of_run(folder, run)]
-    rows += _compared(params, found["predictions"])
-    rows += [row for one in sorters for row in rows_of(one, _json(found["sorters"][one]))]
-    rows += [row for path in found["measured"].values() for row in read_rows(path)]
-    datasets = {params.runs[run].dataset for run in runs}
+    rows = [
+        *chain.from_iterable(_of_run(folder, run) for run in runs),
+        *_compared(params, found["predictions"]),
+        *chain.from_iterable(rows_of(one, _json(found["sorters"][one])) for one in sorters),
+        *chain.from_iterable(map(read_rows, found["measured"].values())),
+    ]
     made_by = {
         "commit": git(".", "rev-parse", "HEAD"),
         "command": command,
         "machine": machine(),
-        "params": {
-            "runs": {run: params.run_of(run) for run in runs},
-            "datasets": {key: params.datasets[key].model_dump() for key in sorted(datasets)},
-            "sorters": {one: params.sorters[one].model_dump() for one in sorters},
-            "evaluate": params.evaluate.model_dump(),
-            "compute": params.compute.model_dump(),
-        },
+        "params": _params_of(params, runs, sorters),
         "hashes": _hashes(folder, stages),
     }
     return write(study, rows, made_by)
+
+
+def _found(folder: Path, patterns: Sequence[str]) -> dict[str, dict[str, Path]]:
+    """Return the files of each kind by name, of which some pattern holds."""
+    every = {kind: {path.stem: path for path in sorted(folder.glob(files))} for kind, files in KINDS.items()}
+    kept: set[str] = set()
+    for pattern in patterns:
+        some = fnmatch.filter(chain.from_iterable(every.values()), pattern)
+        if not some:
+            raise FileNotFoundError(f"{folder}: no results of {pattern}; run `dvc repro`")
+        kept.update(some)
+    return {kind: {name: path for name, path in files.items() if name in kept} for kind, files in every.items()}
+
+
+def _params_of(params: Settings, runs: list[str], sorters: list[str]) -> dict[str, Any]:
+    datasets = sorted({params.runs[run].dataset for run in runs})
+    return {
+        "runs": {run: params.run_of(run) for run in runs},
+        "datasets": {key: params.datasets[key].model_dump() for key in datasets},
+        "sorters": {one: params.sorters[one].model_dump() for one in sorters},
+        "evaluate": params.evaluate.model_dump(),
+        "compute": params.compute.model_dump(),
+    }
 
 
 def _of_run(folder: Path, run: str) -> list[Row]:

@@ -14,7 +14,7 @@ import typer
 from pipelines.cli.data import MNIST, PACKAGED, SUBSET
 from pipelines.cli.params import EXPERIMENTS, PARAMS, problems
 from pipelines.cli.shared import AsJson, print_json
-from pipelines.ops.messages import in_a_line, without_credentials
+from pipelines.ops.messages import first_line, without_credentials
 
 __all__ = ["Finding", "doctor", "findings"]
 
@@ -151,44 +151,39 @@ def _dvc() -> Iterator[Finding]:
         yield Finding("DVC cache", f"{cache}{'' if cache.exists() else ' (empty)'}; remote: {remote or 'none'}")
 
 
-def _digits() -> Iterator[Finding]:
+def _data() -> Iterator[Finding]:
+    """Look for digits and raw data on disk; `rankops check` and the stages look into them."""
     from pipelines.config import load
-    from rankops.datasets.scenes import digits, mnist
 
     try:
         settings = load(PARAMS)
     except ValueError:
         return  # "params" says what is wrong with them
-    source = settings.digits.source
-    if not any(dataset.is_drawn for dataset in settings.datasets.values()):
+    if any(dataset.is_drawn for dataset in settings.datasets.values()):
+        yield _digits(settings.digits.source)
+    else:
         yield Finding("digits", "no dataset is drawn from them")
-        return
+    for key, block in settings.datasets.items():
+        if block.is_drawn:
+            continue
+        if Path(block.raw).exists():
+            yield Finding("raw data", f"{block.raw} is there, for {key}")
+        else:
+            advice = f"rankops fetch {block.name}" if block.name in PACKAGED else "put it there, or correct its `raw`"
+            yield Finding("raw data", f"{block.raw}: no such folder, for {key}", "broken", advice)
+
+
+def _digits(source: str) -> Finding:
+    from rankops.datasets.scenes import digits, mnist
+
     try:
         if source == "mnist":
             mnist.check(MNIST)
         else:
             digits.splits(source, SUBSET)
     except (FileNotFoundError, ValueError) as error:
-        yield Finding("digits", str(error), "broken", HOW_TO_GET[source])
-    else:
-        yield Finding("digits", f"{source}: complete, in data/raw/{source}")
-
-
-def _raw_data() -> Iterator[Finding]:
-    """Whether what datasets are read from is on disk; `rankops check` and the stages look into it."""
-    from pipelines.config import load
-
-    try:
-        settings = load(PARAMS)
-    except ValueError:
-        return
-    read = {key: block for key, block in settings.datasets.items() if not block.is_drawn}
-    for key, block in read.items():
-        if Path(block.raw).exists():
-            yield Finding("raw data", f"{block.raw} is there, for {key}")
-        else:
-            advice = f"rankops fetch {block.name}" if block.name in PACKAGED else "put it there, or correct its `raw`"
-            yield Finding("raw data", f"{block.raw}: no such folder, for {key}", "broken", advice)
+        return Finding("digits", str(error), "broken", HOW_TO_GET[source])
+    return Finding("digits", f"{source}: complete, in data/raw/{source}")
 
 
 def _params() -> Iterator[Finding]:
@@ -246,7 +241,7 @@ def _prefect() -> Iterator[Finding]:
         except (httpx.HTTPError, ValueError) as error:
             if address:
                 advice = "start the server (make up), or correct PREFECT_API_URL and PREFECT_API_AUTH_STRING"
-                yield Finding("Prefect", f"{shown} does not answer: {in_a_line(error)}", "broken", advice)
+                yield Finding("Prefect", f"{shown} does not answer: {first_line(error)}", "broken", advice)
             else:
                 yield Finding("Prefect", f"no server at {shown}", "note", "make up starts one; schedules need it")
             return
@@ -256,9 +251,8 @@ def _prefect() -> Iterator[Finding]:
         if state == "READY":
             yield Finding("Prefect", f"{shown} answers; a worker polls the work pool {pool}")
         else:
-            advice = "prefect work-pool resume" if state == "PAUSED" else "make up PARTS=worker POOL="
-            found, join = f"{shown}: runs wait, the work pool {pool} is {state}", " " if state == "PAUSED" else ""
-            yield Finding("Prefect", found, "note", f"{advice}{join}{pool}")
+            advice = "prefect work-pool resume " if state == "PAUSED" else "make up PARTS=worker POOL="
+            yield Finding("Prefect", f"{shown}: runs wait, the work pool {pool} is {state}", "note", f"{advice}{pool}")
 
 
 LOOKS: dict[str, Callable[[], Iterator[Finding]]] = {
@@ -267,8 +261,7 @@ LOOKS: dict[str, Callable[[], Iterator[Finding]]] = {
     "disk": _disk,
     "git": _git,
     "DVC": _dvc,
-    "digits": _digits,
-    "raw data": _raw_data,
+    "data": _data,
     "params": _params,
     "MLflow": _mlflow,
     "Prefect": _prefect,

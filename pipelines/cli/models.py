@@ -174,28 +174,21 @@ def promote(
 
     The gate compares both on the gate split, example by example; see the block gate in params.yaml.
     """
+    by_hand, models = version is not None or rollback, models or []
     if version is not None and rollback:
         fail("--version and --rollback: expected one of them")
-    if (version is not None or rollback) and len(models or []) != 1:
+    if by_hand and len(models) != 1:
         fail("--version and --rollback need one model, as in `rankops promote sorter-lstm --version 2`")
     from pipelines.config import load
     from pipelines.tracking import gate
 
     with errors_in_a_line():
-        if models and (version is not None or rollback):
-            model, now = models[0], version
-            if now is None:
-                before, now = gate.roll_back(model)
-            else:
-                before = gate.promote_by_hand(model, now)
-            typer.echo(f"{model}: version {now} is champion; before: {before or 'none'}")
+        if by_hand:
+            before, now = gate.choose(models[0], version)
+            typer.echo(f"{models[0]}: version {now} is champion; before: {before or 'none'}")
             return
         decisions = gate.decide_all(models or None, load(), over_person=over_person)
-    rows = [
-        (one.model, one.challenger or "-", one.champion or "-",
-         "error" if one.failed else "promoted" if one.promoted else "stays", one.reason)
-        for one in decisions
-    ]  # fmt: skip
+    rows = [(one.model, one.challenger, one.champion, one.state, one.reason) for one in decisions]
     table("model", "challenger", "champion", "decision", "reason", rows=rows)
     if any(one.failed for one in decisions):
         raise typer.Exit(1)

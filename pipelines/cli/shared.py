@@ -32,14 +32,14 @@ def print_json(value: Any) -> None:
 
 
 def table(*columns: str, rows: Iterable[Iterable[object]]) -> None:
-    """Print rows as a table; nothing in a cell is markup."""
+    """Print rows as a table, with a - for None; nothing in a cell is markup."""
     from rich.console import Console
     from rich.table import Column, Table
     from rich.text import Text
 
     shown = Table(*(Column(one, overflow="fold") for one in columns))
     for row in rows:
-        shown.add_row(*(Text(str(cell)) for cell in row))
+        shown.add_row(*(Text("-" if cell is None else str(cell)) for cell in row))
     Console().print(shown)
 
 

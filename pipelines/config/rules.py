@@ -67,9 +67,8 @@ def check_values(values: Any, *, path: str | Path = "params.yaml") -> Settings:
     problems: dict[str, list[str]] = {"": unread} if unread else {}  # by place
     for block, (check_one, keys) in checks.items():
         for key in keys:
-            run = settings.runs[key] if block == "runs" else None
-            if run and {f"training.{run.task}", f"datasets.{run.dataset}"} & problems.keys():
-                continue  # it inherits them
+            if block == "runs" and _inherited(settings.runs[key]) & problems.keys():
+                continue
             try:
                 check_one(settings, key, f"{block}.{key}")
             except ValueError as error:
@@ -78,6 +77,11 @@ def check_values(values: Any, *, path: str | Path = "params.yaml") -> Settings:
         lines = dict.fromkeys(line for some in problems.values() for line in some)
         raise ParamsError("\n".join(f"{path}: {line}" for line in lines))
     return settings
+
+
+def _inherited(run: Run) -> set[str]:
+    """Return the places whose problems a run has too."""
+    return {f"training.{run.task}", f"datasets.{run.dataset}"}
 
 
 def _unread(values: Any, place: str = "") -> Iterator[tuple[str, str]]:
@@ -143,22 +147,17 @@ def _check_dataset(settings: Settings, key: str, place: str) -> None:
 
 
 def _check_drawn(block: Dataset, kind: type[Scenes], place: str) -> None:
-    if not block.is_drawn:
-        raise ValueError(f"{place}.raw: is {block.raw!r}, but {block.name} is drawn of digits: expected {DRAWN_FROM}")
-    if block.rows is None:
-        raise ValueError(
-            f"{place}.rows: missing, expected how many to draw: {{train: .., val: .., test: .., gate: ..}}"
-        )
-    if block.size is not None:
-        raise ValueError(
-            f"{place}.size: is {block.size}, but {block.name} is drawn: args.canvas is its size; leave it out"
-        )
-    if block.folds is not None:
-        raise ValueError(f"{place}.folds: {block.name} is drawn, as many rows as are asked for: leave folds out")
-    own = {"rows": block.rows.model_dump(), "seed": block.seed}
-    if twice := sorted(own.keys() & block.args):
-        raise ValueError(f"{place}.args.{twice[0]}: stands beside args, not in it")
-    _typed(kind, block.args | own, f"{place}.args")
+    name, asked = block.name, "missing, expected how many to draw: {train: .., val: .., test: .., gate: ..}"
+    for key, is_wrong, message in (
+        ("raw", not block.is_drawn, f"is {block.raw!r}, but {name} is drawn of digits: expected {DRAWN_FROM}"),
+        ("rows", block.rows is None, asked),
+        ("size", block.size, f"is {block.size}, but {name} is drawn: args.canvas is its size; leave it out"),
+        ("folds", block.folds, f"{name} is drawn, as many rows as are asked for: leave folds out"),
+        *((f"args.{key}", key in block.args, "stands beside args, not in it") for key in ("rows", "seed")),
+    ):
+        if is_wrong:
+            raise ValueError(f"{place}.{key}: {message}")
+    _typed(kind, block.args | block.model_dump(include={"rows", "seed"}), f"{place}.args")
 
 
 def _check_read(block: Dataset, kind: type[Any], place: str) -> None:

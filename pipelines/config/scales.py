@@ -72,21 +72,33 @@ def _put(into: Any, changes: Any, scale: Path, place: str = "") -> Iterator[str]
             continue
         if key not in into and not place.endswith(("args.", "schedule.")):  # of which each has its own options
             raise ParamsError(f"{scale}: {place}{key}: unknown key{others(str(key), [*map(str, into)])}")
-        if isinstance(value, dict) and isinstance(into.get(key), dict):
-            # The default scale has all options of what it names, so that none of another scale's stays.
-            if "name" in value or (key == "args" and scale.stem == DEFAULT):
-                for old in set(into[key]) - set(value):
-                    del into[key][old]
-                into[key].update(value)
-            else:
-                yield from _put(into[key], value, scale, f"{place}{key}.")
-        elif isinstance(value, list) and isinstance(into.get(key), list):
-            into[key][:] = value
-        else:
-            into[key] = value
-        comments = getattr(into, "ca", None)  # plain blocks have none
-        if comments and (comment := comments.items.get(key)) and comment[2]:
-            comment[2].column = 0  # one space after the value, whatever the length of the value before
+        # The default scale has all options of what it names, so that none of another scale's stays.
+        match into.get(key), value:
+            case dict() as block, {"name": _}:
+                _replace(block, value)
+            case dict() as block, dict() if key == "args" and scale.stem == DEFAULT:
+                _replace(block, value)
+            case dict() as block, dict():
+                yield from _put(block, value, scale, f"{place}{key}.")
+            case list() as block, list():
+                block[:] = value
+            case _:
+                into[key] = value
+        _align_comment(into, key)
+
+
+def _align_comment(block: Any, key: str) -> None:
+    """Leave one space after a value, whatever the length of the value before; plain blocks have no comments."""
+    comments = getattr(block, "ca", None)
+    if comments and (comment := comments.items.get(key)) and comment[2]:
+        comment[2].column = 0
+
+
+def _replace(block: Any, values: Any) -> None:
+    """Replace a block in place, which keeps its comments and anchors."""
+    for old in set(block) - set(values):
+        del block[old]
+    block.update(values)
 
 
 def round_trip() -> YAML:

@@ -23,7 +23,7 @@ __all__ = ["Component", "ParamsError", "Run", "Settings", "check_shapes", "descr
 VALUES, DEPTH = 200_000, 50
 SHORT = Repr()  # of what was found, for messages
 SHORT.maxstring = SHORT.maxother = 200
-NONE = "none"  # a sorter, a start or an auxiliary loss that there is not
+NONE = "none"  # marks an unused sorter, start or auxiliary loss
 DRAWN_FROM = "data/digits"  # `raw` of datasets that are drawn
 # What params were called once, by their place's last key.
 RENAMED = {
@@ -262,9 +262,9 @@ class Settings(Block):
     evaluate: Resampling
     gate: Gate
 
-    def training_of(self, name: str, setting: Mapping[str, Any] | None = None) -> dict[str, Any]:
-        """Return a task's training with what a run, and a setting of its grid, say otherwise."""
-        return self.run_of(name, setting)["training"]
+    def training_of(self, name: str) -> dict[str, Any]:
+        """Return a task's training with what a run says otherwise."""
+        return self.run_of(name)["training"]
 
     def run_of(self, name: str, setting: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """Return a run whose training is merged with its task's, with a setting's values put in.

@@ -12,7 +12,7 @@ from filelock import FileLock, Timeout
 from ruamel.yaml import YAML, YAMLError
 
 from pipelines.ops.git import file_at, git
-from pipelines.ops.messages import on_one_line
+from pipelines.ops.messages import one_line
 
 __all__ = ["commit", "fresh_checkout", "is_new", "share"]
 
@@ -125,7 +125,7 @@ def _snapshot(project: Path, revision: str) -> int:
         return int(params["data"]["snapshot"])
     except (YAMLError, TypeError, KeyError, ValueError) as error:
         raise ValueError(
-            f"{project}: params.yaml of {revision} names no data.snapshot ({on_one_line(error)}): mend it, or remove "
+            f"{project}: params.yaml of {revision} names no data.snapshot ({one_line(error)}): mend it, or remove "
             "that branch"
         ) from error
 

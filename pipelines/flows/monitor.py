@@ -16,7 +16,7 @@ from prefect.states import Completed, State
 
 from pipelines.flows.promote import NOT_JUDGED
 from pipelines.monitoring import drift
-from pipelines.ops.messages import in_a_line, without_credentials
+from pipelines.ops.messages import first_line, without_credentials
 from pipelines.serving.chosen import the_model
 from rankops.cli.rows import table_of
 
@@ -53,7 +53,7 @@ def retrain(reason: str, *, once: str | None = None) -> str:
     except (httpx.HTTPError, PrefectException, RuntimeError, OSError) as error:
         raise ConnectionError(
             f"no retraining: the Prefect server {without_credentials(address)} did not schedule {DEPLOYMENT} "
-            f"({in_a_line(error)}); check PREFECT_API_URL, and that `make deploy` was run"
+            f"({first_line(error)}); check PREFECT_API_URL, and that `make deploy` was run"
         ) from error
 
 

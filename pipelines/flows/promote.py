@@ -38,7 +38,7 @@ def judge(params: Settings, folder: Path, models: list[str] | None = None, over_
         raise TransientFailure(str(error)) from error
     for one in decisions:
         log = get_run_logger().error if one.failed else get_run_logger().info
-        log("%s: %s; %s", one.model, "promoted" if one.promoted else "stays", one.reason)
+        log("%s: %s; %s", one.model, one.state, one.reason)
     return decisions
 
 

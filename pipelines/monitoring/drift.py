@@ -8,8 +8,8 @@ enough too: of enough rows any difference is significant, and not each is worth 
 - Quantities of the network (embedding, scores) are compared with the validation split, and so is the share of words
   that no training text has. The weights were fitted to the training rows: scores lie further apart on these than on new
   rows of the very same kind, which would count as drift.
-- Embeddings are compared along the directions in which the training split's vary most. Directions of either of the two
-  samples that are compared would suit that one better.
+- Embeddings are compared along the directions in which the training split's vary most. Using either sample's own
+  directions would favor it.
 """
 
 import hashlib
@@ -120,12 +120,13 @@ def compare(
             its range.
         FloatingPointError: the model gives scores that are not finite.
     """
-    if not 0 < alpha < 1:
-        raise ValueError(f"alpha is {alpha}, expected above 0 and below 1")
-    if not 0 <= least_distance < 1:
-        raise ValueError(f"the least distance is {least_distance}, expected from 0 to below 1")
-    if rows < FEWEST:
-        raise ValueError(f"rows is {rows}, expected at least {FEWEST}: a test of fewer says nothing")
+    for name, given, is_fine, expected in (
+        ("alpha", alpha, 0 < alpha < 1, "above 0 and below 1"),
+        ("the least distance", least_distance, 0 <= least_distance < 1, "from 0 to below 1"),
+        ("rows", rows, rows >= FEWEST, f"at least {FEWEST}: a test of fewer says nothing"),
+    ):
+        if not is_fine:
+            raise ValueError(f"{name} is {given}, expected {expected}")
     version = _version(model)
     dataset = _dataset(model, version, dataset)
     reference, files = _reference(model, version, dataset)
@@ -136,14 +137,7 @@ def compare(
         fresh_roles = roles_of(model) if roles is None else roles
         readers: dict[str, Callable[[], Iterator[Row]]] = {"fresh": lambda: read([Path(fresh)], recipe, fresh_roles)}
         readers |= {split: partial(read, [file], recipe, form="parquet") for split, file in files.items()}
-        counts = {name: sum(1 for _ in reader()) for name, reader in readers.items()}
-        for name, count in counts.items():
-            if count < FEWEST:
-                todo = "give it more" if name == "fresh" else "train on at least as many"
-                file = files.get(name, fresh)
-                raise ValueError(
-                    f"{file}: {count} rows, expected at least {FEWEST}: a test of fewer says nothing; {todo}"
-                )
+        counts = {name: _enough(files.get(name, fresh), reader()) for name, reader in readers.items()}
         network = load_model(folder, device="cuda" if torch.cuda.is_available() else "cpu")
     measured: dict[str, Measured] = {}
     for name in ("train", "val", "fresh"):
@@ -163,8 +157,18 @@ def compare(
     )
 
 
+def _enough(file: str | Path, rows: Iterator[Row]) -> int:
+    """Return how many rows a file has, or raise where they are too few to test."""
+    if (count := sum(1 for _ in rows)) < FEWEST:
+        raise ValueError(
+            f"{file}: {count} rows, expected at least {FEWEST}: a test of fewer says nothing; give it more, or train "
+            "on more where the model learned from it"
+        )
+    return count
+
+
 def _version(model: str) -> Any:
-    """The registered version that an address names; None of a folder."""
+    """Return the registered version that an address names; None of a folder."""
     if not is_registered(model):
         return None
     from pipelines.tracking.registry import version_of
@@ -173,7 +177,7 @@ def _version(model: str) -> Any:
 
 
 def _dataset(model: str, version: Any, asked: str | None) -> str:
-    """The dataset that a version or a run of the params was trained on, which is the one that was asked for."""
+    """Return the dataset that a version or a run of the params was trained on, which is the one that was asked for."""
     known = version.tags.get("dataset") if version else None
     if version is None and Path("params.yaml").is_file() and (run := run_of(model, load())):
         known = run.dataset
@@ -188,7 +192,7 @@ def _dataset(model: str, version: Any, asked: str | None) -> str:
 
 
 def _reference(model: str, version: Any, dataset: str) -> tuple[str, dict[str, Path]]:
-    """Where the training and the validation split are read, in words and by name."""
+    """Return where the training and the validation split are read, in words and by name."""
     files = {split: Path("data") / dataset / f"{split}.parquet" for split in ("train", "val")}
     tags = version.tags if version else {}
     expected = {split: tags.get(f"{INPUT}{path.as_posix()}", "") for split, path in files.items()}
@@ -223,7 +227,7 @@ def quantities(
     """Return the quantities of fresh rows against those of the two splits."""
     directions = PCA(min(DIRECTIONS, *train.embedding.shape), random_state=0).fit(train.embedding)
     tested = {name: _tested(train.inputs[name].to_numpy(), fresh.inputs[name].to_numpy()) for name in train.inputs}
-    theirs, ours = (_placed(one.embedding, directions) | dict(one.answers.items()) for one in (val, fresh))
+    theirs, ours = (_along(one.embedding, directions) | dict(one.answers.items()) for one in (val, fresh))
     tested |= {name: _tested(np.asarray(theirs[name]), np.asarray(ours[name])) for name in theirs}
     adjusted = false_discovery_control([p for *_, p in tested.values()])
     return [
@@ -232,12 +236,12 @@ def quantities(
     ]
 
 
-def _placed(embedding: np.ndarray, directions: PCA) -> dict[str, np.ndarray]:
-    """The places of embeddings along `directions`, and what these leave out."""
-    places = directions.transform(embedding)
+def _along(embedding: np.ndarray, directions: PCA) -> dict[str, np.ndarray]:
+    """Return the coordinates of embeddings along `directions`, and what these leave out."""
+    coordinates = directions.transform(embedding)
     # How far a row is from all that training rows have in common: where those lie that resemble none of them.
-    rest = np.linalg.norm(embedding - directions.inverse_transform(places), axis=1)
-    return {f"embedding {number}": column for number, column in enumerate(places.T, 1)} | {"embedding, rest": rest}
+    rest = np.linalg.norm(embedding - directions.inverse_transform(coordinates), axis=1)
+    return {f"embedding {number}": column for number, column in enumerate(coordinates.T, 1)} | {"embedding, rest": rest}
 
 
 def write(comparison: Comparison, path: str | Path) -> None:
@@ -262,7 +266,7 @@ def table(comparison: Comparison) -> Table:
 
 
 def _tested(reference: np.ndarray, fresh: np.ndarray) -> tuple[str, tuple[float, float], float, float]:
-    """The test's name, both means, the distance and p of one quantity."""
+    """Return the test's name, both means, the distance and p of one quantity."""
     means = float(reference.mean(dtype=np.float64)), float(fresh.mean(dtype=np.float64))
     if reference.dtype.kind == "f":
         result = ks_2samp(reference, fresh)

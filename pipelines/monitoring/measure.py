@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import conv2d, pad
 
-from pipelines.ops.messages import in_a_line
+from pipelines.ops.messages import first_line
 from rankops import lookup
 from rankops.cli.rows import Row, pieces
 from rankops.models.label_ranker import pooled
@@ -55,26 +55,30 @@ def measure(
     """
     recipe, chosen = network.recipe, set(chosen)
     task, kind = lookup.find("tasks", recipe["task"])(), lookup.find("inputs", recipe["input"]["kind"])
-    parts = []
-    for piece in pieces((row for number, row in enumerate(rows) if number in chosen), recipe):
-        asked = [_asked(row) for row in piece]
-        prepared = [
-            _prepared(row, cells[kind.name] if task.reads.lists else [cells[kind.name]], kind, recipe)
-            for row, cells in zip(piece, asked, strict=True)
-        ]
-        inputs = pd.DataFrame([_of_input(one, recipe) for one in prepared])
-        embedding = _embedded(network, kind.gathered(prepared, recipe["input"]), prepared, piece[0].place)
-        answers = pd.DataFrame([_of_answer(one, recipe) for one in _answered(task, network, asked, piece)])
-        words = [_words(one) if kind.name == "text" else [] for one in prepared]
-        if known is not None:
-            answers["unknown words"] = [np.mean([word not in known for word in some]) for some in words]
-        parts.append(Measured(inputs, answers, embedding, {word for some in words for word in some}))
+    looked_at = pieces((row for number, row in enumerate(rows) if number in chosen), recipe)
+    parts = [_of_piece(piece, network, task, kind, known) for piece in looked_at]
+    inputs, answers, embeddings, words = zip(*parts, strict=True)
     return Measured(
-        pd.concat([part.inputs for part in parts], ignore_index=True),
-        pd.concat([part.answers for part in parts], ignore_index=True),
-        np.concatenate([part.embedding for part in parts]),
-        set().union(*(part.words for part in parts)),
+        pd.concat(inputs, ignore_index=True),
+        pd.concat(answers, ignore_index=True),
+        np.concatenate(embeddings),
+        set().union(*words),
     )
+
+
+def _of_piece(piece: list[Row], network: Any, task: Any, kind: Any, known: Collection[str] | None) -> Measured:
+    recipe, asked = network.recipe, [_asked(row) for row in piece]
+    prepared = [
+        _prepared(row, cells[kind.name] if task.reads.lists else [cells[kind.name]], kind, recipe)
+        for row, cells in zip(piece, asked, strict=True)
+    ]
+    inputs = pd.DataFrame([_of_input(one, recipe) for one in prepared])
+    embedding = _embedded(network, kind.gathered(prepared, recipe["input"]), prepared, piece[0].place)
+    answers = pd.DataFrame([_of_answer(one, recipe) for one in _answered(task, network, asked, piece)])
+    words = [_words(one) if kind.name == "text" else [] for one in prepared]
+    if known is not None:
+        answers["unknown words"] = [np.mean([word not in known for word in some]) for some in words]
+    return Measured(inputs, answers, embedding, set().union(*words))
 
 
 def _asked(row: Row) -> dict[str, Any]:
@@ -88,7 +92,7 @@ def _prepared(row: Row, cells: list[Any], kind: Any, recipe: Mapping[str, Any]) 
     try:
         return kind.prepared(cells, recipe["input"], where=row.place)
     except (RuntimeError, IndexError, TypeError, ValueError) as error:
-        message = in_a_line(error)
+        message = first_line(error)
         raise ValueError(message if message.startswith(row.place) else f"{row.place}: {message}") from error
 
 
@@ -129,7 +133,7 @@ def _embedded(network: Any, inputs: Any, prepared: list[Any], place: str) -> np.
     try:
         parts = [pooled(scorer.embed(part.to(device))).float() for part in inputs.ready(scorer).parts()]
     except (RuntimeError, IndexError) as error:  # PyTorch's, where pooling leaves nothing
-        raise ValueError(f"{place}: the network cannot take it ({in_a_line(error)})") from error
+        raise ValueError(f"{place}: the network cannot take it ({first_line(error)})") from error
     items = torch.cat(parts).flatten(1).cpu()
     return np.stack([part.mean(0).numpy() for part in items.split([len(one) for one in prepared])])
 

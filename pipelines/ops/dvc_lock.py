@@ -5,7 +5,7 @@ from typing import Any
 
 from ruamel.yaml import YAML, YAMLError
 
-from pipelines.ops.messages import on_one_line
+from pipelines.ops.messages import one_line
 
 __all__ = ["INPUT", "inputs", "made_by", "stages"]
 
@@ -25,7 +25,7 @@ def stages(path: Path = Path("dvc.lock")) -> dict[str, Any]:
             raise TypeError(f"expected stages by name, found a {type(result).__name__}")
     except (YAMLError, TypeError) as error:
         raise ValueError(
-            f"{path}: not a lock file of DVC ({on_one_line(error)}): after a merge take one side (`git checkout --ours "
+            f"{path}: not a lock file of DVC ({one_line(error)}): after a merge take one side (`git checkout --ours "
             f"{path}` or `--theirs`), else the committed file (`git checkout HEAD {path}`); then run `dvc repro`"
         ) from error
     return result

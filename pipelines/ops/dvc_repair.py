@@ -55,40 +55,26 @@ def unmerged() -> list[tuple[Path, str, str]]:
 
 
 def _is_broken(path: Path) -> bool:
-    try:
-        text = path.read_text()
-        if path == RUNNING:
-            _check_running(text)
-        else:
-            _check_lock(text)
-    except FileNotFoundError:
-        return False
-    except OSError as error:  # a folder, or a file of somebody else
-        raise ValueError(f"{path}: cannot be read: {error.strerror}; move it away, then `rankops repair`") from error
-    except ValueError:
-        return True
-    return False
-
-
-def _check_running(text: str) -> None:
-    from dvc.rwlock import SCHEMA
-    from voluptuous import Invalid
-
-    try:
-        SCHEMA(json.loads(text))
-    except Invalid as error:
-        raise ValueError("no list of running stages of DVC") from error
-
-
-def _check_lock(text: str) -> None:
-    from dvc.schema import COMPILED_LOCKFILE_SCHEMA
     from ruamel.yaml import YAML, YAMLError
     from voluptuous import Invalid
 
     try:
-        COMPILED_LOCKFILE_SCHEMA(YAML(typ="safe").load(text))
-    except (YAMLError, Invalid) as error:
-        raise ValueError("not a lock of DVC") from error
+        text = path.read_text()
+        if path == RUNNING:
+            from dvc.rwlock import SCHEMA
+
+            SCHEMA(json.loads(text))
+        else:
+            from dvc.schema import COMPILED_LOCKFILE_SCHEMA
+
+            COMPILED_LOCKFILE_SCHEMA(YAML(typ="safe").load(text))
+    except FileNotFoundError:
+        return False
+    except OSError as error:  # a folder, or a file of somebody else
+        raise ValueError(f"{path}: cannot be read: {error.strerror}; move it away, then `rankops repair`") from error
+    except (ValueError, YAMLError, Invalid):
+        return True
+    return False
 
 
 def _restored(path: Path) -> str:

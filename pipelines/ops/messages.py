@@ -2,7 +2,7 @@
 
 import re
 
-__all__ = ["in_a_line", "on_one_line", "without_credentials"]
+__all__ = ["first_line", "one_line", "without_credentials"]
 
 
 # Up to the last @ of the word, as a password may have one, or a slash. A path may have one too.
@@ -31,20 +31,20 @@ def without_credentials(text: str) -> str:
     return OF_THE_WEB.sub(lambda found: SECRET.sub("***", found[0]), text)
 
 
-def in_a_line(error: BaseException) -> str:
+def first_line(error: BaseException) -> str:
     """Return the first line of an error's message, without credentials; its class if it has none.
 
-    >>> in_a_line(ConnectionError("http://user:word@host:1 refused\\nand more")), in_a_line(MemoryError())
+    >>> first_line(ConnectionError("http://user:word@host:1 refused\\nand more")), first_line(MemoryError())
     ('http://host:1 refused', 'MemoryError')
     """
     lines = str(error).strip().splitlines()
     return without_credentials(lines[0]) if lines else type(error).__name__
 
 
-def on_one_line(error: BaseException) -> str:
+def one_line(error: BaseException) -> str:
     """Return an error's whole message without line breaks and credentials; its class if it has none.
 
-    >>> on_one_line(ValueError("no access to s3://user:word@bucket:\\n  refused"))
+    >>> one_line(ValueError("no access to s3://user:word@bucket:\\n  refused"))
     'no access to s3://bucket: refused'
     """
     return without_credentials(" ".join(str(error).split())) or type(error).__name__

@@ -11,19 +11,9 @@ from pipelines.reporting.results import markdown, number
 from pipelines.reporting.studies import Study, read
 
 __all__ = [
-    "Cell",
-    "Computed",
-    "Table",
-    "at_an_end",
-    "gain",
-    "half_width",
-    "mean",
-    "of_seeds",
-    "p_of",
-    "paired",
-    "value",
+    "Cell", "Computed", "Table", "at_an_end", "gain", "half_width", "mean", "of_seeds", "p_of", "paired", "value",
     "with_half",
-]
+]  # fmt: skip
 
 Values = Sequence[float] | np.ndarray
 Cell = Callable[[Study, Any], str]  # of a study and the key of a row

@@ -1,6 +1,8 @@
 """Draw what runs predict of the first test examples: pictures, text or rows of numbers."""
 
 from dataclasses import dataclass
+from functools import reduce
+from operator import or_
 from pathlib import Path
 
 import numpy as np
@@ -103,18 +105,15 @@ def sheet(params: Settings, folder: Path) -> list[tuple[str, str, dict[str, list
     """
     ours = {name: run for name, run in params.runs.items() if run.task == "label_ranking"}
     dataset = next((run.dataset for run in ours.values() if _may_be_shown(params, run.dataset)), None)
+    if dataset is None:
+        return []
     names: dict[str, str] = {}
     for name, run in ours.items():
         if run.dataset == dataset:
             names.setdefault(loss_of(run), name)
-    if dataset is None:
-        return []
     several = [Examples(params, name, pd.DataFrame()) for name in names.values()]
-    inputs, orders = several[0].inputs(SHEET), [{} for _ in range(SHEET)]
-    for one in several:
-        for row, order in enumerate(orders_of(one, SHEET)):
-            orders[row] |= order
-    orders = [order for order in orders if order]
+    inputs = several[0].inputs(SHEET)
+    orders = [reduce(or_, each) for each in zip(*(orders_of(one, SHEET) for one in several), strict=True)]
     plots.orders(folder / "orders.png", inputs, orders)
     shown = []
     for row, (one, order) in enumerate(zip(inputs, orders, strict=True)):

@@ -28,7 +28,7 @@ from pipelines.reporting.cells import (
     paired,
     value,
     with_half,
-)
+)  # fmt: skip
 from pipelines.reporting.papers import SORTERS, printed
 from pipelines.reporting.results import markdown, number
 from pipelines.reporting.studies import Study
@@ -250,20 +250,24 @@ def label_ranking_sets(study: Study) -> str:
         best = int(means[:, place].argmax())
         cells[best] = f"**{cells[best]}**"
         rows.append([name, *(mean(one, ".0f")(study, name) for one in shape), *cells])
-    first = markdown(["set", *shape, *methods], rows)
+    return f"{markdown(['set', *shape, *methods], rows)}\n{_over_sets(study, methods, means)}"
+
+
+def _over_sets(study: Study, methods: list[str], means: np.ndarray) -> str:
+    """Show what each method does over all sets, from its mean tau on each (methods, sets)."""
     ranks, gains = rankdata(-means, axis=0).mean(1), means - means[methods.index(USUAL_ORDER)]
     others = [place for place, method in enumerate(methods) if method != USUAL_ORDER]
     p = dict(zip(others, holm([float(wilcoxon(gains[place]).pvalue) for place in others]), strict=True))
     rows = []
     for place in ranks.argsort(kind="stable"):
-        against = ["", "", ""]
+        against, gain = ["", "", ""], gains[place]
         if place in p:
-            against = [with_half(gains[place], "+.3f"), f"{(gains[place] > 0).sum()} of {len(sets)}", f"{p[place]:.3f}"]
+            against = [with_half(gain, "+.3f"), f"{(gain > 0).sum()} of {len(gain)}", f"{p[place]:.3f}"]
         ends = [_at_ends(study, methods[place], key, ends) for key, ends in (("rate", (0, -1)), ("steps", (-1,)))]
         rows.append([methods[place], f"{means[place].mean():.3f}", f"{ranks[place]:.1f}", *against, *ends])
     columns = ["method", "mean tau", "mean rank", f"minus {USUAL_ORDER}'s", f"sets above {USUAL_ORDER}", "p (Holm)"]
-    second = markdown([*columns, "rates at an end", "most steps"], rows)
-    return f"{first}\nOver sets (Friedman's test: p = {friedmanchisquare(*means).pvalue:.1e}):\n\n{second}"
+    table = markdown([*columns, "rates at an end", "most steps"], rows)
+    return f"Over sets (Friedman's test: p = {friedmanchisquare(*means).pvalue:.1e}):\n\n{table}"
 
 
 def _at_ends(study: Study, method: str, key: str, places: tuple[int, ...]) -> str:

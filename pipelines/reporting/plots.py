@@ -86,6 +86,16 @@ def _box(right: bool) -> dict[str, str]:
     return {"boxstyle": "round,pad=0.2", "facecolor": RIGHT if right else WRONG, "edgecolor": "none"}
 
 
+def _label(
+    axis: plt.Axes, x: float, y: float, label: str, right: bool, size: int, glyphs: dict[str, np.ndarray] | None
+) -> None:
+    if glyphs and label:
+        glyph = OffsetImage(glyphs[label], zoom=0.4)
+        axis.add_artist(AnnotationBbox(glyph, (x, y), pad=0.1, bboxprops=_box(right)))
+    else:
+        axis.text(x, y, label or "–", va="center", ha="center", size=size, bbox=_box(right), parse_math=False)
+
+
 def orders(
     path: Path,
     examples: list[np.ndarray | str],
@@ -116,15 +126,8 @@ def orders(
             axis.text(side + 0.15, y, name, va="center", size=size, weight=weight)
             x = left - step / 2
             for label, right in order:
-                x += wide[label] / 2
-                if glyphs and label:
-                    glyph = OffsetImage(glyphs[label], zoom=0.4)
-                    axis.add_artist(AnnotationBbox(glyph, (x, y), pad=0.1, bboxprops=_box(right)))
-                else:
-                    axis.text(
-                        x, y, label or "–", va="center", ha="center", size=size, bbox=_box(right), parse_math=False
-                    )
-                x += wide[label] / 2
+                _label(axis, x + wide[label] / 2, y, label, right, size, glyphs)
+                x += wide[label]
     if title:
         figure.suptitle(title, size=size, x=0.01, ha="left")
     _save(figure, path)

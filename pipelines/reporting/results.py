@@ -32,24 +32,24 @@ def read_runs(folder: str | Path = "metrics/runs") -> pd.DataFrame:
     return _table(rows, "run", "seed", "metric", *BOUNDS).astype({"seed": "Int64"})
 
 
-def read_sorters(folder: str | Path = "metrics/sorters") -> pd.DataFrame:
+def read_sorters() -> pd.DataFrame:
     """Return the measures of all sorters, with errors as `read_runs`: `sorter`, `metric`, `value`, `low`, `high`."""
     rows = [
         {"sorter": path.stem, "metric": metric}
         | {name: _number(leaf, name, f"{path}: {metric}") for name in BOUNDS if name in leaf}
-        for path, metric, leaf in _leaves(folder)
+        for path, metric, leaf in _leaves("metrics/sorters")
     ]
     return _table(rows, "sorter", "metric", *BOUNDS)
 
 
-def read_comparisons(folder: str | Path = "metrics/comparisons") -> pd.DataFrame:
+def read_comparisons() -> pd.DataFrame:
     """Return a row for each run that is compared with a baseline, with errors as `read_runs`.
 
     Columns: `comparison`, `question`, `metric`, `baseline`, `run`, `value`, `difference`, `low` and `high` (the 95 %
     interval of the difference), `p` and `seeds`.
     """
     about, rows = ("question", "metric", "baseline"), []
-    for path in _files(folder):
+    for path in _files("metrics/comparisons"):
         content = _read(path)
         row = {"comparison": path.stem} | {name: _field(content, name, str(path), kind=str) for name in about}
         for run, result in _field(content, "runs", str(path), kind=dict).items():

@@ -27,17 +27,8 @@ from rankops import lookup
 from rankops.io.atomic import replaced_folder
 
 __all__ = [
-    "Row",
-    "Study",
-    "compared_rows",
-    "machine",
-    "on_datasets",
-    "read",
-    "read_rows",
-    "rows_of",
-    "write",
-    "write_rows",
-]
+    "Row", "Study", "compared_rows", "machine", "on_datasets", "read", "read_rows", "rows_of", "write", "write_rows",
+]  # fmt: skip
 
 FOLDER = Path("results")
 TABLE, MADE_BY = "results.csv", "made_by.json"
@@ -151,9 +142,9 @@ def read_rows(path: Path) -> list[Row]:
         raise ValueError(
             f"{path}: line {twice.argmax() + 2} is of a number that another line has: `git checkout {path}`"
         )
-    parts = [[None if part is pd.NA else int(part) for part in table[name]] for name in ("seed", "fold")]
-    columns = zip(table["run"], table["metric"], *(numbers[name] for name in numbers), *parts, strict=True)
-    return [Row(*row) for row in columns]
+    table[list(numbers)] = numbers
+    table[["seed", "fold"]] = table[["seed", "fold"]].astype(object).replace({pd.NA: None})
+    return [Row(*row) for row in table[list(Row._fields)].itertuples(index=False, name=None)]
 
 
 def write(name: str, rows: Iterable[Row], made_by: Mapping[str, Any]) -> Path:

@@ -30,7 +30,8 @@ PATIENCE = 20.0  # seconds that another process of the stage, which may be dying
 GPU_IS_FULL = ("CUDA error: out of memory", "CUBLAS_STATUS_ALLOC_FAILED", "CUDNN_STATUS_ALLOC_FAILED")
 
 
-def _in_a_line(error: BaseException) -> str:
+def _advice(error: BaseException) -> str:
+    """Return an error's message, or what to do where the disk is full or a person ended the stage."""
     if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
         return f"no space left on the disk for {error.filename or 'an output'}: free some and run `dvc repro` again"
     if isinstance(error, KeyboardInterrupt):
@@ -80,7 +81,7 @@ def run(stage: str = "", *names: str) -> None:
     try:
         params = load()
         main = _main(stage, *names)
-        # Where accelerate looks, in this process and in those that it starts.
+        # accelerate reads this variable, here and in child processes.
         os.environ["ACCELERATE_DYNAMO_BACKEND"] = "INDUCTOR" if params.compute.compile else "NO"
         if torch := sys.modules.get("torch"):
             torch.set_num_threads(params.compute.threads)
@@ -105,7 +106,7 @@ def run(stage: str = "", *names: str) -> None:
     except (ValueError, OSError, FloatingPointError, KeyboardInterrupt) as error:
         if os.environ.get("RANKOPS_TRACEBACK"):
             raise
-        sys.exit("\n".join(f"{title}: {line}" for line in _in_a_line(error).splitlines()))
+        sys.exit("\n".join(f"{title}: {line}" for line in _advice(error).splitlines()))
 
 
 def refuse_leftovers(known: dict[str, Iterable[str]]) -> None:
@@ -136,7 +137,7 @@ def checkpoint_folder(stage: str, name: str, *, params: dict[str, Any], inputs: 
     Args:
         stage: the file in pipelines/stages.
         name: of the training; may have slashes.
-        params: all that the training is told.
+        params: every setting of the training.
         inputs: files that it reads.
     """
     import torch  # as trainings do

@@ -108,32 +108,37 @@ def check_body(body: bytes, columns: dict[str, str] | None) -> None:
         for number, row in enumerate(given):
             _check_numbers([*row.values()] if isinstance(row, dict) else row, f"{form}: row {number}")
         return
-    if form == "dataframe_split":
-        names = given.get("columns") if isinstance(given, dict) else None
-        if not isinstance(names, list) or len(set(map(str, names))) < len(names):
-            raise ValueError(f'{form}: expected {{"columns": [...], "data": [[...], ...]}}, each column once')
-        rows = [dict.fromkeys(map(str, names))]
-    else:
-        rows = given if isinstance(given, list) else [given]  # of `inputs` one, with a list of each column
+    rows = _rows(form, given)
     for number, row in enumerate(rows):
-        if not isinstance(row, dict):
-            raise ValueError(
-                f"{form}: row {number} is of {type(row).__name__}, expected an object with {', '.join(columns)}"
-            )
-        for name in row:
-            if name not in columns:
-                raise ValueError(
-                    f"{form}: row {number}: unknown column {name!r}; the model takes {', '.join(columns)}"
-                    f"{did_you_mean(name, columns)}"
-                )
-        if row.keys() != rows[0].keys():
-            raise ValueError(
-                f"{form}: row {number} has {', '.join(row) or 'nothing'}, row 0 {', '.join(rows[0]) or 'nothing'}: "
-                "expected the same columns in each row of a request"
-            )
+        _check_names(row, rows[0], columns, f"{form}: row {number}")
     for name, kind in columns.items():
         for number, cell in enumerate(_cells(form, given, name)):
             _check_cell(cell, kind, f"{form}: row {number}: {name}")
+
+
+def _rows(form: str, given: Any) -> list[Any]:
+    """Return objects with the names of the columns: each row, or one that stands for all."""
+    if form != "dataframe_split":
+        return given if isinstance(given, list) else [given]  # of `inputs` one, with a list of each column
+    names = given.get("columns") if isinstance(given, dict) else None
+    if not isinstance(names, list) or len(set(map(str, names))) < len(names):
+        raise ValueError(f'{form}: expected {{"columns": [...], "data": [[...], ...]}}, each column once')
+    return [dict.fromkeys(map(str, names))]
+
+
+def _check_names(row: Any, first: Any, columns: dict[str, str], place: str) -> None:
+    if not isinstance(row, dict):
+        raise ValueError(f"{place} is of {type(row).__name__}, expected an object with {', '.join(columns)}")
+    if unknown := [name for name in row if name not in columns]:
+        raise ValueError(
+            f"{place}: unknown column {unknown[0]!r}; the model takes {', '.join(columns)}"
+            f"{did_you_mean(unknown[0], columns)}"
+        )
+    if row.keys() != first.keys():
+        raise ValueError(
+            f"{place} has {', '.join(row) or 'nothing'}, row 0 {', '.join(first) or 'nothing'}: expected the same "
+            "columns in each row of a request"
+        )
 
 
 def _each_key_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -118,26 +118,31 @@ def settle(file: Path) -> None:
         database.execute("COMMIT")
 
 
+def _addresses(database: sqlite3.Connection) -> dict[Path, set[tuple[str, str, str]]]:
+    """Return scheme, path and experiment of addresses of files, by the folder whose `mlruns` they name."""
+    result: dict[Path, set[tuple[str, str, str]]] = {}
+    for (address,) in database.execute("SELECT DISTINCT artifact_location FROM experiments"):
+        if parts := re.fullmatch(rf"(file://)?(/.*)/{FILES}/(.+)", address or ""):
+            scheme, path, name = parts.groups(default="")
+            plain = unquote if scheme else str
+            result.setdefault(Path(plain(path)), set()).add((scheme, path, plain(name)))
+    return result
+
+
 def _moved(database: sqlite3.Connection, file: Path) -> dict[str, str]:
     """Return how addresses of files began and how they are to begin."""
-    names: dict[Path, set[str]] = {}  # of experiments' folders, by the folder that has their `mlruns`
-    written: dict[Path, set[tuple[str, str]]] = {}  # how addresses name that folder: a scheme and a path
-    for (address,) in database.execute("SELECT DISTINCT artifact_location FROM experiments"):
-        if found := re.fullmatch(rf"(file://)?(/.*)/{FILES}/(.+)", address or ""):
-            scheme, place, name = found.groups(default="")
-            theirs = Path(unquote(place) if scheme else place)
-            names.setdefault(theirs, set()).add(unquote(name) if scheme else name)
-            written.setdefault(theirs, set()).add((scheme, place))
     ours, result = file.parent, {}
-    for theirs in names:
+    for theirs, addresses in _addresses(database).items():
         if theirs == ours or (theirs.is_dir() and os.path.samefile(theirs, ours)):
             continue
         before, now = theirs / FILES, ours / FILES
-        left = sorted(name for name in names[theirs] if (before / name).exists() and not (now / name).exists())
+        names = sorted(name for *_, name in addresses)
+        left = [name for name in names if (before / name).exists() and not (now / name).exists()]
         if not left:
-            for scheme, place in written[theirs]:
-                here = quote(str(ours)) if scheme else str(ours)
-                result[f"{scheme}{place}/{FILES}/"] = f"{scheme}{here}/{FILES}/"
+            result |= {
+                f"{scheme}{path}/{FILES}/": f"{scheme}{quote(str(ours)) if scheme else ours}/{FILES}/"
+                for scheme, path, _ in addresses
+            }
         elif (theirs / file.name).is_file():
             raise FileNotFoundError(
                 f"{file}: a copy of {theirs / file.name} without its files, such as {before / left[0]}: copy {before} "

@@ -14,7 +14,7 @@ from torch import nn
 
 from pipelines.config import Settings
 from pipelines.config.rules import SORTER_METRICS
-from pipelines.ops.messages import on_one_line
+from pipelines.ops.messages import one_line
 from pipelines.reporting.results import markdown
 from pipelines.tracking import registry
 from pipelines.tracking.known_rows import digests, known_of
@@ -28,10 +28,11 @@ from rankops.io.parquet import columns_of
 from rankops.ranks import ranks
 from rankops.seeding import derived_seed, generator
 
-__all__ = ["Decision", "decide_all", "known", "promote_by_hand", "roll_back"]
+__all__ = ["Decision", "choose", "decide_all", "known"]
 
 SORTER_VECTORS = 5000  # fresh ones: no sorter was trained, chosen or reported on them
 FEWEST = 30  # rows to judge on, where a version was trained on others
+ON_VALIDATION = ": judged on validation, on which epochs, seeds and settings were chosen, for there is no gate split"
 GATE = "\n\n## Gate\n\n"  # in a version's description: what follows is rewritten by each decision
 
 Difference = dict[str, float]  # value, low, high
@@ -48,6 +49,10 @@ class Decision:
     reason: str  # in a sentence
     differences: dict[str, Difference] = field(default_factory=dict)  # challenger minus champion, of each metric
     failed: bool = False  # whether they could not be judged
+
+    @property
+    def state(self) -> str:
+        return "error" if self.failed else "promoted" if self.promoted else "stays"
 
 
 def known(params: Settings) -> list[str]:
@@ -85,13 +90,7 @@ def decide_all(
 
 
 def _decide(client: mlflow.MlflowClient, name: str, params: Settings, folder: Path, over_person: bool) -> Decision:
-    model, gate = registry.model_of(client, name), params.gate
-    task = next((task for task in gate.judged if name == task or name.startswith(f"{task}-")), None)
-    if task is None:
-        raise ValueError(
-            f"{name} is not a model of this project: expected a name that begins with one of {', '.join(gate.judged)}; "
-            f"the params have {', '.join(known(params))}"
-        )
+    model, gate, task = registry.model_of(client, name), params.gate, _task_of(name, params)
     champion, challenger = registry.holder(model, "champion"), registry.holder(model, "challenger")
     if champion is None:
         there = ", ".join(registry.versions(client, name)) or "none"
@@ -108,23 +107,28 @@ def _decide(client: mlflow.MlflowClient, name: str, params: Settings, folder: Pa
     )  # fmt: skip
     judged = gate.judged[task]
     better, reason = verdict(differences, judged, gate, lower_is_better)
-    reason += f"; on {examples}"
-    if examples.endswith("/val"):
-        reason += ": judged on validation, on which epochs, seeds and settings were chosen, for there is no gate split"
+    reason += f"; on {examples}{ON_VALIDATION if examples.endswith('/val') else ''}"
     if better and not over_person and registry.chosen_by_person(client, model):
         better = False
         reason += f"; but version {champion} was made champion by a person: `rankops promote {name} --over-person`"
     if registry.holder(registry.model_of(client, name), "champion") != champion:
         raise ValueError(f"{name}: its champion was moved while it was judged; nothing was changed: try again")
-    evidence = {"decision": "promoted" if better else "rejected", "reason": reason, "against": champion}
-    evidence |= {"examples": examples} | {one: _interval(differences[one]) for one in (judged.metric, *judged.guarded)}
-    for tag, value in evidence.items():
-        client.set_model_version_tag(name, challenger, f"gate.{tag}", value)
     decision = Decision(name, challenger, champion, better, reason, differences)
-    _describe(client, decision, examples, statistics)
+    _write_down(client, decision, (judged.metric, *judged.guarded), examples, statistics)
     if better:
         registry.set_champion(client, name, challenger, by="gate")
     return decision
+
+
+def _task_of(name: str, params: Settings) -> str:
+    """Return the task of a registered model, or `sorter`, from its name."""
+    for task in params.gate.judged:
+        if name == task or name.startswith(f"{task}-"):
+            return task
+    raise ValueError(
+        f"{name} is not a model of this project: expected a name that begins with one of "
+        f"{', '.join(params.gate.judged)}; the params have {', '.join(known(params))}"
+    )
 
 
 def _by_hand(name: str) -> str:
@@ -153,7 +157,7 @@ def _each(name: str, things: dict[str, Any], function: Callable[[Any], Any]) -> 
         except Exception as error:  # code that did not make a version fails on it in any way
             raise ValueError(
                 f"{name} version {number} cannot be judged here: its files are lost, or this checkout's code is not "
-                f"that which made it ({on_one_line(error)}). To decide without the gate: {_by_hand(name)}"
+                f"that which made it ({one_line(error)}). To decide without the gate: {_by_hand(name)}"
             ) from error
     return result
 
@@ -253,48 +257,50 @@ def verdict(
     return True, f"{text}: better beyond chance"
 
 
-def _describe(client: mlflow.MlflowClient, decision: Decision, examples: str, statistics: dict[str, Statistic]) -> None:
-    """Write the decision and all metrics into the challenger's description, in place of an earlier decision's."""
-    number = next(iter(statistics))  # the challenger's
+def _write_down(
+    client: mlflow.MlflowClient,
+    decision: Decision,
+    judged: tuple[str, ...],
+    examples: str,
+    statistics: dict[str, Statistic],
+) -> None:
+    """Write a decision into the challenger's tags and, with all metrics, its description, in place of the last."""
+    number, word = next(iter(statistics)), "promoted" if decision.promoted else "rejected"  # the challenger's
+    evidence = {"decision": word, "reason": decision.reason, "against": decision.champion, "examples": examples}
+    evidence |= {metric: _interval(decision.differences[metric]) for metric in judged}
+    for tag, value in evidence.items():
+        client.set_model_version_tag(decision.model, number, f"gate.{tag}", value)
     ours, theirs = (one.of_rows(np.arange(one.examples)) for one in statistics.values())
     rows = [
         [metric, f"{ours[place]:.4f}", f"{theirs[place]:.4f}", _interval(gap)]
         for place, (metric, gap) in enumerate(decision.differences.items())
     ]
     table = markdown(["metric", *(f"version {one}" for one in statistics), "difference"], rows)
-    verdict = f"{'promoted' if decision.promoted else 'rejected'}; {decision.reason}."
     before = (client.get_model_version(decision.model, number).description or "").split(GATE)[0]
-    description = f"{before}{GATE}{verdict}\n\nOn {examples}:\n\n{table}".rstrip()
+    description = f"{before}{GATE}{word}; {decision.reason}.\n\nOn {examples}:\n\n{table}".rstrip()
     client.update_model_version(decision.model, number, description=description)
 
 
-def promote_by_hand(name: str, version: str) -> str | None:
-    """Make a version champion because a person says so; return the one that it replaces.
+def choose(name: str, version: str | None = None) -> tuple[str | None, str]:
+    """Make a version champion because a person says so; return the champion before, and the one now.
+
+    Args:
+        name: registered.
+        version: its number; None for the champion before the present one.
 
     Raises:
-        ValueError: there is no such version.
-    """
-    client = connect()
-    with answering():
-        replaced, every = registry.holder(registry.model_of(client, name)), registry.versions(client, name)
-        if version not in every:
-            raise ValueError(f"{name} has no version {version}; there are {', '.join(every) or 'none'}")
-        registry.set_champion(client, name, version, by="person")
-    return replaced
-
-
-def roll_back(name: str) -> tuple[str | None, str]:
-    """Give `champion` back to the version before; return the one that it was taken from, and that one.
-
-    Raises:
-        ValueError: no earlier champion is known, or left.
+        ValueError: there is no such version, or no earlier champion is known, or left.
     """
     client = connect()
     with answering():
         model, every = registry.model_of(client, name), registry.versions(client, name)
-        now = registry.holder(model)
-        earlier = [one for one in registry.champions(client, model) if one != now and one in every]
-        if not earlier:
-            raise ValueError(f"{name}: no earlier champion is known; choose one with {_by_hand(name)}")
-        registry.set_champion(client, name, earlier[-1], by="rollback")
-    return now, earlier[-1]
+        before, now, by = registry.holder(model), version, "person"
+        if now is None:
+            earlier = [one for one in registry.champions(client, model) if one != before and one in every]
+            if not earlier:
+                raise ValueError(f"{name}: no earlier champion is known; choose one with {_by_hand(name)}")
+            now, by = earlier[-1], "rollback"
+        if now not in every:
+            raise ValueError(f"{name} has no version {now}; there are {', '.join(every) or 'none'}")
+        registry.set_champion(client, name, now, by=by)
+    return before, now

@@ -18,7 +18,7 @@ import mlflow
 from mlflow.entities import Metric, Run
 
 from pipelines.config import Settings
-from pipelines.ops.messages import in_a_line
+from pipelines.ops.messages import first_line
 from pipelines.tracking.store import connect, experiment_of
 
 __all__ = ["discard", "epoch_metrics", "watch"]
@@ -119,5 +119,5 @@ def watch(params: Settings, folder: Path, ended: threading.Event, *, every: floa
             reported = False
         except Exception as error:  # database drivers and HTTP clients each have their own
             if not reported:
-                logging.getLogger(__name__).warning("trainings cannot be watched for now: %s", in_a_line(error))
+                logging.getLogger(__name__).warning("trainings cannot be watched for now: %s", first_line(error))
             reported = True

@@ -225,29 +225,20 @@ def example_of(weights: Path) -> pd.DataFrame | np.ndarray:
 
 def _made(run: Run, tags: Mapping[str, str]) -> dict[str, Any]:
     """Return what a version's model.json says besides how it is rebuilt: what made it, and how good it is."""
-    inputs = inputs_of(tags)
     metrics: dict[str, dict[str, float]] = {}
     for name, value in run.metrics.items():
         metric, _, bound = name.rpartition(".")
-        if bound in ("low", "high"):
-            metrics.setdefault(metric, {})[bound] = float(value)
-        else:
-            metrics.setdefault(name, {})["value"] = float(value)
-    commit, changed = tags["git_commit"], tags.get("git_dirty") == "true"
-    made = {
-        "rankops": __version__,
-        "commit": commit,
-        "uncommitted_changes": changed,
-        "inputs": inputs,
-        "metrics": metrics,
-    }
-    return {"made": made}
+        metric, bound = (metric, bound) if bound in ("low", "high") else (name, "value")
+        metrics.setdefault(metric, {})[bound] = float(value)
+    return {
+        "rankops": __version__, "commit": tags["git_commit"], "uncommitted_changes": tags.get("git_dirty") == "true",
+        "inputs": inputs_of(tags), "metrics": metrics,
+    }  # fmt: skip
 
 
 def _register(client: mlflow.MlflowClient, run_id: str, run: Run, version: Version) -> str:
     tags = {**run.tags, **version.tags, KEY: run.key, "run": run.name}
     known = tags | _commit()
-    made = _made(run, known)
     text = card(version.model, version.weights, params=run.params, metrics=run.metrics, tags=known)
     with TemporaryDirectory() as scratch:
         weights = Path(scratch) / "weights"  # the name by which `rankops.sorters.load_sorter` finds it
@@ -255,7 +246,7 @@ def _register(client: mlflow.MlflowClient, run_id: str, run: Run, version: Versi
         (weights / "card.md").write_text(text + "\n")
         if version.data is not None:
             write_known(version.data, weights)
-        recipe = json.loads((weights / "model.json").read_text()) | made
+        recipe = json.loads((weights / "model.json").read_text()) | {"made": _made(run, known)}
         (weights / "model.json").write_text(json.dumps(recipe, indent=2, sort_keys=True) + "\n")
         with mlflow.start_run(run_id=run_id):
             logged = mlflow.pyfunc.log_model(
@@ -274,12 +265,7 @@ def _register(client: mlflow.MlflowClient, run_id: str, run: Run, version: Versi
         if error.error_code != "RESOURCE_ALREADY_EXISTS":
             raise
     made = client.create_model_version(
-        version.model,
-        logged.model_uri,
-        run_id,
-        tags=tags,
-        model_id=logged.model_id,
-        description=text,
+        version.model, logged.model_uri, run_id, tags=tags, model_id=logged.model_id, description=text
     )
     return str(made.version)
 

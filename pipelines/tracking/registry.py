@@ -14,12 +14,12 @@ import mlflow
 from mlflow.entities.model_registry import ModelVersion, RegisteredModel
 from mlflow.exceptions import MlflowException
 
-from pipelines.ops.messages import in_a_line, on_one_line
+from pipelines.ops.messages import first_line, one_line
 from pipelines.tracking.store import ServerUnreachable, answering, connect, is_unreachable
 from rankops.sorters._load import download
 
 __all__ = [
-    "champions", "chosen_by_person", "has_champion", "has_files", "holder", "model_of", "replace", "set_champion",
+    "champions", "chosen_by_person", "has_files", "holder", "model_of", "replace", "set_champion",
     "version_of", "versions", "weights_of",
 ]  # fmt: skip
 
@@ -49,18 +49,6 @@ def model_of(client: mlflow.MlflowClient, name: str) -> RegisteredModel:
 def holder(model: RegisteredModel, alias: str = "champion") -> str | None:
     """Return the version that has an alias."""
     return str(model.aliases[alias]) if alias in model.aliases else None
-
-
-def has_champion(name: str) -> bool:
-    """Check whether the store has a champion of a model.
-
-    Raises:
-        ValueError: the store does not answer.
-    """
-    client = connect()
-    with answering():
-        model = _or_none(client.get_registered_model, name)
-    return model is not None and holder(model) is not None
 
 
 def version_of(address: str) -> ModelVersion:
@@ -143,7 +131,7 @@ def has_files(address: str) -> bool:
         return bool(mlflow.artifacts.list_artifacts(artifact_uri=address))
     except (MlflowException, OSError) as error:
         if is_unreachable(error):  # what could not be asked for is not lost
-            raise ServerUnreachable(f"the MLflow store failed: {in_a_line(error)}") from error
+            raise ServerUnreachable(f"the MLflow store failed: {first_line(error)}") from error
         return False
 
 
@@ -159,5 +147,5 @@ def weights_of(address: str, to: Path) -> Path:
         return download(address, to)
     except (ValueError, OSError) as error:
         if is_unreachable(error):
-            raise ServerUnreachable(f"the MLflow store failed: {in_a_line(error)}") from error
-        raise ValueError(on_one_line(error)) from error
+            raise ServerUnreachable(f"the MLflow store failed: {first_line(error)}") from error
+        raise ValueError(one_line(error)) from error

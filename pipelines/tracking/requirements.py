@@ -13,13 +13,7 @@ from rankops import lookup
 
 __all__ = ["requirements"]
 
-FOLDERS = (
-    "models",
-    "models.backbones",
-    "models.heads",
-    "sorters",
-    "tasks",
-)  # of the package: whose files a recipe names
+FOLDERS = ("models", "models.backbones", "models.heads", "sorters", "tasks")  # whose files a recipe names
 
 
 def requirements(recipe: Mapping[str, Any], served_by: Path) -> list[str]:

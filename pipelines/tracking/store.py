@@ -19,7 +19,7 @@ import mlflow
 import requests
 from mlflow.exceptions import MlflowException
 
-from pipelines.ops.messages import in_a_line, without_credentials
+from pipelines.ops.messages import first_line, without_credentials
 from pipelines.tracking import database
 from pipelines.tracking.database import file_of
 
@@ -93,7 +93,7 @@ def connect(*, create: bool = False) -> mlflow.MlflowClient:
         else:
             todo = "Restore it from a copy, or move it away: `make repro` publishes to a new one"
         raise ServerUnreachable(
-            f"the MLflow store {without_credentials(address)} does not answer: {in_a_line(error)}. {todo}"
+            f"the MLflow store {without_credentials(address)} does not answer: {first_line(error)}. {todo}"
         ) from error
     return client
 
@@ -136,14 +136,16 @@ def answering(doing: str = "") -> Generator[None]:
         if REFUSED.search(f"{getattr(error, 'error_code', '')} {error}"):
             raise _refused(error) from error
         if getattr(error, "error_code", "") == "RESOURCE_DOES_NOT_EXIST":
-            raise ValueError(in_a_line(error)) from error
-        raise ServerUnreachable(f"the MLflow store failed{f' {doing}' if doing else ''}: {in_a_line(error)}") from error
+            raise ValueError(first_line(error)) from error
+        raise ServerUnreachable(
+            f"the MLflow store failed{f' {doing}' if doing else ''}: {first_line(error)}"
+        ) from error
 
 
 def _refused(error: Exception) -> CredentialsRefused:
     return CredentialsRefused(
         f"the MLflow store {without_credentials(mlflow.get_tracking_uri())} refuses the credentials: "
-        f"{in_a_line(error)}. Set MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD of a user who may do this"
+        f"{first_line(error)}. Set MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD of a user who may do this"
     )
 
 
