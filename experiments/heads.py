@@ -72,6 +72,7 @@ def trials() -> Iterator[Trial]:
     for batch, (loss, width), seed in product((32, 64, 128, 512, 1024), best.items(), (1, 2, 3)):
         for rate in (1e-3, 3e-3) if batch <= 128 else (3e-3, 6e-3):
             yield Trial("captions", loss, width, rate, batch, False, seed)
+    yield from (Trial("captions", "triplet", 0.4, 1e-3, 32, False, seed) for seed in (1, 2, 3))
     yield from (Trial("captions", loss, width, 3e-3, 256, True, seed) for loss, width in best.items()
                 for seed in (1, 2, 3))  # fmt: skip
 
