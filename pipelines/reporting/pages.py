@@ -321,6 +321,36 @@ def pays(study: Study) -> str:
     return markdown(["when", "judged by", "usual loss", "ranking loss", "simple alternative"], rows)
 
 
+# --- What each loss makes of larger batches: trials of the default run's heads. ---
+
+TRIAL = re.compile(r"(?P<task>\w+) (?P<loss>.+) [\d.e-]+ rate [\d.e-]+ batch (?P<batch>\d+)")  # no twins
+BATCHES = {
+    ("captions", "image_to_text.recall_at_1"): ("caption R@1", ("triplet", "info_nce", "log_rank")),
+    ("captions", "text_to_image.recall_at_1"): ("image R@1", ("triplet", "info_nce", "log_rank")),
+    ("scenes", "mean_average_precision"): (
+        "mAP",
+        ("soft margin", "AP + 5 soft margin", "AP", "generalized cross-entropy"),
+    ),
+}
+
+
+def by_batch(study: Study) -> str:
+    """Show for each batch and loss the trial that is best on validation, means over seeds."""
+    parts = []
+    for (task, metric), (title, losses) in BATCHES.items():
+        best: dict[tuple[str, int], tuple[float, float]] = {}
+        for run in study.runs:
+            if (trial := TRIAL.fullmatch(run)) and trial["task"] == task:
+                key, measured = (trial["loss"], int(trial["batch"])), of_seeds(study, run, metric).mean()
+                best[key] = max(best.get(key, (-np.inf, 0.0)), (of_seeds(study, run, "validation").mean(), measured))
+        rows = [
+            [f"{batch:,}", *(f"{best[loss, batch][1]:.3f}" if (loss, batch) in best else "" for loss in losses)]
+            for batch in sorted({batch for loss, batch in best if loss in losses})
+        ]
+        parts.append(markdown([f"{title}, rows in a batch", *losses], rows))
+    return "\n".join(parts)
+
+
 # --- SoDeep's Table 1. ---
 
 ON_100_SCORES = {
@@ -428,6 +458,7 @@ PLACES: dict[str, tuple[str, Sequence[Table | Computed]]] = {
     "solar_cells": ("docs/real_data.md", [Table("solar_cells", "loss", CELLS.items(), CELL_COLUMNS)]),
     "films": ("docs/real_data.md", [Table("movielens_100k", "loss", FILMS.items(), FILM_COLUMNS)]),
     "when_ranks_win": ("docs/results.md", [Computed("when_ranks_win", made_data)]),
+    "by_batch": ("docs/results.md", [Computed("heads", by_batch)]),
     "pays": ("README.md", [Computed("when_ranks_win", pays)]),
     "label_ranking_sets": ("docs/real_data.md", [Computed("label_ranking_sets", label_ranking_sets)]),
     "four_digit_mnist": ("docs/peers.md", [Computed("four_digit_mnist", four_digits)]),
