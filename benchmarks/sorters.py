@@ -23,7 +23,7 @@ from torch.utils._pytree import tree_leaves
 
 from benchmarks.peers import peers
 from benchmarks.results import FOLDER, write
-from pipelines.reporting import pages
+from pipelines.reporting import docs_tables
 from rankops import lookup
 from rankops import sorter_quality as measures
 from rankops.datasets.vectors.score_vectors import draw
@@ -207,7 +207,7 @@ def main() -> None:
     table = pd.DataFrame(rows).T
     table.to_parquet(FOLDER / "sorters.parquet")
     plots(table)
-    pages.write(PAGE, "sorters", (FOLDER / "sorters.md").read_text())
+    docs_tables.write(PAGE, "sorters", (FOLDER / "sorters.md").read_text())
     shutil.copyfile(FOLDER / "sorters.png", PAGE.with_suffix(".png"))
 
 

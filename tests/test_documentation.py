@@ -10,7 +10,7 @@ from pathlib import Path
 import matplotlib
 import pytest
 
-from pipelines.reporting.pages import PLACES, text_of
+from pipelines.reporting.docs_tables import PLACES, text_of
 from tools import schema
 
 ROOT = Path(__file__).parents[1]

@@ -15,7 +15,7 @@ import pytest
 import torch
 
 from pipelines.config.schema import check_shapes, merged, read
-from pipelines.reporting import pages, studies
+from pipelines.reporting import docs_tables, studies
 from pipelines.reporting.examples import SHEET
 from pipelines.reporting.results import number
 from pipelines.stages import report
@@ -339,12 +339,12 @@ class TestPages:
     def test_text_replaces_what_stands_in_its_place_and_a_page_without_one_stays_as_it_is(self, tmp_path):
         page, other = tmp_path / "page.md", self.PLACE.format("other")
         page.write_text(other + self.PLACE.format("mine"))
-        pages.write(page, "mine", r"| new \1 |" + "\n")
+        docs_tables.write(page, "mine", r"| new \1 |" + "\n")
         assert page.read_text() == other + self.PLACE.format("mine").replace("old", r"| new \1 |")
         for text in ("", "<!-- results: mine -->\nno end", self.PLACE.format("mine") * 2):
             page.write_text(text)
             with pytest.raises(ValueError, match="page.md"):
-                pages.write(page, "mine", "new")
+                docs_tables.write(page, "mine", "new")
             assert page.read_text() == text
 
     def test_margins_are_tested_over_seeds_and_every_loss_must_have_the_same(self, tmp_path, monkeypatch):
@@ -356,17 +356,17 @@ class TestPages:
         def tested() -> dict[tuple[str, str], list[str]]:
             rows = []
             for loss, seeds in found.items():
-                metrics = {metric: leaf(0.0) | {"seeds": seeds} for metric in pages.METRICS.values()}
+                metrics = {metric: leaf(0.0) | {"seeds": seeds} for metric in docs_tables.METRICS.values()}
                 rows += studies.rows_of(f"label_ranking-{loss}-x", metrics)
             studies.write("mine", rows, MADE_BY)
-            return pages.margins(studies.read("mine"))
+            return docs_tables.margins(studies.read("mine"))
 
         margins = tested()
         assert [margins["ranked.exact_match", loss][0] for loss in ("cross_entropy", "lsep")] == ["+40.0", "+5.7"]
         ps = [float(margins["ranked.exact_match", loss][1]) for loss in ("cross_entropy", "lsep")]
         assert ps[0] < 0.05 < ps[1]
         assert 0.001 <= float(margins["ranked.exact_match", "cross_entropy"][2]) < 1
-        assert pages.spread("label_ranking-rlsep-x")(studies.read("mine"), "ranked.exact_match") == "60.0 ± 10.0"
+        assert docs_tables.spread("label_ranking-rlsep-x")(studies.read("mine"), "ranked.exact_match") == "60.0 ± 10.0"
         found["lsep"] = {"1": 0.5}
         with pytest.raises(ValueError, match="different seeds"):
             tested()
@@ -376,7 +376,7 @@ def test_docs_get_the_tables_and_the_sheet(project):
     page = Path("docs/results.md")
     page.parent.mkdir()
     page.write_text("before\n<!-- results: report -->\nold\n<!-- end of results -->\nafter\n")
-    pages.main(["report"])
+    docs_tables.main(["report"])
     lines = page.read_text().splitlines()
     assert (lines[0], lines[-1], "old" in lines) == ("before", "after", False)
     for cell in ("mse: 0.776 |", "mse: 0.776 (0.756 to 0.796) |"):
@@ -387,7 +387,7 @@ def test_docs_get_the_tables_and_the_sheet(project):
     assert Path("docs/orders.png").read_bytes() == Path("reports/figures/orders.png").read_bytes()
     shutil.rmtree("reports")
     with pytest.raises(FileNotFoundError, match="results.md"):
-        pages.main(["report"])
+        docs_tables.main(["report"])
 
 
 def test_the_page_fits_a_phone_and_its_sheet_is_legible(made, page):

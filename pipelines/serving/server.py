@@ -1,4 +1,4 @@
-"""MLflow's server of a model, on this machine alone, with limits."""
+"""MLflow's server of a model, on this machine alone, with limits (of rows: `pipelines.serving.model`)."""
 
 import asyncio
 import json

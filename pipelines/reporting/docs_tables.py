@@ -1,4 +1,4 @@
-"""Write the tables of the docs from the kept results: `python -m pipelines.reporting.pages [NAME ...]`.
+"""Write the tables of the docs from the kept results: `python -m pipelines.reporting.docs_tables [NAME ...]`.
 
 `PLACES` says which page shows what. Each place is between the lines `<!-- results: NAME -->` and
 `<!-- end of results -->`. The place `report` is of the last `dvc repro` instead, written if it is named, with the
