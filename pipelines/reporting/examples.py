@@ -27,8 +27,9 @@ KINDS = ("image", "frames", "features", "text")  # of inputs
 
 
 def loss_of(run: Run) -> str:
-    """Return the names of a run's loss, sorter and auxiliary loss."""
-    return " + ".join([run.loss.name, *(name for name in (run.sorter, run.auxiliary.name) if name != NONE)])
+    """Return the names of a run's loss, with the modes that it is told, of its sorter and of its auxiliary loss."""
+    loss = " ".join([run.loss.name, *(value for value in run.loss.args.values() if isinstance(value, str))])
+    return " + ".join([loss, *(name for name in (run.sorter, run.auxiliary.name) if name != NONE)])
 
 
 def _may_be_shown(params: Settings, dataset: str) -> bool:
