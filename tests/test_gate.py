@@ -260,6 +260,16 @@ class TestTasks:
             assert decision.failed
             assert "version 1 was trained on 31, which leaves 29, expected 30" in decision.reason
 
+    def test_without_a_gate_split_rows_of_validation_that_one_version_was_trained_on_are_left_out(self, store, clips):
+        table = pq.read_table("data/clips/gate.parquet")
+        Path("data/clips/gate.parquet").unlink()
+        for name, seed, trained in (("old", 2, table.slice(0, 25)), ("best", 1, table.slice(0, 1))):
+            pq.write_table(trained, "data/clips/train.parquet")
+            pq.write_table(table, "data/clips/val.parquet")
+            regressor(name, seed, data=Path("data/clips"))
+        reason = decide("score_ranking").reason
+        assert "on 36 of the 60 rows of clips/val, the others left out: version 1 was trained on 24" in reason
+
     def test_folds_without_a_gate_are_all_learned_from_and_judge_nothing(self, store, clips):
         Path("data/folded").mkdir()
         table = pq.read_table("data/clips/gate.parquet")

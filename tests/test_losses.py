@@ -682,3 +682,20 @@ def test_what_cannot_be_padded_is_named(values, lists, message):
 def test_numbers_of_queries_are_not_taken_for_sizes_without_a_word():
     with pytest.raises(TypeError, match="positional"):
         pad_groups(torch.zeros(6), torch.tensor([0, 0, 1, 1, 2, 2]))
+
+
+@pytest.mark.parametrize("loss", [losses.info_nce, losses.log_rank])
+def test_rows_of_retrieval_count_by_their_weight(loss, generator):
+    scores, own = torch.randn(4, 4, generator=generator), torch.eye(4)
+    weights = torch.tensor([10.0, 1.0, 1.0, 0.1]).unsqueeze(1).expand(4, 4)
+    values = loss(scores, own, reduction="none")  # (2, 4), of rows and of columns
+    heaviest = torch.stack([weights.diagonal(), weights.diagonal()])
+    assert loss(scores, own, weights=weights).item() == pytest.approx(
+        ((values * heaviest).sum() / heaviest.sum()).item()
+    )
+
+
+def test_a_list_of_equal_targets_has_nothing_to_standardize():
+    for length in range(2, 20):
+        target = torch.full((1, length), 0.7, dtype=torch.float64)
+        assert losses.mse(torch.zeros(1, length), target, within="standardized") == 0

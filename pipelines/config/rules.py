@@ -350,7 +350,11 @@ def _check_losses(
     place: str,
 ) -> None:
     """Check that the losses are the task's, and that there is a sorter for those that take one, and for none else."""
-    batch_size = training.get("batch_size")
+    batch_size, several = training.get("batch_size"), training.get("together")
+    if several is not None and (several < 2 or batch_size % several):
+        raise ValueError(
+            f"{place}: together is {several}, expected at least 2, and batch_size ({batch_size}) a multiple"
+        )
     takers = [loss.name for key, loss in losses.items() if _check_loss(task, loss, training, f"{place}.{key}")]
     if sorter == NONE:
         if takers:

@@ -94,6 +94,8 @@ def paired(values: Values, usual: Values) -> str:
     >>> paired([0.5, 0.6, 0.7], [0.4, 0.4, 0.6])
     '0.600 (+0.133 ± 0.143)'
     """
+    if len(values) != len(usual):
+        raise ValueError(f"{len(values)} and {len(usual)} seeds, expected the same of both methods")
     apart = np.subtract(values, usual)
     return f"{np.mean(values):.3f} ({apart.mean():+.3f} ± {half_width(apart):.3f})"
 
@@ -104,5 +106,11 @@ def with_half(values: np.ndarray, form: str = ".3f") -> str:
 
 
 def of_seeds(study: Study, run: str, metric: str) -> np.ndarray:
-    """Return a metric of each seed, in the order of the seeds."""
-    return np.array([found for _, found in sorted(study.by_seed(run, metric).items())])
+    """Return a metric of each seed, in the order of the seeds.
+
+    Raises:
+        ValueError: the study has none.
+    """
+    if not (found := study.by_seed(run, metric)):
+        raise ValueError(f"{study.name}: no {metric} of {run}; keep the study anew")
+    return np.array([found[seed] for seed in sorted(found)])

@@ -107,7 +107,7 @@ def _decide(client: mlflow.MlflowClient, name: str, params: Settings, folder: Pa
     )  # fmt: skip
     judged = gate.judged[task]
     better, reason = verdict(differences, judged, gate, lower_is_better)
-    reason += f"; on {examples}{ON_VALIDATION if examples.endswith('/val') else ''}"
+    reason += f"; on {examples}{ON_VALIDATION if '/val' in examples else ''}"
     if better and not over_person and registry.chosen_by_person(client, model):
         better = False
         reason += f"; but version {champion} was made champion by a person: `rankops promote {name} --over-person`"
@@ -162,8 +162,8 @@ def _each(name: str, things: dict[str, Any], function: Callable[[Any], Any]) -> 
     return result
 
 
-def _load(address: str) -> tuple[nn.Module, np.ndarray]:
-    """Return the network of a version, and the digests of the rows that it knows."""
+def _load(address: str) -> tuple[nn.Module, dict[str, np.ndarray]]:
+    """Return the network of a version, and the digests of the rows that it knows, by split."""
     with TemporaryDirectory() as scratch:
         folder = registry.weights_of(address, Path(scratch))
         return load_model(folder), known_of(folder)
@@ -200,25 +200,27 @@ def _judge(
     return statistics, {metric.name: metric.lower_is_better for metric in judge.metrics}, told
 
 
-def _unknown(name: str, known: dict[str, np.ndarray], data: Path, split: str) -> tuple[np.ndarray, str]:
-    """Return which rows of a split no version was trained on (n,), and the name of these examples.
+def _unknown(name: str, known: dict[str, dict[str, np.ndarray]], data: Path, split: str) -> tuple[np.ndarray, str]:
+    """Return which rows of a split both versions know or neither (n,), and the name of these examples.
 
-    Splits that were drawn anew since (another seed or share) would have a version judged on rows that it learned.
+    Splits that were drawn anew since (another seed or share) would have a version judged on rows that it learned. What
+    both know repeats by nature, such as four yes and no features. Every version was chosen on validation.
 
     Raises:
         ValueError: too few rows are left to judge on.
     """
     told = f"{data.name}/{split}"
-    if split == "val":  # which every version knows
-        return np.ones(len(digests(data / "val.parquet")), bool), told
-    rows = digests(data / f"{split}.parquet")
-    learned = {number: np.isin(rows, digest) for number, digest in known.items()}
-    new = ~np.logical_or.reduce(list(learned.values()))
+    rows, of = digests(data / f"{split}.parquet"), ("train",) if split == "val" else ("train", "val")
+    learned = {
+        number: np.logical_or.reduce([np.isin(rows, by_split.get(one, [])) for one in of])
+        for number, by_split in known.items()
+    }
+    one, other = learned.values()
+    new = one == other
     if new.all():
         return new, told
-    counts = ", ".join(
-        f"version {number} was trained on {count.sum()}" for number, count in learned.items() if count.any()
-    )
+    alone = {number: (count & ~new).sum() for number, count in learned.items()}
+    counts = ", ".join(f"version {number} was trained on {count}" for number, count in alone.items() if count)
     if new.sum() < min(FEWEST, len(rows)):
         raise ValueError(
             f"{name}: of the {len(rows)} rows of {told} {counts}, which leaves {new.sum()}, expected {FEWEST}: "

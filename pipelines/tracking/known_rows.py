@@ -13,7 +13,7 @@ from rankops.io.parquet import parquet_file
 
 __all__ = ["FILE", "digests", "known_of", "write_known"]
 
-FILE = "known_rows.npy"  # in a version's folder
+FILE = "known_rows.npz"  # in a version's folder: of each split, digests of its rows
 
 
 def digests(path: Path) -> np.ndarray:
@@ -44,13 +44,15 @@ def _pieces(cell: pa.Scalar) -> Iterator[bytes]:
 
 
 def write_known(data: Path, folder: Path) -> None:
-    """Write into a version's folder the digests of all rows of a dataset on which it was trained or chosen."""
-    np.save(
-        folder / FILE, np.unique(np.concatenate([digests(data / f"{split}.parquet") for split in ("train", "val")]))
-    )
+    """Write into a version's folder the digests of the rows of a dataset on which it was trained and chosen."""
+    train, val = (np.unique(digests(data / f"{split}.parquet")) for split in ("train", "val"))
+    np.savez(folder / FILE, train=train, val=val)
 
 
-def known_of(folder: Path) -> np.ndarray:
-    """Return the digests of a version's folder; none of one that was registered without."""
+def known_of(folder: Path) -> dict[str, np.ndarray]:
+    """Return the digests of a version's folder, by split; none of one that was registered without."""
     path = folder / FILE
-    return np.load(path, allow_pickle=False) if path.is_file() else np.zeros(0, np.uint64)
+    if not path.is_file():
+        return {}
+    with np.load(path, allow_pickle=False) as known:
+        return dict(known)

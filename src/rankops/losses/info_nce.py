@@ -30,7 +30,7 @@ def info_nce(
         positives: of that shape, 1 for pairs that belong together and 0 for others; at least one in each row, and in
             each column of a square matrix. Other columns may have none: further negatives. What has none is left out.
         mask: of that shape, boolean, False where a pair is neither right nor wrong; rows may then have no positive too.
-        weights: of that shape, how much each positive counts.
+        weights: of that shape, how much each positive counts in its row; a row counts by that of its heaviest positive.
         reduction, check_finite: see `rankops.losses`; `none` gives (..., 2, d), of each row and of each column, with d
             the larger of n and m.
         temperature: $\tau$, in units of similarity.
@@ -57,4 +57,4 @@ def info_nce(
     lost = (worth * -functional.logsigmoid((logits - rivals).where(given.truth, 0.0))).sum(-1)
     total = worth.sum(-1)
     some = (total > 0) & negatives.any(-1)
-    return reduced(given, lost / total.where(some, 1.0), reduction, counts=some)
+    return reduced(given, lost / total.where(some, 1.0), reduction, counts=some * worth.amax(-1))

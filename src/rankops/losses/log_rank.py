@@ -30,7 +30,8 @@ def log_rank(
         positives: of that shape, 1 for pairs that belong together and 0 for others; at least one in each row, and in
             each column of a square matrix. Other columns may have none: further negatives. What has none is left out.
         mask: of that shape, boolean, False where a pair is neither right nor wrong; rows may then have no positive too.
-        weights: of that shape, how much the logarithm of each positive's rank counts.
+        weights: of that shape, how much the logarithm of each positive's rank counts in its row; a row counts by its
+            heaviest positive.
         reduction, sorter, check_finite: see `rankops.losses`; `none` gives (..., 2, d), of each row and of each
             column, with d the larger of n and m.
 
@@ -52,4 +53,4 @@ def log_rank(
     lost = (worth * places.where(given.truth, 1.0).log()).sum(-1) - (worth.sort(descending=True).values * best).sum(-1)
     total = worth.sum(-1)
     some = (total > 0) & (given.exists & ~given.truth).any(-1)
-    return reduced(given, lost / total.where(some, 1.0), reduction, counts=some)
+    return reduced(given, lost / total.where(some, 1.0), reduction, counts=some * worth.amax(-1))

@@ -5,7 +5,7 @@ from typing import Literal
 from torch import Tensor
 
 from rankops.checks import check_choice
-from rankops.losses._inputs import Groups, Reduction, groups, pointwise
+from rankops.losses._inputs import Groups, Reduction, groups, is_ordered, pointwise
 from rankops.ranks import ranks
 
 __all__ = ["mse"]
@@ -71,8 +71,11 @@ def _relative(given: Groups, within: Within) -> Tensor:
     if within == "nothing":
         return given.truth
     apart = target - _means(target, given)
+    if within == "centered":
+        return apart
+    varied = is_ordered(target, given.weight).unsqueeze(-1)  # else rounding of the mean would be a deviation
     deviation = _means(apart.square(), given).sqrt()
-    return apart if within == "centered" else apart / deviation.where(deviation > 0, 1.0)
+    return (apart / deviation.where(varied, 1.0)).where(varied, 0.0)
 
 
 def _means(values: Tensor, given: Groups) -> Tensor:
