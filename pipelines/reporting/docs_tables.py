@@ -148,7 +148,7 @@ def points(flipped: int) -> Cell:
 
     def cell(study: Study, run: str) -> str:
         both = (run.format(flipped), f"points-hinge_ap-{flipped}")
-        ours, theirs = (list(study.by_seed(one, "mean_average_precision").values()) for one in both)
+        ours, theirs = (of_seeds(study, one, "mean_average_precision") for one in both)
         return f"{np.mean(ours):.3f}" if both[0] == both[1] else paired(ours, theirs)
 
     return cell
