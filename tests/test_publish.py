@@ -13,11 +13,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from pipelines.config import load
-from pipelines.running.progress import keep_times
+from pipelines.running.history import keep_times
 from pipelines.stages.publish import main
 from pipelines.tracking import registry
 from pipelines.tracking.card import card
-from pipelines.tracking.publish import PARENT, Run, Version, publish
+from pipelines.tracking.upload import PARENT, Run, Version, publish
 from rankops import __version__
 from rankops.io.checkpoints import build, load_model, save_model
 from rankops.sorters import load_sorter

@@ -9,7 +9,7 @@ import pytest
 from filelock import FileLock
 
 import pipelines.stages
-from pipelines.ops import progress
+from pipelines.ops import progress_bar
 from pipelines.running import runner
 from pipelines.running.runner import checkpoint_folder
 from rankops import bootstrap
@@ -144,9 +144,9 @@ def test_what_takes_long_says_how_far_it_has_come(monkeypatch, capsys):
     values = np.arange(4.0)
     statistics = {seed: Statistic(["mean"], 4, lambda rows: values[rows].mean(-1)[None]) for seed in (1, 2)}
     monkeypatch.setattr(bootstrap, "PIECE", 12)  # three resamples
-    monkeypatch.setattr(progress, "EVERY", 0.0)
+    monkeypatch.setattr(progress_bar, "EVERY", 0.0)
     for patience, expected in ((60.0, []), (0.0, ["3 of 10", "6 of 10", "8 of 10", "10 of 10"])):
-        monkeypatch.setattr(progress, "PATIENCE", patience)
-        with progress.counted("one", "resamples") as show:
+        monkeypatch.setattr(progress_bar, "PATIENCE", patience)
+        with progress_bar.counted("one", "resamples") as show:
             bootstrap.evaluate(statistics, resamples=5, seed=0, show=show)
         assert capsys.readouterr().err.splitlines() == [f"one: {count} resamples" for count in expected]

@@ -28,8 +28,8 @@ from pipelines.flows.promote import judge, outcome, show
 from pipelines.ops.git import git
 from pipelines.reporting.results import markdown, read_runs
 from pipelines.tracking.live import watch
-from pipelines.tracking.publish import addresses
 from pipelines.tracking.store import address_of_store
+from pipelines.tracking.upload import addresses
 
 __all__ = ["retrain"]
 

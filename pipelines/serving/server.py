@@ -1,4 +1,4 @@
-"""MLflow's server of a model, on this machine alone, with limits (of rows: `pipelines.serving.model`)."""
+"""MLflow's server of a model, on this machine alone, with limits (of rows: `pipelines.serving.pyfunc`)."""
 
 import asyncio
 import json
@@ -13,9 +13,9 @@ import uvicorn  # comes with MLflow
 from fastapi import FastAPI, Request, Response
 from mlflow.pyfunc import scoring_server
 
-from pipelines.serving.chosen import is_registered
-from pipelines.tracking.publish import SERVED_BY, signature_of
+from pipelines.serving.named_model import is_registered
 from pipelines.tracking.registry import weights_of
+from pipelines.tracking.upload import SERVED_BY, signature_of
 from rankops import lookup
 from rankops.io.checkpoints import load_model
 from rankops.lookup import did_you_mean

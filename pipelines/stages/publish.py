@@ -15,9 +15,9 @@ from filelock import FileLock
 from pipelines.config import Settings
 from pipelines.ops import dvc_lock
 from pipelines.reporting.results import history, read_run, read_runs, read_sorters
-from pipelines.running.progress import kept_times
-from pipelines.tracking.publish import Run, Version, key_of, publish
+from pipelines.running.history import kept_times
 from pipelines.tracking.store import experiment
+from pipelines.tracking.upload import Run, Version, key_of, publish
 from rankops.io.atomic import replaced_file
 
 PLOTS = Path("reports/figures")

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from tqdm import tqdm
 
-from pipelines.ops.progress import EVERY
+from pipelines.ops.progress_bar import EVERY
 from rankops.io.atomic import replaced_file
 from rankops.training.progress import Epoch
 

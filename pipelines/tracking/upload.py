@@ -38,7 +38,7 @@ KEY = "rankops.key"  # on runs and versions: a hash of what made them
 TOOK = "training.seconds"  # on a run: from its first beginning to its end
 COMPARED = "rankops.compared"  # on a model: among which versions its challenger was chosen
 PARENT = "mlflow.parentRunId"  # MLflow's own: its UI shows a run with this tag below its parent
-SERVED_BY = Path(__file__).parents[1] / "serving" / "model.py"
+SERVED_BY = Path(__file__).parents[1] / "serving" / "pyfunc.py"
 KINDS = {  # of `Task.columns`
     "image": DataType.binary,
     "images": Array(DataType.binary),
