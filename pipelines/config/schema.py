@@ -9,7 +9,14 @@ from reprlib import Repr
 from typing import Annotated, Any, BinaryIO, Literal, TypeVar
 
 from pydantic import (
-    AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, TypeAdapter, ValidationError, model_validator,
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    TypeAdapter,
+    ValidationError,
+    model_validator,
 )  # fmt: skip
 from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
