@@ -14,8 +14,9 @@ from fastapi import FastAPI, Request, Response
 from mlflow.pyfunc import scoring_server
 
 from pipelines.serving.chosen import is_registered
-from pipelines.tracking.publish import SERVED_BY, signature_of
+from pipelines.tracking.publish import SERVED_BY
 from pipelines.tracking.registry import weights_of
+from pipelines.tracking.signature import signature_of
 from rankops import lookup
 from rankops.io.checkpoints import load_model
 from rankops.lookup import did_you_mean
