@@ -15,7 +15,8 @@ from mlflow.pyfunc import scoring_server
 
 from pipelines.serving.named_model import is_registered
 from pipelines.tracking.registry import weights_of
-from pipelines.tracking.upload import SERVED_BY, signature_of
+from pipelines.tracking.signature import signature_of
+from pipelines.tracking.upload import SERVED_BY
 from rankops import lookup
 from rankops.io.checkpoints import load_model
 from rankops.lookup import did_you_mean
