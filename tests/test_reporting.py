@@ -311,7 +311,7 @@ class TestStudies:
         rows = studies.rows_of("mse", {"spearman": leaf(1 / 3)}) + [studies.Row("mse", "setting.lr", 0.1, fold=2)]
         studies.write("mine", rows, MADE_BY)
         study = studies.read("mine")
-        assert study.made_by == MADE_BY
+        assert study.made_by.items() >= MADE_BY.items()
         assert study.runs == ["mse"]
         assert study.leaf("mse", "spearman") == (1 / 3, 1 / 3 - 0.02, 1 / 3 + 0.02)
         assert study.by_seed("mse", "spearman") == {1: 1 / 3 - 0.01, 2: 1 / 3 + 0.01}
@@ -321,17 +321,42 @@ class TestStudies:
         ("rows", "about", "named"),
         [
             ([studies.Row("a", "m", 1.0)] * 2, MADE_BY, "twice"),
-            ([studies.Row("a", "m", float("nan"))], MADE_BY, "finite"),
-            ([], MADE_BY | {"commit": None}, "commit"),
+            ([studies.Row("a", "m", float("inf"))], MADE_BY, "finite"),
+            ([studies.Row("a", "m", 1.0, 1.5, 2.0)], MADE_BY, "between low and high"),
+            ([studies.Row("a", "m", 1.0, 1.0)], MADE_BY, "or neither"),
+            ([studies.Row("a ", "m", 1.0)], MADE_BY, "spaces"),
+            ([], MADE_BY, "no rows"),
+            ([studies.Row("a", "m", 1.0)], MADE_BY | {"commit": None}, "commit"),
         ],
     )
-    def test_a_study_without_an_origin_or_with_a_number_twice_is_refused(
+    def test_a_study_without_an_origin_or_with_a_number_twice_or_beside_its_interval_is_refused(
         self, rows, about, named, tmp_path, monkeypatch
     ):
         monkeypatch.chdir(tmp_path)
         with pytest.raises(ValueError, match=f"results.*{named}"):
             studies.write("mine", rows, about)
         assert not Path("results/mine").exists()
+
+    @pytest.mark.parametrize(
+        ("old", "new", "named"),
+        [
+            ("b,,,m,0.25,,\n", "", "results.csv: its SHA-256 is"),  # cut at a line
+            ("0.25", "0.2", "results.csv: its SHA-256 is"),  # cut within a number
+            ("0.25", "inf", "line 3: value .* finite"),
+            ("0.25", "", "line 3: value is ''"),
+            ("b,,", "b,1.5,", "line 3: seed is '1.5'"),
+            ("b,,,m", "a,,,m", "line 3: .*twice"),
+            ("0.5,0.4,0.6", "0.5,0.6,0.4", "line 2: .*between low and high"),
+            ("m,0.25,,", "m,0.25", "line 3: 5 cells"),
+        ],
+    )
+    def test_a_damaged_table_is_refused(self, tmp_path, monkeypatch, old, new, named):
+        monkeypatch.chdir(tmp_path)
+        path = studies.write("x", [studies.Row("a", "m", 0.5, 0.4, 0.6), studies.Row("b", "m", 0.25)], MADE_BY)
+        table = path / "results.csv"
+        table.write_text(table.read_text().replace(old, new))
+        with pytest.raises(ValueError, match=f"results.csv: {named.removeprefix('results.csv: ')}"):
+            studies.read("x")
 
 
 class TestPages:

@@ -164,7 +164,7 @@ def _cells(form: str, given: Any, name: str) -> list[Any]:
 
 
 def _check_cell(cell: Any, kind: str, place: str) -> None:
-    if cell is None and kind.endswith("?"):
+    if cell is None and kind.endswith("?") and kind != "id?":  # beside others, pandas would make a NaN of no id
         return
     match kind.removesuffix("?"):
         case "images" | "vectors" | "texts" as several:
