@@ -12,12 +12,16 @@ import griffe
 from latex2mathml.converter import convert
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
+from mkdocs.structure.pages import Page
 
 EQUATION = re.compile(r'<(span|div) class="arithmatex">\\[(\[](.*?)\\[)\]]</\1>', re.DOTALL)
 OUTSIDE = re.compile(r"\[([^\]]+)\]\(\.\./[^)]+\)")
 SECTION = re.compile(r"^.*\(\.\./README\.md#[\w-]+\).*<!-- section: (\w+) -->$", re.MULTILINE)
 DOCTEST = re.compile(r"\n\n(?=>>> )")
 PACKAGE = re.compile(r"^::: (rankops\.\w+)$", re.MULTILINE)
+ELSEWHERE = re.compile(
+    r'<(?:script|img|iframe|source|link(?! rel="?canonical))\b[^>]*?(?:src|href)="?((?:https?:)?//[^" >]+)'
+)
 LOSSES, LOSS = "api/losses.md", re.compile(r"rankops\.losses\.(\w+)\.\1")
 GRADIENTS = Path("docs/gradients.csv")
 
@@ -87,6 +91,13 @@ def _reference(module: str) -> str:
 def on_page_content(html_: str, **_: object) -> str:
     """Replace each equation by MathML, which browsers show without a script."""
     return EQUATION.sub(lambda match: _mathml(html.unescape(match[2]), block=match[1] == "div"), html_)
+
+
+def on_post_page(output: str, page: Page, **_: object) -> str:
+    """Refuse a page that would load something from elsewhere."""
+    if loaded := ELSEWHERE.search(output):
+        raise ValueError(f"{page.file.src_uri} loads {loaded[1]}; keep such a file in docs/assets")
+    return output
 
 
 def _mathml(equation: str, *, block: bool) -> str:
