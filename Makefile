@@ -87,6 +87,12 @@ lint: .venv/.installed ## style, imports, docstrings and types
 	$(RUN) ruff format --check
 	$(RUN) ty check src pipelines tools
 
+.PHONY: dist
+dist: .venv/.installed ## what a release publishes, into dist/: the source distribution, and the wheel that is built from it
+	rm -rf dist
+	$(RUN) hatchling build --target sdist --directory dist
+	$(RUN) python -m pip wheel --quiet --no-index --no-deps --no-build-isolation --wheel-dir dist dist/*.tar.gz
+
 # Tools that need none of the project's own packages, from a lock of their own.
 .PHONY: docs hooks
 .venv-tools/.installed: requirements-tools.lock
