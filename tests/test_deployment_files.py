@@ -186,6 +186,14 @@ def test_prefect_makes_a_container_of_the_docker_template(monkeypatch):
     assert not without.container_create_kwargs["device_requests"]
 
 
+def test_the_unit_of_systemd_runs_make_up_in_this_checkout(tmp_path):
+    said = done("deploy/service.sh", "POOL=gpu", HOME=str(tmp_path))
+    unit = (tmp_path / ".config/systemd/user/rankops.service").read_text()
+    assert f"WorkingDirectory={ROOT}\n" in unit
+    assert re.search(r"^ExecStart=/\S+/make up POOL=gpu$", unit, re.M)
+    assert "systemctl --user" in said
+
+
 def test_only_runs_of_our_deployments_are_marked_crashed_after_three_missed_heartbeats_or_if_they_do_not_start():
     def event(name: str, *tags: str) -> ReceivedEvent:
         return ReceivedEvent(

@@ -139,7 +139,10 @@ def _of_experiment(run: Run, name: str) -> Run:
     return replace(run, tags={**run.tags, "dvc.experiment": name}, seeds=seeds, version=None)
 
 
-def main(params: Settings) -> None:
+def main(params: Settings, *only: str) -> None:
+    if only:  # runs that were trained alone
+        runs_of = {name: params.runs[name] for name in only}
+        params = params.model_copy(update={"runs": runs_of, "sorters": {}})
     tags = {"device": params.compute.device, "threads": str(params.compute.threads)}
     runs, how = _sorters(params, tags) + _runs(params, tags), ""
     if name := experiment():
