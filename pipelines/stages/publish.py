@@ -171,9 +171,11 @@ def _of_experiment(run: Run, name: str) -> Run:
     return replace(run, name=named, tags={**run.tags, "dvc.experiment": name}, seeds=seeds, version=None)
 
 
-def main(params: Settings) -> None:
+def main(params: Settings, *only: str) -> None:
+    if only:  # runs that were trained alone, so that there may be no others
+        params = params.model_copy(update={"runs": {name: params.runs[name] for name in only}})
     tags = {"device": params.compute.device, "threads": str(params.compute.threads)}
-    runs, how = _sorters(params, tags) + _runs(params, tags), ""
+    runs, how = ([] if only else _sorters(params, tags)) + _runs(params, tags), ""
     if name := experiment():
         runs = [_of_experiment(run, name) for run in runs]
         how = f" as experiment {name}, without versions (`dvc exp apply {name}` and `make repro` register them)"
