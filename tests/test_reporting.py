@@ -125,8 +125,8 @@ def write_project():
             "exact_ranks": 0.5, "gradient": {"vanishing": 0.0, "wrong_signs_of_others": 0.3},
             "length": 8, "parameters": 1409,
         })  # fmt: skip
-    write("models/sorters/lstm/history.csv", 
-          "phase,epoch,loss,l1,learning_rate,best\nimitation,1,0.3,0.2,0.01,1\nimitation,2,0.2,0.1,0.01,1\n")  # fmt: skip
+    write("models/sorters/lstm/history.csv",
+          "phase,epoch,loss,l1,learning_rate,best\nimitation,1,0.3,0.2,0.01,1\nimitation,2,0.2,0.1,0,1\n")  # fmt: skip
     Path("models/sorters/laplace").mkdir()
     shutil.copytree(ROOT / "results", "results")
 
