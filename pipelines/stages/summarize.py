@@ -23,7 +23,8 @@ def curves(folders: dict[str, Path]) -> pd.DataFrame:
     for run, folder in folders.items():
         trainings = pd.concat([history(path.parent) for path in sorted(folder.rglob("history.csv"))])
         for phase, epochs in trainings.groupby("phase", sort=False):
-            metric = next(name for name in epochs.dropna(axis="columns").columns[epochs.columns.get_loc("loss") + 1 :])
+            columns = [*epochs.dropna(axis="columns", how="all")]
+            metric = columns[columns.index("loss") + 1]
             means = epochs.groupby("epoch")[["loss", metric]].mean().rename(columns={metric: "validation"})
             parts.append(means.reset_index().assign(run=run, phase=f"{phase}: {metric}"))
     return pd.concat(parts)[["run", "phase", "epoch", "loss", "validation"]]
