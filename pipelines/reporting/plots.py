@@ -50,7 +50,7 @@ def learning_curves(path: Path, histories: dict[str, pd.DataFrame]) -> None:
     for axis, name in zip(axes, names, strict=True):
         for number, (label, history) in enumerate(histories.items()):
             # A line for each phase: losses of two phases are not comparable.
-            for _, part in history.groupby(history.get("phase", pd.Series("", history.index)), sort=False):
+            for _, part in history.groupby("phase", sort=False):
                 axis.plot(part["epoch"], part[name], color=f"C{number}", linewidth=1.2, label=label)
                 label = None
                 if (part["best"] == 1).any():

@@ -6,7 +6,7 @@ from pathlib import Path
 import pandas as pd
 
 from pipelines.config import Settings
-from pipelines.reporting.results import BOUNDS, history, read_runs, read_sorters
+from pipelines.reporting.results import history, read_runs, read_sorters
 from rankops.io.atomic import replaced_folder
 
 
@@ -23,8 +23,8 @@ def curves(folders: dict[str, Path]) -> pd.DataFrame:
     for run, folder in folders.items():
         trainings = pd.concat([history(path.parent) for path in sorted(folder.rglob("history.csv"))])
         for phase, epochs in trainings.groupby("phase", sort=False):
-            known = list(epochs.dropna(axis="columns"))
-            metric = known[known.index("loss") + 1]
+            columns = [*epochs.dropna(axis="columns", how="all")]
+            metric = columns[columns.index("loss") + 1]
             means = epochs.groupby("epoch")[["loss", metric]].mean().rename(columns={metric: "validation"})
             parts.append(means.reset_index().assign(run=run, phase=f"{phase}: {metric}"))
     return pd.concat(parts)[["run", "phase", "epoch", "loss", "validation"]]
@@ -40,9 +40,9 @@ def main(params: Settings) -> None:
     with replaced_folder("scores") as folder:
         (folder / "sorters").mkdir()
         for table, column, where, of in tables:
-            values = table.set_index([column, "metric"])
+            values = table.set_index([column, "metric"])["value"]
             for name, metric in of.items():
-                score = {"metric": metric, **values.loc[(name, metric), list(BOUNDS)]}
+                score = {"metric": metric, "value": values[name, metric]}
                 (folder / f"{where}{name}.json").write_text(json.dumps(score, indent=2) + "\n")
     with replaced_folder("reports/curves") as folder:
         trained = {name: Path("models/sorters") / name for name in params.sorters}
