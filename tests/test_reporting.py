@@ -124,6 +124,8 @@ def write_project():
         })  # fmt: skip
     write("models/sorters/lstm/history.csv", "epoch,loss,l1,learning_rate,best\n1,0.3,0.2,0.01,1\n2,0.2,0.1,0.01,1\n")
     Path("models/sorters/laplace").mkdir()
+    for dataset in {run.dataset for run in params().runs.values()}:
+        write(f"reports/data/{dataset}.html", "")
     shutil.copytree(ROOT / "results", "results")
 
 

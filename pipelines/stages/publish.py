@@ -20,7 +20,7 @@ from pipelines.tracking.publish import Run, Version, key_of, publish
 from pipelines.tracking.store import experiment
 from rankops.io.atomic import replaced_file
 
-PLOTS = Path("reports/figures")
+PLOTS, PAGES = Path("reports/figures"), Path("reports/data")
 
 
 def _entries(*stages: str) -> list[dict[str, Any]]:
@@ -118,7 +118,8 @@ def _runs(params: Settings, tags: dict[str, str]) -> list[Run]:
                 metrics=_metrics(rows[rows["seed"].isna()]),
                 tags=tags | named | {"stage": f"train@{name}"} | dvc_lock.inputs(entries),
                 files={"results": [Path(f"metrics/runs/{name}.json"), folder / "run.json"]}
-                | _plots(f"{name}-learning_curves", f"{name}-examples"),
+                | _plots(f"{name}-learning_curves", f"{name}-examples")
+                | {"data": [PAGES / f"{options.dataset}.html"]},
                 seeds=seeds,
                 times=times.get("all"),
                 version=Version(
