@@ -175,7 +175,8 @@ def made_pipeline(params) -> None:
     files = {
         "dvc.lock": {"stages": dict.fromkeys(stages, entry)},
         "metrics/runs/memorability-mse.json": {"spearman": spearman}, "models/runs/memorability-mse/run.json": record,
-        "reports/figures/memorability-mse-examples.png": "", "models/sorters/lstm/history.csv": history,
+        "reports/figures/memorability-mse-examples.png": "", "reports/data/clips.html": "all rows passed",
+        "models/sorters/lstm/history.csv": history,
     }  # fmt: skip
     for seed in (1, 2):
         network = build("models", "network", NETWORK, seed=seed, outputs=1, colors=1)
@@ -230,6 +231,7 @@ def test_the_stage_sends_what_the_pipeline_made(store, capsys, made):
     assert sorter.info.start_time == sorter.info.end_time  # nobody knows: not as long as it was sent
     assert sorter.data.tags["training.seconds"].startswith("unknown")
     assert best.data.tags[PARENT] == parent.info.run_id
+    assert [one.path for one in store.list_artifacts(parent.info.run_id, "data")] == ["data/clips.html"]
     assert best.data.metrics["spearman"] == 0.55
     assert [point.step for point in store.get_metric_history(best.info.run_id, "epoch/loss")] == [1, 2]
     champion = store.get_model_version_by_alias("score_ranking-clips", "champion")

@@ -128,6 +128,8 @@ def write_project():
     write("models/sorters/lstm/history.csv",
           "phase,epoch,loss,l1,learning_rate,best\nimitation,1,0.3,0.2,0.01,1\nimitation,2,0.2,0.1,0,1\n")  # fmt: skip
     Path("models/sorters/laplace").mkdir()
+    for dataset in {run.dataset for run in params().runs.values()}:
+        write(f"reports/data/{dataset}.html", "")
     shutil.copytree(ROOT / "results", "results")
 
 

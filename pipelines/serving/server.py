@@ -155,8 +155,10 @@ def _cells(form: str, given: Any, name: str) -> list[Any]:
         data, names = given.get("data"), [*map(str, given["columns"])]
         if name not in names or not isinstance(data, list):
             return []
-        place = names.index(name)
-        return [row[place] for row in data if isinstance(row, list) and len(row) == len(names)]
+        for number, row in enumerate(data):
+            if len(_list(row, f"{form}: row {number}")) != len(names):
+                raise ValueError(f"{form}: row {number} has {len(row)} cells, expected {len(names)}, one a column")
+        return [row[names.index(name)] for row in data]
     if isinstance(given, list):
         return [row[name] for row in given if name in row]
     cells = given.get(name)

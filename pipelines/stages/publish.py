@@ -21,7 +21,7 @@ from pipelines.tracking.store import experiment
 from pipelines.tracking.upload import Run, Version, key_of, publish
 from rankops.io.atomic import replaced_file
 
-PLOTS = Path("reports/figures")
+PLOTS, PAGES = Path("reports/figures"), Path("reports/data")
 
 
 def _entries(*stages: str) -> list[dict[str, Any]]:
@@ -148,7 +148,8 @@ def _runs(params: Settings, tags: dict[str, str]) -> list[Run]:
                 metrics=_metrics(rows[rows["seed"].isna()]),
                 tags=tags | named | {"stage": f"train@{name}"} | dvc_lock.inputs(entries),
                 files={"results": [Path(f"metrics/runs/{name}.json"), folder / "run.json"]}
-                | _plots(f"{name}-learning_curves", f"{name}-examples"),
+                | _plots(f"{name}-learning_curves", f"{name}-examples")
+                | {"data": [PAGES / f"{options.dataset}.html"]},
                 history=_mean([seed.history for seed in seeds if seed.history is not None]),
                 seeds=seeds,
                 times=times.get("all"),

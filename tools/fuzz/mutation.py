@@ -46,7 +46,7 @@ def _another(value: Any, there: list[Any], random: np.random.Generator) -> Any:
     if isinstance(value, bool):
         return not value
     if isinstance(value, int | float):
-        return type(value)(value * random.choice([0.0, -1.0, 0.5, 2.0, 10.0, 1000.0]) + random.choice([0, 0, 1]))
+        return type(value)(value * float(random.choice([0, -1, 0.5, 2, 10, 1000])) + int(random.choice([0, 0, 1])))
     alike = [one for one in there if type(one) is type(value)]
     return copy.deepcopy(alike[random.integers(len(alike))]) if alike else value
 
