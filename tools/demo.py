@@ -21,8 +21,9 @@ STILL, MOVING = 1200, 120  # milliseconds
 
 def _frame(page: Page) -> Image.Image:
     page.wait_for_timeout(150)  # bars move to their places
-    clip = {"x": 0, "y": 0, "width": WIDE, "height": WIDE * SHOWN[1] / SHOWN[0]}
-    with Image.open(io.BytesIO(page.screenshot(clip=clip))) as image:
+    high = WIDE * SHOWN[1] / SHOWN[0]
+    shot = page.screenshot(clip={"x": 0, "y": 0, "width": WIDE, "height": high})
+    with Image.open(io.BytesIO(shot)) as image:
         return image.convert("RGB").resize(SHOWN, Image.Resampling.LANCZOS)
 
 
