@@ -1,5 +1,6 @@
 """What people read before they run anything: README, docs, examples, and the files that the repository's host reads."""
 
+import doctest
 import html
 import json
 import os
@@ -12,6 +13,7 @@ from pathlib import Path
 
 import matplotlib
 import pytest
+import torch
 
 from pipelines.reporting.docs_tables import PLACES, text_of
 from rankops import losses
@@ -98,6 +100,14 @@ def test_the_site_has_a_page_a_loss_and_search_and_loads_nothing_from_elsewhere(
     for path in tmp_path.rglob("*"):
         if path.suffix in {".html", ".css"}:
             assert not re.search(loaded, path.read_text()), path
+
+
+@pytest.mark.parametrize("name", losses.__all__)
+def test_the_example_of_a_loss_runs_with_what_its_page_imports(name):
+    loss = getattr(losses, name)
+    example = doctest.DocTestParser().get_doctest(loss.__doc__, {"torch": torch, name: loss}, name, None, 0)
+    assert example.examples
+    doctest.DebugRunner(optionflags=doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS).run(example)
 
 
 @pytest.mark.parametrize(
