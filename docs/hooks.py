@@ -23,6 +23,7 @@ ELSEWHERE = re.compile(
     r'<(?:script|img|iframe|source|link(?! rel="?canonical))\b[^>]*?(?:src|href)="?((?:https?:)?//[^" >]+)'
 )
 LOSSES, LOSS = "api/losses.md", re.compile(r"rankops\.losses\.(\w+)\.\1")
+TRUTHS = ("target", "labels", "label_ranks", "positives", "truth")  # the last of `none`
 GRADIENTS = Path("docs/gradients.csv")
 
 
@@ -54,15 +55,15 @@ def on_page_markdown(markdown: str, **_: object) -> str:
 
 
 @cache
-def _losses() -> dict[str, str]:
-    """Return the first line of each public loss, by name."""
+def _losses() -> dict[str, tuple[str, str]]:
+    """Return the kind of truth and the first line of each public loss by name, losses of a kind together."""
     found = {}
-    for name in sorted(_exported(Path("src/rankops/losses")), key=lambda name: name.rpartition(".")[2]):
+    for name in _exported(Path("src/rankops/losses")):
         short = name.rpartition(".")[2]
         module = ast.parse(Path("src/rankops/losses", f"{short}.py").read_text())
         function = next(one for one in module.body if isinstance(one, ast.FunctionDef) and one.name == short)
-        found[short] = (ast.get_docstring(function) or "").partition("\n")[0]
-    return found
+        found[short] = (function.args.args[1].arg, (ast.get_docstring(function) or "").partition("\n")[0])
+    return dict(sorted(found.items(), key=lambda one: (TRUTHS.index(one[1][0]), one[0])))
 
 
 def _exported(folder: Path) -> list[str]:
@@ -81,8 +82,8 @@ def _reference(module: str) -> str:
         return f"::: {module}"
     text = f"::: {module}\n    options: {{members: false}}\n"
     if module == "rankops.losses":
-        rows = [f"| [{name}](losses/{name}.md) | {first} |" for name, first in _losses().items()]
-        return "\n".join([text, "| loss | what it asks for |", "|---|---|", *rows])
+        rows = [f"| `{truth}` | [{name}](losses/{name}.md) | {asks} |" for name, (truth, asks) in _losses().items()]
+        return "\n".join(["| truth | loss | what it asks for |", "|---|---|---|", *rows, "", text])
     names = sorted(_exported(folder), key=lambda name: name.rpartition(".")[2].lower())
     of_each = "\n    options: {show_root_heading: true, show_root_toc_entry: true}\n"
     return "\n".join([text, *(f"::: {name}{of_each}" for name in names)])

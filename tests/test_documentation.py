@@ -1,5 +1,7 @@
 """What people read before they run anything: README, docs, examples, and the files that the repository's host reads."""
 
+import doctest
+import html
 import json
 import os
 import re
@@ -11,6 +13,7 @@ from pathlib import Path
 
 import matplotlib
 import pytest
+import torch
 
 from pipelines.reporting.docs_tables import PLACES, text_of
 from rankops import losses
@@ -90,12 +93,21 @@ def test_the_site_has_a_page_a_loss_and_search_and_loads_nothing_from_elsewhere(
     assert done.returncode == 0, done.stderr
     for name in {*losses.__all__} - {"none"}:
         page = (tmp_path / f"api/losses/{name}.html").read_text()
-        assert all(part in page for part in ("<math", "<svg viewBox", f"from rankops.losses import {name}")), name
+        assert "<math" in page and "<svg viewBox" in page, name  # noqa: PT018
+        assert f">>> from rankops.losses import {name}" in html.unescape(re.sub("<[^>]+>", "", page))
     assert "Quick start" in (tmp_path / "search/search_index.js").read_text()
     loaded = r"<(?:script|img|iframe|source)\b[^>]*src=\"?(?:https?:)?//|@import|url\(\"?(?:https?:)?//"
     for path in tmp_path.rglob("*"):
         if path.suffix in {".html", ".css"}:
             assert not re.search(loaded, path.read_text()), path
+
+
+@pytest.mark.parametrize("name", losses.__all__)
+def test_the_example_of_a_loss_runs_with_what_its_page_imports(name):
+    loss = getattr(losses, name)
+    example = doctest.DocTestParser().get_doctest(loss.__doc__, {"torch": torch, name: loss}, name, None, 0)
+    assert example.examples
+    doctest.DebugRunner(optionflags=doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS).run(example)
 
 
 @pytest.mark.parametrize(

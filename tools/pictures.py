@@ -28,7 +28,8 @@ KINDS = {"usual": "usual loss", "ranking": "ranking loss", "other": "simple alte
 
 def _svg(title: str, height: int, parts: Iterable[str]) -> str:
     """Return a picture with a background of its own: a page may be dark where the reader's system is not."""
-    head = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 480 {height}" role="img">'
+    size = f'width="480" height="{height}" viewBox="0 0 480 {height}"'
+    head = f'<svg xmlns="http://www.w3.org/2000/svg" {size} role="img">'
     shown = f'<rect width="480" height="{height}" rx="8"/><text class="title" x="8" y="24">{title}</text>'
     return "\n".join([head, f"<title>{title}</title><style>{STYLE}</style>", shown, *parts, "</svg>\n"])
 

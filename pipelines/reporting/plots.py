@@ -123,7 +123,7 @@ def orders(
         heights = _beside(axis, example, side=side, step=step, lines=len(one), size=(width, height))
         for y, (name, order) in zip(heights, one.items(), strict=True):
             weight = "bold" if y == heights[0] else "normal"
-            axis.text(side + 0.15, y, name, va="center", size=size, weight=weight)
+            axis.text(side + 0.15, y, name.replace("_", " "), va="center", size=size, weight=weight)
             x = left - step / 2
             for label, right in order:
                 _label(axis, x + wide[label] / 2, y, label, right, size, glyphs)
