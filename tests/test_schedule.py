@@ -241,9 +241,7 @@ def test_each_part_is_killed_and_the_next_scheduled_run_completes(site, new_proj
 
 def test_one_model_is_retrained_with_another_value_and_a_wrong_one_is_refused_before_anything_runs(site):
     def branches() -> list[str]:
-        return site.project.run(
-            "git for-each-ref --format='%(refname)' refs/heads/retrain/"
-        ).split()
+        return site.project.run("git for-each-ref --format='%(refname)' refs/heads/retrain/").split()
 
     def retrain(change: str, **options) -> str:
         chosen = f"""--param only='["memorability-mse"]' --param set='["runs.memorability-mse.{change}"]'"""
