@@ -12,10 +12,13 @@ prefect server status || { echo "start one with: make up" >&2; exit 1; }
 RANKOPS_POOL=${RANKOPS_POOL:-$(python deploy/prepare.py pool)}
 export RANKOPS_POOL
 there() { prefect work-pool inspect "$1" > /dev/null 2>&1; }
-for pool in cpu gpu; do
-    # The last look: a worker that has just started creates its pool too.
-    there $pool || prefect work-pool create $pool --type process || there $pool
-done
+case $RANKOPS_POOL in
+    # Quietly: Prefect would say how to start a worker that knows no checkout. The last look: a worker that has just
+    # started creates its pool too.
+    cpu | gpu) there "$RANKOPS_POOL" || made=$(prefect work-pool create "$RANKOPS_POOL" --type process) ||
+        there "$RANKOPS_POOL" || { echo "$made" >&2; exit 1; } ;;
+    *) there "$RANKOPS_POOL" || { echo "no work pool is called $RANKOPS_POOL: docker and kubernetes are made by make pools" >&2; exit 1; } ;;
+esac
 prefect --no-prompt deploy --all
 for file in heartbeats starts; do
     name=$(sed -n 's/^name: "\(.*\)"$/\1/p' deploy/$file.yaml)

@@ -22,7 +22,7 @@ from prefect.logging import disable_run_logger
 from ruamel.yaml import YAML
 
 from pipelines.config import ParamsError, load
-from pipelines.flows.branches import is_new, remove_old, share
+from pipelines.flows.branches import COMMIT, commits_in_use, is_new, remove_old, share
 from pipelines.flows.changes import planned
 from pipelines.flows.checkout import FOLDER, commit, fresh_checkout
 from pipelines.flows.graph import Stage, stages
@@ -30,6 +30,7 @@ from pipelines.flows.processes import CommandFailed, Commands, TransientFailure
 from pipelines.flows.promote import outcome, promote
 from pipelines.flows.retrain import retrain
 from pipelines.flows.schedule import Plan, slots_of
+from pipelines.tracking import registry
 from pipelines.tracking.gate import Decision
 
 from conftest import ROOT, done, processes_in, wait_for  # isort: skip
@@ -320,6 +321,18 @@ class TestCheckout:
             "retrain/1", *(f"team/retrain/{day}" for day in range(1, 6))
         ]  # fmt: skip
         assert (left(), left(tmp_path / "team.git")) == ("36", "6")
+
+
+def test_the_commits_of_champions_present_and_past_and_of_what_has_an_alias_are_in_use(store):
+    store.create_registered_model("m")
+    for name in ("first", "second", "rejected", "challenger"):
+        run = store.create_run("0", tags={COMMIT: name}).info.run_id
+        store.create_model_version("m", f"runs:/{run}/model", run)
+    store.create_model_version("m", "strangers", None)
+    for version in ("1", "2"):
+        registry.set_champion(store, "m", version, by="gate")
+    store.set_registered_model_alias("m", "challenger", "4")
+    assert commits_in_use() == ["challenger", "first", "second"]
 
 
 def test_prefect_yaml_names_flows_that_exist_with_parameters_that_they_take():

@@ -259,6 +259,9 @@ def test_the_stage_sends_what_the_pipeline_made(store, capsys, made):
     assert list(published) == ["sorter-lstm", "sorter-laplace", "memorability-mse"]
     main(params)
     assert "sent 0 of 3 runs" in capsys.readouterr().out
+    shutil.rmtree("metrics/sorters")  # as where one run was trained alone
+    main(params, "memorability-mse")
+    assert "sent 0 of 1 runs" in capsys.readouterr().out
 
 
 def test_without_an_entry_in_the_lock_there_is_nothing_to_publish(store):

@@ -9,7 +9,7 @@ from pipelines.ops.git import git
 from pipelines.tracking import registry
 from pipelines.tracking.store import answering, connect
 
-__all__ = ["BRANCHES", "TAKEN", "commits_in_use", "is_new", "remove_old", "share"]
+__all__ = ["BRANCHES", "COMMIT", "TAKEN", "commits_in_use", "is_new", "remove_old", "share"]
 
 TAKEN = "refs/heads/retrain"  # a branch of this name leaves no room for ours
 BRANCHES = ("refs/heads/retrain/*", "refs/remotes/*/retrain/*")

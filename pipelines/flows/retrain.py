@@ -37,7 +37,7 @@ MOST_STAGES = 64  # that may run at once
 Reason = Annotated[str, Field(max_length=1000, pattern=r"^[^\x00-\x1f\x7f]+$")]
 
 
-@retried
+@retried(task_run_name="publish what is missing")
 def publish(folder: Path, commands: Commands, only: list[str]) -> None:
     """Send what MLflow lacks, even if the stage had nothing to do: MLflow's state is not DVC's to know."""
     commands.run(sys.executable, "-m", "pipelines.stages", "publish", *only, folder=folder)
@@ -68,8 +68,8 @@ def retrain(
         advance: take the next snapshot of the data.
         only: runs of params.yaml to train, publish and judge, such as label_ranking-rlsep; None for all.
         set: changed params of this retraining alone, such as runs.label_ranking-rlsep.loss.args.pairs=10.
-        workers: stages that run at once on the CPU; by default as many as cores for `compute.threads` each. Stages that
-            compute run on the GPUs if there are any, one on each.
+        workers: stages that run at once on the CPU; by default as many as cores for `compute.threads` each. If there
+            are GPUs, trainings and evaluations run on these, one on each.
         gate: let the gate promote what is better.
         push: a git remote that gets the branch, after DVC's default remote has got data and models; None for neither.
         keep_days: for how many days branches `retrain/<time>` are kept; a champion's stays.
