@@ -4,6 +4,7 @@ import json
 import os
 import shutil
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import mlflow
@@ -88,6 +89,37 @@ def test_a_run_has_its_seeds_below_it_and_is_sent_once(store):
     assert points["phase"] == []
     assert load_sorter(f"models:/{MODEL}@champion").steepness == 7.0
     assert publish([training("one", 7.0)]) == []
+
+
+def test_the_present_run_alone_has_its_name_and_its_seeds_theirs(store):
+    first, second = training("one", 7.0), training("one", 6.0)
+    again = tuple(replace(seed, key=f"{seed.key} again", times=(2000, 3000)) for seed in second.seeds)
+    second = replace(second, key="again", seeds=again, times=(2000, 3000))
+    for runs, dated in (([first], set()), ([second], {"one"}), ([first], {"again"})):
+        publish([replace(run, times=run.times or (1000, 2000)) for run in runs])
+        parents, children = found(store)
+        whole(store, "one")
+        names = {run.data.tags["rankops.key"]: run.info.run_name for run in parents}
+        assert {key for key, name in names.items() if name != "one"} == dated
+        for run in parents:
+            began = run.info.run_name.removeprefix("one")
+            assert began in ("", f" 1970-01-01 00:00:0{run.info.start_time // 1000}")
+            assert {seed.info.run_name for seed in children[run.info.run_id]} == {f"one-seed{n}{began}" for n in (1, 2)}
+
+
+def test_a_run_names_its_data_and_the_versions_that_it_was_made_from(store):
+    tags = {"input.data/clips/train.parquet": "1f" * 16, "input.data/clips/val.parquet": "2e" * 16}
+    child = replace(training("child", 2.0), tags=tags | {"input.made/parent": "3d.dir"})
+    publish([child, training("parent", 1.0)])
+    run = store.get_run(whole(store, "child"))
+    assert run.data.tags["from"] == f"models:/{MODEL}/1"  # the parent is sent first
+    data = [(one.dataset.name, one.dataset.digest, one.tags[0].value) for one in run.inputs.dataset_inputs]
+    assert data == [("clips", "1f1f1f1f", "train"), ("clips", "2e2e2e2e", "val")]
+    parent = store.get_model_version(MODEL, "1").source
+    assert [f"models:/{one.model_id}" for one in run.inputs.model_inputs] == [parent]
+    version = store.get_model_version(MODEL, "2")
+    assert not [name for name in version.tags if name.startswith("input.")]
+    assert f"Made from models:/{MODEL}/1." in version.description
 
 
 def test_the_best_on_validation_is_challenger_and_what_a_person_moves_stays(store):
@@ -333,6 +365,8 @@ def test_a_version_answers_its_example_elsewhere_by_its_own_code_and_names_what_
     shown = done(sys.executable, "-c", code, folder=elsewhere, **environment).splitlines()[-1]
     assert shown.startswith(f"{tmp_path}/mlruns/")
     assert shown.endswith("['scores'] 1")
+    signature = mlflow.models.get_model_info("models:/query_ranking-shop/1").signature
+    assert (signature.inputs.input_names(), signature.outputs.input_names()) == (["text", "id"], ["scores"])
     (file,) = Path("mlruns").rglob("requirements.txt")
     named = {line.partition("==")[0] for line in file.read_text().split()}
     assert {"mlflow", "torch", "pillow", "pyarrow"} <= named

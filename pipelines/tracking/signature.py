@@ -17,7 +17,7 @@ from PIL import Image
 from rankops import lookup
 from rankops.io.checkpoints import load_model
 
-__all__ = ["example_of", "signature_of"]
+__all__ = ["example_of", "signature_of", "taken"]
 
 TAKEN = {  # of `Task.columns`
     "image": DataType.binary,
@@ -31,21 +31,25 @@ TAKEN = {  # of `Task.columns`
 ANSWERED = {float: DataType.double, int: DataType.long, str: DataType.string}
 
 
+def taken(recipe: Mapping[str, Any]) -> Schema:
+    """Return the columns of a task, or of a sorter scores (n, length) of its own or any length."""
+    if recipe["folder"] == "sorters":
+        return Schema([TensorSpec(np.dtype(np.float32), (-1, recipe["args"].get("length", -1)))])
+    columns: Mapping[str, str] = lookup.find("tasks", recipe["task"])().columns(recipe)
+    return Schema([
+        ColSpec(TAKEN[kind.removesuffix("?")], name, required=not kind.endswith("?")) for name, kind in columns.items()
+    ])  # fmt: skip
+
+
 def signature_of(weights: Path) -> ModelSignature:
-    """Return the columns of a task and of its answers, or of a sorter scores (n, length) of its own or any length."""
+    """Return what a model takes, and what it answers to an example: a sorter as many ranks."""
     recipe = json.loads((weights / "model.json").read_text())
     if recipe["folder"] == "sorters":
-        tensor = Schema([TensorSpec(np.dtype(np.float32), (-1, recipe["args"].get("length", -1)))])
-        return ModelSignature(inputs=tensor, outputs=tensor)
-    task: Any = lookup.find("tasks", recipe["task"])()
-    inputs: list[ColSpec | TensorSpec] = [
-        ColSpec(TAKEN[kind.removesuffix("?")], name, required=not kind.endswith("?"))
-        for name, kind in task.columns(recipe).items()
-    ]
+        return ModelSignature(inputs=taken(recipe), outputs=taken(recipe))
     with torch.inference_mode():
-        [answer] = task.respond(load_model(weights), _rows(recipe))
+        [answer] = lookup.find("tasks", recipe["task"])().respond(load_model(weights), _rows(recipe))
     outputs: list[ColSpec | TensorSpec] = [ColSpec(_type_of(value), name) for name, value in answer.items()]
-    return ModelSignature(inputs=Schema(inputs), outputs=Schema(outputs))
+    return ModelSignature(inputs=taken(recipe), outputs=Schema(outputs))
 
 
 def _type_of(value: Any) -> Any:

@@ -211,7 +211,7 @@ def _create(
     params = [Param(name, str(value)) for name, value in run.params.items()]
     for start in range(0, max(len(metrics), len(params)), 100):  # as many params as one call may hold
         client.log_batch(run_id, metrics[start : start + 100], params[start : start + 100], [])
-    models = [LoggedModelInput(one.model_id) for one in parents if one.model_id]
+    models = [LoggedModelInput(str(one.source).removeprefix("models:/")) for one in parents]
     if (datasets := _datasets(run)) or models:
         client.log_inputs(run_id, datasets, models)
     _send_files(client, run_id, run, run.files)
@@ -223,7 +223,7 @@ def _datasets(run: Run) -> list[DatasetInput]:
     files = {Path(path): md5 for path, md5 in inputs_of(run.tags).items() if path.startswith("data/")}
     return [
         DatasetInput(
-            Dataset(path.parent.name, md5, "local", json.dumps({"uri": path.as_posix()})),
+            Dataset(path.parent.name, md5[:8], "local", json.dumps({"uri": path.as_posix()})),
             [InputTag(MLFLOW_DATASET_CONTEXT, path.stem)],
         )
         for path, md5 in files.items()
