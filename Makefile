@@ -1,6 +1,6 @@
 # One vocabulary for people, hooks and CI. `make` lists it.
 .DEFAULT_GOAL := help
-.PHONY: help setup quickstart repro experiments paper label-ranking test test-fast test-slow fuzz coverage lint scale ui up deploy serve benchmark lock audit pools secrets
+.PHONY: help setup quickstart repro experiments paper label-ranking test test-fast test-slow fuzz coverage lint scale ui up deploy service serve benchmark lock audit pools secrets
 SHELL := bash
 PYTHON ?= python3
 BIN := $(CURDIR)/.venv/bin
@@ -87,6 +87,12 @@ lint: .venv/.installed ## style, imports, docstrings and types
 	$(RUN) ruff format --check
 	$(RUN) ty check src pipelines tools
 
+.PHONY: dist
+dist: .venv/.installed ## what a release publishes, into dist/: the source distribution, and the wheel that is built from it
+	rm -rf dist
+	$(RUN) hatchling build --target sdist --directory dist
+	$(RUN) python -m pip wheel --quiet --no-index --no-deps --no-build-isolation --wheel-dir dist dist/*.tar.gz
+
 # Tools that need none of the project's own packages, from a lock of their own.
 .PHONY: docs hooks
 .venv-tools/.installed: requirements-tools.lock
@@ -123,8 +129,11 @@ up: .venv/.installed ## Prefect on http://127.0.0.1:4200, MLflow on :5000 and a 
 	@mkdir -p .servers/prefect; UP=$$$$ PREFECT_PORT=$(PREFECT_PORT) MLFLOW_PORT=$(MLFLOW_PORT) POOL=$(POOL) exec $(TIED) $(RUN) $(SERVERS) \
 		PYTHONPATH="$(CURDIR):$(CURDIR)/src" RANKOPS_PROJECT="$(CURDIR)" honcho --env /dev/null start $(PARTS)
 
-deploy: .venv/.installed ## flows and their schedules to the Prefect server (POOL=gpu, NIGHTLY="0 3 * * *")
-	$(RUN) $(SERVERS) RANKOPS_POOL=$(POOL) RANKOPS_NIGHTLY="$(NIGHTLY)" deploy/prefect.sh
+deploy: .venv/.installed ## flows and their schedules to the Prefect server, for the pool that a worker polls (POOL=gpu, NIGHTLY="0 3 * * *")
+	$(RUN) $(SERVERS) $(if $(filter file,$(origin POOL)),,RANKOPS_POOL=$(POOL)) RANKOPS_NIGHTLY="$(NIGHTLY)" deploy/prefect.sh
+
+service: ## make up as a unit of systemd, which starts it after a reboot (POOL=gpu, PARTS=worker, PREFECT_PORT=, MLFLOW_PORT=)
+	@deploy/service.sh POOL=$(POOL) PREFECT_PORT=$(PREFECT_PORT) MLFLOW_PORT=$(MLFLOW_PORT) $(if $(PARTS),PARTS=$(PARTS))
 
 serve: .venv/.installed ## make serve MODEL=label_ranking-photos@champion PORT=5001: a registered version, on 127.0.0.1 alone
 	$(RUN) rankops serve $(if $(MODEL),--model models:/$(MODEL)) $(if $(filter file,$(origin PORT)),,--port $(PORT))

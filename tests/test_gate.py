@@ -16,8 +16,8 @@ from mlflow.store.artifact.local_artifact_repo import LocalArtifactRepository
 
 from pipelines.tracking import gate
 from pipelines.tracking.known_rows import known_of, learned, write_known
-from pipelines.tracking.publish import Run, Version, publish
 from pipelines.tracking.store import ServerUnreachable
+from pipelines.tracking.upload import Run, Version, publish
 from rankops.io.checkpoints import build, save_model
 from rankops.io.parquet import encode_images
 

@@ -170,7 +170,7 @@ FIGURES = {
             for name in (
                 *("lstm", "cnn", "cnn-2_layers", "cnn-4_layers", "cnn-6_layers", "cnn-10_layers", "comparator"),
                 *("handcrafted", *(f"handcrafted-steepness{steepness}" for steepness in (3, 30, 100))),
-                *(f"sigmoid-steepness{steepness}" for steepness in (10, 35, 100, 400)),
+                *(f"logistic-steepness{steepness}" for steepness in (10, 35, 100, 400)),
                 *("laplace", "laplace-sharp", "straight_through"),
             )
         ],
@@ -358,7 +358,7 @@ ON_100_SCORES = {
     "LSTM, the paper's": "lstm",
     "CNN, the paper's kernels, 32 channels": "cnn-unpadded",
     "CNN, dilated, 32 channels": "cnn",
-    "sigmoid": "sigmoid-steepness35",
+    "logistic, softness 1/35": "logistic-steepness35",
     "Laplace, softness 0.05": "laplace-sharp",
     "Laplace, softness 0.2": "laplace",
     "handcrafted, steepness 10": "handcrafted",

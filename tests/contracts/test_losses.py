@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from torch._subclasses import FakeTensorMode
 from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException
 
-from contracts.options import (
+from contracts.truths import AXES, EMPTY_OF_ORDER, IMPOSSIBLE, TRUTHS, TYPES, example, kind, without
+from contracts.values import (
     check_nothing_else_changes,
     check_option,
     check_summary,
@@ -19,7 +20,6 @@ from contracts.options import (
     options_of,
     parameters,
 )
-from contracts.truths import AXES, EMPTY_OF_ORDER, IMPOSSIBLE, TRUTHS, TYPES, example, kind, without
 from rankops import lookup
 from rankops.io.checkpoints import build
 from rankops.losses import _pairs as pairs
