@@ -1,4 +1,4 @@
-"""Try random inputs, and keep what fails: `python -m tools.fuzz [TARGET ...] [--count 1000] [--seed 1]`.
+"""Try random inputs, and keep what fails: `python -m tools.fuzz [TARGET ...] [--count 1000] [--seconds 600]`.
 
 A target is a file beside this one: `draw` makes a case, which is plain JSON, and `check` raises unless the project
 takes it rightly or refuses it by a message that names the place. The smallest case of each failure goes into
@@ -22,23 +22,28 @@ from tools.fuzz.attempt import TARGETS, failure
 CASES = Path("tests/cases")
 
 
-def fuzz(target: str, *, count: int, seed: int, first: int = 0) -> dict[str, tuple[int, dict, str]]:
-    """Return of each failure how often it was found, its smallest case and its story."""
-    draw, found = import_module(f"tools.fuzz.{target}").draw, {}
+def fuzz(
+    target: str, *, count: int, seconds: float, seed: int, first: int = 0
+) -> tuple[int, dict[str, tuple[int, dict, str]]]:
+    """Return how many inputs were tried, and of each failure how often it was found, its smallest case and story."""
+    draw, found, end = import_module(f"tools.fuzz.{target}").draw, {}, time.monotonic() + seconds
     for number in range(first, first + count):
+        if time.monotonic() > end:
+            return number - first, found
         case = draw(np.random.default_rng([seed, TARGETS.index(target), number]))
         if failed := failure(target, case):
             often, smallest, story = found.get(failed[0], (0, case, failed[1]))
             if len(json.dumps(case)) < len(json.dumps(smallest)):
                 smallest, story = case, failed[1]
             found[failed[0]] = often + 1, smallest, story
-    return found
+    return count, found
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("targets", nargs="*", metavar="TARGET", help=f"of {', '.join(TARGETS)}; by default all")
     parser.add_argument("--count", type=int, default=1000, help="inputs of each target")
+    parser.add_argument("--seconds", type=float, default=600, help="for each target, after which it is ended")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--first", type=int, default=0, help="number of the first input, to go on from")
     given = parser.parse_args()
@@ -49,9 +54,10 @@ def main() -> int:
     failed = 0
     for target in given.targets or TARGETS:
         began = time.monotonic()
-        found = fuzz(target, count=given.count, seed=given.seed, first=given.first)
+        bounds = {"count": given.count, "seconds": given.seconds}
+        tried, found = fuzz(target, **bounds, seed=given.seed, first=given.first)
         failed += len(found)
-        print(f"{target}: {given.count} inputs, {len(found)} failures, {time.monotonic() - began:.0f} s", flush=True)
+        print(f"{target}: {tried} inputs, {len(found)} failures, {time.monotonic() - began:.0f} s", flush=True)
         for what, (often, case, story) in found.items():
             path = CASES / f"{target}-{hashlib.sha256(what.encode()).hexdigest()[:8]}.json"
             path.parent.mkdir(exist_ok=True)
