@@ -12,9 +12,9 @@ for, searched both ways). It has the shape of the scores. What most losses take 
 - `mask`: boolean, False where there is no score, as in padding (`rankops.ragged.pad_groups`). Whatever stands there,
   NaN too, might as well not be there. A score of -1e9 in place of a mask is a score: beside it all others are tied.
 - `weights`: how much each score counts within its group. Only proportions matter.
-- `reduction`: `mean` over groups, `sum`, or `none` for one value a group, in their order. A group that has nothing to
-  compare is left out, as is one without any score or weight: it is 0 without gradient and does not count in the mean.
-  Weigh groups by `none`.
+- `reduction`: `mean` over groups, `sum`, or `none` for one value a group, in their order; or a tensor of as many
+  numbers, how much each group counts in the mean. A group that has nothing to compare is left out, as is one without
+  any score or weight: it is 0 without gradient and does not count in the mean.
 - `sorter`: f, which gives soft ranks. None is `Laplace(softness=0.2)`; or the name of a sorter (`laplace`,
   `comparator`), or a sorter: one of `rankops.sorters`, or a function of scores (..., d) to ranks (..., d), 1 for the
   largest, that has a gradient (and takes `mask`, where one is given).
