@@ -338,9 +338,8 @@ def test_slices_are_by_class_by_number_of_labels_and_by_columns(tmp_path):
     predicted = {"id": range(160), "seed": [3] * 160, "scores": scores, "label_ranks": ranks, "true_label_ranks": ranks,
                  "selected": [[one > 0 for one in row] for row in ranks]}  # fmt: skip
     pq.write_table(pa.table(predicted), tmp_path / "predictions.parquet")
-    found = slices(
-        "label_ranking", "ranked.exact_match", tmp_path / "predictions.parquet", tmp_path / "test.parquet", seed=3
-    )
+    files = tmp_path / "predictions.parquet", tmp_path / "test.parquet"
+    found = slices("label_ranking", "ranked.exact_match", *files, seed=3)
     rows = {one.name: (one.rows, round(one.value, 3)) for one in found}
     assert rows["class: 0"] == (120, 1.0)
     assert rows["class: 1"] == (80, 0.5)

@@ -87,7 +87,7 @@ def _slices(slices: Sequence[Slice]) -> list[str]:
         return []
     told = (
         f"The lowest of {len(slices)} slices of the test split, of the seed that is served; the others are in "
-        "`model.json`. Of many slices some are low by chance, and a rank correlation is lower where targets differ less."
+        "`model.json`. Of many some are low by chance, and a rank correlation is lower where targets differ less."
     )
     rows = [
         [one.name, str(one.rows), f"{one.value:.4f}", f"{one.low:.4f} to {one.high:.4f}"] for one in slices[:SLICES]
