@@ -31,7 +31,7 @@ def test_the_commands_of_the_page(new_project):
             del params[block][name]
     params["comparisons"]["score_ranking"]["runs"][:] = KEPT["runs"][2:]
     yaml.dump(params, path)
-    project.run("dvc repro summarize")
+    project.run("dvc repro")
     project.run("git add --all && git commit --quiet --message made")
 
     shown = {}
