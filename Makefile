@@ -34,6 +34,7 @@ setup: .venv/.installed ## the environment, from the hash-pinned requirements.lo
 	PATH="$(BIN):$$PATH" uv pip install --quiet --python .venv/bin/python --no-deps --no-build-isolation --editable .
 	@touch $@
 
+.SILENT: quickstart repro # what they print is enough
 quickstart: .venv/.installed ## two label rankers trained in a minute, RLSEP beside cross-entropy: a table and a picture
 	$(RUN) rankops quickstart
 

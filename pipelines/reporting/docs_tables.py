@@ -320,27 +320,27 @@ def pays(study: Study) -> str:
     return markdown(["when", "judged by", "usual loss", "ranking loss", "simple alternative"], rows)
 
 
-# --- What each loss makes of larger batches: trials of the default run's heads. ---
+# --- What each loss makes of larger batches: heads like those of the default run. ---
 
-TRIAL = re.compile(r"(?P<task>\w+) (?P<loss>.+) [\d.e-]+ rate [\d.e-]+ batch (?P<batch>\d+)")  # no twins
+HEAD = re.compile(r"heads-(?P<task>\w+)-(?P<loss>\w+)(-\d+)?-batch(?P<batch>\d+)")
 BATCHES = {
     ("captions", "image_to_text.recall_at_1"): ("caption R@1", ("triplet", "info_nce", "log_rank")),
     ("captions", "text_to_image.recall_at_1"): ("image R@1", ("triplet", "info_nce", "log_rank")),
     ("scenes", "mean_average_precision"): (
         "mAP",
-        ("soft margin", "AP + 5 soft margin", "AP", "generalized cross-entropy"),
+        ("soft_margin", "average_precision_and_soft_margin", "average_precision", "generalized_cross_entropy"),
     ),
 }
 
 
 def by_batch(study: Study) -> str:
-    """Show for each batch and loss the trial that is best on validation, means over seeds."""
+    """Show for each batch and loss the run that is best on validation, means over seeds."""
     parts = []
     for (task, metric), (title, losses) in BATCHES.items():
         best: dict[tuple[str, int], tuple[float, float]] = {}
         for run in study.runs:
-            if (trial := TRIAL.fullmatch(run)) and trial["task"] == task:
-                key, measured = (trial["loss"], int(trial["batch"])), of_seeds(study, run, metric).mean()
+            if (head := HEAD.fullmatch(run)) and head["task"] == task:
+                key, measured = (head["loss"], int(head["batch"])), of_seeds(study, run, metric).mean()
                 best[key] = max(best.get(key, (-np.inf, np.nan)), (of_seeds(study, run, "validation").mean(), measured))
         rows = [
             [f"{batch:,}", *(f"{best[loss, batch][1]:.3f}" if (loss, batch) in best else "" for loss in losses)]
