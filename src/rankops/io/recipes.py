@@ -5,6 +5,8 @@ import reprlib
 from pathlib import Path
 from typing import Any
 
+from rankops import lookup
+
 __all__ = ["folder_of", "image_of", "name_of", "recipe_of"]
 
 FOLDERS = ("models", "sorters")  # of the package: whose classes a model is made from
@@ -74,6 +76,8 @@ def _check(recipe: Any) -> None:
     if recipe["folder"] not in FOLDERS:
         raise ValueError(f"model.json: folder is {reprlib.repr(recipe['folder'])}, expected {' or '.join(FOLDERS)}")
     if "task" in recipe:
+        if recipe["task"] not in (known := lookup.names("tasks")):
+            raise ValueError(f"model.json: task is {reprlib.repr(recipe['task'])}, expected one of {', '.join(known)}")
         _check_input(recipe)
 
 

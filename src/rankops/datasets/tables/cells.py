@@ -238,8 +238,16 @@ def as_periods(sheet: Sheet, cells: pd.Series, first: str, every: str) -> np.nda
     return np.array([order[period] if after else 0 for period, after in zip(periods, later, strict=True)], np.int64)
 
 
-def split_into(cells: pd.Series, separator: str) -> pd.Series:
-    """Return the parts of each cell: of a list, or of text that a separator joins."""
+def split_into(sheet: Sheet, cells: pd.Series, separator: str) -> pd.Series:
+    """Return the parts of each cell: of a list, or of text that a separator joins.
+
+    Raises:
+        ValueError: a cell is neither; the message names its row.
+    """
+    wrong = [not isinstance(cell, str | list | np.ndarray) for cell in cells]
+    if any(wrong):
+        position, place = first_place(sheet, cells.index, wrong)
+        raise ValueError(f"{place}: {cells.name} is {cells.iloc[position]!r}, expected text, or a list of it")
     parts = [cell.split(separator) if isinstance(cell, str) else list(cell) for cell in cells]
     return pd.Series([[str(part).strip() for part in row] for row in parts], cells.index, dtype=object)
 

@@ -154,7 +154,7 @@ def _inputs(table: TableOptions, sheet: Sheet, cells: pd.DataFrame) -> pd.Series
 
 def _frames_of(sheet: Sheet, cells: pd.Series, separator: str) -> pd.DataFrame:
     """Return the frames of each cell in columns of their own."""
-    parts = split_into(cells, separator)
+    parts = split_into(sheet, cells, separator)
     lengths = parts.map(len)
     if (wrong := lengths != lengths.iloc[0]).any():
         position, place = first_place(sheet, cells.index, wrong)
@@ -217,7 +217,7 @@ def _truths(table: TableOptions, sheet: Sheet, cells: pd.DataFrame) -> pd.Series
             return pd.Series(as_numbers(sheet, first), cells.index)
         case "relevance":
             return pd.Series(as_numbers(sheet, first, least=0, what="a grade of at least 0"), cells.index)
-    captions = [split_into(cells[name], "\0") for name in cells]  # a cell may be a list of them
+    captions = [split_into(sheet, cells[name], "\0") for name in cells]  # a cell may be a list of them
     rows = [[" ".join(one.split()) for part in parts for one in part] for parts in zip(*captions, strict=True)]
     wrong = [not all(map(has_word, row)) for row in rows]
     if any(wrong):

@@ -1,6 +1,7 @@
 """Files of a person's own tables: CSV, TSV, JSON lines, Parquet, SVMlight and NPZ, read into one frame of cells."""
 
 import re
+import zlib
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
@@ -334,7 +335,7 @@ def _fault_of_svmlight(path: Path, contents: bytes, error: Exception) -> ValueEr
 def _whole_npz(path: Path) -> Generator[None]:
     try:
         yield
-    except (BadZipFile, OSError, ValueError, EOFError, KeyError) as error:
+    except (BadZipFile, OSError, ValueError, EOFError, KeyError, RuntimeError, zlib.error) as error:
         raise ValueError(f"{path}: not a whole NPZ file ({error}); make it again with numpy.savez") from error
 
 
