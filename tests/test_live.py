@@ -10,7 +10,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 from pipelines.tracking.live import watch
-from pipelines.tracking.publish import Run, publish
+from pipelines.tracking.upload import Run, publish
 
 from conftest import wait_for  # isort: skip
 

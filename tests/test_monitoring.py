@@ -22,7 +22,7 @@ from prefect.states import Cancelled, Completed, Failed, Scheduled
 from pipelines.flows import monitor as flow
 from pipelines.monitoring.drift import Comparison, compare, quantities, table, write
 from pipelines.monitoring.measure import Measured, measure
-from pipelines.tracking.publish import Run, Version, publish
+from pipelines.tracking.upload import Run, Version, publish
 from rankops.cli.rows import Roles, read
 from rankops.datasets.ranked_mnist import RankedMnist
 from rankops.datasets.scenes import digits

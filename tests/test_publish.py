@@ -15,12 +15,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from pipelines.config import load
-from pipelines.running.progress import keep_times
+from pipelines.running.history import keep_times
 from pipelines.stages.publish import main
 from pipelines.tracking import registry
 from pipelines.tracking.card import card
-from pipelines.tracking.publish import PARENT, Run, Version, publish
 from pipelines.tracking.slices import slices
+from pipelines.tracking.upload import PARENT, Run, Version, publish
 from rankops import __version__
 from rankops.io.checkpoints import build, load_model, save_model
 from rankops.sorters import load_sorter
@@ -209,7 +209,8 @@ def made_pipeline(params) -> None:
     files = {
         "dvc.lock": {"stages": dict.fromkeys(stages, entry)},
         "metrics/runs/memorability-mse.json": {"spearman": spearman}, "models/runs/memorability-mse/run.json": record,
-        "reports/figures/memorability-mse-examples.png": "", "models/sorters/lstm/history.csv": history,
+        "reports/figures/memorability-mse-examples.png": "", "reports/data/clips.html": "all rows passed",
+        "models/sorters/lstm/history.csv": history,
     }  # fmt: skip
     for seed in (1, 2):
         network = build("models", "network", NETWORK, seed=seed, outputs=1, colors=1)
@@ -264,6 +265,7 @@ def test_the_stage_sends_what_the_pipeline_made(store, capsys, made):
     assert sorter.info.start_time == sorter.info.end_time  # nobody knows: not as long as it was sent
     assert sorter.data.tags["training.seconds"].startswith("unknown")
     assert best.data.tags[PARENT] == parent.info.run_id
+    assert [one.path for one in store.list_artifacts(parent.info.run_id, "data")] == ["data/clips.html"]
     assert best.data.metrics["spearman"] == 0.55
     assert [point.step for point in store.get_metric_history(best.info.run_id, "epoch/loss")] == [1, 2]
     champion = store.get_model_version_by_alias("score_ranking-clips", "champion")
@@ -291,6 +293,9 @@ def test_the_stage_sends_what_the_pipeline_made(store, capsys, made):
     assert list(published) == ["sorter-lstm", "sorter-laplace", "memorability-mse"]
     main(params)
     assert "sent 0 of 3 runs" in capsys.readouterr().out
+    shutil.rmtree("metrics/sorters")  # as where one run was trained alone
+    main(params, "memorability-mse")
+    assert "sent 0 of 1 runs" in capsys.readouterr().out
 
 
 def test_without_an_entry_in_the_lock_there_is_nothing_to_publish(store):

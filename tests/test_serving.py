@@ -30,11 +30,11 @@ from starlette.testclient import TestClient
 
 from pipelines.config import load
 from pipelines.flows.monitor import newest
-from pipelines.serving import chosen, request_log, server
-from pipelines.serving.chosen import model_folder, roles_of, the_model
-from pipelines.serving.model import Model
+from pipelines.serving import named_model, request_log, server
+from pipelines.serving.named_model import model_folder, roles_of, the_model
+from pipelines.serving.pyfunc import Model
 from pipelines.serving.request_log import RequestLog
-from pipelines.tracking.publish import Run, Version, publish
+from pipelines.tracking.upload import Run, Version, publish
 from rankops import lookup
 from rankops.cli.rows import Roles, read
 from rankops.datasets.files.splits import Split
@@ -303,6 +303,8 @@ class TestServed:
         ):
             answer = served("label_ranking").post("/invocations", content=body, headers={"Content-Type": kind})
             assert (answer.status_code, "Traceback" in answer.text) == (status, False)
+        both = {"Content-Type": "application/json", "Content-Length": "2", "Transfer-Encoding": "chunked"}
+        assert served("label_ranking").post("/invocations", content=b"{}", headers=both).status_code == 413
 
     def test_an_answer_that_is_no_number_is_a_400(self, tmp_path):
         for task in ("multilabel", "label_ranking"):
@@ -385,9 +387,9 @@ class TestModelFolder:
             the_model(None, "rankops serve --model MODEL")
         params = load("params.yaml")
         runs = {name: run for name, run in params.runs.items() if run.task == "multilabel"}
-        monkeypatch.setattr(chosen, "load", lambda: params.model_copy(update={"runs": runs}))
+        monkeypatch.setattr(named_model, "load", lambda: params.model_copy(update={"runs": runs}))
         assert the_model(None, "") == "models:/multilabel-long_tailed_mnist@champion"
-        monkeypatch.setattr(chosen, "load", lambda: params.model_copy(update={"runs": {}}))
+        monkeypatch.setattr(named_model, "load", lambda: params.model_copy(update={"runs": {}}))
         with pytest.raises(ValueError, match="trains none"):
             the_model(None, "")
 
@@ -399,7 +401,7 @@ class TestModelFolder:
         shop = params.datasets["clips"].model_copy(update={"name": "table", "args": args})
         mine = params.runs["label_ranking-rlsep"].model_copy(update={"dataset": "shop"})
         update = {"datasets": params.datasets | {"shop": shop}, "runs": params.runs | {"mine": mine}}
-        monkeypatch.setattr(chosen, "load", lambda: params.model_copy(update=update))
+        monkeypatch.setattr(named_model, "load", lambda: params.model_copy(update=update))
         for model in ("models/runs/mine", "../x/models/runs/mine/seed2", "models:/label_ranking-shop@champion"):
             assert roles_of(model) == Roles(["path"], "sku", None)
         assert roles_of("models/runs/label_ranking-rlsep") == roles_of("elsewhere") == Roles()
@@ -505,7 +507,7 @@ class TestServe:
 
     def test_asked_by_many_at_once_it_answers_each_as_one_alone(self, store, run, generator):
         publish([Run("x", "tests", "x", version=Version("label_ranking-shop", run / "seed2"))])
-        (code,) = Path("mlruns").rglob("model.py")
+        (code,) = Path("mlruns").rglob("pyfunc.py")
         code.write_text("raise SystemExit('the code of a version was run')")
         port = free_port()
         address = "models:/label_ranking-shop@champion"

@@ -54,7 +54,7 @@ def predict(
     """Answer rows by a trained model of any task: the labels of pictures, scores, the order of documents."""
     from tqdm import tqdm
 
-    from pipelines.serving.chosen import model_folder, roles_of
+    from pipelines.serving.named_model import model_folder, roles_of
     from rankops.cli.predict import SHIPPED, run
     from rankops.cli.rows import Roles
 
@@ -107,7 +107,7 @@ def serve(
     An alias such as @champion is followed: a new champion answers within a minute, without a restart.
     """
     from pipelines.serving import server
-    from pipelines.serving.chosen import the_model
+    from pipelines.serving.named_model import the_model
 
     with errors_in_a_line():
         server.serve(the_model(model, "rankops serve --model MODEL"), port=port, log_to=log_to)
@@ -155,7 +155,7 @@ def monitor(
     Exit code: 0 without drift, 3 with drift, 1 after an error.
     """
     from pipelines.monitoring import drift, shadow
-    from pipelines.serving.chosen import the_model
+    from pipelines.serving.named_model import the_model
 
     report = report or Path("reports/monitoring") / f"{fresh.stem}.json"
     with errors_in_a_line():

@@ -30,7 +30,7 @@ from sklearn.decomposition import PCA
 from pipelines.config import load
 from pipelines.monitoring.measure import Measured, measure
 from pipelines.monitoring.shadow import Agreement, agreements
-from pipelines.serving.chosen import is_registered, model_folder, roles_of, run_of
+from pipelines.serving.named_model import is_registered, model_folder, roles_of, run_of
 from rankops.cli.rows import Roles, Row, kind_of, read
 from rankops.io.atomic import replaced_file
 from rankops.io.checkpoints import load_model

@@ -1,4 +1,4 @@
-"""MLflow's server of a model, on this machine alone, with limits (of rows: `pipelines.serving.model`)."""
+"""MLflow's server of a model, on this machine alone, with limits (of rows: `pipelines.serving.pyfunc`)."""
 
 import asyncio
 import json
@@ -18,13 +18,14 @@ from fastapi import FastAPI, Request, Response
 from mlflow.entities.model_registry import ModelVersion
 from mlflow.models import ModelSignature
 from mlflow.pyfunc import scoring_server
+from starlette.requests import ClientDisconnect
 
 from pipelines.ops.messages import first_line
-from pipelines.serving.chosen import is_registered
+from pipelines.serving.named_model import is_registered
 from pipelines.serving.request_log import RequestLog, row_of
-from pipelines.tracking.publish import SERVED_BY
 from pipelines.tracking.registry import version_of, weights_of
 from pipelines.tracking.signature import taken
+from pipelines.tracking.upload import SERVED_BY
 from rankops import lookup
 from rankops.io.checkpoints import load_model
 from rankops.lookup import did_you_mean
@@ -169,10 +170,14 @@ async def _refused(request: Request, columns: dict[str, str] | None) -> Response
     if kind.partition(";")[0].strip().lower() != "application/json":
         # Some hundred bytes of Parquet would unpack to gigabytes.
         return _refusal(415, f"Content-Type is {kind!r}, expected application/json")
+    # Beside an encoding the length says nothing: chunks may come without end.
+    length = length if "transfer-encoding" not in request.headers else ""
     if not re.fullmatch(r"\d{1,9}", length, re.ASCII) or int(length) > BODY:
         return _refusal(413, f"Content-Length is {length[:20]!r}, expected at most {BODY}")
     try:
         await asyncio.to_thread(check_body, await request.body(), columns)
+    except ClientDisconnect:
+        return _refusal(400, "the connection ended within the body")
     except (ValueError, RecursionError) as error:
         return _refusal(400, str(error))
     return None
@@ -251,8 +256,10 @@ def _cells(form: str, given: Any, name: str) -> list[Any]:
         data, names = given.get("data"), [*map(str, given["columns"])]
         if name not in names or not isinstance(data, list):
             return []
-        place = names.index(name)
-        return [row[place] for row in data if isinstance(row, list) and len(row) == len(names)]
+        for number, row in enumerate(data):
+            if len(_list(row, f"{form}: row {number}")) != len(names):
+                raise ValueError(f"{form}: row {number} has {len(row)} cells, expected {len(names)}, one a column")
+        return [row[names.index(name)] for row in data]
     if isinstance(given, list):
         return [row[name] for row in given if name in row]
     cells = given.get(name)
@@ -260,7 +267,7 @@ def _cells(form: str, given: Any, name: str) -> list[Any]:
 
 
 def _check_cell(cell: Any, kind: str, place: str) -> None:
-    if cell is None and kind.endswith("?"):
+    if cell is None and kind.endswith("?") and kind != "id?":  # beside others, pandas would make a NaN of no id
         return
     match kind.removesuffix("?"):
         case "images" | "vectors" | "texts" as several:

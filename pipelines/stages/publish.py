@@ -17,13 +17,13 @@ from pipelines.config import Settings
 from pipelines.config.schema import NONE
 from pipelines.ops import dvc_lock
 from pipelines.reporting.results import history, read_run, read_runs, read_sorters
-from pipelines.running.progress import kept_times
-from pipelines.tracking.publish import Run, Version, key_of, publish
+from pipelines.running.history import kept_times
 from pipelines.tracking.slices import Slice, slices
 from pipelines.tracking.store import experiment
+from pipelines.tracking.upload import Run, Version, key_of, publish
 from rankops.io.atomic import replaced_file
 
-PLOTS = Path("reports/figures")
+PLOTS, PAGES = Path("reports/figures"), Path("reports/data")
 
 
 def _entries(*stages: str) -> list[dict[str, Any]]:
@@ -150,7 +150,8 @@ def _runs(params: Settings, tags: dict[str, str]) -> list[Run]:
                 metrics=_metrics(rows[rows["seed"].isna()]),
                 tags=tags | named | {"stage": f"train@{name}"} | dvc_lock.inputs(entries),
                 files={"results": [Path(f"metrics/runs/{name}.json"), folder / "run.json"]}
-                | _plots(f"{name}-learning_curves", f"{name}-examples"),
+                | _plots(f"{name}-learning_curves", f"{name}-examples")
+                | {"data": [PAGES / f"{options.dataset}.html"]},
                 history=_mean([seed.history for seed in seeds if seed.history is not None]),
                 seeds=seeds,
                 times=times.get("all"),
@@ -182,9 +183,11 @@ def _of_experiment(run: Run, name: str) -> Run:
     return replace(run, name=named, tags={**run.tags, "dvc.experiment": name}, seeds=seeds, version=None)
 
 
-def main(params: Settings) -> None:
+def main(params: Settings, *only: str) -> None:
+    if only:  # runs that were trained alone, so that there may be no others
+        params = params.model_copy(update={"runs": {name: params.runs[name] for name in only}})
     tags = {"device": params.compute.device, "threads": str(params.compute.threads)}
-    runs, how = _sorters(params, tags) + _runs(params, tags), ""
+    runs, how = ([] if only else _sorters(params, tags)) + _runs(params, tags), ""
     if name := experiment():
         runs = [_of_experiment(run, name) for run in runs]
         how = f" as experiment {name}, without versions (`dvc exp apply {name}` and `make repro` register them)"

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from torch._subclasses import FakeTensorMode
 from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException
 
-from contracts.options import (
+from contracts.truths import AXES, EMPTY_OF_ORDER, IMPOSSIBLE, TRUTHS, TYPES, example, kind, without
+from contracts.values import (
     check_nothing_else_changes,
     check_option,
     check_summary,
@@ -19,7 +20,6 @@ from contracts.options import (
     options_of,
     parameters,
 )
-from contracts.truths import AXES, EMPTY_OF_ORDER, IMPOSSIBLE, TRUTHS, TYPES, example, kind, without
 from rankops import lookup
 from rankops.io.checkpoints import build
 from rankops.losses import _pairs as pairs
@@ -105,6 +105,14 @@ def test_reductions_agree(name, generator):
     torch.testing.assert_close(slopes, slopes[:1] * 3)
     with pytest.raises(ValueError, match="reduction is 'average', expected 'mean' or 'sum' or 'none'"):
         call(name, scores, truth, reduction="average")
+    # A group that counts three times is in the mean three times.
+    times = torch.tensor([3, 0, 2])
+    thrice = [part.repeat_interleave(times, 0) for part in (scores, truth)]
+    counts = times.view(3, *[1] * (each.dim() - 1)).expand(each.shape)
+    torch.testing.assert_close(call(name, scores, truth, reduction=counts), call(name, *thrice))
+    for wrong, message in ((counts[0], "has shape"), (counts - 1, "-1")):
+        with pytest.raises(ValueError, match=f"reduction.*{message}"):
+            call(name, scores, truth, reduction=wrong)
 
 
 @every
@@ -114,7 +122,7 @@ def test_pairs_that_are_made_block_by_block_add_up_to_the_same(name, generator, 
     options = {"mask": torch.rand(scores.shape, generator=generator) < 0.8} if truth.dim() == 2 else {}
     whole = call(name, scores, truth, reduction="none", **options)
     for module in (pairs, lookup.module("losses", name)):
-        monkeypatch.setattr(module, "BLOCK", 2 * scores.numel(), raising=False)  # two rows of each group
+        monkeypatch.setattr(module, "at_once", lambda device: 2 * scores.numel(), raising=False)  # two rows of each
     parts = call(name, scores, truth, reduction="none", **options)
     torch.testing.assert_close(parts, whole, rtol=1e-12, atol=1e-12)
     above = torch.rand(whole.shape, generator=generator, dtype=whole.dtype)
