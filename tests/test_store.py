@@ -10,10 +10,11 @@ from types import SimpleNamespace
 import mlflow
 import pytest
 from filelock import FileLock
+from mlflow.exceptions import MlflowException
 from mlflow.store.tracking import sqlalchemy_store
 
 from pipelines.tracking.database import ADDRESSES
-from pipelines.tracking.store import ServerUnreachable, address_of_store, connect
+from pipelines.tracking.store import ServerUnreachable, address_of_store, answering, connect
 from pipelines.tracking.upload import publish
 from rankops.sorters import load_sorter
 
@@ -215,3 +216,10 @@ def test_whatever_an_sqlite_address_looks_like_it_is_one_file_of_this_folder_or_
         monkeypatch.setenv("MLFLOW_TRACKING_URI", refused)
         with pytest.raises(ValueError, match="without options"):
             address_of_store()
+
+
+def test_a_full_disk_is_named_where_mlflow_names_the_files_that_it_could_not_copy():
+    error = MlflowException("files cannot be copied")
+    error.__cause__ = shutil.Error([("a", "b", "[Errno 28] No space left on device: 'b'")])
+    with pytest.raises(ServerUnreachable, match="failed now: No space left on device"), answering("now"):
+        raise error

@@ -29,6 +29,7 @@ __all__ = [
     "experiment", "experiment_of", "is_unreachable",
 ]  # fmt: skip
 
+FULL = "No space left on device"
 DEFAULT_STORE = "sqlite:///mlflow.db"
 ABOUT = (  # an experiment
     "The trainings of `{name}`, each with its seeds below it. A name alone is that of the present run; earlier ones "
@@ -145,9 +146,10 @@ def answering(doing: str = "") -> Generator[None]:
             raise _refused(error) from error
         if getattr(error, "error_code", "") == "RESOURCE_DOES_NOT_EXIST":
             raise ValueError(first_line(error)) from error
-        raise ServerUnreachable(
-            f"the MLflow store failed{f' {doing}' if doing else ''}: {first_line(error)}"
-        ) from error
+        # MLflow says that files cannot be copied, and not why.
+        is_full = any(FULL in str(cause) for cause in _causes(error))
+        reason = f"{FULL}: that of TMPDIR, or of the store's files" if is_full else first_line(error)
+        raise ServerUnreachable(f"the MLflow store failed{f' {doing}' if doing else ''}: {reason}") from error
 
 
 def _refused(error: Exception) -> CredentialsRefused:
@@ -159,10 +161,15 @@ def _refused(error: Exception) -> CredentialsRefused:
 
 def is_unreachable(error: BaseException | None) -> bool:
     """Whether an error, or one of its causes, is about the server or the way to it, not about what was asked for."""
-    while error is not None:
-        if isinstance(error, requests.HTTPError):
-            return error.response is not None and error.response.status_code >= 500
-        if isinstance(error, (requests.RequestException, ConnectionError, TimeoutError)):
+    for cause in _causes(error):
+        if isinstance(cause, requests.HTTPError):
+            return cause.response is not None and cause.response.status_code >= 500
+        if isinstance(cause, (requests.RequestException, ConnectionError, TimeoutError)):
             return True
-        error = error.__cause__ or error.__context__
     return False
+
+
+def _causes(error: BaseException | None) -> Generator[BaseException]:
+    while error is not None:
+        yield error
+        error = error.__cause__ or error.__context__
