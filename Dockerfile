@@ -18,11 +18,12 @@ RUN .venv/bin/uv pip install --no-cache --python .venv/bin/python --no-deps --no
     && mkdir --parents .dvc/cache
 
 FROM python:3.11-slim-bookworm
-# DVC asks git for the state of the code.
+# DVC asks git for the state of the code. Debian keeps no old version that could be named here.
+# hadolint ignore=DL3008
 RUN apt-get update && apt-get install --yes --no-install-recommends git && rm -rf /var/lib/apt/lists/* \
     && useradd --create-home --uid 1000 rankops
 COPY --from=build --chown=rankops:rankops /rankops /rankops
-USER rankops
+USER 1000
 WORKDIR /rankops
 # Which GPUs there are is for `--gpus` to say.
 ENV PATH=/rankops/.venv/bin:$PATH NVIDIA_DRIVER_CAPABILITIES=compute,utility \

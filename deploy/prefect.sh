@@ -1,19 +1,24 @@
 #!/bin/sh
 # Bring the Prefect server that PREFECT_API_URL names to what this checkout says: work pools, the deployments of
 # prefect.yaml with their schedules, the automations of heartbeats.yaml and starts.yaml, and alerts where
-# RANKOPS_ALERTS_URL names a webhook. Run again, it updates them. `make deploy`.
+# RANKOPS_ALERTS_URL names a webhook. Run again, it updates them. `make deploy`. The flows' pool is RANKOPS_POOL, or the
+# one that a worker polls.
 set -eu
 : "${PREFECT_API_URL:?set it to the address of a Prefect server; make deploy takes that of make up}"
-: "${RANKOPS_POOL:?set it to the work pool of the flows: cpu, gpu, docker or kubernetes; make deploy POOL=cpu does}"
 export RANKOPS_NIGHTLY="${RANKOPS_NIGHTLY:-0 3 * * *}"
 unset RANKOPS_PROJECT # it would be filled in here, and each worker has its own
 
 prefect server status || { echo "start one with: make up" >&2; exit 1; }
+RANKOPS_POOL=${RANKOPS_POOL:-$(python deploy/prepare.py pool)}
+export RANKOPS_POOL
 there() { prefect work-pool inspect "$1" > /dev/null 2>&1; }
-for pool in cpu gpu; do
-    # The last look: a worker that has just started creates its pool too.
-    there $pool || prefect work-pool create $pool --type process || there $pool
-done
+case $RANKOPS_POOL in
+    # Quietly: Prefect would say how to start a worker that knows no checkout. The last look: a worker that has just
+    # started creates its pool too.
+    cpu | gpu) there "$RANKOPS_POOL" || made=$(prefect work-pool create "$RANKOPS_POOL" --type process) ||
+        there "$RANKOPS_POOL" || { echo "$made" >&2; exit 1; } ;;
+    *) there "$RANKOPS_POOL" || { echo "no work pool is called $RANKOPS_POOL: docker and kubernetes are made by make pools" >&2; exit 1; } ;;
+esac
 prefect --no-prompt deploy --all
 for file in heartbeats starts; do
     name=$(sed -n 's/^name: "\(.*\)"$/\1/p' deploy/$file.yaml)

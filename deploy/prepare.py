@@ -3,6 +3,7 @@
     python deploy/prepare.py buckets mlflow dvc     # AWS_ENDPOINT_URL_S3, AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY
     python deploy/prepare.py user worker            # MLFLOW_TRACKING_URI, _USERNAME, _PASSWORD (an administrator's),
                                                     # and the new user's password in MLFLOW_NEW_PASSWORD
+    python deploy/prepare.py pool                   # PREFECT_API_URL
     python deploy/prepare.py alerts                 # PREFECT_API_URL, and a webhook in RANKOPS_ALERTS_URL
 
 What is there already stays as it is, but for alerts, which are made anew. So all can be run at every start.
@@ -10,6 +11,7 @@ What is there already stays as it is, but for alerts, which are made anew. So al
 
 import os
 import sys
+import time
 from contextlib import suppress
 from datetime import timedelta
 from typing import Annotated, Any
@@ -27,6 +29,8 @@ PAYLOAD = """{"text": {{ (
     flow_run.name ~ ": " ~ flow_run.state.name ~ "\\n" ~ (flow_run.state.message or "") ~ "\\n"
     ~ (flow_run | ui_url or "")
 ) | trim | tojson }}}"""
+
+PATIENCE = 60  # seconds
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 
@@ -78,6 +82,26 @@ def user(name: Annotated[str, typer.Argument(help="of MLflow; not an administrat
     if not answer.ok:
         sys.exit(f"MLflow at {address} does not make the user {name}: {answer.status_code} {answer.text[:300]}")
     typer.echo(f"user {name}: made")
+
+
+@app.command()
+def pool() -> None:
+    """Prints the work pool that a worker polls; one that has just been started is waited for."""
+    from prefect import get_client
+
+    ready: list[str] = []
+    with get_client(sync_client=True) as client:
+        for look in range(PATIENCE):
+            if ready := [one.name for one in client.read_work_pools() if one.status == "READY"]:
+                break
+            if look == 0:
+                typer.echo("no worker polls a work pool; waiting for one", err=True)
+            time.sleep(1)
+    if not ready:
+        sys.exit("no worker polls a work pool. Start one: make up. Or say which it will be: make deploy POOL=gpu")
+    if len(ready) > 1:
+        sys.exit(f"workers poll the work pools {', '.join(ready)}. Say which: make deploy POOL={ready[0]}")
+    typer.echo(ready[0])
 
 
 def webhook(address: str) -> Any:

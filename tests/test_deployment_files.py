@@ -88,7 +88,7 @@ SECRET_FILES = (
 
 
 def test_no_secret_and_nothing_of_this_machine_goes_into_the_image(tmp_path):
-    assert re.search(r"^USER rankops$", (ROOT / "Dockerfile").read_text(), re.M)
+    assert re.search(r"^USER 1000$", (ROOT / "Dockerfile").read_text(), re.M)
     kept = {
         ".dvc/config", ".env.example", ".git/HEAD", ".git/objects/1f/5a", ".git/refs/heads/main",
         "data/raw/README.md", "data/raw/mnist.dvc",
@@ -184,6 +184,14 @@ def test_prefect_makes_a_container_of_the_docker_template(monkeypatch):
     assert host["CapDrop"] == ["ALL"]
     without = prepared(DockerWorkerJobConfiguration, "docker", devices=[])
     assert not without.container_create_kwargs["device_requests"]
+
+
+def test_the_unit_of_systemd_runs_make_up_in_this_checkout(tmp_path):
+    said = done("deploy/service.sh", "POOL=gpu", HOME=str(tmp_path))
+    unit = (tmp_path / ".config/systemd/user/rankops.service").read_text()
+    assert f"WorkingDirectory={ROOT}\n" in unit
+    assert re.search(r"^ExecStart=/\S+/make up POOL=gpu$", unit, re.M)
+    assert "systemctl --user" in said
 
 
 def test_only_runs_of_our_deployments_are_marked_crashed_after_three_missed_heartbeats_or_if_they_do_not_start():

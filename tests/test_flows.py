@@ -3,12 +3,15 @@
 import gc
 import importlib
 import inspect
+import json
 import os
 import re
 import signal
 import subprocess
 import sys
+import threading
 from concurrent.futures import ThreadPoolExecutor
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -18,12 +21,16 @@ from prefect.exceptions import ParameterTypeError
 from prefect.logging import disable_run_logger
 from ruamel.yaml import YAML
 
-from pipelines.config import load
-from pipelines.flows.checkout import FOLDER, commit, fresh_checkout, is_new, share
-from pipelines.flows.graph import stages
+from pipelines.config import ParamsError, load
+from pipelines.flows.branches import COMMIT, commits_in_use, is_new, remove_old, share
+from pipelines.flows.changes import planned
+from pipelines.flows.checkout import FOLDER, commit, fresh_checkout
+from pipelines.flows.graph import Stage, stages
 from pipelines.flows.processes import CommandFailed, Commands, TransientFailure
 from pipelines.flows.promote import outcome, promote
-from pipelines.flows.retrain import _slots, retrain
+from pipelines.flows.retrain import retrain
+from pipelines.flows.schedule import Plan, slots_of
+from pipelines.tracking import registry
 from pipelines.tracking.gate import Decision
 
 from conftest import ROOT, done, processes_in, wait_for  # isort: skip
@@ -39,15 +46,21 @@ def test_the_graph_is_dvcs_with_each_stage_after_what_it_needs():
     graph, declared = stages(ROOT), YAML(typ="safe").load(ROOT / "dvc.yaml")["stages"]
     assert {name.partition("@")[0] for name in graph} == set(declared)
     order = list(graph)
-    for stage, needs in graph.items():
-        assert all(order.index(need) < order.index(stage) for need in needs)
-    assert "validate@ranked_mnist" in graph["train@label_ranking-rlsep"]
+    for name, stage in graph.items():
+        assert all(order.index(need) < order.index(name) for need in stage.needs)
+    assert "validate@ranked_mnist" in graph["train@label_ranking-rlsep"].needs
     assert order[-1] == "publish"
+    assert {name.partition("@")[0] for name, stage in graph.items() if stage.computes} == {
+        "pretrain", "train", "evaluate"
+    }  # fmt: skip
+    alone = stages(ROOT, ["evaluate@memorability-spearman-lstm"])  # with the sorter, and the model that it starts from
+    assert {"pretrain@lstm", "train@label_ranking-rlsep"} < {*alone}
+    assert not [name for name in alone if name.startswith("evaluate@")][1:]
 
 
 class TestCommands:
     def run(self, code: str, folder: Path, commands: Commands | None = None, **environment: str) -> str:
-        return (commands or Commands()).run(sys.executable, "-c", code, folder=folder, **environment)
+        return (commands or Commands()).run(sys.executable, "-c", code, folder=folder, **environment).output
 
     def test_output_comes_back_without_progress_bars_and_of_a_failure_the_last_lines(self, tmp_path):
         code = "import os; print('one'); print(' 50%|#####', end='\\r'); print(os.getcwd(), os.environ['WHAT'])"
@@ -242,6 +255,12 @@ class TestCheckout:
     def test_a_team_gets_the_branch_and_its_snapshot_is_taken_on_other_machines(self, project, tmp_path):
         with pytest.raises(ValueError, match="dvc remote add"), fresh_checkout(project, advance=True, remote="team"):
             pass
+        sh(project, "dvc config -q --local core.remote gone")
+        with (
+            pytest.raises(ValueError, match="default remote gone is not"),
+            fresh_checkout(project, advance=True, remote="team"),
+        ):
+            pass
         sh(project, f"dvc remote add -q --local --default shared {tmp_path}/shared")
         for remote in ("team", f"--upload-pack=touch {tmp_path}/ran;", f"{tmp_path}/team.git", "", "."):
             with (
@@ -269,6 +288,52 @@ class TestCheckout:
             commit(folder, "Retrain: changes")
             assert not is_new(other, folder)
 
+    def test_changed_params_are_the_branchs_alone_and_comments_stay(self, project):
+        text = (project / "params.yaml").read_text()
+        (project / "params.yaml").write_text(
+            f"{text}runs:\n  a: {{loss: &loss {{args: {{pairs: 1}}}}}}  # first\n  b: {{loss: *loss}}\n"
+        )
+        sh(project, "git commit -qam runs")
+        with fresh_checkout(project, advance=False, changes=["runs.a.loss.args.pairs=2"]) as (folder, _):
+            made = (folder / "params.yaml").read_text()
+            assert "# of rows" in made
+            assert "# first" in made
+            runs = YAML(typ="safe").load(made)["runs"]
+            assert [run["loss"]["args"]["pairs"] for run in runs.values()] == [2, 1]
+            assert "runs.a.loss.args.pairs=2" in sh(folder, "git log -1 --format=%s")
+
+    def test_old_branches_go_but_the_newest_a_persons_and_the_only_home_of_a_commit_in_use(self, project, tmp_path):
+        sh(project, f"git init -q --bare {tmp_path}/team.git && git remote add team {tmp_path}/team.git")
+        for day in range(1, 7):
+            sh(project, f"git checkout -q -b retrain/{day} main")
+            sh(project, f"GIT_COMMITTER_DATE=2026-01-0{day}T00:00:00 git commit -q --allow-empty -m x")
+        sh(project, "git checkout -q main && git merge -q --ff-only retrain/2 && git push -q team --all")
+        sh(project, f"git worktree add -q {tmp_path}/tree retrain/3")
+        commits = [sh(project, f"git rev-parse retrain/{day}") for day in (1, 2)]
+
+        def left(folder: Path = project) -> str:
+            return sh(folder, "git for-each-ref --format='%(refname:lstrip=3)' refs/heads/retrain/").replace("\n", "")
+
+        assert remove_old(project, 36500, commits) == []
+        assert remove_old(project, 1, [*commits, "0" * 40]) == ["retrain/2", "retrain/4", "retrain/5"]
+        assert (left(), left(tmp_path / "team.git")) == ("136", "123456")
+        assert remove_old(project, 1, [], remote="team") == [
+            "retrain/1", *(f"team/retrain/{day}" for day in range(1, 6))
+        ]  # fmt: skip
+        assert (left(), left(tmp_path / "team.git")) == ("36", "6")
+
+
+def test_the_commits_of_champions_present_and_past_and_of_what_has_an_alias_are_in_use(store):
+    store.create_registered_model("m")
+    for name in ("first", "second", "rejected", "challenger"):
+        run = store.create_run("0", tags={COMMIT: name}).info.run_id
+        store.create_model_version("m", f"runs:/{run}/model", run)
+    store.create_model_version("m", "strangers", None)
+    for version in ("1", "2"):
+        registry.set_champion(store, "m", version, by="gate")
+    store.set_registered_model_alias("m", "challenger", "4")
+    assert commits_in_use() == ["challenger", "first", "second"]
+
 
 def test_prefect_yaml_names_flows_that_exist_with_parameters_that_they_take():
     for deployment in YAML(typ="safe").load(ROOT / "prefect.yaml")["deployments"]:
@@ -286,6 +351,10 @@ def test_prefect_yaml_names_flows_that_exist_with_parameters_that_they_take():
          ["", "a\0b", "a\nb", "\x1b[31m", "a" * 1001, "\ud800", None, 7]),
         (retrain, "advance", [True], ["perhaps", 2, None]),
         (retrain, "push", [None, "origin"], [True, ["origin"]]),
+        (retrain, "only", [None, ["label_ranking-rlsep"]], [[], "label_ranking-rlsep"]),
+        (retrain, "set", [None, ["runs.a.loss.args.pairs=3"]],
+         [["runs"], ["runs.a"], ["=3"], ["runs.a=*b"], ["runs.a.b=1\n"], ["runs.a.b=" + "[" * 300], "runs.a.b=1"]),
+        (retrain, "keep_days", [1], [0, None, "long"]),
         (promote, "models", [None, ["label_ranking"]], [[]]),
     ],
 )  # fmt: skip
@@ -297,25 +366,84 @@ def test_a_flow_takes_no_parameter_that_would_fail_after_hours(flow, name, good,
             flow.validate_parameters({name: value})
 
 
-def test_a_worker_that_is_told_no_checkout_says_what_to_set(tmp_path):
-    check, change = YAML(typ="safe").load(ROOT / "prefect.yaml")["pull"]
+def test_a_worker_that_is_told_no_checkout_says_on_the_runs_page_what_to_type(tmp_path):
+    class Prefect(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            said = json.loads(self.rfile.read(int(self.headers["content-length"])))["state"]["message"]
+            heard.append((self.path, self.headers["authorization"], said))
+            self.send_response(201)
+            self.end_headers()
+
+    heard, (check, change) = [], YAML(typ="safe").load(ROOT / "prefect.yaml")["pull"]
     script = check["prefect.deployments.steps.run_shell_script"]["script"]
-    for wrong in ({}, {"RANKOPS_PROJECT": ""}, {"RANKOPS_PROJECT": str(tmp_path)}):
-        assert "make up PARTS=worker" in done("sh", "-c", script, fails=True, **wrong)
+    with ThreadingHTTPServer(("127.0.0.1", 0), Prefect) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        ours = {"PREFECT_API_URL": f"http://127.0.0.1:{server.server_port}/api", "PREFECT__FLOW_RUN_ID": "7"}
+        for wrong in (
+            {},
+            {"RANKOPS_PROJECT": ""},
+            {"RANKOPS_PROJECT": str(tmp_path), "PREFECT_API_AUTH_STRING": "a:b"},
+        ):
+            assert "make up PARTS=worker" in done("sh", "-c", script, fails=True, **ours, **wrong)
+            path, key, said = heard.pop()
+            assert (path, key == "Basic YTpi") == ("/api/flow_runs/7/set_state", len(wrong) == 2)
+            assert "make up PARTS=worker" in said
+        server.shutdown()
     assert done("sh", "-c", script, RANKOPS_PROJECT=str(ROOT)) == ""
+    assert "\n" not in script  # of which Prefect would run each line
     assert change["prefect.deployments.steps.set_working_directory"] == {"directory": "{{ $RANKOPS_PROJECT }}"}
 
 
-def test_stages_that_run_at_once_share_the_gpus_that_the_worker_may_use(monkeypatch):
+def test_one_stage_at_a_time_computes_on_each_gpu_and_others_run_beside_it(monkeypatch):
     params = load(ROOT / "params.yaml")
-    for visible, device, workers, expected in (
-        ("2,3", "cuda", 3, ["2", "3", "2"]), ("GPU-5c2e,GPU-91aa", "auto", None, ["GPU-5c2e", "GPU-91aa"]),
-        ("2,3", "cpu", 2, [None, None]), ("", "auto", 1, [None]),
+    for visible, device, workers, gpus, beside in (
+        ("2,3", "cuda", 3, ["2", "3"], 3), ("GPU-5c2e", "auto", 1, ["GPU-5c2e"], 1), ("2,3", "cpu", 2, [], 2),
+        ("", "auto", 1, [], 1),
     ):  # fmt: skip
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
         compute = params.compute.model_copy(update={"device": device})
-        slots = _slots(workers, params.model_copy(update={"compute": compute}))
-        assert [slot.get("CUDA_VISIBLE_DEVICES") for slot in slots] == expected
+        slots = slots_of(workers, params.model_copy(update={"compute": compute}))
+        assert [slot["CUDA_VISIBLE_DEVICES"] for slot in slots["gpu"]] == gpus
+        assert slots["cpu"] == [{"CUDA_VISIBLE_DEVICES": ""} if gpus else {}] * beside
+    graph = {name: Stage([], computes=True) for name in ("a", "b", "c")} | {
+        "beside": Stage([], computes=False), "last": Stage(["a", "c"], computes=False)
+    }  # fmt: skip
+    plan = Plan(graph, {"gpu": [{"GPU": "0"}, {"GPU": "1"}], "cpu": [{}]})
+    begun = {name: slot for name, _, slot in plan.begin()}
+    assert begun == {"a": {"GPU": "1"}, "b": {"GPU": "0"}, "beside": {}}
+    plan.end("beside", done=True)
+    assert not plan.begin()  # a GPU is no place for two
+    plan.end("b", done=False)
+    assert [(name, slot) for name, _, slot in plan.begin()] == [("c", {"GPU": "0"})]
+    plan.end("a", done=True)
+    assert not plan.begin()
+    plan.end("c", done=True)
+    assert [name for name, _, _ in plan.begin()] == ["last"]
+    without = Plan(graph, {"gpu": [], "cpu": [{}]})
+    assert [name for name, _, _ in without.begin()] == ["a"]
+
+
+@pytest.mark.parametrize(
+    ("only", "changes", "said"),
+    [
+        (["label_ranking-rlsep"], ["runs.memorability-mse.training.probe.optimizer.args.lr=1e-3"], None),
+        (["rlsep"], [], "only: no run is called rlsep; there are label_ranking-cross_entropy, label_ranking-rlsep"),
+        ([], ["runs.label_ranking-rlsep.loss.args.pears=3"], "pears"),
+        ([], ["runs.typo.loss.args.pairs=3"], "label_ranking-rlsep"),
+        ([], ["datasets.clips.raw=/etc"], "no such place of a model"),
+        ([], ["jobs.address=tcp://elsewhere:8786"], "no such place of a model"),
+        ([], ["runs.memorability-mse.grid={a: ["], "not YAML"),
+    ],
+)  # fmt: skip
+def test_what_a_retraining_would_train_and_change_is_checked_before_anything_runs(only, changes, said):
+    values = YAML(typ="safe").load(ROOT / "params.yaml")
+    if said is None:
+        params = planned(values, only, changes)
+        assert params.training_of("memorability-mse")["probe"]["optimizer"]["args"]["lr"] == 1e-3
+        assert params.training_of("memorability-spearman-lstm")["probe"]["optimizer"]["args"]["lr"] == 1e-2
+    else:
+        with pytest.raises(ParamsError, match=re.escape(said)):
+            planned(values, only, changes)
 
 
 def test_a_model_that_could_not_be_judged_takes_nothing_from_the_others():

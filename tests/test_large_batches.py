@@ -59,11 +59,12 @@ def test_dropout_and_batch_normalization_are_those_of_chunks(generator):
     assert all(one.equal(other) for one, other in zip(chunked.buffers(), plain.buffers(), strict=True))
 
 
-def test_what_is_frozen_has_no_gradient_and_without_gradient_nothing_is_kept(generator):
+def test_what_is_frozen_or_not_used_has_no_gradient_and_without_gradient_nothing_is_kept(generator):
     inputs, network = torch.randn(9, 6, generator=generator, dtype=torch.float64), Network()
     network.layers[0].requires_grad_(False)
+    network.unused = nn.Linear(2, 2)
     in_chunks(network, inputs, chunk=4).sum().backward()
-    assert network.layers[0].weight.grad is None
+    assert network.layers[0].weight.grad is network.unused.weight.grad is None
     assert network.layers[-1].weight.grad is not None
     with torch.no_grad():
         assert in_chunks(network, inputs, chunk=4).equal(torch.cat([network(part) for part in inputs.split(4)]))

@@ -175,7 +175,7 @@ def check_outcome(site: Site, new_project) -> None:
     published = [key for tags in finished for key in keys_of(tags) if key in keys]
     assert sorted(published) == sorted(keys)  # each once
     assert not [limit for limit in site.ask("v2/concurrency_limits/filter") if limit["active_slots"]]
-    assert {"results", "gate"} <= {one["key"] for one in site.ask("artifacts/latest/filter")}
+    assert {"results", "gate", "stages"} <= {one["key"] for one in site.ask("artifacts/latest/filter")}
 
 
 def test_the_schedule_alone_retrains_publishes_and_gates(site, new_project):
@@ -237,3 +237,21 @@ def test_each_part_is_killed_and_the_next_scheduled_run_completes(site, new_proj
     site.pause()
     check_outcome(site, new_project)
     assert site.champions("score_ranking") == [other]  # what a person chose is never replaced silently
+
+
+def test_one_model_is_retrained_with_another_value_and_a_wrong_one_is_refused_before_anything_runs(site):
+    def branches() -> list[str]:
+        return site.project.run("git for-each-ref --format='%(refname)' refs/heads/retrain/").split()
+
+    def retrain(change: str, **options) -> str:
+        chosen = f"""--param only='["memorability-mse"]' --param set='["runs.memorability-mse.{change}"]'"""
+        command = f"prefect deployment run retrain/retrain --watch --param advance=false {chosen}"
+        return site.project.run(command, PREFECT_API_URL=f"{site.prefect}/api", **options)
+
+    before = branches()
+    assert "nonsense" in retrain("loss.args.nonsense=1", fails=True)
+    assert branches() == before
+    retrain("seeds=[3, 4]")
+    (newest,) = {*branches()} - {*before}
+    params = YAML(typ="safe").load(site.project.run(f"git show {newest}:params.yaml"))
+    assert params["runs"]["memorability-mse"]["seeds"] == [3, 4]

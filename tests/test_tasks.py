@@ -2,6 +2,7 @@
 
 import math
 from contextlib import nullcontext
+from dataclasses import replace
 from functools import reduce
 
 import numpy as np
@@ -36,9 +37,9 @@ from conftest import ROOT  # isort: skip
 CHANNELS = {"channels": [4, 6]}
 CONVNET = {"name": "linear", "args": {}, "backbone": {"name": "convnet", "args": CHANNELS}}
 ATTENTION, WILDCAT = (CONVNET | {"name": name} for name in ("label_attention", "wildcat"))
+VECTORS = {"name": "linear", "args": {}, "backbone": {"name": "perceptron", "args": {"hidden": []}}}
 WORDS = {"name": "words", "args": {"size": 8, "word_size": 4}}
 DUAL = CONVNET | {"args": {"grid": 2}, "text": WORDS}
-ADAM = {"name": "Adam", "args": {"lr": 1e-2}}
 
 
 def parts(model: dict) -> dict:
@@ -504,8 +505,7 @@ class TestBatches:
         about = pa.table({"group": ["a", "b", "c"] * 9})
         vectors = features.of_tensor(torch.randn(27, 2, generator=generator))
         split = Split(vectors, torch.arange(27.0), about=about)
-        perceptron = {"name": "linear", "args": {}, "backbone": {"name": "perceptron", "args": {"hidden": []}}}
-        case = ("score_ranking", perceptron, "spearman", "handcrafted", None)
+        case = ("score_ranking", VECTORS, "spearman", "handcrafted", None)
         for length in (4, 9):
             options = options_of("score_ranking") | {"list_length": length, "batch_size": 2 * length}
             one = Training(case, split, training=options).phase("finetune")
@@ -519,6 +519,39 @@ class TestBatches:
             bad = Split(vectors, split.truth, about=about_)
             with pytest.raises(ValueError, match=message):
                 Training(case, bad, training=options | {"list_length": wrong}).phase("finetune")
+
+    @pytest.mark.parametrize("loss", ["spearman", "mse", "ndcg"])
+    def test_a_list_counts_as_much_as_its_rows_do(self, loss, generator):
+        scores, target = torch.randn(6, generator=generator), torch.rand(6, generator=generator)
+        weight = torch.tensor([3.0, 3.0, 3.0, 1.0, 1.0, 1.0])
+        about = pa.table({"group": ["a"] * 3 + ["b"] * 3})
+        split = Split(features.of_tensor(torch.randn(6, 2, generator=generator)), target, about=about, weight=weight)
+        options = options_of("score_ranking") | {"list_length": 3, "batch_size": 6}
+        sorter = None if loss == "mse" else "handcrafted"
+        one = Training(("score_ranking", VECTORS, loss, sorter, None), split, training=options).phase("finetune")
+
+        def value(rows, weight):
+            return one.loss((scores[rows].unsqueeze(1),), (target[rows], weight), generator)
+
+        thrice = torch.tensor([0, 1, 2] * 3 + [3, 4, 5])
+        torch.testing.assert_close(value(torch.arange(6), weight), value(thrice, None))
+        torch.testing.assert_close(value(torch.arange(6), torch.ones(6)), value(torch.arange(6), None))
+
+    def test_rows_that_fill_no_list_and_weights_that_are_not_used_are_told_of(self, generator):
+        groups, inputs = ["a"] * 4 + ["b", "c", None], features.of_tensor(torch.randn(7, 2, generator=generator))
+        split = Split(inputs, torch.rand(7), about=pa.table({"group": groups}))
+        options = options_of("score_ranking") | {"list_length": 4, "batch_size": 4}
+        case = ("score_ranking", VECTORS, "mse", None, None)
+        with pytest.raises(ValueError, match="1 rows of the training table have no group"):
+            Training(case, split, training=options).phase("finetune")
+        training = Training(
+            case, replace(split, about=pa.table({"group": ["a"] * 4 + ["b", "c", "c"]})), training=options
+        )
+        with pytest.warns(UserWarning, match="3 of 7 training rows are in smaller groups"):
+            training.phase("finetune")
+        labels = Split(inputs, Labels(torch.ones(7, 2).bool(), torch.zeros(7, 2).bool()), weight=torch.ones(7))
+        with pytest.raises(ValueError, match="column weight"):
+            Training(("multilabel", VECTORS, "hinge_ap", None, None), labels).phase("finetune")
 
     def test_items_of_a_family_are_in_a_batch_together(self, generator):
         rows = in_lists(torch.arange(27) // 2, 2, generator)
@@ -576,9 +609,8 @@ def test_a_ranker_averages_scores_and_thresholds_over_views(tmp_path, generator)
 
 def test_targets_far_from_0_are_learned_from_by_their_deviations_and_those_within_0_and_1_as_they_are():
     inputs = features.of_tensor(torch.randn(4, 2, generator=torch.Generator().manual_seed(0)))
-    model = {"name": "linear", "args": {}, "backbone": {"name": "perceptron", "args": {"hidden": []}}}
     for target, expected in (([1e5, 2e5, 1e5, 2e5], [-1, 1, -1, 1]), ([0.0, 0.5, 1.0, 0.25], [0, 0.5, 1, 0.25])):
         split = Split(inputs, torch.tensor(target))
-        training = Training(("score_ranking", model, "mse", None, None), split)
+        training = Training(("score_ranking", VECTORS, "mse", None, None), split)
         _, truth = training.phase("finetune").compare(torch.zeros(4, 1), split.truth, length=4)
         assert truth["target"].flatten().tolist() == pytest.approx(expected)

@@ -237,7 +237,6 @@ def _check_run(settings: Settings, key: str, place: str) -> None:
         _check_dataset_of(settings, run, task, f"{place}.dataset")
         _check_model(settings, run, f"{place}.model")
         losses = {"loss": run.loss} | ({} if run.auxiliary.name == NONE else {"auxiliary": run.auxiliary})
-        _check_together(run.training, place)
         _check_losses(settings, task, losses, run.sorter, run.training, place)
         _check_sorter_optimizer(settings, run, f"{place}.sorter_optimizer")
     _check_start(settings, key, task, place)
@@ -340,15 +339,6 @@ def _inputs_of(settings: Settings, dataset: str) -> list[str]:
     """Return the kinds of input that a dataset's tables have."""
     columns = settings.datasets[dataset].built().schema.names
     return [kind for kind in lookup.names("inputs") if kind in columns]
-
-
-def _check_together(training: dict[str, Any], place: str) -> None:
-    """Check that whole families fill a batch of retrieval, see `rankops.tasks.retrieval.RetrievalTraining`."""
-    batch_size, several = training.get("batch_size"), training.get("together")
-    if several is not None and (several < 2 or batch_size % several):
-        raise ValueError(
-            f"{place}: together is {several}, expected at least 2, and batch_size ({batch_size}) a multiple"
-        )
 
 
 def _check_losses(

@@ -1,9 +1,8 @@
 """Where a retraining works: a clone of the project's present commit, so that the project itself stays as it is."""
 
 import shutil
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
-from datetime import datetime
 from pathlib import Path
 
 from dvc.config import Config, merge
@@ -11,19 +10,22 @@ from dvc.config_schema import RelPath
 from filelock import FileLock, Timeout
 from ruamel.yaml import YAML, YAMLError
 
+from pipelines.config.scales import round_trip
+from pipelines.flows.branches import BRANCHES, TAKEN
+from pipelines.flows.changes import put
 from pipelines.ops.git import file_at, git
 from pipelines.ops.messages import one_line
 
-__all__ = ["commit", "fresh_checkout", "is_new", "share"]
+__all__ = ["commit", "fresh_checkout"]
 
 FOLDER = Path(".retrain/checkout")
 CHECKPOINTS = Path(".retrain/checkpoints")  # of all retrainings: the next one resumes what a killed one left
-TAKEN = "refs/heads/retrain"
-BRANCHES = ("refs/heads/retrain/*", "refs/remotes/*/retrain/*")
 
 
 @contextmanager
-def fresh_checkout(project: Path, *, advance: bool, remote: str | None = None) -> Generator[tuple[Path, int]]:
+def fresh_checkout(
+    project: Path, *, advance: bool, changes: Sequence[str] = (), remote: str | None = None
+) -> Generator[tuple[Path, int]]:
     """Clone the project's present commit, at the newest snapshot of the data that it or any retraining has.
 
     DVC's cache and settings, raw data and the checkpoints of retrainings are shared. The clone is removed in the end;
@@ -32,6 +34,7 @@ def fresh_checkout(project: Path, *, advance: bool, remote: str | None = None) -
     Args:
         project: the absolute path of a checkout.
         advance: take the snapshot after the newest.
+        changes: of the params, see `pipelines.flows.changes.put`.
         remote: a git remote whose branches `retrain/...` count too, and which will get the new one.
 
     Yields:
@@ -59,12 +62,13 @@ def fresh_checkout(project: Path, *, advance: bool, remote: str | None = None) -
             _share_dvc(project, folder)
             _link(project, folder)
             snapshot = _newest_snapshot(project) + advance
-            yaml = YAML()
-            yaml.preserve_quotes, yaml.width = True, 120
+            yaml = round_trip()
             params = yaml.load(folder / "params.yaml")
             params["data"]["snapshot"] = snapshot
+            put(params, changes)
             yaml.dump(params, folder / "params.yaml")
-            commit(folder, f"Retrain: snapshot {snapshot}")  # first: runs in MLflow name a commit that has their params
+            # First: runs in MLflow name a commit that has their params.
+            commit(folder, f"Retrain: {', '.join([f'snapshot {snapshot}', *changes])}")
             yield folder, snapshot
             shutil.rmtree(folder)
     except Timeout as error:
@@ -73,10 +77,12 @@ def fresh_checkout(project: Path, *, advance: bool, remote: str | None = None) -
 
 def _fetch(project: Path, remote: str) -> None:
     """Fetch the branches of other machines' retrainings; refuse remotes that cannot be pushed to in the end."""
-    if not Config(str(project / ".dvc")).get("core", {}).get("remote"):
+    dvc = Config(str(project / ".dvc"))
+    if (default := dvc.get("core", {}).get("remote")) not in (remotes := dvc.get("remote", {})):
+        found = f"DVC's default remote {default} is not among its remotes, {', '.join(remotes) or 'none'}"
         raise ValueError(
-            f"{project}: DVC has no default remote, so nobody could get the data and models of what is pushed: "
-            "`dvc remote add --default NAME ADDRESS`"
+            f"{project}: {found if default else 'DVC has no default remote'}, so nobody could get the data and models "
+            "of what is pushed: `dvc remote add --default NAME ADDRESS`"
         )
     known = git(project, "remote").splitlines()
     if remote not in known:  # git would take an address, or an option that names a program
@@ -137,23 +143,3 @@ def commit(folder: Path, message: str) -> None:
         author = ("-c", "user.name=rankops retrain", "-c", "user.email=retrain@localhost")
         # Nobody is there to unlock a person's key.
         git(folder, *author, "-c", "commit.gpgsign=false", "commit", "--quiet", "--message", message)
-
-
-def is_new(project: Path, folder: Path) -> bool:
-    """Whether the clone's commit differs from the project's and from those of earlier retrainings."""
-    earlier = git(project, "for-each-ref", "--format=%(tree)", *BRANCHES).split()
-    return git(folder, "rev-parse", "HEAD^{tree}") not in [git(project, "rev-parse", "HEAD^{tree}"), *earlier]
-
-
-def share(project: Path, folder: Path, *, remote: str | None = None) -> str:
-    """Make the clone's commit a branch `retrain/<time>` of the project, of a git remote too, and return its name.
-
-    Raises:
-        ValueError: git refuses.
-    """
-    branch, head = f"retrain/{datetime.now():%Y-%m-%d-%H%M%S}", git(folder, "rev-parse", "HEAD")
-    git(project, "fetch", "--quiet", "--no-write-fetch-head", str(folder), head)
-    if remote is not None:  # before there is a branch here: without one the next retraining tries again
-        git(project, "push", "--quiet", "--", remote, f"{head}:refs/heads/{branch}")
-    git(project, "branch", branch, head)
-    return branch

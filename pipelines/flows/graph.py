@@ -1,23 +1,47 @@
 """DVC's graph of the stages, which the flows follow."""
 
+from collections.abc import Collection
+from dataclasses import dataclass
 from pathlib import Path
 
 import networkx
+from dvc.dependency.param import ParamsDependency
 from dvc.repo import Repo
+from dvc.stage import PipelineStage
 
-__all__ = ["LAST", "stages"]
+__all__ = ["LAST", "Stage", "stages"]
 
 LAST = "publish"  # the stage that needs all others
 
 
-def stages(folder: str | Path) -> dict[str, list[str]]:
-    """Return the stages behind `publish` in an order in which they can run, each with the names of those that it needs.
+@dataclass(frozen=True)
+class Stage:
+    """A stage of DVC's graph.
 
-    Others are of data from which no run learns.
+    Attributes:
+        needs: the stages that it needs.
+        computes: whether a GPU is of use to it: it depends on the params `compute`.
+    """
+
+    needs: list[str]
+    computes: bool
+
+
+def stages(folder: str | Path, targets: Collection[str] = (LAST,)) -> dict[str, Stage]:
+    """Return some stages and those behind them, in an order in which they can run.
+
+    Behind `publish` are all but those of data from which no run learns.
     """
     with Repo(str(folder)) as repo:
         graph = repo.index.graph  # from a stage to what it needs
-        (last,) = (stage for stage in graph if stage.name == LAST)
-        graph = graph.subgraph([last, *networkx.descendants(graph, last)])
+        wanted = [stage for stage in graph if stage.name in targets]
+        graph = graph.subgraph([*wanted, *(need for one in wanted for need in networkx.descendants(graph, one))])
         ordered = networkx.lexicographical_topological_sort(graph.reverse(), key=lambda stage: stage.name)
-        return {stage.name: sorted(need.name for need in graph.successors(stage)) for stage in ordered}
+        return {
+            stage.name: Stage(sorted(need.name for need in graph.successors(stage)), _computes(stage))
+            for stage in ordered
+        }
+
+
+def _computes(stage: PipelineStage) -> bool:
+    return any("compute" in one.params for one in stage.deps if isinstance(one, ParamsDependency))

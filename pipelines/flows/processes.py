@@ -8,6 +8,7 @@ import sys
 import threading
 import time
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ from prefect.logging import get_run_logger
 
 from pipelines.ops.process import tied
 
-__all__ = ["CommandFailed", "Commands", "TransientFailure", "retried"]
+__all__ = ["CommandFailed", "Commands", "Done", "TransientFailure", "retried"]
 
 PROGRESS_BAR = re.compile(r"\d+%\|")
 TAIL = 12  # lines of output in an error
@@ -52,6 +53,14 @@ retried: Any = partial(
 )
 
 
+@dataclass(frozen=True)
+class Done:
+    """A command that succeeded: what it printed, and the processor time of it and its children."""
+
+    output: str
+    cpu_seconds: float
+
+
 class Commands:
     """The commands of one flow run, which `stop` ends all together."""
 
@@ -60,8 +69,8 @@ class Commands:
         self._lock = threading.Lock()
         self._stopped = False
 
-    def run(self, *command: str, folder: Path, **environment: str) -> str:
-        """Run a command in a process group of its own, log its output line by line, and return that.
+    def run(self, *command: str, folder: Path, **environment: str) -> Done:
+        """Run a command in a process group of its own, log its output line by line, and return that and its cost.
 
         It gets SIGTERM when this process ends, however that happens.
 
@@ -95,6 +104,10 @@ class Commands:
             if not PROGRESS_BAR.search(line):
                 output.append(line)
                 get_run_logger().info(line)
+        cost = 0.0
+        with suppress(ChildProcessError):  # `stop` has waited for it
+            _, status, used = os.wait4(process.pid, 0)  # which says, unlike `Popen.wait`, what it used
+            process.returncode, cost = os.waitstatus_to_exitcode(status), used.ru_utime + used.ru_stime
         code = process.wait()
         with self._lock:
             self._running.discard(process)
@@ -102,7 +115,7 @@ class Commands:
             tail = "\n".join(output[-TAIL:])
             transient = not self._stopped and (code < 0 or code == os.EX_TEMPFAIL or TRANSIENT.search(tail))
             raise (TransientFailure if transient else CommandFailed)(f"{name} ended with {code}:\n{tail}")
-        return "\n".join(output)
+        return Done("\n".join(output), cost)
 
     def stop(self) -> None:
         """End all commands and their children; start no more."""

@@ -1,19 +1,19 @@
 """The flow that promotes: the gate, with its decisions on the run's page."""
 
 from contextlib import suppress
-from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
 import torch
 from prefect import flow
-from prefect.artifacts import create_table_artifact
+from prefect.artifacts import create_markdown_artifact
 from prefect.logging import get_run_logger
 from prefect.states import Completed, Failed, State
 from pydantic import Field
 
 from pipelines.config import Settings, load
 from pipelines.flows.processes import CommandFailed, Commands, TransientFailure, retried
+from pipelines.reporting.results import markdown
 from pipelines.tracking.gate import Decision, decide_all
 from pipelines.tracking.store import ServerUnreachable
 
@@ -23,7 +23,7 @@ __all__ = ["NOT_JUDGED", "PROMOTED", "judge", "outcome", "promote", "show"]
 NOT_JUDGED, PROMOTED = "NotJudged", "Promoted"
 
 
-@retried
+@retried(task_run_name="gate")
 def judge(params: Settings, folder: Path, models: list[str] | None = None, over_person: bool = False) -> list[Decision]:
     """Return the gate's decisions, see `pipelines.tracking.gate.decide_all`.
 
@@ -53,9 +53,15 @@ def outcome(decisions: list[Decision], *done: str) -> State:
 
 def show(decisions: list[Decision]) -> None:
     """Show decisions as a table on the page of the flow run that calls this (called in a task, that shows nothing)."""
-    columns = ("model", "challenger", "champion", "promoted", "reason")
-    table = [{name: asdict(one)[name] for name in columns} for one in decisions]
-    create_table_artifact(key="gate", table=table, description="What the gate decided")
+    columns = [
+        "model",
+        "challenger",
+        "champion",
+        "promoted",
+        "reason",
+    ]  # in Markdown: Prefect cuts a table's long cells
+    table = markdown(columns, [[str(getattr(one, name)) for name in columns] for one in decisions])
+    create_markdown_artifact(key="gate", markdown=table, description="What the gate decided")
 
 
 def _bring(params: Settings, folder: Path) -> None:

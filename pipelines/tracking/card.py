@@ -13,9 +13,10 @@ from pipelines.ops.dvc_lock import INPUT
 from pipelines.reporting.results import markdown
 from rankops import __version__, lookup
 
-__all__ = ["LONGEST", "card", "inputs_of"]
+__all__ = ["LONGEST", "NUMBER", "card", "inputs_of", "summary"]
 
 NAMES = 500  # characters of the names of classes or features, at most
+NUMBER = "VERSION"  # in addresses, until the store has given a version its number
 LONGEST = 4000  # characters: MLflow takes 5,000, and the gate's decision comes after it
 
 
@@ -36,9 +37,23 @@ def card(
         tags: of the version.
     """
     recipe = json.loads((weights / "model.json").read_text())
+    lines = [summary(metrics=metrics, tags=tags)]
+    lines += ["", "## Limits", "", _limits(recipe), "", "## Load", "", _loading(model, recipe)]
+    lines += ["", "## Params", ""]
+    for name, value in params.items():
+        line = f"- `{name}`: {value}"
+        if sum(map(len, lines)) + len(lines) + len(line) > LONGEST:
+            break
+        lines.append(line)
+    return "\n".join(lines)[:LONGEST]
+
+
+def summary(*, metrics: Mapping[str, float], tags: Mapping[str, str]) -> str:
+    """Return how a run was made, its metrics with their intervals, and its data, for its own description."""
     seed = f", seed {tags['seed']}; the metrics are over all its seeds" if "seed" in tags else ""
     made = f"commit {tags['git_commit'][:12]}{' with changes' if tags.get('git_dirty') == 'true' else ''}"
-    lines = [f"Trained by `{tags.get('stage', tags['run'])}`{seed}. Published at {made}, by rankops {__version__}."]
+    trained = f"Trained by `{tags['stage']}`{seed}. " if "stage" in tags else ""
+    lines = [f"{trained}Published at {made}, by rankops {__version__}."]
     rows = []
     for name, value in metrics.items():
         if not name.endswith((".low", ".high")):
@@ -51,15 +66,10 @@ def card(
             lines += ["", f"Dataset `{tags['dataset']}`, see its block in the params."]
         if "digits_source" in tags:
             lines += ["", f"Drawn from MNIST's digits (`digits.source: {tags['digits_source']}`)."]
+        if "from" in tags:
+            lines += ["", f"Made from {tags['from']}."]
         lines += ["", markdown(["file", "md5"], inputs.items()).rstrip()]
-    lines += ["", "## Limits", "", _limits(recipe), "", "## Load", "", _loading(model, recipe)]
-    lines += ["", "## Params", ""]
-    for name, value in params.items():
-        line = f"- `{name}`: {value}"
-        if sum(map(len, lines)) + len(lines) + len(line) > LONGEST:
-            break
-        lines.append(line)
-    return "\n".join(lines)[:LONGEST]
+    return "\n".join(lines)
 
 
 def inputs_of(tags: Mapping[str, str]) -> dict[str, str]:
@@ -101,7 +111,7 @@ def _limits(recipe: Mapping[str, Any]) -> str:
 
 
 def _loading(model: str, recipe: Mapping[str, Any]) -> str:
-    address = f"models:/{model}/VERSION"
+    address = f"models:/{model}/{NUMBER}"
     if recipe["folder"] == "sorters":
         return f'`rankops.sorters.load_sorter("{address}")`'
     return (

@@ -105,6 +105,14 @@ def test_reductions_agree(name, generator):
     torch.testing.assert_close(slopes, slopes[:1] * 3)
     with pytest.raises(ValueError, match="reduction is 'average', expected 'mean' or 'sum' or 'none'"):
         call(name, scores, truth, reduction="average")
+    # A group that counts three times is in the mean three times.
+    times = torch.tensor([3, 0, 2])
+    thrice = [part.repeat_interleave(times, 0) for part in (scores, truth)]
+    counts = times.view(3, *[1] * (each.dim() - 1)).expand(each.shape)
+    torch.testing.assert_close(call(name, scores, truth, reduction=counts), call(name, *thrice))
+    for wrong, message in ((counts[0], "has shape"), (counts - 1, "-1")):
+        with pytest.raises(ValueError, match=f"reduction.*{message}"):
+            call(name, scores, truth, reduction=wrong)
 
 
 @every

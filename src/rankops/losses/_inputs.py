@@ -26,7 +26,8 @@ __all__ = [
     "within",
 ]
 
-Reduction = Literal["mean", "sum", "none"]
+Named = Literal["mean", "sum", "none"]
+Reduction = Named | Tensor
 # None for Laplace(softness=0.2), the name of a sorter that needs no training here, a `Sorter`, or any function that
 # takes scores (..., d) to ranks (..., d), 1 for the largest, with a gradient, and `mask`, where one is given.
 AnySorter = Callable[..., Tensor] | str | None
@@ -128,24 +129,41 @@ def reduced(given: Groups, values: Tensor, reduction: Reduction, *, counts: Tens
     Args:
         given: the groups. One in which nothing has a weight, as where all is masked, never counts.
         values: (...).
-        reduction: `mean` over the groups that count, `sum`, or `none` for the values. A group that does not count is 0
-            without gradient, and so is the mean if none counts.
+        reduction: `mean` over the groups that count, `sum`, or `none` for the values; or numbers (...), how much each
+            group counts in the mean. A group that does not count is 0 without gradient, and so is the mean if none
+            counts.
         counts: (...), boolean, which of the others count, or numbers, how much each counts in the mean; None for all
             alike.
 
     Raises:
-        ValueError: an unknown `reduction`.
+        ValueError: an unknown `reduction`, or one of another shape, below 0 or not finite.
 
     >>> mask = torch.tensor([[True], [True], [False]])
     >>> given, values = groups(torch.zeros(3, 1), labels=mask, mask=mask), torch.tensor([1.0, 2.0, torch.nan])
     >>> reduced(given, values, "mean"), reduced(given, values, "none")
     (tensor(1.5000), tensor([1., 2., 0.]))
+    >>> reduced(given, values, torch.tensor([3.0, 1.0, 1.0]))
+    tensor(1.2500)
     """
-    check_choice("reduction", reduction, Reduction)
     present = given.weight.amax(-1) != 0  # so that unchecked weights of NaN count, and are seen
     counts = present if counts is None else counts * present
+    if isinstance(reduction, Tensor):
+        return _mean(values.where(counts > 0, 0.0), counts * _of_groups(given, values, reduction))
+    check_choice("reduction", reduction, Named)
     values = values.where(counts > 0, 0.0)
     return values if reduction == "none" else values.sum() if reduction == "sum" else _mean(values, counts)
+
+
+def _of_groups(given: Groups, values: Tensor, weight: Tensor) -> Tensor:
+    """Return how much each group counts, as a tensor in place of a reduction says it."""
+    if weight.shape != values.shape:
+        raise ValueError(
+            f"reduction has shape {tuple(weight.shape)}, expected that of the groups, {tuple(values.shape)}: how much "
+            "each counts in the mean"
+        )
+    if given.finite:
+        check_values("reduction", weight, ~((weight >= 0) & weight.isfinite()), "0 or a finite number above")
+    return weight.to(values.device)
 
 
 def _mean(values: Tensor, weight: Tensor) -> Tensor:
@@ -180,6 +198,8 @@ def rank_distance(given: Groups, sorter: AnySorter, reduction: Reduction) -> Ten
 def pointwise(given: Groups, errors: Tensor, reduction: Reduction) -> Tensor:
     """Reduce an error (..., d) of each score: the mean is over all scores, whatever their groups."""
     errors = errors.where(given.weight != 0, 0.0)  # 0 times an infinite one is NaN
+    if isinstance(reduction, Tensor):
+        return _mean(errors, given.weight * _of_groups(given, errors[..., 0], reduction).unsqueeze(-1))
     if reduction == "mean":
         return _mean(errors, given.weight)
     total = given.weight.sum(-1)

@@ -4,6 +4,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from rankops.checks import check_positive
 from rankops.losses._inputs import Reduction, groups, pointwise
 
 __all__ = ["generalized_cross_entropy"]
@@ -44,7 +45,8 @@ def generalized_cross_entropy(
     tensor(0.5000)
     """
     given = groups(scores, labels=labels, dim=dim, mask=mask, weights=weights, check_finite=check_finite)
-    if isinstance(q, bool) or not 0 < q <= 1:
-        raise ValueError(f"q is {q}, expected a number above 0, up to 1")
+    check_positive("q", q)
+    if q > 1:
+        raise ValueError(f"q is {q}, expected at most 1")
     right = given.scores.where(given.truth, -given.scores)
     return pointwise(given, -torch.expm1(q * functional.logsigmoid(right)) / q, reduction)

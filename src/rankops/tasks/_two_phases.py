@@ -1,5 +1,6 @@
 """Training in two phases: the head on frozen features (a linear probe), then the whole network."""
 
+import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from hashlib import blake2b
@@ -14,7 +15,7 @@ from rankops.datasets.files.splits import Split
 from rankops.io.atomic import replaced_file
 from rankops.tasks._base import Task
 from rankops.training.batches import in_lists
-from rankops.training.objective import Objective, grouped
+from rankops.training.objective import Objective
 from rankops.training.options import Training
 from rankops.training.phase import Batch, Phase
 
@@ -68,6 +69,10 @@ class Half(Phase):
     ):
         self.name, self.module, self.train, self.val = name, network, train, val
         self.objective, self.options, self.frozen = objective, options, name == "probe"
+        if train.weight is not None and not objective.takes_weights:
+            raise ValueError(
+                "the training table has a column weight, which this loss does not use: choose another loss"
+            )
         self.small = self.frozen or train.inputs.kind == "features"
         device = next(network.parameters()).device
         inputs = [split.inputs.ready(network).to(device) for split in (train, val)]
@@ -76,14 +81,16 @@ class Half(Phase):
         self.inputs, self.val_inputs = inputs
         self.rows, self.length = len(self.inputs), objective.length
         if (together := self.together(task.training)) is not None:
-            groups, length = together
-            counts = groups.bincount()
-            self.rows, self.order = int((counts - counts % length).sum()), partial(in_lists, groups, length)
+            name, length, groups = together
+            self.rows, self.order = _in_lists(name, length, groups), partial(in_lists, groups, length)
         self.group = self.length or 1
         self.monitor = task.training.get("monitor") or self.monitor
 
-    def together(self, training: Mapping[str, Any]) -> tuple[Tensor, int] | None:
-        """Return the group of each row (n,), of which so many are in a batch together; None for any rows."""
+    def together(self, training: Mapping[str, Any]) -> tuple[str, int, Tensor] | None:
+        """Return an option, and its value: how many rows of a group are in a batch together; and the groups (n,).
+
+        None for any rows.
+        """
         return None
 
     def choose(self, rows: Tensor, generator: torch.Generator) -> Tensor:
@@ -94,9 +101,21 @@ class Half(Phase):
         """Return scores and truth, as the loss takes them in groups of `length`, of outputs and what was chosen."""
         raise NotImplementedError
 
-    def weigh(self, weight: Tensor, scores: Tensor, length: int) -> Tensor:
-        """Return how much each of the scores that `compare` gave counts, by the weight of each row of a batch (n,)."""
-        return grouped(weight, length)
+    def weigh(self, weight: Tensor, scores: Tensor) -> dict[str, Tensor]:
+        """Return what tells the objective how much each score (..., length) of `compare` counts, and each group (...).
+
+        A loss looks at proportions within a group alone, unless it is of single scores: so a group's mean is taken out.
+
+        Args:
+            weight: of each row of a batch (n,).
+            scores: (groups, length), or (groups, ..., length) if several rankings are of the same rows.
+        """
+        rows = weight.view(len(scores), *[1] * (scores.dim() - 2), -1)
+        means = rows.mean(-1, keepdim=True)
+        return {
+            "weights": (rows / means.where(means > 0, 1.0)).expand_as(scores),
+            "of_groups": means.squeeze(-1).expand(scores.shape[:-1]),
+        }
 
     def measure(self, network: Any, outputs: Tensor) -> dict[str, float]:
         """Return the validation metrics of a network's outputs for all rows."""
@@ -119,12 +138,26 @@ class Half(Phase):
         *known, weight = truth
         length = self.length or len(outputs[0])
         scores, compared = self.compare(*outputs, *known, length=length)
-        weights = None if weight is None else self.weigh(weight, scores, length)
-        return self.objective(scores, compared, weights=weights, generator=generator)
+        counts = {} if weight is None else self.weigh(weight, scores)
+        return self.objective(scores, compared, **counts, generator=generator)
 
     def validate(self, module: Any) -> dict[str, float]:
         features = self.val_inputs.items if self.frozen else embedded(module, self.val_inputs.parts())
         return self.measure(module, self.val_inputs.of_rows(module.head(features).float()))
+
+
+def _in_lists(name: str, length: int, groups: Tensor) -> int:
+    """Return how many rows an epoch has if it is of lists of one group (n,); the option that asks for them is named."""
+    counts = groups.bincount()
+    if (small := int(counts[counts < length].sum())) == len(groups):
+        raise ValueError(f"{name} is {length}, but no group has more than {int(counts.max())} rows: choose less")
+    if small:
+        warnings.warn(
+            f"{name} is {length}: {small} of {len(groups)} training rows are in smaller groups and are never seen; "
+            "choose less, or null",
+            stacklevel=2,
+        )
+    return int((counts - counts % length).sum())
 
 
 class TwoPhases(Task):

@@ -38,9 +38,6 @@ class LabelPhase(Half):
         outputs, labels = values
         return grouped(outputs, length).mT, grouped(labels, length).mT
 
-    def weigh(self, weight: Tensor, scores: Tensor, length: int) -> Tensor:
-        return grouped(weight, length).unsqueeze(1).expand_as(scores)
-
     def measure(self, network: Any, outputs: Tensor) -> dict[str, float]:
         scores, (labels, difficult), weight = outputs.cpu(), self.val.truth, self.val.weight
         check_scores(scores)

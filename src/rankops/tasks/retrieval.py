@@ -23,7 +23,7 @@ from rankops.tasks._base import SHOWN, Examples, Metric, Reads, network_of
 from rankops.tasks._predict import of_row
 from rankops.tasks._two_phases import Half, TwoPhases
 from rankops.training.objective import Objective, grouped
-from rankops.training.options import Training
+from rankops.training.options import Training, check_lists
 from rankops.training.phase import Batch, Phase
 from rankops.vocabulary import Vocabulary
 
@@ -79,19 +79,20 @@ class RetrievalTraining(Training):
     together: int | None = None
     monitor: Literal["recall_at_1", "image_to_text", "text_to_image"] = "recall_at_1"
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_lists("together", self.together, self.batch_size)
+
 
 class PairPhase(Half):
     """Each item is seen with one of its captions; the loss gets the cosines of all items and captions of a group."""
 
     monitor = "recall_at_1"  # the mean of both directions, the validation split as one gallery
 
-    def together(self, training: Mapping[str, Any]) -> tuple[Tensor, int] | None:
+    def together(self, training: Mapping[str, Any]) -> tuple[str, int, Tensor] | None:
         if (several := training.get("together")) is None:
             return None
-        numbers, counts = self.train.truth.family.unique(return_inverse=True, return_counts=True)[1:]
-        if counts.max() < several:
-            raise ValueError(f"together is {several}, but no family has more than {counts.max()} items: choose less")
-        return numbers, several
+        return "together", several, self.train.truth.family.unique(return_inverse=True)[1]
 
     def choose(self, rows: Tensor, generator: torch.Generator) -> Tensor:
         counts = self.train.truth.counts
@@ -110,8 +111,8 @@ class PairPhase(Half):
         similarity = similarities(*(grouped(one, length) for one in values))  # (groups, length, length)
         return similarity, torch.eye(length, dtype=torch.bool, device=similarity.device).expand_as(similarity)
 
-    def weigh(self, weight: Tensor, scores: Tensor, length: int) -> Tensor:
-        return grouped(weight, length).unsqueeze(2).expand_as(scores)
+    def weigh(self, weight: Tensor, scores: Tensor) -> dict[str, Tensor]:
+        return {"weights": weight.view(*scores.shape[:2], 1).expand_as(scores)}
 
     def measure(self, network: Any, outputs: Tensor) -> dict[str, float]:
         truth = self.val.truth

@@ -19,7 +19,7 @@ from rankops.metrics.spearman import spearman
 from rankops.tasks._base import Examples, Metric, Reads, network_of
 from rankops.tasks._two_phases import Half, TwoPhases
 from rankops.training.objective import Objective, grouped
-from rankops.training.options import Training
+from rankops.training.options import Training, check_lists
 from rankops.training.phase import Phase
 
 __all__ = ["ScoreRanking"]
@@ -44,10 +44,7 @@ class ScoreTraining(Training):
             raise ValueError(f"positives is {self.positives}, expected a share between 0 and 1, or null")
         if self.positives is None and self.monitor == "average_precision":
             raise ValueError("monitor is average_precision, which needs positives, such as 0.1 for the top 10 %")
-        if self.list_length is not None and (self.list_length < 2 or self.batch_size % self.list_length):
-            raise ValueError(
-                f"list_length is {self.list_length}, expected at least 2, and batch_size ({self.batch_size}) a multiple"
-            )
+        check_lists("list_length", self.list_length, self.batch_size)
 
 
 class ScorePhase(Half):
@@ -55,7 +52,7 @@ class ScorePhase(Half):
 
     monitor = "spearman"
 
-    def together(self, training: Mapping[str, Any]) -> tuple[Tensor, int] | None:
+    def together(self, training: Mapping[str, Any]) -> tuple[str, int, Tensor] | None:
         if (length := training.get("list_length")) is None:
             return None
         if self.length not in (None, length):
@@ -65,10 +62,10 @@ class ScorePhase(Half):
             raise ValueError(
                 f"list_length is {length}, but the training table has no column group: expected one, or null"
             )
-        _, numbers, counts = np.unique(about["group"].to_pylist(), return_inverse=True, return_counts=True)
-        if counts.max() < length:
-            raise ValueError(f"list_length is {length}, but no group has more than {counts.max()} rows: choose less")
-        return torch.from_numpy(numbers), length
+        if missing := about["group"].null_count:
+            raise ValueError(f"list_length is {length}, but {missing} rows of the training table have no group")
+        groups = about["group"].combine_chunks().dictionary_encode()
+        return "list_length", length, torch.tensor(groups.indices.to_numpy())
 
     def choose(self, rows: Tensor, generator: torch.Generator) -> Tensor:
         return self.train.truth[rows]

@@ -70,7 +70,7 @@ def in_lists(groups: Tensor, length: int, generator: torch.Generator) -> Tensor:
 
     Args:
         groups: the number of the group of each row (n,). Rows that fill no list are left out; they are other ones each
-            time.
+            time, but all of a group of fewer than `length` rows.
         length: of a list.
         generator: draws the order.
 

@@ -101,7 +101,8 @@ class _Parts(torch.autograd.Function):
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         values, inside = ctx.saved_tensors, ctx.count * ctx.width
         learned, device = values[inside:], values[0].device
-        sums, to_inputs = [torch.zeros_like(one) for one in learned], []
+        sums: list[Tensor | None] = [None] * len(learned)  # None for what is not used, which an optimizer leaves alone
+        to_inputs: list[Tensor | None] = []
         parts = zip(*(one.split(lengths) for one, lengths in zip(gradients, ctx.lengths, strict=True)), strict=True)
         (dtype, enabled), devices = ctx.autocast, [device] if device.type == "cuda" else []
         with torch.random.fork_rng(devices), _unmoved(ctx.network):
@@ -116,9 +117,10 @@ class _Parts(torch.autograd.Function):
                     outputs = _several(ctx.network(*leaves))
                 wanted = [*learned, *(leaf for leaf in leaves if leaf.requires_grad)]
                 found = torch.autograd.grad(outputs, wanted, part, allow_unused=True)
-                for total, one in zip(sums, found, strict=False):
+                for place_of, one in enumerate(found[: len(learned)]):
                     if one is not None:
-                        total += one
+                        total = sums[place_of]
+                        sums[place_of] = one if total is None else total.add_(one)
                 rest = iter(found[len(learned) :])
                 to_inputs += [next(rest) if need else None for need in asked]
         return None, None, None, *to_inputs, *sums

@@ -106,6 +106,12 @@ class Objective:
         ), takes_sorter
 
     @property
+    def takes_weights(self) -> bool:
+        """Whether scores may count differently within a group."""
+        losses = [self._loss, *([] if self._auxiliary is None else [self._auxiliary])]
+        return all("weights" in inspect.signature(loss.func).parameters for loss in losses)
+
+    @property
     def length(self) -> int | None:
         """How many scores the sorter takes, where that is fixed."""
         return getattr(self._sorter, "length", None)
@@ -133,8 +139,7 @@ class Objective:
             scores, truth: as the loss takes them; or a truth for each name of a loss's second argument.
             mask: as the loss takes it, False where there is no score; None where all are there.
             weights: as the loss takes them, how much each score counts within its group; None if all count alike.
-            of_groups: (groups,), how much each group counts: the loss is then the weighted mean over all of them, in
-                which one where nothing can be compared counts 0. None if all count alike.
+            of_groups: (groups,), how much each group counts in the mean, see `rankops.losses`; None if all count alike.
             generator: for losses that draw pairs.
 
         Raises:
@@ -144,12 +149,11 @@ class Objective:
         # Each step would wait for a GPU; the loop reports a loss that is not finite.
         options: dict[str, Any] = masked | {"check_finite": scores.device.type == "cpu"}
         options |= {} if weights is None else {"weights": weights}
-        options |= {} if of_groups is None else {"reduction": "none"}
+        options |= {} if of_groups is None else {"reduction": of_groups}
 
         def value_of(loss: partial) -> Tensor:
             drawn = {} if loss.keywords.get("pairs") is None else {"generator": generator}
-            values = loss(scores, _truth_of(loss, truth), **options, **drawn)
-            return values if of_groups is None else (values * of_groups).sum() / of_groups.sum()
+            return loss(scores, _truth_of(loss, truth), **options, **drawn)
 
         if self._optimizer is not None and torch.is_grad_enabled():
             if masked:  # a part of a vector is nothing to learn sorting from

@@ -13,6 +13,7 @@ __all__ = [
     "WholePhase",
     "check_bounds",
     "check_chunk",
+    "check_lists",
 ]
 
 # Read by pydantic where the params are checked: unknown keys are errors.
@@ -52,6 +53,18 @@ def check_chunk(chunk: int | None, batch_size: int) -> None:
             f"chunk is {chunk}, expected 1 to batch_size, {batch_size}: how many rows of a batch go through the "
             "network at once"
         )
+
+
+def check_lists(name: str, length: int | None, batch_size: int) -> None:
+    """Raise a ValueError if batches are not of whole lists of so many rows.
+
+    >>> check_lists("list_length", 3, 32)
+    Traceback (most recent call last):
+    ...
+    ValueError: list_length is 3, expected at least 2, and batch_size (32) a multiple
+    """
+    if length is not None and (length < 2 or batch_size % length):
+        raise ValueError(f"{name} is {length}, expected at least 2, and batch_size ({batch_size}) a multiple")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -34,7 +34,6 @@ class Phase:
         name: of the block of its options.
         module: that learns, on any device.
         rows: examples in an epoch.
-        order: draws the order of an epoch's rows, see `rankops.training.batches.random_batches`; None for all rows.
         group: batches are made of whole groups of so many examples, as a sorter of fixed length needs.
         order: draws the order of the rows of an epoch, see `rankops.training.batches.random_batches`; None for any.
         monitor: the validation metric that decides on the best epoch.
@@ -48,7 +47,6 @@ class Phase:
     name: str = "training"
     module: Any
     rows: int
-    order: Callable[[torch.Generator], Tensor] | None = None
     group: int = 1
     order: Callable[[torch.Generator], Tensor] | None = None
     monitor: str

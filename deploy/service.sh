@@ -1,0 +1,32 @@
+#!/bin/sh
+# Write a user's unit of systemd that runs `make up` in this checkout, with the variables that are given. `make service`.
+set -eu
+folder="${XDG_CONFIG_HOME:-$HOME/.config}/systemd/user"
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+cat > "$scratch/rankops.service" <<END
+[Unit]
+Description=RankOps in $(printf %s "$PWD" | sed 's/%/%%/g')
+StartLimitIntervalSec=0
+
+[Service]
+WorkingDirectory=$(printf %s "$PWD" | sed 's/%/%%/g')
+# What the shell of \`make up\` would export, such as PREFECT_API_URL and credentials: lines NAME=value, readable by you alone.
+EnvironmentFile=-%E/rankops.env
+ExecStart=$(command -v make) up $*
+Restart=always
+RestartSec=10
+
+[Install]
+WantedBy=default.target
+END
+if command -v systemd-analyze > /dev/null; then
+    XDG_RUNTIME_DIR="${XDG_RUNTIME_DIR:-$scratch}" systemd-analyze --user --recursive-errors=no verify "$scratch/rankops.service"
+else
+    echo "no systemd-analyze here, so the unit was not verified" >&2
+fi
+mkdir -p "$folder"
+mv "$scratch/rankops.service" "$folder/rankops.service"
+echo "wrote $folder/rankops.service. Start it, now and after each reboot, whether or not you are logged in:"
+echo "    systemctl --user daemon-reload && systemctl --user enable --now rankops && loginctl enable-linger"
+echo "    journalctl --user --unit rankops --follow    # what it prints"

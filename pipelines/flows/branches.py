@@ -1,0 +1,84 @@
+"""The branches `retrain/<time>`: what retrainings made, until somebody merges it or it is old."""
+
+import time
+from collections.abc import Collection
+from datetime import datetime
+from pathlib import Path
+
+from pipelines.ops.git import git
+from pipelines.tracking import registry
+from pipelines.tracking.store import answering, connect
+
+__all__ = ["BRANCHES", "COMMIT", "TAKEN", "commits_in_use", "is_new", "remove_old", "share"]
+
+TAKEN = "refs/heads/retrain"  # a branch of this name leaves no room for ours
+BRANCHES = ("refs/heads/retrain/*", "refs/remotes/*/retrain/*")
+COMMIT = "mlflow.source.git.commit"  # MLflow's own tag
+
+
+def is_new(project: Path, folder: Path) -> bool:
+    """Whether the clone's commit differs from the project's and from those of earlier retrainings."""
+    earlier = git(project, "for-each-ref", "--format=%(tree)", *BRANCHES).split()
+    return git(folder, "rev-parse", "HEAD^{tree}") not in [git(project, "rev-parse", "HEAD^{tree}"), *earlier]
+
+
+def share(project: Path, folder: Path, *, remote: str | None = None) -> str:
+    """Make the clone's commit a branch `retrain/<time>` of the project, of a git remote too, and return its name.
+
+    Raises:
+        ValueError: git refuses.
+    """
+    branch, head = f"retrain/{datetime.now():%Y-%m-%d-%H%M%S}", git(folder, "rev-parse", "HEAD")
+    git(project, "fetch", "--quiet", "--no-write-fetch-head", str(folder), head)
+    if remote is not None:  # before there is a branch here: without one the next retraining tries again
+        git(project, "push", "--quiet", "--", remote, f"{head}:refs/heads/{branch}")
+    git(project, "branch", branch, head)
+    return branch
+
+
+def remove_old(project: Path, days: int, in_use: Collection[str], *, remote: str | None = None) -> list[str]:
+    """Delete the branches of retrainings that are older than so many days, of a git remote too; return their names.
+
+    The newest stays, for it says which snapshot comes next; and one that somebody has checked out, or that alone has a
+    commit in use.
+
+    Raises:
+        ValueError: git refuses.
+    """
+    oldest, removed = time.time() - days * 86400, []
+    form = "--format=%(refname) %(committerdate:unix) %(objectname) %(worktreepath)"
+    found = [line.split(" ", 3) for line in git(project, "for-each-ref", form, *BRANCHES).splitlines()]
+    ours = {name for name, *_ in found}
+    _, newest = max(((int(date), commit) for _, date, commit, *_ in found), default=(0, ""))
+    for one in in_use:
+        holders = {*git(project, "for-each-ref", "--format=%(refname)", "--contains", one, fails=True).split()}
+        ours -= holders if holders <= {name for name, *_ in found} else set()  # else it is at home in main, say
+    for name, date, commit, *place in found:
+        _, kind, branch = name.split("/", 2)
+        if name not in ours or int(date) > oldest or commit == newest or any(place):
+            continue
+        if kind == "heads":
+            git(project, "branch", "--quiet", "-D", branch)
+        elif remote is not None and branch.startswith(f"{remote}/"):
+            git(project, "push", "--quiet", "--", remote, f":refs/heads/{branch.removeprefix(f'{remote}/')}")
+        else:
+            continue
+        removed.append(branch)
+    return removed
+
+
+def commits_in_use() -> list[str]:
+    """Return the commits that made the champions of all registered models, present and past, and what has an alias.
+
+    Raises:
+        ServerUnreachable: MLflow's store failed.
+        CredentialsRefused: it refuses the credentials.
+    """
+    client, found = connect(), []
+    with answering():
+        for model in client.search_registered_models(max_results=1000):
+            there = registry.versions(client, model.name)
+            for number in {*registry.champions(client, model), *map(str, model.aliases.values())} & {*there}:
+                if run := client.get_model_version(model.name, number).run_id:  # a stranger's may have none
+                    found.append(client.get_run(run).data.tags.get(COMMIT))
+    return sorted({*filter(None, found)})

@@ -1,0 +1,149 @@
+"""The stages of DVC's graph as tasks: each begins as soon as those that it needs are done and a slot is free."""
+
+import os
+import sys
+import threading
+import time
+from collections.abc import Collection
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import torch
+from prefect.artifacts import create_table_artifact
+from prefect.futures import PrefectFuture, as_completed
+from prefect.runtime import task_run
+
+from pipelines.config import Settings
+from pipelines.flows.graph import Stage, stages
+from pipelines.flows.processes import CommandFailed, Commands, Done, retried
+from pipelines.tracking.live import watch
+
+__all__ = ["Plan", "Took", "run_stages", "slots_of"]
+
+REPRO = ("dvc", "--wait-for-lock", "repro")
+# What DVC prints about a stage that it ran, or whose outputs it took from the run cache.
+HOW = {"Running stage '": "ran", "is cached - skipping run": "cached"}
+GPU = "CUDA_VISIBLE_DEVICES"
+Slot = dict[str, str]  # variables of a stage's environment
+
+
+@dataclass(frozen=True)
+class Took:
+    """What a stage took; the names are the columns of the table on the run's page."""
+
+    stage: str
+    how: str  # ran, cached, unchanged or failed
+    seconds: float
+    cpu_seconds: float
+    gpu: str
+
+
+def slots_of(workers: int | None, params: Settings) -> dict[str, list[Slot]]:
+    """Return the slots: one for each GPU, and one for each share of the cores."""
+    names = os.environ.get(GPU, ",".join(map(str, range(torch.cuda.device_count()))))
+    gpus = [name for name in names.split(",") if name] if params.compute.device != "cpu" else []
+    count = workers or max(1, (os.cpu_count() or 1) // params.compute.threads)
+    return {"gpu": [{GPU: gpu} for gpu in gpus], "cpu": [{GPU: ""} if gpus else {} for _ in range(count)]}
+
+
+class Plan:
+    """Which stages may begin. Those that compute take a GPU, if there are any; the others run beside them."""
+
+    def __init__(self, graph: dict[str, Stage], slots: dict[str, list[Slot]]):
+        self.waiting, self.free = dict(graph), {kind: list(some) for kind, some in slots.items()}
+        self._on_gpus, self._done = bool(slots["gpu"]), set[str]()
+        self._held: dict[str, tuple[str, Slot]] = {}
+
+    def begin(self) -> list[tuple[str, Stage, Slot]]:
+        """Return the stages that begin now, each with its slot."""
+        begun = []
+        for name, stage in [*self.waiting.items()]:
+            kind = "gpu" if stage.computes and self._on_gpus else "cpu"
+            if self.free[kind] and self._done.issuperset(stage.needs):
+                self._held[name] = kind, self.free[kind].pop()
+                begun.append((name, self.waiting.pop(name), self._held[name][1]))
+        return begun
+
+    def end(self, name: str, *, done: bool) -> None:
+        """Give back the slot of a stage, after which others may begin if it is done."""
+        kind, slot = self._held.pop(name)
+        self.free[kind].append(slot)
+        self._done |= {name} if done else set()
+
+
+@retried(task_run_name="{stage}")
+def run_stage(stage: str, folder: Path, commands: Commands, slot: Slot) -> Done:
+    """Have DVC run a stage, if there is anything to do, on a slot of its own."""
+    if task_run.run_count > 1:  # a killed dvc may have left half-written files
+        commands.run(sys.executable, "-m", "pipelines.ops.dvc_repair", folder=folder)
+    return commands.run(*REPRO, "--single-item", stage, folder=folder, **slot)
+
+
+@contextmanager
+def _watched(params: Settings, folder: Path):
+    """Show epochs in MLflow."""
+    ended = threading.Event()
+    watching = threading.Thread(target=watch, args=(params, folder / ".checkpoints", ended), daemon=True)
+    watching.start()
+    yield
+    ended.set()
+    watching.join(timeout=60)
+
+
+def run_stages(
+    folder: Path, params: Settings, commands: Commands, workers: int | None, targets: Collection[str]
+) -> dict[str, Took]:
+    """Run stages and those behind them, with what each took on the run's page.
+
+    Raises:
+        CommandFailed: some failed; what does not need them was run.
+    """
+    graph = stages(folder, targets)
+    plan, began = Plan(graph, slots_of(workers, params)), time.monotonic()
+    futures: dict[str, PrefectFuture] = {}
+    at_work: dict[PrefectFuture, tuple[str, Slot, float]] = {}
+    took: dict[str, Took] = {}
+    with _watched(params, folder):
+        while True:
+            # A stage that waits for a slot is no task yet: the page shows what a task takes.
+            for name, stage, slot in plan.begin():
+                needs = [futures[need] for need in stage.needs]
+                futures[name] = run_stage.submit(name, folder, commands, slot, wait_for=needs)
+                at_work[futures[name]] = name, slot, time.monotonic()
+            if not at_work:
+                break
+            future = next(as_completed([*at_work]))
+            future.wait()  # until then its state may be an earlier one
+            name, slot, since = at_work.pop(future)
+            plan.end(name, done=future.state.is_completed())
+            took[name] = _took(name, future, slot, time.monotonic() - since)
+    _show([*took.values()], time.monotonic() - began)
+    states = {name: future.state for name, future in futures.items()}
+    failed = [f"{name}: {state.message}" for name, state in states.items() if state.is_failed() or state.is_crashed()]
+    if failed:
+        raise CommandFailed("stages failed; the next retraining keeps what is done:\n" + "\n".join(failed))
+    commands.run(*REPRO, *targets, folder=folder)  # a no-op, unless a task missed something
+    return took
+
+
+def _took(name: str, future: PrefectFuture, slot: Slot, seconds: float) -> Took:
+    how, cost = "failed", 0.0
+    if future.state.is_completed():
+        done = future.result()
+        cost, how = done.cpu_seconds, next((how for said, how in HOW.items() if said in done.output), "unchanged")
+    return Took(name, how, round(seconds, 1), round(cost, 1), slot.get(GPU, ""))
+
+
+def _show(took: list[Took], clock: float) -> None:
+    """Show what each stage took, the longest first, and all of them together."""
+    rows = sorted(took, key=lambda one: -one.seconds)
+    on_gpus, total = sum(one.seconds for one in rows if one.gpu), sum(one.seconds for one in rows)
+    counts = ", ".join(f"{how} {sum(one.how == how for one in rows)}" for how in dict.fromkeys(one.how for one in rows))
+    cost = round(sum(one.cpu_seconds for one in rows), 1)
+    create_table_artifact(
+        key="stages",
+        table=[asdict(one) for one in [Took("in all", counts, round(total, 1), cost, f"{on_gpus:.0f} s"), *rows]],
+        description=f"What each stage took, with the start of its processes ({counts}): {clock:.0f} seconds by the "
+        f"clock, {cost:.0f} of processors, {on_gpus:.0f} of GPUs. The gate comes after these.",
+    )
