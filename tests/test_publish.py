@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import mlflow
+import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -18,6 +19,7 @@ from pipelines.running.history import keep_times
 from pipelines.stages.publish import main
 from pipelines.tracking import registry
 from pipelines.tracking.card import card
+from pipelines.tracking.slices import slices
 from pipelines.tracking.upload import PARENT, Run, Version, publish
 from rankops import __version__
 from rankops.io.checkpoints import build, load_model, save_model
@@ -281,7 +283,7 @@ def test_the_stage_sends_what_the_pipeline_made(store, capsys, made):
         "rankops": __version__, "commit": parent.data.tags["git_commit"],
         "uncommitted_changes": parent.data.tags.get("git_dirty") == "true",
         "inputs": {"data/clips/train.parquet": "2e", "models/runs/parent": "3d"}, "from": "",
-        "metrics": {"spearman": {"value": 0.5, "low": 0.4, "high": 0.6}},
+        "metrics": {"spearman": {"value": 0.5, "low": 0.4, "high": 0.6}}, "slices": [],
     }  # fmt: skip
     assert registered.head.score[1].weight.equal(load_model("models/runs/memorability-mse/seed2").head.score[1].weight)
     assert [model.name for model in store.search_registered_models()] == ["score_ranking-clips", "sorter-lstm"]
@@ -330,6 +332,30 @@ def test_an_experiment_in_a_copy_sends_runs_and_no_versions_to_the_store_of_the_
     main(made)
     assert {run.info.run_id for run in store.search_runs(experiments)} == set(sent)
     assert [model.name for model in store.search_registered_models()] == ["score_ranking-clips", "sorter-lstm"]
+
+
+def test_slices_are_by_class_by_number_of_labels_and_by_columns(tmp_path):
+    ranks = [[1, 0], [0, 1], [2, 1], [1, 0]] * 40
+    lost = [row % 4 == 1 for row in range(160)]  # only the second class is, where it is alone
+    test = pa.table({"id": range(160), "label_ranks": ranks, "zoom": np.linspace(0, 1, 160), "shop": ["a", "b"] * 80})
+    pq.write_table(test, tmp_path / "test.parquet")
+    scores = [[1.0, 0.0] if wrong else [float(one) for one in row] for row, wrong in zip(ranks, lost, strict=True)]
+    predicted = {"id": range(160), "seed": [3] * 160, "scores": scores, "label_ranks": ranks, "true_label_ranks": ranks,
+                 "selected": [[one > 0 for one in row] for row in ranks]}  # fmt: skip
+    pq.write_table(pa.table(predicted), tmp_path / "predictions.parquet")
+    files = tmp_path / "predictions.parquet", tmp_path / "test.parquet"
+    found = slices("label_ranking", "ranked.exact_match", *files, seed=3)
+    rows = {one.name: (one.rows, round(one.value, 3)) for one in found}
+    assert rows["class: 0"] == (120, 1.0)
+    assert rows["class: 1"] == (80, 0.5)
+    assert (rows["labels: 1"], rows["labels: 2"]) == ((120, 0.667), (40, 1.0))
+    assert (rows["shop: a"], rows["shop: b"]) == ((80, 1.0), (80, 0.5))
+    assert len([name for name in rows if name.startswith("zoom: ")]) == 3
+    assert (found[0].value, found[-1].value) == (0.5, 1.0)
+    save_model(tmp_path / "ranker", small_ranker())
+    tags = {"run": "mine", "git_commit": "unknown"}
+    text = card("label_ranking-shop", tmp_path / "ranker", params={}, metrics={}, tags=tags, slices=found)
+    assert "| class: 1 | 80 | 0.5000 |" in text
 
 
 @pytest.mark.parametrize(

@@ -303,6 +303,8 @@ class TestServed:
         ):
             answer = served("label_ranking").post("/invocations", content=body, headers={"Content-Type": kind})
             assert (answer.status_code, "Traceback" in answer.text) == (status, False)
+        both = {"Content-Type": "application/json", "Content-Length": "2", "Transfer-Encoding": "chunked"}
+        assert served("label_ranking").post("/invocations", content=b"{}", headers=both).status_code == 413
 
     def test_an_answer_that_is_no_number_is_a_400(self, tmp_path):
         for task in ("multilabel", "label_ranking"):

@@ -18,6 +18,7 @@ from fastapi import FastAPI, Request, Response
 from mlflow.entities.model_registry import ModelVersion
 from mlflow.models import ModelSignature
 from mlflow.pyfunc import scoring_server
+from starlette.requests import ClientDisconnect
 
 from pipelines.ops.messages import first_line
 from pipelines.serving.named_model import is_registered
@@ -169,10 +170,14 @@ async def _refused(request: Request, columns: dict[str, str] | None) -> Response
     if kind.partition(";")[0].strip().lower() != "application/json":
         # Some hundred bytes of Parquet would unpack to gigabytes.
         return _refusal(415, f"Content-Type is {kind!r}, expected application/json")
+    # Beside an encoding the length says nothing: chunks may come without end.
+    length = length if "transfer-encoding" not in request.headers else ""
     if not re.fullmatch(r"\d{1,9}", length, re.ASCII) or int(length) > BODY:
         return _refusal(413, f"Content-Length is {length[:20]!r}, expected at most {BODY}")
     try:
         await asyncio.to_thread(check_body, await request.body(), columns)
+    except ClientDisconnect:
+        return _refusal(400, "the connection ended within the body")
     except (ValueError, RecursionError) as error:
         return _refusal(400, str(error))
     return None

@@ -6,6 +6,7 @@ Run by hand as `python -m pipelines.stages publish`, it restores what an emptied
 import json
 import os
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from pipelines.config.schema import NONE
 from pipelines.ops import dvc_lock
 from pipelines.reporting.results import history, read_run, read_runs, read_sorters
 from pipelines.running.history import kept_times
+from pipelines.tracking.slices import Slice, slices
 from pipelines.tracking.store import experiment
 from pipelines.tracking.upload import Run, Version, key_of, publish
 from rankops.io.atomic import replaced_file
@@ -159,10 +161,19 @@ def _runs(params: Settings, tags: dict[str, str]) -> list[Run]:
                     data=Path("data") / options.dataset,
                     quality=trained["validation"][str(best)],
                     tags={"seed": str(best)},
+                    slices=partial(_slices, params, name, best),
                 ),
             )
         )
     return runs
+
+
+def _slices(params: Settings, name: str, seed: int) -> list[Slice]:
+    predictions, run = Path(f"predictions/{name}.parquet"), params.runs[name]
+    test = Path(f"data/{run.dataset}/test.parquet")
+    if not predictions.is_file() or not test.is_file():  # a checkout that pulled the models alone
+        return []
+    return slices(run.task, params.gate.judged[run.task].metric, predictions, test, seed=seed)
 
 
 def _of_experiment(run: Run, name: str) -> Run:

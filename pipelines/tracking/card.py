@@ -4,17 +4,19 @@ The gate adds its decision to it, see `pipelines.tracking.gate`.
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from textwrap import shorten
 from typing import Any
 
 from pipelines.ops.dvc_lock import INPUT
 from pipelines.reporting.results import markdown
+from pipelines.tracking.slices import Slice
 from rankops import __version__, lookup
 
 __all__ = ["LONGEST", "NUMBER", "card", "inputs_of", "summary"]
 
+SLICES = 6  # that are shown
 NAMES = 500  # characters of the names of classes or features, at most
 NUMBER = "VERSION"  # in addresses, until the store has given a version its number
 LONGEST = 4000  # characters: MLflow takes 5,000, and the gate's decision comes after it
@@ -27,6 +29,7 @@ def card(
     params: Mapping[str, Any],
     metrics: Mapping[str, float],
     tags: Mapping[str, str],
+    slices: Sequence[Slice] = (),
 ) -> str:
     """Return the card, at most `LONGEST` characters: params that do not fit are left out.
 
@@ -35,9 +38,11 @@ def card(
         weights: folder with `model.json`.
         params, metrics: flat, as they are sent to MLflow; the bounds of a metric's interval are `.low` and `.high`.
         tags: of the version.
+        slices: of the test split; those on which the model is worst are shown.
     """
     recipe = json.loads((weights / "model.json").read_text())
     lines = [summary(metrics=metrics, tags=tags)]
+    lines += _slices(slices)
     lines += ["", "## Limits", "", _limits(recipe), "", "## Load", "", _loading(model, recipe)]
     lines += ["", "## Params", ""]
     for name, value in params.items():
@@ -75,6 +80,19 @@ def summary(*, metrics: Mapping[str, float], tags: Mapping[str, str]) -> str:
 def inputs_of(tags: Mapping[str, str]) -> dict[str, str]:
     """Return the hash of each file and model that went into a version, by its path."""
     return {name.removeprefix(INPUT): value for name, value in tags.items() if name.startswith(INPUT)}
+
+
+def _slices(slices: Sequence[Slice]) -> list[str]:
+    if not slices:
+        return []
+    told = (
+        f"The lowest of {len(slices)} slices of the test split, of the seed that is served; the others are in "
+        "`model.json`. Of many some are low by chance, and a rank correlation is lower where targets differ less."
+    )
+    rows = [
+        [one.name, str(one.rows), f"{one.value:.4f}", f"{one.low:.4f} to {one.high:.4f}"] for one in slices[:SLICES]
+    ]
+    return ["", "## Slices", "", told, "", markdown(["slice", "rows", slices[0].metric, "interval"], rows).rstrip()]
 
 
 def _input(recipe: Mapping[str, Any]) -> str:

@@ -5,7 +5,7 @@ import shutil
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from getpass import getuser
 from graphlib import TopologicalSorter
@@ -29,6 +29,7 @@ from pipelines.tracking.card import NUMBER, card, inputs_of, summary
 from pipelines.tracking.known_rows import write_known
 from pipelines.tracking.requirements import requirements
 from pipelines.tracking.signature import example_of, signature_of
+from pipelines.tracking.slices import Slice
 from pipelines.tracking.store import answering, connect, experiment_of
 from rankops import __version__
 
@@ -53,6 +54,7 @@ class Version:
     data: Path | None = None  # folder of the dataset that it was trained on
     quality: float = 0.0  # on validation, larger is better: decides which of several new versions is the challenger
     tags: Mapping[str, str] = field(default_factory=dict)  # besides those of its run
+    slices: Callable[[], list[Slice]] = list  # of its test split; called if it is registered
 
 
 @dataclass(frozen=True)
@@ -267,7 +269,7 @@ def _registered(client: mlflow.MlflowClient, run_id: str, run: Run, version: Ver
     return number, not whole
 
 
-def _made(run: Run, tags: Mapping[str, str]) -> dict[str, Any]:
+def _made(run: Run, tags: Mapping[str, str], slices: list[Slice]) -> dict[str, Any]:
     """Return what a version's model.json says besides how it is rebuilt: what made it, and how good it is."""
     metrics: dict[str, dict[str, float]] = {}
     for name, value in run.metrics.items():
@@ -277,21 +279,22 @@ def _made(run: Run, tags: Mapping[str, str]) -> dict[str, Any]:
     return {
         "rankops": __version__, "commit": tags["git_commit"], "uncommitted_changes": tags.get("git_dirty") == "true",
         "inputs": inputs_of(tags), "from": tags.get(FROM, ""), "metrics": metrics,
+        "slices": [asdict(one) for one in slices],
     }  # fmt: skip
 
 
 def _register(client: mlflow.MlflowClient, run_id: str, run: Run, version: Version) -> str:
     shown = {name: value for name, value in run.tags.items() if name in OF_VERSION}
     shown |= {**version.tags, KEY: run.key, "run": run.name}
-    known = {**run.tags, **shown}
-    text = card(version.model, version.weights, params=run.params, metrics=run.metrics, tags=known)
+    known, slices = {**run.tags, **shown}, version.slices()
+    text = card(version.model, version.weights, params=run.params, metrics=run.metrics, tags=known, slices=slices)
     with TemporaryDirectory() as scratch:
         weights = Path(scratch) / "weights"  # the name by which `rankops.sorters.load_sorter` finds it
         shutil.copytree(version.weights, weights)
         (weights / "card.md").write_text(text + "\n")
         if version.data is not None:
             write_known(version.data, weights)
-        recipe = json.loads((weights / "model.json").read_text()) | {"made": _made(run, known)}
+        recipe = json.loads((weights / "model.json").read_text()) | {"made": _made(run, known, slices)}
         (weights / "model.json").write_text(json.dumps(recipe, indent=2, sort_keys=True) + "\n")
         with mlflow.start_run(run_id=run_id):
             logged = mlflow.pyfunc.log_model(

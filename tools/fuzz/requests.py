@@ -3,11 +3,14 @@
 import json
 import logging
 from functools import cache
+from pathlib import Path
+from tempfile import mkdtemp
 from typing import Any
 
 import numpy as np
 from starlette.testclient import TestClient
 
+from pipelines.serving.request_log import RequestLog
 from pipelines.serving.server import app_of
 from tools.fuzz.attempt import WrongAnswer
 from tools.fuzz.mutation import changed_bytes, changed_tree
@@ -33,7 +36,8 @@ def draw(random: np.random.Generator) -> dict[str, Any]:
 @cache
 def _served(name: str) -> TestClient:
     logging.disable()
-    return TestClient(app_of(folder_of(name)))
+    kept = None if NETWORKS[name][3] == "scores" else RequestLog(Path(mkdtemp()))
+    return TestClient(app_of(folder_of(name), requests=kept))
 
 
 def _asked(name: str, body: str) -> Any:
