@@ -16,8 +16,6 @@ from playwright.sync_api import expect
 from rankops.cli.demo import HEADERS, HOST, LARGEST, PAGE, load_rankers, serve, server
 from rankops.io.checkpoints import build, save_model
 
-ROOT = Path(__file__).parents[1]
-
 
 def digit(label, size, top, left) -> dict:
     return {"label": label, "size": size, "top": top, "left": left}

@@ -167,7 +167,7 @@ def test_predictions_have_their_fixed_form(project, name, columns, seeds, rows):
 
 def test_a_new_component_that_no_run_names_and_a_comment_in_plumbing_leave_all_as_it_is(project):
     source = project.folder / "src/rankops"
-    for file in ("losses/rlsep.py", "metrics/kendall.py", "models/heads/linear.py", "sorters/sigmoid.py"):
+    for file in ("losses/rlsep.py", "metrics/kendall.py", "models/heads/linear.py", "sorters/logistic.py"):
         shutil.copyfile(source / file, (source / file).with_stem(f"new_{file.rpartition('/')[2][:-3]}"))
     edit(project, "io/parquet.py", "io/checkpoints.py", "checks.py", "lookup.py")
     assert project.run("dvc status") == UP_TO_DATE

@@ -40,7 +40,6 @@ ATTENTION, WILDCAT = (CONVNET | {"name": name} for name in ("label_attention", "
 VECTORS = {"name": "linear", "args": {}, "backbone": {"name": "perceptron", "args": {"hidden": []}}}
 WORDS = {"name": "words", "args": {"size": 8, "word_size": 4}}
 DUAL = CONVNET | {"args": {"grid": 2}, "text": WORDS}
-ADAM = {"name": "Adam", "args": {"lr": 1e-2}}
 
 
 def parts(model: dict) -> dict:
