@@ -218,8 +218,23 @@ def test_whatever_an_sqlite_address_looks_like_it_is_one_file_of_this_folder_or_
             address_of_store()
 
 
-def test_a_full_disk_is_named_where_mlflow_names_the_files_that_it_could_not_copy():
-    error = MlflowException("files cannot be copied")
-    error.__cause__ = shutil.Error([("a", "b", "[Errno 28] No space left on device: 'b'")])
-    with pytest.raises(ServerUnreachable, match="failed now: No space left on device"), answering("now"):
+@pytest.mark.parametrize(
+    ("said", "cause", "told"),
+    [
+        (
+            "files cannot be copied",
+            shutil.Error([("a", "b", "[Errno 28] No space left on device: 'b'")]),
+            "No space left",
+        ),
+        (
+            "API request to endpoint /api/2.0/mlflow/logged-models failed with error code 404 != 200",
+            None,
+            "older than 3",
+        ),
+    ],
+)
+def test_what_mlflow_does_not_say_is_named(said, cause, told):
+    error = MlflowException(said)
+    error.__cause__ = cause
+    with pytest.raises(ServerUnreachable, match=f"failed now: .*{told}"), answering("now"):
         raise error

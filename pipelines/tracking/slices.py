@@ -19,7 +19,7 @@ __all__ = ["Slice", "slices"]
 
 FEWEST = 30  # rows of a slice
 VALUES = 6  # of a column whose values are slices; a number with more is cut into thirds
-RESAMPLES = 200
+RESAMPLES = 100  # rough, and in time: a version has a dozen slices
 NO_SLICES = {"id", "group", "family", "gallery", "weight", "fold", FOLD}
 
 

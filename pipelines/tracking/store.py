@@ -146,10 +146,15 @@ def answering(doing: str = "") -> Generator[None]:
             raise _refused(error) from error
         if getattr(error, "error_code", "") == "RESOURCE_DOES_NOT_EXIST":
             raise ValueError(first_line(error)) from error
-        # MLflow says that files cannot be copied, and not why.
-        is_full = any(FULL in str(cause) for cause in _causes(error))
-        reason = f"{FULL}: that of TMPDIR, or of the store's files" if is_full else first_line(error)
-        raise ServerUnreachable(f"the MLflow store failed{f' {doing}' if doing else ''}: {reason}") from error
+        raise ServerUnreachable(f"the MLflow store failed{f' {doing}' if doing else ''}: {_reason(error)}") from error
+
+
+def _reason(error: Exception) -> str:
+    if any(FULL in str(cause) for cause in _causes(error)):  # MLflow says that files cannot be copied, and not why
+        return f"{FULL}: that of TMPDIR, or of the store's files"
+    if re.search("/logged-models.* code 404", str(error)):
+        return "its server's MLflow is older than 3, which knows no models of runs: upgrade the server"
+    return first_line(error)
 
 
 def _refused(error: Exception) -> CredentialsRefused:
