@@ -1,6 +1,6 @@
 # One vocabulary for people, hooks and CI. `make` lists it.
 .DEFAULT_GOAL := help
-.PHONY: help setup quickstart repro experiments paper label-ranking test test-fast test-slow coverage lint scale ui up deploy service serve benchmark lock audit pools secrets
+.PHONY: help setup quickstart repro experiments paper label-ranking test test-fast test-slow fuzz coverage lint scale ui up deploy service serve benchmark lock audit pools secrets
 SHELL := bash
 PYTHON ?= python3
 BIN := $(CURDIR)/.venv/bin
@@ -16,6 +16,8 @@ PREFECT_PORT ?= 4200
 POOL ?= cpu
 NIGHTLY ?= 0 3 * * *
 RUNS ?= *
+COUNT ?= 1000
+SEED ?= 1
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-13s %s\n", $$1, $$2}'
@@ -32,6 +34,7 @@ setup: .venv/.installed ## the environment, from the hash-pinned requirements.lo
 	PATH="$(BIN):$$PATH" uv pip install --quiet --python .venv/bin/python --no-deps --no-build-isolation --editable .
 	@touch $@
 
+.SILENT: quickstart repro # what they print is enough
 quickstart: .venv/.installed ## two label rankers trained in a minute, RLSEP beside cross-entropy: a table and a picture
 	$(RUN) rankops quickstart
 
@@ -77,10 +80,19 @@ coverage: .venv/.installed ## lines of src/rankops that the tests run; below 94 
 test-slow: .venv/.installed ## what takes longer: killed stages, a full disk, servers and schedules
 	$(RUN) python -m pytest -m slow
 
+fuzz: .venv/.installed ## random params, folders of models, tables, pictures, requests and losses; what fails goes into tests/cases (COUNT=1000, SEED=1)
+	$(RUN) PYTHONPATH=src:. python -m tools.fuzz --count $(COUNT) --seed $(SEED)
+
 lint: .venv/.installed ## style, imports, docstrings and types
 	$(RUN) ruff check
 	$(RUN) ruff format --check
 	$(RUN) ty check src pipelines tools
+
+.PHONY: dist
+dist: .venv/.installed ## what a release publishes, into dist/: the source distribution, and the wheel that is built from it
+	rm -rf dist
+	$(RUN) hatchling build --target sdist --directory dist
+	$(RUN) python -m pip wheel --quiet --no-index --no-deps --no-build-isolation --wheel-dir dist dist/*.tar.gz
 
 # Tools that need none of the project's own packages, from a lock of their own.
 .PHONY: docs hooks

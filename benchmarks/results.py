@@ -9,11 +9,10 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from pipelines.reporting.cells import half_width
 from pipelines.reporting.results import markdown
 from pipelines.reporting.studies import machine
 
-__all__ = ["FOLDER", "beside", "half_width", "machine", "write"]
+__all__ = ["FOLDER", "beside", "machine", "write"]
 
 FOLDER = Path(__file__).parent / "results"
 

@@ -20,7 +20,7 @@ import torch
 
 from benchmarks.results import write
 from pipelines.config import load
-from pipelines.tracking.publish import Run, Version, publish
+from pipelines.tracking.upload import Run, Version, publish
 from rankops.datasets.files.splits import Split
 from rankops.inputs.image import of_tensor
 from rankops.io.checkpoints import save_model

@@ -39,11 +39,11 @@ OURS = {
     "laplace 0.05": ("laplace", {"softness": 0.05}),
     "laplace 0.2": ("laplace", {"softness": 0.2}),
     "straight_through 0.2": ("straight_through", {"gradient_softness": 0.2}),
-    "sigmoid 35": ("sigmoid", {"steepness": 35.0}),
+    "logistic 1/35": ("logistic", {"softness": 1 / 35}),
     "handcrafted 10": ("handcrafted", {"steepness": 10.0}),
 }
 # Beyond, gigabytes or minutes for one vector.
-LONGEST = {"sigmoid": 10_000, "handcrafted": 1000, "NeuralSort": 1000, "SoftSort": 1000, "diffsort": 100}
+LONGEST = {"logistic": 10_000, "handcrafted": 1000, "NeuralSort": 1000, "SoftSort": 1000, "diffsort": 100}
 SHOWN = (
     "l1", "exactly_ordered", "vanishing", "wrong_signs_of_others", "equivariance", "l1_at_scale_0.01", "l1_of_tied",
     "l1_cauchy", "fidelity_0.1", "adam_steps_from_0.01", "ms_at_100", "ms_at_10000", "ms_at_1000000",

@@ -123,9 +123,7 @@ def command(
     if unknown := {*given.names} - {*groups}:
         parser.error(f"{', '.join(unknown)}: no such name, expected {names}")
     torch.set_num_threads(1)
-    commit = given.commit or git(".", "log", "-1", "--format=%H", "--", *CODE)
-    if not given.commit and (changed := git(".", "status", "--porcelain", "--", *CODE)):
-        parser.error(f"not in a commit: {changed}. Commit what makes the results first")
+    commit = given.commit or _commit(parser)
     kept = studies.read(study) if (studies.FOLDER / study).is_dir() else None
     rows = kept.rows if kept and kept.made_by["commit"] == commit else []
     for run, job in (each for name in given.names or groups for each in groups[name](rows)):
@@ -134,3 +132,9 @@ def command(
             about = {"commit": commit, "params": params, "hashes": hashes, "machine": studies.machine()}
             studies.write(study, rows, about)
             print(run, flush=True)
+
+
+def _commit(parser: argparse.ArgumentParser) -> str:
+    if changed := git(".", "status", "--porcelain", "--", *CODE):
+        parser.error(f"not in a commit: {changed}. Commit what makes the results first")
+    return git(".", "log", "-1", "--format=%H", "--", *CODE)

@@ -25,7 +25,7 @@ PIPELINE = ["config", "ops", "reporting", "tracking", "serving", "monitoring", "
 PLUMBING = {
     "": ("src/rankops/io/", "src/rankops/checks.py", "src/rankops/lookup.py", "src/rankops/sorters/_load.py",
          "src/rankops/datasets/files/expected.py", "pipelines/config/", "pipelines/ops/",
-         "pipelines/running/progress.py", "pipelines/running/runner.py"),
+         "pipelines/running/history.py", "pipelines/running/runner.py"),
     "data": ("src/rankops/datasets/files/splits.py", "src/rankops/vocabulary.py", "src/rankops/ragged.py",
              "src/rankops/bootstrap.py"),  # it reads no table of a task, and scores none
     "validate": ("src/rankops/vocabulary.py", "src/rankops/ragged.py",

@@ -1,13 +1,19 @@
 """What people install: the source distribution, and the wheel that their installer builds from it."""
 
+import re
 import sys
 import tarfile
 import zipfile
+from pathlib import Path
+
+import pytest
 
 from rankops import __version__
 
 from conftest import ROOT, done, git  # isort: skip
 
+README = ROOT / "README.md"
+DEPLOYED = ("docker/job-template.json", "kubernetes/job-template.json", "kubernetes/kustomization.yaml")
 BUILT = "import sys; from hatchling import build; print(getattr(build, sys.argv[1])(sys.argv[2]))"
 
 
@@ -25,8 +31,20 @@ def test_a_wheel_built_from_the_source_distribution_has_the_package_as_git_has_i
     with zipfile.ZipFile(wheel) as file:
         packed = {name for name in file.namelist() if ".dist-info/" not in name}
     assert packed == {name for name in kept if (ROOT / "src" / name).exists()}
-    code = "import rankops, rankops.lookup; print(rankops.__file__, rankops.__version__)"
-    assert (
-        done(sys.executable, "-c", code, folder=tmp_path, PYTHONPATH=wheel)
-        == f"{wheel}/rankops/__init__.py {__version__}"
-    )
+    python = tmp_path / "empty/bin/python"
+    done(sys.executable, "-m", "venv", "--without-pip", tmp_path / "empty")
+    done(sys.executable, "-m", "pip", "--python", python, "install", "--no-index", "--no-deps", wheel)
+    code = "import rankops, importlib.metadata as m; print(rankops.__file__, m.version('rankops-torch'))"
+    printed = done(python, "-c", code, folder=tmp_path)
+    assert Path(printed.split()[0]).is_relative_to(tmp_path / "empty")
+    assert printed.split()[1] == __version__
+    # Its dependencies are here, and nothing else of the checkout.
+    ((example, answer),) = re.findall(r"```python\n(.*?)```\n```\n(.*?)```", README.read_text(), re.DOTALL)
+    others = [path for path in sys.path if path.endswith("site-packages")]
+    assert done(python, "-c", example, folder=tmp_path, PYTHONPATH=":".join(others)) == answer.strip()
+
+
+@pytest.mark.parametrize("path", ["CITATION.cff", "compose.yaml", *(f"deploy/{file}" for file in DEPLOYED)])
+def test_one_version_stands_everywhere(path):
+    found = re.findall(r"(?:^version: |rankops:|newTag: )(\d[\w.]*)", (ROOT / path).read_text(), re.MULTILINE)
+    assert set(found) == {__version__}

@@ -1,21 +1,29 @@
 """What people read before they run anything: README, docs, examples, and the files that the repository's host reads."""
 
+import doctest
+import html
 import json
+import os
 import re
 import runpy
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import matplotlib
 import pytest
+import torch
 
 from pipelines.reporting.docs_tables import PLACES, text_of
-from tools import schema
+from rankops import losses
+from tools import gradients, schema
+from tools.pictures import PICTURES
 
 ROOT = Path(__file__).parents[1]
 WORKFLOWS = sorted((ROOT / ".github/workflows").glob("*.yml"))
 NUMBER = re.compile(r"\d+\.?\d*(?:e-?\d+)?")
+SIGNED = re.compile(r"-?\d+\.?\d*")
 README = (ROOT / "README.md").read_text()
 PAGES = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "results").rglob("*.md")]
 CHECKED = {path: "github-workflows" for path in WORKFLOWS} | {
@@ -68,6 +76,52 @@ def test_python_in_pages_runs(page, code):
 def test_every_page_is_in_the_navigation():
     named = set(re.findall(r": ([\w/]+\.md)$", (ROOT / "mkdocs.yml").read_text(), re.MULTILINE))
     assert named == {str(page.relative_to(ROOT / "docs")) for page in (ROOT / "docs").rglob("*.md")}
+
+
+def site(folder: Path, source: Path = ROOT) -> subprocess.CompletedProcess:
+    """Build the site where no network is to be had."""
+    mkdocs = shutil.which("mkdocs", path=f"{ROOT / '.venv-tools/bin'}:{os.environ['PATH']}")
+    if mkdocs is None:
+        pytest.skip("no mkdocs: `make docs` installs it")
+    dead = dict.fromkeys(("http_proxy", "https_proxy"), "http://127.0.0.1:9")
+    command = [mkdocs, "build", "--strict", "--quiet", "--site-dir", folder]
+    return subprocess.run(command, cwd=source, env=os.environ | dead, capture_output=True, text=True)
+
+
+def test_the_site_has_a_page_a_loss_and_search_and_loads_nothing_from_elsewhere(tmp_path):
+    done = site(tmp_path)
+    assert done.returncode == 0, done.stderr
+    for name in {*losses.__all__} - {"none"}:
+        page = (tmp_path / f"api/losses/{name}.html").read_text()
+        assert "<math" in page and "<svg viewBox" in page, name  # noqa: PT018
+        assert f">>> from rankops.losses import {name}" in html.unescape(re.sub("<[^>]+>", "", page))
+    assert "Quick start" in (tmp_path / "search/search_index.js").read_text()
+    loaded = r"<(?:script|img|iframe|source)\b[^>]*src=\"?(?:https?:)?//|@import|url\(\"?(?:https?:)?//"
+    for path in tmp_path.rglob("*"):
+        if path.suffix in {".html", ".css"}:
+            assert not re.search(loaded, path.read_text()), path
+
+
+@pytest.mark.parametrize("name", losses.__all__)
+def test_the_example_of_a_loss_runs_with_what_its_page_imports(name):
+    loss = getattr(losses, name)
+    example = doctest.DocTestParser().get_doctest(loss.__doc__, {"torch": torch, name: loss}, name, None, 0)
+    assert example.examples
+    doctest.DebugRunner(optionflags=doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS).run(example)
+
+
+@pytest.mark.parametrize(
+    ("path", "draw", "digit"),
+    [(gradients.PATH, gradients.text, 0.0011), *((path, draw, 0.11) for path, draw in PICTURES.items())],
+    ids=str,
+)
+def test_pictures_are_those_of_the_code(path, draw, digit):
+    """But for the last digit, which differs between processors."""
+    shown, expected = (ROOT / path).read_text(), draw()
+    assert SIGNED.sub("", shown) == SIGNED.sub("", expected)
+    assert list(map(float, SIGNED.findall(shown))) == pytest.approx(
+        list(map(float, SIGNED.findall(expected))), abs=digit
+    )
 
 
 class TestReadme:

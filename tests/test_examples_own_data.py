@@ -45,7 +45,7 @@ def test_from_a_file_to_a_difference_and_an_answer(example, tmp_path, monkeypatc
     phases = [name for name, block in values["training"][task].items() if isinstance(block, dict)]
     merged(values, {"training": {task: dict.fromkeys(phases, SHORT)}, "jobs": {"count": 1}, "compute": {"threads": 1}})
     for run in values["runs"].values():
-        run["seeds"] = run["seeds"][:1]
+        run["seeds"] = 1
         if run["model"]["backbone"]["name"] == "convnet":
             run["model"]["backbone"]["args"]["channels"] = [8, 16]
     values["evaluate"]["resamples"] = 20

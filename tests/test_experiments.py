@@ -47,7 +47,7 @@ class TestProject:
         assert (tmp_path / "params.yaml").read_text() == (FOLDER / "params.yaml").read_text()
 
 
-@pytest.mark.parametrize("script", ["figures.digits", "figures.draw", "figures.kanji", "rivals.rules"])
+@pytest.mark.parametrize("script", ["figures.digit_counts", "figures.draw", "figures.kanji", "rivals.rules"])
 def test_a_script_finds_what_it_uses(script, monkeypatch):
     monkeypatch.syspath_prepend(FOLDER)
     assert callable(importlib.import_module(script).main)

@@ -255,6 +255,12 @@ class TestCheckout:
     def test_a_team_gets_the_branch_and_its_snapshot_is_taken_on_other_machines(self, project, tmp_path):
         with pytest.raises(ValueError, match="dvc remote add"), fresh_checkout(project, advance=True, remote="team"):
             pass
+        sh(project, "dvc config -q --local core.remote gone")
+        with (
+            pytest.raises(ValueError, match="default remote gone is not"),
+            fresh_checkout(project, advance=True, remote="team"),
+        ):
+            pass
         sh(project, f"dvc remote add -q --local --default shared {tmp_path}/shared")
         for remote in ("team", f"--upload-pack=touch {tmp_path}/ran;", f"{tmp_path}/team.git", "", "."):
             with (

@@ -6,6 +6,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import mlflow
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -14,8 +15,9 @@ import torch
 from mlflow.store.artifact.local_artifact_repo import LocalArtifactRepository
 
 from pipelines.tracking import gate
-from pipelines.tracking.publish import Run, Version, publish
+from pipelines.tracking.known_rows import known_of, learned, write_known
 from pipelines.tracking.store import ServerUnreachable
+from pipelines.tracking.upload import Run, Version, publish
 from rankops.io.checkpoints import build, save_model
 from rankops.io.parquet import encode_images
 
@@ -260,6 +262,18 @@ class TestTasks:
             assert decision.failed
             assert "version 1 was trained on 31, which leaves 29, expected 30" in decision.reason
 
+    @pytest.mark.parametrize("groups", [None, 29, 30])
+    def test_fewer_than_30_groups_show_no_difference(self, store, clips, groups):
+        if groups:
+            table = pq.read_table("data/clips/gate.parquet")
+            grouped = table.append_column("group", pa.array([row % groups for row in range(60)]))
+            pq.write_table(grouped, "data/clips/gate.parquet")
+        for name, seed in (("worse", 2), ("best", 1)):
+            regressor(name, seed)
+        decision = decide("score_ranking")
+        assert decision.promoted == (groups != 29)
+        assert ("these are 29 rows, or groups of them, expected 30" in decision.reason) == (groups == 29)
+
     def test_without_a_gate_split_rows_of_validation_that_one_version_was_trained_on_are_left_out(self, store, clips):
         table = pq.read_table("data/clips/gate.parquet")
         Path("data/clips/gate.parquet").unlink()
@@ -294,3 +308,36 @@ class TestTasks:
         assert re.search(reason, decision.reason)
         assert "`rankops promote score_ranking --version N`" in decision.reason
         assert champion(store, "score_ranking") == "1"
+
+
+def _pictures(size: int, folder: str = "") -> pa.Table:
+    made = encode_images(np.random.default_rng(0).integers(0, 256, (40, size, size), dtype=np.uint8), threads=1)
+    return pa.table(
+        {"frames": pa.FixedSizeListArray.from_arrays(made, 2), "name": [f"{folder}{row}" for row in range(20)]}
+    )
+
+
+QUERIES = np.random.default_rng(0).normal(size=(20, 4, 3))
+
+
+@pytest.mark.parametrize(
+    ("train", "later", "known"),
+    [
+        (QUERIES, QUERIES[:, ::-1], True),
+        (QUERIES, QUERIES[:, 1:], True),
+        (QUERIES[:, 1:], QUERIES, True),
+        (QUERIES, np.concatenate([QUERIES[:, :1], QUERIES[:, 1:] + 1], 1), False),
+        (np.arange(20).reshape(10, 2), np.arange(20.0).reshape(10, 2), True),
+        (_pictures(8, "photos/a"), _pictures(16, "photos/a"), True),
+        (_pictures(8), _pictures(8), True),
+        (_pictures(8), _pictures(16), False),
+    ],
+)
+def test_rows_are_known_in_another_order_as_another_number_and_by_the_names_of_their_pictures(
+    tmp_path, train, later, known
+):
+    for split, rows in (("train", train), ("val", later[:1]), ("gate", later)):
+        table = rows if isinstance(rows, pa.Table) else pa.table({"features": rows.tolist()})
+        pq.write_table(table, tmp_path / f"{split}.parquet")
+    write_known(tmp_path, tmp_path)
+    assert (learned(tmp_path / "gate.parquet", [known_of(tmp_path)["train"]]) == known).all()

@@ -10,7 +10,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 from pipelines.tracking.live import watch
-from pipelines.tracking.publish import Run, publish
+from pipelines.tracking.upload import Run, publish
 
 from conftest import wait_for  # isort: skip
 
@@ -52,7 +52,7 @@ def runs(store) -> list:
     return sorted(store.search_runs(experiments), key=lambda run: run.info.run_name)
 
 
-def steps(store, run, metric: str = "epoch.loss") -> list[int]:
+def steps(store, run, metric: str = "epoch/loss") -> list[int]:
     return [point.step for point in store.get_metric_history(run.info.run_id, metric)]
 
 
@@ -69,9 +69,9 @@ def test_whole_epochs_of_trainings_of_the_params_are_shown(store):
     names = [store.get_experiment(run.info.experiment_id).name for run in (mine, sorter)]
     assert names == ["score_ranking", "sorters"]
     assert mine.info.status == "RUNNING"
-    assert mine.data.metrics["epoch.loss"] == 0.5
+    assert mine.data.metrics["epoch/loss"] == 0.5
     assert steps(store, mine) == [1, 2]
-    assert steps(store, mine, "epoch.spearman") == [2]  # empty in the first
+    assert steps(store, mine, "epoch/spearman") == [2]  # empty in the first
     train(SEED, 4)
     for _ in range(2):  # another watcher goes on with the same run and sends nothing twice
         look()

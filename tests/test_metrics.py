@@ -9,8 +9,8 @@ import math
 import numpy as np
 import pytest
 import torch
-from contracts.options import parameters
 from contracts.truths import kind
+from contracts.values import parameters
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import kendalltau, rankdata, spearmanr, weightedtau

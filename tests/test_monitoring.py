@@ -22,7 +22,7 @@ from prefect.states import Cancelled, Completed, Failed, Scheduled
 from pipelines.flows import monitor as flow
 from pipelines.monitoring.drift import Comparison, compare, quantities, table, write
 from pipelines.monitoring.measure import Measured, measure
-from pipelines.tracking.publish import Run, Version, publish
+from pipelines.tracking.upload import Run, Version, publish
 from rankops.cli.rows import Roles, read
 from rankops.datasets.ranked_mnist import RankedMnist
 from rankops.datasets.scenes import digits
@@ -215,6 +215,20 @@ class TestReference:
         after = self.compared(scenes)
         assert after.reference.startswith("DVC's cache")
         assert after.quantities == before.quantities
+
+    def test_a_challenger_answers_the_same_rows_and_one_of_another_task_is_refused(self, registered, scenes):
+        same = self.compared(scenes, challenger="models:/label_ranking-mnist/1").agreement
+        assert {(one.correlation, one.alike) for one in same if one.correlation} == {(1.0, 1.0)}
+        ranker = small_ranker()
+        for weights in ranker.parameters():
+            weights.data = weights.data.roll(1, 0)
+        save_model("other", ranker)
+        other = self.compared(scenes, challenger="other").agreement
+        assert {one.name for one in other} == {one.name for one in same}
+        assert min(one.correlation or 0 for one in other) < 0.9
+        save_model("network", small_network("score_ranking", "image"))
+        with pytest.raises(ValueError, match="network: a model of the task score_ranking, expected"):
+            self.compared(scenes, challenger="network")
 
     def test_another_dataset_and_another_version_are_refused(self, registered, scenes):
         with pytest.raises(ValueError, match=r"trained on ranked_mnist, not on captions"):

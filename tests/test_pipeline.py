@@ -120,7 +120,8 @@ def test_metrics_have_the_names_of_the_task_and_an_interval_over_seeds(project):
     for name, run in params["runs"].items():
         rows = table[table.run == name]
         assert {metric.name for metric in lookup.find("tasks", run["task"]).metrics} <= set(rows.metric)
-        assert set(rows.seed.dropna().astype(int)) == set(run["seeds"])
+        seeds = run["seeds"] if isinstance(run["seeds"], list) else range(1, run["seeds"] + 1)
+        assert set(rows.seed.dropna().astype(int)) == set(seeds)
         means = rows[rows.seed.isna()]
         assert (means.low <= means.high).all()
     for name in params["sorters"]:

@@ -4,20 +4,23 @@ import json
 import os
 import shutil
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import mlflow
+import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from pipelines.config import load
-from pipelines.running.progress import keep_times
+from pipelines.running.history import keep_times
 from pipelines.stages.publish import main
 from pipelines.tracking import registry
 from pipelines.tracking.card import card
-from pipelines.tracking.publish import PARENT, Run, Version, publish
+from pipelines.tracking.slices import slices
+from pipelines.tracking.upload import PARENT, Run, Version, publish
 from rankops import __version__
 from rankops.io.checkpoints import build, load_model, save_model
 from rankops.sorters import load_sorter
@@ -76,17 +79,49 @@ def numbers(store) -> set[str]:
 def test_a_run_has_its_seeds_below_it_and_is_sent_once(store):
     assert publish([training("one", 7.0)]) == ["one"]
     parent = store.get_run(whole(store, "one"))
-    assert parent.data.metrics == {"l1": 0.15, "l1.low": 0.1}
+    assert parent.data.metrics == {"l1": 0.15}
+    assert "| l1 | 0.1500 | 0.1000 |" in parent.data.tags["mlflow.note.content"]
     assert parent.data.params == {"loss.name": "l1"}
     assert parent.data.tags["stage"] == "train@one"
     (first, _) = sorted(found(store)[1][parent.info.run_id], key=lambda run: run.info.run_name)
     assert first.data.metrics["l1"] == 0.1
-    points = {name: store.get_metric_history(first.info.run_id, f"epoch.{name}") for name in ("loss", "l1", "phase")}
+    points = {name: store.get_metric_history(first.info.run_id, f"epoch/{name}") for name in ("loss", "l1", "phase")}
     assert [(point.step, point.value) for point in points["loss"]] == [(1, 0.5), (2, 0.25)]
     assert [(point.step, point.value) for point in points["l1"]] == [(1, 0.3)]  # a phase may not have every metric
     assert points["phase"] == []
     assert load_sorter(f"models:/{MODEL}@champion").steepness == 7.0
     assert publish([training("one", 7.0)]) == []
+
+
+def test_the_present_run_alone_has_its_name_and_its_seeds_theirs(store):
+    first, second = training("one", 7.0), training("one", 6.0)
+    again = tuple(replace(seed, key=f"{seed.key} again", times=(2000, 3000)) for seed in second.seeds)
+    second = replace(second, key="again", seeds=again, times=(2000, 3000))
+    for runs, dated in (([first], set()), ([second], {"one"}), ([first], {"again"})):
+        publish([replace(run, times=run.times or (1000, 2000)) for run in runs])
+        parents, children = found(store)
+        whole(store, "one")
+        names = {run.data.tags["rankops.key"]: run.info.run_name for run in parents}
+        assert {key for key, name in names.items() if name != "one"} == dated
+        for run in parents:
+            began = run.info.run_name.removeprefix("one")
+            assert began in ("", f" 1970-01-01 00:00:0{run.info.start_time // 1000}")
+            assert {seed.info.run_name for seed in children[run.info.run_id]} == {f"one-seed{n}{began}" for n in (1, 2)}
+
+
+def test_a_run_names_its_data_and_the_versions_that_it_was_made_from(store):
+    tags = {"input.data/clips/train.parquet": "1f" * 16, "input.data/clips/val.parquet": "2e" * 16}
+    child = replace(training("child", 2.0), tags=tags | {"input.made/parent": "3d.dir"})
+    publish([child, training("parent", 1.0)])
+    run = store.get_run(whole(store, "child"))
+    assert run.data.tags["from"] == f"models:/{MODEL}/1"  # the parent is sent first
+    data = [(one.dataset.name, one.dataset.digest, one.tags[0].value) for one in run.inputs.dataset_inputs]
+    assert data == [("clips", "1f1f1f1f", "train"), ("clips", "2e2e2e2e", "val")]
+    parent = store.get_model_version(MODEL, "1").source
+    assert [f"models:/{one.model_id}" for one in run.inputs.model_inputs] == [parent]
+    version = store.get_model_version(MODEL, "2")
+    assert not [name for name in version.tags if name.startswith("input.")]
+    assert f"Made from models:/{MODEL}/1." in version.description
 
 
 def test_the_best_on_validation_is_challenger_and_what_a_person_moves_stays(store):
@@ -174,7 +209,8 @@ def made_pipeline(params) -> None:
     files = {
         "dvc.lock": {"stages": dict.fromkeys(stages, entry)},
         "metrics/runs/memorability-mse.json": {"spearman": spearman}, "models/runs/memorability-mse/run.json": record,
-        "reports/figures/memorability-mse-examples.png": "", "models/sorters/lstm/history.csv": history,
+        "reports/figures/memorability-mse-examples.png": "", "reports/data/clips.html": "all rows passed",
+        "models/sorters/lstm/history.csv": history,
     }  # fmt: skip
     for seed in (1, 2):
         network = build("models", "network", NETWORK, seed=seed, outputs=1, colors=1)
@@ -213,13 +249,15 @@ def test_the_stage_sends_what_the_pipeline_made(store, capsys, made):
     runs = store.search_runs([one.experiment_id for one in store.search_experiments()])
     runs = {run.info.run_name: run for run in runs}
     parent, best = runs["memorability-mse"], runs["memorability-mse-seed2"]
-    assert parent.data.metrics == {"spearman": 0.5, "spearman.low": 0.4, "spearman.high": 0.6}
-    assert parent.data.params["loss.name"] == parent.data.tags["loss"] == "mse"
+    curves = {"epoch/loss": 0.25, "epoch/spearman": 0.4, "epoch/learning_rate": 0.1}  # means over both seeds
+    assert parent.data.metrics == {"spearman": 0.5} | curves
+    assert parent.data.params["loss"] == parent.data.tags["loss"] == "mse"
+    assert parent.data.params["model"] == "linear(maximum=True)"
     assert float(parent.data.params["training.finetune.optimizer.args.lr"]) > 0
     assert parent.data.tags["input.data/clips/train.parquet"] == "2e"
     assert parent.data.tags["input.models/runs/parent"] == "3d"
     assert "input.models/runs/none" not in parent.data.tags
-    assert parent.data.tags["snapshot"] == parent.data.params["data.snapshot"] == "1"
+    assert parent.data.tags["snapshot"] == parent.data.params["snapshot"] == "1"
     assert parent.data.tags["mlflow.source.name"] == "train@memorability-mse"
     times = [(run.info.start_time, run.info.end_time, run.data.tags["training.seconds"]) for run in (parent, best)]
     assert times == [(1000, 8500, "7.5"), (2000, 8500, "6.5")]
@@ -227,29 +265,30 @@ def test_the_stage_sends_what_the_pipeline_made(store, capsys, made):
     assert sorter.info.start_time == sorter.info.end_time  # nobody knows: not as long as it was sent
     assert sorter.data.tags["training.seconds"].startswith("unknown")
     assert best.data.tags[PARENT] == parent.info.run_id
+    assert [one.path for one in store.list_artifacts(parent.info.run_id, "data")] == ["data/clips.html"]
     assert best.data.metrics["spearman"] == 0.55
-    assert [point.step for point in store.get_metric_history(best.info.run_id, "epoch.loss")] == [1, 2]
+    assert [point.step for point in store.get_metric_history(best.info.run_id, "epoch/loss")] == [1, 2]
     champion = store.get_model_version_by_alias("score_ranking-clips", "champion")
     assert (champion.tags["seed"], champion.run_id) == ("2", parent.info.run_id)
     weights = registry.weights_of("models:/score_ranking-clips@champion", Path("copy"))
     text = (weights / "card.md").read_text()
-    assert text.strip() == champion.description.strip()
+    assert text.strip().replace("VERSION", "1") == champion.description.strip()
     for part in ("`train@memorability-mse`, seed 2", "| spearman | 0.5000 | 0.4000 to 0.6000 |",
                  "| data/clips/train.parquet | 2e |", "the frames of a clip, each of any size",
-                 "resized to 16 x 16", "`loss.name`: mse", "models:/score_ranking-clips/VERSION"):  # fmt: skip
+                 "resized to 16 x 16", "`loss`: mse", "models:/score_ranking-clips/VERSION"):  # fmt: skip
         assert part in text
     registered = load_model(weights)
     assert registered.recipe["classes"] == ["dull"]
     assert registered.recipe["made"] == {
         "rankops": __version__, "commit": parent.data.tags["git_commit"],
         "uncommitted_changes": parent.data.tags.get("git_dirty") == "true",
-        "inputs": {"data/clips/train.parquet": "2e", "models/runs/parent": "3d"},
-        "metrics": {"spearman": {"value": 0.5, "low": 0.4, "high": 0.6}},
+        "inputs": {"data/clips/train.parquet": "2e", "models/runs/parent": "3d"}, "from": "",
+        "metrics": {"spearman": {"value": 0.5, "low": 0.4, "high": 0.6}}, "slices": [],
     }  # fmt: skip
     assert registered.head.score[1].weight.equal(load_model("models/runs/memorability-mse/seed2").head.score[1].weight)
     assert [model.name for model in store.search_registered_models()] == ["score_ranking-clips", "sorter-lstm"]
     assert runs["sorter-laplace"].data.metrics["l1"] == 0.01
-    assert runs["sorter-lstm"].data.metrics["epoch.spearman"] == 0.4
+    assert runs["sorter-lstm"].data.metrics["epoch/spearman"] == 0.4
     published = json.loads(Path("reports/published.json").read_text())
     assert list(published) == ["sorter-lstm", "sorter-laplace", "memorability-mse"]
     main(params)
@@ -295,6 +334,30 @@ def test_an_experiment_in_a_copy_sends_runs_and_no_versions_to_the_store_of_the_
     assert [model.name for model in store.search_registered_models()] == ["score_ranking-clips", "sorter-lstm"]
 
 
+def test_slices_are_by_class_by_number_of_labels_and_by_columns(tmp_path):
+    ranks = [[1, 0], [0, 1], [2, 1], [1, 0]] * 40
+    lost = [row % 4 == 1 for row in range(160)]  # only the second class is, where it is alone
+    test = pa.table({"id": range(160), "label_ranks": ranks, "zoom": np.linspace(0, 1, 160), "shop": ["a", "b"] * 80})
+    pq.write_table(test, tmp_path / "test.parquet")
+    scores = [[1.0, 0.0] if wrong else [float(one) for one in row] for row, wrong in zip(ranks, lost, strict=True)]
+    predicted = {"id": range(160), "seed": [3] * 160, "scores": scores, "label_ranks": ranks, "true_label_ranks": ranks,
+                 "selected": [[one > 0 for one in row] for row in ranks]}  # fmt: skip
+    pq.write_table(pa.table(predicted), tmp_path / "predictions.parquet")
+    files = tmp_path / "predictions.parquet", tmp_path / "test.parquet"
+    found = slices("label_ranking", "ranked.exact_match", *files, seed=3)
+    rows = {one.name: (one.rows, round(one.value, 3)) for one in found}
+    assert rows["class: 0"] == (120, 1.0)
+    assert rows["class: 1"] == (80, 0.5)
+    assert (rows["labels: 1"], rows["labels: 2"]) == ((120, 0.667), (40, 1.0))
+    assert (rows["shop: a"], rows["shop: b"]) == ((80, 1.0), (80, 0.5))
+    assert len([name for name in rows if name.startswith("zoom: ")]) == 3
+    assert (found[0].value, found[-1].value) == (0.5, 1.0)
+    save_model(tmp_path / "ranker", small_ranker())
+    tags = {"run": "mine", "git_commit": "unknown"}
+    text = card("label_ranking-shop", tmp_path / "ranker", params={}, metrics={}, tags=tags, slices=found)
+    assert "| class: 1 | 80 | 0.5000 |" in text
+
+
 @pytest.mark.parametrize(
     ("tags", "more", "expected", "absent"),
     [
@@ -328,6 +391,8 @@ def test_a_version_answers_its_example_elsewhere_by_its_own_code_and_names_what_
     shown = done(sys.executable, "-c", code, folder=elsewhere, **environment).splitlines()[-1]
     assert shown.startswith(f"{tmp_path}/mlruns/")
     assert shown.endswith("['scores'] 1")
+    signature = mlflow.models.get_model_info("models:/query_ranking-shop/1").signature
+    assert (signature.inputs.input_names(), signature.outputs.input_names()) == (["text", "id"], ["scores"])
     (file,) = Path("mlruns").rglob("requirements.txt")
     named = {line.partition("==")[0] for line in file.read_text().split()}
     assert {"mlflow", "torch", "pillow", "pyarrow"} <= named

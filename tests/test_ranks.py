@@ -4,7 +4,7 @@ import math
 
 import pytest
 import torch
-from contracts.options import check_nothing_else_changes
+from contracts.values import check_nothing_else_changes
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp

@@ -8,17 +8,20 @@ from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote
 
+import dvc.cli
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import torch
+from dvc.repo import Repo
+from ruamel.yaml import YAML
 
 from pipelines.config.schema import check_shapes, merged, read
 from pipelines.reporting import docs_tables, studies
 from pipelines.reporting.examples import SHEET
 from pipelines.reporting.results import number
-from pipelines.stages import report
+from pipelines.stages import report, summarize
 from rankops.io.parquet import encode_images
 from rankops.lookup import find
 from rankops.metrics.label_ranking import ranked_ceiling
@@ -122,8 +125,11 @@ def write_project():
             "exact_ranks": 0.5, "gradient": {"vanishing": 0.0, "wrong_signs_of_others": 0.3},
             "length": 8, "parameters": 1409,
         })  # fmt: skip
-    write("models/sorters/lstm/history.csv", "epoch,loss,l1,learning_rate,best\n1,0.3,0.2,0.01,1\n2,0.2,0.1,0.01,1\n")
+    write("models/sorters/lstm/history.csv",
+          "phase,epoch,loss,l1,learning_rate,best\nimitation,1,0.3,0.2,0.01,1\nimitation,2,0.2,0.1,0,1\n")  # fmt: skip
     Path("models/sorters/laplace").mkdir()
+    for dataset in {run.dataset for run in params().runs.values()}:
+        write(f"reports/data/{dataset}.html", "")
     shutil.copytree(ROOT / "results", "results")
 
 
@@ -167,6 +173,32 @@ def made(tmp_path_factory):
     return folder, Page((folder / "reports/index.html").read_text())
 
 
+def test_dvc_shows_a_score_of_each_run_and_a_chart_of_each_task_that_names_its_runs(project, capsys):
+    summarize.main(params())
+    Repo.init(no_scm=True)
+    shutil.copytree(ROOT / "pipelines/reporting/templates", "pipelines/reporting/templates")
+    yaml = YAML(typ="safe")
+    yaml.dump({"metrics": ["scores"], "plots": yaml.load(ROOT / "dvc.yaml")["plots"]}, Path("dvc.yaml"))
+    assert dvc.cli.main(["metrics", "show"]) == 0
+    table = capsys.readouterr().out.splitlines()
+    assert max(map(len, table)) <= 120
+    assert len(table) == 1 + len(RUNS) + 2
+    assert any(row.split() == [f"scores/{OURS}.json", "spearman", "0.801"] for row in table)
+    assert dvc.cli.main(["plots", "show", "--out", "charts"]) == 0
+    page = capsys.readouterr().err + Path("charts/index.html").read_text()
+    assert "WARNING" not in page
+    specs = [json.JSONDecoder().raw_decode(rest)[0] for rest in page.split("var spec = ")[1:]]
+    shown = {Path(spec["title"]["text"]).stem: {row["run"] for row in spec["data"]["values"]} for spec in specs}
+    assert len(specs) == len(shown)
+    assert shown == {"sorters": {"lstm"}} | {
+        task: {name for name, run in RUNS.items() if run[0] == task} for task, *_ in RUNS.values()
+    }
+    rows = [row for spec in specs for row in spec["data"]["values"] if row["run"] == "lstm"]
+    assert [(row["phase"], row["epoch"], row["validation"]) for row in rows] == [
+        ("imitation: l1", "1", "0.2"), ("imitation: l1", "2", "0.1"),
+    ]  # fmt: skip
+
+
 @pytest.fixture
 def project(made, tmp_path, monkeypatch):
     """Return a copy of that folder, which is the current one."""
@@ -191,8 +223,8 @@ def test_the_page_opens_with_the_gain_of_our_loss_and_details_have_all_metrics_a
 
 
 def test_the_short_table_has_the_loss_that_is_best_on_validation(project):
-    values, other = params(), "memorability-spearman-sigmoid"
-    values.runs[other] = values.runs[OURS].model_copy(update={"sorter": "sigmoid"})
+    values, other = params(), "memorability-spearman-logistic"
+    values.runs[other] = values.runs[OURS].model_copy(update={"sorter": "logistic"})
     write_run(other, "score_ranking", 0.9)
     compared = json.loads(Path("metrics/comparisons/score_ranking.json").read_text())
     compared["runs"][other] = compared["runs"][OURS] | {"difference": {"value": 0.1, "low": 0.09, "high": 0.11}}
@@ -201,8 +233,9 @@ def test_the_short_table_has_the_loss_that_is_best_on_validation(project):
     for validation in (0.4, 0.6):  # of the other, 0.5
         write(f"models/runs/{other}/run.json", TRAINED | {"validation": {"2": validation}})
         report.main(values)
-        found.append(Path("reports/results.md").read_text().partition("Test splits")[0].split("spearman + ")[1][:7])
-    assert found == ["laplace", "sigmoid"]
+        (best,) = re.findall(r"spearman \+ (\w+)", Path("reports/results.md").read_text().partition("Test splits")[0])
+        found.append(best)
+    assert found == ["laplace", "logistic"]
 
 
 def test_the_sheet_shows_the_best_seed_of_every_loss_and_the_same_results_make_the_same_bytes(project):
@@ -310,7 +343,7 @@ class TestStudies:
         rows = studies.rows_of("mse", {"spearman": leaf(1 / 3)}) + [studies.Row("mse", "setting.lr", 0.1, fold=2)]
         studies.write("mine", rows, MADE_BY)
         study = studies.read("mine")
-        assert study.made_by == MADE_BY
+        assert study.made_by.items() >= MADE_BY.items()
         assert study.runs == ["mse"]
         assert study.leaf("mse", "spearman") == (1 / 3, 1 / 3 - 0.02, 1 / 3 + 0.02)
         assert study.by_seed("mse", "spearman") == {1: 1 / 3 - 0.01, 2: 1 / 3 + 0.01}
@@ -320,17 +353,42 @@ class TestStudies:
         ("rows", "about", "named"),
         [
             ([studies.Row("a", "m", 1.0)] * 2, MADE_BY, "twice"),
-            ([studies.Row("a", "m", float("nan"))], MADE_BY, "finite"),
-            ([], MADE_BY | {"commit": None}, "commit"),
+            ([studies.Row("a", "m", float("inf"))], MADE_BY, "finite"),
+            ([studies.Row("a", "m", 1.0, 1.5, 2.0)], MADE_BY, "between low and high"),
+            ([studies.Row("a", "m", 1.0, 1.0)], MADE_BY, "or neither"),
+            ([studies.Row("a ", "m", 1.0)], MADE_BY, "spaces"),
+            ([], MADE_BY, "no rows"),
+            ([studies.Row("a", "m", 1.0)], MADE_BY | {"commit": None}, "commit"),
         ],
     )
-    def test_a_study_without_an_origin_or_with_a_number_twice_is_refused(
+    def test_a_study_without_an_origin_or_with_a_number_twice_or_beside_its_interval_is_refused(
         self, rows, about, named, tmp_path, monkeypatch
     ):
         monkeypatch.chdir(tmp_path)
         with pytest.raises(ValueError, match=f"results.*{named}"):
             studies.write("mine", rows, about)
         assert not Path("results/mine").exists()
+
+    @pytest.mark.parametrize(
+        ("old", "new", "named"),
+        [
+            ("b,,,m,0.25,,\n", "", "results.csv: its SHA-256 is"),  # cut at a line
+            ("0.25", "0.2", "results.csv: its SHA-256 is"),  # cut within a number
+            ("0.25", "inf", "line 3: value .* finite"),
+            ("0.25", "", "line 3: value is ''"),
+            ("b,,", "b,1.5,", "line 3: seed is '1.5'"),
+            ("b,,,m", "a,,,m", "line 3: .*twice"),
+            ("0.5,0.4,0.6", "0.5,0.6,0.4", "line 2: .*between low and high"),
+            ("m,0.25,,", "m,0.25", "line 3: 5 cells"),
+        ],
+    )
+    def test_a_damaged_table_is_refused(self, tmp_path, monkeypatch, old, new, named):
+        monkeypatch.chdir(tmp_path)
+        path = studies.write("x", [studies.Row("a", "m", 0.5, 0.4, 0.6), studies.Row("b", "m", 0.25)], MADE_BY)
+        table = path / "results.csv"
+        table.write_text(table.read_text().replace(old, new))
+        with pytest.raises(ValueError, match=f"results.csv: {named.removeprefix('results.csv: ')}"):
+            studies.read("x")
 
 
 class TestPages:

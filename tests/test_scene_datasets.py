@@ -15,7 +15,7 @@ from pipelines.config.schema import check_shapes, merged, read
 from pipelines.stages import data, validate
 from rankops import lookup
 from rankops.datasets import captions, long_tailed_mnist
-from rankops.datasets.scenes import digits, facts, layout, rlsep
+from rankops.datasets.scenes import digits, layout, measures, rlsep
 from rankops.datasets.scenes.base import Scenes
 from rankops.datasets.scenes.drawing import draw
 from rankops.io.parquet import encode_images
@@ -447,7 +447,7 @@ def test_scenes_of_the_figures_have_exact_scales_and_frames_in_which_one_digit_g
     size, top, left = (recipe[name] for name in ("size", "top", "left"))
     assert size.sort(1).values.equal(torch.tensor([0.0] * 6 + [8.0, 16.0, 24.0, 32.0]).expand(200, 10))
     assert recipe["label_ranks"].equal((size / 8).long())
-    assert facts.largest_overlap(size, top, left).max() == 0
+    assert measures.largest_overlap(size, top, left).max() == 0
     row, label = (size > 0).nonzero(as_tuple=True)
     assert (glyphs.labels[glyphs.rows_of(recipe["glyph"][row, label])] == label).all()
     recipe = rlsep.frame_recipes(glyphs, 7, canvas=64, generator=generator)

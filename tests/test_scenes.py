@@ -7,7 +7,7 @@ import torch
 
 from rankops.datasets.scenes.digits import Digits
 from rankops.datasets.scenes.drawing import draw, interpolation_weights
-from rankops.datasets.scenes.facts import box_facts
+from rankops.datasets.scenes.measures import box_facts
 
 
 @pytest.fixture

@@ -12,6 +12,7 @@ import sys
 import zlib
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from datetime import UTC, datetime, timedelta
 from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
@@ -28,12 +29,14 @@ from PIL import Image
 from starlette.testclient import TestClient
 
 from pipelines.config import load
-from pipelines.serving import chosen, server
-from pipelines.serving.chosen import model_folder, roles_of, the_model
-from pipelines.serving.model import Model
-from pipelines.tracking.publish import Run, Version, publish
+from pipelines.flows.monitor import newest
+from pipelines.serving import named_model, request_log, server
+from pipelines.serving.named_model import model_folder, roles_of, the_model
+from pipelines.serving.pyfunc import Model
+from pipelines.serving.request_log import RequestLog
+from pipelines.tracking.upload import Run, Version, publish
 from rankops import lookup
-from rankops.cli.rows import Roles
+from rankops.cli.rows import Roles, read
 from rankops.datasets.files.splits import Split
 from rankops.inputs import _base as base
 from rankops.inputs import frames as clips
@@ -300,6 +303,8 @@ class TestServed:
         ):
             answer = served("label_ranking").post("/invocations", content=body, headers={"Content-Type": kind})
             assert (answer.status_code, "Traceback" in answer.text) == (status, False)
+        both = {"Content-Type": "application/json", "Content-Length": "2", "Transfer-Encoding": "chunked"}
+        assert served("label_ranking").post("/invocations", content=b"{}", headers=both).status_code == 413
 
     def test_an_answer_that_is_no_number_is_a_400(self, tmp_path):
         for task in ("multilabel", "label_ranking"):
@@ -382,9 +387,9 @@ class TestModelFolder:
             the_model(None, "rankops serve --model MODEL")
         params = load("params.yaml")
         runs = {name: run for name, run in params.runs.items() if run.task == "multilabel"}
-        monkeypatch.setattr(chosen, "load", lambda: params.model_copy(update={"runs": runs}))
+        monkeypatch.setattr(named_model, "load", lambda: params.model_copy(update={"runs": runs}))
         assert the_model(None, "") == "models:/multilabel-long_tailed_mnist@champion"
-        monkeypatch.setattr(chosen, "load", lambda: params.model_copy(update={"runs": {}}))
+        monkeypatch.setattr(named_model, "load", lambda: params.model_copy(update={"runs": {}}))
         with pytest.raises(ValueError, match="trains none"):
             the_model(None, "")
 
@@ -396,7 +401,7 @@ class TestModelFolder:
         shop = params.datasets["clips"].model_copy(update={"name": "table", "args": args})
         mine = params.runs["label_ranking-rlsep"].model_copy(update={"dataset": "shop"})
         update = {"datasets": params.datasets | {"shop": shop}, "runs": params.runs | {"mine": mine}}
-        monkeypatch.setattr(chosen, "load", lambda: params.model_copy(update=update))
+        monkeypatch.setattr(named_model, "load", lambda: params.model_copy(update=update))
         for model in ("models/runs/mine", "../x/models/runs/mine/seed2", "models:/label_ranking-shop@champion"):
             assert roles_of(model) == Roles(["path"], "sku", None)
         assert roles_of("models/runs/label_ranking-rlsep") == roles_of("elsewhere") == Roles()
@@ -436,10 +441,73 @@ class TestModelFolder:
                 load_model(run)
 
 
+class TestRequests:
+    """What is kept of requests is what `rankops monitor` reads."""
+
+    @pytest.mark.parametrize("request_of", [name for name in REQUESTS if "caption" not in REQUESTS[name]])
+    def test_rows_are_kept_with_answer_and_version_as_a_table_that_can_be_answered(
+        self, request_of, generator, tmp_path
+    ):
+        task, images = request_of.split()[0], [encoded(noise(generator, 16, 16)) for _ in range(2)]
+        network, day = network_of(task), [datetime(2026, 11, 26, tzinfo=UTC)]
+        save_model(tmp_path / "model", network)
+        kept = RequestLog(tmp_path / "in", now=lambda: day[0])
+        client = TestClient(server.app_of(tmp_path / "model", version="shop/3", requests=kept))
+        row = {
+            name: [sent(images[one]) for one in value] if isinstance(value, list) and isinstance(value[0], int)
+            else sent(images[value]) if isinstance(value, int) and name == "image" else value
+            for name, value in REQUESTS[request_of].items()
+        }  # fmt: skip
+        answers = []
+        for _ in range(2):
+            answer = client.post("/invocations", json={"dataframe_records": [row]})
+            assert (answer.status_code, answer.headers["X-Model-Version"]) == (200, "shop/3"), answer.text
+            answers += answer.json()["predictions"]
+            day[0] += timedelta(days=1)
+        with pytest.raises(FileNotFoundError):  # the second day has not ended
+            (tmp_path / "in/2026-11-27-requests.jsonl").stat()
+        file = newest(tmp_path / "in")
+        assert file.name == "2026-11-26-requests.jsonl"
+        (line,) = map(json.loads, file.read_text().splitlines())
+        assert (line["version"], line["asked"]) == ("shop/3", "2026-11-26T00:00:00+00:00")
+        (again,) = lookup.find("tasks", task)().respond(network, [one.asked() for one in read([file], network.recipe)])
+        for name, value in again.items():
+            assert pytest.approx(value) == line["answer"][name]
+            assert line["answer"][name] == answers[0][name]
+
+    def test_of_any_number_of_rows_a_bounded_random_sample_is_kept_also_after_a_restart(self, tmp_path, monkeypatch):
+        monkeypatch.setattr(request_log, "ROWS", 100)
+        for start in range(0, 3000, 1500):
+            kept = RequestLog(tmp_path, seed=start)
+            for first in range(start, start + 1500, 50):
+                kept.keep([{"id": one} for one in range(first, first + 50)], [{"score": 0.5}] * 50, "shop/1")
+            with kept._file.open("a") as file:
+                file.write('{"id": 7')  # as a killed process leaves it
+        lines = kept._file.read_text().splitlines()[:-1]
+        ids = [json.loads(line)["id"] for line in lines]
+        assert 100 <= len(ids) <= 200
+        assert 1100 < np.mean(ids) < 1900  # neither the first nor the last
+        kept._folder = tmp_path / "gone"  # as where the disk is full: answers go on
+        kept.keep([{"id": 1}] * 200, [{"score": 0.5}] * 200, "shop/1")
+
+
 class TestServe:
+    def test_an_alias_is_followed_without_a_restart(self, store, run):
+        for key, seed in enumerate(("seed1", "seed2")):
+            publish([Run(seed, "tests", str(key), version=Version("label_ranking-shop", run / seed))])
+        served = server.Served("models:/label_ranking-shop@champion")
+        client = TestClient(served)
+        assert client.get("/ping").headers["X-Model-Version"] == "label_ranking-shop/1"
+        store.set_registered_model_alias("label_ranking-shop", "champion", "2")
+        served.look()
+        assert client.get("/ping").headers["X-Model-Version"] == "label_ranking-shop/2"
+        store.delete_registered_model_alias("label_ranking-shop", "champion")
+        served.look()
+        assert client.get("/ping").headers["X-Model-Version"] == "label_ranking-shop/2"
+
     def test_asked_by_many_at_once_it_answers_each_as_one_alone(self, store, run, generator):
         publish([Run("x", "tests", "x", version=Version("label_ranking-shop", run / "seed2"))])
-        (code,) = Path("mlruns").rglob("model.py")
+        (code,) = Path("mlruns").rglob("pyfunc.py")
         code.write_text("raise SystemExit('the code of a version was run')")
         port = free_port()
         address = "models:/label_ranking-shop@champion"

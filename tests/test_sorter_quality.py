@@ -8,7 +8,7 @@ import torch
 from rankops import sorter_quality
 from rankops.datasets.vectors.score_vectors import draw
 from rankops.ranks import ranks
-from rankops.sorters import LSTM, Laplace, Sigmoid
+from rankops.sorters import LSTM, Laplace, Logistic
 
 
 @pytest.fixture
@@ -35,8 +35,8 @@ def test_of_ranks_that_are_off_by_a_place_and_of_a_linear_map(scores, generator)
     result = sorter_quality.accuracy(lambda scores: ranks(scores) + 1, scores)
     assert result == {"l1": pytest.approx(1 / 20), "exact_ranks": 0, "exactly_ordered": 1}
     assert sorter_quality.invariance(lambda one: one * torch.arange(20), scores, generator)["equivariance"] > 0.01
-    by_position = sorter_quality.ties(lambda scores: Sigmoid()(scores) + torch.linspace(0, 1, 20), 7 * scores)
-    assert by_position["spread_of_tied_ranks"] > 0.1 > sorter_quality.ties(Sigmoid(), scores)["spread_of_tied_ranks"]
+    by_position = sorter_quality.ties(lambda scores: Logistic()(scores) + torch.linspace(0, 1, 20), 7 * scores)
+    assert by_position["spread_of_tied_ranks"] > 0.1 > sorter_quality.ties(Logistic(), scores)["spread_of_tied_ranks"]
 
     # Rank i rises with score i, and with half of the others.
     weights = torch.ones(20, 20)

@@ -15,7 +15,7 @@ from rankops import sorter_quality
 from rankops.datasets.vectors.score_vectors import draw
 from rankops.io.checkpoints import build, save_model
 from rankops.ranks import ranks
-from rankops.sorters import CNN, LSTM, Comparator, Handcrafted, Laplace, Sigmoid, StraightThrough, load_sorter
+from rankops.sorters import CNN, LSTM, Comparator, Handcrafted, Laplace, Logistic, StraightThrough, load_sorter
 
 
 def jacobian(sorter, scores: torch.Tensor) -> torch.Tensor:
@@ -43,7 +43,7 @@ def test_sums_over_pairs(values):
 
     for sorter, expected in (
         (Handcrafted(), summed(values, logistic(10))),
-        (Sigmoid(steepness=5.0), summed(values / deviation, logistic(5))),
+        (Logistic(softness=0.2), summed(values / deviation, logistic(5))),
         (Laplace(), summed(values / deviation, laplace(scale=0.2).cdf)),
         (Laplace(softness=0.3, standardize=False), summed(values, laplace(scale=0.3).cdf)),
     ):
@@ -78,7 +78,7 @@ def test_detached_gradients_are_those_of_the_formula_with_the_deviation_held_con
     fixed = Laplace(softness=0.1 * deviation, standardize=False)
     assert torch.allclose(jacobian(Laplace(softness=0.1), scores), jacobian(fixed, scores))
     fixed = Handcrafted(steepness=4 / deviation)
-    assert torch.allclose(jacobian(Sigmoid(steepness=4.0), scores), jacobian(fixed, scores))
+    assert torch.allclose(jacobian(Logistic(softness=0.25), scores), jacobian(fixed, scores))
     for softness in (0.0, 0.05):
         straight_through = StraightThrough(softness=softness, gradient_softness=0.3)
         assert torch.allclose(jacobian(straight_through, scores), jacobian(Laplace(softness=0.3), scores))

@@ -13,8 +13,8 @@ from filelock import FileLock
 from mlflow.store.tracking import sqlalchemy_store
 
 from pipelines.tracking.database import ADDRESSES
-from pipelines.tracking.publish import publish
 from pipelines.tracking.store import ServerUnreachable, address_of_store, connect
+from pipelines.tracking.upload import publish
 from rankops.sorters import load_sorter
 
 from conftest import ROOT  # isort: skip

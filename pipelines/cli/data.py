@@ -88,7 +88,8 @@ def _mnist(timeout: float) -> None:
             except OSError as failed:
                 advice = "to copy it from a folder: RANKOPS_MNIST_ROOT=<folder> rankops fetch mnist"
                 pulled = f"; to get it from DVC's remote: dvc pull {tracked}" if tracked.is_file() else ""
-                raise OSError(f"{failed}; {advice}{pulled}") from failed
+                reason = str(failed).rstrip(")\n").splitlines()[-1]  # torchvision names every mirror before
+                raise OSError(f"MNIST could not be downloaded: {reason}; {advice}{pulled}") from failed
         typer.echo(f"{MNIST}: fetched")
     else:
         typer.echo(f"{MNIST}: all four files are complete")

@@ -15,7 +15,8 @@ from pipelines.ops.imports import uncollected
 __all__ = ["blocks_of", "init"]
 
 RAW = Path("data/raw")
-SEEDS = [1, 2, 3]
+SEEDS = 3
+WIDTH = 70  # of values in the params that DVC leaves on their line
 SIZE = 96  # pixels on a side of pictures
 CONVNET = {"name": "convnet", "args": {"channels": [32, 64, 96]}}
 NONE = {"name": "none"}
@@ -158,7 +159,7 @@ def blocks_of(key: str, raw: Path, task: str, options: dict[str, Any], *, folder
         }
     first, second = runs
     question = f"Does {losses[1][0]} rank {key} better than {losses[0][0]}?"
-    comparison = {"question": question, "metric": metric, "baseline": first, "runs": [second]}
+    comparison = {"question": question, "baseline": first, "runs": [second], "metric": metric}
     return {"datasets": {key: dataset}, "runs": runs, "comparisons": {key: comparison}}
 
 
@@ -200,7 +201,7 @@ def _told(blocks: dict[str, Any], key: str) -> list[str]:
         splits = f"from the column {split}"
     else:
         splits = "by a hash of each row's number: val 10 %, test 20 %, gate 10 %"
-    lines = [f"splits: {splits}", f"runs: {' and '.join(blocks['runs'])}, {len(SEEDS)} seeds each"]
+    lines = [f"splits: {splits}", f"runs: {' and '.join(blocks['runs'])}, {SEEDS} seeds each"]
     if "size" in dataset:
         lines.append(f"pictures: the middle square, {SIZE} pixels on a side (`size`)")
     return ([f"structure: {structure}"] if structure else []) + lines
@@ -222,12 +223,18 @@ def _flow(value: Any) -> Any:
 
 
 def _laid_out(blocks: dict[str, Any]) -> dict[str, Any]:
-    """Return blocks whose entries, and the options of a dataset, are a line each."""
+    """Return blocks whose entries, and the options of a dataset, are a line each; lists and long ones are more."""
     from ruamel.yaml.comments import CommentedMap
+
+    def value_of(value: Any) -> Any:
+        if isinstance(value, dict) and len(str(value)) > WIDTH:
+            return CommentedMap({one: _flow(inner) for one, inner in value.items()})
+        return value if isinstance(value, list) else _flow(value)
 
     def entry_of(entry: dict[str, Any]) -> Any:
         options = {"args": CommentedMap({one: _flow(value) for one, value in entry.get("args", {}).items()})}
-        return CommentedMap({one: _flow(value) for one, value in entry.items()} | (options if "args" in entry else {}))
+        lines = {one: value_of(value) for one, value in entry.items()}
+        return CommentedMap(lines | (options if "args" in entry else {}))
 
     return {
         name: CommentedMap({key: entry_of(entry) for key, entry in block.items()}) for name, block in blocks.items()

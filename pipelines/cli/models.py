@@ -54,7 +54,7 @@ def predict(
     """Answer rows by a trained model of any task: the labels of pictures, scores, the order of documents."""
     from tqdm import tqdm
 
-    from pipelines.serving.chosen import model_folder, roles_of
+    from pipelines.serving.named_model import model_folder, roles_of
     from rankops.cli.predict import SHIPPED, run
     from rankops.cli.rows import Roles
 
@@ -93,13 +93,24 @@ def serve(
         typer.Option(help="A registered version; by default the champion of the only model that params.yaml trains."),
     ] = None,
     port: Annotated[int, typer.Option(min=1, max=65535)] = 5001,
+    log_to: Annotated[
+        Path | None,
+        typer.Option(
+            callback=typed_here,
+            help="Folder, such as data/incoming, for a random sample of each day's requests, which `rankops monitor` "
+            "takes: about 2,000 rows or 128 MB a day; by default none is kept.",
+        ),
+    ] = None,
 ) -> None:
-    """Serve a registered version on http://127.0.0.1:PORT/invocations until Ctrl-C."""
+    """Serve a registered version on http://127.0.0.1:PORT/invocations until Ctrl-C.
+
+    An alias such as @champion is followed: a new champion answers within a minute, without a restart.
+    """
     from pipelines.serving import server
-    from pipelines.serving.chosen import the_model
+    from pipelines.serving.named_model import the_model
 
     with errors_in_a_line():
-        server.serve(the_model(model, "rankops serve --model MODEL"), port=port)
+        server.serve(the_model(model, "rankops serve --model MODEL"), port=port, log_to=log_to)
 
 
 def monitor(
@@ -124,6 +135,14 @@ def monitor(
     alpha: Annotated[float, typer.Option(help="False-positive rate.")] = 0.01,
     least_distance: Annotated[float, typer.Option(help="Smallest KS distance that counts as drift.")] = 0.1,
     rows: Annotated[int, typer.Option(help="Largest number of rows to compare from each file.")] = 2000,
+    challenger: Annotated[
+        str | None,
+        typer.Option(
+            callback=model_typed_here,
+            help="A second model of the task, such as models:/<name>@challenger, that answers the fresh rows too: what "
+            "would change.",
+        ),
+    ] = None,
     report: Annotated[
         Path | None,
         typer.Option(callback=typed_here, help="JSON to write; default: reports/monitoring/<name of FRESH>.json."),
@@ -135,15 +154,16 @@ def monitor(
 
     Exit code: 0 without drift, 3 with drift, 1 after an error.
     """
-    from pipelines.monitoring import drift
-    from pipelines.serving.chosen import the_model
+    from pipelines.monitoring import drift, shadow
+    from pipelines.serving.named_model import the_model
 
     report = report or Path("reports/monitoring") / f"{fresh.stem}.json"
     with errors_in_a_line():
         model = the_model(model, f"rankops monitor {fresh} --model MODEL")
         comparison = drift.compare(
-            fresh, model=model, dataset=dataset, alpha=alpha, least_distance=least_distance, rows=rows
-        )
+            fresh, model=model, dataset=dataset, alpha=alpha, least_distance=least_distance, rows=rows,
+            challenger=challenger,
+        )  # fmt: skip
         drift.write(comparison, report)
         if as_json:
             typer.echo(report.read_text(), nl=False)
@@ -151,6 +171,8 @@ def monitor(
             from rich.console import Console
 
             Console().print(drift.table(comparison))
+            if challenger:
+                Console().print(shadow.table(comparison.agreement, champion=model, challenger=challenger))
             typer.echo(f"{comparison.verdict}; report in {report}")
         if comparison.drifted and retrain:
             from pipelines.flows import monitor as flow

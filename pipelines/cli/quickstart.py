@@ -89,7 +89,7 @@ def compare(
     """
     import torch
 
-    from pipelines.running.progress import followed
+    from pipelines.running.history import followed
     from rankops.bootstrap import evaluate
     from rankops.cli.demo import QUICKSTART
     from rankops.datasets.files.splits import Split

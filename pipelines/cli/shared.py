@@ -2,6 +2,7 @@
 
 import json
 import os
+import sys
 from collections.abc import Generator, Iterable
 from contextlib import contextmanager
 from pathlib import Path
@@ -10,6 +11,8 @@ from typing import Annotated, Any, NoReturn
 import typer
 
 __all__ = ["AsJson", "errors_in_a_line", "fail", "model_typed_here", "print_json", "table", "typed_here"]
+
+WIDE = 160  # columns of a table where there is no terminal
 
 
 def fail(message: object) -> NoReturn:
@@ -40,7 +43,7 @@ def table(*columns: str, rows: Iterable[Iterable[object]]) -> None:
     shown = Table(*(Column(one, overflow="fold") for one in columns))
     for row in rows:
         shown.add_row(*(Text("-" if cell is None else str(cell)) for cell in row))
-    Console().print(shown)
+    Console(width=None if sys.stdout.isatty() else WIDE).print(shown)
 
 
 def typed_here(context: typer.Context, value: Any) -> Any:

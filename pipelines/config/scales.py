@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 from ruamel.yaml import YAML
-from ruamel.yaml.representer import RoundTripRepresenter
 
 from pipelines.config.rules import check_values
 from pipelines.config.schema import ParamsError, others, read
@@ -18,13 +17,6 @@ __all__ = ["apply", "names", "round_trip"]
 DEFAULT = "laptop"
 # Blocks whose keys the user chooses: a scale may name a run that somebody has deleted.
 OWN_KEYS = ("datasets", "sorters", "runs", "comparisons")
-
-
-class _Representer(RoundTripRepresenter):
-    """Writes null where ruamel would write nothing."""
-
-
-_Representer.add_representer(type(None), lambda self, _: self.represent_scalar("tag:yaml.org,2002:null", "null"))
 
 
 def names(folder: Path = Path()) -> list[str]:
@@ -80,15 +72,16 @@ def _put(into: Any, changes: Any, scale: Path, place: str = "") -> Iterator[str]
                 _replace(block, value)
             case dict() as block, dict():
                 yield from _put(block, value, scale, f"{place}{key}.")
-            case list() as block, list():
-                block[:] = value
             case _:
-                into[key] = value
-        _align_comment(into, key)
+                _write(into, key, value)
 
 
-def _align_comment(block: Any, key: str) -> None:
-    """Leave one space after a value, whatever the length of the value before; plain blocks have no comments."""
+def _write(block: Any, key: str, value: Any) -> None:
+    """Write a value, a list in the layout that it has; its comment is one space behind. Plain blocks have none."""
+    if isinstance(value, list) and isinstance(block.get(key), list):
+        block[key][:] = value
+    else:
+        block[key] = value
     comments = getattr(block, "ca", None)
     if comments and (comment := comments.items.get(key)) and comment[2]:
         comment[2].column = 0
@@ -98,13 +91,13 @@ def _replace(block: Any, values: Any) -> None:
     """Replace a block in place, which keeps its comments and anchors."""
     for old in set(block) - set(values):
         del block[old]
-    block.update(values)
+    for key, value in values.items():
+        _write(block, key, value)
 
 
 def round_trip() -> YAML:
     """Return a reader and writer that keeps comments, quotes, anchors and the order of keys."""
     yaml = YAML()
-    yaml.Representer = _Representer
     yaml.preserve_quotes = yaml.brace_single_entry_mapping_in_flow_sequence = True
     yaml.width = 4096  # break no line
     return yaml

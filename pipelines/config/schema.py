@@ -8,7 +8,16 @@ from pathlib import Path
 from reprlib import Repr
 from typing import Annotated, Any, BinaryIO, Literal, TypeVar
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    TypeAdapter,
+    ValidationError,
+    model_validator,
+)  # fmt: skip
 from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 from ruamel.yaml.events import AliasEvent, CollectionEndEvent, CollectionStartEvent, ScalarEvent
@@ -46,6 +55,7 @@ T = TypeVar("T")
 Count = Annotated[int, Field(gt=0)]
 TwoOrMore = Annotated[int, Field(ge=2)]
 Seed = Annotated[int, Field(ge=0, lt=2**31)]
+MOST_SEEDS = 1000
 
 
 def _plain(name: str) -> str:
@@ -58,7 +68,19 @@ def _plain(name: str) -> str:
     return name
 
 
+def _numbered(seeds: Any) -> Any:
+    """Return the seeds from 1 on, of how many there are."""
+    if type(seeds) is not int:
+        return seeds
+    if not 0 < seeds <= MOST_SEEDS:
+        raise ValueError(f"{seeds} seeds, expected 1 to {MOST_SEEDS}, or a list of them")
+    return [*range(1, seeds + 1)]
+
+
 Name = Annotated[str, AfterValidator(_plain)]
+Seeds = Annotated[
+    list[Seed], Field(min_length=1), BeforeValidator(_numbered, json_schema_input_type=Count | list[Seed])
+]
 
 
 class ParamsError(ValueError):
@@ -207,7 +229,7 @@ class Run(Block):
     auxiliary: Auxiliary
     sorter_optimizer: Component | None = None
     training: dict[str, Any] = {}
-    seeds: Annotated[list[Seed], Field(min_length=1)]
+    seeds: Seeds
     grid: dict[str, Annotated[list[Any], Field(min_length=1)]] = {}
 
     @model_validator(mode="after")

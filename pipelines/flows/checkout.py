@@ -77,10 +77,12 @@ def fresh_checkout(
 
 def _fetch(project: Path, remote: str) -> None:
     """Fetch the branches of other machines' retrainings; refuse remotes that cannot be pushed to in the end."""
-    if not Config(str(project / ".dvc")).get("core", {}).get("remote"):
+    dvc = Config(str(project / ".dvc"))
+    if (default := dvc.get("core", {}).get("remote")) not in (remotes := dvc.get("remote", {})):
+        found = f"DVC's default remote {default} is not among its remotes, {', '.join(remotes) or 'none'}"
         raise ValueError(
-            f"{project}: DVC has no default remote, so nobody could get the data and models of what is pushed: "
-            "`dvc remote add --default NAME ADDRESS`"
+            f"{project}: {found if default else 'DVC has no default remote'}, so nobody could get the data and models "
+            "of what is pushed: `dvc remote add --default NAME ADDRESS`"
         )
     known = git(project, "remote").splitlines()
     if remote not in known:  # git would take an address, or an option that names a program

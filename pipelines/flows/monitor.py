@@ -17,7 +17,7 @@ from prefect.states import Completed, State
 from pipelines.flows.promote import NOT_JUDGED
 from pipelines.monitoring import drift
 from pipelines.ops.messages import first_line, without_credentials
-from pipelines.serving.chosen import the_model
+from pipelines.serving.named_model import the_model
 from rankops.cli.rows import table_of
 
 __all__ = ["DEPLOYMENT", "DRIFTED", "monitor", "newest", "retrain"]

@@ -27,8 +27,8 @@ from pipelines.flows.promote import judge, outcome, show
 from pipelines.flows.schedule import Took, run_stages
 from pipelines.ops.git import file_at, git
 from pipelines.reporting.results import markdown, read_runs
-from pipelines.tracking.publish import addresses
 from pipelines.tracking.store import address_of_store
+from pipelines.tracking.upload import addresses
 
 __all__ = ["retrain"]
 
@@ -126,8 +126,11 @@ def _show_results(folder: Path, params: Settings, trained: list[str]) -> None:
     for row in table[table["seed"].isna()].itertuples():
         if row.metric == params.gate.judged[params.runs[row.run].task].metric:
             name = f"[{row.run}]({links[row.run]})" if row.run in links else row.run
-            rows.append([name, row.metric, f"{row.value:.4f} ({row.low:.4f} to {row.high:.4f})"])
-    shown = markdown(["run", "metric on the test split", "mean over seeds (95 %)"], rows)
+            data = params.runs[row.run].dataset
+            if row.run in links:  # the page of what was expected of the data, and found
+                data = f"[{data}]({links[row.run]}/artifactPath/data/{data}.html)"
+            rows.append([name, row.metric, f"{row.value:.4f} ({row.low:.4f} to {row.high:.4f})", data])
+    shown = markdown(["run", "metric on the test split", "mean over seeds (95 %)", "data"], rows)
     create_markdown_artifact(key="results", markdown=shown, description="Results of all runs")
     sheets = [folder / f"reports/figures/{name}-examples.png" for name in trained]
     for sheet in filter(Path.is_file, sheets):

@@ -14,8 +14,8 @@ enough too: of enough rows any difference is significant, and not each is worth 
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -29,8 +29,8 @@ from sklearn.decomposition import PCA
 
 from pipelines.config import load
 from pipelines.monitoring.measure import Measured, measure
-from pipelines.ops.dvc_lock import INPUT
-from pipelines.serving.chosen import is_registered, model_folder, roles_of, run_of
+from pipelines.monitoring.shadow import Agreement, agreements
+from pipelines.serving.named_model import is_registered, model_folder, roles_of, run_of
 from rankops.cli.rows import Roles, Row, kind_of, read
 from rankops.io.atomic import replaced_file
 from rankops.io.checkpoints import load_model
@@ -73,6 +73,8 @@ class Comparison:
     least_distance: float
     rows: dict[str, int]  # that were compared: `train` (inputs), `val` (network) and `fresh`
     quantities: list[Quantity]
+    challenger: str | None = None  # such as `label_ranking-photos/3` or a folder; None if none was asked
+    agreement: list[Agreement] = field(default_factory=list)  # of its answers to the fresh rows with the model's
 
     @property
     def drifted(self) -> list[str]:
@@ -98,6 +100,7 @@ def compare(
     least_distance: float = 0.1,
     rows: int = 2000,
     seed: int = 0,
+    challenger: str | None = None,
 ) -> Comparison:
     """Compare the rows of a file, and what a model says of them, with the dataset that it was trained on.
 
@@ -113,6 +116,7 @@ def compare(
         least_distance: of a quantity that has drifted; 0 leaves it to the tests.
         rows: how many rows of each file are looked at, at most; of more, so many are drawn.
         seed: of the draw.
+        challenger: a model of the same task that answers the fresh rows too, see `pipelines.monitoring.shadow`.
 
     Raises:
         FileNotFoundError, ValueError: a file is missing, corrupt, lacks the model's input or has too few rows, or a row
@@ -129,10 +133,10 @@ def compare(
             raise ValueError(f"{name} is {given}, expected {expected}")
     version = _version(model)
     dataset = _dataset(model, version, dataset)
-    reference, files = _reference(model, version, dataset)
     # By its number: the alias may move meanwhile.
     with model_folder(model if version is None else f"models:/{version.name}/{version.version}") as folder:
         recipe = recipe_of(folder)
+        reference, files = _reference(model, version, dataset, recipe.get("made", {}).get("inputs", {}))
         kind_of(recipe, where=model)
         fresh_roles = roles_of(model) if roles is None else roles
         readers: dict[str, Callable[[], Iterator[Row]]] = {"fresh": lambda: read([Path(fresh)], recipe, fresh_roles)}
@@ -144,6 +148,12 @@ def compare(
         chosen = torch.randperm(counts[name], generator=generator(seed, "monitor", name))[:rows]
         known = measured["train"].words if name != "train" and recipe["input"]["kind"] == "text" else None
         measured[name] = measure(readers[name](), network, chosen=chosen.tolist(), known=known)
+    beside = None if challenger is None else _network(challenger, recipe["task"])
+    agreement = (
+        []
+        if beside is None
+        else agreements(measured["fresh"], measure(readers["fresh"](), beside, chosen=chosen.tolist(), known=known))
+    )
     return Comparison(
         file=str(fresh),
         model=model,
@@ -154,7 +164,16 @@ def compare(
         least_distance=least_distance,
         rows={name: len(part.answers) for name, part in measured.items()},
         quantities=quantities(**measured, alpha=alpha, least_distance=least_distance),
+        challenger=challenger,
+        agreement=agreement,
     )
+
+
+def _network(model: str, task: str) -> Any:
+    with model_folder(model) as folder:
+        if (found := recipe_of(folder).get("task")) != task:
+            raise ValueError(f"{model}: a model of the task {found}, expected one of {task}, as the other")
+        return load_model(folder, device="cuda" if torch.cuda.is_available() else "cpu")
 
 
 def _enough(file: str | Path, rows: Iterator[Row]) -> int:
@@ -191,11 +210,14 @@ def _dataset(model: str, version: Any, asked: str | None) -> str:
     return dataset
 
 
-def _reference(model: str, version: Any, dataset: str) -> tuple[str, dict[str, Path]]:
-    """Return where the training and the validation split are read, in words and by name."""
+def _reference(model: str, version: Any, dataset: str, learned: Mapping[str, str]) -> tuple[str, dict[str, Path]]:
+    """Return where the training and the validation split are read, in words and by name.
+
+    Args:
+        learned: the hash of each file that the version learned from, by its path.
+    """
     files = {split: Path("data") / dataset / f"{split}.parquet" for split in ("train", "val")}
-    tags = version.tags if version else {}
-    expected = {split: tags.get(f"{INPUT}{path.as_posix()}", "") for split, path in files.items()}
+    expected = {split: learned.get(path.as_posix(), "") for split, path in files.items()}
     if not all(expected.values()):
         return "this checkout; nothing says whether the model learned from the same files", files
     differing = [split for split, path in files.items() if not path.is_file() or _md5(path) != expected[split]]

@@ -5,17 +5,18 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from scipy.stats import t as student
 
 from pipelines.reporting.results import markdown, number
 from pipelines.reporting.studies import Study, read
 
 __all__ = [
-    "Cell", "Computed", "Table", "at_an_end", "gain", "half_width", "mean", "of_seeds", "p_of", "paired", "value",
-    "with_half",
+    "Cell", "Computed", "Table", "at_an_end", "check_seeds", "gain", "half_width", "mean", "of_seeds", "p_of", "paired",
+    "value", "with_half",
 ]  # fmt: skip
 
-Values = Sequence[float] | np.ndarray
+Values = Sequence[float] | np.ndarray | pd.Series
 Cell = Callable[[Study, Any], str]  # of a study and the key of a row
 
 
@@ -88,29 +89,34 @@ def half_width(values: Values) -> float:
     return float(np.std(values, ddof=1) / len(values) ** 0.5 * student.ppf(0.975, len(values) - 1))
 
 
-def paired(values: Values, usual: Values) -> str:
+def paired(values: pd.Series, usual: pd.Series) -> str:
     """Return a mean over seeds, with its difference from that of the same seeds of another method and a 95 % interval.
 
-    >>> paired([0.5, 0.6, 0.7], [0.4, 0.4, 0.6])
+    >>> paired(pd.Series([0.5, 0.6, 0.7], [1, 2, 3]), pd.Series([0.4, 0.4, 0.6], [1, 2, 3]))
     '0.600 (+0.133 ± 0.143)'
     """
-    if len(values) != len(usual):
-        raise ValueError(f"{len(values)} and {len(usual)} seeds, expected the same of both methods")
-    apart = np.subtract(values, usual)
-    return f"{np.mean(values):.3f} ({apart.mean():+.3f} ± {half_width(apart):.3f})"
+    check_seeds(values, usual)
+    return f"{values.mean():.3f} ({with_half(values - usual, '+.3f')})"
 
 
-def with_half(values: np.ndarray, form: str = ".3f") -> str:
+def check_seeds(*of_each: pd.Series) -> None:
+    """Raise ValueError where methods that are compared have other seeds."""
+    if len(seeds := {tuple(one.index) for one in of_each}) > 1:
+        shown = " and ".join(", ".join(map(str, one)) for one in sorted(seeds))
+        raise ValueError(f"different seeds of methods that are compared, {shown}: expected the same of each")
+
+
+def with_half(values: pd.Series | np.ndarray, form: str = ".3f") -> str:
     """Return a mean and the half width of its 95 % interval."""
     return f"{values.mean():{form}} ± {half_width(values):{form.removeprefix('+')}}"
 
 
-def of_seeds(study: Study, run: str, metric: str) -> np.ndarray:
-    """Return a metric of each seed, in the order of the seeds.
+def of_seeds(study: Study, run: str, metric: str) -> pd.Series:
+    """Return a metric by seed, in the order of the seeds.
 
     Raises:
         ValueError: the study has none.
     """
     if not (found := study.by_seed(run, metric)):
         raise ValueError(f"{study.name}: no {metric} of {run}; keep the study anew")
-    return np.array([found[seed] for seed in sorted(found)])
+    return pd.Series(found).sort_index()

@@ -132,7 +132,8 @@ def _task(params: Settings, runs: pd.DataFrame, names: list[str], folder: Path) 
         } | _metrics(params, runs, name)
     table = pd.DataFrame(columns)
     table = table[(table != "").any(axis=1)].rename_axis("").reset_index()
-    return {"title": _title(params, first), "text": _about(params, names[0]), "table": table, "pictures": pictures}
+    about = {"title": _title(params, first), "text": _about(params, names[0]), "dataset": first.dataset}
+    return about | {"table": table, "pictures": pictures}
 
 
 def _dataset(params: Settings, run: Run) -> str:

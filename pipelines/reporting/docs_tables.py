@@ -13,7 +13,6 @@ from functools import cache
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
 from scipy.stats import friedmanchisquare, rankdata, ttest_1samp, ttest_ind, ttest_rel, wilcoxon
 
 from pipelines.reporting.cells import (
@@ -21,6 +20,7 @@ from pipelines.reporting.cells import (
     Computed,
     Table,
     at_an_end,
+    check_seeds,
     gain,
     mean,
     of_seeds,
@@ -79,10 +79,9 @@ def margins(study: Study) -> dict[tuple[str, str], list[str]]:
         ValueError: the losses have different seeds.
     """
     runs = {loss: next(run for run in study.runs if run.startswith(f"label_ranking-{loss}-")) for loss in LOSSES}
-    seeds = {run: sorted(study.by_seed(run, RIVALS[0][0])) for run in runs.values()}
-    if len(set(map(tuple, seeds.values()))) > 1:
-        raise ValueError(f"results/{study.name}: the losses have different seeds, expected the same: {seeds}")
     pairs = [[of_seeds(study, runs[loss], metric) for loss in ("rlsep", rival)] for metric, rival in RIVALS]
+    for pair in pairs:
+        check_seeds(*pair)
     paired = holm([float(ttest_rel(*pair).pvalue) for pair in pairs])
     welch = holm([float(ttest_ind(*pair, equal_var=False).pvalue) for pair in pairs])
     theirs = [_printed("rlsep", "5,000", metric) - _printed(rival, "5,000", metric) for metric, rival in RIVALS]
@@ -171,7 +170,7 @@ FIGURES = {
             for name in (
                 *("lstm", "cnn", "cnn-2_layers", "cnn-4_layers", "cnn-6_layers", "cnn-10_layers", "comparator"),
                 *("handcrafted", *(f"handcrafted-steepness{steepness}" for steepness in (3, 30, 100))),
-                *(f"sigmoid-steepness{steepness}" for steepness in (10, 35, 100, 400)),
+                *(f"logistic-steepness{steepness}" for steepness in (10, 35, 100, 400)),
                 *("laplace", "laplace-sharp", "straight_through"),
             )
         ],
@@ -282,7 +281,7 @@ def four_digits(study: Study) -> str:
     parts = []
     for n in sorted({int(run.rpartition(", n = ")[2]) for run in study.runs if ", n = " in run}):
         names = [run.removesuffix(f", n = {n}") for run in study.runs if run.endswith(f", n = {n}")]
-        em = {name: pd.Series(study.by_seed(f"{name}, n = {n}", "test.EM")) for name in names}
+        em = {name: of_seeds(study, f"{name}, n = {n}", "test.EM") for name in names}
         gains = {name: (em[name] - em[USUAL_DIGITS]).dropna() for name in names if name != USUAL_DIGITS}
         p = dict(zip(gains, holm([float(ttest_1samp(gain, 0).pvalue) for gain in gains.values()]), strict=True))
         rows = []
@@ -321,28 +320,28 @@ def pays(study: Study) -> str:
     return markdown(["when", "judged by", "usual loss", "ranking loss", "simple alternative"], rows)
 
 
-# --- What each loss makes of larger batches: trials of the default run's heads. ---
+# --- What each loss makes of larger batches: heads like those of the default run. ---
 
-TRIAL = re.compile(r"(?P<task>\w+) (?P<loss>.+) [\d.e-]+ rate [\d.e-]+ batch (?P<batch>\d+)")  # no twins
+HEAD = re.compile(r"heads-(?P<task>\w+)-(?P<loss>\w+)(-\d+)?-batch(?P<batch>\d+)")
 BATCHES = {
     ("captions", "image_to_text.recall_at_1"): ("caption R@1", ("triplet", "info_nce", "log_rank")),
     ("captions", "text_to_image.recall_at_1"): ("image R@1", ("triplet", "info_nce", "log_rank")),
     ("scenes", "mean_average_precision"): (
         "mAP",
-        ("soft margin", "AP + 5 soft margin", "AP", "generalized cross-entropy"),
+        ("soft_margin", "average_precision_and_soft_margin", "average_precision", "generalized_cross_entropy"),
     ),
 }
 
 
 def by_batch(study: Study) -> str:
-    """Show for each batch and loss the trial that is best on validation, means over seeds."""
+    """Show for each batch and loss the run that is best on validation, means over seeds."""
     parts = []
     for (task, metric), (title, losses) in BATCHES.items():
         best: dict[tuple[str, int], tuple[float, float]] = {}
         for run in study.runs:
-            if (trial := TRIAL.fullmatch(run)) and trial["task"] == task:
-                key, measured = (trial["loss"], int(trial["batch"])), of_seeds(study, run, metric).mean()
-                best[key] = max(best.get(key, (-np.inf, 0.0)), (of_seeds(study, run, "validation").mean(), measured))
+            if (head := HEAD.fullmatch(run)) and head["task"] == task:
+                key, measured = (head["loss"], int(head["batch"])), of_seeds(study, run, metric).mean()
+                best[key] = max(best.get(key, (-np.inf, np.nan)), (of_seeds(study, run, "validation").mean(), measured))
         rows = [
             [f"{batch:,}", *(f"{best[loss, batch][1]:.3f}" if (loss, batch) in best else "" for loss in losses)]
             for batch in sorted({batch for loss, batch in best if loss in losses})
@@ -359,7 +358,7 @@ ON_100_SCORES = {
     "LSTM, the paper's": "lstm",
     "CNN, the paper's kernels, 32 channels": "cnn-unpadded",
     "CNN, dilated, 32 channels": "cnn",
-    "sigmoid": "sigmoid-steepness35",
+    "logistic, softness 1/35": "logistic-steepness35",
     "Laplace, softness 0.05": "laplace-sharp",
     "Laplace, softness 0.2": "laplace",
     "handcrafted, steepness 10": "handcrafted",

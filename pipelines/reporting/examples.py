@@ -115,7 +115,8 @@ def sheet(params: Settings, folder: Path) -> list[tuple[str, str, dict[str, list
     several = [Examples(params, name, pd.DataFrame()) for name in names.values()]
     inputs = several[0].inputs(SHEET)
     orders = [reduce(or_, each) for each in zip(*(orders_of(one, SHEET) for one in several), strict=True)]
-    plots.orders(folder / "orders.png", inputs, orders)
+    title = "Labels by each loss, the most important first. Red: not in its true place"
+    plots.orders(folder / "orders.png", inputs, orders, title=title)
     shown = []
     for row, (one, order) in enumerate(zip(inputs, orders, strict=True)):
         if isinstance(one, np.ndarray):

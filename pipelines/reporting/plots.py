@@ -50,7 +50,7 @@ def learning_curves(path: Path, histories: dict[str, pd.DataFrame]) -> None:
     for axis, name in zip(axes, names, strict=True):
         for number, (label, history) in enumerate(histories.items()):
             # A line for each phase: losses of two phases are not comparable.
-            for _, part in history.groupby(history.get("phase", pd.Series("", history.index)), sort=False):
+            for _, part in history.groupby("phase", sort=False):
                 axis.plot(part["epoch"], part[name], color=f"C{number}", linewidth=1.2, label=label)
                 label = None
                 if (part["best"] == 1).any():
@@ -123,7 +123,7 @@ def orders(
         heights = _beside(axis, example, side=side, step=step, lines=len(one), size=(width, height))
         for y, (name, order) in zip(heights, one.items(), strict=True):
             weight = "bold" if y == heights[0] else "normal"
-            axis.text(side + 0.15, y, name, va="center", size=size, weight=weight)
+            axis.text(side + 0.15, y, name.replace("_", " "), va="center", size=size, weight=weight)
             x = left - step / 2
             for label, right in order:
                 _label(axis, x + wide[label] / 2, y, label, right, size, glyphs)

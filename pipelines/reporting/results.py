@@ -84,7 +84,7 @@ def history(folder: str | Path) -> pd.DataFrame:
         table = pd.read_csv(path)
     except ValueError as error:  # pandas' parser errors among them
         raise ValueError(f"{path}: not a table ({error}); make it again with `dvc repro`") from error
-    if missing := [name for name in ("epoch", "loss", "learning_rate", "best") if name not in table]:
+    if missing := [name for name in ("phase", "epoch", "loss", "learning_rate", "best") if name not in table]:
         raise ValueError(f"{path}: no column {', '.join(missing)}; make it again with `dvc repro`")
     return table
 

@@ -8,10 +8,11 @@ without a fold over all folds; `low` and `high` are the 95 % interval. `metric` 
 - `validation`: what it was chosen by.
 """
 
+import csv
+import hashlib
 import json
 import math
 import platform
-from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -31,7 +32,7 @@ __all__ = [
 ]  # fmt: skip
 
 FOLDER = Path("results")
-TABLE, MADE_BY = "results.csv", "made_by.json"
+TABLE, MADE_BY, SUM = "results.csv", "made_by.json", "sha256_of_results"
 MADE = {"commit": str, "params": dict, "hashes": dict, "machine": dict}
 
 
@@ -48,6 +49,7 @@ class Row(NamedTuple):
 
 
 COLUMNS = ("run", "seed", "fold", "metric", "value", "low", "high")
+KINDS = {"seed": int, "fold": int, "value": float, "low": float, "high": float}
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,7 +68,7 @@ class Study:
 
     @cached_property
     def _by_place(self) -> dict[tuple[str, str, int | None, int | None], Row]:
-        return {(row.run, row.metric, row.seed, row.fold): row for row in self.rows}
+        return {_place(row): row for row in self.rows}
 
     @cached_property
     def _parts(self) -> dict[tuple[str, str], list[Row]]:
@@ -111,64 +113,95 @@ def read(name: str) -> Study:
         FileNotFoundError: it was not kept.
         ValueError: its files are not what `write` writes; the message names file and line.
     """
-    made_by = FOLDER / name / MADE_BY
-    rows = read_rows(FOLDER / name / TABLE)
+    table, made_by = FOLDER / name / TABLE, FOLDER / name / MADE_BY
+    rows = read_rows(table)
     try:
         about = json.loads(made_by.read_text()) if made_by.is_file() else {}
     except ValueError as error:  # bytes that are no text among them
         raise ValueError(f"{made_by}: not JSON ({error}): `git checkout {made_by}`") from error
     _check_about(made_by, about)
+    if about.get(SUM) != (found := _sum(table)):
+        raise ValueError(
+            f"{table}: its SHA-256 is {found}, expected {about.get(SUM)} of {made_by}: `git checkout {FOLDER / name}`"
+        )
     return Study(name, rows, about)
+
+
+def _sum(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
 def read_rows(path: Path) -> list[Row]:
     """Return the rows of a table, with errors as `read`."""
     if not path.is_file():
         raise FileNotFoundError(f"{path}: no such file; results/README.md says how it is made")
-    try:
-        table = pd.read_csv(path, float_precision="round_trip", dtype={"run": str, "seed": "Int64", "fold": "Int64"})
-    except ValueError as error:  # bytes that are no text, and pandas' parser errors
-        raise ValueError(f"{path}: not a table of results ({error}): `git checkout {path}`") from error
-    if list(table) != list(COLUMNS):
-        raise ValueError(f"{path}: columns {', '.join(table)}, expected {', '.join(COLUMNS)}")
-    numbers = table[["value", "low", "high"]].apply(pd.to_numeric, errors="coerce")
-    wrong = {column: table[column].isna() for column in ("run", "metric")} | {"value": numbers["value"].isna()}
-    wrong |= {column: numbers[column].isna() & table[column].notna() for column in ("low", "high")}
-    for column, lines in wrong.items():
-        if lines.any():
-            found = table[column][lines.argmax()]
-            raise ValueError(f"{path}: line {lines.argmax() + 2}: {column} is {found!r}: `git checkout {path}`")
-    if (twice := table.duplicated(["run", "seed", "fold", "metric"])).any():
-        raise ValueError(
-            f"{path}: line {twice.argmax() + 2} is of a number that another line has: `git checkout {path}`"
-        )
-    table[list(numbers)] = numbers
-    table[["seed", "fold"]] = table[["seed", "fold"]].astype(object).replace({pd.NA: None})
-    return [Row(*row) for row in table[list(Row._fields)].itertuples(index=False, name=None)]
+    with path.open(encoding="utf-8", newline="") as file:
+        lines = csv.reader(file, strict=True)
+        try:
+            if (columns := next(lines, [])) != list(COLUMNS):
+                raise ValueError(f"columns {', '.join(columns)}, expected {', '.join(COLUMNS)}")
+            return _checked(map(_row, lines))
+        except (ValueError, csv.Error) as error:  # bytes that are no text among them
+            raise ValueError(f"{path}: line {lines.line_num}: {error}: `git checkout {path}`") from error
+
+
+def _row(cells: list[str]) -> Row:
+    if len(cells) != len(COLUMNS):
+        raise ValueError(f"{len(cells)} cells, expected {len(COLUMNS)}")
+    found: dict[str, Any] = dict(zip(COLUMNS, cells, strict=True))
+    for column, kind in KINDS.items():
+        try:
+            found[column] = kind(found[column]) if found[column] else Row._field_defaults[column]
+        except (ValueError, KeyError) as error:
+            raise ValueError(f"{column} is {found[column]!r}, expected a number") from error
+    return Row(**found)
+
+
+def _checked(rows: Iterable[Row]) -> list[Row]:
+    """Return rows; raise ValueError if there is none, or a number is there twice, is none or not in its interval."""
+    of_place: dict[tuple[str, str, int | None, int | None], Row] = {}
+    for row in rows:
+        for column in ("run", "metric"):
+            if not (name := getattr(row, column)) or name != name.strip() or not name.isprintable():
+                raise ValueError(f"{column} is {name!r}, expected a name without spaces around it")
+        if not math.isfinite(row.value):
+            raise ValueError(f"value of {row} is {row.value}, expected a finite number")
+        bounded = not (math.isnan(row.low) and math.isnan(row.high))
+        if bounded and not -math.inf < row.low <= row.value <= row.high < math.inf:
+            raise ValueError(f"{row}: expected a value between low and high, or neither of them")
+        if _place(row) in of_place:
+            raise ValueError(f"{row} is of a number that is there twice, expected a row a number")
+        of_place[_place(row)] = row
+    if not of_place:
+        raise ValueError("no rows, expected at least one")
+    return list(of_place.values())
+
+
+def _place(row: Row) -> tuple[str, str, int | None, int | None]:
+    return row.run, row.metric, row.seed, row.fold
 
 
 def write(name: str, rows: Iterable[Row], made_by: Mapping[str, Any]) -> Path:
     """Write a study whole, in place of the one that has its name, and return its folder.
 
     Raises:
-        ValueError: what made it is not told, or a number is there twice or is none.
+        ValueError: what made it is not told, or a number is there twice, is none or outside its interval.
     """
     _check_about(FOLDER / name / MADE_BY, made_by)
     with replaced_folder(FOLDER / name) as folder:
         write_rows(folder / TABLE, rows)
-        (folder / MADE_BY).write_text(json.dumps(made_by, indent=1) + "\n")
+        about = {**made_by, SUM: _sum(folder / TABLE)}
+        (folder / MADE_BY).write_text(json.dumps(about, indent=1) + "\n")
     return FOLDER / name
 
 
 def write_rows(path: Path, rows: Iterable[Row]) -> None:
     """Write rows as a table, with errors as `write`."""
-    rows = list(rows)
-    places = Counter((row.run, row.metric, row.seed, row.fold) for row in rows)
-    if twice := [place for place, count in places.items() if count > 1]:
-        raise ValueError(f"{path}: {twice[0]} is there twice, expected a row a number")
-    if bad := [row for row in rows if not math.isfinite(row.value)]:
-        raise ValueError(f"{path}: {bad[0]}, expected a finite value")
-    table = pd.DataFrame(rows, columns=list(Row._fields)).astype({"seed": "Int64", "fold": "Int64"})
+    try:
+        checked = _checked(rows)
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from error
+    table = pd.DataFrame(checked, columns=list(Row._fields)).astype({"seed": "Int64", "fold": "Int64"})
     table[list(COLUMNS)].to_csv(path, index=False)
 
 

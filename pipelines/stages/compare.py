@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 
 from pipelines.config import Settings
 from pipelines.config.schema import Comparison, Resampling
-from pipelines.ops.progress import counted
+from pipelines.ops.progress_bar import counted
 from rankops import lookup
 from rankops.bootstrap import Statistic, differences, holm
 from rankops.io.atomic import replaced_folder

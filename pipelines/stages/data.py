@@ -74,7 +74,7 @@ def _draw(params: Settings, key: str) -> None:
     dataset = params.datasets[key].built()
     deliveries = dataset.deliveries(snapshot=params.data.snapshot, growth=params.data.growth)
     rows, threads = sum(map(sum, deliveries.values())), params.compute.threads
-    with replaced_folder(Path("data") / key) as folder, tqdm(total=rows, desc=key, unit=" scenes") as bar:
+    with replaced_folder(Path("data") / key) as folder, tqdm(total=rows, desc=key, unit=" scenes", disable=None) as bar:
         for split, counts in deliveries.items():
             glyphs = digits.load("data/digits", digits.DIGITS_OF[split])
             with pq.ParquetWriter(folder / f"{split}.parquet", dataset.schema, compression="zstd") as writer:
@@ -131,7 +131,7 @@ def _check(options: Dataset, dataset: DiskDataset, folders: list[Path]) -> None:
 def _written(folder: Path, key: str, parts: dict[str, list[Iterable[pa.Table]]], first: Path) -> dict[str, int]:
     """Write the splits, and return how many rows each has."""
     rows = dict.fromkeys(parts, 0)
-    with tqdm(desc=key, unit=" rows") as bar:
+    with tqdm(desc=key, unit=" rows", disable=None) as bar:
         # What is missing of the small ones is told before hours go into the large one.
         for split in reversed(parts):
             rows[split] = _write(folder / f"{split}.parquet", chain.from_iterable(parts[split]), bar)

@@ -6,7 +6,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 
 from pipelines.config import Settings
-from pipelines.running.passed import Measured, hold, joined
+from pipelines.expectations import Measured, hold, joined
 from rankops.datasets.scenes.digits import expectations, measure, splits, table
 from rankops.io.atomic import replaced_folder
 

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import torch
 
 from pipelines.config import Settings
-from pipelines.ops.progress import counted
+from pipelines.ops.progress_bar import counted
 from pipelines.running.runner import FEATURES
 from rankops import lookup
 from rankops.bootstrap import evaluate

@@ -11,7 +11,7 @@ from torch import Tensor
 
 import rankops
 from pipelines.config import Settings
-from pipelines.running.progress import began, followed, keep_times
+from pipelines.running.history import began, followed, keep_times
 from pipelines.running.runner import checkpoint_folder
 from rankops.datasets.vectors import score_vectors
 from rankops.io.atomic import remove_folder, replaced_folder

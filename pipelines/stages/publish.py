@@ -6,6 +6,7 @@ Run by hand as `python -m pipelines.stages publish`, it restores what an emptied
 import json
 import os
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,14 +14,16 @@ import pandas as pd
 from filelock import FileLock
 
 from pipelines.config import Settings
+from pipelines.config.schema import NONE
 from pipelines.ops import dvc_lock
 from pipelines.reporting.results import history, read_run, read_runs, read_sorters
-from pipelines.running.progress import kept_times
-from pipelines.tracking.publish import Run, Version, key_of, publish
+from pipelines.running.history import kept_times
+from pipelines.tracking.slices import Slice, slices
 from pipelines.tracking.store import experiment
+from pipelines.tracking.upload import Run, Version, key_of, publish
 from rankops.io.atomic import replaced_file
 
-PLOTS = Path("reports/figures")
+PLOTS, PAGES = Path("reports/figures"), Path("reports/data")
 
 
 def _entries(*stages: str) -> list[dict[str, Any]]:
@@ -32,12 +35,45 @@ def _entries(*stages: str) -> list[dict[str, Any]]:
 
 
 def _flat(values: dict[str, Any]) -> dict[str, Any]:
-    """Return nested values by dotted names.
+    """Return nested values by dotted names, without those that are None.
 
-    >>> _flat({"loss": {"name": "rlsep", "args": {"pairs": 4}}})
-    {'loss.name': 'rlsep', 'loss.args.pairs': 4}
+    >>> _flat({"optimizer": {"name": "AdamW", "args": {"lr": 0.1, "betas": None}}})
+    {'optimizer.name': 'AdamW', 'optimizer.args.lr': 0.1}
     """
-    return pd.json_normalize(values).to_dict("records")[0]
+    return {name: value for name, value in pd.json_normalize(values).to_dict("records")[0].items() if value is not None}
+
+
+def _component(block: dict[str, Any]) -> str:
+    """Return a component with its options as one value: what runs are compared by is a column by itself.
+
+    >>> _component({"name": "rlsep", "args": {"pairs": 4, "mode": None}, "weight": 0.5})
+    'rlsep(pairs=4, weight=0.5)'
+    """
+    options = {**block.get("args", {}), **{name: block[name] for name in block if name not in ("name", "args")}}
+    told = ", ".join(f"{name}={value}" for name, value in options.items() if value is not None)
+    return f"{block['name']}({told})" if told else block["name"]
+
+
+def _params(params: Settings, name: str, chosen: dict[str, Any]) -> dict[str, Any]:
+    """Return the params of a run as MLflow's tables compare them: those that differ between runs come first by name."""
+    block = params.runs[name].model_dump()
+    backbone, text = block["model"].pop("backbone"), block["model"].pop("text")
+    parts = {"backbone": backbone, "text": text, **{part: block.pop(part) for part in ("loss", "auxiliary", "model")}}
+    block |= {part: _component(about) for part, about in parts.items() if about and about["name"] != NONE}
+    block |= {"start": Path(block["start"]).name, "tried": block.pop("grid")}
+    settings = {"training": params.training_of(name), "compute": params.compute.model_dump()}
+    return _flat(block | settings | params.data.model_dump()) | _flat(chosen)
+
+
+def _mean(histories: list[pd.DataFrame]) -> pd.DataFrame:
+    """Return the epochs that all seeds have, each number its mean over them.
+
+    >>> _mean([pd.DataFrame({"epoch": [1, 2], "loss": [0.5, 0.25]}), pd.DataFrame({"epoch": [1], "loss": [1.5]})])
+       epoch  loss
+    0      1   1.0
+    """
+    epochs = pd.concat(histories).groupby("epoch")
+    return epochs.mean(numeric_only=True)[epochs.size() == len(histories)].reset_index()
 
 
 def _metrics(rows: pd.DataFrame) -> dict[str, float]:
@@ -105,20 +141,18 @@ def _runs(params: Settings, tags: dict[str, str]) -> list[Run]:
         named["snapshot"] = str(params.data.snapshot)
         if params.datasets[options.dataset].is_drawn:
             named["digits_source"] = params.digits.source
-        settings = {
-            "training": params.training_of(name), "compute": params.compute.model_dump(), "chosen": trained["setting"],
-            "data": params.data.model_dump(),
-        }  # fmt: skip
         runs.append(
             Run(
                 name=name,
                 experiment=options.task,
                 key=key,
-                params=_flat(options.model_dump() | settings),
+                params=_params(params, name, trained["setting"]),
                 metrics=_metrics(rows[rows["seed"].isna()]),
                 tags=tags | named | {"stage": f"train@{name}"} | dvc_lock.inputs(entries),
                 files={"results": [Path(f"metrics/runs/{name}.json"), folder / "run.json"]}
-                | _plots(f"{name}-learning_curves", f"{name}-examples"),
+                | _plots(f"{name}-learning_curves", f"{name}-examples")
+                | {"data": [PAGES / f"{options.dataset}.html"]},
+                history=_mean([seed.history for seed in seeds if seed.history is not None]),
                 seeds=seeds,
                 times=times.get("all"),
                 version=Version(
@@ -127,16 +161,26 @@ def _runs(params: Settings, tags: dict[str, str]) -> list[Run]:
                     data=Path("data") / options.dataset,
                     quality=trained["validation"][str(best)],
                     tags={"seed": str(best)},
+                    slices=partial(_slices, params, name, best),
                 ),
             )
         )
     return runs
 
 
+def _slices(params: Settings, name: str, seed: int) -> list[Slice]:
+    predictions, run = Path(f"predictions/{name}.parquet"), params.runs[name]
+    test = Path(f"data/{run.dataset}/test.parquet")
+    if not predictions.is_file() or not test.is_file():  # a checkout that pulled the models alone
+        return []
+    return slices(run.task, params.gate.judged[run.task].metric, predictions, test, seed=seed)
+
+
 def _of_experiment(run: Run, name: str) -> Run:
     """Return a run as a DVC experiment sends it: with its name, and no version, which could become champion."""
     seeds = tuple(_of_experiment(seed, name) for seed in run.seeds)
-    return replace(run, tags={**run.tags, "dvc.experiment": name}, seeds=seeds, version=None)
+    named = f"{run.name} ({name})"
+    return replace(run, name=named, tags={**run.tags, "dvc.experiment": name}, seeds=seeds, version=None)
 
 
 def main(params: Settings, *only: str) -> None:

@@ -3,7 +3,7 @@
 import pyarrow.parquet as pq
 
 from pipelines.config import Settings
-from pipelines.running.passed import Measured, hold, joined
+from pipelines.expectations import Measured, hold, joined
 from rankops.datasets.vectors.score_vectors import expectations, measure, table
 from rankops.io.atomic import replaced_folder
 from rankops.seeding import generator

@@ -1,5 +1,6 @@
-"""Write the digests of code that many stages use, which dvc.yaml lists as dependencies of one."""
+"""Write the digests of code that many stages use, and the params that they share: what dvc.yaml lists for one stage."""
 
+import json
 from hashlib import sha256
 from pathlib import Path
 
@@ -12,7 +13,10 @@ __all__ = ["main"]
 
 
 def main(params: Settings, stage: str) -> None:
-    files = YAML(typ="safe").load(Path("dvc.yaml"))["stages"][stage]["deps"]
-    lines = [f"{sha256(Path(file).read_bytes()).hexdigest()}  {file}\n" for file in files if file.startswith("src/")]
+    listed = YAML(typ="safe").load(Path("dvc.yaml"))["stages"][stage]
+    code = [Path(path) for path in listed["deps"] if path.startswith("src/")]
+    files = [file for path in code for file in (sorted(path.rglob("*.py")) if path.is_dir() else [path])]
+    lines = [f"{sha256(file.read_bytes()).hexdigest()}  {file}\n" for file in files]
+    shared = params.model_dump(mode="json", include=set(listed.get("params", ())))
     with replaced_file(f"checks/{stage}.txt") as partial:
-        partial.write_text("".join(lines))
+        partial.write_text("".join([*lines, *(f"{json.dumps(shared)}\n" if shared else "")]))

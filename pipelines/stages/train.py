@@ -25,7 +25,7 @@ from pipelines.config import Run, Settings
 from pipelines.config.schema import NONE
 from pipelines.ops.imports import put_off
 from pipelines.ops.process import tie_to, tie_to_starter, tied
-from pipelines.running.progress import Times, began, followed, keep_times
+from pipelines.running.history import Times, began, followed, keep_times
 from pipelines.running.runner import FEATURES, checkpoint_folder
 from rankops import lookup
 from rankops.datasets.files.folds import cut

@@ -6,7 +6,7 @@ from pathlib import Path
 import pandas as pd
 
 from pipelines.config import Settings
-from pipelines.running.passed import Measured, hold, joined
+from pipelines.expectations import Measured, hold, joined
 from rankops.datasets.files.folds import folds_of
 from rankops.datasets.scenes import digits
 

@@ -4,18 +4,21 @@ The gate adds its decision to it, see `pipelines.tracking.gate`.
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from textwrap import shorten
 from typing import Any
 
 from pipelines.ops.dvc_lock import INPUT
 from pipelines.reporting.results import markdown
+from pipelines.tracking.slices import Slice
 from rankops import __version__, lookup
 
-__all__ = ["LONGEST", "card", "inputs_of"]
+__all__ = ["LONGEST", "NUMBER", "card", "inputs_of", "summary"]
 
+SLICES = 6  # that are shown
 NAMES = 500  # characters of the names of classes or features, at most
+NUMBER = "VERSION"  # in addresses, until the store has given a version its number
 LONGEST = 4000  # characters: MLflow takes 5,000, and the gate's decision comes after it
 
 
@@ -26,6 +29,7 @@ def card(
     params: Mapping[str, Any],
     metrics: Mapping[str, float],
     tags: Mapping[str, str],
+    slices: Sequence[Slice] = (),
 ) -> str:
     """Return the card, at most `LONGEST` characters: params that do not fit are left out.
 
@@ -34,11 +38,27 @@ def card(
         weights: folder with `model.json`.
         params, metrics: flat, as they are sent to MLflow; the bounds of a metric's interval are `.low` and `.high`.
         tags: of the version.
+        slices: of the test split; those on which the model is worst are shown.
     """
     recipe = json.loads((weights / "model.json").read_text())
+    lines = [summary(metrics=metrics, tags=tags)]
+    lines += _slices(slices)
+    lines += ["", "## Limits", "", _limits(recipe), "", "## Load", "", _loading(model, recipe)]
+    lines += ["", "## Params", ""]
+    for name, value in params.items():
+        line = f"- `{name}`: {value}"
+        if sum(map(len, lines)) + len(lines) + len(line) > LONGEST:
+            break
+        lines.append(line)
+    return "\n".join(lines)[:LONGEST]
+
+
+def summary(*, metrics: Mapping[str, float], tags: Mapping[str, str]) -> str:
+    """Return how a run was made, its metrics with their intervals, and its data, for its own description."""
     seed = f", seed {tags['seed']}; the metrics are over all its seeds" if "seed" in tags else ""
     made = f"commit {tags['git_commit'][:12]}{' with changes' if tags.get('git_dirty') == 'true' else ''}"
-    lines = [f"Trained by `{tags.get('stage', tags['run'])}`{seed}. Published at {made}, by rankops {__version__}."]
+    trained = f"Trained by `{tags['stage']}`{seed}. " if "stage" in tags else ""
+    lines = [f"{trained}Published at {made}, by rankops {__version__}."]
     rows = []
     for name, value in metrics.items():
         if not name.endswith((".low", ".high")):
@@ -51,20 +71,28 @@ def card(
             lines += ["", f"Dataset `{tags['dataset']}`, see its block in the params."]
         if "digits_source" in tags:
             lines += ["", f"Drawn from MNIST's digits (`digits.source: {tags['digits_source']}`)."]
+        if "from" in tags:
+            lines += ["", f"Made from {tags['from']}."]
         lines += ["", markdown(["file", "md5"], inputs.items()).rstrip()]
-    lines += ["", "## Limits", "", _limits(recipe), "", "## Load", "", _loading(model, recipe)]
-    lines += ["", "## Params", ""]
-    for name, value in params.items():
-        line = f"- `{name}`: {value}"
-        if sum(map(len, lines)) + len(lines) + len(line) > LONGEST:
-            break
-        lines.append(line)
-    return "\n".join(lines)[:LONGEST]
+    return "\n".join(lines)
 
 
 def inputs_of(tags: Mapping[str, str]) -> dict[str, str]:
     """Return the hash of each file and model that went into a version, by its path."""
     return {name.removeprefix(INPUT): value for name, value in tags.items() if name.startswith(INPUT)}
+
+
+def _slices(slices: Sequence[Slice]) -> list[str]:
+    if not slices:
+        return []
+    told = (
+        f"The lowest of {len(slices)} slices of the test split, of the seed that is served; the others are in "
+        "`model.json`. Of many some are low by chance, and a rank correlation is lower where targets differ less."
+    )
+    rows = [
+        [one.name, str(one.rows), f"{one.value:.4f}", f"{one.low:.4f} to {one.high:.4f}"] for one in slices[:SLICES]
+    ]
+    return ["", "## Slices", "", told, "", markdown(["slice", "rows", slices[0].metric, "interval"], rows).rstrip()]
 
 
 def _input(recipe: Mapping[str, Any]) -> str:
@@ -101,7 +129,7 @@ def _limits(recipe: Mapping[str, Any]) -> str:
 
 
 def _loading(model: str, recipe: Mapping[str, Any]) -> str:
-    address = f"models:/{model}/VERSION"
+    address = f"models:/{model}/{NUMBER}"
     if recipe["folder"] == "sorters":
         return f'`rankops.sorters.load_sorter("{address}")`'
     return (

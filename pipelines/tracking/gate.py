@@ -17,7 +17,7 @@ from pipelines.config.rules import SORTER_METRICS
 from pipelines.ops.messages import one_line
 from pipelines.reporting.results import markdown
 from pipelines.tracking import registry
-from pipelines.tracking.known_rows import digests, known_of
+from pipelines.tracking.known_rows import known_of, learned
 from pipelines.tracking.store import CredentialsRefused, ServerUnreachable, answering, connect
 from rankops import lookup
 from rankops.bootstrap import Statistic, difference
@@ -31,7 +31,7 @@ from rankops.seeding import derived_seed, generator
 __all__ = ["Decision", "choose", "decide_all", "known"]
 
 SORTER_VECTORS = 5000  # fresh ones: no sorter was trained, chosen or reported on them
-FEWEST = 30  # rows to judge on, where a version was trained on others
+FEWEST = 30  # rows, or groups of them, to judge on: of fewer, resamples find a difference where there is none
 ON_VALIDATION = ": judged on validation, on which epochs, seeds and settings were chosen, for there is no gate split"
 GATE = "\n\n## Gate\n\n"  # in a version's description: what follows is rewritten by each decision
 
@@ -108,6 +108,9 @@ def _decide(client: mlflow.MlflowClient, name: str, params: Settings, folder: Pa
     judged = gate.judged[task]
     better, reason = verdict(differences, judged, gate, lower_is_better)
     reason += f"; on {examples}{ON_VALIDATION if '/val' in examples else ''}"
+    if better and (drawn := statistics[challenger].examples) < FEWEST:
+        better = False
+        reason += f"; but these are {drawn} rows, or groups of them, expected {FEWEST} to tell: {_by_hand(name)}"
     if better and not over_person and registry.chosen_by_person(client, model):
         better = False
         reason += f"; but version {champion} was made champion by a person: `rankops promote {name} --over-person`"
@@ -210,23 +213,23 @@ def _unknown(name: str, known: dict[str, dict[str, np.ndarray]], data: Path, spl
         ValueError: too few rows are left to judge on.
     """
     told = f"{data.name}/{split}"
-    rows, of = digests(data / f"{split}.parquet"), ("train",) if split == "val" else ("train", "val")
-    learned = {
-        number: np.logical_or.reduce([np.isin(rows, by_split.get(one, [])) for one in of])
+    of = ("train",) if split == "val" else ("train", "val")
+    known_by = {
+        number: learned(data / f"{split}.parquet", [by_split[one] for one in of if one in by_split])
         for number, by_split in known.items()
     }
-    one, other = learned.values()
+    one, other = known_by.values()
     new = one == other
     if new.all():
         return new, told
-    alone = {number: (count & ~new).sum() for number, count in learned.items()}
+    alone = {number: (rows & ~new).sum() for number, rows in known_by.items()}
     counts = ", ".join(f"version {number} was trained on {count}" for number, count in alone.items() if count)
-    if new.sum() < min(FEWEST, len(rows)):
+    if new.sum() < min(FEWEST, len(new)):
         raise ValueError(
-            f"{name}: of the {len(rows)} rows of {told} {counts}, which leaves {new.sum()}, expected {FEWEST}: "
+            f"{name}: of the {len(new)} rows of {told} {counts}, which leaves {new.sum()}, expected {FEWEST}: "
             f"its splits were drawn anew since. To decide without the gate: {_by_hand(name)}"
         )
-    return new, f"{new.sum()} of the {len(rows)} rows of {told}, the others left out: {counts}"
+    return new, f"{new.sum()} of the {len(new)} rows of {told}, the others left out: {counts}"
 
 
 @torch.no_grad()

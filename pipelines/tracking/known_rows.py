@@ -1,6 +1,7 @@
 """Which rows a version was trained or chosen on, so that the gate leaves them out when splits were drawn anew since."""
 
-from collections.abc import Iterator
+import re
+from collections.abc import Collection, Iterator
 from hashlib import blake2b
 from pathlib import Path
 
@@ -9,43 +10,61 @@ import pyarrow as pa
 
 from rankops import lookup
 from rankops.datasets.files.splits import input_of
-from rankops.io.parquet import parquet_file
+from rankops.io.parquet import columns_of, is_list, is_number, parquet_file
 
-__all__ = ["FILE", "digests", "known_of", "write_known"]
+__all__ = ["FILE", "known_of", "learned", "write_known"]
 
-FILE = "known_rows.npz"  # in a version's folder: of each split, digests of its rows
+FILE = "known_rows.npz"  # in a version's folder: of each split, digests of what its rows hold
 
 
-def digests(path: Path) -> np.ndarray:
-    """Return a digest of the input of each row of a split (n,) uint64, in order: the same input, the same digest."""
+def _digests(path: Path) -> tuple[np.ndarray, np.ndarray]:
+    """Return digests of what the rows of a split hold, one after another (m,) uint64, and how many each row has (n,).
+
+    A row holds a vector, a text or a picture, or several: of a query its documents, of a clip its frames. Pictures have
+    their source's name besides, which another size or encoder leaves as it is and which counts as much as all of them.
+    """
     kind = input_of(path, lookup.names("inputs"))
+    columns = [kind, *({"name"} & set(columns_of(path)) if kind in ("image", "frames") else ())]
+    rows = []
     with parquet_file(path) as file:
-        parts = [batch.column(0) for batch in file.iter_batches(batch_size=256, columns=[kind])]
-    return np.fromiter((_digest(cell) for part in parts for cell in part), np.uint64)
+        for batch in file.iter_batches(batch_size=256, columns=columns):
+            for cell, *name in zip(*(batch.column(one) for one in columns), strict=True):
+                held = [*map(_digest, _pieces(cell))]
+                names = [text for one in name if not re.fullmatch(r"(.*:)?\d+", text := one.as_py())]  # no row's number
+                rows.append(held + [_digest(text.encode()) for text in names] * len(held))
+    return np.array([one for row in rows for one in row], np.uint64), np.array([len(row) for row in rows])
 
 
-def _digest(cell: pa.Scalar) -> int:
-    hashed = blake2b(digest_size=8)
-    for piece in _pieces(cell):
-        hashed.update(piece)
-    return int.from_bytes(hashed.digest())
+def _digest(piece: bytes) -> int:
+    return int.from_bytes(blake2b(piece, digest_size=8).digest())
 
 
 def _pieces(cell: pa.Scalar) -> Iterator[bytes]:
-    """Yield what a cell holds: of pictures their bytes, which would be slow to write out."""
-    lists = pa.types.is_list(cell.type) or pa.types.is_fixed_size_list(cell.type)
-    if lists and pa.types.is_struct(cell.type.value_type):
+    if is_list(cell.type) and not is_number(cell.type.value_type):
         for one in cell.values:
             yield from _pieces(one)
-    elif pa.types.is_struct(cell.type):
-        yield cell.as_py()["bytes"]
+    elif is_list(cell.type):
+        yield (cell.values.to_numpy(zero_copy_only=False).astype(np.float64) + 0.0).tobytes()  # -0 is 0
     else:
-        yield repr(cell.as_py()).encode()
+        yield cell["bytes"].as_py() if pa.types.is_struct(cell.type) else cell.as_py().encode()
+
+
+def learned(path: Path, known: Collection[np.ndarray]) -> np.ndarray:
+    """Return which rows of a split (n,) hold what is known by at least half: a query may have lost a document since.
+
+    Args:
+        path: of the split.
+        known: digests, of each split that a version was trained or chosen on.
+    """
+    digests, counts = _digests(path)
+    row = np.repeat(np.arange(len(counts)), counts)
+    hits = np.bincount(row[np.isin(digests, np.concatenate([*known, np.empty(0, np.uint64)]))], minlength=len(counts))
+    return (2 * hits >= counts) & (counts > 0)
 
 
 def write_known(data: Path, folder: Path) -> None:
     """Write into a version's folder the digests of the rows of a dataset on which it was trained and chosen."""
-    train, val = (np.unique(digests(data / f"{split}.parquet")) for split in ("train", "val"))
+    train, val = (np.unique(_digests(data / f"{split}.parquet")[0]) for split in ("train", "val"))
     np.savez(folder / FILE, train=train, val=val)
 
 

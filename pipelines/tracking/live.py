@@ -30,13 +30,16 @@ PLACE = "rankops.place"  # on a live run: which folder of which machine
 
 
 def epoch_metrics(rows: Iterable[Mapping[str, Any]]) -> list[Metric]:
-    """Return the numbers of a history as metrics `epoch.<column>`, with the column `epoch` as step."""
+    """Return the numbers of a history as metrics `epoch/<column>`, with the column `epoch` as step.
+
+    MLflow's charts of what is before a slash are together. Which epochs were the best so far is no curve.
+    """
     now = int(time.time() * 1000)
     return [
-        Metric(f"epoch.{name}", number, now, int(row["epoch"]))
+        Metric(f"epoch/{name}", number, now, int(row["epoch"]))
         for row in rows
         for name, value in row.items()
-        if name != "epoch" and (number := _number(value)) is not None
+        if name not in ("epoch", "best") and (number := _number(value)) is not None
     ]
 
 

@@ -23,7 +23,7 @@ def requirements(recipe: Mapping[str, Any], served_by: Path) -> list[str]:
         recipe: of `model.json`: every component that it names is loaded with the model.
         served_by: the file that MLflow runs.
 
-    >>> from pipelines.tracking.publish import SERVED_BY
+    >>> from pipelines.tracking.upload import SERVED_BY
     >>> found = requirements({"folder": "sorters", "name": "lstm", "args": {}}, SERVED_BY)
     >>> [line.partition("==")[0] for line in found]
     ['mlflow', 'numpy', 'pandas', 'safetensors', 'torch']

@@ -18,6 +18,7 @@ os.environ.setdefault("MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT", "true")
 import mlflow
 import requests
 from mlflow.exceptions import MlflowException
+from mlflow.utils.mlflow_tags import MLFLOW_RUN_NOTE
 
 from pipelines.ops.messages import first_line, without_credentials
 from pipelines.tracking import database
@@ -29,6 +30,11 @@ __all__ = [
 ]  # fmt: skip
 
 DEFAULT_STORE = "sqlite:///mlflow.db"
+ABOUT = (  # an experiment
+    "The trainings of `{name}`, each with its seeds below it. A name alone is that of the present run; earlier ones "
+    "have the time at which they began. Metrics are means over seeds on the test split; a run's description has their "
+    "intervals, data and parents. `epoch/` holds the curves on validation: of a run the mean over its seeds."
+)
 # A host may be named node-403.
 REFUSED = re.compile(r"error code 40[13]\b|UNAUTHENTICATED|PERMISSION_DENIED")
 
@@ -117,7 +123,9 @@ def experiment_of(client: mlflow.MlflowClient, name: str) -> str:
         # Files stay beside a database, whichever folder (a worktree, say) publishes.
         file = file_of(mlflow.get_tracking_uri())
         place = (file.parent / database.FILES / name).as_uri() if file else None
-        return client.create_experiment(name, artifact_location=place)
+        # Some versions of MLflow open an experiment by its kind, others as the address says.
+        tags = {"mlflow.experimentKind": "custom_model_development", MLFLOW_RUN_NOTE: ABOUT.format(name=name)}
+        return client.create_experiment(name, artifact_location=place, tags=tags)
     if found.lifecycle_stage == "deleted":
         client.restore_experiment(found.experiment_id)
     return found.experiment_id

@@ -372,15 +372,15 @@ def check_positives(
     _check_where(scores, "positives", positives, wrong, "True or False", mask=mask, check_finite=check_finite)
     if not check_finite or (mask is not None and both_ways):
         return
-    square = both_ways and shape[-1] == shape[-2]
+    sides = {"row": -1, "column": -2} if both_ways and shape[-1] == shape[-2] else {"row": -1}
     positives = positives.bool() if mask is None else positives.bool() & mask
-    for name, dim in (("row", -1), ("column", -2)) if square else (("row", -1),):
+    for name, dim in sides.items():
         without = ~positives.any(dim)
         if _any(without):
             *matrix, number = without.nonzero()[0].tolist()
             raise ValueError(
                 f"positives has no True in {name} {number}{f' of matrix {tuple(matrix)}' if matrix else ''}, expected "
-                f"at least one in each {'row and column' if square else 'row'}"
+                f"at least one in each {' and '.join(sides)}"
             )
 
 

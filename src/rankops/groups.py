@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
 from rankops.checks import (
     check_finite_scores,
@@ -211,24 +212,9 @@ def groups(
     check_tensors(**truth)
     if exact:
         scores, values = scores.detach().double(), values.detach()
-    if kind == "target":
-        check_target(scores, values, between_0_and_1=between_0_and_1, mask=mask, check_finite=check_finite)
-        if order:
-            values = _ordinal_along(values, dim, mask)
-        elif check_finite and values.dtype in (torch.int64, torch.uint64):
-            rounded = (values.double().abs() >= 2**53) & (True if mask is None else mask)
-            check_values("target", values, rounded, "an integer below 2^53, which float64 holds: pass its difference "
-                         "from the smallest")  # fmt: skip
-        values = values if values.is_floating_point() else values.double()  # float32 holds integers up to 2^24
-    elif kind == "labels":
-        check_labels(scores, values, mask=mask, check_finite=check_finite)
-        values = values.bool()
-    elif kind == "label_ranks":
-        check_label_ranks(scores, values, mask=mask, check_finite=check_finite)
-        values = _ordinal_along(values, dim, mask) if order else values
-    else:
-        check_positives(scores, values, mask=mask, check_finite=check_finite)
-        values = values.bool()
+    values = _checked(
+        kind, scores, values, dim, mask, order=order, between_0_and_1=between_0_and_1, check_finite=check_finite
+    )
     check_group_size(scores, dim=dim, least=least)
     finite = check_finite and check_finite_scores(scores, mask)
     weight = relative_weights(scores, mask, weights, check_finite=check_finite)
@@ -237,18 +223,41 @@ def groups(
     if mask is not None:
         scores, values = scores.masked_fill(~mask, 0.0), values.masked_fill(~mask, 0)
     exists = torch.ones_like(scores, dtype=torch.bool) if mask is None else mask
-    if kind == "positives" and scores.shape[-1] != scores.shape[-2]:
-        missing = [part for size in scores.shape[:-3:-1] for part in (0, max(scores.shape[-2:]) - size)]
-        scores, values, weight, exists = (
-            torch.nn.functional.pad(part, missing) for part in (scores, values, weight, exists)
-        )
-        mask = exists
+    if kind == "positives":
+        mask = exists if scores.shape[-1] != scores.shape[-2] else mask
+        scores, values, weight, exists = map(_both_ways, (scores, values, weight, exists))
+    else:
+        scores, values, weight, exists = (part.movedim(dim, -1) for part in (scores, values, weight, exists))
+    return Groups(scores, values, weight, exists, mask=None if mask is None else exists, finite=finite)
 
-    def arranged(part: Tensor) -> Tensor:
-        return torch.stack([part, part.mT], -3) if kind == "positives" else part.movedim(dim, -1)
 
-    given = (arranged(scores), arranged(values), arranged(weight), arranged(exists))
-    return Groups(*given, mask=None if mask is None else arranged(mask), finite=finite)
+def _checked(
+    kind: str, scores: Tensor, values: Tensor, dim: int, mask: Tensor | None, *, order: bool, between_0_and_1: bool,
+    check_finite: bool,
+) -> Tensor:  # fmt: skip
+    """Return a truth in a type whose values can be compared."""
+    if kind == "target":
+        check_target(scores, values, between_0_and_1=between_0_and_1, mask=mask, check_finite=check_finite)
+        if order:
+            values = _ordinal_along(values, dim, mask)
+        elif check_finite and values.dtype in (torch.int64, torch.uint64):
+            rounded = (values.double().abs() >= 2**53) & (True if mask is None else mask)
+            check_values("target", values, rounded, "an integer below 2^53, which float64 holds: pass its difference "
+                         "from the smallest")  # fmt: skip
+        return values if values.is_floating_point() else values.double()  # float32 holds integers up to 2^24
+    if kind == "label_ranks":
+        check_label_ranks(scores, values, mask=mask, check_finite=check_finite)
+        return _ordinal_along(values, dim, mask) if order else values
+    check = check_labels if kind == "labels" else check_positives
+    check(scores, values, mask=mask, check_finite=check_finite)
+    return values.bool()
+
+
+def _both_ways(matrix: Tensor) -> Tensor:
+    """Return matrices (..., n, m) and their transposes, (..., 2, d, d): d is the larger, and what is missing is 0."""
+    n, m = matrix.shape[-2:]
+    square = matrix if n == m else pad(matrix, (0, max(0, n - m), 0, max(0, m - n)))
+    return torch.stack([square, square.mT], -3)
 
 
 def among_first(given: Groups, k: int) -> Tensor:

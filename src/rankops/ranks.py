@@ -54,8 +54,20 @@ def rank_along(
     largest = largest_magnitude(scores, mask) if check_finite else None
     last = dim in (-1, scores.dim() - 1)  # short vectors take no longer than a few operations: each one counts
     values = scores if last else scores.movedim(dim, -1)
-    values = values if values.dtype in (torch.float32, torch.float64) else values.float()
     mask = mask if mask is None or last else mask.movedim(dim, -1)
+    result = _ranked(compute, values, mask, largest, descending)
+    if normalized:
+        result = result / (values.shape[-1] if mask is None else mask.sum(-1, keepdim=True).clamp(min=1))
+    if mask is not None:
+        result = result.masked_fill(~mask, 0.0)
+    return result if last else result.movedim(-1, dim)
+
+
+def _ranked(
+    compute: Callable[..., Tensor], scores: Tensor, mask: Tensor | None, largest: float | None, descending: bool
+) -> Tensor:
+    """Rank scores (..., d) in a type and a range that `compute` takes. Without a check, NaN and infinity give NaN."""
+    values = scores if scores.dtype in (torch.float32, torch.float64) else scores.float()
     finite = None
     if largest is None:
         finite = torch.isfinite(values)
@@ -70,13 +82,7 @@ def rank_along(
         torch.autocast(kind, enabled=False) if torch.is_autocast_enabled(kind) else nullcontext()
     ):  # no 257 in bfloat16
         result = compute(values if descending else -values, mask).to(values.dtype)
-    if normalized:
-        result = result / (values.shape[-1] if mask is None else mask.sum(-1, keepdim=True).clamp(min=1))
-    if finite is not None:
-        result = result.where(finite, torch.nan)
-    if mask is not None:
-        result = result.masked_fill(~mask, 0.0)
-    return result if last else result.movedim(-1, dim)
+    return result if finite is None else result.where(finite, torch.nan)
 
 
 def unit_of(scores: Tensor, largest: float | None) -> Tensor | None:

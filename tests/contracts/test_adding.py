@@ -15,7 +15,7 @@ ADDED = {
     "metrics/second_kendall.py": ("kendall", "kendall"),
     "models/backbones/second_perceptron.py": ("perceptron", "Perceptron"),
     "models/heads/second_two_layer.py": ("two_layer", "TwoLayer"),
-    "sorters/second_sigmoid.py": ("sigmoid", "Sigmoid"),
+    "sorters/second_handcrafted.py": ("handcrafted", "Handcrafted"),
 }
 
 

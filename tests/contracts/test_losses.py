@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from torch._subclasses import FakeTensorMode
 from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException
 
-from contracts.options import (
+from contracts.truths import AXES, EMPTY_OF_ORDER, IMPOSSIBLE, TRUTHS, TYPES, example, kind, without
+from contracts.values import (
     check_nothing_else_changes,
     check_option,
     check_summary,
@@ -19,7 +20,6 @@ from contracts.options import (
     options_of,
     parameters,
 )
-from contracts.truths import AXES, EMPTY_OF_ORDER, IMPOSSIBLE, TRUTHS, TYPES, example, kind, without
 from rankops import lookup
 from rankops.io.checkpoints import build
 from rankops.losses import _pairs as pairs
@@ -122,7 +122,7 @@ def test_pairs_that_are_made_block_by_block_add_up_to_the_same(name, generator, 
     options = {"mask": torch.rand(scores.shape, generator=generator) < 0.8} if truth.dim() == 2 else {}
     whole = call(name, scores, truth, reduction="none", **options)
     for module in (pairs, lookup.module("losses", name)):
-        monkeypatch.setattr(module, "BLOCK", 2 * scores.numel(), raising=False)  # two rows of each group
+        monkeypatch.setattr(module, "at_once", lambda device: 2 * scores.numel(), raising=False)  # two rows of each
     parts = call(name, scores, truth, reduction="none", **options)
     torch.testing.assert_close(parts, whole, rtol=1e-12, atol=1e-12)
     above = torch.rand(whole.shape, generator=generator, dtype=whole.dtype)

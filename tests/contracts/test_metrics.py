@@ -8,8 +8,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from contracts.options import check_nothing_else_changes, check_option, check_summary, options, parameters, required
 from contracts.truths import AXES, IMPOSSIBLE, TRUTHS, TYPES, example, kind, without
+from contracts.values import check_nothing_else_changes, check_option, check_summary, options, parameters, required
 from rankops import lookup
 
 METRICS = {

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from contracts.options import check_nothing_else_changes, check_option, check_summary, options_of, parameters, small
+from contracts.values import check_nothing_else_changes, check_option, check_summary, options_of, parameters, small
 from rankops import lookup
 from rankops.io.checkpoints import build, load_model, save_model
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from torch._subclasses import FakeTensorMode
 
-from contracts.options import (
+from contracts.values import (
     changed,
     check_nothing_else_changes,
     check_option,

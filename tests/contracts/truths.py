@@ -5,7 +5,7 @@ from typing import Any
 
 import torch
 
-from contracts.options import parameters
+from contracts.values import parameters
 
 TRUTHS = {
     "label_ranks": torch.tensor([[0, 1, 2, 3, 0], [1, 1, 0, 2, 2], [0, 0, 0, 4, 0]]),

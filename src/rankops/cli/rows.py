@@ -1,5 +1,6 @@
 """What a model is asked, a row at a time: from pictures, folders of them, and tables with a person's own columns."""
 
+import base64
 import csv
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -76,7 +77,8 @@ def read(
     """Read what a model is asked, row by row; memory does not grow with the files.
 
     Args:
-        sources: pictures or folders of them; or one table, whose cells of images are bytes or paths from its folder.
+        sources: pictures or folders of them; or one table, whose cells of images are bytes, data URIs or paths from
+            its folder.
         recipe: of the model.
         roles: of the table's columns.
         form: format of the table; None for that of its suffix.
@@ -261,6 +263,8 @@ class _Cells:
             cell = cell.get("bytes")
         if isinstance(cell, bytes):
             return cell
+        if str(cell).startswith("data:"):  # the picture itself, as `rankops serve` keeps it
+            return base64.b64decode(str(cell).partition(",")[2])
         file = self.path.parent / str(cell).strip()
         if not file.is_file():
             raise ValueError(f"{file}: no such file")

@@ -3,6 +3,7 @@
 Training scores may be relative: to the session in which a clip was shown, or to how long ago that was.
 """
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -53,6 +54,17 @@ SCHEMA = schema_of(
 # Of clips in groups: what scores are relative to, and the score before.
 GROUPED = pa.schema([*SCHEMA, ("group", pa.int64()), ("share", pa.float32())])
 
+RANGES = {  # of options: whether a value is in it, and what is expected
+    "viewers": (lambda count: count >= 1, "at least 1: a score is a share of them"),
+    "train_viewers": (lambda count: count >= 1, "at least 1: a score is a share of them"),
+    "sessions": (lambda clips: clips >= 2, "at least 2 clips in one"),
+    "likeness": (lambda value: 0 <= value <= 1, "a correlation from 0 to 1"),
+    "scale_use": (lambda factor: 1 <= factor < math.inf, "a factor from 1"),
+    "later": (lambda share: 0 < share < 1, "a share between 0 and 1"),
+    "drift": (lambda pixels: 0 <= pixels < math.inf, "pixels a frame from 0"),
+    "zoom": (lambda factor: 1 <= factor < math.inf, "a magnification a frame from 1"),
+}
+
 
 @dataclass(frozen=True, kw_only=True)
 class Clips(RankedMnist):
@@ -88,25 +100,13 @@ class Clips(RankedMnist):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name in ("viewers", "train_viewers"):
-            if (viewers := getattr(self, name)) is not None and viewers < 1:
-                raise ValueError(f"{name} is {viewers}, expected at least 1: a score is a share of them")
         if self.sessions is not None and self.later is not None:
             raise ValueError(
                 f"later is {self.later} and sessions {self.sessions}, expected one of them, the other null"
             )
-        if self.sessions is not None and self.sessions < 2:
-            raise ValueError(f"sessions is {self.sessions}, expected at least 2 clips in one")
-        if not 0 <= self.likeness <= 1:
-            raise ValueError(f"likeness is {self.likeness}, expected a correlation from 0 to 1")
-        if not 1 <= self.scale_use < float("inf"):
-            raise ValueError(f"scale_use is {self.scale_use}, expected a factor from 1")
-        if self.later is not None and not 0 < self.later < 1:
-            raise ValueError(f"later is {self.later}, expected a share between 0 and 1")
-        if not 0 <= self.drift < float("inf"):
-            raise ValueError(f"drift is {self.drift}, expected pixels a frame from 0")
-        if not 1 <= self.zoom < float("inf"):
-            raise ValueError(f"zoom is {self.zoom}, expected a magnification a frame from 1")
+        for name, (holds, expected) in RANGES.items():
+            if (value := getattr(self, name)) is not None and not holds(value):
+                raise ValueError(f"{name} is {value}, expected {expected}")
 
     @property
     def schema(self) -> pa.Schema:  # ty: ignore[incompatible-property-override] - it depends on the options

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from rankops.datasets.files.expected import frequencies, in_set, mean
-from rankops.datasets.scenes import facts, layout
+from rankops.datasets.scenes import layout, measures
 from rankops.datasets.scenes.base import Recipe, Scenes, schema_of
 from rankops.datasets.scenes.digits import CLASSES, Digits
 from rankops.ranks import dense_ranks
@@ -53,7 +53,7 @@ class RankedMnist(Scenes):
         return self.images(recipe, digits), recipe["label_ranks"]
 
     def facts(self, recipe: Recipe, split: str) -> dict[str, Any]:
-        return {"ranks_follow_sizes": facts.ranks_follow_sizes(recipe["label_ranks"], recipe["size"]).numpy()}
+        return {"ranks_follow_sizes": measures.ranks_follow_sizes(recipe["label_ranks"], recipe["size"]).numpy()}
 
     def expectations(self, rows: dict[str, int]) -> dict[str, list[dict[str, Any]]]:
         expected, total = super().expectations(rows), sum(rows.values()) // self.family

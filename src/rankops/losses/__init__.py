@@ -9,8 +9,8 @@ for, searched both ways). It has the shape of the scores. What most losses take 
 
 - `dim`: the dimension of a group, whose scores are compared with each other. The last one by default: scores (queries,
   documents) are a list a query. Of a classifier's (examples, classes), `dim=-2` ranks the examples of each class.
-- `mask`: boolean, False where there is no score, as in padding (`rankops.ragged.pad_groups`). Whatever stands there,
-  NaN too, might as well not be there. A score of -1e9 in place of a mask is a score: beside it all others are tied.
+- `mask`: boolean, False where there is no score, as in padding (`rankops.ragged.pad_groups`). Masked entries are
+  ignored, even NaN. A score of -1e9 in place of a mask is a score: beside it all others are tied.
 - `weights`: how much each score counts within its group. Only proportions matter.
 - `reduction`: `mean` over groups, `sum`, or `none` for one value a group, in their order; or a tensor of as many
   numbers, how much each group counts in the mean. A group that has nothing to compare is left out, as is one without

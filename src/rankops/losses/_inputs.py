@@ -63,22 +63,26 @@ def soft_ranks(given: Groups, sorter: AnySorter, *, mask: Tensor | None = None) 
         options["check_finite"] = False
     result = chosen(given.scores, **options)
     name = getattr(chosen, "__name__", type(chosen).__name__)
-    if not torch.is_tensor(result) or not result.is_floating_point():
-        found = result.dtype if torch.is_tensor(result) else type(result).__name__
-        raise TypeError(f"sorter is {name}, whose ranks are {found}, expected a floating-point tensor")
-    if result.shape != given.scores.shape:
-        raise ValueError(
-            f"sorter is {name}, whose ranks have shape {tuple(result.shape)}, expected that of the scores it is given, "
-            f"{tuple(given.scores.shape)}"
-        )
-    if torch.is_grad_enabled() and given.scores.requires_grad and not result.requires_grad:
-        raise ValueError(f"sorter is {name}, whose ranks have no gradient: {_INSTEAD}")
+    _check_ranks(result, given.scores, name)
     if isinstance(chosen, Sorter):  # whose ranks are 0 where the mask is False
         return result
     result = result if mask is None else result.masked_fill(~mask, 0.0)
     if given.finite:
         check_values(f"sorter is {name}, whose rank", result, ~torch.isfinite(result), "a finite number")
     return result
+
+
+def _check_ranks(result: Any, scores: Tensor, name: str) -> None:
+    if not torch.is_tensor(result) or not result.is_floating_point():
+        found = result.dtype if torch.is_tensor(result) else type(result).__name__
+        raise TypeError(f"sorter is {name}, whose ranks are {found}, expected a floating-point tensor")
+    if result.shape != scores.shape:
+        raise ValueError(
+            f"sorter is {name}, whose ranks have shape {tuple(result.shape)}, expected that of the scores it is given, "
+            f"{tuple(scores.shape)}"
+        )
+    if torch.is_grad_enabled() and scores.requires_grad and not result.requires_grad:
+        raise ValueError(f"sorter is {name}, whose ranks have no gradient: {_INSTEAD}")
 
 
 _INSTEAD = "use StraightThrough() for exact ranks with a gradient, or rankops.metrics to measure"

@@ -1,6 +1,7 @@
 """Pairs of which one should score higher: chosen, and summed without overflow."""
 
 from collections.abc import Callable, Sequence
+from itertools import chain
 from typing import Any
 
 import torch
@@ -151,12 +152,11 @@ class _Blocks(torch.autograd.Function):
                 sums[number] += one.detach()
                 if one.requires_grad:
                     several = torch.ones_like(one)  # groups do not depend on each other
-                    parts = torch.autograd.grad(one, learned, several, retain_graph=True, allow_unused=True)
+                    parts = torch.autograd.grad(one, learned, several, retain_graph=True, materialize_grads=True)
                     for total, part in zip(gradients[number], parts, strict=True):
-                        if part is not None:
-                            total += part
+                        total += part
         ctx.learned, ctx.count = [leaf.requires_grad for leaf in leaves], len(sums)
-        ctx.save_for_backward(*(gradient for some in gradients for gradient in some))
+        ctx.save_for_backward(*chain.from_iterable(gradients))
         return tuple(sums)
 
     @staticmethod

@@ -78,7 +78,7 @@ def lambdarank(
     gains = gains_of(given.truth, given.weight, gain)
     best = ideal(gains, k).unsqueeze(-1)
     gains = gains / best.where(best > 0, 1.0)
-    order = reading_order(given.scores, gains, given.exists)
+    order = reading_order(given.scores, gains, given.exists, truth=given.truth)
     place = 1 + order.argsort(dim=-1)
     inside = torch.ones_like(place, dtype=torch.bool) if k is None else place <= k
     discount = (1 / torch.log2(1 + place.to(gains.dtype))).where(inside, 0.0)

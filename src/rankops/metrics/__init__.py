@@ -3,7 +3,7 @@
     from rankops.metrics import ndcg
     ndcg(scores, target).nanmean()
 
-Of each value one can take the mean and bootstrap it. A group for which a metric is not defined has NaN: no positive, no
+Average or bootstrap the values. A group for which a metric is not defined has NaN: no positive, no
 gain, nothing but ties in a correlation. Arguments are those of `rankops.losses`; values are float64.
 
 - Of a `target` to be ordered like: `spearman`, `kendall` (tau-b), `goodman_kruskal_gamma`, `exact_match` (EM),

@@ -93,11 +93,12 @@ def satisfaction(target: Tensor, weight: Tensor, highest: float) -> Tensor:
     return within(weight) * (torch.exp2(known - highest) - 2.0**-highest)
 
 
-def reading_order(scores: Tensor, gains: Tensor, exists: Tensor) -> Tensor:
+def reading_order(scores: Tensor, gains: Tensor, exists: Tensor, *, truth: Tensor | None = None) -> Tensor:
     """Return where to find the first, the second, ... (..., d) from the top; of equal scores, the smallest gain first.
 
     Args:
         scores, gains: (..., d).
+        truth: (..., d), the smallest of equal gains first, which weights of 0 make of different ones.
         exists: (..., d) boolean, False where there is no score: such come last.
 
     >>> scores, gains = torch.tensor([0.5, 0.9, 0.5]), torch.tensor([2.0, 0.0, 1.0])
@@ -105,5 +106,8 @@ def reading_order(scores: Tensor, gains: Tensor, exists: Tensor) -> Tensor:
     tensor([1, 2, 0])
     """
     ascending = gains.argsort(dim=-1)
+    if truth is not None:
+        ascending = truth.argsort(dim=-1)
+        ascending = ascending.gather(-1, gains.gather(-1, ascending).argsort(dim=-1, stable=True))
     values = scores.detach().masked_fill(~exists, -torch.inf).gather(-1, ascending)
     return ascending.gather(-1, values.argsort(dim=-1, descending=True, stable=True))

@@ -21,7 +21,6 @@ from rankops.sorters.handcrafted import Handcrafted
 from rankops.sorters.laplace import Laplace
 from rankops.sorters.logistic import Logistic
 from rankops.sorters.lstm import LSTM
-from rankops.sorters.sigmoid import Sigmoid
 from rankops.sorters.straight_through import StraightThrough
 
 __all__ = [
@@ -31,7 +30,6 @@ __all__ = [
     "Handcrafted",
     "Laplace",
     "Logistic",
-    "Sigmoid",
     "Sorter",
     "StraightThrough",
     "load_sorter",

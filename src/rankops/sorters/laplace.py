@@ -22,7 +22,8 @@ class Laplace(Sorter):
     Args:
         softness: b, the width of the noise, in standard deviations of the vector (or in the scores' own unit).
         standardize: measure differences in standard deviations, so that scale does not matter.
-        detach: hold the standard deviation constant in the gradient; see `Sigmoid`.
+        detach: hold the standard deviation constant in the gradient: raising a score then never hurts its own rank nor
+            helps another's. The true derivative has a quarter of those signs wrong.
 
     Shapes:
         scores (..., d) to ranks (..., d), 1 for the largest score.

@@ -27,7 +27,7 @@ class Logistic(Sorter):
     Args:
         softness: b, the width of the noise, in standard deviations of the vector (or in the scores' own unit).
         standardize: measure differences in standard deviations, so that scale does not matter.
-        detach: hold the standard deviation constant in the gradient; see `Sigmoid`.
+        detach: hold the standard deviation constant in the gradient; see `Laplace`.
 
     Shapes:
         scores (..., d) to ranks (..., d), 1 for the largest score.

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from rankops.datasets.files.expected import between, in_set, rows_of, unique
-from rankops.datasets.scenes import drawing, facts, layout
+from rankops.datasets.scenes import drawing, layout, measures
 from rankops.datasets.scenes.digits import CLASSES, DIGITS_OF, Digits
 from rankops.io.parquet import IMAGE, as_fixed_lists, encode_images, matrix, read_images, read_table
 from rankops.seeding import generator
@@ -207,16 +207,16 @@ class Scenes:
         there = recipe["size"] > 0
         scenes = {
             "side": np.full(len(ids), images.shape[-1]),
-            "pixels": facts.hashes(images),
+            "pixels": measures.hashes(images),
             "difference_from_recipe": self._differences(recipe, digits, images),
             "digits": there.sum(1).numpy(),
-            "overlap": facts.largest_overlap(*self.places(recipe)[:3]).numpy(),
+            "overlap": measures.largest_overlap(*self.places(recipe)[:3]).numpy(),
         }
         tables = {"scenes": _indexed(scenes | self.facts(recipe, split), split=split, id=ids)}
         still = images if self.frames == 1 else images[:, self.frames // 2]
         for name, (number, prefix) in self.boxes.items():
             boxes = tuple(recipe[prefix + part] for part in ("size", "top", "left", "glyph"))
-            row, place, columns = facts.box_facts(still, digits, boxes)
+            row, place, columns = measures.box_facts(still, digits, boxes)
             if name == "digits":
                 columns["glyph_has_this_label"] = columns["glyph_class"] == place.numpy()
             tables[name] = _indexed(columns, split=split, id=ids[row.numpy()], **{number: place.numpy()})

@@ -28,7 +28,7 @@ from rankops.datasets.tables.cells import (
     split_into,
 )
 from rankops.datasets.tables.files import Sheet, Stored, stored_pictures
-from rankops.datasets.tables.options import ALL_SPLITS, NUMERIC, PICTURES, TableOptions
+from rankops.datasets.tables.roles import ALL_SPLITS, NUMERIC, PICTURES, TableOptions
 from rankops.io.images import as_jpeg, open_photo
 from rankops.lookup import did_you_mean
 

@@ -13,7 +13,7 @@ import pyarrow as pa
 from rankops.datasets.files.expected import between, in_set, mean, unique
 from rankops.datasets.public.reading import photo_facts, row_facts, rows_expected, same_elsewhere
 from rankops.datasets.tables.cells import has_word
-from rankops.datasets.tables.options import PICTURES, TableOptions
+from rankops.datasets.tables.roles import PICTURES, TableOptions
 from rankops.io.parquet import columns_of, list_lengths, read_table
 
 __all__ = ["compared", "expected_of", "facts_of"]

@@ -3,51 +3,46 @@
 import json
 import shutil
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, replace
+from datetime import UTC, datetime
 from getpass import getuser
+from graphlib import TopologicalSorter
 from hashlib import sha256
-from io import BytesIO
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 import mlflow
-import numpy as np
 import pandas as pd
-from mlflow.entities import Metric, Param, ViewType
+from mlflow.entities import Dataset, DatasetInput, InputTag, LoggedModelInput, Metric, Param, ViewType
+from mlflow.entities import Run as Sent
+from mlflow.entities.model_registry import ModelVersion
 from mlflow.exceptions import MlflowException
-from mlflow.models import ModelSignature
-from mlflow.types import ColSpec, DataType, Schema, TensorSpec
-from mlflow.types.schema import AnyType, Array
-from PIL import Image
+from mlflow.utils.mlflow_tags import MLFLOW_DATASET_CONTEXT, MLFLOW_RUN_NOTE
 
 from pipelines.ops.git import git
 from pipelines.ops.messages import without_credentials
 from pipelines.tracking import live, registry
-from pipelines.tracking.card import card, inputs_of
+from pipelines.tracking.card import NUMBER, card, inputs_of, summary
 from pipelines.tracking.known_rows import write_known
 from pipelines.tracking.requirements import requirements
+from pipelines.tracking.signature import example_of, signature_of
+from pipelines.tracking.slices import Slice
 from pipelines.tracking.store import answering, connect, experiment_of
-from rankops import __version__, lookup
+from rankops import __version__
 
-__all__ = ["Run", "Version", "addresses", "key_of", "publish", "signature_of"]
+__all__ = ["Run", "Version", "addresses", "key_of", "publish"]
 
 KEY = "rankops.key"  # on runs and versions: a hash of what made them
 TOOK = "training.seconds"  # on a run: from its first beginning to its end
 COMPARED = "rankops.compared"  # on a model: among which versions its challenger was chosen
 PARENT = "mlflow.parentRunId"  # MLflow's own: its UI shows a run with this tag below its parent
-SERVED_BY = Path(__file__).parents[1] / "serving" / "model.py"
-KINDS = {  # of `Task.columns`
-    "image": DataType.binary,
-    "images": Array(DataType.binary),
-    "text": DataType.string,
-    "texts": Array(DataType.string),
-    "vector": AnyType(),  # numbers, or numbers by their features' names
-    "vectors": AnyType(),
-    "id": AnyType(),  # text or a number
-}
+FROM = "from"  # on runs and versions: the versions that they were started from, or sort by
+OF_VERSION = ("dataset", "loss", "sorter", "snapshot", FROM)  # of a run's tags: in the registry's table each has a line
+LAYOUT = "?workflowType=machine_learning"  # else MLflow's UI opens on traces and prompts
+SERVED_BY = Path(__file__).parents[1] / "serving" / "pyfunc.py"
 
 
 @dataclass(frozen=True)
@@ -59,11 +54,15 @@ class Version:
     data: Path | None = None  # folder of the dataset that it was trained on
     quality: float = 0.0  # on validation, larger is better: decides which of several new versions is the challenger
     tags: Mapping[str, str] = field(default_factory=dict)  # besides those of its run
+    slices: Callable[[], list[Slice]] = list  # of its test split; called if it is registered
 
 
 @dataclass(frozen=True)
 class Run:
-    """A finished training; its params, metrics and tags are flat."""
+    """A finished training; its params, metrics and tags are flat.
+
+    A metric `<name>.low` or `.high` is a bound of its interval. Descriptions have it; it would be a chart of its own.
+    """
 
     name: str
     experiment: str
@@ -92,20 +91,25 @@ def publish(runs: list[Run]) -> list[str]:
     Returns:
         Names of the runs that were sent or completed.
     """
-    client, sent, made = connect(create=True), [], {}
-    for run in runs:
+    client, sent, made, commit = connect(create=True), [], {}, _commit()
+    versions: dict[str, ModelVersion] = {}  # by the folder of their weights
+    for one in _parents_first(runs):
+        parents = [versions[path] for path in inputs_of(one.tags) if path in versions]
+        run = _told(one, commit, parents)
         with answering(f"while {run.name} was published ({len(sent)} runs were sent); run `make repro` again"):
             experiment = experiment_of(client, run.experiment)
-            run_id, changed = _sent(client, experiment, run)
+            run_id, changed = _sent(client, experiment, run, parents)
             for seed in run.seeds:
-                changed |= _sent(client, experiment, seed, parent=run_id)[1]
+                changed |= _sent(client, experiment, seed, below=run_id)[1]
             if run.version is not None:
                 number, registered = _registered(client, run_id, run, run.version)
                 changed |= registered
                 made.setdefault(run.version.model, []).append((run.version.quality, int(number), run.key))
+                versions |= dict.fromkeys(_folders(run), client.get_model_version(run.version.model, number))
             # Only now: a run that was killed is sent again. Registering has ended it, at the time of that.
             if changed or client.get_run(run_id).info.status != "FINISHED":
                 _end(client, run_id, run)
+            _name(client, experiment, run, run_id)
             live.discard(client, run.name)
             sent += [run.name] if changed else []
     for model, candidates in made.items():
@@ -114,23 +118,75 @@ def publish(runs: list[Run]) -> list[str]:
     return sent
 
 
-def _sent(client: mlflow.MlflowClient, experiment: str, run: Run, *, parent: str | None = None) -> tuple[str, bool]:
-    """Return the id of a run that the store now has, and whether anything was sent; a new parent is left unfinished."""
+def _told(run: Run, commit: Mapping[str, str], parents: Sequence[ModelVersion]) -> Run:
+    """Return a run whose tags, and those of its seeds, also say at which commit it was published, and its parents."""
+    names = ", ".join(f"models:/{one.name}/{one.version}" for one in parents)
+    tags = {**run.tags, **commit, **({FROM: names} if names else {})}
+    return replace(run, tags=tags, seeds=tuple(_told(seed, commit, ()) for seed in run.seeds))
+
+
+def _folders(run: Run) -> list[str]:
+    """Return how other runs name the model of a run: the folder of its weights, or that of all its seeds."""
+    weights = run.version.weights if run.version else None
+    return [] if weights is None else [weights.as_posix(), weights.parent.as_posix()]
+
+
+def _parents_first(runs: list[Run]) -> list[Run]:
+    """Return the runs, each after those whose models went into it."""
+    by_name = {run.name: run for run in runs}
+    made = {folder: run.name for run in runs for folder in _folders(run)}
+    graph = {run.name: [made[path] for path in inputs_of(run.tags) if path in made] for run in runs}
+    return [by_name[name] for name in TopologicalSorter(graph).static_order()]
+
+
+def _name(client: mlflow.MlflowClient, experiment: str, run: Run, run_id: str) -> None:
+    """Give the present run of a name that name alone; earlier ones, and their seeds, also have the day they began."""
+    here = client.get_run(run_id)
+    if here.info.run_name == f"{run.name} {_began(here)}":  # it was sent before another, and is back
+        _rename(client, experiment, here, lambda name: name.removesuffix(f" {_began(here)}"))
+    for one in client.search_runs([experiment], f"attributes.run_name = '{run.name}'"):
+        if one.info.run_id != run_id:
+            began = _began(one)
+            _rename(client, experiment, one, lambda name, began=began: f"{name} {began}")
+
+
+def _began(run: Sent) -> str:
+    return f"{datetime.fromtimestamp(run.info.start_time / 1000, UTC):%Y-%m-%d %H:%M:%S}"
+
+
+def _rename(client: mlflow.MlflowClient, experiment: str, run: Sent, renamed: Callable[[str], str]) -> None:
+    below = client.search_runs([experiment], f"tags.`{PARENT}` = '{run.info.run_id}'", max_results=1000)
+    for one in [*below, run]:  # itself last: if this is killed, it is done again
+        client.update_run(one.info.run_id, name=renamed(str(one.info.run_name)))
+
+
+def _sent(
+    client: mlflow.MlflowClient,
+    experiment: str,
+    run: Run,
+    parents: Sequence[ModelVersion] = (),
+    *,
+    below: str | None = None,
+) -> tuple[str, bool]:
+    """Return the id of a run that the store now has, and whether anything was sent.
+
+    A new run is left unfinished, unless it is `below` another.
+    """
     every = client.search_runs([experiment], f"tags.`{KEY}` = '{run.key}'", run_view_type=ViewType.ALL)
     whole = next((one for one in every if one.info.status == "FINISHED"), None)
     for one in every:
         if one is not whole and one.info.lifecycle_stage == "active":
             client.delete_run(one.info.run_id)
     if whole is None:
-        run_id = _create(client, experiment, run, parent)
-        if parent is not None:
+        run_id = _create(client, experiment, run, parents, below)
+        if below is not None:
             _end(client, run_id, run)
         return run_id, True
     run_id, changed = whole.info.run_id, whole.info.lifecycle_stage == "deleted"
     if changed:
         client.restore_run(run_id)
-    if parent is not None and whole.data.tags.get(PARENT) != parent:
-        client.set_tag(run_id, PARENT, parent)
+    if below is not None and whole.data.tags.get(PARENT) != below:
+        client.set_tag(run_id, PARENT, below)
     lost = [folder for folder in run.files if not registry.has_files(f"runs:/{run_id}/{folder}")]
     _send_files(client, run_id, run, lost)
     return run_id, changed or bool(lost)
@@ -142,19 +198,38 @@ def _end(client: mlflow.MlflowClient, run_id: str, run: Run) -> None:
     client.set_terminated(run_id, "FINISHED", end_time=end)
 
 
-def _create(client: mlflow.MlflowClient, experiment: str, run: Run, parent: str | None) -> str:
+def _create(
+    client: mlflow.MlflowClient, experiment: str, run: Run, parents: Sequence[ModelVersion], below: str | None
+) -> str:
     now = int(time.time() * 1000)
     begin, end = run.times or (now, now)
     took = f"{(end - begin) / 1000:.1f}" if run.times else "unknown: it was not trained here, or before this was kept"
-    tags = {**run.tags, TOOK: took, KEY: run.key, **_commit(), **_source(run), **({PARENT: parent} if parent else {})}
+    tags = {**run.tags, TOOK: took, KEY: run.key, **_source(run)}
+    tags |= {MLFLOW_RUN_NOTE: summary(metrics=run.metrics, tags=tags)} if below is None else {PARENT: below}
     run_id = client.create_run(experiment, start_time=begin, run_name=run.name, tags=tags).info.run_id
-    metrics = [Metric(name, float(value), now, 0) for name, value in run.metrics.items()]
+    values = {name: value for name, value in run.metrics.items() if not name.endswith((".low", ".high"))}
+    metrics = [Metric(name, float(value), now, 0) for name, value in values.items()]
     metrics += [] if run.history is None else live.epoch_metrics(run.history.to_dict("records"))
     params = [Param(name, str(value)) for name, value in run.params.items()]
     for start in range(0, max(len(metrics), len(params)), 100):  # as many params as one call may hold
         client.log_batch(run_id, metrics[start : start + 100], params[start : start + 100], [])
+    models = [LoggedModelInput(str(one.source).removeprefix("models:/")) for one in parents]
+    if (datasets := _datasets(run)) or models:
+        client.log_inputs(run_id, datasets, models)
     _send_files(client, run_id, run, run.files)
     return run_id
+
+
+def _datasets(run: Run) -> list[DatasetInput]:
+    """Return the files of data that went into a run, as MLflow's datasets, each with its use: train, val or test."""
+    files = {Path(path): md5 for path, md5 in inputs_of(run.tags).items() if path.startswith("data/")}
+    return [
+        DatasetInput(
+            Dataset(path.parent.name, md5[:8], "local", json.dumps({"uri": path.as_posix()})),
+            [InputTag(MLFLOW_DATASET_CONTEXT, path.stem)],
+        )
+        for path, md5 in files.items()
+    ]
 
 
 def _commit() -> dict[str, str]:
@@ -168,7 +243,7 @@ def _commit() -> dict[str, str]:
 def _source(run: Run) -> dict[str, str]:
     """Return who made a run, and of what, where MLflow's UI looks for it."""
     result = {"mlflow.source.name": run.tags.get("stage", run.name), "mlflow.source.type": "LOCAL"}
-    if (commit := _commit()["git_commit"]) != "unknown":
+    if (commit := run.tags["git_commit"]) != "unknown":
         result["mlflow.source.git.commit"] = commit
     with suppress(KeyError, OSError):  # a container's user may have no name
         result["mlflow.user"] = getuser()
@@ -194,36 +269,7 @@ def _registered(client: mlflow.MlflowClient, run_id: str, run: Run, version: Ver
     return number, not whole
 
 
-def signature_of(weights: Path) -> ModelSignature:
-    """Return what a model takes: the columns of a task, or of a sorter scores (n, length) of its own or any length."""
-    recipe = json.loads((weights / "model.json").read_text())
-    if recipe["folder"] == "sorters":
-        tensor = Schema([TensorSpec(np.dtype(np.float32), (-1, recipe["args"].get("length", -1)))])
-        return ModelSignature(inputs=tensor, outputs=tensor)
-    task: Any = lookup.find("tasks", recipe["task"])()
-    inputs: list[ColSpec | TensorSpec] = [
-        ColSpec(KINDS[kind.removesuffix("?")], name, required=not kind.endswith("?"))
-        for name, kind in task.columns(recipe).items()
-    ]
-    return ModelSignature(inputs=Schema(inputs))
-
-
-def example_of(weights: Path) -> pd.DataFrame | np.ndarray:
-    """Return a request of one row, drawn by nobody: black pictures, zeros, a word; scores of a sorter."""
-    recipe = json.loads((weights / "model.json").read_text())
-    if recipe["folder"] == "sorters":
-        return np.linspace(1, 0, recipe["args"].get("length") or 3, dtype=np.float32)[None]
-    task, given = lookup.find("tasks", recipe["task"])(), recipe["input"]
-    if "width" in given:
-        picture = BytesIO()
-        Image.new("L", (given["width"], given["height"])).save(picture, "PNG")
-        cell: Any = [picture.getvalue()] if given["kind"] == "frames" else picture.getvalue()
-    else:
-        cell = [0.0] * given["count"] if given["kind"] == "features" else "word"
-    return pd.DataFrame({given["kind"]: [[cell, cell] if task.reads.lists else cell]})
-
-
-def _made(run: Run, tags: Mapping[str, str]) -> dict[str, Any]:
+def _made(run: Run, tags: Mapping[str, str], slices: list[Slice]) -> dict[str, Any]:
     """Return what a version's model.json says besides how it is rebuilt: what made it, and how good it is."""
     metrics: dict[str, dict[str, float]] = {}
     for name, value in run.metrics.items():
@@ -232,25 +278,27 @@ def _made(run: Run, tags: Mapping[str, str]) -> dict[str, Any]:
         metrics.setdefault(metric, {})[bound] = float(value)
     return {
         "rankops": __version__, "commit": tags["git_commit"], "uncommitted_changes": tags.get("git_dirty") == "true",
-        "inputs": inputs_of(tags), "metrics": metrics,
+        "inputs": inputs_of(tags), "from": tags.get(FROM, ""), "metrics": metrics,
+        "slices": [asdict(one) for one in slices],
     }  # fmt: skip
 
 
 def _register(client: mlflow.MlflowClient, run_id: str, run: Run, version: Version) -> str:
-    tags = {**run.tags, **version.tags, KEY: run.key, "run": run.name}
-    known = tags | _commit()
-    text = card(version.model, version.weights, params=run.params, metrics=run.metrics, tags=known)
+    shown = {name: value for name, value in run.tags.items() if name in OF_VERSION}
+    shown |= {**version.tags, KEY: run.key, "run": run.name}
+    known, slices = {**run.tags, **shown}, version.slices()
+    text = card(version.model, version.weights, params=run.params, metrics=run.metrics, tags=known, slices=slices)
     with TemporaryDirectory() as scratch:
         weights = Path(scratch) / "weights"  # the name by which `rankops.sorters.load_sorter` finds it
         shutil.copytree(version.weights, weights)
         (weights / "card.md").write_text(text + "\n")
         if version.data is not None:
             write_known(version.data, weights)
-        recipe = json.loads((weights / "model.json").read_text()) | {"made": _made(run, known)}
+        recipe = json.loads((weights / "model.json").read_text()) | {"made": _made(run, known, slices)}
         (weights / "model.json").write_text(json.dumps(recipe, indent=2, sort_keys=True) + "\n")
         with mlflow.start_run(run_id=run_id):
             logged = mlflow.pyfunc.log_model(
-                name="model",
+                name=run.name,
                 python_model=str(SERVED_BY),
                 artifacts={"weights": str(weights)},
                 code_paths=["src/rankops"],  # the model runs where rankops is not installed
@@ -265,8 +313,9 @@ def _register(client: mlflow.MlflowClient, run_id: str, run: Run, version: Versi
         if error.error_code != "RESOURCE_ALREADY_EXISTS":
             raise
     made = client.create_model_version(
-        version.model, logged.model_uri, run_id, tags=tags, model_id=logged.model_id, description=text
+        version.model, logged.model_uri, run_id, tags=shown, model_id=logged.model_id, description=text
     )
+    client.update_model_version(version.model, made.version, description=text.replace(NUMBER, str(made.version)))
     return str(made.version)
 
 
@@ -295,6 +344,6 @@ def addresses(keys: Mapping[str, str]) -> dict[str, str]:
             experiments = [experiment.experiment_id for experiment in client.search_experiments()]
             for name, key in keys.items():
                 for run in client.search_runs(experiments, f"tags.`{KEY}` = '{key}'", max_results=1):
-                    page = f"#/experiments/{run.info.experiment_id}/runs/{run.info.run_id}"
+                    page = f"#/experiments/{run.info.experiment_id}/runs/{run.info.run_id}{LAYOUT}"
                     result[name] = f"{without_credentials(server)}/{page}"
     return result

@@ -145,6 +145,8 @@ class TableOptions(DiskDataset):
                 raise ValueError("split: the files say which rows are in which; leave it out")
         if isinstance(self.split, dict):
             _check_keys("split", self.split, required=("hash_of",), optional=tuple(SHARES))
+            if not isinstance(self.split["hash_of"], str):
+                raise ValueError(f"split.hash_of is {self.split['hash_of']!r}, expected the name of a column")
             if wrong := [key for key in SHARES if isinstance(self.split.get(key), str)]:
                 raise ValueError(f"split.{wrong[0]} is {self.split[wrong[0]]!r}, expected a share such as 0.1")
         if self.drawn:

@@ -14,7 +14,6 @@ from pathlib import Path
 
 from tqdm import tqdm
 
-from pipelines.ops.progress import EVERY
 from rankops.io.atomic import replaced_file
 from rankops.training.progress import Epoch
 
@@ -22,12 +21,15 @@ __all__ = ["Times", "began", "followed", "keep_times", "kept_times", "write_hist
 
 Times = tuple[int, int]  # begin and end, in milliseconds since 1970
 TIMES = Path(".checkpoints/times")
+MINUTE = 60.0  # between lines of a training, where there is no terminal
 
 
 def followed(
     epochs: Iterable[tuple[str, Epoch]], *, name: str, total: int, history: Path
 ) -> Iterator[tuple[str, Epoch]]:
-    """Show epochs as they come, a bar in a terminal and lines elsewhere, and keep them in a history file.
+    """Show epochs as they come and keep them in a history file.
+
+    A terminal has a bar. Elsewhere a training is one line, when it has ended, and another each minute until then.
 
     Args:
         epochs: a phase and an epoch each.
@@ -35,7 +37,7 @@ def followed(
         history: a CSV file that is rewritten after each epoch, so that others can follow the training.
     """
     rows: list[tuple[str, Epoch]] = []
-    last = 0.0
+    shown, line, last = 0, "", time.monotonic()
     history.parent.mkdir(parents=True, exist_ok=True)
     if not _mark(history.parent).exists():  # one that is resumed began earlier
         _mark(history.parent).touch()
@@ -47,11 +49,14 @@ def followed(
             metrics = {key: f"{value:.4g}" for key, value in epoch.validation.items()}
             bar.set_postfix(loss=f"{epoch.loss:.4g}", **metrics)
             bar.update()
-            if bar.disable and (time.monotonic() - last > EVERY or len(rows) == total):
-                last = time.monotonic()
-                shown = ", ".join(f"{key} {value}" for key, value in metrics.items())
-                print(f"{name}: {phase}, epoch {len(rows)} of {total}: loss {epoch.loss:.4g}, {shown}", file=sys.stderr)
+            values = ", ".join(f"{key} {value}" for key, value in metrics.items())
+            line = f"{name}: {phase}, epoch {len(rows)} of {total}: loss {epoch.loss:.4g}, {values}"
+            if bar.disable and time.monotonic() - last > MINUTE:
+                shown, last = len(rows), time.monotonic()
+                print(line, file=sys.stderr)
             yield phase, epoch
+    if len(rows) > shown and not sys.stderr.isatty():
+        print(line, file=sys.stderr)
 
 
 def _mark(folder: Path) -> Path:

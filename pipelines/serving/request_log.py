@@ -1,0 +1,140 @@
+"""What was asked of a served model, kept for `rankops monitor`: of each day a random sample, never more than a bound.
+
+Each row is kept with a random number. When a day's file is full, the rows with the smaller numbers stay: a uniform
+sample of all rows so far, however many there were.
+"""
+
+import base64
+import json
+import logging
+import math
+import random
+import threading
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from rankops.io.atomic import replaced_file
+
+__all__ = ["BYTES", "ROWS", "RequestLog", "row_of"]
+
+ROWS = 2000  # of a day at least, where so many were asked: as many as `rankops monitor` looks at
+BYTES = 2**27  # of a day's file at most
+PARTIAL = ".partial-requests"  # until the day ends, for `pipelines.flows.monitor.newest`: half a day is no day
+
+
+class RequestLog:
+    """Keeps rows in `<folder>/<day>-requests.jsonl`, which are what `rankops monitor` and `predict` take.
+
+    Beside the columns of the request a row has `asked` (when), `version`, `answer` and `draw`, its random number.
+    Several servers need a folder each.
+
+    Args:
+        folder: made if it is not there.
+        seed: of the random numbers.
+        now: the time.
+
+    Raises:
+        OSError: the folder cannot be made.
+    """
+
+    def __init__(self, folder: Path, *, seed: int = 0, now: Callable[[], datetime] = lambda: datetime.now(UTC)) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self._folder, self._now, self._draws, self._lock = folder, now, random.Random(seed), threading.Lock()
+        self._day, self._rows, self._size, self._highest, self._failed = "", 0, 0, 1.0, False
+
+    def keep(self, asked: list[dict[str, Any]], answers: list[dict[str, Any]], version: str) -> None:
+        """Keep a sample of rows with their answers; what cannot be written is reported once and stops no answer."""
+        try:
+            with self._lock:
+                self._keep(asked, answers, version)
+            self._failed = False
+        except OSError as error:
+            if not self._failed:
+                logging.getLogger(__name__).error("%s: requests are not kept: %s", self._folder, error)
+            self._failed = True
+
+    def _keep(self, asked: list[dict[str, Any]], answers: list[dict[str, Any]], version: str) -> None:
+        now = self._now()
+        self._open(now.date().isoformat())
+        about = {"asked": now.isoformat(timespec="seconds"), "version": version}
+        lines = []
+        for row, answer in zip(asked, answers, strict=True):
+            if (draw := self._draws.random()) < self._highest:
+                given = {name: value for name, value in answer.items() if not _is_missing(value)}
+                lines.append(json.dumps(row | about | {"answer": given, "draw": draw}) + "\n")
+        with self._file.open("a", encoding="utf-8") as file:
+            file.write("".join(lines))
+        self._rows, self._size = self._rows + len(lines), self._size + sum(map(len, lines))
+        if self._rows >= 2 * ROWS or self._size > BYTES:
+            self._thin()
+
+    @property
+    def _file(self) -> Path:
+        return self._folder / f"{self._day}{PARTIAL}.jsonl"
+
+    def _open(self, day: str) -> None:
+        """Begin a day, or go on with one after a restart; earlier ones are whole now."""
+        if day == self._day:
+            return
+        self._day = day
+        for file in self._folder.glob(f"*{PARTIAL}.jsonl"):
+            if file != self._file:
+                file.rename(file.with_name(file.name.replace(PARTIAL, "-requests")))
+        lines = self._file.read_text(encoding="utf-8").splitlines(keepends=True) if self._file.is_file() else []
+        whole = [line for line in lines if line.endswith("\n")]  # a killed process may have left half a line
+        if len(whole) < len(lines):
+            self._write(whole)
+        self._rows, self._size = len(whole), sum(map(len, whole))
+        self._highest = max(map(_draw, whole)) if self._rows > ROWS else 1.0
+
+    def _thin(self) -> None:
+        lines = sorted(self._file.read_text(encoding="utf-8").splitlines(keepends=True), key=_draw)
+        half, size, kept = BYTES // 2, 0, []
+        for line in lines[:ROWS]:
+            if (size := size + len(line)) > half:
+                break
+            kept.append(line)
+        self._write(kept)
+        self._rows, self._size, self._highest = len(kept), sum(map(len, kept)), _draw(lines[len(kept)])
+
+    def _write(self, lines: list[str]) -> None:
+        with replaced_file(self._file) as partial:
+            partial.write_text("".join(lines), encoding="utf-8")
+
+
+def _draw(line: str) -> float:
+    return json.loads(line)["draw"]
+
+
+def row_of(asked: Mapping[str, Any], columns: Mapping[str, str], recipe: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Return a row of a request as tables have it: pictures as data URIs, features as numbers in order.
+
+    None of a row without the model's input: a caption that pictures were looked up by.
+
+    >>> row_of({"features": {"price": 2.0, "age": 1.0}, "id": "a"}, {"features": "vector", "id": "id?"},
+    ...        {"input": {"kind": "features", "names": ["age", "price"]}})
+    {'features': [1.0, 2.0], 'id': 'a'}
+    """
+    given = {name: asked[name] for name in columns if not _is_missing(asked.get(name))}
+    if recipe["input"]["kind"] not in given:
+        return None
+    return {name: _cell(value, columns[name].removesuffix("?"), recipe) for name, value in given.items()}
+
+
+def _is_missing(value: Any) -> bool:
+    return value is None or (isinstance(value, float) and math.isnan(value))
+
+
+def _cell(value: Any, kind: str, recipe: Mapping[str, Any]) -> Any:
+    if kind.endswith("s"):
+        return [_cell(one, kind.removesuffix("s"), recipe) for one in value]
+    if kind == "image":
+        return "data:;base64," + (base64.b64encode(value).decode() if isinstance(value, bytes) else value)
+    if kind == "vector":
+        named = isinstance(value, Mapping)
+        return [float(value[name]) for name in recipe["input"]["names"]] if named else [float(one) for one in value]
+    return value.item() if isinstance(value, np.generic) else value

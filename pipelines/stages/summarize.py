@@ -1,0 +1,54 @@
+"""Write what DVC's own tables and charts show: a few numbers of each run and sorter, and the epochs of each task."""
+
+import json
+from pathlib import Path
+
+import pandas as pd
+
+from pipelines.config import Settings
+from pipelines.reporting.results import history, read_runs, read_sorters
+from rankops.io.atomic import replaced_folder
+
+
+def curves(folders: dict[str, Path]) -> pd.DataFrame:
+    """Return training loss and the first validation metric of runs over epochs, means over seeds and folds.
+
+    Args:
+        folders: of each run, in which the folder of each training has a history.
+
+    Returns:
+        Columns `run`, `phase` (with the metric's name), `epoch`, `loss` and `validation`.
+    """
+    parts = []
+    for run, folder in folders.items():
+        trainings = pd.concat([history(path.parent) for path in sorted(folder.rglob("history.csv"))])
+        for phase, epochs in trainings.groupby("phase", sort=False):
+            columns = [*epochs.dropna(axis="columns", how="all")]
+            metric = columns[columns.index("loss") + 1]
+            means = epochs.groupby("epoch")[["loss", metric]].mean().rename(columns={metric: "validation"})
+            parts.append(means.reset_index().assign(run=run, phase=f"{phase}: {metric}"))
+    return pd.concat(parts)[["run", "phase", "epoch", "loss", "validation"]]
+
+
+def main(params: Settings) -> None:
+    # By what it is compared first, else judged.
+    compared = {run: one.metric for one in [*params.comparisons.values()][::-1] for run in [one.baseline, *one.runs]}
+    metrics = {name: compared.get(name, params.gate.judged[run.task].metric) for name, run in params.runs.items()}
+    tables = [(read_runs().query("seed.isna()"), "run", "", metrics)]
+    if params.sorters:
+        tables.append((read_sorters(), "sorter", "sorters/", dict.fromkeys(params.sorters, "l1")))
+    with replaced_folder("scores") as folder:
+        (folder / "sorters").mkdir()
+        for table, column, where, of in tables:
+            values = table.set_index([column, "metric"])["value"]
+            for name, metric in of.items():
+                score = {"metric": metric, "value": values[name, metric]}
+                (folder / f"{where}{name}.json").write_text(json.dumps(score, indent=2) + "\n")
+    with replaced_folder("reports/curves") as folder:
+        trained = {name: Path("models/sorters") / name for name in params.sorters}
+        charts = {"sorters": {name: path for name, path in trained.items() if (path / "history.csv").is_file()}}
+        for name, run in params.runs.items():
+            charts.setdefault(run.task, {})[name] = Path("models/runs") / name
+        for title, folders in charts.items():
+            if folders:
+                curves(folders).to_csv(folder / f"{title}.csv", index=False, float_format="%.6g")
