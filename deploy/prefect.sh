@@ -11,15 +11,16 @@ unset RANKOPS_PROJECT # it would be filled in here, and each worker has its own
 prefect server status || { echo "start one with: make up" >&2; exit 1; }
 RANKOPS_POOL=${RANKOPS_POOL:-$(python deploy/prepare.py pool)}
 export RANKOPS_POOL
+# Prefect's own output is kept back: it says how to start a worker that would know no checkout.
 there() { prefect work-pool inspect "$1" > /dev/null 2>&1; }
 case $RANKOPS_POOL in
-    # Quietly: Prefect would say how to start a worker that knows no checkout. The last look: a worker that has just
-    # started creates its pool too.
+    # The last look: a worker that has just started creates its pool too.
     cpu | gpu) there "$RANKOPS_POOL" || made=$(prefect work-pool create "$RANKOPS_POOL" --type process) ||
         there "$RANKOPS_POOL" || { echo "$made" >&2; exit 1; } ;;
     *) there "$RANKOPS_POOL" || { echo "no work pool is called $RANKOPS_POOL: docker and kubernetes are made by make pools" >&2; exit 1; } ;;
 esac
-prefect --no-prompt deploy --all
+made=$(prefect --no-prompt deploy --all 2>&1) || { echo "$made" >&2; exit 1; }
+echo "deployed to the work pool $RANKOPS_POOL: $(sed -n 's/^  - name: //p' prefect.yaml | paste -s -d ' ')"
 for file in heartbeats starts; do
     name=$(sed -n 's/^name: "\(.*\)"$/\1/p' deploy/$file.yaml)
     prefect automation delete "$name" > /dev/null 2>&1 || true
