@@ -320,7 +320,7 @@ def _check_pictures(dataset: Dataset, run: Run, backbone: Any, place: str) -> No
     try:
         with torch.no_grad(), torch.device("meta"):
             backbone.eval()(torch.empty(1, 3, side, side, dtype=torch.uint8))
-    except (ValueError, RuntimeError, AssertionError) as error:
+    except (ValueError, RuntimeError, AssertionError, IndexError) as error:
         raise ValueError(
             f"{place}: {run.model.backbone.name} takes no images of {side} x {side} pixels, {run.dataset}'s: {error}"
         ) from error
