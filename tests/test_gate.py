@@ -98,6 +98,7 @@ def test_a_better_challenger_becomes_champion_a_worse_one_does_not_and_its_versi
     version = store.get_model_version_by_alias(MODEL, "champion")
     assert (str(version.version), version.tags["gate.decision"], version.tags["gate.against"]) == ("2", "promoted", "1")
     assert "better beyond chance" in version.tags["gate.reason"]
+    assert version.description.startswith("## Gate: promoted")
     assert "| negative_l1 | -0.0" in version.description
     assert not decide().promoted
     assert store.get_model_version(MODEL, "2").description == version.description
@@ -108,6 +109,7 @@ def test_a_better_challenger_becomes_champion_a_worse_one_does_not_and_its_versi
         assert "not better beyond chance" in decision.reason
     version = store.get_model_version(MODEL, "3")
     assert version.tags["gate.decision"] == "rejected"
+    assert version.description.startswith("## Gate: rejected")
     assert version.description.count("not better beyond chance") == 1
     assert champion(store) == "2"
 

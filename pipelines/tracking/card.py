@@ -1,6 +1,6 @@
 """The model card of a registered version, in Markdown: data, metrics, limits, params, and how to load it.
 
-The gate adds its decision to it, see `pipelines.tracking.gate`.
+The gate puts its decision above it, see `pipelines.tracking.gate`.
 """
 
 import json
@@ -19,7 +19,7 @@ __all__ = ["LONGEST", "NUMBER", "card", "inputs_of", "summary"]
 SLICES = 6  # that are shown
 NAMES = 500  # characters of the names of classes or features, at most
 NUMBER = "VERSION"  # in addresses, until the store has given a version its number
-LONGEST = 4000  # characters: MLflow takes 5,000, and the gate's decision comes after it
+LONGEST = 4000  # characters: MLflow takes 5,000, and the gate's decision stands above it
 
 
 def card(

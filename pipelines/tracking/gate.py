@@ -33,7 +33,7 @@ __all__ = ["Decision", "choose", "decide_all", "known"]
 SORTER_VECTORS = 5000  # fresh ones: no sorter was trained, chosen or reported on them
 FEWEST = 30  # rows, or groups of them, to judge on: of fewer, resamples find a difference where there is none
 ON_VALIDATION = ": judged on validation, on which epochs, seeds and settings were chosen, for there is no gate split"
-GATE = "\n\n## Gate\n\n"  # in a version's description: what follows is rewritten by each decision
+CARD = "\n\n<!-- card -->\n\n"  # in a version's description: what stands above is rewritten by each decision
 
 Difference = dict[str, float]  # value, low, high
 
@@ -281,8 +281,8 @@ def _write_down(
         for place, (metric, gap) in enumerate(decision.differences.items())
     ]
     table = markdown(["metric", *(f"version {one}" for one in statistics), "difference"], rows)
-    before = (client.get_model_version(decision.model, number).description or "").split(GATE)[0]
-    description = f"{before}{GATE}{word}; {decision.reason}.\n\nOn {examples}:\n\n{table}".rstrip()
+    card = (client.get_model_version(decision.model, number).description or "").rpartition(CARD)[2]
+    description = f"## Gate: {word}\n\n{decision.reason}.\n\nOn {examples}:\n\n{table.rstrip()}{CARD}{card}"
     client.update_model_version(decision.model, number, description=description)
 
 
