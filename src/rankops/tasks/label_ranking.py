@@ -241,7 +241,7 @@ class LabelRanking(Task):
 
     @classmethod
     def learns(cls, training: Mapping[str, Any]) -> tuple[str, ...]:
-        return ("label_ranks",)
+        return ("label_ranks", "target")  # such as regression on them
 
     def build(self, model: dict[str, Any], split: Split, *, seed: int) -> Any:
         args = {"hidden": self.training["thresholds"]["hidden"], "outputs": split.truth.shape[1]}
