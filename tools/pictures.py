@@ -35,7 +35,7 @@ def _svg(title: str, height: int, parts: Iterable[str]) -> str:
 
 
 def pays(study: Study) -> str:
-    """Draw what the README's table shows, with 95 % intervals over seeds."""
+    """Draw a few kinds of made data, with 95 % intervals over seeds."""
     x, y, parts = lambda value: 190 + 460 * (value - 0.5), 66, []
     for place, (kind, name) in enumerate(KINDS.items()):
         left = (8, 140, 290)[place]
