@@ -110,7 +110,8 @@ def _disk() -> Iterator[Finding]:
         yield Finding("disk", f"{free:.0f} GB free")
     else:
         state = "note" if free > 1 else "broken"
-        yield Finding("disk", f"{free:.1f} GB free, expected {FREE:.0f}", state, "free space: docs/on_call.md")
+        advice = "free space, or `dvc gc --all-branches --projects experiments`"
+        yield Finding("disk", f"{free:.1f} GB free, expected {FREE:.0f}", state, advice)
 
 
 def _git() -> Iterator[Finding]:
