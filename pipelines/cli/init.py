@@ -93,7 +93,7 @@ def _init(
         typer.echo(f"left out of {params}: {left_out}; git has them, and --keep keeps them")
     typer.echo(
         f"next: look over {params}, then\n  rankops check\n  dvc repro compare\n  dvc repro publish && rankops "
-        "promote\n"
+        f"promote\n  git commit {params} dvc.lock --message {key}  # a retraining takes what is committed alone\n"
         f"reports/data/{key}.html says what was understood of the data; metrics/comparisons has the difference."
     )
 
