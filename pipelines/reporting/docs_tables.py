@@ -295,20 +295,6 @@ def four_digits(study: Study) -> str:
     return "\n".join(parts)
 
 
-# --- When a ranking loss pays: what docs/pays.svg shows. ---
-
-VALUES, LISTS = ("MSE", "Spearman", "MSE of ranks"), ("cross-entropy", "AP", "softmax of each list")
-# Of each row: what it is, the made data, the metric's title, and the usual loss, ours, and a simple other.
-PAYS = (
-    ("targets are skewed", "skewed, as prices and counts are", "Spearman", VALUES),
-    ("3 % of targets are wrong", "3 % of training targets are wrong", "Spearman", VALUES),
-    ("each list has its own unit", "20 lists of 25, each in its own unit", "Spearman", VALUES),
-    ("each list has its own level", "5 of 50, lists differ in level", "mean AP", LISTS),
-    ("targets are clean", "values with normal noise", "Spearman", VALUES),
-    ("4 of 200 are relevant", "4 of 200", "mean AP", LISTS),
-)
-
-
 # --- What each loss makes of larger batches: heads like those of the default run. ---
 
 HEAD = re.compile(r"heads-(?P<task>\w+)-(?P<loss>\w+)(-\d+)?-batch(?P<batch>\d+)")
