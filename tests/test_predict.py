@@ -104,6 +104,25 @@ def test_a_picture_is_drawn_beside_its_labels_and_nothing_that_is_read_is_replac
             main([str(word) for word in (model, *words)])
 
 
+def test_captions_are_embedded_where_a_row_has_no_picture_or_they_are_asked_for(photos, capsys):
+    model = trained(Path("model"), "retrieval", "image", columns=["file"])
+    Path("alone.csv").write_text("caption\na hat\nshoes\n")
+    Path("both.csv").write_text("file,caption\nphotos/a.png,a hat\n,shoes\n")
+    Path("own.csv").write_text("file,words\nphotos/a.png,a hat\nphotos/c.webp,shoes\n")
+    captions = answered(model, "alone.csv", capsys=capsys)
+    assert [one["id"] for one in captions] == ["a hat", "shoes"]
+    (expected,) = lookup.find("tasks", "retrieval")().respond(load_model(model), [{"caption": "shoes"}])
+    assert captions[1]["embedding"] == pytest.approx(expected["embedding"])
+    both = answered(model, "both.csv", capsys=capsys)
+    assert [one["id"] for one in both] == ["photos/a.png", "shoes"]
+    assert both == [*answered(model, "own.csv", capsys=capsys)[:1], captions[1]]
+    for words in (["alone.csv", "--input", "caption"], ["both.csv", "--input", "caption"],
+                  ["own.csv", "--input", "caption=words"]):  # fmt: skip
+        assert answered(model, *words, capsys=capsys) == captions
+    (row, *_) = read([Path("own.csv")], load_model(model).recipe, Roles(caption="words", captions_first=True))
+    assert row.asked() == {"caption": "a hat"}
+
+
 class TestBroken:
     @pytest.fixture
     def table(self, photos) -> Path:

@@ -403,7 +403,7 @@ class TestModelFolder:
         update = {"datasets": params.datasets | {"shop": shop}, "runs": params.runs | {"mine": mine}}
         monkeypatch.setattr(named_model, "load", lambda: params.model_copy(update=update))
         for model in ("models/runs/mine", "../x/models/runs/mine/seed2", "models:/label_ranking-shop@champion"):
-            assert roles_of(model) == Roles(["path"], "sku", None)
+            assert roles_of(model) == Roles((), "sku", None)
         assert roles_of("models/runs/label_ranking-rlsep") == roles_of("elsewhere") == Roles()
 
     @pytest.mark.parametrize(

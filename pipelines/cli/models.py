@@ -37,7 +37,10 @@ def predict(
     ] = None,
     columns: Annotated[
         list[str] | None,
-        typer.Option("--input", help="Column of a table that holds the input; by default as in the dataset's block."),
+        typer.Option(
+            "--input",
+            help="Column of a table that holds the input, or, of retrieval, caption=COLUMN; by default as in training.",
+        ),
     ] = None,
     own: Annotated[str | None, typer.Option("--id", help="Column that comes back with each answer.")] = None,
     query: Annotated[
@@ -60,7 +63,7 @@ def predict(
 
     with errors_in_a_line():
         known = roles_of(model)
-        roles = Roles(columns or known.input, own or known.id, query or known.query)
+        roles = Roles(columns or (), own or known.id, query or known.query, known.caption)
         with model_folder(str(SHIPPED) if model == "shipped" else model) as folder:
             code = run(
                 folder, inputs, out=out, roles=roles, skip_broken=skip_broken, as_json=as_json,

@@ -187,7 +187,12 @@ def main(arguments: Sequence[str]) -> None:
     parser.add_argument(
         "-o", "--out", type=Path, help="a table; or, of label rankers, an annotated picture or a folder"
     )
-    parser.add_argument("--input", action="append", default=[], help="column of a table that holds the input")
+    parser.add_argument(
+        "--input",
+        action="append",
+        default=[],
+        help="column of a table that holds the input, or, of retrieval, caption=COLUMN",
+    )
     parser.add_argument("--id", help="column that comes back with each answer")
     parser.add_argument("--query", help="column whose rows are the documents of a query")
     parser.add_argument("--skip-broken", action="store_true", help="go on after rows that cannot be answered")
