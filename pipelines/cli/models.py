@@ -42,6 +42,13 @@ def predict(
             help="Column of a table that holds the input, or, of retrieval, caption=COLUMN; by default as in training.",
         ),
     ] = None,
+    among: Annotated[
+        Path | None,
+        typer.Option(
+            callback=typed_here,
+            help="Table of captions, or folder of pictures, of which retrieval finds the ten that fit each row best.",
+        ),
+    ] = None,
     own: Annotated[str | None, typer.Option("--id", help="Column that comes back with each answer.")] = None,
     query: Annotated[
         str | None, typer.Option(help="Column whose rows are the documents of one query, for query ranking.")
@@ -66,7 +73,7 @@ def predict(
         roles = Roles(columns or (), own or known.id, query or known.query, known.caption)
         with model_folder(str(SHIPPED) if model == "shipped" else model) as folder:
             code = run(
-                folder, inputs, out=out, roles=roles, skip_broken=skip_broken, as_json=as_json,
+                folder, inputs, out=out, roles=roles, among=among, skip_broken=skip_broken, as_json=as_json,
                 followed=lambda pieces: tqdm(pieces, unit=" pieces", disable=None if out else True),
             )  # fmt: skip
     raise typer.Exit(code)
