@@ -2,8 +2,8 @@
 
 import hashlib
 import json
-import re
 import math
+import re
 from zipfile import ZipFile
 
 import numpy as np
