@@ -37,13 +37,13 @@ def _columns_of(expectation: dict[str, Any]) -> list[str]:
     return [expectation["column"]] if "column" in expectation else expectation.get("column_list", [])
 
 
-def _check(table: str, result: dict[str, Any], index: list[str]) -> tuple[Check, str]:
+def _check(table: str, result: dict[str, Any], index: list[str], names: Mapping[str, str]) -> tuple[Check, str]:
     """Return what was expected and found for the page, and in a line for the log."""
     config, found = result["expectation_config"], result["result"]
     columns = _columns_of(config["kwargs"])
     arguments = {k: value for k, value in config["kwargs"].items() if k not in ("batch_id", "column", "column_list")}
     told = f"{', '.join(columns) or 'rows'}: {config['type']} {json.dumps(arguments)}"
-    rows = [_named(row, index) for row in (found.get("unexpected_index_list") or [])[:ON_PAGE]]
+    rows = [_named(row, index, names) for row in (found.get("unexpected_index_list") or [])[:ON_PAGE]]
     if rows:
         told += f": {found['unexpected_count']} rows fail, such as {'; '.join(rows[:SHOWN])}"
     elif message := result["exception_info"].get("exception_message"):
@@ -58,10 +58,13 @@ def _check(table: str, result: dict[str, Any], index: list[str]) -> tuple[Check,
     return Check(table, words, state, shown, found.get("unexpected_count") or 0), told
 
 
-def _named(row: dict[str, Any], index: list[str]) -> str:
+def _named(row: dict[str, Any], index: list[str], names: Mapping[str, str]) -> str:
+    """Return a row's place and name, and its values; of one that is the place of another row, that one's name too."""
     where = ", ".join(f"{key} {row[key]}" for key in index)
-    values = ", ".join(f"{key} = {value}" for key, value in row.items() if key not in index)
-    return f"{where}: {values}" if values else where
+    told = {key: f"{value} ({names[value]})" if value in names else value for key, value in row.items()}
+    values = ", ".join(f"{key} = {value}" for key, value in told.items() if key not in index)
+    own = names.get(" ".join(str(row[key]) for key in index))
+    return f"{where}{f' ({own})' if own else ''}{f': {values}' if values else ''}"
 
 
 def _suite(place: str, frame: pd.DataFrame, expected: list[dict[str, Any]]) -> gx.ExpectationSuite:
@@ -111,6 +114,8 @@ def validate(
     for table, expected in expectations.items():
         place, index = f"{dataset}.{table}", list(facts[table].index.names)
         frame = facts[table].reset_index()
+        places = [" ".join(map(str, place)) for place in facts[table].index] if "name" in frame else []
+        names = dict(zip(places, frame.get("name", []), strict=True))
         suite = _suite(place, frame, expected)
         data = context.data_sources.add_pandas(place).add_dataframe_asset(table)
         found = gx.ValidationDefinition(
@@ -120,7 +125,7 @@ def validate(
             result_format={"result_format": "COMPLETE", "unexpected_index_column_names": index},
         )
         for one in found.results:
-            check, told = _check(table, one.to_json_dict(), index)
+            check, told = _check(table, one.to_json_dict(), index, names)
             checks.append(check)
             if check.state == "failed":
                 failures.append(f"{place}: {told}")

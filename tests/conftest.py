@@ -166,7 +166,7 @@ def small_ranker(*, size: int = 32, colors: int = 1):
 def small_network(task: str, kind: str):
     """An untrained network of pictures of 16 pixels, of the features age and price, or of words."""
     from rankops import lookup
-    from rankops.datasets.files.splits import Split
+    from rankops.datasets.files.splits import Captions, Split
     from rankops.inputs import features, image, text
 
     generator = torch.Generator().manual_seed(0)
@@ -180,10 +180,12 @@ def small_network(task: str, kind: str):
     }[kind]  # fmt: skip
     truth = {"label_ranking": torch.tensor([[1, 0, 2], [0, 1, 0], [1, 0, 0], [2, 1, 0]]),
              "query_ranking": torch.tensor([1.0, 0, 0, 1]),
-             "score_ranking": torch.rand(4, generator=generator)}[task]  # fmt: skip
+             "score_ranking": torch.rand(4, generator=generator),
+             "retrieval": Captions(["a red hat", "shoes"] * 2, torch.ones(4, dtype=torch.long), *[torch.arange(4)] * 2),
+             }[task]  # fmt: skip
     split = Split(inputs(), truth, torch.tensor([2, 2]) if task == "query_ranking" else None,
                   classes=["dress", "hat", "shoe"] if task == "label_ranking" else None)  # fmt: skip
-    training = {"thresholds": {"hidden": 4}, "scorer": {}}
+    training = {"thresholds": {"hidden": 4}, "scorer": {}, "least_count": 1, "size": 8}
     model = {"name": "linear", "args": {}, "backbone": backbone}
     return lookup.find("tasks", task)(training).build(model, split, seed=1).eval()
 

@@ -163,6 +163,9 @@ def test_a_task_is_a_choice_and_what_fits_none_is_refused(project):
 def test_the_check_says_what_does_not_fit_the_head_of_a_file(project):
     ordered(project / "data/raw/mine")
     run("data/raw/mine/a.csv")
+    assert "the first 1000 rows were looked at, and no picture: `dvc repro validate@mine`" in (
+        CliRunner().invoke(app, ["check"]).output
+    )
     path = project / "data/raw/mine/a.csv"
     path.write_text(path.read_text().replace("tags", "labels", 1))
     with pytest.raises(ValueError, match="datasets.mine: data/raw/mine/a.csv: no column 'tags'"):

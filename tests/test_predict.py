@@ -104,6 +104,49 @@ def test_a_picture_is_drawn_beside_its_labels_and_nothing_that_is_read_is_replac
             main([str(word) for word in (model, *words)])
 
 
+def test_captions_are_embedded_where_a_row_has_no_picture_or_they_are_asked_for(photos, capsys):
+    model = trained(Path("model"), "retrieval", "image", columns=["file"])
+    Path("alone.csv").write_text("caption\na hat\nshoes\n")
+    Path("both.csv").write_text("file,caption\nphotos/a.png,a hat\n,shoes\n")
+    Path("own.csv").write_text("file,words\nphotos/a.png,a hat\nphotos/c.webp,shoes\n")
+    captions = answered(model, "alone.csv", capsys=capsys)
+    assert [one["id"] for one in captions] == ["a hat", "shoes"]
+    (expected,) = lookup.find("tasks", "retrieval")().respond(load_model(model), [{"caption": "shoes"}])
+    assert captions[1]["embedding"] == pytest.approx(expected["embedding"])
+    both = answered(model, "both.csv", capsys=capsys)
+    assert [one["id"] for one in both] == ["photos/a.png", "shoes"]
+    assert both == [*answered(model, "own.csv", capsys=capsys)[:1], captions[1]]
+    for words in (["alone.csv", "--input", "caption"], ["both.csv", "--input", "caption"],
+                  ["own.csv", "--input", "caption=words"]):  # fmt: skip
+        assert answered(model, *words, capsys=capsys) == captions
+    (row, *_) = read([Path("own.csv")], load_model(model).recipe, Roles(caption="words", captions_first=True))
+    assert row.asked() == {"caption": "a hat"}
+
+
+def test_captions_are_found_for_pictures_and_pictures_for_captions(photos, capsys):
+    model = trained(Path("model"), "retrieval", "image")
+    Path("both.csv").write_text("image,caption\n" + "".join(f"photos/a.png,hat {'red ' * k}\n" for k in range(12)))
+    texts, pictures = (
+        {one["id"]: np.array(one["embedding"]) for one in answered(model, *words, capsys=capsys)}
+        for words in (["both.csv", "--input", "caption"], ["photos"])
+    )
+    for words, asked, among in (
+        (["photos", "--among", "both.csv"], pictures, texts),
+        (["both.csv", "--input", "caption", "--among", "photos"], texts, pictures),
+    ):
+        found = answered(model, *words, capsys=capsys)
+        many = min(10, len(among))
+        assert [one["id"] for one in found] == [name for name in asked for _ in range(many)]
+        for number, name in enumerate(asked):
+            best = sorted((float(asked[name] @ other) for other in among.values()), reverse=True)[:many]
+            rows = found[number * many : (number + 1) * many]
+            assert [row["score"] for row in rows] == pytest.approx(best)
+            assert [float(asked[name] @ among[row["found"]]) for row in rows] == pytest.approx(best)
+            assert [row["place"] for row in rows] == list(range(1, many + 1))
+    with pytest.raises(SystemExit, match="a model of label_ranking, expected one of retrieval"):
+        main([str(trained(Path("ranker"), "label_ranking", "image")), "photos", "--among", "both.csv"])
+
+
 class TestBroken:
     @pytest.fixture
     def table(self, photos) -> Path:

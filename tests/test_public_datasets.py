@@ -584,7 +584,7 @@ PLANTED = {
     "arc": [
         ("train", "label_ranks", 0, lambda row: [1, 3, 0, 0], "ranks_are_1_upwards"),
         ("val", "label_ranks", 0, lambda row: [1, None, 2, 0], "labels = 0"),
-        ("val", "group", 0, lambda _: "a.jpg", "val, id 0: same_group_as = a.jpg in train 0"),
+        ("val", "group", 0, lambda _: "a.jpg", "val, id 0 (c.jpg): same_group_as = a.jpg in train 0"),
     ],
     "solar_cells": [("train", "target", 0, lambda target: 1.5, "target = 1.5")],
 }
@@ -640,8 +640,10 @@ class TestStages:
         (folder / "images/e.jpg").write_bytes((folder / "images/b.jpg").read_bytes())
         run("lamem")
         message = refusal(settings("lamem"), "lamem")
-        assert "split train, id 1: same_picture_as = test 0" in message
-        assert "split test, id 0: same_picture_as = train 1" in message
+        both = "split train, id 1 (b.jpg): same_picture_as = test 0 (e.jpg)"
+        assert both in message
+        assert both in Path("reports/data/lamem.html").read_text()
+        assert "split test, id 0 (e.jpg): same_picture_as = train 1 (b.jpg)" in message
         assert refusal(settings("lamem", allow_repeated=True), "lamem") is None
 
     def test_a_gate_is_written_and_held_against_what_is_expected(self, run):
@@ -818,7 +820,9 @@ class TestFolds:
         assert refusal(params, "mine") is None
         first, other = numbers.index(1), numbers.index(2)
         same = with_cell("image", other, lambda _: one["image"][first].as_py())
-        assert f"split fold 2, id {other}: same_picture_as = fold 1 {first}" in refusal(params, "mine", train=[same])
+        names = one["name"].to_pylist()
+        told = f"id {other} ({names[other]}): same_picture_as = fold 1 {first} ({names[first]})"
+        assert told in refusal(params, "mine", train=[same])
 
     def test_more_folds_than_groups_are_refused(self, grouped):
         with pytest.raises(ValueError, match=r"40 folds of .* rows: fold .* has none; expected fewer folds"):

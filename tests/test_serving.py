@@ -207,52 +207,52 @@ def sent(value):
 
 GOOD = (SIDE, SIDE)
 REFUSED = [
-    ("label_ranking", [{"image": GOOD}, {"image": b"GIF89a"}], "row 1"),
-    ("multilabel", [{"image": GOOD}, {"image": bomb(9000, 9000)}], "row 1"),
-    ("retrieval", [{"image": GOOD}, {"image": b"GIF89a"}], "row 1"),
-    ("score_ranking", [{"frames": [GOOD]}, {"frames": [b"GIF89a"]}], "row 1"),
-    ("score_ranking", [{"frames": []}], "row 0: no frames"),
-    ("score_ranking", [{"frames": [GOOD, b"GIF89a"]}], r"row 0, frame 1: unusable image"),
-    ("label_ranking", [{"image": GOOD, "id": True}], "row 0: id is a truth value"),
-    ("retrieval", [{"caption": "?!"}], "row 0: .*at least one word"),
-    ("retrieval", [{"image": GOOD, "caption": WORDS}], "row 0: expected either image or caption"),
-    ("label_ranking", [{"image": "%%% no base64"}], "row 0: unusable image|Failed to convert"),
+    ("label_ranking", [{"image": GOOD}, {"image": b"GIF89a"}], "row 2"),
+    ("multilabel", [{"image": GOOD}, {"image": bomb(9000, 9000)}], "row 2"),
+    ("retrieval", [{"image": GOOD}, {"image": b"GIF89a"}], "row 2"),
+    ("score_ranking", [{"frames": [GOOD]}, {"frames": [b"GIF89a"]}], "row 2"),
+    ("score_ranking", [{"frames": []}], "row 1: no frames"),
+    ("score_ranking", [{"frames": [GOOD, b"GIF89a"]}], r"row 1, frame 1: unusable image"),
+    ("label_ranking", [{"image": GOOD, "id": True}], "row 1: id is a truth value"),
+    ("retrieval", [{"caption": "?!"}], "row 1: .*at least one word"),
+    ("retrieval", [{"image": GOOD, "caption": WORDS}], "row 1: expected either image or caption"),
+    ("label_ranking", [{"image": "%%% no base64"}], "row 1: unusable image|Failed to convert"),
     ("label_ranking", [{"image": None}], "image"),
     ("label_ranking", [{"picture": "aGk="}], "image"),
     ("label_ranking", {"dataframe_split": {"columns": ["image"], "data": []}}, "no rows"),
-    ("label_ranking", {"inputs": {"image": ["aGFsbG8="]}}, "row 0: unusable image"),
+    ("label_ranking", {"inputs": {"image": ["aGFsbG8="]}}, "row 1: unusable image"),
     # Not the row of the turn in which it is answered.
-    ("label_ranking", [{"image": GOOD}] * 40 + [{"image": b"GIF89a"}], "row 40: unusable image"),
-    ("multilabel", [{"image": GOOD}] * 40 + [{"image": b"GIF89a"}], "row 40: unusable image"),
+    ("label_ranking", [{"image": GOOD}] * 40 + [{"image": b"GIF89a"}], "row 41: unusable image"),
+    ("multilabel", [{"image": GOOD}] * 40 + [{"image": b"GIF89a"}], "row 41: unusable image"),
     ("label_ranking", [{"image": b""}] * 1025, "1025 rows, expected 1 to 1024"),
     ("score_ranking", [{"frames": [b""] * 70_000}], "17920000 pixels"),
-    ("retrieval", [{"caption": "a"}, {"caption": "a " * 10_001}], "row 1: a caption of 20002 characters"),
-    ("query_ranking", [{"features": [[1e300, 0.5]]}], "row 0: .*not finite"),
+    ("retrieval", [{"caption": "a"}, {"caption": "a " * 10_001}], "row 2: a caption of 20002 characters"),
+    ("query_ranking", [{"features": [[1e300, 0.5]]}], "row 1: .*not finite"),
     ("handcrafted", {"inputs": [[0.5] * 4097]}, "16785409 pairs of scores"),
-    ("handcrafted", {"inputs": [[0.5, 1.0], [1e39, 1.0]]}, "row 1: .*not finite"),
+    ("handcrafted", {"inputs": [[0.5, 1.0], [1e39, 1.0]]}, "row 2: .*not finite"),
     ("handcrafted", {"inputs": {"a": [0.5]}}, r"\[\[0.1, 0.7, 0.3\]\]"),
     # What NumPy would make a number of.
-    ("handcrafted", {"inputs": [[0.5, 1.0], ["1", "2"]]}, "row 1 has text"),
-    ("handcrafted", {"instances": [[True, False]]}, "row 0 has a truth value"),
-    ("handcrafted", {"dataframe_records": [{"a": "1", "b": 2}]}, "row 0 has text"),
-    ("query_ranking", [{"features": [[0.1, "0.2"]]}], "row 0: features 0 has text"),
-    ("query_ranking", [{"features": [[0.1, 0.2, 0.3]]}], r"row 0: features are \(1, 3\), expected \(n, 2\)"),
-    ("query_ranking", [{"features": [{"price": 0.1}]}], "row 0: no feature age"),
-    ("query_ranking", [{"features": [{"price": 0.1, "age": 2, "prize": 3}]}], "row 0: unknown feature 'prize'"),
-    ("query_ranking", [{"features": []}], "row 0: no features"),
-    ("label_ranking", [{"image": GOOD}, {"image": None}], "row 1: image is null"),
-    ("label_ranking", [{"image": 7}], "row 0: image is a number"),
-    ("label_ranking", {"dataframe_split": {"columns": ["image"], "data": [[None]]}}, "row 0: image is null"),
-    ("label_ranking", {"inputs": {"image": ["aGFsbG8=", None]}}, "row 1: image is null"),
-    ("score_ranking", [{"frames": [GOOD, None]}], "row 0: frames 1 is null"),
-    ("score_ranking", [{"frames": None}], "row 0: frames is null"),
+    ("handcrafted", {"inputs": [[0.5, 1.0], ["1", "2"]]}, "row 2 has text"),
+    ("handcrafted", {"instances": [[True, False]]}, "row 1 has a truth value"),
+    ("handcrafted", {"dataframe_records": [{"a": "1", "b": 2}]}, "row 1 has text"),
+    ("query_ranking", [{"features": [[0.1, "0.2"]]}], "row 1: features 0 has text"),
+    ("query_ranking", [{"features": [[0.1, 0.2, 0.3]]}], r"row 1: features are \(1, 3\), expected \(n, 2\)"),
+    ("query_ranking", [{"features": [{"price": 0.1}]}], "row 1: no feature age"),
+    ("query_ranking", [{"features": [{"price": 0.1, "age": 2, "prize": 3}]}], "row 1: unknown feature 'prize'"),
+    ("query_ranking", [{"features": []}], "row 1: no features"),
+    ("label_ranking", [{"image": GOOD}, {"image": None}], "row 2: image is null"),
+    ("label_ranking", [{"image": 7}], "row 1: image is a number"),
+    ("label_ranking", {"dataframe_split": {"columns": ["image"], "data": [[None]]}}, "row 1: image is null"),
+    ("label_ranking", {"inputs": {"image": ["aGFsbG8=", None]}}, "row 2: image is null"),
+    ("score_ranking", [{"frames": [GOOD, None]}], "row 1: frames 1 is null"),
+    ("score_ranking", [{"frames": None}], "row 1: frames is null"),
     # What MLflow would leave out, or fill up.
     ("retrieval", [{}], "no rows"),
-    ("retrieval", [{"image": GOOD}, {"caption": WORDS}], "row 1 has caption, row 0 image"),
+    ("retrieval", [{"image": GOOD}, {"caption": WORDS}], "row 2 has caption, row 1 image"),
     ("retrieval", [{"caption": WORDS, "captoin": WORDS}], "'captoin'.*did you mean caption"),
     ("retrieval", {"dataframe_split": {"columns": ["caption"] * 2, "data": [[WORDS] * 2]}}, "each column once"),
     ("retrieval", {"dataframe_records": [{"caption": WORDS}], "params": {"top": 3}}, "'params'"),
-    ("retrieval", {"inputs": [[WORDS]]}, "row 0 is of list"),
+    ("retrieval", {"inputs": [[WORDS]]}, "row 1 is of list"),
 ]
 
 
@@ -403,7 +403,7 @@ class TestModelFolder:
         update = {"datasets": params.datasets | {"shop": shop}, "runs": params.runs | {"mine": mine}}
         monkeypatch.setattr(named_model, "load", lambda: params.model_copy(update=update))
         for model in ("models/runs/mine", "../x/models/runs/mine/seed2", "models:/label_ranking-shop@champion"):
-            assert roles_of(model) == Roles(["path"], "sku", None)
+            assert roles_of(model) == Roles((), "sku", None)
         assert roles_of("models/runs/label_ranking-rlsep") == roles_of("elsewhere") == Roles()
 
     @pytest.mark.parametrize(

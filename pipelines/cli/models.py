@@ -37,7 +37,17 @@ def predict(
     ] = None,
     columns: Annotated[
         list[str] | None,
-        typer.Option("--input", help="Column of a table that holds the input; by default as in the dataset's block."),
+        typer.Option(
+            "--input",
+            help="Column of a table that holds the input, or, of retrieval, caption=COLUMN; by default as in training.",
+        ),
+    ] = None,
+    among: Annotated[
+        Path | None,
+        typer.Option(
+            callback=typed_here,
+            help="Table of captions, or folder of pictures, of which retrieval finds the ten that fit each row best.",
+        ),
     ] = None,
     own: Annotated[str | None, typer.Option("--id", help="Column that comes back with each answer.")] = None,
     query: Annotated[
@@ -60,10 +70,10 @@ def predict(
 
     with errors_in_a_line():
         known = roles_of(model)
-        roles = Roles(columns or known.input, own or known.id, query or known.query)
+        roles = Roles(columns or (), own or known.id, query or known.query, known.caption)
         with model_folder(str(SHIPPED) if model == "shipped" else model) as folder:
             code = run(
-                folder, inputs, out=out, roles=roles, skip_broken=skip_broken, as_json=as_json,
+                folder, inputs, out=out, roles=roles, among=among, skip_broken=skip_broken, as_json=as_json,
                 followed=lambda pieces: tqdm(pieces, unit=" pieces", disable=None if out else True),
             )  # fmt: skip
     raise typer.Exit(code)

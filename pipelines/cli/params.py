@@ -26,9 +26,23 @@ def check(
         print_json({file: {"valid": not lines, "problems": lines} for file, lines in found.items()})
     else:
         for file, lines in found.items():
-            typer.secho("\n".join(lines) or f"{file}: valid", fg="red" if lines else None, err=bool(lines))
+            typer.secho(
+                "\n".join(lines) or f"{file}: valid{_looked_at(Path(file))}",
+                fg="red" if lines else None,
+                err=bool(lines),
+            )
     if any(found.values()):
         raise typer.Exit(1)
+
+
+def _looked_at(file: Path) -> str:
+    """Return how much of the tables of a valid params file was looked at; nothing if there are none."""
+    from pipelines.config import load
+    from rankops.datasets.table import HEAD
+
+    tables = [key for key, block in load(file).datasets.items() if block.name == "table"]
+    reads = f"`dvc repro {' '.join(f'validate@{key}' for key in tables)}` reads all"
+    return f"; of tables the first {HEAD} rows were looked at, and no picture: {reads}" if tables else ""
 
 
 def problems(file: Path) -> list[str]:

@@ -67,7 +67,7 @@ def measure(
 
 
 def _of_piece(piece: list[Row], network: Any, task: Any, kind: Any, known: Collection[str] | None) -> Measured:
-    recipe, asked = network.recipe, [_asked(row) for row in piece]
+    recipe, asked = network.recipe, [_asked(row, kind.name) for row in piece]
     prepared = [
         _prepared(row, cells[kind.name] if task.reads.lists else [cells[kind.name]], kind, recipe)
         for row, cells in zip(piece, asked, strict=True)
@@ -81,9 +81,11 @@ def _of_piece(piece: list[Row], network: Any, task: Any, kind: Any, known: Colle
     return Measured(inputs, answers, embedding, set().union(*words))
 
 
-def _asked(row: Row) -> dict[str, Any]:
+def _asked(row: Row, kind: str) -> dict[str, Any]:
     try:
-        return row.asked()
+        if kind not in (asked := row.asked()):
+            raise ValueError(f"a caption alone; expected {kind} in each row: captions are not compared")
+        return asked
     except (OSError, ValueError) as error:
         raise ValueError(f"{row.place}: {error}") from error
 

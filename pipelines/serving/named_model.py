@@ -45,7 +45,7 @@ def run_of(model: str, settings: Settings) -> Run | None:
 def roles_of(model: str) -> Roles:
     """Return the roles of columns as the params have them for the table that a run or registered model learned from.
 
-    Columns of other models are called as their roles are.
+    The input's columns are in the model's recipe. Columns of other models are called as their roles are.
     """
     if not Path("params.yaml").is_file():
         return OWN
@@ -55,9 +55,9 @@ def roles_of(model: str) -> Roles:
     if run is None or block is None or block.name != "table":
         return OWN
     args = block.args
-    columns = next((args[kind] for kind in ("image", "frames", "features", "text") if args.get(kind)), [])
     query = args.get("group") if run.task == "query_ranking" else None
-    return Roles([columns] if isinstance(columns, str) else columns, args.get("id"), query)
+    captions = args.get("captions")
+    return Roles((), args.get("id"), query, captions if isinstance(captions, str) else "caption")
 
 
 @contextmanager

@@ -1,7 +1,7 @@
 """What MLflow runs for every registered model. It is logged as code, so that nothing is unpickled."""
 
 from concurrent.futures import ThreadPoolExecutor
-from itertools import chain
+from itertools import chain, count
 from typing import Any
 
 import mlflow
@@ -53,7 +53,7 @@ class Model(mlflow.pyfunc.PythonModel):
             size = self._rows_of_turn(rows)
             answer: Any = self._ranks if self.sorts else self._respond
             parts: list[Any] = [
-                self.turns.submit(answer, rows[first : first + size], first).result()
+                self.turns.submit(answer, rows[first : first + size], first + 1).result()
                 for first in range(0, len(rows), size)
             ]
         except ValueError as error:
@@ -64,7 +64,7 @@ class Model(mlflow.pyfunc.PythonModel):
         """Return how many rows are answered together; nothing is decoded before the whole request is known to fit."""
         if not 1 <= len(rows) <= ROWS:
             raise ValueError(f"{len(rows) or 'no'} rows, expected 1 to {ROWS}: send several requests")
-        values = [rows[0].size ** 2] * len(rows) if self.sorts else [*map(self._values, range(len(rows)), rows)]
+        values = [rows[0].size ** 2] * len(rows) if self.sorts else [*map(self._values, count(1), rows)]
         if sum(values) > VALUES:
             counted = "pairs of scores" if self.sorts else "pixels, features or characters"
             raise ValueError(f"{sum(values)} {counted} in all rows, expected at most {VALUES}: send several requests")

@@ -207,14 +207,14 @@ def check_body(body: bytes, columns: dict[str, str] | None) -> None:
     if columns is None:
         if not isinstance(given, list):
             raise ValueError(f'{form}: expected scores, as in {{"inputs": [[0.1, 0.7, 0.3]]}}')
-        for number, row in enumerate(given):
+        for number, row in enumerate(given, 1):
             _check_numbers([*row.values()] if isinstance(row, dict) else row, f"{form}: row {number}")
         return
     rows = _rows(form, given)
-    for number, row in enumerate(rows):
+    for number, row in enumerate(rows, 1):
         _check_names(row, rows[0], columns, f"{form}: row {number}")
     for name, kind in columns.items():
-        for number, cell in enumerate(_cells(form, given, name)):
+        for number, cell in enumerate(_cells(form, given, name), 1):
             _check_cell(cell, kind, f"{form}: row {number}: {name}")
 
 
@@ -238,7 +238,7 @@ def _check_names(row: Any, first: Any, columns: dict[str, str], place: str) -> N
         )
     if row.keys() != first.keys():
         raise ValueError(
-            f"{place} has {', '.join(row) or 'nothing'}, row 0 {', '.join(first) or 'nothing'}: expected the same "
+            f"{place} has {', '.join(row) or 'nothing'}, row 1 {', '.join(first) or 'nothing'}: expected the same "
             "columns in each row of a request"
         )
 
@@ -256,7 +256,7 @@ def _cells(form: str, given: Any, name: str) -> list[Any]:
         data, names = given.get("data"), [*map(str, given["columns"])]
         if name not in names or not isinstance(data, list):
             return []
-        for number, row in enumerate(data):
+        for number, row in enumerate(data, 1):
             if len(_list(row, f"{form}: row {number}")) != len(names):
                 raise ValueError(f"{form}: row {number} has {len(row)} cells, expected {len(names)}, one a column")
         return [row[names.index(name)] for row in data]

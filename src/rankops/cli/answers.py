@@ -11,9 +11,10 @@ from rankops.cli.rows import OWN, Roles, Row, kind_of, pieces, read, table_of
 from rankops.io.atomic import replaced_file, write_error
 from rankops.io.recipes import recipe_of
 
-__all__ = ["WRITABLE", "Answer", "answers", "write"]
+__all__ = ["WRITABLE", "Answer", "answers", "found_among", "write"]
 
 WRITTEN = 8192  # answers that are written at a time: each writing makes a row group of Parquet
+FOUND = 10  # rows that are found for each one
 SEPARATOR = "|"  # of the values of a list in a cell of a CSV
 WRITABLE = ("csv", "tsv", "jsonl", "parquet")
 
@@ -84,6 +85,25 @@ def _with_ids(row: Row, answer: Answer) -> list[Answer]:
         {"id": own, "query": row.id, "score": score, "place": places[number]}
         for number, (own, score) in enumerate(zip(row.documents, answer["scores"], strict=True))
     ]
+
+
+def found_among(asked: Iterable[list[Answer]], among: Iterable[list[Answer]]) -> Iterator[list[Answer]]:
+    """Yield a row for each of the ten embeddings of `among` that fit one of `asked` best, the best first."""
+    import numpy as np
+
+    gallery = [*chain.from_iterable(among)]
+    embeddings = np.array([one["embedding"] for one in gallery])
+
+    def found(answer: Answer) -> list[Answer]:
+        if "error" in answer:
+            return [answer]
+        scores = embeddings @ answer["embedding"]
+        best = enumerate(np.argsort(-scores, kind="stable")[:FOUND], 1)
+        own = {"id": answer["id"]}
+        return [own | {"place": place, "found": gallery[k]["id"], "score": float(scores[k])} for place, k in best]
+
+    for piece in asked:
+        yield [*chain.from_iterable(map(found, piece))]
 
 
 # Files of answers.

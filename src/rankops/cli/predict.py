@@ -11,7 +11,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from rankops.cli.answers import WRITABLE, Answer, answers, write
+from rankops.cli.answers import WRITABLE, Answer, answers, found_among, write
 from rankops.cli.rows import OWN, Roles, table_of
 from rankops.io.atomic import replaced_file
 from rankops.io.recipes import image_of, recipe_of
@@ -123,6 +123,7 @@ def run(
     *,
     out: Path | None = None,
     roles: Roles = OWN,
+    among: Path | None = None,
     skip_broken: bool = False,
     as_json: bool = False,
     followed: Callable[[Iterable[list[Answer]]], Iterable[list[Answer]]] = iter,
@@ -131,6 +132,8 @@ def run(
 
     Args:
         folder, sources, roles, skip_broken: see `answers`.
+        among: a table whose captions, or else pictures, or a folder of pictures, of which the ten best are found for
+            each row by a model of retrieval.
         out: a table for the answers; or, of label rankers, a picture or a folder for annotated pictures.
         as_json: print JSON, a line an answer.
         followed: passes on the pieces of answers, and shows how many there are.
@@ -139,6 +142,10 @@ def run(
         FileNotFoundError, ValueError, OSError: see `answers` and `write`.
     """
     found = followed(answers(folder, sources, roles, skip_broken=skip_broken))
+    if among is not None:
+        if (task := recipe_of(folder).get("task")) != "retrieval":
+            raise ValueError(f"{folder}: a model of {task}, expected one of retrieval to find rows among others")
+        found = found_among(found, answers(folder, [among], roles._replace(input=(), captions_first=True)))
     if out is not None and table_of(out) in WRITABLE:
         return _to_table(folder, sources, out, found, skip_broken=skip_broken, as_json=as_json)
     places = [] if out is None else _places(folder, sources, out)
@@ -187,7 +194,15 @@ def main(arguments: Sequence[str]) -> None:
     parser.add_argument(
         "-o", "--out", type=Path, help="a table; or, of label rankers, an annotated picture or a folder"
     )
-    parser.add_argument("--input", action="append", default=[], help="column of a table that holds the input")
+    parser.add_argument(
+        "--input",
+        action="append",
+        default=[],
+        help="column of a table that holds the input, or, of retrieval, caption=COLUMN",
+    )
+    parser.add_argument(
+        "--among", type=Path, help="table or folder in which the ten that fit best are found, of retrieval"
+    )
     parser.add_argument("--id", help="column that comes back with each answer")
     parser.add_argument("--query", help="column whose rows are the documents of a query")
     parser.add_argument("--skip-broken", action="store_true", help="go on after rows that cannot be answered")
@@ -197,7 +212,7 @@ def main(arguments: Sequence[str]) -> None:
     try:
         code = run(
             folder, options.inputs, out=options.out, roles=Roles(options.input, options.id, options.query),
-            skip_broken=options.skip_broken, as_json=options.json,
+            among=options.among, skip_broken=options.skip_broken, as_json=options.json,
         )  # fmt: skip
     except (ValueError, OSError) as error:
         sys.exit(str(error))

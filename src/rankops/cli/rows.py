@@ -22,14 +22,19 @@ class Roles(NamedTuple):
     """Which columns of a table have which role, where their names do not say it.
 
     Attributes:
-        input: of the model's input; several, or `f_*` for all that begin so, of features.
+        input: of the model's input; several, or `f_*` for all that begin so, of features. `caption=NAME` is that of
+            captions, by which retrieval is asked too.
         id: what comes back with each answer.
         query: whose rows are the documents of one query.
+        caption: of captions, where none is given; a row is asked by it if the rest of its input is empty.
+        captions_first: whether captions are asked where a row has both.
     """
 
     input: Sequence[str] = ()
     id: str | None = None
     query: str | None = None
+    caption: str = "caption"
+    captions_first: bool = False
 
 
 OWN = Roles()  # columns are called as their roles are
@@ -137,20 +142,24 @@ def _of_table(path: Path, form: Format, recipe: Mapping[str, Any], roles: Roles)
     if form == "svmlight":
         roles = Roles(roles.input or ("all",), roles.id, roles.query or "qid")
     names = names_in(path, form)
-    inputs, key = _inputs(path, names, recipe, roles)
+    found = _inputs(path, names, recipe, roles)
+    inputs = [name for columns, _ in found for name in columns]
     ids = roles.id or ("id" if "id" in names else None)
     wanted = list(dict.fromkeys([*inputs, *filter(None, (ids, roles.query))]))
     if missing := [name for name in wanted if name not in names]:
         hint = "; name those of the input, as in `--input 'f_*'`" if missing[0] in inputs else ""
         raise ValueError(f"{path}: no column {missing[0]!r}; {_has(names, missing[0])}{hint}")
-    cells = _Cells(path, kind_of(recipe, where="the model"), inputs, key, ids, recipe["input"].get("separator", "|"))
+    several = [_Cells(path, columns, key, ids, recipe["input"].get("separator", "|")) for columns, key in found]
+    cells = several[0]
     numbered = enumerate(_cells(path, form, wanted, recipe["input"]), 1)
     if recipe.get("task") == "query_ranking" and roles.query is not None:
         yield from _queries(cells, numbered, roles.query)
         return
-    row_of = cells.query if recipe.get("task") == "query_ranking" else cells.row
     for number, row in numbered:
-        yield row_of(number, row)
+        if recipe.get("task") == "query_ranking":
+            yield cells.query(number, row)
+        else:
+            yield next((one for one in several if one.are_in(row)), cells).row(number, row)
 
 
 def _queries(cells: "_Cells", numbered: Iterable[tuple[int, dict[str, Any]]], query_of: str) -> Iterator[Row]:
@@ -177,22 +186,34 @@ def _named(names: list[str], given: Sequence[str], known: list[str]) -> list[str
     return known if known and set(known) == set(found) else found
 
 
-def _inputs(path: Path, names: list[str], recipe: Mapping[str, Any], roles: Roles) -> tuple[list[str], str]:
-    """Return the columns of a table that hold the input, and what a task calls that."""
+def _inputs(path: Path, names: list[str], recipe: Mapping[str, Any], roles: Roles) -> list[tuple[list[str], str]]:
+    """Return the columns of a table that hold the input, and what a task calls that; and so for captions, if any."""
     kind, known = kind_of(recipe, where="the model"), list[str](recipe["input"].get("names") or ())
+    captions, given = _captions(names, recipe, roles)
     if roles.input:
-        return _named(names, roles.input, known), kind
+        return [*([(_named(names, given, known), kind)] if given else []), *captions]
     known = known if kind == "features" else []
     # As the features are called, or the input in the training's table, or what it is.
-    choices = [(known, kind), (recipe["input"].get("columns"), kind), ([kind], kind)]
-    choices += [(["caption"], "caption")] if recipe.get("task") == "retrieval" else []
-    for columns, key in choices:
-        if columns and set(columns) <= set(names):
-            return list(columns), key
+    choices = [columns for columns in (known, recipe["input"].get("columns"), [kind]) if columns]
+    found = [(list(columns), kind) for columns in choices if set(columns) <= set(names)][:1]
+    if found or captions:
+        return [*captions, *found] if roles.captions_first else [*found, *captions]
     if missing := [name for name in known if name not in names]:
         raise ValueError(f"{path}: no column {missing[0]!r}, a feature of the model; {_has(names, missing[0])}")
     raise ValueError(f"{path}: no column {kind}; name the one that holds it, as in `--input {names[0]}`; it has "
                      f"{', '.join(names)}")  # fmt: skip
+
+
+def _captions(
+    names: list[str], recipe: Mapping[str, Any], roles: Roles
+) -> tuple[list[tuple[list[str], str]], list[str]]:
+    """Return the column of captions, as `_inputs` does, if the model takes them; and the other columns of the input."""
+    if recipe.get("task") != "retrieval":
+        return [], [*roles.input]
+    own = [roles.caption, "caption"]
+    asked = [name for name in roles.input if name in own or name.startswith("caption=")]
+    columns = [name.removeprefix("caption=") for name in asked] if roles.input else [one for one in own if one in names]
+    return [([name], "caption") for name in columns[:1]], [name for name in roles.input if name not in asked]
 
 
 @dataclass(frozen=True)
@@ -200,24 +221,26 @@ class _Cells:
     """Turns cells of the columns `inputs` of a table into what a model is asked, which a task calls `key`."""
 
     path: Path
-    kind: str
     inputs: list[str]
     key: str
     ids: str | None
     separator: str
 
+    def are_in(self, row: dict[str, Any]) -> bool:
+        return any(row[name] not in (None, "") for name in self.inputs)
+
     def row(self, number: int, row: dict[str, Any]) -> Row:
-        """Return a row whose id is the given one, else the path of its image, else its number."""
+        """Return a row whose id is the given one, else the path of its image or its caption, else its number."""
         cell, own = row[self.inputs[0]], row[self.ids] if self.ids else None
         if own is None:
-            own = cell if self.kind == "image" and isinstance(cell, str) else number
+            own = cell if self.key in ("image", "caption") and isinstance(cell, str) else number
         return Row(own, self._place(number), lambda: {self.key: self._value(row)})
 
     def query(self, number: int, row: dict[str, Any]) -> Row:
         """Return a query whose documents are the list in its cell."""
         column = self.inputs[0]
         several = row[column]
-        if len(self.inputs) > 1 or not isinstance(several, list) or (self.kind == "features" and not _nested(several)):
+        if len(self.inputs) > 1 or not isinstance(several, list) or (self.key == "features" and not _nested(several)):
             raise ValueError(
                 f"{self.path}: row {number}: {column} holds no list of documents; name the column whose rows are the "
                 "documents of one query: --query COLUMN"
