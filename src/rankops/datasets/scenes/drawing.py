@@ -5,31 +5,9 @@ import math
 import torch
 from torch import Tensor
 
-__all__ = ["GLYPH", "draw", "interpolation_weights"]
+__all__ = ["GLYPH", "draw"]
 
 GLYPH = 28  # pixels on a side of a glyph
-
-
-def interpolation_weights(starts: Tensor, sizes: Tensor, canvas: int) -> Tensor:
-    r"""Weights that take a glyph's rows (or columns) to the canvas.
-
-    Bilinear where the glyph is enlarged, and antialiased where it is shrunk (the triangle is widened by the factor of
-    shrinking), as imaging libraries do it: canvas pixel h, whose center lies at $u = (h + 1/2 - start) \cdot 28 / size
-    - 1/2$ of the glyph, takes glyph row k with weight $\max(0, 1 - |u - k| / \max(1, 28 / size))$, normalized. Pixels
-    whose center is outside [start, start + size) take nothing.
-
-    Args:
-        starts, sizes: (...), in canvas pixels, real-valued.
-        canvas: pixels on a side.
-
-    Returns:
-        (..., canvas, 28).
-
-    >>> interpolation_weights(torch.tensor(0.0), torch.tensor(28.0), 28).equal(torch.eye(28))
-    True
-    """
-    sides = _sides(starts, sizes, canvas)
-    return _weights(sides, torch.empty(*sides.shape[:-1], GLYPH, dtype=starts.dtype, device=starts.device))
 
 
 def _sides(starts: Tensor, sizes: Tensor, canvas: int) -> Tensor:
@@ -82,6 +60,12 @@ class _Scratch:
 
 def draw(glyphs: Tensor, sizes: Tensor, tops: Tensor, lefts: Tensor, *, canvas: int) -> Tensor:
     r"""Draws scenes: $\mathrm{clip}(\sum_t A_t D_t B_t^\top)$, with $D_t$ a glyph and $A_t$, $B_t$ its weights.
+
+    The weights take a glyph's rows (or columns) to the canvas. They are bilinear where the glyph is enlarged, and
+    antialiased where it is shrunk (the triangle is widened by the factor of shrinking), as imaging libraries do it:
+    canvas pixel h, whose center lies at $u = (h + 1/2 - start) \cdot 28 / size - 1/2$ of the glyph, takes glyph row k
+    with weight $\max(0, 1 - |u - k| / \max(1, 28 / size))$, normalized. Pixels whose center is outside [start, start +
+    size) take nothing.
 
     Only the glyphs that are there (size above 0) are gathered; scenes with as many of them are drawn together.
 
