@@ -33,4 +33,6 @@ case $status:$RANKOPS_POOL in
     *:cpu | *:gpu) echo "no worker polls the work pool $RANKOPS_POOL yet, so runs wait: make up PARTS=worker POOL=$RANKOPS_POOL" ;;
     *) echo "no worker polls the work pool $RANKOPS_POOL yet, so runs wait: docs/fleet.md, work pools of containers" ;;
 esac
+changed=$(git diff HEAD --name-only | paste -s -d ' ')
+[ -z "$changed" ] || echo "not committed, and a retraining takes what is committed alone: $changed"
 [ -z "${RANKOPS_ALERTS_URL:-}" ] || python deploy/prepare.py alerts

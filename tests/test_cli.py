@@ -334,6 +334,8 @@ class TestDoctor:
         states = self.states()
         assert {states[name] for name in ("git", "DVC cache", "digits", "params.yaml", "packages")} == {"ok"}
         assert {states[name] for name in ("MLflow", "dvc.lock")} == {"note"}
+        edit(project / "params.yaml", "seeds: ", "seeds:  ")
+        assert self.states()["git"] == "note"  # no retraining would see it
         (project / "dvc.lock").write_text("schema: '2.0'\nsta")
         assert "dvc.lock" in rankops("repair")
         assert not (project / "dvc.lock").exists()

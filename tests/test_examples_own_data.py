@@ -46,6 +46,7 @@ def test_from_a_file_to_a_difference_and_an_answer(example, tmp_path, monkeypatc
     merged(values, {"training": {task: dict.fromkeys(phases, SHORT)}, "jobs": {"count": 1}, "compute": {"threads": 1}})
     for run in values["runs"].values():
         run["seeds"] = 1
+        run.pop("training", None)
         if run["model"]["backbone"]["name"] == "convnet":
             run["model"]["backbone"]["args"]["channels"] = [8, 16]
     values["evaluate"]["resamples"] = 20

@@ -29,7 +29,7 @@ from pipelines.flows.graph import Stage, stages
 from pipelines.flows.processes import CommandFailed, Commands, TransientFailure
 from pipelines.flows.promote import outcome, promote
 from pipelines.flows.retrain import retrain
-from pipelines.flows.schedule import Plan, slots_of
+from pipelines.flows.run_stages import Plan, slots_of
 from pipelines.tracking import registry
 from pipelines.tracking.gate import Decision
 

@@ -15,7 +15,7 @@ import torch
 from mlflow.store.artifact.local_artifact_repo import LocalArtifactRepository
 
 from pipelines.tracking import gate
-from pipelines.tracking.known_rows import known_of, learned, write_known
+from pipelines.tracking.known_rows import learned, read_known, write_known
 from pipelines.tracking.store import ServerUnreachable
 from pipelines.tracking.upload import Run, Version, publish
 from rankops.io.checkpoints import build, save_model
@@ -195,7 +195,7 @@ class TestWhatCannotBeJudged:
         sorter("flat", 1.0)
         store.create_registered_model("their_model")
         decisions = gate.decide_all(None, PARAMS)
-        assert [one.model for one in decisions] == gate.known(PARAMS) == ["sorter-x", "score_ranking"]
+        assert [one.model for one in decisions] == gate.models_of(PARAMS) == ["sorter-x", "score_ranking"]
         assert "expected a name that begins with one of sorter, score_ranking" in decide("their_model").reason
 
     def test_a_version_that_this_code_cannot_load_is_named_and_stops_no_other_model(self, store, clips):
@@ -342,4 +342,5 @@ def test_rows_are_known_in_another_order_as_another_number_and_by_the_names_of_t
         table = rows if isinstance(rows, pa.Table) else pa.table({"features": rows.tolist()})
         pq.write_table(table, tmp_path / f"{split}.parquet")
     write_known(tmp_path, tmp_path)
-    assert (learned(tmp_path / "gate.parquet", [known_of(tmp_path)["train"]]) == known).all()
+    found = learned(tmp_path / "gate.parquet", [read_known(tmp_path)["train"]], share=gate.KNOWN_SHARE)
+    assert (found == known).all()

@@ -112,7 +112,7 @@ def test_a_file_becomes_a_dataset_two_runs_and_a_comparison_that_pass_the_check(
     folder = project / "data/raw/mine"
     make(folder)
     before = (project / "params.yaml").read_text()
-    run(f"data/raw/mine/{file}")
+    assert "git commit params.yaml" in run(f"data/raw/mine/{file}")
     settings = rules.check("params.yaml")
     block = settings.datasets["mine"]
     assert block.raw == "data/raw/mine"

@@ -22,7 +22,7 @@ import pytest
 from ruamel.yaml import YAML
 
 from pipelines.config import load
-from pipelines.tracking.gate import known
+from pipelines.tracking.gate import models_of
 
 from conftest import free_port, processes_in, shorten  # isort: skip
 
@@ -165,7 +165,7 @@ def check_outcome(site: Site, new_project) -> None:
     experiments = [one["experiment_id"] for one in found]
     runs = site.ask("mlflow/runs/search", experiment_ids=experiments, max_results=5000)["runs"]
     assert not [run["info"]["run_name"] for run in runs if run["info"]["status"] == "RUNNING"]
-    models = [name for name in known(site.params) if name != "sorter-laplace"]  # which has no weights to register
+    models = [name for name in models_of(site.params) if name != "sorter-laplace"]  # which has no weights to register
     assert all(len(site.champions(name)) == 1 for name in models)
     keys = set()
     for name in models:

@@ -32,8 +32,8 @@ from pipelines.config import load
 from pipelines.flows.monitor import newest
 from pipelines.serving import named_model, request_log, server
 from pipelines.serving.named_model import model_folder, roles_of, the_model
-from pipelines.serving.pyfunc import Model
 from pipelines.serving.request_log import RequestLog
+from pipelines.serving.served_model import BODY, Model
 from pipelines.tracking.upload import Run, Version, publish
 from rankops import lookup
 from rankops.cli.rows import Roles, read
@@ -296,7 +296,7 @@ class TestServed:
         for kind, body, status in (
             ("application/vnd.apache.parquet", b"PAR1", 415),
             ("", b"{}", 415),
-            ("application/json", bytes(server.BODY + 1), 413),
+            ("application/json", bytes(BODY + 1), 413),
             ("application/json", iter([b"{}"]), 413),  # of unknown length
             ("application/json; charset=utf-8", b"[" * 100_000, 400),
             ("application/json", b'{"inputs": {"image": []}, "inputs": {"image": []}}', 400),  # a key twice
@@ -507,7 +507,7 @@ class TestServe:
 
     def test_asked_by_many_at_once_it_answers_each_as_one_alone(self, store, run, generator):
         publish([Run("x", "tests", "x", version=Version("label_ranking-shop", run / "seed2"))])
-        (code,) = Path("mlruns").rglob("pyfunc.py")
+        (code,) = Path("mlruns").rglob("served_model.py")
         code.write_text("raise SystemExit('the code of a version was run')")
         port = free_port()
         address = "models:/label_ranking-shop@champion"

@@ -3,11 +3,12 @@
 from collections.abc import Iterable
 from pathlib import Path
 
+import pandas as pd
 import torch
 
 from pipelines.reporting.cells import half_width, of_seeds
-from pipelines.reporting.docs_tables import MADE_DATA, PAYS
-from pipelines.reporting.studies import Study, read
+from pipelines.reporting.docs_tables import MADE_DATA
+from pipelines.reporting.studies import read
 from rankops.sorters import Laplace
 
 __all__ = ["PICTURES"]
@@ -23,6 +24,16 @@ rect { fill: #ffffff } text { font: 16px system-ui, sans-serif; fill: #24292f }
 .curve { fill: none; stroke-width: 2.5 } text[class] { stroke: none }
 @media (prefers-color-scheme: dark) { rect { fill: #161b22 } text { fill: #e6edf3 } }
 """
+VALUES, LISTS = ("MSE", "Spearman", "MSE of ranks"), ("cross-entropy", "AP", "softmax of each list")
+# Of made data: what it is, its name in the study, the metric's title, and the usual loss, ours, and a simple other.
+MADE = (
+    ("targets are skewed", "skewed, as prices and counts are", "Spearman", VALUES),
+    ("each list has its own unit", "20 lists of 25, each in its own unit", "Spearman", VALUES),
+    ("each list has its own level", "5 of 50, lists differ in level", "mean AP", LISTS),
+    ("targets are clean", "values with normal noise", "Spearman", VALUES),
+    ("4 of 200 are relevant", "4 of 200", "mean AP", LISTS),
+)
+ORDERED = {"cross-entropy": "cross-entropy, first label", "RLSEP": "rlsep", "MSE of ranks": "mse"}
 KINDS = {"usual": "usual loss", "ranking": "ranking loss", "other": "simple alternative"}
 
 
@@ -34,27 +45,40 @@ def _svg(title: str, height: int, parts: Iterable[str]) -> str:
     return "\n".join([head, f"<title>{title}</title><style>{STYLE}</style>", shown, *parts, "</svg>\n"])
 
 
-def pays(study: Study) -> str:
-    """Draw what the README's table shows, with 95 % intervals over seeds."""
+def _measured() -> list[tuple[str, str, dict[str, pd.Series]]]:
+    """Return of each case what it is, the metric, and its value by loss and seed."""
+    sets, made = read("label_ranking_sets"), read("when_ranks_win")
+    names = [run for run in sets.runs if sets.has(run, "rows")]
+    means = {
+        loss: pd.concat([of_seeds(sets, f"{name}, {method}", "kendall") for name in names], axis=1).mean(axis=1)
+        for loss, method in ORDERED.items()
+    }
+    cases = [(f"labels have an order: {len(names)} data sets", "Kendall", means)]
+    for what, kind, title, losses in MADE:
+        metric = next(name for name, (shown, _) in MADE_DATA.items() if shown == title)
+        cases.append((what, title, {loss: of_seeds(made, f"{kind}, {loss}", metric) for loss in losses}))
+    return cases
+
+
+def pays() -> str:
+    """Draw where a ranking loss wins and where not, with 95 % intervals over seeds."""
     x, y, parts = lambda value: 190 + 460 * (value - 0.5), 66, []
     for place, (kind, name) in enumerate(KINDS.items()):
         left = (8, 140, 290)[place]
         parts.append(f'<circle class="{kind}" cx="{left + 6}" cy="43" r="6"/>')
         parts.append(f'<text class="small" x="{left + 18}" y="48">{name}</text>')
-    for what, made, title, losses in PAYS:
-        metric = next(name for name, (shown, _) in MADE_DATA.items() if shown == title)
+    for what, title, losses in _measured():
         parts.append(f'<path class="line" d="M8 {y}H472"/><text class="title" x="8" y="{y + 22}">{what}</text>')
         parts.append(f'<text class="small" x="472" y="{y + 22}" text-anchor="end">{title}</text>')
-        for row, (kind, loss) in enumerate(zip(KINDS, losses, strict=True)):
-            values, middle = of_seeds(study, f"{made}, {loss}", metric), y + 42 + 19 * row
-            mean, half = values.mean(), half_width(values)
+        for row, (kind, (loss, values)) in enumerate(zip(KINDS, losses.items(), strict=True)):
+            mean, half, middle = values.mean(), half_width(values), y + 42 + 19 * row
             parts.append(f'<text class="small" x="8" y="{middle + 5}">{loss}</text>')
             ends = f"M{x(mean - half):.1f} {middle}H{x(mean + half):.1f}"
             parts.append(f'<path class="{kind}" stroke-width="3" d="{ends}"/>')
             parts.append(f'<circle class="{kind}" cx="{x(mean):.1f}" cy="{middle}" r="6"/>')
             parts.append(f'<text class="small" x="472" y="{middle + 5}" text-anchor="end">{mean:.2f}</text>')
         y += 98
-    return _svg("When does a ranking loss pay? Right is better.", y + 4, parts)
+    return _svg("When does a ranking loss pay? (0.5 to 1)", y + 4, parts)
 
 
 def soft_ranks() -> str:
@@ -80,7 +104,7 @@ def soft_ranks() -> str:
     return _svg("Soft ranks: one score moves past four others", 310, parts)
 
 
-PICTURES = {Path("docs/pays.svg"): lambda: pays(read("when_ranks_win")), Path("docs/soft_ranks.svg"): soft_ranks}
+PICTURES = {Path("docs/pays.svg"): pays, Path("docs/soft_ranks.svg"): soft_ranks}
 
 if __name__ == "__main__":
     for path, draw in PICTURES.items():

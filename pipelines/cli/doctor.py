@@ -110,7 +110,8 @@ def _disk() -> Iterator[Finding]:
         yield Finding("disk", f"{free:.0f} GB free")
     else:
         state = "note" if free > 1 else "broken"
-        yield Finding("disk", f"{free:.1f} GB free, expected {FREE:.0f}", state, "free space, or `dvc gc --workspace`")
+        advice = "free space, or `dvc gc --all-branches --projects experiments`"
+        yield Finding("disk", f"{free:.1f} GB free, expected {FREE:.0f}", state, advice)
 
 
 def _git() -> Iterator[Finding]:
@@ -118,12 +119,13 @@ def _git() -> Iterator[Finding]:
 
     try:
         branch, commit = git(".", "rev-parse", "--abbrev-ref", "HEAD"), git(".", "rev-parse", "--short", "HEAD")
-        changed = len(git(".", "status", "--porcelain").splitlines())
+        changed = len(git(".", "diff", "HEAD", "--name-only").splitlines())
     except (ValueError, OSError) as error:
         advice = "run in a git clone with at least one commit; results name the commit that made them"
         yield Finding("git", str(error), "broken", advice)
         return
-    yield Finding("git", f"{branch} at {commit}, {changed} files changed")
+    state = ("note", "commit: a retraining takes what is committed alone") if changed else ("ok", "")
+    yield Finding("git", f"{branch} at {commit}, {changed} files changed", *state)
 
 
 def _dvc() -> Iterator[Finding]:

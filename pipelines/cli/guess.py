@@ -13,7 +13,8 @@ import pandas as pd
 from rankops.datasets.table import Table
 from rankops.datasets.tables.cells import missing_in
 from rankops.datasets.tables.examples import missing_cells
-from rankops.datasets.tables.files import Stored, columns_like, format_of, names_in, read_sheet
+from rankops.datasets.tables.files import Stored, columns_like, names_in, read_sheet
+from rankops.datasets.tables.formats import format_of
 
 __all__ = ["TASKS", "Guess", "guess"]
 

@@ -2,7 +2,7 @@
 
 import os
 import re
-from copy import copy
+from copy import copy, deepcopy
 from io import StringIO
 from pathlib import Path
 from typing import Annotated, Any
@@ -18,10 +18,11 @@ RAW = Path("data/raw")
 SEEDS = 3
 WIDTH = 70  # of values in the params that DVC leaves on their line
 SIZE = 96  # pixels on a side of pictures
+# From random weights, of a table that may be small: steps enough to learn. Those of drawn data would be a few.
+FROM_SCRATCH = {"batch_size": 64, "finetune": {"epochs": 30, "patience": 10}}
 CONVNET = {"name": "convnet", "args": {"channels": [32, 64, 96]}}
 NONE = {"name": "none"}
 MARGIN = {"name": "multilabel_soft_margin", "args": {}}
-TRIPLET = {"name": "hard_negative_triplet", "args": {"margin": 0.2, "hardest": True}}
 # Of each task: the metric that is compared, and the usual and the best ranking loss, with sorter and auxiliary loss.
 LOSSES: dict[str, tuple[str, list[tuple[str, dict[str, Any], str, dict[str, Any]]]]] = {
     "label_ranking": (
@@ -41,7 +42,7 @@ LOSSES: dict[str, tuple[str, list[tuple[str, dict[str, Any], str, dict[str, Any]
         "image_to_text.recall_at_1",
         [
             ("hard_negative_triplet", {"margin": 0.4}, "none", NONE),
-            ("recall_at_k", {"k": 1, "temperature": 0.3}, "laplace", TRIPLET | {"weight": 5.0, "epochs": None}),
+            ("log_rank", {}, "laplace", NONE),
         ],
     ),
 }
@@ -92,7 +93,7 @@ def _init(
         typer.echo(f"left out of {params}: {left_out}; git has them, and --keep keeps them")
     typer.echo(
         f"next: look over {params}, then\n  rankops check\n  dvc repro compare\n  dvc repro publish && rankops "
-        "promote\n"
+        f"promote\n  git commit {params} dvc.lock --message {key}  # a retraining takes what is committed alone\n"
         f"reports/data/{key}.html says what was understood of the data; metrics/comparisons has the difference."
     )
 
@@ -156,6 +157,7 @@ def blocks_of(key: str, raw: Path, task: str, options: dict[str, Any], *, folder
             "sorter": sorter,
             "auxiliary": dict(auxiliary),
             "seeds": SEEDS,
+            **({"training": deepcopy(FROM_SCRATCH)} if task in ("score_ranking", "multilabel", "retrieval") else {}),
         }
     first, second = runs
     question = f"Does {losses[1][0]} rank {key} better than {losses[0][0]}?"

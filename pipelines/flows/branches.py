@@ -48,22 +48,22 @@ def remove_old(project: Path, days: int, in_use: Collection[str], *, remote: str
     oldest, removed = time.time() - days * 86400, []
     form = "--format=%(refname) %(committerdate:unix) %(objectname) %(worktreepath)"
     found = [line.split(" ", 3) for line in git(project, "for-each-ref", form, *BRANCHES).splitlines()]
-    ours = {name for name, *_ in found}
+    names = ours = {name for name, *_ in found}
     _, newest = max(((int(date), commit) for _, date, commit, *_ in found), default=(0, ""))
     for one in in_use:
         holders = {*git(project, "for-each-ref", "--format=%(refname)", "--contains", one, fails=True).split()}
-        ours -= holders if holders <= {name for name, *_ in found} else set()  # else it is at home in main, say
+        ours = ours - holders if holders <= names else ours  # else it is at home in main, say
     for name, date, commit, *place in found:
-        _, kind, branch = name.split("/", 2)
+        _, kind, owner, branch = name.split("/", 3)
         if name not in ours or int(date) > oldest or commit == newest or any(place):
             continue
         if kind == "heads":
-            git(project, "branch", "--quiet", "-D", branch)
-        elif remote is not None and branch.startswith(f"{remote}/"):
-            git(project, "push", "--quiet", "--", remote, f":refs/heads/{branch.removeprefix(f'{remote}/')}")
+            git(project, "branch", "--quiet", "-D", f"{owner}/{branch}")
+        elif owner == remote:
+            git(project, "push", "--quiet", "--", remote, f":refs/heads/{branch}")
         else:
             continue
-        removed.append(branch)
+        removed.append(f"{owner}/{branch}")
     return removed
 
 

@@ -24,7 +24,7 @@ from pipelines.flows.checkout import commit, fresh_checkout
 from pipelines.flows.graph import LAST
 from pipelines.flows.processes import CommandFailed, Commands, retried
 from pipelines.flows.promote import judge, outcome, show
-from pipelines.flows.schedule import Took, run_stages
+from pipelines.flows.run_stages import Took, run_stages
 from pipelines.ops.git import file_at, git
 from pipelines.reporting.results import markdown, read_runs
 from pipelines.tracking.store import address_of_store
@@ -95,30 +95,29 @@ def retrain(
             took = run_stages(folder, params, commands, workers, [f"evaluate@{name}" for name in only] or [LAST])
             if LAST not in took or took[LAST].how != "ran":
                 publish(folder, commands, only)
-            models = [params.model_of(params.runs[name]) for name in only]
-            decisions = judge(params, folder, [*dict.fromkeys(models)] or None) if gate else []
+            models = dict.fromkeys(params.model_of(params.runs[name]) for name in only)
+            decisions = judge(params, folder, [*models] or None) if gate else []
             show(decisions)
-            _show_results(folder, params, [name for name in params.runs if _ran(took, name)])
+            _show_results(folder, params, took)
             commit(folder, f"Retrain: snapshot {snapshot} ({reason})")
-            branch = "nothing new"
-            if is_new(root, folder):
-                if push is not None:  # first: a branch whose data nobody has helps nobody
-                    commands.run("dvc", "push", "--run-cache", folder=folder)
-                branch = share(root, folder, remote=push)
-            if removed := remove_old(root, keep_days, commits_in_use(), remote=push):
-                get_run_logger().info("deleted, older than %d days: %s", keep_days, ", ".join(removed))
-            return outcome(decisions, branch)
-    except BaseException:  # a cancelled run too: nothing may outlive it
+            return outcome(decisions, _kept(root, folder, commands, push, keep_days))
+    finally:  # of a cancelled run too: nothing may outlive it
         commands.stop()
-        raise
 
 
-def _ran(took: dict[str, Took], name: str) -> bool:
-    stage = took.get(f"evaluate@{name}")
-    return stage is not None and stage.how != "unchanged"
+def _kept(root: Path, folder: Path, commands: Commands, push: str | None, keep_days: int) -> str:
+    """Make what is new a branch, whose name is returned, and delete old ones."""
+    branch = "nothing new"
+    if is_new(root, folder):
+        if push is not None:  # first: a branch whose data nobody has helps nobody
+            commands.run("dvc", "push", "--run-cache", folder=folder)
+        branch = share(root, folder, remote=push)
+    if removed := remove_old(root, keep_days, commits_in_use(), remote=push):
+        get_run_logger().info("deleted, older than %d days: %s", keep_days, ", ".join(removed))
+    return branch
 
 
-def _show_results(folder: Path, params: Settings, trained: list[str]) -> None:
+def _show_results(folder: Path, params: Settings, took: dict[str, Took]) -> None:
     """Show the results with links to MLflow, and examples of what was trained, on the run's page."""
     links = addresses(json.loads((folder / "reports/published.json").read_text()))
     table = read_runs(folder / "metrics/runs")
@@ -132,7 +131,8 @@ def _show_results(folder: Path, params: Settings, trained: list[str]) -> None:
             rows.append([name, row.metric, f"{row.value:.4f} ({row.low:.4f} to {row.high:.4f})", data])
     shown = markdown(["run", "metric on the test split", "mean over seeds (95 %)", "data"], rows)
     create_markdown_artifact(key="results", markdown=shown, description="Results of all runs")
-    sheets = [folder / f"reports/figures/{name}-examples.png" for name in trained]
+    changed = {stage for stage, one in took.items() if one.how != "unchanged"}
+    sheets = [folder / f"reports/figures/{name}-examples.png" for name in params.runs if f"evaluate@{name}" in changed]
     for sheet in filter(Path.is_file, sheets):
         picture, key = base64.b64encode(sheet.read_bytes()).decode(), re.sub("[^a-z0-9]+", "-", sheet.stem.lower())
         create_image_artifact(key=key, image_url=f"data:image/png;base64,{picture}", description=sheet.stem)

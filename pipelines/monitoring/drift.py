@@ -143,17 +143,15 @@ def compare(
         readers |= {split: partial(read, [file], recipe, form="parquet") for split, file in files.items()}
         counts = {name: _enough(files.get(name, fresh), reader()) for name, reader in readers.items()}
         network = load_model(folder, device="cuda" if torch.cuda.is_available() else "cpu")
-    measured: dict[str, Measured] = {}
-    for name in ("train", "val", "fresh"):
+
+    def measured(name: str, network: Any, words: set[str] | None = None) -> Measured:
         chosen = torch.randperm(counts[name], generator=generator(seed, "monitor", name))[:rows]
-        known = measured["train"].words if name != "train" and recipe["input"]["kind"] == "text" else None
-        measured[name] = measure(readers[name](), network, chosen=chosen.tolist(), known=known)
-    beside = None if challenger is None else _network(challenger, recipe["task"])
-    agreement = (
-        []
-        if beside is None
-        else agreements(measured["fresh"], measure(readers["fresh"](), beside, chosen=chosen.tolist(), known=known))
-    )
+        return measure(readers[name](), network, chosen=chosen.tolist(), known=words)
+
+    train = measured("train", network)
+    words = train.words if recipe["input"]["kind"] == "text" else None
+    val, ours = measured("val", network, words), measured("fresh", network, words)
+    theirs = None if challenger is None else measured("fresh", _network(challenger, recipe["task"]), words)
     return Comparison(
         file=str(fresh),
         model=model,
@@ -162,10 +160,10 @@ def compare(
         reference=reference,
         alpha=alpha,
         least_distance=least_distance,
-        rows={name: len(part.answers) for name, part in measured.items()},
-        quantities=quantities(**measured, alpha=alpha, least_distance=least_distance),
+        rows={name: min(rows, count) for name, count in counts.items()},
+        quantities=quantities(train, val, ours, alpha=alpha, least_distance=least_distance),
         challenger=challenger,
-        agreement=agreement,
+        agreement=[] if theirs is None else agreements(ours, theirs),
     )
 
 

@@ -295,31 +295,6 @@ def four_digits(study: Study) -> str:
     return "\n".join(parts)
 
 
-# --- When a ranking loss pays: the README's short table. ---
-
-VALUES, LISTS = ("MSE", "Spearman", "MSE of ranks"), ("cross-entropy", "AP", "softmax of each list")
-# Of each row: what it is, the made data, the metric's title, and the usual loss, ours, and a simple other.
-PAYS = (
-    ("targets are skewed", "skewed, as prices and counts are", "Spearman", VALUES),
-    ("3 % of targets are wrong", "3 % of training targets are wrong", "Spearman", VALUES),
-    ("each list has its own unit", "20 lists of 25, each in its own unit", "Spearman", VALUES),
-    ("each list has its own level", "5 of 50, lists differ in level", "mean AP", LISTS),
-    ("targets are clean", "values with normal noise", "Spearman", VALUES),
-    ("4 of 200 are relevant", "4 of 200", "mean AP", LISTS),
-)
-
-
-def pays(study: Study) -> str:
-    """Show the usual loss, the loss on ranks and a simple alternative side by side, the best in bold."""
-    rows = []
-    for what, kind, title, losses in PAYS:
-        metric = next(name for name, (shown, _) in MADE_DATA.items() if shown == title)
-        found = [f"{of_seeds(study, f'{kind}, {loss}', metric).mean():.2f}" for loss in losses]
-        cells = [f"**{one}**" if one == max(found) else one for one in found]  # all that look the best
-        rows.append([what, title, *(f"{cell} {loss}" for cell, loss in zip(cells, losses, strict=True))])
-    return markdown(["when", "judged by", "usual loss", "ranking loss", "simple alternative"], rows)
-
-
 # --- What each loss makes of larger batches: heads like those of the default run. ---
 
 HEAD = re.compile(r"heads-(?P<task>\w+)-(?P<loss>\w+)(-\d+)?-batch(?P<batch>\d+)")
@@ -458,7 +433,6 @@ PLACES: dict[str, tuple[str, Sequence[Table | Computed]]] = {
     "films": ("docs/real_data.md", [Table("movielens_100k", "loss", FILMS.items(), FILM_COLUMNS)]),
     "when_ranks_win": ("docs/results.md", [Computed("when_ranks_win", made_data)]),
     "by_batch": ("docs/results.md", [Computed("heads", by_batch)]),
-    "pays": ("README.md", [Computed("when_ranks_win", pays)]),
     "label_ranking_sets": ("docs/real_data.md", [Computed("label_ranking_sets", label_ranking_sets)]),
     "four_digit_mnist": ("docs/peers.md", [Computed("four_digit_mnist", four_digits)]),
     "sodeep_table_1": (

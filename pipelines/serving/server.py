@@ -1,4 +1,4 @@
-"""MLflow's server of a model, on this machine alone, with limits (of rows: `pipelines.serving.pyfunc`)."""
+"""MLflow's server of a model, on this machine alone, with the limits of `pipelines.serving.served_model`."""
 
 import asyncio
 import json
@@ -23,6 +23,7 @@ from starlette.requests import ClientDisconnect
 from pipelines.ops.messages import first_line
 from pipelines.serving.named_model import is_registered
 from pipelines.serving.request_log import RequestLog, row_of
+from pipelines.serving.served_model import BODY
 from pipelines.tracking.registry import version_of, weights_of
 from pipelines.tracking.signature import taken
 from pipelines.tracking.upload import SERVED_BY
@@ -30,10 +31,9 @@ from rankops import lookup
 from rankops.io.checkpoints import load_model
 from rankops.lookup import did_you_mean
 
-__all__ = ["BODY", "HOST", "Served", "app_of", "serve"]
+__all__ = ["HOST", "Served", "app_of", "serve"]
 
 HOST = "127.0.0.1"
-BODY = 2**25  # bytes of a request
 FORMS = ("dataframe_records", "dataframe_split", "inputs", "instances")  # MLflow's
 
 

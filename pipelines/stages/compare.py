@@ -1,6 +1,7 @@
 """Compares runs with a baseline: the difference of a metric, paired by seed and by test example. Trains nothing."""
 
 import json
+import logging
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -62,6 +63,7 @@ def compared(
 
 
 def main(params: Settings) -> None:
+    log = logging.getLogger(__name__)
     with replaced_folder("metrics/comparisons") as folder:
         for key, comparison in params.comparisons.items():
             statistics, names = {}, (comparison.baseline, *comparison.runs, *comparison.rivals)
@@ -72,6 +74,20 @@ def main(params: Settings) -> None:
                     show(number, len(names))
             result = compared(comparison, statistics, params.evaluate)
             (folder / f"{key}.json").write_text(json.dumps(result, indent=2) + "\n")
+            for line in _told(result):
+                log.info("%s: %s", key, line)
+
+
+def _told(result: Mapping[str, Any]) -> list[str]:
+    """Return what a comparison found, a line a run."""
+    baseline, lines = result["runs"][result["baseline"]]["value"], []
+    for name, run in result["runs"].items():
+        if gain := run.get("difference"):
+            interval = f"{gain['value']:+.3f} ({gain['low']:+.3f} to {gain['high']:+.3f})"
+            lines.append(
+                f"{result['metric']} {run['value']:.3f} with {name}, {baseline:.3f} with the baseline: {interval}"
+            )
+    return lines
 
 
 def _mean(statistics: dict[int, Statistic], place: int) -> float:

@@ -17,7 +17,7 @@ from pipelines.config.rules import SORTER_METRICS
 from pipelines.ops.messages import one_line
 from pipelines.reporting.results import markdown
 from pipelines.tracking import registry
-from pipelines.tracking.known_rows import known_of, learned
+from pipelines.tracking.known_rows import learned, read_known
 from pipelines.tracking.store import CredentialsRefused, ServerUnreachable, answering, connect
 from rankops import lookup
 from rankops.bootstrap import Statistic, difference
@@ -28,9 +28,10 @@ from rankops.io.parquet import columns_of
 from rankops.ranks import ranks
 from rankops.seeding import derived_seed, generator
 
-__all__ = ["Decision", "choose", "decide_all", "known"]
+__all__ = ["Decision", "choose", "decide_all", "models_of"]
 
 SORTER_VECTORS = 5000  # fresh ones: no sorter was trained, chosen or reported on them
+KNOWN_SHARE = 0.5  # of what a row holds, from which on it is a row that a version knows
 FEWEST = 30  # rows, or groups of them, to judge on: of fewer, resamples find a difference where there is none
 ON_VALIDATION = ": judged on validation, on which epochs, seeds and settings were chosen, for there is no gate split"
 CARD = "\n\n<!-- card -->\n\n"  # in a version's description: what stands above is rewritten by each decision
@@ -55,7 +56,7 @@ class Decision:
         return "error" if self.failed else "promoted" if self.promoted else "stays"
 
 
-def known(params: Settings) -> list[str]:
+def models_of(params: Settings) -> list[str]:
     """Return the names of the models that the params train; a team's store may have others."""
     sorters = [f"sorter-{name}" for name, options in params.sorters.items() if options.training is not None]
     return sorters + sorted({params.model_of(run) for run in params.runs.values()})
@@ -78,7 +79,7 @@ def decide_all(
         over_person: replace champions that a person chose.
     """
     client, decisions = connect(), []
-    for name in known(params) if models is None else models:
+    for name in models_of(params) if models is None else models:
         try:
             with answering():
                 decisions.append(_decide(client, name, params, folder, over_person))
@@ -102,18 +103,19 @@ def _decide(client: mlflow.MlflowClient, name: str, params: Settings, folder: Pa
     data = None if task == "sorter" else folder / "data" / _dataset(client, name, numbers)
     statistics, lower_is_better, examples = _judge(name, numbers, task, data, params)
     differences = difference(
-        *({0: statistics[number]} for number in numbers), resamples=gate.resamples,
+        {0: statistics[challenger]}, {0: statistics[champion]}, resamples=gate.resamples,
         seed=derived_seed(gate.seed, "gate", name), confidence=gate.confidence,
     )  # fmt: skip
     judged = gate.judged[task]
     better, reason = verdict(differences, judged, gate, lower_is_better)
     reason += f"; on {examples}{ON_VALIDATION if '/val' in examples else ''}"
-    if better and (drawn := statistics[challenger].examples) < FEWEST:
-        better = False
-        reason += f"; but these are {drawn} rows, or groups of them, expected {FEWEST} to tell: {_by_hand(name)}"
-    if better and not over_person and registry.chosen_by_person(client, model):
-        better = False
-        reason += f"; but version {champion} was made champion by a person: `rankops promote {name} --over-person`"
+    drawn, by_person = statistics[challenger].examples, not over_person and registry.chosen_by_person(client, model)
+    for holds, objection in (
+        (drawn < FEWEST, f"these are {drawn} rows, or groups of them, expected {FEWEST} to tell: {_by_hand(name)}"),
+        (by_person, f"version {champion} was made champion by a person: `rankops promote {name} --over-person`"),
+    ):
+        if better and holds:
+            better, reason = False, f"{reason}; but {objection}"
     if registry.holder(registry.model_of(client, name), "champion") != champion:
         raise ValueError(f"{name}: its champion was moved while it was judged; nothing was changed: try again")
     decision = Decision(name, challenger, champion, better, reason, differences)
@@ -130,7 +132,7 @@ def _task_of(name: str, params: Settings) -> str:
             return task
     raise ValueError(
         f"{name} is not a model of this project: expected a name that begins with one of "
-        f"{', '.join(params.gate.judged)}; the params have {', '.join(known(params))}"
+        f"{', '.join(params.gate.judged)}; the params have {', '.join(models_of(params))}"
     )
 
 
@@ -169,7 +171,7 @@ def _load(address: str) -> tuple[nn.Module, dict[str, np.ndarray]]:
     """Return the network of a version, and the digests of the rows that it knows, by split."""
     with TemporaryDirectory() as scratch:
         folder = registry.weights_of(address, Path(scratch))
-        return load_model(folder), known_of(folder)
+        return load_model(folder), read_known(folder)
 
 
 def _judge(
@@ -198,12 +200,12 @@ def _judge(
             f"{name} cannot be judged on {data.name}, on which its challenger was trained ({error}). To decide without "
             f"the gate: {_by_hand(name)}"
         ) from error
-    new, told = _unknown(name, {number: known for number, (_, known) in loaded.items()}, data, split)
+    new, told = _unknown(name, {number: digests for number, (_, digests) in loaded.items()}, data, split)
     statistics = _each(name, networks, lambda network: judge.statistic(judge.predict(network, examples).filter(new)))
     return statistics, {metric.name: metric.lower_is_better for metric in judge.metrics}, told
 
 
-def _unknown(name: str, known: dict[str, dict[str, np.ndarray]], data: Path, split: str) -> tuple[np.ndarray, str]:
+def _unknown(name: str, digests: dict[str, dict[str, np.ndarray]], data: Path, split: str) -> tuple[np.ndarray, str]:
     """Return which rows of a split both versions know or neither (n,), and the name of these examples.
 
     Splits that were drawn anew since (another seed or share) would have a version judged on rows that it learned. What
@@ -214,15 +216,15 @@ def _unknown(name: str, known: dict[str, dict[str, np.ndarray]], data: Path, spl
     """
     told = f"{data.name}/{split}"
     of = ("train",) if split == "val" else ("train", "val")
-    known_by = {
-        number: learned(data / f"{split}.parquet", [by_split[one] for one in of if one in by_split])
-        for number, by_split in known.items()
+    learned_by = {
+        number: learned(data / f"{split}.parquet", [by_split[one] for one in of if one in by_split], share=KNOWN_SHARE)
+        for number, by_split in digests.items()
     }
-    one, other = known_by.values()
-    new = one == other
+    ours, theirs = learned_by.values()
+    new = ours == theirs
     if new.all():
         return new, told
-    alone = {number: (rows & ~new).sum() for number, rows in known_by.items()}
+    alone = {number: (rows & ~new).sum() for number, rows in learned_by.items()}
     counts = ", ".join(f"version {number} was trained on {count}" for number, count in alone.items() if count)
     if new.sum() < min(FEWEST, len(new)):
         raise ValueError(

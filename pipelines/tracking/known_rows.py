@@ -12,7 +12,7 @@ from rankops import lookup
 from rankops.datasets.files.splits import input_of
 from rankops.io.parquet import columns_of, is_list, is_number, parquet_file
 
-__all__ = ["FILE", "known_of", "learned", "write_known"]
+__all__ = ["FILE", "learned", "read_known", "write_known"]
 
 FILE = "known_rows.npz"  # in a version's folder: of each split, digests of what its rows hold
 
@@ -49,17 +49,18 @@ def _pieces(cell: pa.Scalar) -> Iterator[bytes]:
         yield cell["bytes"].as_py() if pa.types.is_struct(cell.type) else cell.as_py().encode()
 
 
-def learned(path: Path, known: Collection[np.ndarray]) -> np.ndarray:
-    """Return which rows of a split (n,) hold what is known by at least half: a query may have lost a document since.
+def learned(path: Path, known: Collection[np.ndarray], *, share: float) -> np.ndarray:
+    """Return which rows of a split (n,) hold what is known by at least a share: a query may have lost a document since.
 
     Args:
         path: of the split.
         known: digests, of each split that a version was trained or chosen on.
+        share: of a row's digests.
     """
     digests, counts = _digests(path)
     row = np.repeat(np.arange(len(counts)), counts)
     hits = np.bincount(row[np.isin(digests, np.concatenate([*known, np.empty(0, np.uint64)]))], minlength=len(counts))
-    return (2 * hits >= counts) & (counts > 0)
+    return (hits >= share * counts) & (counts > 0)
 
 
 def write_known(data: Path, folder: Path) -> None:
@@ -68,10 +69,10 @@ def write_known(data: Path, folder: Path) -> None:
     np.savez(folder / FILE, train=train, val=val)
 
 
-def known_of(folder: Path) -> dict[str, np.ndarray]:
+def read_known(folder: Path) -> dict[str, np.ndarray]:
     """Return the digests of a version's folder, by split; none of one that was registered without."""
     path = folder / FILE
     if not path.is_file():
         return {}
-    with np.load(path, allow_pickle=False) as known:
-        return dict(known)
+    with np.load(path, allow_pickle=False) as digests:
+        return dict(digests)

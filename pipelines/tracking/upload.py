@@ -42,7 +42,7 @@ PARENT = "mlflow.parentRunId"  # MLflow's own: its UI shows a run with this tag 
 FROM = "from"  # on runs and versions: the versions that they were started from, or sort by
 OF_VERSION = ("dataset", "loss", "sorter", "snapshot", FROM)  # of a run's tags: in the registry's table each has a line
 LAYOUT = "?workflowType=machine_learning"  # else MLflow's UI opens on traces and prompts
-SERVED_BY = Path(__file__).parents[1] / "serving" / "pyfunc.py"
+SERVED_BY = Path(__file__).parents[1] / "serving" / "served_model.py"
 
 
 @dataclass(frozen=True)

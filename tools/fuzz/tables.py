@@ -102,26 +102,24 @@ def check(kind: str, contents: str, options: dict[str, Any], right: bool) -> Non
             fitted = json.loads(json.dumps(table.fit(raw, seed=1), allow_nan=False))
             for split in table.splits:
                 found += table.tables(raw, split, Reading(None, 1, 1, fitted, [], 1))
-        names = [name for part in found for name in part["name"].to_pylist()]
-        if not table.relevance and not table.captions and len({*names}) < len(names):
-            raise WrongAnswer("a row in two splits")
-        for part in found:
-            for column in {"target", "weight"} & {*part.column_names}:
-                if not np.isfinite(part[column].to_numpy()).all():
-                    raise WrongAnswer(f"{column} is not finite")
-        if (
-            right
-            and kind in ("csv", "tsv", "jsonl", "parquet")
-            and table.target == "y"
-            and table.date is None
-            and found
-        ):
-            _compare(
-                found, pd.read_parquet(raw / "t.parquet") if kind == "parquet" else _read(raw / f"t.{kind}"), table
-            )
+        _check_rows(found, table)
+        if right and kind not in ("npz", "svmlight") and (table.target, table.date) == ("y", None) and found:
+            _compare(found, _read(raw / f"t.{kind}"), table)
+
+
+def _check_rows(found: list[Any], table: Table) -> None:
+    names = [name for part in found for name in part["name"].to_pylist()]
+    if not table.relevance and not table.captions and len({*names}) < len(names):
+        raise WrongAnswer("a row in two splits")
+    for part in found:
+        for column in {"target", "weight"} & {*part.column_names}:
+            if not np.isfinite(part[column].to_numpy()).all():
+                raise WrongAnswer(f"{column} is not finite")
 
 
 def _read(path: Path) -> pd.DataFrame:
+    if path.suffix == ".parquet":
+        return pd.read_parquet(path)
     if path.suffix == ".jsonl":
         return pd.DataFrame([json.loads(line) for line in path.read_text().splitlines()])
     return pd.read_csv(path, sep="\t" if path.suffix == ".tsv" else ",")

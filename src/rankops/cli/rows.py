@@ -1,7 +1,6 @@
 """What a model is asked, a row at a time: from pictures, folders of them, and tables with a person's own columns."""
 
 import base64
-import csv
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -9,14 +8,12 @@ from itertools import groupby, islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from rankops.datasets.tables.formats import FORMATS, Format, format_of
 from rankops.lookup import did_you_mean
 
 __all__ = ["OWN", "Roles", "Row", "kind_of", "pieces", "read", "table_of"]
 
-TABLES = {".csv": "csv", ".tsv": "tsv", ".tab": "tsv", ".jsonl": "jsonl", ".ndjson": "jsonl",
-          ".parquet": "parquet", ".npz": "npz"}  # fmt: skip
 PICTURES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".tif", ".tiff", ".webp")
-SVMLIGHT = (".txt", ".dat", ".svm", ".svmlight", ".letor")
 PIECE = {"image": 64, "frames": 16, "features": 1024, "text": 256}  # rows that are read and answered together
 DOCUMENTS = 16  # queries that are
 
@@ -71,13 +68,13 @@ def kind_of(recipe: Mapping[str, Any], *, where: object) -> str:
     return kind
 
 
-def table_of(path: Path) -> str | None:
+def table_of(path: Path) -> Format | None:
     """Return the format of a table, by its suffix; None of what is no table."""
-    return "svmlight" if path.suffix.lower() in SVMLIGHT else TABLES.get(path.suffix.lower())
+    return FORMATS.get(path.suffix.lower())
 
 
 def read(
-    sources: Sequence[Path], recipe: Mapping[str, Any], roles: Roles = OWN, *, form: str | None = None
+    sources: Sequence[Path], recipe: Mapping[str, Any], roles: Roles = OWN, *, form: Format | None = None
 ) -> Iterator[Row]:
     """Read what a model is asked, row by row; memory does not grow with the files.
 
@@ -98,9 +95,9 @@ def read(
             raise ValueError(f"{len(sources)} files, one of them a table; expected one table, or pictures alone")
         if not sources[0].is_file():
             raise FileNotFoundError(f"{sources[0]}: no such file")
-        yield from _of_table(sources[0], form or str(table_of(sources[0])), recipe, roles)
+        yield from _of_table(sources[0], format_of(sources[0], form), recipe, roles)
     elif kind != "image" or recipe.get("task") == "query_ranking":
-        raise ValueError(f"{sources[0]}: the model takes {_taken(recipe)}; expected a table ({', '.join(TABLES)})")
+        raise ValueError(f"{sources[0]}: the model takes {_taken(recipe)}; expected a table ({', '.join(FORMATS)})")
     else:
         for path in _pictures(sources):
             yield Row(str(path), str(path), partial(_of_picture, path))
@@ -139,10 +136,12 @@ def _pictures(sources: Sequence[Path]) -> Iterator[Path]:
 # Tables.
 
 
-def _of_table(path: Path, form: str, recipe: Mapping[str, Any], roles: Roles) -> Iterator[Row]:
+def _of_table(path: Path, form: Format, recipe: Mapping[str, Any], roles: Roles) -> Iterator[Row]:
+    from rankops.datasets.tables.files import names_in  # needs pandas
+
     if form == "svmlight":
         roles = Roles(roles.input or ("all",), roles.id, roles.query or "qid")
-    names = _names(path, form)
+    names = names_in(path, form)
     found = _inputs(path, names, recipe, roles)
     inputs = [name for columns, _ in found for name in columns]
     ids = roles.id or ("id" if "id" in names else None)
@@ -306,36 +305,37 @@ def _number(value: Any, name: str) -> float:
         raise ValueError(f"{name} is {shown}, expected a number") from None
 
 
-def _names(path: Path, form: str) -> list[str]:
-    from rankops.datasets.tables.files import names_in  # needs pandas
-
-    return names_in(path, form)  # ty: ignore[invalid-argument-type]
-
-
-def _cells(path: Path, form: str, names: list[str], about: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+def _cells(path: Path, form: Format, names: list[str], about: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     """Yield the cells of each row by column."""
     match form:
         case "csv" | "tsv":
-            yield from _delimited(path, names, tabs=form == "tsv")
+            from rankops.datasets.tables.text import delimited_rows
+
+            for cells in delimited_rows(path, names, encoding="utf-8", tabs=form == "tsv"):
+                yield dict(zip(names, map(str.strip, cells), strict=True))
         case "jsonl":
             from rankops.datasets.tables.text import json_rows
 
             for row in json_rows(path, "utf-8"):
                 yield {name: row.get(name) for name in names}
         case "parquet":
-            yield from _parquet(path, names)
+            from rankops.io.parquet import parquet_file
+
+            with parquet_file(path) as file:
+                for batch in file.iter_batches(batch_size=PIECE["image"], columns=names):
+                    yield from batch.to_pylist()
         case _:
             yield from _arrays(path, form, names, about)
 
 
-def _arrays(path: Path, form: str, names: list[str], about: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+def _arrays(path: Path, form: Format, names: list[str], about: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     """Yield cells of SVMlight and NPZ; a vector of SVMlight, whose last zeros may miss, has `count` numbers.
 
     Its index k is place k, as in training on SVMlight; for a model of other tables 1 is the first.
     """
     from rankops.datasets.tables.files import read_sheet
 
-    frame = read_sheet([path], lambda _: names, kind=form, encoding="utf-8", head=None).frame  # ty: ignore[invalid-argument-type]
+    frame = read_sheet([path], lambda _: names, kind=form, encoding="utf-8", head=None).frame
     if form == "svmlight":
         vectors = frame["all"]
         if about.get("columns") != ["all"] and not any(one[0] for one in vectors):
@@ -344,36 +344,3 @@ def _arrays(path: Path, form: str, names: list[str], about: Mapping[str, Any]) -
         frame = frame.assign(all=[[*one, *[0.0] * missing] for one in vectors])
     for row in frame.to_dict("records"):
         yield {name: value.tolist() if hasattr(value, "tolist") else value for name, value in row.items()}
-
-
-def _delimited(path: Path, names: list[str], *, tabs: bool) -> Iterator[dict[str, Any]]:
-    from rankops.datasets.tables.text import text_header
-
-    header, separator = text_header(path, "utf-8", tabs=tabs)
-    try:
-        with path.open(encoding="utf-8-sig", newline="") as file:
-            rows = csv.reader(file, delimiter=separator)
-            next(rows)
-            for number, cells in enumerate((row for row in rows if row), 1):
-                if len(cells) != len(header):
-                    raise ValueError(
-                        f"{path}: row {number} has {len(cells)} cells, expected {len(header)} as the header; correct "
-                        "the row"
-                    )
-                row = dict(zip(header, cells, strict=True))
-                yield {name: row[name].strip() for name in names}
-    except (UnicodeDecodeError, csv.Error) as error:
-        raise ValueError(f"{path}: no CSV in UTF-8 ({error}); save it as such") from error
-
-
-def _parquet(path: Path, names: list[str]) -> Iterator[dict[str, Any]]:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    try:
-        # Buffered: a row group, which may be the whole file, would otherwise be read at once.
-        with pq.ParquetFile(path, buffer_size=2**20, pre_buffer=False) as file:
-            for batch in file.iter_batches(batch_size=PIECE["image"], columns=names):
-                yield from batch.to_pylist()
-    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
-        raise ValueError(f"{path}: not a whole Parquet file ({error}); make or fetch it again") from error

@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from rankops.datasets.files.expected import in_set
 from rankops.datasets.public.reading import PhotoDataset, require, with_gate
+from rankops.datasets.tables.cells import has_word
 from rankops.io.parquet import IMAGE
 
 __all__ = ["CocoCaptions", "SCHEMA"]  # noqa: RUF022 - the dataset comes first
@@ -81,7 +82,7 @@ coco_captions/
                 raise ValueError(
                     f"{path}: images[{number}]: not as Karpathy has it ({error!r}); get it again"
                 ) from error
-            if len(captions) < CAPTIONS or not all(map(_has_word, captions)):
+            if len(captions) < CAPTIONS or not all(map(has_word, captions)):
                 raise ValueError(
                     f"{path}: images[{number}] ({file}): captions are {captions}, expected at least {CAPTIONS}, each "
                     "with a word; remove the image"
@@ -98,11 +99,6 @@ coco_captions/
         captions = read["captions"].to_pylist()
         return {
             "captions": [len(row) for row in captions],
-            "captions_have_words": [all(_has_word(caption or "") for caption in row) for row in captions],
+            "captions_have_words": [all(has_word(caption or "") for caption in row) for row in captions],
             "gallery": read["gallery"].to_pylist(),
         }
-
-
-def _has_word(caption: str) -> bool:
-    """Whether the vocabulary finds a word in a caption: anything of letters or digits."""
-    return any(map(str.isalnum, caption))

@@ -27,7 +27,6 @@ from rankops.datasets.public.reading import (
     require,
     row_facts,
     rows_expected,
-    same_elsewhere,
     splits_by_key,
 )
 from rankops.io.parquet import IMAGE, as_fixed_lists, decode_images, encode_images, matrix, read_table
@@ -163,9 +162,6 @@ kanji/
             "ranks_are_1_upwards": (dense_ranks(ranks) == ranks).all(1).numpy(),
         }
         return {"rows": pd.DataFrame(facts).set_index(["split", "id"])}
-
-    def across(self, facts: dict[str, pd.DataFrame]) -> dict[str, pd.DataFrame]:
-        return {"rows": facts["rows"].assign(same_picture_as=same_elsewhere(facts["rows"]["pixels"]))}
 
     def expectations(self, rows: dict[str, int], *, size: int | None) -> dict[str, list[dict[str, Any]]]:
         return {

@@ -37,6 +37,7 @@ lamem/
 """
     needs: ClassVar[tuple[str, ...]] = ("images",)
     schema: ClassVar[pa.Schema] = SCHEMA
+    checked: ClassVar[tuple[str, ...]] = ("target",)
     photos: ClassVar[int] = FRAMES
     expected: ClassVar[tuple[dict[str, Any], ...]] = (between("target", 0.0, 1.0),)
 
@@ -54,6 +55,3 @@ lamem/
         listed = pd.concat(parts, ignore_index=True)
         splits = with_gate(listed["split"], listed["name"], gate_share=self.gate_share, seed=seed)
         return listed.assign(file="images/" + listed["name"], split=splits)
-
-    def facts(self, read: pa.Table) -> dict[str, Any]:
-        return {"target": read["target"].to_pylist()}

@@ -50,6 +50,7 @@ solar_cells/   `rankops fetch solar_cells` downloads it
 """
     needs: ClassVar[tuple[str, ...]] = ("data/images",)
     schema: ClassVar[pa.Schema] = SCHEMA
+    checked: ClassVar[tuple[str, ...]] = ("target",)
     foldable: ClassVar[bool] = False  # the mean grade
     expected: ClassVar[tuple[dict[str, Any], ...]] = (between("target", -1.0, 1.0),)
 
@@ -76,6 +77,3 @@ solar_cells/   `rankops fetch solar_cells` downloads it
         if "mean_grade" not in fitted:
             raise ValueError("the mean grade of training is missing; expected what `fit` gave for the first delivery")
         return listed.assign(target=listed["grade"] - fitted["mean_grade"])
-
-    def facts(self, read: pa.Table) -> dict[str, Any]:
-        return {"target": read["target"].to_pylist()}

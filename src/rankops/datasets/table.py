@@ -16,7 +16,8 @@ from rankops.datasets.public.reading import Reading, place_of, split_at
 from rankops.datasets.tables.cells import first_place
 from rankops.datasets.tables.examples import Examples, by_query, examples_of, gathered, in_pieces, of_classes
 from rankops.datasets.tables.facts import compared, expected_of, facts_of
-from rankops.datasets.tables.files import FORMATS, read_sheet
+from rankops.datasets.tables.files import read_sheet
+from rankops.datasets.tables.formats import FORMATS
 from rankops.datasets.tables.roles import TableOptions
 from rankops.lookup import did_you_mean
 

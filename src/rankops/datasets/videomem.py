@@ -53,6 +53,7 @@ videomem/             the contents of the dataset's dev-set
   sources/            video1.webm and so on; the option `videos` names another folder
 """
     schema: ClassVar[pa.Schema] = SCHEMA
+    checked: ClassVar[tuple[str, ...]] = ("target",)
     photos: ClassVar[int] = FRAMES
     piece: ClassVar[int] = 64
     expected: ClassVar[tuple[dict[str, Any], ...]] = (between("target", 0.0, 1.0),)
@@ -93,9 +94,6 @@ videomem/             the contents of the dataset's dev-set
         if declared and end < LEAST_SHARE * declared:
             raise ValueError(f"cut off, it ends after {end:.2f} of {declared:.2f} seconds")
         return frames
-
-    def facts(self, read: pa.Table) -> dict[str, Any]:
-        return {"target": read["target"].to_pylist()}
 
 
 def _opened(path: Path) -> Any:

@@ -54,7 +54,9 @@ def parquet_file(path: str | Path) -> Generator[pq.ParquetFile]:
         with pq.ParquetFile(path, buffer_size=2**20, pre_buffer=False) as file:
             yield file
     except (pa.ArrowException, OSError, ValueError) as error:
-        raise ValueError(f"{path}: not a whole Parquet file ({error}); make it again with `dvc repro`") from error
+        raise ValueError(
+            f"{path}: not a whole Parquet file ({error}); make or fetch it again, one of a stage with `dvc repro`"
+        ) from error
 
 
 def columns_of(path: str | Path) -> list[str]:

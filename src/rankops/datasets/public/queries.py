@@ -9,7 +9,6 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 import pandas as pd
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from rankops.datasets.files.expected import between, in_set, unique
 from rankops.datasets.public.reading import (
@@ -21,7 +20,7 @@ from rankops.datasets.public.reading import (
     rows_expected,
     splits_by_key,
 )
-from rankops.io.parquet import list_lengths, matrix, read_table
+from rankops.io.parquet import list_lengths, matrix, parquet_file, read_table
 
 __all__ = ["Documents", "QueryDataset", "check_rows", "read_whole", "schema_of_lists"]
 
@@ -134,12 +133,9 @@ def read_whole(path: Path, columns: Sequence[str], *, layout: str) -> pd.DataFra
         ValueError: it is damaged, or lacks a column.
     """
     require(path, layout)
-    try:
-        with pq.ParquetFile(path) as file:
-            # Metadata tell of pandas' index alone, and may be damaged.
-            found = file.read().replace_schema_metadata(None).to_pandas()
-    except (pa.ArrowException, OSError, ValueError) as error:
-        raise ValueError(f"{path}: not a whole Parquet file ({error}); get it again") from error
+    with parquet_file(path) as file:
+        # Metadata tell of pandas' index alone, and may be damaged.
+        found = file.read().replace_schema_metadata(None).to_pandas()
     if missing := [name for name in columns if name not in found]:
         raise ValueError(f"{path}: no column {', '.join(missing)}; get the file again")
     return found

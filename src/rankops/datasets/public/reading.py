@@ -147,7 +147,9 @@ class DiskDataset:
 
     def across(self, facts: dict[str, pd.DataFrame]) -> dict[str, pd.DataFrame]:
         """Return what `measure` gave for all splits together, with what can be said of them only side by side."""
-        return facts
+        if "pixels" not in (rows := facts["rows"]):
+            return facts
+        return facts | {"rows": rows.assign(same_picture_as=same_elsewhere(rows["pixels"]))}
 
     def expectations(self, rows: dict[str, int], *, size: int | None) -> dict[str, list[dict[str, Any]]]:
         """Return what must hold, see `rankops.datasets.files.expected`.
@@ -174,6 +176,7 @@ class PhotoDataset(DiskDataset):
     needs: ClassVar[tuple[str, ...]] = ()  # folders
     photos: ClassVar[int] = 1  # of a row
     piece: ClassVar[int] = 512  # rows read, written and forgotten together
+    checked: ClassVar[tuple[str, ...]] = ()  # columns that are facts as they are
     expected: ClassVar[tuple[dict[str, Any], ...]] = ()  # what must hold for the dataset's own columns and `facts`
 
     # What an adapter's file says.
@@ -217,7 +220,7 @@ class PhotoDataset(DiskDataset):
 
     def facts(self, read: pa.Table) -> dict[str, Any]:
         """Return what is to be checked of the dataset's own columns, a row a row."""
-        return {}
+        return {name: read[name].to_pylist() for name in self.checked}
 
     # What stages call.
 
@@ -296,9 +299,6 @@ class PhotoDataset(DiskDataset):
         photos = photo_facts(path, column, piece=self.piece, threads=threads)
         rows = row_facts(split, read) | self.facts(read)
         return {"rows": pd.DataFrame(rows).join(photos).set_index(["split", "id"])}
-
-    def across(self, facts: dict[str, pd.DataFrame]) -> dict[str, pd.DataFrame]:
-        return {"rows": facts["rows"].assign(same_picture_as=same_elsewhere(facts["rows"]["pixels"]))}
 
     def expectations(self, rows: dict[str, int], *, size: int | None) -> dict[str, list[dict[str, Any]]]:
         photos = [

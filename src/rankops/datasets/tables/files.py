@@ -8,46 +8,29 @@ from functools import lru_cache
 from io import BytesIO
 from itertools import islice
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 from zipfile import BadZipFile, ZipFile
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
-import pyarrow.parquet as pq
 from numpy.lib import format as npy
 
+from rankops.datasets.tables.formats import Format, format_of
 from rankops.datasets.tables.text import LONGEST, cells_of, json_rows, read_delimited, read_json, text_header
+from rankops.io.parquet import columns_of, parquet_file
 from rankops.lookup import did_you_mean
 
 __all__ = [
-    "FORMATS",
-    "Format",
     "Sheet",
     "Stored",
     "columns_like",
-    "format_of",
     "names_in",
     "read_sheet",
     "require_columns",
     "stored_pictures",
 ]
 
-Format = Literal["csv", "tsv", "jsonl", "parquet", "svmlight", "npz"]
-FORMATS: dict[str, Format] = {
-    ".csv": "csv",
-    ".tsv": "tsv",
-    ".tab": "tsv",
-    ".jsonl": "jsonl",
-    ".ndjson": "jsonl",
-    ".parquet": "parquet",
-    ".npz": "npz",
-    ".txt": "svmlight",
-    ".dat": "svmlight",
-    ".svm": "svmlight",
-    ".svmlight": "svmlight",
-    ".letor": "svmlight",
-}
 SVMLIGHT = ["label", "qid", "all"]  # what its columns are called here
 PIECE = 64  # rows of a Parquet file of pictures that are read together
 PAIR = re.compile(r"(\d+):(\S+)")
@@ -78,23 +61,6 @@ class Sheet(NamedTuple):
     def place(self, number: Any) -> str:
         """Return where a row is, for messages."""
         return f"{self.paths[self.file[number]]}: row {self.row[number]}"
-
-
-def format_of(path: str | Path, given: Format | None = None) -> Format:
-    """Return the format of a file, by its suffix if none is given.
-
-    Raises:
-        ValueError: no format has this suffix.
-
-    >>> format_of("queries/train.TXT")
-    'svmlight'
-    """
-    suffix = Path(path).suffix.lower()
-    if given is None and suffix not in FORMATS:
-        raise ValueError(
-            f"{path}: no format has the suffix {suffix!r}; expected {', '.join(FORMATS)}, or say `format:`"
-        )
-    return given or FORMATS[suffix]
 
 
 def columns_like(pattern: str, names: Sequence[str]) -> list[str]:
@@ -170,7 +136,7 @@ def names_in(path: Path, kind: Format, encoding: str = "utf-8") -> list[str]:
         "csv": lambda: text_header(path, encoding, tabs=False)[0],
         "tsv": lambda: text_header(path, encoding, tabs=True)[0],
         "jsonl": lambda: list(dict.fromkeys(name for row in json_rows(path, encoding) for name in row)),
-        "parquet": lambda: _parquet_names(path),
+        "parquet": lambda: columns_of(path),
         "svmlight": lambda: SVMLIGHT,
         "npz": lambda: list(_arrays(path)),
     }[kind]()
@@ -214,21 +180,6 @@ def _is_text(cells: pd.Series) -> bool:
 # Parquet.
 
 
-@contextmanager
-def _parquet(path: Path) -> Generator[pq.ParquetFile]:
-    try:
-        # Buffered: a row group, which may be the whole file, would otherwise be read at once.
-        with pq.ParquetFile(path, buffer_size=2**20, pre_buffer=False) as file:
-            yield file
-    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
-        raise ValueError(f"{path}: not a whole Parquet file ({error}); make it again") from error
-
-
-def _parquet_names(path: Path) -> list[str]:
-    with _parquet(path) as file:
-        return file.schema_arrow.names
-
-
 def _holds_pictures(kind: pa.DataType) -> bool:
     if pa.types.is_struct(kind) and kind.get_field_index("bytes") >= 0:
         kind = kind.field("bytes").type
@@ -236,7 +187,7 @@ def _holds_pictures(kind: pa.DataType) -> bool:
 
 
 def _read_parquet(path: Path, columns: Sequence[str], head: int | None) -> pd.DataFrame:
-    with _parquet(path) as file:
+    with parquet_file(path) as file:
         schema, rows = file.schema_arrow, file.metadata.num_rows
         rows = rows if head is None else min(head, rows)
         plain = [name for name in columns if not _holds_pictures(schema.field(name).type)]
@@ -272,7 +223,7 @@ def stored_pictures(cells: Sequence[Stored], column: str) -> Iterator[bytes | No
 
 
 def _numbered(path: Path, column: str) -> Iterator[tuple[int, Any]]:
-    with _parquet(path) as file:
+    with parquet_file(path) as file:
         batches = file.iter_batches(batch_size=PIECE, columns=[column])
         yield from enumerate(value.as_py() for batch in batches for value in batch.column(0))
 

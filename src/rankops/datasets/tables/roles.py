@@ -9,7 +9,8 @@ import pandas as pd
 import pyarrow as pa
 
 from rankops.datasets.public.reading import SPLITS, DiskDataset, check_shares
-from rankops.datasets.tables.files import Format, columns_like, require_columns
+from rankops.datasets.tables.files import columns_like, require_columns
+from rankops.datasets.tables.formats import Format
 from rankops.io.parquet import IMAGE
 from rankops.lookup import did_you_mean
 

@@ -11,7 +11,7 @@ from typing import Any, TextIO
 
 import pandas as pd
 
-__all__ = ["LONGEST", "cells_of", "json_rows", "read_delimited", "read_json", "text_header"]
+__all__ = ["LONGEST", "cells_of", "delimited_rows", "json_rows", "read_delimited", "read_json", "text_header"]
 
 LONGEST = 2**20  # characters of a cell
 csv.field_size_limit(LONGEST)  # Python's own is an eighth of it
@@ -73,27 +73,32 @@ def text_header(path: Path, encoding: str, *, tabs: bool) -> tuple[list[str], st
     return [name.strip() for name in heads[separator]], separator
 
 
-def read_delimited(path: Path, columns: Sequence[str], *, encoding: str, tabs: bool, head: int | None) -> pd.DataFrame:
-    """Read columns of a CSV or TSV, whole or the first rows; every row has as many cells as the header."""
+def delimited_rows(path: Path, columns: Sequence[str], *, encoding: str, tabs: bool) -> Iterator[list[str]]:
+    """Read the cells of columns of a CSV or TSV row by row; every row has as many cells as the header."""
     names, separator = text_header(path, encoding, tabs=tabs)
-    places, rows = [names.index(name) for name in columns], []
+    places, number = [names.index(name) for name in columns], 0
     with _opened(path, encoding) as file:
         reader = csv.reader(file, delimiter=separator, strict=True)
         try:
             next(reader)
-            for row in islice((row for row in reader if row), head):
+            for number, row in enumerate(filter(None, reader), 1):
                 if len(row) != len(names):
                     raise ValueError(
-                        f"{path}: row {len(rows) + 1} (line {reader.line_num}) has {len(row)} cells, expected "
+                        f"{path}: row {number} (line {reader.line_num}) has {len(row)} cells, expected "
                         f"{len(names)} as the header, separated by {separator!r}; correct it, with quotes around a "
                         "cell that holds one"
                     )
-                rows.append([row[place] for place in places])
+                yield [row[place] for place in places]
         except csv.Error as error:
             raise ValueError(
-                f"{path}: row {len(rows) + 1} (line {reader.line_num}): {error}; expected quotes that are closed "
+                f"{path}: row {number + 1} (line {reader.line_num}): {error}; expected quotes that are closed "
                 f"around a cell, doubled within it, and at most {LONGEST:,} characters"
             ) from error
+
+
+def read_delimited(path: Path, columns: Sequence[str], *, encoding: str, tabs: bool, head: int | None) -> pd.DataFrame:
+    """Read columns of a CSV or TSV, whole or the first rows."""
+    rows = list(islice(delimited_rows(path, columns, encoding=encoding, tabs=tabs), head))
     return pd.DataFrame({name: cells_of(row[place] for row in rows) for place, name in enumerate(columns)})
 
 

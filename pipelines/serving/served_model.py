@@ -16,6 +16,7 @@ from rankops.sorters import Sorter
 from rankops.tasks._predict import of_row
 
 # Of a request. What is larger belongs into several, or into a table for `rankops predict`.
+BODY = 2**25  # bytes, which the server refuses before it reads them
 ROWS = 1024
 VALUES = 2**24  # pixels, features, characters or pairs of scores, of all its rows
 CHARACTERS = 20_000  # of a text
