@@ -71,3 +71,11 @@ def test_from_a_file_to_a_difference_and_an_answer(example, tmp_path, monkeypatc
     assert done.exit_code == 0, done.output
     answers = [json.loads(line) for line in Path("answers.jsonl").read_text().splitlines()]
     assert len(answers) >= rows
+    if example == "captions":
+        asked = [*asked[:2], "--input", "caption", "--among", f"data/raw/{example}/images", "-o", "found.jsonl"]
+        done = CliRunner().invoke(app, ["predict", *asked])
+        assert done.exit_code == 0, done.output
+        found = [json.loads(line) for line in Path("found.jsonl").read_text().splitlines()]
+        assert len(found) == 10 * len(answers)
+        assert found[0]["id"].startswith("a ")
+        assert Path(found[0]["found"]).is_file()
