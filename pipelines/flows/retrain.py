@@ -92,8 +92,8 @@ def retrain(
             if push is not None:
                 with suppress(CommandFailed):  # what DVC's remote lacks is made again
                     commands.run("dvc", "fetch", "--run-cache", folder=folder)
-            took = run_stages(folder, params, commands, workers, [f"evaluate@{name}" for name in only] or [LAST])
-            if LAST not in took or took[LAST].how != "ran":
+            took = run_stages(folder, params, commands, workers, [f"evaluate@{name}" for name in only] or LAST)
+            if (sent := took.get("publish")) is None or sent.how != "ran":
                 publish(folder, commands, only)
             models = dict.fromkeys(params.model_of(params.runs[name]) for name in only)
             decisions = judge(params, folder, [*models] or None) if gate else []
