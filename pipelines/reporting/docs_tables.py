@@ -295,6 +295,20 @@ def four_digits(study: Study) -> str:
     return "\n".join(parts)
 
 
+# --- The default run with all of MNIST. ---
+
+
+def compared_runs(study: Study) -> str:
+    """Show each difference that was kept, with its interval."""
+    rows = []
+    for row in study.rows:
+        metric, _, baseline = row.metric.partition(" minus ")
+        if baseline and not metric.startswith("p of "):
+            values = (f"{run}: {study.leaf(run, metric)[0]:.3f}" for run in (baseline, row.run))
+            rows.append([metric, *values, number(row.value, row.low, row.high, sign=True)])
+    return markdown(["metric", "baseline", "run", "difference"], rows)
+
+
 # --- What each loss makes of larger batches: heads like those of the default run. ---
 
 HEAD = re.compile(r"heads-(?P<task>\w+)-(?P<loss>\w+)(-\d+)?-batch(?P<batch>\d+)")
@@ -432,6 +446,7 @@ PLACES: dict[str, tuple[str, Sequence[Table | Computed]]] = {
     "solar_cells": ("docs/real_data.md", [Table("solar_cells", "loss", CELLS.items(), CELL_COLUMNS)]),
     "films": ("docs/real_data.md", [Table("movielens_100k", "loss", FILMS.items(), FILM_COLUMNS)]),
     "when_ranks_win": ("docs/results.md", [Computed("when_ranks_win", made_data)]),
+    "all_of_mnist": ("docs/results.md", [Computed("all_of_mnist", compared_runs)]),
     "by_batch": ("docs/results.md", [Computed("heads", by_batch)]),
     "label_ranking_sets": ("docs/real_data.md", [Computed("label_ranking_sets", label_ranking_sets)]),
     "four_digit_mnist": ("docs/peers.md", [Computed("four_digit_mnist", four_digits)]),
