@@ -4,7 +4,7 @@ import base64
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import groupby, islice
+from itertools import chain, groupby, islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -143,23 +143,25 @@ def _of_table(path: Path, form: Format, recipe: Mapping[str, Any], roles: Roles)
         roles = Roles(roles.input or ("all",), roles.id, roles.query or "qid")
     names = names_in(path, form)
     found = _inputs(path, names, recipe, roles)
-    inputs = [name for columns, _ in found for name in columns]
+    inputs = [*chain.from_iterable(columns for columns, _ in found)]
     ids = roles.id or ("id" if "id" in names else None)
     wanted = list(dict.fromkeys([*inputs, *filter(None, (ids, roles.query))]))
-    if missing := [name for name in wanted if name not in names]:
-        hint = "; name those of the input, as in `--input 'f_*'`" if missing[0] in inputs else ""
-        raise ValueError(f"{path}: no column {missing[0]!r}; {_has(names, missing[0])}{hint}")
+    _require(path, names, wanted, inputs)
     several = [_Cells(path, columns, key, ids, recipe["input"].get("separator", "|")) for columns, key in found]
     cells = several[0]
     numbered = enumerate(_cells(path, form, wanted, recipe["input"]), 1)
-    if recipe.get("task") == "query_ranking" and roles.query is not None:
+    if recipe.get("task") != "query_ranking":
+        yield from (next((one for one in several if one.are_in(row)), cells).row(at, row) for at, row in numbered)
+    elif roles.query is not None:
         yield from _queries(cells, numbered, roles.query)
-        return
-    for number, row in numbered:
-        if recipe.get("task") == "query_ranking":
-            yield cells.query(number, row)
-        else:
-            yield next((one for one in several if one.are_in(row)), cells).row(number, row)
+    else:
+        yield from (cells.query(*one) for one in numbered)
+
+
+def _require(path: Path, names: Sequence[str], wanted: Iterable[str], inputs: Sequence[str]) -> None:
+    if missing := [name for name in wanted if name not in names]:
+        hint = "; name those of the input, as in `--input 'f_*'`" if missing[0] in inputs else ""
+        raise ValueError(f"{path}: no column {missing[0]!r}; {_has(names, missing[0])}{hint}")
 
 
 def _queries(cells: "_Cells", numbered: Iterable[tuple[int, dict[str, Any]]], query_of: str) -> Iterator[Row]:
