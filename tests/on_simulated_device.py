@@ -6,7 +6,7 @@ import pytest
 import torch
 from accelerate.state import AcceleratorState, PartialState
 from simulated_device import PLACE, simulated
-from test_tasks import ADAM, CASES, Training, options_of, split_of, start  # noqa: F401
+from test_tasks import CASES, Training, options_of, split_of, start  # noqa: F401
 
 from pipelines.stages.pretrain import Imitation
 from rankops.datasets.scenes import drawing
@@ -15,6 +15,8 @@ from rankops.io.checkpoints import build, load_model, save_model
 from rankops.ranks import ranks
 from rankops.training.device import make_accelerator
 from rankops.training.loop import fit
+
+ADAM = {"name": "Adam", "args": {"lr": 1e-2}}
 
 
 @pytest.fixture

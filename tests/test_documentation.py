@@ -113,7 +113,7 @@ def test_the_example_of_a_loss_runs_with_what_its_page_imports(name):
 @pytest.mark.parametrize(
     ("path", "draw", "digit"),
     [(gradients.PATH, gradients.text, 0.0011), *((path, draw, 0.11) for path, draw in PICTURES.items())],
-    ids=str,
+    ids=[str(path) for path in (gradients.PATH, *PICTURES)],
 )
 def test_pictures_are_those_of_the_code(path, draw, digit):
     """But for the last digit, which differs between processors."""
