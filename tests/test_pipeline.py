@@ -181,7 +181,7 @@ def test_an_option_reruns_what_it_changes_and_a_run_that_is_gone_must_leave_noth
     change(project, {"runs": {"labels-comparator": option}}, without="from_a_head")
     output = project.run("dvc repro", fails=True)
     rerun = {"train@labels-comparator", "evaluate@labels-comparator"}
-    assert ran(output) == {"check", *rerun, "compare", "report"}
+    assert ran(output) == {"check", *rerun, "compare", "report", "summarize"}
     assert "models/runs/from_a_head" in output  # the report would show it
     assert {"report", "publish"} <= changed(project)
     restore(project)

@@ -1,7 +1,6 @@
 """Requests to MLflow's server of a model, in this process: rows of any JSON, and bodies that are none."""
 
 import json
-import logging
 from functools import cache
 from pathlib import Path
 from tempfile import mkdtemp
@@ -35,7 +34,6 @@ def draw(random: np.random.Generator) -> dict[str, Any]:
 
 @cache
 def _served(name: str) -> TestClient:
-    logging.disable()
     kept = None if NETWORKS[name][3] == "scores" else RequestLog(Path(mkdtemp()))
     return TestClient(app_of(folder_of(name), requests=kept))
 
