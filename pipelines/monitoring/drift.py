@@ -142,7 +142,7 @@ def compare(
         readers: dict[str, Callable[[], Iterator[Row]]] = {"fresh": lambda: read([Path(fresh)], recipe, fresh_roles)}
         readers |= {split: partial(read, [file], recipe, form="parquet") for split, file in files.items()}
         counts = {name: _enough(files.get(name, fresh), reader()) for name, reader in readers.items()}
-        network = load_model(folder, device="cuda" if torch.cuda.is_available() else "cpu")
+        network = _loaded(folder)
 
     def measured(name: str, network: Any, words: set[str] | None = None) -> Measured:
         chosen = torch.randperm(counts[name], generator=generator(seed, "monitor", name))[:rows]
@@ -171,7 +171,11 @@ def _network(model: str, task: str) -> Any:
     with model_folder(model) as folder:
         if (found := recipe_of(folder).get("task")) != task:
             raise ValueError(f"{model}: a model of the task {found}, expected one of {task}, as the other")
-        return load_model(folder, device="cuda" if torch.cuda.is_available() else "cpu")
+        return _loaded(folder)
+
+
+def _loaded(folder: Path) -> Any:
+    return load_model(folder, device="cuda" if torch.cuda.is_available() else "cpu")
 
 
 def _enough(file: str | Path, rows: Iterator[Row]) -> int:

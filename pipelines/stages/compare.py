@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 from pipelines.config import Settings
 from pipelines.config.schema import Comparison, Resampling
 from pipelines.ops.progress_bar import counted
+from pipelines.reporting.results import number
 from rankops import lookup
 from rankops.bootstrap import Statistic, differences, holm
 from rankops.io.atomic import replaced_folder
@@ -83,10 +84,8 @@ def _told(result: Mapping[str, Any]) -> list[str]:
     baseline, lines = result["runs"][result["baseline"]]["value"], []
     for name, run in result["runs"].items():
         if gain := run.get("difference"):
-            interval = f"{gain['value']:+.3f} ({gain['low']:+.3f} to {gain['high']:+.3f})"
-            lines.append(
-                f"{result['metric']} {run['value']:.3f} with {name}, {baseline:.3f} with the baseline: {interval}"
-            )
+            found = f"{number(run['value'])} with {name}, {number(baseline)} with the baseline"
+            lines.append(f"{result['metric']} {found}: {number(**gain, sign=True)}")
     return lines
 
 
