@@ -322,17 +322,23 @@ BATCHES = {
 }
 
 
+def best_of_batches(study: Study, task: str, metric: str) -> dict[tuple[str, int], float]:
+    """Return a metric by loss and batch, of the run that is best on validation, a mean over seeds."""
+    best: dict[tuple[str, int], tuple[float, float]] = {}
+    for run in study.runs:
+        if (head := HEAD.fullmatch(run)) and head["task"] == task:
+            key, measured = (head["loss"], int(head["batch"])), of_seeds(study, run, metric).mean()
+            best[key] = max(best.get(key, (-np.inf, np.nan)), (of_seeds(study, run, "validation").mean(), measured))
+    return {key: measured for key, (_, measured) in best.items()}
+
+
 def by_batch(study: Study) -> str:
     """Show for each batch and loss the run that is best on validation, means over seeds."""
     parts = []
     for (task, metric), (title, losses) in BATCHES.items():
-        best: dict[tuple[str, int], tuple[float, float]] = {}
-        for run in study.runs:
-            if (head := HEAD.fullmatch(run)) and head["task"] == task:
-                key, measured = (head["loss"], int(head["batch"])), of_seeds(study, run, metric).mean()
-                best[key] = max(best.get(key, (-np.inf, np.nan)), (of_seeds(study, run, "validation").mean(), measured))
+        best = best_of_batches(study, task, metric)
         rows = [
-            [f"{batch:,}", *(f"{best[loss, batch][1]:.3f}" if (loss, batch) in best else "" for loss in losses)]
+            [f"{batch:,}", *(f"{best[loss, batch]:.3f}" if (loss, batch) in best else "" for loss in losses)]
             for batch in sorted({batch for loss, batch in best if loss in losses})
         ]
         parts.append(markdown([f"{title}, rows in a batch", *losses], rows))
