@@ -1,6 +1,6 @@
 """Film the page of `rankops demo` into docs/demo.gif: `python -m tools.demo`, after `make quickstart` or `make repro`.
 
-It needs Chromium. The 8 grows, then the 7 shrinks; two networks rank the digits anew.
+It needs Chromium. The 8 grows, then the 7 shrinks; the networks rank the digits anew.
 """
 
 import io
@@ -14,7 +14,7 @@ from playwright.sync_api import Page, sync_playwright
 from rankops.cli.demo import HOST, load_rankers, server
 
 FILM = Path("docs/demo.gif")
-WIDE, SHOWN = 1000, (720, 365)  # pixels of the page, and of the film
+WIDE, SHOWN = 1100, (720, 325)  # pixels of the page, and of the film
 STEPS = (("8", "+", 12), ("7", "-", 14))
 STILL, MOVING = 1200, 120  # milliseconds
 
@@ -52,7 +52,7 @@ def film(address: str, path: Path) -> None:
 
 
 def main() -> None:
-    """Film the two networks that `rankops demo` would show."""
+    """Film the networks that `rankops demo` would show."""
     rankers = load_rankers()
     if len(rankers) < 2:
         raise SystemExit("no two networks to compare: run `make quickstart` first")

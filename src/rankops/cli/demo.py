@@ -37,8 +37,12 @@ HEADERS = {
 RUNS = Path("models/runs")
 QUICKSTART = Path("reports/quickstart")  # not below models: stages depend on all of it
 # Rankers that differ in their loss alone, by the names that the page shows: of `make repro`, and of `make quickstart`.
-PAIRS = (
-    {"RLSEP": RUNS / "label_ranking-rlsep", "Cross-entropy": RUNS / "label_ranking-cross_entropy"},
+TOGETHER = (
+    {
+        "RLSEP": RUNS / "label_ranking-rlsep",
+        "Regression": RUNS / "label_ranking-mse",
+        "Cross-entropy": RUNS / "label_ranking-cross_entropy",
+    },
     {"RLSEP": QUICKSTART / "rlsep", "Cross-entropy": QUICKSTART / "cross_entropy"},
 )
 
@@ -47,13 +51,13 @@ def load_rankers(folders: Sequence[Path] = ()) -> dict[str, Any]:
     """Load label rankers by name.
 
     Args:
-        folders: by default, the first of `PAIRS` that is here, or else the ranker that ships.
+        folders: by default, the first of `TOGETHER` that is here, or else the ranker that ships.
 
     Raises:
         FileNotFoundError, ValueError: no model, or one of other images or labels.
     """
-    pairs = (pair for pair in PAIRS if all(folder.is_dir() for folder in pair.values()))
-    named = {str(folder): folder for folder in folders} or next(pairs, {"RLSEP": SHIPPED})
+    here = (rankers for rankers in TOGETHER if all(folder.is_dir() for folder in rankers.values()))
+    named = {str(folder): folder for folder in folders} or next(here, {"RLSEP": SHIPPED})
     for folder in named.values():
         try:
             image, labels = image_of_ranker(folder), recipe_of(folder)["args"].get("outputs")
