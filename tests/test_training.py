@@ -82,10 +82,17 @@ def as_it_is(network):
     return network
 
 
+@pytest.fixture(autouse=True)
+def every_epoch_is_kept(monkeypatch):
+    monkeypatch.setattr("rankops.training.loop.SECONDS", 0.0)
+
+
 @pytest.mark.parametrize(
-    ("interrupted_in", "kept"), [(1, as_it_is), (13, as_it_is), (13, in_one_piece), (24, as_it_is)]
+    ("interrupted_in", "kept", "seconds", "repeated"),
+    [(1, as_it_is, 0, 0), (13, as_it_is, 0, 0), (13, in_one_piece, 0, 0), (24, as_it_is, 0, 0), (13, as_it_is, 60, 12)],
 )
-def test_a_killed_training_ends_with_the_same_bits(interrupted_in, kept, tmp_path):
+def test_a_killed_training_ends_with_the_same_bits(interrupted_in, kept, seconds, repeated, tmp_path, monkeypatch):
+    monkeypatch.setattr("rankops.training.loop.SECONDS", seconds)
     whole, task = problem()
     expected = list(trained(whole, task, epochs=6))
 
@@ -101,7 +108,7 @@ def test_a_killed_training_ends_with_the_same_bits(interrupted_in, kept, tmp_pat
     resumed, task = problem()
     assert list(trained(kept(resumed), task, epochs=6, checkpoint=tmp_path)) == expected
     assert weights_of(resumed).equal(weights_of(whole))
-    assert task.steps == 24 - (interrupted_in - 1) // 4 * 4  # completed epochs were not repeated
+    assert task.steps == 24 - (interrupted_in - 1) // 4 * 4 + repeated  # epochs that were kept were not
 
 
 def test_what_is_finished_is_not_trained_again_whatever_half_written_and_earlier_checkpoints_there_are(tmp_path):

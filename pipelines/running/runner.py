@@ -35,7 +35,7 @@ def _advice(error: BaseException) -> str:
     if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
         return f"no space left on the disk for {error.filename or 'an output'}: free some and run `dvc repro` again"
     if isinstance(error, KeyboardInterrupt):
-        return "interrupted; `dvc repro` resumes from the last completed epoch"
+        return "interrupted; `dvc repro` resumes from the last epoch that was kept"
     return str(error)
 
 
@@ -101,7 +101,7 @@ def run(stage: str = "", *names: str) -> None:
         sys.exit(
             f"{title}: {whose} memory is full ({message}): lower the batch_size of this training, set "
             "compute.precision to bf16, or lower jobs.count in params.yaml. Without a change `dvc repro` resumes from "
-            "the last completed epoch; with a changed batch_size or precision the training starts again"
+            "the last epoch that was kept; with a changed batch_size or precision the training starts again"
         )
     except (ValueError, OSError, FloatingPointError, KeyboardInterrupt) as error:
         if os.environ.get("RANKOPS_TRACEBACK"):

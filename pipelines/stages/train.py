@@ -284,7 +284,7 @@ def _launch(params: Settings, name: str, job: Job, folder: Path) -> None:
     if done.returncode:
         raise ChildProcessError(
             f"one of {processes} processes failed (exit status {done.returncode}), see above; `dvc repro` resumes from "
-            "the last completed epoch"
+            "the last epoch that was kept"
         )
 
 

@@ -1,6 +1,7 @@
-"""The training loop: `fit` yields an epoch at a time, and a killed training resumes from its last completed epoch."""
+"""The training loop: `fit` yields an epoch at a time, and a killed training resumes from the last that was kept."""
 
 import math
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import nullcontext
 from dataclasses import replace
@@ -21,6 +22,8 @@ from rankops.training.progress import Epoch, Progress, copied, kept, newest, sav
 
 __all__ = ["fit", "train"]
 
+SECONDS = 5.0  # between states that are kept, at least
+
 
 def fit(
     phase: Phase,
@@ -34,9 +37,10 @@ def fit(
 ) -> Iterator[Epoch]:
     """Train the module of a phase in place and yield each epoch; at the end it has the weights of its best one.
 
-    With a `checkpoint` folder the state is kept there after each epoch, whole or not at all. Called again with the
-    same arguments, `fit` yields the finished epochs once more and continues; it ends with the same bits as an
-    uninterrupted run on the same device with the same number of threads. Give each training a folder of its own.
+    With a `checkpoint` folder the state is kept there after the last epoch, and after each that ends 5 seconds or more
+    after what was kept before, whole or not at all. Called again with the same arguments, `fit` yields the kept epochs
+    once more and continues; it ends with the same bits as an uninterrupted run on the same device with the same number
+    of threads. Give each training a folder of its own.
     PyTorch's global random state is seeded anew in each epoch.
 
     In a distributed run (`accelerate launch`) every process calls `fit` with the same arguments and equal weights, and
@@ -62,7 +66,7 @@ def fit(
         ValueError: an unknown optimizer or schedule, a `chunk` outside 1 to the batch size, a monitored metric that
             `validate` does not return, no epochs, patience or batches; or, in a distributed run, outputs that cannot be
             gathered.
-        FloatingPointError: a loss or metric is not finite; the last good epoch's checkpoint is kept.
+        FloatingPointError: a loss or metric is not finite; what was kept before stays.
     """
     check(options)
     # One accelerator for each training: it saves and loads what was handed to it.
@@ -90,6 +94,7 @@ class _Training:
     ):
         self.phase, self.options, self.accelerator = phase, options, accelerator
         self.seed, self.name, self.checkpoint = seed, name, None if checkpoint is None else Path(checkpoint)
+        self.kept, self.saved = 0, time.monotonic()  # the last epoch that is kept, and when
         self.share = (accelerator.process_index, accelerator.num_processes)
         self.module: Any = phase.module.to(accelerator.device)  # before the optimizer is told of its parameters
         optimizer = optimizer_of(self.module, getattr(phase.objective, "learned", ()), options)
@@ -105,11 +110,12 @@ class _Training:
             self.step = DistributedDataParallel(self.step, find_unused_parameters=True)
 
     def resumed(self) -> list[Epoch]:
-        """Go on from the last completed epoch, if one is kept; return those that are done."""
+        """Go on from the last epoch that was kept, if one is kept; return those that are done."""
         if self.checkpoint is not None:
             self._wait()  # the main process may still write what an earlier training ended with
             if (folder := newest(self.checkpoint)) is not None:
                 self.accelerator.load_state(str(folder))
+                self.kept = len(self.progress.epochs)
             self._wait()  # the main process must not replace what another one still reads
         return self.progress.epochs[:]
 
@@ -133,9 +139,15 @@ class _Training:
         if best:
             self.progress.best_state = copied(self.module)
         self.progress.epochs.append(Epoch(number, loss, validation, best, rate, monitor))
-        if self.checkpoint is not None and self.accelerator.is_main_process:
-            save(self.accelerator, self.checkpoint, number)
+        self._keep(number)
         return self.progress.epochs[-1]
+
+    def _keep(self, number: int) -> None:
+        """Keep the state, but not so often that it takes longer than a short epoch."""
+        due = self.is_over or time.monotonic() - self.saved >= SECONDS
+        if self.checkpoint is not None and self.accelerator.is_main_process and due:
+            save(self.accelerator, self.checkpoint, number)
+            self.kept, self.saved = number, time.monotonic()
 
     def _batches(self, number: int) -> Iterator[tuple[Batch, torch.Generator]]:
         """Yield the batches of an epoch, and the generator of random choices in their losses."""
@@ -199,20 +211,20 @@ class _Training:
             # Predictions that are not finite cannot be scored; anything else is a fault of the data.
             kind = FloatingPointError if isinstance(error, NotFiniteError) else ValueError
             raise kind(
-                f"{self.name}: cannot be validated after epoch {number}: {error}; {kept(self.checkpoint, number - 1)}"
+                f"{self.name}: cannot be validated after epoch {number}: {error}; {kept(self.checkpoint, self.kept)}"
             ) from error
         if self.share[1] > 1:
             torch.distributed.broadcast_object_list(result, device=self.accelerator.device)
         if not all(math.isfinite(value) for value in result[0].values()):
             raise FloatingPointError(
                 f"{self.name}: a validation metric is not finite after epoch {number}: {result[0]}; "
-                f"{kept(self.checkpoint, number - 1)}"
+                f"{kept(self.checkpoint, self.kept)}"
             )
         return result[0]
 
     def _diverged(self, what: str, batch: int, number: int) -> FloatingPointError:
         return FloatingPointError(
-            f"{self.name}: {what} in batch {batch} of epoch {number}; {kept(self.checkpoint, number - 1)}. Lower the "
+            f"{self.name}: {what} in batch {batch} of epoch {number}; {kept(self.checkpoint, self.kept)}. Lower the "
             "learning rate, or set optimizer.clip"
         )
 
