@@ -15,10 +15,10 @@ from torch import nn
 
 from pipelines.config.schema import merged, read
 from rankops import lookup
-from rankops.augmentation import views
 from rankops.bootstrap import Statistic, differences, evaluate, interval
 from rankops.datasets.files.splits import Captions, Labels, Split
 from rankops.inputs import features, frames, image
+from rankops.inputs._augmentation import views
 from rankops.io.checkpoints import build, load_model, save_model
 from rankops.io.parquet import IMAGE, encode_images
 from rankops.io.starts import start_from
