@@ -139,8 +139,9 @@ service: ## make up as a unit of systemd, which starts it after a reboot (POOL=g
 serve: .venv/.installed ## make serve MODEL=label_ranking-photos@champion PORT=5001: a registered version, on 127.0.0.1 alone
 	$(RUN) rankops serve $(if $(MODEL),--model models:/$(MODEL)) $(if $(filter file,$(origin PORT)),,--port $(PORT))
 
-benchmark: .venv/.installed ## all benchmarks; figures in benchmarks/results
-	$(RUN) python -m benchmarks
+benchmark: .venv/.installed ## time and memory of losses and sorters; figures in benchmarks/results
+	$(RUN) python -m benchmarks.losses
+	$(RUN) python -m benchmarks.sorters
 
 lock: ## requirements.lock and requirements-tools.lock anew, from pyproject.toml; what is pinned stays, unless UPGRADE=--upgrade
 	uv pip compile pyproject.toml --extra fleet --group dev --universal --python-version 3.11 --generate-hashes \

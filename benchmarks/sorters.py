@@ -25,9 +25,9 @@ from benchmarks.peers import peers
 from benchmarks.results import FOLDER, write
 from pipelines.reporting import docs_tables
 from rankops import lookup
-from rankops import sorter_quality as measures
 from rankops.datasets.vectors.score_vectors import draw
 from rankops.io.checkpoints import build
+from rankops.sorters import _quality as measures
 from rankops.sorters import load_sorter
 
 PAGE = Path("docs/sorters.md")

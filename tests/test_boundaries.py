@@ -17,8 +17,8 @@ from conftest import ROOT, done  # isort: skip
 
 PLATFORM = {"dvc", "mlflow", "prefect", "great_expectations", "pipelines"}
 # From the bottom up: a package imports only what stands before it; lookup and seeding may be imported by all.
-LIBRARY = ["checks", "io", "ranks", "ragged", "groups", "bootstrap", "vocabulary", "augmentation", "metrics", "sorters",
-           "sorter_quality", "losses", "inputs", "datasets", "models", "training", "tasks", "cli"]  # fmt: skip
+LIBRARY = ["checks", "io", "ranks", "ragged", "groups", "bootstrap", "metrics", "sorters", "losses",
+           "inputs", "datasets", "models", "training", "tasks", "cli"]  # fmt: skip
 PIPELINE = ["config", "ops", "reporting", "tracking", "serving", "monitoring", "expectations", "running", "stages",
             "flows", "cli"]  # fmt: skip
 # Code that a stage may use without depending on it: it changes no result.
@@ -26,9 +26,9 @@ PLUMBING = {
     "": ("src/rankops/io/", "src/rankops/checks.py", "src/rankops/lookup.py", "src/rankops/sorters/_load.py",
          "src/rankops/datasets/files/expected.py", "pipelines/config/", "pipelines/ops/",
          "pipelines/running/history.py", "pipelines/running/runner.py"),
-    "data": ("src/rankops/datasets/files/splits.py", "src/rankops/vocabulary.py", "src/rankops/ragged.py",
+    "data": ("src/rankops/datasets/files/splits.py", "src/rankops/inputs/", "src/rankops/ragged.py",
              "src/rankops/bootstrap.py"),  # it reads no table of a task, and scores none
-    "validate": ("src/rankops/vocabulary.py", "src/rankops/ragged.py",
+    "validate": ("src/rankops/inputs/", "src/rankops/ragged.py",
                  "src/rankops/bootstrap.py"),  # it reads images alone
     "train": ("src/rankops/bootstrap.py", "src/rankops/datasets/scenes/"),  # scenes drawn anew: experiments
     "report": ("src/rankops/",),
@@ -38,7 +38,7 @@ PLUMBING = {
 LEAVES = (
     "losses", "metrics", "models", "backbones", "heads", "sorters", "datasets", "public", "scenes", "files", "tables",
 )  # fmt: skip
-EXPORTING = {f"rankops.{folder}" for folder in ("losses", "metrics", "sorters", "inputs", "tasks")}
+EXPORTING = {f"rankops.{folder}" for folder in ("losses", "metrics", "sorters", "tasks")}
 PROJECTS = (".", "experiments")
 PARAMS = {project: load(ROOT / project / "params.yaml") for project in PROJECTS}
 

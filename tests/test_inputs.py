@@ -8,7 +8,7 @@ import torch
 
 from rankops import lookup
 from rankops.bootstrap import evaluate
-from rankops.inputs import one_of
+from rankops.inputs._base import one_of
 from rankops.inputs._stored import Stored
 from rankops.io.parquet import IMAGE, encode_images
 from rankops.metrics.spearman import spearman

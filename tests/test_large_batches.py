@@ -88,7 +88,7 @@ OF_TWO = """
 import sys, inspect, torch, torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 from rankops import lookup
-from rankops.distributed import gathered
+from rankops.training.distributed import gathered
 
 rank = int(sys.argv[1])
 dist.init_process_group("gloo", init_method="file://" + sys.argv[2], rank=rank, world_size=2)

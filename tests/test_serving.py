@@ -40,13 +40,13 @@ from rankops.cli.rows import Roles, read
 from rankops.datasets.files.splits import Split
 from rankops.inputs import _base as base
 from rankops.inputs import frames as clips
+from rankops.inputs._vocabulary import Vocabulary
 from rankops.inputs.image import Image as Photo
 from rankops.inputs.image import of_tensor
 from rankops.io.checkpoints import build, load_model, save_model
 from rankops.io.images import open_photo, picture
 from rankops.io.pictures import PIXELS
 from rankops.tasks.label_ranking import LabelRanking
-from rankops.vocabulary import Vocabulary
 
 from conftest import ROOT, encoded, free_port, wait_for  # isort: skip
 

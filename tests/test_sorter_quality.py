@@ -5,10 +5,10 @@ import math
 import pytest
 import torch
 
-from rankops import sorter_quality
 from rankops.datasets.vectors.score_vectors import draw
 from rankops.ranks import ranks
 from rankops.sorters import LSTM, Laplace, Logistic
+from rankops.sorters import _quality as sorter_quality
 
 
 @pytest.fixture

@@ -15,10 +15,10 @@ from torch import nn
 
 from pipelines.config.schema import merged, read
 from rankops import lookup
-from rankops.augmentation import views
-from rankops.bootstrap import Statistic, difference, evaluate, interval
+from rankops.bootstrap import Statistic, differences, evaluate, interval
 from rankops.datasets.files.splits import Captions, Labels, Split
 from rankops.inputs import features, frames, image
+from rankops.inputs._augmentation import views
 from rankops.io.checkpoints import build, load_model, save_model
 from rankops.io.parquet import IMAGE, encode_images
 from rankops.io.starts import start_from
@@ -374,10 +374,10 @@ class TestMetrics:
         scores = [target + weight * noise for weight in (0.9, 0.92)]
         models = [{seed: statistic_of("score_ranking", of[seed], target) for seed in (0, 1)} for of in scores]
         first, second = (evaluate(model, resamples=200, seed=0)["spearman"] for model in models)
-        gain = difference(*models, resamples=200, seed=0)["spearman"]
+        gain = differences({"ours": models[0]}, models[1], resamples=200, seed=0)["ours"]["spearman"]
         assert gain["value"] == pytest.approx(first["value"] - second["value"])
         assert gain["high"] - gain["low"] < 0.2 * (first["high"] - first["low"])
-        same = difference(models[0], models[0], resamples=20, seed=0)["spearman"]
+        same = differences({"ours": models[0]}, models[0], resamples=20, seed=0)["ours"]["spearman"]
         assert same == {"value": 0.0, "low": 0.0, "high": 0.0, "p": 1.0}
 
     def test_an_interval_over_seeds_is_that_of_the_normal_distribution(self):

@@ -10,8 +10,8 @@ from accelerate.state import AcceleratorState
 from scipy.ndimage import affine_transform
 from torch import nn
 
-from rankops.augmentation import shifted, views, warped
 from rankops.checks import check_scores
+from rankops.inputs._augmentation import shifted, views, warped
 from rankops.training.batches import random_batches
 from rankops.training.loop import fit
 from rankops.training.phase import Batch, Phase

@@ -12,8 +12,8 @@ from torch.nn.functional import conv2d, pad
 from pipelines.ops.messages import first_line
 from rankops import lookup
 from rankops.cli.rows import Row, pieces
+from rankops.inputs._vocabulary import Vocabulary
 from rankops.models.label_ranker import pooled
-from rankops.vocabulary import Vocabulary
 
 __all__ = ["Measured", "measure"]
 

@@ -11,18 +11,18 @@ from torch import Tensor, nn
 from pipelines.config import Settings
 from pipelines.config.schema import NONE
 from pipelines.running.runner import refuse_leftovers
-from rankops import sorter_quality as measures
 from rankops.bootstrap import interval
 from rankops.datasets.vectors import score_vectors
 from rankops.io.atomic import replaced_folder
 from rankops.seeding import derived_seed, generator
+from rankops.sorters import _quality as measures
 from rankops.sorters import load_sorter
 
 VECTORS = 40  # of which the Jacobian is looked at
 
 
 def measure(sorter: nn.Module, test: tuple, *, resamples: int) -> dict:
-    """L1 on normalized ranks with its interval, by kind, and what `rankops.sorter_quality` measures."""
+    """L1 on normalized ranks with its interval, by kind, and what `rankops.sorters._quality` measures."""
     scores, ranks, kinds = test
     length = scores.shape[1]
     with torch.inference_mode():

@@ -20,7 +20,7 @@ from pipelines.tracking import registry
 from pipelines.tracking.known_rows import learned, read_known
 from pipelines.tracking.store import CredentialsRefused, ServerUnreachable, answering, connect
 from rankops import lookup
-from rankops.bootstrap import Statistic, difference
+from rankops.bootstrap import Statistic, differences
 from rankops.datasets.files.folds import FOLD
 from rankops.datasets.vectors import score_vectors
 from rankops.io.checkpoints import load_model
@@ -102,12 +102,12 @@ def _decide(client: mlflow.MlflowClient, name: str, params: Settings, folder: Pa
     numbers = (challenger, champion)
     data = None if task == "sorter" else folder / "data" / _dataset(client, name, numbers)
     statistics, lower_is_better, examples = _judge(name, numbers, task, data, params)
-    differences = difference(
-        {0: statistics[challenger]}, {0: statistics[champion]}, resamples=gate.resamples,
+    gains = differences(
+        {challenger: {0: statistics[challenger]}}, {0: statistics[champion]}, resamples=gate.resamples,
         seed=derived_seed(gate.seed, "gate", name), confidence=gate.confidence,
-    )  # fmt: skip
+    )[challenger]  # fmt: skip
     judged = gate.judged[task]
-    better, reason = verdict(differences, judged, gate, lower_is_better)
+    better, reason = verdict(gains, judged, gate, lower_is_better)
     reason += f"; on {examples}{ON_VALIDATION if '/val' in examples else ''}"
     drawn, by_person = statistics[challenger].examples, not over_person and registry.chosen_by_person(client, model)
     for holds, objection in (
@@ -118,7 +118,7 @@ def _decide(client: mlflow.MlflowClient, name: str, params: Settings, folder: Pa
             better, reason = False, f"{reason}; but {objection}"
     if registry.holder(registry.model_of(client, name), "champion") != champion:
         raise ValueError(f"{name}: its champion was moved while it was judged; nothing was changed: try again")
-    decision = Decision(name, challenger, champion, better, reason, differences)
+    decision = Decision(name, challenger, champion, better, reason, gains)
     _write_down(client, decision, (judged.metric, *judged.guarded), examples, statistics)
     if better:
         registry.set_champion(client, name, challenger, by="gate")

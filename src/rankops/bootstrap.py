@@ -9,7 +9,6 @@ import numpy as np
 __all__ = [
     "Statistic",
     "by_group",
-    "difference",
     "differences",
     "evaluate",
     "holm",
@@ -199,35 +198,6 @@ def evaluate(
     return result
 
 
-def difference(
-    ours: Mapping[int, Statistic],
-    theirs: Mapping[int, Statistic],
-    *,
-    resamples: int,
-    seed: int,
-    confidence: float = 0.95,
-) -> dict[str, dict[str, float]]:
-    """Return by how much our metrics exceed theirs, paired by training seed and by test example.
-
-    Args:
-        ours, theirs: statistics of each training seed; seeds that only one of them has are left out.
-        resamples, seed: of the bootstrap.
-        confidence: of the interval.
-
-    Returns:
-        Of each metric, the difference as `value`, `low`, `high` and `p`, see `two_sided_p`.
-
-    Raises:
-        ValueError: no seed in common, or they are not of the same examples or metrics.
-
-    >>> one, other = (Statistic(["hit"], 4, lambda rows, hits=np.array(hits): hits[rows].mean(-1)[None])
-    ...               for hits in ([1.0, 1.0, 1.0, 0.0], [0.0, 1.0, 1.0, 0.0]))
-    >>> difference({1: one}, {1: other}, resamples=50, seed=0)["hit"]["value"]
-    0.25
-    """
-    return differences({"ours": ours}, theirs, resamples=resamples, seed=seed, confidence=confidence)["ours"]
-
-
 def differences(
     runs: Mapping[str, Mapping[int, Statistic]],
     baseline: Mapping[int, Statistic],
@@ -237,15 +207,25 @@ def differences(
     confidence: float = 0.95,
     show: Show | None = None,
 ) -> dict[str, dict[str, dict[str, float]]]:
-    """Return the `difference` of each run to one baseline, which is resampled once for all of them.
+    """Return by how much metrics of runs exceed those of a baseline, paired by training seed and by test example.
 
     Args:
-        runs: statistics of each run, by training seed.
-        baseline, resamples, seed, confidence: see `difference`.
+        runs: statistics of each run, by training seed; seeds that only a run or the baseline has are left out.
+        baseline: statistics by training seed; it is resampled once for all runs.
+        resamples, seed: of the bootstrap.
+        confidence: of the interval.
         show: see `evaluate`.
 
+    Returns:
+        Of each run and metric, the difference as `value`, `low`, `high` and `p`, see `two_sided_p`.
+
     Raises:
-        ValueError: see `difference`.
+        ValueError: no seed in common, or they are not of the same examples or metrics.
+
+    >>> one, other = (Statistic(["hit"], 4, lambda rows, hits=np.array(hits): hits[rows].mean(-1)[None])
+    ...               for hits in ([1.0, 1.0, 1.0, 0.0], [0.0, 1.0, 1.0, 0.0]))
+    >>> differences({"one": {1: one}}, {1: other}, resamples=50, seed=0)["one"]["hit"]["value"]
+    0.25
     """
     pairs = {name: [key for key in ours if key in baseline] for name, ours in runs.items()}
     for name, ours in runs.items():

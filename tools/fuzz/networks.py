@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
+from rankops.inputs._vocabulary import Vocabulary
 from rankops.io.checkpoints import build, save_model
-from rankops.vocabulary import Vocabulary
 
 __all__ = ["NETWORKS", "folder_of", "row_of"]
 

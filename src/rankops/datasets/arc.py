@@ -13,11 +13,10 @@ import pyarrow as pa
 from rankops.datasets.files.expected import between, in_set
 from rankops.datasets.public.reading import (
     SPLITS,
+    DrawnSplits,
     PhotoDataset,
-    check_shares,
     read_list,
     same_elsewhere,
-    splits_by_key,
     with_gate,
 )
 from rankops.io.parquet import IMAGE
@@ -37,7 +36,7 @@ SCHEMA = pa.schema(
 
 
 @dataclass(frozen=True, kw_only=True)
-class Arc(PhotoDataset):
+class Arc(DrawnSplits, PhotoDataset):
     """Images with `label_ranks` of each class (0 = absent, larger = more important).
 
     Attributes:
@@ -47,9 +46,6 @@ class Arc(PhotoDataset):
     """
 
     classes: list[str] | None = None
-    val_share: float = 0.1
-    test_share: float = 0.2
-    gate_share: float = 0.1
 
     layout: ClassVar[str] = """\
 arc/
@@ -71,7 +67,6 @@ arc/
         if self.classes is not None and (len(set(self.classes)) < max(2, len(self.classes)) or not all(self.classes)):
             raise ValueError(f"classes is {self.classes}, expected two or more names, each once, none empty")
         super().__post_init__()
-        check_shares(val_share=self.val_share, test_share=self.test_share, gate_share=self.gate_share)
 
     def schema_of(self, raw: Path) -> pa.Schema:
         """As many label ranks as classes, whose names are in the metadata."""
@@ -138,8 +133,7 @@ arc/
 
     def _splits(self, path: Path, table: pd.DataFrame, names: list[str], seed: int) -> list[str]:
         if "split" not in table:
-            shares = {"val_share": self.val_share, "test_share": self.test_share, "gate_share": self.gate_share}
-            return splits_by_key(names, **shares, seed=seed)
+            return self.drawn(names, seed=seed)
         splits, allowed = table["split"].tolist(), (*SPLITS, "gate")
         for image, split in zip(table["image"], splits, strict=True):
             if split not in allowed:

@@ -21,13 +21,11 @@ from PIL import Image, ImageDraw
 from rankops.datasets.files.expected import between, in_set, unique
 from rankops.datasets.public.packages import PackagedFile
 from rankops.datasets.public.reading import (
-    DiskDataset,
+    DrawnSplits,
     Reading,
-    check_shares,
     require,
     row_facts,
     rows_expected,
-    splits_by_key,
 )
 from rankops.io.parquet import IMAGE, as_fixed_lists, decode_images, encode_images, matrix, read_table
 from rankops.ranks import dense_ranks
@@ -62,7 +60,7 @@ class Drawing(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Kanji(DiskDataset):
+class Kanji(DrawnSplits):
     """Gray pictures of kanji with `label_ranks` of frequent components (0 = absent, larger = more important).
 
     Labels are the components of two strokes or more that at least `least` kanji have. The larger a component's bounding
@@ -71,13 +69,10 @@ class Kanji(DiskDataset):
 
     Attributes:
         least: number of kanji that have a component.
-        val_share, test_share, gate_share: of all kanji used; train gets the rest.
     """
 
     least: int = 100
     val_share: float = 0.13
-    test_share: float = 0.2
-    gate_share: float = 0.1
 
     layout: ClassVar[str] = f"""\
 kanji/
@@ -89,7 +84,6 @@ kanji/
         if self.least < 1:
             raise ValueError(f"least is {self.least}, expected at least 1")
         super().__post_init__()
-        check_shares(val_share=self.val_share, test_share=self.test_share, gate_share=self.gate_share)
 
     def schema_of(self, raw: Path) -> pa.Schema:
         """As many label ranks as components, whose names are in the metadata."""
@@ -133,8 +127,7 @@ kanji/
         size = reading.size
         assert size is not None  # as the params are checked
         drawings, labels = self.read(Path(raw))
-        shares = {"val_share": self.val_share, "test_share": self.test_share, "gate_share": self.gate_share}
-        splits = splits_by_key([one.name for one in drawings], **shares, seed=reading.seed)
+        splits = self.drawn([one.name for one in drawings], seed=reading.seed)
         chosen = [one for one, where in zip(drawings, splits, strict=True) if split in (where, "all")]
         if not chosen:
             raise ValueError(f"{raw}: no kanji of {split} among {len(drawings)}; choose a larger share")

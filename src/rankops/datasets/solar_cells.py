@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from rankops.datasets.files.expected import between
 from rankops.datasets.public.packages import PackagedFile
-from rankops.datasets.public.reading import PhotoDataset, check_shares, read_list, scores_of, splits_by_key
+from rankops.datasets.public.reading import DrawnSplits, PhotoDataset, read_list, scores_of
 from rankops.io.parquet import IMAGE
 
 __all__ = ["FILE", "SolarCells"]
@@ -29,18 +29,14 @@ FILE = PackagedFile(
 
 
 @dataclass(frozen=True, kw_only=True)
-class SolarCells(PhotoDataset):
+class SolarCells(DrawnSplits, PhotoDataset):
     """Photographs, as clips of one frame, with a `target`: the grade of defect (0, 1/3, 2/3, 1) less its training mean.
 
     So a regression that starts at 0 starts at the mean. Cells are split by a hash of `seed` and their names.
-
-    Attributes:
-        val_share, test_share, gate_share: of all cells; train gets the rest.
     """
 
     val_share: float = 0.15
     test_share: float = 0.25
-    gate_share: float = 0.1
 
     layout: ClassVar[str] = """\
 solar_cells/   `rankops fetch solar_cells` downloads it
@@ -54,15 +50,10 @@ solar_cells/   `rankops fetch solar_cells` downloads it
     foldable: ClassVar[bool] = False  # the mean grade
     expected: ClassVar[tuple[dict[str, Any], ...]] = (between("target", -1.0, 1.0),)
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_shares(val_share=self.val_share, test_share=self.test_share, gate_share=self.gate_share)
-
     def listed(self, raw: Path, *, seed: int) -> pd.DataFrame:
         path = raw / "data/labels.csv"
         table = read_list(path, ["name", "grade", "module"], layout=self.layout, sep=r"\s+")
-        shares = {"val_share": self.val_share, "test_share": self.test_share, "gate_share": self.gate_share}
-        splits = splits_by_key(table["name"].tolist(), **shares, seed=seed)
+        splits = self.drawn(table["name"].tolist(), seed=seed)
         return table.assign(file="data/" + table["name"], split=splits, grade=scores_of(table, "grade", path))
 
     def fit(self, raw: str | Path, *, seed: int) -> dict[str, Any]:

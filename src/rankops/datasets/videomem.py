@@ -9,7 +9,7 @@ import pandas as pd
 import pyarrow as pa
 
 from rankops.datasets.files.expected import between
-from rankops.datasets.public.reading import PhotoDataset, check_shares, read_list, require, scores_of, splits_by_key
+from rankops.datasets.public.reading import DrawnSplits, PhotoDataset, read_list, require, scores_of
 from rankops.io.images import PHOTO_PIXELS, as_jpeg, squared
 from rankops.io.parquet import IMAGE
 
@@ -28,7 +28,7 @@ CONTAINERS = "matroska,webm,mov,mp4,m4a,3gp,3g2,mj2,avi,mpeg,mpegts,ogg,flv,asf"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Videomem(PhotoDataset):
+class Videomem(DrawnSplits, PhotoDataset):
     """Seven evenly spaced frames of each video, and its `target` in [0, 1].
 
     The public test set has no scores, so the development set is split here, by a hash of `seed` and the names. Frame k
@@ -37,14 +37,10 @@ class Videomem(PhotoDataset):
     Attributes:
         target: column of the score.
         videos: folder of the videos.
-        val_share, test_share, gate_share: of all videos; train gets the rest.
     """
 
     target: Target = "short-term_memorability"
     videos: str = "sources"
-    val_share: float = 0.1
-    test_share: float = 0.2
-    gate_share: float = 0.1
 
     layout: ClassVar[str] = """\
 videomem/             the contents of the dataset's dev-set
@@ -62,7 +58,6 @@ videomem/             the contents of the dataset's dev-set
         if self.target not in get_args(Target):
             raise ValueError(f"target is {self.target!r}, expected {' or '.join(get_args(Target))}")
         super().__post_init__()
-        check_shares(val_share=self.val_share, test_share=self.test_share, gate_share=self.gate_share)
 
     def listed(self, raw: Path, *, seed: int) -> pd.DataFrame:
         path = raw / LIST
@@ -70,11 +65,10 @@ videomem/             the contents of the dataset's dev-set
         table = table[["video", self.target]]
         require(raw / self.videos, self.layout)
         names = table["video"].tolist()
-        shares = {"val_share": self.val_share, "test_share": self.test_share, "gate_share": self.gate_share}
         return pd.DataFrame(
             {
                 "file": [f"{self.videos}/{name}" for name in names],
-                "split": splits_by_key(names, **shares, seed=seed),
+                "split": self.drawn(names, seed=seed),
                 "name": names,
                 "target": scores_of(table, self.target, path),
             }

@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 
 from rankops.inputs._base import Inputs
+from rankops.inputs._vocabulary import Vocabulary
 from rankops.inputs.image import check_lists
 from rankops.io.parquet import list_lengths, read_table
-from rankops.vocabulary import Vocabulary
 
 __all__ = ["Text", "of_strings"]
 

@@ -7,12 +7,15 @@ import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
+from rankops.checks import check_count
+
 __all__ = [
     "Backbone",
     "Freeze",
     "Head",
     "NumbersOnCpu",
     "PhotoNetwork",
+    "PooledHead",
     "ScoreHead",
     "ScoreLayer",
     "check_maps",
@@ -178,6 +181,34 @@ class Head(nn.Module):
 
     def forward(self, pooled: Tensor) -> Tensor:
         return self.score(self.embed(pooled))
+
+
+class PooledHead(Head):
+    """A head on vectors (n, embedding_size): maps are averaged over a grid of places.
+
+    Args:
+        features: channels of the backbone.
+        maps: whether it gives maps or vectors, which stay as they are.
+        grid: places on a side.
+        maximum: whether the largest value of each map is a feature too.
+
+    Raises:
+        ValueError: a grid or a maximum of vectors, which have no places.
+    """
+
+    def __init__(self, features: int, *, maps: bool, grid: int, maximum: bool):
+        super().__init__()
+        check_count("grid", grid)
+        if not maps and (grid > 1 or maximum):
+            raise ValueError(f"grid is {grid} and maximum {maximum}, expected 1 and false: the backbone gives vectors")
+        self.grid, self.maximum, self.embedding_size = grid, maximum, features * (grid * grid + maximum)
+
+    def pool(self, features: Tensor) -> Tensor:
+        if features.dim() == 2:
+            return features
+        one = self.grid == 1
+        means = features.mean((2, 3)) if one else nn.functional.adaptive_avg_pool2d(features, self.grid).flatten(1)
+        return torch.cat([means, features.amax((2, 3))], dim=1) if self.maximum else means
 
 
 class ScoreLayer(nn.Linear):

@@ -38,7 +38,7 @@ class Network(nn.Module):
         outputs: K, number of scores.
         colors: of pictures, 1 (gray) or 3.
         features: of vectors.
-        words: the vocabulary of text, see `rankops.vocabulary.Vocabulary`.
+        words: the vocabulary of text, see `rankops.inputs._vocabulary.Vocabulary`.
 
     Shapes:
         what the backbone takes, n of them, to scores (n, K).

@@ -2,9 +2,10 @@
 
 from torch import Tensor, nn
 
+from rankops.checks import check_positive
 from rankops.ranks import rank_along
 
-__all__ = ["Sorter"]
+__all__ = ["NoisySorter", "Sorter"]
 
 
 class Sorter(nn.Module):
@@ -71,3 +72,22 @@ class Sorter(nn.Module):
             A scalar.
         """
         return (self(scores) - ranks).abs().mean() / scores.shape[-1]
+
+
+class NoisySorter(Sorter):
+    """Expected ranks under noise of one width.
+
+    Args:
+        softness: b, the width of the noise, in standard deviations of the vector (or in the scores' own unit).
+        standardize: measure differences in standard deviations, so that scale does not matter.
+        detach: hold the standard deviation constant in the gradient.
+    """
+
+    def __init__(self, *, softness: float, standardize: bool, detach: bool):
+        super().__init__()
+        check_positive("softness", softness)
+        self.softness, self.standardize, self.detach = softness, standardize, detach
+        self.scale_invariant, self.exact_gradient = standardize, not (standardize and detach)
+
+    def extra_repr(self) -> str:
+        return f"softness={self.softness}, standardize={self.standardize}, detach={self.detach}"

@@ -2,15 +2,14 @@
 
 from torch import Tensor
 
-from rankops.checks import check_positive
-from rankops.sorters._base import Sorter
+from rankops.sorters._base import NoisySorter
 from rankops.sorters._laplace_sums import laplace_ranks
 from rankops.sorters._standardize import standard_deviation, standardized
 
 __all__ = ["Laplace"]
 
 
-class Laplace(Sorter):
+class Laplace(NoisySorter):
     r"""Expected ranks under Laplace noise: smooth gradients that reach far, O(d log d), any length, no training.
 
     $\hat r_i = 1 + \sum_{j \neq i} F\left(\frac{s_j - s_i}{b\,\mathrm{std}(s)}\right)$, with
@@ -37,13 +36,7 @@ class Laplace(Sorter):
     """
 
     def __init__(self, *, softness: float = 0.2, standardize: bool = True, detach: bool = True):
-        super().__init__()
-        check_positive("softness", softness)
-        self.softness = softness
-        self.standardize = standardize
-        self.detach = detach
-        self.scale_invariant = standardize
-        self.exact_gradient = not (standardize and detach)
+        super().__init__(softness=softness, standardize=standardize, detach=detach)
 
     def soft_ranks(self, scores: Tensor, mask: Tensor | None) -> Tensor:
         if self.standardize and self.detach:
@@ -51,6 +44,3 @@ class Laplace(Sorter):
         if self.standardize:
             scores = standardized(scores, mask, detach=False)
         return laplace_ranks(scores, mask, self.softness)
-
-    def extra_repr(self) -> str:
-        return f"softness={self.softness}, standardize={self.standardize}, detach={self.detach}"

@@ -4,8 +4,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from rankops.checks import check_positive
-from rankops.sorters._base import Sorter
+from rankops.sorters._base import NoisySorter
 from rankops.sorters._laplace_sums import pairwise_ranks, with_signature
 from rankops.sorters._standardize import standardized
 
@@ -14,7 +13,7 @@ __all__ = ["Logistic"]
 STEPS = 12  # of Newton's, at least twice as many as were ever needed for the last digit
 
 
-class Logistic(Sorter):
+class Logistic(NoisySorter):
     r"""Expected ranks under logistic noise: grades places more finely than `Laplace`; O(d^2), any length, no training.
 
     $\hat r_i = 1 + \sum_{j \neq i} \sigma\left(\frac{s_j - s_i}{b\,\mathrm{std}(s)}\right)$: SoDeep, Eqs. 11-12, with
@@ -40,21 +39,12 @@ class Logistic(Sorter):
     """
 
     def __init__(self, *, softness: float = 0.1, standardize: bool = True, detach: bool = True):
-        super().__init__()
-        check_positive("softness", softness)
-        self.softness = softness
-        self.standardize = standardize
-        self.detach = detach
-        self.scale_invariant = standardize
-        self.exact_gradient = not (standardize and detach)
+        super().__init__(softness=softness, standardize=standardize, detach=detach)
 
     def soft_ranks(self, scores: Tensor, mask: Tensor | None) -> Tensor:
         if self.standardize:
             scores = standardized(scores, mask, detach=self.detach)
         return pairwise_ranks(scores, mask, 1 / self.softness)
-
-    def extra_repr(self) -> str:
-        return f"softness={self.softness}, standardize={self.standardize}, detach={self.detach}"
 
 
 class LogisticLevels(torch.autograd.Function):

@@ -10,8 +10,8 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from rankops.augmentation import shifted
 from rankops.datasets.files.splits import Split
+from rankops.inputs._augmentation import shifted
 from rankops.io.atomic import replaced_file
 from rankops.tasks._base import Task
 from rankops.training.batches import in_lists

@@ -10,11 +10,11 @@ import pyarrow as pa
 import torch
 from torch import Tensor, nn
 
-from rankops.augmentation import warped
 from rankops.bootstrap import Statistic
 from rankops.checks import check_finite, check_scores
 from rankops.datasets.files import splits
 from rankops.datasets.files.splits import Split
+from rankops.inputs._augmentation import warped
 from rankops.inputs._base import Inputs
 from rankops.io.parquet import as_lists, matrix
 from rankops.metrics.label_ranking import ranked, unranked
@@ -218,7 +218,7 @@ class LabelRanking(Task):
 
     Args:
         training: `scorer` (options of `rankops.training.loop.fit`, with `shift` and optionally `zoom` and `rotation`,
-            see `rankops.augmentation.warped`; optionally `monitor`, `accuracy` (of pairs) or `exact_match`)
+            see `rankops.inputs._augmentation.warped`; optionally `monitor`, `accuracy` (of pairs) or `exact_match`)
             and `thresholds` (the same options without these, and `hidden`); optionally `views`, see
             `rankops.models.label_ranker.LabelRanker`. None for a task that only predicts.
     """

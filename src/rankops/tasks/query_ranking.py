@@ -11,11 +11,11 @@ import pyarrow as pa
 import torch
 from torch import Tensor
 
-from rankops.augmentation import shifted
 from rankops.bootstrap import Statistic
 from rankops.checks import check_finite, check_scores
 from rankops.datasets.files.splits import MEMORY, Split, lists_of, padded, relevance_of
 from rankops.groups import among_first, groups
+from rankops.inputs._augmentation import shifted
 from rankops.inputs._base import Inputs
 from rankops.io.parquet import ragged_lists
 from rankops.metrics.kendall import kendall

@@ -15,6 +15,7 @@ from rankops.bootstrap import Statistic
 from rankops.checks import check_finite
 from rankops.datasets.files.splits import Split, captions_of, padded
 from rankops.inputs._base import one_of
+from rankops.inputs._vocabulary import Vocabulary
 from rankops.inputs.text import Text
 from rankops.io.parquet import as_lists, list_lengths, ragged_lists
 from rankops.metrics.recall import first_positive_ranks
@@ -25,7 +26,6 @@ from rankops.tasks._two_phases import Half, TwoPhases
 from rankops.training.objective import Objective, grouped
 from rankops.training.options import Training, check_lists
 from rankops.training.phase import Batch, Phase
-from rankops.vocabulary import Vocabulary
 
 __all__ = ["Retrieval", "first_ranks"]
 

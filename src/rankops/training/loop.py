@@ -45,7 +45,7 @@ def fit(
 
     In a distributed run (`accelerate launch`) every process calls `fit` with the same arguments and equal weights, and
     trains on its share of every batch. The loss is that of the whole batch: outputs and truth of all processes are
-    gathered, see `rankops.distributed.gathered`, and `DistributedDataParallel` averages gradients. Dropout and batch
+    gathered, see `distributed.gathered`, and `DistributedDataParallel` averages gradients. Dropout and batch
     normalization are those of a share, and running statistics those of the main process, which validates and keeps the
     state. All processes yield the same epochs.
 

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from rankops.distributed import alone, gathered
+from rankops.training.distributed import alone, gathered
 from rankops.training.large_batch import in_parts, split
 
 __all__ = ["Batch", "Phase", "Step"]

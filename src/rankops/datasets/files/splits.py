@@ -12,6 +12,7 @@ from torch import Tensor
 
 from rankops import lookup
 from rankops.inputs._base import Inputs
+from rankops.inputs._vocabulary import Vocabulary
 from rankops.io.parquet import (
     columns_of,
     is_list,
@@ -22,7 +23,6 @@ from rankops.io.parquet import (
     said,
 )
 from rankops.ragged import pad_groups
-from rankops.vocabulary import Vocabulary
 
 __all__ = [
     "Captions",

@@ -12,13 +12,11 @@ import pyarrow as pa
 
 from rankops.datasets.files.expected import between, in_set, unique
 from rankops.datasets.public.reading import (
-    DiskDataset,
+    DrawnSplits,
     Reading,
-    check_shares,
     require,
     row_facts,
     rows_expected,
-    splits_by_key,
 )
 from rankops.io.parquet import list_lengths, matrix, parquet_file, read_table
 
@@ -40,26 +38,17 @@ def schema_of_lists(features: Sequence[str]) -> pa.Schema:
 
 
 @dataclass(frozen=True, kw_only=True)
-class QueryDataset(DiskDataset):
+class QueryDataset(DrawnSplits):
     """A row a query: `features` of its documents, and their `relevance`.
 
     Features are as they are in the files. Queries are split by a hash of the seed and their name. Queries without a
     relevant document are read, and count in no metric.
-
-    Attributes:
-        val_share, test_share, gate_share: of all queries; train gets the rest.
     """
 
     val_share: float = 0.2
-    test_share: float = 0.2
-    gate_share: float = 0.1
 
     highest: ClassVar[int]  # relevance
     least: ClassVar[int] = 0  # of the largest relevance of a query
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_shares(val_share=self.val_share, test_share=self.test_share, gate_share=self.gate_share)
 
     def documents(self, raw: Path, *, seed: int) -> Documents:
         """Read all documents.
@@ -77,8 +66,7 @@ class QueryDataset(DiskDataset):
         if split not in (known := (*self.splits, "all")):
             raise ValueError(f"{raw}: no split {split}; there are {', '.join(known)}")
         every = np.unique(query)
-        shares = {"val_share": self.val_share, "test_share": self.test_share, "gate_share": self.gate_share}
-        splits = splits_by_key(list(map(str, every)), **shares, seed=reading.seed)
+        splits = self.drawn(list(map(str, every)), seed=reading.seed)
         queries = [one for one, where in zip(every, splits, strict=True) if split in (where, "all")]
         if not queries:
             raise ValueError(

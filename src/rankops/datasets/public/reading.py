@@ -24,6 +24,7 @@ from rankops.io.pictures import BROKEN
 __all__ = [
     "SPLITS",
     "DiskDataset",
+    "DrawnSplits",
     "PhotoDataset",
     "Reading",
     "check_shares",
@@ -37,7 +38,6 @@ __all__ = [
     "same_elsewhere",
     "scores_of",
     "split_at",
-    "splits_by_key",
     "with_gate",
 ]
 
@@ -159,6 +159,28 @@ class DiskDataset:
             size: pixels on a side of photos, where there are any.
         """
         raise NotImplementedError
+
+
+@dataclass(frozen=True, kw_only=True)
+class DrawnSplits(DiskDataset):
+    """A dataset that comes without splits: they are drawn by a hash of a seed and a name, so no row changes sides.
+
+    Attributes:
+        val_share, test_share, gate_share: of all rows; train gets the rest.
+    """
+
+    val_share: float = 0.1
+    test_share: float = 0.2
+    gate_share: float = 0.1
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_shares(val_share=self.val_share, test_share=self.test_share, gate_share=self.gate_share)
+
+    def drawn(self, names: Sequence[str], *, seed: int) -> list[str]:
+        """Return a split for each name; give a group's name for all of its rows. Splits have about their shares."""
+        shares = {"test": self.test_share, "val": self.val_share, "gate": self.gate_share}
+        return [split_at(place_of(posixpath.normpath(name), seed=seed), shares) for name in names]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -491,21 +513,6 @@ def split_at(place: float, shares: Mapping[str, float]) -> str:
             return split
         place -= share
     return "train"
-
-
-def splits_by_key(
-    names: Sequence[str], *, val_share: float, test_share: float, gate_share: float, seed: int
-) -> list[str]:
-    """Return a split for each name, for datasets that come without: by a hash, so that a row never changes sides.
-
-    Rows of one name are in one split: give a group's name for all of its rows. Splits have about their shares.
-
-    >>> shares = {"val_share": 0.2, "test_share": 0.2, "gate_share": 0.1}
-    >>> splits_by_key(["a", "b", "c", "d", "e", "./c"], **shares, seed=2)
-    ['val', 'train', 'test', 'train', 'train', 'test']
-    """
-    shares = {"test": test_share, "val": val_share, "gate": gate_share}
-    return [split_at(place_of(posixpath.normpath(name), seed=seed), shares) for name in names]
 
 
 def with_gate(splits: Sequence[str], names: Sequence[str], *, gate_share: float, seed: int) -> list[str]:

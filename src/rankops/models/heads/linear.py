@@ -1,35 +1,11 @@
 """Scores that are linear in pooled features."""
 
-import torch
-from torch import Tensor, nn
+from rankops.models._layers import PooledHead, ScoreHead, ScoreLayer
 
-from rankops.checks import check_count
-from rankops.models._layers import Head, ScoreHead, ScoreLayer
-
-__all__ = ["Linear", "pooled", "pooled_size"]
+__all__ = ["Linear"]
 
 
-def pooled(features: Tensor, *, grid: int, maximum: bool) -> Tensor:
-    """Return vectors (n, size) of feature maps (n, channels, height, width); vectors stay as they are."""
-    if features.dim() == 2:
-        return features
-    parts = [features.mean((2, 3)) if grid == 1 else nn.functional.adaptive_avg_pool2d(features, grid).flatten(1)]
-    return torch.cat([*parts, features.amax((2, 3))], dim=1) if maximum else parts[0]
-
-
-def pooled_size(features: int, *, maps: bool, grid: int, maximum: bool) -> int:
-    """Return the size of what `pooled` gives.
-
-    Raises:
-        ValueError: a grid or a maximum of vectors, which have no places.
-    """
-    check_count("grid", grid)
-    if not maps and (grid > 1 or maximum):
-        raise ValueError(f"grid is {grid} and maximum {maximum}, expected 1 and false: the backbone gives vectors")
-    return features * (grid * grid + maximum)
-
-
-class Linear(Head):
+class Linear(PooledHead):
     """Scores that are linear in features, which are averaged over the image.
 
     Args:
@@ -50,10 +26,5 @@ class Linear(Head):
     def __init__(
         self, *, features: int, maps: bool, outputs: int, grid: int = 1, maximum: bool = False, standardize: bool = True
     ):
-        super().__init__()
-        self.grid, self.maximum = grid, maximum
-        self.embedding_size = pooled_size(features, maps=maps, grid=grid, maximum=maximum)
+        super().__init__(features, maps=maps, grid=grid, maximum=maximum)
         self.score = (ScoreHead if standardize else ScoreLayer)(self.embedding_size, outputs)
-
-    def pool(self, features: Tensor) -> Tensor:
-        return pooled(features, grid=self.grid, maximum=self.maximum)

@@ -2,16 +2,15 @@
 
 from typing import Literal
 
-from torch import Tensor, nn
+from torch import nn
 
 from rankops.checks import check_count
-from rankops.models._layers import Head, ScoreLayer
-from rankops.models.heads.linear import pooled, pooled_size
+from rankops.models._layers import PooledHead, ScoreLayer
 
 __all__ = ["TwoLayer"]
 
 
-class TwoLayer(Head):
+class TwoLayer(PooledHead):
     """A hidden layer with dropout, then scores: by default the classifier of MobileNetV3 (RLSEP, Section 5.2).
 
     With `relu`, the multi-layer perceptron by which SoDeep scores memorability (Section 4.2.1).
@@ -44,14 +43,9 @@ class TwoLayer(Head):
         grid: int = 1,
         maximum: bool = False,
     ):
-        super().__init__()
+        super().__init__(features, maps=maps, grid=grid, maximum=maximum)
         check_count("hidden", hidden)
-        self.grid, self.maximum = grid, maximum
-        self.embedding_size = pooled_size(features, maps=maps, grid=grid, maximum=maximum)
         bent = {"hardswish": nn.Hardswish, "relu": nn.ReLU}[activation]()
         self.score = nn.Sequential(
             nn.Linear(self.embedding_size, hidden), bent, nn.Dropout(dropout), ScoreLayer(hidden, outputs)
         )
-
-    def pool(self, features: Tensor) -> Tensor:
-        return pooled(features, grid=self.grid, maximum=self.maximum)
