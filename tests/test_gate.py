@@ -20,6 +20,9 @@ from pipelines.tracking.store import ServerUnreachable
 from pipelines.tracking.upload import Run, Version, publish
 from rankops.io.checkpoints import build, save_model
 from rankops.io.parquet import encode_images
+from rankops.tasks.label_ranking import LabelRanking
+
+from conftest import small_ranker  # isort: skip
 
 MODEL = "sorter-x"
 NETWORK = {"backbone": {"name": "convnet", "args": {"channels": [4, 6]}}, "head": {"name": "linear", "args": {}}}
@@ -27,8 +30,9 @@ PARAMS = SimpleNamespace(
     gate=SimpleNamespace(
         resamples=200, seed=1, confidence=0.95, minimum_gain=0.0, tolerance=0.01,
         judged={
-            "sorter": SimpleNamespace(metric="negative_l1", guarded=["exactly_ordered"]),
-            "score_ranking": SimpleNamespace(metric="spearman", guarded=[]),
+            "sorter": SimpleNamespace(metric="negative_l1", guarded=["exactly_ordered"], slice_tolerance=None),
+            "score_ranking": SimpleNamespace(metric="spearman", guarded=[], slice_tolerance=None),
+            "label_ranking": SimpleNamespace(metric="ranked.accuracy", guarded=[], slice_tolerance=0.05),
         },
     ),
     score_vectors=SimpleNamespace(length=8), compute=SimpleNamespace(threads=1, memory=4.0),
@@ -310,6 +314,42 @@ class TestTasks:
         assert re.search(reason, decision.reason)
         assert "`rankops promote score_ranking --version N`" in decision.reason
         assert champion(store, "score_ranking") == "1"
+
+
+@pytest.mark.parametrize(
+    ("worse", "rows", "held"), [(0.5, 40, True), (0.5, 29, False), (0.04, 60, False), (0.0, 60, False)]
+)
+def test_a_challenger_that_is_better_on_the_whole_and_much_worse_on_one_class_is_held(
+    store, monkeypatch, worse, rows, held
+):
+    """Of 200 rows one class is in few; the challenger is right where the champion is not, but for a share of these."""
+    truth = [[1, 0, 0]] * (200 - rows) + [[0, 1, 0]] * rows
+    right = {"old": [row % 2 == 0 or row >= 200 - rows for row in range(200)],
+             "new": [row < 200 - worse * rows for row in range(200)]}  # fmt: skip
+    predicted = {}
+    for seed, (name, correct) in enumerate(right.items()):
+        ranks = [row if fine else [0, 0, 1] for row, fine in zip(truth, correct, strict=True)]
+        scores, selected = ([[kind(one) for one in row] for row in ranks] for kind in (float, bool))
+        colors = 2 * seed + 1  # by which its predictions are known
+        predicted[colors] = pa.table({"id": range(200), "scores": scores, "label_ranks": ranks,
+                                      "true_label_ranks": truth, "selected": selected})  # fmt: skip
+        save_model(f"made/{name}", small_ranker(colors=colors))
+        version = Version("label_ranking-shop", Path("made") / name, quality=seed)
+        publish([Run(name, "tests", name, tags={"dataset": "shop"}, version=version)])
+    Path("data/shop").mkdir(parents=True)
+    table = pa.table({"id": range(200), "label_ranks": truth}, metadata={"classes": '["dress", "hat", "shoe"]'})
+    pq.write_table(table, "data/shop/gate.parquet")
+    monkeypatch.setattr(LabelRanking, "load", lambda *_, **__: None)
+    monkeypatch.setattr(LabelRanking, "predict", lambda self, network, _: predicted[network.recipe["input"]["colors"]])
+    monkeypatch.setattr(gate, "_unknown", lambda *_: (np.full(200, True), "shop/gate"))
+    decision = decide("label_ranking-shop")
+    assert decision.promoted != held
+    description = store.get_model_version("label_ranking-shop", "2").description.partition("<!-- card -->")[0]
+    if held:
+        assert re.search(r"better beyond chance, but on the slice `class: hat` of 40 rows ranked.accuracy -0\.\d{4} "
+                         r"\(-0\.\d{4} to -0\.\d{4}\), worse by more than 0.05; on shop/gate", description)  # fmt: skip
+    else:
+        assert f"on none of {1 + (rows >= 30)} slices worse by more than 0.05" in description
 
 
 def _pictures(size: int, folder: str = "") -> pa.Table:

@@ -260,6 +260,7 @@ class Resampling(Block):
 class Judged(Block):
     metric: str
     guarded: list[str] = []
+    slice_tolerance: Annotated[float, Field(ge=0)] | None = None  # by which `metric` may be worse on a slice
 
 
 class Gate(Resampling):
