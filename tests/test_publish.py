@@ -17,7 +17,7 @@ import pytest
 from pipelines.config import load
 from pipelines.running.history import keep_times
 from pipelines.stages.publish import main
-from pipelines.tracking import registry
+from pipelines.tracking import gate, registry
 from pipelines.tracking.card import card
 from pipelines.tracking.slices import slices
 from pipelines.tracking.upload import PARENT, Run, Version, publish
@@ -296,6 +296,24 @@ def test_the_stage_sends_what_the_pipeline_made(store, capsys, made):
     shutil.rmtree("metrics/sorters")  # as where one run was trained alone
     main(params, "memorability-mse")
     assert "sent 0 of 1 runs" in capsys.readouterr().out
+
+
+def test_two_projects_on_one_server_keep_their_runs_and_champions_apart(store, made, monkeypatch):
+    made_pipeline(made)
+    for prefix in ("", "shop-"):
+        monkeypatch.setenv("RANKOPS_PREFIX", prefix)
+        main(made, "memorability-mse")
+    for prefix in ("", "shop-"):
+        assert store.get_model_version_by_alias(f"{prefix}score_ranking-clips", "champion").version == 1
+        experiment = store.get_experiment_by_name(f"{prefix}score_ranking").experiment_id
+        assert "memorability-mse" in {run.info.run_name for run in store.search_runs([experiment])}
+    assert gate.models_of(made) == ["shop-sorter-lstm", "shop-score_ranking-clips"]
+    theirs, ours = gate.decide_all(["score_ranking-clips", "shop-score_ranking-clips"], made)
+    assert "begins with one of shop-sorter, shop-label_ranking" in theirs.reason
+    assert "is the champion already" in ours.reason
+    monkeypatch.setenv("RANKOPS_PREFIX", "shop/")
+    with pytest.raises(ValueError, match="RANKOPS_PREFIX is 'shop/', expected"):
+        main(made)
 
 
 def test_without_an_entry_in_the_lock_there_is_nothing_to_publish(store):

@@ -13,7 +13,7 @@ from typing import Any
 import pandas as pd
 from filelock import FileLock
 
-from pipelines.config import Settings
+from pipelines.config import Settings, prefixed
 from pipelines.config.schema import NONE
 from pipelines.ops import dvc_lock
 from pipelines.reporting.results import history, read_run, read_runs, read_sorters
@@ -99,7 +99,7 @@ def _sorters(params: Settings, tags: dict[str, str]) -> list[Run]:
         entries = _entries(stage)
         version, epochs = None, None
         if (folder / "history.csv").is_file():  # it has weights
-            version, epochs = Version(f"sorter-{key}", folder), history(folder)
+            version, epochs = Version(prefixed(f"sorter-{key}"), folder), history(folder)
         runs.append(
             Run(
                 name=f"sorter-{key}",

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from pipelines.config import Settings
+from pipelines.config import Settings, prefixed
 from pipelines.config.rules import SORTER_METRICS
 from pipelines.ops.messages import one_line
 from pipelines.reporting import results
@@ -68,7 +68,7 @@ class Decision:
 
 def models_of(params: Settings) -> list[str]:
     """Return the names of the models that the params train; a team's store may have others."""
-    sorters = [f"sorter-{name}" for name, options in params.sorters.items() if options.training is not None]
+    sorters = [prefixed(f"sorter-{name}") for name, options in params.sorters.items() if options.training is not None]
     return sorters + sorted({params.model_of(run) for run in params.runs.values()})
 
 
@@ -142,11 +142,11 @@ def _decide(client: mlflow.MlflowClient, name: str, params: Settings, folder: Pa
 def _task_of(name: str, params: Settings) -> str:
     """Return the task of a registered model, or `sorter`, from its name."""
     for task in params.gate.judged:
-        if name == task or name.startswith(f"{task}-"):
+        if name == prefixed(task) or name.startswith(prefixed(f"{task}-")):
             return task
     raise ValueError(
         f"{name} is not a model of this project: expected a name that begins with one of "
-        f"{', '.join(params.gate.judged)}; the params have {', '.join(models_of(params))}"
+        f"{', '.join(map(prefixed, params.gate.judged))}; the params have {', '.join(models_of(params))}"
     )
 
 

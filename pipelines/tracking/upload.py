@@ -22,6 +22,7 @@ from mlflow.entities.model_registry import ModelVersion
 from mlflow.exceptions import MlflowException
 from mlflow.utils.mlflow_tags import MLFLOW_DATASET_CONTEXT, MLFLOW_RUN_NOTE
 
+from pipelines.config import prefixed
 from pipelines.ops.git import git
 from pipelines.ops.messages import without_credentials
 from pipelines.tracking import live, registry
@@ -341,7 +342,8 @@ def addresses(keys: Mapping[str, str]) -> dict[str, str]:
     client, server, result = connect(create=True), mlflow.get_tracking_uri(), {}
     if server.startswith("http"):
         with answering():
-            experiments = [experiment.experiment_id for experiment in client.search_experiments()]
+            found = client.search_experiments(filter_string=f"name LIKE '{prefixed('')}%'")
+            experiments = [experiment.experiment_id for experiment in found]
             for name, key in keys.items():
                 for run in client.search_runs(experiments, f"tags.`{KEY}` = '{key}'", max_results=1):
                     page = f"#/experiments/{run.info.experiment_id}/runs/{run.info.run_id}{LAYOUT}"
