@@ -241,6 +241,10 @@ def made():
 def test_the_stage_sends_what_the_pipeline_made(store, capsys, made):
     params = made
     made_pipeline(params)
+    for job, seconds in enumerate((2.0, 3.0)):
+        Path(f".checkpoints/train/memorability-mse/digest/{job}").mkdir(parents=True)
+        used = {"cpu_seconds": seconds, "peak_memory_mb": 100 * seconds}
+        Path(f".checkpoints/train/memorability-mse/digest/{job}/used.json").write_text(json.dumps(used))
     keep_times("train", "memorability-mse", Path("models/runs/memorability-mse"),
                {"all": (1000, 8500), "1": (1000, 2000), "2": (2000, 8500)})  # fmt: skip
     keep_times("pretrain", "lstm", Path("models/runs/memorability-mse"), {"all": (1, 2)})  # of another result
@@ -250,7 +254,8 @@ def test_the_stage_sends_what_the_pipeline_made(store, capsys, made):
     runs = {run.info.run_name: run for run in runs}
     parent, best = runs["memorability-mse"], runs["memorability-mse-seed2"]
     curves = {"epoch/loss": 0.25, "epoch/spearman": 0.4, "epoch/learning_rate": 0.1}  # means over both seeds
-    assert parent.data.metrics == {"spearman": 0.5} | curves
+    used = {"system/cpu_seconds": 5.0, "system/peak_memory_mb": 300.0}
+    assert parent.data.metrics == {"spearman": 0.5} | curves | used
     assert parent.data.params["loss"] == parent.data.tags["loss"] == "mse"
     assert parent.data.params["model"] == "linear(maximum=True)"
     assert float(parent.data.params["training.finetune.optimizer.args.lr"]) > 0

@@ -17,7 +17,7 @@ from pipelines.config import Settings, prefixed
 from pipelines.config.schema import NONE
 from pipelines.ops import dvc_lock
 from pipelines.reporting.results import history, read_run, read_runs, read_sorters
-from pipelines.running.history import kept_times
+from pipelines.running.history import kept
 from pipelines.tracking.slices import Slice, slices
 from pipelines.tracking.store import experiment
 from pipelines.tracking.upload import Run, Version, key_of, publish
@@ -97,7 +97,7 @@ def _sorters(params: Settings, tags: dict[str, str]) -> list[Run]:
     for key, options in params.sorters.items():
         stage, folder, metrics = f"pretrain@{key}", Path("models/sorters") / key, Path(f"metrics/sorters/{key}.json")
         entries = _entries(stage)
-        version, epochs = None, None
+        (times, used), version, epochs = kept("pretrain", key, folder), None, None
         if (folder / "history.csv").is_file():  # it has weights
             version, epochs = Version(prefixed(f"sorter-{key}"), folder), history(folder)
         runs.append(
@@ -111,7 +111,8 @@ def _sorters(params: Settings, tags: dict[str, str]) -> list[Run]:
                 history=epochs,
                 files={"results": [metrics]} | _plots(f"sorter-{key}-learning_curves", "sorters-l1_by_kind"),
                 version=version,
-                times=kept_times("pretrain", key, folder).get("all"),
+                times=times.get("all"),
+                used=used,
             )
         )
     return runs
@@ -123,7 +124,7 @@ def _runs(params: Settings, tags: dict[str, str]) -> list[Run]:
         entries = _entries(f"train@{name}", f"evaluate@{name}")
         folder, key = Path("models/runs") / name, key_of(name, dvc_lock.made_by(entries))
         trained, rows = read_run(folder), results[results["run"] == name]
-        best, times = trained["best"], kept_times("train", name, folder)
+        best, (times, used) = trained["best"], kept("train", name, folder)
         seeds = tuple(
             Run(
                 name=f"{name}-seed{seed}",
@@ -155,6 +156,7 @@ def _runs(params: Settings, tags: dict[str, str]) -> list[Run]:
                 history=_mean([seed.history for seed in seeds if seed.history is not None]),
                 seeds=seeds,
                 times=times.get("all"),
+                used=used,
                 version=Version(
                     model=params.model_of(options),
                     weights=folder / f"seed{best}",

@@ -75,6 +75,7 @@ class Run:
     files: Mapping[str, list[Path]] = field(default_factory=dict)  # by folder in the run's artifacts
     seeds: tuple["Run", ...] = ()  # child runs
     times: tuple[int, int] | None = None  # begin and end in milliseconds since 1970; None if nobody knows
+    used: Mapping[str, float] = field(default_factory=dict)  # of the machine, such as `cpu_seconds`
     version: Version | None = None
 
 
@@ -209,6 +210,7 @@ def _create(
     tags |= {MLFLOW_RUN_NOTE: summary(metrics=run.metrics, tags=tags)} if below is None else {PARENT: below}
     run_id = client.create_run(experiment, start_time=begin, run_name=run.name, tags=tags).info.run_id
     values = {name: value for name, value in run.metrics.items() if not name.endswith((".low", ".high"))}
+    values |= {f"system/{name}": value for name, value in run.used.items()}  # which MLflow's UI shows apart
     metrics = [Metric(name, float(value), now, 0) for name, value in values.items()]
     metrics += [] if run.history is None else live.epoch_metrics(run.history.to_dict("records"))
     params = [Param(name, str(value)) for name, value in run.params.items()]
