@@ -41,12 +41,13 @@ def training(name: str, steepness: float | None = None, *, seeds: int = 2, quali
     Path("made/metrics.json").write_text("{}")
     history = pd.DataFrame({"phase": "probe", "epoch": [1, 2], "loss": [0.5, 0.25], "l1": [0.3, float("nan")]})
     children = (
-        Run(f"{name}-seed{seed}", "tests", f"{name} {seed}", metrics={"l1": seed / 10}, history=history)
+        Run(f"{name}-seed{seed}", "tests", f"{name} {seed}", metrics={"l1": {"value": seed / 10}}, history=history)
         for seed in range(1, seeds + 1)
     )
     return Run(
-        name, "tests", name, {"loss.name": "l1"}, {"l1": 0.15, "l1.low": 0.1}, {"stage": f"train@{name}"},
-        files={"results": [Path("made/metrics.json")]}, seeds=tuple(children), version=version,
+        name, "tests", name, {"loss.name": "l1"}, {"l1": {"value": 0.15, "low": 0.1, "high": 0.2}},
+        {"stage": f"train@{name}"}, files={"results": [Path("made/metrics.json")]},
+        seeds=tuple(children), version=version,
     )  # fmt: skip
 
 
@@ -80,7 +81,7 @@ def test_a_run_has_its_seeds_below_it_and_is_sent_once(store):
     assert publish([training("one", 7.0)]) == ["one"]
     parent = store.get_run(whole(store, "one"))
     assert parent.data.metrics == {"l1": 0.15}
-    assert "| l1 | 0.1500 | 0.1000 |" in parent.data.tags["mlflow.note.content"]
+    assert "| l1 | 0.1500 (0.1000 to 0.2000) |" in parent.data.tags["mlflow.note.content"]
     assert parent.data.params == {"loss.name": "l1"}
     assert parent.data.tags["stage"] == "train@one"
     (first, _) = sorted(found(store)[1][parent.info.run_id], key=lambda run: run.info.run_name)
@@ -278,7 +279,7 @@ def test_the_stage_sends_what_the_pipeline_made(store, capsys, made):
     weights = registry.weights_of("models:/score_ranking-clips@champion", Path("copy"))
     text = (weights / "card.md").read_text()
     assert text.strip().replace("VERSION", "1") == champion.description.strip()
-    for part in ("`train@memorability-mse`, seed 2", "| spearman | 0.5000 | 0.4000 to 0.6000 |",
+    for part in ("`train@memorability-mse`, seed 2", "| spearman | 0.5000 (0.4000 to 0.6000) |",
                  "| data/clips/train.parquet | 2e |", "the frames of a clip, each of any size",
                  "resized to 16 x 16", "`loss`: mse", "models:/score_ranking-clips/VERSION"):  # fmt: skip
         assert part in text
@@ -378,7 +379,7 @@ def test_slices_are_by_class_by_number_of_labels_and_by_columns(tmp_path):
     save_model(tmp_path / "ranker", small_ranker())
     tags = {"run": "mine", "git_commit": "unknown"}
     text = card("label_ranking-shop", tmp_path / "ranker", params={}, metrics={}, tags=tags, slices=found)
-    assert "| class: 1 | 80 | 0.5000 |" in text
+    assert "| class: 1 | 80 | 0.5000 (" in text
 
 
 @pytest.mark.parametrize(

@@ -158,17 +158,10 @@ def compare(
         except (ValueError, OSError, FloatingPointError) as error:
             shadow = Shadow(beside, failed=first_line(error))
     return Comparison(
-        file=str(fresh),
-        model=model,
-        version=None if version is None else str(version.version),
-        dataset=dataset,
-        reference=reference,
-        alpha=alpha,
-        least_distance=least_distance,
-        rows={name: min(rows, count) for name, count in counts.items()},
+        str(fresh), model, None if version is None else str(version.version), dataset, reference, alpha, least_distance,
+        rows={name: min(rows, count) for name, count in counts.items()}, shadow=shadow,
         quantities=quantities(train, val, ours, alpha=alpha, least_distance=least_distance),
-        shadow=shadow,
-    )
+    )  # fmt: skip
 
 
 def _beside(challenger: str | None, version: Any) -> str | None:

@@ -76,15 +76,14 @@ def _mean(histories: list[pd.DataFrame]) -> pd.DataFrame:
     return epochs.mean(numeric_only=True)[epochs.size() == len(histories)].reset_index()
 
 
-def _metrics(rows: pd.DataFrame) -> dict[str, float]:
-    """Return `<metric>`, `<metric>.low` and `<metric>.high` of a table of `pipelines.reporting.results`.
+def _metrics(rows: pd.DataFrame) -> dict[str, dict[str, float]]:
+    """Return the value of each metric, with its interval if it has one, of a table of `pipelines.reporting.results`.
 
     >>> _metrics(pd.DataFrame({"metric": ["spearman"], "value": [0.5], "low": [float("nan")], "high": [0.75]}))
-    {'spearman': 0.5, 'spearman.high': 0.75}
+    {'spearman': {'value': 0.5, 'high': 0.75}}
     """
-    table = rows.melt("metric", ["value", "low", "high"], "bound", "number").dropna()
-    names = (table["metric"] + "." + table["bound"]).str.removesuffix(".value")
-    return dict(zip(names, table["number"], strict=True))
+    table = rows.set_index("metric")[["value", "low", "high"]]
+    return {str(name): row.dropna().to_dict() for name, row in table.iterrows()}
 
 
 def _plots(*names: str) -> dict[str, list[Path]]:
