@@ -150,8 +150,7 @@ class TestLibraries:
                 backbone(torch.empty(1, 3, 96, 96))
 
     @pytest.mark.parametrize(
-        ("network", "maps"),
-        [("test_vit", True), ("test_efficientnet", True), ("levit_128s", False)],
+        ("network", "maps"), [("test_vit", True), ("test_efficientnet", True), ("levit_128s", False)]
     )
     def test_a_network_of_timm_gives_maps_where_it_has_places(self, network, maps):
         timm = pytest.importorskip("timm")
