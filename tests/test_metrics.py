@@ -354,13 +354,6 @@ def slow_elementwise_match(row):
     return np.average(ranks[0] == ranks[1], weights=[weight for *_, weight in row]) if row else math.nan
 
 
-def slow_gamma(row):
-    pairs = [((first[0] - second[0]) * (first[1] - second[1]), first[2] * second[2])
-             for first, second in itertools.combinations(row, 2)]  # fmt: skip
-    concordant, discordant = (sum(weight for sign, weight in pairs if sign * way > 0) for way in (1, -1))
-    return (concordant - discordant) / (concordant + discordant or math.nan)
-
-
 SLOW = [
     ("reciprocal_rank", {"k": None}, slow_reciprocal_rank), ("reciprocal_rank", {"k": 3}, slow_reciprocal_rank),
     ("hit_rate", {"k": 1}, slow_hit_rate), ("hit_rate", {"k": 3}, slow_hit_rate),
@@ -370,7 +363,6 @@ SLOW = [
     ("expected_reciprocal_rank", {"k": 2, "highest": 3.0}, slow_expected_reciprocal_rank),
     ("elementwise_match", {}, slow_elementwise_match),
     ("exact_match", {}, lambda row: slow_elementwise_match(row) // 1),
-    ("goodman_kruskal_gamma", {}, slow_gamma),
 ]  # fmt: skip
 
 
