@@ -130,15 +130,15 @@ class Project:
         return (self.folder / file).read_text()
 
 
-def shorten(project: Project) -> None:
-    """Leave three runs and two sorters of the params, for tests of what is done with results."""
-    yaml, path = YAML(), project.folder / "params.yaml"
-    params = yaml.load(path)
+def shorten(file: Path) -> None:
+    """Leave three runs and two sorters of a project's params, for tests of what is done with them."""
+    yaml = YAML()
+    params = yaml.load(file)
     runs = ("label_ranking-rlsep", "memorability-mse", "memorability-spearman-laplace")
     params["runs"] = {name: params["runs"][name] for name in runs}
     params["sorters"] = {name: params["sorters"][name] for name in ("laplace", "comparator")}
     params["comparisons"] = {"score_ranking": params["comparisons"]["score_ranking"] | {"runs": [runs[-1]]}}
-    yaml.dump(params, path)
+    yaml.dump(params, file)
 
 
 @pytest.fixture(scope="session")

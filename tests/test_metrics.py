@@ -11,7 +11,7 @@ import pytest
 import torch
 from contracts.truths import kind
 from contracts.values import parameters
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import kendalltau, rankdata, spearmanr, weightedtau
 from sklearn.metrics import average_precision_score, ndcg_score, precision_recall_fscore_support
@@ -367,6 +367,7 @@ SLOW = [
 
 
 @pytest.mark.parametrize(("name", "options", "slow"), SLOW)
+@settings(max_examples=30)
 @given(drawn=lists())
 def test_of_lists_agrees_with_a_loop(name, options, slow, drawn):
     metric, (scores, truth, mask, weights) = getattr(metrics, name), map(torch.tensor, drawn)

@@ -11,7 +11,6 @@ from types import SimpleNamespace
 
 import av
 import numpy as np
-import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -20,13 +19,10 @@ from ruamel.yaml import YAML
 from torchvision.transforms.v2 import functional
 
 from pipelines.config import check_shapes, rules
-from pipelines.expectations import ExpectationsFailed
-from pipelines.expectations import validate as validate_facts
 from pipelines.stages import data, validate
 from rankops import lookup
 from rankops.datasets import voc2007
 from rankops.datasets.files import folds
-from rankops.datasets.files.expected import in_set, unique
 from rankops.datasets.public import reading
 from rankops.io import images
 from rankops.io.images import open_photo, squared
@@ -632,16 +628,6 @@ class TestStages:
             else:
                 missed = rows.isna().any(axis=None) or not rows["decodes"].all()
             assert missed, column
-
-    def test_a_missing_value_fails_in_any_column_of_facts(self, tmp_path):
-        facts = pd.DataFrame({"split": "train", "id": [0, None, 2], "kind": ["a", "b", None], "more": [1, None, 1]})
-        expected = [unique("split", "id"), in_set("kind", "a", "b")]
-        with pytest.raises(ExpectationsFailed) as failed:
-            validate_facts(
-                "x", {"rows": facts.set_index(["split", "id"])}, {"rows": expected}, page=tmp_path / "x.html"
-            )
-        for column in ("id", "kind", "more"):
-            assert f"x.rows: {column}: expect_column_values_to_not_be_null" in str(failed.value)
 
     def test_what_is_said_of_earlier_data_goes_before_these_are_read(self, run):
         folder = run("lamem")
