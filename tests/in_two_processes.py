@@ -1,4 +1,4 @@
-"""Trainings of two steps with every loss; two processes `in_two_processes.py RANK FOLDER PORT` share each batch."""
+"""Trainings of two steps with losses of each kind; two processes `in_two_processes.py RANK FOLDER PORT` share each batch."""
 
 import inspect
 import os
@@ -10,8 +10,10 @@ import torch
 
 from rankops import lookup
 from rankops.datasets.files.splits import Captions, Labels, Split
+from rankops.distributed import gathered
 from rankops.inputs.features import of_tensor
 from rankops.io.checkpoints import build
+from rankops.losses import spearman
 from rankops.sorters.laplace import Laplace
 from rankops.training.loop import train
 from rankops.training.objective import Objective
@@ -49,13 +51,15 @@ def split_of(task: str, draws: torch.Generator) -> Split:
 
 
 def cases() -> dict[str, tuple]:
-    """Every loss with a task that learns it, and sorters that learn along."""
-    tasks, found = [lookup.find("tasks", name) for name in lookup.names("tasks")], {}
+    """A loss of each signature with a task that learns it, and sorters that learn along."""
+    tasks, found, seen = [lookup.find("tasks", name) for name in lookup.names("tasks")], {}, set()
     for name in lookup.names("losses"):
-        parameters = list(inspect.signature(lookup.find("losses", name)).parameters)
+        parameters = tuple(inspect.signature(lookup.find("losses", name)).parameters)
         fitting = [task.name for task in tasks if name != "none" and parameters[1] in task.learns({})]
-        for task in fitting[-1:]:
-            found[name] = (task, name, Laplace if "sorter" in parameters else None, None)
+        kind = (*fitting[-1:], *{"sorter", "weights", "generator", "log_variances"} & {*parameters})
+        if fitting and kind not in seen:
+            seen.add(kind)
+            found[name] = (fitting[-1], name, Laplace if "sorter" in parameters else None, None)
     lstm = partial(build, "sorters", "lstm", {"hidden": 4, "layers": 1}, seed=1, length=4)
     for optimizer in ({"name": "jointly"}, {"name": "SGD", "args": {"lr": 0.1}}):
         found[f"lstm, {optimizer['name']}"] = ("score_ranking", "spearman", lstm, optimizer)
@@ -77,6 +81,21 @@ def trained(task: str, loss: str, sorter, sorter_optimizer, *, model: dict = MOD
     return [*network.state_dict().values(), *sorters, figures]
 
 
+def check_uneven_shares(rank: int) -> None:
+    """Check that of uneven shares of a batch, of which one may be empty, the gradient is that of the whole batch."""
+    draws = torch.Generator().manual_seed(0)
+    inputs, target = torch.randn(12, 5, 4, generator=draws), torch.randn(12, 5, generator=draws)
+    mask = torch.rand(12, 5, generator=draws) < 0.8
+    for shares in ([0, 7, 12], [0, 0, 12], [0, 12, 12]):
+        own = slice(*shares[rank : rank + 2])
+        whole, several = (torch.ones(4, requires_grad=True) for _ in range(2))
+        spearman(inputs @ whole, target, mask=mask).backward()
+        scores, truth, kept = gathered(inputs[own] @ several, target[own], mask[own])
+        spearman(scores, truth, mask=kept).backward()
+        torch.distributed.all_reduce(several.grad)
+        torch.testing.assert_close(several.grad / 2, whole.grad)
+
+
 if __name__ == "__main__":
     rank, folder, port = sys.argv[1:]
     os.environ |= {
@@ -85,5 +104,6 @@ if __name__ == "__main__":
     }  # fmt: skip
     found = {name: trained(*case) for name, case in cases().items()}
     found["normalized"] = trained("score_ranking", "mse", None, None, model=MODEL | {"args": {}})
+    check_uneven_shares(int(rank))
     torch.save(found, Path(folder) / f"{rank}.pt")
     torch.distributed.destroy_process_group()
