@@ -1,4 +1,4 @@
-"""Trainings of two steps with losses of each kind; two processes `in_two_processes.py RANK FOLDER PORT` share each batch."""
+"""Trainings of two steps with every loss; two processes `in_two_processes.py RANK FOLDER PORT` share each batch."""
 
 import inspect
 import os
@@ -51,15 +51,13 @@ def split_of(task: str, draws: torch.Generator) -> Split:
 
 
 def cases() -> dict[str, tuple]:
-    """A loss of each signature with a task that learns it, and sorters that learn along."""
-    tasks, found, seen = [lookup.find("tasks", name) for name in lookup.names("tasks")], {}, set()
+    """Every loss with a task that learns it, and sorters that learn along."""
+    tasks, found = [lookup.find("tasks", name) for name in lookup.names("tasks")], {}
     for name in lookup.names("losses"):
-        parameters = tuple(inspect.signature(lookup.find("losses", name)).parameters)
+        parameters = list(inspect.signature(lookup.find("losses", name)).parameters)
         fitting = [task.name for task in tasks if name != "none" and parameters[1] in task.learns({})]
-        kind = (*fitting[-1:], *{"sorter", "weights", "generator", "log_variances"} & {*parameters})
-        if fitting and kind not in seen:
-            seen.add(kind)
-            found[name] = (fitting[-1], name, Laplace if "sorter" in parameters else None, None)
+        for task in fitting[-1:]:
+            found[name] = (task, name, Laplace if "sorter" in parameters else None, None)
     lstm = partial(build, "sorters", "lstm", {"hidden": 4, "layers": 1}, seed=1, length=4)
     for optimizer in ({"name": "jointly"}, {"name": "SGD", "args": {"lr": 0.1}}):
         found[f"lstm, {optimizer['name']}"] = ("score_ranking", "spearman", lstm, optimizer)
