@@ -8,6 +8,8 @@ import socket
 import subprocess
 import sys
 import time
+from copy import deepcopy
+from functools import cache
 from io import BytesIO
 from pathlib import Path
 
@@ -19,6 +21,22 @@ from ruamel.yaml import YAML
 
 ROOT = Path(__file__).parents[1]
 SUBSET = ROOT / "data/raw/subset"
+
+
+@cache
+def _shipped() -> dict:
+    from pipelines.config.schema import read
+
+    return read(ROOT / "params.yaml")
+
+
+def params_of(changes: dict, *, runs: bool = False) -> dict:
+    """The project's params with changes put in; without its own runs, whose check takes seconds, unless asked for."""
+    from pipelines.config.schema import merged
+
+    return merged(deepcopy(_shipped()) | ({} if runs else {"runs": {}, "comparisons": {}}), changes)
+
+
 hypothesis.settings.register_profile("tests", deadline=None, max_examples=60)
 hypothesis.settings.load_profile("tests")
 
@@ -112,15 +130,15 @@ class Project:
         return (self.folder / file).read_text()
 
 
-def shorten(project: Project) -> None:
-    """Leave three runs and two sorters of the params, for tests of what is done with results."""
-    yaml, path = YAML(), project.folder / "params.yaml"
-    params = yaml.load(path)
+def shorten(file: Path) -> None:
+    """Leave three runs and two sorters of a project's params, for tests of what is done with them."""
+    yaml = YAML()
+    params = yaml.load(file)
     runs = ("label_ranking-rlsep", "memorability-mse", "memorability-spearman-laplace")
     params["runs"] = {name: params["runs"][name] for name in runs}
     params["sorters"] = {name: params["sorters"][name] for name in ("laplace", "comparator")}
     params["comparisons"] = {"score_ranking": params["comparisons"]["score_ranking"] | {"runs": [runs[-1]]}}
-    yaml.dump(params, path)
+    yaml.dump(params, file)
 
 
 @pytest.fixture(scope="session")

@@ -12,7 +12,9 @@ from rankops import lookup
 from rankops.datasets.files.splits import Captions, Labels, Split
 from rankops.inputs.features import of_tensor
 from rankops.io.checkpoints import build
+from rankops.losses import spearman
 from rankops.sorters.laplace import Laplace
+from rankops.training.distributed import gathered
 from rankops.training.loop import train
 from rankops.training.objective import Objective
 
@@ -77,6 +79,21 @@ def trained(task: str, loss: str, sorter, sorter_optimizer, *, model: dict = MOD
     return [*network.state_dict().values(), *sorters, figures]
 
 
+def check_uneven_shares(rank: int) -> None:
+    """Check that of uneven shares of a batch, of which one may be empty, the gradient is that of the whole batch."""
+    draws = torch.Generator().manual_seed(0)
+    inputs, target = torch.randn(12, 5, 4, generator=draws), torch.randn(12, 5, generator=draws)
+    mask = torch.rand(12, 5, generator=draws) < 0.8
+    for shares in ([0, 7, 12], [0, 0, 12], [0, 12, 12]):
+        own = slice(*shares[rank : rank + 2])
+        whole, several = (torch.ones(4, requires_grad=True) for _ in range(2))
+        spearman(inputs @ whole, target, mask=mask).backward()
+        scores, truth, kept = gathered(inputs[own] @ several, target[own], mask[own])
+        spearman(scores, truth, mask=kept).backward()
+        torch.distributed.all_reduce(several.grad)
+        torch.testing.assert_close(several.grad / 2, whole.grad)
+
+
 if __name__ == "__main__":
     rank, folder, port = sys.argv[1:]
     os.environ |= {
@@ -85,5 +102,6 @@ if __name__ == "__main__":
     }  # fmt: skip
     found = {name: trained(*case) for name, case in cases().items()}
     found["normalized"] = trained("score_ranking", "mse", None, None, model=MODEL | {"args": {}})
+    check_uneven_shares(int(rank))
     torch.save(found, Path(folder) / f"{rank}.pt")
     torch.distributed.destroy_process_group()

@@ -31,10 +31,10 @@ from pipelines.ops.messages import without_credentials
 from rankops.io.checkpoints import build, save_model
 from rankops.io.parquet import encode_images
 
-from conftest import ROOT, SUBSET, encoded, git, small_ranker  # isort: skip
+from conftest import ROOT, SUBSET, encoded, git, shorten, small_ranker  # isort: skip
 
 HEAVY = {"torch", "numpy", "pandas", "mlflow", "prefect", "dvc", "great_expectations", "pydantic", "ruamel"}
-FILES = ("params.yaml", "dvc.yaml", "pyproject.toml", "scales/laptop.yaml", "scales/tiny.yaml", "scales/paper.yaml")
+FILES = ("dvc.yaml", "pyproject.toml", "scales/laptop.yaml", "scales/tiny.yaml", "scales/paper.yaml")
 
 
 def rankops(*words: object, code: int = 0, typed_in: Path | None = None) -> str:
@@ -54,8 +54,17 @@ def command(*words: str, folder: Path, library: Path = ROOT / "src", **environme
     )  # fmt: skip
 
 
+@pytest.fixture(scope="module")
+def few_runs(tmp_path_factory) -> Path:
+    """A file of params whose check takes no seconds."""
+    file = tmp_path_factory.mktemp("params") / "params.yaml"
+    shutil.copyfile(ROOT / "params.yaml", file)
+    shorten(file)
+    return file
+
+
 @pytest.fixture
-def project(tmp_path, monkeypatch) -> Path:
+def project(tmp_path, monkeypatch, few_runs) -> Path:
     """The files of a checkout that commands on params read."""
     for file in FILES:
         (tmp_path / file).parent.mkdir(exist_ok=True)
@@ -63,7 +72,8 @@ def project(tmp_path, monkeypatch) -> Path:
     (tmp_path / "data/raw").mkdir(parents=True)
     (tmp_path / "data/raw/subset").symlink_to(SUBSET)
     (tmp_path / "experiments").mkdir()
-    shutil.copyfile(ROOT / "params.yaml", tmp_path / "experiments/params.yaml")
+    for place in ("params.yaml", "experiments/params.yaml"):
+        shutil.copyfile(few_runs, tmp_path / place)
     monkeypatch.chdir(tmp_path)
     for name in ("RANKOPS_MNIST_ROOT", "MLFLOW_TRACKING_URI", "PREFECT_API_URL"):
         monkeypatch.delenv(name, raising=False)
@@ -121,11 +131,6 @@ class TestConsoleCommand:
         done = command("predict", "shipped", "picture.png", "--out", "annotated.png", folder=tmp_path)
         assert (done.returncode, done.stderr, done.stdout[:11]) == (0, "", "picture.png")
         assert (tmp_path / "annotated.png").is_file()
-        Image.new("L", (165, 94)).save(tmp_path / "large.png")
-        found = json.loads(command("predict", "shipped", "large.png", "--json", folder=tmp_path).stdout)
-        assert (found["id"], list(found)[1:]) == ("large.png", ["labels", "label_ranks", "scores"])
-        done = command("predict", "nowhere", "large.png", folder=tmp_path)
-        assert (done.returncode, done.stdout, "nowhere: no model.json" in done.stderr) == (1, "", True)
         (tmp_path / "PIL.py").write_text("raise ModuleNotFoundError('', name='PIL')")
         done = command("predict", "shipped", "picture.png", folder=tmp_path)
         assert done.stderr == 'the package PIL is missing: pip install "rankops-torch[tasks]"\n'
@@ -160,6 +165,10 @@ def test_published_weights_become_a_file_that_a_run_may_start_from(project, monk
 
 
 class TestScale:
+    @pytest.fixture(autouse=True)
+    def _every_run(self, project):
+        shutil.copyfile(ROOT / "params.yaml", project / "params.yaml")
+
     def test_goes_back_and_forth_without_a_trace(self, project):
         shipped = (project / "params.yaml").read_text()
         rankops("scale", "tiny")
@@ -197,12 +206,9 @@ class TestScale:
         [
             (None, "mine.yaml"),
             ("datasets: {clips: {args: {canvs: 1}}}", "datasets.clips.args.canvs.*did you mean canvas"),
-            ("datasets: {clips: {args: {canvas: 4}}}", "mine.*datasets.clips.*canvas"),
             ("evaluate: {seed: 1, seed: 2}", "mine.yaml: not YAML"),
             ("", "mine.yaml: expected a mapping"),
-            ("1: 2", "mine.yaml: 1: unknown key"),
             ("compute: {threads: 2020-01-01}", "mine.*compute.threads"),
-            ("compute: {device: 2020-01-01}", "mine.*compute.device"),
         ],
     )
     def test_what_is_refused_changes_nothing(self, project, text, expected):
@@ -257,16 +263,6 @@ class TestModels:
         shown = rankops("predict", "../model", "../a.png", typed_in=project / "experiments")
         assert all(f"{found[0]['scores'][label]:.3f}" in shown for label in found[0]["labels"])
         assert "a.png" in rankops("predict", "shipped", "../a.png", typed_in=project / "experiments")
-
-    def test_a_table_is_ranked_into_another(self, project):
-        found = rankops("predict", "model", "fresh.parquet", "-o", "found.csv", "--json")
-        assert json.loads(found.splitlines()[-1]) == {"out": "found.csv", "rows": 70, "broken": []}
-        assert len((project / "found.csv").read_text().splitlines()) == 71
-        images = pq.read_table("fresh.parquet")["image"].to_pylist()
-        pq.write_table(pa.table({"image": [b"", *(image["bytes"] for image in images[1:])]}), "BAD.PARQUET")
-        words = ("predict", "model", "BAD.PARQUET", "--out", "found.parquet")
-        assert "BAD.PARQUET: row 1" in rankops(*words, code=1)
-        assert "1 of 70 rows could not be answered: 1" in rankops(*words, "--skip-broken", code=3)
 
     def test_monitor_ends_with_0_or_3(self, project):
         model = ("--model", "model", "--dataset", "ranked_mnist")

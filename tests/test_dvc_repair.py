@@ -80,8 +80,7 @@ def test_half_a_list_of_running_stages_goes_and_what_a_person_or_a_living_dvc_ma
 
 @pytest.mark.parametrize("file", ["dvc.lock", "dvc.yaml", "params.yaml"])
 @pytest.mark.parametrize(
-    "marks",
-    ["<<<<<<< HEAD\n{}=======\n>>>>>>> other\n", "{}=======\n>>>>>>> other\n", "<<<<<<<\n{}=======\n>>>>>>>\n"],
+    "marks", ["<<<<<<< HEAD\n{}=======\n>>>>>>> other\n", "{}=======\n>>>>>>> other\n", "<<<<<<<\n{}=======\n>>>>>>>\n"]
 )
 def test_what_is_half_merged_is_left_to_a_person_who_is_told_where_and_what_to_do(tmp_path, monkeypatch, file, marks):
     monkeypatch.chdir(tmp_path)

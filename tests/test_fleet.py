@@ -182,7 +182,7 @@ def test_mlflow_lets_nobody_in_without_the_right_password(mlflow_server, worker_
 @pytest.fixture(scope="module")
 def trained(new_project):
     project = new_project("fleet")
-    shorten(project)
+    shorten(project.folder / "params.yaml")
     project.run("dvc repro report")
     return project
 

@@ -7,7 +7,6 @@ import pytest
 import torch
 
 from rankops import lookup
-from rankops.bootstrap import evaluate
 from rankops.inputs._base import one_of
 from rankops.inputs._stored import Stored
 from rankops.io.parquet import IMAGE, encode_images
@@ -17,12 +16,8 @@ from rankops.training.loop import train
 from rankops.training.objective import Objective
 
 ROWS = 40
-PHASE = {
-    "epochs": 2,
-    "patience": 2,
-    "optimizer": {"name": "AdamW", "args": {"lr": 1e-2}},
-    "schedule": {"name": "cosine"},
-}
+PHASE = {"epochs": 2, "patience": 2, "optimizer": {"name": "AdamW", "args": {"lr": 1e-2}},
+         "schedule": {"name": "cosine"}}  # fmt: skip
 TWO = {"batch_size": 8, "probe": PHASE, "finetune": PHASE | {"shift": 1}}
 RANKS = {"scorer": PHASE | {"batch_size": 8, "shift": 1}, "thresholds": PHASE | {"batch_size": 8, "hidden": 4}}
 CONVNET = {"name": "linear", "args": {}, "backbone": {"name": "convnet", "args": {"channels": [4, 6]}}}
@@ -115,8 +110,8 @@ class TestWeightsAndGroups:
     @pytest.mark.parametrize(
         ("task", "loss"),
         [
-            ("score_ranking", "mse"), ("score_ranking", "spearman"), ("label_ranking", "cross_entropy"),
-            ("label_ranking", "rlsep"), ("multilabel", "multilabel_soft_margin"),
+            ("score_ranking", "mse"), ("score_ranking", "spearman"), ("label_ranking", "rlsep"),
+            ("multilabel", "multilabel_soft_margin"),
         ],
     )  # fmt: skip
     def test_what_counts_more_decides(self, task, loss, tmp_path, generator):
@@ -138,7 +133,6 @@ class TestWeightsAndGroups:
         assert statistic.examples == len(set(table["group"].to_pylist()))
         weighted = statistic.of_rows(np.arange(statistic.examples))[0]
         assert weighted > made.statistic(table.drop_columns(["weight", "group"])).of_rows(np.arange(ROWS))[0]
-        assert evaluate({1: statistic}, resamples=10, seed=0)
 
     def test_a_share_of_the_largest_targets_is_learned_as_labels(self, tmp_path, generator):
         _, target, _ = self.split(tmp_path, generator)

@@ -10,17 +10,15 @@ from PIL import Image
 from scipy.stats import rankdata
 
 from pipelines.config import check_shapes
-from pipelines.config.schema import merged
-from pipelines.config.schema import read as read_params
 from pipelines.stages import data
 from rankops.datasets.kanji import FILE, Kanji, draw
 from rankops.tasks.label_ranking import LabelRanking
 
-from conftest import ROOT, encoded, refusal, with_cell  # isort: skip
+from conftest import encoded, params_of, refusal, with_cell  # isort: skip
 
 ARGS = {"least": 5, "val_share": 0.25, "test_share": 0.25, "gate_share": 0.0}
 BLOCK = {"name": "kanji", "raw": "data/raw/kanji", "size": 32, "args": ARGS, "seed": 3}
-SETTINGS = check_shapes(merged(read_params(ROOT / "params.yaml"), {"datasets": {"kanji": BLOCK}}))
+SETTINGS = check_shapes(params_of({"datasets": {"kanji": BLOCK}}))
 XMLNS = 'xmlns="http://www.w3.org/2000/svg" xmlns:k="http://kanjivg.tagaini.net"'
 SVG = f'<svg {XMLNS}><g><g k:element="{{}}">{{}}</g></g></svg>'
 

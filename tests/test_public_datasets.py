@@ -7,10 +7,10 @@ import zlib
 from io import BytesIO
 from itertools import pairwise
 from pathlib import Path
+from types import SimpleNamespace
 
 import av
 import numpy as np
-import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -19,21 +19,17 @@ from ruamel.yaml import YAML
 from torchvision.transforms.v2 import functional
 
 from pipelines.config import check_shapes, rules
-from pipelines.config.schema import merged
-from pipelines.config.schema import read as read_params
-from pipelines.expectations import ExpectationsFailed
-from pipelines.expectations import validate as validate_facts
 from pipelines.stages import data, validate
 from rankops import lookup
 from rankops.datasets import voc2007
 from rankops.datasets.files import folds
-from rankops.datasets.files.expected import in_set, unique
 from rankops.datasets.public import reading
 from rankops.io import images
 from rankops.io.images import open_photo, squared
 from rankops.io.parquet import IMAGE, decode_images
+from rankops.io.pictures import check_plain
 
-from conftest import ROOT, encoded, refusal, with_cell  # isort: skip
+from conftest import ROOT, encoded, params_of, refusal, with_cell  # isort: skip
 
 SIZE = 32
 SEED = 3  # leaves no split of the few files empty
@@ -215,11 +211,10 @@ class TestPhotos:
             (encoded(picture(), "EPS"), "no JPEG"), (encoded(picture(), "PPM"), "no JPEG"),
             (b"\x89PNG\r\n\x1a\n" + b"\0" * 40, "not a whole image"),
         ):  # fmt: skip
-            with pytest.raises(ValueError, match=message) as failed:
+            with pytest.raises(ValueError, match=message):
                 open_photo(contents, SIZE)
-            assert " at 0x" not in str(failed.value)  # a place in memory helps nobody
 
-    @pytest.mark.parametrize(("color", "channels"), [(0, 1), (2, 3), (4, 2), (6, 4)])
+    @pytest.mark.parametrize(("color", "channels"), [(0, 1), (6, 4)])
     def test_16_bits_a_color_are_refused_in_any_color(self, color, channels):
         rows = (b"\0" + bytes(range(8 * channels))) * 4
         head = struct.pack(">IIBBBBB", 4, 4, 16, color, 0, 0, 0)
@@ -235,23 +230,12 @@ class TestPhotos:
         for damaged in (contents[:kept] + bytes(len(contents) - kept), contents[:-12]):
             refused_everywhere(damaged, "damaged or truncated")
 
-    def test_a_tiff_of_planes_of_16_bits_or_of_signed_numbers_is_refused(self):
-        side, length = 4, 4 * 4 * 2
-        entries = [(256, side), (257, side), (259, 1), (262, 2), (277, 3), (278, side), (284, 2)]
-        data = 8 + 2 + 12 * 10 + 4
-        several = {258: (data, "H", [16] * 3), 273: (data + 6, "I", [data + 30 + length * plane for plane in range(3)]),
-                   279: (data + 18, "I", [length] * 3)}  # fmt: skip
-        fields = {tag: struct.pack("<HHIHH", tag, 3, 1, value, 0) for tag, value in entries}
-        fields |= {tag: struct.pack("<HHII", tag, 3 if kind == "H" else 4, 3, place)
-                   for tag, (place, kind, _) in several.items()}  # fmt: skip
-        head = b"II*\0" + struct.pack("<IH", 8, len(fields)) + b"".join(fields[tag] for tag in sorted(fields))
-        values = b"".join(struct.pack(f"<3{kind}", *values) for _, kind, values in sorted(several.values()))
-        planes = head + bytes(4) + values + b"\x34\x12" * (3 * length // 2)
-        signed = encoded(picture().convert("L"), "TIFF", tiffinfo={339: 2})
-        for contents, message in ((planes, "more than 8 bits"), (signed, "no whole numbers from 0")):
-            assert Image.open(BytesIO(contents)).load()  # Pillow takes it
-            with pytest.raises(ValueError, match=message):
-                open_photo(contents, SIZE)
+    def test_tags_of_a_tiff_decide_as_pillow_takes_planes_of_16_bits_for_ones_of_8(self):
+        header = SimpleNamespace(mode="RGB", tile=[], tag_v2={258: (16, 16, 16)})
+        with pytest.raises(ValueError, match="more than 8 bits"):
+            check_plain(header)
+        with pytest.raises(ValueError, match="no whole numbers from 0"):
+            open_photo(encoded(picture().convert("L"), "TIFF", tiffinfo={339: 2}), SIZE)
 
     def test_several_frames_are_refused_but_not_the_preview_in_a_cameras_file(self):
         first, second = picture(1), picture(2)
@@ -266,15 +250,6 @@ class TestPhotos:
         monkeypatch.setattr(ImageFile.ImageFile, "load", lambda image: pytest.fail("was unpacked"))
         with pytest.raises(ValueError, match="9000 x 9000 pixels, expected at most 67,108,864"):
             open_photo(large, SIZE)
-
-    def test_whatever_a_decoder_raises_is_a_broken_picture(self, monkeypatch):
-        def fails(image):
-            raise ZeroDivisionError("inside")
-
-        contents = encoded(picture())
-        monkeypatch.setattr(ImageFile.ImageFile, "load", fails)
-        with pytest.raises(ValueError, match="not a whole image .inside"):
-            open_photo(contents, SIZE)
 
 
 def refused_everywhere(contents: bytes, message: str) -> None:
@@ -432,7 +407,7 @@ class TestVideos:
             build("videomem").decode(path, SIZE)
 
 
-# In the list of LISTS: what is replaced, by what, and what the message must hold besides the file.
+# In the list of LISTS: what is replaced, by what, and what the message must hold besides the place.
 FAULTS = [
     ("voc2007", "000012 -1\n", "", "000012"),
     ("voc2007", "000012 -1", "000017 -1", "000017.*twice"),
@@ -453,8 +428,8 @@ FAULTS = [
     ("solar_cells", "cell1.png  0.3333333333333333", "cell1.png 4", r"cell1\.png.*4"),
     ("solar_cells", "mono\n", "mono new\n", "'new'"),
 ]
-# As above, of files that are none of the dataset's own, or one of them by two names.
-ELSEWHERE = [
+# Of files that are none of the dataset's own, or one of them by two names.
+FAULTS += [
     ("coco_captions", '"filepath": "val2014", "filename": "COCO_val2014_000000000001.jpg"',
      '"filepath": "/val2014", "filename": "x.jpg"', "/val2014/x.jpg"),
     ("coco_captions", '"filename": "COCO_val2014_000000000001.jpg"', '"filename": "../../x.jpg"', r"\.\./\.\./x.jpg"),
@@ -466,16 +441,10 @@ ELSEWHERE = [
 
 
 @pytest.mark.parametrize(("name", "old", "new", "message"), FAULTS)
-def test_a_fault_in_a_list_is_named_with_its_file(raw, name, old, new, message):
+def test_a_fault_in_a_list_is_named_with_its_place(raw, name, old, new, message):
     folder = raw(name)
     build(name).check(folder)
-    with pytest.raises(ValueError, match=rf"{Path(LISTS[name]).name}: .*{message}"):
-        build(name).check(raw(name, old, new))
-
-
-@pytest.mark.parametrize(("name", "old", "new", "message"), ELSEWHERE)
-def test_a_list_names_files_of_the_dataset_alone_each_once_by_any_name(raw, name, old, new, message):
-    with pytest.raises(ValueError, match=rf"data/raw/{name}: .*{message}"):
+    with pytest.raises(ValueError, match=rf"(data/raw/{name}|{Path(LISTS[name]).name}): .*{message}"):
         build(name).check(raw(name, old, new))
 
 
@@ -547,8 +516,7 @@ def run(raw, tmp_path, monkeypatch):
 
 def settings(name, snapshot=1, **args):
     block = {"name": name, "raw": f"data/raw/{name}", "size": SIZE, "args": ARGS[name] | args, "seed": SEED}
-    values = {"datasets": {name: block}, "data": {"snapshot": snapshot}}
-    return check_shapes(merged(read_params(ROOT / "params.yaml"), values))
+    return check_shapes(params_of({"datasets": {name: block}, "data": {"snapshot": snapshot}}))
 
 
 def half(photo):
@@ -646,13 +614,6 @@ class TestStages:
         assert "split test, id 0 (e.jpg): same_picture_as = train 1 (b.jpg)" in message
         assert refusal(settings("lamem", allow_repeated=True), "lamem") is None
 
-    def test_a_gate_is_written_and_held_against_what_is_expected(self, run):
-        folder, params = run("videomem", gate_share=0.2), settings("videomem", gate_share=0.2)
-        rows = json.loads((folder / "manifest.json").read_text())["rows"]
-        assert rows == {"train": 1, "val": 2, "test": 1, "gate": 1}
-        assert refusal(params, "videomem") is None
-        assert "target = 1.5" in refusal(params, "videomem", gate=[with_cell("target", 0, lambda target: 1.5)])
-
     @pytest.mark.parametrize("name", MAKE)
     def test_a_missing_value_is_missed_in_any_column(self, run, name):
         folder, dataset = run(name), build(name)
@@ -667,16 +628,6 @@ class TestStages:
             else:
                 missed = rows.isna().any(axis=None) or not rows["decodes"].all()
             assert missed, column
-
-    def test_a_missing_value_fails_in_any_column_of_facts(self, tmp_path):
-        facts = pd.DataFrame({"split": "train", "id": [0, None, 2], "kind": ["a", "b", None], "more": [1, None, 1]})
-        expected = [unique("split", "id"), in_set("kind", "a", "b")]
-        with pytest.raises(ExpectationsFailed) as failed:
-            validate_facts(
-                "x", {"rows": facts.set_index(["split", "id"])}, {"rows": expected}, page=tmp_path / "x.html"
-            )
-        for column in ("id", "kind", "more"):
-            assert f"x.rows: {column}: expect_column_values_to_not_be_null" in str(failed.value)
 
     def test_what_is_said_of_earlier_data_goes_before_these_are_read(self, run):
         folder = run("lamem")
@@ -718,8 +669,8 @@ class TestUnion:
         block = {"name": "union", "raw": "data/raw/both", "size": SIZE, "seed": SEED}
 
         def params(**args):
-            values = {"datasets": {"both": block | {"args": {"sources": [*self.SOURCES]} | args}}}
-            return rules.check_values(merged(read_params(ROOT / "params.yaml"), values))
+            args = {"sources": [*self.SOURCES]} | args
+            return rules.check_values(params_of({"datasets": {"both": block | {"args": args}}}))
 
         return params
 
@@ -799,7 +750,7 @@ class TestFolds:
         def run(count):
             shares = {"val_share": 0.2, "test_share": 0.2, "gate_share": 0.2}
             block = {"name": "arc", "raw": "data/raw/arc", "size": SIZE, "args": shares, "folds": count, "seed": SEED}
-            params = check_shapes(merged(read_params(ROOT / "params.yaml"), {"datasets": {"mine": block}}))
+            params = check_shapes(params_of({"datasets": {"mine": block}}))
             data.main(params, "mine")
             return params
 
@@ -912,13 +863,6 @@ def test_the_examples_in_the_documentation_are_params():
     text = (ROOT / "docs/real_data.md").read_text()
     examples = [YAML(typ="safe").load(part.split("```")[0]) for part in text.split("```yaml\n")[1:]]
     for example in examples:
-        rules.check_values(merged(read_params(ROOT / "params.yaml"), example))
-    assert [name for example in examples for name in example["datasets"]] == [
-        *list(MAKE)[:4],
-        "films_and_photos",
-        "arc",
-        "protein_homology",
-        "kanji",
-        "solar_cells",
-        "movielens_100k",
-    ]
+        rules.check_values(params_of(example))
+    shown = {name for example in examples for name in example["datasets"]}
+    assert shown == {*MAKE, "films_and_photos", "protein_homology", "kanji", "movielens_100k"}

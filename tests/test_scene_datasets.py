@@ -1,6 +1,7 @@
 """Datasets of scenes: contents follow from recipes, and validation names every planted fault."""
 
 import json
+import re
 from copy import deepcopy
 
 import numpy as np
@@ -48,13 +49,8 @@ def build(name, **changed) -> Scenes:
 def block(name, **changed) -> dict:
     """A block of the params."""
     options = json.loads(json.dumps(BLOCKS[name] | changed))
-    return {
-        "name": name,
-        "raw": "data/digits",
-        "rows": options.pop("rows"),
-        "seed": options.pop("seed"),
-        "args": options,
-    }
+    rows, seed = options.pop("rows"), options.pop("seed")
+    return {"name": name, "raw": "data/digits", "rows": rows, "seed": seed, "args": options}
 
 
 def settings(snapshot=1, **datasets):
@@ -110,6 +106,39 @@ def boxes_of(recipe, row, prefix=""):
     return {place: box for place, box in enumerate(zip(*values, strict=True)) if box[0] > 0}
 
 
+# Of each dataset, faults in different rows of its training split, and what is said of each.
+FAULTS = {
+    "ranked_mnist": [
+        (with_item("label_ranks", 11, present, lambda rank: rank + 1), "scenes: ranks_follow_sizes", "id 11"),
+        (with_item("size", 12, lambda cell: cell.index(0.0), lambda _: 1.0), "digits: size", "id 12"),
+    ],
+    "clips": [
+        (with_cell("target", 30, lambda _: 1.25), "score_is_a_share_of_viewers", "id 30"),
+        (with_cell("target", 32, lambda _: None), "score_is_a_share_of_viewers", "id 32"),
+        (with_cell("target", 33, lambda _: 0.0), "score_is_believable", "id 33"),
+        (with_cell("probability", 34, lambda p: p - 0.01), "probability_follows_content", "id 34"),
+        (with_cell("drift", 37, lambda _: [0.0, 3.0]), "scenes: drift", "id 37: drift = 3.0"),
+        (with_cell("frames", 4, lambda f: [f[6], *f[1:6], f[0]]), "difference_from_recipe", "id 4"),
+    ],
+    "long_tailed_mnist": [
+        (with_item("labels", 20, 9, lambda label: 1 - label), "labels_follow_recipe", "id 20"),
+        (with_item("difficult", 21, 2, lambda _: True), "scenes: difficult", "id 21"),
+        (with_item("distractor_shuffle", 3, 0, lambda way: (way + 1) % 48), "difference_from_recipe", "id 3"),
+        (with_item("distractor_shuffle", 22, 0, lambda _: 99), "shuffles_are_known", "id 22"),
+        (with_item("distractor_glyph", 23, 1, lambda _: 10**6), "distractors: glyph_is_of_this_split",
+         "id 23, distractor 1"),
+    ],
+    "captions": [
+        (with_item("captions", 20, 2, lambda _: "a purple digit above a seven"), "captions_name_its_digits", "id 20"),
+        (with_item("captions", 23, 2, lambda _: None), "captions_name_its_digits", "id 23"),
+        (with_cell("captions", 24, lambda several: [several[0]] * 5), "different_captions", "id 24"),
+        (with_cell("family", 26, lambda _: 30), "twins_stand_together", "id 26"),
+        (lambda table: table.take([*range(28), 28, 30, 29, 31, *range(32, 80)]), "twins_stand_together", "id 29"),
+        (with_item("top", 2, present, lambda _: 0.25), "two_digits_are_exchanged", "id 2"),
+    ],
+}  # fmt: skip
+
+
 @pytest.mark.parametrize("name", BLOCKS)
 class TestAll:
     def test_faultless_data_pass_and_leave_a_page(self, check, project, name):
@@ -126,8 +155,9 @@ class TestAll:
         assert tables[0].equals(tables[1])
         assert not tables[0].equals(tables[2])
 
-    def test_is_drawn_in_pieces_and_numbered_through_over_snapshots(self, known, name):
+    def test_is_drawn_in_pieces_and_numbered_through_over_snapshots(self, known, name, monkeypatch):
         dataset = build(name, canvas=32, scale=(2.0, 2.8))
+        monkeypatch.setattr(type(dataset), "piece", 60)
         rows = dataset.piece + 20
         table = pa.concat_tables(dataset.tables(known["train"], "train", [rows, 4, 4], threads=1))
         assert table["id"].to_pylist() == list(range(rows + 8))
@@ -136,7 +166,7 @@ class TestAll:
         assert table.slice(0, rows).equals(before)
         assert not table.slice(rows, 4).drop(["id"]).equals(table.slice(rows + 4, 4).drop(["id"]))
 
-    def test_faults_of_any_scene_are_named(self, check, known, project, name):
+    def test_faults_are_named(self, check, known, project, name):
         sizes = pq.read_table(project / f"data/{name}/train.parquet")["size"].to_pylist()
         labels, glyphs = [present(sizes[row]) for row in range(80)], known["train"]
         foreign = known["test"].glyph[known["test"].labels == labels[6]][0].item()
@@ -147,6 +177,7 @@ class TestAll:
             (8, "left", 70.0, "inside_canvas = False"), (10, "size", 60.0, "size = 60.0"),
         )  # fmt: skip
         changes = [with_item(column, row, labels[row], lambda _, v=value: v) for row, column, value, _ in faults]
+        changes += [change for change, *_ in FAULTS.get(name, [])]
         changes.append(lambda table: pa.concat_tables([table.slice(0, 78), table.slice(0, 1)]))
         message = check(name, train=changes)
         for row, _, _, found in faults:
@@ -154,6 +185,8 @@ class TestAll:
         for part in ("rows: expect_table_row_count_to_equal", "split, id: ", "pixels: ", "difference_from_recipe: "):
             assert f"scenes: {part}" in message
         assert "split train, id 0" in message
+        for _, what, where in FAULTS.get(name, []):
+            assert re.search(rf"{what}.*split train, {where}\b", message), what
 
     def test_faults_of_images_are_named(self, check, project, name):
         table = pq.read_table(project / f"data/{name}/val.parquet")
@@ -217,47 +250,6 @@ def test_scenes_that_cannot_be_drawn_are_told(known, monkeypatch, name, module, 
     monkeypatch.setattr(module, "ROUNDS", 3)
     with pytest.raises(ValueError, match=message):
         list(build(name, **changed).tables(known["train"], "train", [20], threads=1))
-
-
-# Of each dataset, faults in different rows of its training split, and what is said of each.
-FAULTS = {
-    "ranked_mnist": [
-        (with_item("label_ranks", 11, present, lambda rank: rank + 1), "scenes: ranks_follow_sizes", "id 11"),
-        (with_item("size", 12, lambda cell: cell.index(0.0), lambda _: 1.0), "digits: size", "id 12"),
-    ],
-    "clips": [
-        (with_cell("target", 30, lambda _: 1.25), "score_is_a_share_of_viewers", "id 30"),
-        (with_cell("target", 32, lambda _: None), "score_is_a_share_of_viewers", "id 32"),
-        (with_cell("target", 33, lambda _: 0.0), "score_is_believable", "id 33"),
-        (with_cell("probability", 34, lambda p: p - 0.01), "probability_follows_content", "id 34"),
-        (with_cell("drift", 37, lambda _: [0.0, 3.0]), "scenes: drift", "id 37: drift = 3.0"),
-        (with_cell("frames", 4, lambda f: [f[6], *f[1:6], f[0]]), "difference_from_recipe", "id 4"),
-    ],
-    "long_tailed_mnist": [
-        (with_item("labels", 20, 9, lambda label: 1 - label), "labels_follow_recipe", "id 20"),
-        (with_item("difficult", 21, 2, lambda _: True), "scenes: difficult", "id 21"),
-        (with_item("distractor_shuffle", 3, 0, lambda way: (way + 1) % 48), "difference_from_recipe", "id 3"),
-        (with_item("distractor_shuffle", 22, 0, lambda _: 99), "shuffles_are_known", "id 22"),
-        (with_item("distractor_glyph", 23, 1, lambda _: 10**6), "distractors: glyph_is_of_this_split",
-         "id 23, distractor 1"),
-    ],
-    "captions": [
-        (with_item("captions", 20, 2, lambda _: "a purple digit above a seven"), "captions_name_its_digits", "id 20"),
-        (with_item("captions", 23, 2, lambda _: None), "captions_name_its_digits", "id 23"),
-        (with_cell("captions", 24, lambda several: [several[0]] * 5), "different_captions", "id 24"),
-        (with_cell("family", 26, lambda _: 30), "twins_stand_together", "id 26"),
-        (lambda table: table.take([*range(28), 28, 30, 29, 31, *range(32, 80)]), "twins_stand_together", "id 29"),
-        (with_item("top", 34, present, lambda _: 0.25), "two_digits_are_exchanged", "id 34"),
-    ],
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("name", FAULTS)
-def test_faults_are_named(check, name):
-    message = check(name, train=[change for change, *_ in FAULTS[name]])
-    for _, *parts in FAULTS[name]:
-        line = next(line for line in message.splitlines() if parts[0] in line)
-        assert f"split train, {parts[1]}" in line
 
 
 def test_digits_that_cover_each_other_and_too_many_are_named(check, project):

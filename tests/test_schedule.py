@@ -50,7 +50,7 @@ class Site:
     """A tiny project with its own servers and a worker, which retrains every other minute."""
 
     def __init__(self, project):
-        shorten(project)
+        shorten(project.folder / "params.yaml")
         project.replace("prefect.yaml", "30 * * * *", "30 4 1 1 *")  # the nightly schedule is the only one
         project.run("git add --all && git commit --quiet --message site")
         self.project, self.params = project, load(project.folder / "params.yaml")

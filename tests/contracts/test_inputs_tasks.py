@@ -35,18 +35,12 @@ LOSSES = {
     "retrieval": ("hard_negative_triplet", "recall_at_k"),
 }
 SORTS = ("average_precision", "spearman", "ndcg", "recall_at_k")
-PHASE = {
-    "epochs": 1,
-    "patience": 1,
-    "optimizer": {"name": "AdamW", "args": {"lr": 1e-3}},
-    "schedule": {"name": "cosine"},
-}
+PHASE = {"epochs": 1, "patience": 1, "schedule": {"name": "cosine"},
+         "optimizer": {"name": "AdamW", "args": {"lr": 1e-3}}}  # fmt: skip
 TWO = {"batch_size": 6, "probe": PHASE, "finetune": PHASE | {"shift": 1}}
+LABELS = PHASE | {"batch_size": 6}
 TRAINING = {
-    "label_ranking": {
-        "scorer": PHASE | {"batch_size": 6, "shift": 1},
-        "thresholds": PHASE | {"batch_size": 6, "hidden": 4},
-    },
+    "label_ranking": {"scorer": LABELS | {"shift": 1}, "thresholds": LABELS | {"hidden": 4}},
     "query_ranking": {"ranker": PHASE | {"batch_size": 4, "shift": 1}},
     "retrieval": TWO | {"least_count": 1, "size": 8},
 }
@@ -121,7 +115,9 @@ def test_an_input_and_a_task_are_trained_and_answer_raw_rows_or_say_why_not(task
         model = {"name": "linear", "args": {}, "backbone": BACKBONES[kind]}
         network = made.build(model, data[0], seed=0)
         objective = Objective({"name": loss}, sorter=Laplace() if loss in SORTS else None)
-        for _, epoch in train(made, network, *data, objective=objective, seed=0, started=True, device="cpu"):
+        epochs = list(train(made, network, *data, objective=objective, seed=0, started=True, device="cpu"))
+        assert [phase for phase, _ in epochs] == list(made.blocks())
+        for _, epoch in epochs:
             assert np.isfinite([epoch.loss, *epoch.validation.values()]).all()
         save_model(tmp_path / "model", network)
         with torch.no_grad():
@@ -130,6 +126,7 @@ def test_an_input_and_a_task_are_trained_and_answer_raw_rows_or_say_why_not(task
     assert predicted["name"].to_pylist() == [f"row {row}" for row in range(ROWS)]
     statistic = made.statistic(predicted)
     assert statistic.examples == ROWS // 3
+    assert {metric.name for metric in made.metrics} <= set(statistic.names)
     leaf = evaluate({1: statistic}, resamples=20, seed=0)
     for part in made.metrics[0].name.split("."):
         leaf = leaf[part]

@@ -12,14 +12,7 @@ from torch._subclasses import FakeTensorMode
 from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException
 
 from contracts.truths import AXES, EMPTY_OF_ORDER, IMPOSSIBLE, TRUTHS, TYPES, example, kind, without
-from contracts.values import (
-    check_nothing_else_changes,
-    check_option,
-    check_summary,
-    numbers_of,
-    options_of,
-    parameters,
-)
+from contracts.values import check_nothing_else_changes, check_option, check_summary, numbers_of, options_of, parameters
 from rankops import lookup
 from rankops.io.checkpoints import build
 from rankops.losses import _pairs as pairs

@@ -38,7 +38,7 @@ IMPOSSIBLE = {
 # Other types of the same values.
 TYPES = {
     "label_ranks": (torch.float32, torch.float64, torch.uint8),
-    "target": (torch.int64, torch.int32, torch.float32),
+    "target": (torch.int64, torch.int32, torch.float32, torch.bfloat16),
     "labels": (torch.bool, torch.float32, torch.float64),
     "positives": (torch.int64, torch.float32, torch.uint8),
 }
