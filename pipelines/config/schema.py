@@ -45,6 +45,8 @@ VALUES, DEPTH = 200_000, 50
 SHORT = Repr()  # of what was found, for messages
 SHORT.maxstring = SHORT.maxother = 200
 NONE = "none"  # marks an unused sorter, start or auxiliary loss
+# Of a run, what its loss is, and what reports show of it anyway.
+OF_LOSS = ("loss", "sorter", "sorter_optimizer", "auxiliary", "seeds", "grid")
 DRAWN_FROM = "data/digits"  # `raw` of datasets that are drawn
 # What params were called once, by their place's last key.
 RENAMED = {
@@ -301,6 +303,19 @@ class Settings(Block):
         """Return a task's training with what a run says otherwise."""
         return self.run_of(name)["training"]
 
+    def beside_the_loss(self, name: str, baseline: str) -> dict[str, tuple[Any, Any]]:
+        """Return in what a run differs from another beside its loss: by place, its value and that of the other."""
+        one, other = (
+            {"settings": len(self.runs[run].settings)}
+            | {place: value for place, value in _places(self.run_of(run)).items() if place.split(".")[0] not in OF_LOSS}
+            for run in (name, baseline)
+        )
+        return {
+            place: (one.get(place), other.get(place))
+            for place in dict.fromkeys([*one, *other])
+            if one.get(place) != other.get(place) and not {place} & {*self.runs[name].grid, *self.runs[baseline].grid}
+        }
+
     def run_of(self, name: str, setting: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """Return a run whose training is merged with its task's, with a setting's values put in.
 
@@ -364,6 +379,18 @@ def merged(block: dict[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
         else:
             block[key] = deepcopy(value)
     return block
+
+
+def _places(block: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Return nested values by their dotted places.
+
+    >>> _places({"probe": {"epochs": 15, "optimizer": {"name": "SGD"}}})
+    {'probe.epochs': 15, 'probe.optimizer.name': 'SGD'}
+    """
+    places = {}
+    for key, value in block.items():
+        places |= _places(value, f"{prefix}{key}.") if isinstance(value, Mapping) else {f"{prefix}{key}": value}
+    return places
 
 
 def others(name: str, known: Collection[str]) -> str:

@@ -88,6 +88,7 @@ def _comparison(params: Settings, runs: pd.DataFrame, table: pd.DataFrame, name:
             "verdict": _verdict(row.low, row.high, lower_is_better=about.lower_is_better),
             "p": "< 0.001" if row.p < 0.001 else number(row.p),
             "seeds": row.seeds,
+            "beside": _beside(params, row.run, baseline) if row.run in params.runs else "",
         }
         for row in table.itertuples()
     ]
@@ -97,6 +98,16 @@ def _comparison(params: Settings, runs: pd.DataFrame, table: pd.DataFrame, name:
     own = [row for row in rows if row["run"] in params.runs]
     best = max(own, key=lambda row: fmean(read_run(f"models/runs/{row['run']}")["validation"].values()))
     return {"task": title, "metric": about, "question": question, "usual": usual, "runs": rows, "best": best}
+
+
+def _beside(params: Settings, run: str, baseline: str) -> str:
+    """Say in what a run differs from its baseline beside the loss.
+
+    Without the way to a place: `batch_size 256 (32)`.
+    """
+    found = params.beside_the_loss(run, baseline).items()
+    shown = {place.rpartition(".")[2]: ["none" if one is None else one for one in values] for place, values in found}
+    return ", ".join(f"{place} {ours} ({theirs})" for place, (ours, theirs) in shown.items())
 
 
 def _verdict(low: float, high: float, *, lower_is_better: bool) -> str:
