@@ -34,7 +34,7 @@ from rankops.io.parquet import encode_images
 from conftest import ROOT, SUBSET, encoded, git, shorten, small_ranker  # isort: skip
 
 HEAVY = {"torch", "numpy", "pandas", "mlflow", "prefect", "dvc", "great_expectations", "pydantic", "ruamel"}
-FILES = ("dvc.yaml", "pyproject.toml", "scales/laptop.yaml", "scales/tiny.yaml", "scales/paper.yaml")
+FILES = ("dvc.yaml", "pyproject.toml", "scales/tiny.yaml", "scales/paper.yaml")
 
 
 def rankops(*words: object, code: int = 0, typed_in: Path | None = None) -> str:
@@ -180,20 +180,25 @@ class TestScale:
         assert load().score_vectors.length == 100
         rankops("scale", "tiny")  # of paper nothing stays
         assert (project / "params.yaml").read_text() == tiny
+        (project / "params.yaml").write_text(tiny.replace("length: 8", "length: 9"))
+        assert "edited since a scale was written" in rankops("scale", "laptop", code=1)
+        (project / "params.yaml").write_text(tiny)
         rankops("scale", "laptop")
         assert (project / "params.yaml").read_text() == shipped
+        assert not (project / "scales/laptop.yaml").exists()
 
     def test_options_of_a_name_are_replaced_together_and_what_shares_an_anchor_may_differ(self, project):
         optimizer = "{name: SGD, args: {lr: 0.5}}"
         (project / "scales/mine.yaml").write_text(
             f"training: {{score_ranking: {{probe: {{optimizer: &mine {optimizer}}}}}, "
-            "multilabel: {probe: {optimizer: *mine }}}\nruns: {memorability-mse: {seeds: [1, 7]}}"
+            "multilabel: {probe: {optimizer: *mine }}}\n"
+            "runs: {memorability-mse: {seeds: [1, 7]}, memorability-spearman-lstm: {seeds: 3}}"
         )
         values = YAML().load(project / "params.yaml")
         del values["runs"]["memorability-spearman-lstm"]
         values["comparisons"]["score_ranking"]["runs"].remove("memorability-spearman-lstm")
         YAML().dump(values, project / "params.yaml")
-        assert "runs.memorability-spearman-lstm" in rankops("scale", "mine")  # over laptop's, which has it
+        assert "runs.memorability-spearman-lstm" in rankops("scale", "mine")
         assert (project / "params.yaml").read_text().count(f"optimizer: {optimizer}") == 2  # written out
         seeds = {name: run.seeds for name, run in load().runs.items()}
         assert seeds.pop("memorability-mse") == [1, 7]

@@ -94,8 +94,8 @@ def test_a_run_or_a_scale_that_changes_one_option_of_an_optimizer_keeps_the_othe
     if "name" not in optimizer:  # a scale writes a block that it names whole
         monkeypatch.setattr(scales, "check_values", lambda *arguments, **options: None)
         (tmp_path / "scales").mkdir()
-        (tmp_path / "params.yaml").write_text((ROOT / "params.yaml").read_text())
-        (tmp_path / "scales/laptop.yaml").write_text(json.dumps({"training": changes["training"]}))
+        values = merged(read(ROOT / "params.yaml"), {"training": changes["training"]})
+        (tmp_path / "params.yaml").write_text(json.dumps(values))
         mine = {"training": {"score_ranking": {"probe": {"optimizer": optimizer}}}}
         (tmp_path / "scales/mine.yaml").write_text(json.dumps(mine))
         scales.apply("mine", tmp_path)

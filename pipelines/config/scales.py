@@ -1,9 +1,11 @@
 """Scales: named sets of values, such as tiny or paper, that are written into params.yaml. DVC reads that file alone."""
 
+import os
 from collections.abc import Iterator
 from copy import deepcopy
 from io import StringIO
 from pathlib import Path
+from shutil import copyfile
 from typing import Any
 
 from ruamel.yaml import YAML
@@ -14,45 +16,66 @@ from rankops.io.atomic import replaced_file
 
 __all__ = ["apply", "names", "round_trip"]
 
-DEFAULT = "laptop"
+DEFAULT = "laptop"  # what params.yaml has by itself
 # Blocks whose keys the user chooses: a scale may name a run that somebody has deleted.
 OWN_KEYS = ("datasets", "sorters", "runs", "comparisons")
 
 
 def names(folder: Path = Path()) -> list[str]:
     """Return the scales of a project."""
-    return sorted(path.stem for path in (folder / "scales").glob("*.yaml"))
+    return sorted({DEFAULT, *(path.stem for path in (folder / "scales").glob("*.yaml"))})
 
 
 def apply(name: str, folder: Path = Path()) -> str:
     """Write a scale's values into a project's params.yaml and keep the comments there. Return a message.
 
-    A scale holds what differs from scales/laptop.yaml, which is applied first, so that nothing of another scale stays.
-    A block that has a name is written whole. One of options alone, such as `args: {lr: 0.03}`, changes these.
-    A block that is shared (`*name`, `<<: *name`) changes wherever it is. Nothing is written if there is no such scale,
-    a key is unknown, or the values do not pass the check: a ParamsError says so.
+    The file before is kept as scales/laptop.yaml, to which every scale is applied, so that nothing of another stays;
+    `laptop` puts it back. A block that has a name is written whole. One of options alone, such as `args: {lr: 0.03}`,
+    changes these. A block that is shared (`*name`, `<<: *name`) changes wherever it is. Nothing is written if there is
+    no such scale, a key is unknown, params.yaml was edited since a scale was written, or the values do not pass the
+    check: a ParamsError says so.
     """
-    params, scale = folder / "params.yaml", folder / f"scales/{name}.yaml"
+    params, scale, own = folder / "params.yaml", folder / f"scales/{name}.yaml", folder / f"scales/{DEFAULT}.yaml"
     if name not in names(folder):
         raise ParamsError(f"{scale}: no such file{others(name, names(folder))}")
-    yaml = round_trip()
-    files = [folder / f"scales/{DEFAULT}.yaml"] + ([scale] if name != DEFAULT else [])
-    changes = [(read(file, yaml), file) for file in files]
-    values = read(params, yaml)
-    absent = [one for change in changes for one in _put(values, *change)]
-    without_sharing = _plain(values)
-    for change in changes:
-        list(_put(without_sharing, *change))
-    if without_sharing != _plain(values):  # blocks share an anchor and are to differ
-        values = _written_out(read(params, yaml))
-        for change in changes:
-            list(_put(values, *change))
+    if own.is_file():
+        _refuse_edited(params, own)
+    elif name == DEFAULT:
+        return f"{params}: no scale was written into it; it is as it was."
+    base = own if own.is_file() else params
+    if name == DEFAULT:
+        os.replace(own, params)
+        return f"{params} is as it was before a scale was written into it."
+    text, absent = _scaled(base, scale)
     with replaced_file(params) as partial:
-        with partial.open("w") as file:
-            yaml.dump(values, file)
+        partial.write_text(text)
         check_values(read(partial), path=f"{params} at scale {name}")  # as DVC will read it
+        if base == params:
+            copyfile(params, own)
     left_out = f"; left out, because {params} has no {', '.join(dict.fromkeys(absent))}" if absent else ""
-    return f"{params} has the values of {scale} now{left_out}. `git diff {params}` shows them."
+    return f"{params} has the values of {scale} now, and is kept as it was in {own}{left_out}. `git diff` shows them."
+
+
+def _refuse_edited(params: Path, own: Path) -> None:
+    """Raise ParamsError if params are none of the scales on top of what they were: edits would be lost."""
+    now = params.read_text()
+    if not any(now == (own.read_text() if one == own else _scaled(own, one)[0]) for one in own.parent.glob("*.yaml")):
+        raise ParamsError(
+            f"{params}: edited since a scale was written into it, and another would undo that: edit {own}, the file "
+            f"before, or remove it to keep {params} as it is"
+        )
+
+
+def _scaled(base: Path, scale: Path) -> tuple[str, list[str]]:
+    """Return the text of params with a scale's values written into them, and the user's keys that they lack."""
+    values, changes = read(base, round_trip()), read(scale, round_trip())
+    absent = list(_put(values, changes, scale))
+    without_sharing = _plain(values)
+    list(_put(without_sharing, changes, scale))
+    if without_sharing != _plain(values):  # blocks share an anchor and are to differ
+        values = _written_out(read(base, round_trip()))
+        list(_put(values, changes, scale))
+    return _text(values, round_trip()), absent
 
 
 def _put(into: Any, changes: Any, scale: Path, place: str = "") -> Iterator[str]:
@@ -64,11 +87,8 @@ def _put(into: Any, changes: Any, scale: Path, place: str = "") -> Iterator[str]
             continue
         if key not in into and not place.endswith(("args.", "schedule.")):  # of which each has its own options
             raise ParamsError(f"{scale}: {place}{key}: unknown key{others(str(key), [*map(str, into)])}")
-        # The default scale has all options of what it names, so that none of another scale's stays.
         match into.get(key), value:
             case dict() as block, {"name": _}:
-                _replace(block, value)
-            case dict() as block, dict() if key == "args" and scale.stem == DEFAULT:
                 _replace(block, value)
             case dict() as block, dict():
                 yield from _put(block, value, scale, f"{place}{key}.")
@@ -105,10 +125,15 @@ def round_trip() -> YAML:
 
 def _written_out(values: Any) -> Any:
     """Return a copy with its comments, in which each shared block is written out where it is."""
-    yaml, text = round_trip(), StringIO()
+    yaml = round_trip()
     yaml.representer.ignore_aliases = lambda value: True
+    return round_trip().load(_text(values, yaml))
+
+
+def _text(values: Any, yaml: YAML) -> str:
+    text = StringIO()
     yaml.dump(values, text)
-    return round_trip().load(text.getvalue())
+    return text.getvalue()
 
 
 def _plain(values: Any) -> Any:
