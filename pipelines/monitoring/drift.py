@@ -140,7 +140,9 @@ def compare(
         fresh_roles = roles_of(model) if roles is None else roles
         readers: dict[str, Callable[[], Iterator[Row]]] = {"fresh": lambda: read([Path(fresh)], recipe, fresh_roles)}
         readers |= {split: partial(read, [file], recipe, form="parquet") for split, file in files.items()}
-        counts = {name: _enough(files.get(name, fresh), reader()) for name, reader in readers.items()}
+        # A split by its name: in DVC's cache a file is called by its hash.
+        named = {split: f"data/{dataset}/{split}.parquet" for split in files}
+        counts = {name: _enough(named.get(name, fresh), reader()) for name, reader in readers.items()}
         network = _loaded(folder)
 
     def measured(name: str, network: Any, words: set[str] | None = None) -> Measured:
