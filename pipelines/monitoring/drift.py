@@ -140,7 +140,9 @@ def compare(
         fresh_roles = roles_of(model) if roles is None else roles
         readers: dict[str, Callable[[], Iterator[Row]]] = {"fresh": lambda: read([Path(fresh)], recipe, fresh_roles)}
         readers |= {split: partial(read, [file], recipe, form="parquet") for split, file in files.items()}
-        counts = {name: _enough(files.get(name, fresh), reader()) for name, reader in readers.items()}
+        # A split by its name: in DVC's cache a file is called by its hash.
+        named = {split: f"data/{dataset}/{split}.parquet" for split in files}
+        counts = {name: _enough(named.get(name, fresh), reader()) for name, reader in readers.items()}
         network = _loaded(folder)
 
     def measured(name: str, network: Any, words: set[str] | None = None) -> Measured:
@@ -151,26 +153,19 @@ def compare(
     words = train.words if recipe["input"]["kind"] == "text" else None
     val, ours = measured("val", network, words), measured("fresh", network, words)
     shadow = None
-    if beside := _beside(challenger, version):
+    if challenger and challenger.startswith("@"):
+        challenger = _registry().beside(version, challenger.removeprefix("@")) if version else None
+    if challenger is not None:
         try:
-            theirs = measured("fresh", _network(beside, recipe["task"]), words)
-            shadow = Shadow(beside, agreements(ours, theirs))
+            theirs = measured("fresh", _network(challenger, recipe["task"]), words)
+            shadow = Shadow(challenger, agreements(ours, theirs))
         except (ValueError, OSError, FloatingPointError) as error:
-            shadow = Shadow(beside, failed=first_line(error))
+            shadow = Shadow(challenger, failed=first_line(error))
     return Comparison(
         str(fresh), model, None if version is None else str(version.version), dataset, reference, alpha, least_distance,
         rows={name: min(rows, count) for name, count in counts.items()}, shadow=shadow,
         quantities=quantities(train, val, ours, alpha=alpha, least_distance=least_distance),
     )  # fmt: skip
-
-
-def _beside(challenger: str | None, version: Any) -> str | None:
-    """Return the address of the model that answers beside a version, if there is one."""
-    if challenger is None or not challenger.startswith("@"):
-        return challenger
-    from pipelines.tracking.registry import beside
-
-    return beside(version, challenger.removeprefix("@")) if version else None
 
 
 def _network(model: str, task: str) -> Any:
@@ -196,11 +191,13 @@ def _enough(file: str | Path, rows: Iterator[Row]) -> int:
 
 def _version(model: str) -> Any:
     """Return the registered version that an address names; None of a folder."""
-    if not is_registered(model):
-        return None
-    from pipelines.tracking.registry import version_of
+    return _registry().version_of(model) if is_registered(model) else None
 
-    return version_of(model)
+
+def _registry() -> Any:
+    from pipelines.tracking import registry  # MLflow takes seconds to import
+
+    return registry
 
 
 def _dataset(model: str, version: Any, asked: str | None) -> str:

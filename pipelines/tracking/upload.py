@@ -211,7 +211,7 @@ def _create(
     values = {name: metric["value"] for name, metric in run.metrics.items()}
     values |= {f"system/{name}": value for name, value in run.used.items()}  # which MLflow's UI shows apart
     metrics = [Metric(name, float(value), now, 0) for name, value in values.items()]
-    metrics += [] if run.history is None else live.epoch_metrics(run.history.to_dict("records"))
+    metrics += [] if run.history is None else live.epoch_metrics(run.history)
     params = [Param(name, str(value)) for name, value in run.params.items()]
     for start in range(0, max(len(metrics), len(params)), 100):  # as many params as one call may hold
         client.log_batch(run_id, metrics[start : start + 100], params[start : start + 100], [])
@@ -312,6 +312,7 @@ def _register(client: mlflow.MlflowClient, run_id: str, run: Run, version: Versi
     made = client.create_model_version(
         version.model, logged.model_uri, run_id, tags=shown, model_id=logged.model_id, description=text
     )
+    # Again, with the number: a process that is killed in between leaves a card without it, and not none.
     client.update_model_version(version.model, made.version, description=text.replace(NUMBER, str(made.version)))
     return str(made.version)
 
