@@ -188,14 +188,6 @@ def test_prefect_makes_a_container_of_the_docker_template(monkeypatch):
     assert not without.container_create_kwargs["device_requests"]
 
 
-def test_the_unit_of_systemd_runs_make_up_in_this_checkout(tmp_path):
-    said = done("deploy/service.sh", "POOL=gpu", HOME=str(tmp_path))
-    unit = (tmp_path / ".config/systemd/user/rankops.service").read_text()
-    assert f"WorkingDirectory={ROOT}\n" in unit
-    assert re.search(r"^ExecStart=/\S+/make up POOL=gpu$", unit, re.M)
-    assert "systemctl --user" in said
-
-
 def test_a_deployment_says_what_its_retrainings_will_not_see(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for name in ("deploy/prefect.sh", "deploy/heartbeats.yaml", "deploy/starts.yaml", "prefect.yaml", "params.yaml"):

@@ -73,11 +73,9 @@ class TestFigures:
         size = 8.0 * torch.tensor([[1, 2, 3, 4, 0], [4, 3, 0, 2, 1]])
         scores = torch.tensor([[1.0, 2.0, 3.0, 4.0, -1.0], [4.0, 5.0, -3.0, 2.0, 2.0]])  # the second is out of order
         result = sizes.calibration(scores, size, canvas=64, resamples=20, seed=1)
-        found = {
-            name: (result[f"scale_{name}"]["mean"], result[f"scale_{name}"]["deviation"])
-            for name in [*"1234", "absent"]
-        }
-        assert found == {"1": (1.5, 0.5), "2": (2.0, 0.0), "3": (4.0, 1.0), "4": (4.0, 0.0), "absent": (-2.0, 1.0)}
+        measured = [result[f"scale_{name}"] for name in (1, 2, 3, 4, "absent")]
+        found = [(one["mean"], one["deviation"]) for one in measured]
+        assert found == [(1.5, 0.5), (2.0, 0.0), (4.0, 1.0), (4.0, 0.0), (-2.0, 1.0)]
         counts = sizes.histograms(scores, size, canvas=64)
         assert sum(map(sum, counts.values())) == pytest.approx(10 + sum(counts["bin_edges"]))
         assert result["exactly_ordered"]["value"] == 0.5
@@ -99,19 +97,13 @@ class TestKeep:
         values["runs"] = {"a": run, "b": run}
         comparison = {"question": "?", "metric": "spearman", "baseline": "a", "runs": ["b"], "rivals": ["c"]}
         values["comparisons"] = {"both": comparison}
-        train = {
-            "cmd": "mkdir -p models/runs/${key} && cp prepared/${key}.json models/runs/${key}/run.json",
-            "deps": ["src", "data"],
-            "params": ["runs.${key}", "training.${item.task}"],
-            "outs": ["models/runs/${key}"],
-        }
-        test = {
-            "cmd": "mkdir -p predictions metrics/runs && cp prepared/${key}.parquet predictions && "
-            "cp prepared/${key}-metrics.json metrics/runs/${key}.json",
-            "deps": ["src", "models/runs/${key}"],
-            "params": ["evaluate", "runs.${key}.seeds"],
-            "outs": ["predictions/${key}.parquet", "metrics/runs/${key}.json"],
-        }
+        made = ["mkdir -p models/runs/${key}", "cp prepared/${key}.json models/runs/${key}/run.json"]
+        train = {"cmd": made, "deps": ["src", "data"], "params": ["runs.${key}", "training.${item.task}"],
+                 "outs": ["models/runs/${key}"]}  # fmt: skip
+        tested = ["mkdir -p predictions metrics/runs", "cp prepared/${key}.parquet predictions",
+                  "cp prepared/${key}-metrics.json metrics/runs/${key}.json"]  # fmt: skip
+        test = {"cmd": tested, "deps": ["src", "models/runs/${key}"], "params": ["evaluate", "runs.${key}.seeds"],
+                "outs": ["predictions/${key}.parquet", "metrics/runs/${key}.json"]}  # fmt: skip
         stages = {name: {"foreach": "${runs}", "do": do} for name, do in (("train", train), ("evaluate", test))}
         stages["rival"] = {"cmd": "cp prepared/b.parquet predictions/c.parquet", "deps": ["predictions/b.parquet"],
                            "outs": ["predictions/c.parquet"]}  # fmt: skip

@@ -627,14 +627,3 @@ def test_rows_of_a_query_are_found_wherever_they_stand(generator):
 def test_what_cannot_be_padded_is_named(values, lists, message):
     with pytest.raises((ValueError, TypeError), match=message):
         pad_groups(values, **lists)
-
-
-@pytest.mark.parametrize("loss", [losses.info_nce, losses.log_rank])
-def test_rows_of_retrieval_count_by_their_weight(loss, generator):
-    scores, own = torch.randn(4, 4, generator=generator), torch.eye(4)
-    weights = torch.tensor([10.0, 1.0, 1.0, 0.1]).unsqueeze(1).expand(4, 4)
-    values = loss(scores, own, reduction="none")  # (2, 4), of rows and of columns
-    heaviest = torch.stack([weights.diagonal(), weights.diagonal()])
-    assert loss(scores, own, weights=weights).item() == pytest.approx(
-        ((values * heaviest).sum() / heaviest.sum()).item()
-    )

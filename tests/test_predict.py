@@ -18,7 +18,6 @@ from rankops.cli.rows import Roles, read
 from rankops.io.checkpoints import load_model, save_model
 from rankops.io.images import as_jpeg, open_photo, picture
 from rankops.io.parquet import IMAGE
-from rankops.vocabulary import Vocabulary
 
 from conftest import encoded, small_network  # isort: skip
 
@@ -251,10 +250,6 @@ def test_the_column_that_was_learned_from_goes_before_one_called_as_its_kind(her
     Path("rows.csv").write_text("text,review\na hat,shoes\n")
     Path("alone.csv").write_text("text\nshoes\n")
     assert answered(model, "rows.csv", capsys=capsys) == answered(model, "alone.csv", capsys=capsys)
-
-
-def test_accents_may_be_written_in_any_way():
-    assert Vocabulary.split("cafe\u0301 nai\u0308f") == Vocabulary.split("caf\u00e9 na\u00eff")
 
 
 def test_features_are_taken_in_the_order_of_training_and_vectors_from_text(here, capsys):
