@@ -2,13 +2,9 @@
 
 import json
 import re
-import shutil
-from functools import reduce
-from operator import ne
 from pathlib import Path
 
 import pytest
-from dvc.utils.hydra import apply_overrides
 from ruamel.yaml import YAML
 
 from pipelines.config import ParamsError, load, rules, scales
@@ -23,23 +19,6 @@ def test_the_projects_own_params_are_fine_and_numbers_are_read_as_yaml_1_2(tmp_p
     assert rules.check(ROOT / "params.yaml").training_of("memorability-mse")["probe"]["epochs"] == 15
     (tmp_path / "params.yaml").write_text((ROOT / "params.yaml").read_text().replace("lr: 5.0e-3", "lr: 5e-3"))
     assert load(tmp_path / "params.yaml").sorters["lstm"].training.optimizer["args"]["lr"] == 0.005
-
-
-@pytest.mark.parametrize("scale", [scales.DEFAULT, "tiny"])
-def test_a_param_of_an_experiment_is_one_line_of_the_file(scale, tmp_path):
-    file = tmp_path / "params.yaml"
-    shutil.copyfile(ROOT / "params.yaml", file)
-    shutil.copytree(ROOT / "scales", tmp_path / "scales")
-    scales.apply(scale, tmp_path)
-    places = {"runs.memorability-mse-centered.training.list_length": 4, "runs.retrieval-info_nce.seeds": 3,
-              "sorters.lstm.training.optimizer.args.lr": 0.25, "training.score_ranking.list_length": 4}  # fmt: skip
-    for place, value in places.items():
-        before, settings = file.read_text().splitlines(), read(file)
-        apply_overrides(file, [f"{place}={value}"])  # `dvc exp run -S`
-        after = file.read_text().splitlines()
-        assert len(before) == len(after)
-        assert sum(map(ne, before, after)) == 1
-        assert read(file) == merged(settings, reduce(lambda inner, key: {key: inner}, place.split(".")[::-1], value))
 
 
 FEW = ("label_ranking-rlsep", "memorability-mse", "multilabel-multilabel_soft_margin")  # as a start, and of each form

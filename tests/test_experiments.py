@@ -7,7 +7,6 @@ import shutil
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -17,13 +16,12 @@ from ruamel.yaml import YAML
 from scipy.stats import spearmanr
 
 from experiments import points
-from experiments.figures import sizes, sweep
+from experiments.figures import sizes
 from pipelines.config import scales
-from pipelines.config.schema import check_shapes, read
+from pipelines.config.schema import read
 from pipelines.reporting import studies
 from pipelines.stages import compare
 from rankops.bootstrap import evaluate
-from rankops.io.checkpoints import build, save_model
 from tools.keep import keep
 
 from conftest import ROOT, git  # isort: skip
@@ -55,19 +53,6 @@ def test_a_script_finds_what_it_uses(script, monkeypatch):
 
 class TestFigures:
     """What is measured for them; test_slow draws them all."""
-
-    def test_soft_ranks_fall_along_a_sweep(self, tmp_path, monkeypatch):
-        monkeypatch.chdir(tmp_path)
-        monkeypatch.setattr(sweep, "STEPS", 41)
-        values = read(FOLDER / "params.yaml")
-        values["sorters"] = {"laplace": values["sorters"]["laplace"]}
-        save_model("models/sorters/laplace", build("sorters", "laplace", {}, seed=0))
-        sweep.main(check_shapes(values))
-        ranks = pd.read_csv("metrics/measured/sweep/ranks.csv")
-        assert (ranks["exact"].iloc[0], ranks["exact"].iloc[-1]) == (32, 1)
-        assert (ranks["laplace"].diff().dropna() < 0).all()
-        found = {row.metric: row.value for row in studies.read_rows(Path("metrics/measured/sweep.csv"))}
-        assert 0 < found["sweep.mean"] < found["sweep.largest"]
 
     def test_calibration_measures_scores_by_true_scale(self):
         size = 8.0 * torch.tensor([[1, 2, 3, 4, 0], [4, 3, 0, 2, 1]])

@@ -56,8 +56,8 @@ def kill(process: subprocess.Popen, folder: Path, patience: float = 2.0) -> None
     wait_for(lambda: not processes_in(folder), patience=patience)
 
 
-@pytest.mark.parametrize("shell", ["/bin/sh", "/bin/bash"])  # the first stays between dvc and the stage, the other not
-@pytest.mark.parametrize("late", [True, False])
+# The first shell stays between dvc and the stage, the other does not.
+@pytest.mark.parametrize(("shell", "late"), [("/bin/sh", True), ("/bin/bash", False)])
 def test_a_stage_ends_with_its_dvc(folder, shell, late):
     dvc = start(folder, "dvc", "repro", SHELL=shell)
     wait_for(lambda: (folder / "tied").exists() if late else set(processes_in(folder)) - {dvc.pid})

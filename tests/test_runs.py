@@ -1,6 +1,5 @@
 """Runs: seeds and settings as jobs that end in the same bits however they are run, and are resumed one by one."""
 
-import importlib.util
 import json
 import os
 from pathlib import Path
@@ -181,9 +180,6 @@ def test_what_a_run_needs_must_be_there(project):
         stage.main(project(runs={"mine": {"loss": {"name": "spearman"}, "sorter": "laplace"}}), "mine")
     with pytest.raises(FileNotFoundError, match="models/runs/first"):
         stage.main(project(runs={"mine": {"start": "models/runs/first"}}), "mine")
-    if importlib.util.find_spec("distributed"):
-        with pytest.raises(ValueError, match=r"jobs.address: .*127\.0\.0\.1:1 "):
-            stage.main(project(jobs={"count": 2, "backend": "dask", "address": "tcp://127.0.0.1:1"}), "mine")
     os.remove("data/clips/val.parquet")
     with pytest.raises(FileNotFoundError, match="val.parquet"):
         stage.main(project(), "mine")

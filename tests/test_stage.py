@@ -10,12 +10,10 @@ from filelock import FileLock
 
 import pipelines.stages
 from pipelines.ops import progress_bar
-from pipelines.running import history as followed_by
 from pipelines.running import runner
 from pipelines.running.runner import checkpoint_folder
 from rankops import bootstrap
 from rankops.bootstrap import Statistic
-from rankops.training.progress import Epoch
 
 from conftest import ROOT  # isort: skip
 
@@ -152,12 +150,3 @@ def test_what_takes_long_says_how_far_it_has_come(monkeypatch, capsys):
         with progress_bar.counted("one", "resamples") as show:
             bootstrap.evaluate(statistics, resamples=5, seed=0, show=show)
         assert capsys.readouterr().err.splitlines() == [f"one: {count} resamples" for count in expected]
-
-
-def test_a_training_is_a_line_where_nobody_watches_and_another_each_minute(tmp_path, monkeypatch, capsys):
-    epochs = [("scorer", Epoch(number, 0.5, {"kendall": 0.1}, True, 0.01, "kendall")) for number in (1, 2, 3)]
-    for minute, lines in ((60.0, 1), (-1.0, 3)):  # one that stops early, of five epochs at most
-        monkeypatch.setattr(followed_by, "MINUTE", minute)
-        assert [*followed_by.followed(epochs, name="one", total=5, history=tmp_path / "history.csv")] == epochs
-        printed = capsys.readouterr().err.splitlines()
-        assert (len(printed), printed[-1].count("epoch 3 of 5")) == (lines, 1)
