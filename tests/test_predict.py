@@ -16,7 +16,6 @@ from rankops.cli.answers import answers, write
 from rankops.cli.predict import main, run
 from rankops.cli.rows import Roles, read
 from rankops.io.checkpoints import load_model, save_model
-from rankops.io.images import as_jpeg, open_photo, picture
 from rankops.io.parquet import IMAGE
 
 from conftest import encoded, small_network  # isort: skip
@@ -280,15 +279,6 @@ def test_frames_are_of_all_their_columns_or_cut_as_in_training(here):
     for file in ("rows.csv", "cut.csv"):
         (row,) = read([Path(file)], recipe)
         assert row.asked() == {"frames": [b"a", b"b"]}
-
-
-def test_a_picture_loses_what_those_of_training_lost_when_they_were_stored(here):
-    noise = Image.effect_noise((16, 16), 90).convert("RGB")
-    noise.save("a.png")
-    stored = as_jpeg(open_photo(Path("a.png").read_bytes(), 16))
-    given = {"colors": 3, "where": "a", "size": (16, 16)}
-    assert picture(Path("a.png"), **given, stored="JPEG").equal(picture(stored, **given))
-    assert not picture(Path("a.png"), **given).equal(picture(stored, **given))
 
 
 def test_memory_does_not_grow_with_the_file(here, monkeypatch):
