@@ -167,7 +167,7 @@ def test_the_check_says_what_does_not_fit_the_head_of_a_file(project):
         ({"PassengerId": N, "age": N, "score": N}, {"features": ["age"], "id": "PassengerId", "target": "score"}),
         ({"weight_kg": [2] * ROWS, "size": N, "price": N}, {"features": ["weight_kg", "size"], "weight": None}),
         ({"user_age": [3, 4] * 30, "size": N, "price": N}, {"features": ["user_age", "size"], "group": None}),
-        ({"title": ["a hat"] * ROWS, "my_rating": [1, 5] * 30}, {"text": "title", "target": "my_rating"}),
+        ({"title": ["a good hat"] * ROWS, "my_rating": [1, 5] * 30}, {"text": "title", "target": "my_rating"}),
         ({"price_log": N, "size": N, "price": N}, {"features": ["price_log", "size"], "target": "price"}),
         ({"created_at": [1.7e9 + k for k in N], "size": N, "price": N}, {"features": ["size"]}),
         ({"is_new": [0, 1] * 30, "is_sold": [1, 0] * 30, "price": N}, {"features": ["is_new", "is_sold"]}),

@@ -72,16 +72,6 @@ def test_an_item_is_four_digits_from_left_to_right_and_its_value_is_theirs(gener
     assert values.unique().numel() > 450  # and with replacement, 40 draws in a row of 30 digits
 
 
-def test_seeds_trained_side_by_side_are_each_trained_alone(generator, monkeypatch):
-    images = torch.randint(256, (30, 28, 28), generator=generator, dtype=torch.uint8)
-    for name, value in {"SETS": 2, "STEPS": 3, "digits": lambda _: (images, torch.arange(30) % 10)}.items():
-        monkeypatch.setattr(digits, name, value)
-    both = digits.trained(digits.METHODS["SoftSort, likelihood"][0.1], 3, range(1, 3))
-    alone = digits.trained(digits.METHODS["SoftSort, likelihood"][0.1], 3, range(2, 3))
-    for one, other in zip(both, alone, strict=True):
-        assert torch.allclose(one[1], other[0], atol=2e-5)  # of steps of 3e-4
-
-
 def test_validation_chooses_the_setting_and_a_study_goes_on_where_it_stopped(tmp_path, monkeypatch):
     made = []
 
