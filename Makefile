@@ -116,7 +116,7 @@ ui: .venv/.installed ## MLflow on http://127.0.0.1:5000 (PORT=...)
 		echo "MLflow: a server has the store, and its UI: $$(sed -E 's|//.*@|//|' <<< "$$MLFLOW_TRACKING_URI")"; exit;; esac; \
 	echo "MLflow: http://127.0.0.1:$(PORT) -- models and runs are under 'Model training'; stop with Ctrl-C"; \
 	$(RUN) python -m pipelines.tracking && $(RUN) MLFLOW_DISABLE_TELEMETRY=true DO_NOT_TRACK=1 MLFLOW_SERVER_ENABLE_JOB_EXECUTION=false \
-		mlflow server --host 127.0.0.1 --port $(PORT) --backend-store-uri "$${MLFLOW_TRACKING_URI:-sqlite:///mlflow.db}"
+		mlflow server --host 127.0.0.1 --port $(PORT) --workers 1 --backend-store-uri "$${MLFLOW_TRACKING_URI:-sqlite:///mlflow.db}"
 
 # A server that starts again knows who held a slot, and frees it in 5 minutes (lease storage on disk).
 # Where flows report to and publish: a team's servers if the environment names them, else those of `make up`.

@@ -20,6 +20,9 @@ from pipelines.tracking.store import ServerUnreachable
 from pipelines.tracking.upload import Run, Version, publish
 from rankops.io.checkpoints import build, save_model
 from rankops.io.parquet import encode_images
+from rankops.tasks.label_ranking import LabelRanking
+
+from conftest import small_ranker  # isort: skip
 
 MODEL = "sorter-x"
 NETWORK = {"backbone": {"name": "convnet", "args": {"channels": [4, 6]}}, "head": {"name": "linear", "args": {}}}
@@ -27,8 +30,9 @@ PARAMS = SimpleNamespace(
     gate=SimpleNamespace(
         resamples=200, seed=1, confidence=0.95, minimum_gain=0.0, tolerance=0.01,
         judged={
-            "sorter": SimpleNamespace(metric="negative_l1", guarded=["exactly_ordered"]),
-            "score_ranking": SimpleNamespace(metric="spearman", guarded=[]),
+            "sorter": SimpleNamespace(metric="negative_l1", guarded=["exactly_ordered"], slice_tolerance=None),
+            "score_ranking": SimpleNamespace(metric="spearman", guarded=[], slice_tolerance=None),
+            "label_ranking": SimpleNamespace(metric="ranked.accuracy", guarded=[], slice_tolerance=0.05),
         },
     ),
     score_vectors=SimpleNamespace(length=8), compute=SimpleNamespace(threads=1, memory=4.0),
@@ -49,15 +53,7 @@ def sorter(name: str, steepness: float = 1.0, *, kind: str = "handcrafted", **op
     publish([Run(name, "tests", name, version=Version(MODEL, Path("made") / name))])
 
 
-def regressor(
-    name: str,
-    seed: int,
-    *,
-    dataset: str = "clips",
-    model: str = "score_ranking",
-    colors: int = 1,
-    data: Path | None = None,
-) -> None:
+def regressor(name: str, seed: int, *, dataset="clips", model="score_ranking", colors=1, data=None) -> None:
     network = build("models", "network", NETWORK, seed=seed, outputs=1, colors=colors)
     frames = {"kind": "frames", "colors": colors, "height": 16, "width": 16}
     network.recipe |= {"task": "score_ranking", "input": frames}
@@ -246,23 +242,22 @@ class TestTasks:
         assert f"on {dataset}/{split}" in tags["gate.reason"]
         assert ("judged on validation" in tags["gate.reason"]) == (split == "val")
 
-    @pytest.mark.parametrize("learned", [25, 31])
-    def test_rows_that_a_version_was_trained_on_do_not_judge_it(self, store, clips, learned):
+    @pytest.mark.parametrize(
+        ("learned", "reason"),
+        [
+            (25, "on 35 of the 60 rows of clips/gate, the others left out: version 1 was trained on 25"),
+            (31, "version 1 was trained on 31, which leaves 29, expected 30"),
+        ],
+    )
+    def test_rows_that_a_version_was_trained_on_do_not_judge_it(self, store, clips, learned, reason):
         table = pq.read_table("data/clips/gate.parquet")
         for split, rows in (("train", slice(0, learned - 5)), ("val", slice(learned - 5, learned))):
             pq.write_table(table.slice(rows.start, rows.stop - rows.start), f"data/clips/{split}.parquet")
         regressor("knows some", 2, data=Path("data/clips"))
         regressor("best", 1)
         decision = decide("score_ranking")
-        if learned == 25:
-            assert decision.promoted
-            assert (
-                "on 35 of the 60 rows of clips/gate, the others left out: version 1 was trained on 25"
-                in decision.reason
-            )
-        else:
-            assert decision.failed
-            assert "version 1 was trained on 31, which leaves 29, expected 30" in decision.reason
+        assert (decision.promoted, decision.failed) == (learned == 25, learned == 31)
+        assert reason in decision.reason
 
     @pytest.mark.parametrize("groups", [None, 29, 30])
     def test_fewer_than_30_groups_show_no_difference(self, store, clips, groups):
@@ -286,23 +281,20 @@ class TestTasks:
         reason = decide("score_ranking").reason
         assert "on 36 of the 60 rows of clips/val, the others left out: version 1 was trained on 24" in reason
 
-    def test_folds_without_a_gate_are_all_learned_from_and_judge_nothing(self, store, clips):
-        Path("data/folded").mkdir()
-        table = pq.read_table("data/clips/gate.parquet")
-        pq.write_table(table.append_column("fold", pa.array([1] * len(table))), "data/folded/val.parquet")
-        for name, seed in (("worse", 2), ("best", 1)):
-            regressor(name, seed, dataset="folded", model="score_ranking-folded")
-        assert "no gate split: give it a gate_share" in decide("score_ranking-folded").reason
-
     @pytest.mark.parametrize(
         ("first", "second", "reason"),
         [
             ({"colors": 3}, {}, "score_ranking version 1 cannot be judged here.*3 channels"),
             ({}, {"dataset": "lamem"}, "version 2 was trained on dataset lamem and its champion, 1, on clips"),
             ({"dataset": "lamem"}, {"dataset": "lamem"}, "cannot be judged on lamem.*lamem/val.parquet: no such file"),
+            # All rows are learned from.
+            ({"dataset": "folded"}, {"dataset": "folded"}, "folds and has no gate split: give it a gate_share"),
         ],
     )
     def test_versions_that_do_not_go_with_the_data_here_are_told(self, store, clips, first, second, reason):
+        Path("data/folded").mkdir()
+        table = pq.read_table("data/clips/gate.parquet")
+        pq.write_table(table.append_column("fold", pa.array([1] * len(table))), "data/folded/val.parquet")
         regressor("first", 2, **first)
         regressor("second", 1, **second)
         decision = decide("score_ranking")
@@ -310,6 +302,41 @@ class TestTasks:
         assert re.search(reason, decision.reason)
         assert "`rankops promote score_ranking --version N`" in decision.reason
         assert champion(store, "score_ranking") == "1"
+
+
+@pytest.mark.parametrize(("worse", "rows", "held"), [(0.5, 40, True), (0.5, 29, False), (0.04, 60, False)])
+def test_a_challenger_that_is_better_on_the_whole_and_much_worse_on_one_class_is_held(
+    store, monkeypatch, worse, rows, held
+):
+    """Of 200 rows one class is in few; the challenger is right where the champion is not, but for a share of these."""
+    truth = [[1, 0, 0]] * (200 - rows) + [[0, 1, 0]] * rows
+    right = {"old": [row % 2 == 0 or row >= 200 - rows for row in range(200)],
+             "new": [row < 200 - worse * rows for row in range(200)]}  # fmt: skip
+    predicted = {}
+    for colors, (name, correct) in zip(
+        (1, 3), right.items(), strict=True
+    ):  # by which a network's predictions are known
+        ranks = [row if fine else [0, 0, 1] for row, fine in zip(truth, correct, strict=True)]
+        scores, selected = ([[kind(one) for one in row] for row in ranks] for kind in (float, bool))
+        predicted[colors] = pa.table({"id": range(200), "scores": scores, "label_ranks": ranks,
+                                      "true_label_ranks": truth, "selected": selected})  # fmt: skip
+        save_model(f"made/{name}", small_ranker(colors=colors))
+        version = Version("label_ranking-shop", Path("made") / name)
+        publish([Run(name, "tests", name, tags={"dataset": "shop"}, version=version)])
+    Path("data/shop").mkdir(parents=True)
+    table = pa.table({"id": range(200), "label_ranks": truth}, metadata={"classes": '["dress", "hat", "shoe"]'})
+    pq.write_table(table, "data/shop/gate.parquet")
+    monkeypatch.setattr(LabelRanking, "load", lambda *_, **__: None)
+    monkeypatch.setattr(LabelRanking, "predict", lambda self, network, _: predicted[network.recipe["input"]["colors"]])
+    monkeypatch.setattr(gate, "_unknown", lambda *_: (np.full(200, True), "shop/gate"))
+    decision = decide("label_ranking-shop")
+    assert decision.promoted != held
+    description = store.get_model_version("label_ranking-shop", "2").description.partition("<!-- card -->")[0]
+    if held:
+        assert re.search(r"better beyond chance, but on the slice `class: hat` of 40 rows ranked.accuracy -0\.\d{4} "
+                         r"\(-0\.\d{4} to -0\.\d{4}\), worse by more than 0.05; on shop/gate", description)  # fmt: skip
+    else:
+        assert f"on none of {1 + (rows >= 30)} slices worse by more than 0.05" in description
 
 
 def _pictures(size: int, folder: str = "") -> pa.Table:

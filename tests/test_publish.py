@@ -17,7 +17,7 @@ import pytest
 from pipelines.config import load
 from pipelines.running.history import keep_times
 from pipelines.stages.publish import main
-from pipelines.tracking import registry
+from pipelines.tracking import gate, registry
 from pipelines.tracking.card import card
 from pipelines.tracking.slices import slices
 from pipelines.tracking.upload import PARENT, Run, Version, publish
@@ -41,12 +41,13 @@ def training(name: str, steepness: float | None = None, *, seeds: int = 2, quali
     Path("made/metrics.json").write_text("{}")
     history = pd.DataFrame({"phase": "probe", "epoch": [1, 2], "loss": [0.5, 0.25], "l1": [0.3, float("nan")]})
     children = (
-        Run(f"{name}-seed{seed}", "tests", f"{name} {seed}", metrics={"l1": seed / 10}, history=history)
+        Run(f"{name}-seed{seed}", "tests", f"{name} {seed}", metrics={"l1": {"value": seed / 10}}, history=history)
         for seed in range(1, seeds + 1)
     )
     return Run(
-        name, "tests", name, {"loss.name": "l1"}, {"l1": 0.15, "l1.low": 0.1}, {"stage": f"train@{name}"},
-        files={"results": [Path("made/metrics.json")]}, seeds=tuple(children), version=version,
+        name, "tests", name, {"loss.name": "l1"}, {"l1": {"value": 0.15, "low": 0.1, "high": 0.2}},
+        {"stage": f"train@{name}"}, files={"results": [Path("made/metrics.json")]},
+        seeds=tuple(children), version=version,
     )  # fmt: skip
 
 
@@ -80,7 +81,7 @@ def test_a_run_has_its_seeds_below_it_and_is_sent_once(store):
     assert publish([training("one", 7.0)]) == ["one"]
     parent = store.get_run(whole(store, "one"))
     assert parent.data.metrics == {"l1": 0.15}
-    assert "| l1 | 0.1500 | 0.1000 |" in parent.data.tags["mlflow.note.content"]
+    assert "| l1 | 0.1500 (0.1000 to 0.2000) |" in parent.data.tags["mlflow.note.content"]
     assert parent.data.params == {"loss.name": "l1"}
     assert parent.data.tags["stage"] == "train@one"
     (first, _) = sorted(found(store)[1][parent.info.run_id], key=lambda run: run.info.run_name)
@@ -241,6 +242,10 @@ def made():
 def test_the_stage_sends_what_the_pipeline_made(store, capsys, made):
     params = made
     made_pipeline(params)
+    for job, seconds in enumerate((2.0, 3.0)):
+        Path(f".checkpoints/train/memorability-mse/digest/{job}").mkdir(parents=True)
+        used = {"cpu_seconds": seconds, "peak_memory_mb": 100 * seconds}
+        Path(f".checkpoints/train/memorability-mse/digest/{job}/used.json").write_text(json.dumps(used))
     keep_times("train", "memorability-mse", Path("models/runs/memorability-mse"),
                {"all": (1000, 8500), "1": (1000, 2000), "2": (2000, 8500)})  # fmt: skip
     keep_times("pretrain", "lstm", Path("models/runs/memorability-mse"), {"all": (1, 2)})  # of another result
@@ -250,7 +255,8 @@ def test_the_stage_sends_what_the_pipeline_made(store, capsys, made):
     runs = {run.info.run_name: run for run in runs}
     parent, best = runs["memorability-mse"], runs["memorability-mse-seed2"]
     curves = {"epoch/loss": 0.25, "epoch/spearman": 0.4, "epoch/learning_rate": 0.1}  # means over both seeds
-    assert parent.data.metrics == {"spearman": 0.5} | curves
+    used = {"system/cpu_seconds": 5.0, "system/peak_memory_mb": 300.0}
+    assert parent.data.metrics == {"spearman": 0.5} | curves | used
     assert parent.data.params["loss"] == parent.data.tags["loss"] == "mse"
     assert parent.data.params["model"] == "linear(maximum=True)"
     assert float(parent.data.params["training.finetune.optimizer.args.lr"]) > 0
@@ -273,7 +279,7 @@ def test_the_stage_sends_what_the_pipeline_made(store, capsys, made):
     weights = registry.weights_of("models:/score_ranking-clips@champion", Path("copy"))
     text = (weights / "card.md").read_text()
     assert text.strip().replace("VERSION", "1") == champion.description.strip()
-    for part in ("`train@memorability-mse`, seed 2", "| spearman | 0.5000 | 0.4000 to 0.6000 |",
+    for part in ("`train@memorability-mse`, seed 2", "| spearman | 0.5000 (0.4000 to 0.6000) |",
                  "| data/clips/train.parquet | 2e |", "the frames of a clip, each of any size",
                  "resized to 16 x 16", "`loss`: mse", "models:/score_ranking-clips/VERSION"):  # fmt: skip
         assert part in text
@@ -296,6 +302,24 @@ def test_the_stage_sends_what_the_pipeline_made(store, capsys, made):
     shutil.rmtree("metrics/sorters")  # as where one run was trained alone
     main(params, "memorability-mse")
     assert "sent 0 of 1 runs" in capsys.readouterr().out
+
+
+def test_two_projects_on_one_server_keep_their_runs_and_champions_apart(store, made, monkeypatch):
+    made_pipeline(made)
+    for prefix in ("", "shop-"):
+        monkeypatch.setenv("RANKOPS_PREFIX", prefix)
+        main(made, "memorability-mse")
+    for prefix in ("", "shop-"):
+        assert store.get_model_version_by_alias(f"{prefix}score_ranking-clips", "champion").version == 1
+        experiment = store.get_experiment_by_name(f"{prefix}score_ranking").experiment_id
+        assert "memorability-mse" in {run.info.run_name for run in store.search_runs([experiment])}
+    assert gate.models_of(made) == ["shop-sorter-lstm", "shop-score_ranking-clips"]
+    theirs, ours = gate.decide_all(["score_ranking-clips", "shop-score_ranking-clips"], made)
+    assert "begins with one of shop-sorter, shop-label_ranking" in theirs.reason
+    assert "is the champion already" in ours.reason
+    monkeypatch.setenv("RANKOPS_PREFIX", "shop/")
+    with pytest.raises(ValueError, match="RANKOPS_PREFIX is 'shop/', expected"):
+        main(made)
 
 
 def test_without_an_entry_in_the_lock_there_is_nothing_to_publish(store):
@@ -355,7 +379,7 @@ def test_slices_are_by_class_by_number_of_labels_and_by_columns(tmp_path):
     save_model(tmp_path / "ranker", small_ranker())
     tags = {"run": "mine", "git_commit": "unknown"}
     text = card("label_ranking-shop", tmp_path / "ranker", params={}, metrics={}, tags=tags, slices=found)
-    assert "| class: 1 | 80 | 0.5000 |" in text
+    assert "| class: 1 | 80 | 0.5000 (" in text
 
 
 @pytest.mark.parametrize(

@@ -209,21 +209,17 @@ GOOD = (SIDE, SIDE)
 REFUSED = [
     ("label_ranking", [{"image": GOOD}, {"image": b"GIF89a"}], "row 2"),
     ("multilabel", [{"image": GOOD}, {"image": bomb(9000, 9000)}], "row 2"),
-    ("retrieval", [{"image": GOOD}, {"image": b"GIF89a"}], "row 2"),
-    ("score_ranking", [{"frames": [GOOD]}, {"frames": [b"GIF89a"]}], "row 2"),
     ("score_ranking", [{"frames": []}], "row 1: no frames"),
     ("score_ranking", [{"frames": [GOOD, b"GIF89a"]}], r"row 1, frame 1: unusable image"),
     ("label_ranking", [{"image": GOOD, "id": True}], "row 1: id is a truth value"),
     ("retrieval", [{"caption": "?!"}], "row 1: .*at least one word"),
     ("retrieval", [{"image": GOOD, "caption": WORDS}], "row 1: expected either image or caption"),
     ("label_ranking", [{"image": "%%% no base64"}], "row 1: unusable image|Failed to convert"),
-    ("label_ranking", [{"image": None}], "image"),
     ("label_ranking", [{"picture": "aGk="}], "image"),
     ("label_ranking", {"dataframe_split": {"columns": ["image"], "data": []}}, "no rows"),
     ("label_ranking", {"inputs": {"image": ["aGFsbG8="]}}, "row 1: unusable image"),
     # Not the row of the turn in which it is answered.
     ("label_ranking", [{"image": GOOD}] * 40 + [{"image": b"GIF89a"}], "row 41: unusable image"),
-    ("multilabel", [{"image": GOOD}] * 40 + [{"image": b"GIF89a"}], "row 41: unusable image"),
     ("label_ranking", [{"image": b""}] * 1025, "1025 rows, expected 1 to 1024"),
     ("score_ranking", [{"frames": [b""] * 70_000}], "17920000 pixels"),
     ("retrieval", [{"caption": "a"}, {"caption": "a " * 10_001}], "row 2: a caption of 20002 characters"),
@@ -233,8 +229,7 @@ REFUSED = [
     ("handcrafted", {"inputs": {"a": [0.5]}}, r"\[\[0.1, 0.7, 0.3\]\]"),
     # What NumPy would make a number of.
     ("handcrafted", {"inputs": [[0.5, 1.0], ["1", "2"]]}, "row 2 has text"),
-    ("handcrafted", {"instances": [[True, False]]}, "row 1 has a truth value"),
-    ("handcrafted", {"dataframe_records": [{"a": "1", "b": 2}]}, "row 1 has text"),
+    ("handcrafted", {"dataframe_records": [{"a": True, "b": 2}]}, "row 1 has a truth value"),
     ("query_ranking", [{"features": [[0.1, "0.2"]]}], "row 1: features 0 has text"),
     ("query_ranking", [{"features": [[0.1, 0.2, 0.3]]}], r"row 1: features are \(1, 3\), expected \(n, 2\)"),
     ("query_ranking", [{"features": [{"price": 0.1}]}], "row 1: no feature age"),
@@ -368,16 +363,12 @@ class TestModelFolder:
         assert list((tmp_path / "temporary").iterdir()) == []
 
     def test_names_what_is_wrong(self, store, tmp_path):
-        for model, message in (
-            ("nowhere", "nowhere: no such folder"),
-            ("models:/label_ranking@nobody", "no registered model 'label_ranking'"),
-            # MLflow would fetch these.
-            (f"file://{tmp_path}", "no such folder"),
-            ("http://127.0.0.1:9/x", "no such folder"),
-            ("models://elsewhere/x", "no such folder"),
-        ):
-            with pytest.raises((ValueError, FileNotFoundError), match=message), model_folder(model):
+        # MLflow would fetch the latter.
+        for model in ("nowhere", f"file://{tmp_path}", "http://127.0.0.1:9/x", "models://elsewhere/x"):
+            with pytest.raises(FileNotFoundError, match="no such folder"), model_folder(model):
                 pass
+        with pytest.raises(ValueError, match="no registered model"), model_folder("models:/label_ranking@nobody"):
+            pass
 
     def test_the_model_of_a_command_is_the_only_one_of_the_params_or_has_to_be_named(self, tmp_path, monkeypatch):
         monkeypatch.chdir(tmp_path)
@@ -512,10 +503,8 @@ class TestServe:
         port = free_port()
         address = "models:/label_ranking-shop@champion"
         command = f"from pipelines.serving.server import serve; serve({address!r}, port={port})"
-        process = subprocess.Popen(
-            [sys.executable, "-c", command], start_new_session=True,
-            env=os.environ | {"PYTHONPATH": f"{ROOT}:{ROOT / 'src'}"},
-        )  # fmt: skip
+        environment = os.environ | {"PYTHONPATH": f"{ROOT}:{ROOT / 'src'}"}
+        process = subprocess.Popen([sys.executable, "-c", command], start_new_session=True, env=environment)
         address = f"http://{server.HOST}:{port}"
 
         def ask(image: bytes) -> list[float]:
@@ -542,9 +531,6 @@ class TestServe:
             process.wait(30)
 
     def test_what_cannot_be_served_is_told_before_anything_starts(self, store):
-        for model, message in (
-            ("models:/label_ranking@nobody", "no registered model"),
-            ("models/runs/x", "registered"),
-        ):
+        for model, message in (("models:/label_ranking@nobody", "no registered model"), ("models/x", "registered")):
             with pytest.raises(ValueError, match=message):
                 server.serve(model, port=free_port())

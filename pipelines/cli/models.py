@@ -1,7 +1,7 @@
 """Commands on trained models: predict, demo, serve, monitor, promote."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -149,8 +149,8 @@ def monitor(
         str | None,
         typer.Option(
             callback=model_typed_here,
-            help="A second model of the task, such as models:/<name>@challenger, that answers the fresh rows too: what "
-            "would change.",
+            help="A second model of the task that answers the fresh rows too: a registered version, a folder, or "
+            "@challenger, the model's version with that alias.",
         ),
     ] = None,
     report: Annotated[
@@ -164,7 +164,7 @@ def monitor(
 
     Exit code: 0 without drift, 3 with drift, 1 after an error.
     """
-    from pipelines.monitoring import drift, shadow
+    from pipelines.monitoring import drift
     from pipelines.serving.named_model import the_model
 
     report = report or Path("reports/monitoring") / f"{fresh.stem}.json"
@@ -178,18 +178,34 @@ def monitor(
         if as_json:
             typer.echo(report.read_text(), nl=False)
         else:
-            from rich.console import Console
-
-            Console().print(drift.table(comparison))
-            if challenger:
-                Console().print(shadow.table(comparison.agreement, champion=model, challenger=challenger))
+            _show(comparison)
             typer.echo(f"{comparison.verdict}; report in {report}")
         if comparison.drifted and retrain:
             from pipelines.flows import monitor as flow
 
             typer.echo(f"scheduled {flow.DEPLOYMENT} as {flow.retrain(comparison.verdict)}", err=as_json)
+    if comparison.shadow and comparison.shadow.failed:
+        fail(comparison.shadow.verdict)
     if comparison.drifted:
         raise typer.Exit(3)
+
+
+def _show(comparison: Any) -> None:
+    rows = [
+        (one.name, f"{one.reference:.3f}", f"{one.fresh:.3f}", f"{one.distance:.3f}", f"{one.adjusted_p:.2g}",
+         "yes" if one.drifted else "no")
+        for one in comparison.quantities
+    ]  # fmt: skip
+    table("quantity", "training", "fresh", "KS distance", "adjusted p", "drifted", rows=rows)
+    typer.echo(f"training data: {comparison.dataset}, {comparison.reference}")
+    if (shadow := comparison.shadow) and not shadow.failed:
+        rows = [
+            (one.name, f"{one.champion:.3f}", f"{one.challenger:.3f}",
+             None if one.correlation is None else f"{one.correlation:.3f}", f"{one.alike:.0%}")
+            for one in shadow.agreement
+        ]  # fmt: skip
+        table("answers", "model", "challenger", "rank correlation", "rows alike", rows=rows)
+        typer.echo(shadow.verdict)
 
 
 def promote(

@@ -57,8 +57,8 @@ def typed_here(context: typer.Context, value: Any) -> Any:
 
 
 def model_typed_here(context: typer.Context, value: str) -> str:
-    """Make the folder of a model relative as `typed_here` does; `shipped` is none."""
-    return value if value == "shipped" else typed_here(context, value)
+    """Make the folder of a model relative as `typed_here` does; `shipped` is none, nor is an alias."""
+    return value if value == "shipped" or str(value).startswith("@") else typed_here(context, value)
 
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]

@@ -509,5 +509,7 @@ def _check_judged(settings: Settings, task: str, place: str) -> None:
     if task not in settings.gate.judged:
         raise ValueError(f"{place}: missing, but every model is judged by a metric")
     judged = settings.gate.judged[task]
+    if task == "sorter" and judged.slice_tolerance is not None:
+        raise ValueError(f"{place}.slice_tolerance: score vectors have no slices; leave it out")
     for metric in (judged.metric, *judged.guarded):
         _check_known(metric, SORTER_METRICS if task == "sorter" else _metrics(task), place, "metric ")

@@ -1,5 +1,6 @@
 """The shapes of `params.yaml`: strict, frozen, every key known. What the values mean is checked by `rules`."""
 
+import os
 import re
 from collections.abc import Collection, Mapping
 from copy import deepcopy
@@ -25,7 +26,18 @@ from ruamel.yaml.events import AliasEvent, CollectionEndEvent, CollectionStartEv
 from rankops import lookup
 from rankops.lookup import did_you_mean
 
-__all__ = ["Component", "ParamsError", "Run", "Settings", "check_shapes", "describe", "load", "merged", "read"]
+__all__ = [
+    "Component",
+    "ParamsError",
+    "Run",
+    "Settings",
+    "check_shapes",
+    "describe",
+    "load",
+    "merged",
+    "prefixed",
+    "read",
+]
 
 # An alias (`*name`) repeats what may hold aliases: some kilobytes can stand for gigabytes. And libyaml, which is in C,
 # ends the process where brackets are too deep. The project's own params have 12,000 values, 8 deep.
@@ -260,6 +272,7 @@ class Resampling(Block):
 class Judged(Block):
     metric: str
     guarded: list[str] = []
+    slice_tolerance: Annotated[float, Field(ge=0)] | None = None  # by which `metric` may be worse on a slice
 
 
 class Gate(Resampling):
@@ -320,7 +333,19 @@ class Settings(Block):
 
         Versions of one name are compared with each other, which takes the same data.
         """
-        return f"{run.task}-{run.dataset}"
+        return prefixed(f"{run.task}-{run.dataset}")
+
+
+def prefixed(name: str) -> str:
+    """Return what an experiment or a registered model is called in MLflow: projects that share a server need a prefix.
+
+    Raises:
+        ValueError: RANKOPS_PREFIX is none that MLflow takes.
+    """
+    prefix = os.environ.get("RANKOPS_PREFIX", "")
+    if not re.fullmatch(r"[\w-]{0,40}", prefix, re.ASCII):
+        raise ValueError(f"RANKOPS_PREFIX is {prefix!r}, expected letters, digits, _ and -, 40 at most, such as shop-")
+    return prefix + name
 
 
 def merged(block: dict[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:

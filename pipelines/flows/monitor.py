@@ -1,5 +1,6 @@
 """The flow that watches what comes in: the newest file against the training data; drift starts a retraining."""
 
+import logging
 from dataclasses import asdict
 from datetime import date
 from pathlib import Path
@@ -89,6 +90,7 @@ def monitor(
     alpha: float = 0.01,
     least_distance: float = 0.1,
     retrain_on_drift: bool = True,
+    challenger: str | None = "@challenger",
 ) -> State:
     """Compare the newest file of a folder with the training data.
 
@@ -97,6 +99,8 @@ def monitor(
         model: a registered version or a folder; None for the champion of the only model that the params train.
         dataset, alpha, least_distance: see `pipelines.monitoring.drift.compare`.
         retrain_on_drift: schedule a retraining if there is drift.
+        challenger: answers the same rows beside the model: by default the version that would be the next champion, if
+            there is one; a registered version or a folder; None for none. It changes neither verdict nor state.
 
     Returns:
         Completed, or Drifted, which is a kind of it, with the verdict.
@@ -104,7 +108,9 @@ def monitor(
     if not Path(folder).exists():
         return Completed(message=f"nothing to compare: there is no folder {folder}")
     model, fresh = the_model(model, "the parameter model: MODEL"), newest(folder)
-    comparison = drift.compare(fresh, model=model, dataset=dataset, alpha=alpha, least_distance=least_distance)
+    comparison = drift.compare(
+        fresh, model=model, dataset=dataset, alpha=alpha, least_distance=least_distance, challenger=challenger
+    )
     drift.write(comparison, Path("reports/monitoring") / f"{fresh.stem}.json")
     create_table_artifact(
         key="monitored",
@@ -113,6 +119,10 @@ def monitor(
         f"{comparison.dataset} ({comparison.reference}). Rows: {comparison.rows}.",
     )
     get_run_logger().info(comparison.verdict)
+    if shadow := comparison.shadow:
+        rows = [asdict(one) for one in shadow.agreement]
+        create_table_artifact(key="challenger", table=rows, description=f"**{shadow.verdict}**")
+        get_run_logger().log(logging.WARNING if shadow.failed else logging.INFO, shadow.verdict)
     if comparison.drifted and retrain_on_drift:
         # The same file against the same version is one reason, however often it is looked at.
         once = f"{comparison.verdict}; {comparison.model}, version {comparison.version}"

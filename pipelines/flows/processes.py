@@ -89,15 +89,9 @@ class Commands:
             if self._stopped:
                 raise CommandFailed(f"not started, the flow is ending: {name}")
             process = subprocess.Popen(
-                tied(*command),
-                cwd=folder,
-                env=os.environ | {"PATH": path} | environment,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                text=True,
-                errors="replace",
-                start_new_session=True,
-            )
+                tied(*command), cwd=folder, env=os.environ | {"PATH": path} | environment, stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT, text=True, errors="replace", start_new_session=True,
+            )  # fmt: skip
             self._running.add(process)
         output = []
         for line in filter(None, map(str.rstrip, process.stdout or ())):

@@ -53,13 +53,7 @@ def outcome(decisions: list[Decision], *done: str) -> State:
 
 def show(decisions: list[Decision]) -> None:
     """Show decisions as a table on the page of the flow run that calls this (called in a task, that shows nothing)."""
-    columns = [
-        "model",
-        "challenger",
-        "champion",
-        "promoted",
-        "reason",
-    ]  # in Markdown: Prefect cuts a table's long cells
+    columns = ["model", "challenger", "champion", "promoted", "reason"]  # in Markdown: a table's long cells are cut
     table = markdown(columns, [[str(getattr(one, name)) for name in columns] for one in decisions])
     create_markdown_artifact(key="gate", markdown=table, description="What the gate decided")
 

@@ -15,21 +15,20 @@ enough too: of enough rows any difference is significant, and not each is worth 
 import hashlib
 import json
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from rich.table import Table
-from rich.text import Text
 from scipy.stats import chi2_contingency, false_discovery_control, ks_2samp
 from sklearn.decomposition import PCA
 
 from pipelines.config import load
 from pipelines.monitoring.measure import Measured, measure
-from pipelines.monitoring.shadow import Agreement, agreements
+from pipelines.monitoring.shadow import Shadow, agreements
+from pipelines.ops.messages import first_line
 from pipelines.serving.named_model import is_registered, model_folder, roles_of, run_of
 from rankops.cli.rows import Roles, Row, kind_of, read
 from rankops.io.atomic import replaced_file
@@ -37,7 +36,7 @@ from rankops.io.checkpoints import load_model
 from rankops.io.recipes import recipe_of
 from rankops.seeding import generator
 
-__all__ = ["Comparison", "Quantity", "compare", "quantities", "table", "write"]
+__all__ = ["Comparison", "Quantity", "compare", "quantities", "write"]
 
 FEWEST = 50  # rows on either side: a test of fewer says nothing
 DIRECTIONS = 5  # in which embeddings are compared one by one
@@ -73,8 +72,7 @@ class Comparison:
     least_distance: float
     rows: dict[str, int]  # that were compared: `train` (inputs), `val` (network) and `fresh`
     quantities: list[Quantity]
-    challenger: str | None = None  # such as `label_ranking-photos/3` or a folder; None if none was asked
-    agreement: list[Agreement] = field(default_factory=list)  # of its answers to the fresh rows with the model's
+    shadow: Shadow | None = None  # None if no challenger was asked for, or there is none
 
     @property
     def drifted(self) -> list[str]:
@@ -116,7 +114,8 @@ def compare(
         least_distance: of a quantity that has drifted; 0 leaves it to the tests.
         rows: how many rows of each file are looked at, at most; of more, so many are drawn.
         seed: of the draw.
-        challenger: a model of the same task that answers the fresh rows too, see `pipelines.monitoring.shadow`.
+        challenger: a model of the same task that answers the fresh rows too, see `pipelines.monitoring.shadow`; or an
+            alias, such as `@challenger`, of the registered model: one that nobody has, or the version itself, is none.
 
     Raises:
         FileNotFoundError, ValueError: a file is missing, corrupt, lacks the model's input or has too few rows, or a row
@@ -141,7 +140,9 @@ def compare(
         fresh_roles = roles_of(model) if roles is None else roles
         readers: dict[str, Callable[[], Iterator[Row]]] = {"fresh": lambda: read([Path(fresh)], recipe, fresh_roles)}
         readers |= {split: partial(read, [file], recipe, form="parquet") for split, file in files.items()}
-        counts = {name: _enough(files.get(name, fresh), reader()) for name, reader in readers.items()}
+        # A split by its name: in DVC's cache a file is called by its hash.
+        named = {split: f"data/{dataset}/{split}.parquet" for split in files}
+        counts = {name: _enough(named.get(name, fresh), reader()) for name, reader in readers.items()}
         network = _loaded(folder)
 
     def measured(name: str, network: Any, words: set[str] | None = None) -> Measured:
@@ -151,20 +152,20 @@ def compare(
     train = measured("train", network)
     words = train.words if recipe["input"]["kind"] == "text" else None
     val, ours = measured("val", network, words), measured("fresh", network, words)
-    theirs = None if challenger is None else measured("fresh", _network(challenger, recipe["task"]), words)
+    shadow = None
+    if challenger and challenger.startswith("@"):
+        challenger = _registry().beside(version, challenger.removeprefix("@")) if version else None
+    if challenger is not None:
+        try:
+            theirs = measured("fresh", _network(challenger, recipe["task"]), words)
+            shadow = Shadow(challenger, agreements(ours, theirs))
+        except (ValueError, OSError, FloatingPointError) as error:
+            shadow = Shadow(challenger, failed=first_line(error))
     return Comparison(
-        file=str(fresh),
-        model=model,
-        version=None if version is None else str(version.version),
-        dataset=dataset,
-        reference=reference,
-        alpha=alpha,
-        least_distance=least_distance,
-        rows={name: min(rows, count) for name, count in counts.items()},
+        str(fresh), model, None if version is None else str(version.version), dataset, reference, alpha, least_distance,
+        rows={name: min(rows, count) for name, count in counts.items()}, shadow=shadow,
         quantities=quantities(train, val, ours, alpha=alpha, least_distance=least_distance),
-        challenger=challenger,
-        agreement=[] if theirs is None else agreements(ours, theirs),
-    )
+    )  # fmt: skip
 
 
 def _network(model: str, task: str) -> Any:
@@ -190,11 +191,13 @@ def _enough(file: str | Path, rows: Iterator[Row]) -> int:
 
 def _version(model: str) -> Any:
     """Return the registered version that an address names; None of a folder."""
-    if not is_registered(model):
-        return None
-    from pipelines.tracking.registry import version_of
+    return _registry().version_of(model) if is_registered(model) else None
 
-    return version_of(model)
+
+def _registry() -> Any:
+    from pipelines.tracking import registry  # MLflow takes seconds to import
+
+    return registry
 
 
 def _dataset(model: str, version: Any, asked: str | None) -> str:
@@ -273,20 +276,6 @@ def write(comparison: Comparison, path: str | Path) -> None:
     report = asdict(comparison) | {"drifted": comparison.drifted}
     with replaced_file(path) as partial:
         partial.write_text(json.dumps(report, indent=2) + "\n")
-
-
-def table(comparison: Comparison) -> Table:
-    """Return the quantities, for a terminal."""
-    shown = Table(title=Text(f"means of {comparison.dataset} and {comparison.file}"), title_justify="left")
-    shown.add_column("quantity", no_wrap=True)
-    for column in ("training", "fresh", "KS distance", "adjusted p", "drifted"):
-        shown.add_column(column, justify="right")
-    for one in comparison.quantities:
-        numbers = [f"{number:.3f}" for number in (one.reference, one.fresh, one.distance)]
-        style = "bold red" if one.drifted else ""
-        shown.add_row(one.name, *numbers, f"{one.adjusted_p:.2g}", "yes" if one.drifted else "no", style=style)
-    shown.caption = Text(f"training data: {comparison.reference}")
-    return shown
 
 
 def _tested(reference: np.ndarray, fresh: np.ndarray) -> tuple[str, tuple[float, float], float, float]:

@@ -67,11 +67,8 @@ def measure(
 
 
 def _of_piece(piece: list[Row], network: Any, task: Any, kind: Any, known: Collection[str] | None) -> Measured:
-    recipe, asked = network.recipe, [_asked(row, kind.name) for row in piece]
-    prepared = [
-        _prepared(row, cells[kind.name] if task.reads.lists else [cells[kind.name]], kind, recipe)
-        for row, cells in zip(piece, asked, strict=True)
-    ]
+    recipe = network.recipe
+    asked, prepared = map(list, zip(*(_prepared(row, task, kind, recipe) for row in piece), strict=True))
     inputs = pd.DataFrame([_of_input(one, recipe) for one in prepared])
     embedding = _embedded(network, kind.gathered(prepared, recipe["input"]), prepared, piece[0].place)
     answers = pd.DataFrame([_of_answer(one, recipe) for one in _answered(task, network, asked, piece)])
@@ -81,19 +78,14 @@ def _of_piece(piece: list[Row], network: Any, task: Any, kind: Any, known: Colle
     return Measured(inputs, answers, embedding, set().union(*words))
 
 
-def _asked(row: Row, kind: str) -> dict[str, Any]:
+def _prepared(row: Row, task: Any, kind: Any, recipe: Mapping[str, Any]) -> tuple[dict[str, Any], Any]:
+    """Return a row as it is asked, and its items as the network takes them."""
     try:
-        if kind not in (asked := row.asked()):
-            raise ValueError(f"a caption alone; expected {kind} in each row: captions are not compared")
-        return asked
-    except (OSError, ValueError) as error:
-        raise ValueError(f"{row.place}: {error}") from error
-
-
-def _prepared(row: Row, cells: list[Any], kind: Any, recipe: Mapping[str, Any]) -> Any:
-    try:
-        return kind.prepared(cells, recipe["input"], where=row.place)
-    except (RuntimeError, IndexError, TypeError, ValueError) as error:
+        if kind.name not in (asked := row.asked()):
+            raise ValueError(f"a caption alone; expected {kind.name} in each row: captions are not compared")
+        cells = asked[kind.name] if task.reads.lists else [asked[kind.name]]
+        return asked, kind.prepared(cells, recipe["input"], where=row.place)
+    except (OSError, RuntimeError, IndexError, TypeError, ValueError) as error:
         message = first_line(error)
         raise ValueError(message if message.startswith(row.place) else f"{row.place}: {message}") from error
 

@@ -1,15 +1,13 @@
 """A challenger beside the champion on rows that came in: what would change for those who ask, before it is promoted."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
-from rich.table import Table
-from rich.text import Text
 from scipy.stats import spearmanr
 
 from pipelines.monitoring.measure import Measured
 
-__all__ = ["Agreement", "agreements", "table"]
+__all__ = ["Agreement", "Shadow", "agreements"]
 
 
 @dataclass(frozen=True)
@@ -23,15 +21,29 @@ class Agreement:
     alike: float  # share of rows in which it is equal
 
 
-def agreements(champion: Measured, challenger: Measured) -> list[Agreement]:
-    """Return the quantities of two models' answers to the same rows, those that agree least first.
+@dataclass(frozen=True)
+class Shadow:
+    """A model that answered the rows too, or why it could not, which takes nothing from the comparison."""
 
-    Raises:
-        ValueError: their answers have no quantity in common, such as embeddings.
-    """
+    model: str  # such as `models:/label_ranking-photos/3`, or a folder
+    agreement: list[Agreement] = field(default_factory=list)  # of the quantities that both have, the least first
+    failed: str = ""
+
+    @property
+    def verdict(self) -> str:
+        """In a line."""
+        if self.failed:
+            return f"{self.model} could not answer: {self.failed}"
+        if not self.agreement:
+            return f"{self.model}: its answers have no quantity that could be compared row by row"
+        least = self.agreement[0]
+        correlation = "none" if least.correlation is None else f"{least.correlation:.3f}"
+        return f"{self.model} agrees least in {least.name}: rank correlation {correlation}, {least.alike:.0%} alike"
+
+
+def agreements(champion: Measured, challenger: Measured) -> list[Agreement]:
+    """Return the quantities of two models' answers to the same rows, those that agree least first."""
     shared = [name for name in champion.answers if name in challenger.answers]
-    if not shared:
-        raise ValueError("the answers of both models have no quantity in common that could be compared row by row")
     found = [
         _agreement(name, champion.answers[name].to_numpy(), challenger.answers[name].to_numpy()) for name in shared
     ]
@@ -42,15 +54,3 @@ def _agreement(name: str, ours: np.ndarray, theirs: np.ndarray) -> Agreement:
     varies = all(np.ptp(values) > 0 for values in (ours, theirs))
     correlation = float(spearmanr(ours, theirs).statistic) if varies else None
     return Agreement(name, float(ours.mean()), float(theirs.mean()), correlation, float((ours == theirs).mean()))
-
-
-def table(found: list[Agreement], *, champion: str, challenger: str) -> Table:
-    """Return the quantities, for a terminal."""
-    shown = Table(title=Text(f"means of the answers of {champion} and of {challenger}"), title_justify="left")
-    shown.add_column("quantity", no_wrap=True)
-    for column in ("champion", "challenger", "rank correlation", "rows alike"):
-        shown.add_column(column, justify="right")
-    for one in found:
-        correlation = "" if one.correlation is None else f"{one.correlation:.3f}"
-        shown.add_row(one.name, f"{one.champion:.3f}", f"{one.challenger:.3f}", correlation, f"{one.alike:.0%}")
-    return shown

@@ -1,26 +1,30 @@
 """The epochs of a training: shown as they come, kept where they can be followed, and written as a table.
 
-When trainings began and ended is kept aside, in a folder that git ignores: a result with a time in it would never be
-the same twice.
+When trainings began and ended, and what they used of the machine, is kept aside, in a folder that git ignores: a
+result with a time in it would never be the same twice.
 """
 
 import csv
 import json
+import resource
 import sys
 import time
 from collections.abc import Iterable, Iterator
 from hashlib import sha256
 from pathlib import Path
 
+import torch
 from tqdm import tqdm
 
 from rankops.io.atomic import replaced_file
 from rankops.training.progress import Epoch
 
-__all__ = ["Times", "began", "followed", "keep_times", "kept_times", "write_history"]
+__all__ = ["Times", "began", "followed", "keep_times", "kept", "write_history"]
 
 Times = tuple[int, int]  # begin and end, in milliseconds since 1970
 TIMES = Path(".checkpoints/times")
+USED = "used.json"  # beside a history: what the process that ended the training used
+RSS = 1 if sys.platform == "darwin" else 2**10  # bytes in the system's unit of memory
 MINUTE = 60.0  # between lines of a training, where there is no terminal
 
 
@@ -37,7 +41,7 @@ def followed(
         history: a CSV file that is rewritten after each epoch, so that others can follow the training.
     """
     rows: list[tuple[str, Epoch]] = []
-    shown, line, last = 0, "", time.monotonic()
+    shown, line, last, before = 0, "", time.monotonic(), time.process_time()
     history.parent.mkdir(parents=True, exist_ok=True)
     if not _mark(history.parent).exists():  # one that is resumed began earlier
         _mark(history.parent).touch()
@@ -57,6 +61,11 @@ def followed(
             yield phase, epoch
     if len(rows) > shown and not sys.stderr.isatty():
         print(line, file=sys.stderr)
+    memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * RSS
+    used = {"cpu_seconds": time.process_time() - before, "peak_memory_mb": memory / 2**20}
+    if torch.cuda.is_available():
+        used["peak_gpu_memory_mb"] = torch.cuda.max_memory_allocated() / 2**20
+    (history.parent / USED).write_text(json.dumps(used))
 
 
 def _mark(folder: Path) -> Path:
@@ -69,24 +78,30 @@ def began(folder: Path) -> int | None:
 
 
 def keep_times(stage: str, name: str, folder: Path, times: dict[str, Times]) -> None:
-    """Keep when the parts of a training began and ended, and of which result.
+    """Keep when the parts of a training began and ended, what all of them used, and of which result.
 
     Args:
         stage, name: of the training.
         folder: its result.
         times: of each part, such as a seed.
     """
+    notes = [json.loads(file.read_text()) for file in (TIMES.parent / stage / name).rglob(USED)]
+    used = {what: (sum if what == "cpu_seconds" else max)(note[what] for note in notes) for what in (notes or [{}])[0]}
     with replaced_file(TIMES / stage / f"{name}.json") as partial:
-        partial.write_text(json.dumps({"result": _digest(folder), "times": times}) + "\n")
+        partial.write_text(json.dumps({"result": _digest(folder), "times": times, "used": used}) + "\n")
 
 
-def kept_times(stage: str, name: str, folder: Path) -> dict[str, Times]:
-    """Return what `keep_times` kept of this very result; nothing of one that was made elsewhere or at another time."""
+def kept(stage: str, name: str, folder: Path) -> tuple[dict[str, Times], dict[str, float]]:
+    """Return what `keep_times` kept of this very result: times by part, and what all parts used together.
+
+    That is nothing of a result that was made elsewhere or at another time. `cpu_seconds` are those of the epochs of
+    the processes that ended a training; peaks are of the largest of them.
+    """
     file = TIMES / stage / f"{name}.json"
-    kept = json.loads(file.read_text()) if file.is_file() else {}
-    return (
-        {part: tuple(times) for part, times in kept["times"].items()} if kept.get("result") == _digest(folder) else {}
-    )
+    found = json.loads(file.read_text()) if file.is_file() else {}
+    if found.get("result") != _digest(folder):
+        return {}, {}
+    return {part: tuple(times) for part, times in found["times"].items()}, found.get("used", {})
 
 
 def _digest(folder: Path) -> str:

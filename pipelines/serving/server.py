@@ -6,6 +6,7 @@ import logging
 import re
 import socket
 import threading
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -210,22 +211,34 @@ def check_body(body: bytes, columns: dict[str, str] | None) -> None:
         for number, row in enumerate(given, 1):
             _check_numbers([*row.values()] if isinstance(row, dict) else row, f"{form}: row {number}")
         return
-    rows = _rows(form, given)
-    for number, row in enumerate(rows, 1):
-        _check_names(row, rows[0], columns, f"{form}: row {number}")
-    for name, kind in columns.items():
-        for number, cell in enumerate(_cells(form, given, name), 1):
-            _check_cell(cell, kind, f"{form}: row {number}: {name}")
+    first: Any = None
+    for number, row in enumerate(_rows(form, given), 1):
+        place, first = f"{form}: row {number}", row if number == 1 else first
+        _check_names(row, first, columns, place)
+        for name, cell in row.items():
+            _check_cell(cell, columns[name], f"{place}: {name}")
 
 
-def _rows(form: str, given: Any) -> list[Any]:
-    """Return objects with the names of the columns: each row, or one that stands for all."""
-    if form != "dataframe_split":
-        return given if isinstance(given, list) else [given]  # of `inputs` one, with a list of each column
-    names = given.get("columns") if isinstance(given, dict) else None
-    if not isinstance(names, list) or len(set(map(str, names))) < len(names):
-        raise ValueError(f'{form}: expected {{"columns": [...], "data": [[...], ...]}}, each column once')
-    return [dict.fromkeys(map(str, names))]
+def _rows(form: str, given: Any) -> Iterator[Any]:
+    """Yield the rows of a table, whatever its form, as objects."""
+    if form == "dataframe_split":
+        names = given.get("columns") if isinstance(given, dict) else None
+        if not isinstance(names, list) or len(set(map(str, names))) < len(names):
+            raise ValueError(f'{form}: expected {{"columns": [...], "data": [[...], ...]}}, each column once')
+        for number, row in enumerate(_list(given.get("data"), f"{form}: data"), 1):
+            if len(_list(row, f"{form}: row {number}")) != len(names):
+                raise ValueError(f"{form}: row {number} has {len(row)} cells, expected {len(names)}, one a column")
+            yield dict(zip(map(str, names), row, strict=True))
+    elif isinstance(given, dict):
+        columns = {name: _list(cells, f"{form}: {name}") for name, cells in given.items()}
+        if len(counts := {len(cells) for cells in columns.values()}) > 1:
+            raise ValueError(
+                f"{form}: columns of {' and '.join(map(str, sorted(counts)))} cells, expected as many in each"
+            )
+        for row in zip(*columns.values(), strict=True):
+            yield dict(zip(columns, row, strict=True))
+    else:
+        yield from given if isinstance(given, list) else [given]
 
 
 def _check_names(row: Any, first: Any, columns: dict[str, str], place: str) -> None:
@@ -248,22 +261,6 @@ def _each_key_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(found) < len(pairs):
         raise ValueError(f"a key twice in an object with {', '.join(map(repr, [*found][:5]))}; expected each once")
     return found
-
-
-def _cells(form: str, given: Any, name: str) -> list[Any]:
-    """Return what a request has in a column, from the first row on; what is no table is MLflow's to refuse."""
-    if form == "dataframe_split":
-        data, names = given.get("data"), [*map(str, given["columns"])]
-        if name not in names or not isinstance(data, list):
-            return []
-        for number, row in enumerate(data, 1):
-            if len(_list(row, f"{form}: row {number}")) != len(names):
-                raise ValueError(f"{form}: row {number} has {len(row)} cells, expected {len(names)}, one a column")
-        return [row[names.index(name)] for row in data]
-    if isinstance(given, list):
-        return [row[name] for row in given if name in row]
-    cells = given.get(name)
-    return cells if isinstance(cells, list) else []
 
 
 def _check_cell(cell: Any, kind: str, place: str) -> None:

@@ -13,11 +13,11 @@ from typing import Any
 import pandas as pd
 from filelock import FileLock
 
-from pipelines.config import Settings
+from pipelines.config import Settings, prefixed
 from pipelines.config.schema import NONE
 from pipelines.ops import dvc_lock
 from pipelines.reporting.results import history, read_run, read_runs, read_sorters
-from pipelines.running.history import kept_times
+from pipelines.running.history import kept
 from pipelines.tracking.slices import Slice, slices
 from pipelines.tracking.store import experiment
 from pipelines.tracking.upload import Run, Version, key_of, publish
@@ -76,15 +76,14 @@ def _mean(histories: list[pd.DataFrame]) -> pd.DataFrame:
     return epochs.mean(numeric_only=True)[epochs.size() == len(histories)].reset_index()
 
 
-def _metrics(rows: pd.DataFrame) -> dict[str, float]:
-    """Return `<metric>`, `<metric>.low` and `<metric>.high` of a table of `pipelines.reporting.results`.
+def _metrics(rows: pd.DataFrame) -> dict[str, dict[str, float]]:
+    """Return the value of each metric, with its interval if it has one, of a table of `pipelines.reporting.results`.
 
     >>> _metrics(pd.DataFrame({"metric": ["spearman"], "value": [0.5], "low": [float("nan")], "high": [0.75]}))
-    {'spearman': 0.5, 'spearman.high': 0.75}
+    {'spearman': {'value': 0.5, 'high': 0.75}}
     """
-    table = rows.melt("metric", ["value", "low", "high"], "bound", "number").dropna()
-    names = (table["metric"] + "." + table["bound"]).str.removesuffix(".value")
-    return dict(zip(names, table["number"], strict=True))
+    table = rows.set_index("metric")[["value", "low", "high"]]
+    return {str(name): row.dropna().to_dict() for name, row in table.iterrows()}
 
 
 def _plots(*names: str) -> dict[str, list[Path]]:
@@ -97,9 +96,9 @@ def _sorters(params: Settings, tags: dict[str, str]) -> list[Run]:
     for key, options in params.sorters.items():
         stage, folder, metrics = f"pretrain@{key}", Path("models/sorters") / key, Path(f"metrics/sorters/{key}.json")
         entries = _entries(stage)
-        version, epochs = None, None
+        (times, used), version, epochs = kept("pretrain", key, folder), None, None
         if (folder / "history.csv").is_file():  # it has weights
-            version, epochs = Version(f"sorter-{key}", folder), history(folder)
+            version, epochs = Version(prefixed(f"sorter-{key}"), folder), history(folder)
         runs.append(
             Run(
                 name=f"sorter-{key}",
@@ -111,7 +110,8 @@ def _sorters(params: Settings, tags: dict[str, str]) -> list[Run]:
                 history=epochs,
                 files={"results": [metrics]} | _plots(f"sorter-{key}-learning_curves", "sorters-l1_by_kind"),
                 version=version,
-                times=kept_times("pretrain", key, folder).get("all"),
+                times=times.get("all"),
+                used=used,
             )
         )
     return runs
@@ -123,7 +123,7 @@ def _runs(params: Settings, tags: dict[str, str]) -> list[Run]:
         entries = _entries(f"train@{name}", f"evaluate@{name}")
         folder, key = Path("models/runs") / name, key_of(name, dvc_lock.made_by(entries))
         trained, rows = read_run(folder), results[results["run"] == name]
-        best, times = trained["best"], kept_times("train", name, folder)
+        best, (times, used) = trained["best"], kept("train", name, folder)
         seeds = tuple(
             Run(
                 name=f"{name}-seed{seed}",
@@ -155,6 +155,7 @@ def _runs(params: Settings, tags: dict[str, str]) -> list[Run]:
                 history=_mean([seed.history for seed in seeds if seed.history is not None]),
                 seeds=seeds,
                 times=times.get("all"),
+                used=used,
                 version=Version(
                     model=params.model_of(options),
                     weights=folder / f"seed{best}",

@@ -4,13 +4,14 @@ The gate puts its decision above it, see `pipelines.tracking.gate`.
 """
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from textwrap import shorten
 from typing import Any
 
 from pipelines.ops.dvc_lock import INPUT
-from pipelines.reporting.results import markdown
+from pipelines.reporting.results import markdown, number
 from pipelines.tracking.slices import Slice
 from rankops import __version__, lookup
 
@@ -27,7 +28,7 @@ def card(
     weights: Path,
     *,
     params: Mapping[str, Any],
-    metrics: Mapping[str, float],
+    metrics: Mapping[str, Mapping[str, float]],
     tags: Mapping[str, str],
     slices: Sequence[Slice] = (),
 ) -> str:
@@ -36,7 +37,8 @@ def card(
     Args:
         model: registered name.
         weights: folder with `model.json`.
-        params, metrics: flat, as they are sent to MLflow; the bounds of a metric's interval are `.low` and `.high`.
+        params: flat, as they are sent to MLflow.
+        metrics: the value of each, with its interval if it has one: `low` and `high`.
         tags: of the version.
         slices: of the test split; those on which the model is worst are shown.
     """
@@ -53,18 +55,15 @@ def card(
     return "\n".join(lines)[:LONGEST]
 
 
-def summary(*, metrics: Mapping[str, float], tags: Mapping[str, str]) -> str:
+def summary(*, metrics: Mapping[str, Mapping[str, float]], tags: Mapping[str, str]) -> str:
     """Return how a run was made, its metrics with their intervals, and its data, for its own description."""
     seed = f", seed {tags['seed']}; the metrics are over all its seeds" if "seed" in tags else ""
     made = f"commit {tags['git_commit'][:12]}{' with changes' if tags.get('git_dirty') == 'true' else ''}"
     trained = f"Trained by `{tags['stage']}`{seed}. " if "stage" in tags else ""
     lines = [f"{trained}Published at {made}, by rankops {__version__}."]
-    rows = []
-    for name, value in metrics.items():
-        if not name.endswith((".low", ".high")):
-            bounds = [metrics.get(f"{name}.{bound}") for bound in ("low", "high")]
-            rows.append([name, f"{value:.4f}", " to ".join(f"{bound:.4f}" for bound in bounds if bound is not None)])
-    lines += ["", "## Metrics", "", markdown(["metric", "value", "interval"], rows).rstrip()]
+    bounds = {name: [metric.get(part, math.nan) for part in ("low", "high")] for name, metric in metrics.items()}
+    rows = [[name, number(metric["value"], *bounds[name], digits=4)] for name, metric in metrics.items()]
+    lines += ["", "## Metrics", "", markdown(["metric", "value (95 %)"], rows).rstrip()]
     if inputs := inputs_of(tags):
         lines += ["", "## Data"]
         if "dataset" in tags:
@@ -89,10 +88,8 @@ def _slices(slices: Sequence[Slice]) -> list[str]:
         f"The lowest of {len(slices)} slices of the test split, of the seed that is served; the others are in "
         "`model.json`. Of many some are low by chance, and a rank correlation is lower where targets differ less."
     )
-    rows = [
-        [one.name, str(one.rows), f"{one.value:.4f}", f"{one.low:.4f} to {one.high:.4f}"] for one in slices[:SLICES]
-    ]
-    return ["", "## Slices", "", told, "", markdown(["slice", "rows", slices[0].metric, "interval"], rows).rstrip()]
+    rows = [[one.name, str(one.rows), number(one.value, one.low, one.high, digits=4)] for one in slices[:SLICES]]
+    return ["", "## Slices", "", told, "", markdown(["slice", "rows", f"{slices[0].metric} (95 %)"], rows).rstrip()]
 
 
 def _input(recipe: Mapping[str, Any]) -> str:

@@ -12,11 +12,11 @@ import numpy as np
 import torch
 from torch import nn
 
-from pipelines.config import Settings
+from pipelines.config import Settings, prefixed
 from pipelines.config.rules import SORTER_METRICS
 from pipelines.ops.messages import one_line
-from pipelines.reporting.results import markdown
-from pipelines.tracking import registry
+from pipelines.reporting import results
+from pipelines.tracking import registry, slices
 from pipelines.tracking.known_rows import learned, read_known
 from pipelines.tracking.store import CredentialsRefused, ServerUnreachable, answering, connect
 from rankops import lookup
@@ -40,6 +40,16 @@ Difference = dict[str, float]  # value, low, high
 
 
 @dataclass(frozen=True)
+class Evidence:
+    """What versions are judged by: those of each are by its number, the challenger's first."""
+
+    statistics: dict[str, Statistic]
+    lower_is_better: dict[str, bool]  # of each metric
+    examples: str  # their name
+    slices: dict[str, dict[str, tuple[int, Statistic]]] = field(default_factory=dict)  # where they are guarded
+
+
+@dataclass(frozen=True)
 class Decision:
     """What the gate decided."""
 
@@ -58,7 +68,7 @@ class Decision:
 
 def models_of(params: Settings) -> list[str]:
     """Return the names of the models that the params train; a team's store may have others."""
-    sorters = [f"sorter-{name}" for name, options in params.sorters.items() if options.training is not None]
+    sorters = [prefixed(f"sorter-{name}") for name, options in params.sorters.items() if options.training is not None]
     return sorters + sorted({params.model_of(run) for run in params.runs.values()})
 
 
@@ -69,8 +79,9 @@ def decide_all(
 
     Both are compared on the same examples. The challenger is better if the judged metric is better by `minimum_gain`
     and the paired bootstrap interval of the difference does not hold 0, while no guarded metric is worse by more than
-    `tolerance`. Decision and evidence are written to the challenger's tags and description. A champion that a person
-    chose stays, unless `over_person`. Run again, it decides the same and changes nothing.
+    `tolerance`, nor any slice, where these are guarded, by more than `slice_tolerance` and beyond chance. Decision and
+    evidence are written to the challenger's tags and description. A champion that a person chose stays, unless
+    `over_person`. Run again, it decides the same and changes nothing.
 
     Args:
         models: registered names; None for all that the params train.
@@ -101,15 +112,18 @@ def _decide(client: mlflow.MlflowClient, name: str, params: Settings, folder: Pa
         return Decision(name, challenger, champion, False, reason)
     numbers = (challenger, champion)
     data = None if task == "sorter" else folder / "data" / _dataset(client, name, numbers)
-    statistics, lower_is_better, examples = _judge(name, numbers, task, data, params)
+    judged, evidence = gate.judged[task], _judge(name, numbers, task, data, params)
+    ours, theirs = evidence.statistics.values()
     differences = difference(
-        {0: statistics[challenger]}, {0: statistics[champion]}, resamples=gate.resamples,
-        seed=derived_seed(gate.seed, "gate", name), confidence=gate.confidence,
+        {0: ours}, {0: theirs}, resamples=gate.resamples, seed=derived_seed(gate.seed, "gate", name),
+        confidence=gate.confidence,
     )  # fmt: skip
-    judged = gate.judged[task]
-    better, reason = verdict(differences, judged, gate, lower_is_better)
-    reason += f"; on {examples}{ON_VALIDATION if '/val' in examples else ''}"
-    drawn, by_person = statistics[challenger].examples, not over_person and registry.chosen_by_person(client, model)
+    better, reason = verdict(differences, judged, gate, evidence.lower_is_better)
+    if better and judged.slice_tolerance is not None:
+        better, told = guarded_slices(evidence, judged, gate)
+        reason = f"{reason}{told}"
+    reason += f"; on {evidence.examples}{ON_VALIDATION if '/val' in evidence.examples else ''}"
+    drawn, by_person = ours.examples, not over_person and registry.chosen_by_person(client, model)
     for holds, objection in (
         (drawn < FEWEST, f"these are {drawn} rows, or groups of them, expected {FEWEST} to tell: {_by_hand(name)}"),
         (by_person, f"version {champion} was made champion by a person: `rankops promote {name} --over-person`"),
@@ -119,7 +133,7 @@ def _decide(client: mlflow.MlflowClient, name: str, params: Settings, folder: Pa
     if registry.holder(registry.model_of(client, name), "champion") != champion:
         raise ValueError(f"{name}: its champion was moved while it was judged; nothing was changed: try again")
     decision = Decision(name, challenger, champion, better, reason, differences)
-    _write_down(client, decision, (judged.metric, *judged.guarded), examples, statistics)
+    _write_down(client, decision, (judged.metric, *judged.guarded), evidence)
     if better:
         registry.set_champion(client, name, challenger, by="gate")
     return decision
@@ -128,11 +142,11 @@ def _decide(client: mlflow.MlflowClient, name: str, params: Settings, folder: Pa
 def _task_of(name: str, params: Settings) -> str:
     """Return the task of a registered model, or `sorter`, from its name."""
     for task in params.gate.judged:
-        if name == task or name.startswith(f"{task}-"):
+        if name == prefixed(task) or name.startswith(prefixed(f"{task}-")):
             return task
     raise ValueError(
         f"{name} is not a model of this project: expected a name that begins with one of "
-        f"{', '.join(params.gate.judged)}; the params have {', '.join(models_of(params))}"
+        f"{', '.join(map(prefixed, params.gate.judged))}; the params have {', '.join(models_of(params))}"
     )
 
 
@@ -174,10 +188,7 @@ def _load(address: str) -> tuple[nn.Module, dict[str, np.ndarray]]:
         return load_model(folder), read_known(folder)
 
 
-def _judge(
-    name: str, numbers: tuple[str, str], task: str, data: Path | None, params: Settings
-) -> tuple[dict[str, Statistic], dict[str, bool], str]:
-    """Return the statistic of each version, for each metric whether lower is better, and the name of the examples."""
+def _judge(name: str, numbers: tuple[str, str], task: str, data: Path | None, params: Settings) -> Evidence:
     loaded = _each(name, {number: f"models:/{name}/{number}" for number in numbers}, _load)
     networks = {number: network for number, (network, _) in loaded.items()}
     if data is None:
@@ -188,7 +199,7 @@ def _judge(
         length = next(iter(lengths.values()), params.score_vectors.length)  # longer vectors are harder
         vectors, _ = score_vectors.draw(SORTER_VECTORS, length, generator(params.gate.seed, "gate", "sorters"))
         statistics = _each(name, networks, partial(_of_sorter, vectors))
-        return statistics, dict.fromkeys(SORTER_METRICS, False), f"{SORTER_VECTORS} fresh vectors"
+        return Evidence(statistics, dict.fromkeys(SORTER_METRICS, False), f"{SORTER_VECTORS} fresh vectors")
     # Where a dataset read from disk is told to have no gate; the decision says so.
     judge, split = lookup.find("tasks", task)(), "gate" if (data / "gate.parquet").is_file() else "val"
     try:
@@ -201,8 +212,12 @@ def _judge(
             f"the gate: {_by_hand(name)}"
         ) from error
     new, told = _unknown(name, {number: digests for number, (_, digests) in loaded.items()}, data, split)
-    statistics = _each(name, networks, lambda network: judge.statistic(judge.predict(network, examples).filter(new)))
-    return statistics, {metric.name: metric.lower_is_better for metric in judge.metrics}, told
+    predicted = _each(name, networks, lambda network: judge.predict(network, examples).filter(new))
+    parts, judged, file = {}, params.gate.judged[task], data / f"{split}.parquet"
+    if judged.slice_tolerance is not None:
+        parts = {number: slices.statistics(judge, judged.metric, table, file) for number, table in predicted.items()}
+    statistics = {number: judge.statistic(table) for number, table in predicted.items()}
+    return Evidence(statistics, {metric.name: metric.lower_is_better for metric in judge.metrics}, told, parts)
 
 
 def _unknown(name: str, digests: dict[str, dict[str, np.ndarray]], data: Path, split: str) -> tuple[np.ndarray, str]:
@@ -244,8 +259,8 @@ def _of_sorter(vectors: torch.Tensor, sorter: nn.Module) -> Statistic:
     return Statistic(list(SORTER_METRICS), len(vectors), lambda rows: columns[:, rows].mean(-1))
 
 
-def _interval(difference: Difference) -> str:
-    return f"{difference['value']:+.4f} ({difference['low']:+.4f} to {difference['high']:+.4f})"
+def _interval(gap: Difference) -> str:
+    return results.number(gap["value"], gap["low"], gap["high"], digits=4, sign=True)
 
 
 def verdict(
@@ -264,25 +279,45 @@ def verdict(
     return True, f"{text}: better beyond chance"
 
 
-def _write_down(
-    client: mlflow.MlflowClient,
-    decision: Decision,
-    judged: tuple[str, ...],
-    examples: str,
-    statistics: dict[str, Statistic],
-) -> None:
+def guarded_slices(evidence: Evidence, judged: Any, gate: Any) -> tuple[bool, str]:
+    """Return whether no slice is worse by more than its tolerance and beyond chance, and what to say of it.
+
+    Of a dozen slices some differ by chance: the intervals are as wide as so many need (Bonferroni).
+    """
+    sign = -1 if evidence.lower_is_better[judged.metric] else 1
+    ours, theirs = evidence.slices.values()
+    shared = [name for name, (_, one) in ours.items() if name in theirs and one.examples >= FEWEST]
+    worse = {}
+    for name in shared:
+        everything = np.arange(ours[name][1].examples)
+        worse[name] = -sign * float((ours[name][1].of_rows(everything) - theirs[name][1].of_rows(everything))[0])
+    for name in sorted(shared, key=worse.__getitem__, reverse=True):
+        if not worse[name] > judged.slice_tolerance:
+            break
+        gap = difference(
+            {0: ours[name][1]}, {0: theirs[name][1]}, resamples=gate.resamples, seed=derived_seed(gate.seed, name),
+            confidence=1 - (1 - gate.confidence) / len(shared),
+        )[judged.metric]  # fmt: skip
+        if all(sign * gap[bound] < 0 for bound in ("low", "high")):
+            told = f"{judged.metric} {_interval(gap)}, worse by more than {judged.slice_tolerance:g}"
+            return False, f", but on the slice `{name}` of {ours[name][0]} rows {told}"
+    return True, f", and on none of {len(shared)} slices worse by more than {judged.slice_tolerance:g} beyond chance"
+
+
+def _write_down(client: mlflow.MlflowClient, decision: Decision, judged: tuple[str, ...], evidence: Evidence) -> None:
     """Write a decision into the challenger's tags and, with all metrics, its description, in place of the last."""
+    statistics, examples = evidence.statistics, evidence.examples
     number, word = next(iter(statistics)), "promoted" if decision.promoted else "rejected"  # the challenger's
-    evidence = {"decision": word, "reason": decision.reason, "against": decision.champion, "examples": examples}
-    evidence |= {metric: _interval(decision.differences[metric]) for metric in judged}
-    for tag, value in evidence.items():
+    tags = {"decision": word, "reason": decision.reason, "against": decision.champion, "examples": examples}
+    tags |= {metric: _interval(decision.differences[metric]) for metric in judged}
+    for tag, value in tags.items():
         client.set_model_version_tag(decision.model, number, f"gate.{tag}", value)
     ours, theirs = (one.of_rows(np.arange(one.examples)) for one in statistics.values())
     rows = [
         [metric, f"{ours[place]:.4f}", f"{theirs[place]:.4f}", _interval(gap)]
         for place, (metric, gap) in enumerate(decision.differences.items())
     ]
-    table = markdown(["metric", *(f"version {one}" for one in statistics), "difference"], rows)
+    table = results.markdown(["metric", *(f"version {one}" for one in statistics), "difference"], rows)
     card = (client.get_model_version(decision.model, number).description or "").rpartition(CARD)[2]
     description = f"## Gate: {word}\n\n{decision.reason}.\n\nOn {examples}:\n\n{table.rstrip()}{CARD}{card}"
     client.update_model_version(decision.model, number, description=description)

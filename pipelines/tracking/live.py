@@ -3,18 +3,15 @@
 Each training has a live run of its own. `publish` deletes it when it sends the finished run.
 """
 
-import csv
 import logging
-import math
 import platform
 import threading
 import time
-from collections.abc import Iterable, Mapping
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
 
 import mlflow
+import pandas as pd
 from mlflow.entities import Metric, Run
 
 from pipelines.config import Settings
@@ -29,26 +26,14 @@ NAME = "rankops.live"  # on a live run: the name under which the training is pub
 PLACE = "rankops.place"  # on a live run: which folder of which machine
 
 
-def epoch_metrics(rows: Iterable[Mapping[str, Any]]) -> list[Metric]:
+def epoch_metrics(history: pd.DataFrame) -> list[Metric]:
     """Return the numbers of a history as metrics `epoch/<column>`, with the column `epoch` as step.
 
     MLflow's charts of what is before a slash are together. Which epochs were the best so far is no curve.
     """
-    now = int(time.time() * 1000)
-    return [
-        Metric(f"epoch/{name}", number, now, int(row["epoch"]))
-        for row in rows
-        for name, value in row.items()
-        if name not in ("epoch", "best") and (number := _number(value)) is not None
-    ]
-
-
-def _number(value: Any) -> float | None:
-    try:
-        number = float(value)
-    except (TypeError, ValueError):  # the name of a phase, a metric that this phase does not have
-        return None
-    return None if math.isnan(number) else number
+    now, numbers = int(time.time() * 1000), history.set_index("epoch").select_dtypes("number")
+    every = numbers.drop(columns="best", errors="ignore").melt(ignore_index=False).dropna()  # of a phase some are none
+    return [Metric(f"epoch/{name}", value, now, int(epoch)) for epoch, name, value in every.itertuples()]
 
 
 def _place(folder: Path) -> str:
@@ -87,19 +72,19 @@ def _send(client: mlflow.MlflowClient, params: Settings, folder: Path) -> None:
     going = {run.data.tags[ATTEMPT]: run for run in _live_runs(client, folder, "attributes.status = 'RUNNING'")}
     for attempt, (name, experiment, history) in _trainings(params, folder).items():
         try:
-            rows = list(csv.DictReader(history.read_text().splitlines()))
+            rows = pd.read_csv(history)
         except FileNotFoundError:  # the training has just ended
             continue
-        if rows and attempt not in going:
+        if len(rows) and attempt not in going:
             going[attempt] = client.create_run(
                 experiment_of(client, experiment), run_name=" ".join((name, *Path(attempt).parts[3:])),  # such as seed2
                 tags={ATTEMPT: attempt, NAME: name, PLACE: _place(folder)},
             )  # fmt: skip
-        for row in rows:
+        for number in rows["epoch"]:
             run = going[attempt]
-            if int(row["epoch"]) > run.data.metrics.get("epoch", 0):
-                epoch = Metric("epoch", int(row["epoch"]), int(time.time() * 1000), int(row["epoch"]))
-                client.log_batch(run.info.run_id, [epoch, *epoch_metrics([row])])
+            if number > run.data.metrics.get("epoch", 0):
+                epoch = Metric("epoch", int(number), int(time.time() * 1000), int(number))
+                client.log_batch(run.info.run_id, [epoch, *epoch_metrics(rows[rows["epoch"] == number])])
 
 
 def watch(params: Settings, folder: Path, ended: threading.Event, *, every: float = 10.0) -> None:

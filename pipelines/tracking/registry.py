@@ -19,7 +19,7 @@ from pipelines.tracking.store import ServerUnreachable, answering, connect, is_u
 from rankops.sorters._load import download
 
 __all__ = [
-    "champions", "chosen_by_person", "has_files", "holder", "model_of", "replace", "set_champion",
+    "beside", "champions", "chosen_by_person", "has_files", "holder", "model_of", "replace", "set_champion",
     "version_of", "versions", "weights_of",
 ]  # fmt: skip
 
@@ -70,6 +70,13 @@ def version_of(address: str) -> ModelVersion:
             missing = f"alias {alias}" if alias else f"version {number}"
             raise ValueError(f"{name} has no {missing}; there are versions {', '.join(every) or 'none'}")
         return client.get_model_version(name, number)
+
+
+def beside(version: ModelVersion, alias: str) -> str | None:
+    """Return the address of the version of the same model that has an alias; None if it is this one, or none has it."""
+    with answering():
+        number = holder(model_of(connect(), version.name), alias)
+    return None if number in (None, str(version.version)) else f"models:/{version.name}/{number}"
 
 
 def versions(client: mlflow.MlflowClient, name: str) -> list[str]:

@@ -15,7 +15,7 @@ from rankops.bootstrap import Statistic, by_group, evaluate
 from rankops.datasets.files.folds import FOLD, statistic_by_fold
 from rankops.io.parquet import columns_of, read_table, said
 
-__all__ = ["Slice", "slices"]
+__all__ = ["Slice", "slices", "statistics"]
 
 FEWEST = 30  # rows of a slice
 VALUES = 6  # of a column whose values are slices; a number with more is cut into thirds
@@ -45,21 +45,35 @@ def slices(task: str, metric: str, predictions: Path, test: Path, *, seed: int) 
         test: the split; its columns of one number or word a row make slices, but for the truth.
         seed: of the training whose predictions count.
     """
-    judge: Any = lookup.find("tasks", task)()
     table = read_table(predictions, columns_of(predictions))
-    table = table.filter(pa.array(table["seed"].to_numpy() == seed))
-    whole, group = statistic_by_fold(judge.scored, table), judge.group_of(table)
-    found, place = [], whole.names.index(metric)
-    for name, rows in _parts(judge, table["id"].to_pylist(), test):
-        part = Statistic([metric], len(rows), lambda own, rows=rows: whole.of_rows(rows[own])[[place]])
-        part = part if group is None else by_group(part, group[rows])
-        if len(rows) < FEWEST or part.examples < 2 or np.isnan(part.of_rows(np.arange(part.examples))).any():
-            continue
+    table, found = table.filter(pa.array(table["seed"].to_numpy() == seed)), []
+    for name, (rows, part) in statistics(lookup.find("tasks", task)(), metric, table, test).items():
         leaf: Any = evaluate({seed: part}, resamples=RESAMPLES, seed=1)
         for key in metric.split("."):
             leaf = leaf[key]
-        found.append(Slice(metric, name, len(rows), leaf["value"], leaf["low"], leaf["high"]))
+        found.append(Slice(metric, name, rows, leaf["value"], leaf["low"], leaf["high"]))
     return sorted(found, key=lambda one: one.value)
+
+
+def statistics(judge: Any, metric: str, predictions: pa.Table, split: Path) -> dict[str, tuple[int, Statistic]]:
+    """Return how many rows each slice has, and the metric as a function of which of them count, or groups of them.
+
+    Slices of fewer than 30 rows are none, nor are those on which the metric is not defined.
+
+    Args:
+        judge: the task.
+        metric: of the task.
+        predictions: of one model, on rows of the split.
+        split: see `slices`.
+    """
+    whole, group = statistic_by_fold(judge.scored, predictions), judge.group_of(predictions)
+    found, place = {}, whole.names.index(metric)
+    for name, rows in _parts(judge, predictions["id"].to_pylist(), split):
+        part = Statistic([metric], len(rows), lambda own, rows=rows: whole.of_rows(rows[own])[[place]])
+        part = part if group is None else by_group(part, group[rows])
+        if len(rows) >= FEWEST and part.examples > 1 and not np.isnan(part.of_rows(np.arange(part.examples))).any():
+            found[name] = len(rows), part
+    return found
 
 
 def _parts(judge: Any, ids: list[Any], test: Path) -> Iterator[tuple[str, np.ndarray]]:

@@ -20,6 +20,7 @@ import requests
 from mlflow.exceptions import MlflowException
 from mlflow.utils.mlflow_tags import MLFLOW_RUN_NOTE
 
+from pipelines.config import prefixed
 from pipelines.ops.messages import first_line, without_credentials
 from pipelines.tracking import database
 from pipelines.tracking.database import file_of
@@ -118,7 +119,8 @@ def _prepare(file: Path, *, create: bool) -> None:
 
 
 def experiment_of(client: mlflow.MlflowClient, name: str) -> str:
-    """Return the id of an experiment, which is made or restored where there is none."""
+    """Return the id of an experiment of this project, which is made or restored where there is none."""
+    name = prefixed(name)
     found = client.get_experiment_by_name(name)
     if found is None:
         # Files stay beside a database, whichever folder (a worktree, say) publishes.

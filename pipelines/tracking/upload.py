@@ -22,6 +22,7 @@ from mlflow.entities.model_registry import ModelVersion
 from mlflow.exceptions import MlflowException
 from mlflow.utils.mlflow_tags import MLFLOW_DATASET_CONTEXT, MLFLOW_RUN_NOTE
 
+from pipelines.config import prefixed
 from pipelines.ops.git import git
 from pipelines.ops.messages import without_credentials
 from pipelines.tracking import live, registry
@@ -59,21 +60,22 @@ class Version:
 
 @dataclass(frozen=True)
 class Run:
-    """A finished training; its params, metrics and tags are flat.
+    """A finished training; its params and tags are flat.
 
-    A metric `<name>.low` or `.high` is a bound of its interval. Descriptions have it; it would be a chart of its own.
+    The `value` of a metric is sent; its interval, `low` and `high`, is in descriptions: it would be charts of its own.
     """
 
     name: str
     experiment: str
     key: str  # a hash of what made it; a run with the same key is sent once
     params: Mapping[str, Any] = field(default_factory=dict)
-    metrics: Mapping[str, float] = field(default_factory=dict)
+    metrics: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     tags: Mapping[str, str] = field(default_factory=dict)
     history: pd.DataFrame | None = None  # a row per epoch, with a column `epoch`
     files: Mapping[str, list[Path]] = field(default_factory=dict)  # by folder in the run's artifacts
     seeds: tuple["Run", ...] = ()  # child runs
     times: tuple[int, int] | None = None  # begin and end in milliseconds since 1970; None if nobody knows
+    used: Mapping[str, float] = field(default_factory=dict)  # of the machine, such as `cpu_seconds`
     version: Version | None = None
 
 
@@ -165,7 +167,6 @@ def _sent(
     experiment: str,
     run: Run,
     parents: Sequence[ModelVersion] = (),
-    *,
     below: str | None = None,
 ) -> tuple[str, bool]:
     """Return the id of a run that the store now has, and whether anything was sent.
@@ -207,9 +208,10 @@ def _create(
     tags = {**run.tags, TOOK: took, KEY: run.key, **_source(run)}
     tags |= {MLFLOW_RUN_NOTE: summary(metrics=run.metrics, tags=tags)} if below is None else {PARENT: below}
     run_id = client.create_run(experiment, start_time=begin, run_name=run.name, tags=tags).info.run_id
-    values = {name: value for name, value in run.metrics.items() if not name.endswith((".low", ".high"))}
+    values = {name: metric["value"] for name, metric in run.metrics.items()}
+    values |= {f"system/{name}": value for name, value in run.used.items()}  # which MLflow's UI shows apart
     metrics = [Metric(name, float(value), now, 0) for name, value in values.items()]
-    metrics += [] if run.history is None else live.epoch_metrics(run.history.to_dict("records"))
+    metrics += [] if run.history is None else live.epoch_metrics(run.history)
     params = [Param(name, str(value)) for name, value in run.params.items()]
     for start in range(0, max(len(metrics), len(params)), 100):  # as many params as one call may hold
         client.log_batch(run_id, metrics[start : start + 100], params[start : start + 100], [])
@@ -271,14 +273,9 @@ def _registered(client: mlflow.MlflowClient, run_id: str, run: Run, version: Ver
 
 def _made(run: Run, tags: Mapping[str, str], slices: list[Slice]) -> dict[str, Any]:
     """Return what a version's model.json says besides how it is rebuilt: what made it, and how good it is."""
-    metrics: dict[str, dict[str, float]] = {}
-    for name, value in run.metrics.items():
-        metric, _, bound = name.rpartition(".")
-        metric, bound = (metric, bound) if bound in ("low", "high") else (name, "value")
-        metrics.setdefault(metric, {})[bound] = float(value)
     return {
         "rankops": __version__, "commit": tags["git_commit"], "uncommitted_changes": tags.get("git_dirty") == "true",
-        "inputs": inputs_of(tags), "from": tags.get(FROM, ""), "metrics": metrics,
+        "inputs": inputs_of(tags), "from": tags.get(FROM, ""), "metrics": dict(run.metrics),
         "slices": [asdict(one) for one in slices],
     }  # fmt: skip
 
@@ -315,6 +312,7 @@ def _register(client: mlflow.MlflowClient, run_id: str, run: Run, version: Versi
     made = client.create_model_version(
         version.model, logged.model_uri, run_id, tags=shown, model_id=logged.model_id, description=text
     )
+    # Again, with the number: a process that is killed in between leaves a card without it, and not none.
     client.update_model_version(version.model, made.version, description=text.replace(NUMBER, str(made.version)))
     return str(made.version)
 
@@ -341,7 +339,8 @@ def addresses(keys: Mapping[str, str]) -> dict[str, str]:
     client, server, result = connect(create=True), mlflow.get_tracking_uri(), {}
     if server.startswith("http"):
         with answering():
-            experiments = [experiment.experiment_id for experiment in client.search_experiments()]
+            found = client.search_experiments(filter_string=f"name LIKE '{prefixed('')}%'")
+            experiments = [experiment.experiment_id for experiment in found]
             for name, key in keys.items():
                 for run in client.search_runs(experiments, f"tags.`{KEY}` = '{key}'", max_results=1):
                     page = f"#/experiments/{run.info.experiment_id}/runs/{run.info.run_id}{LAYOUT}"
