@@ -152,6 +152,11 @@ def test_mse_within_groups_has_targets_of_that_form(batch):
     ):
         found = losses.mse(tensor(scores), tensor(target), within=within).item()
         assert found == pytest.approx(np.square(values - goal).mean())
+    twice = [torch.cat([tensor(part), tensor(part[:, :1])], 1) for part in batch]
+    weights = 1.0 + (torch.arange(scores.shape[1]) == 0).double().expand(scores.shape)
+    for within in ("standardized", "centered"):  # what weighs twice as much is there twice
+        found = losses.mse(tensor(scores), tensor(target), weights=weights, within=within).item()
+        assert found == pytest.approx(losses.mse(*twice, within=within).item())
     equal = torch.full((1, 13), 0.7, dtype=torch.float64)  # whose deviation is not quite 0
     assert losses.mse(torch.zeros(1, 13), equal, within="standardized") == 0
 
