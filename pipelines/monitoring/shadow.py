@@ -47,7 +47,7 @@ def agreements(champion: Measured, challenger: Measured) -> list[Agreement]:
     found = [
         _agreement(name, champion.answers[name].to_numpy(), challenger.answers[name].to_numpy()) for name in shared
     ]
-    return sorted(found, key=lambda one: -2.0 if one.correlation is None else one.correlation)
+    return sorted(found, key=lambda one: one.alike if one.correlation is None else one.correlation)
 
 
 def _agreement(name: str, ours: np.ndarray, theirs: np.ndarray) -> Agreement:
