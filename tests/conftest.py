@@ -208,6 +208,16 @@ def small_network(task: str, kind: str):
     return lookup.find("tasks", task)(training).build(model, split, seed=1).eval()
 
 
+def smooth(number: int = 0, size: tuple[int, int] = (60, 40)):
+    """A smooth color picture of its own, so that JPEG hardly changes it."""
+    import numpy as np
+    from PIL import Image
+
+    across, down = np.meshgrid(np.linspace(0, 1, size[0]), np.linspace(0, 1, size[1]))
+    waves = np.stack([across * 200, down * 200, (across + down + number / 97) % 1 * 60], -1)
+    return Image.fromarray(waves.astype(np.uint8))
+
+
 def encoded(image, kind: str = "PNG", **options) -> bytes:
     buffer = BytesIO()
     image.save(buffer, kind, **options)

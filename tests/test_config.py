@@ -2,19 +2,15 @@
 
 import json
 import re
-import shutil
-from functools import reduce
-from operator import ne
 from pathlib import Path
 
 import pytest
-from dvc.utils.hydra import apply_overrides
 from ruamel.yaml import YAML
 
 from pipelines.config import ParamsError, load, rules, scales
 from pipelines.config.schema import check_shapes, merged, read
 
-from conftest import ROOT  # isort: skip
+from conftest import ROOT, params_of  # isort: skip
 
 PARAMS = Path(__file__).parent / "params"
 
@@ -25,25 +21,18 @@ def test_the_projects_own_params_are_fine_and_numbers_are_read_as_yaml_1_2(tmp_p
     assert load(tmp_path / "params.yaml").sorters["lstm"].training.optimizer["args"]["lr"] == 0.005
 
 
-@pytest.mark.parametrize("scale", [scales.DEFAULT, "tiny"])
-def test_a_param_of_an_experiment_is_one_line_of_the_file(scale, tmp_path):
-    file = tmp_path / "params.yaml"
-    shutil.copyfile(ROOT / "params.yaml", file)
-    shutil.copytree(ROOT / "scales", tmp_path / "scales")
-    scales.apply(scale, tmp_path)
-    places = {"runs.memorability-mse-centered.training.list_length": 4, "runs.retrieval-info_nce.seeds": 3,
-              "sorters.lstm.training.optimizer.args.lr": 0.25, "training.score_ranking.list_length": 4}  # fmt: skip
-    for place, value in places.items():
-        before, settings = file.read_text().splitlines(), read(file)
-        apply_overrides(file, [f"{place}={value}"])  # `dvc exp run -S`
-        after = file.read_text().splitlines()
-        assert len(before) == len(after)
-        assert sum(map(ne, before, after)) == 1
-        assert read(file) == merged(settings, reduce(lambda inner, key: {key: inner}, place.split(".")[::-1], value))
+FEW = ("label_ranking-rlsep", "memorability-mse", "multilabel-multilabel_soft_margin")  # as a start, and of each form
 
 
 def with_changes(file: Path) -> dict:
-    return merged(read(ROOT / "params.yaml"), YAML(typ="safe").load(file))
+    """The project's params, of whose runs few or named ones stay, as the check of each takes long."""
+    values, text = params_of({}, runs=True), file.read_text()
+    for block in ("runs", "comparisons"):
+        values[block] = {name: one for name, one in values[block].items() if name in FEW or name in text}
+    named = {run for block in values["comparisons"].values() for run in (block["baseline"], *block["runs"])}
+    every = params_of({}, runs=True)["runs"]
+    values["runs"] |= {run: every[run] for run in named}
+    return merged(values, YAML(typ="safe").load(file))
 
 
 @pytest.mark.parametrize("file", sorted((PARAMS / "valid").iterdir()), ids=lambda file: file.stem)
@@ -63,7 +52,7 @@ def test_all_mistakes_are_named_at_once_and_one_in_a_tasks_training_not_for_each
     wrong = {"label_ranking": {"scorer": {"optimizer": {"name": "Adan"}}}}
     changes = {"training": wrong, "gate": {"judged": {"clips": {"metric": "spearman", "guarded": []}}}}
     with pytest.raises(ParamsError) as error:
-        rules.check_values(merged(read(ROOT / "params.yaml"), changes))
+        rules.check_values(params_of(changes, runs=True))
     places = {line.split(":")[1].strip() for line in str(error.value).splitlines()}
     assert places == {"training.label_ranking.scorer.optimizer.name", "gate.judged.clips"}
     assert len(str(error.value).splitlines()) == 2
@@ -80,15 +69,11 @@ def test_all_mistakes_are_named_at_once_and_one_in_a_tasks_training_not_for_each
 def test_a_run_or_a_scale_that_changes_one_option_of_an_optimizer_keeps_the_others(
     optimizer, expected, tmp_path, monkeypatch
 ):
-    changes = {
-        "training": {
-            "score_ranking": {"probe": {"optimizer": {"name": "AdamW", "args": {"lr": 0.1, "weight_decay": 0.5}}}}
-        },
-        "runs": {
-            "memorability-mse": {"training": {"probe": {"optimizer": optimizer, "schedule": {"warm_up_epochs": 2}}}}
-        },
-    }
-    probe = check_shapes(merged(read(ROOT / "params.yaml"), changes)).training_of("memorability-mse")["probe"]
+    usual = {"name": "AdamW", "args": {"lr": 0.1, "weight_decay": 0.5}}
+    training = {"score_ranking": {"probe": {"optimizer": usual}}}
+    own = {"probe": {"optimizer": optimizer, "schedule": {"warm_up_epochs": 2}}}
+    changes = {"training": training, "runs": {"memorability-mse": {"training": own}}}
+    probe = check_shapes(params_of(changes, runs=True)).training_of("memorability-mse")["probe"]
     assert probe["optimizer"]["args"] == expected
     assert probe["schedule"] == {"name": "cosine", "warm_up_epochs": 2}
     if "name" not in optimizer:  # a scale writes a block that it names whole
@@ -121,7 +106,7 @@ def test_a_file_that_holds_no_params_is_named(tmp_path, text):
 
 def test_a_setting_of_a_grid_is_put_into_the_run():
     grid = {"training.probe.optimizer.args.lr": [0.1, 0.2], "loss.args.sigmoid": [True, False]}
-    params = rules.check_values(merged(read(ROOT / "params.yaml"), {"runs": {"memorability-mse": {"grid": grid}}}))
+    params = check_shapes(params_of({"runs": {"memorability-mse": {"grid": grid}}}, runs=True))
     settings = params.runs["memorability-mse"].settings
     assert len(settings) == 4
     run = params.run_of("memorability-mse", settings[3])

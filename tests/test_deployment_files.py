@@ -2,10 +2,8 @@
 
 import asyncio
 import json
-import os
 import re
 import runpy
-import shutil
 import sys
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -31,7 +29,7 @@ from ruamel.yaml import YAML
 from pipelines.flows.monitor import DRIFTED
 from pipelines.flows.promote import NOT_JUDGED, PROMOTED
 
-from conftest import ROOT, done, git  # isort: skip
+from conftest import ROOT, done  # isort: skip
 
 COMPOSE = ("compose.yaml", "compose.gpu.yaml")
 KUBERNETES = sorted(path for path in (ROOT / "deploy/kubernetes").glob("*.yaml") if path.stem != "kustomization")
@@ -186,31 +184,6 @@ def test_prefect_makes_a_container_of_the_docker_template(monkeypatch):
     assert host["CapDrop"] == ["ALL"]
     without = prepared(DockerWorkerJobConfiguration, "docker", devices=[])
     assert not without.container_create_kwargs["device_requests"]
-
-
-def test_the_unit_of_systemd_runs_make_up_in_this_checkout(tmp_path):
-    said = done("deploy/service.sh", "POOL=gpu", HOME=str(tmp_path))
-    unit = (tmp_path / ".config/systemd/user/rankops.service").read_text()
-    assert f"WorkingDirectory={ROOT}\n" in unit
-    assert re.search(r"^ExecStart=/\S+/make up POOL=gpu$", unit, re.M)
-    assert "systemctl --user" in said
-
-
-def test_a_deployment_says_what_its_retrainings_will_not_see(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    for name in ("deploy/prefect.sh", "deploy/heartbeats.yaml", "deploy/starts.yaml", "prefect.yaml", "params.yaml"):
-        (tmp_path / name).parent.mkdir(exist_ok=True)
-        shutil.copy(ROOT / name, tmp_path / name)
-    for name in ("prefect", "python"):
-        (tmp_path / name).write_text("#!/bin/sh\necho READY\n")
-        (tmp_path / name).chmod(0o755)
-    git("init", "--quiet")
-    git("add", "--all")
-    git("commit", "--quiet", "--message", "start")
-    asked = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "PREFECT_API_URL": "http://127.0.0.1:9/api"}
-    assert "not committed" not in done("deploy/prefect.sh", folder=tmp_path, **asked)
-    (tmp_path / "params.yaml").write_text("")
-    assert re.search(r"not committed.* params\.yaml$", done("deploy/prefect.sh", folder=tmp_path, **asked), re.M)
 
 
 def test_only_runs_of_our_deployments_are_marked_crashed_after_three_missed_heartbeats_or_if_they_do_not_start():

@@ -79,9 +79,7 @@ def test_half_a_list_of_running_stages_goes_and_what_a_person_or_a_living_dvc_ma
 
 
 @pytest.mark.parametrize("file", ["dvc.lock", "dvc.yaml", "params.yaml"])
-@pytest.mark.parametrize(
-    "marks", ["<<<<<<< HEAD\n{}=======\n>>>>>>> other\n", "{}=======\n>>>>>>> other\n", "<<<<<<<\n{}=======\n>>>>>>>\n"]
-)
+@pytest.mark.parametrize("marks", ["<<<<<<< HEAD\n{}=======\n>>>>>>> other\n", "{}=======\n>>>>>>> other\n"])
 def test_what_is_half_merged_is_left_to_a_person_who_is_told_where_and_what_to_do(tmp_path, monkeypatch, file, marks):
     monkeypatch.chdir(tmp_path)
     path = tmp_path / file
@@ -115,13 +113,8 @@ def test_a_second_repro_says_whom_it_waits_for_and_begins_when_that_is_done(tmp_
     wait_for((tmp_path / "log").exists)
     assert f"process {first.pid}" in done(*command, "second", folder=tmp_path, **environment)
     assert first.wait() == 0
-    words = "--wait-for-lock repro"
-    assert (tmp_path / "log").read_text().splitlines() == [
-        f"begin {words} first",
-        "end",
-        f"begin {words} second",
-        "end",
-    ]
+    begun = [f"begin --wait-for-lock repro {which}" for which in ("first", "second")]
+    assert (tmp_path / "log").read_text().splitlines() == [begun[0], "end", begun[1], "end"]
     assert "process" not in done(*command, folder=tmp_path, **environment)
 
 

@@ -15,6 +15,7 @@ from pipelines.config import rules
 from conftest import ROOT, encoded  # isort: skip
 
 ROWS = 60
+N = range(ROWS)
 
 
 def write(folder, name, **columns):
@@ -31,9 +32,7 @@ def photos(folder):
 
 def ordered(folder):
     tags = [["cat|dog", "dog|cat|car", "car"][number % 3] for number in range(ROWS)]
-    write(
-        folder, "a.csv", path=photos(folder), tags=tags, customer=[f"c{k // 2}" for k in range(ROWS)], views=range(ROWS)
-    )
+    write(folder, "a.csv", path=photos(folder), tags=tags, customer=[f"c{k // 2}" for k in N], views=N)
 
 
 def ticked(folder):
@@ -50,13 +49,8 @@ def houses(folder):
 
 
 def reviews(folder):
-    write(
-        folder,
-        "a.csv",
-        id=range(ROWS),
-        review=[f"this is good number {k}" for k in range(ROWS)],
-        rating=np.linspace(0, 1, ROWS),
-    )
+    words = [f"this is good number {k}" for k in N]
+    write(folder, "a.csv", id=N, review=words, rating=np.linspace(0, 1, ROWS))
 
 
 def queries(folder):
@@ -80,13 +74,8 @@ KINDS = {
         reviews: ("score_ranking", {"text": "review", "target": "rating", "id": "id"}),
     },
     "train.txt": {
-        queries: (
-            "query_ranking",
-            {
-                "file": {"train": "train.txt", "val": "vali.txt", "test": "test.txt"},
-                "features": "all", "relevance": "label", "group": "qid",
-            },
-        ),
+        queries: ("query_ranking", {"file": {"train": "train.txt", "val": "vali.txt", "test": "test.txt"},
+                                    "features": "all", "relevance": "label", "group": "qid"}),
     },
     "a.npz": {embeddings: ("score_ranking", {"features": "X", "target": "y"})},
 }  # fmt: skip
@@ -172,19 +161,13 @@ def test_the_check_says_what_does_not_fit_the_head_of_a_file(project):
         rules.check("params.yaml")
 
 
-N = range(ROWS)
-
-
 @pytest.mark.parametrize(
     ("columns", "expected"),
     [
         ({"PassengerId": N, "age": N, "score": N}, {"features": ["age"], "id": "PassengerId", "target": "score"}),
         ({"weight_kg": [2] * ROWS, "size": N, "price": N}, {"features": ["weight_kg", "size"], "weight": None}),
         ({"user_age": [3, 4] * 30, "size": N, "price": N}, {"features": ["user_age", "size"], "group": None}),
-        (
-            {"title": ["a good hat"] * ROWS, "product_rating": [1, 5] * 30},
-            {"text": "title", "target": "product_rating"},
-        ),
+        ({"title": ["a good hat"] * ROWS, "my_rating": [1, 5] * 30}, {"text": "title", "target": "my_rating"}),
         ({"price_log": N, "size": N, "price": N}, {"features": ["price_log", "size"], "target": "price"}),
         ({"created_at": [1.7e9 + k for k in N], "size": N, "price": N}, {"features": ["size"]}),
         ({"is_new": [0, 1] * 30, "is_sold": [1, 0] * 30, "price": N}, {"features": ["is_new", "is_sold"]}),

@@ -20,12 +20,9 @@ SEED = KEPT / "train/mine/0123456789abcdef/seed2"
 
 
 def train(folder: Path, epochs: int) -> None:
-    """Write so many epochs, the second half in a phase of its own."""
+    """Write so many epochs."""
     folder.mkdir(parents=True, exist_ok=True)
-    rows = [
-        f"{'probe' if epoch * 2 <= epochs else 'finetune'},{epoch},{1 / epoch},{'' if epoch == 1 else 0.5},0.1,1\n"
-        for epoch in range(1, epochs + 1)
-    ]
+    rows = [f"probe,{epoch},{1 / epoch},{'' if epoch == 1 else 0.5},0.1,1\n" for epoch in range(1, epochs + 1)]
     (folder / "history.csv").write_text("".join(["phase,epoch,loss,spearman,learning_rate,best\n", *rows]))
 
 

@@ -152,6 +152,11 @@ def test_mse_within_groups_has_targets_of_that_form(batch):
     ):
         found = losses.mse(tensor(scores), tensor(target), within=within).item()
         assert found == pytest.approx(np.square(values - goal).mean())
+    twice = [torch.cat([tensor(part), tensor(part[:, :1])], 1) for part in batch]
+    weights = 1.0 + (torch.arange(scores.shape[1]) == 0).double().expand(scores.shape)
+    for within in ("standardized", "centered"):  # what weighs twice as much is there twice
+        found = losses.mse(tensor(scores), tensor(target), weights=weights, within=within).item()
+        assert found == pytest.approx(losses.mse(*twice, within=within).item())
     equal = torch.full((1, 13), 0.7, dtype=torch.float64)  # whose deviation is not quite 0
     assert losses.mse(torch.zeros(1, 13), equal, within="standardized") == 0
 
@@ -627,14 +632,3 @@ def test_rows_of_a_query_are_found_wherever_they_stand(generator):
 def test_what_cannot_be_padded_is_named(values, lists, message):
     with pytest.raises((ValueError, TypeError), match=message):
         pad_groups(values, **lists)
-
-
-@pytest.mark.parametrize("loss", [losses.info_nce, losses.log_rank])
-def test_rows_of_retrieval_count_by_their_weight(loss, generator):
-    scores, own = torch.randn(4, 4, generator=generator), torch.eye(4)
-    weights = torch.tensor([10.0, 1.0, 1.0, 0.1]).unsqueeze(1).expand(4, 4)
-    values = loss(scores, own, reduction="none")  # (2, 4), of rows and of columns
-    heaviest = torch.stack([weights.diagonal(), weights.diagonal()])
-    assert loss(scores, own, weights=weights).item() == pytest.approx(
-        ((values * heaviest).sum() / heaviest.sum()).item()
-    )

@@ -159,10 +159,6 @@ class TestLibraries:
         assert ours <= set(whole.state_dict())
         assert backbone.mean.flatten().shape == (3,)
 
-    def test_an_unknown_network_is_refused_by_the_nearest_name(self):
-        with pytest.raises(ValueError, match="no 'resnet33' .* did you mean resnet34"):
-            torchvision("resnet33")
-
     def test_a_library_that_is_missing_is_named_with_its_extra(self, monkeypatch):
         for name, options in (("timm", {"network": "resnet18"}), ("transformers", {})):
             monkeypatch.setitem(sys.modules, name, None)
@@ -238,14 +234,6 @@ class TestText:
         assert not network(torch.tensor([[2, 3]])).allclose(network(torch.tensor([[3, 2]])))
         with pytest.raises(ValueError, match="text 0 has no words"):
             network(torch.zeros(1, 3, dtype=torch.long))
-
-    def test_both_encoders_give_places_of_unit_length(self, generator):
-        parts = {"backbone": {"name": "convnet", "args": {"channels": [4]}}, "head": {"name": "linear"}}
-        parts |= {"text": {"name": "words"}, "size": 8}
-        network = build("models", "dual_encoder", parts, seed=0, words=Vocabulary.of(["b c d"]).words).eval()
-        images = torch.randint(0, 256, (3, 1, 16, 16), generator=generator, dtype=torch.uint8)
-        for found in (network(images), network.encode_text(network.tokenize(["b", "c d", "d"]))):
-            assert found.norm(dim=-1).tolist() == pytest.approx([1, 1, 1])
 
     def test_similarities_are_of_float32_at_least(self, generator):
         embeddings = torch.nn.functional.normalize(torch.randn(40, 32, generator=generator), dim=-1).bfloat16()

@@ -139,30 +139,25 @@ def test_a_setting_is_chosen_and_every_run_is_reported_and_published(project):
     assert len(json.loads(project.read("metrics/runs/voc.json"))["average_precision"]) == 20
 
 
-@pytest.mark.parametrize(
-    ("name", "columns", "seeds", "rows"),
-    [
-        ("label_ranking-rlsep", "scores label_ranks selected true_label_ranks", [1], 60),
-        ("memorability-mse", "group score target", [1, 2], 40),
-        ("multilabel-multilabel_soft_margin", "scores labels difficult", [1, 2], 60),
-        ("retrieval-recall-lstm", "image_embedding captions text_embeddings family gallery", [1, 2], 60),
-    ],
-)
-def test_predictions_have_their_fixed_form(project, name, columns, seeds, rows):
-    table = pq.read_table(project.folder / f"predictions/{name}.parquet")
-    assert table.column_names == ["id", "seed", *columns.split()]
-    assert table["seed"].unique().to_pylist() == seeds
-    assert len(table) == rows * len(seeds)
-    for row in table.to_pylist():
-        if "selected" in row:
-            chosen = [label for label, there in enumerate(row["selected"]) if there]
-            ranks = row["label_ranks"]
-            assert [rank > 0 for rank in ranks] == [bool(there) for there in row["selected"]]
-            assert sorted(chosen, key=row["scores"].__getitem__) == sorted(chosen, key=ranks.__getitem__)
-        if "captions" in row:
-            assert len(row["text_embeddings"]) == len(row["captions"]) == 5
-            vectors = np.array([row["image_embedding"], *row["text_embeddings"]])
-            assert np.allclose(np.linalg.norm(vectors, axis=1), 1, atol=1e-5)
+def test_predictions_have_the_form_of_their_task(project):
+    forms = {
+        "label_ranking-rlsep": "scores label_ranks selected true_label_ranks",
+        "memorability-mse": "group score target", "multilabel-multilabel_soft_margin": "scores labels difficult",
+        "retrieval-recall-lstm": "image_embedding captions text_embeddings family gallery",
+    }  # fmt: skip
+    tables = {name: pq.read_table(project.folder / f"predictions/{name}.parquet") for name in forms}
+    for name, columns in forms.items():
+        assert tables[name].column_names == ["id", "seed", *columns.split()]
+        rows, seeds = tables[name]["id"].to_pylist(), tables[name]["seed"].to_pylist()
+        assert len(set(zip(rows, seeds, strict=True))) == len(rows) == len(set(rows)) * len(set(seeds))
+    for row in tables["label_ranking-rlsep"].to_pylist():
+        chosen, ranks = [label for label, there in enumerate(row["selected"]) if there], row["label_ranks"]
+        assert [label for label, rank in enumerate(ranks) if rank > 0] == chosen
+        assert sorted(chosen, key=row["scores"].__getitem__) == sorted(chosen, key=ranks.__getitem__)
+    for row in tables["retrieval-recall-lstm"].to_pylist():
+        assert len(row["text_embeddings"]) == len(row["captions"]) == 5
+        vectors = np.array([row["image_embedding"], *row["text_embeddings"]])
+        assert np.allclose(np.linalg.norm(vectors, axis=1), 1, atol=1e-5)
 
 
 def test_a_new_component_that_no_run_names_and_a_comment_in_plumbing_leave_all_as_it_is(project):

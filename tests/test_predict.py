@@ -17,7 +17,6 @@ from rankops.cli.predict import main, run
 from rankops.cli.rows import Roles, read
 from rankops.inputs._vocabulary import Vocabulary
 from rankops.io.checkpoints import load_model, save_model
-from rankops.io.images import as_jpeg, open_photo, picture
 from rankops.io.parquet import IMAGE
 
 from conftest import encoded, small_network  # isort: skip
@@ -253,10 +252,6 @@ def test_the_column_that_was_learned_from_goes_before_one_called_as_its_kind(her
     assert answered(model, "rows.csv", capsys=capsys) == answered(model, "alone.csv", capsys=capsys)
 
 
-def test_accents_may_be_written_in_any_way():
-    assert Vocabulary.split("cafe\u0301 nai\u0308f") == Vocabulary.split("caf\u00e9 na\u00eff")
-
-
 def test_features_are_taken_in_the_order_of_training_and_vectors_from_text(here, capsys):
     model = trained(here / "model", "score_ranking", "features")
     Path("rows.csv").write_text("price,age\n3.5,1\n")
@@ -285,15 +280,6 @@ def test_frames_are_of_all_their_columns_or_cut_as_in_training(here):
     for file in ("rows.csv", "cut.csv"):
         (row,) = read([Path(file)], recipe)
         assert row.asked() == {"frames": [b"a", b"b"]}
-
-
-def test_a_picture_loses_what_those_of_training_lost_when_they_were_stored(here):
-    noise = Image.effect_noise((16, 16), 90).convert("RGB")
-    noise.save("a.png")
-    stored = as_jpeg(open_photo(Path("a.png").read_bytes(), 16))
-    given = {"colors": 3, "where": "a", "size": (16, 16)}
-    assert picture(Path("a.png"), **given, stored="JPEG").equal(picture(stored, **given))
-    assert not picture(Path("a.png"), **given).equal(picture(stored, **given))
 
 
 def test_memory_does_not_grow_with_the_file(here, monkeypatch):

@@ -100,19 +100,6 @@ class TestAdapter:
         with pytest.raises(ValueError, match=rf"{FILE.name}: {message}"):
             ProteinHomology().check(raw)
 
-    def test_a_missing_half_or_other_file_and_an_impossible_share_are_named(self, raw):
-        path = raw / FILE.name
-        path.write_bytes(path.read_bytes()[:9000])
-        with pytest.raises(ValueError, match=f"{FILE.name}: not a whole Parquet file"):
-            ProteinHomology().check(raw)
-        candidates().drop(columns=["target", "9"]).to_parquet(path)
-        with pytest.raises(ValueError, match="no column target, 9"):
-            ProteinHomology().check(raw)
-        with pytest.raises(FileNotFoundError, match="rankops fetch protein_homology"):
-            ProteinHomology().check(raw.parent)
-        with pytest.raises(ValueError, match="val_share is 0"):
-            ProteinHomology(val_share=0.0)
-
     def test_planted_faults_are_named(self, raw):
         data.main(SETTINGS, "protein_homology")
         changes = {"train": [with_cell("relevance", 0, lambda row: [0] * len(row))]}
@@ -154,13 +141,6 @@ class TestMovieLens:
             return folder
 
         return made
-
-    def test_no_other_user_moves_what_of_a_users_ratings_is_ranked(self, films):
-        every = MovieLens100k().documents(films(), seed=1)
-        fewer = MovieLens100k().documents(films(change=lambda table: table[table["user_id"] != 15]), seed=1)
-        kept = every.query != 15
-        assert np.array_equal(every.query[kept], fewer.query)
-        assert np.array_equal(every.relevance[kept], fewer.relevance)
 
     def test_half_of_the_ratings_are_ranked_and_no_feature_knows_them(self, films, monkeypatch):
         features, parts = movielens_100k._features, []

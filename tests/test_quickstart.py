@@ -1,6 +1,5 @@
 """What a clone that has trained nothing can do: the quick start, and the label ranker that ships."""
 
-import errno
 import re
 from pathlib import Path
 
@@ -11,7 +10,6 @@ from typer.testing import CliRunner
 
 from pipelines.cli import quickstart
 from pipelines.cli.app import app
-from pipelines.reporting import plots
 from rankops.cli.answers import answers
 from rankops.cli.demo import load_rankers
 from rankops.cli.predict import SHIPPED, image_of_ranker
@@ -58,19 +56,6 @@ def test_two_losses_stand_side_by_side_and_nothing_else_is_written(empty):
     assert f"predict shipped {quickstart.PICTURE}" in done.stdout
     ((answer,),) = answers(SHIPPED, [quickstart.PICTURE])
     assert answer["id"] == str(quickstart.PICTURE)
-
-
-def test_a_full_disk_is_an_error_in_a_line_and_leaves_nothing_half_written(empty, monkeypatch):
-    def full(path: Path, *_, **__) -> None:
-        path.write_bytes(b"half")
-        raise OSError(errno.ENOSPC, "No space left on device", str(path))
-
-    monkeypatch.setattr(plots, "orders", full)
-    done = CliRunner().invoke(app, ["quickstart"])
-    assert done.exit_code == 1
-    assert "No space left" in done.stderr.splitlines()[-1]
-    assert "ranked accuracy" in done.stdout  # the minute was not for nothing
-    assert {Path(file).name for file in files(empty)} == {"model.json", "model.safetensors"}  # which are whole
 
 
 class TestShippedRanker:

@@ -435,11 +435,3 @@ def test_docs_get_the_tables_and_the_sheet(project):
     shutil.rmtree("reports")
     with pytest.raises(FileNotFoundError, match="results.md"):
         docs_tables.main(["report"])
-
-
-def test_the_page_fits_a_phone(made, page):
-    page.goto((made[0] / "reports/index.html").as_uri())
-    page.evaluate("document.querySelectorAll('details').forEach(one => one.open = true)")
-    for width in (390, 1280):
-        page.set_viewport_size({"width": width, "height": 900})
-        assert page.evaluate("document.documentElement.scrollWidth") == width

@@ -1,6 +1,5 @@
 """Runs: seeds and settings as jobs that end in the same bits however they are run, and are resumed one by one."""
 
-import importlib.util
 import json
 import os
 from pathlib import Path
@@ -11,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 from scipy.stats import spearmanr
 
-from pipelines.config.schema import Dataset, check_shapes, merged, read
+from pipelines.config.schema import Dataset, check_shapes, merged
 from pipelines.stages import evaluate
 from pipelines.stages import train as stage
 from pipelines.stages.compare import statistics_of
@@ -19,7 +18,7 @@ from rankops.io.checkpoints import load_model
 from rankops.io.parquet import encode_images
 from rankops.tasks.score_ranking import ScoreRanking
 
-from conftest import ROOT  # isort: skip
+from conftest import params_of  # isort: skip
 
 MODEL = {"name": "linear", "args": {}, "backbone": {"name": "convnet", "args": {"channels": [4, 6]}}}
 ADAM = {"name": "AdamW", "args": {"lr": 3e-3}}
@@ -44,10 +43,8 @@ def project(tmp_path, monkeypatch):
             "loss": {"name": "mse", "args": {}}, "sorter": "none", "auxiliary": {"name": "none"}, "seeds": [1, 2, 3],
         }  # fmt: skip
         training = {"batch_size": 8, "probe": PHASE, "finetune": PHASE | {"shift": 1}}
-        values = read(ROOT / "params.yaml")
-        values["runs"], values["comparisons"] = {"mine": run}, {}
         base = {"compute": {"threads": 1}, "jobs": {"count": 1}, "training": {"score_ranking": training}}
-        return check_shapes(merged(merged(values, base), changes))
+        return check_shapes(merged(params_of(base | {"runs": {"mine": run}}), changes))
 
     return params
 
@@ -183,9 +180,6 @@ def test_what_a_run_needs_must_be_there(project):
         stage.main(project(runs={"mine": {"loss": {"name": "spearman"}, "sorter": "laplace"}}), "mine")
     with pytest.raises(FileNotFoundError, match="models/runs/first"):
         stage.main(project(runs={"mine": {"start": "models/runs/first"}}), "mine")
-    if importlib.util.find_spec("distributed"):
-        with pytest.raises(ValueError, match=r"jobs.address: .*127\.0\.0\.1:1 "):
-            stage.main(project(jobs={"count": 2, "backend": "dask", "address": "tcp://127.0.0.1:1"}), "mine")
     os.remove("data/clips/val.parquet")
     with pytest.raises(FileNotFoundError, match="val.parquet"):
         stage.main(project(), "mine")

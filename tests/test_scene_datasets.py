@@ -268,15 +268,9 @@ def test_digits_that_cover_each_other_and_too_many_are_named(check, project):
     assert f"id {many}: digits = {max(counts) + 1}" in message
 
 
-def test_labels_that_are_too_frequent_and_scores_without_noise_are_named(check):
+def test_labels_that_are_too_frequent_are_named(check):
     often = with_column("labels", lambda cells: [[1] * 3 + [0] * 7] * len(cells))
     assert "label_2: expect_column_mean_to_be_between" in check("long_tailed_mnist", train=[often])
-
-    def exact(table):
-        return with_column("target", lambda _: np.round(table["probability"].to_numpy() * 40) / 40)(table)
-
-    message = check("clips", **{split: [exact] for split in ROWS})
-    assert "standardized_score: expect_column_stdev_to_be_between" in message
 
 
 def test_deliveries_are_for_training_and_of_an_even_number():
@@ -320,7 +314,7 @@ class TestClips:
         assert skew(recipe["target"].numpy()) < -0.4
         assert 0.84 < spearmanr(recipe["probability"], recipe["target"])[0] < 0.91
 
-    def test_fewer_viewers_of_training_clips_change_their_scores_alone(self, known, project, monkeypatch):
+    def test_fewer_viewers_of_training_clips_change_their_scores_alone(self, known):
         dataset, noisy = build("clips"), build("clips", train_viewers=3)
         for split in ("train", "val"):
             tables = (one.tables(known[split], split, [40], threads=1) for one in (dataset, noisy))
@@ -330,9 +324,6 @@ class TestClips:
         after = pa.concat_tables(noisy.tables(known["train"], "train", [600, 4], threads=1))
         assert set(np.round(after["target"].to_numpy() * 3, 4).tolist()) == {0, 1, 2, 3}
         assert spearmanr(after["probability"], after["target"])[0] < 0.7
-        monkeypatch.chdir(project)
-        for stage in (data, validate):
-            stage.main(settings(noisy=block("clips", train_viewers=3)), "noisy")
 
     @pytest.mark.parametrize("options", [{"sessions": 8, "scale_use": 2.0}, {"later": 0.6}])
     def test_scores_of_training_clips_are_relative_to_their_group(self, options, known, project, monkeypatch):
@@ -420,16 +411,6 @@ class TestCaptions:
             assert all(holds(claim, boxes[row], canvas=64) is True for claims in told for claim in claims)
             false = [any(holds(claim, boxes[row ^ 1], canvas=64) is False for claim in claims) for claims in told]
             assert sum(false) >= 4
-
-    def test_the_grammar_uses_all_its_words_and_forms(self, recipe):
-        lines = {caption for several in recipe["captions"] for caption in several}
-        text = "\n".join(lines)
-        for words in captions.WORDS.values():
-            assert all(word in text for word in words)
-        for start in ("a", "the", "there", "under"):
-            assert any(line.startswith(f"{start} ") for line in lines)
-        assert "a eight" not in text
-        assert len(lines) > 0.8 * 3000
 
 
 def test_scenes_of_the_figures_have_exact_scales_and_frames_in_which_one_digit_grows_and_one_shrinks(generator):

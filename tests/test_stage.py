@@ -4,18 +4,12 @@ import os
 import sys
 from pathlib import Path
 
-import numpy as np
 import pytest
 from filelock import FileLock
 
 import pipelines.stages
-from pipelines.ops import progress_bar
-from pipelines.running import history as followed_by
 from pipelines.running import runner
 from pipelines.running.runner import checkpoint_folder
-from rankops import bootstrap
-from rankops.bootstrap import Statistic
-from rankops.training.progress import Epoch
 
 from conftest import ROOT  # isort: skip
 
@@ -140,24 +134,3 @@ def test_other_data_are_another_state_and_another_trainings_code_is_not(tmp_path
     import rankops.losses.hinge_ap  # noqa: F401 imported for another run
 
     assert begun() == result[0]
-
-
-def test_what_takes_long_says_how_far_it_has_come(monkeypatch, capsys):
-    values = np.arange(4.0)
-    statistics = {seed: Statistic(["mean"], 4, lambda rows: values[rows].mean(-1)[None]) for seed in (1, 2)}
-    monkeypatch.setattr(bootstrap, "PIECE", 12)  # three resamples
-    monkeypatch.setattr(progress_bar, "EVERY", 0.0)
-    for patience, expected in ((60.0, []), (0.0, ["3 of 10", "6 of 10", "8 of 10", "10 of 10"])):
-        monkeypatch.setattr(progress_bar, "PATIENCE", patience)
-        with progress_bar.counted("one", "resamples") as show:
-            bootstrap.evaluate(statistics, resamples=5, seed=0, show=show)
-        assert capsys.readouterr().err.splitlines() == [f"one: {count} resamples" for count in expected]
-
-
-def test_a_training_is_a_line_where_nobody_watches_and_another_each_minute(tmp_path, monkeypatch, capsys):
-    epochs = [("scorer", Epoch(number, 0.5, {"kendall": 0.1}, True, 0.01, "kendall")) for number in (1, 2, 3)]
-    for minute, lines in ((60.0, 1), (-1.0, 3)):  # one that stops early, of five epochs at most
-        monkeypatch.setattr(followed_by, "MINUTE", minute)
-        assert [*followed_by.followed(epochs, name="one", total=5, history=tmp_path / "history.csv")] == epochs
-        printed = capsys.readouterr().err.splitlines()
-        assert (len(printed), printed[-1].count("epoch 3 of 5")) == (lines, 1)

@@ -54,17 +54,6 @@ def test_published_weights_load_as_they_are_and_the_recipe_says_which_they_were(
     assert json.loads((tmp_path / "model/model.json").read_text())["start"] == {resnet.as_posix(): digest}
 
 
-def test_weights_of_timm_load_as_they_are(tmp_path):
-    timm = pytest.importorskip("timm")
-    for name in ("test_resnet", "test_vit"):
-        theirs, file = timm.create_model(name, num_classes=5), tmp_path / f"{name}.safetensors"
-        save_file(theirs.state_dict(), file)
-        ours = network_of({"name": "timm", "args": {"network": name}}, seed=1)
-        start_from(ours, file)
-        weights = ours.backbone.network.state_dict()
-        assert all(value.equal(theirs.state_dict()[key]) for key, value in weights.items())
-
-
 @pytest.mark.parametrize("name", ["network", "label_ranker", "dual_encoder"])
 def test_every_network_gives_its_backbone(name, tmp_path):
     args = {"backbone": CONVNET, "head": {"name": "label_attention"}} | ({"text": WORDS} if "dual" in name else {})

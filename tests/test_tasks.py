@@ -1,7 +1,6 @@
 """Tasks: their phases, batches, objectives and metrics; what each gives and takes is in contracts/."""
 
 import math
-from contextlib import nullcontext
 from dataclasses import replace
 
 import numpy as np
@@ -12,7 +11,6 @@ import torch
 from scipy.stats import spearmanr
 from torch import nn
 
-from pipelines.config.schema import merged, read
 from rankops import lookup
 from rankops.bootstrap import Statistic, differences, evaluate, interval
 from rankops.datasets.files.splits import Captions, Labels, Split
@@ -29,9 +27,6 @@ from rankops.training.batches import in_lists
 from rankops.training.device import make_accelerator
 from rankops.training.loop import train
 from rankops.training.objective import Objective
-from rankops.training.phase import Step
-
-from conftest import ROOT  # isort: skip
 
 CHANNELS = {"channels": [4, 6]}
 CONVNET = {"name": "linear", "args": {}, "backbone": {"name": "convnet", "args": CHANNELS}}
@@ -247,30 +242,6 @@ def test_a_sorter_that_is_learned_jointly_goes_down_the_gradient_of_the_loss_its
     again = Training(case, split, start, training=options, sorter_optimizer={"name": "jointly"})
     list(again.epochs(tmp_path / "epochs"))  # which is done: what was learned of the sorter comes back too
     assert all(one.equal(other) for one, other in zip(sorter, again.objective.learned, strict=True))
-
-
-@pytest.mark.parametrize(
-    "run",
-    [
-        "label_ranking-rlsep", "memorability-mse",
-        *(pytest.param(name, marks=pytest.mark.slow)
-          for name in ("multilabel-multilabel_soft_margin", "retrieval-hard_negative_triplet")),
-    ],
-)  # fmt: skip
-def test_a_network_of_the_papers_is_trained_for_a_step(run, generator):
-    values = merged(read(ROOT / "params.yaml"), read(ROOT / "scales/paper.yaml"))["runs"][run]
-    split, model = split_of(values["task"], generator, rows=4), values["model"]
-    training = Training((values["task"], model, values["loss"]["name"], None, None), split)
-    phase = training.phase("scorer" if "scorer" in training.training else "finetune")
-    module = phase.module.train()
-    before = {name: weights.detach().clone() for name, weights in module.named_parameters()}
-    optimizer = torch.optim.SGD(module.parameters(), lr=1e-3)
-    loss = Step(phase, module, chunk=None, autocast=nullcontext)((phase.batch(torch.arange(4), generator), generator))
-    loss.backward()
-    optimizer.step()
-    assert math.isfinite(loss.item())
-    stayed = {name for name, weights in module.named_parameters() if weights.equal(before[name])}
-    assert not stayed, stayed
 
 
 def statistic_of(task, *values):

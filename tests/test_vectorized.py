@@ -39,6 +39,7 @@ def test_naive_bayes_orders_classes_as_plain_loops_do(generator):
 def test_folds_trained_side_by_side_are_each_trained_alone(generator):
     features, classes = made(generator)
     data, folds = (features, sets.label_ranks(features, classes)), sets.parts(40, "made")[:3]
+    assert all(torch.cat(part).sort().values.equal(torch.arange(40)) for part in folds)
     learned, asked, _ = (list(part) for part in zip(*folds, strict=True))
     learned[1], asked[1] = learned[1][:-5], asked[1][:-2]  # folds of several sizes
     start, loss = sets.weights(3, "made", 4, 4), sets.METHODS["rlsep"]
@@ -59,14 +60,6 @@ def test_folds_trained_side_by_side_are_each_trained_alone(generator):
         assert found["value"][place] == pytest.approx(sum(taus) / len(taus), abs=1e-6)
 
 
-def test_folds_split_all_rows_and_each_is_tested_once():
-    parts = sets.parts(40, "made")
-    assert all(torch.cat(part).sort().values.tolist() == list(range(40)) for part in parts)
-    for repeat in range(0, len(parts), sets.FOLDS):
-        tested = torch.cat([test for _, _, test in parts[repeat : repeat + sets.FOLDS]])
-        assert tested.sort().values.tolist() == list(range(40))
-
-
 def test_an_item_is_four_digits_from_left_to_right_and_its_value_is_theirs(generator):
     labels = torch.arange(10).repeat(3)
     images = (20 * labels)[:, None, None].expand(-1, 28, 28).to(torch.uint8)
@@ -77,16 +70,6 @@ def test_an_item_is_four_digits_from_left_to_right_and_its_value_is_theirs(gener
     for image, value in zip(shown[:, 0, :, 0] // 20, values, strict=True):
         assert int("".join(str(int(digit)) for digit in image)) == value
     assert values.unique().numel() > 450  # and with replacement, 40 draws in a row of 30 digits
-
-
-def test_seeds_trained_side_by_side_are_each_trained_alone(generator, monkeypatch):
-    images = torch.randint(256, (30, 28, 28), generator=generator, dtype=torch.uint8)
-    for name, value in {"SETS": 2, "STEPS": 3, "digits": lambda _: (images, torch.arange(30) % 10)}.items():
-        monkeypatch.setattr(digits, name, value)
-    both = digits.trained(digits.METHODS["SoftSort, likelihood"][0.1], 3, range(1, 3))
-    alone = digits.trained(digits.METHODS["SoftSort, likelihood"][0.1], 3, range(2, 3))
-    for one, other in zip(both, alone, strict=True):
-        assert torch.allclose(one[1], other[0], atol=2e-5)  # of steps of 3e-4
 
 
 def test_validation_chooses_the_setting_and_a_study_goes_on_where_it_stopped(tmp_path, monkeypatch):

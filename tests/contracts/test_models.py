@@ -146,10 +146,9 @@ def test_scores_are_not_rounded_to_ties_in_half_precision(backbone, head):
 
 @every
 def test_comes_back_from_disk_as_it_was(backbone, head, tmp_path):
-    save_model(tmp_path, frozen(backbone, head))
-    assert load_model(tmp_path)(inputs(frozen(backbone, head))).equal(
-        frozen(backbone, head)(inputs(frozen(backbone, head)))
-    )
+    model = frozen(backbone, head)
+    save_model(tmp_path, model)
+    assert load_model(tmp_path)(inputs(model)).equal(model(inputs(model)))
 
 
 OPTIONS = [("models.backbones", *pair) for pair in options_of("models.backbones", BACKBONES)]

@@ -1,0 +1,135 @@
+"""Pictures of people: turned upright, cut to size, and refused by name where they are damaged or of another kind."""
+
+import struct
+import zlib
+from io import BytesIO
+from types import SimpleNamespace
+
+import numpy as np
+import pyarrow as pa
+import pytest
+import torch
+from PIL import Image, ImageFile
+from torchvision.transforms.v2 import functional
+
+from rankops.io import images
+from rankops.io.images import open_photo
+from rankops.io.parquet import IMAGE, decode_images
+from rankops.io.pictures import check_plain
+
+from conftest import encoded, smooth  # isort: skip
+
+SIZE = 32
+FIRST, SECOND = smooth(1), smooth(2)
+
+
+def png(header: tuple[int, ...], rows: bytes) -> bytes:
+    """A PNG by its header: width, height, bits, color, and what is always 0."""
+    parts = {b"IHDR": struct.pack(">IIBBBBB", *header, 0, 0, 0), b"IDAT": zlib.compress(rows), b"IEND": b""}
+    chunks = [struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
+              for name, data in parts.items()]  # fmt: skip
+    return b"\x89PNG\r\n\x1a\n" + b"".join(chunks)
+
+
+def deep(color: int, channels: int) -> bytes:
+    return png((4, 4, 16, color), (b"\0" + bytes(range(8 * channels))) * 4)
+
+
+def several(kind: str) -> bytes:
+    return encoded(FIRST, kind, save_all=True, append_images=[SECOND])
+
+
+WHOLE = encoded(smooth(1, (300, 300)))
+
+
+def test_a_photo_is_the_short_side_resized_and_the_middle_cut_out():
+    ours = np.asarray(open_photo(encoded(smooth(1, (90, 60))), SIZE)).astype(int)
+    theirs = functional.resize(functional.pil_to_tensor(smooth(1, (90, 60))), [SIZE], antialias=True)
+    difference = np.abs(ours - functional.center_crop(theirs, [SIZE, SIZE]).permute(1, 2, 0).numpy())
+    assert np.median(difference) <= 1
+    assert difference[1:-1, 1:-1].mean() < 2
+    for size in ((5000, 3), (3, 5000), (1, 1)):
+        assert open_photo(encoded(smooth(1, size)), SIZE).size == (SIZE, SIZE)
+    assert open_photo(several("MPO"), SIZE).size == (SIZE, SIZE)  # a camera's preview is no second frame
+
+
+@pytest.mark.parametrize(
+    ("mode", "kind", "color", "expected"),
+    [("L", "JPEG", 120, (120, 120, 120)), ("1", "PNG", 1, (255, 255, 255)),
+     ("CMYK", "JPEG", (0, 255, 255, 0), (255, 0, 0))],
+)  # fmt: skip
+def test_a_photo_of_any_opaque_mode_becomes_rgb(mode, kind, color, expected):
+    photo = open_photo(encoded(Image.new(mode, (50, 40), color), kind), SIZE)
+    assert photo.getpixel((SIZE // 2, SIZE // 2)) == pytest.approx(expected, abs=3)
+
+
+def test_a_picture_is_gray_or_colored_as_the_network_takes_it_and_upright(generator):
+    colors = Image.fromarray(torch.randint(0, 256, (5, 7, 3), generator=generator, dtype=torch.uint8).numpy())
+    found, gray = (images.picture(encoded(colors), colors=count, where="")[0].numpy() for count in (3, 1))
+    assert found.tolist() == np.asarray(colors).transpose(2, 0, 1).tolist()
+    assert gray.tolist() == np.asarray(colors.convert("L")).tolist()
+    opaque = colors.convert("L").convert("RGBA")
+    assert images.picture(encoded(opaque), colors=1, where="")[0].tolist() == gray.tolist()
+    sideways = Image.Exif()
+    sideways[0x0112] = 6  # the camera was turned
+    assert images.picture(encoded(colors, "JPEG", exif=sideways), colors=3, where="").shape == (1, 3, 7, 5)
+
+
+@pytest.mark.parametrize(
+    ("contents", "found"),
+    [
+        (b"no image", "no JPEG, PNG, BMP, GIF, TIFF, WEBP"), (encoded(FIRST, "EPS"), "no JPEG"),
+        (encoded(FIRST, "PPM"), "no JPEG"), (encoded(FIRST, "JPEG")[:800], "runcated|broken"),
+        (b"\x89PNG\r\n\x1a\n" + b"\0" * 40, "image"), (WHOLE[:-12], "damaged or truncated"),
+        (WHOLE[: 2 * len(WHOLE) // 3] + bytes(len(WHOLE) // 3 + 1), "damaged or truncated"),
+        (encoded(Image.new("RGBA", (9, 9), (9, 9, 9, 7))), "transparent"),
+        (encoded(Image.new("RGB", (9, 9), (9, 8, 7)), transparency=(9, 8, 7)), "transparent"),
+        (deep(0, 1), "more than 8 bits"), (deep(6, 4), "more than 8 bits"),
+        (encoded(FIRST.convert("L"), "TIFF", tiffinfo={339: 2}), "no whole numbers from 0"),
+        *((several(kind), "several frames") for kind in ("PNG", "GIF", "TIFF", "WEBP")),
+        (png((8193, 8192, 8, 0), bytes(10_000)), "8193 x 8192 pixels"),
+        (png((50_000, 50_000, 8, 0), bytes(10_000)), "2500000000 pixels"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)  # fmt: skip
+def test_others_are_refused_as_a_photo_of_a_dataset_and_as_a_picture_of_a_request(contents, found, monkeypatch):
+    if "pixels" in found:
+        monkeypatch.setattr(ImageFile.ImageFile, "load", lambda image: pytest.fail("it was unpacked"))
+    with pytest.raises(ValueError, match=found):
+        open_photo(contents, SIZE)
+    with pytest.raises(ValueError, match=f"row 3: .*({found})"):
+        images.picture(contents, colors=3, where="row 3")
+
+
+@pytest.mark.parametrize("contents", [deep(0, 1), several("PNG"), WHOLE[:-12]])
+def test_others_are_refused_in_a_table(contents):
+    column = pa.chunked_array([pa.array([{"bytes": contents, "path": None}], IMAGE)])
+    with pytest.raises(ValueError, match="here: row 0"):
+        decode_images(column, path="here", threads=1)
+
+
+def test_tags_of_a_tiff_decide_as_pillow_takes_planes_of_16_bits_for_ones_of_8():
+    with pytest.raises(ValueError, match="more than 8 bits"):
+        check_plain(SimpleNamespace(mode="RGB", tile=[], tag_v2={258: (16, 16, 16)}))
+
+
+def test_every_damage_to_a_file_ends_in_an_image_or_in_the_same_error():
+    draws, whole = np.random.default_rng(0), [encoded(smooth(1, (12, 12)), kind) for kind in ("PNG", "JPEG")]
+    endings = []
+    for _ in range(400):
+        damaged = bytearray(whole[draws.integers(2)])
+        for place in draws.integers(len(damaged), size=draws.integers(1, 6)):
+            damaged[place] = draws.integers(256)
+        try:
+            endings.append(str(images.picture(bytes(damaged), colors=1, where="x").dtype))
+        except ValueError as error:
+            endings.append(str(error)[:19])
+    assert set(endings) == {"torch.uint8", "x: unusable image ("}
+
+
+def test_what_is_stored_as_a_jpeg_is_read_as_training_pictures_were():
+    given = {"colors": 3, "where": "a", "size": (16, 16)}
+    stored = images.as_jpeg(open_photo(encoded(FIRST), 16))
+    assert images.picture(encoded(FIRST), **given, stored="JPEG").equal(images.picture(stored, **given))
+    assert not images.picture(encoded(FIRST), **given).equal(images.picture(stored, **given))
+    assert Image.open(BytesIO(stored)).format == "JPEG"
