@@ -15,7 +15,6 @@ from rankops.cli import answers as answering
 from rankops.cli.answers import answers, write
 from rankops.cli.predict import main, run
 from rankops.cli.rows import Roles, read
-from rankops.inputs._vocabulary import Vocabulary
 from rankops.io.checkpoints import load_model, save_model
 from rankops.io.parquet import IMAGE
 
