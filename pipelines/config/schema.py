@@ -27,17 +27,8 @@ from rankops import lookup
 from rankops.lookup import did_you_mean
 
 __all__ = [
-    "Component",
-    "ParamsError",
-    "Run",
-    "Settings",
-    "check_shapes",
-    "describe",
-    "load",
-    "merged",
-    "prefixed",
-    "read",
-]
+    "Component", "ParamsError", "Run", "Settings", "check_shapes", "describe", "load", "merged", "prefixed", "read",
+]  # fmt: skip
 
 # An alias (`*name`) repeats what may hold aliases: some kilobytes can stand for gigabytes. And libyaml, which is in C,
 # ends the process where brackets are too deep. The project's own params have 12,000 values, 8 deep.
