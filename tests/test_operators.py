@@ -201,6 +201,22 @@ def test_noise_is_drawn_from_the_generator(kernel):
     assert torch.allclose(drawn[0].mean(0), torch.full((4,), 0.25), atol=0.05)
 
 
+@pytest.mark.parametrize("dtype", [torch.float16, torch.float32, torch.float64])
+def test_scores_may_span_all_that_their_type_holds(dtype):
+    most = 2.0 ** (math.frexp(torch.finfo(dtype).max)[1] - 1)
+    scores = torch.tensor([-1.0, 1.0, 0.0, 0.25, -0.75], dtype=dtype)
+    wide = (most * scores).requires_grad_()
+    for result, expected in (
+        (soft_sort(wide) / most, soft_sort(scores)),
+        (soft_sort(wide, hard=True) / most, scores.sort(descending=True).values.to(soft_sort(scores).dtype)),
+        (soft_quantile(wide, 0.3) / most, soft_quantile(scores, 0.3)),
+        (soft_topk(wide, 2), soft_topk(scores, 2)),
+        (soft_permutation(wide), soft_permutation(scores)),
+    ):
+        assert torch.allclose(result, expected, atol=1e-5)
+        assert torch.isfinite(torch.autograd.grad(result.sum(), wide, retain_graph=True)[0]).all()
+
+
 @pytest.mark.parametrize(
     ("call", "error", "message"),
     [

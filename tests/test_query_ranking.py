@@ -3,6 +3,7 @@
 import hashlib
 import json
 import re
+import shutil
 from zipfile import ZipFile
 
 import numpy as np
@@ -141,6 +142,15 @@ class TestMovieLens:
             return folder
 
         return made
+
+    def test_it_is_not_read_in_several_deliveries(self, films, tmp_path):
+        films().rename(tmp_path / "first")
+        folder = tmp_path / "data/raw/movielens_100k"
+        for name in ("first", "2026-11-01"):
+            shutil.copytree(tmp_path / "first", folder / name)
+        later = SETTINGS.model_copy(update={"data": SETTINGS.data.model_copy(update={"snapshot": 2})})
+        with pytest.raises(ValueError, match="2026-11-01: movielens_100k cannot be read in several deliveries"):
+            data.main(later, "movielens_100k")
 
     def test_half_of_the_ratings_are_ranked_and_no_feature_knows_them(self, films, monkeypatch):
         features, parts = movielens_100k._features, []

@@ -6,10 +6,8 @@ import os
 import re
 import shutil
 import signal
-import struct
 import subprocess
 import sys
-import zlib
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
@@ -40,105 +38,29 @@ from rankops.cli.rows import Roles, read
 from rankops.datasets.files.splits import Split
 from rankops.inputs import _base as base
 from rankops.inputs import frames as clips
-from rankops.inputs._vocabulary import Vocabulary
 from rankops.inputs.image import Image as Photo
 from rankops.inputs.image import of_tensor
 from rankops.io.checkpoints import build, load_model, save_model
-from rankops.io.images import open_photo, picture
+from rankops.io.images import open_photo
 from rankops.io.pictures import PIXELS
 from rankops.tasks.label_ranking import LabelRanking
+from tools.fuzz.networks import IMAGE, LINEAR, PHOTO, folder_of
 
-from conftest import ROOT, encoded, free_port, wait_for  # isort: skip
+from conftest import ROOT, encoded, free_port, small_ranker, wait_for  # isort: skip
 
-K = 4  # labels
-SIDE = 16  # pixels of an image
-SMALL = {"backbone": {"name": "convnet", "args": {"channels": [4, 6]}}, "head": {"name": "linear", "args": {}}}
+SIDE = IMAGE["height"]
+SMALL = {"backbone": PHOTO, "head": LINEAR}
+COLORED = IMAGE | {"colors": 3}
 WORDS = "a large three"
 
 
-def network_of(task: str, *, colors: int = 1) -> torch.nn.Module:
-    name, args, runtime = "network", SMALL, {"outputs": K if task == "multilabel" else 1}
-    if task == "label_ranking":
-        name, args, runtime = "label_ranker", SMALL | {"hidden": 4}, {"outputs": K}
-    if task == "retrieval":
-        name, args = "dual_encoder", SMALL | {"text": {"name": "words", "args": {}}}
-        runtime = {"words": Vocabulary.of([WORDS]).words}
-    if task == "query_ranking":
-        args, runtime = SMALL | {"backbone": {"name": "perceptron", "args": {}}}, {"outputs": 1, "features": 2}
-    if task == "handcrafted":
-        return build("sorters", "handcrafted", {}, seed=0)
-    network = build("models", name, args, seed=3, colors=colors, **runtime)
-    kind = "frames" if task == "score_ranking" else "image"
-    network.recipe |= {"task": task, "input": {"kind": kind, "colors": colors, "height": SIDE, "width": SIDE}}
-    if task == "query_ranking":
-        network.recipe["input"] = {"kind": "features", "count": 2, "names": ["price", "age"]}
-    if task == "multilabel":
-        network.recipe["classes"] = list("abcd")
-    return network.eval()
+def network_of(task: str) -> torch.nn.Module:
+    return load_model(folder_of(task)).eval()
 
 
 def noise(generator: torch.Generator, *size: int) -> Image.Image:
     """Height, width, and 3 for a colored one."""
     return Image.fromarray(torch.randint(0, 256, size, generator=generator, dtype=torch.uint8).numpy())
-
-
-def bomb(width: int, height: int) -> bytes:
-    """A PNG of some hundred bytes that claims to be of any size, and would unpack to it as far as it goes."""
-
-    def chunk(name: bytes, body: bytes) -> bytes:
-        return struct.pack(">I", len(body)) + name + body + struct.pack(">I", zlib.crc32(name + body))
-
-    header = struct.pack(">IIBBBBB", width, height, 8, 0, 0, 0, 0)
-    rows = zlib.compress(bytes(10_000))
-    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", rows) + chunk(b"IEND", b"")
-
-
-class TestPicture:
-    def test_is_gray_or_colored_as_the_network_takes_it_and_upright(self, generator):
-        colors = noise(generator, 5, 7, 3)
-        found, gray = (picture(encoded(colors), colors=count, where="")[0].numpy() for count in (3, 1))
-        assert found.tolist() == np.asarray(colors).transpose(2, 0, 1).tolist()
-        assert gray.tolist() == np.asarray(colors.convert("L")).tolist()
-        opaque = colors.convert("L").convert("RGBA")
-        assert picture(encoded(opaque), colors=1, where="")[0].tolist() == gray.tolist()
-        sideways = Image.Exif()
-        sideways[0x0112] = 6  # the camera was turned
-        assert picture(encoded(colors, "JPEG", exif=sideways), colors=3, where="").shape == (1, 3, 7, 5)
-
-    @pytest.mark.parametrize(
-        ("contents", "found"),
-        [
-            (None, "no JPEG, PNG"),
-            ("aGFsbG8=", "bytes-like object"),
-            (encoded(Image.new("L", (64, 64), 9))[:60], "runcated|broken|unrecognized"),
-            (encoded(Image.new("RGBA", (4, 4), (1, 2, 3, 128))), "transparent"),
-            (encoded(Image.new("RGB", (9, 9), (9, 8, 7)), transparency=(9, 8, 7)), "transparent"),
-            (encoded(Image.fromarray(np.full((4, 4), 40_000, np.uint16))), "8 bits a color"),
-            (encoded(Image.new("RGB", (4, 4)), "EPS"), "no JPEG, PNG"),
-            (bomb(8193, 8192), "8193 x 8192 pixels"),
-            (bomb(50_000, 50_000), "2500000000 pixels"),
-        ],
-        ids=lambda value: value if isinstance(value, str) else "",
-    )
-    def test_refuses_others_and_names_what_was_found_and_where(self, contents, found, monkeypatch):
-        if "pixels" in found:
-            monkeypatch.setattr(Image.Image, "load", lambda self: pytest.fail("it was unpacked"))
-        with pytest.raises(ValueError, match=rf"row 3: .*({found})"):
-            picture(contents, colors=1, where="row 3")
-
-    def test_every_damage_to_a_file_ends_in_an_image_or_in_the_same_error(self, generator):
-        draws = np.random.default_rng(0)
-        whole = [encoded(noise(generator, 12, 12), kind) for kind in ("PNG", "JPEG")]
-        endings = []
-        for _ in range(400):
-            damaged = bytearray(whole[draws.integers(2)])
-            for place in draws.integers(len(damaged), size=draws.integers(1, 6)):
-                damaged[place] = draws.integers(256)
-            try:
-                endings.append(str(picture(bytes(damaged), colors=1, where="x").dtype))
-            except ValueError as error:
-                endings.append(str(error)[:19])
-        assert set(endings) == {"torch.uint8", "x: unusable image ("}
 
 
 class TestImagesOfARequest:
@@ -159,8 +81,7 @@ class TestImagesOfARequest:
         sideways[0x0112] = 6
         for kind, more in (("PNG", {}), ("JPEG", {}), ("BMP", {}), ("WEBP", {}), ("JPEG", {"exif": sideways})):
             contents = encoded(wide, kind, **more)
-            about = network_of("label_ranking", colors=3).recipe["input"]
-            (found,) = Photo.prepared([contents], about, where="")
+            (found,) = Photo.prepared([contents], COLORED, where="")
             assert found.permute(1, 2, 0).numpy().tolist() == np.asarray(open_photo(contents, SIDE)).tolist()
         for colors in (1, 3):
             about = {"kind": "image", "colors": colors, "height": 12, "width": 20}
@@ -185,14 +106,12 @@ REQUESTS = {
 
 
 @pytest.fixture(scope="module")
-def served(tmp_path_factory):
+def served():
     """MLflow's server in this process, of the task of a request."""
 
     @cache
     def of(task: str) -> TestClient:
-        folder = tmp_path_factory.mktemp(task)
-        save_model(folder, network_of(task))
-        return TestClient(server.app_of(folder), raise_server_exceptions=False)
+        return TestClient(server.app_of(folder_of(task)), raise_server_exceptions=False)
 
     return of
 
@@ -208,7 +127,7 @@ def sent(value):
 GOOD = (SIDE, SIDE)
 REFUSED = [
     ("label_ranking", [{"image": GOOD}, {"image": b"GIF89a"}], "row 2"),
-    ("multilabel", [{"image": GOOD}, {"image": bomb(9000, 9000)}], "row 2"),
+    ("multilabel", [{"image": GOOD}, {"image": encoded(Image.new("1", (9000, 9000)))}], "row 2"),
     ("score_ranking", [{"frames": []}], "row 1: no frames"),
     ("score_ranking", [{"frames": [GOOD, b"GIF89a"]}], r"row 1, frame 1: unusable image"),
     ("label_ranking", [{"image": GOOD, "id": True}], "row 1: id is a truth value"),
@@ -342,7 +261,7 @@ class TestServed:
 @pytest.fixture
 def run(tmp_path) -> Path:
     """The folder of a run with two seeds, the second of which is the best."""
-    save_model(tmp_path / "run/seed1", network_of("label_ranking", colors=3))
+    save_model(tmp_path / "run/seed1", small_ranker())
     save_model(tmp_path / "run/seed2", network_of("label_ranking"))
     (tmp_path / "run/run.json").write_text('{"best": 2}')
     return tmp_path / "run"
@@ -409,10 +328,10 @@ class TestModelFolder:
             ({"input": {"kind": "image", "colors": 1, "height": 16, "width": 10**6}}, "at most 2048"),
             ({"input": {"kind": "image", "colors": 2, "height": 16, "width": 16}}, "1 or 3"),
             ({"input": {"kind": "image", "colors": 3, "height": 16, "width": 16}}, "args.colors is 1, input.colors 3"),
-            ({"args": {"outputs": K}}, "backbone"),
+            ({"args": {"outputs": 4}}, "backbone"),
             ({"args": SMALL | {"outputs": 10**9}}, "more weights than the file"),
             ({"args": SMALL | {"outputs": 5}}, "size mismatch"),
-            ({"args": SMALL | {"head": 3, "outputs": K}}, "not a whole model"),
+            ({"args": SMALL | {"head": 3, "outputs": 4}}, "not a whole model"),
             ("[" * 100_000, "not a whole model"),
             ("[]", "expected an object"),
         ],

@@ -185,6 +185,14 @@ def test_the_pretrained_comparator_is_nearly_exact_and_has_healthy_gradients(gen
 
 
 class TestOnDisk:
+    def test_a_model_that_is_no_sorter_or_not_whole_is_refused(self, tmp_path):
+        save_model(tmp_path, build("models", "threshold_network", {}, seed=0, features=3, outputs=3))
+        with pytest.raises(ValueError, match="ThresholdNetwork, expected a sorter"):
+            load_sorter(tmp_path)
+        (tmp_path / "model.safetensors").write_bytes(b"half")
+        with pytest.raises(ValueError, match=f"{tmp_path}: not a whole model"):
+            load_sorter(tmp_path)
+
     def test_what_could_not_be_loaded_again_is_not_saved(self, tmp_path):
         odd = build("sorters", "laplace", {"softness": 0.25}, seed=0)
         odd.recipe["args"]["softness"] = object()

@@ -471,3 +471,11 @@ class TestRowsAndColumns:
         held = {group for split in NAMES[1:] for group in found[split]["group"].to_pylist()}
         assert skipped
         assert not held & set(found["train"]["group"].to_pylist())
+
+    def test_a_table_of_folds_passes_by_rows_of_a_group_in_one_fold(self, project):
+        options = {"file": "photos.csv", "features": ["weight"], "split": SHARES, "labels": "tags"}
+        params = settings(options, folds=3, seed=SEED)
+        data.main(params, "mine")
+        assert refusal(params, "mine") is None
+        rows = pd.read_parquet("data/mine/train.parquet")
+        assert (rows.groupby("group")["fold"].nunique() == 1).all()
