@@ -41,7 +41,7 @@ def followed(
     history.parent.mkdir(parents=True, exist_ok=True)
     if not _mark(history.parent).exists():  # one that is resumed began earlier
         _mark(history.parent).touch()
-    with tqdm(total=total, desc=name, unit=" epochs", disable=not sys.stderr.isatty()) as bar:
+    with tqdm(total=total, desc=name, unit=" epochs", disable=None) as bar:
         for phase, epoch in epochs:
             rows.append((phase, epoch))
             with replaced_file(history) as partial:
@@ -55,7 +55,7 @@ def followed(
                 shown, last = len(rows), time.monotonic()
                 print(line, file=sys.stderr)
             yield phase, epoch
-    if len(rows) > shown and not sys.stderr.isatty():
+    if len(rows) > shown and bar.disable:
         print(line, file=sys.stderr)
 
 
