@@ -3,9 +3,7 @@
 import json
 from pathlib import Path
 
-from rich.console import Console
-from rich.table import Table
-
+from pipelines.cli.shared import table
 from pipelines.reporting.results import markdown
 from pipelines.reporting.studies import machine
 
@@ -22,10 +20,7 @@ def write(name: str, figures: dict[str, dict[str, float]], shown: tuple[str, ...
         [row, *(f"{values[column]:.4g}" if column in values else "" for column in columns)]
         for row, values in figures.items()
     ]
-    table = Table("", *columns, title=name)
-    for row in rows:
-        table.add_row(*row)
-    Console(width=None if not shown else 200).print(table)
+    table(name, *columns, rows=rows)
     FOLDER.mkdir(parents=True, exist_ok=True)
     (FOLDER / f"{name}.json").write_text(json.dumps({"machine": made_on, "figures": figures}, indent=2) + "\n")
     where = f"{made_on['processor']}, {made_on['threads']} thread(s)" + (

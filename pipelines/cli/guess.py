@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
+from rankops.cli.rows import PICTURES
 from rankops.datasets.table import Table
 from rankops.datasets.tables.cells import missing_in
 from rankops.datasets.tables.examples import missing_cells
@@ -20,7 +21,6 @@ __all__ = ["TASKS", "Guess", "guess"]
 
 HEAD = 1000  # rows that are looked at
 SECONDS = 1e8  # beyond it a number called a time is one since 1970
-PICTURES = (".jpg", ".jpeg", ".png", ".bmp", ".gif", ".tif", ".tiff", ".webp")
 SPLITS = {"train", "val", "test", "gate"}
 TASKS = ("label_ranking", "multilabel", "score_ranking", "query_ranking", "retrieval")
 # What columns of a role are often called.

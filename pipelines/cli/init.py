@@ -1,5 +1,6 @@
 """Write a table of one's own into the params: its dataset, two runs and their comparison."""
 
+import json
 import os
 import re
 from copy import copy, deepcopy
@@ -211,17 +212,9 @@ def _told(blocks: dict[str, Any], key: str) -> list[str]:
 
 def _flow(value: Any) -> Any:
     """Return plain values as ruamel.yaml writes them on one line."""
-    from ruamel.yaml.comments import CommentedMap, CommentedSeq
+    from ruamel.yaml import YAML
 
-    if isinstance(value, dict):
-        result = CommentedMap({key: _flow(one) for key, one in value.items()})
-        result.fa.set_flow_style()
-    elif isinstance(value, list):
-        result = CommentedSeq(map(_flow, value))
-        result.fa.set_flow_style()
-    else:
-        return value
-    return result
+    return YAML().load(json.dumps(value, ensure_ascii=False))
 
 
 def _laid_out(blocks: dict[str, Any]) -> dict[str, Any]:

@@ -64,7 +64,7 @@ def problems(file: Path) -> list[str]:
 
 
 def scale(
-    name: Annotated[str, typer.Argument(help="A file in scales/: tiny, laptop, paper, ...")],
+    name: Annotated[str, typer.Argument(help="A file in scales/, such as tiny or paper; laptop goes back.")],
     folder: Annotated[
         Path | None, typer.Option("--in", callback=typed_here, help="Folder with another params.yaml and scales/.")
     ] = None,

@@ -38,19 +38,18 @@ def apply(name: str, folder: Path = Path()) -> str:
     params, scale, own = folder / "params.yaml", folder / f"scales/{name}.yaml", folder / f"scales/{DEFAULT}.yaml"
     if name not in names(folder):
         raise ParamsError(f"{scale}: no such file{others(name, names(folder))}")
-    if own.is_file():
+    is_scaled = own.is_file()
+    if is_scaled:
         _refuse_edited(params, own)
-    elif name == DEFAULT:
-        return f"{params}: no scale was written into it; it is as it was."
-    base = own if own.is_file() else params
     if name == DEFAULT:
-        os.replace(own, params)
-        return f"{params} is as it was before a scale was written into it."
-    text, absent = _scaled(base, scale)
+        if is_scaled:
+            os.replace(own, params)
+        return f"{params} is as it is without a scale."
+    text, absent = _scaled(own if is_scaled else params, scale)
     with replaced_file(params) as partial:
         partial.write_text(text)
         check_values(read(partial), path=f"{params} at scale {name}")  # as DVC will read it
-        if base == params:
+        if not is_scaled:
             copyfile(params, own)
     left_out = f"; left out, because {params} has no {', '.join(dict.fromkeys(absent))}" if absent else ""
     return f"{params} has the values of {scale} now, and is kept as it was in {own}{left_out}. `git diff` shows them."

@@ -25,7 +25,7 @@ def counted(name: str, unit: str) -> Generator[Callable[[int, int], None]]:
         A function that is told how many are done, and of how many.
     """
     following = time.monotonic() + PATIENCE
-    with tqdm(desc=name, unit=f" {unit}", delay=PATIENCE, leave=False, disable=not sys.stderr.isatty()) as bar:
+    with tqdm(desc=name, unit=f" {unit}", delay=PATIENCE, leave=False, disable=None) as bar:
 
         def show(done: int, total: int) -> None:
             nonlocal following

@@ -2,13 +2,16 @@
 
 import json
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
-__all__ = ["best_epoch", "history", "markdown", "number", "read_comparisons", "read_run", "read_runs", "read_sorters"]
+__all__ = [
+    "best_epoch", "history", "leaves", "markdown", "number", "read_comparisons", "read_run", "read_runs",
+    "read_sorters",
+]  # fmt: skip
 
 BOUNDS = ("value", "low", "high")
 
@@ -23,7 +26,7 @@ def read_runs(folder: str | Path = "metrics/runs") -> pd.DataFrame:
         ValueError: a file is not what its stage writes; the message names the file.
     """
     rows = []
-    for path, metric, leaf in _leaves(folder):
+    for path, metric, leaf in _of_files(folder):
         where = f"{path}: {metric}"
         row = {"run": path.stem, "seed": pd.NA, "metric": metric}
         rows.append(row | {name: _number(leaf, name, where) for name in BOUNDS})
@@ -37,7 +40,7 @@ def read_sorters() -> pd.DataFrame:
     rows = [
         {"sorter": path.stem, "metric": metric}
         | {name: _number(leaf, name, f"{path}: {metric}") for name in BOUNDS if name in leaf}
-        for path, metric, leaf in _leaves("metrics/sorters")
+        for path, metric, leaf in _of_files("metrics/sorters")
     ]
     return _table(rows, "sorter", "metric", *BOUNDS)
 
@@ -150,19 +153,18 @@ def _read(path: Path) -> dict[str, Any]:
     return content
 
 
-def _leaves(folder: str | Path) -> Iterator[tuple[Path, str, dict[str, Any]]]:
-    """Yield the metrics of each file by their dotted names: dicts with `value`. A bare number becomes one."""
+def leaves(block: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield nested metrics by their dotted names: dicts with `value`. A bare number becomes one."""
+    for key, value in block.items():
+        if isinstance(value, dict) and "value" not in value:
+            yield from leaves(value, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}", value if isinstance(value, dict) else {"value": value}
 
-    def inside(block: dict[str, Any], prefix: str) -> Iterator[tuple[str, dict[str, Any]]]:
-        for key, value in block.items():
-            if isinstance(value, dict) and "value" not in value:
-                yield from inside(value, f"{prefix}{key}.")
-            else:
-                yield f"{prefix}{key}", value if isinstance(value, dict) else {"value": value}
 
+def _of_files(folder: str | Path) -> Iterator[tuple[Path, str, dict[str, Any]]]:
     for path in _files(folder):
-        for name, leaf in inside(_read(path), ""):
-            yield path, name, leaf
+        yield from ((path, *leaf) for leaf in leaves(_read(path)))
 
 
 def _field(content: Any, name: str, where: str, *, kind: Any) -> Any:

@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 import pandas as pd
 import torch
 
-from pipelines.reporting.results import number
+from pipelines.reporting.results import leaves, number
 from rankops import lookup
 from rankops.io.atomic import replaced_folder
 
@@ -205,20 +205,15 @@ def write_rows(path: Path, rows: Iterable[Row]) -> None:
     table[list(COLUMNS)].to_csv(path, index=False)
 
 
-def rows_of(run: str, metrics: Mapping[str, Any], *, prefix: str = "") -> list[Row]:
+def rows_of(run: str, metrics: Mapping[str, Any]) -> list[Row]:
     """Return the rows of what `evaluate` or a benchmark measured: nested metrics, each a number or a leaf.
 
     >>> rows_of("mse", {"recall": {"at_1": {"value": 0.5, "low": 0.4, "high": 0.6, "seeds": {"1": 0.5}}}})[1]
     Row(run='mse', metric='recall.at_1', value=0.5, low=nan, high=nan, seed=1, fold=None)
     """
     rows: list[Row] = []
-    for key, leaf in metrics.items():
-        if isinstance(leaf, Mapping) and "value" not in leaf:
-            rows += rows_of(run, leaf, prefix=f"{prefix}{key}.")
-            continue
-        leaf = leaf if isinstance(leaf, Mapping) else {"value": leaf}
-        metric, bounds = f"{prefix}{key}", [leaf.get(bound, math.nan) for bound in ("low", "high")]
-        rows.append(Row(run, metric, leaf["value"], *bounds))
+    for metric, leaf in leaves(metrics):
+        rows.append(Row(run, metric, leaf["value"], *(leaf.get(bound, math.nan) for bound in ("low", "high"))))
         rows += [Row(run, metric, value, seed=int(seed)) for seed, value in leaf.get("seeds", {}).items()]
     return rows
 

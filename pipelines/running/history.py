@@ -45,7 +45,7 @@ def followed(
     history.parent.mkdir(parents=True, exist_ok=True)
     if not _mark(history.parent).exists():  # one that is resumed began earlier
         _mark(history.parent).touch()
-    with tqdm(total=total, desc=name, unit=" epochs", disable=not sys.stderr.isatty()) as bar:
+    with tqdm(total=total, desc=name, unit=" epochs", disable=None) as bar:
         for phase, epoch in epochs:
             rows.append((phase, epoch))
             with replaced_file(history) as partial:
@@ -59,7 +59,7 @@ def followed(
                 shown, last = len(rows), time.monotonic()
                 print(line, file=sys.stderr)
             yield phase, epoch
-    if len(rows) > shown and not sys.stderr.isatty():
+    if len(rows) > shown and bar.disable:
         print(line, file=sys.stderr)
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * RSS
     used = {"cpu_seconds": time.process_time() - before, "peak_memory_mb": memory / 2**20}

@@ -48,8 +48,9 @@ def answers(
 
     from rankops import lookup
     from rankops.io.checkpoints import load_model
+    from rankops.training.device import find_device
 
-    network = load_model(folder, device="cuda" if torch.cuda.is_available() else "cpu")
+    network = load_model(folder, device=find_device("auto"))
     task = lookup.find("tasks", recipe["task"])()
     for piece in chain([first], waiting):
         with torch.inference_mode():

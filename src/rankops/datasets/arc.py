@@ -1,6 +1,5 @@
 """Photos with up to three ordered labels for multi-label ranking, as in ARC (RLSEP, Section 5.1)."""
 
-import json
 import posixpath
 import unicodedata
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ from rankops.datasets.public.reading import (
     PhotoDataset,
     read_list,
     same_elsewhere,
+    with_classes,
     with_gate,
 )
 from rankops.io.parquet import IMAGE
@@ -69,10 +69,7 @@ arc/
         super().__post_init__()
 
     def schema_of(self, raw: Path) -> pa.Schema:
-        """As many label ranks as classes, whose names are in the metadata."""
-        classes, place = self._classes(raw), SCHEMA.get_field_index("label_ranks")
-        field = pa.field("label_ranks", pa.list_(pa.int64(), len(classes)))
-        return SCHEMA.set(place, field).with_metadata({"classes": json.dumps(classes)})
+        return with_classes(SCHEMA, self._classes(raw))
 
     def _classes(self, raw: Path) -> list[str]:
         if self.classes is not None:

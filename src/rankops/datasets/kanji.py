@@ -1,6 +1,5 @@
 """Kanji as pictures with their components ranked by size, from the strokes of KanjiVG."""
 
-import json
 import re
 import zlib
 from collections import Counter, defaultdict
@@ -26,6 +25,7 @@ from rankops.datasets.public.reading import (
     require,
     row_facts,
     rows_expected,
+    with_classes,
 )
 from rankops.io.parquet import IMAGE, as_fixed_lists, decode_images, encode_images, matrix, read_table
 from rankops.ranks import dense_ranks
@@ -86,8 +86,7 @@ kanji/
         super().__post_init__()
 
     def schema_of(self, raw: Path) -> pa.Schema:
-        """As many label ranks as components, whose names are in the metadata."""
-        return _schema(self.read(raw)[1])
+        return with_classes(SCHEMA, self.read(raw)[1])
 
     def check(self, raw: str | Path) -> None:
         self.read(Path(raw))
@@ -140,7 +139,7 @@ kanji/
             "image": encode_images(np.stack([draw(one.strokes, size) for one in chosen]), threads=reading.threads),
             "label_ranks": as_fixed_lists(dense_ranks(torch.tensor(areas, dtype=torch.float64))),
         }
-        yield pa.table(columns, schema=_schema(labels))
+        yield pa.table(columns, schema=with_classes(SCHEMA, labels))
 
     def measure(self, folder: str | Path, split: str, *, threads: int) -> dict[str, pd.DataFrame]:
         path = Path(folder) / f"{split}.parquet"
@@ -185,12 +184,6 @@ def draw(strokes: list[np.ndarray], size: int) -> np.ndarray:
 def area_of(strokes: list[np.ndarray]) -> float:
     """Return the area of the bounding box of strokes, with their width, in KanjiVG's units."""
     return float(np.prod(np.ptp(np.concatenate(strokes), axis=0) + WIDTH))
-
-
-def _schema(labels: list[str]) -> pa.Schema:
-    place = SCHEMA.get_field_index("label_ranks")
-    field = pa.field("label_ranks", pa.list_(pa.int64(), len(labels)))
-    return SCHEMA.set(place, field).with_metadata({"classes": json.dumps(labels)})
 
 
 def _drawing(name: str, svg: bytes) -> Drawing:

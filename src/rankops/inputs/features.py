@@ -4,14 +4,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import torch
 from torch import Tensor
 
 from rankops.inputs._base import Inputs
-from rankops.inputs.image import check_lists
-from rankops.io.parquet import is_list, list_lengths, matrix, parquet_file, read_table, said
+from rankops.inputs.image import check_lists, flat, row_of
+from rankops.io.parquet import is_list, matrix, parquet_file, read_table, said
 
 __all__ = ["Features", "of_tensor"]
 
@@ -36,15 +35,12 @@ class Features:
                 raise ValueError(
                     f"{path}: column features: {kind}, expected a list of vectors in each row; make it again"
                 )
-            lengths = list_lengths(column)
-            counts = torch.from_numpy(lengths.astype(np.int64))
-            column = pa.chunked_array([chunk.flatten() for chunk in column.chunks], type=kind.value_type)
+            column, counts = flat(column)
         else:
             check_lists(path, "features", lists=True)
         vectors = matrix(pa.table({"features": column}), "features", path=path).float()
         if not (whole := torch.isfinite(vectors).all(1)).all():
-            place = int((~whole).nonzero()[0])
-            row = place if counts is None else int(torch.searchsorted(counts.cumsum(0), place, right=True))
+            row = row_of(int((~whole).nonzero()[0]), counts)
             raise ValueError(f"{path}: row {row} has a feature that is not finite in float32; make it again")
         if (names := said(path, "features")) is not None and len(names) != vectors.shape[1]:
             raise ValueError(f"{path}: {len(names)} names of features, expected {vectors.shape[1]}; make it again")

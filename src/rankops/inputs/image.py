@@ -4,15 +4,17 @@ import base64
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pyarrow as pa
 import torch
 from torch import Tensor
 
 from rankops.inputs._base import Inputs
 from rankops.inputs._stored import read_pictures
 from rankops.io.images import picture
-from rankops.io.parquet import as_batch, is_list, parquet_file
+from rankops.io.parquet import as_batch, is_list, list_lengths, parquet_file
 
-__all__ = ["Image", "of_tensor"]
+__all__ = ["Image", "check_lists", "flat", "of_tensor", "row_of"]
 
 
 def of_tensor(images: Tensor) -> Inputs:
@@ -65,6 +67,17 @@ def check_lists(path: Path, column: str, *, lists: bool) -> None:
     if is_list(kind) != lists:
         expected = "a list of them" if lists else "one"
         raise ValueError(f"{path}: column {column}: {kind}, expected {expected} in each row; make it again")
+
+
+def flat(column: pa.ChunkedArray) -> tuple[pa.ChunkedArray, Tensor]:
+    """Return the inputs of a column of lists one after another, and how many each row has (n,)."""
+    counts = torch.from_numpy(list_lengths(column).astype(np.int64))
+    return pa.chunked_array([chunk.flatten() for chunk in column.chunks], type=column.type.value_type), counts
+
+
+def row_of(place: int, counts: Tensor | None) -> int:
+    """Return the row that has an input, by its place among those of all rows."""
+    return place if counts is None else int(torch.searchsorted(counts.cumsum(0), place, right=True))
 
 
 def _decoded(cell: Any) -> Any:

@@ -4,15 +4,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
-import torch
 from torch import Tensor
 
 from rankops.inputs._base import Inputs
 from rankops.inputs._vocabulary import Vocabulary
-from rankops.inputs.image import check_lists
-from rankops.io.parquet import list_lengths, read_table
+from rankops.inputs.image import check_lists, flat, row_of
+from rankops.io.parquet import read_table
 
 __all__ = ["Text", "of_strings"]
 
@@ -32,16 +30,13 @@ class Text:
         check_lists(path, "text", lists=lists)
         column, counts = read_table(path, ["text"])["text"], None
         if lists:
-            lengths = list_lengths(column)
-            counts = torch.from_numpy(lengths.astype(np.int64))
-            column = pa.chunked_array([chunk.flatten() for chunk in column.chunks], type=column.type.value_type)
+            column, counts = flat(column)
         if not (pa.types.is_string(column.type) or pa.types.is_large_string(column.type)):
             raise ValueError(f"{path}: column text: {column.type}, expected text; make it again")
         texts = column.to_pylist()
         for place, text in enumerate(texts):
             if not text or not Vocabulary.split(text):
-                row = place if counts is None else int(torch.searchsorted(counts.cumsum(0), place, right=True))
-                raise ValueError(f"{path}: row {row}: a text is {text!r}, expected at least one word")
+                raise ValueError(f"{path}: row {row_of(place, counts)}: a text is {text!r}, expected at least one word")
         return of_strings(texts), counts
 
     @staticmethod

@@ -1,5 +1,6 @@
 """What adapters of public datasets share: lists that name files, splits, decoding in pieces, facts and expectations."""
 
+import json
 import logging
 import os
 import posixpath
@@ -38,6 +39,7 @@ __all__ = [
     "same_elsewhere",
     "scores_of",
     "split_at",
+    "with_classes",
     "with_gate",
 ]
 
@@ -335,6 +337,12 @@ class PhotoDataset(DiskDataset):
             in_set("size", f"{size} x {size}"),
         ]
         return {"rows": [*photos, *self.expected]}
+
+
+def with_classes(schema: pa.Schema, classes: Sequence[str]) -> pa.Schema:
+    """Return a schema with as many label ranks as classes, whose names are in the metadata."""
+    field = pa.field("label_ranks", pa.list_(pa.int64(), len(classes)))
+    return schema.set(schema.get_field_index("label_ranks"), field).with_metadata({"classes": json.dumps(classes)})
 
 
 def row_facts(split: str, read: pa.Table) -> dict[str, Any]:
