@@ -82,6 +82,11 @@ def newest(folder: str | Path) -> Path:
     return max(dated)[-1]
 
 
+def _row(one: Any) -> dict[str, Any]:
+    """Return a row of a table; numbers of 17 digits would push its last column off the page."""
+    return {name: float(f"{value:.4g}") if isinstance(value, float) else value for name, value in asdict(one).items()}
+
+
 @flow(name="monitor", flow_run_name="monitor: {folder}")
 def monitor(
     folder: str = "data/incoming",
@@ -114,13 +119,13 @@ def monitor(
     drift.write(comparison, Path("reports/monitoring") / f"{fresh.stem}.json")
     create_table_artifact(
         key="monitored",
-        table=[asdict(one) for one in comparison.quantities],
+        table=[*map(_row, comparison.quantities)],
         description=f"**{comparison.verdict}**: {comparison.model}, version {comparison.version or 'none'}, trained on "
         f"{comparison.dataset} ({comparison.reference}). Rows: {comparison.rows}.",
     )
     get_run_logger().info(comparison.verdict)
     if shadow := comparison.shadow:
-        rows = [asdict(one) for one in shadow.agreement]
+        rows = [*map(_row, shadow.agreement)]
         create_table_artifact(key="challenger", table=rows, description=f"**{shadow.verdict}**")
         get_run_logger().log(logging.WARNING if shadow.failed else logging.INFO, shadow.verdict)
     if comparison.drifted and retrain_on_drift:
