@@ -1,15 +1,19 @@
 """What several tests use: a tiny copy of the project, and a store of its own for each test."""
 
 import gc
+import json
 import os
 import shutil
 import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
+from contextlib import contextmanager
 from copy import deepcopy
 from functools import cache
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from io import BytesIO
 from pathlib import Path
 
@@ -286,6 +290,31 @@ def wait_for(condition, patience: float = 60.0) -> None:
     while not condition():
         assert time.monotonic() < deadline, "waited in vain"
         time.sleep(0.02)
+
+
+@contextmanager
+def listening(answer):
+    """A server of this machine: its address, and the path, headers and JSON of each request that it has heard.
+
+    `answer` makes a status and JSON of a request.
+    """
+    heard = []
+
+    class Server(BaseHTTPRequestHandler):
+        def respond(self) -> None:
+            body = self.rfile.read(int(self.headers.get("content-length", 0)))
+            heard.append((self.path, self.headers, json.loads(body) if body else None))
+            status, said = answer(self)
+            self.send_response(status)
+            self.end_headers()
+            self.wfile.write(json.dumps(said).encode())
+
+        do_GET = do_POST = respond
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Server) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}", heard
+        server.shutdown()
 
 
 def free_port() -> int:

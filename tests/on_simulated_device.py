@@ -64,11 +64,11 @@ def test_a_task_trains_is_resumed_and_predicts_as_on_the_cpu(case, start, genera
     assert all(table.schema == tables[0].schema and len(table) == len(tables[0]) for table in tables)
 
 
-@pytest.mark.parametrize("fresh", [False, True])
 @pytest.mark.parametrize(
-    ("name", "args"),
-    [("cnn", {"channels": 4, "layers": 2}), ("comparator", {"hidden": 4}), ("lstm", {"hidden": 4, "layers": 1})],
-)
+    ("name", "args", "fresh"),
+    [("cnn", {"channels": 4, "layers": 2}, False), ("comparator", {"hidden": 4}, True),
+     ("lstm", {"hidden": 4, "layers": 1}, False)],
+)  # fmt: skip
 def test_a_sorter_is_pretrained(name, args, fresh, there):
     options = {"batch_size": 8, "epochs": 2, "patience": 2, "optimizer": ADAM, "schedule": {"name": "constant"}}
     scores, losses = score_vectors.draw(32, 8, torch.Generator().manual_seed(0))[0], []

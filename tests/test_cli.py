@@ -8,9 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
-import threading
 from contextlib import suppress
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -31,7 +29,7 @@ from pipelines.ops.messages import without_credentials
 from rankops.io.checkpoints import build, save_model
 from rankops.io.parquet import encode_images
 
-from conftest import ROOT, SUBSET, encoded, git, shorten, small_ranker  # isort: skip
+from conftest import ROOT, SUBSET, encoded, git, listening, shorten, small_ranker  # isort: skip
 
 HEAVY = {"torch", "numpy", "pandas", "mlflow", "prefect", "dvc", "great_expectations", "pydantic", "ruamel"}
 FILES = ("dvc.yaml", "pyproject.toml", "scales/tiny.yaml", "scales/paper.yaml")
@@ -373,25 +371,18 @@ class TestDoctor:
         [("READY", "ok", ""), ("NOT_READY", "note", "make up PARTS=worker POOL=gpu"), ("PAUSED", "note", "resume gpu")],
     )
     def test_a_work_pool_without_a_worker_is_noted_and_who_starts_one(self, monkeypatch, status, state, advice):
-        class Prefect(BaseHTTPRequestHandler):
-            def answer(self) -> None:
-                self.rfile.read(int(self.headers.get("content-length", 0)))
-                pools = self.command == "POST"
-                self.send_response(200 if self.headers["authorization"] else 401)
-                self.end_headers()
-                self.wfile.write(json.dumps([{"work_pool_name": "gpu"}] if pools else {"status": status}).encode())
+        def answer(request) -> tuple[int, object]:
+            pools = request.command == "POST"
+            said = [{"work_pool_name": "gpu"}] if pools else {"status": status}
+            return 200 if request.headers["authorization"] else 401, said
 
-            do_GET = do_POST = answer
-
-        with ThreadingHTTPServer(("127.0.0.1", 0), Prefect) as server:
-            threading.Thread(target=server.serve_forever, daemon=True).start()
-            monkeypatch.setenv("PREFECT_API_URL", f"http://127.0.0.1:{server.server_port}/api")
+        with listening(answer) as (address, _):
+            monkeypatch.setenv("PREFECT_API_URL", f"{address}/api")
             monkeypatch.delenv("PREFECT_API_AUTH_STRING", raising=False)
             (refused,) = doctor._prefect()
             assert (refused.state, "401" in refused.found) == ("broken", True)
             monkeypatch.setenv("PREFECT_API_AUTH_STRING", "person:secret")
             (found,) = doctor._prefect()
-            server.shutdown()
         assert (found.state, "gpu" in found.found) == (state, True)
         assert found.advice.endswith(advice)
 

@@ -5,8 +5,6 @@ import json
 import re
 import runpy
 import sys
-import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from types import SimpleNamespace
 from uuid import uuid4
@@ -29,7 +27,7 @@ from ruamel.yaml import YAML
 from pipelines.flows.monitor import DRIFTED
 from pipelines.flows.promote import NOT_JUDGED, PROMOTED
 
-from conftest import ROOT, done  # isort: skip
+from conftest import ROOT, done, listening  # isort: skip
 
 COMPOSE = ("compose.yaml", "compose.gpu.yaml")
 KUBERNETES = sorted(path for path in (ROOT / "deploy/kubernetes").glob("*.yaml") if path.stem != "kustomization")
@@ -217,23 +215,14 @@ def test_only_runs_of_our_deployments_are_marked_crashed_after_three_missed_hear
 
 
 def test_an_alert_is_json_whatever_a_run_says_and_a_webhook_that_refuses_it_is_named_in_no_log(caplog):
-    class Refusing(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            heard.append(
-                (self.headers["content-type"], json.loads(self.rfile.read(int(self.headers["content-length"]))))
-            )
-            self.send_response(404)
-            self.end_headers()
-
-    heard, prepare = [], runpy.run_path(str(ROOT / "deploy/prepare.py"))
+    prepare = runpy.run_path(str(ROOT / "deploy/prepare.py"))
     run = FlowRun(flow_id=uuid4(), name='retrain: "<é>"', state=Failed(message="no \\ rows\nin {{ this }}"))
     register_user_template_filters(all_filters)  # as the server does
     payload = render_user_template_sync(prepare["PAYLOAD"], {"flow_run": run})
-    with ThreadingHTTPServer(("127.0.0.1", 0), Refusing) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        block = prepare["webhook"](f"http://127.0.0.1:{server.server_port}/services/secret")
+    with listening(lambda _: (404, None)) as (address, heard):
+        block = prepare["webhook"](f"{address}/services/secret")
         assert asyncio.run(block.call(payload)).status_code == 404
-        server.shutdown()
-    assert heard[0][0] == "application/json"
-    assert heard[0][1]["text"].startswith('retrain: "<é>": Failed\nno \\ rows\nin {{ this }}')
+    ((_, headers, said),) = heard
+    assert headers["content-type"] == "application/json"
+    assert said["text"].startswith('retrain: "<é>": Failed\nno \\ rows\nin {{ this }}')
     assert "secret" not in f"{caplog.text}{block}{block.model_dump_json()}"

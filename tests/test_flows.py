@@ -3,15 +3,12 @@
 import gc
 import importlib
 import inspect
-import json
 import os
 import re
 import signal
 import subprocess
 import sys
-import threading
 from concurrent.futures import ThreadPoolExecutor
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -33,7 +30,7 @@ from pipelines.flows.run_stages import Plan, slots_of
 from pipelines.tracking import registry
 from pipelines.tracking.gate import Decision
 
-from conftest import ROOT, done, processes_in, wait_for  # isort: skip
+from conftest import ROOT, done, listening, processes_in, wait_for  # isort: skip
 
 
 @pytest.fixture(autouse=True)
@@ -367,28 +364,17 @@ def test_a_flow_takes_no_parameter_that_would_fail_after_hours(flow, name, good,
 
 
 def test_a_worker_that_is_told_no_checkout_says_on_the_runs_page_what_to_type(tmp_path):
-    class Prefect(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            said = json.loads(self.rfile.read(int(self.headers["content-length"])))["state"]["message"]
-            heard.append((self.path, self.headers["authorization"], said))
-            self.send_response(201)
-            self.end_headers()
-
-    heard, (check, change) = [], YAML(typ="safe").load(ROOT / "prefect.yaml")["pull"]
+    check, change = YAML(typ="safe").load(ROOT / "prefect.yaml")["pull"]
     script = check["prefect.deployments.steps.run_shell_script"]["script"]
-    with ThreadingHTTPServer(("127.0.0.1", 0), Prefect) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        ours = {"PREFECT_API_URL": f"http://127.0.0.1:{server.server_port}/api", "PREFECT__FLOW_RUN_ID": "7"}
-        for wrong in (
-            {},
-            {"RANKOPS_PROJECT": ""},
-            {"RANKOPS_PROJECT": str(tmp_path), "PREFECT_API_AUTH_STRING": "a:b"},
-        ):
+    key = {"PREFECT_API_AUTH_STRING": "a:b"}
+    with listening(lambda _: (201, None)) as (address, heard):
+        ours = {"PREFECT_API_URL": f"{address}/api", "PREFECT__FLOW_RUN_ID": "7"}
+        for wrong in ({}, {"RANKOPS_PROJECT": ""}, key | {"RANKOPS_PROJECT": str(tmp_path)}):
             assert "make up PARTS=worker" in done("sh", "-c", script, fails=True, **ours, **wrong)
-            path, key, said = heard.pop()
-            assert (path, key == "Basic YTpi") == ("/api/flow_runs/7/set_state", len(wrong) == 2)
-            assert "make up PARTS=worker" in said
-        server.shutdown()
+            path, headers, said = heard.pop()
+            assert path == "/api/flow_runs/7/set_state"
+            assert (headers["authorization"] == "Basic YTpi") == (key.items() <= wrong.items())
+            assert "make up PARTS=worker" in said["state"]["message"]
     assert done("sh", "-c", script, RANKOPS_PROJECT=str(ROOT)) == ""
     assert "\n" not in script  # of which Prefect would run each line
     assert change["prefect.deployments.steps.set_working_directory"] == {"directory": "{{ $RANKOPS_PROJECT }}"}

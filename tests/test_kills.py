@@ -74,17 +74,6 @@ def test_killed_at_random_moments_it_ends_with_the_same_lock(undisturbed, new_pr
     check(project, expected)
 
 
-@pytest.mark.parametrize("moment", [0.1, 0.5, 1, 2, 4])
-def test_a_stage_whose_dvc_is_killed_while_it_starts_is_no_orphan(new_project, moment):
-    project = new_project("starting")
-    for shell in ("/bin/sh", "/bin/bash"):
-        project.environment["SHELL"] = shell
-        dvc = start(project, "--force", "--single-item", "check")
-        wait_for(lambda dvc=dvc: len(processes_in(project.folder)) > 1)
-        time.sleep(moment)
-        kill(project, dvc, tree=False)
-
-
 def test_a_training_in_two_processes_ends_with_its_dvc_and_is_resumed(new_project):
     project, target = made(new_project, "two_processes"), "train@label_ranking-rlsep"
     project.replace("params.yaml", "processes: 1", "processes: 2")
