@@ -37,7 +37,7 @@ LOSSES: dict[str, tuple[str, list[tuple[str, dict[str, Any], str, dict[str, Any]
             ("average_precision", {}, "laplace", MARGIN | {"weight": 5.0, "epochs": None}),
         ],
     ),
-    "score_ranking": ("spearman", [("mse", {"sigmoid": False}, "none", NONE), ("spearman", {}, "laplace", NONE)]),
+    "score_ranking": ("spearman", [("mse", {}, "none", NONE), ("spearman", {}, "laplace", NONE)]),
     "query_ranking": ("ndcg", [("mse", {}, "none", NONE), ("lambdarank", {}, "none", NONE)]),
     "retrieval": (
         "image_to_text.recall_at_1",
