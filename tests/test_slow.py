@@ -2,12 +2,17 @@
 
 import json
 import os
+from pathlib import Path
 
 import pytest
 from ruamel.yaml import YAML
 
 # The experiments wait for a whole pipeline; on a busy machine that takes long.
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(3600)]
+
+
+def files_of(folder: Path) -> set[Path]:
+    return {path.relative_to(folder) for path in folder.rglob("*") if path.is_file()}
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="mounting a small disk needs root")
@@ -19,12 +24,15 @@ def test_a_full_disk_is_told_and_leaves_nothing_half_written(new_project, stage,
     project = new_project("full")
     if stage != "digits":
         project.run("dvc repro validate@ranked_mnist")
-    project.run(f"mkdir -p {folder} && mount -t tmpfs -o size=60k tmpfs {folder}")
+    # What is in the folder already goes onto the small disk, and 60 kB are left.
+    project.run(f"mkdir -p {folder} && cp -rL {folder} before")
+    kilobytes = int(project.run("du -sk before").split()[0]) + 60
+    project.run(f"mount -t tmpfs -o size={kilobytes}k tmpfs {folder} && cp -r before/. {folder}")
     try:
         output = project.run(f"PYTHONPATH=src python -m pipelines.stages {stage}", fails=True)
         assert f"{stage.replace(' ', '@')}: no space left on the disk" in output
         assert "Traceback" not in output
-        assert not [path for path in (project.folder / folder).rglob("*") if path.is_file()]
+        assert files_of(project.folder / folder) == files_of(project.folder / "before")
     finally:
         project.run(f"umount {folder}")
     target = stage.replace(" ", "@")
