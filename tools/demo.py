@@ -20,7 +20,7 @@ STILL, MOVING = 1200, 120  # milliseconds
 
 
 def _frame(page: Page) -> Image.Image:
-    page.wait_for_timeout(150)  # bars move to their places
+    page.wait_for_timeout(400)  # bars move to their places
     high = WIDE * SHOWN[1] / SHOWN[0]
     shot = page.screenshot(clip={"x": 0, "y": 0, "width": WIDE, "height": high})
     with Image.open(io.BytesIO(shot)) as image:
