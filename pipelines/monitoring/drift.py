@@ -88,6 +88,14 @@ class Comparison:
         return f"drift: {', '.join(names[:4])}{more} in {of}" if names else f"no drift in {of}"
 
 
+def _shadow(challenger: str, answers: Callable[[], Measured], ours: Measured) -> Shadow:
+    """Return in how much a challenger's answers agree with the model's, or why it gives none."""
+    try:
+        return Shadow(challenger, agreements(ours, answers()))
+    except (ValueError, OSError, FloatingPointError) as error:
+        return Shadow(challenger, failed=first_line(error))
+
+
 def compare(
     fresh: str | Path,
     *,
@@ -152,15 +160,12 @@ def compare(
     train = measured("train", network)
     words = train.words if recipe["input"]["kind"] == "text" else None
     val, ours = measured("val", network, words), measured("fresh", network, words)
-    shadow = None
     if challenger and challenger.startswith("@"):
         challenger = _registry().beside(version, challenger.removeprefix("@")) if version else None
+    shadow = None
     if challenger is not None:
-        try:
-            theirs = measured("fresh", _network(challenger, recipe["task"]), words)
-            shadow = Shadow(challenger, agreements(ours, theirs))
-        except (ValueError, OSError, FloatingPointError) as error:
-            shadow = Shadow(challenger, failed=first_line(error))
+        answers = partial(measured, "fresh", words=words)
+        shadow = _shadow(challenger, lambda: answers(_network(challenger, recipe["task"])), ours)
     return Comparison(
         str(fresh), model, None if version is None else str(version.version), dataset, reference, alpha, least_distance,
         rows={name: min(rows, count) for name, count in counts.items()}, shadow=shadow,

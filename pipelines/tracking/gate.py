@@ -123,13 +123,9 @@ def _decide(client: mlflow.MlflowClient, name: str, params: Settings, folder: Pa
         better, told = guarded_slices(evidence, judged, gate)
         reason = f"{reason}{told}"
     reason += f"; on {evidence.examples}{ON_VALIDATION if '/val' in evidence.examples else ''}"
-    drawn, by_person = ours.examples, not over_person and registry.chosen_by_person(client, model)
-    for holds, objection in (
-        (drawn < FEWEST, f"these are {drawn} rows, or groups of them, expected {FEWEST} to tell: {_by_hand(name)}"),
-        (by_person, f"version {champion} was made champion by a person: `rankops promote {name} --over-person`"),
-    ):
-        if better and holds:
-            better, reason = False, f"{reason}; but {objection}"
+    if better:
+        by_person = not over_person and registry.chosen_by_person(client, model)
+        better, reason = _without_objection(reason, name, ours.examples, champion if by_person else None)
     if registry.holder(registry.model_of(client, name), "champion") != champion:
         raise ValueError(f"{name}: its champion was moved while it was judged; nothing was changed: try again")
     decision = Decision(name, challenger, champion, better, reason, gains)
@@ -137,6 +133,24 @@ def _decide(client: mlflow.MlflowClient, name: str, params: Settings, folder: Pa
     if better:
         registry.set_champion(client, name, challenger, by="gate")
     return decision
+
+
+def _without_objection(reason: str, name: str, drawn: int, chosen: str | None) -> tuple[bool, str]:
+    """Return whether nothing but the metrics speaks against a better version, and the reason with what does.
+
+    Args:
+        reason: why it is better.
+        name: of the model.
+        drawn: of how many rows, or groups of them.
+        chosen: the champion, if a person chose it.
+    """
+    if drawn < FEWEST:
+        objection = f"these are {drawn} rows, or groups of them, expected {FEWEST} to tell: {_by_hand(name)}"
+    elif chosen is not None:
+        objection = f"version {chosen} was made champion by a person: `rankops promote {name} --over-person`"
+    else:
+        return True, reason
+    return False, f"{reason}; but {objection}"
 
 
 def _task_of(name: str, params: Settings) -> str:

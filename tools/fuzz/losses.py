@@ -38,11 +38,7 @@ def check(name: str, seed: int, fault: str | None, **about: Any) -> None:
     if "generator" in parameters:
         given["generator"] = torch.Generator().manual_seed(0)
     if fault:
-        with refused(PLACE):
-            loss(**_spoilt(given, fault, list(parameters)[1]))
-            if not (fault == "weights" and "weights" not in parameters):
-                raise WrongAnswer(f"took {fault}")
-        return
+        return _check_refusal(loss, given, fault, parameters)
     scores = given["scores"].requires_grad_()
     try:
         value = loss(**given)
@@ -60,6 +56,13 @@ def check(name: str, seed: int, fault: str | None, **about: Any) -> None:
     if "generator" not in given:
         _compare("another order", value, loss(**_flipped(given)).item())
         _compare("padding", value, loss(**_padded(given, list(parameters)[1])).item())
+
+
+def _check_refusal(loss: Any, given: dict[str, Any], fault: str, parameters: Any) -> None:
+    with refused(PLACE):
+        loss(**_spoilt(given, fault, list(parameters)[1]))
+        if not (fault == "weights" and "weights" not in parameters):
+            raise WrongAnswer(f"took {fault}")
 
 
 def _inputs(truth: str, random: np.random.Generator, *, shape, kind, power, levels, masked, weighted, dim) -> dict:
