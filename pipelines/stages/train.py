@@ -26,7 +26,7 @@ from pipelines.config.schema import NONE
 from pipelines.ops.imports import put_off
 from pipelines.ops.process import tie_to, tie_to_starter, tied
 from pipelines.running.history import Times, began, followed, keep_times
-from pipelines.running.runner import FEATURES, advice, checkpoint_folder
+from pipelines.running.runner import FEATURES, checkpoint_folder
 from rankops import lookup
 from rankops.datasets.files.folds import cut
 from rankops.io.atomic import remove_folder, replaced_folder
@@ -254,7 +254,7 @@ def _job(params: Settings, name: str, job: Job, folder: str, number: int, starte
     except (ValueError, OSError, FloatingPointError) as error:
         if os.environ.get("RANKOPS_TRACEBACK"):
             raise
-        return advice(error)
+        return str(error)
     return None
 
 

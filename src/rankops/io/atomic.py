@@ -63,7 +63,8 @@ def remove_folder(path: str | Path) -> None:
 def write_error(path: str | Path, error: Exception) -> OSError:
     """Turn a library's own error in writing to `path` into an OSError: no space left, or else input/output."""
     full = shutil.disk_usage(Path(path).parent).free < 2**20
-    return OSError(errno.ENOSPC if full else errno.EIO, f"could not be written ({error})", str(path))
+    what = "no space left on the disk" if full else "could not be written"
+    return OSError(errno.ENOSPC if full else errno.EIO, f"{what} ({error})", str(path))
 
 
 @contextmanager
