@@ -88,6 +88,16 @@ class Comparison:
         return f"drift: {', '.join(names[:4])}{more} in {of}" if names else f"no drift in {of}"
 
 
+def _check_options(alpha: float, least_distance: float, rows: int) -> None:
+    for name, given, is_fine, expected in (
+        ("alpha", alpha, 0 < alpha < 1, "above 0 and below 1"),
+        ("the least distance", least_distance, 0 <= least_distance < 1, "from 0 to below 1"),
+        ("rows", rows, rows >= FEWEST, f"at least {FEWEST}: a test of fewer says nothing"),
+    ):
+        if not is_fine:
+            raise ValueError(f"{name} is {given}, expected {expected}")
+
+
 def _shadow(challenger: str, answers: Callable[[], Measured], ours: Measured) -> Shadow:
     """Return in how much a challenger's answers agree with the model's, or why it gives none."""
     try:
@@ -131,13 +141,7 @@ def compare(
             its range.
         FloatingPointError: the model gives scores that are not finite.
     """
-    for name, given, is_fine, expected in (
-        ("alpha", alpha, 0 < alpha < 1, "above 0 and below 1"),
-        ("the least distance", least_distance, 0 <= least_distance < 1, "from 0 to below 1"),
-        ("rows", rows, rows >= FEWEST, f"at least {FEWEST}: a test of fewer says nothing"),
-    ):
-        if not is_fine:
-            raise ValueError(f"{name} is {given}, expected {expected}")
+    _check_options(alpha, least_distance, rows)
     version = _version(model)
     dataset = _dataset(model, version, dataset)
     # By its number: the alias may move meanwhile.

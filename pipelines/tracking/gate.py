@@ -118,11 +118,7 @@ def _decide(client: mlflow.MlflowClient, name: str, params: Settings, folder: Pa
         {challenger: {0: ours}}, {0: theirs}, resamples=gate.resamples,
         seed=derived_seed(gate.seed, "gate", name), confidence=gate.confidence,
     )[challenger]  # fmt: skip
-    better, reason = verdict(gains, judged, gate, evidence.lower_is_better)
-    if better and judged.slice_tolerance is not None:
-        better, told = guarded_slices(evidence, judged, gate)
-        reason = f"{reason}{told}"
-    reason += f"; on {evidence.examples}{ON_VALIDATION if '/val' in evidence.examples else ''}"
+    better, reason = _by_metrics(gains, judged, gate, evidence)
     if better:
         by_person = not over_person and registry.chosen_by_person(client, model)
         better, reason = _without_objection(reason, name, ours.examples, champion if by_person else None)
@@ -133,6 +129,15 @@ def _decide(client: mlflow.MlflowClient, name: str, params: Settings, folder: Pa
     if better:
         registry.set_champion(client, name, challenger, by="gate")
     return decision
+
+
+def _by_metrics(gains: dict[str, Any], judged: Any, gate: Any, evidence: Evidence) -> tuple[bool, str]:
+    """Return whether a challenger is better by all that is judged and guarded, and why."""
+    better, reason = verdict(gains, judged, gate, evidence.lower_is_better)
+    if better and judged.slice_tolerance is not None:
+        better, told = guarded_slices(evidence, judged, gate)
+        reason = f"{reason}{told}"
+    return better, f"{reason}; on {evidence.examples}{ON_VALIDATION if '/val' in evidence.examples else ''}"
 
 
 def _without_objection(reason: str, name: str, drawn: int, chosen: str | None) -> tuple[bool, str]:
@@ -206,14 +211,7 @@ def _judge(name: str, numbers: tuple[str, str], task: str, data: Path | None, pa
     loaded = _each(name, {number: f"models:/{name}/{number}" for number in numbers}, _load)
     networks = {number: network for number, (network, _) in loaded.items()}
     if data is None:
-        lengths = {number: sorter.length for number, sorter in networks.items() if sorter.length is not None}
-        if len(set(lengths.values())) > 1:
-            sorted_by = " and ".join(f"{length} (version {number})" for number, length in lengths.items())
-            raise ValueError(f"{name}: its versions sort {sorted_by} scores: choose by hand, {_by_hand(name)}")
-        length = next(iter(lengths.values()), params.score_vectors.length)  # longer vectors are harder
-        vectors, _ = score_vectors.draw(SORTER_VECTORS, length, generator(params.gate.seed, "gate", "sorters"))
-        statistics = _each(name, networks, partial(_of_sorter, vectors))
-        return Evidence(statistics, dict.fromkeys(SORTER_METRICS, False), f"{SORTER_VECTORS} fresh vectors")
+        return _judge_sorters(name, networks, params)
     # Where a dataset read from disk is told to have no gate; the decision says so.
     judge, split = lookup.find("tasks", task)(), "gate" if (data / "gate.parquet").is_file() else "val"
     try:
@@ -232,6 +230,17 @@ def _judge(name: str, numbers: tuple[str, str], task: str, data: Path | None, pa
         parts = {number: slices.statistics(judge, judged.metric, table, file) for number, table in predicted.items()}
     statistics = {number: judge.statistic(table) for number, table in predicted.items()}
     return Evidence(statistics, {metric.name: metric.lower_is_better for metric in judge.metrics}, told, parts)
+
+
+def _judge_sorters(name: str, sorters: dict[str, Any], params: Settings) -> Evidence:
+    lengths = {number: sorter.length for number, sorter in sorters.items() if sorter.length is not None}
+    if len(set(lengths.values())) > 1:
+        sorted_by = " and ".join(f"{length} (version {number})" for number, length in lengths.items())
+        raise ValueError(f"{name}: its versions sort {sorted_by} scores: choose by hand, {_by_hand(name)}")
+    length = next(iter(lengths.values()), params.score_vectors.length)  # longer vectors are harder
+    vectors, _ = score_vectors.draw(SORTER_VECTORS, length, generator(params.gate.seed, "gate", "sorters"))
+    statistics = _each(name, sorters, partial(_of_sorter, vectors))
+    return Evidence(statistics, dict.fromkeys(SORTER_METRICS, False), f"{SORTER_VECTORS} fresh vectors")
 
 
 def _unknown(name: str, digests: dict[str, dict[str, np.ndarray]], data: Path, split: str) -> tuple[np.ndarray, str]:
