@@ -33,7 +33,8 @@ def test_a_full_disk_is_told_and_leaves_nothing_half_written(new_project, stage,
         output = project.run(f"PYTHONPATH=src python -m pipelines.stages {stage}", fails=True)
         assert re.search(rf"^{stage.replace(' ', '@')}: .*no space left on the disk", output, re.MULTILINE)
         assert "Traceback" not in output
-        assert files_of(project.folder / folder) == files_of(project.folder / "before")
+        left = files_of(project.folder / folder) - files_of(project.folder / "before")
+        assert {path.name for path in left} <= {".lock", "began", "history.csv"}  # whole, of a training that goes on
     finally:
         project.run(f"umount {folder}")
     target = stage.replace(" ", "@")
