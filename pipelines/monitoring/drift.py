@@ -35,6 +35,7 @@ from rankops.io.atomic import replaced_file
 from rankops.io.checkpoints import load_model
 from rankops.io.recipes import recipe_of
 from rankops.seeding import generator
+from rankops.training.device import find_device
 
 __all__ = ["Comparison", "Quantity", "compare", "quantities", "write"]
 
@@ -98,10 +99,10 @@ def _check_options(alpha: float, least_distance: float, rows: int) -> None:
             raise ValueError(f"{name} is {given}, expected {expected}")
 
 
-def _shadow(challenger: str, answers: Callable[[], Measured], ours: Measured) -> Shadow:
+def _shadow(challenger: str, answers: Callable[[str], Measured], ours: Measured) -> Shadow:
     """Return in how much a challenger's answers agree with the model's, or why it gives none."""
     try:
-        return Shadow(challenger, agreements(ours, answers()))
+        return Shadow(challenger, agreements(ours, answers(challenger)))
     except (ValueError, OSError, FloatingPointError) as error:
         return Shadow(challenger, failed=first_line(error))
 
@@ -155,7 +156,7 @@ def compare(
         # A split by its name: in DVC's cache a file is called by its hash.
         named = {split: f"data/{dataset}/{split}.parquet" for split in files}
         counts = {name: _enough(named.get(name, fresh), reader()) for name, reader in readers.items()}
-        network = _loaded(folder)
+        network = load_model(folder, device=find_device("auto"))
 
     def measured(name: str, network: Any, words: set[str] | None = None) -> Measured:
         chosen = torch.randperm(counts[name], generator=generator(seed, "monitor", name))[:rows]
@@ -168,8 +169,7 @@ def compare(
         challenger = _registry().beside(version, challenger.removeprefix("@")) if version else None
     shadow = None
     if challenger is not None:
-        answers = partial(measured, "fresh", words=words)
-        shadow = _shadow(challenger, lambda: answers(_network(challenger, recipe["task"])), ours)
+        shadow = _shadow(challenger, lambda name: measured("fresh", _network(name, recipe["task"]), words), ours)
     return Comparison(
         str(fresh), model, None if version is None else str(version.version), dataset, reference, alpha, least_distance,
         rows={name: min(rows, count) for name, count in counts.items()}, shadow=shadow,
@@ -181,11 +181,7 @@ def _network(model: str, task: str) -> Any:
     with model_folder(model) as folder:
         if (found := recipe_of(folder).get("task")) != task:
             raise ValueError(f"{model}: a model of the task {found}, expected one of {task}, as the other")
-        return _loaded(folder)
-
-
-def _loaded(folder: Path) -> Any:
-    return load_model(folder, device="cuda" if torch.cuda.is_available() else "cpu")
+        return load_model(folder, device=find_device("auto"))
 
 
 def _enough(file: str | Path, rows: Iterator[Row]) -> int:

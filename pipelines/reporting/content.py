@@ -101,13 +101,11 @@ def _comparison(params: Settings, runs: pd.DataFrame, table: pd.DataFrame, name:
 
 
 def _beside(params: Settings, run: str, baseline: str) -> str:
-    """Say in what a run differs from its baseline beside the loss.
-
-    Without the way to a place: `batch_size 256 (32)`.
-    """
-    found = params.beside_the_loss(run, baseline).items()
-    shown = {place.rpartition(".")[2]: ["none" if one is None else one for one in values] for place, values in found}
-    return ", ".join(f"{place} {ours} ({theirs})" for place, (ours, theirs) in shown.items())
+    """Say in what a run differs from its baseline beside the loss, such as `batch_size 256 (32)`."""
+    return ", ".join(
+        f"{place.removeprefix('training.')} {'none' if ours is None else ours} ({'none' if theirs is None else theirs})"
+        for place, (ours, theirs) in params.beside_the_loss(run, baseline).items()
+    )
 
 
 def _verdict(low: float, high: float, *, lower_is_better: bool) -> str:

@@ -21,7 +21,7 @@ from pipelines.config import load
 from pipelines.ops.imports import put_off, uncollected
 from rankops.io.atomic import remove_folder
 
-__all__ = ["FEATURES", "advice", "checkpoint_folder", "refuse_leftovers", "run"]
+__all__ = ["FEATURES", "checkpoint_folder", "refuse_leftovers", "run"]
 
 STAGES = Path(__file__).parents[1] / "stages"
 FEATURES = Path(".checkpoints/features")  # of frozen networks, shared by trainings and evaluations
@@ -31,7 +31,7 @@ PATIENCE = 20.0  # seconds that another process of the stage, which may be dying
 GPU_IS_FULL = ("CUDA error: out of memory", "CUBLAS_STATUS_ALLOC_FAILED", "CUDNN_STATUS_ALLOC_FAILED")
 
 
-def advice(error: BaseException) -> str:
+def _advice(error: BaseException) -> str:
     """Return an error's message, or what to do where the disk is full or a person ended the stage."""
     # Copying a folder gathers its errors into one that has no number.
     full = isinstance(error, shutil.Error) and os.strerror(errno.ENOSPC) in str(error)
@@ -109,7 +109,7 @@ def run(stage: str = "", *names: str) -> None:
     except (ValueError, OSError, FloatingPointError, KeyboardInterrupt) as error:
         if os.environ.get("RANKOPS_TRACEBACK"):
             raise
-        sys.exit("\n".join(f"{title}: {line}" for line in advice(error).splitlines()))
+        sys.exit("\n".join(f"{title}: {line}" for line in _advice(error).splitlines()))
 
 
 def refuse_leftovers(known: dict[str, Iterable[str]]) -> None:
