@@ -93,13 +93,14 @@ class TestConsoleCommand:
             (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
             (tmp_path / file).touch()
         printed = "rankops.__path__[0], os.getcwd(), obj, sep='\\n'"
+        shutil.copyfile(ROOT / "pipelines/cli/__main__.py", tmp_path / "pipelines/cli/__main__.py")
         (tmp_path / "pipelines/cli/app.py").write_text(f"import os, rankops\ndef app(obj, prog_name): print({printed})")
         return tmp_path
 
     def test_help_imports_nothing_heavy(self):
         code = (
-            "import sys; sys.argv = ['rankops', '--help']; from rankops.cli.main import main\n"
-            "try: main()\nfinally: print(*sys.modules)"
+            "import runpy, sys; sys.argv = ['rankops', '--help']\n"
+            "try: runpy.run_module('pipelines.cli', run_name='__main__')\nfinally: print(*sys.modules)"
         )
         done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
         *shown, modules = done.stdout.splitlines()

@@ -1,5 +1,15 @@
-"""`python -m pipelines.cli` in a checkout's top folder: the command line, without the console command."""
+"""`python -m pipelines.cli` in a checkout's top folder: the command line, which the console command `rankops` becomes."""
 
-from pipelines.cli.app import app
+import os
+import sys
+from pathlib import Path
 
-app(prog_name="rankops")
+try:
+    from pipelines.cli.app import app
+
+    typed_in = os.environ.pop("RANKOPS_TYPED_IN", None)  # not for what it starts
+    app(obj=typed_in and Path(typed_in), prog_name="rankops")
+except ModuleNotFoundError as error:
+    if (error.name or "").partition(".")[0] in ("", "pipelines", "rankops"):
+        raise
+    sys.exit(f"the package {error.name} is missing: run `make setup` in {Path.cwd()}, or `pip install '.[pipeline]'`")

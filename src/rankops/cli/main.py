@@ -16,7 +16,7 @@ def checkout(folder: Path) -> Path | None:
 
 
 def main() -> None:
-    """Run a command in the checkout's top folder; paths that the user types stay relative to where they are typed."""
+    """Become the command line of the checkout, in its top folder; paths that the user types stay relative to theirs."""
     if sys.argv[1:] == ["--version"]:
         print(f"rankops {__version__}")
         return
@@ -26,19 +26,10 @@ def main() -> None:
         _outside(here)
         return
     os.chdir(top)
-    sys.path[:0] = [str(top), str(top / "src")]
-    if not Path(__file__).resolve().is_relative_to(top.resolve()):
-        # Installed from another checkout, of which this one may be a worktree: use the library that lies here.
-        for name in ("rankops.cli.main", "rankops.cli", "rankops"):
-            sys.modules.pop(name, None)
-    try:
-        from pipelines.cli.app import app
-
-        app(obj=here, prog_name="rankops")
-    except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] in ("", "pipelines", "rankops"):
-            raise
-        sys.exit(f"the package {error.name} is missing: run `make setup` in {top}, or `pip install '.[pipeline]'`")
+    # A new process, as this library may be another checkout's: that of the present one comes first on the path.
+    paths = [str(top), str(top / "src"), *filter(None, [os.environ.get("PYTHONPATH")])]
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(paths), "RANKOPS_TYPED_IN": str(here)}
+    os.execve(sys.executable, [sys.executable, "-m", "pipelines.cli", *sys.argv[1:]], environment)
 
 
 def _outside(folder: Path) -> None:
