@@ -1,4 +1,4 @@
-"""`python -m pipelines.cli` in a checkout's top folder: the command line, which the console command `rankops` becomes."""
+"""`python -m pipelines.cli`: the command line, in a checkout's top folder. The console command becomes it."""
 
 import os
 import sys
