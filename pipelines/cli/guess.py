@@ -16,6 +16,7 @@ from rankops.datasets.tables.cells import missing_in
 from rankops.datasets.tables.examples import missing_cells
 from rankops.datasets.tables.files import Stored, columns_like, names_in, read_sheet
 from rankops.datasets.tables.formats import format_of
+from rankops.datasets.tables.roles import SHARES
 
 __all__ = ["TASKS", "Guess", "guess"]
 
@@ -160,7 +161,7 @@ def guess(path: Path, *, task: str | None = None, encoding: str = "utf-8") -> Gu
     if "split" not in options and isinstance(files, str):
         key = options.get("group") or options.get("id") or options.get("image")
         if isinstance(key, str) and not isinstance(columns.cells[key].iloc[0], Stored):
-            options["split"] = {"hash_of": key, "val": 0.1, "test": 0.2, "gate": 0.1}
+            options["split"] = {"hash_of": key, **SHARES}
     if incomplete := _incomplete(columns, Table(**options)):
         options["missing"] = "leave_out"
         rows = len(columns.sheet.frame)

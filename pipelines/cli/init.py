@@ -192,18 +192,21 @@ def _within_unit(folder: Path, options: dict[str, Any]) -> bool:
 
 
 def _told(blocks: dict[str, Any], key: str) -> list[str]:
+    from rankops.datasets.tables.roles import SHARES
+
     dataset = blocks["datasets"][key]
     options = dataset["args"]
     structure = ", ".join(f"{role} from {options[role]}" for role in ("group", "weight", "id") if role in options)
     split = options.get("split")
+    shares = ", ".join(f"{name} {100 * share:.0f} %" for name, share in SHARES.items())
     if isinstance(split, dict):
-        splits = f"by a hash of {split['hash_of']}: val 10 %, test 20 %, gate 10 %; rows never change sides"
+        splits = f"by a hash of {split['hash_of']}: {shares}; rows never change sides"
     elif isinstance(options["file"], dict):
         splits = "by files; half of val is the gate, by a hash"
     elif split:
         splits = f"from the column {split}"
     else:
-        splits = "by a hash of each row's number: val 10 %, test 20 %, gate 10 %"
+        splits = f"by a hash of each row's number: {shares}"
     lines = [f"splits: {splits}", f"runs: {' and '.join(blocks['runs'])}, {SEEDS} seeds each"]
     if "size" in dataset:
         lines.append(f"pictures: the middle square, {SIZE} pixels on a side (`size`)")
