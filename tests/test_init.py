@@ -57,6 +57,7 @@ def queries(folder):
     folder.mkdir(parents=True, exist_ok=True)
     for first, split in enumerate(("train", "vali", "test")):
         rows = [f"{k % 3} qid:{100 * first + k // 4} 1:{k} 2:{k % 7}\n" for k in range(ROWS)]
+        rows.append(f"1 qid:{100 * first + 99} 1:1 2:1\n")  # a query with one document
         (folder / f"{split}.txt").write_text("".join(rows))
 
 
