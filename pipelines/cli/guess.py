@@ -23,9 +23,6 @@ __all__ = ["TASKS", "Guess", "guess"]
 HEAD = 1000  # rows that are looked at
 SECONDS = 1e8  # beyond it a number called a time is one since 1970
 SPLITS = {"train", "val", "test", "gate"}
-# Logs of searches have such queries, which say nothing of an order.
-DROPPED = {"without_relevant": "drop"}
-LEFT_OUT = "queries with one document, or none that is relevant, are left out (`without_relevant`)"
 TASKS = ("label_ranking", "multilabel", "score_ranking", "query_ranking", "retrieval")
 # What columns of a role are often called.
 NAMES = {
@@ -200,10 +197,8 @@ def _split_files(path: Path) -> tuple[str | dict[str, str], list[str]]:
 
 def _svmlight(columns: _Columns, task: str | None) -> Guess:
     if task in (None, "query_ranking"):
-        told = ["SVMlight: label, qid and all features"]
-        return Guess(
-            "query_ranking", {"features": "all", "relevance": "label", "group": "qid"} | DROPPED, [*told, LEFT_OUT]
-        )
+        options = {"features": "all", "relevance": "label", "group": "qid"}
+        return _queries(options, "SVMlight: label, qid and all features")
     if task != "score_ranking":
         raise ValueError(f"an SVMlight file has a number a row, no {task}; expected query_ranking or score_ranking")
     return Guess("score_ranking", {"features": "all", "target": "label"}, ["SVMlight: label and all features"])
@@ -322,9 +317,13 @@ def _relevance(columns: _Columns, structure: dict[str, Any]) -> Guess | None:
     name = columns.take(lambda one: _called(one, "relevance") and columns.are(one, lambda v: v >= 0), "relevance")
     if name is None:
         return None
-    return Guess(
-        "query_ranking", {"relevance": name} | DROPPED, [f"truth: relevance from {name}, of each {group}", LEFT_OUT]
-    )
+    return _queries({"relevance": name}, f"truth: relevance from {name}, of each {group}")
+
+
+def _queries(options: dict[str, Any], told: str) -> Guess:
+    """Leave out queries that say nothing of an order, which logs of searches often have."""
+    left_out = "queries with one document, or none that is relevant, are left out (`without_relevant`)"
+    return Guess("query_ranking", {**options, "without_relevant": "drop"}, [told, left_out])
 
 
 def _target(columns: _Columns) -> Guess | None:

@@ -26,7 +26,7 @@ def main() -> None:
         _outside(here)
         return
     os.chdir(top)
-    # A new process, as this library may be another checkout's: that of the present one comes first on the path.
+    # In a new process, which imports the library of this checkout: the one at work here may be of another.
     paths = [str(top), str(top / "src"), *filter(None, [os.environ.get("PYTHONPATH")])]
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(paths), "RANKOPS_TYPED_IN": str(here)}
     os.execve(sys.executable, [sys.executable, "-m", "pipelines.cli", *sys.argv[1:]], environment)
