@@ -50,6 +50,7 @@ experiments: .venv/.installed ## comparisons that need many trainings, and the p
 	$(RUN) rankops fetch --params experiments/params.yaml
 	$(RUN) python -c 'import lightgbm' # a rival; `uv pip install lightgbm`
 	$(RUN) python -m experiments.points
+	$(RUN) python -m experiments.flip
 	cd experiments && $(REPRO) report figures/dvc.yaml rivals/dvc.yaml
 
 paper: .venv/.installed ## repro and experiments at the papers' sizes: needs a GPU, and days; make scale SCALE=laptop goes back

@@ -7,6 +7,7 @@ import shutil
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -15,7 +16,7 @@ from dvc.repo import Repo
 from ruamel.yaml import YAML
 from scipy.stats import spearmanr
 
-from experiments import points
+from experiments import flip, points
 from experiments.figures import sizes
 from pipelines.config import scales
 from pipelines.config.schema import read
@@ -72,6 +73,20 @@ class TestFigures:
         for share in points.FLIPPED:
             flipped = table["flipped_0"] != table[f"flipped_{share}"]
             assert flipped.groupby(table["split"]).sum().to_dict() == {"train": share, "val": 0, "test": 0}
+
+
+class TestFlip:
+    def test_sites_that_vary_are_columns_and_the_published_splits_stay(self):
+        published = {"sequence": ["MAC", "MAD", "MGD"], "target": [1.0, 2.0, 3.0], "set": ["train", "train", "test"]}
+        table = flip.as_table(pd.DataFrame(published | {"validation": [None, True, None]}))
+        assert table.to_dict("list") == {"site2_A": [1, 1, 0], "site2_G": [0, 0, 1], "site3_C": [1, 0, 0],
+                                         "site3_D": [0, 1, 1], "fitness": [1.0, 2.0, 3.0],
+                                         "split": ["train", "val", "test"]}  # fmt: skip
+
+    def test_another_archive_is_refused(self, tmp_path):
+        (tmp_path / "splits.zip").write_bytes(b"another")
+        with pytest.raises(ValueError, match="SHA-256"):
+            flip.archive(str(tmp_path / "splits.zip"))
 
 
 class TestKeep:
