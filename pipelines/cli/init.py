@@ -22,29 +22,30 @@ SIZE = 96  # pixels on a side of pictures
 # From random weights, of a table that may be small: steps enough to learn. Those of drawn data would be a few.
 FROM_SCRATCH = {"batch_size": 64, "finetune": {"epochs": 30, "patience": 10}}
 CONVNET = {"name": "convnet", "args": {"channels": [32, 64, 96]}}
-NONE = {"name": "none"}
-MARGIN = {"name": "multilabel_soft_margin", "args": {}}
-# Of each task: the metric that is compared, and the usual and the best ranking loss, with sorter and auxiliary loss.
-LOSSES: dict[str, tuple[str, list[tuple[str, dict[str, Any], str, dict[str, Any]]]]] = {
-    "label_ranking": (
-        "ranked.accuracy",
-        [("cross_entropy", {}, "none", NONE), ("rlsep", {"pairs": None}, "none", NONE)],
-    ),
+
+
+def _learns(
+    loss: str, args: dict[str, Any] | None = None, *, sorter: str = "none", auxiliary: dict[str, Any] | None = None
+) -> dict[str, Any]:
+    """Return what a run learns from, as the params have it."""
+    return {"loss": {"name": loss, "args": args or {}}, "sorter": sorter, "auxiliary": auxiliary or {"name": "none"}}
+
+
+MARGIN = {"name": "multilabel_soft_margin", "args": {}, "weight": 5.0, "epochs": None}
+# Of each task: the metric that is compared, then the usual loss and the best ranking loss.
+LOSSES: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
+    "label_ranking": ("ranked.accuracy", _learns("cross_entropy"), _learns("rlsep", {"pairs": None})),
     "multilabel": (
         "mean_average_precision",
-        [
-            ("multilabel_soft_margin", {}, "none", NONE),
-            ("average_precision", {}, "laplace", MARGIN | {"weight": 5.0, "epochs": None}),
-        ],
+        _learns("multilabel_soft_margin"),
+        _learns("average_precision", sorter="laplace", auxiliary=MARGIN),
     ),
-    "score_ranking": ("spearman", [("mse", {}, "none", NONE), ("spearman", {}, "laplace", NONE)]),
-    "query_ranking": ("ndcg", [("mse", {}, "none", NONE), ("lambdarank", {}, "none", NONE)]),
+    "score_ranking": ("spearman", _learns("mse"), _learns("spearman", sorter="laplace")),
+    "query_ranking": ("ndcg", _learns("mse"), _learns("lambdarank")),
     "retrieval": (
         "image_to_text.recall_at_1",
-        [
-            ("hard_negative_triplet", {"margin": 0.4}, "none", NONE),
-            ("log_rank", {}, "laplace", NONE),
-        ],
+        _learns("hard_negative_triplet", {"margin": 0.4}),
+        _learns("log_rank", sorter="laplace"),
     ),
 }
 
@@ -144,24 +145,23 @@ def blocks_of(key: str, raw: Path, task: str, options: dict[str, Any], *, folder
     """
     pictures = "image" in options or "frames" in options
     dataset = {"name": "table", "raw": str(raw), "args": options, **({"size": SIZE} if pictures else {}), "seed": 1}
-    metric, losses = LOSSES[task]
+    metric, *both = LOSSES[task]
+    usual, ranking = (learns["loss"]["name"] for learns in both)
     runs = {}
-    for loss, args, sorter, auxiliary in losses:
-        if loss == "mse" and task == "score_ranking":
-            args = {"sigmoid": _within_unit(folder or raw, options)}
-        runs[f"{key}-{loss}"] = {
+    for learns in deepcopy(both):
+        if task == "score_ranking" and learns["loss"]["name"] == "mse":
+            learns["loss"]["args"] = {"sigmoid": _within_unit(folder or raw, options)}
+        runs[f"{key}-{learns['loss']['name']}"] = {
             "task": task,
             "dataset": key,
             "model": _model(task, options),
             "start": "models/runs/none",
-            "loss": {"name": loss, "args": args},
-            "sorter": sorter,
-            "auxiliary": dict(auxiliary),
+            **learns,
             "seeds": SEEDS,
             **({"training": deepcopy(FROM_SCRATCH)} if task in ("score_ranking", "multilabel", "retrieval") else {}),
         }
     first, second = runs
-    question = f"Does {losses[1][0]} rank {key} better than {losses[0][0]}?"
+    question = f"Does {ranking} rank {key} better than {usual}?"
     comparison = {"question": question, "baseline": first, "runs": [second], "metric": metric}
     return {"datasets": {key: dataset}, "runs": runs, "comparisons": {key: comparison}}
 

@@ -136,14 +136,14 @@ def _took(name: str, future: PrefectFuture, slot: Slot, seconds: float) -> Took:
 
 
 def _show(took: list[Took], clock: float) -> None:
-    """Show what each stage took, the longest first, and all of them together."""
+    """Show what each stage took, the longest first, and above the table what all took together."""
     rows = sorted(took, key=lambda one: -one.seconds)
-    on_gpus, total = sum(one.seconds for one in rows if one.gpu), sum(one.seconds for one in rows)
+    on_gpus = sum(one.seconds for one in rows if one.gpu)
     counts = ", ".join(f"{how} {sum(one.how == how for one in rows)}" for how in dict.fromkeys(one.how for one in rows))
-    cost = round(sum(one.cpu_seconds for one in rows), 1)
+    cost = sum(one.cpu_seconds for one in rows)
     create_table_artifact(
         key="stages",
-        table=[asdict(one) for one in [Took("in all", counts, round(total, 1), cost, f"{on_gpus:.0f} s"), *rows]],
+        table=[asdict(one) for one in rows],
         description=f"What each stage took, with the start of its processes ({counts}): {clock:.0f} seconds by the "
         f"clock, {cost:.0f} of processors, {on_gpus:.0f} of GPUs. The gate comes after these.",
     )

@@ -19,7 +19,7 @@ __all__ = ["average_precisions", "found_captions", "learning_curves", "orders", 
 
 # Sizes are in inches of 80 pixels of the page, so that no label is smaller than 12 of them.
 plt.rcParams.update({"font.size": 11, "axes.titlesize": 12, "axes.grid": True, "grid.alpha": 0.3})
-RIGHT, WRONG = "#e3e7eb", "#f3b7ae"
+RIGHT, WRONG = "#e3e7eb", "#f3b7ae"  # --right and --wrong of report.css, on the same page
 LETTERS, LINES = 22, 8  # of the text of an example
 
 

@@ -1,4 +1,7 @@
-"""Models on disk: a folder with `model.safetensors` and a `model.json` from which the model is rebuilt."""
+"""Models on disk: a folder with `model.safetensors` and a `model.json` from which the model is rebuilt.
+
+The state of a training that goes on after a kill is kept by `rankops.training.loop`.
+"""
 
 import inspect
 import json

@@ -75,17 +75,15 @@ def metrics_of(scores: Tensor, relevance: Tensor, mask: Tensor) -> Tensor:
     largest = relevance.masked_fill(~mask, 0).amax(-1, keepdim=True)
     relevant = (2 * relevance > largest) & mask
     lowest = scores.masked_fill(~relevant, torch.inf).amin(-1, keepdim=True)
-    found = torch.stack(
-        [
-            average_precision(scores, relevant, mask=mask),
-            ndcg(scores, relevance, mask=mask),
-            (among_first(groups(scores, labels=relevant, mask=mask), 1) * relevant).sum(-1),
-            ((scores >= lowest) & mask).sum(-1).double(),
-            *(ndcg(scores, relevance, mask=mask, k=depth) for depth in DEPTHS),
-            kendall(scores, relevance, mask=mask).nan_to_num(0.0),
-        ]
-    )
-    return found.where(relevant.any(-1), torch.nan)
+    found = {
+        "mean_average_precision": average_precision(scores, relevant, mask=mask),
+        "ndcg": ndcg(scores, relevance, mask=mask),
+        "top_1": (among_first(groups(scores, labels=relevant, mask=mask), 1) * relevant).sum(-1),
+        "rank_of_last": ((scores >= lowest) & mask).sum(-1).double(),
+        **{f"ndcg_at_{depth}": ndcg(scores, relevance, mask=mask, k=depth) for depth in DEPTHS},
+        "kendall": kendall(scores, relevance, mask=mask).nan_to_num(0.0),
+    }
+    return torch.stack([found[metric.name] for metric in METRICS]).where(relevant.any(-1), torch.nan)
 
 
 class Queries(NamedTuple):
