@@ -327,9 +327,12 @@ def _queries(options: dict[str, Any], told: str) -> Guess:
 
 
 def _target(columns: _Columns) -> Guess | None:
-    called = [name for name in columns.free if _called(name, "target") and columns.is_number(name)]
+    numbers = [name for name in columns.free if columns.is_number(name)]
+    alike = {name for names in _alike(numbers).values() for name in names}  # features, also one called site_y
+    alone = [name for name in numbers if name not in alike]
+    called = [name for name in alone if _called(name, "target")]
     called.sort(key=lambda name: re.fullmatch(rf"{NAMES['target']}", name.lower()) is None)  # price before price_log
-    numbers = called or [name for name in columns.free if columns.is_number(name)][-1:]
+    numbers = called or alone[-1:] or numbers[-1:]
     if not numbers:
         return None
     columns.free.remove(numbers[0])
@@ -346,8 +349,18 @@ def _rest(columns: _Columns) -> tuple[str, Any]:
             f"{columns.sheet.paths[0]}: no column of pictures, numbers or text is left to learn from; write the block "
             "by hand"
         )
-    start = f"{numbers[0].partition('_')[0]}_"
-    if len(numbers) > 3 and all(name.startswith(start) for name in numbers):
-        others = [name for name in columns.sheet.frame if name.startswith(start) and name not in numbers]
-        return "features", numbers if others else f"{start}*"
-    return "features", numbers
+    features = numbers
+    for start, names in _alike(numbers).items():
+        if not [name for name in columns.sheet.frame if name.startswith(start) and name not in names]:
+            features = [f"{start}*" if name == names[0] else name for name in features if name not in names[1:]]
+    return "features", features[0] if len(features) == 1 and len(numbers) > 1 else features
+
+
+def _alike(names: Sequence[str]) -> dict[str, list[str]]:
+    """Return names that begin alike, up to their first `_`, where there are four or more of them."""
+    starts: dict[str, list[str]] = {}
+    for name in names:
+        start, found, _ = name.partition("_")
+        if found:
+            starts.setdefault(f"{start}_", []).append(name)
+    return {start: some for start, some in starts.items() if len(some) > 3}
