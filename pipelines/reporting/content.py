@@ -11,7 +11,7 @@ from pipelines.config.schema import NONE
 from pipelines.reporting import papers, plots
 from pipelines.reporting.examples import draw_examples, loss_of, sheet
 from pipelines.reporting.results import history, number, read_comparisons, read_run, read_runs, read_sorters
-from pipelines.reporting.studies import on_datasets
+from pipelines.reporting.studies import on_datasets, source_of
 from rankops import lookup
 from rankops.io.parquet import matrix, read_table
 from rankops.metrics.label_ranking import ranked_ceiling
@@ -25,7 +25,8 @@ SOURCES = {"mnist": "all of MNIST", "subset": "the 14,000 digits of MNIST that s
 def content(params: Settings, folder: Path) -> dict[str, Any]:
     """Return what the templates show, and draw the page's pictures into `folder`."""
     # All is read before anything is drawn, which takes long.
-    runs, kept = read_runs(), on_datasets({_dataset(params, run) for run in params.runs.values()})
+    data = {source_of(params.datasets[run.dataset].model_dump()) for run in params.runs.values()}
+    runs, kept = read_runs(), on_datasets(data)
     compared = read_comparisons() if params.comparisons else pd.DataFrame()
     measured = read_sorters() if params.sorters else pd.DataFrame()
     tasks: dict[tuple[str, str], list[str]] = {}

@@ -387,6 +387,12 @@ CELLS = {
     "ranknet": "memorability-ranknet-solar_cells",
     TRUE_ORDER: "true_order_of_cells",
 }
+GB1 = {
+    "MSE": "mse",
+    "MSE of ranks": "mse_ranks",
+    "RankNet": "ranknet",
+    "Spearman, Laplace": "spearman",
+}
 FILMS = {
     "mse": USUAL_FILMS,
     "mse, user's mean taken off": "films-mse_centered",
@@ -416,6 +422,33 @@ CELL_COLUMNS = {
     "difference from MSE": gain("spearman", USUAL_CELLS),
     "p (Holm)": p_of("spearman", USUAL_CELLS),
 }
+
+
+def of_split(network: str, split: str) -> Cell:
+    """Show Spearman, and by how much it exceeds that of MSE and of MSE of ranks; the key of a row is a loss."""
+
+    def cell(study: Study, loss: str) -> str:
+        run, rivals = f"{network}-{loss}-{split}", [f"{network}-{rival}-{split}" for rival in ("mse", "mse_ranks")]
+        gains = [gain("spearman", rival)(study, run) for rival in rivals]
+        return "; ".join([mean("spearman")(study, run), *filter(None, gains)])
+
+    return cell
+
+
+GB1_SPLITS = {"two_vs_rest": "two", "three_vs_rest": "three", "low_vs_high": "low", "sampled": "sampled"}
+GB1_TABLES = [
+    Table(
+        "flip_gb1",
+        "loss",
+        rows.items(),
+        {split: of_split(network, key) for split, key in GB1_SPLITS.items()},
+        f"**{title}.**\n\n",
+    )
+    for title, network, rows in (
+        ("One layer of 64 units", "gb1", GB1 | {"Spearman, LSTM (SoDeep)": "spearman_lstm"}),
+        ("An additive model", "gb1_additive", GB1),
+    )
+]
 FILM_COLUMNS = {
     "NDCG": value("ndcg"),
     "minus mse's": gain("ndcg", USUAL_FILMS, digits=4),
@@ -450,6 +483,7 @@ PLACES: dict[str, tuple[str, Sequence[Table | Computed]]] = {
     "proteins": ("docs/real_data.md", [Table("protein_homology", "method", PROTEINS.items(), PROTEIN_COLUMNS)]),
     "kanji": ("docs/real_data.md", [Table("kanji", "loss", KANJI.items(), KANJI_COLUMNS)]),
     "solar_cells": ("docs/real_data.md", [Table("solar_cells", "loss", CELLS.items(), CELL_COLUMNS)]),
+    "gb1": ("docs/real_data.md", GB1_TABLES),
     "films": ("docs/real_data.md", [Table("movielens_100k", "loss", FILMS.items(), FILM_COLUMNS)]),
     "when_ranks_win": ("docs/results.md", [Computed("when_ranks_win", made_data)]),
     "all_of_mnist": ("docs/results.md", [Computed("all_of_mnist", compared_runs)]),

@@ -28,7 +28,8 @@ from rankops import lookup
 from rankops.io.atomic import replaced_folder
 
 __all__ = [
-    "Row", "Study", "compared_rows", "machine", "on_datasets", "read", "read_rows", "rows_of", "write", "write_rows",
+    "Row", "Study", "compared_rows", "machine", "on_datasets", "read", "read_rows", "rows_of", "source_of", "write",
+    "write_rows",
 ]  # fmt: skip
 
 FOLDER = Path("results")
@@ -228,8 +229,13 @@ def compared_rows(comparison: Mapping[str, Any]) -> list[Row]:
     return rows
 
 
-def on_datasets(datasets: Collection[str]) -> dict[str, pd.DataFrame]:
-    """Return a table for each study with runs on one of these datasets (names of files), with a row a run."""
+def source_of(dataset: Mapping[str, Any]) -> str | None:
+    """Return what tells the data of two blocks of the params apart: the folder of a table, the name of all others."""
+    return dataset.get("raw") if dataset.get("name") == "table" else dataset.get("name")
+
+
+def on_datasets(sources: Collection[str | None]) -> dict[str, pd.DataFrame]:
+    """Return a table for each study with runs on one of these data, see `source_of`, with a row a run."""
     tables = {}
     for path in sorted(FOLDER.glob(f"*/{MADE_BY}")):
         study = read(path.parent.name)
@@ -237,7 +243,7 @@ def on_datasets(datasets: Collection[str]) -> dict[str, pd.DataFrame]:
         runs = {
             name: run
             for name, run in study.made_by["params"].get("runs", {}).items()
-            if of_key.get(run.get("dataset"), {}).get("name") in datasets
+            if run.get("dataset") in of_key and source_of(of_key[run["dataset"]]) in sources
         }
         if runs:
             rows = [_shown(study, name, run["task"]) for name, run in runs.items()]
