@@ -98,7 +98,7 @@ def run(*words, fails=False):
 
 
 @pytest.mark.parametrize(("make", "file", "task", "options"), CASES, ids=[case[0].__name__ for case in CASES])
-def test_a_file_becomes_a_dataset_two_runs_and_a_comparison_that_pass_the_check(project, make, file, task, options):
+def test_a_file_becomes_a_dataset_runs_and_a_comparison_that_pass_the_check(project, make, file, task, options):
     folder = project / "data/raw/mine"
     make(folder)
     before = (project / "params.yaml").read_text()
@@ -108,7 +108,9 @@ def test_a_file_becomes_a_dataset_two_runs_and_a_comparison_that_pass_the_check(
     assert block.raw == "data/raw/mine"
     assert options.items() <= block.args.items()
     assert list(settings.datasets) == list(settings.comparisons) == ["mine"]
-    assert [run.task for run in settings.runs.values()] == [task] * 2
+    assert {run.task for run in settings.runs.values()} == {task}
+    compared = settings.comparisons["mine"]
+    assert [compared.baseline, *compared.runs] == list(settings.runs)
     dataset = block.built()
     dataset.check(folder)
     assert dataset.fit(folder, seed=block.seed)["rows"] > 10

@@ -1,4 +1,4 @@
-"""Write a table of one's own into the params: its dataset, two runs and their comparison."""
+"""Write a table of one's own into the params: its dataset, runs and their comparison."""
 
 import json
 import os
@@ -32,20 +32,18 @@ def _learns(
 
 
 MARGIN = {"name": "multilabel_soft_margin", "args": {}, "weight": 5.0, "epochs": None}
-# Of each task: the metric that is compared, then the usual loss and the best ranking loss.
-LOSSES: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
-    "label_ranking": ("ranked.accuracy", _learns("cross_entropy"), _learns("rlsep", {"pairs": None})),
+# Of each task: the metric that is compared, then the usual loss and the ranking losses that win most often.
+LOSSES: dict[str, tuple[str, list[dict[str, Any]]]] = {
+    "label_ranking": ("ranked.accuracy", [_learns("cross_entropy"), _learns("rlsep", {"pairs": None})]),
     "multilabel": (
         "mean_average_precision",
-        _learns("multilabel_soft_margin"),
-        _learns("average_precision", sorter="laplace", auxiliary=MARGIN),
+        [_learns("multilabel_soft_margin"), _learns("average_precision", sorter="laplace", auxiliary=MARGIN)],
     ),
-    "score_ranking": ("spearman", _learns("mse"), _learns("spearman", sorter="laplace")),
-    "query_ranking": ("ndcg", _learns("mse"), _learns("lambdarank")),
+    "score_ranking": ("spearman", [_learns("mse"), _learns("spearman", sorter="laplace"), _learns("ranknet")]),
+    "query_ranking": ("ndcg", [_learns("mse"), _learns("lambdarank")]),
     "retrieval": (
         "image_to_text.recall_at_1",
-        _learns("hard_negative_triplet", {"margin": 0.4}),
-        _learns("log_rank", sorter="laplace"),
+        [_learns("hard_negative_triplet", {"margin": 0.4}), _learns("log_rank", sorter="laplace")],
     ),
 }
 
@@ -64,7 +62,7 @@ def init(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the blocks, write nothing.")] = False,
     params: Annotated[Path, typer.Option(callback=typed_here, help="The params to write.")] = Path("params.yaml"),
 ) -> None:
-    """Look at a table of your own, and write its dataset, two runs and their comparison into the params.
+    """Look at a table of your own, and write its dataset, runs and their comparison into the params.
 
     The drawn datasets leave the params with their runs, so that `dvc repro compare` trains yours alone.
     """
@@ -90,7 +88,7 @@ def _init(
         typer.echo(_as_yaml(blocks))
         return
     left_out = _write(params, blocks, keep=keep)
-    typer.echo(f"{params}: the dataset {key}, the runs {' and '.join(blocks['runs'])} and the comparison {key}")
+    typer.echo(f"{params}: the dataset {key}, the runs {', '.join(blocks['runs'])} and the comparison {key}")
     if left_out:
         typer.echo(f"left out of {params}: {left_out}; git has them, and --keep keeps them")
     typer.echo(
@@ -145,10 +143,10 @@ def blocks_of(key: str, raw: Path, task: str, options: dict[str, Any], *, folder
     """
     pictures = "image" in options or "frames" in options
     dataset = {"name": "table", "raw": str(raw), "args": options, **({"size": SIZE} if pictures else {}), "seed": 1}
-    metric, *both = LOSSES[task]
-    usual, ranking = (learns["loss"]["name"] for learns in both)
+    metric, learned = LOSSES[task]
+    usual, *ranking = (learns["loss"]["name"] for learns in learned)
     runs = {}
-    for learns in deepcopy(both):
+    for learns in deepcopy(learned):
         if task == "score_ranking" and learns["loss"]["name"] == "mse":
             learns["loss"]["args"] = {"sigmoid": _within_unit(folder or raw, options)}
         runs[f"{key}-{learns['loss']['name']}"] = {
@@ -160,9 +158,9 @@ def blocks_of(key: str, raw: Path, task: str, options: dict[str, Any], *, folder
             "seeds": SEEDS,
             **({"training": deepcopy(FROM_SCRATCH)} if task in ("score_ranking", "multilabel", "retrieval") else {}),
         }
-    first, second = runs
-    question = f"Does {ranking} rank {key} better than {usual}?"
-    comparison = {"question": question, "baseline": first, "runs": [second], "metric": metric}
+    first, *others = runs
+    question = f"Does {' or '.join(ranking)} rank {key} better than {usual}?"
+    comparison = {"question": question, "baseline": first, "runs": others, "metric": metric}
     return {"datasets": {key: dataset}, "runs": runs, "comparisons": {key: comparison}}
 
 
@@ -207,7 +205,7 @@ def _told(blocks: dict[str, Any], key: str) -> list[str]:
         splits = f"from the column {split}"
     else:
         splits = f"by a hash of each row's number: {shares}"
-    lines = [f"splits: {splits}", f"runs: {' and '.join(blocks['runs'])}, {SEEDS} seeds each"]
+    lines = [f"splits: {splits}", f"runs: {', '.join(blocks['runs'])}, {SEEDS} seeds each"]
     if "size" in dataset:
         lines.append(f"pictures: the middle square, {SIZE} pixels on a side (`size`)")
     return ([f"structure: {structure}"] if structure else []) + lines
