@@ -1,7 +1,8 @@
 """Make tables of protein GB1 from the public benchmark FLIP: `python -m experiments.flip [splits.zip]`.
 
 It writes data/raw/gb1/<split>.parquet, of which the runs `gb1-*` learn: `fitness`, `split`, and for each site that
-varies and each amino acid a column of 0 and 1, such as `site39_A`. Without the archive on disk it is downloaded.
+varies and each amino acid a column of 0 and 1, such as `site39_A`. Without the archive on disk it is downloaded; tables
+that are there stay.
 """
 
 import hashlib
@@ -55,8 +56,16 @@ def as_table(published: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(columns).astype(np.int8).assign(fitness=published["target"], split=split)
 
 
-if __name__ == "__main__":
-    with ZipFile(io.BytesIO(archive(*sys.argv[1:2]))) as splits, replaced_folder(TABLES) as partial:
+def main(path: str | None = None) -> None:
+    if path is None and all((TABLES / f"{name}.parquet").is_file() for name in SPLITS):
+        print(f"{TABLES}: there already")  # so that experiments go on without a network
+        return
+    with ZipFile(io.BytesIO(archive(path))) as splits, replaced_folder(TABLES) as partial:
         for name in SPLITS:
             table = as_table(pd.read_csv(splits.open(f"splits/{name}.csv")))
             table.to_parquet(partial / f"{name}.parquet", index=False)
+            print(f"{TABLES / name}.parquet: {len(table):,} rows")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:2])

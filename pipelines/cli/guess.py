@@ -295,14 +295,11 @@ def _in_one_order(rows: Sequence[Sequence[str]]) -> bool:
 
 def _flags(columns: _Columns) -> Guess | None:
     """Take columns of 0 and 1, or of small ranks, that begin alike."""
-    starts: dict[str, list[str]] = {}
-    for name in columns.free:
-        if "_" in name and columns.are(name, lambda v: (v >= 0) & (v == np.round(v)) & (v < 100)):
-            starts.setdefault(f"{name.partition('_')[0]}_", []).append(name)
+    small = [name for name in columns.free if columns.are(name, lambda v: (v >= 0) & (v == np.round(v)) & (v < 100))]
     targets = any(_called(name, "target") and columns.is_number(name) for name in columns.free)
     begin = r"(label|tag|class|rank)_" if targets else r"(label|tag|is|has|class|rank)_"
-    for start, names in starts.items():
-        if len(names) > 1 and re.match(begin, start):
+    for start, names in _alike(small, least=2).items():
+        if re.match(begin, start):
             ranks = max(columns.numbers(name).max() for name in names) > 1  # ty: ignore
             columns.free = [name for name in columns.free if name not in names]
             task, role = ("label_ranking", "label_ranks") if ranks else ("multilabel", "labels")
@@ -328,7 +325,7 @@ def _queries(options: dict[str, Any], told: str) -> Guess:
 
 def _target(columns: _Columns) -> Guess | None:
     numbers = [name for name in columns.free if columns.is_number(name)]
-    alike = {name for names in _alike(numbers).values() for name in names}  # features, also one called site_y
+    alike = {name for names in _alike(numbers, least=4).values() for name in names}  # features, also one called site_y
     alone = [name for name in numbers if name not in alike]
     called = [name for name in alone if _called(name, "target")]
     called.sort(key=lambda name: re.fullmatch(rf"{NAMES['target']}", name.lower()) is None)  # price before price_log
@@ -350,17 +347,17 @@ def _rest(columns: _Columns) -> tuple[str, Any]:
             "by hand"
         )
     features = numbers
-    for start, names in _alike(numbers).items():
+    for start, names in _alike(numbers, least=4).items():
         if not [name for name in columns.sheet.frame if name.startswith(start) and name not in names]:
             features = [f"{start}*" if name == names[0] else name for name in features if name not in names[1:]]
     return "features", features[0] if len(features) == 1 and len(numbers) > 1 else features
 
 
-def _alike(names: Sequence[str]) -> dict[str, list[str]]:
-    """Return names that begin alike, up to their first `_`, where there are four or more of them."""
+def _alike(names: Sequence[str], *, least: int) -> dict[str, list[str]]:
+    """Return names that begin alike, up to their first `_`, where there are enough of them."""
     starts: dict[str, list[str]] = {}
     for name in names:
         start, found, _ = name.partition("_")
         if found:
             starts.setdefault(f"{start}_", []).append(name)
-    return {start: some for start, some in starts.items() if len(some) > 3}
+    return {start: some for start, some in starts.items() if len(some) >= least}
