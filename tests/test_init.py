@@ -171,7 +171,8 @@ def test_the_check_says_what_does_not_fit_the_head_of_a_file(project):
         ({"weight_kg": [2] * ROWS, "size": N, "price": N}, {"features": ["weight_kg", "size"], "weight": None}),
         ({"user_age": [3, 4] * 30, "size": N, "price": N}, {"features": ["user_age", "size"], "group": None}),
         ({"title": ["a good hat"] * ROWS, "my_rating": [1, 5] * 30}, {"text": "title", "target": "my_rating"}),
-        ({"price_log": N, "size": N, "price": N}, {"features": ["price_log", "size"], "target": "price"}),
+        ({"price_log": N, "size": N, "price": N}, {"features": ["size"], "target": "price"}),
+        ({"price_level": [2, 1] * 30, "size": N, "price": N}, {"features": ["price_level", "size"]}),
         (
             {f"{at}_{one}": [0, 1] * 30 for at in ("s1", "s2") for one in "abcy"} | {"fitness": N, "size": N},
             {"features": ["s1_*", "s2_*", "fitness"], "target": "size"},

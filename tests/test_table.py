@@ -185,6 +185,16 @@ class TestRoles:
         assert [count[0] - counts[0][0] for count in counts] == [0, 20, 40, 40]
         assert all(count[1:] == counts[0][1:] for count in counts)
 
+    def test_training_rows_may_learn_from_another_column(self, tmp_path):
+        rows = [f"{k},{k / 4},{-k},{split}" for k, split in enumerate(["train", "val", "test"] * 20)]
+        lines(tmp_path, "a.csv", "f,price,clicks,split", *rows)
+        options = {"file": "a.csv", "features": "f", "target": "price", "train_target": "clicks", "split": "split"}
+        found, fitted, _ = read(options, tmp_path)
+        for split, table in found.items():
+            part = -1 if split == "train" else 1 / 4
+            assert table["target"].to_pylist() == [part * features for [features] in table["features"].to_pylist()]
+        assert fitted["mean"] == pytest.approx(-28.5)
+
     def test_rows_are_left_out_by_choice_and_counted(self, raw):
         frame = pd.read_csv(raw / "photos.csv")
         frame.loc[[3, 4], "price"] = None
@@ -315,6 +325,7 @@ def test_bad_input_is_refused_by_its_place(raw, fault):
         ({"text": "tags"}, "image and text"),
         ({"relevance": "price", "labels": None}, "group"),
         ({"ordered": True, "labels": ["a", "b"]}, "label_ranks"),
+        ({"train_target": "price"}, "train_target: expected with `target` alone"),
         ({"file": "../photos.csv"}, "without `..`"),
         ({"file": {"train": "a.csv", "test": "b.csv"}}, "file.val: missing"),
         ({"split": {"hash_of": "customer", "vla": 0.1}}, "did you mean val"),

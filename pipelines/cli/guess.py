@@ -21,6 +21,7 @@ from rankops.datasets.tables.roles import SHARES
 __all__ = ["TASKS", "Guess", "guess"]
 
 HEAD = 1000  # rows that are looked at
+SAME_ORDER = 0.999  # Spearman's correlation of a target with a copy of it
 SECONDS = 1e8  # beyond it a number called a time is one since 1970
 SPLITS = {"train", "val", "test", "gate"}
 TASKS = ("label_ranking", "multilabel", "score_ranking", "query_ranking", "retrieval")
@@ -81,6 +82,13 @@ class _Columns:
         """Whether a column's cells are numbers that pass a test."""
         values = self.numbers(name)
         return values is not None and bool(test(values).all())
+
+    def order_alike(self, name: str, other: str) -> bool:
+        """Whether two columns are numbers that order rows alike, such as a price and its log."""
+        if not (self.is_number(name) and self.is_number(other)):
+            return False
+        both = self.sheet.frame[[name, other]].apply(pd.to_numeric, errors="coerce")
+        return bool(both.corr("spearman").iloc[0, 1] > SAME_ORDER)
 
     def splits(self, name: str) -> set[str]:
         """Return the values of a column that is called as one of splits."""
@@ -332,8 +340,13 @@ def _target(columns: _Columns) -> Guess | None:
     numbers = called or alone[-1:] or numbers[-1:]
     if not numbers:
         return None
-    columns.free.remove(numbers[0])
-    return Guess("score_ranking", {"target": numbers[0]}, [f"truth: target from {numbers[0]}, a number to rank by"])
+    target = numbers[0]
+    columns.free.remove(target)
+    told = [f"truth: target from {target}, a number to rank by"]
+    if copies := [name for name in columns.free if target in name and columns.order_alike(name, target)]:
+        columns.free = [name for name in columns.free if name not in copies]
+        told.append(f"not used: {', '.join(copies)}: rows have the order of {target} by it; it may be a `train_target`")
+    return Guess("score_ranking", {"target": target}, told)
 
 
 def _rest(columns: _Columns) -> tuple[str, Any]:

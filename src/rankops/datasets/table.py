@@ -55,7 +55,7 @@ class Table(TableOptions):
     def fit(self, raw: str | Path, *, seed: int) -> dict[str, Any]:
         examples = self._read(Path(raw), seed=seed)
         frame = examples.frame[examples.frame["delivery"] == 0]
-        train = frame[frame["split"] == "train"]
+        train = self._learned(frame[frame["split"] == "train"])
         if not len(train):
             raise ValueError(f"{raw}: none of its {len(frame)} rows is for training; see `split`")
         fitted: dict[str, Any] = {"rows": len(train), "left_out": len(examples.left_out)}
@@ -98,6 +98,8 @@ class Table(TableOptions):
             "input": f"{self.input} from {_named(getattr(self, self.input))}",
         }
         told["truth"] = f"{self.truth} from {_named(getattr(self, self.truth_role))}"
+        if self.train_target:
+            told["truth"] += f", in training rows from {self.train_target}"
         if classes := fitted.get("classes"):
             counted = [f"{name} {count}" for name, count in zip(classes, fitted["counts"], strict=True)]
             told["classes"] = f"{len(classes)} in the training rows: {', '.join(counted[:NAMED])}" + (
@@ -135,7 +137,7 @@ class Table(TableOptions):
         frame = examples.frame
         first = frame["delivery"] == 0
         if split == "all":
-            return frame
+            return self._learned(frame)
         chosen = frame[first & (frame["split"] == split)]
         if not len(chosen):
             raise ValueError(
@@ -154,7 +156,11 @@ class Table(TableOptions):
                 )  # fmt: skip
                 reading.skipped.extend(later["name"][known])
             chosen = pd.concat([chosen, later[~known]])
-        return chosen
+        return self._learned(chosen) if split == "train" else chosen
+
+    def _learned(self, frame: pd.DataFrame) -> pd.DataFrame:
+        """Return training examples with the truth that they learn from."""
+        return frame if self.train_target is None else frame.assign(truth=frame["train_target"])
 
     def _encoded(self, examples: Examples, chosen: pd.DataFrame, fitted: Mapping[str, Any]) -> pd.DataFrame:
         """Return examples with numbers of classes in place of their names, of the length that was fitted."""

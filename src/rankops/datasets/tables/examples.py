@@ -44,7 +44,8 @@ class Examples(NamedTuple):
     Attributes:
         sheet: what was read.
         frame: a row an example, by the number of its (first) row in the sheet: `name`, `split`, `delivery`, `group`,
-            `weight`, `key` (of the split), `input` and `truth`. Labels in cells are lists of names.
+            `weight`, `key` (of the split), `input`, `truth` and where it is given `train_target`. Labels in cells are
+            lists of names.
         left_out: names of rows with missing values that are left out, and their delivery where it is known, else 0.
         classes: names of the columns of labels or ranks.
         features: names of the columns of features, or None.
@@ -86,6 +87,8 @@ def examples_of(table: TableOptions, sheet: Sheet, roles: dict[str, list[str]]) 
     if "split" in one:
         frame["split"] = _splits(sheet, one["split"])
     frame["truth"] = _truths(table, sheet, cells[roles[table.truth_role]])
+    if "train_target" in one:
+        frame["train_target"] = as_numbers(sheet, one["train_target"])
     return Examples(sheet, frame, left_out, _classes(table, roles), _feature_names(table, roles))
 
 

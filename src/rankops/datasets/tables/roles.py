@@ -21,8 +21,8 @@ SHARES = {"val": 0.1, "test": 0.2, "gate": 0.1}
 INPUTS = ("image", "frames", "features", "text")
 PICTURES = ("image", "frames")
 TRUTHS = ("labels", "label_ranks", "target", "relevance", "captions")
-STRUCTURE = ("group", "weight", "id", "date", "split", "key")
-NUMERIC = ("features", "label_ranks", "target", "relevance", "weight")
+STRUCTURE = ("train_target", "group", "weight", "id", "date", "split", "key")
+NUMERIC = ("features", "label_ranks", "target", "train_target", "relevance", "weight")
 
 Columns = str | list[str] | None
 
@@ -44,6 +44,8 @@ class TableOptions(DiskDataset):
         ordered: labels of a cell stand in order, the most important first.
         label_ranks: columns, one a class: 0 for absent, larger for more important.
         target: column of numbers.
+        train_target: column from which training rows learn in place of `target`: its log, clicks where grades are the
+            truth. Validation, test and gate are judged by `target`.
         relevance: column of grades; the rows of one `group` are the documents of a query.
         captions: columns of text; rows of one image (or of one `id`) are gathered.
         label_separator, frame_separator: between the names in a cell.
@@ -74,6 +76,7 @@ class TableOptions(DiskDataset):
     ordered: bool = False
     label_ranks: Columns = None
     target: str | None = None
+    train_target: str | None = None
     relevance: str | None = None
     captions: Columns = None
     label_separator: str = "|"
@@ -129,6 +132,8 @@ class TableOptions(DiskDataset):
                 self.classes is not None and not cells,
             "ordered: expected with `labels` in one column alone; for columns there is label_ranks":
                 self.ordered and not cells,
+            "train_target: expected with `target` alone":
+                self.train_target is not None and self.target is None,
             "relevance needs `group`: the column that says to which query a row belongs":
                 self.relevance is not None and self.group is None,
             "relevance: documents may be image, features or text, not frames":
@@ -249,7 +254,7 @@ class TableOptions(DiskDataset):
             if len(set(columns)) < len(columns):
                 raise ValueError(f"{role}: column {max(columns, key=columns.count)!r} is named twice; name it once")
             found[role] = columns
-        for role in (*TRUTHS, "weight", "id", "split"):
+        for role in (*TRUTHS, "train_target", "weight", "id", "split"):
             if self.features is not None and (both := set(found.get(role, ())) & set(found["features"])):
                 raise ValueError(
                     f"features: column {min(both)!r} is the {role} too, which would be learned from itself; name the "
