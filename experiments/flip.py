@@ -1,7 +1,8 @@
 """Make tables of protein GB1 from the public benchmark FLIP: `python -m experiments.flip [splits.zip]`.
 
 It writes data/raw/gb1/<split>.parquet, of which the runs `gb1-*` learn: `fitness`, `split`, and for each site that
-varies and each amino acid a column of 0 and 1, such as `site39_A`. Without the archive on disk it is downloaded; tables
+varies and each amino acid a column of 0 and 1, such as `site39_A`. `fitness_log`, of fitness plus 0.01, `fitness_log1p`
+and `fitness_rank`, among the training rows from 0 to 1, are what else a regression may learn. Without the archive on disk it is downloaded; tables
 that are there stay.
 """
 
@@ -53,7 +54,15 @@ def as_table(published: pd.DataFrame) -> pd.DataFrame:
     columns = {f"site{site + 1}_{one}": there == one for site, there in at_sites.items() for one in np.unique(there)}
     held_out = published["validation"].fillna(False).astype(bool) & (published["set"] == "train")
     split = published["set"].mask(held_out, "val")
-    return pd.DataFrame(columns).astype(np.int8).assign(fitness=published["target"], split=split)
+    fitness = published["target"]
+    training = np.sort(fitness[split == "train"])
+    beyond = [np.searchsorted(training, fitness, side=side) for side in ("left", "right")]  # ties have their mean
+    learned = {
+        "fitness_log": np.log(fitness + 0.01),
+        "fitness_log1p": np.log1p(fitness),
+        "fitness_rank": (beyond[0] + beyond[1]) / (2 * len(training)),
+    }
+    return pd.DataFrame(columns).astype(np.int8).assign(fitness=fitness, **learned, split=split)
 
 
 def main(path: str | None = None) -> None:
