@@ -21,7 +21,7 @@ from rankops.datasets.tables.roles import SHARES
 __all__ = ["TASKS", "Guess", "guess"]
 
 HEAD = 1000  # rows that are looked at
-SAME_ORDER = 0.999  # Spearman's correlation of a target with a copy of it
+SAME_ORDER = 0.9  # Spearman's correlation of a target with what is called after it, and is a copy
 SECONDS = 1e8  # beyond it a number called a time is one since 1970
 SPLITS = {"train", "val", "test", "gate"}
 TASKS = ("label_ranking", "multilabel", "score_ranking", "query_ranking", "retrieval")
@@ -340,12 +340,13 @@ def _target(columns: _Columns) -> Guess | None:
     numbers = called or alone[-1:] or numbers[-1:]
     if not numbers:
         return None
-    target = numbers[0]
+    plain = [name for name in alone if numbers[0].startswith(name) and columns.order_alike(name, numbers[0])]
+    target = min(plain or numbers[:1], key=len)  # price, where the last column is price_log
     columns.free.remove(target)
     told = [f"truth: target from {target}, a number to rank by"]
     if copies := [name for name in columns.free if target in name and columns.order_alike(name, target)]:
         columns.free = [name for name in columns.free if name not in copies]
-        told.append(f"not used: {', '.join(copies)}: rows have the order of {target} by it; it may be a `train_target`")
+        told.append(f"not used: {', '.join(copies)}, which is {target} on another scale; it may be a `train_target`")
     return Guess("score_ranking", {"target": target}, told)
 
 
