@@ -4,14 +4,14 @@ import math
 from collections.abc import Iterable
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import NamedTuple
 
 import pandas as pd
 import torch
 
 from pipelines.reporting.cells import half_width, of_seeds
-from pipelines.reporting.docs_tables import BATCHES, MADE_DATA, best_of_batches
-from pipelines.reporting.studies import read
+from pipelines.reporting.docs_tables import BATCHES, GB1_SPLITS, best_of_batches
+from pipelines.reporting.studies import Study, read
 from rankops.sorters import Laplace
 
 __all__ = ["PICTURES"]
@@ -27,96 +27,151 @@ rect { fill: #ffffff } text { font: 16px system-ui, sans-serif; fill: #24292f }
 .curve { fill: none; stroke-width: 2.5 } text[class] { stroke: none }
 @media (prefers-color-scheme: dark) { rect { fill: #161b22 } text { fill: #e6edf3 } }
 """
-VALUES, LISTS = ("MSE", "Spearman", "MSE of ranks"), ("cross-entropy", "AP", "softmax of each list")
-# Of made data: what it is, its name in the study, the metric's title, and the usual loss, ours, and a simple other.
-MADE = {
-    "Ahead of both": [("5 % of the labels are wrong", "5 of 50, 5 % of training labels flipped", "mean AP", LISTS)],
-    "Ahead of the usual loss; the alternative is as good": [
-        ("each list has its own level", "5 of 50, lists differ in level", "mean AP", LISTS),
-    ],
-    "Less than 0.01 ahead": [("targets are clean", "values with normal noise", "Spearman", VALUES)],
-    "Behind: keep the usual loss": [("4 of 200 are relevant", "4 of 200", "mean AP", LISTS)],
-}
-ORDERED = {"cross-entropy": "cross-entropy, first label", "RLSEP": "rlsep", "MSE of ranks": "mse"}
-FITNESS = dict(zip(VALUES, ("gb1-mse-three", "gb1-spearman-three", "gb1-mse_ranks-three"), strict=True))
 KINDS = {"usual": "usual loss", "ranking": "ranking loss", "other": "simple alternative"}
 
 
-def _svg(title: str, height: int, parts: Iterable[str]) -> str:
+class Case(NamedTuple):
+    """What `pays` shows of a study: of several runs of a kind the best one is drawn."""
+
+    title: str
+    metric: str  # its title
+    study: str
+    place: str  # of the metric
+    usual: dict[str, str]  # runs by what their loss is called
+    ranking: dict[str, str]
+    other: dict[str, str]
+
+
+class Panel(NamedTuple):
+    """Cases on one scale, from the lowest gain to the highest that is drawn."""
+
+    title: str
+    low: float
+    high: float
+    ticks: tuple[float, ...]
+    cases: list[Case]
+
+
+FITNESS = {
+    "usual": {"MSE": "mse"},
+    "ranking": {"RankNet": "ranknet", "Spearman": "spearman"},
+    "other": {
+        "MSE of log": "mse_log", "MSE of log(1 + x)": "mse_log1p", "MSE of ranks": "mse_all_ranks",
+        "MSE of batch ranks": "mse_ranks",
+    },
+}  # fmt: skip
+
+
+def _of_split(split: str, key: str) -> Case:
+    runs = {name: {loss: f"gb1-{run}-{key}" for loss, run in losses.items()} for name, losses in FITNESS.items()}
+    return Case(f"protein variants, {split}", "Spearman", "flip_gb1", "spearman", **runs)
+
+
+SETS = Case(
+    "labels in order, ten data sets", "Kendall", "label_ranking_sets", "kendall",
+    {"first label alone": "cross-entropy, first label"}, {"RLSEP": "rlsep"}, {"MSE of ranks": "mse"},
+)  # fmt: skip
+COLUMNS = [
+    [
+        Panel("Labels in order", -0.01, 0.27, (0.0, 0.1, 0.2), [
+            SETS,
+            Case("kanji, parts by size", "exact order", "kanji", "ranked.exact_match",
+                 {"cross-entropy": "label_ranking-cross_entropy-kanji"},
+                 {"RLSEP": "label_ranking-rlsep-kanji", "Plackett-Luce": "label_ranking-plackett_luce-kanji"},
+                 {"MSE of ranks": "label_ranking-mse-kanji", "usual order": "kanji-usual_order"}),
+        ]),
+        Panel("Long lists", -0.01, 0.04, (0.0, 0.02, 0.04), [
+            Case("proteins by homology", "mean AP", "protein_homology", "mean_average_precision",
+                 {"soft margin": "proteins-soft_margin"},
+                 {"Hinge-AP": "proteins-hinge_ap", "average precision": "proteins-average_precision",
+                  "LambdaRank": "proteins-lambdarank", "ListNet": "proteins-listnet", "RLSEP": "proteins-rlsep"},
+                 {"LightGBM": "proteins-lightgbm"}),
+            Case("films, by their users", "NDCG", "movielens_100k", "ndcg", {"MSE": "films-mse"},
+                 {"NDCG": "films-ndcg", "Spearman": "films-spearman", "Kendall": "films-kendall",
+                  "RankNet": "films-ranknet", "LambdaRank": "films-lambdarank", "ListNet": "films-listnet"},
+                 {"MSE, centered": "films-mse_centered"}),
+        ]),
+    ],
+    [
+        Panel("Numbers", -0.12, 0.2, (-0.1, 0.0, 0.1, 0.2), [
+            *(_of_split(split, key) for split, key in GB1_SPLITS.items()),
+            Case("photographs of solar cells", "Spearman", "solar_cells", "spearman",
+                 {"MSE": "memorability-mse-solar_cells"},
+                 {"RankNet": "memorability-ranknet-solar_cells",
+                  "Spearman": "memorability-spearman-laplace-solar_cells"},
+                 {}),
+        ]),
+    ],
+]  # fmt: skip
+
+
+def _svg(title: str, height: int, parts: Iterable[str], *, width: int = 480) -> str:
     """Return a picture with a background of its own: a page may be dark where the reader's system is not."""
-    size = f'width="480" height="{height}" viewBox="0 0 480 {height}"'
+    size = f'width="{width}" height="{height}" viewBox="0 0 {width} {height}"'
     head = f'<svg xmlns="http://www.w3.org/2000/svg" {size} role="img">'
-    shown = f'<rect width="480" height="{height}" rx="8"/><text class="title" x="8" y="24">{title}</text>'
+    shown = f'<rect width="{width}" height="{height}" rx="8"/><text class="title" x="8" y="24">{title}</text>'
     return "\n".join([head, f"<title>{title}</title><style>{STYLE}</style>", shown, *parts, "</svg>\n"])
 
 
-def _measured() -> dict[str, list[tuple[str, str, dict[str, pd.Series]]]]:
-    """Return the cases by outcome: of each what it is, the metric, and its value by loss and seed."""
-    sets, made, proteins = read("label_ranking_sets"), read("when_ranks_win"), read("flip_gb1")
-    names = [run for run in sets.runs if sets.has(run, "rows")]
-    means = {
-        loss: pd.concat([of_seeds(sets, f"{name}, {method}", "kendall") for name in names], axis=1).mean(axis=1)
-        for loss, method in ORDERED.items()
-    }
-    fitness = {loss: of_seeds(proteins, run, "spearman") for loss, run in FITNESS.items()}
-    cases: dict[str, list[Any]] = {
-        "Ahead of both": [
-            (f"labels have an order: {len(names)} data sets", "Kendall", means),
-            ("protein variants", "Spearman", fitness),
-        ]
-    }
-    for outcome, kinds in MADE.items():
-        for what, kind, title, losses in kinds:
-            metric = next(name for name, (shown, _) in MADE_DATA.items() if shown == title)
-            values = {loss: of_seeds(made, f"{kind}, {loss}", metric) for loss in losses}
-            cases.setdefault(outcome, []).append((what, title, values))
-    for outcome, some in cases.items():
-        for what, _, losses in some:
-            if (found := _outcome(losses)) != outcome:
-                raise ValueError(f"pays.svg: {what} is shown under {outcome!r}, but the results say {found!r}")
-    return cases
+def _best(case: Case, kind: str) -> tuple[str, float, tuple[float, float, float]] | None:
+    """Return the best loss of a kind: its name, metric, and difference from the usual loss with an interval."""
+    study, (usual,) = read(case.study), case.usual.values()
+    found = []
+    for loss, run in getattr(case, kind).items():
+        if case is SETS:
+            ours, theirs = (_of_sets(study, method, case.place) for method in (run, usual))
+            gain, half = (ours - theirs).mean(), half_width(ours - theirs)
+            found.append((loss, ours.mean(), (gain, gain - half, gain + half)))
+        elif kind == "usual":
+            found.append((loss, study.leaf(run, case.place)[0], (0.0, 0.0, 0.0)))
+        else:
+            found.append((loss, study.leaf(run, case.place)[0], study.leaf(run, f"{case.place} minus {usual}")))
+    return max(found, key=lambda one: one[1], default=None)
 
 
-def _outcome(losses: dict[str, pd.Series]) -> str:
-    """Return what 95 % intervals over seeds say of the usual loss, ours and a simple alternative."""
-    usual, ours, other = losses.values()
-    gain, over_other = ours - usual, ours - other
-    if gain.mean() < -half_width(gain):
-        return "Behind: keep the usual loss"
-    if gain.mean() < max(half_width(gain), 0.01):
-        return "Less than 0.01 ahead"
-    if over_other.mean() > half_width(over_other):
-        return "Ahead of both"
-    return "Ahead of the usual loss; the alternative is as good"
+def _of_sets(study: Study, method: str, metric: str) -> pd.Series:
+    """Return the mean over data sets, by seed."""
+    names = [run for run in study.runs if study.has(run, "rows")]
+    return pd.concat([of_seeds(study, f"{name}, {method}", metric) for name in names], axis=1).mean(axis=1)
 
 
 def pays() -> str:
-    """Draw where a ranking loss wins and where not, with 95 % intervals over seeds."""
-    x, y, parts = lambda value: 200 + 420 * (value - 0.5), 76, []
+    """Draw by how much a ranking loss and a simple alternative differ from the usual loss, with 95 % intervals."""
+    parts, bottom = [], 0
     for place, (kind, name) in enumerate(KINDS.items()):
-        left = (8, 140, 290)[place]
-        parts.append(f'<circle class="{kind}" cx="{left + 6}" cy="43" r="6"/>')
-        parts.append(f'<text class="small" x="{left + 18}" y="48">{name}</text>')
-    for value in (0.5, 0.75, 1.0):
-        parts.append(f'<text class="small" x="{x(value):.0f}" y="70" text-anchor="middle">{value}</text>')
-    for outcome, cases in _measured().items():
-        parts.append(f'<path class="band" d="M0 {y + 14}H480"/><text class="title" x="8" y="{y + 20}">{outcome}</text>')
-        y += 30
-        for what, title, losses in cases:
-            parts.append(f'<text x="8" y="{y + 20}">{what}</text>')
-            ticks = " ".join(f"M{x(value):.0f} {y + 27}V{y + 84}" for value in (0.5, 0.75, 1.0))
-            parts.append(f'<path class="line" stroke-opacity="0.35" d="{ticks}"/>')
-            parts.append(f'<text class="small" x="472" y="{y + 20}" text-anchor="end">{title}</text>')
-            for row, (kind, (loss, values)) in enumerate(zip(KINDS, losses.items(), strict=True)):
-                mean, half, middle = values.mean(), half_width(values), y + 37 + 18 * row
-                parts.append(f'<text class="small" x="20" y="{middle + 5}">{loss}</text>')
-                ends = f"M{x(mean - half):.1f} {middle}H{x(mean + half):.1f}"
-                parts.append(f'<path class="{kind}" stroke-width="3" d="{ends}"/>')
-                parts.append(f'<circle class="{kind}" cx="{x(mean):.1f}" cy="{middle}" r="6"/>')
-                parts.append(f'<text class="small" x="472" y="{middle + 5}" text-anchor="end">{mean:.2f}</text>')
-            y += 90
-        y += 4
-    return _svg("Does a ranking loss pay? Right is better", y + 4, parts)
+        left = 420 + 130 * place
+        parts.append(f'<circle class="{kind}" cx="{left}" cy="19" r="6"/>')
+        parts.append(f'<text class="small" x="{left + 12}" y="24">{name}</text>')
+    for column, panels in enumerate(COLUMNS):
+        left, y = 8 + 436 * column, 40
+        for panel in panels:
+            _, low, high, ticks, _ = panel
+            x = lambda gain, low=low, high=high, left=left: left + 170 + 180 * (gain - low) / (high - low)  # noqa: E731
+            parts.append(f'<path class="band" d="M{left} {y + 14}H{left + 408}"/>')
+            parts.append(f'<text class="title" x="{left + 8}" y="{y + 20}">{panel.title}</text>')
+            for tick in ticks:
+                shown = f"{tick:+g}".replace("-", "\N{MINUS SIGN}") if tick else "0"
+                parts.append(f'<text class="small" x="{x(tick):.0f}" y="{y + 19}" text-anchor="middle">{shown}</text>')
+            y += 32
+            for case in panel.cases:
+                parts.append(f'<text x="{left + 8}" y="{y + 18}">{case.title}</text>')
+                parts.append(
+                    f'<text class="small" x="{left + 404}" y="{y + 18}" text-anchor="end">{case.metric}</text>'
+                )
+                rows = [(kind, best) for kind in KINDS if (best := _best(case, kind))]
+                end = y + 26 + 18 * len(rows)
+                parts.append(f'<path class="line" d="M{x(0):.1f} {y + 24}V{end}"/>')
+                for row, (kind, (loss, metric, (gain, least, most))) in enumerate(rows):
+                    middle = y + 35 + 18 * row
+                    parts.append(f'<text class="small" x="{left + 20}" y="{middle + 5}">{loss}</text>')
+                    parts.append(f'<path class="{kind}" stroke-width="3" d="M{x(least):.1f} {middle}H{x(most):.1f}"/>')
+                    parts.append(f'<circle class="{kind}" cx="{x(gain):.1f}" cy="{middle}" r="5"/>')
+                    value = f'x="{left + 404}" y="{middle + 5}" text-anchor="end">{metric:.3f}'
+                    parts.append(f'<text class="small" {value}</text>')
+                y = end + 6
+            y += 4
+        bottom = max(bottom, y)
+    return _svg("Gain over the usual loss", bottom + 4, parts, width=860)
 
 
 def soft_ranks() -> str:
