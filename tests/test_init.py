@@ -118,6 +118,15 @@ def test_a_file_becomes_a_dataset_runs_and_a_comparison_that_pass_the_check(proj
     assert comments <= set((project / "params.yaml").read_text().splitlines())
 
 
+def test_the_log_of_a_skewed_target_is_a_rival(project):
+    write(project / "data/raw/mine", "a.csv", f_1=N, f_2=N, price=[float(k**4) for k in N])
+    run("data/raw/mine/a.csv")
+    settings = rules.check("params.yaml")
+    assert list(settings.runs) == ["mine-mse", "mine-spearman", "mine-ranknet", "mine-mse_log"]
+    assert settings.runs["mine-mse_log"].training["log_plus"] == 10_000
+    assert "mine-mse_log" in settings.comparisons["mine"].runs
+
+
 def test_what_is_there_is_kept_a_second_table_is_added_and_a_dry_run_writes_nothing(project):
     before = (project / "params.yaml").read_text()
     captions(project / "data/raw/pairs")

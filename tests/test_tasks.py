@@ -445,6 +445,17 @@ class TestBatches:
             with pytest.raises(ValueError, match=message):
                 Training(case, bad, training=options | {"list_length": wrong}).phase("finetune")
 
+    def test_losses_may_learn_the_log_of_targets(self, generator):
+        target = torch.tensor([0.0, 0.9, 9.9, 99.9])
+        split = Split(features.of_tensor(torch.randn(4, 2, generator=generator)), target)
+        options = options_of("score_ranking") | {"log_plus": 0.1, "batch_size": 4}
+        case = ("score_ranking", VECTORS, "mse", None, None)
+        one = Training(case, split, training=options).phase("finetune")
+        scores = torch.tensor([[-3.0], [-1.0], [1.0], [3.0]]) / 5**0.5  # logs are equally far apart, standardized
+        assert one.loss((scores,), (target, None), generator).item() == pytest.approx(0, abs=1e-6)
+        with pytest.raises(ValueError, match="log_plus is 0, but the smallest training target is 0"):
+            Training(case, split, training=options | {"log_plus": 0.0}).phase("finetune")
+
     @pytest.mark.parametrize("loss", ["spearman", "mse", "ndcg"])
     def test_a_list_counts_as_much_as_its_rows_do(self, loss, generator):
         scores, target = torch.randn(6, generator=generator), torch.rand(6, generator=generator)

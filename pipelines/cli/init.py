@@ -5,6 +5,7 @@ import os
 import re
 from copy import copy, deepcopy
 from io import StringIO
+from math import floor, log10
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -19,6 +20,7 @@ RAW = Path("data/raw")
 SEEDS = 3
 WIDTH = 70  # of values in the params that DVC leaves on their line
 SIZE = 96  # pixels on a side of pictures
+SKEWED = 1.0  # skewness of targets of at least 0, beyond which their log is a rival
 # From random weights, of a table that may be small: steps enough to learn. Those of drawn data would be a few.
 FROM_SCRATCH = {"batch_size": 64, "finetune": {"epochs": 30, "patience": 10}}
 CONVNET = {"name": "convnet", "args": {"channels": [32, 64, 96]}}
@@ -145,10 +147,10 @@ def blocks_of(key: str, raw: Path, task: str, options: dict[str, Any], *, folder
     dataset = {"name": "table", "raw": str(raw), "args": options, **({"size": SIZE} if pictures else {}), "seed": 1}
     metric, learned = LOSSES[task]
     usual, *ranking = (learns["loss"]["name"] for learns in learned)
-    runs = {}
+    runs, targets = {}, _first_targets(folder or raw, options) if task == "score_ranking" else None
     for learns in deepcopy(learned):
-        if task == "score_ranking" and learns["loss"]["name"] == "mse":
-            learns["loss"]["args"] = {"sigmoid": _within_unit(folder or raw, options)}
+        if targets is not None and learns["loss"]["name"] == "mse":
+            learns["loss"]["args"] = {"sigmoid": bool(targets.between(0, 1).all())}
         runs[f"{key}-{learns['loss']['name']}"] = {
             "task": task,
             "dataset": key,
@@ -158,6 +160,11 @@ def blocks_of(key: str, raw: Path, task: str, options: dict[str, Any], *, folder
             "seeds": SEEDS,
             **({"training": deepcopy(FROM_SCRATCH)} if task in ("score_ranking", "multilabel", "retrieval") else {}),
         }
+    if targets is not None and targets.min() >= 0 and targets.skew() > SKEWED:
+        logs = deepcopy(runs[f"{key}-mse"])
+        logs["loss"]["args"]["sigmoid"] = False
+        logs["training"]["log_plus"] = 10.0 ** floor(log10(targets.mean())) / 100
+        runs[f"{key}-mse_log"] = logs
     first, *others = runs
     question = f"Does {' or '.join(ranking)} rank {key} better than {usual}?"
     comparison = {"question": question, "baseline": first, "runs": others, "metric": metric}
@@ -176,8 +183,8 @@ def _model(task: str, options: dict[str, Any]) -> dict[str, Any]:
     return {"name": head[0], "args": head[1], "backbone": CONVNET}
 
 
-def _within_unit(folder: Path, options: dict[str, Any]) -> bool:
-    """Whether the first targets of a table are from 0 to 1."""
+def _first_targets(folder: Path, options: dict[str, Any]) -> Any:
+    """Return the first targets of a table, a series of pandas."""
     import pandas as pd
 
     from rankops.datasets.tables.files import read_sheet
@@ -186,7 +193,7 @@ def _within_unit(folder: Path, options: dict[str, Any]) -> bool:
     name = options["file"]["train"] if isinstance(options["file"], dict) else options["file"]
     path = folder / Path(name).name
     sheet = read_sheet([path], lambda _: [options["target"]], kind=kind, encoding=encoding, head=1000)
-    return bool(pd.to_numeric(sheet.frame[options["target"]], errors="coerce").dropna().between(0, 1).all())
+    return pd.to_numeric(sheet.frame[options["target"]], errors="coerce").dropna()
 
 
 def _told(blocks: dict[str, Any], key: str) -> list[str]:

@@ -32,10 +32,12 @@ class ScoreTraining(Training):
     `positives`: which share of the largest training targets counts as positive, for losses on labels; or None.
     `list_length`: a batch is of lists of so many rows of one group (the column `group`), and only rows of a list are
     compared; None for all rows of a batch.
+    `log_plus`: losses learn the log of the target plus so much, as is done with prices and counts; None for the target.
     """
 
     positives: float | None = None
     list_length: int | None = None
+    log_plus: float | None = None
     monitor: Literal["spearman", "average_precision"] = "spearman"
 
     def __post_init__(self) -> None:
@@ -97,8 +99,9 @@ class ScoreRanking(TwoPhases):
     With `positives` a loss on labels learns which examples are above a threshold, that of the training targets; it is
     kept in the network's recipe, and average precision is measured too.
 
-    Targets that are not all from 0 to 1 are standardized for the losses, by mean and deviation of the training's: a
-    network begins near 0, and a loss on their values would not get to prices of thousands. Their order stays.
+    Targets that are not all from 0 to 1, or logs of targets, are standardized for the losses, by mean and deviation of
+    the training's: a network begins near 0, and a loss on their values would not get to prices of thousands. Their
+    order stays.
 
     A truth is targets (n,) float32.
     """
@@ -121,10 +124,17 @@ class ScoreRanking(TwoPhases):
                 raise ValueError(
                     f"positives is {share}, by which all {len(split)} training targets are: choose another"
                 )
-        target = split.truth.double()
-        if bool(((target < 0) | (target > 1)).any()):
+        target, scale = split.truth.double(), {}
+        if (plus := self.training.get("log_plus")) is not None:
+            if (smallest := target.min().item()) + plus <= 0:
+                raise ValueError(
+                    f"log_plus is {plus:g}, but the smallest training target is {smallest:g}: expected more than "
+                    f"{-smallest:g}, or null"
+                )
+            target, scale = (target + plus).log(), {"plus": plus}
+        if scale or bool(((target < 0) | (target > 1)).any()):
             deviation = target.std(correction=0).item()
-            network.recipe["target"] = {"mean": target.mean().item(), "deviation": deviation or 1.0}
+            network.recipe["target"] = {"mean": target.mean().item(), "deviation": deviation or 1.0} | scale
         return network
 
     def phases(self, network: Any, train: Split, val: Split, objective: Objective, **options: Any) -> Iterator[Phase]:
@@ -185,5 +195,6 @@ class ScoreRanking(TwoPhases):
         return True
 
 
-def _standardized(target: Tensor, *, mean: float, deviation: float) -> Tensor:
-    return (target.double() - mean) / deviation
+def _standardized(target: Tensor, *, mean: float, deviation: float, plus: float | None = None) -> Tensor:
+    value = target.double()
+    return ((value if plus is None else (value + plus).log()) - mean) / deviation
