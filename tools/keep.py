@@ -20,7 +20,7 @@ from pipelines.ops.git import git
 from pipelines.reporting.results import read_run
 from pipelines.reporting.studies import Row, compared_rows, machine, read_rows, rows_of, write
 from pipelines.stages.compare import compared, statistics_of
-from rankops.bootstrap import evaluate
+from rankops.bootstrap import Statistic, evaluate
 from rankops.seeding import derived_seed
 
 # What decides about results; all of it must be in the commit that is written down.
@@ -114,13 +114,14 @@ def _of_run(folder: Path, run: str) -> list[Row]:
 def _compared(params: Settings, predictions: Mapping[str, Path]) -> list[Row]:
     """Return what the comparisons say of runs and rivals that have predictions, and the metrics of the rivals."""
     rows: list[Row] = []
+    statistics: dict[str, dict[int, Statistic]] = {}
     for comparison in params.comparisons.values():
         kept = {part: [one for one in getattr(comparison, part) if one in predictions] for part in ("runs", "rivals")}
         if comparison.baseline not in predictions or not any(kept.values()):
             continue
         task, part = params.runs[comparison.baseline].task, comparison.model_copy(update=kept)
-        names = (comparison.baseline, *part.runs, *part.rivals)
-        statistics = {name: statistics_of(task, predictions[name]) for name in names}
+        names, last = (comparison.baseline, *part.runs, *part.rivals), statistics
+        statistics = {name: last.get(name) or statistics_of(task, predictions[name]) for name in names}
         rows += compared_rows(compared(part, statistics, params.evaluate))
         draws = derived_seed(params.evaluate.seed, "evaluate")
         for name in part.rivals:

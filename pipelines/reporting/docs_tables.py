@@ -396,6 +396,8 @@ GB1 = {
     "RankNet": "ranknet",
     "Spearman, Laplace": "spearman",
     "Spearman, LSTM (SoDeep)": "spearman_lstm",
+    "RankNet + MSE of log(fitness + 0.01)": "ranknet_and_mse_log",
+    "Spearman, Laplace + MSE of log(fitness + 0.01)": "spearman_and_mse_log",
 }
 ADDITIVE = ("mse", "mse_log", "mse_ranks", "ranknet", "spearman")
 FILMS = {

@@ -15,13 +15,13 @@ from pipelines.config.schema import Comparison, Resampling
 from pipelines.ops.progress_bar import counted
 from pipelines.reporting.results import number
 from rankops import lookup
-from rankops.bootstrap import Statistic, differences, holm
+from rankops.bootstrap import Statistic, differences, holm, remembered
 from rankops.io.atomic import replaced_folder
 from rankops.seeding import derived_seed
 
 
 def statistics_of(task: str, predictions: str | Path) -> dict[int, Statistic]:
-    """Return the metrics of each seed of a run, or of a rival, from its predictions.
+    """Return the metrics of each seed of a run, or of a rival, from its predictions; several comparisons may ask.
 
     Raises:
         FileNotFoundError: there are none.
@@ -30,7 +30,8 @@ def statistics_of(task: str, predictions: str | Path) -> dict[int, Statistic]:
         raise FileNotFoundError(f"{predictions}: no such file; make it with `dvc repro`, a rival's by its program")
     table, statistic = pq.read_table(predictions), lookup.find("tasks", task)().statistic
     seeds = table["seed"].to_numpy()
-    return {seed: statistic(table.filter(pa.array(seeds == seed))) for seed in dict.fromkeys(seeds.tolist())}
+    every = dict.fromkeys(seeds.tolist())
+    return {seed: remembered(statistic(table.filter(pa.array(seeds == seed)))) for seed in every}
 
 
 def compared(
@@ -65,13 +66,14 @@ def compared(
 
 def main(params: Settings) -> None:
     log = logging.getLogger(__name__)
+    statistics: dict[str, dict[int, Statistic]] = {}
     with replaced_folder("metrics/comparisons") as folder:
         for key, comparison in params.comparisons.items():
-            statistics, names = {}, (comparison.baseline, *comparison.runs, *comparison.rivals)
+            names, last = (comparison.baseline, *comparison.runs, *comparison.rivals), statistics
+            task, statistics = params.runs[comparison.baseline].task, {}
             with counted(key, "runs") as show:
                 for number, name in enumerate(names, 1):
-                    task = params.runs[comparison.baseline].task
-                    statistics[name] = statistics_of(task, f"predictions/{name}.parquet")
+                    statistics[name] = last.get(name) or statistics_of(task, f"predictions/{name}.parquet")
                     show(number, len(names))
             result = compared(comparison, statistics, params.evaluate)
             (folder / f"{key}.json").write_text(json.dumps(result, indent=2) + "\n")

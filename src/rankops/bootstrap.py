@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from hashlib import blake2b
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ __all__ = [
     "holm",
     "interval",
     "joined",
+    "remembered",
     "two_sided_p",
 ]
 
@@ -100,6 +102,25 @@ def joined(statistics: Sequence[Statistic], rows: Sequence[np.ndarray]) -> Stati
         return np.stack(every, axis=-1).reshape(-1, *chosen.shape[:-1])
 
     return Statistic(statistics[0].names, examples, of_rows)
+
+
+def remembered(statistic: Statistic) -> Statistic:
+    """Return a statistic that keeps its answers, for one that is compared with several others by the same resamples.
+
+    >>> calls = []
+    >>> one = remembered(Statistic(["hits"], 2, lambda rows: calls.append(rows) or rows.mean(-1)[None]))
+    >>> one.of_rows(np.array([[0, 1]])), one.of_rows(np.array([[0, 1]])), len(calls)
+    (array([[0.5]]), array([[0.5]]), 1)
+    """
+    answers: dict[tuple[tuple[int, ...], bytes], np.ndarray] = {}
+
+    def of_rows(rows: np.ndarray) -> np.ndarray:
+        key = rows.shape, blake2b(rows.tobytes()).digest()
+        if key not in answers:
+            answers[key] = statistic.of_rows(rows)
+        return answers[key]
+
+    return Statistic(statistic.names, statistic.examples, of_rows)
 
 
 def _resampled(
