@@ -182,6 +182,9 @@ def test_the_check_says_what_does_not_fit_the_head_of_a_file(project):
         ({"title": ["a good hat"] * ROWS, "my_rating": [1, 5] * 30}, {"text": "title", "target": "my_rating"}),
         ({"price_log": N, "size": N, "price": N}, {"features": ["size"], "target": "price"}),
         ({"size": N, "fitness": N, "fitness_log": N}, {"features": ["size"], "target": "fitness"}),
+        ({"x": N, "Price": N, "neg_price": [-k for k in N], "log1p_price": N}, {"features": ["x"], "target": "Price"}),
+        ({"sales": N, "x": N, "sales_next_week": N}, {"features": ["sales", "x"], "target": "sales_next_week"}),
+        ({"age_at_entry": N, "stage": N, "age": N}, {"features": ["age_at_entry", "stage"], "target": "age"}),
         ({"price_level": [2, 1] * 30, "size": N, "price": N}, {"features": ["price_level", "size"]}),
         (
             {f"{at}_{one}": [0, 1] * 30 for at in ("s1", "s2") for one in "abcy"} | {"fitness": N, "size": N},

@@ -195,6 +195,18 @@ class TestRoles:
             assert table["target"].to_pylist() == [part * features for [features] in table["features"].to_pylist()]
         assert fitted["mean"] == pytest.approx(-28.5)
 
+    def test_each_row_needs_the_truth_of_its_split_alone(self, tmp_path):
+        rows = [f"{k},{'' if k % 3 == 0 else k},{k if k % 3 == 0 else ''},{s}" for k, s in enumerate(NAMES[:3] * 20)]
+        lines(tmp_path, "a.csv", "f,grade,clicks,split", *rows)
+        options = {"file": "a.csv", "features": "f", "target": "grade", "train_target": "clicks", "split": "split"}
+        found, _, _ = read(options, tmp_path)
+        assert sum(map(len, found.values())) == 60
+        lines(tmp_path, "a.csv", "f,grade,clicks,split", "1,1,,train", "2,2,2,train", *rows)
+        with pytest.raises(ValueError, match=r"row 1: clicks is empty \(1 of 22 training rows\)"):
+            read(options, tmp_path)
+        found, fitted, _ = read(options | {"missing": "leave_out"}, tmp_path)
+        assert (len(found["train"]), fitted["left_out"]) == (21, 1)
+
     def test_rows_are_left_out_by_choice_and_counted(self, raw):
         frame = pd.read_csv(raw / "photos.csv")
         frame.loc[[3, 4], "price"] = None

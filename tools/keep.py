@@ -114,14 +114,15 @@ def _of_run(folder: Path, run: str) -> list[Row]:
 def _compared(params: Settings, predictions: Mapping[str, Path]) -> list[Row]:
     """Return what the comparisons say of runs and rivals that have predictions, and the metrics of the rivals."""
     rows: list[Row] = []
-    statistics: dict[str, dict[int, Statistic]] = {}
+    known: dict[tuple[str, str], dict[int, Statistic]] = {}  # of the last comparison, by task and run
     for comparison in params.comparisons.values():
         kept = {part: [one for one in getattr(comparison, part) if one in predictions] for part in ("runs", "rivals")}
         if comparison.baseline not in predictions or not any(kept.values()):
             continue
         task, part = params.runs[comparison.baseline].task, comparison.model_copy(update=kept)
-        names, last = (comparison.baseline, *part.runs, *part.rivals), statistics
-        statistics = {name: last.get(name) or statistics_of(task, predictions[name]) for name in names}
+        names = (comparison.baseline, *part.runs, *part.rivals)
+        statistics = {name: known.get((task, name)) or statistics_of(task, predictions[name]) for name in names}
+        known = {(task, name): one for name, one in statistics.items()}
         rows += compared_rows(compared(part, statistics, params.evaluate))
         draws = derived_seed(params.evaluate.seed, "evaluate")
         for name in part.rivals:

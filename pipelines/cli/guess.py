@@ -21,7 +21,7 @@ from rankops.datasets.tables.roles import SHARES
 __all__ = ["TASKS", "Guess", "guess"]
 
 HEAD = 1000  # rows that are looked at
-SAME_ORDER = 0.9  # Spearman's correlation of a target with what is called after it, and is a copy
+SAME_ORDER = 0.9  # Spearman's correlation of a target with its copy on another scale
 SECONDS = 1e8  # beyond it a number called a time is one since 1970
 SPLITS = {"train", "val", "test", "gate"}
 TASKS = ("label_ranking", "multilabel", "score_ranking", "query_ranking", "retrieval")
@@ -37,6 +37,7 @@ NAMES = {
     "date": r"(date|day$|time|added|created|month)",
     "split": r"(split|fold|subset|partition)",
 }
+SCALE = r"[^a-z0-9]*(log(1p|2|10)?|ln|ranks?|ranked|sqrt|z|z_?score|scaled|norm|normalized|standardized|neg)[^a-z0-9]*"
 WEIGHT = re.compile(r"((sample|row|example|case)_?)?weights?", re.IGNORECASE)  # not of a body or a parcel
 
 
@@ -83,12 +84,15 @@ class _Columns:
         values = self.numbers(name)
         return values is not None and bool(test(values).all())
 
-    def order_alike(self, name: str, other: str) -> bool:
-        """Whether two columns are numbers that order rows alike, such as a price and its log."""
-        if not (self.is_number(name) and self.is_number(other)):
+    def is_copy(self, name: str, target: str) -> bool:
+        """Whether a column is called after the target on another scale, as price_log is, and orders rows as it does."""
+        before, called, after = _plain(name).partition(_plain(target))
+        if not called or not re.fullmatch(SCALE, f"{before}{after}") or (before and after):
             return False
-        both = self.sheet.frame[[name, other]].apply(pd.to_numeric, errors="coerce")
-        return bool(both.corr("spearman").iloc[0, 1] > SAME_ORDER)
+        if not (self.is_number(name) and self.is_number(target)):
+            return False
+        both = self.sheet.frame[[name, target]].apply(pd.to_numeric, errors="coerce")
+        return bool(both.corr("spearman").abs().iloc[0, 1] > SAME_ORDER)
 
     def splits(self, name: str) -> set[str]:
         """Return the values of a column that is called as one of splits."""
@@ -135,9 +139,12 @@ class _Columns:
         return not self.is_vector(name) and self.cells[name].map(str).is_unique
 
 
+def _plain(name: str) -> str:
+    return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower()  # PassengerId
+
+
 def _called(name: str, role: str) -> bool:
-    plain = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower()  # PassengerId
-    return re.search(rf"(^|[^a-z]){NAMES[role]}", plain) is not None
+    return re.search(rf"(^|[^a-z]){NAMES[role]}", _plain(name)) is not None
 
 
 def guess(path: Path, *, task: str | None = None, encoding: str = "utf-8") -> Guess:
@@ -340,11 +347,11 @@ def _target(columns: _Columns) -> Guess | None:
     numbers = called or alone[-1:] or numbers[-1:]
     if not numbers:
         return None
-    plain = [name for name in alone if numbers[0].startswith(name) and columns.order_alike(name, numbers[0])]
-    target = min(plain or numbers[:1], key=len)  # price, where the last column is price_log
+    plain = [name for name in alone if columns.is_copy(numbers[0], name)]  # price, where the last column is price_log
+    target = (plain or numbers)[0]
     columns.free.remove(target)
     told = [f"truth: target from {target}, a number to rank by"]
-    if copies := [name for name in columns.free if target in name and columns.order_alike(name, target)]:
+    if copies := [name for name in columns.free if columns.is_copy(name, target)]:
         columns.free = [name for name in columns.free if name not in copies]
         told.append(f"not used: {', '.join(copies)}, which is {target} on another scale; it may be a `train_target`")
     return Guess("score_ranking", {"target": target}, told)

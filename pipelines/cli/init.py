@@ -20,7 +20,7 @@ RAW = Path("data/raw")
 SEEDS = 3
 WIDTH = 70  # of values in the params that DVC leaves on their line
 SIZE = 96  # pixels on a side of pictures
-SKEWED = 1.0  # skewness of targets of at least 0, beyond which their log is a rival
+SKEWED, GRADES = 1.0, 10  # skewness of targets, and how many different ones, beyond which their log is a rival
 # From random weights, of a table that may be small: steps enough to learn. Those of drawn data would be a few.
 FROM_SCRATCH = {"batch_size": 64, "finetune": {"epochs": 30, "patience": 10}}
 CONVNET = {"name": "convnet", "args": {"channels": [32, 64, 96]}}
@@ -146,8 +146,8 @@ def blocks_of(key: str, raw: Path, task: str, options: dict[str, Any], *, folder
     pictures = "image" in options or "frames" in options
     dataset = {"name": "table", "raw": str(raw), "args": options, **({"size": SIZE} if pictures else {}), "seed": 1}
     metric, learned = LOSSES[task]
-    usual, *ranking = (learns["loss"]["name"] for learns in learned)
-    runs, targets = {}, _first_targets(folder or raw, options) if task == "score_ranking" else None
+    usual = learned[0]["loss"]["name"]
+    runs, targets = {}, _targets(folder or raw, options) if task == "score_ranking" else None
     for learns in deepcopy(learned):
         if targets is not None and learns["loss"]["name"] == "mse":
             learns["loss"]["args"] = {"sigmoid": bool(targets.between(0, 1).all())}
@@ -160,13 +160,14 @@ def blocks_of(key: str, raw: Path, task: str, options: dict[str, Any], *, folder
             "seeds": SEEDS,
             **({"training": deepcopy(FROM_SCRATCH)} if task in ("score_ranking", "multilabel", "retrieval") else {}),
         }
-    if targets is not None and targets.min() >= 0 and targets.skew() > SKEWED:
+    if targets is not None and _are_skewed(targets) and targets.min() >= 0:
         logs = deepcopy(runs[f"{key}-mse"])
         logs["loss"]["args"]["sigmoid"] = False
         logs["training"]["log_plus"] = 10.0 ** floor(log10(targets.mean())) / 100
         runs[f"{key}-mse_log"] = logs
     first, *others = runs
-    question = f"Does {' or '.join(ranking)} rank {key} better than {usual}?"
+    ranking = " or ".join(name.removeprefix(f"{key}-") for name in others)
+    question = f"Does {ranking} rank {key} better than {usual}?"
     comparison = {"question": question, "baseline": first, "runs": others, "metric": metric}
     return {"datasets": {key: dataset}, "runs": runs, "comparisons": {key: comparison}}
 
@@ -183,8 +184,13 @@ def _model(task: str, options: dict[str, Any]) -> dict[str, Any]:
     return {"name": head[0], "args": head[1], "backbone": CONVNET}
 
 
-def _first_targets(folder: Path, options: dict[str, Any]) -> Any:
-    """Return the first targets of a table, a series of pandas."""
+def _are_skewed(targets: Any) -> bool:
+    """Whether targets are numbers, not a few grades, with a tail of large ones."""
+    return targets.nunique() > GRADES and targets.skew() > SKEWED
+
+
+def _targets(folder: Path, options: dict[str, Any]) -> Any:
+    """Return the targets of a table, or of the file of its training rows: a series of pandas."""
     import pandas as pd
 
     from rankops.datasets.tables.files import read_sheet
@@ -192,7 +198,7 @@ def _first_targets(folder: Path, options: dict[str, Any]) -> Any:
     kind, encoding = options.get("format"), options.get("encoding", "utf-8")
     name = options["file"]["train"] if isinstance(options["file"], dict) else options["file"]
     path = folder / Path(name).name
-    sheet = read_sheet([path], lambda _: [options["target"]], kind=kind, encoding=encoding, head=1000)
+    sheet = read_sheet([path], lambda _: [options["target"]], kind=kind, encoding=encoding, head=None)
     return pd.to_numeric(sheet.frame[options["target"]], errors="coerce").dropna()
 
 

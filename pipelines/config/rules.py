@@ -235,6 +235,7 @@ def _check_run(settings: Settings, key: str, place: str) -> None:
         run = _typed(Run, values, place)
         _check_training(settings, run.task, f"{place}.training", run.training)
         _check_dataset_of(settings, run, task, f"{place}.dataset")
+        _check_positives(settings, run, f"{place}.training.positives")
         _check_model(settings, run, f"{place}.model")
         losses = {"loss": run.loss} | ({} if run.auxiliary.name == NONE else {"auxiliary": run.auxiliary})
         _check_losses(settings, task, losses, run.sorter, run.training, place)
@@ -253,6 +254,15 @@ def _check_dataset_of(settings: Settings, run: Run, task: type[Task], place: str
         raise ValueError(
             f"{place}: {run.dataset} has no column {' or '.join(missing)}, from which {run.task} learns; "
             f"{', '.join(fitting) or 'none of the datasets'} can be had"
+        )
+
+
+def _check_positives(settings: Settings, run: Run, place: str) -> None:
+    """Refuse a threshold of training targets for targets on another scale."""
+    if run.training.get("positives") is not None and settings.datasets[run.dataset].args.get("train_target"):
+        raise ValueError(
+            f"{place}: is {run.training['positives']}, a share of what training rows of {run.dataset} learn from, its "
+            "train_target; no threshold of it fits target: leave one of them out"
         )
 
 
@@ -394,13 +404,15 @@ def _check_loss(task: type[Task], loss: Component, training: dict[str, Any], pla
     if loss.name not in fitting:
         raise ValueError(f"{place}.name: {loss.name} is no loss of {task.name}; there are {', '.join(fitting)}")
     scores, parameters = torch.tensor([[0.0, 1.0], [1.0, 0.0]]), _parameters(loss.name)
-    truth = {"label_ranks": torch.tensor([[2, 1], [0, 1]]), "target": scores}
+    logs = training.get("log_plus") is not None  # which are standardized
+    truth = {"label_ranks": torch.tensor([[2, 1], [0, 1]]), "target": 2 * scores - 1 if logs else scores}
     runtime = {"sorter": lambda scores, **_: scores.argsort(-1).argsort(-1) + 1.0, "generator": torch.Generator()}
     given = {name: value for name, value in runtime.items() if name in parameters}
     try:
         function(scores, truth.get(parameters[1], scores.bool()), **loss.args, **given)
     except (TypeError, ValueError) as error:
-        raise ValueError(f"{place}.args: {error}") from error
+        hint = " (log_plus is set, and logs are standardized)" if logs else ""
+        raise ValueError(f"{place}.args: {error}{hint}") from error
     return "sorter" in parameters
 
 

@@ -66,15 +66,17 @@ def compared(
 
 def main(params: Settings) -> None:
     log = logging.getLogger(__name__)
-    statistics: dict[str, dict[int, Statistic]] = {}
+    known: dict[tuple[str, str], dict[int, Statistic]] = {}  # of the last comparison, by task and run
     with replaced_folder("metrics/comparisons") as folder:
         for key, comparison in params.comparisons.items():
-            names, last = (comparison.baseline, *comparison.runs, *comparison.rivals), statistics
+            names = (comparison.baseline, *comparison.runs, *comparison.rivals)
             task, statistics = params.runs[comparison.baseline].task, {}
             with counted(key, "runs") as show:
                 for number, name in enumerate(names, 1):
-                    statistics[name] = last.get(name) or statistics_of(task, f"predictions/{name}.parquet")
+                    found = known.get((task, name)) or statistics_of(task, f"predictions/{name}.parquet")
+                    statistics[name] = found
                     show(number, len(names))
+            known = {(task, name): one for name, one in statistics.items()}
             result = compared(comparison, statistics, params.evaluate)
             (folder / f"{key}.json").write_text(json.dumps(result, indent=2) + "\n")
             for line in _told(result):

@@ -14,7 +14,15 @@ import pyarrow as pa
 
 from rankops.datasets.public.reading import Reading, place_of, split_at
 from rankops.datasets.tables.cells import first_place
-from rankops.datasets.tables.examples import Examples, by_query, examples_of, gathered, in_pieces, of_classes
+from rankops.datasets.tables.examples import (
+    Examples,
+    by_query,
+    examples_of,
+    gathered,
+    in_pieces,
+    of_classes,
+    with_truth,
+)
 from rankops.datasets.tables.facts import compared, expected_of, facts_of
 from rankops.datasets.tables.files import read_sheet
 from rankops.datasets.tables.formats import FORMATS
@@ -55,7 +63,11 @@ class Table(TableOptions):
     def fit(self, raw: str | Path, *, seed: int) -> dict[str, Any]:
         examples = self._read(Path(raw), seed=seed)
         frame = examples.frame[examples.frame["delivery"] == 0]
-        train = self._learned(frame[frame["split"] == "train"])
+        parts = {
+            split: with_truth(self, examples, frame[frame["split"] == split], learned=split == "train")
+            for split in self.splits
+        }
+        frame, train = pd.concat(parts.values()), parts["train"]
         if not len(train):
             raise ValueError(f"{raw}: none of its {len(frame)} rows is for training; see `split`")
         fitted: dict[str, Any] = {"rows": len(train), "left_out": len(examples.left_out)}
@@ -137,14 +149,14 @@ class Table(TableOptions):
         frame = examples.frame
         first = frame["delivery"] == 0
         if split == "all":
-            return self._learned(frame)
-        chosen = frame[first & (frame["split"] == split)]
+            return with_truth(self, examples, frame, learned=True)
+        chosen = with_truth(self, examples, frame[first & (frame["split"] == split)], learned=split == "train")
         if not len(chosen):
             raise ValueError(
                 f"{raw}: none of its {int(first.sum())} rows is in {split}; give it some, or choose a larger share"
             )
         if split == "train" and self.date:
-            later = frame[~first & (frame["delivery"] < reading.snapshot)]
+            later = with_truth(self, examples, frame[~first & (frame["delivery"] < reading.snapshot)], learned=True)
             held = frame[first & (frame["split"] != "train")]
             known = (
                 later["group"].isin(held["group"]) | later["name"].isin(held["name"]) | later["key"].isin(held["key"])
@@ -156,11 +168,7 @@ class Table(TableOptions):
                 )  # fmt: skip
                 reading.skipped.extend(later["name"][known])
             chosen = pd.concat([chosen, later[~known]])
-        return self._learned(chosen) if split == "train" else chosen
-
-    def _learned(self, frame: pd.DataFrame) -> pd.DataFrame:
-        """Return training examples with the truth that they learn from."""
-        return frame if self.train_target is None else frame.assign(truth=frame["train_target"])
+        return chosen
 
     def _encoded(self, examples: Examples, chosen: pd.DataFrame, fitted: Mapping[str, Any]) -> pd.DataFrame:
         """Return examples with numbers of classes in place of their names, of the length that was fitted."""

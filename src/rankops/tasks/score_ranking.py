@@ -128,10 +128,13 @@ class ScoreRanking(TwoPhases):
         if (plus := self.training.get("log_plus")) is not None:
             if (smallest := target.min().item()) + plus <= 0:
                 raise ValueError(
-                    f"log_plus is {plus:g}, but the smallest training target is {smallest:g}: expected more than "
-                    f"{-smallest:g}, or null"
+                    f"training.log_plus is {plus:g}, but the smallest training target is {smallest:g}: expected more "
+                    f"than {-smallest:g}, or null"
                 )
             target, scale = (target + plus).log(), {"plus": plus}
+        if bool((target == target[0]).all()):
+            what = "training targets" if plus is None else f"logs of training targets plus {plus:g}"
+            raise ValueError(f"all {len(split)} {what} are {target[0].item():g}, which leaves nothing to order")
         if scale or bool(((target < 0) | (target > 1)).any()):
             deviation = target.std(correction=0).item()
             network.recipe["target"] = {"mean": target.mean().item(), "deviation": deviation or 1.0} | scale

@@ -88,7 +88,7 @@ def examples_of(table: TableOptions, sheet: Sheet, roles: dict[str, list[str]]) 
         frame["split"] = _splits(sheet, one["split"])
     frame["truth"] = _truths(table, sheet, cells[roles[table.truth_role]])
     if "train_target" in one:
-        frame["train_target"] = as_numbers(sheet, one["train_target"])
+        frame["train_target"] = _numbers_where_given(sheet, one["train_target"])
     return Examples(sheet, frame, left_out, _classes(table, roles), _feature_names(table, roles))
 
 
@@ -109,6 +109,8 @@ def missing_cells(
     for role, columns in roles.items():
         if role == "labels" and table.has_label_cells and not table.ordered:
             continue  # a row without a label is one of none of the classes
+        if table.train_target and role in ("target", "train_target"):
+            continue  # the split says which one a row must have
         numeric = role in NUMERIC or (role == "labels" and not table.has_label_cells)
         yield from ((role, column, missing_in(frame[column], numeric=numeric)) for column in columns)
 
@@ -216,6 +218,8 @@ def _truths(table: TableOptions, sheet: Sheet, cells: pd.DataFrame) -> pd.Series
             return _series(as_flags(sheet, cells), cells.index)
         case "label_ranks":
             return _series(as_ranks(sheet, cells), cells.index)
+        case "target" if table.train_target:
+            return _numbers_where_given(sheet, first)
         case "target":
             return pd.Series(as_numbers(sheet, first), cells.index)
         case "relevance":
@@ -227,6 +231,33 @@ def _truths(table: TableOptions, sheet: Sheet, cells: pd.DataFrame) -> pd.Series
         position, place = first_place(sheet, cells.index, wrong)
         raise ValueError(f"{place}: a caption is without a word: {rows[position]}; correct or remove the row")
     return _series(rows, cells.index)
+
+
+def _numbers_where_given(sheet: Sheet, cells: pd.Series) -> pd.Series:
+    """Return numbers, NaN where a cell is empty."""
+    given = cells[~missing_in(cells, numeric=True)]
+    return pd.Series(as_numbers(sheet, given), given.index, dtype=float).reindex(cells.index)
+
+
+def with_truth(table: TableOptions, examples: Examples, frame: pd.DataFrame, *, learned: bool) -> pd.DataFrame:
+    """Return examples with the truth that they have as training rows, or as others, and without those that miss it.
+
+    Raises:
+        ValueError: it is missing, and may not be.
+    """
+    if table.train_target is None:
+        return frame
+    frame = frame.assign(truth=frame["train_target"] if learned else frame["truth"])
+    missing = frame["truth"].isna().to_numpy()
+    if missing.any() and table.missing == "refuse":
+        _, place = first_place(examples.sheet, frame.index, missing)
+        column, rows = (table.train_target, "training") if learned else (table.target, "held-out")
+        raise ValueError(
+            f"{place}: {column} is empty ({missing.sum()} of {len(missing)} {rows} rows), from which such rows have "
+            "their truth; fill it, or set missing: leave_out"
+        )
+    examples.left_out.update(zip(frame["name"][missing], frame["delivery"][missing], strict=True))
+    return frame[~missing]
 
 
 def _classes(table: TableOptions, roles: dict[str, list[str]]) -> list[str]:

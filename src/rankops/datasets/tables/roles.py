@@ -44,8 +44,8 @@ class TableOptions(DiskDataset):
         ordered: labels of a cell stand in order, the most important first.
         label_ranks: columns, one a class: 0 for absent, larger for more important.
         target: column of numbers.
-        train_target: column from which training rows learn in place of `target`: its log, clicks where grades are the
-            truth. Validation, test and gate are judged by `target`.
+        train_target: column from which training rows learn in place of `target`, such as clicks where grades are the
+            truth; they need no `target`. Validation, test and gate are judged by `target`, and need no `train_target`.
         relevance: column of grades; the rows of one `group` are the documents of a query.
         captions: columns of text; rows of one image (or of one `id`) are gathered.
         label_separator, frame_separator: between the names in a cell.
@@ -160,6 +160,10 @@ class TableOptions(DiskDataset):
             if not 0 <= shares["gate"] < 1:
                 raise ValueError(f"split.gate is {shares['gate']}, expected from 0 (no gate) to below 1")
             check_shares(val_share=shares["val"], test_share=shares["test"], gate_share=shares["gate"])
+
+    @property
+    def foldable(self) -> bool:  # ty: ignore[incompatible-property-override]
+        return self.train_target is None  # else rows for training have another truth
 
     @property
     def has_label_cells(self) -> bool:
