@@ -69,9 +69,9 @@ TRAINED = {
     "sampled": "at random",
 }
 NOTES = (
-    "Right of the line: better than the usual loss.",
-    "Scales differ. No alternative was run on kanji and",
-    "solar cells. Of proteins: those that it learns from.",
+    "Right of the line: better than the usual loss. Axes",
+    "differ. Kanji and solar cells: no alternative was run.",
+    "Proteins are named after those used for training.",
 )
 
 
