@@ -63,21 +63,21 @@ FITNESS = {
 
 
 TRAINED = {
-    "two_vs_rest": "with up to 2 changes",
-    "three_vs_rest": "with up to 3 changes",
-    "low_vs_high": "of low fitness",
-    "sampled": "at random",
+    "two_vs_rest": "trained on up to 2 changes",
+    "three_vs_rest": "up to 3 changes",
+    "low_vs_high": "low to high fitness",
+    "sampled": "random split",
 }
 NOTES = (
     "Right of the line: better than the usual loss. Axes",
     "differ. Kanji and solar cells: no alternative was run.",
-    "Proteins are named after those used for training.",
+    "GB1 is a protein; its variants are split four ways.",
 )
 
 
 def _of_split(split: str, key: str) -> Case:
     runs = {name: {loss: f"gb1-{run}-{key}" for loss, run in losses.items()} for name, losses in FITNESS.items()}
-    return Case(f"proteins {TRAINED[split]}", "Spearman", "flip_gb1", "spearman", **runs)
+    return Case(f"GB1, {TRAINED[split]}", "Spearman", "flip_gb1", "spearman", **runs)
 
 
 SETS = Case(
