@@ -1,7 +1,8 @@
 """Draw the pictures `PICTURES` of docs/, for light and dark pages: `python -m tools.pictures`."""
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
@@ -60,8 +61,6 @@ FITNESS = {
         "MSE of batch ranks": "mse_ranks",
     },
 }  # fmt: skip
-
-
 TRAINED = {
     "two_vs_rest": "trained on up to 2 changes",
     "three_vs_rest": "up to 3 changes",
@@ -148,6 +147,32 @@ def _of_sets(study: Study, method: str, metric: str) -> pd.Series:
     return pd.concat([of_seeds(study, f"{name}, {method}", metric) for name in names], axis=1).mean(axis=1)
 
 
+def _across(panel: Panel, left: int, gain: float) -> float:
+    """Return where a gain lies, in a column that begins at `left`."""
+    return left + 170 + 180 * (gain - panel.low) / (panel.high - panel.low)
+
+
+def _rows(case: Case, x: Callable[[float], float], left: int, y: int) -> tuple[list[str], int]:
+    """Return a case, a row a kind of loss, and where the next one begins."""
+    rows = [(kind, best) for kind in KINDS if (best := _best(case, kind))]
+    end = y + 26 + 18 * len(rows)
+    parts = [
+        f'<text x="{left + 8}" y="{y + 18}">{case.title}</text>',
+        f'<text class="small" x="{left + 404}" y="{y + 18}" text-anchor="end">{case.metric}</text>',
+        f'<path class="line" d="M{x(0):.1f} {y + 24}V{end}"/>',
+    ]
+    for row, (kind, (loss, metric, (gain, least, most))) in enumerate(rows):
+        middle = y + 35 + 18 * row
+        value = f'x="{left + 404}" y="{middle + 5}" text-anchor="end">{metric:.3f}'
+        parts += [
+            f'<text class="small" x="{left + 20}" y="{middle + 5}">{loss}</text>',
+            f'<path class="{kind}" stroke-width="3" d="M{x(least):.1f} {middle}H{x(most):.1f}"/>',
+            f'<circle class="{kind}" cx="{x(gain):.1f}" cy="{middle}" r="5"/>',
+            f'<text class="small" {value}</text>',
+        ]
+    return parts, end + 6
+
+
 def pays() -> str:
     """Draw by how much a ranking loss and a simple alternative differ from the usual loss, with 95 % intervals."""
     parts, bottom = [], 0
@@ -158,30 +183,16 @@ def pays() -> str:
     for column, panels in enumerate(COLUMNS):
         left, y = 8 + 436 * column, 40
         for panel in panels:
-            _, low, high, ticks, _ = panel
-            x = lambda gain, low=low, high=high, left=left: left + 170 + 180 * (gain - low) / (high - low)  # noqa: E731
+            x = partial(_across, panel, left)
             parts.append(f'<path class="band" d="M{left} {y + 14}H{left + 408}"/>')
             parts.append(f'<text class="title" x="{left + 8}" y="{y + 20}">{panel.title}</text>')
-            for tick in ticks:
+            for tick in panel.ticks:
                 shown = f"{tick:+g}".replace("-", "\N{MINUS SIGN}") if tick else "0"
                 parts.append(f'<text class="small" x="{x(tick):.0f}" y="{y + 19}" text-anchor="middle">{shown}</text>')
             y += 32
             for case in panel.cases:
-                parts.append(f'<text x="{left + 8}" y="{y + 18}">{case.title}</text>')
-                parts.append(
-                    f'<text class="small" x="{left + 404}" y="{y + 18}" text-anchor="end">{case.metric}</text>'
-                )
-                rows = [(kind, best) for kind in KINDS if (best := _best(case, kind))]
-                end = y + 26 + 18 * len(rows)
-                parts.append(f'<path class="line" d="M{x(0):.1f} {y + 24}V{end}"/>')
-                for row, (kind, (loss, metric, (gain, least, most))) in enumerate(rows):
-                    middle = y + 35 + 18 * row
-                    parts.append(f'<text class="small" x="{left + 20}" y="{middle + 5}">{loss}</text>')
-                    parts.append(f'<path class="{kind}" stroke-width="3" d="M{x(least):.1f} {middle}H{x(most):.1f}"/>')
-                    parts.append(f'<circle class="{kind}" cx="{x(gain):.1f}" cy="{middle}" r="5"/>')
-                    value = f'x="{left + 404}" y="{middle + 5}" text-anchor="end">{metric:.3f}'
-                    parts.append(f'<text class="small" {value}</text>')
-                y = end + 6
+                drawn, y = _rows(case, x, left, y)
+                parts += drawn
             y += 4
         for line in () if column else NOTES:
             y += 18
