@@ -66,6 +66,12 @@ def embeddings(folder):
     np.savez(folder / "a.npz", X=np.arange(2.0 * ROWS).reshape(ROWS, 2), y=np.arange(ROWS))
 
 
+def cars(folder):
+    proteins = ["MKTA" + "ACDEFGHIKL"[k % 10] + "ACDEFGHIKL"[k // 10] for k in N]
+    write(folder, "a.csv", km=N, brand=[["vw", "bmw"][k % 2] for k in N], owner_name=[f"n{k}" for k in N],
+          protein=proteins, price=np.arange(ROWS) * 1.5)  # fmt: skip
+
+
 KINDS = {
     "a.csv": {
         ordered: ("label_ranking", {"image": "path", "labels": "tags", "ordered": True, "group": "customer"}),
@@ -73,6 +79,8 @@ KINDS = {
         captions: ("retrieval", {"image": "image", "captions": "caption"}),
         houses: ("score_ranking", {"features": "f_*", "target": "price", "split": "split"}),
         reviews: ("score_ranking", {"text": "review", "target": "rating", "id": "id"}),
+        cars: ("score_ranking", {"features": ["km"], "categories": ["brand"], "letters": "protein", "target": "price",
+                                 "id": "owner_name"}),
     },
     "train.txt": {
         queries: ("query_ranking", {"file": {"train": "train.txt", "val": "vali.txt", "test": "test.txt"},

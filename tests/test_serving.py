@@ -153,6 +153,8 @@ REFUSED = [
     ("query_ranking", [{"features": [[0.1, 0.2, 0.3]]}], r"row 1: features are \(1, 3\), expected \(n, 2\)"),
     ("query_ranking", [{"features": [{"price": 0.1}]}], "row 1: no feature age"),
     ("query_ranking", [{"features": [{"price": 0.1, "age": 2, "prize": 3}]}], "row 1: unknown feature 'prize'"),
+    ("query_ranking", [{"features": [{"price": True, "age": 2}]}], "row 1: features 0.price is a truth value"),
+    ("query_ranking", [{"features": [{"price": "cheap", "age": 2}]}], "row 1: price is 'cheap', expected a number"),
     ("query_ranking", [{"features": []}], "row 1: no features"),
     ("label_ranking", [{"image": GOOD}, {"image": None}], "row 2: image is null"),
     ("label_ranking", [{"image": 7}], "row 1: image is a number"),

@@ -195,6 +195,29 @@ class TestRoles:
             assert table["target"].to_pylist() == [part * features for [features] in table["features"].to_pylist()]
         assert fitted["mean"] == pytest.approx(-28.5)
 
+    def test_names_become_features_of_0_and_1_by_the_training_rows(self, tmp_path, caplog):
+        rows = [f"{k},{'bmw' if k % 2 else 'vw'},rome,M{'AC'[k % 2]}Y,{k},{split}" for k, split in enumerate(NAMES * 9)]
+        lines(tmp_path, "a.csv", "km,brand,city,protein,price,split", *rows, "0,lada,oslo,MAW,1,test")
+        options = {"features": ["km"], "categories": ["brand", "city"], "letters": "protein"}
+        options |= {"file": "a.csv", "target": "price", "split": "split"}
+        found, fitted, _ = read(options, tmp_path)  # training rows are even: one brand, one city, one protein
+        assert fitted["features"] == ["km"]
+        lines(tmp_path, "a.csv", "km,brand,city,protein,price,split", *rows, "1,bmw,rome,MCY,1,train",
+              "0,lada,oslo,MAW,1,test")  # fmt: skip
+        found, fitted, _ = read(options, tmp_path)
+        assert fitted["features"] == ["km", "brand=bmw", "brand=vw", "protein[2]=A", "protein[2]=C"]
+        assert found["train"]["features"].to_pylist()[-1] == [1, 1, 0, 0, 1]
+        assert found["test"]["features"].to_pylist()[-1] == [0, 0, 0, 1, 0]
+        assert "brand: 1 of 10 values are none that training rows have, such as 'lada'" in caplog.text
+        assert json.loads(found["val"].schema.metadata[b"features"]) == fitted["features"]
+
+    def test_documents_of_a_query_have_names_too(self, tmp_path):
+        rows = [f"q{k // 2},{'xy'[k % 2]},{k % 2}" for k in range(80)]
+        lines(tmp_path, "a.csv", "query,kind,grade", *rows)
+        options = {"file": "a.csv", "categories": "kind", "relevance": "grade", "group": "query"}
+        found, _, _ = read(options, tmp_path)
+        assert found["train"].to_pylist()[0]["features"] == [[1, 0], [0, 1]]
+
     def test_each_row_needs_the_truth_of_its_split_alone(self, tmp_path):
         rows = [f"{k},{'' if k % 3 == 0 else k},{k if k % 3 == 0 else ''},{s}" for k, s in enumerate(NAMES[:3] * 20)]
         lines(tmp_path, "a.csv", "f,grade,clicks,split", *rows)
@@ -438,6 +461,7 @@ class TestStages:
             {"file": "photos.csv", "text": "tags", "target": "price", "group": "customer"},
             {"file": "photos.csv", "image": "path", "captions": "tags"},
             {"file": "photos.csv", "features": ["price"], "relevance": "weight", "group": "customer"},
+            {"file": "photos.csv", "features": ["weight"], "categories": ["tags", "day"], "target": "price"},
         ],
     )
     def test_each_role_is_held_against_what_it_implies(self, project, options):
@@ -463,12 +487,19 @@ class TestRowsAndColumns:
             ({"features": ["f", "day"], "target": "y"}, "row 1: day is 2026-01-01"),
             ({"text": "several", "target": "y"}, "row 1: several is"),
             ({"image": "picture", "target": "y", "split": {"hash_of": "picture"}}, "picture holds pictures"),
+            ({"categories": ["f", "y"], "target": "y"}, "categories: column 'y' is the target too"),
+            ({"features": ["f"], "categories": "f", "target": "y"}, "column 'f' is in features and in categories"),
+            ({"features": "vectors", "categories": "f", "target": "y"}, "vectors holds vectors"),
+            ({"image": "picture", "categories": "f", "target": "y"}, "expected beside `features` or alone"),
+            ({"categories": "several", "target": "y"}, "row 1: several is"),
+            ({"categories": "a=b", "target": "y"}, "column 'a=b' has a `=`"),
+            ({"letters": "f", "target": "y"}, "row 11: f has 2 letters, expected 1 as in the first row"),
         ],
     )
     def test_columns_of_another_kind_are_refused(self, tmp_path, options, told):
         columns = {
             "f": range(ROWS), "y": range(ROWS), "day": pd.date_range("2026-01-01", periods=ROWS),
-            "several": [["a", "b"]] * ROWS, "picture": [photo(1)] * ROWS,
+            "several": [["a", "b"]] * ROWS, "picture": [photo(1)] * ROWS, "vectors": [[1.0, 2.0]] * ROWS, "a=b": "x",
         }  # fmt: skip
         pd.DataFrame(columns).to_parquet(tmp_path / "a.parquet")
         with pytest.raises(ValueError, match=re.escape(told)):

@@ -16,7 +16,7 @@ from rankops.datasets.tables.cells import missing_in
 from rankops.datasets.tables.examples import missing_cells
 from rankops.datasets.tables.files import Stored, columns_like, names_in, read_sheet
 from rankops.datasets.tables.formats import format_of
-from rankops.datasets.tables.roles import SHARES
+from rankops.datasets.tables.roles import NAMED, SHARES
 
 __all__ = ["TASKS", "Guess", "guess"]
 
@@ -38,6 +38,7 @@ NAMES = {
     "split": r"(split|fold|subset|partition)",
 }
 SCALE = r"[^a-z0-9]*(log(1p|2|10)?|ln|ranks?|ranked|sqrt|z|z_?score|scaled|norm|normalized|standardized|neg)[^a-z0-9]*"
+ALIGNED = re.compile(r"[A-Z*.-]{4,}")
 WEIGHT = re.compile(r"((sample|row|example|case)_?)?weights?", re.IGNORECASE)  # not of a body or a parcel
 
 
@@ -132,8 +133,17 @@ class _Columns:
 
     def is_category(self, name: str) -> bool:
         """Whether cells are names of few kinds."""
+        if self.is_vector(name) or self.is_picture(name):
+            return False
         cells = self.cells[name].map(str)
         return not self.is_number(name) and cells.nunique() <= max(2, len(cells) // 10)
+
+    def is_aligned(self, name: str) -> bool:
+        """Whether cells are words of capitals, all of one length, as aligned proteins and genes are."""
+        cells = self.cells[name]
+        if not all(isinstance(one, str) and ALIGNED.fullmatch(one) for one in cells):
+            return False
+        return cells.map(len).nunique() == 1 and not self.is_category(name)
 
     def is_unique(self, name: str) -> bool:
         return not self.is_vector(name) and self.cells[name].map(str).is_unique
@@ -193,8 +203,9 @@ def _incomplete(columns: _Columns, table: Table) -> int:
 
 
 def _used(options: dict[str, Any], names: list[str]) -> list[str]:
-    given = options.get("features", [])
-    return [name for one in ([given] if isinstance(given, str) else given) for name in columns_like(one, names)]
+    given = [options.get(role, []) for role in ("features", *NAMED)]
+    patterns = [one for some in given for one in ([some] if isinstance(some, str) else some)]
+    return [name for one in patterns for name in columns_like(one, names)]
 
 
 def _split_files(path: Path) -> tuple[str | dict[str, str], list[str]]:
@@ -266,9 +277,9 @@ def _truth(columns: _Columns, entered: tuple[str, Any] | None, structure: dict[s
         if (found := attempts[name]()) is None:
             continue
         options, told = found.options, found.told
-        role, column = entered or _rest(columns)
-        told.insert(0, f"input: {role} from {column}")
-        return Guess(found.task, {role: column} | options, told)
+        inputs = dict([entered]) if entered else _rest(columns)
+        told.insert(0, "input: " + ", ".join(f"{role} from {column}" for role, column in inputs.items()))
+        return Guess(found.task, inputs | options, told)
     names = ", ".join(columns.sheet.frame.columns[:20])
     wanted = f"{task} learns from" if task else "a task could learn from, such as labels, a number or captions"
     raise ValueError(f"{columns.sheet.paths[0]}: no column of what {wanted}; it has {names}; write the block by hand")
@@ -357,21 +368,31 @@ def _target(columns: _Columns) -> Guess | None:
     return Guess("score_ranking", {"target": target}, told)
 
 
-def _rest(columns: _Columns) -> tuple[str, Any]:
-    """Take the input from what is left: sentences, or all numbers."""
+def _rest(columns: _Columns) -> dict[str, Any]:
+    """Take the input from what is left: sentences, or all numbers, names of few kinds, and letters in places."""
     if (name := columns.take(columns.is_text)) is not None:
-        return "text", name
+        return {"text": name}
     numbers = [name for name in columns.free if columns.is_number(name)]
-    if not numbers:
+    letters = next((name for name in columns.free if columns.is_aligned(name) and "=" not in name), None)
+    categories = [name for name in columns.free if columns.is_category(name) and "=" not in name]
+    found: dict[str, Any] = {"features": _in_patterns(columns, numbers)} if numbers else {}
+    found |= {"categories": categories} if categories else {}
+    found |= {"letters": letters} if letters else {}
+    if not found:
         raise ValueError(
             f"{columns.sheet.paths[0]}: no column of pictures, numbers or text is left to learn from; write the block "
             "by hand"
         )
+    return found
+
+
+def _in_patterns(columns: _Columns, numbers: list[str]) -> str | list[str]:
+    """Return the columns of features, by a pattern those that begin alike."""
     features = numbers
     for start, names in _alike(numbers, least=4).items():
         if not [name for name in columns.sheet.frame if name.startswith(start) and name not in names]:
             features = [f"{start}*" if name == names[0] else name for name in features if name not in names[1:]]
-    return "features", features[0] if len(features) == 1 and len(numbers) > 1 else features
+    return features[0] if len(features) == 1 and len(numbers) > 1 else features
 
 
 def _alike(names: Sequence[str], *, least: int) -> dict[str, list[str]]:

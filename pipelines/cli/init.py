@@ -173,10 +173,10 @@ def blocks_of(key: str, raw: Path, task: str, options: dict[str, Any], *, folder
 
 
 def _model(task: str, options: dict[str, Any]) -> dict[str, Any]:
-    if "features" in options:
-        return {"name": "linear", "args": {}, "backbone": {"name": "perceptron", "args": {"hidden": [64]}}}
     if "text" in options:
         return {"name": "linear", "args": {}, "backbone": {"name": "words", "args": {}}}
+    if "image" not in options and "frames" not in options:
+        return {"name": "linear", "args": {}, "backbone": {"name": "perceptron", "args": {"hidden": [64]}}}
     head = {
         "label_ranking": ("label_attention", {}),
         "retrieval": ("linear", {"grid": 4}),

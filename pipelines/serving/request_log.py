@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from rankops.inputs._feature_names import numbers_of
 from rankops.io.atomic import replaced_file
 
 __all__ = ["BYTES", "ROWS", "RequestLog", "row_of"]
@@ -135,6 +136,7 @@ def _cell(value: Any, kind: str, recipe: Mapping[str, Any]) -> Any:
     if kind == "image":
         return "data:;base64," + (base64.b64encode(value).decode() if isinstance(value, bytes) else value)
     if kind == "vector":
-        named = isinstance(value, Mapping)
-        return [float(value[name]) for name in recipe["input"]["names"]] if named else [float(one) for one in value]
+        if isinstance(value, Mapping):
+            return numbers_of(value, recipe["input"]["names"])
+        return [float(one) for one in value]
     return value.item() if isinstance(value, np.generic) else value

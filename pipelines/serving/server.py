@@ -270,8 +270,12 @@ def _check_cell(cell: Any, kind: str, place: str) -> None:
         case "images" | "vectors" | "texts" as several:
             for number, one in enumerate(_list(cell, place)):
                 _check_cell(one, several.removesuffix("s"), f"{place} {number}")
+        case "vector" if isinstance(cell, dict):
+            for name, value in cell.items():
+                if type(value) not in (int, float, str):
+                    raise ValueError(f"{place}.{name} is {_named(value)}, expected a number or a name")
         case "vector":
-            _check_numbers([*cell.values()] if isinstance(cell, dict) else cell, place)
+            _check_numbers(cell, place)
         case "id":
             if not isinstance(cell, str | int) or isinstance(cell, bool):
                 raise ValueError(f"{place} is {_named(cell)}, expected text or a whole number")

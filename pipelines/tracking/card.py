@@ -14,6 +14,7 @@ from pipelines.ops.dvc_lock import INPUT
 from pipelines.reporting.results import markdown, number
 from pipelines.tracking.slices import Slice
 from rankops import __version__, lookup
+from rankops.inputs._feature_names import columns_of
 
 __all__ = ["LONGEST", "NUMBER", "card", "inputs_of", "summary"]
 
@@ -97,6 +98,8 @@ def _input(recipe: Mapping[str, Any]) -> str:
 
     >>> _input({"task": "score_ranking", "input": {"kind": "features", "count": 2, "names": ["age", "price"]}})
     'a vector of 2 numbers, raw: age, price'
+    >>> _input({"task": "score_ranking", "input": {"kind": "features", "count": 2, "names": ["age", "brand=vw"]}})
+    '2 values by their names, raw: age, brand'
     """
     given = recipe["input"]
     if given["kind"] in ("image", "frames"):
@@ -107,9 +110,10 @@ def _input(recipe: Mapping[str, Any]) -> str:
             f"{given['height']} pixels, {colors}"
         )
     elif given["kind"] == "features":
-        names = given.get("names")
-        named = shorten(f": {', '.join(names)}", NAMES, placeholder=", ...") if names else ""
-        what = f"a vector of {given['count']} numbers, raw{named}"
+        names = given.get("names") or []
+        columns = columns_of(names)
+        what = f"a vector of {given['count']} numbers" if columns == names else f"{len(columns)} values by their names"
+        what += ", raw" + (shorten(f": {', '.join(columns)}", NAMES, placeholder=", ...") if names else "")
     else:
         what = "a text"
     what = f"the documents of a query, each {what}" if recipe["task"] == "query_ranking" else what

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from rankops.datasets.tables.formats import FORMATS, Format, format_of
+from rankops.inputs._feature_names import columns_of
 from rankops.lookup import did_you_mean
 
 __all__ = ["OWN", "Roles", "Row", "kind_of", "pieces", "read", "table_of"]
@@ -147,7 +148,11 @@ def _of_table(path: Path, form: Format, recipe: Mapping[str, Any], roles: Roles)
     ids = roles.id or ("id" if "id" in names else None)
     wanted = list(dict.fromkeys([*inputs, *filter(None, (ids, roles.query))]))
     _require(path, names, wanted, inputs)
-    several = [_Cells(path, columns, key, ids, recipe["input"].get("separator", "|")) for columns, key in found]
+    named = recipe["input"].get("names") or ()
+    several = [
+        _Cells(path, columns, key, ids, recipe["input"].get("separator", "|"), by_name=columns == columns_of(named))
+        for columns, key in found
+    ]
     cells = several[0]
     numbered = enumerate(_cells(path, form, wanted, recipe["input"]), 1)
     if recipe.get("task") != "query_ranking":
@@ -185,7 +190,7 @@ def _named(names: list[str], given: Sequence[str], known: list[str]) -> list[str
     starts = tuple(name.removesuffix("*") for name in given if name.endswith("*"))
     found = [name for name in given if not name.endswith("*")]
     found += [name for name in names if name.startswith(starts)]
-    return known if known and set(known) == set(found) else found
+    return next((own for own in (known, columns_of(known)) if own and set(own) == set(found)), found)
 
 
 def _inputs(path: Path, names: list[str], recipe: Mapping[str, Any], roles: Roles) -> list[tuple[list[str], str]]:
@@ -196,11 +201,11 @@ def _inputs(path: Path, names: list[str], recipe: Mapping[str, Any], roles: Role
         return [*([(_named(names, given, known), kind)] if given else []), *captions]
     known = known if kind == "features" else []
     # As the features are called, or the input in the training's table, or what it is.
-    choices = [columns for columns in (known, recipe["input"].get("columns"), [kind]) if columns]
+    choices = [columns for columns in (known, columns_of(known), recipe["input"].get("columns"), [kind]) if columns]
     found = [(list(columns), kind) for columns in choices if set(columns) <= set(names)][:1]
     if found or captions:
         return [*captions, *found] if roles.captions_first else [*found, *captions]
-    if missing := [name for name in known if name not in names]:
+    if missing := [name for name in columns_of(known) if name not in names]:
         raise ValueError(f"{path}: no column {missing[0]!r}, a feature of the model; {_has(names, missing[0])}")
     raise ValueError(f"{path}: no column {kind}; name the one that holds it, as in `--input {names[0]}`; it has "
                      f"{', '.join(names)}")  # fmt: skip
@@ -227,6 +232,7 @@ class _Cells:
     key: str
     ids: str | None
     separator: str
+    by_name: bool  # features are of these columns
 
     def are_in(self, row: dict[str, Any]) -> bool:
         return any(row[name] not in (None, "") for name in self.inputs)
@@ -273,7 +279,11 @@ class _Cells:
             return list(map(self._picture, cell if isinstance(cell, list) else str(cell).split(self.separator)))
         return str(cell)
 
-    def _features(self, row: dict[str, Any], cell: Any) -> list[float]:
+    def _features(self, row: dict[str, Any], cell: Any) -> list[float] | Mapping[str, Any]:
+        if self.by_name:
+            return {name: row[name] for name in self.inputs}
+        if isinstance(cell, Mapping):
+            return cell
         if len(self.inputs) == 1 and isinstance(cell, str):
             from rankops.datasets.tables.cells import numbers_in  # needs pandas
 

@@ -17,9 +17,11 @@ from rankops.datasets.tables.cells import first_place
 from rankops.datasets.tables.examples import (
     Examples,
     by_query,
+    encoded,
     examples_of,
     gathered,
     in_pieces,
+    named_features,
     of_classes,
     with_truth,
 )
@@ -80,7 +82,10 @@ class Table(TableOptions):
             fitted |= {"mean": float(train["truth"].mean()), "deviation": float(train["truth"].std(ddof=0))}
         elif self.relevance:
             fitted["whole"] = all(float(one).is_integer() for row in frame["truth"] for one in row)
-        if self.input == "features":
+        if self.has_names:
+            names = named_features(self, examples, train)
+            fitted |= {"width": len(names), "features": names}
+        elif self.input == "features":
             first = train["input"].iloc[0]
             fitted |= {"width": len(first[0] if self.relevance else first), "features": examples.features}
         fitted["understood"] = self._understood(examples, frame, fitted)
@@ -107,7 +112,7 @@ class Table(TableOptions):
         splits = frame["split"].value_counts()
         told: dict[str, Any] = {
             "rows": f"{len(frame)}: " + ", ".join(f"{splits.get(name, 0)} {name}" for name in self.splits),
-            "input": f"{self.input} from {_named(getattr(self, self.input))}",
+            "input": f"{self.input} from {_named(self.input_columns)}",
         }
         told["truth"] = f"{self.truth} from {_named(getattr(self, self.truth_role))}"
         if self.train_target:
@@ -172,7 +177,9 @@ class Table(TableOptions):
 
     def _encoded(self, examples: Examples, chosen: pd.DataFrame, fitted: Mapping[str, Any]) -> pd.DataFrame:
         """Return examples with numbers of classes in place of their names, of the length that was fitted."""
-        if "width" in fitted:
+        if self.has_names:
+            chosen = encoded(self, examples.sheet, chosen, fitted["features"])
+        elif "width" in fitted:
             widths = chosen["input"].map(lambda cell: len(cell[0] if self.relevance else cell))
             if (wrong := widths != fitted["width"]).any():
                 position, place = first_place(examples.sheet, chosen.index, wrong)

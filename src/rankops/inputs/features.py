@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from rankops.inputs._base import Inputs
+from rankops.inputs._feature_names import columns_of, numbers_of
 from rankops.inputs.image import check_lists, flat, row_of
 from rankops.io.parquet import is_list, matrix, parquet_file, read_table, said
 
@@ -77,8 +78,9 @@ def _ordered(cell: Any, about: dict[str, Any], where: str) -> list[float]:
         return [float(value) for value in cell]
     if names is None:
         raise ValueError(f"{where}: features by name, expected a list of {about['count']}: the model knows no names")
-    if unknown := [name for name in cell if name not in names]:
-        raise ValueError(f"{where}: unknown feature {unknown[0]!r}; the model takes {', '.join(names)}")
-    if missing := [name for name in names if cell.get(name) is None]:
-        raise ValueError(f"{where}: no feature {', '.join(missing)}, expected a number")
-    return [float(cell[name]) for name in names]
+    columns = columns_of(names)
+    if unknown := [name for name in cell if name not in columns and name not in names]:
+        raise ValueError(f"{where}: unknown feature {unknown[0]!r}; the model takes {', '.join(columns)}")
+    if missing := [name for name in columns_of([one for one in names if one not in cell]) if cell.get(name) is None]:
+        raise ValueError(f"{where}: no feature {', '.join(missing)}, expected a value")
+    return numbers_of(cell, names)

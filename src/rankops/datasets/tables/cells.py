@@ -2,7 +2,6 @@
 
 import posixpath
 import re
-import unicodedata
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,6 +9,7 @@ import numpy as np
 import pandas as pd
 
 from rankops.datasets.tables.files import Sheet, Stored
+from rankops.inputs._feature_names import plain
 
 __all__ = [
     "as_flags",
@@ -142,13 +142,8 @@ def as_names(sheet: Sheet, cells: pd.Series) -> pd.Series:
     for number, cell in cells.items():
         if isinstance(cell, list | dict | np.ndarray):
             raise ValueError(f"{sheet.place(number)}: {cells.name} is {str(cell)[:60]}, expected text or a number")
-        names.append(_name(cell))
+        names.append(plain(cell))
     return pd.Series(names, cells.index, dtype=object)
-
-
-def _name(cell: Any) -> str:
-    name = str(int(cell)) if isinstance(cell, float) and cell.is_integer() else str(cell)
-    return unicodedata.normalize("NFC", name.strip())
 
 
 def as_paths(sheet: Sheet, cells: pd.Series) -> pd.Series:
@@ -183,7 +178,7 @@ def as_labels(sheet: Sheet, cells: pd.Series, separator: str) -> pd.Series:
         parts = parts if isinstance(parts, list | np.ndarray) else [parts] if not missing else []
         if wrong := [part for part in parts if part is None or isinstance(part, list | dict | np.ndarray)]:
             raise ValueError(f"{sheet.place(number)}: {cells.name} has {str(wrong[0])[:60]}, expected names of labels")
-        labels = [name for name in map(_name, parts) if name]
+        labels = [name for name in map(plain, parts) if name]
         if len(set(labels)) < len(labels):
             twice = next(name for name in labels if labels.count(name) > 1)
             raise ValueError(

@@ -28,14 +28,26 @@ from rankops.datasets.tables.cells import (
     split_into,
 )
 from rankops.datasets.tables.files import Sheet, Stored, stored_pictures
-from rankops.datasets.tables.roles import ALL_SPLITS, NUMERIC, PICTURES, TableOptions
+from rankops.datasets.tables.roles import ALL_SPLITS, NAMED, NUMERIC, PICTURES, TableOptions
+from rankops.inputs._feature_names import columns_of, numbers_of
 from rankops.io.images import as_jpeg, open_photo
 from rankops.lookup import did_you_mean
 
-__all__ = ["Examples", "by_query", "examples_of", "gathered", "in_pieces", "missing_cells", "of_classes"]
+__all__ = [
+    "Examples",
+    "by_query",
+    "encoded",
+    "examples_of",
+    "gathered",
+    "in_pieces",
+    "missing_cells",
+    "named_features",
+    "of_classes",
+]
 
 DECODED = 512  # pictures that are decoded, written and forgotten together
 PIECE = 2**14  # rows of anything else
+KINDS = 1000  # names of a category
 
 
 class Examples(NamedTuple):
@@ -45,7 +57,7 @@ class Examples(NamedTuple):
         sheet: what was read.
         frame: a row an example, by the number of its (first) row in the sheet: `name`, `split`, `delivery`, `group`,
             `weight`, `key` (of the split), `input`, `truth` and where it is given `train_target`. Labels in cells are
-            lists of names.
+            lists of names. Features are vectors, or values by their columns where some are names.
         left_out: names of rows with missing values that are left out, and their delivery where it is known, else 0.
         classes: names of the columns of labels or ranks.
         features: names of the columns of features, or None.
@@ -73,7 +85,8 @@ def examples_of(table: TableOptions, sheet: Sheet, roles: dict[str, list[str]]) 
         raise ValueError(f"{sheet.paths[0]}: no row has all of its values; see `missing`")
     one = {role: cells[columns[0]] for role, columns in roles.items()}
     frame = pd.DataFrame({"name": names, "split": "train", "delivery": 0, "weight": 1.0}, index=cells.index)
-    frame["input"] = _inputs(table, sheet, cells[roles[table.input]])
+    entered = cells[roles.get(table.input, [])]
+    frame["input"] = _values(sheet, entered, roles) if table.has_names else _inputs(table, sheet, entered)
     if table.input == "image" and not isinstance(frame["input"].iloc[0], Stored):
         frame["name"] = frame["input"]
     if "id" in one:
@@ -155,6 +168,81 @@ def _inputs(table: TableOptions, sheet: Sheet, cells: pd.DataFrame) -> pd.Series
         cells = _frames_of(sheet, first, table.frame_separator)
     frames = [as_paths(sheet, cells[name]) for name in cells]
     return _series(map(list, zip(*frames, strict=True)), cells.index)
+
+
+def _values(sheet: Sheet, numbers: pd.DataFrame, roles: dict[str, list[str]]) -> pd.Series:
+    """Return the values of each row by their columns: numbers, names of categories, and texts of letters."""
+    if len(numbers.columns) == 1 and _is_vector(numbers.iloc[0, 0]):
+        raise ValueError(f"features: {numbers.columns[0]} holds vectors, expected columns of numbers beside names")
+    cells = sheet.frame.loc[numbers.index]
+    found: dict[str, Any] = {name: as_numbers(sheet, numbers[name]) for name in numbers}
+    for role in NAMED:
+        for name in roles.get(role, []):
+            if "=" in name:
+                raise ValueError(f"{role}: column {name!r} has a `=`, which stands before a value: rename it")
+            found[name] = as_names(sheet, cells[name])
+    for name in roles.get("letters", []):
+        lengths = found[name].map(len)
+        if (wrong := lengths != lengths.iloc[0]).any():
+            position, place = first_place(sheet, numbers.index, wrong)
+            raise ValueError(
+                f"{place}: {name} has {lengths.iloc[position]} letters, expected {lengths.iloc[0]} as in the "
+                "first row; align the texts, or take the column as `text`"
+            )
+    return _series(pd.DataFrame(found, index=numbers.index).to_dict("records"), numbers.index)
+
+
+def named_features(table: TableOptions, examples: Examples, train: pd.DataFrame) -> list[str]:
+    """Return the names of features, see `rankops.inputs._feature_names`, of the values that training rows have.
+
+    Raises:
+        ValueError: a category has hardly a name twice, or no feature differs between rows.
+    """
+    cells = train["input"].explode() if table.relevance else train["input"]
+    values, names = pd.DataFrame(cells.tolist()), []
+    for column in values:
+        if pd.api.types.is_numeric_dtype(values[column]):
+            names.append(column)
+            continue
+        parts = {column: values[column]}
+        if column == table.letters:
+            parts = {f"{column}[{place + 1}]": values[column].str[place] for place in range(len(values[column][0]))}
+        for called, texts in parts.items():
+            known = sorted(texts.unique())
+            if len(known) > KINDS:
+                raise ValueError(
+                    f"{examples.sheet.paths[0]}: {column} has {len(known)} names in {len(values)} training rows, "
+                    f"expected at most {KINDS}, which come again: leave it out of `categories`"
+                )
+            names += [f"{called}={one}" for one in known] if len(known) > 1 else []
+    if not names:
+        raise ValueError(f"{examples.sheet.paths[0]}: no feature differs between training rows; name other columns")
+    if twice := {name for name in names if names.count(name) > 1}:
+        raise ValueError(f"{examples.sheet.paths[0]}: two features are called {min(twice)!r}; rename a column")
+    return names
+
+
+def encoded(table: TableOptions, sheet: Sheet, chosen: pd.DataFrame, names: list[str]) -> pd.DataFrame:
+    """Return examples with vectors in place of values by their columns.
+
+    Raises:
+        ValueError: a text has fewer letters than those of training; the message names its row.
+    """
+    vectors = []
+    for number, cell in chosen["input"].items():
+        try:
+            vectors.append([numbers_of(one, names) for one in cell] if table.relevance else numbers_of(cell, names))
+        except ValueError as error:
+            raise ValueError(f"{sheet.place(number)}: {error}") from error
+    rows = chosen["input"].explode() if table.relevance else chosen["input"]
+    for column in set(columns_of(names)) - {table.letters}:
+        known = {name.removeprefix(f"{column}=") for name in names if name.startswith(f"{column}=")}
+        if known and (unknown := [row[column] for row in rows if row[column] not in known]):
+            logging.warning(
+                "%s: %d of %d values are none that training rows have, such as %r", column, len(unknown), len(rows),
+                unknown[0],
+            )  # fmt: skip
+    return chosen.assign(input=_series(vectors, chosen.index))
 
 
 def _frames_of(sheet: Sheet, cells: pd.Series, separator: str) -> pd.DataFrame:

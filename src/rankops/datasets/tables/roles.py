@@ -3,6 +3,7 @@
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import combinations, product
 from typing import Any, ClassVar, Literal
 
 import pandas as pd
@@ -14,11 +15,12 @@ from rankops.datasets.tables.formats import Format
 from rankops.io.parquet import IMAGE
 from rankops.lookup import did_you_mean
 
-__all__ = ["ALL_SPLITS", "INPUTS", "NUMERIC", "PICTURES", "TRUTHS", "TableOptions"]
+__all__ = ["ALL_SPLITS", "INPUTS", "NAMED", "NUMERIC", "PICTURES", "TRUTHS", "TableOptions"]
 
 ALL_SPLITS = (*SPLITS, "gate")
 SHARES = {"val": 0.1, "test": 0.2, "gate": 0.1}
 INPUTS = ("image", "frames", "features", "text")
+NAMED = ("categories", "letters")  # which become features too
 PICTURES = ("image", "frames")
 TRUTHS = ("labels", "label_ranks", "target", "relevance", "captions")
 STRUCTURE = ("train_target", "group", "weight", "id", "date", "split", "key")
@@ -39,6 +41,10 @@ class TableOptions(DiskDataset):
         image: column of paths below the raw folder, or of bytes in Parquet.
         frames: columns of such paths, or one with several in a cell.
         features: columns of numbers, `f_*` for all that begin so, or one column or array of vectors.
+        categories: columns of names such as brands. Each name that training rows have is a feature of 0 or 1, beside
+            those of `features`; other names are none of them.
+        letters: column of texts of one length, such as aligned proteins. Which letter stands where is features alike;
+            a place where training rows have one letter is left out.
         text: column of text.
         labels: column with the names of a row's labels in one cell, or columns of 0 and 1.
         ordered: labels of a cell stand in order, the most important first.
@@ -71,6 +77,8 @@ class TableOptions(DiskDataset):
     image: str | None = None
     frames: Columns = None
     features: Columns = None
+    categories: Columns = None
+    letters: str | None = None
     text: str | None = None
     labels: Columns = None
     ordered: bool = False
@@ -97,8 +105,10 @@ class TableOptions(DiskDataset):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for roles, what in ((INPUTS, "input"), (TRUTHS, "truth")):
-            given = self._given(roles)
+        for given, roles, what in (
+            (self._given(INPUTS) or ["features"] * self.has_names, INPUTS, "input"),
+            (self._given(TRUTHS), TRUTHS, "truth"),
+        ):
             if len(given) != 1:
                 found = " and ".join(given) or "none"
                 raise ValueError(f"the {what} is {found}, expected exactly one of {', '.join(roles)}")
@@ -128,6 +138,8 @@ class TableOptions(DiskDataset):
             raise ValueError(f"classes is {self.classes}, expected two or more names, each once, none empty")
         cells = self.has_label_cells
         refused = {
+            f"{' and '.join(self._given(NAMED))}: expected beside `features` or alone, not beside {self.input}":
+                self.has_names and self.input != "features",
             "classes: expected with `labels` in one column alone; other classes are columns' names":
                 self.classes is not None and not cells,
             "ordered: expected with `labels` in one column alone; for columns there is label_ranks":
@@ -170,6 +182,11 @@ class TableOptions(DiskDataset):
         return isinstance(self.labels, str) and not self.labels.endswith("*")
 
     @property
+    def has_names(self) -> bool:
+        """Whether features follow from names."""
+        return bool(self._given(NAMED))
+
+    @property
     def drawn(self) -> bool:
         """Whether splits follow from a hash."""
         return not isinstance(self.split, str) and not isinstance(self.file, dict)
@@ -191,7 +208,13 @@ class TableOptions(DiskDataset):
     @property
     def input(self) -> str:
         """The role of the input."""
-        return self._given(INPUTS)[0]
+        return self._given(INPUTS)[0] if self._given(INPUTS) else "features"
+
+    @property
+    def input_columns(self) -> list[str]:
+        """The columns of the input, or patterns of them."""
+        given = [getattr(self, role) for role in self._given((self.input, *NAMED))]
+        return [column for one in given for column in (one if isinstance(one, list) else [one])]
 
     @property
     def truth_role(self) -> str:
@@ -225,8 +248,7 @@ class TableOptions(DiskDataset):
             "relevance": pa.list_(grades),
             "captions": pa.list_(pa.string()),
         }
-        given = getattr(self, self.input)
-        from_columns = {"columns": given if isinstance(given, list) else [given]}
+        from_columns: dict[str, Any] = {"columns": self.input_columns}
         if self.frames is not None:
             from_columns["separator"] = self.frame_separator
         kind = pa.list_(inputs[self.input]) if self.relevance else inputs[self.input]
@@ -246,7 +268,7 @@ class TableOptions(DiskDataset):
             ValueError: a column is missing, or none begins as a pattern says.
         """
         found: dict[str, list[str]] = {}
-        for role in (*INPUTS, *TRUTHS, *STRUCTURE):
+        for role in (*INPUTS, *NAMED, *TRUTHS, *STRUCTURE):
             given = self._column_of(role)
             if given is None:
                 continue
@@ -258,12 +280,15 @@ class TableOptions(DiskDataset):
             if len(set(columns)) < len(columns):
                 raise ValueError(f"{role}: column {max(columns, key=columns.count)!r} is named twice; name it once")
             found[role] = columns
-        for role in (*TRUTHS, "train_target", "weight", "id", "split"):
-            if self.features is not None and (both := set(found.get(role, ())) & set(found["features"])):
+        for learned, role in product(("features", *NAMED), (*TRUTHS, "train_target", "weight", "id", "split")):
+            if both := set(found.get(role, ())) & set(found.get(learned, ())):
                 raise ValueError(
-                    f"features: column {min(both)!r} is the {role} too, which would be learned from itself; name the "
-                    "features without it"
+                    f"{learned}: column {min(both)!r} is the {role} too, which would be learned from itself; name the "
+                    f"{learned} without it"
                 )
+        for one, other in combinations(("features", *NAMED), 2):
+            if both := set(found.get(one, ())) & set(found.get(other, ())):
+                raise ValueError(f"column {min(both)!r} is in {one} and in {other}; name it in one of them")
         return found
 
     def _column_of(self, role: str) -> Any:
