@@ -99,7 +99,7 @@ class TestKeep:
         run = values["runs"]["memorability-mse"] | {"seeds": seeds}
         values["runs"] = {"a": run, "b": run}
         comparison = {"question": "?", "metric": "spearman", "baseline": "a", "runs": ["b"], "rivals": ["c"]}
-        values["comparisons"] = {"both": comparison}
+        values["comparisons"] = {"both": comparison, "again": comparison | {"baseline": "b", "runs": ["a"]}}
         made = ["mkdir -p models/runs/${key}", "cp prepared/${key}.json models/runs/${key}/run.json"]
         train = {"cmd": made, "deps": ["src", "data"], "params": ["runs.${key}", "training.${item.task}"],
                  "outs": ["models/runs/${key}"]}  # fmt: skip

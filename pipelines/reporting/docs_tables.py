@@ -377,7 +377,9 @@ PROTEINS = {
     "LambdaRank": "proteins-lambdarank",
 }
 KANJI = {
-    **{loss: f"label_ranking-{loss}-kanji" for loss in ("cross_entropy", "lsep", "rlsep", "plackett_luce")},
+    "cross_entropy": USUAL_KANJI,
+    "cross_entropy, what it finds in the usual order": "kanji-usual_order",
+    **{loss: f"label_ranking-{loss}-kanji" for loss in ("lsep", "mse", "rlsep", "plackett_luce")},
     "*the true components, in their usual order*": "usual_order",
 }
 CELLS = {
@@ -420,6 +422,8 @@ KANJI_COLUMNS = {
     "ranked 0-1": value("ranked.exact_match"),
     "difference from cross-entropy": gain("ranked.exact_match", USUAL_KANJI),
     "p (Holm)": p_of("ranked.exact_match", USUAL_KANJI),
+    "difference from RLSEP": gain("ranked.exact_match", "label_ranking-rlsep-kanji"),
+    "p (Holm) of that": p_of("ranked.exact_match", "label_ranking-rlsep-kanji"),
     "ranked accuracy": value("ranked.accuracy"),
     "ranked mAP": value("ranked.mean_average_precision"),
     "unranked 0-1": value("unranked.exact_match"),

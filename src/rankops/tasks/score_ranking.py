@@ -136,8 +136,8 @@ class ScoreRanking(TwoPhases):
             what = "training targets" if plus is None else f"logs of training targets plus {plus:g}"
             raise ValueError(f"all {len(split)} {what} are {target[0].item():g}, which leaves nothing to order")
         if scale or bool(((target < 0) | (target > 1)).any()):
-            deviation = target.std(correction=0).item()
-            network.recipe["target"] = {"mean": target.mean().item(), "deviation": deviation or 1.0} | scale
+            measured = {"mean": target.mean().item(), "deviation": target.std(correction=0).item()}
+            network.recipe["target"] = measured | scale
         return network
 
     def phases(self, network: Any, train: Split, val: Split, objective: Objective, **options: Any) -> Iterator[Phase]:
