@@ -67,7 +67,7 @@ def embeddings(folder):
 
 
 def cars(folder):
-    proteins = ["MKTA" + "ACDEFGHIKL"[k % 10] + "ACDEFGHIKL"[k // 10] for k in N]
+    proteins = ["MKTAMKTA" + "ACDEFGHIKL"[k % 10] + "ACDEFGHIKL"[k // 10] for k in N]
     write(folder, "a.csv", km=N, brand=[["vw", "bmw"][k % 2] for k in N], owner_name=[f"n{k}" for k in N],
           protein=proteins, price=np.arange(ROWS) * 1.5)  # fmt: skip
 
@@ -79,7 +79,7 @@ KINDS = {
         captions: ("retrieval", {"image": "image", "captions": "caption"}),
         houses: ("score_ranking", {"features": "f_*", "target": "price", "split": "split"}),
         reviews: ("score_ranking", {"text": "review", "target": "rating", "id": "id"}),
-        cars: ("score_ranking", {"features": ["km"], "categories": ["brand"], "letters": "protein", "target": "price",
+        cars: ("score_ranking", {"features": ["km"], "categories": ["brand"], "letters": ["protein"], "target": "price",
                                  "id": "owner_name"}),
     },
     "train.txt": {
@@ -200,12 +200,35 @@ def test_the_check_says_what_does_not_fit_the_head_of_a_file(project):
         ),
         ({"created_at": [1.7e9 + k for k in N], "size": N, "price": N}, {"features": ["size"]}),
         ({"is_new": [0, 1] * 30, "is_sold": [1, 0] * 30, "price": N}, {"features": ["is_new", "is_sold"]}),
+        ({"cabin": ["A", "B", *[None] * 58], "x": N, "price": N}, {"categories": None, "missing": None}),
+        ({"cabin": ["A", "B"] * 3 + [None] * 54, "x": N, "price": N}, {"categories": ["cabin"], "missing": None}),
+        (
+            {"state": ["as good as new", "not so good"] * 30, "x": N, "price": N},
+            {"categories": ["state"], "text": None},
+        ),
+        ({"price_band": ["low", "high"] * 30, "x": N, "price": N}, {"features": ["x"], "categories": None}),
+        ({"age": ["7", "NA", "9"] * 20, "x": N, "price": N}, {"features": ["x"], "categories": None}),
+        ({"made": ["2026-01-01", "2026-01-02"] * 30, "x": N, "price": N}, {"features": ["x"], "categories": None}),
+        ({"tags[1/2]": ["a", "b"] * 30, "x": N, "price": N}, {"features": ["x"], "categories": None}),
     ],
 )
 def test_what_a_column_is_called_is_not_taken_for_more_than_it_says(tmp_path, columns, expected):
     write(tmp_path, "a.csv", **columns)
     options = guess(tmp_path / "a.csv").options
     assert {role: options.get(role) for role in expected} == expected
+
+
+@pytest.mark.parametrize(
+    ("columns", "message"),
+    [
+        ({"km": N, "x": N, "price": ["12 EUR", "9 EUR"] * 30}, "price is called like a target, but has '12 EUR'"),
+        ({"x": N, "label": ["yes", "no"] * 30}, "label holds names: `--task multilabel`"),
+    ],
+)
+def test_no_other_column_is_ranked_by_in_place_of_the_one_that_is_called_like_the_truth(tmp_path, columns, message):
+    write(tmp_path, "a.csv", **columns)
+    with pytest.raises(ValueError, match=message):
+        guess(tmp_path / "a.csv")
 
 
 def test_days_are_no_features_and_a_split_of_other_names_is_not_passed_over(tmp_path):

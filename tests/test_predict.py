@@ -5,6 +5,7 @@ import json
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -15,6 +16,8 @@ from rankops.cli import answers as answering
 from rankops.cli.answers import answers, write
 from rankops.cli.predict import main, run
 from rankops.cli.rows import Roles, read
+from rankops.inputs._feature_names import numbers_of
+from rankops.inputs.features import Features
 from rankops.io.checkpoints import load_model, save_model
 from rankops.io.parquet import IMAGE
 
@@ -186,6 +189,25 @@ def test_features_are_found_by_name_whatever_else_a_table_has(here, capsys):
         assert [one["score"] for one in other] == pytest.approx([one["score"] for one in found[0]])
     (shown, _) = told(model, "rows.csv", capsys=capsys)
     assert shown == f"7: score {found[0][0]['score']:.3f}"
+
+
+def test_names_are_the_same_in_every_format(here, caplog):
+    names = ["age", "brand=vw", "brand=2", "brand=True", "dna[2/3]=A"]
+    frame = pd.DataFrame({"dna": "CAC", "age": [1, 2, 3, 4], "brand": ["vw", 2.0, True, None]})
+    rows = [numbers_of(row, names) for row in frame.to_dict("records")]
+    assert rows == [[1, 1, 0, 0, 1], [2, 0, 1, 0, 1], [3, 0, 0, 1, 1], [4, 0, 0, 0, 1]]
+    assert numbers_of({"temp": 3, "temp=high": 2}, ["temp", "temp=high"]) == [3, 2]  # names of numbers alone
+    frame.to_csv("rows.csv", index=False)
+    frame.to_json("rows.jsonl", orient="records", lines=True)
+    recipe = {"task": "score_ranking", "input": {"kind": "features", "count": 5, "names": names}}
+    for file in ("rows.csv", "rows.jsonl"):
+        cells = [row.asked()["features"] for row in read([Path(file)], recipe)]
+        assert Features.prepared(cells, recipe["input"], where=file).tolist() == rows
+    cell = {"age": 1, "brand": "lada", "dna": "CCC"}
+    assert Features.prepared([cell], recipe["input"], where="").tolist() == [[1, 0, 0, 0, 0]]
+    assert "brand: no training row has 'lada'" in caplog.text
+    with pytest.raises(ValueError, match="dna has 4 letters, expected 3"):
+        Features.prepared([cell | {"dna": "CACA"}], recipe["input"], where="")
 
 
 @pytest.mark.parametrize(

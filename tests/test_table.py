@@ -205,10 +205,10 @@ class TestRoles:
         lines(tmp_path, "a.csv", "km,brand,city,protein,price,split", *rows, "1,bmw,rome,MCY,1,train",
               "0,lada,oslo,MAW,1,test")  # fmt: skip
         found, fitted, _ = read(options, tmp_path)
-        assert fitted["features"] == ["km", "brand=bmw", "brand=vw", "protein[2]=A", "protein[2]=C"]
+        assert fitted["features"] == ["km", "brand=bmw", "brand=vw", "protein[2/3]=A", "protein[2/3]=C"]
         assert found["train"]["features"].to_pylist()[-1] == [1, 1, 0, 0, 1]
         assert found["test"]["features"].to_pylist()[-1] == [0, 0, 0, 1, 0]
-        assert "brand: 1 of 10 values are none that training rows have, such as 'lada'" in caplog.text
+        assert "brand: 1 values in 10 rows are none that training rows have, such as 'lada'" in caplog.text
         assert json.loads(found["val"].schema.metadata[b"features"]) == fitted["features"]
 
     def test_documents_of_a_query_have_names_too(self, tmp_path):
@@ -489,10 +489,10 @@ class TestRowsAndColumns:
             ({"image": "picture", "target": "y", "split": {"hash_of": "picture"}}, "picture holds pictures"),
             ({"categories": ["f", "y"], "target": "y"}, "categories: column 'y' is the target too"),
             ({"features": ["f"], "categories": "f", "target": "y"}, "column 'f' is in features and in categories"),
-            ({"features": "vectors", "categories": "f", "target": "y"}, "vectors holds vectors"),
+            ({"features": "vectors", "categories": "f", "target": "y"}, "row 1: vectors is '[1. 2.]'"),
             ({"image": "picture", "categories": "f", "target": "y"}, "expected beside `features` or alone"),
             ({"categories": "several", "target": "y"}, "row 1: several is"),
-            ({"categories": "a=b", "target": "y"}, "column 'a=b' has a `=`"),
+            ({"categories": "a=b", "target": "y"}, "column 'a=b' is called like a feature of one value"),
             ({"letters": "f", "target": "y"}, "row 11: f has 2 letters, expected 1 as in the first row"),
         ],
     )

@@ -16,12 +16,13 @@ from rankops.datasets.tables.cells import missing_in
 from rankops.datasets.tables.examples import missing_cells
 from rankops.datasets.tables.files import Stored, columns_like, names_in, read_sheet
 from rankops.datasets.tables.formats import format_of
-from rankops.datasets.tables.roles import NAMED, SHARES
+from rankops.datasets.tables.roles import NAMED, SHARES, TRUTHS
 
 __all__ = ["TASKS", "Guess", "guess"]
 
 HEAD = 1000  # rows that are looked at
 SAME_ORDER = 0.9  # Spearman's correlation of a target with its copy on another scale
+MOSTLY = 0.5  # of cells
 SECONDS = 1e8  # beyond it a number called a time is one since 1970
 SPLITS = {"train", "val", "test", "gate"}
 TASKS = ("label_ranking", "multilabel", "score_ranking", "query_ranking", "retrieval")
@@ -38,7 +39,9 @@ NAMES = {
     "split": r"(split|fold|subset|partition)",
 }
 SCALE = r"[^a-z0-9]*(log(1p|2|10)?|ln|ranks?|ranked|sqrt|z|z_?score|scaled|norm|normalized|standardized|neg)[^a-z0-9]*"
-ALIGNED = re.compile(r"[A-Z*.-]{4,}")
+ALIGNED = re.compile(r"[A-Z*.-]{8,}|[acgtun*.-]{8,}")  # proteins and genes
+DAY = re.compile(r"\d{4}-\d\d(-\d\d.*)?")
+ONE_VALUE = re.compile(r".*=.*|.+\[\d+/\d+\]", re.DOTALL)  # what a feature of one value is called
 WEIGHT = re.compile(r"((sample|row|example|case)_?)?weights?", re.IGNORECASE)  # not of a body or a parcel
 
 
@@ -59,6 +62,7 @@ class _Columns:
         self.sheet = read_sheet([path], lambda _: names, kind=self.kind, encoding=encoding, head=HEAD)
         self.cells = {name: cells[~missing_in(cells, numeric=False)] for name, cells in self.sheet.frame.items()}
         self.free = [name for name in names if name and len(self.cells[name])]
+        self.left_out: dict[str, str] = {}  # columns that nothing is learned from without being named, and why
 
     def take(self, test: Callable[[str], bool], role: str | None = None) -> str | None:
         """Return the first free column that passes a test, those that are called like the role before others."""
@@ -135,8 +139,28 @@ class _Columns:
         """Whether cells are names of few kinds."""
         if self.is_vector(name) or self.is_picture(name):
             return False
-        cells = self.cells[name].map(str)
-        return not self.is_number(name) and cells.nunique() <= max(2, len(cells) // 10)
+        cells = self.cells[name]
+        if not all(isinstance(one, str | bool | int | float) for one in cells) or self.is_number(name):
+            return False
+        kinds = cells.map(str).nunique()
+        return 2 <= kinds <= max(2, len(cells) // 10) and 2 * kinds <= len(cells)
+
+    def leave_out(self, truth: str) -> None:
+        """Leave out names that are numbers but for some cells, days, or called like the truth, as price_band is."""
+        called = _plain(truth).rstrip("s")
+        for name in [one for one in self.free if self.is_category(one)]:
+            cells = self.cells[name]
+            numbers = pd.to_numeric(cells, errors="coerce")
+            if numbers.notna().mean() > MOSTLY:
+                other = cells[numbers.isna()].iloc[0]
+                self.left_out[name] = f"numbers, but for cells such as {other!r}: empty these"
+            elif all(isinstance(one, str) and DAY.fullmatch(one) for one in cells):
+                self.left_out[name] = "days"
+            elif called in _plain(name):
+                self.left_out[name] = f"called like {truth}; it may be one of `categories` if it is known beforehand"
+            elif ONE_VALUE.fullmatch(name):
+                self.left_out[name] = "rename it to use it"
+        self.free = [name for name in self.free if name not in self.left_out]
 
     def is_aligned(self, name: str) -> bool:
         """Whether cells are words of capitals, all of one length, as aligned proteins and genes are."""
@@ -178,6 +202,7 @@ def guess(path: Path, *, task: str | None = None, encoding: str = "utf-8") -> Gu
         found = found._replace(options=found.options | structure)
     files, told = _split_files(path)
     unused = [name for name in columns.free if name not in _used(found.options, columns.free)]
+    told += [f"not used: {name}: {why}" for name, why in columns.left_out.items()]
     told += [f"not used: {', '.join(unused[:20])}"] if unused and columns.kind != "svmlight" else []
     found = found._replace(told=[*found.told, *told])
     options: dict[str, Any] = {"file": files} | found.options
@@ -248,7 +273,8 @@ def _structure(columns: _Columns) -> dict[str, Any]:
         "weight": columns.take(lambda name: bool(WEIGHT.fullmatch(name)) and columns.are(name, lambda v: v > 0)),
         "group": columns.take(shared("query")) or columns.take(shared("group")),
     }
-    columns.free = [name for name in columns.free if not columns.is_time(name)]  # by choice alone
+    columns.left_out = {name: "days or times" for name in columns.free if columns.is_time(name)}  # by choice alone
+    columns.free = [name for name in columns.free if name not in columns.left_out]
     found["id"] = columns.take(
         lambda name: _called(name, "id") and columns.is_unique(name) and not columns.is_picture(name)
     )
@@ -277,6 +303,7 @@ def _truth(columns: _Columns, entered: tuple[str, Any] | None, structure: dict[s
         if (found := attempts[name]()) is None:
             continue
         options, told = found.options, found.told
+        columns.leave_out(next(str(options[role]) for role in TRUTHS if role in options))
         inputs = dict([entered]) if entered else _rest(columns)
         told.insert(0, "input: " + ", ".join(f"{role} from {column}" for role, column in inputs.items()))
         return Guess(found.task, inputs | options, told)
@@ -356,6 +383,8 @@ def _target(columns: _Columns) -> Guess | None:
     called = [name for name in alone if _called(name, "target")]
     called.sort(key=lambda name: re.fullmatch(rf"{NAMES['target']}", name.lower()) is None)  # price before price_log
     numbers = called or alone[-1:] or numbers[-1:]
+    if not called:
+        _refuse_names(columns, numbers)
     if not numbers:
         return None
     plain = [name for name in alone if columns.is_copy(numbers[0], name)]  # price, where the last column is price_log
@@ -368,16 +397,33 @@ def _target(columns: _Columns) -> Guess | None:
     return Guess("score_ranking", {"target": target}, told)
 
 
+def _refuse_names(columns: _Columns, numbers: list[str]) -> None:
+    """Refuse to rank by any number where another column is called like a truth, but holds names."""
+    path, others = columns.sheet.paths[0], [name for name in columns.free if not columns.is_number(name)]
+    for name in others:
+        cells = columns.cells[name]
+        if _called(name, "labels") and columns.is_category(name) and len(numbers) < 2:
+            raise ValueError(f"{path}: {name} holds names: `--task multilabel` learns them, another name lets them be")
+        if _called(name, "target") and not columns.is_text(name) and not columns.is_vector(name):
+            other = cells[pd.to_numeric(cells, errors="coerce").isna()].iloc[0]
+            raise ValueError(
+                f"{path}: {name} is called like a target, but has {other!r}: make numbers of its cells, or rename it"
+            )
+
+
 def _rest(columns: _Columns) -> dict[str, Any]:
     """Take the input from what is left: sentences, or all numbers, names of few kinds, and letters in places."""
-    if (name := columns.take(columns.is_text)) is not None:
+    if (name := columns.take(lambda one: columns.is_text(one) and not columns.is_category(one))) is not None:
         return {"text": name}
     numbers = [name for name in columns.free if columns.is_number(name)]
-    letters = next((name for name in columns.free if columns.is_aligned(name) and "=" not in name), None)
-    categories = [name for name in columns.free if columns.is_category(name) and "=" not in name]
+    names = {
+        "categories": [name for name in columns.free if columns.is_category(name)],
+        "letters": [name for name in columns.free if columns.is_aligned(name) and not ONE_VALUE.fullmatch(name)],
+    }
+    if any(names.values()):
+        numbers = [name for name in numbers if not ONE_VALUE.fullmatch(name)]
     found: dict[str, Any] = {"features": _in_patterns(columns, numbers)} if numbers else {}
-    found |= {"categories": categories} if categories else {}
-    found |= {"letters": letters} if letters else {}
+    found |= {role: some for role, some in names.items() if some}
     if not found:
         raise ValueError(
             f"{columns.sheet.paths[0]}: no column of pictures, numbers or text is left to learn from; write the block "

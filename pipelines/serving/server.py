@@ -272,7 +272,7 @@ def _check_cell(cell: Any, kind: str, place: str) -> None:
                 _check_cell(one, several.removesuffix("s"), f"{place} {number}")
         case "vector" if isinstance(cell, dict):
             for name, value in cell.items():
-                if type(value) not in (int, float, str):
+                if isinstance(value, list | dict):
                     raise ValueError(f"{place}.{name} is {_named(value)}, expected a number or a name")
         case "vector":
             _check_numbers(cell, place)

@@ -148,11 +148,10 @@ def _of_table(path: Path, form: Format, recipe: Mapping[str, Any], roles: Roles)
     ids = roles.id or ("id" if "id" in names else None)
     wanted = list(dict.fromkeys([*inputs, *filter(None, (ids, roles.query))]))
     _require(path, names, wanted, inputs)
-    named = recipe["input"].get("names") or ()
-    several = [
-        _Cells(path, columns, key, ids, recipe["input"].get("separator", "|"), by_name=columns == columns_of(named))
-        for columns, key in found
-    ]
+    names_of = [*(recipe["input"].get("names") or ())]
+    by_name = columns_of(names_of) if columns_of(names_of) != names_of else None  # of names, not of numbers alone
+    separator = recipe["input"].get("separator", "|")
+    several = [_Cells(path, columns, key, ids, separator, by_name=columns == by_name) for columns, key in found]
     cells = several[0]
     numbered = enumerate(_cells(path, form, wanted, recipe["input"]), 1)
     if recipe.get("task") != "query_ranking":

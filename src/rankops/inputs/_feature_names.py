@@ -1,18 +1,20 @@
 """What features are called, and how they follow from a row.
 
-The name of a feature says what it is of a row: `km` the number in this column, `brand=bmw` whether the column has this
-value, 0 or 1, and `sequence[39]=A` whether this letter stands at this place of the column's text.
+The name of a feature says what it is of a row: `km` the number in this column; `brand=bmw` whether the column has this
+value, 0 or 1; `sequence[39/56]=A` whether this letter stands at this place of the column's 56 letters.
 """
 
+import math
 import re
 import unicodedata
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any
 
-__all__ = ["columns_of", "numbers_of", "plain"]
+__all__ = ["LETTER", "columns_of", "named", "numbers_of", "plain", "unknown_in"]
 
-LETTER = re.compile(r"(.+)\[(\d+)\]", re.DOTALL)
+LETTER = re.compile(r"(.+)\[(\d+)/(\d+)\]", re.DOTALL)  # column, place from 1 on, and how many there are
+Letter = tuple[int, int] | None
 
 
 def plain(cell: Any) -> str:
@@ -25,62 +27,88 @@ def plain(cell: Any) -> str:
     return unicodedata.normalize("NFC", name.strip())
 
 
+def named(cell: Any) -> str:
+    """Return the name in a cell, alike in all formats of files; "" for none.
+
+    >>> named(True), named("true"), named(2), named("2.0"), named(None)
+    ('True', 'True', '2', '2', '')
+    """
+    if cell is None or (isinstance(cell, float) and math.isnan(cell)):
+        return ""
+    text = plain(cell)
+    if text.lower() in ("true", "false"):
+        return text.capitalize()
+    return text.partition(".")[0] if re.fullmatch(r"-?\d+\.0+", text) else text
+
+
 def columns_of(names: Sequence[str]) -> list[str]:
     """Return the columns that features are made of, each once.
 
-    >>> columns_of(["km", "brand=bmw", "brand=vw", "sequence[1]=A", "sequence[3]=C"])
+    >>> columns_of(["km", "brand=bmw", "brand=vw", "sequence[1/3]=A", "sequence[3/3]=C"])
     ['km', 'brand', 'sequence']
     """
     return list(dict.fromkeys(column for column, _ in _asked(tuple(names))))
 
 
 def numbers_of(row: Mapping[str, Any], names: Sequence[str]) -> list[float]:
-    """Return the features of a row by its columns' names; a value that no feature is named by is none of them.
+    """Return the features of a row by its columns' names.
+
+    A value that no feature is named by is none of them, and so is an empty cell of names.
 
     Raises:
-        ValueError: a cell is missing, is no number where one is meant, or has too few letters.
+        ValueError: a number is missing or none, or a text has another number of letters.
 
-    >>> numbers_of({"km": 7, "brand": "vw", "sequence": "ACD"}, ["km", "brand=bmw", "brand=vw", "sequence[3]=D"])
+    >>> numbers_of({"km": 7, "brand": "vw", "sequence": "ACD"}, ["km", "brand=bmw", "brand=vw", "sequence[3/3]=D"])
     [7.0, 0.0, 1.0, 1.0]
     """
     numbers = [0.0] * len(names)
     for (column, letter), places in _asked(tuple(names)).items():
-        if column not in row and (called := [place for place in places.values() if names[place] in row]):
-            for place in called:  # a number whose column's name has a `=`
-                numbers[place] = _number(names[place], row[names[place]])
-            continue
-        cell = row.get(column)
-        if cell is None or cell == "":
-            raise ValueError(f"{column} is empty, expected {'a number' if None in places else 'a name'}")
         if None in places:
-            numbers[places[None]] = _number(column, cell)
-        elif (place := places.get(_value(column, plain(cell), letter))) is not None:
+            numbers[places[None]] = _number(column, row.get(column))
+        elif (place := places.get(_value(row, column, letter))) is not None:
             numbers[place] = 1.0
+        for value, place in places.items():
+            if value is not None and names[place] in row:  # a number whose column's own name has a `=`
+                numbers[place] = _number(names[place], row[names[place]])
     return numbers
 
 
+def unknown_in(row: Mapping[str, Any], names: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Yield the columns of a row whose values no feature is named by, and the values.
+
+    >>> list(unknown_in({"km": 7, "brand": "lada"}, ["km", "brand=bmw", "brand=vw"]))
+    [('brand', 'lada')]
+    """
+    for (column, letter), places in _asked(tuple(names)).items():
+        if None not in places and (value := _value(row, column, letter)) and value not in places:
+            yield column, value
+
+
 @cache
-def _asked(names: tuple[str, ...]) -> dict[tuple[str, int | None], dict[str | None, int]]:
+def _asked(names: tuple[str, ...]) -> dict[tuple[str, Letter], dict[str | None, int]]:
     """Return the columns of features, with the place of a letter, and where which value counts: None for any number."""
-    asked: dict[tuple[str, int | None], dict[str | None, int]] = {}
+    asked: dict[tuple[str, Letter], dict[str | None, int]] = {}
     for place, name in enumerate(names):
         column, found, value = name.partition("=")
         letter = LETTER.fullmatch(column) if found else None
-        key = (letter[1], int(letter[2])) if letter else (column, None)
+        key = (letter[1], (int(letter[2]), int(letter[3]))) if letter else (column, None)
         asked.setdefault(key, {})[value if found else None] = place
     return asked
 
 
 def _number(column: str, cell: Any) -> float:
+    if cell is None or cell == "":
+        raise ValueError(f"{column} is empty, expected a number")
     try:
         return float(cell)
     except (TypeError, ValueError):
         raise ValueError(f"{column} is {cell!r}, expected a number") from None
 
 
-def _value(column: str, text: str, letter: int | None) -> str:
+def _value(row: Mapping[str, Any], column: str, letter: Letter) -> str:
     if letter is None:
-        return text
-    if letter > len(text):
-        raise ValueError(f"{column} has {len(text)} letters, expected as many as in training, at least {letter}")
-    return text[letter - 1]
+        return named(row.get(column))
+    place, count = letter
+    if len(text := plain(row.get(column) or "")) != count:
+        raise ValueError(f"{column} has {len(text)} letters, expected {count} as in training: align it")
+    return text[place - 1]

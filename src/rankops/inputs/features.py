@@ -1,6 +1,8 @@
 """Vectors of features, raw: a network standardizes them itself."""
 
+import logging
 from collections.abc import Mapping
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +11,7 @@ import torch
 from torch import Tensor
 
 from rankops.inputs._base import Inputs
-from rankops.inputs._feature_names import columns_of, numbers_of
+from rankops.inputs._feature_names import columns_of, numbers_of, unknown_in
 from rankops.inputs.image import check_lists, flat, row_of
 from rankops.io.parquet import is_list, matrix, parquet_file, read_table, said
 
@@ -79,8 +81,17 @@ def _ordered(cell: Any, about: dict[str, Any], where: str) -> list[float]:
     if names is None:
         raise ValueError(f"{where}: features by name, expected a list of {about['count']}: the model knows no names")
     columns = columns_of(names)
-    if unknown := [name for name in cell if name not in columns and name not in names]:
-        raise ValueError(f"{where}: unknown feature {unknown[0]!r}; the model takes {', '.join(columns)}")
-    if missing := [name for name in columns_of([one for one in names if one not in cell]) if cell.get(name) is None]:
+    if unknown := cell.keys() - set(columns) - set(names):
+        raise ValueError(f"{where}: unknown feature {min(unknown)!r}; the model takes {', '.join(columns)}")
+    if missing := [name for name in columns_of([one for one in names if one not in cell]) if name not in cell]:
         raise ValueError(f"{where}: no feature {', '.join(missing)}, expected a value")
+    if columns != names:
+        for column, value in unknown_in(cell, names):
+            _tell_unknown(column, value)
     return numbers_of(cell, names)
+
+
+@lru_cache(maxsize=100)
+def _tell_unknown(column: str, value: str) -> None:
+    """Say once that a value was in no training row."""
+    logging.warning("%s: no training row has %r; the model takes it for none of the names that it knows", column, value)

@@ -2,9 +2,11 @@
 
 import logging
 import os
+from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -29,7 +31,7 @@ from rankops.datasets.tables.cells import (
 )
 from rankops.datasets.tables.files import Sheet, Stored, stored_pictures
 from rankops.datasets.tables.roles import ALL_SPLITS, NAMED, NUMERIC, PICTURES, TableOptions
-from rankops.inputs._feature_names import columns_of, numbers_of
+from rankops.inputs._feature_names import LETTER, named, numbers_of, unknown_in
 from rankops.io.images import as_jpeg, open_photo
 from rankops.lookup import did_you_mean
 
@@ -61,6 +63,7 @@ class Examples(NamedTuple):
         left_out: names of rows with missing values that are left out, and their delivery where it is known, else 0.
         classes: names of the columns of labels or ranks.
         features: names of the columns of features, or None.
+        letters: names of the columns of letters.
     """
 
     sheet: Sheet
@@ -68,6 +71,7 @@ class Examples(NamedTuple):
     left_out: dict[str, int]
     classes: list[str]
     features: list[str] | None
+    letters: list[str]
 
 
 def examples_of(table: TableOptions, sheet: Sheet, roles: dict[str, list[str]]) -> Examples:
@@ -102,7 +106,9 @@ def examples_of(table: TableOptions, sheet: Sheet, roles: dict[str, list[str]]) 
     frame["truth"] = _truths(table, sheet, cells[roles[table.truth_role]])
     if "train_target" in one:
         frame["train_target"] = _numbers_where_given(sheet, one["train_target"])
-    return Examples(sheet, frame, left_out, _classes(table, roles), _feature_names(table, roles))
+    return Examples(
+        sheet, frame, left_out, _classes(table, roles), _feature_names(table, roles), roles.get("letters", [])
+    )
 
 
 def _default_names(sheet: Sheet) -> np.ndarray:
@@ -124,6 +130,8 @@ def missing_cells(
             continue  # a row without a label is one of none of the classes
         if table.train_target and role in ("target", "train_target"):
             continue  # the split says which one a row must have
+        if role == "categories":
+            continue  # an empty cell is none of the names
         numeric = role in NUMERIC or (role == "labels" and not table.has_label_cells)
         yield from ((role, column, missing_in(frame[column], numeric=numeric)) for column in columns)
 
@@ -172,15 +180,19 @@ def _inputs(table: TableOptions, sheet: Sheet, cells: pd.DataFrame) -> pd.Series
 
 def _values(sheet: Sheet, numbers: pd.DataFrame, roles: dict[str, list[str]]) -> pd.Series:
     """Return the values of each row by their columns: numbers, names of categories, and texts of letters."""
-    if len(numbers.columns) == 1 and _is_vector(numbers.iloc[0, 0]):
-        raise ValueError(f"features: {numbers.columns[0]} holds vectors, expected columns of numbers beside names")
+    if len(numbers.columns) == 1 and _is_vector(first := numbers.iloc[0, 0]):
+        place, name = sheet.place(int(numbers.index[0])), numbers.columns[0]
+        raise ValueError(f"{place}: {name} is {str(first)[:60]!r}, expected columns of numbers beside names")
     cells = sheet.frame.loc[numbers.index]
     found: dict[str, Any] = {name: as_numbers(sheet, numbers[name]) for name in numbers}
-    for role in NAMED:
+    for role in ("features", *NAMED):
         for name in roles.get(role, []):
-            if "=" in name:
-                raise ValueError(f"{role}: column {name!r} has a `=`, which stands before a value: rename it")
-            found[name] = as_names(sheet, cells[name])
+            if "=" in name or LETTER.fullmatch(name):
+                raise ValueError(f"{role}: column {name!r} is called like a feature of one value: rename it")
+            if role != "features":
+                found[name] = as_names(sheet, cells[name])
+    for name in roles.get("categories", []):
+        found[name] = cells[name].map(named)
     for name in roles.get("letters", []):
         lengths = found[name].map(len)
         if (wrong := lengths != lengths.iloc[0]).any():
@@ -196,7 +208,7 @@ def named_features(table: TableOptions, examples: Examples, train: pd.DataFrame)
     """Return the names of features, see `rankops.inputs._feature_names`, of the values that training rows have.
 
     Raises:
-        ValueError: a category has hardly a name twice, or no feature differs between rows.
+        ValueError: a category has more than `KINDS` names, or no feature differs between rows.
     """
     cells = train["input"].explode() if table.relevance else train["input"]
     values, names = pd.DataFrame(cells.tolist()), []
@@ -205,16 +217,17 @@ def named_features(table: TableOptions, examples: Examples, train: pd.DataFrame)
             names.append(column)
             continue
         parts = {column: values[column]}
-        if column == table.letters:
-            parts = {f"{column}[{place + 1}]": values[column].str[place] for place in range(len(values[column][0]))}
+        if column in examples.letters:
+            count = len(values[column][0])
+            parts = {f"{column}[{place + 1}/{count}]": values[column].str[place] for place in range(count)}
         for called, texts in parts.items():
-            known = sorted(texts.unique())
+            known = sorted(filter(None, texts.unique()))
             if len(known) > KINDS:
                 raise ValueError(
                     f"{examples.sheet.paths[0]}: {column} has {len(known)} names in {len(values)} training rows, "
                     f"expected at most {KINDS}, which come again: leave it out of `categories`"
                 )
-            names += [f"{called}={one}" for one in known] if len(known) > 1 else []
+            names += [f"{called}={one}" for one in known] if texts.nunique() > 1 else []
     if not names:
         raise ValueError(f"{examples.sheet.paths[0]}: no feature differs between training rows; name other columns")
     if twice := {name for name in names if names.count(name) > 1}:
@@ -226,22 +239,24 @@ def encoded(table: TableOptions, sheet: Sheet, chosen: pd.DataFrame, names: list
     """Return examples with vectors in place of values by their columns.
 
     Raises:
-        ValueError: a text has fewer letters than those of training; the message names its row.
+        ValueError: a text has another number of letters than those of training; the message names its row.
     """
-    vectors = []
+    vectors, unknown, count = [], defaultdict[str, list[str]](list), 0
     for number, cell in chosen["input"].items():
+        rows = cell if table.relevance else [cell]
         try:
-            vectors.append([numbers_of(one, names) for one in cell] if table.relevance else numbers_of(cell, names))
+            found = [numbers_of(one, names) for one in rows]
         except ValueError as error:
             raise ValueError(f"{sheet.place(number)}: {error}") from error
-    rows = chosen["input"].explode() if table.relevance else chosen["input"]
-    for column in set(columns_of(names)) - {table.letters}:
-        known = {name.removeprefix(f"{column}=") for name in names if name.startswith(f"{column}=")}
-        if known and (unknown := [row[column] for row in rows if row[column] not in known]):
-            logging.warning(
-                "%s: %d of %d values are none that training rows have, such as %r", column, len(unknown), len(rows),
-                unknown[0],
-            )  # fmt: skip
+        for column, value in chain.from_iterable(unknown_in(one, names) for one in rows):
+            unknown[column].append(value)
+        vectors.append(found if table.relevance else found[0])
+        count += len(rows)
+    for column, values in unknown.items():
+        logging.warning(
+            "%s: %d values in %d rows are none that training rows have, such as %r",
+            column, len(values), count, values[0],
+        )  # fmt: skip
     return chosen.assign(input=_series(vectors, chosen.index))
 
 

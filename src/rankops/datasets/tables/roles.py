@@ -42,8 +42,8 @@ class TableOptions(DiskDataset):
         frames: columns of such paths, or one with several in a cell.
         features: columns of numbers, `f_*` for all that begin so, or one column or array of vectors.
         categories: columns of names such as brands. Each name that training rows have is a feature of 0 or 1, beside
-            those of `features`; other names are none of them.
-        letters: column of texts of one length, such as aligned proteins. Which letter stands where is features alike;
+            those of `features`; other names are none of them, and so is an empty cell.
+        letters: columns of texts of one length, such as aligned proteins. Which letter stands where is features alike;
             a place where training rows have one letter is left out.
         text: column of text.
         labels: column with the names of a row's labels in one cell, or columns of 0 and 1.
@@ -78,7 +78,7 @@ class TableOptions(DiskDataset):
     frames: Columns = None
     features: Columns = None
     categories: Columns = None
-    letters: str | None = None
+    letters: Columns = None
     text: str | None = None
     labels: Columns = None
     ordered: bool = False
