@@ -207,6 +207,8 @@ def test_the_check_says_what_does_not_fit_the_head_of_a_file(project):
             {"categories": ["state"], "text": None},
         ),
         ({"price_band": ["low", "high"] * 30, "x": N, "price": N}, {"features": ["x"], "categories": None}),
+        ({"city": ["Rome", "Oslo"] * 30, "y": N}, {"categories": ["city"], "target": "y"}),
+        ({"price_range": ["low", "high"] * 30, "sales": N}, {"categories": ["price_range"], "target": "sales"}),
         ({"age": ["7", "NA", "9"] * 20, "x": N, "price": N}, {"features": ["x"], "categories": None}),
         ({"made": ["2026-01-01", "2026-01-02"] * 30, "x": N, "price": N}, {"features": ["x"], "categories": None}),
         ({"tags[1/2]": ["a", "b"] * 30, "x": N, "price": N}, {"features": ["x"], "categories": None}),

@@ -89,7 +89,7 @@ COLUMNS = [
             SETS,
             Case("kanji, parts by size", "exact order", "kanji", "ranked.exact_match",
                  {"cross-entropy": "label_ranking-cross_entropy-kanji"},
-                 {"RLSEP": "label_ranking-rlsep-kanji", "Plackett-Luce": "label_ranking-plackett_luce-kanji"},
+                 {"RLSEP": "label_ranking-rlsep-kanji"},
                  {"its labels, usual order": "kanji-usual_order", "MSE of ranks": "label_ranking-mse-kanji"}),
         ]),
         Panel("Long lists", -0.01, 0.04, (0.0, 0.02, 0.04), [

@@ -147,7 +147,7 @@ class _Columns:
 
     def leave_out(self, truth: str) -> None:
         """Leave out names that are numbers but for some cells, days, or called like the truth, as price_band is."""
-        called = _plain(truth).rstrip("s")
+        called = re.compile(rf"(^|[^a-z]){re.escape(_plain(truth).rstrip('s'))}s?([^a-z]|$)")
         for name in [one for one in self.free if self.is_category(one)]:
             cells = self.cells[name]
             numbers = pd.to_numeric(cells, errors="coerce")
@@ -156,7 +156,7 @@ class _Columns:
                 self.left_out[name] = f"numbers, but for cells such as {other!r}: empty these"
             elif all(isinstance(one, str) and DAY.fullmatch(one) for one in cells):
                 self.left_out[name] = "days"
-            elif called in _plain(name):
+            elif called.search(_plain(name)):
                 self.left_out[name] = f"called like {truth}; it may be one of `categories` if it is known beforehand"
             elif ONE_VALUE.fullmatch(name):
                 self.left_out[name] = "rename it to use it"
@@ -404,7 +404,8 @@ def _refuse_names(columns: _Columns, numbers: list[str]) -> None:
         cells = columns.cells[name]
         if _called(name, "labels") and columns.is_category(name) and len(numbers) < 2:
             raise ValueError(f"{path}: {name} holds names: `--task multilabel` learns them, another name lets them be")
-        if _called(name, "target") and not columns.is_text(name) and not columns.is_vector(name):
+        ends_so = re.search(rf"(^|[^a-z]){NAMES['target']}$", _plain(name))  # unit_price, not price_range
+        if ends_so and not columns.is_text(name) and not columns.is_vector(name):
             other = cells[pd.to_numeric(cells, errors="coerce").isna()].iloc[0]
             raise ValueError(
                 f"{path}: {name} is called like a target, but has {other!r}: make numbers of its cells, or rename it"

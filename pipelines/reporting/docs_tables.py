@@ -379,7 +379,7 @@ PROTEINS = {
 KANJI = {
     "cross_entropy": USUAL_KANJI,
     "cross_entropy, what it finds in the usual order": "kanji-usual_order",
-    **{loss: f"label_ranking-{loss}-kanji" for loss in ("mse", "plackett_luce", "rlsep")},
+    **{loss: f"label_ranking-{loss}-kanji" for loss in ("mse", "rlsep")},
     "*the true components, in their usual order*": "usual_order",
 }
 CELLS = {
