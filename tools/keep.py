@@ -114,6 +114,7 @@ def _of_run(folder: Path, run: str) -> list[Row]:
 def _compared(params: Settings, predictions: Mapping[str, Path]) -> list[Row]:
     """Return what the comparisons say of runs and rivals that have predictions, and the metrics of the rivals."""
     rows: list[Row] = []
+    measured: set[str] = set()  # rivals, which several comparisons may name
     known: dict[tuple[str, str], dict[int, Statistic]] = {}  # of the last comparison, by task and run
     for comparison in params.comparisons.values():
         kept = {part: [one for one in getattr(comparison, part) if one in predictions] for part in ("runs", "rivals")}
@@ -125,7 +126,8 @@ def _compared(params: Settings, predictions: Mapping[str, Path]) -> list[Row]:
         known = {(task, name): one for name, one in statistics.items()}
         rows += compared_rows(compared(part, statistics, params.evaluate))
         draws = derived_seed(params.evaluate.seed, "evaluate")
-        for name in part.rivals:
+        for name in (one for one in part.rivals if one not in measured):
+            measured.add(name)
             rows += rows_of(name, evaluate(statistics[name], resamples=params.evaluate.resamples, seed=draws))
     return rows
 

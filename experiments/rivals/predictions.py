@@ -1,16 +1,22 @@
 """Predictions of what is no run, in the form of those of a run on the same data, with which they are compared."""
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-__all__ = ["of_run", "with_column", "with_seed"]
+__all__ = ["of_run", "of_seeds", "with_column", "with_seed"]
 
 
 def of_run(run: str) -> pa.Table:
-    """Return the predictions of one seed of a run, in the order of the test rows."""
+    """Return the predictions of the first seed of a run, in the order of the test rows."""
+    return next(iter(of_seeds(run).values()))
+
+
+def of_seeds(run: str) -> dict[int, pa.Table]:
+    """Return the predictions of each seed of a run, in the order of the test rows."""
     table = pq.read_table(f"predictions/{run}.parquet")
     seeds = table["seed"].to_numpy()
-    return table.filter(pa.array(seeds == seeds[0])).sort_by("id")
+    return {int(seed): table.filter(pa.array(seeds == seed)).sort_by("id") for seed in np.unique(seeds)}
 
 
 def with_column(table: pa.Table, name: str, values: list) -> pa.Table:

@@ -28,11 +28,15 @@ class Rule(NamedTuple):
     metrics: list[str]
 
 
-def usual_order(table: pa.Table) -> list[np.ndarray]:
-    """Return scores of the components that a kanji has, by their mean place in training without seeing it."""
+def usual_places() -> np.ndarray:
+    """Return the mean place of each component in training (K,), between 0 and 1; larger is more important."""
     train = np.stack(pq.read_table("data/kanji/train.parquet")["label_ranks"].to_numpy())
-    usual = np.nanmean(np.where(train > 0, (train - 0.5) / train.max(1, keepdims=True), np.nan), axis=0)
-    return list(np.where(np.stack(table["true_label_ranks"].to_numpy()) > 0, usual, -1.0))
+    return np.nanmean(np.where(train > 0, (train - 0.5) / train.max(1, keepdims=True), np.nan), axis=0)
+
+
+def usual_order(table: pa.Table) -> list[np.ndarray]:
+    """Return scores of the components that a kanji has, by their usual place."""
+    return list(np.where(np.stack(table["true_label_ranks"].to_numpy()) > 0, usual_places(), -1.0))
 
 
 def mean_rating(table: pa.Table) -> list[list[float]]:
