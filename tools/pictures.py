@@ -85,7 +85,7 @@ SETS = Case(
 )  # fmt: skip
 COLUMNS = [
     [
-        Panel("Labels in order", -0.01, 0.27, (0.0, 0.1, 0.2), [
+        Panel("Labels in order", -0.01, 0.38, (0.0, 0.1, 0.2, 0.3), [
             SETS,
             Case("kanji, parts by size", "exact order", "kanji", "ranked.exact_match",
                  {"cross-entropy": "label_ranking-cross_entropy-kanji"},
