@@ -90,7 +90,7 @@ COLUMNS = [
             Case("kanji, parts by size", "exact order", "kanji", "ranked.exact_match",
                  {"cross-entropy": "label_ranking-cross_entropy-kanji"},
                  {"RLSEP": "label_ranking-rlsep-kanji"},
-                 {"its labels, usual order": "kanji-usual_order", "MSE of ranks": "label_ranking-mse-kanji"}),
+                 {"in usual order": "kanji-usual_order", "MSE of ranks": "label_ranking-mse-kanji"}),
         ]),
         Panel("Long lists", -0.01, 0.04, (0.0, 0.02, 0.04), [
             Case("proteins, by homology", "mean AP", "protein_homology", "mean_average_precision",
