@@ -35,8 +35,11 @@ def archive(path: str | None = None) -> bytes:
     if path:
         content = Path(path).read_bytes()
     else:
-        with urlopen(ARCHIVE, timeout=60) as answer:
-            content = answer.read()
+        try:
+            with urlopen(ARCHIVE, timeout=60) as answer:
+                content = answer.read()
+        except OSError as error:
+            raise OSError(f"{ARCHIVE}: {error}; get it elsewhere, and name the file: splits.zip") from error
     if (found := hashlib.sha256(content).hexdigest()) != SHA256:
         raise ValueError(f"{path or ARCHIVE}: its SHA-256 is {found}, expected {SHA256}: get it again")
     return content
@@ -77,4 +80,7 @@ def main(path: str | None = None) -> None:
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:2])
+    try:
+        main(*sys.argv[1:2])
+    except (OSError, ValueError) as error:
+        sys.exit(f"flip: {error}")
