@@ -1,6 +1,7 @@
 """Order the components that cross-entropy finds in a kanji as is usual in training: `python -m rivals.usual_order`.
 
-Who has a classifier needs no other loss for this. Components that it does not find stay below, in its own order.
+It is a rival of losses on the order, since it needs a classifier alone. Components that are not found stay below, in
+the classifier's own order.
 """
 
 import numpy as np

@@ -17,6 +17,7 @@ from rankops.datasets.tables.examples import missing_cells
 from rankops.datasets.tables.files import Stored, columns_like, names_in, read_sheet
 from rankops.datasets.tables.formats import format_of
 from rankops.datasets.tables.roles import NAMED, SHARES, TRUTHS
+from rankops.inputs._feature_names import LETTER
 
 __all__ = ["TASKS", "Guess", "guess"]
 
@@ -41,7 +42,6 @@ NAMES = {
 SCALE = r"[^a-z0-9]*(log(1p|2|10)?|ln|ranks?|ranked|sqrt|z|z_?score|scaled|norm|normalized|standardized|neg)[^a-z0-9]*"
 ALIGNED = re.compile(r"[A-Z*.-]{8,}|[acgtun*.-]{8,}")  # proteins and genes
 DAY = re.compile(r"\d{4}-\d\d(-\d\d.*)?")
-ONE_VALUE = re.compile(r".*=.*|.+\[\d+/\d+\]", re.DOTALL)  # what a feature of one value is called
 WEIGHT = re.compile(r"((sample|row|example|case)_?)?weights?", re.IGNORECASE)  # not of a body or a parcel
 
 
@@ -158,7 +158,7 @@ class _Columns:
                 self.left_out[name] = "days"
             elif called.search(_plain(name)):
                 self.left_out[name] = f"called like {truth}; it may be one of `categories` if it is known beforehand"
-            elif ONE_VALUE.fullmatch(name):
+            elif _is_of_one_value(name):
                 self.left_out[name] = "rename it to use it"
         self.free = [name for name in self.free if name not in self.left_out]
 
@@ -175,6 +175,11 @@ class _Columns:
 
 def _plain(name: str) -> str:
     return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower()  # PassengerId
+
+
+def _is_of_one_value(name: str) -> bool:
+    """Whether a column is called as features of names are, which would be taken for one."""
+    return "=" in name or LETTER.fullmatch(name) is not None
 
 
 def _called(name: str, role: str) -> bool:
@@ -419,10 +424,10 @@ def _rest(columns: _Columns) -> dict[str, Any]:
     numbers = [name for name in columns.free if columns.is_number(name)]
     names = {
         "categories": [name for name in columns.free if columns.is_category(name)],
-        "letters": [name for name in columns.free if columns.is_aligned(name) and not ONE_VALUE.fullmatch(name)],
+        "letters": [name for name in columns.free if columns.is_aligned(name) and not _is_of_one_value(name)],
     }
     if any(names.values()):
-        numbers = [name for name in numbers if not ONE_VALUE.fullmatch(name)]
+        numbers = [name for name in numbers if not _is_of_one_value(name)]
     found: dict[str, Any] = {"features": _in_patterns(columns, numbers)} if numbers else {}
     found |= {role: some for role, some in names.items() if some}
     if not found:
