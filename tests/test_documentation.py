@@ -129,6 +129,8 @@ class TestReadme:
         results = (ROOT / "docs/results.md").read_text()
         found = [re.findall(rf"Label ranking \| ranked 0-1 \|.*\b{loss}: (0\.\d+)", results)[0] for loss in LOSSES]
         assert re.findall(r"\*\*(\d+) %\*\*", README) == [f"{100 * float(one):.0f}" for one in found]
+        answers = [re.findall(rf"Label ranking \| answer 0-1 \|.*\b{loss}: (0\.\d+)", results)[0] for loss in LOSSES]
+        assert re.findall(r"\*\*.* \| (\d+) % \|", README) == [f"{100 * float(one):.0f}" for one in answers]
         row = re.findall(r"\| ranked 0-1 \| (\d[^\n]*) \|", (ROOT / "docs/table_1.md").read_text())[0]
         assert f"RLSEP reaches {float(row.split(' | ')[2].split()[0]):.0f} %" in README
 
