@@ -150,7 +150,7 @@ REFUSED = [
     ("handcrafted", {"inputs": [[0.5, 1.0], ["1", "2"]]}, "row 2 has text"),
     ("handcrafted", {"dataframe_records": [{"a": True, "b": 2}]}, "row 1 has a truth value"),
     ("query_ranking", [{"features": [[0.1, "0.2"]]}], "row 1: features 0 has text"),
-    ("query_ranking", [{"features": [[0.1, 0.2, 0.3]]}], r"row 1: features are \(1, 3\), expected \(n, 2\)"),
+    ("query_ranking", [{"features": [[0.1, 0.2, 0.3]]}], "row 1: 3 features, expected 2"),
     ("query_ranking", [{"features": [{"price": 0.1}]}], "row 1: no feature age"),
     ("query_ranking", [{"features": [{"price": 0.1, "age": 2, "prize": 3}]}], "row 1: unknown feature 'prize'"),
     ("query_ranking", [{"features": [{"price": [1], "age": 2}]}], "row 1: features 0.price is a list"),

@@ -1,6 +1,8 @@
 """Tasks: their phases, batches, objectives and metrics; what each gives and takes is in contracts/."""
 
 import math
+import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import numpy as np
@@ -21,7 +23,8 @@ from rankops.io.parquet import IMAGE, encode_images
 from rankops.io.starts import start_from
 from rankops.ranks import ranks
 from rankops.sorters.handcrafted import Handcrafted
-from rankops.tasks import retrieval
+from rankops.tasks import _two_phases, retrieval
+from rankops.tasks._two_phases import embedded
 from rankops.tasks.label_ranking import label_ranks_of
 from rankops.training.batches import in_lists
 from rankops.training.device import make_accelerator
@@ -167,7 +170,24 @@ def test_frozen_features_are_computed_once_and_never_for_another_network(start, 
         results.append(list(training.epochs()))
         assert results[-1] == list(Training(("score_ranking", model, *CASES[2][2:]), split, start).epochs())
     assert results[0] == results[1] != results[2]
-    assert len(list((tmp_path / "features").iterdir())) == 2  # the training and validation split are one here
+    assert len(list((tmp_path / "features").glob("*.safetensors"))) == 2  # training and validation are one split here
+
+
+def test_trainings_side_by_side_compute_features_once(start, generator, tmp_path, monkeypatch):
+    split, calls = split_of("score_ranking", generator), []
+
+    def slowly(network, parts):
+        calls.append(network)
+        time.sleep(0.2)
+        return embedded(network, parts)
+
+    monkeypatch.setattr(_two_phases, "embedded", slowly)
+    several = [Training(("score_ranking", CONVNET, *CASES[2][2:]), split, start, cache=tmp_path) for _ in range(3)]
+    with ThreadPoolExecutor() as threads:
+        features = list(threads.map(lambda one: one.task.features(one.network, split.inputs), several))
+    assert features[0].equal(embedded(several[0].network, split.inputs.parts()))
+    assert features[0].equal(features[2])
+    assert len(calls) == 3 + 1  # each asks by its first inputs, one computes all
 
 
 def test_the_auxiliary_loss_ends_after_its_epochs_which_count_on(generator):

@@ -84,7 +84,7 @@ def gray_of(brightness: Tensor) -> Tensor:
     """Return the gray level, 0 to 1, that people see as so bright: CIE lightness from 0 to 1, coded as sRGB codes it.
 
     >>> gray_of(torch.tensor([0.0, 0.1, 0.5, 1.0]))
-    tensor([0.0000, 0.1055, 0.4663, 1.0000])
+    tensor([0.0000, 0.1077, 0.4663, 1.0000])
     """
     lightness = 100 * brightness
     light = torch.where(lightness > 8, ((lightness + 16) / 116) ** 3, lightness * (27 / 24389))
