@@ -134,6 +134,31 @@ def test_a_file_becomes_a_dataset_runs_and_a_comparison_that_pass_the_check(proj
     assert comments <= set((project / "params.yaml").read_text().splitlines())
 
 
+COMMAS = {  # cells of a column beside a target with decimal commas; whether it is learned from, and what is told
+    "a missing one": (["1,5", "2,5", "n.a."], False, "not used: x"),
+    "integers": (["1", "2", "3"], True, "decimal commas"),
+    "three decimals": (["1,125", "2,250", "0,375"], True, "decimal commas"),
+    "points": (["1.5", "2.5", "3.5"], False, "not used: x: numbers with points"),
+    "a unit": (["1,5 kg", "2,5 kg", "3,5 kg"], False, "categories from ['x']"),
+}
+
+
+@pytest.mark.parametrize(("cells", "learned", "told"), COMMAS.values(), ids=COMMAS)
+def test_commas_of_numbers_are_no_labels(tmp_path, cells, learned, told):
+    rows = [f"{cells[k % 3]};{k % 9},5;{k},25" for k in N]
+    (tmp_path / "a.csv").write_text("\n".join(["x;self;price", *rows]))
+    found = guess(tmp_path / "a.csv")
+    assert (found.task, found.options["target"], found.options["decimal"]) == ("score_ranking", "price", ",")
+    assert ("x" in found.options["features"]) == learned
+    assert told in "; ".join(found.told)
+
+
+def test_commas_that_may_part_thousands_are_refused(tmp_path):
+    (tmp_path / "a.tsv").write_text("\n".join(["x\tprice", *(f"{k}\t{k},250" for k in range(1, 60))]))
+    with pytest.raises(ValueError, match="price has '1,250', of which nothing says whether"):
+        guess(tmp_path / "a.tsv")
+
+
 def test_the_log_of_a_skewed_target_is_a_rival(project):
     write(project / "data/raw/mine", "a.csv", f_1=N, f_2=N, price=[float(k**4) for k in N])
     run("data/raw/mine/a.csv")

@@ -17,8 +17,7 @@ from rankops.datasets.tables.examples import missing_cells
 from rankops.datasets.tables.files import Stored, columns_like, names_in, read_sheet
 from rankops.datasets.tables.formats import format_of
 from rankops.datasets.tables.roles import NAMED, SHARES, TRUTHS
-from rankops.datasets.tables.text import text_header
-from rankops.inputs._feature_names import LETTER, with_point
+from rankops.inputs._feature_names import LETTER, has_point, with_point
 
 __all__ = ["TASKS", "Guess", "guess"]
 
@@ -42,6 +41,9 @@ NAMES = {
 }
 SCALE = r"[^a-z0-9]*(log(1p|2|10)?|ln|ranks?|ranked|sqrt|z|z_?score|scaled|norm|normalized|standardized|neg)[^a-z0-9]*"
 ALIGNED = re.compile(r"[A-Z*.-]{8,}|[acgtun*.-]{8,}")  # proteins and genes
+AMOUNT = re.compile(
+    r"[^\d,;|]{0,4}\d[\d. ]*,\d+ ?[^\d,;|\s][^\d,;|]{0,3}|[^\d,;|\s+-][^\d,;|]{0,3}\d[\d. ]*,\d+"
+)  # 4,5 kg
 DAY = re.compile(r"\d{4}-\d\d(-\d\d.*)?")
 WEIGHT = re.compile(r"((sample|row|example|case)_?)?weights?", re.IGNORECASE)  # not of a body or a parcel
 
@@ -62,21 +64,39 @@ class _Columns:
         names = names_in(path, self.kind, encoding)
         self.sheet = read_sheet([path], lambda _: names, kind=self.kind, encoding=encoding, head=HEAD)
         self.decimal = "."
-        if self.kind in ("csv", "tsv") and text_header(path, encoding, tabs=self.kind == "tsv")[1] != ",":
+        self.left_out: dict[str, str] = {}  # columns that nothing is learned from without being named, and why
+        if self.kind in ("csv", "tsv"):
             self._read_commas()
         self.cells = {name: cells[~missing_in(cells, numeric=False)] for name, cells in self.sheet.frame.items()}
-        self.free = [name for name in names if name and len(self.cells[name])]
-        self.left_out: dict[str, str] = {}  # columns that nothing is learned from without being named, and why
+        self.free = [name for name in names if name and len(self.cells[name]) and name not in self.left_out]
 
     def _read_commas(self) -> None:
-        """Read numbers with decimal commas, if the cells of a column are such numbers and no labels."""
-        for name in map(str, self.sheet.frame):
-            cells = self.sheet.frame[name]
-            changed = cells.map(with_point)
-            some = bool((changed != cells)[cells.notna()].any())
-            if some and not _called(name, "labels") and pd.to_numeric(changed.dropna(), errors="coerce").notna().all():
-                self.decimal = ","
-                self.sheet = self.sheet._replace(frame=self.sheet.frame.assign(**{name: changed}), decimal=",")
+        """Read numbers with decimal commas, where most cells of a column are numbers, and it is not called as labels.
+
+        Raises:
+            ValueError: the commas may as well part thousands.
+        """
+        frame = self.sheet.frame
+        texts = {name: frame[name].dropna() for name in map(str, frame)}
+        numbers = {name: pd.to_numeric(cells.map(with_point), errors="coerce") for name, cells in texts.items()}
+        mostly = [name for name, values in numbers.items() if values.notna().mean() > MOSTLY]
+        commas = {name: [one for one in texts[name] if with_point(one) is not one] for name in mostly}
+        found = [name for name in mostly if commas[name] and not _called(name, "labels")]
+        if not found:
+            return
+        if not any(re.search(r"^\D?0,|,(?!\d{3}$)", one) for name in found for one in commas[name]):
+            raise ValueError(
+                f"{self.sheet.paths[0]}: {found[0]} has {commas[found[0]][0]!r}, of which nothing says whether the "
+                "comma parts thousands or decimals: write it without"
+            )
+        self.decimal = ","
+        pointed = [name for name in mostly if texts[name].map(has_point).any()]
+        self.left_out = dict.fromkeys(
+            pointed, "numbers with points, where others have decimal commas: write one of both"
+        )
+        self.sheet = self.sheet._replace(frame=frame.copy(), decimal=",")
+        for name in found:
+            self.sheet.frame[name] = frame[name].map(with_point)
 
     def take(self, test: Callable[[str], bool], role: str | None = None) -> str | None:
         """Return the first free column that passes a test, those that are called like the role before others."""
@@ -143,7 +163,7 @@ class _Columns:
         cells = self.cells[name]
         if not all(isinstance(one, str) for one in cells) or self.is_picture(name):
             return None
-        for separator in "|;,":
+        for separator in "|;" if np.mean([AMOUNT.fullmatch(one) is not None for one in cells]) > MOSTLY else "|;,":
             parts = [part.strip() for one in cells for part in one.split(separator)]
             if np.mean([separator in one for one in cells]) > 0.1 and len(set(parts)) <= max(2, len(parts) // 3):
                 return separator
@@ -295,7 +315,7 @@ def _structure(columns: _Columns) -> dict[str, Any]:
         "weight": columns.take(lambda name: bool(WEIGHT.fullmatch(name)) and columns.are(name, lambda v: v > 0)),
         "group": columns.take(shared("query")) or columns.take(shared("group")),
     }
-    columns.left_out = {name: "days or times" for name in columns.free if columns.is_time(name)}  # by choice alone
+    columns.left_out |= {name: "days or times" for name in columns.free if columns.is_time(name)}  # by choice alone
     columns.free = [name for name in columns.free if name not in columns.left_out]
     found["id"] = columns.take(
         lambda name: _called(name, "id") and columns.is_unique(name) and not columns.is_picture(name)

@@ -64,20 +64,20 @@ def as_numbers(sheet: Sheet, cells: pd.Series, *, least: float = -LARGEST, what:
         raise ValueError(
             f"{place}: {cells.name} is {cells.iloc[0]}, expected {what}; make numbers of its days or times"
         )
-    if sheet.decimal == "," and cells.dtype == object:
-        if (pointed := cells.map(has_point)).any():
-            position, place = first_place(sheet, cells.index, pointed)
-            raise ValueError(f"{place}: {cells.name} is {cells.iloc[position]!r}, expected no point: decimal is ','")
-        cells = cells.map(with_point)
+    commas = sheet.decimal == "," and cells.dtype == object
+    if commas and (pointed := cells.map(has_point)).any():
+        position, place = first_place(sheet, cells.index, pointed)
+        raise ValueError(f"{place}: {cells.name} is {cells.iloc[position]!r}, expected no point: decimal is ','")
+    read = cells.map(with_point) if commas else cells
     try:
-        values = pd.to_numeric(cells, errors="coerce").to_numpy(np.float64)
+        values = pd.to_numeric(read, errors="coerce").to_numpy(np.float64)
     except OverflowError:  # an integer of more digits than any float
-        values = cells.map(_as_float).to_numpy(np.float64)
+        values = read.map(_as_float).to_numpy(np.float64)
     wrong = ~((values >= least) & (values <= LARGEST))
     if wrong.any():
         position, place = first_place(sheet, cells.index, wrong)
         found = cells.iloc[position]
-        comma = with_point(found) is not found
+        comma = not commas and with_point(found) is not found
         raise ValueError(
             f"{place}: {cells.name} is {repr(found)[:60]}, expected {what}; "
             + ("write decimals with a point, or say `decimal: ','`" if comma else "correct or remove the row")
