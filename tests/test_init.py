@@ -72,6 +72,12 @@ def cars(folder):
           protein=proteins, price=np.arange(ROWS) * 1.5)  # fmt: skip
 
 
+def commas(folder):
+    folder.mkdir(parents=True, exist_ok=True)
+    rows = [f"{k},5;{k % 7};{['3,5', '4'][k % 2]};{k // 2},25" for k in N]
+    (folder / "a.csv").write_text("\n".join(["km;age;tags;price", *rows]))
+
+
 KINDS = {
     "a.csv": {
         ordered: ("label_ranking", {"image": "path", "labels": "tags", "ordered": True, "group": "customer"}),
@@ -81,6 +87,8 @@ KINDS = {
         reviews: ("score_ranking", {"text": "review", "target": "rating", "id": "id"}),
         cars: ("score_ranking", {"features": ["km"], "categories": ["brand"], "letters": ["protein"], "target": "price",
                                  "id": "owner_name"}),
+        commas: ("multilabel", {"features": ["km", "age", "price"], "labels": "tags", "label_separator": ",",
+                                "decimal": ","}),
     },
     "train.txt": {
         queries: ("query_ranking", {"file": {"train": "train.txt", "val": "vali.txt", "test": "test.txt"},

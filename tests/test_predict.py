@@ -191,6 +191,25 @@ def test_features_are_found_by_name_whatever_else_a_table_has(here, capsys):
     assert shown == f"7: score {found[0][0]['score']:.3f}"
 
 
+def test_decimal_commas_are_those_of_the_training(here):
+    about = {"kind": "features", "count": 3, "names": ["age", "brand=1,5", "size"], "decimal": ","}
+    Path("rows.csv").write_text("age;brand;size;v\n1,5;1,5;-2;0,5 1\n7;2,5;3,25e1;1 2,5\n")
+
+    def numbers(roles, **changed):
+        recipe = {"task": "score_ranking", "input": about | changed}
+        cells = [row.asked()["features"] for row in read([Path("rows.csv")], recipe, roles)]
+        return Features.prepared(cells, recipe["input"], where="rows.csv").tolist()
+
+    assert numbers(Roles()) == [[1.5, 1, -2], [7, 0, 32.5]]
+    assert numbers(Roles(["v"]), count=2, names=None) == [[0.5, 1], [1, 2.5]]
+    assert numbers(Roles(["age", "size"]), count=2, names=None) == [[1.5, -2], [7, 32.5]]
+    with pytest.raises(ValueError, match=r"age is '1,5', expected a number"):
+        numbers(Roles(["age", "size"]), count=2, names=None, decimal=".")
+    Path("rows.csv").write_text("age;brand;size\n1.234;1,5;-2\n")
+    with pytest.raises(ValueError, match=r"age is '1.234', expected no point"):
+        numbers(Roles())
+
+
 def test_names_are_the_same_in_every_format(here, caplog):
     names = ["age", "brand=vw", "brand=2", "brand=True", "dna[2/3]=A"]
     frame = pd.DataFrame({"dna": "CAC", "age": [1, 2, 3, 4], "brand": ["vw", 2.0, True, None]})
@@ -222,7 +241,7 @@ def test_names_are_the_same_in_every_format(here, caplog):
         ("rows.csv", "age,age\n1,2\n", "'age' is there twice"),
         ("rows.csv", "age,price\n", "no rows"),
         ("rows.csv", b"age,price\n1,\xff\n", "rows.csv"),
-        ("rows.jsonl", '{"features": [1, 2, 3]}\n', "row 1: .*features are"),
+        ("rows.jsonl", '{"features": [1, 2, 3]}\n', "row 1: .*3 features, expected 2"),
         ("rows.jsonl", '{"features": "x"\n', "row 1: not JSON"),
         ("rows.parquet", "PAR1", "not a whole Parquet file"),
         ("rows.png", "", "the model takes features; expected a table"),

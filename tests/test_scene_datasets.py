@@ -34,6 +34,7 @@ BLOCKS = {
         "least_frequent": 0.02, "distractors": (2, 5),
     },
     "captions": SCENE | {"digits_per_image": (2, 4), "scale": (1.0, 3.0)},
+    "shaded_mnist": SCENE | {"scale": (2.0, 3.0), "brightness": (0.1, 1.0), "ranked_by": "brightness"},
 }  # fmt: skip
 
 
@@ -106,10 +107,14 @@ def boxes_of(recipe, row, prefix=""):
     return {place: box for place, box in enumerate(zip(*values, strict=True)) if box[0] > 0}
 
 
+def other(value):
+    return 1.1 - value
+
+
 # Of each dataset, faults in different rows of its training split, and what is said of each.
 FAULTS = {
     "ranked_mnist": [
-        (with_item("label_ranks", 11, present, lambda rank: rank + 1), "scenes: ranks_follow_sizes", "id 11"),
+        (with_item("label_ranks", 11, present, lambda rank: rank + 1), "scenes: ranks_follow_size", "id 11"),
         (with_item("size", 12, lambda cell: cell.index(0.0), lambda _: 1.0), "digits: size", "id 12"),
     ],
     "clips": [
@@ -127,6 +132,12 @@ FAULTS = {
         (with_item("distractor_shuffle", 22, 0, lambda _: 99), "shuffles_are_known", "id 22"),
         (with_item("distractor_glyph", 23, 1, lambda _: 10**6), "distractors: glyph_is_of_this_split",
          "id 23, distractor 1"),
+    ],
+    "shaded_mnist": [
+        (with_item("label_ranks", 11, present, lambda rank: rank + 1), "scenes: ranks_follow_brightness", "id 11"),
+        (with_item("brightness", 12, lambda cell: cell.index(0.0), lambda _: 0.5), "brightness_is_of_its", "id 12"),
+        (with_item("brightness", 13, present, lambda _: 1.5), "brightness_is_of_its_range", "id 13"),
+        (with_item("brightness", 4, present, other), "difference_from_recipe", "id 4"),
     ],
     "captions": [
         (with_item("captions", 20, 2, lambda _: "a purple digit above a seven"), "captions_name_its_digits", "id 20"),
@@ -228,6 +239,9 @@ IMPOSSIBLE = [
     ("clips", {"later": 0.5, "sessions": 8}, "later is 0.5 and sessions 8"),
     ("long_tailed_mnist", {"most_frequent": 0.01}, "least_frequent is 0.02 and most_frequent 0.01"),
     ("captions", {"digits_per_image": (1, 3)}, "digits_per_image is 1 to 3"),
+    ("shaded_mnist", {"brightness": (0.0, 1.0)}, "brightness is 0.0 to 1.0"),
+    ("shaded_mnist", {"brightness": (0.9, 0.9)}, "ranked_by is brightness, but brightness is 0.9 to 0.9"),
+    ("shaded_mnist", {"ranked_by": "size", "scale": (2.0, 2.0)}, "ranked_by is size, but scale is 2.0 to 2.0"),
     ("captions", {"rows": ROWS | {"test": 41}}, "rows.test is 41.*of 2"),
 ]
 
@@ -287,6 +301,25 @@ def test_numbers_and_sizes_are_as_asked_for_and_scenes_in_memory_those_of_the_re
     sizes = recipe["size"][recipe["size"] > 0]
     assert 4 <= sizes.min() <= sizes.max() <= 12
     assert (sizes != sizes.round()).float().mean() > 0.99  # real-valued: whole pixels would make ties
+
+
+@pytest.mark.parametrize("ranked_by", ["size", "brightness"])
+def test_shaded_digits_look_as_bright_as_they_are_and_are_ranked_by_one_of_both(known, ranked_by):
+    dataset = build("shaded_mnist", canvas=64, scale=(2.0, 3.0), ranked_by=ranked_by)
+    recipe = dataset.draw(known["train"], range(300), generator(1, "test"))
+    images, seen = dataset.pictures(recipe, known["train"]), []
+    for row in range(300):
+        boxes = boxes_of(recipe, row)
+        for place, (size, top, left, _) in boxes.items():
+            box = images[row, int(top) : int(top + size) + 1, int(left) : int(left + size) + 1]
+            light = ((box.max().item() / 255 + 0.055) / 1.055) ** 2.4  # sRGB's, and CIE's lightness of it
+            seen.append((116 * light ** (1 / 3) - 16) / 100 - recipe["brightness"][row, place].item())
+        order = sorted(boxes, key=lambda place: recipe[ranked_by][row, place])
+        assert order == sorted(boxes, key=lambda place: recipe["label_ranks"][row, place])
+    assert np.abs(np.median(seen)) < 0.02
+    assert np.quantile(seen, 0.9) < 0.03
+    there = recipe["size"] > 0
+    assert abs(spearmanr(recipe["size"][there], recipe["brightness"][there])[0]) < 0.1  # one says nothing of the other
 
 
 class TestClips:

@@ -195,6 +195,25 @@ class TestRoles:
             assert table["target"].to_pylist() == [part * features for [features] in table["features"].to_pylist()]
         assert fitted["mean"] == pytest.approx(-28.5)
 
+    def test_numbers_may_have_decimal_commas(self, tmp_path):
+        rows = [f"{k},5;{k}E-1;{k % 2},5;{split}" for k, split in enumerate(["train", "train", "val", "test"] * 15)]
+        lines(tmp_path, "a.csv", "x;y;brand;split", *rows)
+        options = {"file": "a.csv", "features": "x", "categories": "brand", "target": "y", "split": "split"}
+        found, fitted, _ = read(options | {"decimal": ","}, tmp_path)
+        assert fitted["features"] == ["x", "brand=0,5", "brand=1,5"]  # names stay as they are
+        assert found["train"]["features"].to_pylist()[:2] == [[0.5, 1, 0], [1.5, 0, 1]]
+        assert found["test"]["target"].to_pylist()[:2] == pytest.approx([0.3, 0.7])
+        assert json.loads(found["val"].schema.metadata[b"input"])["decimal"] == ","
+        with pytest.raises(ValueError, match=r"row 1: x is '0,5', expected a finite number; .* `decimal: ','`"):
+            read(options | {"features": "y", "target": "x"}, tmp_path)
+        lines(tmp_path, "a.csv", "x;y;brand;split", *rows, "1.234;2;0,5;train")
+        with pytest.raises(ValueError, match=r"row 61: x is '1.234', expected no point"):  # which may be 1,234
+            read(options | {"decimal": ","}, tmp_path)
+        lines(tmp_path, "a.csv", "x;y;brand;split", *rows)
+        del options["categories"]
+        found, *_ = read(options | {"decimal": ","}, tmp_path)
+        assert found["train"]["features"].to_pylist()[:2] == [[0.5], [1.5]]
+
     def test_names_become_features_of_0_and_1_by_the_training_rows(self, tmp_path, caplog):
         rows = [f"{k},{'bmw' if k % 2 else 'vw'},rome,M{'AC'[k % 2]}Y,{k},{split}" for k, split in enumerate(NAMES * 9)]
         lines(tmp_path, "a.csv", "km,brand,city,protein,price,split", *rows, "0,lada,oslo,MAW,1,test")

@@ -17,7 +17,8 @@ from rankops.datasets.tables.examples import missing_cells
 from rankops.datasets.tables.files import Stored, columns_like, names_in, read_sheet
 from rankops.datasets.tables.formats import format_of
 from rankops.datasets.tables.roles import NAMED, SHARES, TRUTHS
-from rankops.inputs._feature_names import LETTER
+from rankops.datasets.tables.text import text_header
+from rankops.inputs._feature_names import LETTER, with_point
 
 __all__ = ["TASKS", "Guess", "guess"]
 
@@ -60,9 +61,22 @@ class _Columns:
         self.kind = format_of(path)
         names = names_in(path, self.kind, encoding)
         self.sheet = read_sheet([path], lambda _: names, kind=self.kind, encoding=encoding, head=HEAD)
+        self.decimal = "."
+        if self.kind in ("csv", "tsv") and text_header(path, encoding, tabs=self.kind == "tsv")[1] != ",":
+            self._read_commas()
         self.cells = {name: cells[~missing_in(cells, numeric=False)] for name, cells in self.sheet.frame.items()}
         self.free = [name for name in names if name and len(self.cells[name])]
         self.left_out: dict[str, str] = {}  # columns that nothing is learned from without being named, and why
+
+    def _read_commas(self) -> None:
+        """Read numbers with decimal commas, if the cells of a column are such numbers and no labels."""
+        for name in map(str, self.sheet.frame):
+            cells = self.sheet.frame[name]
+            changed = cells.map(with_point)
+            some = bool((changed != cells)[cells.notna()].any())
+            if some and not _called(name, "labels") and pd.to_numeric(changed.dropna(), errors="coerce").notna().all():
+                self.decimal = ","
+                self.sheet = self.sheet._replace(frame=self.sheet.frame.assign(**{name: changed}), decimal=",")
 
     def take(self, test: Callable[[str], bool], role: str | None = None) -> str | None:
         """Return the first free column that passes a test, those that are called like the role before others."""
@@ -213,6 +227,9 @@ def guess(path: Path, *, task: str | None = None, encoding: str = "utf-8") -> Gu
     options: dict[str, Any] = {"file": files} | found.options
     if encoding != "utf-8":
         options["encoding"] = encoding
+    if columns.decimal != ".":
+        options["decimal"] = columns.decimal
+        found.told.append("numbers have decimal commas")
     if "split" not in options and isinstance(files, str):
         key = options.get("group") or options.get("id") or options.get("image")
         if isinstance(key, str) and not isinstance(columns.cells[key].iloc[0], Stored):

@@ -194,12 +194,15 @@ def _targets(folder: Path, options: dict[str, Any]) -> Any:
     import pandas as pd
 
     from rankops.datasets.tables.files import read_sheet
+    from rankops.inputs._feature_names import with_point
 
-    kind, encoding = options.get("format"), options.get("encoding", "utf-8")
     name = options["file"]["train"] if isinstance(options["file"], dict) else options["file"]
     path = folder / Path(name).name
-    sheet = read_sheet([path], lambda _: [options["target"]], kind=kind, encoding=encoding, head=None)
-    return pd.to_numeric(sheet.frame[options["target"]], errors="coerce").dropna()
+    kind, encoding = options.get("format"), options.get("encoding", "utf-8")
+    cells = read_sheet([path], lambda _: [options["target"]], kind=kind, encoding=encoding, head=None).frame.iloc[:, 0]
+    if options.get("decimal") == ",":
+        cells = cells.map(with_point)
+    return pd.to_numeric(cells, errors="coerce").dropna()
 
 
 def _told(blocks: dict[str, Any], key: str) -> list[str]:

@@ -8,7 +8,7 @@ sheet of images.
 import re
 import shutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 
@@ -142,17 +142,6 @@ def _of_scale(study: Study, scale: str) -> str:
     return "{:.1f} ± {:.1f}".format(*(study.leaf(RANKER, f"scale_{scale}.{one}")[0] for one in ("mean", "deviation")))
 
 
-def points(flipped: int) -> Cell:
-    """Show the mean over seeds with so many per cent of flipped labels, and what `paired` says beside Hinge-AP."""
-
-    def cell(study: Study, run: str) -> str:
-        both = (run.format(flipped), f"points-hinge_ap-{flipped}")
-        ours, theirs = (of_seeds(study, one, "mean_average_precision") for one in both)
-        return f"{np.mean(ours):.3f}" if both[0] == both[1] else paired(ours, theirs)
-
-    return cell
-
-
 def _accuracy(run: str) -> Cell:
     return lambda study, digits: number(*study.leaf(run.format(digits), f"accuracy.{digits}_digits"))
 
@@ -175,11 +164,6 @@ FIGURES = {
             )
         ],
         {"mean": mean("sweep.mean"), "largest": mean("sweep.largest")},
-    ),
-    "SoDeep's Fig. 6: average precision by the share of flipped labels, and the difference from Hinge-AP": (
-        "method",
-        [(name, f"points-{name}-{{}}") for name in ("lstm", "cnn", "handcrafted", "hinge_ap", "cross_entropy")],
-        {f"{share} %": points(share) for share in (0, 10, 20, 30, 40)},
     ),
     "RLSEP's Fig. 1: scores while sizes change": (
         "digit",
@@ -205,6 +189,53 @@ FIGURES = {
         },
     ),
 }
+
+
+def of_points(flipped: int, usual: str) -> Cell:
+    """Show the mean over seeds with so many per cent of flipped labels, and what `paired` says beside the usual loss.
+
+    Args:
+        flipped: the share, in per cent.
+        usual: the run of the usual loss, with `{}` for the share, as in the keys of rows.
+    """
+
+    def cell(study: Study, run: str) -> str:
+        both = run.format(flipped), usual.format(flipped)
+        ours, theirs = (of_seeds(study, one, "mean_average_precision") for one in both)
+        return f"{np.mean(ours):.3f}" if both[0] == both[1] else paired(ours, theirs)
+
+    return cell
+
+
+def _points(title: str, methods: Mapping[str, str], usual: str) -> Table:
+    rows = [(name, f"points-{method}-{{}}") for name, method in methods.items()]
+    shares = {f"{share} %": of_points(share, f"points-{usual}-{{}}") for share in (0, 10, 20, 30, 40)}
+    return Table("flipped_labels", "method", rows, shares, f"**{title}.**\n\n")
+
+
+FLIPPED = [
+    _points(
+        "SoDeep's Fig. 6: average precision by the share of flipped labels, beside Hinge-AP; lists of 32",
+        {
+            "Eq. 7, LSTM": "lstm",
+            "Eq. 7, CNN": "cnn",
+            "Eq. 7, handcrafted sorter": "handcrafted",
+            "Hinge-AP": "hinge_ap",
+            "cross-entropy": "cross_entropy",
+        },
+        "hinge_ap",
+    ),
+    _points(
+        "The same in batches of 256, beside cross-entropy",
+        {
+            "AP, Laplace": "average_precision-256",
+            "Hinge-AP": "hinge_ap-256",
+            "generalized cross-entropy": "generalized_cross_entropy-256",
+            "cross-entropy": "cross_entropy-256",
+        },
+        "cross_entropy-256",
+    ),
+]
 PAIRS = Table(
     "pairs",
     "run",
@@ -491,6 +522,7 @@ PLACES: dict[str, tuple[str, Sequence[Table | Computed]]] = {
         "docs/experiments.md",
         [*(Table("paper_figures", *table, title=f"**{title}.**\n\n") for title, table in FIGURES.items()), PAIRS],
     ),
+    "flipped_labels": ("docs/experiments.md", FLIPPED),
     "proteins": ("docs/real_data.md", [Table("protein_homology", "method", PROTEINS.items(), PROTEIN_COLUMNS)]),
     "kanji": ("docs/real_data.md", [Table("kanji", "loss", KANJI.items(), KANJI_COLUMNS)]),
     "solar_cells": ("docs/real_data.md", [Table("solar_cells", "loss", CELLS.items(), CELL_COLUMNS)]),

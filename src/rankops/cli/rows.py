@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from rankops.datasets.tables.formats import FORMATS, Format, format_of
-from rankops.inputs._feature_names import columns_of
+from rankops.inputs._feature_names import columns_of, has_point, number_in, with_point
 from rankops.lookup import did_you_mean
 
 __all__ = ["OWN", "Roles", "Row", "kind_of", "pieces", "read", "table_of"]
@@ -150,8 +150,11 @@ def _of_table(path: Path, form: Format, recipe: Mapping[str, Any], roles: Roles)
     _require(path, names, wanted, inputs)
     names_of = [*(recipe["input"].get("names") or ())]
     by_name = columns_of(names_of) if columns_of(names_of) != names_of else None  # of names, not of numbers alone
-    separator = recipe["input"].get("separator", "|")
-    several = [_Cells(path, columns, key, ids, separator, by_name=columns == by_name) for columns, key in found]
+    separator, decimal = recipe["input"].get("separator", "|"), recipe["input"].get("decimal", ".")
+    several = [
+        _Cells(path, columns, key, ids, separator, decimal, by_name=frozenset(names_of) if columns == by_name else None)
+        for columns, key in found
+    ]
     cells = several[0]
     numbered = enumerate(_cells(path, form, wanted, recipe["input"]), 1)
     if recipe.get("task") != "query_ranking":
@@ -231,7 +234,8 @@ class _Cells:
     key: str
     ids: str | None
     separator: str
-    by_name: bool  # features are of these columns
+    decimal: str
+    by_name: frozenset[str] | None  # of features, if these are their columns and not all are numbers
 
     def are_in(self, row: dict[str, Any]) -> bool:
         return any(row[name] not in (None, "") for name in self.inputs)
@@ -280,16 +284,25 @@ class _Cells:
 
     def _features(self, row: dict[str, Any], cell: Any) -> list[float] | Mapping[str, Any]:
         if self.by_name:
-            return {name: row[name] for name in self.inputs}
+            return {name: self._number(row, name) if name in self.by_name else row[name] for name in self.inputs}
         if isinstance(cell, Mapping):
             return cell
         if len(self.inputs) == 1 and isinstance(cell, str):
             from rankops.datasets.tables.cells import numbers_in  # needs pandas
 
-            cell = numbers_in(cell)
+            cell = numbers_in(cell, self.decimal)
         if isinstance(cell, list):
-            return [_number(value, f"{self.inputs[0]}[{place}]") for place, value in enumerate(cell)]
-        return [_number(row[name], name) for name in self.inputs]
+            return [number_in(value, f"{self.inputs[0]}[{place}]") for place, value in enumerate(cell)]
+        return [number_in(self._number(row, name), name) for name in self.inputs]
+
+    def _number(self, row: dict[str, Any], name: str) -> Any:
+        if self.decimal == "." or not isinstance(cell := row[name], str):
+            return row[name]
+        if has_point(cell):
+            raise ValueError(
+                f"{name} is {cell!r}, expected no point: the model learned from numbers with decimal commas"
+            )
+        return with_point(cell)
 
     def _picture(self, cell: Any) -> bytes:
         if isinstance(cell, Mapping):
@@ -306,14 +319,6 @@ class _Cells:
 
 def _nested(values: list[Any]) -> bool:
     return bool(values) and isinstance(values[0], list)
-
-
-def _number(value: Any, name: str) -> float:
-    try:
-        return float(value)
-    except (TypeError, ValueError):
-        shown = "empty" if value in (None, "") else repr(value)
-        raise ValueError(f"{name} is {shown}, expected a number") from None
 
 
 def _cells(path: Path, form: Format, names: list[str], about: Mapping[str, Any]) -> Iterator[dict[str, Any]]:

@@ -32,6 +32,11 @@ class RankedMnist(Scenes):
 
     schema: ClassVar[pa.Schema] = SCHEMA
 
+    @property
+    def importance(self) -> str:
+        """The column that label ranks follow."""
+        return "size"
+
     def draw(self, digits: Digits, numbers: range, generator: torch.Generator) -> Recipe:
         return recipes(
             digits,
@@ -53,13 +58,14 @@ class RankedMnist(Scenes):
         return self.images(recipe, digits), recipe["label_ranks"]
 
     def facts(self, recipe: Recipe, split: str) -> dict[str, Any]:
-        return {"ranks_follow_sizes": measures.ranks_follow_sizes(recipe["label_ranks"], recipe["size"]).numpy()}
+        follow = measures.ranks_follow(recipe["label_ranks"], recipe[self.importance])
+        return {f"ranks_follow_{self.importance}": follow.numpy()}
 
     def expectations(self, rows: dict[str, int]) -> dict[str, list[dict[str, Any]]]:
         expected, total = super().expectations(rows), sum(rows.values()) // self.family
         (few, many), (small, large) = self.digits_per_image, (self.canvas / 8 * scale for scale in self.scale)
         expected["scenes"] += [
-            in_set("ranks_follow_sizes", True),
+            in_set(f"ranks_follow_{self.importance}", True),
             frequencies("digits", {count: 1 / (many + 1 - few) for count in range(few, many + 1)}, total=total),
         ]
         expected["digits"] += [

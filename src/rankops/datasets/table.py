@@ -242,7 +242,8 @@ class Table(TableOptions):
             def columns(names: list[str]) -> list[str]:
                 return list(dict.fromkeys(column for some in self.roles(names).values() for column in some))
 
-            sheet = read_sheet(paths, columns, kind=self.format, encoding=self.encoding, head=head)
+            how = {"kind": self.format, "encoding": self.encoding, "decimal": self.decimal}
+            sheet = read_sheet(paths, columns, **how, head=head)
             examples = examples_of(self, sheet, self.roles(list(sheet.frame)))
             object.__setattr__(self, "_kept", ((raw, head), (examples, splits)))
         return vars(self)["_kept"][1]

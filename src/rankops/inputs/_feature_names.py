@@ -7,12 +7,13 @@ value, 0 or 1; `sequence[39/56]=A` whether this letter stands at this place of t
 import math
 import re
 import unicodedata
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from typing import Any
 
-__all__ = ["LETTER", "columns_of", "named", "numbers_of", "plain", "unknown_in"]
+__all__ = ["LETTER", "columns_of", "has_point", "named", "number_in", "numbers_of", "plain", "with_point"]
 
+DECIMAL_COMMA = re.compile(r"[+-]?\d+,\d+(e[+-]?\d+)?", re.IGNORECASE)
 LETTER = re.compile(r"(.+)\[(\d+)/(\d+)\]", re.DOTALL)  # column, place from 1 on, and how many there are
 Letter = tuple[int, int] | None
 
@@ -50,38 +51,67 @@ def columns_of(names: Sequence[str]) -> list[str]:
     return list(dict.fromkeys(column for column, _ in _asked(tuple(names))))
 
 
-def numbers_of(row: Mapping[str, Any], names: Sequence[str]) -> list[float]:
+def with_point(cell: Any) -> Any:
+    """Return the text of a number with a decimal comma with a point in its place; any other cell as it is.
+
+    >>> with_point("-1,5"), with_point("1,2,3"), with_point(7)
+    ('-1.5', '1,2,3', 7)
+    """
+    return cell.replace(",", ".") if isinstance(cell, str) and DECIMAL_COMMA.fullmatch(cell) else cell
+
+
+def has_point(cell: Any) -> bool:
+    """Return whether a cell is text with a point, which among decimal commas may part thousands: 1.234 may be 1,234."""
+    return isinstance(cell, str) and "." in cell
+
+
+def number_in(cell: Any, name: str) -> float:
+    """Return the number in a cell.
+
+    Raises:
+        ValueError: there is none; the message begins with the name.
+    """
+    try:
+        return float(cell)
+    except (TypeError, ValueError):
+        shown = "empty" if cell in (None, "") else repr(cell)
+        raise ValueError(f"{name} is {shown}, expected a number") from None
+
+
+def numbers_of(
+    row: Mapping[str, Any], names: Sequence[str], *, unknown: Callable[[str, str], object] | None = None
+) -> list[float]:
     """Return the features of a row by its columns' names.
 
     A value that no feature is named by is none of them, and so is an empty cell of names.
 
+    Args:
+        row: cells by column.
+        names: of the features.
+        unknown: is told of each value that no feature is named by: the column and the value.
+
     Raises:
         ValueError: a number is missing or none, or a text has another number of letters.
 
-    >>> numbers_of({"km": 7, "brand": "vw", "sequence": "ACD"}, ["km", "brand=bmw", "brand=vw", "sequence[3/3]=D"])
+    >>> names = ["km", "brand=bmw", "brand=vw", "sequence[3/3]=D"]
+    >>> numbers_of({"km": 7, "brand": "vw", "sequence": "ACD"}, names)
     [7.0, 0.0, 1.0, 1.0]
+    >>> numbers_of({"km": 7, "brand": "lada", "sequence": "ACD"}, names, unknown=print)
+    brand lada
+    [7.0, 0.0, 0.0, 1.0]
     """
     numbers = [0.0] * len(names)
     for (column, letter), places in _asked(tuple(names)).items():
         if None in places:
-            numbers[places[None]] = _number(column, row.get(column))
-        elif (place := places.get(_value(row, column, letter))) is not None:
+            numbers[places[None]] = number_in(row.get(column), column)
+        elif (place := places.get(value := _value(row, column, letter))) is not None:
             numbers[place] = 1.0
-        for value, place in places.items():
-            if value is not None and names[place] in row:  # a number whose column's own name has a `=`
-                numbers[place] = _number(names[place], row[names[place]])
+        elif value and unknown:
+            unknown(column, value)
+        for known, place in places.items():
+            if known is not None and names[place] in row:  # a number whose column's own name has a `=`
+                numbers[place] = number_in(row[names[place]], names[place])
     return numbers
-
-
-def unknown_in(row: Mapping[str, Any], names: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """Yield the columns of a row whose values no feature is named by, and the values.
-
-    >>> list(unknown_in({"km": 7, "brand": "lada"}, ["km", "brand=bmw", "brand=vw"]))
-    [('brand', 'lada')]
-    """
-    for (column, letter), places in _asked(tuple(names)).items():
-        if None not in places and (value := _value(row, column, letter)) and value not in places:
-            yield column, value
 
 
 @cache
@@ -94,15 +124,6 @@ def _asked(names: tuple[str, ...]) -> dict[tuple[str, Letter], dict[str | None, 
         key = (letter[1], (int(letter[2]), int(letter[3]))) if letter else (column, None)
         asked.setdefault(key, {})[value if found else None] = place
     return asked
-
-
-def _number(column: str, cell: Any) -> float:
-    if cell is None or cell == "":
-        raise ValueError(f"{column} is empty, expected a number")
-    try:
-        return float(cell)
-    except (TypeError, ValueError):
-        raise ValueError(f"{column} is {cell!r}, expected a number") from None
 
 
 def _value(row: Mapping[str, Any], column: str, letter: Letter) -> str:

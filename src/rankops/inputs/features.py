@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from rankops.inputs._base import Inputs
-from rankops.inputs._feature_names import columns_of, numbers_of, unknown_in
+from rankops.inputs._feature_names import columns_of, numbers_of
 from rankops.inputs.image import check_lists, flat, row_of
 from rankops.io.parquet import is_list, matrix, parquet_file, read_table, said
 
@@ -57,9 +57,9 @@ class Features:
     def prepared(cells: list[Any], about: dict[str, Any], *, where: str) -> Tensor:
         """Return vectors (n, k) of lists of numbers, or of numbers by their features' names."""
         rows = [_ordered(cell, about, where) for cell in cells]
-        vectors = torch.tensor(rows, dtype=torch.float32)
-        if vectors.dim() != 2 or vectors.shape[1] != about["count"]:
-            raise ValueError(f"{where}: features are {tuple(vectors.shape)}, expected (n, {about['count']}) numbers")
+        if (wrong := next((len(row) for row in rows if len(row) != about["count"]), None)) is not None:
+            raise ValueError(f"{where}: {wrong} features, expected {about['count']}")
+        vectors = torch.tensor(rows, dtype=torch.float32).view(-1, about["count"])
         if not vectors.isfinite().all():
             raise ValueError(f"{where}: features are not finite in float32")
         return vectors
@@ -85,10 +85,7 @@ def _ordered(cell: Any, about: dict[str, Any], where: str) -> list[float]:
         raise ValueError(f"{where}: unknown feature {min(unknown)!r}; the model takes {', '.join(columns)}")
     if missing := [name for name in columns_of([one for one in names if one not in cell]) if name not in cell]:
         raise ValueError(f"{where}: no feature {', '.join(missing)}, expected a value")
-    if columns != names:
-        for column, value in unknown_in(cell, names):
-            _tell_unknown(column, value)
-    return numbers_of(cell, names)
+    return numbers_of(cell, names, unknown=_tell_unknown)
 
 
 @lru_cache(maxsize=100)

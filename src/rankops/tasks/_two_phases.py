@@ -7,6 +7,7 @@ from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
+from filelock import FileLock
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
@@ -209,12 +210,14 @@ class TwoPhases(Task):
         first = inputs.take(torch.arange(min(64, len(inputs.items))))
         digest.update(embedded(network, [first]).float().cpu().contiguous().numpy().data)
         file = self.cache / f"{digest.hexdigest()}.safetensors"
-        if not file.is_file():
-            self.cache.mkdir(parents=True, exist_ok=True)
-            with replaced_file(file) as partial:
-                save_file({"features": embedded(network, inputs.parts()).contiguous().cpu()}, partial)
-            for old in sorted(self.cache.glob("*.safetensors"), key=lambda path: path.stat().st_mtime_ns)[:-KEPT]:
-                old.unlink(missing_ok=True)
+        self.cache.mkdir(parents=True, exist_ok=True)
+        with FileLock(file.with_suffix(".lock")):  # trainings side by side want the same: the first computes it for all
+            if not file.is_file():
+                with replaced_file(file) as partial:
+                    save_file({"features": embedded(network, inputs.parts()).contiguous().cpu()}, partial)
+                for old in sorted(self.cache.glob("*.safetensors"), key=lambda path: path.stat().st_mtime_ns)[:-KEPT]:
+                    for one in (old, old.with_suffix(".lock")):
+                        one.unlink(missing_ok=True)
         return load_file(file)["features"].to(next(network.parameters()).device)
 
     def outputs(self, network: Any, inputs: Any) -> Tensor:

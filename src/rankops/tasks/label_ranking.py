@@ -17,7 +17,9 @@ from rankops.datasets.files.splits import Split
 from rankops.inputs._augmentation import warped
 from rankops.inputs._base import Inputs
 from rankops.io.parquet import as_lists, matrix
+from rankops.metrics.kendall import kendall
 from rankops.metrics.label_ranking import ranked, unranked
+from rankops.metrics.mean_average_precision import average_precision
 from rankops.models.label_ranker import pooled
 from rankops.ranks import dense_ranks
 from rankops.tasks._base import SHOWN, Metric, Reads, Task, network_of
@@ -235,6 +237,9 @@ class LabelRanking(Task):
             for rate, title in RATES.items()
         ),
         Metric("ranked.mean_average_precision", "ranked mAP"),
+        Metric("unranked.average_precision", "LRAP"),
+        Metric("answer.exact_match", "answer 0-1", shown=True),
+        Metric("answer.kendall", "answer tau"),
     )
     Training = Training
     reads = Reads(("label_ranks",), splits.label_ranks_of)
@@ -289,18 +294,25 @@ class LabelRanking(Task):
         return split.table({name: as_lists(part) for name, part in columns.items()})
 
     def scored(self, table: pa.Table) -> Statistic:
-        """Return ranked and unranked metrics, such as `ranked.accuracy`.
+        """Return metrics of the order of labels (`ranked`), of which ones are selected (`unranked`), and of both.
 
-        F1 is as the paper prints it: of the averaged precision and recall.
+        F1 is as the paper prints it: of the averaged precision and recall. `unranked.average_precision` asks whether
+        present labels score above absent ones, whatever the thresholds. `answer` judges what a user gets, the selected
+        labels in their order: whether all of it is right, and Kendall's tau-b with the truth, where all that is absent
+        is tied.
         """
         scores, selected, truth = (
             matrix(table, column, path="predictions") for column in ("scores", "selected", "true_label_ranks")
         )
-        rates = {"ranked": ranked(scores, truth), "unranked": unranked(selected, truth)}
+        rates = {
+            "ranked": ranked(scores, truth),
+            "unranked": unranked(selected, truth) | {"average_precision": _average_precision(scores, truth > 0)},
+            "answer": _answer(label_ranks_of(scores, selected), dense_ranks(truth)),
+        }
         columns = {
             f"{kind}.{rate}": values.numpy() for kind, several in rates.items() for rate, values in several.items()
         }
-        names = [*columns, *(f"{kind}.f1" for kind in rates)]
+        names = [*columns, "ranked.f1", "unranked.f1"]
         weight = table["weight"].to_numpy().astype(np.float64) if "weight" in table.column_names else None
 
         def mean(values: np.ndarray, rows: np.ndarray) -> np.ndarray:
@@ -308,7 +320,7 @@ class LabelRanking(Task):
 
         def of_rows(rows: np.ndarray) -> np.ndarray:
             found = {name: mean(values, rows) for name, values in columns.items()}
-            for kind in rates:
+            for kind in ("ranked", "unranked"):
                 precision, recall = found[f"{kind}.precision"], found[f"{kind}.recall"]
                 found[f"{kind}.f1"] = 2 * precision * recall / np.maximum(precision + recall, 1e-300)
             return np.stack([found[name] for name in names])
@@ -330,6 +342,17 @@ class LabelRanking(Task):
 
 def _embedded(scorer: Any, inputs: Inputs) -> Tensor:
     return torch.cat([scorer.head.embed(scorer.embed(part)).float() for part in inputs.parts()])
+
+
+def _answer(answer: Tensor, truth: Tensor) -> dict[str, Tensor]:
+    """Return whether label ranks (n, K) are those of the truth, and tau-b; where that is not defined, the same."""
+    right, tau = (answer == truth).all(-1).double(), kendall(answer.double(), truth)
+    return {"exact_match": right, "kendall": tau.where(~tau.isnan(), right)}
+
+
+def _average_precision(scores: Tensor, present: Tensor) -> Tensor:
+    """Return that of each example (n,); 1 where no label is present, which scikit-learn's LRAP has too."""
+    return average_precision(scores, present).nan_to_num(1.0)
 
 
 def _means(rates: dict[str, Tensor], weight: Tensor | None) -> dict[str, float]:

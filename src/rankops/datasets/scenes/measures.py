@@ -8,7 +8,7 @@ from torch import Tensor
 
 from rankops.datasets.scenes.digits import Digits
 
-__all__ = ["box_facts", "hashes", "largest_overlap", "ranks_follow_sizes"]
+__all__ = ["box_facts", "hashes", "largest_overlap", "ranks_follow"]
 
 PIECE = 256  # images whose summed tables, of eight bytes a pixel, are in memory at once
 
@@ -32,13 +32,16 @@ def largest_overlap(size: Tensor, top: Tensor, left: Tensor) -> Tensor:
     return (sides.clamp(min=0).prod(0) / smaller.clamp(min=1e-6)).triu(1).flatten(1).amax(1)
 
 
-def ranks_follow_sizes(label_ranks: Tensor, size: Tensor) -> Tensor:
-    """Whether label ranks order all pairs as sizes do and none is left out, (n,); without the code that makes them."""
-    ordered = size.unsqueeze(2) - size.unsqueeze(1)
+def ranks_follow(label_ranks: Tensor, importance: Tensor) -> Tensor:
+    """Whether label ranks order all pairs as their sizes do, or what else counts, and none is left out, (n,).
+
+    Without the code that makes them; 0 = absent.
+    """
+    ordered = importance.unsqueeze(2) - importance.unsqueeze(1)
     ranked = label_ranks.unsqueeze(2) - label_ranks.unsqueeze(1)
-    levels = (size.sort(dim=1).values.diff(dim=1, prepend=torch.zeros(len(size), 1)) > 0).sum(1)
+    levels = (importance.sort(dim=1).values.diff(dim=1, prepend=torch.zeros(len(importance), 1)) > 0).sum(1)
     follow = (ordered.sign() == ranked.sign()).flatten(1).all(1) & (label_ranks.amax(1) == levels)
-    return follow & ((label_ranks > 0) == (size > 0)).all(1)
+    return follow & ((label_ranks > 0) == (importance > 0)).all(1)
 
 
 def box_facts(images: Tensor, digits: Digits, boxes: tuple[Tensor, ...]) -> tuple[Tensor, Tensor, dict[str, Any]]:

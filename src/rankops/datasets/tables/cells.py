@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from rankops.datasets.tables.files import Sheet, Stored
-from rankops.inputs._feature_names import plain
+from rankops.inputs._feature_names import has_point, plain, with_point
 
 __all__ = [
     "as_flags",
@@ -64,6 +64,11 @@ def as_numbers(sheet: Sheet, cells: pd.Series, *, least: float = -LARGEST, what:
         raise ValueError(
             f"{place}: {cells.name} is {cells.iloc[0]}, expected {what}; make numbers of its days or times"
         )
+    if sheet.decimal == "," and cells.dtype == object:
+        if (pointed := cells.map(has_point)).any():
+            position, place = first_place(sheet, cells.index, pointed)
+            raise ValueError(f"{place}: {cells.name} is {cells.iloc[position]!r}, expected no point: decimal is ','")
+        cells = cells.map(with_point)
     try:
         values = pd.to_numeric(cells, errors="coerce").to_numpy(np.float64)
     except OverflowError:  # an integer of more digits than any float
@@ -72,10 +77,10 @@ def as_numbers(sheet: Sheet, cells: pd.Series, *, least: float = -LARGEST, what:
     if wrong.any():
         position, place = first_place(sheet, cells.index, wrong)
         found = cells.iloc[position]
-        comma = isinstance(found, str) and re.fullmatch(r"-?\d+,\d+", found)
+        comma = with_point(found) is not found
         raise ValueError(
             f"{place}: {cells.name} is {repr(found)[:60]}, expected {what}; "
-            + ("write decimals with a point" if comma else "correct or remove the row")
+            + ("write decimals with a point, or say `decimal: ','`" if comma else "correct or remove the row")
         )
     return values
 
@@ -87,13 +92,19 @@ def _as_float(cell: Any) -> float:
         return np.nan
 
 
-def numbers_in(cell: str) -> list[str]:
+def numbers_in(cell: str, decimal: str = ".") -> list[str]:
     """Return the numbers of a vector that is text.
 
-    >>> numbers_in("[0.5, 1]")
-    ['0.5', '1']
+    Raises:
+        ValueError: a point among decimal commas.
+
+    >>> numbers_in("[0.5, 1]"), numbers_in("0,5 1", ",")
+    (['0.5', '1'], ['0.5', '1'])
     """
-    return re.split(r"[\s,;|]+", cell.strip("[]() "))
+    if decimal == "," and has_point(cell):
+        raise ValueError(f"{cell[:60]!r} has a point, expected none: decimal is ','")
+    between = r"[\s;|]+" if decimal == "," else r"[\s,;|]+"
+    return [with_point(one) for one in re.split(between, cell.strip("[]() "))]
 
 
 def as_vectors(sheet: Sheet, cells: pd.Series) -> np.ndarray:
@@ -110,7 +121,7 @@ def as_vectors(sheet: Sheet, cells: pd.Series) -> np.ndarray:
     for number, cell in cells.items():
         place = sheet.place(number)
         try:
-            numbers = numbers_in(cell) if isinstance(cell, str) else cell
+            numbers = numbers_in(cell, sheet.decimal) if isinstance(cell, str) else cell
             vector = np.atleast_1d(np.asarray(numbers, np.float64))
         except (ValueError, TypeError) as error:
             raise ValueError(f"{place}: {cells.name} is {str(cell)[:60]!r}, expected a list of numbers") from error

@@ -6,7 +6,6 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -31,7 +30,7 @@ from rankops.datasets.tables.cells import (
 )
 from rankops.datasets.tables.files import Sheet, Stored, stored_pictures
 from rankops.datasets.tables.roles import ALL_SPLITS, NAMED, NUMERIC, PICTURES, TableOptions
-from rankops.inputs._feature_names import LETTER, named, numbers_of, unknown_in
+from rankops.inputs._feature_names import LETTER, named, numbers_of, with_point
 from rankops.io.images import as_jpeg, open_photo
 from rankops.lookup import did_you_mean
 
@@ -167,7 +166,7 @@ def _inputs(table: TableOptions, sheet: Sheet, cells: pd.DataFrame) -> pd.Series
             return as_paths(sheet, first)
         case "text":
             return as_names(sheet, first)
-        case "features" if len(cells.columns) == 1 and _is_vector(first.iloc[0]):
+        case "features" if len(cells.columns) == 1 and _is_vector(sheet, first.iloc[0]):
             return _series(as_vectors(sheet, first), cells.index)
         case "features":
             numbers = np.column_stack([as_numbers(sheet, cells[name]) for name in cells]).astype(np.float32)
@@ -180,7 +179,7 @@ def _inputs(table: TableOptions, sheet: Sheet, cells: pd.DataFrame) -> pd.Series
 
 def _values(sheet: Sheet, numbers: pd.DataFrame, roles: dict[str, list[str]]) -> pd.Series:
     """Return the values of each row by their columns: numbers, names of categories, and texts of letters."""
-    if len(numbers.columns) == 1 and _is_vector(first := numbers.iloc[0, 0]):
+    if len(numbers.columns) == 1 and _is_vector(sheet, first := numbers.iloc[0, 0]):
         place, name = sheet.place(int(numbers.index[0])), numbers.columns[0]
         raise ValueError(f"{place}: {name} is {str(first)[:60]!r}, expected columns of numbers beside names")
     cells = sheet.frame.loc[numbers.index]
@@ -242,14 +241,16 @@ def encoded(table: TableOptions, sheet: Sheet, chosen: pd.DataFrame, names: list
         ValueError: a text has another number of letters than those of training; the message names its row.
     """
     vectors, unknown, count = [], defaultdict[str, list[str]](list), 0
+
+    def keep(column: str, value: str) -> None:
+        unknown[column].append(value)
+
     for number, cell in chosen["input"].items():
         rows = cell if table.relevance else [cell]
         try:
-            found = [numbers_of(one, names) for one in rows]
+            found = [numbers_of(one, names, unknown=keep) for one in rows]
         except ValueError as error:
             raise ValueError(f"{sheet.place(number)}: {error}") from error
-        for column, value in chain.from_iterable(unknown_in(one, names) for one in rows):
-            unknown[column].append(value)
         vectors.append(found if table.relevance else found[0])
         count += len(rows)
     for column, values in unknown.items():
@@ -272,11 +273,11 @@ def _frames_of(sheet: Sheet, cells: pd.Series, separator: str) -> pd.DataFrame:
     return pd.DataFrame(parts.tolist(), cells.index)
 
 
-def _is_vector(cell: Any) -> bool:
+def _is_vector(sheet: Sheet, cell: Any) -> bool:
     if not isinstance(cell, str):
         return isinstance(cell, list | np.ndarray)
     try:
-        float(cell)
+        float(with_point(cell) if sheet.decimal == "," else cell)
     except ValueError:
         return True
     return False

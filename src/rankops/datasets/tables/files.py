@@ -51,12 +51,14 @@ class Sheet(NamedTuple):
         paths: the files.
         file: which of them each row (n,) is from.
         row: its number in that file, from 1 on, a header not counted.
+        decimal: the point or comma in the text of numbers.
     """
 
     frame: pd.DataFrame
     paths: list[Path]
     file: np.ndarray
     row: np.ndarray
+    decimal: str = "."
 
     def place(self, number: Any) -> str:
         """Return where a row is, for messages."""
@@ -79,6 +81,7 @@ def read_sheet(
     *,
     kind: Format | None,
     encoding: str,
+    decimal: str = ".",
     head: int | None,
 ) -> Sheet:
     """Read some columns of files, one below another.
@@ -88,6 +91,7 @@ def read_sheet(
         columns: which of the columns that a file has are to be read; raises ValueError if one is missing.
         kind: their format; None for that of each suffix.
         encoding: of files of text.
+        decimal: in their numbers, see `Sheet`.
         head: how many rows of each; None for all.
 
     Raises:
@@ -120,6 +124,7 @@ def read_sheet(
         list(paths),
         np.repeat(np.arange(len(frames)), counts),
         np.concatenate([np.arange(n) + 1 for n in counts]),
+        decimal,
     )
 
 

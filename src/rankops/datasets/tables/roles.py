@@ -38,6 +38,7 @@ class TableOptions(DiskDataset):
         format: csv, tsv, jsonl, parquet, svmlight or npz; None for that of the suffix. SVMlight has the columns
             `label`, `qid` and `all`, the vector. Cells of a CSV are separated by what cuts its header into most.
         encoding: of text.
+        decimal: the point or comma in numbers that are text.
         image: column of paths below the raw folder, or of bytes in Parquet.
         frames: columns of such paths, or one with several in a cell.
         features: columns of numbers, `f_*` for all that begin so, or one column or array of vectors.
@@ -74,6 +75,7 @@ class TableOptions(DiskDataset):
     file: str | dict[str, str]
     format: Format | None = None
     encoding: str = "utf-8"
+    decimal: Literal[".", ","] = "."
     image: str | None = None
     frames: Columns = None
     features: Columns = None
@@ -251,6 +253,8 @@ class TableOptions(DiskDataset):
         from_columns: dict[str, Any] = {"columns": self.input_columns}
         if self.frames is not None:
             from_columns["separator"] = self.frame_separator
+        if self.decimal != ".":
+            from_columns["decimal"] = self.decimal
         kind = pa.list_(inputs[self.input]) if self.relevance else inputs[self.input]
         fields = {"id": pa.int64(), "name": pa.string(), self.input: kind, self.truth: truths[self.truth]}
         if self.group is not None and not self.relevance:
