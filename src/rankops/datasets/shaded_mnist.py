@@ -41,9 +41,9 @@ class ShadedMnist(RankedMnist):
         dark, bright = self.brightness
         if not 0 < dark <= bright <= 1:
             raise ValueError(f"brightness is {dark} to {bright}, expected the smaller first, above 0 and up to 1")
-        least, most = self.scale if self.ranked_by == "size" else self.brightness
+        option = "scale" if self.ranked_by == "size" else "brightness"
+        least, most = getattr(self, option)
         if least == most:
-            option = "scale" if self.ranked_by == "size" else "brightness"
             raise ValueError(f"ranked_by is {self.ranked_by}, but {option} is {least} to {most}: all digits are alike")
 
     @property
