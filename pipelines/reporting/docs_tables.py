@@ -259,6 +259,16 @@ def of_both(metric: str) -> Cell:
     return cell
 
 
+def ranked_apart(study: Study, key: str) -> str:
+    """Show by how much ranked 0-1 of GaussianMLR differs from that of RLSEP, by Student's t over seeds."""
+    ours, theirs = (
+        of_seeds(study, f"label_ranking-{loss}-shaded-{key}", "ranked.exact_match")
+        for loss in ("rlsep", "gaussian_mlr")
+    )
+    check_seeds(ours, theirs)
+    return with_half(theirs - ours, "+.3f")
+
+
 def tau_apart(study: Study, key: str) -> str:
     """Show by how much tau of GaussianMLR differs from that of RLSEP."""
     ours, theirs = (f"label_ranking-{loss}-shaded-{key}" for loss in ("rlsep", "gaussian_mlr"))
@@ -294,8 +304,10 @@ def made_data(study: Study) -> str:
         kinds = [run.removesuffix(f", {usual}") for run in study.runs if run.endswith(f", {usual}")]
         values = {kind: [of_seeds(study, f"{kind}, {loss}", metric) for loss in losses] for kind in kinds}
         cells = iter(paired([(one, first) for first, *rest in values.values() for one in rest]))
-        rows = [[kind, f"{values[kind][0].mean():.3f}", *(next(cells) for _ in others)] for kind in kinds]
-        parts.append(markdown([f"made data, by {title}", *losses], rows))
+        rows = []
+        for kind, (first, *_, rival, last) in values.items():
+            rows.append([kind, f"{first.mean():.3f}", *(next(cells) for _ in others), with_half(last - rival, "+.3f")])
+        parts.append(markdown([f"made data, by {title}", *losses, f"{losses[-1]} minus {losses[-2]}"], rows))
     return "\n".join(parts)
 
 
@@ -594,8 +606,9 @@ PLACES: dict[str, tuple[str, Sequence[Table | Computed]]] = {
                 "shaded_mnist",
                 "what decides",
                 SHADED.items(),
-                {title: of_both(metric) for title, metric in SHADED_METRICS.items()} | {"difference in tau": tau_apart},
-                "**RLSEP, GaussianMLR.**\n\n",
+                {title: of_both(metric) for title, metric in SHADED_METRICS.items()}
+                | {"difference in ranked 0-1": ranked_apart, "difference in tau": tau_apart},
+                "**RLSEP, GaussianMLR with a variance of 1.**\n\n",
             )
         ],
     ),
