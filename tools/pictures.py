@@ -15,7 +15,7 @@ from pipelines.reporting.docs_tables import BATCHES, GB1_SPLITS, best_of_batches
 from pipelines.reporting.studies import Study, read
 from rankops.sorters import Laplace
 
-__all__ = ["PICTURES"]
+__all__ = ["COLUMNS", "PICTURES"]
 
 STYLE = """
 rect { fill: #ffffff } text { font: 16px system-ui, sans-serif; fill: #24292f }
