@@ -423,7 +423,7 @@ def by_batch(study: Study) -> str:
 
 ON_100_SCORES = {
     "comparator, trained at d = 32, ships": "comparator",
-    **{f"LSTM written down, {cells} cells each way": f"lstm-{cells}_cells" for cells in (512, 256, 128, 64)},
+    **{f"LSTM set by hand, {cells} cells each way": f"lstm-{cells}_cells" for cells in (512, 256, 128, 64)},
     "LSTM, the paper's": "lstm",
     "CNN, the paper's kernels, 32 channels": "cnn-unpadded",
     "CNN, dilated, 32 channels": "cnn",
