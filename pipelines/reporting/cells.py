@@ -7,13 +7,15 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from scipy.stats import t as student
+from scipy.stats import ttest_1samp
 
 from pipelines.reporting.results import markdown, number
 from pipelines.reporting.studies import Study, read
+from rankops.bootstrap import holm
 
 __all__ = [
     "Cell", "Computed", "Table", "at_an_end", "check_seeds", "gain", "half_width", "mean", "of_seeds", "p_of", "paired",
-    "value", "with_half",
+    "small_p", "value", "with_half",
 ]  # fmt: skip
 
 Values = Sequence[float] | np.ndarray | pd.Series
@@ -74,7 +76,13 @@ def gain(metric: str, baseline: str, *, digits: int | None = None) -> Cell:
 
 def p_of(metric: str, baseline: str) -> Cell:
     """Show p of the difference from a baseline, paired by seed and test example, adjusted for all runs (Holm)."""
-    return mean(f"p of {metric} minus {baseline}")
+    name = f"p of {metric} minus {baseline}"
+    return lambda study, run: small_p(study.leaf(run, name)[0]) if study.has(run, name) else ""
+
+
+def small_p(p: float) -> str:
+    """Show a p value; one that would round to 0 as a bound."""
+    return f"{p:.3f}" if p >= 0.001 else "< 0.001"
 
 
 def at_an_end(study: Study, run: str) -> str:
@@ -89,14 +97,23 @@ def half_width(values: Values) -> float:
     return float(np.std(values, ddof=1) / len(values) ** 0.5 * student.ppf(0.975, len(values) - 1))
 
 
-def paired(values: pd.Series, usual: pd.Series) -> str:
-    """Return a mean over seeds, with its difference from that of the same seeds of another method and a 95 % interval.
+def paired(pairs: Sequence[tuple[pd.Series, pd.Series]]) -> list[str]:
+    """Return the cells of a table: means over seeds, each with its difference from the usual method's.
 
-    >>> paired(pd.Series([0.5, 0.6, 0.7], [1, 2, 3]), pd.Series([0.4, 0.4, 0.6], [1, 2, 3]))
-    '0.600 (+0.133 ± 0.143)'
+    The difference has a 95 % interval, and p of a paired t-test over seeds, adjusted for all pairs (Holm).
+
+    >>> usual = pd.Series([0.4, 0.4, 0.6], [1, 2, 3])
+    >>> paired([(pd.Series([0.5, 0.6, 0.7], [1, 2, 3]), usual), (usual, usual)])
+    ['0.600 (+0.133 ± 0.143, p 0.114)', '0.467 (+0.000 ± 0.000, p 1.000)']
     """
-    check_seeds(values, usual)
-    return f"{values.mean():.3f} ({with_half(values - usual, '+.3f')})"
+    cells, tests = [], []
+    for values, usual in pairs:
+        check_seeds(values, usual)
+        apart = values - usual
+        # Equal values have no t; they do not differ.
+        tests.append(float(ttest_1samp(apart, 0).pvalue) if apart.any() else 1.0)
+        cells.append(f"{values.mean():.3f} ({with_half(apart, '+.3f')}")
+    return [f"{cell}, p {small_p(p)})" for cell, p in zip(cells, holm(tests), strict=True)]
 
 
 def check_seeds(*of_each: pd.Series) -> None:

@@ -8,11 +8,12 @@ sheet of images.
 import re
 import shutil
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 from scipy.stats import friedmanchisquare, rankdata, ttest_1samp, ttest_ind, ttest_rel, wilcoxon
 
 from pipelines.reporting.cells import (
@@ -26,6 +27,7 @@ from pipelines.reporting.cells import (
     of_seeds,
     p_of,
     paired,
+    small_p,
     value,
     with_half,
 )  # fmt: skip
@@ -87,13 +89,9 @@ def margins(study: Study) -> dict[tuple[str, str], list[str]]:
     welch = holm([float(ttest_ind(*pair, equal_var=False).pvalue) for pair in pairs])
     theirs = [_printed("rlsep", "5,000", metric) - _printed(rival, "5,000", metric) for metric, rival in RIVALS]
     return {
-        rival: [f"{100 * (pair[0] - pair[1]).mean():+.1f}", _small(p), _small(q), f"{paper:+.1f}"]
+        rival: [f"{100 * (pair[0] - pair[1]).mean():+.1f}", small_p(p), small_p(q), f"{paper:+.1f}"]
         for rival, pair, p, q, paper in zip(RIVALS, pairs, paired, welch, theirs, strict=True)
     }
-
-
-def _small(p: float) -> str:
-    return f"{p:.3f}" if p >= 0.001 else "< 0.001"
 
 
 def _table_1(study: str, kind: str, title: str) -> list[Table]:
@@ -192,31 +190,9 @@ FIGURES = {
 }
 
 
-def of_points(flipped: int, usual: str) -> Cell:
-    """Show the mean over seeds with so many per cent of flipped labels, and what `paired` says beside the usual loss.
-
-    Args:
-        flipped: the share, in per cent.
-        usual: the run of the usual loss, with `{}` for the share, as in the keys of rows.
-    """
-
-    def cell(study: Study, run: str) -> str:
-        both = run.format(flipped), usual.format(flipped)
-        ours, theirs = (of_seeds(study, one, "mean_average_precision") for one in both)
-        return f"{np.mean(ours):.3f}" if both[0] == both[1] else paired(ours, theirs)
-
-    return cell
-
-
-def _points(title: str, methods: Mapping[str, str], usual: str) -> Table:
-    rows = [(name, f"points-{method}-{{}}") for name, method in methods.items()]
-    shares = {f"{share} %": of_points(share, f"points-{usual}-{{}}") for share in (0, 10, 20, 30, 40)}
-    return Table("flipped_labels", "method", rows, shares, f"**{title}.**\n\n")
-
-
-FLIPPED = [
-    _points(
-        "SoDeep's Fig. 6: average precision by the share of flipped labels, beside Hinge-AP; lists of 32",
+POINTS = {
+    "hinge_ap": (
+        "SoDeep's Fig. 6: average precision by the fraction of flipped labels, compared with Hinge-AP; lists of 32",
         {
             "Eq. 7, LSTM": "lstm",
             "Eq. 7, CNN": "cnn",
@@ -224,19 +200,40 @@ FLIPPED = [
             "Hinge-AP": "hinge_ap",
             "cross-entropy": "cross_entropy",
         },
-        "hinge_ap",
     ),
-    _points(
-        "The same in batches of 256, beside cross-entropy",
+    "cross_entropy-256": (
+        "The same in batches of 256, compared with cross-entropy",
         {
             "AP, Laplace": "average_precision-256",
             "Hinge-AP": "hinge_ap-256",
             "generalized cross-entropy": "generalized_cross_entropy-256",
             "cross-entropy": "cross_entropy-256",
         },
-        "cross_entropy-256",
     ),
-]
+}
+FLIPPED = (0, 10, 20, 30, 40)  # per cent
+
+
+def of_points(study: Study) -> str:
+    """Show the mean over seeds of each method and fraction of flipped labels, as `paired` does within a table."""
+    parts = []
+    for usual, (title, methods) in POINTS.items():
+        values = {
+            method: [of_seeds(study, f"points-{method}-{flipped}", "mean_average_precision") for flipped in FLIPPED]
+            for method in methods.values()
+        }
+        others = [method for method in values if method != usual]
+        cells = iter(paired([pair for method in others for pair in zip(values[method], values[usual], strict=True)]))
+        rows = []
+        for name, method in methods.items():
+            shown = (
+                [f"{one.mean():.3f}" for one in values[usual]] if method == usual else [next(cells) for _ in FLIPPED]
+            )
+            rows.append([name, *shown])
+        parts.append(f"**{title}.**\n\n" + markdown(["method", *(f"{flipped} %" for flipped in FLIPPED)], rows))
+    return "\n".join(parts)
+
+
 SHADED = {
     "size": "size",
     "brightness": "brightness",
@@ -260,6 +257,16 @@ def of_both(metric: str) -> Cell:
         return ", ".join(mean(metric)(study, run) for run in runs)
 
     return cell
+
+
+def ranked_apart(study: Study, key: str) -> str:
+    """Show by how much ranked 0-1 of GaussianMLR differs from that of RLSEP, by Student's t over seeds."""
+    ours, theirs = (
+        of_seeds(study, f"label_ranking-{loss}-shaded-{key}", "ranked.exact_match")
+        for loss in ("rlsep", "gaussian_mlr")
+    )
+    check_seeds(ours, theirs)
+    return with_half(theirs - ours, "+.3f")
 
 
 def tau_apart(study: Study, key: str) -> str:
@@ -290,13 +297,17 @@ USUAL_ORDER, USUAL_DIGITS = "mse", "SoftSort, binary cross-entropy"
 
 
 def made_data(study: Study) -> str:
+    """Show the mean over seeds of each kind of data and loss, as `paired` does within a table."""
     parts = []
     for metric, (title, losses) in MADE_DATA.items():
+        usual, *others = losses
+        kinds = [run.removesuffix(f", {usual}") for run in study.runs if run.endswith(f", {usual}")]
+        values = {kind: [of_seeds(study, f"{kind}, {loss}", metric) for loss in losses] for kind in kinds}
+        cells = iter(paired([(one, first) for first, *rest in values.values() for one in rest]))
         rows = []
-        for kind in [run.removesuffix(f", {losses[0]}") for run in study.runs if run.endswith(f", {losses[0]}")]:
-            usual, *others = (of_seeds(study, f"{kind}, {loss}", metric) for loss in losses)
-            rows.append([kind, f"{usual.mean():.3f}", *(paired(one, usual) for one in others)])
-        parts.append(markdown([f"made data, by {title}", *losses], rows))
+        for kind, (first, *_, rival, last) in values.items():
+            rows.append([kind, f"{first.mean():.3f}", *(next(cells) for _ in others), with_half(last - rival, "+.3f")])
+        parts.append(markdown([f"made data, by {title}", *losses, f"{losses[-1]} minus {losses[-2]}"], rows))
     return "\n".join(parts)
 
 
@@ -324,7 +335,7 @@ def _over_sets(study: Study, methods: list[str], means: np.ndarray) -> str:
     for place in ranks.argsort(kind="stable"):
         against, gain = ["", "", ""], gains[place]
         if place in p:
-            against = [with_half(gain, "+.3f"), f"{(gain > 0).sum()} of {len(gain)}", f"{p[place]:.3f}"]
+            against = [with_half(gain, "+.3f"), f"{(gain > 0).sum()} of {len(gain)}", small_p(p[place])]
         ends = [_at_ends(study, methods[place], key, ends) for key, ends in (("rate", (0, -1)), ("steps", (-1,)))]
         rows.append([methods[place], f"{means[place].mean():.3f}", f"{ranks[place]:.1f}", *against, *ends])
     columns = ["method", "mean tau", "mean rank", f"minus {USUAL_ORDER}'s", f"sets above {USUAL_ORDER}", "p (Holm)"]
@@ -350,7 +361,7 @@ def four_digits(study: Study) -> str:
         rows = []
         for name in sorted(names, key=lambda name: -em[name].mean()):
             ew = of_seeds(study, f"{name}, n = {n}", "test.EW")
-            against = [with_half(gains[name].to_numpy(), "+.1f"), f"{p[name]:.3f}"] if name in p else ["", ""]
+            against = [with_half(gains[name].to_numpy(), "+.1f"), small_p(p[name])] if name in p else ["", ""]
             setting, shown = mean("setting", "g")(study, f"{name}, n = {n}"), with_half(em[name].to_numpy(), ".1f")
             rows.append([name, setting, str(len(ew)), shown, with_half(ew, ".1f"), *against])
         columns = ["method", "setting", "seeds", "EM", "EW", f"EM minus that of {USUAL_DIGITS}", "p (Holm)"]
@@ -412,7 +423,7 @@ def by_batch(study: Study) -> str:
 
 ON_100_SCORES = {
     "comparator, trained at d = 32, ships": "comparator",
-    **{f"LSTM written down, {cells} cells each way": f"lstm-{cells}_cells" for cells in (512, 256, 128, 64)},
+    **{f"LSTM set by hand, {cells} cells each way": f"lstm-{cells}_cells" for cells in (512, 256, 128, 64)},
     "LSTM, the paper's": "lstm",
     "CNN, the paper's kernels, 32 channels": "cnn-unpadded",
     "CNN, dilated, 32 channels": "cnn",
@@ -472,10 +483,27 @@ FILMS = {
     "*mean rating of the film*": "mean_rating",
     TRUE_ORDER: "true_order_of_films",
 }
+
+
+def over_folds(metric: str, best: str) -> Cell:
+    """Show by how much a run exceeds another one, with Student's t over folds, each a mean over its seeds."""
+
+    def by_fold(study: Study, run: str) -> pd.Series:
+        rows = [row for row in study.rows if row.run == run and row.metric == metric]
+        folds = pd.Series([row.value for row in rows], [row.fold for row in rows])
+        return folds.groupby(level=0).mean()  # rows without a fold, which are of all, are left out
+
+    def cell(study: Study, run: str) -> str:
+        return "" if run == best else with_half(by_fold(study, best) - by_fold(study, run), "+.3f")
+
+    return cell
+
+
 PROTEIN_COLUMNS = {
     "mean AP": value("mean_average_precision"),
     "difference from soft margin": gain("mean_average_precision", USUAL_PROTEINS, digits=4),
     "p (Holm)": p_of("mean_average_precision", USUAL_PROTEINS),
+    "Hinge-AP minus this, over folds": over_folds("mean_average_precision", "proteins-hinge_ap"),
     "NDCG": mean("ndcg"),
     "TOP1": mean("top_1"),
     "RKL": mean("rank_of_last", ".1f"),
@@ -509,13 +537,29 @@ def of_split(network: str, split: str) -> Cell:
     return cell
 
 
+def at_ends_of_splits(network: str) -> Cell:
+    """Name the splits in which the lowest or the highest value of a loss's grid was chosen."""
+
+    def cell(study: Study, loss: str) -> str:
+        ended = []
+        for split, key in GB1_SPLITS.items():
+            run = f"{network}-{loss}-{key}"
+            for option, grid in study.made_by["params"]["runs"].get(run, {}).get("grid", {}).items():
+                if study.leaf(run, f"setting.{option}")[0] in (min(grid), max(grid)):
+                    ended.append(split)
+        return ", ".join(ended)
+
+    return cell
+
+
 GB1_SPLITS = {"two_vs_rest": "two", "three_vs_rest": "three", "low_vs_high": "low", "sampled": "sampled"}
 GB1_TABLES = [
     Table(
         "flip_gb1",
         "loss",
         rows.items(),
-        {split: of_split(network, key) for split, key in GB1_SPLITS.items()},
+        {split: of_split(network, key) for split, key in GB1_SPLITS.items()}
+        | {"rate at an end": at_ends_of_splits(network)},
         f"**{title}.**\n\n",
     )
     for title, network, rows in (
@@ -554,7 +598,7 @@ PLACES: dict[str, tuple[str, Sequence[Table | Computed]]] = {
         "docs/experiments.md",
         [*(Table("paper_figures", *table, title=f"**{title}.**\n\n") for title, table in FIGURES.items()), PAIRS],
     ),
-    "flipped_labels": ("docs/experiments.md", FLIPPED),
+    "flipped_labels": ("docs/experiments.md", [Computed("flipped_labels", of_points)]),
     "shaded_mnist": (
         "docs/experiments.md",
         [
@@ -562,8 +606,9 @@ PLACES: dict[str, tuple[str, Sequence[Table | Computed]]] = {
                 "shaded_mnist",
                 "what decides",
                 SHADED.items(),
-                {title: of_both(metric) for title, metric in SHADED_METRICS.items()} | {"difference in tau": tau_apart},
-                "**RLSEP, GaussianMLR.**\n\n",
+                {title: of_both(metric) for title, metric in SHADED_METRICS.items()}
+                | {"difference in ranked 0-1": ranked_apart, "difference in tau": tau_apart},
+                "**RLSEP, GaussianMLR with a variance of 1.**\n\n",
             )
         ],
     ),
