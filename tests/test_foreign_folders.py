@@ -21,9 +21,11 @@ import pytest
 import torch
 from contracts.test_models import FILES, TINY
 from safetensors.torch import save_file
+from torchvision.models import get_model_weights
 
 from pipelines.config import schema
 from pipelines.config.scales import round_trip
+from rankops import lookup
 from rankops.datasets.tables.files import names_in, read_sheet
 from rankops.io.checkpoints import build, load_model
 from rankops.io.starts import start_from, with_files
@@ -392,6 +394,15 @@ class TestModels:
 
 def read_whole(path: Path) -> pd.DataFrame:
     return read_sheet([path], lambda names: names, kind=None, encoding="utf-8", head=None).frame
+
+
+def test_published_weights_in_a_cache_are_not_unpickled(stranger, monkeypatch):
+    monkeypatch.setattr(torch.hub, "_hub_dir", str(stranger.folder))
+    (stranger.folder / "checkpoints").mkdir()
+    file = Path(get_model_weights("resnet18")["DEFAULT"].url).name
+    (stranger.folder / "evil.pth").rename(stranger.folder / "checkpoints" / file)
+    with pytest.raises(ValueError, match=f"resnet18: {file} holds more than weights"):
+        lookup.find("models.backbones", "torchvision").published("resnet18")
 
 
 class TestTables:

@@ -53,11 +53,12 @@ FOREIGN = re.compile(
     r"|per_layer_config|backbone.*|use_(timm|pretrained)_backbone|_?(attn|experts)_implementation(_internal)?"
     r"|[a-z]\w*_name_or_path"
 )
-# What decides nothing about the vectors of texts: names, types of numbers, and the task that an encoder was trained on.
+# What decides nothing about the vectors of texts: names, types of numbers, how a network is run, and the task that it
+# was trained on.
 IGNORED = {
     "_name_or_path", "architectures", "chunk_size_feed_forward", "dtype", "id2label", "is_encoder_decoder", "label2id",
-    "model_type", "num_labels", "output_attentions", "output_hidden_states", "problem_type", "return_dict",
-    "torch_dtype", "transformers_version",
+    "model_type", "num_labels", "output_attentions", "output_hidden_states", "problem_type",
+    "reference_compile", "return_dict", "torch_dtype", "transformers_version",
 }  # fmt: skip
 # What encoders read although their classes have no such option; ModernBERT of earlier versions, the last five.
 ALSO_READ = {
