@@ -25,9 +25,12 @@ from torchvision.models import get_model_weights
 
 from pipelines.config import schema
 from pipelines.config.scales import round_trip
+from pipelines.serving.named_model import model_folder
 from rankops import lookup
 from rankops.datasets.tables.files import names_in, read_sheet
+from rankops.datasets.videomem import Videomem
 from rankops.io.checkpoints import build, load_model
+from rankops.io.pictures import opened
 from rankops.io.starts import start_from, with_files
 from rankops.models.backbones.transformer import ALSO_READ, ENCODERS, IGNORED
 from rankops.models.network import made
@@ -432,6 +435,45 @@ class TestTables:
         np.savez(stranger.folder / "x.npz", a=np.array([Payload(stranger.folder / "ran")], dtype=object))
         with pytest.raises(ValueError, match="pickled objects"):
             read_whole(stranger.folder / "x.npz")
+
+
+PICTURES: dict[str, Any] = {
+    "a program in PostScript": b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n(/etc/passwd) (r) file\n%%EOF\n",
+    "a drawing with another file": b"<svg xmlns='http://www.w3.org/2000/svg'><image href='file:///etc/passwd'/></svg>",
+    "a metafile": b"\xd7\xcd\xc6\x9a" + bytes(60),
+    "text that is no picture": Path("/etc/passwd"),
+}
+VIDEOS = {
+    "a list of files": "ffconcat version 1.0\nfile /etc/passwd\n",
+    "a list of addresses": "#EXTM3U\n#EXT-X-TARGETDURATION:9\n#EXTINF:9,\nhttp://127.0.0.1:9/x.ts\n#EXT-X-ENDLIST\n",
+    "a session": "v=0\no=- 0 0 IN IP4 127.0.0.1\ns=x\nc=IN IP4 127.0.0.1\nt=0 0\nm=video 5004 RTP/AVP 96\n",
+    "a manifest": "<?xml version='1.0'?><MPD><BaseURL>http://127.0.0.1:9/</BaseURL></MPD>",
+}
+
+
+class TestMedia:
+    @pytest.mark.parametrize("encoded", PICTURES.values(), ids=PICTURES)
+    def test_a_picture_is_no_program_and_names_no_file(self, encoded):
+        with pytest.raises(ValueError, match="here: unusable image") as error, opened(encoded, where="here"):
+            pass
+        assert "root:" not in str(error.value)
+
+    @pytest.mark.parametrize("text", VIDEOS.values(), ids=VIDEOS)
+    def test_a_video_names_no_other_file(self, text, stranger):
+        (stranger.folder / "x.mp4").write_text(text)
+        with pytest.raises(ValueError, match="cannot be decoded"):
+            Videomem().decode(stranger.folder / "x.mp4", 8)
+
+
+@pytest.mark.parametrize(
+    "address",
+    ["s3://evil/x", "https://evil.example/x", "file:///etc", "runs:/1/x", "dbfs:/x", "mlflow-artifacts:/x",
+     "models://evil.example/m/1"],
+)  # fmt: skip
+def test_a_model_is_a_folder_or_a_registered_version(address, stranger, monkeypatch):
+    monkeypatch.chdir(stranger.folder)
+    with pytest.raises(FileNotFoundError, match="no such folder; expected"), model_folder(address):
+        pass
 
 
 @pytest.mark.parametrize(
