@@ -3,10 +3,12 @@
 import re
 import sys
 import tarfile
+import tomllib
 import zipfile
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
 
 from rankops import __version__
 
@@ -48,3 +50,17 @@ def test_a_wheel_built_from_the_source_distribution_has_the_package_as_git_has_i
 def test_one_version_stands_everywhere(path):
     found = re.findall(r"(?:^version: |rankops:|newTag: )(\d[\w.]*)", (ROOT / path).read_text(), re.MULTILINE)
     assert set(found) == {__version__}
+
+
+def test_a_package_has_one_range_of_versions_and_the_lock_keeps_to_it():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    extras, groups = project["project"]["optional-dependencies"], project["dependency-groups"]
+    locked = dict(re.findall(r"^([\w.-]+)==([\w.+]+)", (ROOT / "requirements.lock").read_text(), re.MULTILINE))
+    ranges: dict[str, set] = {}
+    for named in (project["project"]["dependencies"], *extras.values(), groups["dev"]):
+        for requirement in map(Requirement, named):
+            ranges.setdefault(requirement.name, set()).add(requirement.specifier)
+            if requirement.name in locked:
+                assert locked[requirement.name] in requirement.specifier, requirement
+    assert {"timm", "transformers"} <= ranges.keys() & locked.keys()
+    assert [name for name, found in ranges.items() if len(found) > 1] == []

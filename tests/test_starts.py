@@ -145,7 +145,7 @@ class TestEncoder:
         (encoder / "tokenizer.json").write_text("{")
         with pytest.raises(ValueError, match=r"tokenizer\.json: not JSON"):
             with_files({"backbone": ENCODER}, encoder)
-        with pytest.raises(ValueError, match="not the files of a text encoder: Unrecognized model"):
+        with pytest.raises(ValueError, match="model_type is 'nonesuch', expected a text encoder: one of albert, bert"):
             network_of(ENCODER | {"files": FILES | {"config": {"model_type": "nonesuch"}}})
         with pytest.raises(FileNotFoundError, match="no weights to start from"):  # no backbone here reads text
             start_from(network_of(), encoder)

@@ -1,5 +1,6 @@
 """Any network of timm, by its name; needs the extra `timm`."""
 
+import re
 from typing import Any
 
 import torch
@@ -92,8 +93,9 @@ def _made(network: str, **options: Any) -> nn.Module:
         import timm
     except ModuleNotFoundError as error:
         raise missing_extra("timm") from error
-    if not timm.is_model(network):
+    # Not `hf-hub:owner/name` or `local-dir:folder`, which timm would load from there.
+    if not re.fullmatch(r"[\w.-]+", str(network)) or not timm.is_model(network):
         raise ValueError(
-            f"network: no {network!r} in timm {timm.__version__}{did_you_mean(network, timm.list_models())}"
+            f"network: no {network!r} in timm {timm.__version__}{did_you_mean(str(network), timm.list_models())}"
         )
     return timm.create_model(network, **options)

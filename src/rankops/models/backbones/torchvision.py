@@ -1,6 +1,7 @@
 """Any classification network of torchvision, by its name."""
 
 from collections import OrderedDict
+from pickle import UnpicklingError
 from typing import Any
 
 import torch
@@ -65,10 +66,17 @@ class Torchvision(PhotoNetwork):
 
         Raises:
             OSError: they cannot be fetched.
-            ValueError: torchvision has no classification network of this name.
+            ValueError: torchvision has no classification network of this name, or the file holds more than weights.
         """
         _check_known(network)
-        return get_model_weights(network)["DEFAULT"].get_state_dict(progress=True, check_hash=True)
+        weights = get_model_weights(network)["DEFAULT"]
+        try:  # a file that lies in torch's cache is not compared with its hash
+            return weights.get_state_dict(progress=True, check_hash=True, weights_only=True)
+        except UnpicklingError as error:
+            raise ValueError(
+                f"{network}: {weights.url.rpartition('/')[2]} holds more than weights, which could run code: remove it "
+                f"from {torch.hub.get_dir()}/checkpoints, and fetch it again"
+            ) from error
 
 
 def _check_known(network: str) -> None:
