@@ -103,7 +103,7 @@ class ScoreRanking(TwoPhases):
     the training's: a network begins near 0, and a loss on their values would not get to prices of thousands. Their
     order stays.
 
-    A truth is targets (n,) float32.
+    A truth is targets (n,), float32 or float64.
     """
 
     title = "Score ranking"
