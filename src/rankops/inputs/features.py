@@ -19,9 +19,14 @@ __all__ = ["Features", "of_tensor"]
 
 
 def of_tensor(vectors: Tensor, names: list[str] | None = None) -> Inputs:
-    """Return vectors (n, k) as inputs, with the names of their features where these are known."""
-    kept = vectors if vectors.dtype == torch.float64 else vectors.float()
-    return Inputs({"kind": "features", "count": vectors.shape[1], "names": names}, kept)
+    """Return vectors (n, k) as inputs, with the names of their features where these are known.
+
+    What is asked of a network later has the precision of what it learned from: float32, or `precision: float64`.
+    """
+    about: dict[str, Any] = {"kind": "features", "count": vectors.shape[1], "names": names}
+    if vectors.dtype == torch.float64:
+        return Inputs(about | {"precision": "float64"}, vectors)
+    return Inputs(about, vectors.float())
 
 
 class Features:
@@ -61,7 +66,8 @@ class Features:
         rows = [_ordered(cell, about, where) for cell in cells]
         if (wrong := next((len(row) for row in rows if len(row) != about["count"]), None)) is not None:
             raise ValueError(f"{where}: {wrong} features, expected {about['count']}")
-        vectors = torch.tensor(rows, dtype=torch.float64).view(-1, about["count"])
+        kind = torch.float64 if about.get("precision") == "float64" else torch.float32
+        vectors = torch.tensor(rows, dtype=kind).view(-1, about["count"])
         if not _finite(vectors).all():
             raise ValueError(f"{where}: features are not finite in float32")
         return vectors

@@ -239,7 +239,6 @@ class TableOptions(DiskDataset):
         inputs = {
             "image": IMAGE,
             "frames": pa.list_(IMAGE),
-            # As they came; what is asked is in float64 too.
             "features": pa.list_(pa.float32() if fitted.get("single") else pa.float64(), width or -1),
             "text": pa.string(),
         }
