@@ -49,7 +49,7 @@ class Perceptron(Backbone):
             self.layers += nn.Sequential(nn.Linear(before, after), nn.ReLU())
         self.means = nn.Buffer(torch.zeros(features, dtype=torch.float64))
         self.deviations = nn.Buffer(torch.ones(features, dtype=torch.float64))
-        self.like = nn.Buffer(torch.empty(0), persistent=False)  # of the type that the weights have
+        self.like = nn.Buffer(torch.zeros(1), persistent=False)  # of the type that the weights have
         self.size, self.within_group = widths[-1], within_group
 
     def fit(self, vectors: Tensor) -> None:
