@@ -107,7 +107,7 @@ def _require_apart(sheet: Sheet, rows: pd.Index, values: np.ndarray, cells: np.n
         if known != cell and _exact(known) != _exact(cell):
             raise ValueError(
                 f"{sheet.place(int(rows[position]))}: {name} is {str(cell)[:60]} here and {str(known)[:60]} in row "
-                f"{sheet.row[int(rows[other])]}, which 64 bits make equal, expected numbers that stay apart: subtract "
+                f"{sheet.row[int(rows[other])]}, which float64 makes equal, expected numbers that stay apart: subtract "
                 "the smallest from all"
             )
 
