@@ -53,7 +53,7 @@ def cell(kind: str, draws: np.random.Generator):
     if kind == "image":
         return {"bytes": encoded(picture(draws, SIDE, SIDE)), "path": None}
     if kind == "features":
-        return draws.normal(50, 20, 3).astype(np.float32).tolist()
+        return draws.normal(50, 20, 3).tolist()
     return " ".join(draws.choice(["large", "small", "red", "two", "above"], draws.integers(1, 5)))
 
 
@@ -70,7 +70,7 @@ def asked(kind: str, draws: np.random.Generator):
     return encoded(picture(draws, 30, 50), "JPEG") if kind == "image" else cell(kind, draws)
 
 
-KINDS = {"image": IMAGE, "frames": pa.list_(IMAGE), "features": pa.list_(pa.float32()), "text": pa.string()}
+KINDS = {"image": IMAGE, "frames": pa.list_(IMAGE), "features": pa.list_(pa.float64()), "text": pa.string()}
 
 
 def table(task: str, kind: str, draws: np.random.Generator) -> pa.Table:
@@ -79,7 +79,7 @@ def table(task: str, kind: str, draws: np.random.Generator) -> pa.Table:
     truth = {
         "label_ranking": {"label_ranks": draws.integers(0, 3, (ROWS, 4)).tolist()},
         "multilabel": {"labels": [[row % 2, (row + 1) % 2] for row in range(ROWS)]},
-        "score_ranking": {"target": draws.random(ROWS).astype(np.float32)},
+        "score_ranking": {"target": draws.random(ROWS)},
         "query_ranking": {"relevance": [[1, *draws.integers(0, 3, size - 1).tolist()] for size in sizes]},
         "retrieval": {"captions": [[cell("text", draws) for _ in range(size)] for size in sizes]},
     }[task]
@@ -89,7 +89,7 @@ def table(task: str, kind: str, draws: np.random.Generator) -> pa.Table:
         "id": range(ROWS),
         "name": [f"row {row}" for row in range(ROWS)],
         "group": [f"customer {row // 3}" for row in range(ROWS)],
-        "weight": (1 + draws.random(ROWS)).astype(np.float32),
+        "weight": 1 + draws.random(ROWS),
     }
     said = {"label_ranking": {"classes": list("abcd")}, "multilabel": {"classes": ["cat", "dog"]}}.get(task, {})
     said |= {"features": ["one", "two", "three"]} if kind == "features" else {}

@@ -17,6 +17,7 @@ from rankops.datasets.tables.cells import first_place
 from rankops.datasets.tables.examples import (
     Examples,
     by_query,
+    columns_of,
     encoded,
     examples_of,
     gathered,
@@ -25,7 +26,7 @@ from rankops.datasets.tables.examples import (
     of_classes,
     with_truth,
 )
-from rankops.datasets.tables.facts import compared, expected_of, facts_of
+from rankops.datasets.tables.facts import compared, expected_of, facts_of, joined_in_float32
 from rankops.datasets.tables.files import read_sheet
 from rankops.datasets.tables.formats import FORMATS
 from rankops.datasets.tables.roles import TableOptions
@@ -84,11 +85,15 @@ class Table(TableOptions):
             fitted["whole"] = all(float(one).is_integer() for row in frame["truth"] for one in row)
         if self.has_names:
             names = named_features(self, examples, train)
-            fitted |= {"width": len(names), "features": names}
+            fitted |= {"width": len(names), "features": names, "single": self.features is None}
         elif self.input == "features":
-            first = train["input"].iloc[0]
-            fitted |= {"width": len(first[0] if self.relevance else first), "features": examples.features}
+            first = train["input"].iloc[0][0] if self.relevance else train["input"].iloc[0]
+            fitted |= {"width": len(first), "features": examples.features, "single": first.dtype == np.float32}
         fitted["understood"] = self._understood(examples, frame, fitted)
+        if joined := joined_in_float32(columns_of(self, examples, train)):
+            fitted["understood"]["joined"] = "; ".join(joined)
+            for line in joined:
+                logging.warning("%s: %s: a network cannot tell these apart; see whether an outlier is right", raw, line)
         logging.info("%s", "; ".join(f"{key} {value}" for key, value in fitted["understood"].items()))
         return fitted
 
@@ -186,6 +191,12 @@ class Table(TableOptions):
                 raise ValueError(
                     f"{place}: {widths.iloc[position]} features, expected {fitted['width']} as in the first delivery; "
                     "give it the same columns"
+                )
+            first = chosen["input"].iloc[0][0] if self.relevance else chosen["input"].iloc[0]
+            if fitted.get("single") and first.dtype != np.float32:
+                _, place = first_place(examples.sheet, chosen.index, [True])
+                raise ValueError(
+                    f"{place}: features are {first.dtype}, expected float32 as in the first delivery; store them alike"
                 )
         return of_classes(self, examples.sheet, chosen, fitted["classes"]) if self.has_label_cells else chosen
 

@@ -19,8 +19,14 @@ __all__ = ["Features", "of_tensor"]
 
 
 def of_tensor(vectors: Tensor, names: list[str] | None = None) -> Inputs:
-    """Return vectors (n, k) as inputs, with the names of their features where these are known."""
-    return Inputs({"kind": "features", "count": vectors.shape[1], "names": names}, vectors.float())
+    """Return vectors (n, k) as inputs, with the names of their features where these are known.
+
+    What is asked of a network later has the precision of what it learned from: float32, or `precision: float64`.
+    """
+    about: dict[str, Any] = {"kind": "features", "count": vectors.shape[1], "names": names}
+    if vectors.dtype == torch.float64:
+        return Inputs(about | {"precision": "float64"}, vectors)
+    return Inputs(about, vectors.float())
 
 
 class Features:
@@ -41,8 +47,9 @@ class Features:
             column, counts = flat(column)
         else:
             check_lists(path, "features", lists=True)
-        vectors = matrix(pa.table({"features": column}), "features", path=path).float()
-        if not (whole := torch.isfinite(vectors).all(1)).all():
+        vectors = matrix(pa.table({"features": column}), "features", path=path)
+        vectors = vectors if vectors.is_floating_point() else vectors.double()
+        if not (whole := _finite(vectors)).all():
             row = row_of(int((~whole).nonzero()[0]), counts)
             raise ValueError(f"{path}: row {row} has a feature that is not finite in float32; make it again")
         if (names := said(path, "features")) is not None and len(names) != vectors.shape[1]:
@@ -59,8 +66,9 @@ class Features:
         rows = [_ordered(cell, about, where) for cell in cells]
         if (wrong := next((len(row) for row in rows if len(row) != about["count"]), None)) is not None:
             raise ValueError(f"{where}: {wrong} features, expected {about['count']}")
-        vectors = torch.tensor(rows, dtype=torch.float32).view(-1, about["count"])
-        if not vectors.isfinite().all():
+        kind = torch.float64 if about.get("precision") == "float64" else torch.float32
+        vectors = torch.tensor(rows, dtype=kind).view(-1, about["count"])
+        if not _finite(vectors).all():
             raise ValueError(f"{where}: features are not finite in float32")
         return vectors
 
@@ -71,6 +79,11 @@ class Features:
     @staticmethod
     def values(cell: Any, about: dict[str, Any]) -> int:
         return len(cell)
+
+
+def _finite(vectors: Tensor) -> Tensor:
+    """Return which vectors (n,) hold numbers of float32's range: float64 holds their squares."""
+    return vectors.float().isfinite().all(1)
 
 
 def _ordered(cell: Any, about: dict[str, Any], where: str) -> list[float]:

@@ -99,11 +99,11 @@ class ScoreRanking(TwoPhases):
     With `positives` a loss on labels learns which examples are above a threshold, that of the training targets; it is
     kept in the network's recipe, and average precision is measured too.
 
-    Targets that are not all from 0 to 1, or logs of targets, are standardized for the losses, by mean and deviation of
-    the training's: a network begins near 0, and a loss on their values would not get to prices of thousands. Their
-    order stays.
+    Targets that are not all from 0 to 1, or so near each other that float32 would make them equal, or logs of targets,
+    are standardized for the losses, by mean and deviation of the training's: a network begins near 0, and a loss on
+    their values would not get to prices of thousands. Their order stays.
 
-    A truth is targets (n,) float32.
+    A truth is targets (n,), float32 or float64.
     """
 
     title = "Score ranking"
@@ -135,8 +135,8 @@ class ScoreRanking(TwoPhases):
         if bool((target == target[0]).all()):
             what = "training targets" if plus is None else f"logs of training targets plus {plus:g}"
             raise ValueError(f"all {len(split)} {what} are {target[0].item():g}, which leaves nothing to order")
-        if scale or bool(((target < 0) | (target > 1)).any()):
-            measured = {"mean": target.mean().item(), "deviation": target.std(correction=0).item()}
+        measured = {"mean": target.mean().item(), "deviation": target.std(correction=0).item()}
+        if scale or bool(((target < 0) | (target > 1)).any()) or _too_near(target, **measured):
             network.recipe["target"] = measured | scale
         return network
 
@@ -196,6 +196,12 @@ class ScoreRanking(TwoPhases):
         table = examples.predicted("score", "target")
         plots.predicted(path, table["score"].to_numpy(), table["target"].to_numpy())
         return True
+
+
+def _too_near(target: Tensor, **measured: float) -> bool:
+    """Return whether float32 makes many targets equal that stay apart when they are standardized."""
+    plain, standardized = (len(one.float().unique()) for one in (target, _standardized(target, **measured)))
+    return plain < 0.99 * standardized
 
 
 def _standardized(target: Tensor, *, mean: float, deviation: float, plus: float | None = None) -> Tensor:

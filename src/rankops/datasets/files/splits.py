@@ -50,7 +50,7 @@ class Split:
         inputs: of the rows, or of the documents of all rows one after another.
         truth: what the task learns and is judged by; None where it is not known.
         sizes: documents of each row (n,); None where a row has one input.
-        weight: how much each row counts (n,) float32; None if all count alike.
+        weight: how much each row counts (n,); None if all count alike.
         about: a row a row: `name` and `group` where the table has them, which predictions keep.
         classes: their names, where the table knows them.
     """
@@ -170,20 +170,28 @@ def _check_sizes(sizes: Tensor, relevance: pa.ChunkedArray, path: Path) -> None:
 
 def _weight(table: pa.Table, path: Path) -> Tensor:
     weight = _column(table, "weight", path)
-    if (wrong := ~(torch.isfinite(weight) & (weight > 0))).any():
+    if (wrong := ~(torch.isfinite(weight) & (weight.float() > 0))).any():
         row = int(wrong.int().argmax())
         raise ValueError(f"{path}: row {row}: weight is {weight[row].item()}, expected a number above 0")
     return weight
 
 
 def _column(table: pa.Table, name: str, path: Path) -> Tensor:
-    """Return a column of numbers (n,) float32."""
+    """Return a column of numbers (n,) as it is stored, float32 or float64.
+
+    Raises:
+        ValueError: a number is missing, or is a whole one that float64 does not hold.
+    """
     column = table[name]
     if not is_number(column.type) or column.null_count:
         raise ValueError(
             f"{path}: column {name}: {column.type}, {column.null_count} missing; expected a number in each row"
         )
-    return torch.from_numpy(column.to_numpy().astype(np.float32))
+    values = column.to_numpy()
+    if values.dtype.kind in "iu" and (wrong := np.abs(values.astype(np.float64)) > 2.0**53).any():
+        row = int(wrong.argmax())
+        raise ValueError(f"{path}: row {row}: {name} is {values[row]}, expected at most 2^53, which float64 holds")
+    return torch.from_numpy(values.astype(np.float32 if values.dtype in (np.float16, np.float32) else np.float64))
 
 
 def label_ranks_of(table: pa.Table, path: Path) -> Tensor:
@@ -204,7 +212,7 @@ def label_ranks_of(table: pa.Table, path: Path) -> Tensor:
 
 
 def target_of(table: pa.Table, path: Path) -> Tensor:
-    """Return the column `target` (n,) float32.
+    """Return the column `target` (n,), float32 or float64.
 
     Raises:
         ValueError: a target is not finite.

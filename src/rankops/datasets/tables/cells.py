@@ -2,7 +2,8 @@
 
 import posixpath
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -22,13 +23,15 @@ __all__ = [
     "as_vectors",
     "first_place",
     "has_word",
+    "is_single",
     "missing_in",
     "numbers_in",
     "require_same",
     "split_into",
 ]
 
-LARGEST = float(np.finfo(np.float32).max)
+LARGEST = float(np.finfo(np.float32).max)  # whose squares float64 holds, as a mean and a deviation need it
+EXACT = 2.0**53  # up to which float64 holds every whole number
 PERIODS = {"day": "D", "week": "W", "month": "M", "year": "Y"}
 
 
@@ -57,7 +60,8 @@ def as_numbers(sheet: Sheet, cells: pd.Series, *, least: float = -LARGEST, what:
     """Return cells as numbers (n,), float64.
 
     Raises:
-        ValueError: one is none, infinite, too large for float32, or less than `least`; the message names its row.
+        ValueError: one is none, infinite, too large for float32, or less than `least`; the message names its row. Or
+            float64 would make two of them equal that differ; the message names both rows.
     """
     if cells.dtype.kind in "mM":  # which pandas would take for nanoseconds
         place = sheet.place(int(cells.index[0]))
@@ -82,7 +86,34 @@ def as_numbers(sheet: Sheet, cells: pd.Series, *, least: float = -LARGEST, what:
             f"{place}: {cells.name} is {repr(found)[:60]}, expected {what}; "
             + ("write decimals with a point, or say `decimal: ','`" if comma else "correct or remove the row")
         )
+    _require_apart(sheet, cells.index, values, read.to_numpy(), str(cells.name))
     return values
+
+
+def is_single(cells: pd.Series) -> bool:
+    """Return whether cells are numbers of at most 32 bits after the point, such as embeddings, or vectors of them."""
+    kinds = {cell.dtype for cell in cells} if isinstance(cells.iloc[0], np.ndarray) else {cells.dtype}
+    return kinds <= {np.dtype(np.float16), np.dtype(np.float32)}
+
+
+def _require_apart(sheet: Sheet, rows: pd.Index, values: np.ndarray, cells: np.ndarray, name: str) -> None:
+    """Raise ValueError if values are equal in float64 whose cells say different numbers: an order would be lost."""
+    if cells.dtype.kind == "f":
+        return  # it was lost before, if it was
+    first: dict[float, tuple[Any, int]] = {}
+    for position in np.flatnonzero(np.abs(values) >= EXACT).tolist():
+        cell = cells[position]
+        known, other = first.setdefault(values[position], (cell, position))
+        if known != cell and _exact(known) != _exact(cell):
+            raise ValueError(
+                f"{sheet.place(int(rows[position]))}: {name} is {str(cell)[:60]} here and {str(known)[:60]} in row "
+                f"{sheet.row[int(rows[other])]}, which float64 makes equal, expected numbers that stay apart: subtract "
+                "the smallest from all"
+            )
+
+
+def _exact(cell: Any) -> Decimal:
+    return Decimal(cell if isinstance(cell, float) else str(cell))
 
 
 def _as_float(cell: Any) -> float:
@@ -108,16 +139,19 @@ def numbers_in(cell: str, decimal: str = ".") -> list[str]:
 
 
 def as_vectors(sheet: Sheet, cells: pd.Series) -> np.ndarray:
-    """Return cells that are lists of numbers, or text of numbers, as float32 (n, k).
+    """Return cells that are lists of numbers, or text of numbers, as (n, k): float32 if all are, else float64.
 
     Raises:
-        ValueError: one is no list of finite numbers, or of another length than the first; the message names its row.
+        ValueError: one is no list of finite numbers, or of another length than the first; the message names its row. Or
+            float64 would make two numbers of a place equal that differ; the message names both rows.
     """
     if all(isinstance(cell, np.ndarray) for cell in cells) and len({cell.shape for cell in cells}) == 1:
         whole = np.stack(list(cells))
         if whole.dtype.kind in "iuf" and (np.abs(whole) <= LARGEST).all():
-            return whole.astype(np.float32)
-    vectors, length = [], None
+            numbers = whole.astype(np.float32 if is_single(cells) else np.float64)
+            _require_places_apart(sheet, cells, numbers, whole)
+            return numbers
+    vectors, written, length = [], [], None
     for number, cell in cells.items():
         place = sheet.place(number)
         try:
@@ -134,8 +168,17 @@ def as_vectors(sheet: Sheet, cells: pd.Series) -> np.ndarray:
                 f"{place}: {cells.name}[{position}] is {vector[position]}, expected a finite number; correct or remove "
                 "the row"
             )
-        vectors.append(vector.astype(np.float32))
-    return np.stack(vectors)
+        vectors.append(vector)
+        written.append(numbers if isinstance(numbers, list | np.ndarray) else [numbers])
+    values = np.stack(vectors)
+    _require_places_apart(sheet, cells, values, written)
+    return values
+
+
+def _require_places_apart(sheet: Sheet, cells: pd.Series, values: np.ndarray, written: Iterable[Any]) -> None:
+    for place in np.flatnonzero((np.abs(values) >= EXACT).any(0)).tolist():
+        own = np.array([vector[place] for vector in written], object)
+        _require_apart(sheet, cells.index, values[:, place], own, f"{cells.name}[{place}]")
 
 
 def has_word(caption: str) -> bool:

@@ -24,6 +24,7 @@ from rankops.datasets.tables.cells import (
     as_vectors,
     first_place,
     has_word,
+    is_single,
     missing_in,
     require_same,
     split_into,
@@ -37,6 +38,7 @@ from rankops.lookup import did_you_mean
 __all__ = [
     "Examples",
     "by_query",
+    "columns_of",
     "encoded",
     "examples_of",
     "gathered",
@@ -49,6 +51,7 @@ __all__ = [
 DECODED = 512  # pictures that are decoded, written and forgotten together
 PIECE = 2**14  # rows of anything else
 KINDS = 1000  # names of a category
+SMALLEST = float(np.finfo(np.float32).tiny)  # weight that a loss in float32 does not take for 0
 
 
 class Examples(NamedTuple):
@@ -169,8 +172,9 @@ def _inputs(table: TableOptions, sheet: Sheet, cells: pd.DataFrame) -> pd.Series
         case "features" if len(cells.columns) == 1 and _is_vector(sheet, first.iloc[0]):
             return _series(as_vectors(sheet, first), cells.index)
         case "features":
-            numbers = np.column_stack([as_numbers(sheet, cells[name]) for name in cells]).astype(np.float32)
-            return _series(numbers, cells.index)
+            numbers = np.column_stack([as_numbers(sheet, cells[name]) for name in cells])
+            single = all(is_single(cells[name]) for name in cells)
+            return _series(numbers.astype(np.float32) if single else numbers, cells.index)
     if len(cells.columns) == 1:
         cells = _frames_of(sheet, first, table.frame_separator)
     frames = [as_paths(sheet, cells[name]) for name in cells]
@@ -232,6 +236,24 @@ def named_features(table: TableOptions, examples: Examples, train: pd.DataFrame)
     if twice := {name for name in names if names.count(name) > 1}:
         raise ValueError(f"{examples.sheet.paths[0]}: two features are called {min(twice)!r}; rename a column")
     return names
+
+
+def columns_of(table: TableOptions, examples: Examples, train: pd.DataFrame) -> dict[str, np.ndarray]:
+    """Return the numbers of training rows that a network learns from, by column: features, and the target."""
+    found = {table.train_target or table.target or "": train["truth"].to_numpy()} if table.target else {}
+    if table.input != "features":
+        return found
+    cells = train["input"].explode() if table.relevance else train["input"]
+    if table.has_names:
+        values = pd.DataFrame(cells.tolist())
+        return found | {name: values[name].to_numpy() for name in values if values[name].dtype.kind == "f"}
+    vectors = np.stack(cells.tolist())
+    names = examples.features or [f"{_said(table)}[{place}]" for place in range(vectors.shape[1])]
+    return found | dict(zip(names, vectors.T, strict=True))
+
+
+def _said(table: TableOptions) -> str:
+    return table.features if isinstance(table.features, str) else "features"
 
 
 def encoded(table: TableOptions, sheet: Sheet, chosen: pd.DataFrame, names: list[str]) -> pd.DataFrame:
@@ -298,8 +320,8 @@ def _keys(sheet: Sheet, one: dict[str, pd.Series], frame: pd.DataFrame) -> pd.Se
 
 def _weights(sheet: Sheet, cells: pd.Series) -> np.ndarray:
     weights = as_numbers(sheet, cells, what="a number above 0")
-    if (weights <= 0).any():
-        position, place = first_place(sheet, cells.index, weights <= 0)
+    if (wrong := weights < SMALLEST).any():
+        position, place = first_place(sheet, cells.index, wrong)
         raise ValueError(f"{place}: {cells.name} is {weights[position]:g}, expected a number above 0")
     return weights
 

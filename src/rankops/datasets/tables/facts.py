@@ -16,10 +16,11 @@ from rankops.datasets.tables.cells import has_word
 from rankops.datasets.tables.roles import PICTURES, TableOptions
 from rankops.io.parquet import columns_of, list_lengths, read_table
 
-__all__ = ["compared", "expected_of", "facts_of"]
+__all__ = ["compared", "expected_of", "facts_of", "joined_in_float32"]
 
 PIECE = 64  # rows of pictures that are decoded together
 DRIFT = 0.1  # of a class's share, and of deviations of a target's mean: beyond it, a later delivery is another
+JOINED = 0.01  # of a column's different values: of 20,000 uniform ones ten join, which is nothing to tell
 LEFT_OUT = 0.5  # of the rows, beyond which what is left is hardly the data
 
 
@@ -48,6 +49,24 @@ def facts_of(table: TableOptions, folder: Path, split: str, *, threads: int) -> 
         result["classes"] = _class_facts(table, folder, split, read)
     result["splits"] = _split_facts(table, folder, split, read)
     return result
+
+
+def joined_in_float32(columns: Mapping[str, np.ndarray]) -> list[str]:
+    """Return a line for each column of numbers of which many become equal when they are standardized and cast.
+
+    >>> joined_in_float32({"km": np.arange(100.0), "views": np.append(np.arange(99.0), 1e15)})
+    ['views has 100 different values, of which standardized ones in float32 keep 2']
+    """
+    lines = []
+    for name, values in columns.items():
+        values = values.astype(np.float64)
+        different = np.unique(values)
+        kept = len(np.unique(((different - values.mean()) / (values.std() or 1.0)).astype(np.float32)))
+        if kept < (1 - JOINED) * len(different):
+            lines.append(
+                f"{name} has {len(different)} different values, of which standardized ones in float32 keep {kept}"
+            )
+    return lines
 
 
 def _grades(row: list[float | None] | None) -> dict[str, Any]:

@@ -251,6 +251,9 @@ def _read_svmlight(path: Path, columns: Sequence[str], head: int | None) -> pd.D
         raise _fault_of_svmlight(path, contents, error) from error
     if "qid" in columns and not len(query):
         raise ValueError(f"{path}: row 1: no qid, expected one in each row, as `2 qid:7 1:0.5 2:0.1`")
+    if (np.abs(label) >= 2**53).any():  # of which float64 has made some equal: their own text tells them apart
+        lines = (line.partition(b"#")[0].split() for line in contents.splitlines())
+        label = cells_of(cells[0].decode() for cells in lines if cells)
     dense = values.astype(np.float64).toarray()
     found = {"label": label, "qid": query if len(query) else None, "all": list(dense)}
     return pd.DataFrame({name: found[name] for name in columns}, index=range(len(label)))

@@ -239,14 +239,14 @@ class TableOptions(DiskDataset):
         inputs = {
             "image": IMAGE,
             "frames": pa.list_(IMAGE),
-            "features": pa.list_(pa.float32(), width or -1),
+            "features": pa.list_(pa.float32() if fitted.get("single") else pa.float64(), width or -1),
             "text": pa.string(),
         }
         grades = pa.int64() if fitted.get("whole", True) else pa.float64()
         truths = {
             "labels": each,
             "label_ranks": each,
-            "target": pa.float32(),
+            "target": pa.float64(),
             "relevance": pa.list_(grades),
             "captions": pa.list_(pa.string()),
         }
@@ -260,7 +260,7 @@ class TableOptions(DiskDataset):
         if self.group is not None and not self.relevance:
             fields["group"] = pa.string()
         if self.weight is not None:
-            fields["weight"] = pa.float32()
+            fields["weight"] = pa.float64()
         told = {"classes": classes, "features": fitted.get("features"), "input": from_columns}
         metadata = {name: json.dumps(value) for name, value in told.items() if value}
         return pa.schema(fields, metadata or None)

@@ -17,7 +17,8 @@ LIMIT = 6.0  # standard deviations, beyond which features are clipped
 class Perceptron(Backbone):
     """Fully connected layers, each with ReLU, on features minus their means over their standard deviations.
 
-    Means and deviations are those of the training vectors; what is more than 6 deviations away is clipped.
+    Means and deviations are those of the training vectors; what is more than 6 deviations away is clipped. Vectors of
+    float64 are standardized in it: of time stamps float32 would leave a few different ones.
 
     Args:
         features: of a vector.
@@ -46,14 +47,17 @@ class Perceptron(Backbone):
         self.layers = nn.Sequential()
         for before, after in pairwise(widths):
             self.layers += nn.Sequential(nn.Linear(before, after), nn.ReLU())
-        self.means, self.deviations = nn.Buffer(torch.zeros(features)), nn.Buffer(torch.ones(features))
+        self.means = nn.Buffer(torch.zeros(features, dtype=torch.float64))
+        self.deviations = nn.Buffer(torch.ones(features, dtype=torch.float64))
+        self.like = nn.Buffer(torch.zeros(1), persistent=False)  # of the type that the weights have
         self.size, self.within_group = widths[-1], within_group
 
     def fit(self, vectors: Tensor) -> None:
         """Take the means and standard deviations of training vectors (n, features); a constant feature becomes 0."""
         means, deviations = _moments(vectors.double())
-        self.means.copy_(means)
-        self.deviations.copy_(deviations)
+        # Numbers of the vectors' own type, in which others of it are standardized.
+        self.means.copy_(means.to(vectors.dtype))
+        self.deviations.copy_(deviations.to(vectors.dtype))
 
     def forward(self, vectors: Tensor, sizes: Tensor | None = None) -> Tensor:
         """Return (n, size) of vectors (n, features).
@@ -62,12 +66,12 @@ class Perceptron(Backbone):
             vectors: query after query.
             sizes: how many of them each query has; None where all are of one.
         """
-        overall = _standardized(vectors, self.means, self.deviations)
+        overall = _standardized(vectors, self.means.to(vectors.dtype), self.deviations.to(vectors.dtype))
         if not self.within_group:
-            return self.layers(overall.to(self.means.dtype))
+            return self.layers(overall.to(self.like.dtype))
         queries = [len(vectors)] if sizes is None else sizes.tolist()
         within = torch.cat([_standardized(part, *_moments(part.double())) for part in vectors.split(queries)])
-        return self.layers(torch.cat([within, overall], dim=1).to(self.means.dtype))
+        return self.layers(torch.cat([within, overall], dim=1).to(self.like.dtype))
 
 
 def _moments(vectors: Tensor) -> tuple[Tensor, Tensor]:

@@ -1,0 +1,239 @@
+"""Numbers of a person's own table keep their order, from the file to the metric and to an answer."""
+
+import json
+import re
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pandas as pd
+import pyarrow.parquet as pq
+import pytest
+import torch
+from starlette.testclient import TestClient
+
+from pipelines.monitoring.measure import measure
+from pipelines.serving import server
+from pipelines.serving.served_model import Model
+from rankops import lookup
+from rankops.bootstrap import evaluate
+from rankops.cli.rows import Roles, read
+from rankops.datasets.public.reading import Reading
+from rankops.datasets.table import Table
+from rankops.io.checkpoints import load_model, save_model
+from rankops.training.loop import train
+from rankops.training.objective import Objective
+
+ROWS, QUERIES = 120, 12
+STEP = np.arange(ROWS)
+NUMBERS = {
+    "seconds": 1_764_288_000 + STEP,
+    "milliseconds": 1_764_288_000_123 + STEP,
+    "cents": 523_456_700 + 7 * STEP,
+    "days": 20_260_101 + STEP,
+    "tenths": (1_764_288_000 + STEP) / 10,
+}
+FORMATS = ["csv", "jsonl", "parquet"]
+PHASE = {"epochs": 1, "patience": 30, "schedule": {"name": "cosine"},
+         "optimizer": {"name": "Adam", "args": {"lr": 0.1}}}  # fmt: skip
+TRAINING = {
+    "score_ranking": {"batch_size": 40, "probe": PHASE | {"epochs": 0}, "finetune": PHASE | {"epochs": 20}},
+    "query_ranking": {"ranker": PHASE | {"batch_size": 4}},
+}
+
+
+def written(folder: Path, frame: pd.DataFrame, kind: str) -> dict[str, str]:
+    """Write a table with splits, and return the options that say so."""
+    own = frame.assign(split=np.tile(["train", "train", "val", "test", "gate"], len(frame) // 5), key=range(len(frame)))
+    if "query" in frame:
+        own["split"] = own["query"].mod(4).map(dict(enumerate(["train", "val", "test", "gate"])))
+    write = {
+        "csv": lambda path: own.to_csv(path, index=False),
+        "jsonl": lambda path: own.to_json(path, orient="records", lines=True, double_precision=15),
+        "parquet": lambda path: own.to_parquet(path),
+    }
+    write[kind](folder / f"mine.{kind}")
+    return {"file": f"mine.{kind}", "split": "split"}
+
+
+def stored(options: dict, raw: Path, folder: Path) -> dict[str, pd.DataFrame]:
+    """Make the tables of a dataset in a folder, and return them."""
+    table = Table(**options)
+    table.check(raw)
+    fitted = json.loads(json.dumps(table.fit(raw, seed=1)))
+    folder.mkdir()
+    for split in table.splits:
+        (made,) = table.tables(raw, split, Reading(None, 1, 1, fitted, []))
+        pq.write_table(made, folder / f"{split}.parquet")
+    return {split: pq.read_table(folder / f"{split}.parquet").to_pandas() for split in table.splits}
+
+
+@pytest.mark.parametrize("kind", FORMATS)
+@pytest.mark.parametrize("name", NUMBERS)
+def test_every_role_keeps_every_number(tmp_path, name, kind):
+    numbers = NUMBERS[name]
+    frame = pd.DataFrame({"x": numbers, "y": numbers, "clicks": numbers, "much": numbers, "brand": "vw"})
+    options = written(tmp_path, frame, kind) | {"target": "y", "train_target": "clicks", "weight": "much", "id": "key"}
+    for number, features in enumerate(({"features": ["x"]}, {"features": ["x"], "categories": "brand"})):
+        found = stored(options | features, tmp_path, tmp_path / f"data{number}")
+        whole = pd.concat(found.values()).assign(name=lambda rows: rows["name"].astype(int)).sort_values("name")
+        for column in ("target", "weight"):
+            assert whole[column].tolist() == numbers.tolist(), column
+        assert [row[0] for row in whole["features"]] == numbers.tolist()
+
+
+@pytest.mark.parametrize("kind", FORMATS)
+def test_grades_and_vectors_of_documents_keep_every_number(tmp_path, kind):
+    numbers = NUMBERS["seconds"]
+    vectors = [f"{one} 1" for one in numbers] if kind == "csv" else [[int(one), 1] for one in numbers]
+    frame = pd.DataFrame({"v": vectors, "grade": numbers, "query": STEP % QUERIES, "much": 1 + STEP % QUERIES / 10})
+    roles = {"features": "v", "relevance": "grade", "group": "query", "weight": "much"}
+    whole = pd.concat(stored(written(tmp_path, frame, kind) | roles, tmp_path, tmp_path / "data").values())
+    assert sorted(np.concatenate(whole["relevance"].tolist()).tolist()) == numbers.tolist()
+    assert sorted(one[0] for row in whole["features"] for one in row) == numbers.tolist()
+    assert set(whole["weight"]) == set(frame["much"])
+
+
+ROLES = {
+    "target": {"features": ["x"], "target": "y"},
+    "train_target": {"features": ["x"], "target": "t", "train_target": "y"},
+    "weight": {"features": ["x"], "target": "t", "weight": "y"},
+    "relevance": {"features": ["x"], "relevance": "y", "group": "g"},
+    "features": {"features": ["x", "y"], "target": "t"},
+    "vectors": {"features": "v", "target": "t"},
+}
+
+
+@pytest.mark.parametrize("kind", FORMATS)
+@pytest.mark.parametrize("role", ROLES)
+def test_numbers_that_float64_makes_equal_are_refused_by_two_rows(tmp_path, role, kind):
+    numbers = [2**60 + 4096 * one for one in range(10)]
+    for number, told in ((2**60 + 4097, f"row 10: [yv](\\[0\\])? is {2**60 + 4097} here and {2**60 + 4096} in row 2"),
+                         (2**60 + 6 * 4096, None)):  # fmt: skip
+        numbers[-1] = number
+        vectors = [f"{one}|1" for one in numbers] if kind == "csv" else [[one, 1] for one in numbers]
+        frame = pd.DataFrame({"x": range(10), "t": range(10), "g": 1, "y": numbers, "v": vectors})
+        table = Table(**written(tmp_path, frame, kind) | ROLES[role] | {"split": None})
+        if told is None:
+            table.check(tmp_path)
+        else:
+            with pytest.raises(ValueError, match=told):
+                table.check(tmp_path)
+
+
+def test_labels_of_svmlight_that_float64_makes_equal_are_refused(tmp_path):
+    (tmp_path / "a.txt").write_text("\n".join(f"{2**60 + one} qid:1 1:{one}" for one in range(9)))
+    with pytest.raises(ValueError, match=f"row 2: label is {2**60 + 1} here and {2**60} in row 1"):
+        Table(file="a.txt", format="svmlight", features="all", target="label").check(tmp_path)
+
+
+@pytest.mark.parametrize("suffix", ["parquet", "npz"])
+def test_embeddings_stay_as_small_as_they_were_and_a_later_delivery_is_alike(tmp_path, suffix):
+    vectors = np.random.default_rng(0).normal(size=(ROWS, 4)).astype(np.float32)
+    options = {"file": f"mine.{suffix}", "features": "v", "target": "y"}
+
+    def write(raw, vectors):
+        raw.mkdir()
+        frame = pd.DataFrame({"v": list(vectors), "y": STEP})
+        frame.to_parquet(raw / "mine.parquet") if suffix == "parquet" else np.savez(raw / "mine.npz", v=vectors, y=STEP)
+
+    write(tmp_path / "first", vectors)
+    found = stored(options, tmp_path / "first", tmp_path / "data")
+    assert {row.dtype for rows in found.values() for row in rows["features"]} == {np.dtype(np.float32)}
+    write(tmp_path / "later", vectors.astype(np.float64))
+    table = Table(**options)
+    fitted = table.fit(tmp_path / "first", seed=1)
+    with pytest.raises(ValueError, match="row 1: features are float64, expected float32 as in the first delivery"):
+        list(table.tables(tmp_path / "later", "all", Reading(None, 1, 1, fitted, [])))
+
+
+def test_a_column_of_which_float32_joins_many_is_told_of_by_its_counts(tmp_path, caplog):
+    draws = np.random.default_rng(0)
+    frame = pd.DataFrame({"km": draws.random(20_000), "views": np.arange(20_000.0), "y": draws.random(20_000)})
+    frame.loc[0, "views"] = 1e15
+    options = written(tmp_path, frame, "csv") | {"target": "y", "features": ["km", "views"]}
+    told = Table(**options).fit(tmp_path, seed=1)["understood"]["joined"]
+    assert re.fullmatch(r"views has 8000 different values, of which standardized ones in float32 keep \d", told)
+    assert [told in record.message for record in caplog.records if record.levelname == "WARNING"] == [True]
+
+
+def model_of(hidden: list[int], **args) -> dict:
+    return {"name": "linear", "args": {}, "backbone": {"name": "perceptron", "args": {"hidden": hidden} | args}}
+
+
+@pytest.mark.parametrize("loss", ["mse", "ranknet"])
+@pytest.mark.parametrize("name", ["seconds", "days", "thousandths"])
+def test_a_network_learns_a_perfect_order_and_the_metric_says_so(tmp_path, name, loss):
+    numbers = 0.5 + STEP * 1e-9 if name == "thousandths" else NUMBERS[name]
+    options = written(tmp_path, pd.DataFrame({"x": numbers, "y": numbers}), "parquet")
+    stored(options | {"features": ["x"], "target": "y"}, tmp_path, tmp_path / "data")
+    task = lookup.find("tasks", "score_ranking")(TRAINING["score_ranking"])
+    splits = {split: task.load(tmp_path / "data", split, threads=1) for split in ("train", "val", "test")}
+    network = task.build(model_of([]), splits["train"], seed=0)
+    objective = Objective({"name": loss, "args": {}})
+    list(train(task, network, splits["train"], splits["val"], objective=objective, seed=0, device="cpu"))
+    with torch.no_grad():
+        predicted = task.predict(network, splits["test"])
+    assert predicted["target"].to_pylist() == numbers[3::5].tolist()
+    assert evaluate({1: task.statistic(predicted)}, resamples=1, seed=0)["spearman"]["value"] == pytest.approx(1)
+
+
+@pytest.mark.parametrize("task", TRAINING)
+def test_a_raw_row_is_answered_as_the_stored_one_by_every_door_and_no_two_alike(tmp_path, task):
+    numbers, queries = NUMBERS["milliseconds"], task == "query_ranking"
+    frame = pd.DataFrame({"x": numbers, "tax": numbers[::-1] / 7, "y": STEP % 3, "query": STEP % QUERIES})
+    options = written(tmp_path, frame if queries else frame.drop(columns="query"), "csv") | {"features": ["x", "tax"]}
+    options |= {"relevance": "y", "group": "query"} if queries else {"target": "x", "features": ["tax"], "id": "key"}
+    stored(options, tmp_path, tmp_path / "data")
+    made = lookup.find("tasks", task)(TRAINING[task])
+    split, test = (made.load(tmp_path / "data", name, threads=1) for name in ("train", "test"))
+    network = made.build(model_of([] if not queries else [8], within_group=queries), split, seed=0)
+    save_model(tmp_path / "model", network)
+    network = load_model(tmp_path / "model")
+    with torch.inference_mode():
+        predicted = made.predict(network, test)
+    column = "scores" if queries else "score"
+    expected = [*map(np.atleast_1d, predicted[column].to_pylist())]
+    assert len(np.unique(np.concatenate(expected))) == sum(map(len, expected))  # no two documents, no two rows
+
+    own = pd.read_csv(tmp_path / "mine.csv", dtype={"split": str})
+    own = own[own["split"] == "test"]
+    own = own.sort_values("query", kind="stable") if queries else own
+    own.to_csv(tmp_path / "raw.csv", index=False)
+    names = options["features"]
+    cells = own[names].to_dict("records")
+    groups = [own["query"].eq(one).to_numpy() for one in own["query"].unique()] if queries else None
+    rows = [{"features": [cell for cell, of in zip(cells, group, strict=True) if of]} for group in groups] if queries \
+        else [{"features": cell} for cell in cells]  # fmt: skip
+
+    served = Model()
+    served.load_context(SimpleNamespace(artifacts={"weights": tmp_path / "model"}))
+    app = TestClient(server.app_of(tmp_path / "model"))
+    roles = Roles(id="key", query="query" if queries else None)
+
+    def asked():
+        return read([tmp_path / "raw.csv"], network.recipe, roles)
+
+    answers = {
+        "respond": made.respond(network, rows),
+        "predict": made.respond(network, [row.asked() for row in asked()]),
+        "pyfunc": served.predict(None, pd.DataFrame(rows)).to_dict("records"),
+        "HTTP": app.post("/invocations", json={"dataframe_records": rows}).json()["predictions"],
+    }
+    for door, found in answers.items():
+        for one, other in zip(found, expected, strict=True):
+            np.testing.assert_allclose(np.atleast_1d(one[column]), other, rtol=1e-5, atol=1e-6, err_msg=door)
+    monitored = measure(asked(), network, chosen=range(ROWS))
+    if not queries:
+        assert monitored.inputs["tax"].tolist() == own["tax"].tolist()
+        np.testing.assert_allclose(monitored.answers["score"], np.concatenate(expected), rtol=1e-5, atol=1e-6)
+        assert len(np.unique(monitored.embedding)) == len(own)
+
+
+def test_a_network_of_float32_numbers_rounds_what_it_is_asked_as_it_did(tmp_path):
+    from rankops.inputs.features import Features, of_tensor
+
+    vectors = torch.rand(20, 2) * 1e6
+    about = {kind: of_tensor(vectors.to(kind)).about for kind in (torch.float32, torch.float64)}
+    for kind, known in about.items():
+        assert Features.prepared([[0.1, 1764288001]], known, where="").dtype == kind
