@@ -41,8 +41,7 @@ quickstart: .venv/.installed ## two label rankers trained in a minute, RLSEP bes
 repro: .venv/.installed ## everything behind the runs of params.yaml: data, checks, sorters, runs, evidence, registry
 	$(RUN) rankops check params.yaml
 	$(RUN) rankops fetch
-	$(REPRO) publish
-	$(RUN) python -m pipelines.stages publish
+	$(REPRO)
 
 # A DVC project of its own, in experiments/.
 experiments: .venv/.installed ## comparisons that need many trainings, and the papers' figures (hours); resumes where it was stopped

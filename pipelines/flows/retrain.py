@@ -21,7 +21,6 @@ from pipelines.config import Settings, load
 from pipelines.flows.branches import commits_in_use, is_new, remove_old, share
 from pipelines.flows.changes import Change, planned
 from pipelines.flows.checkout import commit, fresh_checkout
-from pipelines.flows.graph import LAST
 from pipelines.flows.processes import CommandFailed, Commands, retried
 from pipelines.flows.promote import judge, outcome, show
 from pipelines.flows.run_stages import Took, run_stages
@@ -37,9 +36,9 @@ MOST_STAGES = 64  # that may run at once
 Reason = Annotated[str, Field(max_length=1000, pattern=r"^[^\x00-\x1f\x7f]+$")]
 
 
-@retried(task_run_name="publish what is missing")
+@retried(task_run_name="publish")
 def publish(folder: Path, commands: Commands, only: list[str]) -> None:
-    """Send what MLflow lacks, even if the stage had nothing to do: MLflow's state is not DVC's to know."""
+    """Send runs that were trained alone: the stage `publish` needs all."""
     commands.run(sys.executable, "-m", "pipelines.stages", "publish", *only, folder=folder)
 
 
@@ -92,8 +91,8 @@ def retrain(
             if push is not None:
                 with suppress(CommandFailed):  # what DVC's remote lacks is made again
                     commands.run("dvc", "fetch", "--run-cache", folder=folder)
-            took = run_stages(folder, params, commands, workers, [f"evaluate@{name}" for name in only] or LAST)
-            if (sent := took.get("publish")) is None or sent.how != "ran":
+            took = run_stages(folder, params, commands, workers, [f"evaluate@{name}" for name in only])
+            if only:
                 publish(folder, commands, only)
             models = dict.fromkeys(params.model_of(params.runs[name]) for name in only)
             decisions = judge(params, folder, [*models] or None) if gate else []
