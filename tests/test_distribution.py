@@ -3,6 +3,7 @@
 import re
 import sys
 import tarfile
+import tomllib
 import zipfile
 from pathlib import Path
 
@@ -48,3 +49,10 @@ def test_a_wheel_built_from_the_source_distribution_has_the_package_as_git_has_i
 def test_one_version_stands_everywhere(path):
     found = re.findall(r"(?:^version: |rankops:|newTag: )(\d[\w.]*)", (ROOT / path).read_text(), re.MULTILINE)
     assert set(found) == {__version__}
+
+
+def test_the_readme_says_what_is_installed_and_what_it_needs():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    torch = next(need for need in project["dependencies"] if need.startswith("torch"))
+    needs = f"Python {project['requires-python'].strip('>=')} or later, PyTorch {torch.strip('torch>=')} or later"
+    assert f"`{project['name']}` {__version__} (beta): {needs}" in README.read_text()

@@ -105,7 +105,9 @@ def test_the_command_changes_nothing_if_git_does_not_answer(project):
 
 
 def test_a_second_repro_says_whom_it_waits_for_and_begins_when_that_is_done(tmp_path):
-    (tmp_path / "dvc").write_text('#!/bin/sh\necho "begin $*" >> log\nuntil [ -e done ]; do sleep 0.02; done\necho end >> log\n')
+    (tmp_path / "dvc").write_text(
+        '#!/bin/sh\necho "begin $*" >> log\nuntil [ -e done ]; do sleep 0.02; done\necho end >> log\n'
+    )
     (tmp_path / "dvc").chmod(0o755)
     environment = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "PYTHONPATH": os.pathsep.join(sys.path)}
     command = [sys.executable, "-m", "pipelines.ops.repro"]
