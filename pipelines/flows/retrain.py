@@ -27,7 +27,7 @@ from pipelines.flows.run_stages import Took, run_stages
 from pipelines.ops.git import file_at, git
 from pipelines.reporting.results import markdown, number, read_runs
 from pipelines.tracking.store import address_of_store
-from pipelines.tracking.upload import addresses
+from pipelines.tracking.upload import page, shown
 
 __all__ = ["retrain"]
 
@@ -118,18 +118,18 @@ def _kept(root: Path, folder: Path, commands: Commands, push: str | None, keep_d
 
 def _show_results(folder: Path, params: Settings, took: dict[str, Took]) -> None:
     """Show the results with links to MLflow, and examples of what was trained, on the run's page."""
-    links = addresses(json.loads((folder / "reports/published.json").read_text()))
+    sent = shown(json.loads((folder / "reports/published.json").read_text()))
     table = read_runs(folder / "metrics/runs")
     rows = []
     for row in table[table["seed"].isna()].itertuples():
         if row.metric == params.gate.judged[params.runs[row.run].task].metric:
-            name = f"[{row.run}]({links[row.run]})" if row.run in links else row.run
-            data = params.runs[row.run].dataset
-            if row.run in links:  # the page of what was expected of the data, and found
-                data = f"[{data}]({links[row.run]}/artifactPath/data/{data}.html)"
+            name, data = row.run, params.runs[row.run].dataset
+            if run := sent.get(row.run):
+                name = f"[{name}]({page(run)})"
+                data = f"[{data}]({page(run, f'data/{data}.html')})"  # what was expected of the data, and found
             rows.append([name, row.metric, number(row.value, row.low, row.high, digits=4), data])
-    shown = markdown(["run", "metric on the test split", "mean over seeds (95 %)", "data"], rows)
-    create_markdown_artifact(key="results", markdown=shown, description="Results of all runs")
+    table_of_results = markdown(["run", "metric on the test split", "mean over seeds (95 %)", "data"], rows)
+    create_markdown_artifact(key="results", markdown=table_of_results, description="Results of all runs")
     changed = {stage for stage, one in took.items() if one.how != "unchanged"}
     sheets = [folder / f"reports/figures/{name}-examples.png" for name in params.runs if f"evaluate@{name}" in changed]
     for sheet in filter(Path.is_file, sheets):
