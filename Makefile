@@ -134,6 +134,7 @@ up: .venv/.installed ## Prefect on http://127.0.0.1:4200, MLflow on :5000 and a 
 		PYTHONPATH="$(CURDIR):$(CURDIR)/src" RANKOPS_PROJECT="$(CURDIR)" honcho --env /dev/null start $(PARTS)
 
 deploy: .venv/.installed ## flows and their schedules to the Prefect server, for the pool that a worker polls (POOL=gpu, NIGHTLY="0 3 * * *")
+	@mkdir -p .servers/prefect
 	$(RUN) $(SERVERS) $(if $(filter file,$(origin POOL)),,RANKOPS_POOL=$(POOL)) RANKOPS_PORTS="$(PORTS)" RANKOPS_NIGHTLY="$(NIGHTLY)" \
 		deploy/prefect.sh
 

@@ -247,7 +247,7 @@ def test_deploy_waits_for_a_server_that_is_starting_and_names_other_commands_wit
         command, cwd=ROOT, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
         env={name: value for name, value in os.environ.items() if not name.startswith(("PREFECT", "RANKOPS"))},
     )  # fmt: skip
-    answers = {"work_pools": (200, found), "csrf-token": (422, {})}  # the latter: not asked for
+    answers = {"work_pools": (200, found), "csrf-token": (404, {})}  # which is not asked for
     assert any("waiting" in line for line in waiting.stdout)
     with listening(lambda asked: next((answers[name] for name in answers if name in asked.path), (200, {})), port=port):
         said = waiting.communicate(timeout=300)[0]
