@@ -41,8 +41,7 @@ quickstart: .venv/.installed ## two label rankers trained in a minute, RLSEP bes
 repro: .venv/.installed ## everything behind the runs of params.yaml: data, checks, sorters, runs, evidence, registry
 	$(RUN) rankops check params.yaml
 	$(RUN) rankops fetch
-	$(REPRO) publish
-	$(RUN) python -m pipelines.stages publish
+	$(REPRO)
 
 # A DVC project of its own, in experiments/.
 experiments: .venv/.installed ## comparisons that need many trainings, and the papers' figures (hours); resumes where it was stopped
@@ -127,12 +126,17 @@ SERVERS := PREFECT_API_URL=$${PREFECT_API_URL:-http://127.0.0.1:$(PREFECT_PORT)/
 	PREFECT_SERVER_CONCURRENCY_LEASE_STORAGE=prefect.server.concurrency.lease_storage.filesystem \
 	MLFLOW_DISABLE_TELEMETRY=true MLFLOW_SERVER_ENABLE_JOB_EXECUTION=false DO_NOT_TRACK=1
 
+# Those that were given: messages name the commands of make with them.
+PORTS = $(strip $(foreach port,PREFECT_PORT MLFLOW_PORT,$(if $(filter file,$(origin $(port))),,$(port)=$($(port)))))
+
 up: .venv/.installed ## Prefect on http://127.0.0.1:4200, MLflow on :5000 and a worker, until Ctrl-C (PREFECT_PORT=, MLFLOW_PORT=, POOL=gpu, PARTS=worker)
 	@mkdir -p .servers/prefect; UP=$$$$ PREFECT_PORT=$(PREFECT_PORT) MLFLOW_PORT=$(MLFLOW_PORT) POOL=$(POOL) exec $(TIED) $(RUN) $(SERVERS) \
 		PYTHONPATH="$(CURDIR):$(CURDIR)/src" RANKOPS_PROJECT="$(CURDIR)" honcho --env /dev/null start $(PARTS)
 
 deploy: .venv/.installed ## flows and their schedules to the Prefect server, for the pool that a worker polls (POOL=gpu, NIGHTLY="0 3 * * *")
-	$(RUN) $(SERVERS) $(if $(filter file,$(origin POOL)),,RANKOPS_POOL=$(POOL)) RANKOPS_NIGHTLY="$(NIGHTLY)" deploy/prefect.sh
+	@mkdir -p .servers/prefect
+	$(RUN) $(SERVERS) $(if $(filter file,$(origin POOL)),,RANKOPS_POOL=$(POOL)) RANKOPS_PORTS="$(PORTS)" RANKOPS_NIGHTLY="$(NIGHTLY)" \
+		deploy/prefect.sh
 
 service: ## make up as a unit of systemd, which starts it after a reboot (POOL=gpu, PARTS=worker, PREFECT_PORT=, MLFLOW_PORT=)
 	@deploy/service.sh POOL=$(POOL) PREFECT_PORT=$(PREFECT_PORT) MLFLOW_PORT=$(MLFLOW_PORT) $(if $(PARTS),PARTS=$(PARTS))

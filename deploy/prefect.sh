@@ -8,7 +8,11 @@ set -eu
 export RANKOPS_NIGHTLY="${RANKOPS_NIGHTLY:-0 3 * * *}"
 unset RANKOPS_PROJECT # it would be filled in here, and each worker has its own
 
-prefect server status || { echo "start one with: make up" >&2; exit 1; }
+ports=${RANKOPS_PORTS:+ $RANKOPS_PORTS} # that make was given
+prefect server status || {
+    echo "waiting for it, 3 minutes at most" # `make up` needs some seconds
+    prefect server status --wait --timeout 180 || { echo "start one with: make up$ports" >&2; exit 1; }
+}
 RANKOPS_POOL=${RANKOPS_POOL:-$(python deploy/prepare.py pool)}
 export RANKOPS_POOL
 # Prefect's own output is kept back: it says how to start a worker that would know no checkout.
@@ -30,7 +34,7 @@ status=$(prefect work-pool inspect "$RANKOPS_POOL" --output json | python -c 'im
 case $status:$RANKOPS_POOL in
     READY:*) ;;
     PAUSED:*) echo "the work pool $RANKOPS_POOL is paused, so runs wait: prefect work-pool resume $RANKOPS_POOL" ;;
-    *:cpu | *:gpu) echo "no worker polls the work pool $RANKOPS_POOL yet, so runs wait: make up PARTS=worker POOL=$RANKOPS_POOL" ;;
+    *:cpu | *:gpu) echo "no worker polls the work pool $RANKOPS_POOL yet, so runs wait: make up PARTS=worker POOL=$RANKOPS_POOL$ports" ;;
     *) echo "no worker polls the work pool $RANKOPS_POOL yet, so runs wait: docs/fleet.md, work pools of containers" ;;
 esac
 changed=$(git diff HEAD --name-only | paste -s -d ' ')

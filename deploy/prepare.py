@@ -24,13 +24,15 @@ ALERTS = {
     "rankops: alerts": (("Failed", "Crashed", "NotJudged", "Drifted", "Promoted"), timedelta(0)),
     "rankops: cancelled": (("Cancelled",), timedelta(days=1)),
 }
-# As Slack, Mattermost and Teams take it.
+# As Slack, Mattermost and Teams take it. A run that never started has a name of Prefect's, which says nothing.
 PAYLOAD = """{"text": {{ (
-    flow_run.name ~ ": " ~ flow_run.state.name ~ "\\n" ~ (flow_run.state.message or "") ~ "\\n"
+    flow_run.name ~ " (" ~ flow.name ~ "/" ~ deployment.name ~ "): " ~ flow_run.state.name ~ "\\n"
+    ~ (flow_run.state.message or "") ~ "\\n"
     ~ (flow_run | ui_url or "")
 ) | trim | tojson }}}"""
 
 PATIENCE = 60  # seconds
+PORTS = f" {os.environ.get('RANKOPS_PORTS', '')}".rstrip()  # that `make deploy` was given, for other commands of make
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 
@@ -98,9 +100,12 @@ def pool() -> None:
                 typer.echo("no worker polls a work pool; waiting for one", err=True)
             time.sleep(1)
     if not ready:
-        sys.exit("no worker polls a work pool. Start one: make up. Or say which it will be: make deploy POOL=gpu")
+        sys.exit(
+            f"no worker polls a work pool. Start one: make up{PORTS}. Or say which it will be: "
+            f"make deploy POOL=gpu{PORTS}"
+        )
     if len(ready) > 1:
-        sys.exit(f"workers poll the work pools {', '.join(ready)}. Say which: make deploy POOL={ready[0]}")
+        sys.exit(f"workers poll the work pools {', '.join(ready)}. Say which: make deploy POOL={ready[0]}{PORTS}")
     typer.echo(ready[0])
 
 

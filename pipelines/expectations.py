@@ -10,7 +10,7 @@ from typing import Any
 import pandas as pd
 
 from pipelines.ops.imports import uncollected, without
-from pipelines.reporting.dataset_report import Check, in_words, render
+from pipelines.reporting.dataset_report import Check, in_words, observed_in_words, render
 from rankops.io.atomic import replaced_file
 
 os.environ.setdefault("GX_ANALYTICS_ENABLED", "false")  # before the import, which reads it
@@ -50,8 +50,9 @@ def _check(table: str, result: dict[str, Any], index: list[str], names: Mapping[
         rows = [message]
         told += f": {message}"
     else:
-        rows = [f"found {found['observed_value']}"] if found.get("observed_value") is not None else []
-        told += f": found {found.get('observed_value')}"
+        observed = found.get("observed_value")
+        rows = [] if observed is None else [observed_in_words(config["type"], observed)]
+        told += f": found {observed}"
     state = "passed" if result["success"] else "warning" if config.get("severity") == "warning" else "failed"
     words = in_words(config["type"], columns, arguments)
     shown = [] if state == "passed" and config["type"].startswith("expect_column_values") else rows

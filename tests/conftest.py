@@ -293,7 +293,7 @@ def wait_for(condition, patience: float = 60.0) -> None:
 
 
 @contextmanager
-def listening(answer):
+def listening(answer, *, port: int = 0):
     """A server of this machine: its address, and the path, headers and JSON of each request that it has heard.
 
     `answer` makes a status and JSON of a request.
@@ -311,7 +311,7 @@ def listening(answer):
 
         do_GET = do_POST = respond
 
-    with ThreadingHTTPServer(("127.0.0.1", 0), Server) as server:
+    with ThreadingHTTPServer(("127.0.0.1", port), Server) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         yield f"http://127.0.0.1:{server.server_port}", heard
         server.shutdown()

@@ -2,8 +2,10 @@
 
 import asyncio
 import json
+import os
 import re
 import runpy
+import subprocess
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -14,11 +16,15 @@ import kubernetes_validate
 import pytest
 from docker.types import HostConfig
 from docker.utils.build import exclude_paths
-from prefect.client.schemas.objects import FlowRun
+from prefect.client.schemas.objects import FlowRun, WorkPool
 from prefect.server.events.jinja_filters import all_filters
 from prefect.server.events.schemas.automations import EventTrigger
 from prefect.server.events.schemas.events import ReceivedEvent
-from prefect.server.utilities.user_templates import register_user_template_filters, render_user_template_sync
+from prefect.server.utilities.user_templates import (
+    matching_types_in_templates,
+    register_user_template_filters,
+    render_user_template_sync,
+)
 from prefect.states import Cancelled, Completed, Crashed, Failed
 from prefect_docker.worker import DockerWorkerJobConfiguration
 from prefect_kubernetes.worker import KubernetesWorkerJobConfiguration
@@ -27,7 +33,7 @@ from ruamel.yaml import YAML
 from pipelines.flows.monitor import DRIFTED
 from pipelines.flows.promote import NOT_JUDGED, PROMOTED
 
-from conftest import ROOT, done, listening  # isort: skip
+from conftest import ROOT, done, free_port, listening  # isort: skip
 
 COMPOSE = ("compose.yaml", "compose.gpu.yaml")
 KUBERNETES = sorted(path for path in (ROOT / "deploy/kubernetes").glob("*.yaml") if path.stem != "kustomization")
@@ -218,11 +224,32 @@ def test_an_alert_is_json_whatever_a_run_says_and_a_webhook_that_refuses_it_is_n
     prepare = runpy.run_path(str(ROOT / "deploy/prepare.py"))
     run = FlowRun(flow_id=uuid4(), name='retrain: "<é>"', state=Failed(message="no \\ rows\nin {{ this }}"))
     register_user_template_filters(all_filters)  # as the server does
-    payload = render_user_template_sync(prepare["PAYLOAD"], {"flow_run": run})
+    named = {"flow": {"name": "retrain"}, "deployment": {"name": "nightly"}}  # which the server looks up
+    assert set(matching_types_in_templates([prepare["PAYLOAD"]], types={*named})) == {*named}
+    payload = render_user_template_sync(prepare["PAYLOAD"], {"flow_run": run, **named})
     with listening(lambda _: (404, None)) as (address, heard):
         block = prepare["webhook"](f"{address}/services/secret")
         assert asyncio.run(block.call(payload)).status_code == 404
     ((_, headers, said),) = heard
     assert headers["content-type"] == "application/json"
-    assert said["text"].startswith('retrain: "<é>": Failed\nno \\ rows\nin {{ this }}')
+    assert said["text"].startswith('retrain: "<é>" (retrain/nightly): Failed\nno \\ rows\nin {{ this }}')
     assert "secret" not in f"{caplog.text}{block}{block.model_dump_json()}"
+
+
+@pytest.mark.slow
+def test_deploy_waits_for_a_server_that_is_starting_and_names_other_commands_with_its_ports():
+    """The server comes up late, with workers of two pools."""
+    port = free_port()
+    pools = [WorkPool(name=name, type="process", status="READY", default_queue_id=uuid4()) for name in ("a", "b")]
+    found = [pool.model_dump(mode="json") for pool in pools]
+    command = ["make", "-o", ".venv/.installed", f"BIN={Path(sys.executable).parent}", f"PREFECT_PORT={port}", "deploy"]
+    waiting = subprocess.Popen(
+        command, cwd=ROOT, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+        env={name: value for name, value in os.environ.items() if not name.startswith(("PREFECT", "RANKOPS"))},
+    )  # fmt: skip
+    answers = {"work_pools": (200, found), "csrf-token": (404, {})}  # which is not asked for
+    assert any("waiting" in line for line in waiting.stdout)
+    with listening(lambda asked: next((answers[name] for name in answers if name in asked.path), (200, {})), port=port):
+        said = waiting.communicate(timeout=300)[0]
+    assert waiting.returncode != 0
+    assert f"make deploy POOL=a PREFECT_PORT={port}\n" in said

@@ -64,3 +64,10 @@ def test_a_package_has_one_range_of_versions_and_the_lock_keeps_to_it():
                 assert locked[requirement.name] in requirement.specifier, requirement
     assert {"timm", "transformers"} <= ranges.keys() & locked.keys()
     assert [name for name, found in ranges.items() if len(found) > 1] == []
+
+
+def test_the_readme_says_what_is_installed_and_what_it_needs():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    torch = next(need for need in project["dependencies"] if need.startswith("torch"))
+    needs = f"Python {project['requires-python'].strip('>=')} or later, PyTorch {torch.strip('torch>=')} or later"
+    assert f"`{project['name']}` {__version__} (beta): {needs}" in README.read_text()

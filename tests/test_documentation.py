@@ -15,11 +15,14 @@ import matplotlib
 import pytest
 import torch
 
+from pipelines.cli.app import app
 from pipelines.reporting.docs_tables import PLACES, text_of
 from pipelines.reporting.studies import read
 from rankops import losses
 from tools import gradients, schema
 from tools.pictures import COLUMNS, PICTURES
+
+from conftest import done  # isort: skip
 
 ROOT = Path(__file__).parents[1]
 WORKFLOWS = sorted((ROOT / ".github/workflows").glob("*.yml"))
@@ -57,6 +60,31 @@ def test_links_and_pictures_lead_somewhere(page):
             if anchor:
                 titles = re.findall(r"^#+ (.+)$", target.read_text(), re.MULTILINE)
                 assert anchor in {re.sub(r"[^\w-]", "", title.lower().replace(" ", "-")) for title in titles}, link
+
+
+# What a shell is to be told: as code, after "run", after a colon and before the end of the sentence or a variable. In
+# pages also at the start of a line, where Python may have prose.
+WORDS = r"(?:\.venv/bin/)?(rankops|make) ([a-z][a-z-]*)"
+IN_TEXT = rf"(?:`|[\"'] *|&& |\| |\b[Rr]un ){WORDS}|: {WORDS}(?=[.\"'`\n]| [A-Z]+=)"
+IN_PAGE = rf"{IN_TEXT}|^[ >]*{WORDS}"
+
+
+def test_each_command_that_a_page_or_a_message_names_exists():
+    there = {("rankops", one.name or one.callback.__name__) for one in app.registered_commands}
+    there |= {("make", target) for target in re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)}
+    kept = done("git", "ls-files", "-z").split("\0")
+    texts = [ROOT / file for file in kept if file.endswith((".md", ".py", ".yml", ".yaml", ".sh", ".ipynb", "file"))]
+    named, missing = set(), []
+    for path in texts:
+        if path.name == "CHANGELOG.md" or path.is_relative_to(ROOT / "tests"):
+            continue
+        for match in re.finditer(IN_TEXT if path.suffix == ".py" else IN_PAGE, path.read_text(), re.MULTILINE):
+            command = tuple(filter(None, match.groups()))
+            named.add(command)
+            if command not in there:
+                missing.append(f"{path.relative_to(ROOT)}: {' '.join(command)}")
+    assert not missing
+    assert {("make", "repro"), ("make", "deploy"), ("rankops", "init"), ("rankops", "repair")} <= named
 
 
 BLOCKS = [

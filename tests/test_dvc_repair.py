@@ -105,17 +105,23 @@ def test_the_command_changes_nothing_if_git_does_not_answer(project):
 
 
 def test_a_second_repro_says_whom_it_waits_for_and_begins_when_that_is_done(tmp_path):
-    (tmp_path / "dvc").write_text('#!/bin/sh\necho "begin $*" >> log\nsleep 0.3\necho end >> log\n')
+    (tmp_path / "dvc").write_text(
+        '#!/bin/sh\necho "begin $*" >> log\nuntil [ -e done ]; do sleep 0.02; done\necho end >> log\n'
+    )
     (tmp_path / "dvc").chmod(0o755)
     environment = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "PYTHONPATH": os.pathsep.join(sys.path)}
     command = [sys.executable, "-m", "pipelines.ops.repro"]
     first = subprocess.Popen([*command, "first"], cwd=tmp_path, env=environment)
     wait_for((tmp_path / "log").exists)
-    assert f"process {first.pid}" in done(*command, "second", folder=tmp_path, **environment)
-    assert first.wait() == 0
+    said = tmp_path / "said"
+    with said.open("w") as file:
+        second = subprocess.Popen([*command, "second"], cwd=tmp_path, env=environment, stderr=file)
+    wait_for(lambda: f"process {first.pid}" in said.read_text())
+    (tmp_path / "done").touch()
+    assert (first.wait(), second.wait()) == (0, 0)
     begun = [f"begin --wait-for-lock repro {which}" for which in ("first", "second")]
     assert (tmp_path / "log").read_text().splitlines() == [begun[0], "end", begun[1], "end"]
-    assert "process" not in done(*command, folder=tmp_path, **environment)
+    assert "process" not in done(*command, "third", folder=tmp_path, **environment)
 
 
 @pytest.mark.parametrize("content", ["stages: [a]", "stages: 5", "- a", "{a", "<<<<<<< ours\nstages: {}\n=======\n"])
@@ -128,3 +134,15 @@ def test_what_is_no_lock_is_refused_by_its_readers_and_one_without_stages_has_no
     lock.write_text(content)
     with pytest.raises(ValueError, match=r"dvc.lock.*git checkout"):
         dvc_lock.stages(lock)
+
+
+@pytest.mark.parametrize("status", [0, 3])
+def test_without_words_all_other_stages_run_and_then_publish_in_any_case_unless_one_failed(tmp_path, status):
+    (tmp_path / "dvc.yaml").write_text("stages: {a: {cmd: a}, publish: {cmd: b}, each: {foreach: [], do: {cmd: c}}}\n")
+    (tmp_path / "dvc").write_text(f'#!/bin/sh\necho "$@" >> log\n[ $# = 4 ] || exit 0\nexit {status}\n')
+    (tmp_path / "dvc").chmod(0o755)
+    environment = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "PYTHONPATH": os.pathsep.join(sys.path)}
+    ended = subprocess.run([sys.executable, "-m", "pipelines.ops.repro"], cwd=tmp_path, env=environment)
+    assert ended.returncode == status
+    commands = ["--wait-for-lock repro a each", "--wait-for-lock repro --single-item --force publish"]
+    assert (tmp_path / "log").read_text().splitlines() == commands[: 1 if status else 2]

@@ -30,7 +30,7 @@ from pipelines.flows.run_stages import Plan, slots_of
 from pipelines.tracking import registry
 from pipelines.tracking.gate import Decision
 
-from conftest import ROOT, done, listening, processes_in, wait_for  # isort: skip
+from conftest import ROOT, done, git, listening, processes_in, wait_for  # isort: skip
 
 
 @pytest.fixture(autouse=True)
@@ -46,13 +46,23 @@ def test_the_graph_is_dvcs_with_each_stage_after_what_it_needs():
     for name, stage in graph.items():
         assert all(order.index(need) < order.index(name) for need in stage.needs)
     assert "validate@ranked_mnist" in graph["train@label_ranking-rlsep"].needs
-    assert {*order[-2:]} == {"publish", "summarize"}
     assert {name.partition("@")[0] for name, stage in graph.items() if stage.computes} == {
         "pretrain", "train", "evaluate"
     }  # fmt: skip
     alone = stages(ROOT, ["evaluate@memorability-spearman-lstm"])  # with the sorter, and the model that it starts from
     assert {"pretrain@lstm", "train@label_ranking-rlsep"} < {*alone}
     assert not [name for name in alone if name.startswith("evaluate@")][1:]
+
+
+def test_raw_data_that_dvc_keeps_are_no_stage(tmp_path):
+    """As `rankops fetch mnist` leaves them."""
+    (tmp_path / "raw").write_text("1")
+    (tmp_path / "dvc.yaml").write_text("stages: {made: {cmd: cp raw made, deps: [raw], outs: [made]}}\n")
+    git("-C", str(tmp_path), "init", "--quiet")
+    with Repo.init(str(tmp_path)) as repo:
+        repo.add(str(tmp_path / "raw"))
+    for targets in ((), ("made",)):
+        assert stages(tmp_path, targets) == {"made": Stage(needs=[], computes=False)}
 
 
 class TestCommands:

@@ -20,7 +20,7 @@ from pipelines.stages.publish import main
 from pipelines.tracking import gate, registry
 from pipelines.tracking.card import card
 from pipelines.tracking.slices import slices
-from pipelines.tracking.upload import PARENT, Run, Version, publish
+from pipelines.tracking.upload import PARENT, Run, Version, page, publish
 from rankops import __version__
 from rankops.io.checkpoints import build, load_model, save_model
 from rankops.sorters import load_sorter
@@ -92,6 +92,18 @@ def test_a_run_has_its_seeds_below_it_and_is_sent_once(store):
     assert points["phase"] == []
     assert load_sorter(f"models:/{MODEL}@champion").steepness == 7.0
     assert publish([training("one", 7.0)]) == []
+
+
+def test_the_page_of_a_run_or_of_its_artifact_is_a_route_of_mlflows_ui(store):
+    publish([training("a", seeds=1)])
+    (run,), _ = found(store)
+    mlflow.set_tracking_uri("http://worker:secret@mlflow:5000/")
+    route = f"experiments/{run.info.experiment_id}/runs/{run.info.run_id}"
+    for address, expected in (
+        (page(run), route), (page(run, "data/my data.html"), f"{route}/artifacts/data/my%20data.html"),
+    ):  # fmt: skip
+        assert address == f"http://mlflow:5000/#/{expected}?workflowType=machine_learning"
+    mlflow.set_tracking_uri(os.environ["MLFLOW_TRACKING_URI"])
 
 
 def test_the_present_run_alone_has_its_name_and_its_seeds_theirs(store):

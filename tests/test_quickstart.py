@@ -44,6 +44,10 @@ def test_two_losses_stand_side_by_side_and_nothing_else_is_written(empty):
     (empty / "dvc.lock").write_text("schema: '2.0'\nsta")  # of a run that was killed
     done = CliRunner().invoke(app, ["quickstart"])
     assert done.exit_code == 0, done.output
+    # Where there is no terminal each epoch is a line.
+    epochs = re.findall(r"^(\w+): (\w+), epoch (\d) of 2: ", done.stderr, re.MULTILINE)
+    phases = [("scorer", "1"), ("thresholds", "2")]
+    assert epochs == [(loss, *phase) for loss in quickstart.LOSSES for phase in phases]
     row = next(line for line in done.stdout.splitlines() if "ranked accuracy" in line)
     values = [float(value) for value in re.findall(r"\d\.\d{3}", row)]
     for value, low, high in (values[:3], values[3:]):

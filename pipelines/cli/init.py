@@ -94,8 +94,8 @@ def _init(
     if left_out:
         typer.echo(f"left out of {params}: {left_out}; git has them, and --keep keeps them")
     typer.echo(
-        f"next: look over {params}, then\n  rankops check\n  dvc repro compare\n  dvc repro publish && rankops "
-        f"promote\n  git commit {params} dvc.lock --message {key}  # a retraining takes what is committed alone\n"
+        f"next: look over {params}, then\n  rankops check\n  dvc repro compare\n  dvc repro && rankops promote\n"
+        f"  git commit {params} dvc.lock --message {key}  # a retraining takes what is committed alone\n"
         f"reports/data/{key}.html says what was understood of the data; metrics/comparisons has the difference."
     )
 

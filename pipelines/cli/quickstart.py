@@ -127,7 +127,8 @@ def compare(
                 task, network, data["train"], data["val"], objective=objective, seed=seed,
                 device="cpu", name=loss,
             )  # fmt: skip
-            for _ in followed(steps, name=loss, total=sum(EPOCHS.values()), history=Path(scratch) / "history.csv"):
+            history = Path(scratch) / "history.csv"
+            for _ in followed(steps, name=loss, total=sum(EPOCHS.values()), history=history, every=0):
                 pass
             save_model(QUICKSTART / loss, network)
             with torch.no_grad():

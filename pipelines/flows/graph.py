@@ -6,11 +6,11 @@ from pathlib import Path
 
 import networkx
 from dvc.repo import Repo
+from dvc.stage import PipelineStage
 
-__all__ = ["LAST", "Stage", "stages"]
+__all__ = ["Stage", "stages"]
 
 COMPUTING = ("pretrain@", "train@", "evaluate@")  # stages that put a network on compute.device
-LAST = ("publish", "summarize")  # stages that need all others
 
 
 @dataclass(frozen=True)
@@ -26,15 +26,15 @@ class Stage:
     computes: bool
 
 
-def stages(folder: str | Path, targets: Collection[str] = LAST) -> dict[str, Stage]:
-    """Return some stages and those behind them, in an order in which they can run.
-
-    Behind the last are all but those of data from which no run learns.
-    """
+def stages(folder: str | Path, targets: Collection[str] = ()) -> dict[str, Stage]:
+    """Return the targets and the stages behind them, in an order in which they can run; without targets all stages."""
     with Repo(str(folder)) as repo:
         graph = repo.index.graph  # from a stage to what it needs
-        wanted = [stage for stage in graph if stage.name in targets]
-        graph = graph.subgraph([*wanted, *(need for one in wanted for need in networkx.descendants(graph, one))])
+        # Without data that DVC keeps, such as data/raw/mnist.dvc, which have no command.
+        graph = graph.subgraph([node for node in graph if isinstance(node, PipelineStage)])
+        if targets:
+            wanted = [stage for stage in graph if stage.name in targets]
+            graph = graph.subgraph([*wanted, *(need for one in wanted for need in networkx.descendants(graph, one))])
         ordered = networkx.lexicographical_topological_sort(graph.reverse(), key=lambda stage: stage.name)
         return {
             stage.name: Stage(sorted(need.name for need in graph.successors(stage)), stage.name.startswith(COMPUTING))

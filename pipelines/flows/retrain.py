@@ -21,14 +21,13 @@ from pipelines.config import Settings, load
 from pipelines.flows.branches import commits_in_use, is_new, remove_old, share
 from pipelines.flows.changes import Change, planned
 from pipelines.flows.checkout import commit, fresh_checkout
-from pipelines.flows.graph import LAST
 from pipelines.flows.processes import CommandFailed, Commands, retried
 from pipelines.flows.promote import judge, outcome, show
 from pipelines.flows.run_stages import Took, run_stages
 from pipelines.ops.git import file_at, git
 from pipelines.reporting.results import markdown, number, read_runs
 from pipelines.tracking.store import address_of_store
-from pipelines.tracking.upload import addresses
+from pipelines.tracking.upload import page, shown
 
 __all__ = ["retrain"]
 
@@ -37,9 +36,9 @@ MOST_STAGES = 64  # that may run at once
 Reason = Annotated[str, Field(max_length=1000, pattern=r"^[^\x00-\x1f\x7f]+$")]
 
 
-@retried(task_run_name="publish what is missing")
+@retried(task_run_name="publish")
 def publish(folder: Path, commands: Commands, only: list[str]) -> None:
-    """Send what MLflow lacks, even if the stage had nothing to do: MLflow's state is not DVC's to know."""
+    """Send runs that were trained alone: the stage `publish` needs all."""
     commands.run(sys.executable, "-m", "pipelines.stages", "publish", *only, folder=folder)
 
 
@@ -92,8 +91,8 @@ def retrain(
             if push is not None:
                 with suppress(CommandFailed):  # what DVC's remote lacks is made again
                     commands.run("dvc", "fetch", "--run-cache", folder=folder)
-            took = run_stages(folder, params, commands, workers, [f"evaluate@{name}" for name in only] or LAST)
-            if (sent := took.get("publish")) is None or sent.how != "ran":
+            took = run_stages(folder, params, commands, workers, [f"evaluate@{name}" for name in only])
+            if only:
                 publish(folder, commands, only)
             models = dict.fromkeys(params.model_of(params.runs[name]) for name in only)
             decisions = judge(params, folder, [*models] or None) if gate else []
@@ -119,18 +118,18 @@ def _kept(root: Path, folder: Path, commands: Commands, push: str | None, keep_d
 
 def _show_results(folder: Path, params: Settings, took: dict[str, Took]) -> None:
     """Show the results with links to MLflow, and examples of what was trained, on the run's page."""
-    links = addresses(json.loads((folder / "reports/published.json").read_text()))
+    sent = shown(json.loads((folder / "reports/published.json").read_text()))
     table = read_runs(folder / "metrics/runs")
     rows = []
     for row in table[table["seed"].isna()].itertuples():
         if row.metric == params.gate.judged[params.runs[row.run].task].metric:
-            name = f"[{row.run}]({links[row.run]})" if row.run in links else row.run
-            data = params.runs[row.run].dataset
-            if row.run in links:  # the page of what was expected of the data, and found
-                data = f"[{data}]({links[row.run]}/artifactPath/data/{data}.html)"
+            name, data = row.run, params.runs[row.run].dataset
+            if run := sent.get(row.run):
+                name = f"[{name}]({page(run)})"
+                data = f"[{data}]({page(run, f'data/{data}.html')})"  # what was expected of the data, and found
             rows.append([name, row.metric, number(row.value, row.low, row.high, digits=4), data])
-    shown = markdown(["run", "metric on the test split", "mean over seeds (95 %)", "data"], rows)
-    create_markdown_artifact(key="results", markdown=shown, description="Results of all runs")
+    table_of_results = markdown(["run", "metric on the test split", "mean over seeds (95 %)", "data"], rows)
+    create_markdown_artifact(key="results", markdown=table_of_results, description="Results of all runs")
     changed = {stage for stage, one in took.items() if one.how != "unchanged"}
     sheets = [folder / f"reports/figures/{name}-examples.png" for name in params.runs if f"evaluate@{name}" in changed]
     for sheet in filter(Path.is_file, sheets):

@@ -17,11 +17,11 @@ from prefect.runtime import task_run
 from pipelines.config import Settings
 from pipelines.flows.graph import Stage, stages
 from pipelines.flows.processes import CommandFailed, Commands, Done, retried
+from pipelines.ops.repro import REPRO, command_of
 from pipelines.tracking.live import watch
 
 __all__ = ["Plan", "Took", "run_stages", "slots_of"]
 
-REPRO = ("dvc", "--wait-for-lock", "repro")
 # What DVC prints about a stage that it ran, or whose outputs it took from the run cache.
 HOW = {"Running stage '": "ran", "is cached - skipping run": "cached"}
 GPU = "CUDA_VISIBLE_DEVICES"
@@ -74,10 +74,10 @@ class Plan:
 
 @retried(task_run_name="{stage}")
 def run_stage(stage: str, folder: Path, commands: Commands, slot: Slot) -> Done:
-    """Have DVC run a stage, if there is anything to do, on a slot of its own."""
+    """Have DVC run a stage on a slot of its own, if there is anything to do; publish in any case."""
     if task_run.run_count > 1:  # a killed dvc may have left half-written files
         commands.run(sys.executable, "-m", "pipelines.ops.dvc_repair", folder=folder)
-    return commands.run(*REPRO, "--single-item", stage, folder=folder, **slot)
+    return commands.run(*command_of(stage), folder=folder, **slot)
 
 
 @contextmanager
@@ -94,7 +94,7 @@ def _watched(params: Settings, folder: Path):
 def run_stages(
     folder: Path, params: Settings, commands: Commands, workers: int | None, targets: Collection[str]
 ) -> dict[str, Took]:
-    """Run stages and those behind them, with what each took on the run's page.
+    """Run the targets and the stages behind them, or all stages, with what each took on the run's page.
 
     Raises:
         CommandFailed: some failed; what does not need them was run.

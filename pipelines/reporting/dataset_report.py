@@ -8,12 +8,13 @@ import jinja2
 import numpy as np
 import pandas as pd
 
-__all__ = ["Check", "in_words", "render"]
+__all__ = ["Check", "in_words", "observed_in_words", "render"]
 
 TEMPLATES = Path(__file__).parent / "templates"
 KINDS = 12  # values of a column that are counted one by one
 LINES = 200  # of a table of facts that are shown
 LONG = 60  # characters of a value
+DIVERGENCE = "expect_column_kl_divergence_to_be_less_than"
 
 
 class Check(NamedTuple):
@@ -38,35 +39,63 @@ def in_words(kind: str, columns: Sequence[str], arguments: Mapping[str, Any]) ->
     """Return an expectation in plain words.
 
     >>> in_words("expect_column_values_to_be_between", ["labels"], {"min_value": 1})
-    'labels: at least 1 in each row'
+    'labels: at least 1 in every row'
+    >>> in_words("expect_column_mean_to_be_between", ["score"], {"min_value": -0.424264, "max_value": 0.424264})
+    'score: mean from -0.4243 to 0.4243'
     >>> in_words("expect_compound_columns_to_be_unique", ["split", "id"], {})
-    'split, id: no two rows have the same'
+    'split, id: no two rows are equal'
     """
     name = ", ".join(columns)
     bounds = _bounds(arguments)
-    values = [str(value) if value != "" else "nothing" for value in arguments.get("value_set", [])]
+    values = [_cell(value) or "nothing" for value in arguments.get("value_set", [])]
     words = {
-        "expect_column_values_to_be_between": f"{name}: {bounds} in each row",
-        "expect_column_mean_to_be_between": f"{name}: a mean of {bounds}",
-        "expect_column_stdev_to_be_between": f"{name}: a standard deviation of {bounds}",
-        "expect_column_value_lengths_to_be_between": f"{name}: {bounds} characters in each row",
-        "expect_column_values_to_be_in_set": f"{name}: {_or(values)} in each row",
-        "expect_column_values_to_be_unique": f"{name}: no two rows have the same",
-        "expect_compound_columns_to_be_unique": f"{name}: no two rows have the same",
-        "expect_column_values_to_not_be_null": f"{name}: a value in each row",
+        "expect_column_values_to_be_between": f"{name}: {bounds} in every row",
+        "expect_column_mean_to_be_between": f"{name}: mean {bounds}",
+        "expect_column_stdev_to_be_between": f"{name}: standard deviation {bounds}",
+        "expect_column_value_lengths_to_be_between": f"{name}: {bounds} characters in every row",
+        "expect_column_values_to_be_in_set": f"{name}: {_or(values)} in every row",
+        "expect_column_values_to_be_unique": f"{name}: no two rows are equal",
+        "expect_compound_columns_to_be_unique": f"{name}: no two rows are equal",
+        "expect_column_values_to_not_be_null": f"{name}: a value in every row",
         "expect_table_row_count_to_equal": f"{arguments.get('value')} rows",
-        "expect_column_kl_divergence_to_be_less_than": f"{name}: values as often as they should be, within chance",
+        DIVERGENCE: f"{name}: frequencies of values as drawn, divergence at most {_number(arguments.get('threshold'))}",
     }
     return words.get(kind, f"{name}: {kind}")
 
 
+def observed_in_words(kind: str, value: Any) -> str:
+    """Return what was observed instead of single rows.
+
+    >>> observed_in_words("expect_column_mean_to_be_between", 0.01171749149472812)
+    'mean 0.01172'
+    >>> observed_in_words("expect_table_row_count_to_equal", 12345)
+    '12345 rows'
+    """
+    shown = _number(value)
+    words = {
+        "expect_column_mean_to_be_between": f"mean {shown}",
+        "expect_column_stdev_to_be_between": f"standard deviation {shown}",
+        "expect_table_row_count_to_equal": f"{shown} rows",
+        DIVERGENCE: f"divergence {shown}",
+    }
+    return words.get(kind, shown)
+
+
+def _number(value: Any) -> str:
+    """Return a number in four digits, or all digits of a whole one; anything else as it is."""
+    is_whole = isinstance(value, int) or (isinstance(value, float) and value.is_integer() and abs(value) < 1e15)
+    return f"{value:.0f}" if is_whole else f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
 def _bounds(arguments: Mapping[str, Any]) -> str:
     low, high = arguments.get("min_value"), arguments.get("max_value")
+    if low is None and high is None:
+        return "any"
     if high is None:
-        return (
-            f"more than {low:g}" if arguments.get("strict_min") else f"at least {low:g}" if low is not None else "any"
-        )
-    return f"at most {high:g}" if low is None else f"{high:g}" if low == high else f"from {low:g} to {high:g}"
+        return f"more than {_number(low)}" if arguments.get("strict_min") else f"at least {_number(low)}"
+    if low is None:
+        return f"at most {_number(high)}"
+    return _number(high) if low == high else f"from {_number(low)} to {_number(high)}"
 
 
 def _or(values: Sequence[str]) -> str:

@@ -29,16 +29,17 @@ MINUTE = 60.0  # between lines of a training, where there is no terminal
 
 
 def followed(
-    epochs: Iterable[tuple[str, Epoch]], *, name: str, total: int, history: Path
+    epochs: Iterable[tuple[str, Epoch]], *, name: str, total: int, history: Path, every: float = MINUTE
 ) -> Iterator[tuple[str, Epoch]]:
     """Show epochs as they come and keep them in a history file.
 
-    A terminal has a bar. Elsewhere a training is one line, when it has ended, and another each minute until then.
+    A terminal has a bar. Elsewhere a training is one line, when it has ended, and others until then.
 
     Args:
         epochs: a phase and an epoch each.
         name, total: of the training, and how many epochs it has at most.
         history: a CSV file that is rewritten after each epoch, so that others can follow the training.
+        every: seconds between lines where there is no terminal; 0 for a line for each epoch.
     """
     rows: list[tuple[str, Epoch]] = []
     shown, line, last, before = 0, "", time.monotonic(), time.process_time()
@@ -55,12 +56,12 @@ def followed(
             bar.update()
             values = ", ".join(f"{key} {value}" for key, value in metrics.items())
             line = f"{name}: {phase}, epoch {len(rows)} of {total}: loss {epoch.loss:.4g}, {values}"
-            if bar.disable and time.monotonic() - last > MINUTE:
+            if bar.disable and time.monotonic() - last >= every:
                 shown, last = len(rows), time.monotonic()
-                print(line, file=sys.stderr)
+                print(line, file=sys.stderr, flush=True)
             yield phase, epoch
     if len(rows) > shown and bar.disable:
-        print(line, file=sys.stderr)
+        print(line, file=sys.stderr, flush=True)
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * RSS
     used = {"cpu_seconds": time.process_time() - before, "peak_memory_mb": memory / 2**20}
     if torch.cuda.is_available():

@@ -13,6 +13,7 @@ from hashlib import sha256
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
+from urllib.parse import quote
 
 import mlflow
 import pandas as pd
@@ -34,7 +35,7 @@ from pipelines.tracking.slices import Slice
 from pipelines.tracking.store import answering, connect, experiment_of
 from rankops import __version__
 
-__all__ = ["Run", "Version", "addresses", "key_of", "publish"]
+__all__ = ["Run", "Version", "key_of", "page", "publish", "shown"]
 
 KEY = "rankops.key"  # on runs and versions: a hash of what made them
 TOOK = "training.seconds"  # on a run: from its first beginning to its end
@@ -330,19 +331,26 @@ def _set_aliases(client: mlflow.MlflowClient, name: str, candidates: list[tuple[
     client.set_registered_model_tag(name, COMPARED, compared)
 
 
-def addresses(keys: Mapping[str, str]) -> dict[str, str]:
-    """Return where a browser shows published runs, by name; empty if no server shows the store.
+def shown(keys: Mapping[str, str]) -> dict[str, Sent]:
+    """Return published runs by name, each for `page`; empty if no server shows the store.
 
     Args:
         keys: of runs, by name, as in reports/published.json.
     """
-    client, server, result = connect(create=True), mlflow.get_tracking_uri(), {}
-    if server.startswith("http"):
+    client, result = connect(create=True), {}
+    if mlflow.get_tracking_uri().startswith("http"):
         with answering():
             found = client.search_experiments(filter_string=f"name LIKE '{prefixed('')}%'")
             experiments = [experiment.experiment_id for experiment in found]
             for name, key in keys.items():
                 for run in client.search_runs(experiments, f"tags.`{KEY}` = '{key}'", max_results=1):
-                    page = f"#/experiments/{run.info.experiment_id}/runs/{run.info.run_id}{LAYOUT}"
-                    result[name] = f"{without_credentials(server)}/{page}"
+                    result[name] = run
     return result
+
+
+def page(run: Sent, artifact: str | None = None) -> str:
+    """Return where a browser shows a run, or one of its artifacts, on the present server."""
+    path = f"experiments/{run.info.experiment_id}/runs/{run.info.run_id}"
+    if artifact is not None:
+        path += f"/artifacts/{quote(artifact)}"
+    return f"{without_credentials(mlflow.get_tracking_uri()).rstrip('/')}/#/{path}{LAYOUT}"
