@@ -1,7 +1,6 @@
 """Any text encoder of Hugging Face's transformers, from a folder; needs the extra `transformers`."""
 
 import json
-import unicodedata
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -11,6 +10,7 @@ from torch import Tensor
 
 from rankops.checks import check_count
 from rankops.models._layers import Backbone, Freeze, missing_extra
+from rankops.plain_text import plain_text
 
 __all__ = ["Transformer"]
 
@@ -107,8 +107,7 @@ class Transformer(Backbone):
         for row, text in enumerate(texts):
             if not text.strip():
                 raise ValueError(f"text {row} is {text!r}, expected at least one word")
-        plain = [unicodedata.normalize("NFC", text.strip()) for text in texts]
-        numbers = [torch.tensor(one.ids) + 1 for one in self.tokenizer.encode_batch(plain)]
+        numbers = [torch.tensor(one.ids) + 1 for one in self.tokenizer.encode_batch([*map(plain_text, texts)])]
         return torch.nn.utils.rnn.pad_sequence(numbers, batch_first=True)
 
     def forward(self, tokens: Tensor) -> Tensor:
