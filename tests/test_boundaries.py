@@ -31,6 +31,8 @@ PLUMBING = {
     "validate": ("src/rankops/inputs/", "src/rankops/ragged.py",
                  "src/rankops/bootstrap.py"),  # it reads images alone
     "train": ("src/rankops/bootstrap.py", "src/rankops/datasets/scenes/"),  # scenes drawn anew: experiments
+    "pretrain": ("src/rankops/plain_text.py",),  # these two read and name no text
+    "benchmark_sorters": ("src/rankops/plain_text.py",),
     "report": ("src/rankops/",),
     "publish": ("src/rankops/", "pipelines/reporting/"),
 }  # fmt: skip

@@ -282,6 +282,8 @@ class _Cells:
             if len(self.inputs) > 1:
                 return [self._picture(row[name]) for name in self.inputs]
             return list(map(self._picture, cell if isinstance(cell, list) else str(cell).split(self.separator)))
+        if isinstance(cell, list | Mapping):
+            raise ValueError(f"{self.inputs[0]} is {str(cell)[:60]}, expected text")
         if len(text := str(cell)) > LONGEST:
             raise ValueError(f"{self.inputs[0]} has {len(text):,} characters, expected at most {LONGEST:,}")
         return text
