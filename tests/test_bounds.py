@@ -12,6 +12,7 @@ from contextlib import suppress
 from zipfile import ZipFile
 
 import pytest
+import torch
 from contracts.test_models import FILES
 from numpy.lib import format as npy
 from starlette.testclient import TestClient
@@ -21,6 +22,7 @@ from pipelines.serving.server import app_of
 from rankops.cli.predict import main as predict
 from rankops.cli.rows import read
 from rankops.datasets.tables.files import read_sheet
+from rankops.inputs._base import Inputs
 from rankops.inputs._feature_names import columns_of, numbers_of
 from rankops.inputs._vocabulary import Vocabulary
 from rankops.io.checkpoints import build, save_model
@@ -91,6 +93,12 @@ class TestText:
         network = made("models.backbones", part, words=Vocabulary.of(["a red dress"]).words)
         for kind in ("marks", "a word", "words"):
             assert growth(lambda size, kind=kind: lambda: network.tokenize([TEXTS[kind](size)]), 20_000) < MOST, kind
+
+    def test_goes_through_a_network_in_few_where_one_is_long(self):
+        for words in (10, 100_000, 2**21):
+            assert Inputs({"kind": "text"}, torch.ones(1, dtype=torch.long).expand(300, words)).at_once == (
+                max(1, min(256, 2**20 // words))
+            )
 
     def test_is_cut_where_no_language_goes_and_nowhere_else(self):
         assert plain_text("a" + 500 * CEDILLA) == "a" + 30 * CEDILLA
