@@ -17,7 +17,7 @@ from conftest import ROOT, done  # isort: skip
 
 PLATFORM = {"dvc", "mlflow", "prefect", "great_expectations", "pipelines"}
 # From the bottom up: a package imports only what stands before it; lookup and seeding may be imported by all.
-LIBRARY = ["checks", "io", "ranks", "ragged", "groups", "bootstrap", "metrics", "sorters", "losses",
+LIBRARY = ["checks", "plain_text", "io", "ranks", "ragged", "groups", "bootstrap", "metrics", "sorters", "losses",
            "inputs", "datasets", "models", "training", "tasks", "cli"]  # fmt: skip
 PIPELINE = ["config", "ops", "reporting", "tracking", "serving", "monitoring", "expectations", "running", "stages",
             "flows", "cli"]  # fmt: skip
@@ -31,6 +31,8 @@ PLUMBING = {
     "validate": ("src/rankops/inputs/", "src/rankops/ragged.py",
                  "src/rankops/bootstrap.py"),  # it reads images alone
     "train": ("src/rankops/bootstrap.py", "src/rankops/datasets/scenes/"),  # scenes drawn anew: experiments
+    "pretrain": ("src/rankops/plain_text.py",),  # these two read and name no text
+    "benchmark_sorters": ("src/rankops/plain_text.py",),
     "report": ("src/rankops/",),
     "publish": ("src/rankops/", "pipelines/reporting/"),
 }  # fmt: skip

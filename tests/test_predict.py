@@ -340,3 +340,16 @@ def test_memory_does_not_grow_with_the_file(here, monkeypatch):
     assert Path("in.parquet").stat().st_size > 11 * 2**20
     assert max(held) - before < 6 * 2**20
     assert np.isfinite(pq.read_table("out.parquet")["scores"].to_pylist()).all()
+
+
+def test_half_an_emoji_and_a_number_too_large_end_no_run(here, capsys):
+    model = trained(here / "text", "score_ranking", "text")
+    Path("rows.jsonl").write_text('{"text": "a red \\ud83d hat", "id": "\\ud83d"}\n{"text": "a hat"}\n')
+    told(model, "rows.jsonl", "--skip-broken", "-o", "out.csv", capsys=capsys)
+    assert pd.read_csv("out.csv")["id"].tolist() == ["\ufffd", "2"]
+    model = trained(here / "features", "score_ranking", "features", names=["price", "age"])
+    Path("rows.jsonl").write_text(f'{{"price": {10**400}, "age": 1}}\n{{"price": 1, "age": 1}}\n')
+    first, second = (
+        json.loads(line) for line in told(model, "rows.jsonl", "--json", "--skip-broken", code=3, capsys=capsys)
+    )
+    assert ("price is 1000000" in first["error"], "score" in second) == (True, True)

@@ -133,8 +133,17 @@ REFUSED = [
     ("label_ranking", [{"image": GOOD, "id": True}], "row 1: id is a truth value"),
     ("retrieval", [{"caption": "?!"}], "row 1: .*at least one word"),
     ("retrieval", [{"image": GOOD, "caption": WORDS}], "row 1: expected either image or caption"),
-    ("label_ranking", [{"image": "%%% no base64"}], "row 1: unusable image|Failed to convert"),
+    ("label_ranking", [{"image": "%%% no base64"}], "row 1: image: '%%% no base64' is no base64"),
+    ("label_ranking", [{"image": "photos/cat.jpg"}], "row 1: image: 'photos/cat.jpg' is no base64.*not its path"),
+    ("label_ranking", [{"image": "89504e470d0a1a0a"}], "row 1: image: '89504e470d0a1a0a' is hexadecimal"),
+    ("label_ranking", [{"image": "data:image/png,%89PNG"}], "row 1: image: .*data URI without base64"),
+    ("score_ranking", [{"frames": [GOOD, "no/frame"]}], "row 1, frame 1: unusable image|row 1: frames 1: "),
     ("label_ranking", [{"picture": "aGk="}], "image"),
+    ("retrieval", [{"image": GOOD, "caption": None}, {"image": None, "caption": WORDS}], "row 2: image is null, but"),
+    ("query_ranking", [{"features": [[10**400, 1]]}], "row 1: features 0 has a number of 401 digits"),
+    ("query_ranking", [{"features": [{"price": 10**400, "age": 1}]}], "row 1: features 0.price has a number of 401"),
+    ("handcrafted", {"inputs": [[0.5, 10**400]]}, "row 1 has a number of 401 digits"),
+    ("label_ranking", [{"image": GOOD, "id": "i" * 2000}], "row 1: id: .*2,000 characters"),
     ("label_ranking", {"dataframe_split": {"columns": ["image"], "data": []}}, "no rows"),
     ("label_ranking", {"inputs": {"image": ["aGFsbG8="]}}, "row 1: unusable image"),
     # Not the row of the turn in which it is answered.
@@ -214,14 +223,54 @@ class TestServed:
             ("application/vnd.apache.parquet", b"PAR1", 415),
             ("", b"{}", 415),
             ("application/json", bytes(BODY + 1), 413),
-            ("application/json", iter([b"{}"]), 413),  # of unknown length
+            ("application/json", iter([b"{}"]), 411),  # of unknown length
+            ("application/json; charset=utf-16", b"{}", 415),
+            ("application/json", "{}".encode("utf-16"), 400),
             ("application/json; charset=utf-8", b"[" * 100_000, 400),
             ("application/json", b'{"inputs": {"image": []}, "inputs": {"image": []}}', 400),  # a key twice
         ):
             answer = served("label_ranking").post("/invocations", content=body, headers={"Content-Type": kind})
             assert (answer.status_code, "Traceback" in answer.text) == (status, False)
         both = {"Content-Type": "application/json", "Content-Length": "2", "Transfer-Encoding": "chunked"}
-        assert served("label_ranking").post("/invocations", content=b"{}", headers=both).status_code == 413
+        assert served("label_ranking").post("/invocations", content=b"{}", headers=both).status_code == 411
+        for encoding in ("gzip", "deflate"):
+            packed = {"Content-Type": "application/json", "Content-Encoding": encoding}
+            answer = served("label_ranking").post("/invocations", content=b"\x1f\x8b", headers=packed)
+            assert (answer.status_code, f"Content-Encoding is '{encoding}'" in answer.text) == (415, True)
+
+    def test_pictures_in_any_writing_of_base64_get_one_answer(self, served, generator):
+        good = encoded(noise(generator, 17, 19))
+        plain = base64.b64encode(good).decode()
+        assert set("+/=") & set(plain)
+        forms = (
+            plain, plain.rstrip("="), base64.urlsafe_b64encode(good).decode(), "\n".join(plain[:76]) + plain[76:],
+            f"data:image/png;base64,{plain}", f"data:;base64,{plain}",
+        )  # fmt: skip
+        kind = {"Content-Type": "APPLICATION/JSON; Charset=UTF-8"}
+        for body in ({"dataframe_records": [{"image": form} for form in forms]}, {"inputs": {"image": [*forms]}}):
+            answer = served("label_ranking").post("/invocations", content=json.dumps(body), headers=kind)
+            assert answer.status_code == 200, answer.text
+            first, *others = [one["scores"] for one in answer.json()["predictions"]]
+            assert all(other == pytest.approx(first, abs=1e-5) for other in others)
+
+    def test_half_an_emoji_is_taken_for_an_unknown_character(self, served):
+        asked = json.dumps({"dataframe_records": [{"caption": "a large \ud83d", "id": "\ud83d"}]})
+        answer = served("retrieval").post("/invocations", content=asked, headers={"Content-Type": "application/json"})
+        assert (answer.status_code, answer.json()["predictions"][0]["id"]) == (200, "\ufffd")
+
+    def test_a_picture_that_is_null_beside_a_caption_is_none(self, served):
+        asked = {"dataframe_records": [{"caption": WORDS, "image": None}] * 2}
+        alone = {"dataframe_records": [{"caption": WORDS}] * 2}
+        both = [served("retrieval").post("/invocations", json=body) for body in (asked, alone)]
+        assert [one.status_code for one in both] == [200, 200]
+        assert both[0].json() == both[1].json()
+
+    def test_a_refusal_does_not_repeat_the_request(self, served):
+        asked = {"dataframe_records": [{"image": sent(b"not a picture"), "id": "mine"}] * 2}
+        message = served("label_ranking").post("/invocations", json=asked).json()["message"]
+        assert (message.startswith("row 1: unusable image"), "mine" in message) == (True, False)
+        message = served("label_ranking").post("/invocations", json={"dataframe_records": [{"id": "mine"}]}).json()
+        assert ("image" in message["message"], "mine" in message["message"]) == (True, False)
 
     def test_an_answer_that_is_no_number_is_a_400(self, tmp_path):
         for task in ("multilabel", "label_ranking"):

@@ -14,6 +14,7 @@ from pipelines.config import check_shapes
 from pipelines.stages import data
 from rankops.datasets.public.reading import Reading
 from rankops.datasets.table import Table
+from rankops.datasets.tables.files import read_sheet
 from rankops.io.images import open_photo
 
 from conftest import encoded, params_of, refusal, with_cell  # isort: skip
@@ -157,6 +158,47 @@ class TestRoles:
         for row in pa.concat_tables(found.values()).to_pylist():
             assert row["features"] == values[int(row["name"]) - 1].tolist()
             assert row["target"] == sum(row["features"])
+
+    def test_svmlight_with_a_byte_order_mark(self, tmp_path):
+        (tmp_path / "a.svm").write_text("\ufeff2 qid:1 1:0.5\n1 qid:1 1:2\n", encoding="utf-8")
+        sheet = read_sheet([tmp_path / "a.svm"], lambda names: names, kind=None, encoding="utf-8", head=None)
+        assert (sheet.frame["label"].tolist(), [row.tolist() for row in sheet.frame["all"]]) == (
+            [2, 1],
+            [[0, 0.5], [0, 2]],
+        )
+
+    def test_npz_in_the_order_of_other_machines_is_read_and_single_numbers_are_no_columns(self, tmp_path):
+        values = np.arange(12.0).reshape(4, 3)
+        np.savez_compressed(
+            tmp_path / "e.npz", version=np.array(3), X=values.astype(">f8"), F=np.asfortranarray(values),
+            f=values[:, 0].astype(">f4"), names=np.array([b"a", "\u00e9".encode(), b"c", b"d"]),
+            half=np.float16(values),
+        )  # fmt: skip
+        for head in (None, 2):
+            sheet = read_sheet([tmp_path / "e.npz"], lambda names: names, kind=None, encoding="utf-8", head=head)
+            found, expected = sheet.frame, values[:head]
+            assert list(found) == ["X", "F", "f", "names", "half"]
+            for name in ("X", "F", "half"):
+                assert np.array_equal(np.stack(found[name].tolist()), expected)
+            assert found["f"].tolist() == expected[:, 0].tolist()
+            assert found["names"].tolist() == ["a", "\u00e9", "c", "d"][:head]
+
+    def test_half_an_emoji_is_an_unknown_character_in_text_names_and_headers(self, tmp_path):
+        rows = [json.dumps({"y": k, "t\ud83d": f"word \ud83d {k}", "g": f"g{k // 2}\udc00"}) for k in range(160)]
+        lines(tmp_path, "a.jsonl", *rows)
+        found, _, _ = read({"file": "a.jsonl", "text": "t\ufffd", "target": "y", "group": "g"}, tmp_path)
+        whole = pa.concat_tables(found.values()).to_pylist()
+        assert {(row["text"], row["group"]) for row in whole} == {
+            (f"word \ufffd {k}", f"g{k // 2}\ufffd") for k in range(160)
+        }
+
+    def test_names_are_alike_whatever_white_space_is_in_them(self, tmp_path):
+        forms = ["Anna Lee", "Anna  Lee", "Anna\u00a0Lee", " Anna Lee"]
+        lines(tmp_path, "a.csv", "y,t,g", *[f"{k},word  {k},{forms[k % 4]} {k // 4}" for k in range(40)])
+        found, _, _ = read({"file": "a.csv", "text": "t", "target": "y", "group": "g"}, tmp_path)
+        whole = pa.concat_tables(found.values()).to_pylist()
+        assert {row["group"] for row in whole} == {f"Anna Lee {k}" for k in range(10)}
+        assert {row["text"] for row in whole} == {f"word  {k}" for k in range(40)}  # a text stays as it is
 
     def test_captions_of_an_image_are_gathered(self, raw):
         rows = ["image,caption", *[f"p{k}.jpg,a picture {k}" for k in range(40)]]
@@ -353,7 +395,18 @@ BAD = {
     "pickles": (npz(X=np.ones((3, 2)), y=np.array([{}, 1, 2], object)), NPZ, ["a.npz", "y", "pickled"]),
     "lengths": (npz(X=np.ones((3, 2)), y=np.ones(4)), NPZ, ["a.npz", "y is (4,)", "expected 3"]),
     "infinite array": (npz(X=np.array([[1, np.inf], [1, 2]]), y=np.ones(2)), NPZ, ["a.npz", "row 1", "X[1] is inf"]),
+    "complex array": (npz(X=np.ones((3, 2)), y=np.ones(3) * 1j), NPZ, ["a.npz", "y is of complex128", "real numbers"]),
     "no NPZ": (lambda raw: (raw / "a.npz").write_bytes(b"PK"), NPZ, ["a.npz", "numpy.savez"]),
+    "qid of letters": (svm("1 qid:1 1:1", "1 qid:q1 1:1"), SVM, ["row 2", "'q1'", "whole number"]),
+    "qid of decimals": (svm("1 qid:1 1:1", "1 qid:1.0 1:1"), SVM, ["row 2", "'1.0'", "whole number"]),
+    "large qid": (svm("1 qid:1 1:1", f"1 qid:{2**63} 1:1"), SVM, ["row 2", str(2**63)]),
+    "NULL": (svm("1 qid:1 1:1", "1 qid:1 1:NULL"), SVM, ["row 2", "'1:NULL'"]),
+    "long index": (svm("1 qid:1 1:1", f"1 qid:1 {'9' * 5000}:1"), SVM, ["row 2", "index"]),
+    "large index": (svm("1 qid:1 1:1", "1 qid:1 2000000000:1"), SVM, ["row 2", "2000000000"]),
+    "negative label": (svm("1 qid:1 1:1", "-1 qid:1 1:1"), SVM, ["row 2", "label is -1.0, expected a grade"]),
+    "long name": (rows("path,tags", f"p0.jpg,{'a' * 1001}"), {}, ["row 1", "tags", "1,001 characters"]),
+    "long digits": (rows('{"x": 1, "price": 1}', f'{{"x": 1, "price": {"9" * 5000}}}', to="a.jsonl"),
+                    X | {"file": "a.jsonl", "target": "price"}, ["row 2", "5,000 digits"]),
     "no Parquet": (lambda raw: (raw / "a.parquet").write_bytes(b"PAR1"), {"file": "a.parquet"}, ["a.parquet", "whole"]),
     "no JSON": (rows('{"path": "p0.jpg", "tags": "cat"}', "{", to="a.jsonl"), {"file": "a.jsonl"}, ["row 2", "JSON"]),
     "huge JSON": (rows(*[f'{{"x": 1, "price": {p}}}' for p in (1, 10**400)], to="a.jsonl"),

@@ -28,6 +28,8 @@ def errors_in_a_line() -> Generator[None]:
         yield
     except (ValueError, OSError, FloatingPointError) as error:
         fail(error)
+    except MemoryError as error:
+        fail(f"not enough memory ({error}): expected smaller files, or more memory")
 
 
 def print_json(value: Any) -> None:

@@ -32,6 +32,7 @@ class Model(mlflow.pyfunc.PythonModel):
         self.sorts = isinstance(self.network, Sorter)
         self.recipe: dict = vars(self.network)["recipe"]
         self.task: Any = None if self.sorts else lookup.find("tasks", self.recipe["task"])()
+        self.columns: dict[str, str] = {} if self.sorts else self.task.columns(self.recipe)
         # MLflow's server asks from several threads, whose activations would add up in memory. One thread answers all,
         # first come, first served; a lock would let the thread that gave it back take it again at once.
         self.turns = ThreadPoolExecutor(1)
@@ -72,9 +73,12 @@ class Model(mlflow.pyfunc.PythonModel):
 
     def _values(self, number: int, row: dict[str, Any]) -> int:
         """Return how many pixels, features and characters a row has."""
-        for name, cell in row.items():
-            if isinstance(cell, str) and len(cell) > CHARACTERS:
-                raise ValueError(f"row {number}: a {name} of {len(cell)} characters, expected at most {CHARACTERS}")
+        for name, kind in self.columns.items():
+            cell = row.get(name)
+            texts = (cell if isinstance(cell, list | np.ndarray) else [cell]) if kind.startswith("text") else ()
+            for text in texts:
+                if isinstance(text, str) and len(text) > CHARACTERS:
+                    raise ValueError(f"row {number}: a {name} of {len(text)} characters, expected at most {CHARACTERS}")
         with of_row(number):
             return self.task.values(self.recipe, row)
 

@@ -1,12 +1,14 @@
 """MLflow's server of a model, on this machine alone, with the limits of `pipelines.serving.served_model`."""
 
 import asyncio
+import base64
 import json
 import logging
 import re
 import socket
+import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -30,12 +32,20 @@ from pipelines.tracking.signature import taken
 from pipelines.tracking.upload import SERVED_BY
 from rankops import lookup
 from rankops.io.checkpoints import load_model
-from rankops.lookup import did_you_mean
+from rankops.io.pictures import bytes_in
+from rankops.lookup import did_you_mean, listed
+from rankops.plain_text import check_name, parsed_json
 
 __all__ = ["HOST", "Served", "app_of", "serve"]
 
 HOST = "127.0.0.1"
 FORMS = ("dataframe_records", "dataframe_split", "inputs", "instances")  # MLflow's
+# What MLflow puts before a reason: the request's own data, and its types.
+BEFORE_A_REASON = re.compile(
+    r"\AFailed to predict data '.*?'\. \nError: |Failed to enforce schema of data '.*?' with schema '.*?'\. Error: ",
+    re.DOTALL,
+)
+CHARSETS = ("", "utf-8", "utf8", "us-ascii")
 
 
 class Served:
@@ -156,7 +166,7 @@ def app_of(weights: Path, *, version: str = "", requests: RequestLog | None = No
 
     @app.middleware("http")
     async def check(request: Request, call_next: Any) -> Response:
-        response = await _refused(request, columns) or await call_next(request)
+        response = await _refused(request, columns) or await _in_short(await call_next(request))
         response.headers["X-Model-Version"] = version
         return response
 
@@ -164,24 +174,49 @@ def app_of(weights: Path, *, version: str = "", requests: RequestLog | None = No
 
 
 async def _refused(request: Request, columns: dict[str, str] | None) -> Response | None:
-    """Return the answer to a request that is not worth reading further; None to the others."""
+    """Return the answer to a request that is not worth reading further; None to the others, which are then plain."""
     if request.method != "POST":
         return None
-    kind, length = (request.headers.get(name, "") for name in ("content-type", "content-length"))
-    if kind.partition(";")[0].strip().lower() != "application/json":
+    headers = ("content-type", "content-encoding", "transfer-encoding", "content-length")
+    kind, encoding, transfer, length = (request.headers.get(name, "").strip().lower() for name in headers)
+    media, _, parameters = kind.partition(";")
+    charset = re.search(r"\bcharset\s*=\s*\"?([^\s;\"]*)", parameters)
+    if media.strip() != "application/json" or (charset and charset[1] not in CHARSETS):
         # Some hundred bytes of Parquet would unpack to gigabytes.
-        return _refusal(415, f"Content-Type is {kind!r}, expected application/json")
-    # Beside an encoding the length says nothing: chunks may come without end.
-    length = length if "transfer-encoding" not in request.headers else ""
-    if not re.fullmatch(r"\d{1,9}", length, re.ASCII) or int(length) > BODY:
-        return _refusal(413, f"Content-Length is {length[:20]!r}, expected at most {BODY}")
+        return _refusal(415, f"Content-Type is {kind[:100]!r}, expected application/json, in UTF-8")
+    if encoding not in ("", "identity"):  # so would some of these
+        return _refusal(415, f"Content-Encoding is {encoding[:100]!r}, expected none: send the JSON as it is")
+    if transfer:  # chunks may come without end
+        return _refusal(411, f"Transfer-Encoding is {transfer[:100]!r}, expected a Content-Length in its place")
+    if not re.fullmatch(r"\d+", length, re.ASCII):
+        return _refusal(411, f"Content-Length is {length[:20]!r}, expected the body's number of bytes")
+    if len(length) > 9 or int(length) > BODY:
+        return _refusal(413, f"Content-Length is {length[:20]}, expected at most {BODY}: send several requests")
     try:
-        await asyncio.to_thread(check_body, await request.body(), columns)
+        request._body = await asyncio.to_thread(checked_body, await request.body(), columns)  # MLflow reads this
     except ClientDisconnect:
         return _refusal(400, "the connection ended within the body")
-    except (ValueError, RecursionError) as error:
+    except RecursionError:
+        return _refusal(400, "too many brackets within brackets, expected rows of cells")
+    except ValueError as error:
         return _refusal(400, str(error))
+    others = [(name, value) for name, value in request.scope["headers"] if name != b"content-type"]
+    request.scope["headers"] = [*others, (b"content-type", b"application/json")]
     return None
+
+
+async def _in_short(response: Any) -> Response:
+    """Return MLflow's answer; of one to a bad request the reason alone, as MLflow repeats the whole request before it.
+
+    What nobody expected has a traceback, which is for the log.
+    """
+    if response.status_code != 400:
+        return response
+    body = b"".join([part async for part in response.body_iterator])
+    told = json.loads(body)
+    if traceback := told.get("stack_trace"):
+        logging.getLogger("uvicorn.error").error("%s", traceback)
+    return _refusal(400, BEFORE_A_REASON.sub("", told["message"]))
 
 
 def _refusal(status: int, message: str) -> Response:
@@ -189,8 +224,10 @@ def _refusal(status: int, message: str) -> Response:
     return Response(body, status, media_type="application/json")
 
 
-def check_body(body: bytes, columns: dict[str, str] | None) -> None:
-    """Check the form of a request: MLflow leaves out what it does not know, and makes a table of all keys of all rows.
+def checked_body(body: bytes, columns: dict[str, str] | None) -> bytes:
+    """Return a request in one form, of which all is as expected: what was checked, MLflow gets, and nothing else.
+
+    It would leave out what it does not know, make a table of all keys of all rows, and decode pictures in some forms.
 
     Args:
         body: JSON.
@@ -200,9 +237,14 @@ def check_body(body: bytes, columns: dict[str, str] | None) -> None:
         ValueError: see the messages.
         RecursionError: too many brackets.
     """
-    asked = json.loads(body, object_pairs_hook=_each_key_once)
+    try:
+        asked = parsed_json(body.decode("utf-8-sig"), object_pairs_hook=_each_key_once)
+    except UnicodeDecodeError as error:
+        raise ValueError(f"byte {error.start} of the body is no UTF-8, expected JSON in it") from error
+    except json.JSONDecodeError as error:
+        raise ValueError(f"the body is not JSON: {error}") from error
     if not isinstance(asked, dict) or len(asked) != 1 or not set(asked) <= set(FORMS):
-        found = ", ".join(map(repr, list(asked)[:5])) if isinstance(asked, dict) else type(asked).__name__
+        found = listed(map(repr, asked)) if isinstance(asked, dict) else _named(asked)
         raise ValueError(f"found {found or 'nothing'}; expected a JSON object with one of {', '.join(FORMS)} alone")
     [(form, given)] = asked.items()
     if columns is None:
@@ -210,13 +252,30 @@ def check_body(body: bytes, columns: dict[str, str] | None) -> None:
             raise ValueError(f'{form}: expected scores, as in {{"inputs": [[0.1, 0.7, 0.3]]}}')
         for number, row in enumerate(given, 1):
             _check_numbers([*row.values()] if isinstance(row, dict) else row, f"{form}: row {number}")
-        return
+        return json.dumps(asked).encode()
     first: Any = None
+    rows: list[dict[str, Any]] = []
     for number, row in enumerate(_rows(form, given), 1):
         place, first = f"{form}: row {number}", row if number == 1 else first
         _check_names(row, first, columns, place)
-        for name, cell in row.items():
-            _check_cell(cell, columns[name], f"{place}: {name}")
+        rows.append({name: _checked_cell(cell, columns[name], f"{place}: {name}") for name, cell in row.items()})
+    if not rows:
+        raise ValueError(f"{form}: no rows, expected at least one")
+    _leave_out_null_pictures(form, rows, columns)
+    return json.dumps({"dataframe_records": rows}).encode()
+
+
+def _leave_out_null_pictures(form: str, rows: list[dict[str, Any]], columns: dict[str, str]) -> None:
+    """Leave out columns of pictures that all rows have null: MLflow can decode none."""
+    for name in [name for name in rows[0] if columns[name].startswith("image")]:
+        null = [number for number, row in enumerate(rows, 1) if row[name] is None]
+        if null and len(null) < len(rows):
+            raise ValueError(
+                f"{form}: row {null[0]}: {name} is null, but others have one: send rows with and without it in "
+                "requests of their own"
+            )
+        for row in rows if null else ():
+            del row[name]
 
 
 def _rows(form: str, given: Any) -> Iterator[Any]:
@@ -246,7 +305,7 @@ def _check_names(row: Any, first: Any, columns: dict[str, str], place: str) -> N
         raise ValueError(f"{place} is of {type(row).__name__}, expected an object with {', '.join(columns)}")
     if unknown := [name for name in row if name not in columns]:
         raise ValueError(
-            f"{place}: unknown column {unknown[0]!r}; the model takes {', '.join(columns)}"
+            f"{place}: unknown column {unknown[0]!r:.80}; the model takes {', '.join(columns)}"
             f"{did_you_mean(unknown[0], columns)}"
         )
     if row.keys() != first.keys():
@@ -259,29 +318,42 @@ def _check_names(row: Any, first: Any, columns: dict[str, str], place: str) -> N
 def _each_key_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) < len(pairs):
-        raise ValueError(f"a key twice in an object with {', '.join(map(repr, [*found][:5]))}; expected each once")
+        raise ValueError(f"a key twice in an object with {listed(map(repr, found))}; expected each once")
     return found
 
 
-def _check_cell(cell: Any, kind: str, place: str) -> None:
+def _checked_cell(cell: Any, kind: str, place: str) -> Any:
+    """Return a cell that is of its kind; a picture in the form of base64 that MLflow takes."""
     if cell is None and kind.endswith("?") and kind != "id?":  # beside others, pandas would make a NaN of no id
-        return
+        return None
     match kind.removesuffix("?"):
         case "images" | "vectors" | "texts" as several:
-            for number, one in enumerate(_list(cell, place)):
-                _check_cell(one, several.removesuffix("s"), f"{place} {number}")
+            one = several.removesuffix("s")
+            return [_checked_cell(item, one, f"{place} {number}") for number, item in enumerate(_list(cell, place))]
         case "vector" if isinstance(cell, dict):
             for name, value in cell.items():
                 if isinstance(value, list | dict):
-                    raise ValueError(f"{place}.{name} is {_named(value)}, expected a number or a name")
+                    raise ValueError(f"{place}.{name:.80} is {_named(value)}, expected a number or a name")
+                _check_range(value, f"{place}.{name:.80}")
         case "vector":
             _check_numbers(cell, place)
         case "id":
             if not isinstance(cell, str | int) or isinstance(cell, bool):
                 raise ValueError(f"{place} is {_named(cell)}, expected text or a whole number")
+            _in_place(place, check_name, str(cell))
         case text if not isinstance(cell, str):
             expected = "text" if text == "text" else "an image in base64"
             raise ValueError(f"{place} is {_named(cell)}, expected {expected}")
+        case "image":
+            return base64.b64encode(_in_place(place, bytes_in, cell)).decode()
+    return cell
+
+
+def _in_place(place: str, check: Callable[[str], Any], text: str) -> Any:
+    try:
+        return check(text)
+    except ValueError as error:
+        raise ValueError(f"{place}: {error}") from error
 
 
 def _check_numbers(values: Any, place: str) -> None:
@@ -289,6 +361,12 @@ def _check_numbers(values: Any, place: str) -> None:
     for value in _list(values, place):
         if type(value) not in (int, float):
             raise ValueError(f"{place} has {_named(value)}, expected numbers")
+        _check_range(value, place)
+
+
+def _check_range(value: Any, place: str) -> None:
+    if isinstance(value, int) and abs(value) > sys.float_info.max:
+        raise ValueError(f"{place} has a number of {len(str(abs(value)))} digits, which is not finite in float32")
 
 
 def _list(value: Any, place: str) -> list[Any]:

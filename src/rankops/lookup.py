@@ -9,11 +9,12 @@ import importlib
 import inspect
 from collections.abc import Callable, Iterable
 from functools import cache
+from itertools import islice
 from pathlib import Path
 from types import ModuleType
 from typing import Any, get_type_hints
 
-__all__ = ["check_options", "did_you_mean", "find", "module", "names", "options"]
+__all__ = ["check_options", "did_you_mean", "find", "listed", "module", "names", "options"]
 
 # Arguments that code passes at run time: no options that a person writes into the params.
 RUNTIME = {
@@ -34,6 +35,11 @@ RUNTIME = {
     "config",
     "tokenizer",
 }
+
+
+# To compare two names takes the product of their lengths, and both may be strangers'.
+COMPARED, KNOWN = 60, 1000  # characters, names
+LISTED = 30  # names that a message lists
 
 
 @cache
@@ -136,6 +142,19 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     >>> did_you_mean("rslep", ["mse", "rlsep"])
     '; did you mean rlsep?'
     """
-    folded = {one.lower(): one for one in known}
+    if len(name) > COMPARED:
+        return ""
+    folded = {one.lower(): one for one in islice(known, KNOWN) if len(one) <= COMPARED}
     near = difflib.get_close_matches(name.lower(), folded, n=1)
     return f"; did you mean {folded[near[0]]}?" if near else ""
+
+
+def listed(names: Iterable[Any]) -> str:
+    """Return names for a message, the first ones of many, none of them long.
+
+    >>> listed(["km", "price"])
+    'km, price'
+    """
+    first = [str(name) for name in islice(names, LISTED + 1)]
+    shown = [name if len(name) <= 60 else f"{name[:60]}..." for name in first[:LISTED]]
+    return ", ".join([*shown, *["..."] * (len(first) > LISTED)])

@@ -216,4 +216,6 @@ def main(arguments: Sequence[str]) -> None:
         )  # fmt: skip
     except (ValueError, OSError) as error:
         sys.exit(str(error))
+    except MemoryError as error:
+        sys.exit(f"not enough memory ({error}): expected smaller files, or more memory")
     sys.exit(code)

@@ -1,6 +1,5 @@
 """What a model is asked, a row at a time: from pictures, folders of them, and tables with a person's own columns."""
 
-import base64
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -10,7 +9,8 @@ from typing import Any, NamedTuple
 
 from rankops.datasets.tables.formats import FORMATS, Format, format_of
 from rankops.inputs._feature_names import columns_of, has_point, number_in, with_point
-from rankops.lookup import did_you_mean
+from rankops.lookup import did_you_mean, listed
+from rankops.plain_text import LONGEST
 
 __all__ = ["OWN", "Roles", "Row", "kind_of", "pieces", "read", "table_of"]
 
@@ -166,7 +166,8 @@ def _of_table(path: Path, form: Format, recipe: Mapping[str, Any], roles: Roles)
 
 
 def _require(path: Path, names: Sequence[str], wanted: Iterable[str], inputs: Sequence[str]) -> None:
-    if missing := [name for name in wanted if name not in names]:
+    known = set(names)
+    if missing := [name for name in wanted if name not in known]:
         hint = "; name those of the input, as in `--input 'f_*'`" if missing[0] in inputs else ""
         raise ValueError(f"{path}: no column {missing[0]!r}; {_has(names, missing[0])}{hint}")
 
@@ -184,7 +185,7 @@ def _queries(cells: "_Cells", numbered: Iterable[tuple[int, dict[str, Any]]], qu
 
 
 def _has(names: Sequence[str], missing: str) -> str:
-    return f"it has {', '.join(names)}{did_you_mean(missing, names)}"
+    return f"it has {listed(names)}{did_you_mean(missing, names)}"
 
 
 def _named(names: list[str], given: Sequence[str], known: list[str]) -> list[str]:
@@ -207,10 +208,11 @@ def _inputs(path: Path, names: list[str], recipe: Mapping[str, Any], roles: Role
     found = [(list(columns), kind) for columns in choices if set(columns) <= set(names)][:1]
     if found or captions:
         return [*captions, *found] if roles.captions_first else [*found, *captions]
-    if missing := [name for name in columns_of(known) if name not in names]:
+    there = set(names)
+    if missing := [name for name in columns_of(known) if name not in there]:
         raise ValueError(f"{path}: no column {missing[0]!r}, a feature of the model; {_has(names, missing[0])}")
     raise ValueError(f"{path}: no column {kind}; name the one that holds it, as in `--input {names[0]}`; it has "
-                     f"{', '.join(names)}")  # fmt: skip
+                     f"{listed(names)}")  # fmt: skip
 
 
 def _captions(
@@ -280,7 +282,11 @@ class _Cells:
             if len(self.inputs) > 1:
                 return [self._picture(row[name]) for name in self.inputs]
             return list(map(self._picture, cell if isinstance(cell, list) else str(cell).split(self.separator)))
-        return str(cell)
+        if isinstance(cell, list | Mapping):
+            raise ValueError(f"{self.inputs[0]} is {str(cell)[:60]}, expected text")
+        if len(text := str(cell)) > LONGEST:
+            raise ValueError(f"{self.inputs[0]} has {len(text):,} characters, expected at most {LONGEST:,}")
+        return text
 
     def _features(self, row: dict[str, Any], cell: Any) -> list[float] | Mapping[str, Any]:
         if self.by_name:
@@ -310,7 +316,9 @@ class _Cells:
         if isinstance(cell, bytes):
             return cell
         if str(cell).startswith("data:"):  # the picture itself, as `rankops serve` keeps it
-            return base64.b64decode(str(cell).partition(",")[2])
+            from rankops.io.pictures import bytes_in  # needs Pillow
+
+            return bytes_in(str(cell))
         file = self.path.parent / str(cell).strip()
         if not file.is_file():
             raise ValueError(f"{file}: no such file")

@@ -36,6 +36,7 @@ __all__ = ["Table"]
 
 HEAD = 1000  # rows of a file that are looked at before it is read
 NAMED = 20  # classes that a line names
+CLASSES = 10_000  # each row has a number for each
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,11 +101,11 @@ class Table(TableOptions):
     def _classes(self, raw: Path, train: pd.DataFrame) -> dict[str, Any]:
         counts = Counter(label for labels in train["truth"] for label in labels)
         classes = self.classes or sorted(counts)
-        if not 2 <= len(classes) <= len(train):
+        if not 2 <= len(classes) <= min(len(train), CLASSES):
             found = (
                 f"the {len(train)} training rows have {len(classes)} classes, expected two or more"
                 if len(classes) < 2
-                else f"{len(classes)} classes, more than the {len(train)} training rows"
+                else f"{len(classes)} classes in {len(train)} training rows, expected at most as many and {CLASSES:,}"
             )
             raise ValueError(
                 f"{raw}: {found}; is {self.labels} the column of labels, and {self.label_separator!r} the "

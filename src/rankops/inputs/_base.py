@@ -15,7 +15,7 @@ from rankops.ragged import pad_groups
 __all__ = ["Inputs", "Kind", "one_of"]
 
 AT_ONCE = 256  # pictures or texts that go through a network together where nothing is learned
-VALUES = 2**20  # features that do
+VALUES = 2**20  # features or words that do
 
 
 class Kind(Protocol):
@@ -154,6 +154,8 @@ class Inputs:
         """How many items a network is given together where nothing is learned."""
         if self.kind == "features":
             return max(1, VALUES // self.about["count"])
+        if self.kind == "text" and torch.is_tensor(self.items) and not self.items.is_floating_point():
+            return max(1, min(AT_ONCE, VALUES // max(1, self.items.shape[1])))  # all are as long as the longest
         pixels = self.about["height"] * self.about["width"] if self.of_pictures else 1
         return max(1, min(AT_ONCE, PIXELS // pixels))
 

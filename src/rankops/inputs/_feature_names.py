@@ -6,12 +6,14 @@ value, 0 or 1; `sequence[39/56]=A` whether this letter stands at this place of t
 
 import math
 import re
-import unicodedata
+import reprlib
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache
+from functools import lru_cache
 from typing import Any
 
-__all__ = ["LETTER", "columns_of", "has_point", "named", "number_in", "numbers_of", "plain", "with_point"]
+from rankops.plain_text import plain_name, plain_text
+
+__all__ = ["LETTER", "columns_of", "has_point", "letters_in", "named", "number_in", "numbers_of", "plain", "with_point"]
 
 DECIMAL_COMMA = re.compile(r"[+-]?\d+,\d+(e[+-]?\d+)?", re.IGNORECASE)
 LETTER = re.compile(r"(.+)\[(\d+)/(\d+)\]", re.DOTALL)  # column, place from 1 on, and how many there are
@@ -19,23 +21,39 @@ Letter = tuple[int, int] | None
 
 
 def plain(cell: Any) -> str:
-    """Return a cell as text; keyboards write the accents of one name in several ways.
+    """Return the name in a cell, see `rankops.plain_text.plain_name`.
+
+    Raises:
+        ValueError: it is longer than a name.
 
     >>> plain(2.0), plain(" bmw")
     ('2', 'bmw')
     """
-    name = str(int(cell)) if isinstance(cell, float) and cell.is_integer() else str(cell)
-    return unicodedata.normalize("NFC", name.strip())
+    return plain_name(_text_of(cell))
+
+
+def letters_in(cell: Any) -> str:
+    """Return the letters in a cell, each at its place."""
+    return plain_text(_text_of(cell))
+
+
+def _text_of(cell: Any) -> str:
+    return str(int(cell)) if isinstance(cell, float) and cell.is_integer() else str(cell)
 
 
 def named(cell: Any) -> str:
     """Return the name in a cell, alike in all formats of files; "" for none.
+
+    Raises:
+        ValueError: it is longer than a name, or a list or an object.
 
     >>> named(True), named("true"), named(2), named("2.0"), named(None)
     ('True', 'True', '2', '2', '')
     """
     if cell is None or (isinstance(cell, float) and math.isnan(cell)):
         return ""
+    if isinstance(cell, list | Mapping):
+        raise ValueError(f"{str(cell)[:60]}, expected text or a number")
     text = plain(cell)
     if text.lower() in ("true", "false"):
         return text.capitalize()
@@ -73,8 +91,8 @@ def number_in(cell: Any, name: str) -> float:
     """
     try:
         return float(cell)
-    except (TypeError, ValueError):
-        shown = "empty" if cell in (None, "") else repr(cell)
+    except (TypeError, ValueError, OverflowError):  # the last of a whole number of 400 digits
+        shown = "empty" if cell is None or cell == "" else reprlib.repr(cell)
         raise ValueError(f"{name} is {shown}, expected a number") from None
 
 
@@ -114,7 +132,7 @@ def numbers_of(
     return numbers
 
 
-@cache
+@lru_cache(maxsize=16)
 def _asked(names: tuple[str, ...]) -> dict[tuple[str, Letter], dict[str | None, int]]:
     """Return the columns of features, with the place of a letter, and where which value counts: None for any number."""
     asked: dict[tuple[str, Letter], dict[str | None, int]] = {}
@@ -122,14 +140,22 @@ def _asked(names: tuple[str, ...]) -> dict[tuple[str, Letter], dict[str | None, 
         column, found, value = name.partition("=")
         letter = LETTER.fullmatch(column) if found else None
         key = (letter[1], (int(letter[2]), int(letter[3]))) if letter else (column, None)
-        asked.setdefault(key, {})[value if found else None] = place
+        asked.setdefault(key, {})[_as_in_cells(value, letter) if found else None] = place
     return asked
+
+
+def _as_in_cells(value: str, letter: re.Match[str] | None) -> str:
+    """Return a value as rows have it: models of an earlier version have names with white space as it was."""
+    return value if letter else plain(value)
 
 
 def _value(row: Mapping[str, Any], column: str, letter: Letter) -> str:
     if letter is None:
-        return named(row.get(column))
+        try:
+            return named(row.get(column))
+        except ValueError as error:
+            raise ValueError(f"{column}: {error}") from error
     place, count = letter
-    if len(text := plain(row.get(column) or "")) != count:
+    if len(text := letters_in(row.get(column) or "")) != count:
         raise ValueError(f"{column} has {len(text)} letters, expected {count} as in training: align it")
     return text[place - 1]

@@ -1,12 +1,13 @@
 """Turn words into numbers, by a vocabulary of the training captions."""
 
 import re
-import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
 import torch
 from torch import Tensor
+
+from rankops.plain_text import plain_text
 
 __all__ = ["Vocabulary"]
 
@@ -43,7 +44,7 @@ class Vocabulary:
     @staticmethod
     def split(caption: str) -> list[str]:
         """Split into words in lower case, without punctuation."""
-        plain = unicodedata.normalize("NFC", caption.lower())  # an accent by itself would cut a word in two
+        plain = plain_text(caption.lower())  # an accent by itself would cut a word in two
         return re.findall(r"[^\W_]+(?:'[^\W_]+)?", plain)
 
     def __len__(self) -> int:

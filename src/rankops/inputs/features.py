@@ -14,6 +14,7 @@ from rankops.inputs._base import Inputs
 from rankops.inputs._feature_names import columns_of, numbers_of
 from rankops.inputs.image import check_lists, flat, row_of
 from rankops.io.parquet import is_list, matrix, parquet_file, read_table, said
+from rankops.lookup import listed
 
 __all__ = ["Features", "of_tensor"]
 
@@ -78,7 +79,9 @@ class Features:
 
     @staticmethod
     def values(cell: Any, about: dict[str, Any]) -> int:
-        return len(cell)
+        names = cell.values() if isinstance(cell, Mapping) else ()
+        # However few are given by name, a network reads all.
+        return max(len(cell), about["count"]) + sum(len(name) for name in names if isinstance(name, str))
 
 
 def _finite(vectors: Tensor) -> Tensor:
@@ -95,9 +98,9 @@ def _ordered(cell: Any, about: dict[str, Any], where: str) -> list[float]:
         raise ValueError(f"{where}: features by name, expected a list of {about['count']}: the model knows no names")
     columns = columns_of(names)
     if unknown := cell.keys() - set(columns) - set(names):
-        raise ValueError(f"{where}: unknown feature {min(unknown)!r}; the model takes {', '.join(columns)}")
+        raise ValueError(f"{where}: unknown feature {listed([min(unknown)])!r}; the model takes {listed(columns)}")
     if missing := [name for name in columns_of([one for one in names if one not in cell]) if name not in cell]:
-        raise ValueError(f"{where}: no feature {', '.join(missing)}, expected a value")
+        raise ValueError(f"{where}: no feature {listed(missing)}, expected a value")
     return numbers_of(cell, names, unknown=_tell_unknown)
 
 

@@ -1,6 +1,7 @@
 """Parquet tables with images in them: read with clear errors, in the common `image: {bytes, path}` form."""
 
 import json
+from collections import Counter
 from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -17,6 +18,7 @@ from PIL import Image
 from torch import Tensor
 
 from rankops.io.pictures import BROKEN, check_plain, reason
+from rankops.lookup import listed
 
 __all__ = [
     "IMAGE",
@@ -80,8 +82,9 @@ def read_table(path: str | Path, columns: Sequence[str]) -> pa.Table:
         ValueError: not a whole Parquet file, or a column is missing or there twice.
     """
     names = columns_of(path)
-    if missing := [name for name in columns if names.count(name) != 1]:
-        raise ValueError(f"{path}: no column {', '.join(missing)}, or several; it has {', '.join(names)}")
+    counts = Counter(names)
+    if missing := [name for name in columns if counts[name] != 1]:
+        raise ValueError(f"{path}: no column {listed(missing)}, or several; it has {listed(names)}")
     with parquet_file(path) as file:
         return file.read(list(columns))
 

@@ -1,5 +1,6 @@
 """Open pictures of people with care: what a header claims is checked before it is unpacked. Needs no torch."""
 
+import base64
 import re
 import struct
 import warnings
@@ -12,7 +13,7 @@ from pathlib import Path
 from PIL import Image, TiffImagePlugin, UnidentifiedImageError
 from PIL.ImageFile import ImageFile
 
-__all__ = ["BROKEN", "FORMATS", "PHOTO_PIXELS", "PIXELS", "check_plain", "opened", "reason"]
+__all__ = ["BROKEN", "FORMATS", "PHOTO_PIXELS", "PIXELS", "bytes_in", "check_plain", "opened", "reason"]
 
 FORMATS = ("JPEG", "PNG", "BMP", "GIF", "TIFF", "WEBP")  # others start programs, or have faults of their own
 PHOTO_PIXELS = 2**26  # of a photo, before it is resized: 67 million take half a gigabyte
@@ -23,6 +24,28 @@ PIXELS = 2**22  # that go through a network at once, which needs hundreds of byt
 
 # Pillow warns of pictures as large as those that are refused here.
 warnings.filterwarnings("ignore", category=Image.DecompressionBombWarning)
+
+
+def bytes_in(text: str) -> bytes:
+    r"""Return the bytes that text holds in base64, or as a data URI: of either alphabet, with padding or without.
+
+    Raises:
+        ValueError: it holds none.
+
+    >>> bytes_in("data:image/gif;base64,R0lG"), bytes_in("-_8")
+    (b'GIF', b'\xfb\xff')
+    """
+    head, comma, encoded = text.partition(",") if text[:5].lower() == "data:" else ("", "", text)
+    shown = repr(text[:40] + "..." * (len(text) > 40))
+    if comma and not head.lower().endswith(";base64"):
+        raise ValueError(f"{shown} is a data URI without base64, expected such as data:image/png;base64,...")
+    if re.fullmatch("(?:[0-9a-fA-F]{2})+", encoded):
+        raise ValueError(f"{shown} is hexadecimal, expected a picture in base64")
+    letters = "".join(encoded.split()).translate({ord("-"): "+", ord("_"): "/"}).rstrip("=")
+    try:
+        return base64.b64decode(letters + "=" * (-len(letters) % 4), validate=True)
+    except ValueError as error:
+        raise ValueError(f"{shown} is no base64, expected a picture in it, not its path or address") from error
 
 
 def reason(error: Exception, expected: str) -> str:

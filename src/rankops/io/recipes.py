@@ -6,11 +6,14 @@ from pathlib import Path
 from typing import Any
 
 from rankops import lookup
+from rankops.plain_text import NAME, parsed_json
 
 __all__ = ["folder_of", "image_of", "name_of", "recipe_of"]
 
 FOLDERS = ("models", "sorters")  # of the package: whose classes a model is made from
 SIDE = 2048  # pixels
+FEATURE = 2 * NAME + 50  # characters of a feature's name: a column, a value, and the place of a letter
+RECIPE = 2**27  # bytes of model.json, which holds a tokenizer of some
 _SIZES = {"colors": (1, 3), "height": range(1, SIDE + 1), "width": range(1, SIDE + 1)}
 # What the input of each kind says of itself in numbers.
 _NUMBERS = {"image": _SIZES, "frames": _SIZES, "features": {"count": range(1, 2**20)}, "text": {}}
@@ -59,7 +62,9 @@ def recipe_of(path: str | Path) -> dict[str, Any]:
         if not (path / file).is_file():
             raise FileNotFoundError(f"{path}: no {file} there; expected a folder that save_model wrote")
     try:
-        recipe = json.loads((path / "model.json").read_text())
+        if (size := (path / "model.json").stat().st_size) > RECIPE:
+            raise ValueError(f"model.json has {size:,} bytes, expected at most {RECIPE:,}")
+        recipe = parsed_json((path / "model.json").read_text(encoding="utf-8"))
         _check(recipe)
     except (ValueError, RecursionError) as error:
         raise ValueError(f"{path}: not a whole model ({error}); make it again with `dvc repro`") from error
@@ -75,6 +80,8 @@ def _check(recipe: Any) -> None:
             raise ValueError(f"model.json: {key} is {reprlib.repr(recipe.get(key))}, expected {kind.__name__}")
     if recipe["folder"] not in FOLDERS:
         raise ValueError(f"model.json: folder is {reprlib.repr(recipe['folder'])}, expected {' or '.join(FOLDERS)}")
+    if "classes" in recipe:
+        _check_names("classes", recipe["classes"])
     if "task" in recipe:
         if recipe["task"] not in (known := lookup.names("tasks")):
             raise ValueError(f"model.json: task is {reprlib.repr(recipe['task'])}, expected one of {', '.join(known)}")
@@ -93,8 +100,27 @@ def _check_input(recipe: dict[str, Any]) -> None:
             f"model.json: input is {reprlib.repr(given)}, expected a kind: image or frames (with colors, 1 or 3, "
             f"height and width, at most {SIDE}), features (with count), or text"
         )
+    if (names := given.get("names")) is not None:
+        _check_names("input.names", names, longest=FEATURE)
+        if given["kind"] == "features" and len(names) != given["count"]:
+            raise ValueError(f"model.json: {len(names)} input.names, expected {given['count']}, as input.count")
+    if given.get("columns") is not None:
+        _check_names("input.columns", given["columns"])
     if "colors" in wanted and recipe["args"].get("colors", given["colors"]) != given["colors"]:
         raise ValueError(f"model.json: args.colors is {recipe['args']['colors']!r}, input.colors {given['colors']}")
+
+
+def _check_names(key: str, names: Any, *, longest: int = NAME) -> None:
+    """Raise a ValueError if what a recipe says is no list of different names."""
+    if not isinstance(names, list):
+        raise ValueError(f"model.json: {key} is {reprlib.repr(names)}, expected a list of names")
+    for place, name in enumerate(names):
+        if not isinstance(name, str) or len(name) > longest:
+            raise ValueError(
+                f"model.json: {key}[{place}] is {reprlib.repr(name)}, expected text of at most {longest:,} characters"
+            )
+    if len(set(names)) < len(names):
+        raise ValueError(f"model.json: {key} has a name twice, expected each once")
 
 
 def image_of(recipe: dict[str, Any], *, where: object) -> dict[str, int]:

@@ -19,7 +19,7 @@ def of_row(number: int) -> Generator[None]:
     """
     try:
         yield
-    except (RuntimeError, IndexError, TypeError, ValueError) as error:
+    except (RuntimeError, IndexError, TypeError, ValueError, OverflowError) as error:
         message = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise ValueError(message if message.startswith(f"row {number}") else f"row {number}: {message}") from error
 

@@ -2,7 +2,8 @@
 
 import posixpath
 import re
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
 from decimal import Decimal
 from typing import Any
 
@@ -10,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from rankops.datasets.tables.files import Sheet, Stored
-from rankops.inputs._feature_names import has_point, plain, with_point
+from rankops.inputs._feature_names import has_point, letters_in, plain, with_point
 
 __all__ = [
     "as_flags",
@@ -20,6 +21,7 @@ __all__ = [
     "as_paths",
     "as_periods",
     "as_ranks",
+    "as_texts",
     "as_vectors",
     "first_place",
     "has_word",
@@ -39,6 +41,11 @@ def first_place(sheet: Sheet, rows: pd.Index, wrong: Any) -> tuple[int, str]:
     """Return the position of the first wrong row, and its place in the files, for messages."""
     position = int(np.asarray(wrong).argmax())
     return position, sheet.place(int(rows[position]))
+
+
+def _shown(cell: Any) -> str:
+    """Return a cell for messages, as people write it and not too long."""
+    return repr(cell.item() if isinstance(cell, np.generic) else cell)[:60]
 
 
 def missing_in(cells: pd.Series, *, numeric: bool) -> np.ndarray:
@@ -71,7 +78,7 @@ def as_numbers(sheet: Sheet, cells: pd.Series, *, least: float = -LARGEST, what:
     commas = sheet.decimal == "," and cells.dtype == object
     if commas and (pointed := cells.map(has_point)).any():
         position, place = first_place(sheet, cells.index, pointed)
-        raise ValueError(f"{place}: {cells.name} is {cells.iloc[position]!r}, expected no point: decimal is ','")
+        raise ValueError(f"{place}: {cells.name} is {_shown(cells.iloc[position])}, expected no point: decimal is ','")
     read = cells.map(with_point) if commas else cells
     try:
         values = pd.to_numeric(read, errors="coerce").to_numpy(np.float64)
@@ -83,7 +90,7 @@ def as_numbers(sheet: Sheet, cells: pd.Series, *, least: float = -LARGEST, what:
         found = cells.iloc[position]
         comma = not commas and with_point(found) is not found
         raise ValueError(
-            f"{place}: {cells.name} is {repr(found)[:60]}, expected {what}; "
+            f"{place}: {cells.name} is {_shown(found)}, expected {what}; "
             + ("write decimals with a point, or say `decimal: ','`" if comma else "correct or remove the row")
         )
     _require_apart(sheet, cells.index, values, read.to_numpy(), str(cells.name))
@@ -157,7 +164,7 @@ def as_vectors(sheet: Sheet, cells: pd.Series) -> np.ndarray:
         try:
             numbers = numbers_in(cell, sheet.decimal) if isinstance(cell, str) else cell
             vector = np.atleast_1d(np.asarray(numbers, np.float64))
-        except (ValueError, TypeError) as error:
+        except (ValueError, TypeError, OverflowError) as error:
             raise ValueError(f"{place}: {cells.name} is {str(cell)[:60]!r}, expected a list of numbers") from error
         length = len(vector) if length is None else length
         if vector.shape != (length,):
@@ -187,17 +194,33 @@ def has_word(caption: str) -> bool:
 
 
 def as_names(sheet: Sheet, cells: pd.Series) -> pd.Series:
-    """Return cells as text; keyboards write the accents of one name in several ways.
+    """Return cells as names, see `rankops.plain_text.plain_name`.
+
+    Raises:
+        ValueError: one is a list or an object, or too long for a name; the message names its row.
+    """
+    return _converted(sheet, cells, plain)
+
+
+def as_texts(sheet: Sheet, cells: pd.Series) -> pd.Series:
+    """Return cells as text, see `rankops.plain_text.plain_text`.
 
     Raises:
         ValueError: one is a list or an object; the message names its row.
     """
-    names = []
+    return _converted(sheet, cells, letters_in)
+
+
+def _converted(sheet: Sheet, cells: pd.Series, convert: Callable[[Any], str]) -> pd.Series:
+    texts = []
     for number, cell in cells.items():
         if isinstance(cell, list | dict | np.ndarray):
             raise ValueError(f"{sheet.place(number)}: {cells.name} is {str(cell)[:60]}, expected text or a number")
-        names.append(plain(cell))
-    return pd.Series(names, cells.index, dtype=object)
+        try:
+            texts.append(convert(cell))
+        except ValueError as error:
+            raise ValueError(f"{sheet.place(number)}: {cells.name}: {error}") from error
+    return pd.Series(texts, cells.index, dtype=object)
 
 
 def as_paths(sheet: Sheet, cells: pd.Series) -> pd.Series:
@@ -213,8 +236,8 @@ def as_paths(sheet: Sheet, cells: pd.Series) -> pd.Series:
             continue
         if not isinstance(cell, str) or cell.startswith("/") or ".." in cell.split("/") or "\0" in cell:
             raise ValueError(
-                f"{sheet.place(number)}: {cells.name} is {cell!r}, expected the path of a file below the folder of the "
-                "table, without `..`; move the file there and correct the cell"
+                f"{sheet.place(number)}: {cells.name} is {_shown(cell)}, expected the path of a file below the folder "
+                "of the table, without `..`; move the file there and correct the cell"
             )
         plain.append(posixpath.normpath(cell))
     return pd.Series(plain, cells.index, dtype=object)
@@ -232,9 +255,12 @@ def as_labels(sheet: Sheet, cells: pd.Series, separator: str) -> pd.Series:
         parts = parts if isinstance(parts, list | np.ndarray) else [parts] if not missing else []
         if wrong := [part for part in parts if part is None or isinstance(part, list | dict | np.ndarray)]:
             raise ValueError(f"{sheet.place(number)}: {cells.name} has {str(wrong[0])[:60]}, expected names of labels")
-        labels = [name for name in map(plain, parts) if name]
+        try:
+            labels = [name for name in map(plain, parts) if name]
+        except ValueError as error:
+            raise ValueError(f"{sheet.place(number)}: {cells.name}: {error}") from error
         if len(set(labels)) < len(labels):
-            twice = next(name for name in labels if labels.count(name) > 1)
+            twice = next(name for name, count in Counter(labels).items() if count > 1)
             raise ValueError(
                 f"{sheet.place(number)}: {cells.name} has {twice!r} twice, expected each label once; correct the cell"
             )
@@ -280,7 +306,7 @@ def as_periods(sheet: Sheet, cells: pd.Series, first: str, every: str) -> np.nda
     days = pd.to_datetime(text, errors="coerce", format="ISO8601", utc=True).dt.tz_localize(None)
     if (wrong := days.isna()).any():
         position, place = first_place(sheet, cells.index, wrong)
-        raise ValueError(f"{place}: {cells.name} is {cells.iloc[position]!r}, expected a day such as 2026-11-30")
+        raise ValueError(f"{place}: {cells.name} is {_shown(cells.iloc[position])}, expected a day such as 2026-11-30")
     later = days.dt.normalize() > pd.Timestamp(first)
     periods = days.dt.to_period(PERIODS[every])
     order = {period: number for number, period in enumerate(sorted(periods[later].unique()), 1)}
@@ -296,7 +322,7 @@ def split_into(sheet: Sheet, cells: pd.Series, separator: str) -> pd.Series:
     wrong = [not isinstance(cell, str | list | np.ndarray) for cell in cells]
     if any(wrong):
         position, place = first_place(sheet, cells.index, wrong)
-        raise ValueError(f"{place}: {cells.name} is {cells.iloc[position]!r}, expected text, or a list of it")
+        raise ValueError(f"{place}: {cells.name} is {_shown(cells.iloc[position])}, expected text, or a list of it")
     parts = [cell.split(separator) if isinstance(cell, str) else list(cell) for cell in cells]
     return pd.Series([[str(part).strip() for part in row] for row in parts], cells.index, dtype=object)
 

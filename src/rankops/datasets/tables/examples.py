@@ -2,7 +2,7 @@
 
 import logging
 import os
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -21,6 +21,7 @@ from rankops.datasets.tables.cells import (
     as_paths,
     as_periods,
     as_ranks,
+    as_texts,
     as_vectors,
     first_place,
     has_word,
@@ -168,7 +169,7 @@ def _inputs(table: TableOptions, sheet: Sheet, cells: pd.DataFrame) -> pd.Series
         case "image":
             return as_paths(sheet, first)
         case "text":
-            return as_names(sheet, first)
+            return as_texts(sheet, first)
         case "features" if len(cells.columns) == 1 and _is_vector(sheet, first.iloc[0]):
             return _series(as_vectors(sheet, first), cells.index)
         case "features":
@@ -193,7 +194,7 @@ def _values(sheet: Sheet, numbers: pd.DataFrame, roles: dict[str, list[str]]) ->
             if "=" in name or LETTER.fullmatch(name):
                 raise ValueError(f"{role}: column {name!r} is called like a feature of one value: rename it")
             if role != "features":
-                found[name] = as_names(sheet, cells[name])
+                found[name] = (as_texts if role == "letters" else as_names)(sheet, cells[name])
     for name in roles.get("categories", []):
         found[name] = cells[name].map(named)
     for name in roles.get("letters", []):
@@ -233,7 +234,7 @@ def named_features(table: TableOptions, examples: Examples, train: pd.DataFrame)
             names += [f"{called}={one}" for one in known] if texts.nunique() > 1 else []
     if not names:
         raise ValueError(f"{examples.sheet.paths[0]}: no feature differs between training rows; name other columns")
-    if twice := {name for name in names if names.count(name) > 1}:
+    if twice := [name for name, count in Counter(names).items() if count > 1]:
         raise ValueError(f"{examples.sheet.paths[0]}: two features are called {min(twice)!r}; rename a column")
     return names
 

@@ -2,13 +2,16 @@
 
 import re
 import zlib
+from codecs import BOM_UTF8
+from collections import Counter
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
 from io import BytesIO
 from itertools import islice
+from math import prod
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import IO, Any, NamedTuple
 from zipfile import BadZipFile, ZipFile
 
 import numpy as np
@@ -17,9 +20,10 @@ import pyarrow as pa
 from numpy.lib import format as npy
 
 from rankops.datasets.tables.formats import Format, format_of
-from rankops.datasets.tables.text import LONGEST, cells_of, json_rows, read_delimited, read_json, text_header
+from rankops.datasets.tables.text import cells_of, json_rows, read_delimited, read_json, text_header
 from rankops.io.parquet import columns_of, parquet_file
-from rankops.lookup import did_you_mean
+from rankops.lookup import did_you_mean, listed
+from rankops.plain_text import LONGEST, check_name
 
 __all__ = [
     "Sheet",
@@ -33,7 +37,10 @@ __all__ = [
 
 SVMLIGHT = ["label", "qid", "all"]  # what its columns are called here
 PIECE = 64  # rows of a Parquet file of pictures that are read together
-PAIR = re.compile(r"(\d+):(\S+)")
+PAIR = re.compile(r"(\d{1,18}):(\S+)")
+COLUMNS = 2**16
+INDEX = 2**20 - 1  # of SVMlight, as many features as a model may have: a vector has a number for each below it
+DENSE = 2**30  # numbers of all vectors of a file
 
 
 class Stored(NamedTuple):
@@ -145,8 +152,15 @@ def names_in(path: Path, kind: Format, encoding: str = "utf-8") -> list[str]:
         "svmlight": lambda: SVMLIGHT,
         "npz": lambda: list(_arrays(path)),
     }[kind]()
-    if twice := [name for place, name in enumerate(names) if name and name in names[:place]]:
-        raise ValueError(f"{path}: column {twice[0]!r} is there twice; rename or remove one of the two")
+    if len(names) > COLUMNS:
+        raise ValueError(f"{path}: {len(names):,} columns, expected at most {COLUMNS:,}")
+    if twice := [name for name, count in Counter(names).items() if name and count > 1]:
+        raise ValueError(f"{path}: column {listed(twice[:1])!r} is there twice; rename or remove one of the two")
+    for name in names:
+        try:
+            check_name(name)
+        except ValueError as error:
+            raise ValueError(f"{path}: a column: {error}") from error
     return names
 
 
@@ -240,7 +254,7 @@ def _read_svmlight(path: Path, columns: Sequence[str], head: int | None) -> pd.D
     """Labels, queries and vectors; index k is place k, whichever other rows there are."""
     from sklearn.datasets import load_svmlight_file
 
-    contents = path.read_bytes()
+    contents = path.read_bytes().removeprefix(BOM_UTF8)
     if head is not None:
         contents = b"".join(islice(BytesIO(contents), head))
     try:
@@ -251,6 +265,12 @@ def _read_svmlight(path: Path, columns: Sequence[str], head: int | None) -> pd.D
         raise _fault_of_svmlight(path, contents, error) from error
     if "qid" in columns and not len(query):
         raise ValueError(f"{path}: row 1: no qid, expected one in each row, as `2 qid:7 1:0.5 2:0.1`")
+    if values.shape[1] > INDEX or values.shape[0] * values.shape[1] > DENSE:
+        row = int(np.searchsorted(values.indptr, values.indices.argmax(), side="right"))
+        raise ValueError(
+            f"{path}: row {row} has the index {values.indices.max()}; expected below {INDEX:,}, and {DENSE:,} numbers "
+            f"at most in {values.shape[0]:,} rows, as each has a number for each index: number the features from 1 on"
+        )
     if (np.abs(label) >= 2**53).any():  # of which float64 has made some equal: their own text tells them apart
         lines = (line.partition(b"#")[0].split() for line in contents.splitlines())
         label = cells_of(cells[0].decode() for cells in lines if cells)
@@ -275,12 +295,16 @@ def _fault_of_svmlight(path: Path, contents: bytes, error: Exception) -> ValueEr
     for line in contents.decode(errors="replace").splitlines():
         cells = line.partition("#")[0].split()
         number += bool(cells)
+        query = cells[1].removeprefix("qid:") if len(cells) > 1 and cells[1].startswith("qid:") else None
         pairs = [PAIR.fullmatch(cell) for cell in cells[2:]]
         indices = [int(pair[1]) for pair in pairs if pair]
+        unread = [cell for cell, pair in zip(cells[2:], pairs, strict=True) if not pair or not _is_number(pair[2])]
         faults = {
-            "no number as its label": cells and not re.fullmatch(r"[-+.\deE]+", cells[0]),
-            "no qid": cells and not (len(cells) > 1 and re.fullmatch(r"qid:\d+", cells[1])),
-            "a value that is no `index:number`": None in pairs,
+            "no number as its label": cells and not _is_number(cells[0]),
+            "no qid": cells and query is None,
+            f"the qid {query!r:.40}, which is no whole number below 2^63": query is not None and not _is_qid(query),
+            f"{(unread or [''])[0]!r:.40}, which is no `index:number`": unread,
+            f"an index of {INDEX:,} or more": max(indices, default=0) >= INDEX,
             "indices that are not sorted": indices != sorted(indices),
             "an index twice": len(set(indices)) < len(indices),
         }
@@ -288,6 +312,18 @@ def _fault_of_svmlight(path: Path, contents: bytes, error: Exception) -> ValueEr
             if found:
                 return ValueError(f"{path}: row {number} has {fault}: {line[:80]!r}; expected `2 qid:7 1:0.5 2:0.1`")
     return ValueError(f"{path}: not SVMlight ({error}); expected rows such as `2 qid:7 1:0.5 2:0.1`")
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _is_qid(text: str) -> bool:
+    return re.fullmatch(r"[+-]?\d{1,19}", text, re.ASCII) is not None and abs(int(text)) < 2**63
 
 
 @contextmanager
@@ -299,15 +335,37 @@ def _whole_npz(path: Path) -> Generator[None]:
 
 
 def _arrays(path: Path) -> dict[str, tuple[tuple[int, ...], np.dtype]]:
-    """Return shape and type of each array of an NPZ, which is not read."""
+    """Return shape and type of each array of an NPZ, which is not read; single numbers are no columns."""
     found = {}
     with _whole_npz(path), ZipFile(path) as archive:
         for name in archive.namelist():
             with archive.open(name) as file:
-                first = npy.read_magic(file) == (1, 0)
-                shape, _, kind = (npy.read_array_header_1_0 if first else npy.read_array_header_2_0)(file)
-            found[name.removesuffix(".npy")] = shape, kind
+                shape, _, kind = _npy_header(file)
+                size = prod(shape) * kind.itemsize
+                held = archive.getinfo(name).file_size - file.tell()
+            if size != held and not kind.hasobject:
+                raise ValueError(f"{name} says that it has {size:,} bytes, but has {held:,}")
+            if shape:
+                found[name.removesuffix(".npy")] = shape, kind
     return found
+
+
+def _npy_header(file: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype]:
+    """Return shape, whether columns lie together, and the type of an array; the file is then where its values begin."""
+    first = npy.read_magic(file) == (1, 0)
+    return (npy.read_array_header_1_0 if first else npy.read_array_header_2_0)(file)
+
+
+def _first_values(file: IO[bytes], head: int | None) -> np.ndarray:
+    """Read the first rows of an array, in this machine's order of bytes; what a header claims takes no memory."""
+    shape, by_columns, kind = _npy_header(file)
+    if head is not None and not by_columns:
+        shape = min(head, shape[0]), *shape[1:]
+    values = np.frombuffer(file.read(prod(shape) * kind.itemsize), kind)
+    values = values.reshape(shape, order="F" if by_columns else "C")[:head]
+    if kind.kind == "S":
+        return np.char.decode(values, "utf-8")
+    return values.astype(np.float64 if kind.kind == "f" and kind.itemsize > 8 else kind.newbyteorder("="))
 
 
 def _read_npz(path: Path, columns: Sequence[str], head: int | None) -> pd.DataFrame:
@@ -325,9 +383,13 @@ def _read_npz(path: Path, columns: Sequence[str], head: int | None) -> pd.DataFr
                 f"{path}: array {name} is {shape} of {kind}, expected {rows[0] if rows else 'n'} numbers or rows as "
                 f"{columns[0]} has"
             )
-    with _whole_npz(path), np.load(path, allow_pickle=False) as file:
+        if kind.kind not in "biufSUM":
+            raise ValueError(f"{path}: array {name} is of {kind}, expected real numbers or text")
+    with _whole_npz(path), ZipFile(path) as archive:
+        members = {name.removesuffix(".npy"): name for name in archive.namelist()}
         for name in columns:
-            values = file[name][:head]
+            with archive.open(members[name]) as file:
+                values = _first_values(file, head)
             cells = pd.Series(list(values) if values.ndim == 2 else values)
             found[name] = cells_of(cells) if _is_text(cells) else cells
     return pd.DataFrame(found)
@@ -335,8 +397,7 @@ def _read_npz(path: Path, columns: Sequence[str], head: int | None) -> pd.DataFr
 
 def require_columns(wanted: Sequence[str], names: Sequence[str]) -> None:
     """Raise ValueError if a column is not among the names that a file has."""
+    known = set(names)
     for name in wanted:
-        if name not in names:
-            raise ValueError(
-                f"no column {name!r}; it has {', '.join(map(repr, names[:30]))}{did_you_mean(name, names)}"
-            )
+        if name not in known:
+            raise ValueError(f"no column {name!r}; it has {listed(map(repr, names))}{did_you_mean(name, names)}")

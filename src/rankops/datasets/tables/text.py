@@ -1,7 +1,6 @@
 """Tables of text: CSV, TSV and JSON lines, read as cells of text."""
 
 import csv
-import json
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from io import StringIO
@@ -11,15 +10,18 @@ from typing import Any, TextIO
 
 import pandas as pd
 
-__all__ = ["LONGEST", "cells_of", "delimited_rows", "json_rows", "read_delimited", "read_json", "text_header"]
+from rankops.plain_text import LONGEST, parsed_json, whole_text
 
-LONGEST = 2**20  # characters of a cell
+__all__ = ["cells_of", "delimited_rows", "json_rows", "read_delimited", "read_json", "text_header"]
+
 csv.field_size_limit(LONGEST)  # Python's own is an eighth of it
 
 
 def cells_of(values: Iterable[Any]) -> pd.Series:
-    """Return cells as they are, text stripped; a missing or empty one is None."""
-    return pd.Series([(cell.strip() or None) if isinstance(cell, str) else cell for cell in values], dtype=object)
+    """Return cells as they are, text stripped and whole; a missing or empty one is None."""
+    return pd.Series(
+        [(whole_text(cell).strip() or None) if isinstance(cell, str) else cell for cell in values], dtype=object
+    )
 
 
 def _codec(encoding: str) -> str:
@@ -76,7 +78,8 @@ def text_header(path: Path, encoding: str, *, tabs: bool) -> tuple[list[str], st
 def delimited_rows(path: Path, columns: Sequence[str], *, encoding: str, tabs: bool) -> Iterator[list[str]]:
     """Read the cells of columns of a CSV or TSV row by row; every row has as many cells as the header."""
     names, separator = text_header(path, encoding, tabs=tabs)
-    places, number = [names.index(name) for name in columns], 0
+    place_of = {name: place for place, name in reversed([*enumerate(names)])}  # of a name twice the first
+    places, number = [place_of[name] for name in columns], 0
     with _opened(path, encoding) as file:
         reader = csv.reader(file, delimiter=separator, strict=True)
         try:
@@ -114,9 +117,11 @@ def json_rows(path: Path, encoding: str) -> Iterator[dict[str, Any]]:
     with _opened(path, encoding) as file:
         for number, line in enumerate((line for line in file if line.strip()), 1):
             try:
-                row = json.loads(line, object_pairs_hook=_unique_keys)
+                row = parsed_json(line, object_pairs_hook=_unique_keys)
             except (ValueError, RecursionError) as error:
-                raise ValueError(f"{path}: row {number}: not JSON ({error}); expected an object a line") from error
+                raise ValueError(
+                    f"{path}: row {number}: not JSON ({str(error)[:100]}); expected an object a line"
+                ) from error
             if not isinstance(row, dict):
                 raise ValueError(f"{path}: row {number}: {str(row)[:80]}, expected an object of columns")
             yield row

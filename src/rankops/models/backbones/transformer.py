@@ -7,7 +7,6 @@ to, so that only plain options of known encoders reach them.
 import json
 import re
 import threading
-import unicodedata
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,6 +18,7 @@ from torch import Tensor
 from rankops.checks import check_count
 from rankops.lookup import did_you_mean
 from rankops.models._layers import Backbone, Freeze, missing_extra
+from rankops.plain_text import plain_text
 
 __all__ = ["ENCODERS", "Transformer"]
 
@@ -165,9 +165,9 @@ class Transformer(Backbone):
         for row, text in enumerate(texts):
             if not text.strip():
                 raise ValueError(f"text {row} is {text!r}, expected at least one word")
-        plain = [unicodedata.normalize("NFC", text.strip()) for text in texts]
         with _named("tokenizer"):
-            numbers = [torch.tensor(one.ids) + 1 for one in self.tokenizer.encode_batch(plain)]
+            encodings = self.tokenizer.encode_batch([*map(plain_text, texts)])
+            numbers = [torch.tensor(one.ids) + 1 for one in encodings]
         return torch.nn.utils.rnn.pad_sequence(numbers, batch_first=True)
 
     def forward(self, tokens: Tensor) -> Tensor:

@@ -1,0 +1,304 @@
+"""Whatever strangers send is bounded in size and in work: twice the input takes about twice the time.
+
+Each door is given two sizes of each kind of input that grows. Work that is quadratic takes four times as long.
+"""
+
+import json
+import shutil
+import time
+import unicodedata
+from collections.abc import Callable
+from contextlib import suppress
+from zipfile import ZipFile
+
+import pytest
+import torch
+from contracts.test_models import FILES
+from numpy.lib import format as npy
+from starlette.testclient import TestClient
+
+from pipelines.cli.guess import guess
+from pipelines.serving.server import app_of
+from rankops.cli.predict import main as predict
+from rankops.cli.rows import read
+from rankops.datasets.tables.files import read_sheet
+from rankops.inputs._base import Inputs
+from rankops.inputs._feature_names import columns_of, numbers_of
+from rankops.inputs._vocabulary import Vocabulary
+from rankops.io.checkpoints import build, save_model
+from rankops.io.recipes import recipe_of
+from rankops.models.network import made
+from rankops.plain_text import NAME, plain_name, plain_text
+from tools.fuzz.networks import folder_of
+
+MOST = 3.0  # times as long, of twice the input
+NOTHING = 0.005  # seconds, of which no ratio says anything
+ACUTE, CEDILLA, TIBETAN = "\u0301", "\u0327", "\u0f73"  # the last is two marks, and says that it is none
+EMOJI, HALF = "\U0001f600", "\ud83d"
+
+
+def growth(work: Callable[[int], Callable[[], object]], size: int) -> float:
+    """How many times as long twice the input takes, of this process's own time; `work` prepares what is timed."""
+    ratio = MOST
+    for _ in range(4):  # what else a machine does may only make it seem longer
+        times = []
+        for given in (size, 2 * size):
+            ready = work(given)
+            start = time.process_time()
+            ready()
+            times.append(time.process_time() - start)
+        ratio = min(ratio, times[1] / max(times[0], NOTHING))
+        if ratio < MOST:
+            break
+    return ratio
+
+
+def marks(count: int) -> str:
+    return "a" + (count // 2) * ACUTE + (count // 2) * CEDILLA
+
+
+def refused(ready: Callable[[], object]) -> Callable[[], object]:
+    """The work up to the refusal: what is too large is refused, and that must be quick as well."""
+
+    def run() -> None:
+        with pytest.raises(ValueError, match="."):
+            ready()
+
+    return run
+
+
+TEXTS = {
+    "marks": marks,
+    "marks that say they are none": lambda count: TIBETAN * count,
+    "marks in threes": lambda count: (count // 4) * ("b" + 3 * ACUTE),
+    "emoji": lambda count: EMOJI * count,
+    "a word": lambda count: "word" * (count // 4),
+    "words": lambda count: "a red dress " * (count // 12),
+    "capital sigma": lambda count: "\u03a3." * (count // 2),
+}
+
+
+class TestText:
+    @pytest.mark.parametrize("kind", TEXTS)
+    def test_is_made_plain_in_work_that_grows_with_its_length(self, kind):
+        assert growth(lambda size: lambda: Vocabulary.split(plain_text(TEXTS[kind](size))), 20_000) < MOST
+
+    @pytest.mark.parametrize("backbone", ["words", "sru", "transformer"])
+    def test_is_tokenized_in_such_work(self, backbone):
+        if backbone == "transformer":
+            pytest.importorskip("transformers")
+            part = {"name": backbone, "args": {}, "files": FILES}
+        else:
+            part = {"name": backbone, "args": {}}
+        network = made("models.backbones", part, words=Vocabulary.of(["a red dress"]).words)
+        for kind in ("marks", "a word", "words"):
+            assert growth(lambda size, kind=kind: lambda: network.tokenize([TEXTS[kind](size)]), 20_000) < MOST, kind
+
+    def test_goes_through_a_network_in_few_where_one_is_long(self):
+        for words in (10, 100_000, 2**21):
+            assert Inputs({"kind": "text"}, torch.ones(1, dtype=torch.long).expand(300, words)).at_once == (
+                max(1, min(256, 2**20 // words))
+            )
+
+    def test_is_cut_where_no_language_goes_and_nowhere_else(self):
+        assert plain_text("a" + 500 * CEDILLA) == "a" + 30 * CEDILLA
+        for text in ("e" + ACUTE, "a" + 30 * CEDILLA, 99 * EMOJI, 99 * ("e" + ACUTE), "\u0e17\u0e35\u0e48 " * 40):
+            assert plain_text(text) == unicodedata.normalize("NFC", text.strip())
+        for text in TEXTS.values():
+            assert plain_text(plain_text(text(200))) == plain_text(text(200))
+        assert plain_name(f"Anna\u00a0 {HALF}Lee\n") == "Anna \ufffdLee"
+        with pytest.raises(ValueError, match="2,000 characters"):
+            plain_name("a" * 2 * NAME)
+
+
+BRANDS = ["km", *(f"brand={one}" for one in ("bmw", "vw"))]
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory):
+    """Servers of networks of text, of features with names, and a sorter."""
+    network = build(
+        "models", "network", {"backbone": {"name": "perceptron", "args": {}}, "head": {"name": "linear", "args": {}}},
+        seed=3, outputs=1, features=3,
+    )  # fmt: skip
+    network.recipe |= {"task": "score_ranking", "input": {"kind": "features", "count": 3, "names": BRANDS}}
+    folder = tmp_path_factory.mktemp("features")
+    save_model(folder, network)
+    folders = {"text": folder_of("score_ranking of text"), "features": folder, "scores": folder_of("handcrafted")}
+    return {name: TestClient(app_of(folder), raise_server_exceptions=False) for name, folder in folders.items()}
+
+
+def row(**cells: object) -> dict:
+    return {"dataframe_records": [cells]}
+
+
+# Of each: which server, a request of a size, and how large. All but the texts are refused.
+REQUESTS = {
+    "marks in a text": ("text", lambda size: row(text=marks(size)), 9000),
+    "a long text": ("text", lambda size: row(text="a red " * (size // 6)), 9000),
+    "many texts": ("text", lambda size: {"dataframe_records": [{"text": "a red dress"}] * size}, 400),
+    "marks in a category": ("features", lambda size: row(features={"km": 1, "brand": marks(size)}), 300_000),
+    "a long category": ("features", lambda size: row(features={"km": 1, "brand": "b" * size}), 300_000),
+    "a long key": ("features", lambda size: row(features={"k" * size: 1}), 300_000),
+    "many keys": ("features", lambda size: row(features={f"k{k}": k for k in range(size)}), 5000),
+    "a long column": ("features", lambda size: row(**{"k" * size: 1}), 300_000),
+    "many columns": ("features", lambda size: row(**{f"k{k}": k for k in range(size)}), 20_000),
+    "many features": ("features", lambda size: row(features=[0.5] * size), 50_000),
+    "a long id": ("text", lambda size: row(text="red", id="i" * size), 300_000),
+    "long digits": ("features", lambda size: row(features=[10**400] * (size // 400)), 200_000),
+    "brackets": ("features", lambda size: row(features=json.loads("[" * size + "]" * size)), 300),
+    "half emoji": ("text", lambda size: row(text=HALF * size), 9000),
+}  # fmt: skip
+
+
+@pytest.mark.filterwarnings("ignore:.*input example was not provided")
+class TestRequests:
+    @pytest.mark.parametrize("kind", REQUESTS)
+    def test_take_time_that_grows_with_their_length(self, served, kind):
+        server, request, size = REQUESTS[kind]
+
+        def post(size: int) -> Callable[[], object]:
+            content, headers = json.dumps(request(size)), {"Content-Type": "application/json"}
+            return lambda: served[server].post("/invocations", content=content, headers=headers)
+
+        assert post(size)().status_code in (200, 400)
+        assert growth(post, size) < MOST
+
+    def test_count_names_and_all_features_that_a_network_reads(self, served):
+        answer = served["features"].post("/invocations", json=row(features={"km": 1, "brand": "b" * 2**24}))
+        assert (answer.status_code, len(answer.text) < 1000) == (400, True)
+        answer = served["features"].post("/invocations", json=row(features={"km": 1, "brand": "b" * 2 * NAME}))
+        assert "row 1: brand" in answer.json()["message"]
+        answer = served["features"].post("/invocations", json=row(features={"km": 1, "brand": " vw\u00a0"}))
+        assert answer.status_code == 200
+
+
+FOLDERS = {
+    "classes": lambda size: {"classes": [f"c{k}" for k in range(size)]},
+    "names": lambda size: {"input": {"kind": "features", "count": size, "names": [f"f{k}=a" for k in range(size)]}},
+    "values": lambda size: {"input": {"kind": "features", "count": size, "names": [f"f={k}" for k in range(size)]}},
+    "brackets": lambda size: {"classes": ["[" * size]},
+}
+
+
+class TestFolders:
+    @pytest.fixture
+    def folder(self, tmp_path):
+        shutil.copytree(folder_of("query_ranking"), tmp_path / "model")
+        return tmp_path / "model"
+
+    def changed(self, folder, **keys):
+        recipe = json.loads((folder_of("query_ranking") / "model.json").read_text()) | keys
+        (folder / "model.json").write_text(json.dumps(recipe))
+        return recipe
+
+    @pytest.mark.parametrize("kind", FOLDERS)
+    def test_are_read_in_work_that_grows_with_their_names(self, folder, kind):
+        def work(size: int) -> Callable[[], object]:
+            recipe = self.changed(folder, **FOLDERS[kind](size))
+            if kind == "brackets":
+                return refused(lambda: recipe_of(folder))
+            names = recipe["input"]["names"]
+            cells = dict.fromkeys(columns_of(names), 1)
+            return lambda: (recipe_of(folder), numbers_of(cells, names))
+
+        assert growth(work, 10_000) < MOST
+
+    @pytest.mark.parametrize(
+        ("keys", "told"),
+        [
+            ({"input": {"kind": "features", "count": 2, "names": ["age", 1.5]}}, r"names\[1\] is 1.5"),
+            ({"input": {"kind": "features", "count": 2, "names": ["age", "a" * 9999]}}, r"names\[1\]"),
+            ({"input": {"kind": "features", "count": 2, "names": ["age", "age"]}}, "twice"),
+            ({"input": {"kind": "features", "count": 2, "names": ["age"]}}, "expected 2"),
+            ({"input": {"kind": "features", "count": 2, "names": "ab"}}, "names"),
+            ({"classes": ["cat", None]}, r"classes\[1\] is None"),
+            ({"classes": {"cat": 1}}, "classes"),
+        ],
+    )
+    def test_with_other_names_than_text_are_refused(self, folder, keys, told):
+        self.changed(folder, **keys)
+        with pytest.raises(ValueError, match=told):
+            recipe_of(folder)
+
+
+ROWS = 30
+
+
+def csv_of(names: list[str], cells: Callable[[int], list[str]]) -> str:
+    return "\n".join([",".join(names), *(",".join(cells(number)) for number in range(ROWS))])
+
+
+# Tables, by their suffixes, of a size.
+TABLES = {
+    "marks.csv": (lambda size: csv_of(["price", "brand"], lambda n: [str(n), marks(size)]), 20_000),
+    "a long cell.csv": (lambda size: csv_of(["price", "brand"], lambda n: [str(n), "b" * size]), 20_000),
+    "long digits.jsonl": (lambda size: "\n".join(['{"price": ' + "9" * size + "}"] * ROWS), 20_000),
+    "indices.svm": (lambda size: "\n".join(f"{n % 3} qid:{n // 5} {size}:1" for n in range(ROWS)), 1000),
+}  # fmt: skip
+
+
+class TestTables:
+    @pytest.mark.parametrize("kind", TABLES)
+    @pytest.mark.parametrize("door", ["init", "predict"])
+    def test_are_read_in_work_that_grows_with_their_size(self, tmp_path, door, kind):
+        table, size = TABLES[kind]
+        recipe = recipe_of(folder_of("score_ranking of text"))
+
+        def work(size: int) -> Callable[[], object]:
+            path = tmp_path / f"{size} {kind}"
+            path.write_text(table(size))
+
+            def run() -> None:
+                with suppress(ValueError):  # of what is too long, or nothing to learn from
+                    if door == "init":
+                        guess(path)
+                    else:
+                        [found.asked() for found in read([path], recipe)]
+
+            return run
+
+        assert growth(work, size) < MOST
+
+    @pytest.mark.parametrize("suffix", ["csv", "jsonl"])
+    def test_headers_are_not_compared_by_pairs(self, tmp_path, suffix):
+        recipe = recipe_of(folder_of("score_ranking of text"))
+
+        def work(size: int) -> Callable[[], object]:
+            names, path = [f"{k:x}text" for k in range(size)], tmp_path / f"{size}.{suffix}"
+            path.write_text(",".join(names) if suffix == "csv" else json.dumps(dict.fromkeys(names, 1)))
+            return refused(lambda: list(read([path], recipe)))
+
+        assert growth(work, 3000) < MOST
+        (tmp_path / "wide.csv").write_text(",".join(f"c{k}" for k in range(2**16 + 1)))
+        with pytest.raises(ValueError, match=r"wide\.csv: 65,537 columns"):
+            guess(tmp_path / "wide.csv")
+
+    def test_an_index_that_asks_for_gigabytes_is_told_with_its_row(self, tmp_path):
+        file = tmp_path / "a.svm"
+        for contents in ("1 qid:1 1:0.5\n0 qid:1 2000000000:1\n", "1 qid:1 1:0.5\n0 qid:1 99999999999:1\n"):
+            file.write_text(contents)
+            with pytest.raises(ValueError, match=r"a\.svm: row 2 has"):
+                guess(file)
+        many = [f"1 qid:{n // 2} 1:{n}\n" for n in range(2000)]
+        file.write_text("".join([*many, "1 qid:1001 1000000:1\n"]))
+        with pytest.raises(ValueError, match=r"a\.svm: row 2001 has the index 1000000"):
+            read_sheet([file], lambda names: names, kind=None, encoding="utf-8", head=None)
+
+    def test_a_header_that_claims_gigabytes_takes_none(self, tmp_path):
+        file, claimed = tmp_path / "a.npz", {"descr": "<f8", "fortran_order": False, "shape": (2**30,)}
+        with ZipFile(file, "w") as archive, archive.open("y.npy", "w") as array:
+            npy.write_array_header_1_0(array, claimed)
+            array.write(bytes(64))
+        with pytest.raises(ValueError, match=r"a\.npz: .*8,589,934,592 bytes, but has 64"):
+            guess(file)
+
+    def test_memory_that_is_not_there_is_told_in_a_line(self, tmp_path, monkeypatch):
+        (tmp_path / "a.jsonl").write_text('{"text": "a red dress"}\n')
+
+        def full(*_args, **_options):
+            raise MemoryError("Unable to allocate 29.8 GiB")
+
+        monkeypatch.setattr("rankops.cli.predict.answers", full)
+        with pytest.raises(SystemExit, match="29.8 GiB"):
+            predict([str(folder_of("score_ranking of text")), str(tmp_path / "a.jsonl")])
