@@ -28,6 +28,7 @@ __all__ = [
     "check_tensors",
     "check_values",
     "largest_magnitude",
+    "signed",
     "value_of",
 ]
 
@@ -112,15 +113,14 @@ def check_floating(**tensors: Tensor) -> None:
     ...
     TypeError: target is torch.int64, expected a floating-point tensor: convert it with .float()
     """
-    check_tensors(**tensors)
+    check_real(**tensors)
     for name, value in tensors.items():
         if not value.is_floating_point():
-            advice = "take its real part or absolute value" if value.is_complex() else "convert it with .float()"
-            raise TypeError(f"{name} is {value.dtype}, expected a floating-point tensor: {advice}")
+            raise TypeError(f"{name} is {value.dtype}, expected a floating-point tensor: convert it with .float()")
 
 
 def check_real(**tensors: Tensor) -> None:
-    """Raise a TypeError if an argument is no tensor of real numbers.
+    """Raise a TypeError if an argument is no tensor of real numbers, of a type that PyTorch computes with.
 
     >>> check_real(target=torch.tensor([1j]))
     Traceback (most recent call last):
@@ -131,6 +131,19 @@ def check_real(**tensors: Tensor) -> None:
     for name, value in tensors.items():
         if value.is_complex():
             raise TypeError(f"{name} is {value.dtype}, expected real numbers: take its real part or absolute value")
+        if value.is_floating_point() and value.element_size() < 2:  # float8 is stored, not computed with
+            raise TypeError(f"{name} is {value.dtype}, which cannot be compared: convert it with .float()")
+
+
+def signed(values: Tensor) -> Tensor:
+    """Return whole numbers in a type of which PyTorch has comparisons, sums and searches; others as they are.
+
+    It lacks them for uint16, uint32 and uint64, and some for booleans. A uint64 of 2^63 or more becomes negative.
+
+    >>> signed(torch.tensor([1, 65535], dtype=torch.uint16))
+    tensor([    1, 65535])
+    """
+    return values.long() if values.dtype in (torch.bool, torch.uint16, torch.uint32, torch.uint64) else values
 
 
 def check_shapes(expected: str, *, dims: int = 1, leading: bool = True, empty: bool = False, **tensors: Tensor) -> None:
@@ -411,8 +424,10 @@ def check_label_ranks(
     """
     check_shapes("(..., K)", empty=empty, scores=scores, label_ranks=label_ranks)
     check_real(label_ranks=label_ranks)
-    wrong = ~((label_ranks >= 0) & torch.isfinite(label_ranks))
-    expected = "0 (absent) or more: leave out with mask what is not known"
+    comparable = signed(label_ranks)
+    wrong = ~((comparable >= 0) & torch.isfinite(comparable))
+    largest = ", below 2^63" if label_ranks.dtype == torch.uint64 else ""
+    expected = f"0 (absent) or more{largest}: leave out with mask what is not known"
     _check_where(scores, "label_ranks", label_ranks, wrong, expected, mask=mask, check_finite=check_finite)
 
 

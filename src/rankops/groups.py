@@ -20,6 +20,7 @@ from rankops.checks import (
     check_target,
     check_tensors,
     check_values,
+    signed,
 )
 from rankops.ranks import places
 
@@ -150,8 +151,8 @@ class Groups:
 
     Attributes:
         scores: (..., d), float32 or float64, 0 where the mask is False.
-        truth: (..., d); floating point for `target`, boolean for `labels` and `positives`, as given for `label_ranks`.
-            0 or False where the mask is False.
+        truth: (..., d); floating point for `target`, boolean for `labels` and `positives`; for `label_ranks` as
+            given, or signed integers. 0 or False where the mask is False.
         weight: (..., d), of the scores' type: how much each score counts, 0 where the mask is False; the largest is 1.
         exists: (..., d) boolean, where the mask is True; all if there is none.
         mask: (..., d) boolean, or None: what a sorter is given.
@@ -247,6 +248,7 @@ def _checked(
         return values if values.is_floating_point() else values.double()  # float32 holds integers up to 2^24
     if kind == "label_ranks":
         check_label_ranks(scores, values, mask=mask, check_finite=check_finite)
+        values = signed(values)
         return _ordinal_along(values, dim, mask) if order else values
     check = check_labels if kind == "labels" else check_positives
     check(scores, values, mask=mask, check_finite=check_finite)
