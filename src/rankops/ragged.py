@@ -73,9 +73,13 @@ def pad_groups(
             )
     # At least 1: no group is without a dimension.
     mask = torch.arange(max(1, int(counts.max())), device=values.device) < counts.unsqueeze(-1)
-    stored = _SIGNED.get(values.dtype, values.dtype)  # as bits, which torch puts in their places
-    padded = values.new_zeros(*mask.shape, *values.shape[1:], dtype=stored)
-    return padded.index_put((mask,), values.view(stored)).view(values.dtype), mask
+    if values.dtype in _SIGNED:  # as bits, which PyTorch can put in their places
+        return _padded(values.view(_SIGNED[values.dtype]), mask).view(values.dtype), mask
+    return _padded(values, mask), mask
+
+
+def _padded(values: Tensor, mask: Tensor) -> Tensor:
+    return values.new_zeros(*mask.shape, *values.shape[1:]).index_put((mask,), values)
 
 
 def _whole(name: str, given: Any, values: Tensor) -> Tensor:
