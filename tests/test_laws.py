@@ -129,6 +129,14 @@ def test_operators_follow_scale_and_shift(kernel, values, scale, shift):
 
 
 @pytest.mark.parametrize("kernel", KERNELS.values(), ids=KERNELS)
+def test_places_are_shared_far_from_zero_as_near_it(kernel):
+    near = torch.tensor([0.0, 0.0, 1.0, 1.0, 1.0], dtype=torch.float64)
+    for operator in shares(kernel).values():
+        # One unit is the last digit there: no number lies between the scores.
+        assert torch.allclose(operator(2.0**52 + near), operator(near), atol=1e-12)
+
+
+@pytest.mark.parametrize("kernel", KERNELS.values(), ids=KERNELS)
 @laws
 @given(lists, st.sampled_from([1e-9, 1e-12]))
 def test_operators_do_not_jump_where_scores_become_equal(kernel, values, apart):

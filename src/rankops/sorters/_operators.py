@@ -80,7 +80,7 @@ def soft_topk(
         raise ValueError(f"k is {k}, expected from 0 to {most}")
     if hard and k != int(k):
         raise ValueError(f"k is {k}, expected a whole number with hard=True")
-    values = _noisy(kernel, values, width, generator)
+    values = _below_largest(_noisy(kernel, values, width, generator), mask)
     all_or_none = (count - k <= 0) | (count * 0 + k <= 0)
     level = torch.where(all_or_none, count / 2, k)
     apart = (values - _levels(kernel, values, mask, width, level)) / width
@@ -254,6 +254,7 @@ def soft_permutation(
     else:
         kernel = _kernel("soft_permutation", sorter)
         width = _width(kernel, values, valid, unit)
+        values = _below_largest(values, valid)
         place = torch.arange(1, values.shape[-1], device=values.device)
         inner = place < count  # at the last place, t is minus infinity
         levels = torch.where(inner, place, count / 2)
@@ -387,6 +388,12 @@ def _with_width(
 def _distribution(kernel: Kernel, apart: Tensor) -> Tensor:
     """Return F, the distribution function of the noise."""
     return apart.sigmoid() if isinstance(kernel, Logistic) else (1 - apart.sign() * torch.expm1(-apart.abs())) / 2
+
+
+def _below_largest(values: Tensor, mask: Tensor | None) -> Tensor:
+    """Return scores less the largest, in float64, which holds levels among close scores that are far from 0."""
+    apart = values.double() - largest(values, mask).double()
+    return apart if mask is None else apart.masked_fill(~mask, 0.0)
 
 
 def _equal(kernel: Kernel, values: Tensor, mask: Tensor | None) -> Tensor:
