@@ -99,7 +99,9 @@ def _whole(name: str, given: Any, values: Tensor) -> Tensor:
 def _array(name: str, given: Any) -> np.ndarray:
     """Return what a list, a column of a table, an iterator, ... holds, in its order."""
     kind = type(given).__name__
-    if isinstance(given, (Set, Mapping, str, bytes)) or not (isinstance(given, Iterable) or hasattr(given, "__array__")):
+    if isinstance(given, (Set, Mapping, str, bytes)) or not (
+        isinstance(given, Iterable) or hasattr(given, "__array__")
+    ):
         raise TypeError(f"{name} is a {kind}, expected whole numbers in order, such as a list or a tensor")
     try:
         array = np.asarray(given if hasattr(given, "__array__") else list(given))

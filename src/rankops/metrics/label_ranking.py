@@ -88,7 +88,7 @@ def ranked_ceiling(label_ranks: Tensor) -> float:
 def _checked(predictions: Tensor, label_ranks: Tensor) -> Tensor:
     """Return label ranks in a type that can be compared."""
     check_shapes("(n, K)", dims=2, leading=False, empty=True, predictions=predictions, label_ranks=label_ranks)
-    check_label_ranks(predictions, label_ranks, empty=True)
+    check_label_ranks(predictions, label_ranks)
     return signed(label_ranks)
 
 
