@@ -1,4 +1,4 @@
-"""What holds for every sorter and every operator, whatever the scores: range, scale, shift, ties, masks, hard limits."""
+"""What holds for every sorter and every operator, whatever the scores: range, scale, shift, ties, masks."""
 
 import math
 from functools import partial

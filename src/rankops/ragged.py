@@ -33,8 +33,8 @@ def pad_groups(
 
     Returns:
         The values (lists, longest, ...), 0 where there is none, with the gradient of `values`; and the mask
-        (lists, longest), True where there is one. The longest is taken for 1 where all lists are empty. Lists stand in the order of their sizes, or of `query.unique()`,
-        and within a list, rows in that of `values`.
+        (lists, longest), True where there is one. The longest is taken for 1 where all lists are empty. Lists stand in
+        the order of their sizes, or of `query.unique()`, and within a list, rows in that of `values`.
 
     Raises:
         TypeError: not one of `sizes` and `query` is given, `values` is no tensor, or they are no whole numbers, or in

@@ -29,8 +29,8 @@ for, searched both ways). It has the shape of the scores. What most losses take 
   read, so it is always off there.
 
 All raise a TypeError for what is no tensor or of a wrong type (lists and numpy arrays: `torch.as_tensor`), and a
-ValueError for shapes that differ, groups of no scores, values as above, an unknown option, and what a sorter refuses; the
-message says where. The value has the type of the scores, float32 at least.
+ValueError for shapes that differ, groups of no scores, values as above, an unknown option, and what a sorter refuses;
+the message says where. The value has the type of the scores, float32 at least.
 
 `spearman`, `kendall`, `ndcg`, `average_precision`, `precision_at_k`, `reciprocal_rank` and `expected_reciprocal_rank`
 tend to 1 minus the metric of that name as the sorter tends to exact ranks, `recall_at_k` to 1 minus the `hit_rate` of

@@ -53,8 +53,8 @@ def soft_ranks(given: Groups, sorter: AnySorter, *, mask: Tensor | None = None, 
     Raises:
         TypeError: a class in place of a sorter, a sorter whose ranks are no floating-point tensor, or that takes no
             mask where there is one.
-        ValueError: an unknown name, a function without gradient, one that does not rank from 1 for the largest, or what the sorter refuses; ranks of another shape
-            than the scores, or not finite.
+        ValueError: an unknown name, a function without gradient, or one that does not rank from 1 for the largest; what
+            the sorter refuses; ranks of another shape than the scores, or not finite.
 
     >>> soft_ranks(groups(torch.tensor([0.1, 0.9]), target=torch.ones(2)), torch.nn.ReLU)
     Traceback (most recent call last):
@@ -148,8 +148,8 @@ def check_weights_of_pairs(given: Groups, weights: Tensor | None) -> None:
     >>> check_weights_of_pairs(groups(torch.zeros(2, 2), target=torch.eye(2), weights=weights), weights)
     Traceback (most recent call last):
     ...
-    ValueError: weights are equal within each group of two and differ between groups, expected weights within groups: say
-    how much each group counts as reduction=weights.select(dim, 0)
+    ValueError: weights are equal within each group of two and differ between groups, expected weights within groups:
+    say how much each group counts as reduction=weights.select(dim, 0)
     """
     if weights is None or not given.finite or given.weight.shape[-1] != 2:
         return

@@ -1,6 +1,7 @@
 """Functions in place of sorters: whether they rank as a sorter does, tried once for each."""
 
 import inspect
+import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -92,7 +93,7 @@ def _try(ranking: Callable[..., Tensor], scores: Tensor, *, masked: bool) -> boo
     length = probe.shape[-1]
     mean = value_of(ranks.double().mean())
     together = value_of(((ranks - ranks.mean(-1, keepdim=True)) * (probe - probe.mean(-1, keepdim=True))).sum())
-    if mean is None or together is None:
+    if mean is None or together is None or not math.isfinite(mean):
         return False
     name, spread = name_of(ranking), max(0.5, length / 16)  # a learned one is a little off
     if together > 1e-3:

@@ -159,7 +159,8 @@ def soft_quantile(
 ) -> Tensor:
     r"""Return soft quantiles: $q (d - 1)$ places from the smallest value of `soft_sort`, linearly in between.
 
-    The values are those of LapSum (Struski et al., ICML 2025, arXiv:2503.06242). As the softness tends to 0, this tends to `torch.quantile`'s linear rule.
+    The values are those of LapSum (Struski et al., ICML 2025, arXiv:2503.06242). As the softness tends to 0, this tends
+    to `torch.quantile`'s linear rule.
 
     Args:
         scores: any shape, floating point; half precision is computed and returned in float32.
