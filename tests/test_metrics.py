@@ -309,7 +309,7 @@ def test_the_class_for_torchmetrics_runs_as_documented():
     lines = metrics.__doc__.split("needs these lines")[1].split("\n\n", 1)[1].splitlines()
     code = textwrap.dedent("\n".join(lines))
     names = {name: getattr(metrics, name) for name in metrics.__all__}
-    exec(code, names)  # noqa: S102
+    exec(code, names)
     values = names["metrics"].compute()
     assert values["ndcg"].item() == pytest.approx(1.0)  # the exact order
     assert 0 < values["err"] < 1
@@ -328,7 +328,7 @@ def test_relevance_and_label_ranks_may_be_unsigned(dtype):
     assert metrics.ranked(scores, truth.to(dtype))["precision"].equal(metrics.ranked(scores, truth)["precision"])
     assert metrics.ranked_ceiling(truth.to(dtype)) == metrics.ranked_ceiling(truth)
     with pytest.raises(ValueError, match=r"label_ranks\[0, 0\] is 9223372036854775809, expected .*below 2\^63"):
-        metrics.ranked(scores, (2**63 + torch.eye(3, dtype=torch.uint64)[:1]).to(torch.uint64))
+        metrics.ranked(scores, torch.tensor([[2**63 + 1, 0, 0]], dtype=torch.uint64))
 
 
 # Ranked lists and sets of labels, with ties and masks. A row is (score, truth, weight) of what a mask leaves.

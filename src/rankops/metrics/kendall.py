@@ -107,7 +107,8 @@ def _pairs(
         factors.append(factors[0] * closeness)
     length = first.shape[-1]
     if not first.numel():  # no group
-        return *[weight.sum(-1)] * 4, defined
+        none = weight.sum(-1)
+        return none, none, none, none, defined
     flat = [part.reshape(-1, length).split(max(1, AT_ONCE // length)) for part in (first, second, *factors)]
     sums = [torch.stack(_sums(one, other, list(some))) for one, other, *some in zip(*flat, strict=True)]
     concordant, discordant, of_first, of_second = torch.cat(sums, dim=-1).view(4, *defined.shape)

@@ -2,7 +2,7 @@
 
 import inspect
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -126,7 +126,7 @@ def _ranks(ranking: Callable[..., Tensor], probe: Tensor, masked: bool) -> Any:
 
 
 @contextmanager
-def _evaluation(ranking: Callable[..., Tensor]) -> Iterator[None]:
+def _evaluation(ranking: Callable[..., Tensor]) -> Generator[None]:
     """Put a module into evaluation mode, in which a trial changes no running mean."""
     modules = list(ranking.modules()) if isinstance(ranking, nn.Module) else []
     modes = [module.training for module in modules]
