@@ -403,10 +403,14 @@ def test_kendall_of_a_long_list_is_that_of_its_pairs(levels, generator):
     draws = {"generator": generator, "dtype": torch.float64}
     scores, weights = torch.randn(2, 600, **draws).requires_grad_(), torch.rand(2, 600, **draws)
     target, mask = torch.randint(levels, (2, 600), generator=generator), torch.rand(2, 600, generator=generator) < 0.9
-    options = {"sorter": lambda scores, mask=None: 30 * scores, "reduction": "none", "mask": mask, "weights": weights}
+
+    def spread(scores, mask=None):
+        return (scores.shape[-1] + 1) / 2 - 30 * (scores - scores.mean(-1, keepdim=True))
+
+    options = {"sorter": spread, "reduction": "none", "mask": mask, "weights": weights}
     result = losses.kendall(scores, target, **options)
     weight = (weights * mask).unsqueeze(-1) * (weights * mask).unsqueeze(-2)
-    apart = 30 * (scores.unsqueeze(-2) - scores.unsqueeze(-1)) / 0.5
+    apart = -30 * (scores.unsqueeze(-2) - scores.unsqueeze(-1)) / 0.5
     soft = apart.sign() * (1 - torch.exp(-apart.abs()))
     true = (target.unsqueeze(-1) - target.unsqueeze(-2)).sign()
     sums = [(weight * part).sum((-1, -2)) for part in (soft * true, soft**2, true**2)]
@@ -414,6 +418,44 @@ def test_kendall_of_a_long_list_is_that_of_its_pairs(levels, generator):
     torch.testing.assert_close(result, expected)
     gradients = [torch.autograd.grad(one.sum(), scores)[0] for one in (result, expected)]
     torch.testing.assert_close(*gradients)
+
+
+@pytest.mark.parametrize("name", ["kendall", "expected_reciprocal_rank"])
+def test_long_lists_of_float32_have_the_gradient_of_float64(name, generator):
+    scores = torch.randn(20_000, generator=generator)
+    target = torch.randint(0, 5, scores.shape, generator=generator)
+    found = []
+    for dtype in (torch.float32, torch.float64):
+        of_type = scores.to(dtype, copy=True).requires_grad_()
+        value = getattr(losses, name)(of_type, target)
+        assert value.dtype == dtype
+        found.append((value.double(), torch.autograd.grad(value, of_type)[0].double()))
+    (value, gradient), (precise_value, precise_gradient) = found
+    assert abs(value - precise_value) < 1e-6 * precise_value
+    assert (gradient - precise_gradient).norm() < 1e-6 * precise_gradient.norm()
+
+
+@pytest.mark.parametrize("name", ["ranknet", "kendall", "spearman", "pairwise_logistic"])
+def test_weights_of_whole_pairs_are_refused_and_count_as_a_reduction(name):
+    scores, truth = torch.tensor([[0.0, 1.0], [2.0, 0.0]]), torch.tensor([[1, 0], [1, 0]])
+    loss, weights = getattr(losses, name), torch.tensor([[1.0, 1.0], [100.0, 100.0]])
+    with pytest.raises(ValueError, match=r"weights .* within each group of two .* reduction="):
+        loss(scores, truth, weights=weights)
+    with pytest.raises(ValueError, match="reduction="):
+        loss(scores.mT, truth.mT, weights=weights.mT, dim=0)
+    each = loss(scores, truth, reduction="none")
+    weighed = loss(scores, truth, reduction=weights.select(-1, 0))
+    assert weighed.item() == pytest.approx(((each[0] + 100 * each[1]) / 101).item())
+    # Weights within a group, of single scores under a mask, and equal ones mean something or nothing, and are taken.
+    mask = torch.tensor([[True, True], [True, False]])
+    for taken in ({"weights": torch.tensor([[1.0, 2.0], [100.0, 100.0]])}, {"weights": torch.full((2, 2), 3.0)},
+                  {"weights": weights, "mask": mask}):  # fmt: skip
+        assert loss(scores, truth, **taken).isfinite()
+
+
+def test_losses_and_sorters_have_a_shape_without_values():
+    scores = torch.empty(3, 5, device="meta")
+    assert losses.spearman(scores, torch.empty(3, 5, device="meta"), reduction="none").shape == (3,)
 
 
 # Worked out by hand: losses of an exact sorter are metrics.
@@ -621,11 +663,11 @@ def test_rows_of_a_query_are_found_wherever_they_stand(generator):
     [
         (torch.zeros(3), {"sizes": [2, 2]}, "sizes adds up to 4, expected 3"),
         (torch.zeros(3), {"sizes": [4, -1]}, r"sizes\[1\] is -1"),
-        (torch.zeros(3), {"sizes": [1.0, 2.0]}, "torch.float32"), (torch.zeros(3), {"sizes": []}, r"\(0,\)"),
+        (torch.zeros(3), {"sizes": [1.0, 2.0]}, "torch.float64"), (torch.zeros(3), {"sizes": []}, r"\(0,\)"),
         ([0.0], {"sizes": [1]}, "values is a list"), (torch.zeros(3), {"query": [1, 2]}, "2 numbers, expected 3"),
-        (torch.zeros(2), {"query": [1.0, math.nan]}, "query is torch.float32"), (torch.zeros(2), {}, "none of sizes"),
+        (torch.zeros(2), {"query": [1.0, math.nan]}, "query is torch.float64"), (torch.zeros(2), {}, "none of sizes"),
         (torch.zeros(2), {"query": [0, 1], "sizes": [1, 1]}, "both of sizes"),
-        (torch.zeros(2), {"query": ["a", "b"]}, "query is a list.*numpy.unique"),
+        (torch.zeros(2), {"query": ["a", "b"]}, "query holds .*numpy.unique"),
         (torch.zeros(2), {"sizes": [2**62] * 4 + [2]}, "sizes adds up to 18446744073709551618"),
     ],
 )  # fmt: skip

@@ -28,6 +28,7 @@ __all__ = [
     "check_tensors",
     "check_values",
     "largest_magnitude",
+    "signed",
     "value_of",
 ]
 
@@ -112,15 +113,14 @@ def check_floating(**tensors: Tensor) -> None:
     ...
     TypeError: target is torch.int64, expected a floating-point tensor: convert it with .float()
     """
-    check_tensors(**tensors)
+    check_real(**tensors)
     for name, value in tensors.items():
         if not value.is_floating_point():
-            advice = "take its real part or absolute value" if value.is_complex() else "convert it with .float()"
-            raise TypeError(f"{name} is {value.dtype}, expected a floating-point tensor: {advice}")
+            raise TypeError(f"{name} is {value.dtype}, expected a floating-point tensor: convert it with .float()")
 
 
 def check_real(**tensors: Tensor) -> None:
-    """Raise a TypeError if an argument is no tensor of real numbers.
+    """Raise a TypeError if an argument is no tensor of real numbers, of a type that PyTorch computes with.
 
     >>> check_real(target=torch.tensor([1j]))
     Traceback (most recent call last):
@@ -131,6 +131,19 @@ def check_real(**tensors: Tensor) -> None:
     for name, value in tensors.items():
         if value.is_complex():
             raise TypeError(f"{name} is {value.dtype}, expected real numbers: take its real part or absolute value")
+        if value.is_floating_point() and value.element_size() < 2:  # float8 is stored, not computed with
+            raise TypeError(f"{name} is {value.dtype}, which cannot be compared: convert it with .float()")
+
+
+def signed(values: Tensor) -> Tensor:
+    """Return whole numbers in a type of which PyTorch has comparisons, sums and searches; others as they are.
+
+    It lacks them for uint16, uint32 and uint64, and some for booleans. A uint64 of 2^63 or more becomes negative.
+
+    >>> signed(torch.tensor([1, 65535], dtype=torch.uint16))
+    tensor([    1, 65535])
+    """
+    return values.long() if values.dtype in (torch.bool, torch.uint16, torch.uint32, torch.uint64) else values
 
 
 def check_shapes(expected: str, *, dims: int = 1, leading: bool = True, empty: bool = False, **tensors: Tensor) -> None:
@@ -261,14 +274,14 @@ def check_target(
 
     Raises:
         TypeError: `target` is complex, or no tensor.
-        ValueError: shapes differ or are empty; a target is not finite or out of range, or wants a gradient.
+        ValueError: shapes differ; a target is not finite or out of range, or wants a gradient.
 
     >>> check_target(torch.zeros(2), torch.tensor([0.5, float("nan")]))
     Traceback (most recent call last):
     ...
     ValueError: target[1] is nan, expected a finite number: correct it, or leave it out with mask
     """
-    check_shapes("(..., d)", scores=scores, target=target)
+    check_shapes("(..., d)", empty=True, scores=scores, target=target)
     check_real(target=target)
     if target.requires_grad:
         raise ValueError("target requires a gradient, expected one that does not: pass target.detach()")
@@ -288,14 +301,14 @@ def check_labels(scores: Tensor, labels: Tensor, *, mask: Tensor | None = None, 
 
     Raises:
         TypeError: labels are complex, or no tensor.
-        ValueError: shapes differ or are empty; a label is anything but 0 or 1.
+        ValueError: shapes differ; a label is anything but 0 or 1.
 
     >>> check_labels(torch.zeros(2, 1), torch.tensor([[0], [2]]))
     Traceback (most recent call last):
     ...
     ValueError: labels[1, 0] is 2, expected 0 or 1
     """
-    check_shapes("(..., d)", scores=scores, labels=labels)
+    check_shapes("(..., d)", empty=True, scores=scores, labels=labels)
     check_real(labels=labels)
     wrong = (labels != 0) & (labels != 1)
     _check_where(scores, "labels", labels, wrong, "0 or 1", mask=mask, check_finite=check_finite)
@@ -360,7 +373,7 @@ def check_positives(
     ValueError: positives has no True in row 1, expected at least one in each row and column
     """
     form = "(..., n, m)" if both_ways else "(n, m)"
-    check_shapes(form, dims=2, leading=both_ways, scores=scores, positives=positives)
+    check_shapes(form, dims=2, leading=both_ways, empty=True, scores=scores, positives=positives)
     shape = tuple(scores.shape)
     if both_ways and shape[-1] == 1:
         raise ValueError(
@@ -390,7 +403,6 @@ def check_label_ranks(
     *,
     mask: Tensor | None = None,
     check_finite: bool = True,
-    empty: bool = False,
 ) -> None:
     """Check label ranks of multi-label ranking; what stands where the mask is False may be anything.
 
@@ -398,21 +410,22 @@ def check_label_ranks(
         scores, label_ranks: one shape; label ranks are real numbers of any type.
         mask: of that shape, boolean, or None.
         check_finite: read the values.
-        empty: allow tensors without any value.
 
     Raises:
         TypeError: label ranks are complex, or no tensor.
-        ValueError: shapes differ or are empty, or a label rank is negative, NaN or infinite.
+        ValueError: shapes differ, or a label rank is negative, NaN or infinite.
 
     >>> check_label_ranks(torch.zeros(1, 2), torch.tensor([[1, -1]]))
     Traceback (most recent call last):
     ...
     ValueError: label_ranks[0, 1] is -1, expected 0 (absent) or more: leave out with mask what is not known
     """
-    check_shapes("(..., K)", empty=empty, scores=scores, label_ranks=label_ranks)
+    check_shapes("(..., K)", empty=True, scores=scores, label_ranks=label_ranks)
     check_real(label_ranks=label_ranks)
-    wrong = ~((label_ranks >= 0) & torch.isfinite(label_ranks))
-    expected = "0 (absent) or more: leave out with mask what is not known"
+    comparable = signed(label_ranks)
+    wrong = ~((comparable >= 0) & torch.isfinite(comparable))
+    largest = ", below 2^63" if label_ranks.dtype == torch.uint64 else ""
+    expected = f"0 (absent) or more{largest}: leave out with mask what is not known"
     _check_where(scores, "label_ranks", label_ranks, wrong, expected, mask=mask, check_finite=check_finite)
 
 

@@ -20,6 +20,7 @@ from rankops.checks import (
     check_target,
     check_tensors,
     check_values,
+    signed,
 )
 from rankops.ranks import places
 
@@ -93,10 +94,10 @@ def _ordinal_along(values: Tensor, dim: int, mask: Tensor | None) -> Tensor:
 def comparable(
     metric: str, scores: Tensor, target: Tensor, mask: Tensor | None, weights: Tensor | None, dim: int
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Return what a rank correlation compares, and which groups have one.
+    """Return what a rank correlation compares, and which groups have one: NaN is what the others get.
 
     Args:
-        metric: its name, for the error.
+        metric: its name, for errors.
         scores, target: one shape.
         mask, weights: of that shape, or None.
         dim: the dimension of a group, of n.
@@ -107,26 +108,17 @@ def comparable(
 
     Raises:
         TypeError: scores or weights are not floating point, the target is complex, or the mask is not boolean.
-        ValueError: shapes differ, a value is not finite, or weights are negative. A single group has fewer than two
-            examples, or scores or targets that are all equal.
+        ValueError: shapes differ, a value is not finite, or weights are negative.
 
-    >>> comparable("Spearman", torch.tensor([1.0, 1.0]), torch.tensor([1.0, 2.0]), None, None, -1)
-    Traceback (most recent call last):
-    ...
-    ValueError: Spearman is undefined: all scores are 1.0, expected at least two different ones
+    >>> comparable("Spearman", torch.tensor([[1.0, 1.0], [3.0, 2.0]]), torch.eye(2), None, None, -1)[-1]
+    tensor([False,  True])
     """
     check_scores(scores, dim=dim, finite=False)
     check_real(target=target)
     check_shapes("(..., n)", empty=True, scores=scores, target=target)
     weight = relative_weights(scores.double(), mask, weights).detach().movedim(dim, -1)
     counts = weight > 0
-    several = counts.sum(-1)
-    fewest = int(several.min()) if counts.numel() else 0
-    defined = several >= 2
-    if fewest < 2 and (scores.dim() == 1 or not counts.numel()):
-        raise ValueError(
-            f"{metric} is undefined: {fewest} examples count in shape {tuple(scores.shape)}, expected at least 2"
-        )
+    defined = counts.sum(-1) >= 2
     known = []
     for name, given in (("scores", scores), ("target", target)):
         # What has no weight has a rank all the same, so it must be finite; what is masked has none.
@@ -134,12 +126,7 @@ def comparable(
         check_values(name, given, wrong, f"a finite number: {metric} is undefined")
         values = _ordinal_along(given.detach(), dim, mask).movedim(dim, -1).double()
         largest = values.masked_fill(~counts, -torch.inf).amax(-1)
-        equal = largest == values.masked_fill(~counts, torch.inf).amin(-1)
-        if scores.dim() == 1 and bool(equal):
-            raise ValueError(
-                f"{metric} is undefined: all {name} are {given[counts][0].item()}, expected at least two different ones"
-            )
-        defined = defined & ~equal
+        defined = defined & (largest != values.masked_fill(~counts, torch.inf).amin(-1))
         known.append(values)
     return weight, known[0], known[1], defined
 
@@ -150,8 +137,8 @@ class Groups:
 
     Attributes:
         scores: (..., d), float32 or float64, 0 where the mask is False.
-        truth: (..., d); floating point for `target`, boolean for `labels` and `positives`, as given for `label_ranks`.
-            0 or False where the mask is False.
+        truth: (..., d); floating point for `target`, boolean for `labels` and `positives`; for `label_ranks` as
+            given, or signed integers. 0 or False where the mask is False.
         weight: (..., d), of the scores' type: how much each score counts, 0 where the mask is False; the largest is 1.
         exists: (..., d) boolean, where the mask is True; all if there is none.
         mask: (..., d) boolean, or None: what a sorter is given.
@@ -189,7 +176,7 @@ def groups(
         check_finite: read values, and refuse scores that are not finite, truths that are none, and bad weights. It
             waits for the device. Without it, and always under `torch.compile` and `torch.func.vmap`, where values
             cannot be read, a loss of such values is anything, NaN as a rule.
-        least: the smallest group.
+        least: the smallest group, without a mask: with one, it is left out.
         between_0_and_1: whether targets lie in [0, 1].
         order: whether only the order of targets and label ranks counts, not how large they are: see `ordinal`.
         exact: whether it is for a metric: in float64, whatever types are given, and without gradient.
@@ -200,7 +187,7 @@ def groups(
 
     Raises:
         TypeError: scores are not floating point, the mask is not boolean, or an argument is no tensor.
-        ValueError: shapes differ or are empty, a group is too small, a target wants a gradient, values as above, or an
+        ValueError: shapes differ, a group is empty or too small, a target wants a gradient, values as above, or an
             integer target beyond 2^53 whose size counts.
 
     >>> given = groups(torch.zeros(3, 2), dim=0, target=torch.ones(3, 2, dtype=torch.int64))
@@ -215,7 +202,8 @@ def groups(
     values = _checked(
         kind, scores, values, dim, mask, order=order, between_0_and_1=between_0_and_1, check_finite=check_finite
     )
-    check_group_size(scores, dim=dim, least=least)
+    if mask is None:
+        check_group_size(scores, dim=dim, least=least)
     finite = check_finite and check_finite_scores(scores, mask)
     weight = relative_weights(scores, mask, weights, check_finite=check_finite)
     weight = weight.detach() if exact else weight
@@ -247,6 +235,7 @@ def _checked(
         return values if values.is_floating_point() else values.double()  # float32 holds integers up to 2^24
     if kind == "label_ranks":
         check_label_ranks(scores, values, mask=mask, check_finite=check_finite)
+        values = signed(values)
         return _ordinal_along(values, dim, mask) if order else values
     check = check_labels if kind == "labels" else check_positives
     check(scores, values, mask=mask, check_finite=check_finite)

@@ -78,9 +78,8 @@ def _ranked(
     if (unit := unit_of(values, largest)) is not None:
         values = values / unit
     kind = values.device.type
-    with (
-        torch.autocast(kind, enabled=False) if torch.is_autocast_enabled(kind) else nullcontext()
-    ):  # no 257 in bfloat16
+    autocast = torch.amp.is_autocast_available(kind) and torch.is_autocast_enabled(kind)  # there is none for "meta"
+    with torch.autocast(kind, enabled=False) if autocast else nullcontext():  # no 257 in bfloat16
         result = compute(values if descending else -values, mask).to(values.dtype)
     return result if finite is None else result.where(finite, torch.nan)
 

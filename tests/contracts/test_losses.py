@@ -191,7 +191,7 @@ def test_names_what_it_refuses(name):
     compared = kind(FUNCTIONS[name])
     for shape, other, message in (
         ((2, 3), (2, 4), r"\(2, 3\).*\(2, 4\)"),
-        ((0, 3, 3), (0, 3, 3), r"\(0, 3, 3\).*empty"),
+        ((2, 3, 0), (2, 3, 0), r"\(2, 3, 0\), expected a size of at least 1"),
     ):
         with pytest.raises(ValueError, match=message):
             call(name, torch.zeros(shape), torch.zeros(other, dtype=TRUTHS[compared].dtype))
@@ -211,6 +211,45 @@ def test_names_what_it_refuses(name):
     for truth, message in IMPOSSIBLE[compared]:
         with pytest.raises((ValueError, TypeError), match=message):
             call(name, torch.zeros(truth.shape), truth)
+
+
+@every
+def test_no_group_costs_nothing(name):
+    for shape in ((0, 3, 3), (2, 0, 3, 3)):
+        scores = torch.zeros(shape, requires_grad=True)
+        value = call(name, scores, torch.zeros(shape, dtype=TRUTHS[kind(FUNCTIONS[name])].dtype))
+        (gradient,) = torch.autograd.grad(value, scores)
+        assert (value.item(), gradient.shape) == (0.0, shape)
+        none = call(name, scores, torch.zeros(shape), reduction="none")
+        assert none.numel() == 0
+
+
+@every
+def test_lists_that_a_mask_leaves_without_anything_to_compare_cost_nothing(name):
+    shape = (2, 1) if kind(FUNCTIONS[name]) != "positives" else (1, 2)
+    scores = torch.zeros(shape, requires_grad=True)
+    value = call(name, scores, torch.zeros(shape), mask=torch.zeros(shape, dtype=torch.bool))
+    (gradient,) = torch.autograd.grad(value, scores)
+    assert value.item() == 0.0
+    assert (gradient == 0).all()
+
+
+@every
+def test_truths_of_any_whole_type_are_read_right_and_float8_is_named(name, generator):
+    scores, truth = one(name, generator)
+    whole = (10 * truth).long() % 5 if truth.is_floating_point() else truth.long()
+    mask = torch.ones_like(scores, dtype=torch.bool)
+    for options in ({}, {"mask": mask}):
+        expected = call(name, scores, whole, **options)
+        for dtype in (torch.uint16, torch.uint32, torch.uint64):
+            assert call(name, scores, whole.to(dtype), **options).equal(expected), dtype
+        if kind(FUNCTIONS[name]) != "target":
+            assert call(name, scores, whole > 0, **options).equal(call(name, scores, (whole > 0).long(), **options))
+    for dtype in (torch.float8_e4m3fn, torch.float8_e5m2):
+        with pytest.raises(TypeError, match=rf"{kind(FUNCTIONS[name])} is {dtype}, .*\.float\(\)"):
+            call(name, scores, whole.to(dtype))
+        with pytest.raises(TypeError, match=rf"scores is {dtype}, .*\.float\(\)"):
+            call(name, scores.to(dtype), whole)
 
 
 @pytest.mark.parametrize(("name", "option"), options_of("losses", ALL))

@@ -11,20 +11,26 @@ for, searched both ways). It has the shape of the scores. What most losses take 
   documents) are a list a query. Of a classifier's (examples, classes), `dim=-2` ranks the examples of each class.
 - `mask`: boolean, False where there is no score, as in padding (`rankops.ragged.pad_groups`). Masked entries are
   ignored, even NaN. A score of -1e9 in place of a mask is a score: beside it all others are tied.
-- `weights`: how much each score counts within its group. Only proportions matter.
+- `weights`: how much each score counts within its group. Only proportions matter, so weights that differ between
+  groups alone have no effect: how much each group counts is a tensor as `reduction`. The only pair of a group of two
+  counts the same whatever its weights; there `ranknet`, `pairwise_logistic`, `kendall` and `spearman` refuse weights of
+  whole groups.
 - `reduction`: `mean` over groups, `sum`, or `none` for one value a group, in their order; or a tensor of as many
   numbers, how much each group counts in the mean. A group that has nothing to compare is left out, as is one without
   any score or weight: it is 0 without gradient and does not count in the mean.
 - `sorter`: f, which gives soft ranks. None is `Laplace(softness=0.2)`; or the name of a sorter (`laplace`,
   `comparator`), or a sorter: one of `rankops.sorters`, or a function of scores (..., d) to ranks (..., d), 1 for the
-  largest, that has a gradient (and takes `mask`, where one is given).
+  largest and d for the smallest, that has a gradient. It is tried once, on eight scores, and refused if it ranks
+  otherwise. It is passed `mask` where there is one, by `average_precision` always, and by `log_rank`, `recall` and
+  `recall_at_k` where a matrix is not square: write f(scores, mask=None), or subclass `rankops.sorters.Sorter`.
+- No group at all, as scores of shape (0, d), is a loss of 0 with a gradient of zeros, and with `none` no value.
 - `check_finite`: refuse scores and truths that are NaN, infinite or impossible, which waits for a GPU. With False no
   value is read; the loss of a NaN is then NaN as a rule. Under `torch.compile` and `torch.func.vmap` values cannot be
   read, so it is always off there.
 
 All raise a TypeError for what is no tensor or of a wrong type (lists and numpy arrays: `torch.as_tensor`), and a
-ValueError for shapes that differ or are empty, values as above, an unknown option, and what a sorter refuses; the
-message says where. The value has the type of the scores, float32 at least.
+ValueError for shapes that differ, groups of no scores, values as above, an unknown option, and what a sorter refuses;
+the message says where. The value has the type of the scores, float32 at least.
 
 `spearman`, `kendall`, `ndcg`, `average_precision`, `precision_at_k`, `reciprocal_rank` and `expected_reciprocal_rank`
 tend to 1 minus the metric of that name as the sorter tends to exact ranks, `recall_at_k` to 1 minus the `hit_rate` of

@@ -7,15 +7,17 @@ import torch
 from torch import Tensor
 
 from rankops import lookup
-from rankops.checks import check_choice, check_instance, check_values
+from rankops.checks import check_choice, check_instance, check_values, value_of
 from rankops.groups import Groups, groups, within
 from rankops.ranks import ranks
 from rankops.sorters._base import Sorter
+from rankops.sorters._functions import check_ranking, name_of
 
 __all__ = [
     "AnySorter",
     "Groups",
     "Reduction",
+    "check_weights_of_pairs",
     "groups",
     "is_ordered",
     "pointwise",
@@ -29,11 +31,15 @@ __all__ = [
 Named = Literal["mean", "sum", "none"]
 Reduction = Named | Tensor
 # None for Laplace(softness=0.2), the name of a sorter that needs no training here, a `Sorter`, or any function that
-# takes scores (..., d) to ranks (..., d), 1 for the largest, with a gradient, and `mask`, where one is given.
+# takes scores (..., d) to ranks (..., d), 1 for the largest, with a gradient, and `mask`, where one is passed: see
+# `check_ranking`.
 AnySorter = Callable[..., Tensor] | str | None
 
 
-def soft_ranks(given: Groups, sorter: AnySorter, *, mask: Tensor | None = None) -> Tensor:
+LONG = 1000  # scores of which float32 holds ranks to some 1e-4 places
+
+
+def soft_ranks(given: Groups, sorter: AnySorter, *, mask: Tensor | None = None, differences: bool = False) -> Tensor:
     """Rank each group by a sorter.
 
     Args:
@@ -41,11 +47,14 @@ def soft_ranks(given: Groups, sorter: AnySorter, *, mask: Tensor | None = None) 
         sorter: see `AnySorter`. It is passed a mask only if there is one, so that any function of scores will do; what
             it gives where the mask is False is not looked at.
         mask: (..., d) boolean, in place of that of the groups: rank a part of each.
+        differences: whether differences of neighboring ranks matter. Then long groups are ranked in float64, but by
+            functions, which need not take it.
 
     Raises:
-        TypeError: a class in place of a sorter, a sorter whose ranks are no floating-point tensor.
-        ValueError: an unknown name, a function without gradient, or what the sorter refuses; ranks of another shape
-            than the scores, or not finite.
+        TypeError: a class in place of a sorter, a sorter whose ranks are no floating-point tensor, or that takes no
+            mask where there is one.
+        ValueError: an unknown name, a function without gradient, or one that does not rank from 1 for the largest; what
+            the sorter refuses; ranks of another shape than the scores, or not finite.
 
     >>> soft_ranks(groups(torch.tensor([0.1, 0.9]), target=torch.ones(2)), torch.nn.ReLU)
     Traceback (most recent call last):
@@ -61,8 +70,10 @@ def soft_ranks(given: Groups, sorter: AnySorter, *, mask: Tensor | None = None) 
     options: dict[str, Any] = {} if mask is None else {"mask": mask}
     if isinstance(chosen, Sorter) and not given.finite:
         options["check_finite"] = False
-    result = chosen(given.scores, **options)
-    name = getattr(chosen, "__name__", type(chosen).__name__)
+    check_ranking(chosen, given.scores, masked=mask is not None)
+    precise = differences and isinstance(chosen, Sorter) and given.scores.shape[-1] > LONG
+    result = chosen(given.scores.double() if precise else given.scores, **options)
+    name = name_of(chosen)
     _check_ranks(result, given.scores, name)
     if isinstance(chosen, Sorter):  # whose ranks are 0 where the mask is False
         return result
@@ -121,6 +132,33 @@ def _load(name: str, device: torch.device) -> None:
             f"{lookup.did_you_mean(name, known) or '; load a folder or an address with load_sorter'}"
         )
     _LOADED[name, str(device)] = load_sorter(name, device=device)
+
+
+def check_weights_of_pairs(given: Groups, weights: Tensor | None) -> None:
+    """Raise if weights are those of pairs of scores, as of preferences: within a group, they have no effect.
+
+    Args:
+        given: the groups. Nothing is checked but groups of two, with values that may be read.
+        weights: as the loss was given them, or None.
+
+    Raises:
+        ValueError: both scores of each group have one weight, and groups have different ones.
+
+    >>> weights = torch.tensor([[1.0, 1.0], [9.0, 9.0]])
+    >>> check_weights_of_pairs(groups(torch.zeros(2, 2), target=torch.eye(2), weights=weights), weights)
+    Traceback (most recent call last):
+    ...
+    ValueError: weights are equal within each group of two and differ between groups, expected weights within groups:
+    say how much each group counts as reduction=weights.select(dim, 0)
+    """
+    if weights is None or not given.finite or given.weight.shape[-1] != 2:
+        return
+    one, other = given.weight[given.exists.all(-1)].unbind(-1)
+    if one.numel() and value_of((one == other).all() & (one != one[0]).any()):
+        raise ValueError(
+            "weights are equal within each group of two and differ between groups, expected weights within groups: say "
+            "how much each group counts as reduction=weights.select(dim, 0)"
+        )
 
 
 def reduced(given: Groups, values: Tensor, reduction: Reduction, *, counts: Tensor | None = None) -> Tensor:

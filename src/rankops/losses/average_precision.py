@@ -24,7 +24,8 @@ def average_precision(
     its P positives: 1 minus average precision (SoDeep, Eqs. 5-6) when the sorter is exact, averaged over groups.
     `mean_average_precision` makes the mean rank of the positives small, in which all places count alike; here those at
     the top count most, as in the metric. With soft ranks no precision counts for more than 1. Groups without a
-    positive or without a negative are left out.
+    positive or without a negative are left out. With `Handcrafted` this is SmoothAP (Brown et al.
+    2020).
 
     Args:
         scores: y, any shape.

@@ -61,7 +61,7 @@ def expected_reciprocal_rank(
     if k is not None:
         check_count("k", k)
     satisfied = satisfaction(given.truth, given.weight, highest)
-    places = soft_ranks(given, sorter).clamp(min=1)  # a soft rank may lie a little below 1
+    places = soft_ranks(given, sorter, differences=True).clamp(min=1)  # a soft rank may lie a little below 1
     order = places.detach().argsort(dim=-1, stable=True)
     ordered, satisfied = places.gather(-1, order), satisfied.gather(-1, order)
     unsatisfied = torch.log1p(-satisfied.double()).clamp(min=SURE)
@@ -69,4 +69,4 @@ def expected_reciprocal_rank(
     left = (unsatisfied.cumsum(-1) - unsatisfied + signed / 2).exp().to(ordered.dtype)
     shown = 1.0 if k is None else torch.sigmoid((k + 0.5 - ordered) / temperature)
     found = (satisfied * left / ordered * shown).sum(-1)
-    return reduced(given, 1 - found, reduction, counts=is_ordered(given.truth, given.weight))
+    return reduced(given, (1 - found).to(given.scores.dtype), reduction, counts=is_ordered(given.truth, given.weight))

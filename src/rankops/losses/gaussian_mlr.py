@@ -61,7 +61,7 @@ def gaussian_mlr(
     variances = torch.ones_like(means)
     if log_variances is not None:
         check_floating(log_variances=log_variances)
-        check_shapes("(..., K)", log_variances=log_variances, scores=scores)
+        check_shapes("(..., K)", empty=True, log_variances=log_variances, scores=scores)
         if check_finite:
             wrong = ~torch.isfinite(log_variances)
             check_values("log_variances", log_variances, wrong if mask is None else wrong & mask, "a finite number")

@@ -89,5 +89,6 @@ def hinge_ap(
 
 def _first(values: Tensor, kind: Tensor, count: Tensor) -> tuple[Tensor, Tensor]:
     """Return the values of a kind, descending, in as many places as the largest class needs, and which are filled."""
-    order = values.detach().masked_fill(~kind, -torch.inf).argsort(dim=-1, descending=True)[..., : int(count.max())]
+    order = values.detach().masked_fill(~kind, -torch.inf).argsort(dim=-1, descending=True)
+    order = order[..., : int(count.max()) if count.numel() else 0]
     return values.gather(-1, order), torch.arange(order.shape[-1], device=values.device) < count

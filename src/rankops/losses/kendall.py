@@ -4,7 +4,16 @@ import torch
 from torch import Tensor
 
 from rankops.checks import check_positive, value_of
-from rankops.losses._inputs import AnySorter, Reduction, groups, is_ordered, reduced, soft_ranks, within
+from rankops.losses._inputs import (
+    AnySorter,
+    Reduction,
+    check_weights_of_pairs,
+    groups,
+    is_ordered,
+    reduced,
+    soft_ranks,
+    within,
+)
 from rankops.losses._pairs import Pair, at_once, sums_over_pairs
 from rankops.ranks import dense_ranks, ranks
 from rankops.sorters._laplace_sums import sums_of_others
@@ -58,9 +67,10 @@ def kendall(
     given = groups(
         scores, target=target, order=True, dim=dim, mask=mask, weights=weights, check_finite=check_finite, least=2
     )
+    check_weights_of_pairs(given, weights)
     check_positive("temperature", temperature)
     weight = within(given.weight)
-    places = soft_ranks(given, sorter)
+    places = soft_ranks(given, sorter, differences=True)
     closeness = None  # all pairs alike
     if top_heavy:
         true_places = ranks(given.truth.double(), mask=given.mask, check_finite=given.finite)
@@ -75,7 +85,7 @@ def kendall(
     ordered = is_ordered(given.truth, weight)
     of_true = of_true.where(ordered, 1.0)
     tau = agreement / torch.maximum(of_soft, of_true / 1000).sqrt() / of_true.sqrt()
-    return reduced(given, 1 - tau, reduction, counts=ordered)
+    return reduced(given, (1 - tau).to(given.scores.dtype), reduction, counts=ordered)
 
 
 def _by_pairs(places: Tensor, known: Tensor, weight: Tensor, closeness: Tensor | None) -> tuple[Tensor, ...]:

@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from rankops.checks import check_positive
-from rankops.losses._inputs import Reduction, groups, reduced, within
+from rankops.losses._inputs import Reduction, check_weights_of_pairs, groups, reduced, within
 from rankops.losses._pairs import Pair, logistic, sums_over_pairs
 
 __all__ = ["pairwise_logistic"]
@@ -53,6 +53,7 @@ def pairwise_logistic(
     tensor(True)
     """
     given = groups(scores, label_ranks=label_ranks, dim=dim, mask=mask, weights=weights, check_finite=check_finite)
+    check_weights_of_pairs(given, weights)
     check_positive("adjacent", adjacent)
 
     def rows(scores: Pair, label_ranks: Pair, weight: Pair) -> tuple[Tensor, ...]:

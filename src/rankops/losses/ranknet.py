@@ -2,7 +2,7 @@
 
 from torch import Tensor
 
-from rankops.losses._inputs import Reduction, groups, reduced, within
+from rankops.losses._inputs import Reduction, check_weights_of_pairs, groups, reduced, within
 from rankops.losses._pairs import Pair, logistic, sums_over_pairs
 
 __all__ = ["ranknet"]
@@ -43,6 +43,7 @@ def ranknet(
     given = groups(
         scores, target=target, order=True, dim=dim, mask=mask, weights=weights, check_finite=check_finite, least=2
     )
+    check_weights_of_pairs(given, weights)
     weight = within(given.weight)
 
     def rows(scores: Pair, truth: Pair, weight: Pair) -> tuple[Tensor, ...]:

@@ -2,7 +2,7 @@
 
 from torch import Tensor
 
-from rankops.losses._inputs import AnySorter, Reduction, groups, rank_distance
+from rankops.losses._inputs import AnySorter, Reduction, check_weights_of_pairs, groups, rank_distance
 
 __all__ = ["spearman"]
 
@@ -28,7 +28,9 @@ def spearman(
         scores: y, any shape.
         target: $y^*$, of that shape; tied ones share their average rank.
         mask: of that shape, boolean, False where a group has no example; d is then the number of those it has.
-        weights: of that shape, how much each squared error counts within its group.
+        weights: of that shape, how much each squared error counts within its group: their weighted mean takes the place
+            of the mean. With weights, the loss is not 1 minus the weighted correlation of `rankops.metrics.spearman`,
+            which weighs means and variances of ranks as well.
         dim, reduction, sorter, check_finite: see `rankops.losses`.
 
     Returns:
@@ -45,4 +47,5 @@ def spearman(
     given = groups(
         scores, target=target, order=True, dim=dim, mask=mask, weights=weights, check_finite=check_finite, least=2
     )
+    check_weights_of_pairs(given, weights)
     return rank_distance(given, sorter, reduction)

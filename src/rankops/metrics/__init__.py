@@ -3,8 +3,9 @@
     from rankops.metrics import ndcg
     ndcg(scores, target).nanmean()
 
-Average or bootstrap the values. A group for which a metric is not defined has NaN: no positive, no
-gain, nothing but ties in a correlation. Arguments are those of `rankops.losses`; values are float64.
+Average or bootstrap the values. A group for which a metric is not defined has NaN, whether it is one of many or alone:
+no positive, no gain, nothing but ties in a correlation. Of no group, as scores of shape (0, d), there is no value, and
+a mean over groups is NaN. Arguments are those of `rankops.losses`; values are float64.
 
 - Of a `target` to be ordered like: `spearman`, `kendall` (tau-b), `goodman_kruskal_gamma`, `exact_match` (EM),
   `elementwise_match` (EW).
@@ -16,7 +17,10 @@ gain, nothing but ties in a correlation. Arguments are those of `rankops.losses`
 Equal scores share their places in `ndcg`, `precision_at_k`, `recall_at_k` and wherever ranks are compared. In the other
 metrics of relevance and labels they count against the positive, as in scikit-learn.
 
-For a metric of many batches, or of several processes, torchmetrics needs these lines:
+For a mean over the groups of many batches, or of several processes, torchmetrics needs these lines. They take any
+metric here that returns one value a group:
+
+    import torch, torchmetrics
 
     class MeanOverGroups(torchmetrics.Metric):
         def __init__(self, metric):
@@ -33,7 +37,10 @@ For a metric of many batches, or of several processes, torchmetrics needs these 
         def compute(self):
             return self.total / self.count
 
-    metrics = torchmetrics.MetricCollection({"ndcg": MeanOverGroups(ndcg), "mrr": MeanOverGroups(reciprocal_rank)})
+    graded = {"ndcg": MeanOverGroups(ndcg), "err": MeanOverGroups(expected_reciprocal_rank)}
+    metrics = torchmetrics.MetricCollection(graded)  # of one kind of truth: these of a target
+    metrics.update(torch.tensor([[0.9, 0.1, 0.5]]), torch.tensor([[2, 0, 3]]))
+    metrics.compute()
 """
 
 from rankops.metrics.coverage_error import coverage_error

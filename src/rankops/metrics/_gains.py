@@ -6,7 +6,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from rankops.checks import check_choice, check_positive, check_values
+from rankops.checks import check_choice, check_positive, check_values, signed
 from rankops.groups import within
 
 __all__ = ["Gain", "check_grade", "check_relevance", "gains_of", "ideal", "reading_order", "satisfaction"]
@@ -28,7 +28,7 @@ def check_relevance(target: Tensor, gain: Gain, *, mask: Tensor | None = None, c
     check_choice("gain", gain, Gain)
     if not check_finite:
         return
-    known = target if mask is None else target.masked_fill(~mask, 0)
+    known = signed(target) if mask is None else signed(target).masked_fill(~mask, 0)
     check_values("target", target, known < 0, "a relevance of at least 0")
     if gain == "exponential":
         check_values("target", target, known > 60, "at most 60, since 2^target is the gain: use gain='linear'")
@@ -73,7 +73,7 @@ def check_grade(target: Tensor, highest: float, *, mask: Tensor | None = None, c
     """
     check_positive("highest", highest)
     if check_finite:
-        known = target if mask is None else target.masked_fill(~mask, 0)
+        known = signed(target) if mask is None else signed(target).masked_fill(~mask, 0)
         check_values("target", target, (known < 0) | (known > highest), f"a relevance from 0 to highest, {highest}")
 
 

@@ -39,12 +39,11 @@ def kendall(
         top_heavy: pairs count for more, the nearer they are to the top.
 
     Returns:
-        One value a group, float64, from -1 to 1; of several, NaN for those without two different scores or targets.
+        One value a group, float64, from -1 to 1; NaN for those without two different scores and targets that count.
 
     Raises:
         TypeError: scores that are not floating point, a mask or weights of another type.
-        ValueError: shapes differ, one that is not finite, negative weights; of a single group, fewer than two examples,
-            or scores or targets that are all equal.
+        ValueError: shapes differ, one that is not finite, negative weights.
 
     >>> kendall(torch.tensor([0.1, 0.4, 0.2]), torch.tensor([1, 2, 3]))
     tensor(0.3333, dtype=torch.float64)
@@ -77,7 +76,7 @@ def goodman_kruskal_gamma(
         scores, target, dim, mask, weights: see `kendall`.
 
     Returns:
-        One value a group, float64, from -1 to 1; of several, NaN for those without two different scores or targets.
+        One value a group, float64, from -1 to 1; NaN for those without two different scores and targets that count.
 
     Raises:
         TypeError, ValueError: see `kendall`.
@@ -107,6 +106,9 @@ def _pairs(
         closeness = 1 / ranks(second, mask=None if mask is None else mask.movedim(dim, -1)).clamp(min=1)
         factors.append(factors[0] * closeness)
     length = first.shape[-1]
+    if not first.numel():  # no group
+        none = weight.sum(-1)
+        return none, none, none, none, defined
     flat = [part.reshape(-1, length).split(max(1, AT_ONCE // length)) for part in (first, second, *factors)]
     sums = [torch.stack(_sums(one, other, list(some))) for one, other, *some in zip(*flat, strict=True)]
     concordant, discordant, of_first, of_second = torch.cat(sums, dim=-1).view(4, *defined.shape)

@@ -7,7 +7,7 @@ empty denominator is 0.
 import torch
 from torch import Tensor
 
-from rankops.checks import check_label_ranks, check_scores, check_shapes
+from rankops.checks import check_label_ranks, check_scores, check_shapes, signed
 from rankops.ranks import dense_ranks
 
 __all__ = ["ranked", "ranked_ceiling", "unranked"]
@@ -38,7 +38,7 @@ def ranked(scores: Tensor, label_ranks: Tensor) -> dict[str, Tensor]:
     >>> round(rates["accuracy"].item(), 3), rates["exact_match"].item()
     (0.667, 0.0)
     """
-    _check(scores, label_ranks)
+    label_ranks = _checked(scores, label_ranks)
     check_scores(scores)
     label_ranks = dense_ranks(label_ranks)
     rows = max(1, PAIRS // max(1, scores.shape[1] ** 2))
@@ -62,7 +62,7 @@ def unranked(selected: Tensor, label_ranks: Tensor) -> dict[str, Tensor]:
     >>> unranked(torch.tensor([[True, True, False]]), torch.tensor([[2, 0, 0]]))["precision"]
     tensor([0.5000], dtype=torch.float64)
     """
-    _check(selected, label_ranks)
+    label_ranks = _checked(selected, label_ranks)
     if selected.dtype != torch.bool:
         raise ValueError(f"selected is {selected.dtype}, expected booleans: `label_ranks > 0` selects what has a rank")
     return _rates(label_ranks > 0, selected, torch.ones_like(selected))
@@ -81,12 +81,15 @@ def ranked_ceiling(label_ranks: Tensor) -> float:
     >>> ranked_ceiling(torch.tensor([[2, 1, 0], [0, 1, 2]]))
     0.5
     """
+    label_ranks = _checked(label_ranks, label_ranks)
     return ranked(dense_ranks(label_ranks).double(), label_ranks)["mean_average_precision"].mean().item()
 
 
-def _check(predictions: Tensor, label_ranks: Tensor) -> None:
+def _checked(predictions: Tensor, label_ranks: Tensor) -> Tensor:
+    """Return label ranks in a type that can be compared."""
     check_shapes("(n, K)", dims=2, leading=False, empty=True, predictions=predictions, label_ranks=label_ranks)
-    check_label_ranks(predictions, label_ranks, empty=True)
+    check_label_ranks(predictions, label_ranks)
+    return signed(label_ranks)
 
 
 def _ranked(scores: Tensor, label_ranks: Tensor) -> dict[str, Tensor]:

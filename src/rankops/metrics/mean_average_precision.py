@@ -23,22 +23,16 @@ def mean_average_precision(
         scores, labels, dim, mask, weights: see `average_precision`.
 
     Returns:
-        A scalar, float64.
+        A scalar, float64; NaN if no group has a positive.
 
     Raises:
-        TypeError, ValueError: see `average_precision`; no group has a positive.
+        TypeError, ValueError: see `average_precision`.
 
     >>> scores, labels = torch.tensor([[0.9, 0.3], [0.2, 0.4]]), torch.tensor([[1, 0], [1, 0]])
     >>> mean_average_precision(scores, labels)
     tensor(0.7500, dtype=torch.float64)
     """
-    each = average_precision(scores, labels, dim=dim, mask=mask, weights=weights)
-    if bool(each.isnan().all()):
-        raise ValueError(
-            f"mean average precision is undefined: labels {tuple(labels.shape)} has no positive in any group, expected "
-            "at least one that is not masked"
-        )
-    return each.nanmean()
+    return average_precision(scores, labels, dim=dim, mask=mask, weights=weights).nanmean()
 
 
 def average_precision(

@@ -42,7 +42,7 @@ def median_rank(scores: Tensor, positives: Tensor, *, mask: Tensor | None = None
         scores, positives, mask: see `first_positive_ranks`.
 
     Returns:
-        A scalar, float64.
+        A scalar, float64; NaN without rows.
 
     Raises:
         TypeError, ValueError: see `first_positive_ranks`.
@@ -52,6 +52,8 @@ def median_rank(scores: Tensor, positives: Tensor, *, mask: Tensor | None = None
     tensor(1.5000, dtype=torch.float64)
     """
     ordered = first_positive_ranks(scores, positives, mask=mask).double().sort().values
+    if not len(ordered):
+        return ordered.new_full((), torch.nan)
     return (ordered[(len(ordered) - 1) // 2] + ordered[len(ordered) // 2]) / 2
 
 

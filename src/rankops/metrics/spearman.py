@@ -29,12 +29,11 @@ def spearman(
         weights: of that shape, how much each example counts in the means, variances and covariance of the ranks.
 
     Returns:
-        One value a group, float64, from -1 to 1; of several, NaN for those without two different scores or targets.
+        One value a group, float64, from -1 to 1; NaN for those without two different scores and targets that count.
 
     Raises:
         TypeError: scores that are not floating point, a mask or weights of another type.
-        ValueError: shapes differ, one that is not finite, negative weights; of a single group, fewer than two examples,
-            or scores or targets that are all equal.
+        ValueError: shapes differ, one that is not finite, negative weights.
 
     >>> spearman(torch.tensor([0.1, 0.4, 0.2]), torch.tensor([1, 2, 3]))
     tensor(0.5000, dtype=torch.float64)

@@ -24,7 +24,7 @@ from rankops.checks import (
 from rankops.ranks import unit_of
 from rankops.sorters._base import Sorter
 from rankops.sorters._laplace_sums import before_and_after, sums_of_others, with_signature
-from rankops.sorters._standardize import standard_deviation
+from rankops.sorters._standardize import largest, standard_deviation
 from rankops.sorters.laplace import Laplace
 from rankops.sorters.logistic import Logistic, LogisticLevels
 
@@ -46,6 +46,9 @@ def soft_topk(
     generator: torch.Generator | None = None,
 ) -> Tensor:
     r"""Return how surely each score is among the k largest: $F((s_i - t) / b)$ with t such that they add up to k.
+
+    This is the soft top-k of LapSum (Struski et al., ICML 2025, arXiv:2503.06242), with F the distribution function of
+    Laplace, or of the logistic distribution.
 
     Args:
         scores: any shape, floating point; half precision is computed and returned in float32.
@@ -77,7 +80,7 @@ def soft_topk(
         raise ValueError(f"k is {k}, expected from 0 to {most}")
     if hard and k != int(k):
         raise ValueError(f"k is {k}, expected a whole number with hard=True")
-    values = _noisy(kernel, values, width, generator)
+    values = _below_largest(_noisy(kernel, values, width, generator), mask)
     all_or_none = (count - k <= 0) | (count * 0 + k <= 0)
     level = torch.where(all_or_none, count / 2, k)
     apart = (values - _levels(kernel, values, mask, width, level)) / width
@@ -85,7 +88,7 @@ def soft_topk(
     if hard:
         order = _keys(values, mask).argsort(dim=-1, descending=True, stable=True)
         first = (torch.arange(values.shape[-1], device=values.device) < k).expand_as(order)
-        result = result + (torch.zeros_like(result).scatter(-1, order, first.to(result.dtype)) - result).detach()
+        result = _with_gradient_of(result, torch.zeros_like(result).scatter(-1, order, first.to(result.dtype)))
     if mask is not None:
         result = result.masked_fill(~mask, 0.0)
     return _returned(result, scores).movedim(-1, dim)
@@ -101,6 +104,10 @@ def soft_sort(
     generator: torch.Generator | None = None,
 ) -> Tensor:
     r"""Sort scores, the largest first: the t at which $G(t) = i - \frac12$, in O(d log d).
+
+    This is the soft sorting of LapSum (Struski et al., ICML 2025, arXiv:2503.06242), G the sum of `soft_topk`. With a
+    sorter in standard deviations, equal scores are their own result, and the largest and smallest may lie beyond the
+    scores, by less than $b \log 2 d$.
 
     Args:
         scores: any shape, floating point; half precision is computed and returned in float32.
@@ -129,12 +136,14 @@ def soft_sort(
         return result.movedim(-1, dim)
     kernel = _kernel("soft_sort", sorter)
     values, mask, count, width, unit = _with_width(kernel, scores, dim, mask)
+    equal = _equal(kernel, values, mask)
     values = _noisy(kernel, values, width, generator)
     taken = torch.arange(values.shape[-1], device=values.device) < count
     result = _levels(kernel, values, mask, width, None)
     if hard:
         exact = _keys(values, mask).sort(dim=-1, descending=True).values.where(taken, 0.0)
-        result = result + (exact - result).detach()
+        result = _with_gradient_of(result, exact)
+    result = _with_gradient_of(result, equal).where(equal.isfinite(), result)
     return _returned(result.where(taken, 0.0) * unit, scores).movedim(-1, dim)
 
 
@@ -150,7 +159,8 @@ def soft_quantile(
 ) -> Tensor:
     r"""Return soft quantiles: $q (d - 1)$ places from the smallest value of `soft_sort`, linearly in between.
 
-    As the softness tends to 0, this tends to `torch.quantile`'s linear rule.
+    The values are those of LapSum (Struski et al., ICML 2025, arXiv:2503.06242). As the softness tends to 0, this tends
+    to `torch.quantile`'s linear rule.
 
     Args:
         scores: any shape, floating point; half precision is computed and returned in float32.
@@ -171,12 +181,14 @@ def soft_quantile(
     values, mask, count, width, unit = _with_width(kernel, scores, dim, mask)
     if not torch.is_tensor(q) and (isinstance(q, bool) or not isinstance(q, Real)):
         raise TypeError(f"q is {q!r}, expected a number in [0, 1], or a tensor of them")
-    shares = torch.as_tensor(q, device=values.device).detach().double()
+    # Not by way of float32, the type of a Python number in a tensor.
+    shares = torch.as_tensor(q, device=values.device, dtype=torch.float64).detach()
     if shares.dim() > 1:
         raise ValueError(f"q has shape {tuple(shares.shape)}, expected a number or a vector")
     check_values("q", shares, ~((shares >= 0) & (shares <= 1)), "a number in [0, 1]")
     if mask is not None:
         check_values("mask", mask, ~mask.any(-1, keepdim=True).expand_as(mask), "True somewhere in each vector")
+    equal = _equal(kernel, values, mask)
     values = _noisy(kernel, values, width, generator)
     place = shares.reshape(-1) * (count - 1)  # (..., Q), 0 for the smallest
     lower, part = place.floor(), place.frac()
@@ -184,7 +196,8 @@ def soft_quantile(
     ends = _levels(kernel, values, mask, width, levels)
     if hard:
         exact = _keys(values, mask).sort(dim=-1, descending=True).values.gather(-1, (levels - 0.5).long())
-        ends = ends + (exact - ends).detach()
+        ends = _with_gradient_of(ends, exact)
+    ends = _with_gradient_of(ends, equal).where(equal.isfinite(), ends)
     result = _returned(torch.lerp(*ends.chunk(2, -1), part) * unit, scores)
     return result.squeeze(-1) if shares.dim() == 0 else result.movedim(-1, 0)
 
@@ -211,8 +224,8 @@ def soft_permutation(
 ) -> Tensor:
     r"""Compute how much of each place is taken by each score, a doubly stochastic matrix.
 
-    $P_{ij} = F((s_j - t_i) / b) - F((s_j - t_{i-1}) / b)$ with $G(t_i) = i$ and $t_0 = \infty$. It takes memory in
-    proportion to d^2.
+    $P_{ij} = F((s_j - t_i) / b) - F((s_j - t_{i-1}) / b)$ with $G(t_i) = i$ and $t_0 = \infty$: LapSum (Struski et
+    al., ICML 2025, arXiv:2503.06242). It takes memory in proportion to d^2.
 
     Args:
         scores: any shape, floating point; half precision is computed and returned in float32.
@@ -242,6 +255,7 @@ def soft_permutation(
     else:
         kernel = _kernel("soft_permutation", sorter)
         width = _width(kernel, values, valid, unit)
+        values = _below_largest(values, valid)
         place = torch.arange(1, values.shape[-1], device=values.device)
         inner = place < count  # at the last place, t is minus infinity
         levels = torch.where(inner, place, count / 2)
@@ -344,7 +358,7 @@ def _prepared(scores: Tensor, dim: int, mask: Tensor | None) -> tuple[Tensor, Te
     The unit, 1 or (..., 1), is what scores were divided by, and what has their dimension is to be multiplied with.
     """
     check_scores(scores, dim=dim, finite=False)
-    largest = largest_magnitude(scores, mask)
+    magnitude = largest_magnitude(scores, mask)
     values = scores.movedim(dim, -1)
     values = values if values.dtype in (torch.float32, torch.float64) else values.float()
     if mask is None:
@@ -352,7 +366,7 @@ def _prepared(scores: Tensor, dim: int, mask: Tensor | None) -> tuple[Tensor, Te
     else:
         mask = mask.movedim(dim, -1)
         values, count = values.masked_fill(~mask, 0.0), mask.sum(-1, keepdim=True).double()
-    if (unit := unit_of(values, largest)) is None:
+    if (unit := unit_of(values, magnitude)) is None:
         return values, mask, count, 1.0
     return values / unit, mask, count, unit
 
@@ -375,6 +389,26 @@ def _with_width(
 def _distribution(kernel: Kernel, apart: Tensor) -> Tensor:
     """Return F, the distribution function of the noise."""
     return apart.sigmoid() if isinstance(kernel, Logistic) else (1 - apart.sign() * torch.expm1(-apart.abs())) / 2
+
+
+def _below_largest(values: Tensor, mask: Tensor | None) -> Tensor:
+    """Return scores less the largest, in float64, which holds levels among close scores that are far from 0."""
+    apart = values.double() - largest(values, mask).double()
+    return apart if mask is None else apart.masked_fill(~mask, 0.0)
+
+
+def _equal(kernel: Kernel, values: Tensor, mask: Tensor | None) -> Tensor:
+    """Return the score of vectors (..., d) in which all are equal, (..., 1), as a constant; infinity for others.
+
+    Their deviation is 0, and so is a width in deviations, which `standard_deviation` has to take for 1.
+    """
+    most, negated = largest(values, mask), largest(-values, mask)
+    return most.where((most == -negated) & kernel.standardize, torch.inf)
+
+
+def _with_gradient_of(soft: Tensor, exact: Tensor) -> Tensor:
+    """Return exact values to the last digit, with the gradient of soft ones."""
+    return exact + (soft - soft.detach())
 
 
 def _keys(values: Tensor, mask: Tensor | None) -> Tensor:

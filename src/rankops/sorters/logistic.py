@@ -17,7 +17,7 @@ class Logistic(NoisySorter):
     r"""Expected ranks under logistic noise: grades places more finely than `Laplace`; O(d^2), any length, no training.
 
     $\hat r_i = 1 + \sum_{j \neq i} \sigma\left(\frac{s_j - s_i}{b\,\mathrm{std}(s)}\right)$: SoDeep, Eqs. 11-12, with
-    $\lambda = 1 / b$.
+    $\lambda = 1 / b$. Ranks expected under noise are those of SoftRank (Taylor et al. 2008), whose noise is normal.
 
     In `soft_permutation` it tells places apart while scores are still close: the derivative of $\sigma$ at its quantile
     i/d is i/d (1 - i/d), which changes from place to place. That of Laplace's F is min(i, d - i)/d, which pushes all

@@ -42,7 +42,13 @@ class LabelPhase(Half):
         scores, (labels, difficult), weight = outputs.cpu(), self.val.truth, self.val.weight
         check_scores(scores)
         weights = None if weight is None else weight.unsqueeze(1).expand_as(scores)
-        return {self.monitor: mean_average_precision(scores, labels, dim=-2, mask=~difficult, weights=weights).item()}
+        value = mean_average_precision(scores, labels, dim=-2, mask=~difficult, weights=weights)
+        if bool(value.isnan()):
+            raise ValueError(
+                "no class has a positive validation example that is not difficult, so mean average precision is "
+                "undefined: expected examples with labels"
+            )
+        return {self.monitor: value.item()}
 
 
 class MultiLabel(TwoPhases):
@@ -85,7 +91,10 @@ class MultiLabel(TwoPhases):
         )
         mask = ~difficult.bool()
         known = (labels.bool() & mask).any(0)
-        mean_average_precision(scores, labels, dim=-2, mask=mask)  # raises where there is no positive at all
+        if not bool(known.any()):
+            raise ValueError(
+                "no class has a positive example that is not difficult, so mean average precision is undefined"
+            )
         weight = torch.ones(len(scores), dtype=torch.float64)
         if "weight" in table.column_names:
             weight = torch.from_numpy(table["weight"].to_numpy().astype(np.float64))

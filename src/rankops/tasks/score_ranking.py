@@ -86,7 +86,7 @@ class ScorePhase(Half):
         check_scores(scores)
         # A network that gives every example the same score has no order: it is no better than chance.
         constant = bool((scores == scores[0]).all())
-        found = {"spearman": 0.0 if constant else spearman(scores, target, weights=weights).item()}
+        found = {"spearman": 0.0 if constant else _correlation(scores, target, weights).item()}
         if (threshold := self.module.recipe.get("threshold")) is not None:
             precision = average_precision(scores, target >= threshold, weights=weights)
             found["average_precision"] = precision.nan_to_num().item()
@@ -174,7 +174,7 @@ class ScoreRanking(TwoPhases):
             torch.from_numpy(table[name].to_numpy().astype(np.float64))
             for name in ("score", "target", *(["weight"] if "weight" in table.column_names else []))
         )
-        spearman(score, target)  # raises where there is no order
+        _correlation(score, target, None)  # raises where there is no order
         names, positive = ["spearman"], None
         if "positive" in table.column_names:
             names, positive = [*names, "average_precision"], torch.from_numpy(np.array(table["positive"].to_pylist()))
@@ -207,3 +207,12 @@ def _too_near(target: Tensor, **measured: float) -> bool:
 def _standardized(target: Tensor, *, mean: float, deviation: float, plus: float | None = None) -> Tensor:
     value = target.double()
     return ((value if plus is None else (value + plus).log()) - mean) / deviation
+
+
+def _correlation(scores: Tensor, target: Tensor, weights: Tensor | None) -> Tensor:
+    """Return Spearman's correlation; raise if scores or targets are all equal, so that it is not defined."""
+    value = spearman(scores, target, weights=weights)
+    if bool(value.isnan()):
+        equal = "scores" if bool((scores == scores[0]).all()) else "targets that count"
+        raise ValueError(f"Spearman is undefined: all {len(scores)} {equal} are equal, expected different ones")
+    return value

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from rankops import lookup
 from rankops.ranks import ranks as exact_ranks
+from rankops.sorters._base import Sorter
 
 __all__ = ["JOINTLY", "Objective", "grouped"]
 
@@ -166,16 +167,10 @@ class Objective:
 
     def _fine_tune_sorter(self, scores: Tensor, truth: Tensor | dict[str, Tensor]) -> None:
         """Take one step of the sorter on the vectors that the loss is about to hand it."""
-        seen: list[Tensor] = []
-
-        def record(scores: Tensor, mask: Tensor | None = None) -> Tensor:
-            if mask is None:  # a part of a vector is nothing to learn sorting from
-                seen.append(scores.detach())
-            return self._sorter(scores, **({} if mask is None else {"mask": mask}))
-
+        recorder = _Recorder(self._sorter)
         with torch.no_grad():
-            self._loss(scores.detach(), _truth_of(self._loss, truth), sorter=record)
-        vectors = torch.cat([part.reshape(-1, part.shape[-1]) for part in seen])
+            self._loss(scores.detach(), _truth_of(self._loss, truth), sorter=recorder)
+        vectors = torch.cat([part.reshape(-1, part.shape[-1]) for part in recorder.seen])
         self._sorter.requires_grad_(True)
         with torch.enable_grad():
             error = (self._sorter(vectors) - exact_ranks(vectors)).abs().mean() / vectors.shape[-1]
@@ -183,6 +178,20 @@ class Objective:
         self._optimizer.step()
         self._optimizer.zero_grad()
         self._sorter.requires_grad_(False)
+
+
+class _Recorder(Sorter):
+    """A sorter that keeps what it is given, but for parts of vectors, which are nothing to learn sorting from."""
+
+    def __init__(self, sorter: nn.Module):
+        super().__init__()
+        self.sorter, self.seen = sorter, list[Tensor]()
+
+    def soft_ranks(self, scores: Tensor, mask: Tensor | None) -> Tensor:
+        if mask is None:
+            self.seen.append(scores.detach())
+            return self.sorter(scores)
+        return self.sorter(scores, mask=mask)
 
 
 def _truth_of(loss: partial, truth: Tensor | dict[str, Tensor]) -> Tensor:

@@ -1,0 +1,187 @@
+"""Functions in place of sorters: tried once, and refused where they would train backwards."""
+
+import gc
+from functools import partial
+
+import pytest
+import torch
+
+from rankops import losses
+from rankops.sorters import LSTM, Handcrafted, Laplace, Sorter, StraightThrough
+from rankops.sorters._functions import _TRIED
+from rankops.training.objective import Objective
+
+
+def sigmoids(scores: torch.Tensor) -> torch.Tensor:
+    return 0.5 + torch.sigmoid(5 * (scores.unsqueeze(-2) - scores.unsqueeze(-1))).sum(-1)
+
+
+SCORES = torch.tensor([[0.3, -0.2, 1.5, 0.9, -1.0]])
+TARGET = torch.tensor([[3.0, 1.0, 5.0, 4.0, 2.0]])
+
+
+class Sigmoids(torch.nn.Module):
+    def forward(self, scores):
+        return sigmoids(scores)
+
+
+class Ascending(torch.nn.Module):
+    def forward(self, scores):
+        return sigmoids(-scores)
+
+
+class AscendingSorter(Sorter):
+    def soft_ranks(self, scores, mask):
+        return sigmoids(-scores)
+
+
+class Holder:
+    def __init__(self, sign):
+        self.sign = sign
+
+    def rank(self, scores):
+        return sigmoids(self.sign * scores)
+
+
+WRONG = {
+    "ascending": (lambda scores: sigmoids(-scores), "largest rank"),
+    "ascending module": (Ascending(), "largest rank"),
+    "ascending sorter": (AscendingSorter(), "largest rank"),
+    "ascending method": (Holder(-1).rank, "largest rank"),
+    "ascending partial": (partial(lambda scale, scores: sigmoids(scale * scores), -1), "largest rank"),
+    "scores": (lambda scores: 3 * scores, "largest rank"),
+    "ascending, exact": (lambda scores: scores.argsort(-1).argsort(-1) + 1.0 + 0 * scores, "largest rank"),
+    "from 0": (lambda scores: sigmoids(scores) - 1, "begin at 0"),
+    "divided by d": (lambda scores: sigmoids(scores) / scores.shape[-1], "divided by the length"),
+    "negative scores": (lambda scores: -3 * scores, "expected 4.5"),
+}
+
+
+@pytest.mark.parametrize(("sorter", "message"), WRONG.values(), ids=WRONG)
+def test_what_ranks_otherwise_is_refused(sorter, message):
+    for _ in range(2):  # what was refused is not taken the second time
+        with pytest.raises(ValueError, match=message):
+            losses.spearman(SCORES, TARGET, sorter=sorter)
+    with pytest.raises(ValueError, match=message):
+        losses.ndcg(SCORES, TARGET, sorter=sorter, check_finite=False)
+
+
+def test_an_objective_refuses_it_too():
+    objective = Objective({"name": "spearman"}, sorter=Ascending())
+    with pytest.raises(ValueError, match="largest rank"):
+        objective(SCORES, TARGET)
+
+
+def fixed(scores: torch.Tensor) -> torch.Tensor:
+    assert scores.shape == SCORES.shape, "only that shape"
+    return sigmoids(scores)
+
+
+def untrained_sorter() -> Sorter:
+    torch.manual_seed(0)
+    return LSTM(length=5, hidden=4)
+
+
+RIGHT = {
+    "sigmoids": sigmoids,
+    "module": torch.nn.Sequential(Handcrafted(steepness=5.0)),
+    "method": Holder(1).rank,
+    "of one shape": fixed,
+    "soft": lambda scores: sigmoids(scores / 100),
+    "in float64": lambda scores: sigmoids(scores.double()),
+    "untrained, may learn it": untrained_sorter(),
+}
+
+
+@pytest.mark.parametrize("sorter", RIGHT.values(), ids=RIGHT)
+def test_what_ranks_as_expected_is_taken(sorter):
+    scores = SCORES.clone().requires_grad_()
+    losses.spearman(scores, TARGET, sorter=sorter).backward()
+    assert scores.grad.isfinite().all()
+
+
+def test_it_is_tried_once_and_not_kept():
+    calls = []
+
+    def counted(scores):
+        calls.append(tuple(scores.shape))
+        return sigmoids(scores)
+
+    state, before = torch.get_rng_state(), len(_TRIED)
+    for _ in range(3):
+        losses.spearman(SCORES, TARGET, sorter=counted)
+    assert calls == [(1, 8), *[(1, 5)] * 3]
+    assert torch.get_rng_state().equal(state)
+    assert len(_TRIED) == before + 1
+    del counted
+    gc.collect()
+    assert len(_TRIED) == before
+
+
+def test_a_trial_changes_nothing_of_a_module():
+    class Normalized(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.norm = torch.nn.BatchNorm1d(1)
+
+        def forward(self, scores):
+            return sigmoids(self.norm(scores.reshape(-1, 1)).reshape(scores.shape))
+
+    module, alone = Normalized(), Normalized()
+    losses.spearman(SCORES, TARGET, sorter=module)
+    alone(SCORES)
+    assert module.training
+    assert module.norm.training
+    assert module.norm.num_batches_tracked == 1
+    assert module.norm.running_mean.equal(alone.norm.running_mean)
+
+
+LABELS = torch.tensor([[1, 0, 1, 0, 0]])
+MATRIX = torch.linspace(-1, 1, 40).view(4, 10)
+PAIRS = torch.eye(4, 10)
+
+
+@pytest.mark.parametrize(
+    ("loss", "truth", "options"),
+    [
+        ("average_precision", LABELS, {}),
+        ("spearman", TARGET, {"mask": TARGET > 1}),
+        *((name, PAIRS, {}) for name in ("log_rank", "recall", "recall_at_k")),
+    ],
+)
+def test_a_mask_needs_a_function_that_takes_one(loss, truth, options):
+    scores = MATRIX if truth is PAIRS else SCORES
+    for sorter in (sigmoids, Sigmoids(), Holder(1).rank):
+        with pytest.raises(TypeError, match=r"takes no mask.*write f\(scores, mask=None\)"):
+            getattr(losses, loss)(scores, truth, sorter=sorter, **options)
+    laplace = Laplace(softness=0.1)
+
+    def with_mask(scores, mask=None):
+        return laplace(scores, mask=mask)
+
+    expected = getattr(losses, loss)(scores, truth, sorter=laplace, **options)
+    assert getattr(losses, loss)(scores, truth, sorter=with_mask, **options).equal(expected)
+
+    def anything(scores, **options):
+        return laplace(scores, **options)
+
+    assert getattr(losses, loss)(scores, truth, sorter=anything, **options).equal(expected)
+
+
+def test_the_sorter_of_a_finetuned_objective_sees_the_scores_as_before():
+    torch.manual_seed(0)
+    sorter = LSTM(length=5, hidden=4)
+    before = [weight.clone() for weight in sorter.parameters()]
+    optimizer = {"name": "SGD", "args": {"lr": 0.1}}
+    objective = Objective({"name": "spearman"}, sorter=sorter, sorter_optimizer=optimizer)
+    objective(SCORES.clone().requires_grad_(), TARGET)
+    reference = LSTM(length=5, hidden=4)
+    reference.load_state_dict(dict(zip(dict(sorter.named_parameters()), before, strict=True)))
+    ((reference(SCORES) - torch.tensor([[3.0, 4.0, 1.0, 2.0, 5.0]])).abs().mean() / 5).backward()
+    for learned, weight, old in zip(sorter.parameters(), reference.parameters(), before, strict=True):
+        assert torch.allclose(learned, old - 0.1 * weight.grad, atol=1e-7)
+
+
+def test_straight_through_is_known():
+    losses.spearman(SCORES, TARGET, sorter=(sorter := StraightThrough()))
+    assert sorter not in _TRIED
