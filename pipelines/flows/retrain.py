@@ -26,7 +26,7 @@ from pipelines.flows.processes import CommandFailed, Commands, retried
 from pipelines.flows.promote import judge, outcome, show
 from pipelines.flows.run_stages import Took, run_stages
 from pipelines.ops.git import file_at, git
-from pipelines.reporting.results import markdown, number, read_runs
+from pipelines.reporting.results import markdown, read_runs, shown
 from pipelines.tracking.store import address_of_store
 from pipelines.tracking.upload import addresses
 
@@ -128,9 +128,9 @@ def _show_results(folder: Path, params: Settings, took: dict[str, Took]) -> None
             data = params.runs[row.run].dataset
             if row.run in links:  # the page of what was expected of the data, and found
                 data = f"[{data}]({links[row.run]}/artifactPath/data/{data}.html)"
-            rows.append([name, row.metric, number(row.value, row.low, row.high, digits=4), data])
-    shown = markdown(["run", "metric on the test split", "mean over seeds (95 %)", "data"], rows)
-    create_markdown_artifact(key="results", markdown=shown, description="Results of all runs")
+            rows.append([name, row.metric, shown(row.value, row.low, row.high, digits=4), data])
+    table_of_runs = markdown(["run", "metric on the test split", "mean over seeds (95 %)", "data"], rows)
+    create_markdown_artifact(key="results", markdown=table_of_runs, description="Results of all runs")
     changed = {stage for stage, one in took.items() if one.how != "unchanged"}
     sheets = [folder / f"reports/figures/{name}-examples.png" for name in params.runs if f"evaluate@{name}" in changed]
     for sheet in filter(Path.is_file, sheets):

@@ -13,7 +13,6 @@ enough too: of enough rows any difference is significant, and not each is worth 
 """
 
 import hashlib
-import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -33,6 +32,7 @@ from pipelines.serving.named_model import is_registered, model_folder, roles_of,
 from rankops.cli.rows import Roles, Row, kind_of, read
 from rankops.io.atomic import replaced_file
 from rankops.io.checkpoints import load_model
+from rankops.io.plain import as_json
 from rankops.io.recipes import recipe_of
 from rankops.seeding import generator
 from rankops.training.device import find_device
@@ -280,7 +280,7 @@ def write(comparison: Comparison, path: str | Path) -> None:
     """Write the whole comparison as JSON, whole or not at all."""
     report = asdict(comparison) | {"drifted": comparison.drifted}
     with replaced_file(path) as partial:
-        partial.write_text(json.dumps(report, indent=2) + "\n")
+        partial.write_text(as_json(report, indent=2) + "\n")
 
 
 def _tested(reference: np.ndarray, fresh: np.ndarray) -> tuple[str, tuple[float, float], float, float]:

@@ -11,7 +11,7 @@ from textwrap import shorten
 from typing import Any
 
 from pipelines.ops.dvc_lock import INPUT
-from pipelines.reporting.results import markdown, number
+from pipelines.reporting.results import UNDEFINED, markdown, number, shown
 from pipelines.tracking.slices import Slice
 from rankops import __version__, lookup
 from rankops.inputs._feature_names import columns_of
@@ -64,6 +64,7 @@ def summary(*, metrics: Mapping[str, Mapping[str, float]], tags: Mapping[str, st
     lines = [f"{trained}Published at {made}, by rankops {__version__}."]
     bounds = {name: [metric.get(part, math.nan) for part in ("low", "high")] for name, metric in metrics.items()}
     rows = [[name, number(metric["value"], *bounds[name], digits=4)] for name, metric in metrics.items()]
+    rows += [[tags["undefined"], UNDEFINED]] if "undefined" in tags else []
     lines += ["", "## Metrics", "", markdown(["metric", "value (95 %)"], rows).rstrip()]
     if inputs := inputs_of(tags):
         lines += ["", "## Data"]
@@ -89,7 +90,7 @@ def _slices(slices: Sequence[Slice]) -> list[str]:
         f"The lowest of {len(slices)} slices of the test split, of the seed that is served; the others are in "
         "`model.json`. Of many some are low by chance, and a rank correlation is lower where targets differ less."
     )
-    rows = [[one.name, str(one.rows), number(one.value, one.low, one.high, digits=4)] for one in slices[:SLICES]]
+    rows = [[one.name, str(one.rows), shown(one.value, one.low, one.high, digits=4)] for one in slices[:SLICES]]
     return ["", "## Slices", "", told, "", markdown(["slice", "rows", f"{slices[0].metric} (95 %)"], rows).rstrip()]
 
 

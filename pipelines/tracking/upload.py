@@ -33,6 +33,7 @@ from pipelines.tracking.signature import example_of, signature_of
 from pipelines.tracking.slices import Slice
 from pipelines.tracking.store import answering, connect, experiment_of
 from rankops import __version__
+from rankops.io.plain import as_json
 
 __all__ = ["Run", "Version", "addresses", "key_of", "publish"]
 
@@ -292,7 +293,7 @@ def _register(client: mlflow.MlflowClient, run_id: str, run: Run, version: Versi
         if version.data is not None:
             write_known(version.data, weights)
         recipe = json.loads((weights / "model.json").read_text()) | {"made": _made(run, known, slices)}
-        (weights / "model.json").write_text(json.dumps(recipe, indent=2, sort_keys=True) + "\n")
+        (weights / "model.json").write_text(as_json(recipe, indent=2, sort_keys=True) + "\n")
         with mlflow.start_run(run_id=run_id):
             logged = mlflow.pyfunc.log_model(
                 name=run.name,
