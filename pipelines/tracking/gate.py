@@ -15,7 +15,7 @@ from torch import nn
 
 from pipelines.config import Settings, prefixed
 from pipelines.config.rules import SORTER_METRICS
-from pipelines.ops.messages import one_line
+from pipelines.ops.messages import as_markdown, one_line
 from pipelines.reporting import results
 from pipelines.reporting.results import UNDEFINED
 from pipelines.tracking import registry, slices
@@ -361,7 +361,9 @@ def _write_down(client: mlflow.MlflowClient, decision: Decision, judged: tuple[s
     ]
     table = results.markdown(["metric", *(f"version {one}" for one in statistics), "difference"], rows)
     card = (client.get_model_version(decision.model, number).description or "").rpartition(CARD)[2]
-    description = f"## Gate: {word}\n\n{decision.reason}.\n\nOn {examples}:\n\n{table.rstrip()}{CARD}{card}"
+    description = (
+        f"## Gate: {word}\n\n{as_markdown(decision.reason)}.\n\nOn {examples}:\n\n{table.rstrip()}{CARD}{card}"
+    )
     client.update_model_version(decision.model, number, description=description)
 
 

@@ -8,6 +8,7 @@ import math
 import re
 import unicodedata
 from collections.abc import Callable, Mapping, Sequence
+from datetime import timedelta
 from functools import cache
 from typing import Any
 
@@ -24,8 +25,23 @@ def plain(cell: Any) -> str:
     >>> plain(2.0), plain(" bmw")
     ('2', 'bmw')
     """
+    cell = _duration(cell) if isinstance(cell, timedelta) else cell
     name = str(int(cell)) if isinstance(cell, float) and cell.is_integer() else str(cell)
     return unicodedata.normalize("NFC", name.strip())
+
+
+def _duration(cell: timedelta) -> str:
+    """Return a duration as pandas writes it: training reads its `Timedelta`, and predictions Python's `timedelta`.
+
+    >>> _duration(timedelta(seconds=1)), _duration(-timedelta(milliseconds=1))
+    ('0 days 00:00:01', '-1 days +23:59:59.999000')
+    """
+    hours, seconds = divmod(cell.seconds, 3600)
+    text = f"{cell.days} days {'+' if cell.days < 0 else ''}{hours:02}:{seconds // 60:02}:{seconds % 60:02}"
+    nanoseconds = getattr(cell, "nanoseconds", 0)
+    if cell.microseconds or nanoseconds:
+        text += f".{cell.microseconds:06}" + (f"{nanoseconds:03}" if nanoseconds else "")
+    return text
 
 
 def named(cell: Any) -> str:
