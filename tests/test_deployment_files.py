@@ -4,6 +4,7 @@ import asyncio
 import json
 import re
 import runpy
+import shlex
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -226,3 +227,13 @@ def test_an_alert_is_json_whatever_a_run_says_and_a_webhook_that_refuses_it_is_n
     assert headers["content-type"] == "application/json"
     assert said["text"].startswith('retrain: "<é>": Failed\nno \\ rows\nin {{ this }}')
     assert "secret" not in f"{caplog.text}{block}{block.model_dump_json()}"
+
+
+def test_a_unit_gives_make_the_words_that_were_typed(tmp_path):
+    """As systemd reads a line: quotes hold words together, a backslash escapes, and %% and $$ are % and $."""
+    words = ["POOL=a b", 'NIGHTLY=0 3 * * * %h $HOME "q" \\']
+    done("sh", "deploy/service.sh", *words, XDG_CONFIG_HOME=str(tmp_path))
+    unit = (tmp_path / "systemd/user/rankops.service").read_text()
+    [line] = re.findall(r"^ExecStart=(.*)$", unit, re.M)
+    assert not re.search(r"[%$]", line.replace("%%", "").replace("$$", ""))
+    assert shlex.split(line.replace("%%", "%").replace("$$", "$"))[1:] == ["up", *words]

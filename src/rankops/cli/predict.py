@@ -15,7 +15,6 @@ from rankops.cli.answers import WRITABLE, Answer, answers, found_among, write
 from rankops.cli.rows import OWN, Roles, table_of
 from rankops.io import plain
 from rankops.io.atomic import replaced_file
-from rankops.io.pictures import turned
 from rankops.io.plain import as_text, printable
 from rankops.io.recipes import image_of, recipe_of
 
@@ -102,6 +101,8 @@ def annotate(path: Path, source: Path, answer: Answer) -> None:
     """Draw an image beside its labels, the most important one on top, as long as its score."""
     from matplotlib.figure import Figure
     from PIL import Image
+
+    from rankops.io.pictures import turned
 
     order = order_of(answer)
     figure = Figure(figsize=(7, 3.4), layout="constrained")

@@ -7,8 +7,6 @@ import unicodedata
 from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
-
 __all__ = ["as_json", "as_text", "encodable", "printable", "without_formula"]
 
 # What spreadsheets take for a formula, which may start programs; -5 and +4.5e3 are numbers.
@@ -85,7 +83,7 @@ def _plain(value: Any) -> Any:
         return {key: _plain(one) for key, one in value.items()}
     if isinstance(value, list | tuple):
         return [_plain(one) for one in value]
-    value = value.item() if isinstance(value, np.generic) else value
+    value = value.item() if hasattr(value, "item") else value  # of NumPy, which the core does without
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     return value if value is None or isinstance(value, str | int) else as_text(value)
