@@ -139,7 +139,7 @@ deploy: .venv/.installed ## flows and their schedules to the Prefect server, for
 		deploy/prefect.sh
 
 service: ## make up as a unit of systemd, which starts it after a reboot (POOL=gpu, PARTS=worker, PREFECT_PORT=, MLFLOW_PORT=)
-	@deploy/service.sh POOL=$(POOL) PREFECT_PORT=$(PREFECT_PORT) MLFLOW_PORT=$(MLFLOW_PORT) $(if $(PARTS),PARTS=$(PARTS))
+	@deploy/service.sh 'POOL=$(POOL)' 'PREFECT_PORT=$(PREFECT_PORT)' 'MLFLOW_PORT=$(MLFLOW_PORT)' $(if $(PARTS),'PARTS=$(PARTS)')
 
 serve: .venv/.installed ## make serve MODEL=label_ranking-photos@champion PORT=5001: a registered version, on 127.0.0.1 alone
 	$(RUN) rankops serve $(if $(MODEL),--model models:/$(MODEL)) $(if $(filter file,$(origin PORT)),,--port $(PORT))

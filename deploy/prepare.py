@@ -14,9 +14,14 @@ import sys
 import time
 from contextlib import suppress
 from datetime import timedelta
-from typing import Annotated, Any
+from pathlib import Path
+from typing import Annotated, Any, NoReturn
 
 import typer
+
+sys.path[:0] = [str(Path(__file__).parents[1] / "src")]  # it is run by its path, in images too
+
+from rankops.io.addresses import without_credentials  # noqa: E402
 
 # Alerts: states of runs, two of Prefect and those of pipelines/flows, and how long the next one is kept back. While a
 # long retraining is at work each new one is cancelled, every hour.
@@ -37,10 +42,15 @@ PORTS = f" {os.environ.get('RANKOPS_PORTS', '')}".rstrip()  # that `make deploy`
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 
 
+def _end(message: str) -> NoReturn:
+    """Ends with a message; addresses in it may have a password."""
+    sys.exit(without_credentials(message))
+
+
 def _setting(name: str) -> str:
     value = os.environ.get(name)
     if not value:
-        sys.exit(f"{name} is not set: see .env.example")
+        _end(f"{name} is not set: see .env.example")
     return value
 
 
@@ -61,7 +71,7 @@ def buckets(names: Annotated[list[str], typer.Argument(help="buckets to make whe
                 client.create_bucket(Bucket=name)
             typer.echo(f"bucket {name}: {'was there' if name in there else 'made'}")
     except (BotoCoreError, ClientError) as error:
-        sys.exit(f"the S3 store {endpoint} does not do it: {error}")
+        _end(f"the S3 store {endpoint} does not do it: {error}")
 
 
 @app.command()
@@ -75,14 +85,14 @@ def user(name: Annotated[str, typer.Argument(help="of MLflow; not an administrat
     try:
         answer = requests.post(f"{address}/api/2.0/mlflow/users/create", json=new, auth=administrator, timeout=20)
     except requests.RequestException as error:
-        sys.exit(f"MLflow at {address} does not answer: {type(error).__name__}")
+        _end(f"MLflow at {address} does not answer: {type(error).__name__}")
     if answer.status_code == 401:
-        sys.exit(f"MLflow at {address} refuses the administrator: look at MLFLOW_TRACKING_USERNAME and _PASSWORD")
+        _end(f"MLflow at {address} refuses the administrator: look at MLFLOW_TRACKING_USERNAME and _PASSWORD")
     if not answer.ok and "RESOURCE_ALREADY_EXISTS" in answer.text:
         typer.echo(f"user {name}: was there; the password stays as it was")
         return
     if not answer.ok:
-        sys.exit(f"MLflow at {address} does not make the user {name}: {answer.status_code} {answer.text[:300]}")
+        _end(f"MLflow at {address} does not make the user {name}: {answer.status_code} {answer.text[:300]}")
     typer.echo(f"user {name}: made")
 
 
@@ -100,12 +110,12 @@ def pool() -> None:
                 typer.echo("no worker polls a work pool; waiting for one", err=True)
             time.sleep(1)
     if not ready:
-        sys.exit(
+        _end(
             f"no worker polls a work pool. Start one: make up{PORTS}. Or say which it will be: "
             f"make deploy POOL=gpu{PORTS}"
         )
     if len(ready) > 1:
-        sys.exit(f"workers poll the work pools {', '.join(ready)}. Say which: make deploy POOL={ready[0]}{PORTS}")
+        _end(f"workers poll the work pools {', '.join(ready)}. Say which: make deploy POOL={ready[0]}{PORTS}")
     typer.echo(ready[0])
 
 
@@ -151,9 +161,9 @@ def alerts() -> None:
     try:
         answer = requests.post(address, json={"text": "Alerts of RankOps come here."}, timeout=20)
     except (requests.RequestException, ValueError) as error:
-        sys.exit(f"alerts are made, but the webhook of RANKOPS_ALERTS_URL does not answer here: {type(error).__name__}")
+        _end(f"alerts are made, but the webhook of RANKOPS_ALERTS_URL does not answer here: {type(error).__name__}")
     if not answer.ok:
-        sys.exit(
+        _end(
             f"alerts are made, but the webhook of RANKOPS_ALERTS_URL answers {answer.status_code}: correct the address"
         )
 

@@ -4,6 +4,10 @@ set -eu
 folder="${XDG_CONFIG_HOME:-$HOME/.config}/systemd/user"
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
+# Each word as systemd reads it back: in quotes, where a space parts nothing, and % and $ stand for nothing else.
+words=$(for word in "$(command -v make)" up "$@"; do
+    printf ' "%s"' "$(printf %s "$word" | sed 's/[\\"]/\\&/g; s/%/%%/g; s/\$/$$/g')"
+done)
 cat > "$scratch/rankops.service" <<END
 [Unit]
 Description=RankOps in $(printf %s "$PWD" | sed 's/%/%%/g')
@@ -13,7 +17,7 @@ StartLimitIntervalSec=0
 WorkingDirectory=$(printf %s "$PWD" | sed 's/%/%%/g')
 # What the shell of \`make up\` would export, such as PREFECT_API_URL and credentials: lines NAME=value, readable by you alone.
 EnvironmentFile=-%E/rankops.env
-ExecStart=$(command -v make) up $*
+ExecStart=${words# }
 Restart=always
 RestartSec=10
 

@@ -5,6 +5,7 @@ import json
 import os
 import re
 import runpy
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -253,3 +254,13 @@ def test_deploy_waits_for_a_server_that_is_starting_and_names_other_commands_wit
         said = waiting.communicate(timeout=300)[0]
     assert waiting.returncode != 0
     assert f"make deploy POOL=a PREFECT_PORT={port}\n" in said
+
+
+def test_a_unit_gives_make_the_words_that_were_typed(tmp_path):
+    """As systemd reads a line: quotes hold words together, a backslash escapes, and %% and $$ are % and $."""
+    words = ["POOL=a b", 'NIGHTLY=0 3 * * * %h $HOME "q" \\']
+    done("sh", "deploy/service.sh", *words, XDG_CONFIG_HOME=str(tmp_path))
+    unit = (tmp_path / "systemd/user/rankops.service").read_text()
+    [line] = re.findall(r"^ExecStart=(.*)$", unit, re.M)
+    assert not re.search(r"[%$]", line.replace("%%", "").replace("$$", ""))
+    assert shlex.split(line.replace("%%", "%").replace("$$", "$"))[1:] == ["up", *words]

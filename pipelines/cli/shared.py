@@ -10,6 +10,8 @@ from typing import Annotated, Any, NoReturn
 
 import typer
 
+from rankops.io.written import printable
+
 __all__ = ["AsJson", "errors_in_a_line", "fail", "model_typed_here", "print_json", "table", "typed_here"]
 
 WIDE = 160  # columns of a table where there is no terminal
@@ -17,7 +19,7 @@ WIDE = 160  # columns of a table where there is no terminal
 
 def fail(message: object) -> NoReturn:
     """Print an error and end with exit code 1."""
-    typer.secho(str(message), fg="red", err=True)
+    typer.secho("\n".join(map(printable, str(message).split("\n"))), fg="red", err=True)
     raise typer.Exit(1)
 
 
@@ -44,7 +46,7 @@ def table(*columns: str, rows: Iterable[Iterable[object]]) -> None:
 
     shown = Table(*(Column(one, overflow="fold") for one in columns))
     for row in rows:
-        shown.add_row(*(Text("-" if cell is None else str(cell)) for cell in row))
+        shown.add_row(*(Text("-" if cell is None else printable(str(cell))) for cell in row))
     Console(width=None if sys.stdout.isatty() else WIDE).print(shown)
 
 

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Collection
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 
 from pipelines.ops.git import git
@@ -28,7 +28,9 @@ def share(project: Path, folder: Path, *, remote: str | None = None) -> str:
     Raises:
         ValueError: git refuses.
     """
-    branch, head = f"retrain/{datetime.now():%Y-%m-%d-%H%M%S}", git(folder, "rev-parse", "HEAD")
+    head = git(folder, "rev-parse", "HEAD")
+    # In UTC, whose names are in order where clocks differ; with the commit, as two machines may end in one second.
+    branch = f"retrain/{datetime.now(UTC):%Y-%m-%d-%H%M%S}-{head[:7]}"
     git(project, "fetch", "--quiet", "--no-write-fetch-head", str(folder), head)
     if remote is not None:  # before there is a branch here: without one the next retraining tries again
         git(project, "push", "--quiet", "--", remote, f"{head}:refs/heads/{branch}")

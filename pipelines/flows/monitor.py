@@ -17,7 +17,7 @@ from prefect.states import Completed, State
 
 from pipelines.flows.promote import NOT_JUDGED
 from pipelines.monitoring import drift
-from pipelines.ops.messages import first_line, without_credentials
+from pipelines.ops.messages import as_markdown, first_line, without_credentials
 from pipelines.serving.named_model import the_model
 from rankops.cli.rows import table_of
 
@@ -120,13 +120,14 @@ def monitor(
     create_table_artifact(
         key="monitored",
         table=[*map(_row, comparison.quantities)],
-        description=f"**{comparison.verdict}**: {comparison.model}, version {comparison.version or 'none'}, trained on "
-        f"{comparison.dataset} ({comparison.reference}). Rows: {comparison.rows}.",
+        description=f"**{as_markdown(comparison.verdict)}**: {comparison.model}, version "
+        f"{comparison.version or 'none'}, trained on {comparison.dataset} ({comparison.reference}). "
+        f"Rows: {comparison.rows}.",
     )
     get_run_logger().info(comparison.verdict)
     if shadow := comparison.shadow:
         rows = [*map(_row, shadow.agreement)]
-        create_table_artifact(key="challenger", table=rows, description=f"**{shadow.verdict}**")
+        create_table_artifact(key="challenger", table=rows, description=f"**{as_markdown(shadow.verdict)}**")
         get_run_logger().log(logging.WARNING if shadow.failed else logging.INFO, shadow.verdict)
     if comparison.drifted and retrain_on_drift:
         # The same file against the same version is one reason, however often it is looked at.

@@ -13,6 +13,7 @@ from pydantic import Field
 
 from pipelines.config import Settings, load
 from pipelines.flows.processes import CommandFailed, Commands, TransientFailure, retried
+from pipelines.ops.messages import as_markdown
 from pipelines.reporting.results import markdown
 from pipelines.tracking.gate import Decision, decide_all
 from pipelines.tracking.store import ServerUnreachable
@@ -54,7 +55,7 @@ def outcome(decisions: list[Decision], *done: str) -> State:
 def show(decisions: list[Decision]) -> None:
     """Show decisions as a table on the page of the flow run that calls this (called in a task, that shows nothing)."""
     columns = ["model", "challenger", "champion", "promoted", "reason"]  # in Markdown: a table's long cells are cut
-    table = markdown(columns, [[str(getattr(one, name)) for name in columns] for one in decisions])
+    table = markdown(columns, [[as_markdown(str(getattr(one, name))) for name in columns] for one in decisions])
     create_markdown_artifact(key="gate", markdown=table, description="What the gate decided")
 
 

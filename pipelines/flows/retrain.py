@@ -25,9 +25,9 @@ from pipelines.flows.processes import CommandFailed, Commands, retried
 from pipelines.flows.promote import judge, outcome, show
 from pipelines.flows.run_stages import Took, run_stages
 from pipelines.ops.git import file_at, git
-from pipelines.reporting.results import markdown, number, read_runs
+from pipelines.reporting.results import markdown, read_runs, shown
 from pipelines.tracking.store import address_of_store
-from pipelines.tracking.upload import page, shown
+from pipelines.tracking.upload import page, sent_runs
 
 __all__ = ["retrain"]
 
@@ -118,7 +118,7 @@ def _kept(root: Path, folder: Path, commands: Commands, push: str | None, keep_d
 
 def _show_results(folder: Path, params: Settings, took: dict[str, Took]) -> None:
     """Show the results with links to MLflow, and examples of what was trained, on the run's page."""
-    sent = shown(json.loads((folder / "reports/published.json").read_text()))
+    sent = sent_runs(json.loads((folder / "reports/published.json").read_text()))
     table = read_runs(folder / "metrics/runs")
     rows = []
     for row in table[table["seed"].isna()].itertuples():
@@ -127,7 +127,7 @@ def _show_results(folder: Path, params: Settings, took: dict[str, Took]) -> None
             if run := sent.get(row.run):
                 name = f"[{name}]({page(run)})"
                 data = f"[{data}]({page(run, f'data/{data}.html')})"  # what was expected of the data, and found
-            rows.append([name, row.metric, number(row.value, row.low, row.high, digits=4), data])
+            rows.append([name, row.metric, shown(row.value, row.low, row.high, digits=4), data])
     table_of_results = markdown(["run", "metric on the test split", "mean over seeds (95 %)", "data"], rows)
     create_markdown_artifact(key="results", markdown=table_of_results, description="Results of all runs")
     changed = {stage for stage, one in took.items() if one.how != "unchanged"}

@@ -13,7 +13,6 @@ enough too: of enough rows any difference is significant, and not each is worth 
 """
 
 import hashlib
-import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -28,17 +27,19 @@ from sklearn.decomposition import PCA
 from pipelines.config import load
 from pipelines.monitoring.measure import Measured, measure
 from pipelines.monitoring.shadow import Shadow, agreements
-from pipelines.ops.messages import first_line
+from pipelines.ops.messages import as_line, first_line
 from pipelines.serving.named_model import is_registered, model_folder, roles_of, run_of
 from rankops.cli.rows import Roles, Row, kind_of, read
 from rankops.io.atomic import replaced_file
 from rankops.io.checkpoints import load_model
 from rankops.io.recipes import recipe_of
+from rankops.io.written import as_json
 from rankops.seeding import generator
 from rankops.training.device import find_device
 
 __all__ = ["Comparison", "Quantity", "compare", "quantities", "write"]
 
+LONGEST_NAME = 100  # characters of a quantity in a verdict
 FEWEST = 50  # rows on either side: a test of fewer says nothing
 DIRECTIONS = 5  # in which embeddings are compared one by one
 
@@ -83,10 +84,11 @@ class Comparison:
 
     @property
     def verdict(self) -> str:
-        """In a line, such as a retraining gets for its reason."""
-        names, of = self.drifted, f"{self.file} ({self.rows['fresh']} rows)"
+        """In a line, such as a retraining gets for its reason, whatever columns and files are called."""
+        names, of = self.drifted, f"{as_line(self.file)} ({self.rows['fresh']} rows)"
+        shown = ", ".join(as_line(name, LONGEST_NAME) for name in names[:4])
         more = f" and {len(names) - 4} more" if len(names) > 4 else ""
-        return f"drift: {', '.join(names[:4])}{more} in {of}" if names else f"no drift in {of}"
+        return f"drift: {shown}{more} in {of}" if names else f"no drift in {of}"
 
 
 def _check_options(alpha: float, least_distance: float, rows: int) -> None:
@@ -258,13 +260,17 @@ def quantities(
 ) -> list[Quantity]:
     """Return the quantities of fresh rows against those of the two splits."""
     directions = PCA(min(DIRECTIONS, *train.embedding.shape), random_state=0).fit(train.embedding)
-    tested = {name: _tested(train.inputs[name].to_numpy(), fresh.inputs[name].to_numpy()) for name in train.inputs}
     theirs, ours = (_along(one.embedding, directions) | dict(one.answers.items()) for one in (val, fresh))
-    tested |= {name: _tested(np.asarray(theirs[name]), np.asarray(ours[name])) for name in theirs}
-    adjusted = false_discovery_control([p for *_, p in tested.values()])
+    # A list, as a column of a person's may be called as a quantity of the network is, such as `score`.
+    tested = []
+    for name in train.inputs:
+        shown = f"input {name}" if name in theirs else name
+        tested.append((shown, *_tested(train.inputs[name].to_numpy(), fresh.inputs[name].to_numpy())))
+    tested += [(name, *_tested(np.asarray(theirs[name]), np.asarray(ours[name]))) for name in theirs]
+    adjusted = false_discovery_control([p for *_, p in tested])
     return [
         Quantity(name, test, *means, distance, p, corrected, corrected <= alpha and distance >= least_distance)
-        for (name, (test, means, distance, p)), corrected in zip(tested.items(), adjusted.tolist(), strict=True)
+        for (name, test, means, distance, p), corrected in zip(tested, adjusted.tolist(), strict=True)
     ]
 
 
@@ -280,7 +286,7 @@ def write(comparison: Comparison, path: str | Path) -> None:
     """Write the whole comparison as JSON, whole or not at all."""
     report = asdict(comparison) | {"drifted": comparison.drifted}
     with replaced_file(path) as partial:
-        partial.write_text(json.dumps(report, indent=2) + "\n")
+        partial.write_text(as_json(report, indent=2) + "\n")
 
 
 def _tested(reference: np.ndarray, fresh: np.ndarray) -> tuple[str, tuple[float, float], float, float]:

@@ -1,34 +1,23 @@
-"""Errors in one line, without secrets."""
+"""Errors and names in one line, without secrets."""
 
 import re
 
-__all__ = ["first_line", "one_line", "without_credentials"]
+from rankops.io.addresses import without_credentials
+from rankops.io.written import printable
+
+__all__ = ["as_line", "as_markdown", "first_line", "one_line", "without_credentials"]
+
+MARKUP = re.compile(r"[\\*\[\]<|]")
+LONGEST = 300  # characters of a line
 
 
-# Up to the last @ of the word, as a password may have one, or a slash. A path may have one too.
-USER = re.compile(r"(?<!sqlite)(?<!file)://\S*@", re.IGNORECASE)
-# Whose @ is missing: what follows the host is no port.
-HALF_A_USER = re.compile(r"(?<=://)([^\s/:@\[\]'\"]+):(?!\d+\b)[^\s/'\")>,;]+")
-# As databases and drivers name it, in an address or alone.
-NAMED = re.compile(r"\b(\w*(?:password|passwd|token|secret)=)(?:'[^']*'|[^\s&;,'\")>]+)", re.IGNORECASE)
-ADDRESS = re.compile(r"(?:://|with url: )\S+")  # the latter as HTTP clients name a path alone
-OPTION = re.compile(r"([?&#;][^=&#;\s]+=|\?(?![^=&#;\s]*=))[^&#;\s'\")>,]+")
-OF_THE_WEB = re.compile(r"(?:https?://|with url: )\S+", re.IGNORECASE)
-# A part of a path that is long and no plain word, as the secret of a webhook is.
-SECRET = re.compile(r"(?<=[^/][/#])(?=[^/?#\s]*[0-9A-Z])[\w.~:%+=-]{16,}")
+def as_markdown(text: str) -> str:
+    r"""Return a text with names of people in it as Markdown that shows it: no picture, link, table or markup of theirs.
 
-
-def without_credentials(text: str) -> str:
-    """Return an address, or a text with addresses in it, without users, passwords and tokens.
-
-    >>> without_credentials("postgresql://mlflow:Zx/9+@se@db/runs or http://u:p@host")
-    'postgresql://db/runs or http://host'
-    >>> without_credentials("https://hooks.example.org/services/T0/kXv93jD0sKqP28fhA71z and s3://bucket/runs?sig=8fA2&v=1")
-    'https://hooks.example.org/services/T0/*** and s3://bucket/runs?sig=***&v=***'
+    >>> as_markdown("classes: ![p](http://host/p.png), <b>, a|b")
+    'classes: !\\[p\\](http://host/p.png), \\<b>, a\\|b'
     """
-    text = HALF_A_USER.sub(r"\1:***", USER.sub("://", text))
-    text = ADDRESS.sub(lambda found: OPTION.sub(r"\1***", found[0]), NAMED.sub(r"\1***", text))
-    return OF_THE_WEB.sub(lambda found: SECRET.sub("***", found[0]), text)
+    return MARKUP.sub(r"\\\g<0>", printable(" ".join(text.split())))
 
 
 def first_line(error: BaseException) -> str:
@@ -48,3 +37,13 @@ def one_line(error: BaseException) -> str:
     'no access to s3://bucket: refused'
     """
     return without_credentials(" ".join(str(error).split())) or type(error).__name__
+
+
+def as_line(text: str, longest: int = LONGEST) -> str:
+    r"""Return a text with names of people in it as a short line, as logs, commits and names of runs take it.
+
+    >>> as_line("drift: Price\n(EUR), \x1b[31mred in new.csv")
+    'drift: Price (EUR), \\x1b[31mred in new.csv'
+    """
+    line = printable(" ".join(text.split()))
+    return line if len(line) <= longest else f"{line[: longest - 4]} ..."

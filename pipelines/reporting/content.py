@@ -1,5 +1,6 @@
 """Say what the report shows: its tables, texts and pictures, from what stages wrote."""
 
+import math
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -10,7 +11,16 @@ from pipelines.config import Run, Settings
 from pipelines.config.schema import NONE
 from pipelines.reporting import papers, plots
 from pipelines.reporting.examples import draw_examples, loss_of, sheet
-from pipelines.reporting.results import history, number, read_comparisons, read_run, read_runs, read_sorters
+from pipelines.reporting.results import (
+    UNDEFINED,
+    history,
+    number,
+    read_comparisons,
+    read_run,
+    read_runs,
+    read_sorters,
+    shown,
+)
 from pipelines.reporting.studies import on_datasets, source_of
 from rankops import lookup
 from rankops.io.parquet import matrix, read_table
@@ -69,7 +79,7 @@ def _value(runs: pd.DataFrame, run: str, metric: str) -> str:
     rows = runs[(runs["run"] == run) & (runs["metric"] == metric) & runs["seed"].isna()]
     if rows.empty:
         raise ValueError(f"metrics/runs/{run}.json: no {metric}; make it again with `dvc repro`")
-    return number(*rows.iloc[0][["value", "low", "high"]])
+    return shown(*rows.iloc[0][["value", "low", "high"]])
 
 
 def _comparison(params: Settings, runs: pd.DataFrame, table: pd.DataFrame, name: str) -> dict[str, Any]:
@@ -84,10 +94,10 @@ def _comparison(params: Settings, runs: pd.DataFrame, table: pd.DataFrame, name:
         {
             "run": row.run,
             "loss": loss_of(params.runs[row.run]) if row.run in params.runs else row.run,  # else a rival
-            "value": _value(runs, row.run, metric) if row.run in params.runs else number(row.value),
-            "difference": number(row.difference, row.low, row.high, sign=True),
+            "value": _value(runs, row.run, metric) if row.run in params.runs else shown(row.value),
+            "difference": shown(row.difference, row.low, row.high, sign=True),
             "verdict": _verdict(row.low, row.high, lower_is_better=about.lower_is_better),
-            "p": "< 0.001" if row.p < 0.001 else number(row.p),
+            "p": "< 0.001" if row.p < 0.001 else shown(row.p),
             "seeds": row.seeds,
             "beside": _beside(params, row.run, baseline) if row.run in params.runs else "",
         }
@@ -114,7 +124,11 @@ def _verdict(low: float, high: float, *, lower_is_better: bool) -> str:
 
     >>> _verdict(0.1, 0.2, lower_is_better=False), _verdict(0.1, 0.2, lower_is_better=True)
     ('better', 'worse')
+    >>> _verdict(float("nan"), float("nan"), lower_is_better=True)
+    'undefined'
     """
+    if math.isnan(low) or math.isnan(high):
+        return UNDEFINED
     if low <= 0 <= high:
         return "no clear difference"
     return "better" if (low > 0) != lower_is_better else "worse"

@@ -9,10 +9,11 @@ from typing import Any
 import pandas as pd
 
 __all__ = [
-    "best_epoch", "history", "leaves", "markdown", "number", "read_comparisons", "read_run", "read_runs",
-    "read_sorters",
+    "UNDEFINED", "best_epoch", "history", "leaves", "markdown", "number", "or_nan", "read_comparisons", "read_run",
+    "read_runs", "read_sorters", "shown",
 ]  # fmt: skip
 
+UNDEFINED = "undefined"  # a metric that has no value, such as Spearman of targets that are all equal
 BOUNDS = ("value", "low", "high")
 
 
@@ -113,12 +114,26 @@ def number(
     >>> number(0.5338, 0.513, 0.555), number(3, 2.5, 3), number(-0.0001, sign=True), number(math.nan)
     ('0.534 (0.513 to 0.555)', '3.0 (2.5 to 3.0)', '0.000', '')
     """
-    parts = [part for part in (value, low, high) if not math.isnan(part)]
+    parts = [] if math.isnan(value) else [part for part in (value, low, high) if not math.isnan(part)]
     if digits is None:
         digits = 1 if max(map(abs, parts), default=0) > 1 else 3
     rounded = [round(part, digits) + 0.0 for part in parts]  # + 0.0: no -0.000
     shown = [f"{part:{'+' if sign and part else ''}.{digits}f}" for part in rounded]
     return f"{shown[0]} ({shown[1]} to {shown[2]})" if len(shown) == 3 else "".join(shown[:1])
+
+
+def shown(value: float, low: float = math.nan, high: float = math.nan, **options: Any) -> str:
+    """Return a number as `number` does, and what is not defined by that word.
+
+    >>> shown(0.5), shown(math.nan)
+    ('0.500', 'undefined')
+    """
+    return number(value, low, high, **options) or UNDEFINED
+
+
+def or_nan(value: float | None) -> float:
+    """Return a number of a file of metrics, in which null, or none at all, stands for NaN: JSON has no such number."""
+    return math.nan if value is None else value
 
 
 def markdown(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
@@ -168,7 +183,7 @@ def _of_files(folder: str | Path) -> Iterator[tuple[Path, str, dict[str, Any]]]:
 
 
 def _field(content: Any, name: str, where: str, *, kind: Any) -> Any:
-    if not isinstance(content, dict) or not isinstance(content.get(name), kind):
+    if not isinstance(content, dict) or name not in content or not isinstance(content[name], kind):
         found = repr(content[name]) if isinstance(content, dict) and name in content else "nothing"
         expected = getattr(kind, "__name__", "number")
         raise ValueError(f"{where}.{name}: found {found}, expected {expected}; make it again with `dvc repro`")
@@ -176,8 +191,7 @@ def _field(content: Any, name: str, where: str, *, kind: Any) -> Any:
 
 
 def _number(content: Any, name: str, where: str) -> float:
-    missing = isinstance(content, dict) and content.get(name, 0) is None
-    return math.nan if missing else _field(content, name, where, kind=int | float)
+    return or_nan(_field(content, name, where, kind=int | float | None))
 
 
 def _table(rows: list[dict[str, Any]], *columns: str) -> pd.DataFrame:

@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 import pandas as pd
 import torch
 
-from pipelines.reporting.results import leaves, number
+from pipelines.reporting.results import leaves, number, or_nan
 from rankops import lookup
 from rankops.io.atomic import replaced_folder
 
@@ -209,24 +209,26 @@ def write_rows(path: Path, rows: Iterable[Row]) -> None:
 def rows_of(run: str, metrics: Mapping[str, Any]) -> list[Row]:
     """Return the rows of what `evaluate` or a benchmark measured: nested metrics, each a number or a leaf.
 
+    What is not defined has no row.
+
     >>> rows_of("mse", {"recall": {"at_1": {"value": 0.5, "low": 0.4, "high": 0.6, "seeds": {"1": 0.5}}}})[1]
     Row(run='mse', metric='recall.at_1', value=0.5, low=nan, high=nan, seed=1, fold=None)
     """
     rows: list[Row] = []
     for metric, leaf in leaves(metrics):
-        rows.append(Row(run, metric, leaf["value"], *(leaf.get(bound, math.nan) for bound in ("low", "high"))))
-        rows += [Row(run, metric, value, seed=int(seed)) for seed, value in leaf.get("seeds", {}).items()]
-    return rows
+        rows.append(Row(run, metric, or_nan(leaf["value"]), or_nan(leaf.get("low")), or_nan(leaf.get("high"))))
+        rows += [Row(run, metric, or_nan(value), seed=int(seed)) for seed, value in leaf.get("seeds", {}).items()]
+    return [row for row in rows if not math.isnan(row.value)]
 
 
 def compared_rows(comparison: Mapping[str, Any]) -> list[Row]:
-    """Return the rows of a comparison, as metrics/comparisons has it: differences and their p."""
+    """Return the rows of a comparison, as metrics/comparisons has it: differences and their p, if defined."""
     rows, name = [], f"{comparison['metric']} minus {comparison['baseline']}"
     for run, found in comparison["runs"].items():
         if "difference" in found:
             gain = found["difference"]
             rows += [Row(run, name, gain["value"], gain["low"], gain["high"]), Row(run, f"p of {name}", found["p"])]
-    return rows
+    return [row for row in rows if not math.isnan(row.value)]
 
 
 def source_of(dataset: Mapping[str, Any]) -> str | None:

@@ -1,6 +1,5 @@
 """How close each sorter's ranks are to the exact ones (SoDeep, Table 1), and how good its gradients are."""
 
-import json
 from functools import partial
 from typing import Any
 
@@ -14,6 +13,7 @@ from pipelines.running.runner import refuse_leftovers
 from rankops.bootstrap import interval
 from rankops.datasets.vectors import score_vectors
 from rankops.io.atomic import replaced_folder
+from rankops.io.written import as_json
 from rankops.seeding import derived_seed, generator
 from rankops.sorters import _quality as measures
 from rankops.sorters import load_sorter
@@ -70,4 +70,4 @@ def main(params: Settings) -> None:
     with replaced_folder("metrics/sorters") as folder:
         for name in params.sorters:
             metrics = measure(load_sorter(f"models/sorters/{name}"), test, resamples=params.benchmark_sorters.resamples)
-            (folder / f"{name}.json").write_text(json.dumps(metrics, indent=2) + "\n")
+            (folder / f"{name}.json").write_text(as_json(metrics, indent=2) + "\n")

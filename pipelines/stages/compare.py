@@ -1,6 +1,5 @@
 """Compares runs with a baseline: the difference of a metric, paired by seed and by test example. Trains nothing."""
 
-import json
 import logging
 from collections.abc import Mapping
 from pathlib import Path
@@ -13,10 +12,11 @@ import pyarrow.parquet as pq
 from pipelines.config import Settings
 from pipelines.config.schema import Comparison, Resampling
 from pipelines.ops.progress_bar import counted
-from pipelines.reporting.results import number
+from pipelines.reporting.results import shown
 from rankops import lookup
 from rankops.bootstrap import Statistic, differences, holm, remembered
 from rankops.io.atomic import replaced_folder
+from rankops.io.written import as_json
 from rankops.seeding import derived_seed
 
 
@@ -78,7 +78,7 @@ def main(params: Settings) -> None:
                     show(number, len(names))
             known = {(task, name): one for name, one in statistics.items()}
             result = compared(comparison, statistics, params.evaluate)
-            (folder / f"{key}.json").write_text(json.dumps(result, indent=2) + "\n")
+            (folder / f"{key}.json").write_text(as_json(result, indent=2) + "\n")
             for line in _told(result):
                 log.info("%s: %s", key, line)
 
@@ -88,11 +88,10 @@ def _told(result: Mapping[str, Any]) -> list[str]:
     baseline, lines = result["runs"][result["baseline"]]["value"], []
     for name, run in result["runs"].items():
         if gain := run.get("difference"):
-            found = f"{number(run['value'])} with {name}, {number(baseline)} with the baseline"
-            lines.append(f"{result['metric']} {found}: {number(**gain, sign=True)}")
+            found = f"{shown(run['value'])} with {name}, {shown(baseline)} with the baseline"
+            lines.append(f"{result['metric']} {found}: {shown(**gain, sign=True)}")
     return lines
 
 
 def _mean(statistics: dict[int, Statistic], place: int) -> float:
-    every = np.arange(next(iter(statistics.values())).examples)
-    return float(np.mean([one.of_rows(every)[place] for one in statistics.values()]))
+    return float(np.mean([one.of_all()[place] for one in statistics.values()]))

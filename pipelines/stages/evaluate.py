@@ -1,6 +1,6 @@
 """Predicts the test split with each seed of a run, and scores the predictions over seeds and examples."""
 
-import json
+import logging
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,17 +16,18 @@ from pipelines.config import Settings
 from pipelines.ops.progress_bar import counted
 from pipelines.running.runner import FEATURES
 from rankops import lookup
-from rankops.bootstrap import evaluate
+from rankops.bootstrap import describe_undefined, evaluate
 from rankops.datasets.files.folds import FOLD, cut, folds_of
 from rankops.io.atomic import replaced_file
 from rankops.io.checkpoints import load_model
 from rankops.io.recipes import name_of
+from rankops.io.written import as_json
 from rankops.seeding import derived_seed
 from rankops.training.device import find_device
 
 
 def main(params: Settings, name: str) -> None:
-    run = params.runs[name]
+    log, run = logging.getLogger(__name__), params.runs[name]
     task = lookup.find("tasks", run.task)(cache=FEATURES)
     device = find_device(params.compute.device)
     tables, statistics = [], {}
@@ -41,6 +42,8 @@ def main(params: Settings, name: str) -> None:
                 parts.append(table if fold is None else _numbered(table, np.flatnonzero(of_row == fold), fold))
             table = parts[0] if len(parts) == 1 else pa.concat_tables(parts).sort_by("id")
             statistics[seed] = task.statistic(table)
+            for undefined in describe_undefined(statistics[seed]):
+                log.warning("%s, seed %d: %s is not defined for the test split", name, seed, undefined)
             tables.append(table.add_column(1, "seed", pa.array([seed] * len(table), pa.int64())))
             show(number, len(run.seeds))
     # The same resamples for every run: their differences are paired.
@@ -52,7 +55,7 @@ def main(params: Settings, name: str) -> None:
         replaced_file(f"metrics/runs/{name}.json") as target,
     ):
         pq.write_table(pa.concat_tables(tables), predictions, compression="zstd")
-        target.write_text(json.dumps(metrics, indent=2, sort_keys=True) + "\n")
+        target.write_text(as_json(metrics, indent=2, sort_keys=True) + "\n")
 
 
 @contextmanager

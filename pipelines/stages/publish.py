@@ -8,6 +8,7 @@ import os
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from textwrap import shorten
 from typing import Any
 
 import pandas as pd
@@ -23,6 +24,7 @@ from pipelines.tracking.store import experiment
 from pipelines.tracking.upload import Run, Version, key_of, publish
 from rankops.io.atomic import replaced_file
 
+LONGEST_TAG = 500  # characters
 PLOTS, PAGES = Path("reports/figures"), Path("reports/data")
 
 
@@ -79,11 +81,19 @@ def _mean(histories: list[pd.DataFrame]) -> pd.DataFrame:
 def _metrics(rows: pd.DataFrame) -> dict[str, dict[str, float]]:
     """Return the value of each metric, with its interval if it has one, of a table of `pipelines.reporting.results`.
 
+    What is not defined is no metric of MLflow, whose pages break of NaN: a tag names it.
+
     >>> _metrics(pd.DataFrame({"metric": ["spearman"], "value": [0.5], "low": [float("nan")], "high": [0.75]}))
     {'spearman': {'value': 0.5, 'high': 0.75}}
     """
-    table = rows.set_index("metric")[["value", "low", "high"]]
+    table = rows.dropna(subset="value").set_index("metric")[["value", "low", "high"]]
     return {str(name): row.dropna().to_dict() for name, row in table.iterrows()}
+
+
+def _undefined(rows: pd.DataFrame) -> dict[str, str]:
+    """Return a tag that names the metrics that are not defined, if there are any."""
+    names = rows.loc[rows["value"].isna(), "metric"]
+    return {"undefined": shorten(", ".join(names), LONGEST_TAG, placeholder=", ...")} if len(names) else {}
 
 
 def _plots(*names: str) -> dict[str, list[Path]]:
@@ -124,6 +134,7 @@ def _runs(params: Settings, tags: dict[str, str]) -> list[Run]:
         folder, key = Path("models/runs") / name, key_of(name, dvc_lock.made_by(entries))
         trained, rows = read_run(folder), results[results["run"] == name]
         best, (times, used) = trained["best"], kept("train", name, folder)
+        undefined = _undefined(rows[rows["seed"].isna()])
         seeds = tuple(
             Run(
                 name=f"{name}-seed{seed}",
@@ -131,7 +142,7 @@ def _runs(params: Settings, tags: dict[str, str]) -> list[Run]:
                 key=key_of(key, seed),
                 params={"seed": seed},
                 metrics=_metrics(rows[rows["seed"] == seed]),
-                tags={"seed": str(seed), "run": name},
+                tags={"seed": str(seed), "run": name} | _undefined(rows[rows["seed"] == seed]),
                 history=history(folder / f"seed{seed}"),
                 times=times.get(str(seed)),
             )
@@ -148,7 +159,7 @@ def _runs(params: Settings, tags: dict[str, str]) -> list[Run]:
                 key=key,
                 params=_params(params, name, trained["setting"]),
                 metrics=_metrics(rows[rows["seed"].isna()]),
-                tags=tags | named | {"stage": f"train@{name}"} | dvc_lock.inputs(entries),
+                tags=tags | named | {"stage": f"train@{name}"} | dvc_lock.inputs(entries) | undefined,
                 files={"results": [Path(f"metrics/runs/{name}.json"), folder / "run.json"]}
                 | _plots(f"{name}-learning_curves", f"{name}-examples")
                 | {"data": [PAGES / f"{options.dataset}.html"]},

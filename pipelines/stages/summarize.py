@@ -1,6 +1,5 @@
 """Write what DVC's own tables and charts show: a few numbers of each run and sorter, and the epochs of each task."""
 
-import json
 from pathlib import Path
 
 import pandas as pd
@@ -8,6 +7,7 @@ import pandas as pd
 from pipelines.config import Settings
 from pipelines.reporting.results import history, read_runs, read_sorters
 from rankops.io.atomic import replaced_folder
+from rankops.io.written import as_json
 
 
 def curves(folders: dict[str, Path]) -> pd.DataFrame:
@@ -43,7 +43,7 @@ def main(params: Settings) -> None:
             values = table.set_index([column, "metric"])["value"]
             for name, metric in of.items():
                 score = {"metric": metric, "value": values[name, metric]}
-                (folder / f"{where}{name}.json").write_text(json.dumps(score, indent=2) + "\n")
+                (folder / f"{where}{name}.json").write_text(as_json(score, indent=2) + "\n")
     with replaced_folder("reports/curves") as folder:
         trained = {name: Path("models/sorters") / name for name in params.sorters}
         charts = {"sorters": {name: path for name, path in trained.items() if (path / "history.csv").is_file()}}

@@ -24,6 +24,7 @@ from joblib import Parallel, delayed, parallel_config
 from pipelines.config import Run, Settings
 from pipelines.config.schema import NONE
 from pipelines.ops.imports import put_off
+from pipelines.ops.messages import first_line, without_credentials
 from pipelines.ops.process import tie_to, tie_to_starter, tied
 from pipelines.running.history import Times, began, followed, keep_times
 from pipelines.running.runner import FEATURES, checkpoint_folder
@@ -217,8 +218,8 @@ def _backend(params: Settings) -> dict[str, Any]:
             Client(params.jobs.address, timeout="10s")
         except (OSError, ValueError) as error:
             raise ValueError(
-                f"jobs.address: no Dask scheduler answers at {params.jobs.address} ({error}): start one, or set "
-                "jobs.backend to loky"
+                f"jobs.address: no Dask scheduler answers at {without_credentials(params.jobs.address)} "
+                f"({first_line(error)}): start one, or set jobs.backend to loky"
             ) from error
     elif params.jobs.backend == "loky":  # before anything is imported: the stage may be killed meanwhile
         return {"initializer": tie_to, "initargs": (os.getpid(),)}

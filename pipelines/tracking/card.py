@@ -11,7 +11,8 @@ from textwrap import shorten
 from typing import Any
 
 from pipelines.ops.dvc_lock import INPUT
-from pipelines.reporting.results import markdown, number
+from pipelines.ops.messages import as_markdown
+from pipelines.reporting.results import UNDEFINED, markdown, number, shown
 from pipelines.tracking.slices import Slice
 from rankops import __version__, lookup
 from rankops.inputs._feature_names import columns_of
@@ -49,7 +50,7 @@ def card(
     lines += ["", "## Limits", "", _limits(recipe), "", "## Load", "", _loading(model, recipe)]
     lines += ["", "## Params", ""]
     for name, value in params.items():
-        line = f"- `{name}`: {value}"
+        line = f"- `{as_markdown(name)}`: {as_markdown(str(value))}"
         if sum(map(len, lines)) + len(lines) + len(line) > LONGEST:
             break
         lines.append(line)
@@ -64,6 +65,7 @@ def summary(*, metrics: Mapping[str, Mapping[str, float]], tags: Mapping[str, st
     lines = [f"{trained}Published at {made}, by rankops {__version__}."]
     bounds = {name: [metric.get(part, math.nan) for part in ("low", "high")] for name, metric in metrics.items()}
     rows = [[name, number(metric["value"], *bounds[name], digits=4)] for name, metric in metrics.items()]
+    rows += [[tags["undefined"], UNDEFINED]] if "undefined" in tags else []
     lines += ["", "## Metrics", "", markdown(["metric", "value (95 %)"], rows).rstrip()]
     if inputs := inputs_of(tags):
         lines += ["", "## Data"]
@@ -89,7 +91,9 @@ def _slices(slices: Sequence[Slice]) -> list[str]:
         f"The lowest of {len(slices)} slices of the test split, of the seed that is served; the others are in "
         "`model.json`. Of many some are low by chance, and a rank correlation is lower where targets differ less."
     )
-    rows = [[one.name, str(one.rows), number(one.value, one.low, one.high, digits=4)] for one in slices[:SLICES]]
+    rows = [
+        [as_markdown(one.name), str(one.rows), shown(one.value, one.low, one.high, digits=4)] for one in slices[:SLICES]
+    ]
     return ["", "## Slices", "", told, "", markdown(["slice", "rows", f"{slices[0].metric} (95 %)"], rows).rstrip()]
 
 
@@ -113,7 +117,7 @@ def _input(recipe: Mapping[str, Any]) -> str:
         names = given.get("names") or []
         columns = columns_of(names)
         what = f"a vector of {given['count']} numbers" if columns == names else f"{len(columns)} values by their names"
-        what += ", raw" + (shorten(f": {', '.join(columns)}", NAMES, placeholder=", ...") if names else "")
+        what += ", raw" + (shorten(as_markdown(f": {', '.join(columns)}"), NAMES, placeholder=", ...") if names else "")
     else:
         what = "a text"
     what = f"the documents of a query, each {what}" if recipe["task"] == "query_ranking" else what
@@ -125,7 +129,8 @@ def _limits(recipe: Mapping[str, Any]) -> str:
         length = recipe["args"].get("length")
         return f"Takes {length} scores, no other number." if length else "Takes any number of scores."
     classes = recipe.get("classes")
-    named = shorten(f" Its classes: {', '.join(classes)}", NAMES, placeholder=", ...") + "." if classes else ""
+    named = shorten(as_markdown(f"Its classes: {', '.join(classes or [])}"), NAMES, placeholder=", ...")
+    named = f" {named}." if classes else ""
     return f"Takes {_input(recipe)}.{named} It was judged on data like its training data, and on no other."
 
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from textwrap import shorten
 from typing import Any
 
 import mlflow
@@ -14,8 +15,9 @@ from torch import nn
 
 from pipelines.config import Settings, prefixed
 from pipelines.config.rules import SORTER_METRICS
-from pipelines.ops.messages import one_line
+from pipelines.ops.messages import as_markdown, one_line
 from pipelines.reporting import results
+from pipelines.reporting.results import UNDEFINED
 from pipelines.tracking import registry, slices
 from pipelines.tracking.known_rows import learned, read_known
 from pipelines.tracking.store import CredentialsRefused, ServerUnreachable, answering, connect
@@ -34,6 +36,7 @@ SORTER_VECTORS = 5000  # fresh ones: no sorter was trained, chosen or reported o
 KNOWN_SHARE = 0.5  # of what a row holds, from which on it is a row that a version knows
 FEWEST = 30  # rows, or groups of them, to judge on: of fewer, resamples find a difference where there is none
 ON_VALIDATION = ": judged on validation, on which epochs, seeds and settings were chosen, for there is no gate split"
+LONGEST_REASON = 1000  # characters of what is said of slices
 CARD = "\n\n<!-- card -->\n\n"  # in a version's description: what stands above is rewritten by each decision
 
 Difference = dict[str, float]  # value, low, high
@@ -283,21 +286,28 @@ def _of_sorter(vectors: torch.Tensor, sorter: nn.Module) -> Statistic:
 
 
 def _interval(gap: Difference) -> str:
-    return results.number(gap["value"], gap["low"], gap["high"], digits=4, sign=True)
+    return results.shown(gap["value"], gap["low"], gap["high"], digits=4, sign=True)
 
 
 def verdict(
     differences: dict[str, Difference], judged: Any, gate: Any, lower_is_better: dict[str, bool]
 ) -> tuple[bool, str]:
+    """Return whether a challenger is better and nothing guarded is worse, and why; what is undefined is neither."""
     signs = {name: -1 if lower else 1 for name, lower in lower_is_better.items()}
     gap = differences[judged.metric]
     gain, text = signs[judged.metric] * gap["value"], f"{judged.metric} {_interval(gap)}"
+    if np.isnan(gap["value"]):
+        return False, f"{judged.metric} is {UNDEFINED} for one of the versions, or for both"
     if not all(signs[judged.metric] * gap[bound] > 0 for bound in ("low", "high")):  # of NaN neither is
         return False, f"{text}: not better beyond chance"
     if not gain >= gate.minimum_gain:
         return False, f"{text}: less than the minimum gain of {gate.minimum_gain:g}"
     for name in judged.guarded:
-        if not (worse := -signs[name] * differences[name]["value"]) <= gate.tolerance:
+        # A class that none of the rows has is no metric of theirs.
+        worse = -signs[name] * differences[name]["value"] if name in differences else np.nan
+        if np.isnan(worse):
+            return False, f"{text}, but {name} is {UNDEFINED} for one of the versions, or for both"
+        if worse > gate.tolerance:
             return False, f"{text}, but {name} is worse by {worse:.4f}, more than {gate.tolerance:g}"
     return True, f"{text}: better beyond chance"
 
@@ -309,22 +319,31 @@ def guarded_slices(evidence: Evidence, judged: Any, gate: Any) -> tuple[bool, st
     """
     sign = -1 if evidence.lower_is_better[judged.metric] else 1
     ours, theirs = evidence.slices.values()
-    shared = [name for name, (_, one) in ours.items() if name in theirs and one.examples >= FEWEST]
-    worse = {}
-    for name in shared:
-        everything = np.arange(ours[name][1].examples)
-        worse[name] = -sign * float((ours[name][1].of_rows(everything) - theirs[name][1].of_rows(everything))[0])
-    for name in sorted(shared, key=worse.__getitem__, reverse=True):
+    worse, undefined = {}, []
+    for name, (rows, one) in ours.items():
+        if name not in theirs or one.examples < FEWEST:
+            continue
+        [new], [old] = one.of_all(), theirs[name][1].of_all()
+        if np.isnan(new) and not np.isnan(old):
+            return False, f", but on the slice `{name}` of {rows} rows its {judged.metric} is {UNDEFINED}"
+        if np.isnan(new - old):  # as of targets that are all equal, by which no model can be judged
+            undefined.append(name)
+        else:
+            worse[name] = -sign * float(new - old)
+    for name in sorted(worse, key=worse.__getitem__, reverse=True):
         if not worse[name] > judged.slice_tolerance:
             break
         gap = differences(
             {name: {0: ours[name][1]}}, {0: theirs[name][1]}, resamples=gate.resamples,
-            seed=derived_seed(gate.seed, name), confidence=1 - (1 - gate.confidence) / len(shared),
+            seed=derived_seed(gate.seed, name), confidence=1 - (1 - gate.confidence) / len(worse),
         )[name][judged.metric]  # fmt: skip
-        if all(sign * gap[bound] < 0 for bound in ("low", "high")):
+        if not any(sign * gap[bound] >= 0 for bound in ("low", "high")):  # nor is NaN
             told = f"{judged.metric} {_interval(gap)}, worse by more than {judged.slice_tolerance:g}"
             return False, f", but on the slice `{name}` of {ours[name][0]} rows {told}"
-    return True, f", and on none of {len(shared)} slices worse by more than {judged.slice_tolerance:g} beyond chance"
+    told = f", and on none of {len(worse)} slices worse by more than {judged.slice_tolerance:g} beyond chance"
+    if undefined:
+        told += f"; on {len(undefined)} it is {UNDEFINED}: " + ", ".join(f"`{name}`" for name in undefined)
+    return True, shorten(told, LONGEST_REASON, placeholder=", ...")
 
 
 def _write_down(client: mlflow.MlflowClient, decision: Decision, judged: tuple[str, ...], evidence: Evidence) -> None:
@@ -332,17 +351,19 @@ def _write_down(client: mlflow.MlflowClient, decision: Decision, judged: tuple[s
     statistics, examples = evidence.statistics, evidence.examples
     number, word = next(iter(statistics)), "promoted" if decision.promoted else "rejected"  # the challenger's
     tags = {"decision": word, "reason": decision.reason, "against": decision.champion, "examples": examples}
-    tags |= {metric: _interval(decision.differences[metric]) for metric in judged}
+    tags |= {metric: _interval(decision.differences[metric]) for metric in judged if metric in decision.differences}
     for tag, value in tags.items():
         client.set_model_version_tag(decision.model, number, f"gate.{tag}", value)
-    ours, theirs = (one.of_rows(np.arange(one.examples)) for one in statistics.values())
+    ours, theirs = (one.of_all() for one in statistics.values())
     rows = [
-        [metric, f"{ours[place]:.4f}", f"{theirs[place]:.4f}", _interval(gap)]
+        [metric, results.shown(ours[place], digits=4), results.shown(theirs[place], digits=4), _interval(gap)]
         for place, (metric, gap) in enumerate(decision.differences.items())
     ]
     table = results.markdown(["metric", *(f"version {one}" for one in statistics), "difference"], rows)
     card = (client.get_model_version(decision.model, number).description or "").rpartition(CARD)[2]
-    description = f"## Gate: {word}\n\n{decision.reason}.\n\nOn {examples}:\n\n{table.rstrip()}{CARD}{card}"
+    description = (
+        f"## Gate: {word}\n\n{as_markdown(decision.reason)}.\n\nOn {examples}:\n\n{table.rstrip()}{CARD}{card}"
+    )
     client.update_model_version(decision.model, number, description=description)
 
 

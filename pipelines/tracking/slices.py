@@ -1,5 +1,6 @@
 """How good a model is on parts of its test split: by class, by number of labels, and by columns of the data."""
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
@@ -36,7 +37,7 @@ class Slice:
 
 
 def slices(task: str, metric: str, predictions: Path, test: Path, *, seed: int) -> list[Slice]:
-    """Return the slices of a test split on which the metric is defined, the lowest value first.
+    """Return the slices of a test split, the lowest value first; last those on which the metric is not defined.
 
     Args:
         task: name.
@@ -52,13 +53,13 @@ def slices(task: str, metric: str, predictions: Path, test: Path, *, seed: int) 
         for key in metric.split("."):
             leaf = leaf[key]
         found.append(Slice(metric, name, rows, leaf["value"], leaf["low"], leaf["high"]))
-    return sorted(found, key=lambda one: one.value)
+    return sorted(found, key=lambda one: (math.isnan(one.value), one.value))
 
 
 def statistics(judge: Any, metric: str, predictions: pa.Table, split: Path) -> dict[str, tuple[int, Statistic]]:
     """Return how many rows each slice has, and the metric as a function of which of them count, or groups of them.
 
-    Slices of fewer than 30 rows are none, nor are those on which the metric is not defined.
+    Slices of fewer than 30 rows, or of one group, are none.
 
     Args:
         judge: the task.
@@ -71,7 +72,10 @@ def statistics(judge: Any, metric: str, predictions: pa.Table, split: Path) -> d
     for name, rows in _parts(judge, predictions["id"].to_pylist(), split):
         part = Statistic([metric], len(rows), lambda own, rows=rows: whole.of_rows(rows[own])[[place]])
         part = part if group is None else by_group(part, group[rows])
-        if len(rows) >= FEWEST and part.examples > 1 and not np.isnan(part.of_rows(np.arange(part.examples))).any():
+        if len(rows) >= FEWEST and part.examples > 1:
+            # A column may be called as the classes are, or have numbers that look alike.
+            while name in found:
+                name += "'"
             found[name] = len(rows), part
     return found
 

@@ -34,8 +34,9 @@ from pipelines.tracking.signature import example_of, signature_of
 from pipelines.tracking.slices import Slice
 from pipelines.tracking.store import answering, connect, experiment_of
 from rankops import __version__
+from rankops.io.written import as_json
 
-__all__ = ["Run", "Version", "key_of", "page", "publish", "shown"]
+__all__ = ["Run", "Version", "key_of", "page", "publish", "sent_runs"]
 
 KEY = "rankops.key"  # on runs and versions: a hash of what made them
 TOOK = "training.seconds"  # on a run: from its first beginning to its end
@@ -293,7 +294,7 @@ def _register(client: mlflow.MlflowClient, run_id: str, run: Run, version: Versi
         if version.data is not None:
             write_known(version.data, weights)
         recipe = json.loads((weights / "model.json").read_text()) | {"made": _made(run, known, slices)}
-        (weights / "model.json").write_text(json.dumps(recipe, indent=2, sort_keys=True) + "\n")
+        (weights / "model.json").write_text(as_json(recipe, indent=2, sort_keys=True) + "\n")
         with mlflow.start_run(run_id=run_id):
             logged = mlflow.pyfunc.log_model(
                 name=run.name,
@@ -331,7 +332,7 @@ def _set_aliases(client: mlflow.MlflowClient, name: str, candidates: list[tuple[
     client.set_registered_model_tag(name, COMPARED, compared)
 
 
-def shown(keys: Mapping[str, str]) -> dict[str, Sent]:
+def sent_runs(keys: Mapping[str, str]) -> dict[str, Sent]:
     """Return published runs by name, each for `page`; empty if no server shows the store.
 
     Args:

@@ -1,7 +1,7 @@
 """Bootstrap confidence intervals of metrics, over test examples and over training seeds together."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from typing import Any
 
@@ -10,6 +10,7 @@ import numpy as np
 __all__ = [
     "Statistic",
     "by_group",
+    "describe_undefined",
     "differences",
     "evaluate",
     "holm",
@@ -33,11 +34,37 @@ class Statistic:
         examples: how many there are.
         of_rows: takes row numbers (..., n) to the metrics of those examples (metrics, ...); NaN where one is not
             defined.
+        parts: the same of each part that is scored by itself, by its name, such as `fold 1`; empty if there are none.
     """
 
     names: list[str]
     examples: int
     of_rows: Callable[[np.ndarray], np.ndarray]
+    parts: Mapping[str, "Statistic"] = field(default_factory=dict)
+
+    def of_all(self) -> np.ndarray:
+        """Return the metrics (metrics,) of all examples; NaN where one is not defined, as of no examples."""
+        return self.of_rows(np.arange(self.examples)) if self.examples else np.full(len(self.names), np.nan)
+
+
+def describe_undefined(statistic: Statistic) -> list[str]:
+    """Return the metrics that are not defined for all examples, each with the parts that are to blame.
+
+    >>> always = Statistic(["hit", "tau"], 2, lambda rows: np.stack([rows.mean(-1), np.full(rows.shape[:-1], np.nan)]))
+    >>> describe_undefined(always)
+    ['tau']
+    >>> describe_undefined(joined({"fold 1": always, "fold 2": always}, [np.array([0, 1]), np.array([2, 3])]))
+    ['tau (fold 1, fold 2)']
+    """
+    undefined = [name for name, value in zip(statistic.names, statistic.of_all(), strict=True) if np.isnan(value)]
+    if not undefined:
+        return []
+    by_part = {part: dict(zip(own.names, own.of_all(), strict=True)) for part, own in statistic.parts.items()}
+    described = []
+    for name in undefined:
+        to_blame = [part for part, values in by_part.items() if np.isnan(values.get(name, np.nan))]
+        described.append(f"{name} ({', '.join(to_blame)})" if to_blame else name)
+    return described
 
 
 def by_group(statistic: Statistic, group: np.ndarray) -> Statistic:
@@ -54,12 +81,13 @@ def by_group(statistic: Statistic, group: np.ndarray) -> Statistic:
     """
     _, number, sizes = np.unique(group, return_inverse=True, return_counts=True)
     members = np.split(np.argsort(number, kind="stable"), np.cumsum(sizes)[:-1])
+    members = members[: len(sizes)]  # np.split makes one part of no rows
     if len(set(sizes.tolist())) == 1:
         table = np.stack(members)
-        return Statistic(
-            statistic.names,
-            len(members),
-            lambda rows: statistic.of_rows(table[rows].reshape(*rows.shape[:-1], -1)),
+        return replace(
+            statistic,
+            examples=len(members),
+            of_rows=lambda rows: statistic.of_rows(table[rows].reshape(*rows.shape[:-1], -1)),
         )
 
     def of_rows(rows: np.ndarray) -> np.ndarray:
@@ -67,20 +95,23 @@ def by_group(statistic: Statistic, group: np.ndarray) -> Statistic:
         found = [statistic.of_rows(np.concatenate([members[one] for one in chosen])) for chosen in several]
         return np.stack(found, axis=-1).reshape(-1, *rows.shape[:-1])
 
-    return Statistic(statistic.names, len(members), of_rows)
+    return replace(statistic, examples=len(members), of_rows=of_rows)
 
 
-def joined(statistics: Sequence[Statistic], rows: Sequence[np.ndarray]) -> Statistic:
+def joined(statistics: Mapping[str, Statistic], rows: Sequence[np.ndarray]) -> Statistic:
     """Return the metrics of examples in parts, each part scored by itself: the mean over parts, by their examples.
 
-    Scores of different models, as those of folds, are on different scales: they are ranked by themselves.
+    Scores of different models, as those of folds, are on different scales: they are ranked by themselves. A metric that
+    a part lacks, or that is not defined there, is not defined for the whole: without its worst part a model would seem
+    better.
 
     Args:
-        statistics: of each part.
+        statistics: of each part, by its name.
         rows: which of all examples a part has, in its order (n,); each is in one part.
 
-    >>> hits = np.array([1.0, 0.0]), np.array([1.0])
-    >>> parts = [Statistic(["hit"], len(own), lambda rows, own=own: own[rows].mean(-1)[None]) for own in hits]
+    >>> hits = {"fold 1": np.array([1.0, 0.0]), "fold 2": np.array([1.0])}
+    >>> parts = {name: Statistic(["hit"], len(own), lambda rows, own=own: own[rows].mean(-1)[None])
+    ...          for name, own in hits.items()}
     >>> joined(parts, [np.array([0, 2]), np.array([1])]).of_rows(np.array([[0, 1, 2], [1, 1, 2]]))
     array([[0.66666667, 0.66666667]])
     """
@@ -89,19 +120,25 @@ def joined(statistics: Sequence[Statistic], rows: Sequence[np.ndarray]) -> Stati
     for number, own in enumerate(rows):
         part[own], place[own] = number, np.arange(len(own))
 
+    names = list(dict.fromkeys(name for statistic in statistics.values() for name in statistic.names))
+    # Where each part's metrics are among all: of several classes a part may lack some.
+    places = [[names.index(name) for name in statistic.names] for statistic in statistics.values()]
+
     def of_one(chosen: np.ndarray) -> np.ndarray:
-        found = np.zeros(len(statistics[0].names))
-        for number, statistic in enumerate(statistics):
+        found = np.zeros(len(names))
+        for number, statistic in enumerate(statistics.values()):
             own = chosen[part[chosen] == number]
             if len(own):
-                found += len(own) / len(chosen) * statistic.of_rows(place[own])
+                values = np.full(len(names), np.nan)
+                values[places[number]] = statistic.of_rows(place[own])
+                found += len(own) / len(chosen) * values
         return found
 
     def of_rows(chosen: np.ndarray) -> np.ndarray:
         every = [of_one(one) for one in chosen.reshape(-1, chosen.shape[-1])]
         return np.stack(every, axis=-1).reshape(-1, *chosen.shape[:-1])
 
-    return Statistic(statistics[0].names, examples, of_rows)
+    return Statistic(names, examples, of_rows, statistics)
 
 
 def remembered(statistic: Statistic) -> Statistic:
@@ -120,7 +157,7 @@ def remembered(statistic: Statistic) -> Statistic:
             answers[key] = statistic.of_rows(rows)
         return answers[key]
 
-    return Statistic(statistic.names, statistic.examples, of_rows)
+    return replace(statistic, of_rows=of_rows)
 
 
 def _resampled(
@@ -128,9 +165,10 @@ def _resampled(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the metrics of all examples and their resamples, (seeds, metrics) and (seeds, metrics, resamples).
 
+    Of fewer than two examples there are no resamples, and all of them are NaN.
+
     Raises:
-        ValueError: fewer than two examples, statistics of different examples or metrics, or a metric that is not
-            defined for all examples.
+        ValueError: statistics of different examples or metrics.
     """
     first = statistics[0]
     for one in statistics:
@@ -139,13 +177,9 @@ def _resampled(
                 f"{one.examples} examples with metrics {one.names} cannot be compared with {first.examples} with "
                 f"{first.names}: expected predictions for the same split by models of one task"
             )
+    values = np.stack([one.of_all() for one in statistics])
     if first.examples < 2:
-        raise ValueError(f"an interval needs at least 2 examples, found {first.examples}")
-    everything = np.arange(first.examples)
-    values = np.stack([one.of_rows(everything) for one in statistics])
-    if not np.isfinite(values).all():
-        undefined = [first.names[place] for place in np.unique(np.argwhere(~np.isfinite(values))[:, 1])]
-        raise ValueError(f"{', '.join(undefined)}: not defined for these {first.examples} examples")
+        return values, np.full((*values.shape, resamples), np.nan)
     draws = np.random.default_rng(seed)
     parts, left = [], resamples
     while left:
@@ -168,10 +202,19 @@ def _over_seeds(resampled: np.ndarray, *, seed: int) -> np.ndarray:
     return np.take_along_axis(resampled, np.broadcast_to(chosen, (seeds, resampled.shape[1], resamples)), 0).mean(0)
 
 
-def _leaf(value: float, resampled: np.ndarray, confidence: float) -> dict[str, Any]:
+def _defined(value: float, resampled: np.ndarray) -> np.ndarray:
+    """Return the resamples in which a metric is defined; none if its value, or more than half of them, are not.
+
+    The few that are left would give an interval of a point.
+    """
     defined = resampled[~np.isnan(resampled)]
+    return defined[:0] if np.isnan(value) or 2 * len(defined) < len(resampled) else defined
+
+
+def _leaf(value: float, resampled: np.ndarray, confidence: float) -> dict[str, Any]:
+    defined = _defined(value, resampled)
     tails = [50 * (1 - confidence), 50 * (1 + confidence)]
-    low, high = np.percentile(defined, tails) if len(defined) else (value, value)
+    low, high = np.percentile(defined, tails) if len(defined) else (np.nan, np.nan)
     return {"value": float(value), "low": float(low), "high": float(high)}
 
 
@@ -186,7 +229,9 @@ def evaluate(
     """Return each metric as its mean over training seeds, with a percentile bootstrap interval.
 
     Seeds and test examples are resampled together, so that the interval covers both; of one seed it covers the test
-    examples alone. Resamples for which a metric is not defined are left out.
+    examples alone. Resamples for which a metric is not defined are left out. Where it is not defined for all examples,
+    of a seed, its value is NaN; and so are the bounds of such a value, of one of which more than half of the resamples
+    are left out, and of fewer than two examples.
 
     Args:
         statistics: of each training seed, for the same examples.
@@ -198,7 +243,7 @@ def evaluate(
         Metrics nested by the dots in their names; each has `value`, `low`, `high` and `seeds`, the value of each seed.
 
     Raises:
-        ValueError: fewer than two examples, or a metric that is not defined for all of them.
+        ValueError: statistics of different examples or metrics.
 
     >>> hits = np.array([1.0, 0.0, 1.0, 1.0])
     >>> statistic = Statistic(["recall.at_1"], 4, lambda rows: hits[rows].mean(-1)[None])
@@ -238,7 +283,8 @@ def differences(
         show: see `evaluate`.
 
     Returns:
-        Of each run and metric, the difference as `value`, `low`, `high` and `p`, see `two_sided_p`.
+        Of each run and metric, the difference as `value`, `low`, `high` and `p`, see `two_sided_p`; NaN where it is not
+        defined, see `evaluate`.
 
     Raises:
         ValueError: no seed in common, or they are not of the same examples or metrics.
@@ -265,7 +311,8 @@ def differences(
         gains = _over_seeds(resampled[ours] - resampled[theirs], seed=seed)
         means = (values[ours] - values[theirs]).mean(0)
         result[name] = {
-            metric: _leaf(means[place], gains[place], confidence) | {"p": two_sided_p(gains[place])}
+            metric: _leaf(means[place], gains[place], confidence)
+            | {"p": two_sided_p(_defined(means[place], gains[place]))}
             for place, metric in enumerate(statistics[0].names)
         }
     return result
@@ -274,10 +321,14 @@ def differences(
 def two_sided_p(gains: np.ndarray) -> float:
     """Return the two-sided p of a resampled difference: twice the share of resamples on the rarer side of 0.
 
-    >>> two_sided_p(np.array([0.1, 0.2, 0.3]))
-    0.5
+    NaN of no resamples in which it is defined.
+
+    >>> two_sided_p(np.array([0.1, 0.2, 0.3])), two_sided_p(np.array([np.nan]))
+    (0.5, nan)
     """
     gains = gains[~np.isnan(gains)]
+    if not len(gains):
+        return np.nan
     tail = min((gains <= 0).sum(), (gains >= 0).sum())
     return float(min(1.0, 2 * (tail + 1) / (len(gains) + 1)))
 
@@ -285,11 +336,14 @@ def two_sided_p(gains: np.ndarray) -> float:
 def holm(p: list[float]) -> list[float]:
     """Return p values adjusted for several comparisons (Holm, 1979).
 
-    >>> holm([0.01, 0.04, 0.03])
-    [0.03, 0.06, 0.06]
+    One that is NaN stays so, and counts as a comparison all the same.
+
+    >>> holm([0.01, 0.04, 0.03]), holm([0.01, np.nan])
+    ([0.03, 0.06, 0.06], [0.02, nan])
     """
-    adjusted, most = [0.0] * len(p), 0.0
-    for place, number in enumerate(sorted(range(len(p)), key=p.__getitem__)):
+    adjusted, most = [np.nan] * len(p), 0.0
+    known = [number for number in range(len(p)) if not np.isnan(p[number])]
+    for place, number in enumerate(sorted(known, key=p.__getitem__)):
         most = max(most, min(1.0, (len(p) - place) * p[number]))
         adjusted[number] = most
     return adjusted

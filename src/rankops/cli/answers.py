@@ -1,7 +1,7 @@
 """What a model says of each row of files, in pieces, and files of that; memory does not grow with them."""
 
 import csv
-import json
+import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain
 from pathlib import Path
@@ -10,12 +10,14 @@ from typing import Any
 from rankops.cli.rows import OWN, Roles, Row, kind_of, pieces, read, table_of
 from rankops.io.atomic import replaced_file, write_error
 from rankops.io.recipes import recipe_of
+from rankops.io.written import as_json, as_text, without_formula
 
 __all__ = ["WRITABLE", "Answer", "answers", "found_among", "write"]
 
 WRITTEN = 8192  # answers that are written at a time: each writing makes a row group of Parquet
 FOUND = 10  # rows that are found for each one
 SEPARATOR = "|"  # of the values of a list in a cell of a CSV
+IDS = ("id", "query", "found")  # columns that come back as they were
 WRITABLE = ("csv", "tsv", "jsonl", "parquet")
 
 Answer = dict[str, Any]  # `id`, and what the task says of it, or `error`
@@ -115,6 +117,9 @@ def write(
 ) -> tuple[int, list[Any]]:
     """Write answers as CSV, TSV, JSON lines or Parquet, by the suffix, whole or not at all.
 
+    Text that a spreadsheet would run as a formula gets a ' before it in CSV and TSV, which is logged: such files are
+    opened by a click. JSON lines and Parquet have it as it is.
+
     Args:
         path: of the file.
         found: from `answers`.
@@ -144,11 +149,14 @@ def write(
             with partial.open("w", encoding="utf-8", newline="") as file:
                 if kind == "jsonl":
                     for answer in chain.from_iterable(counted()):
-                        file.write(json.dumps(answer, ensure_ascii=False) + "\n")
+                        file.write(as_json(answer, ascii=False) + "\n")
                 else:
-                    _write_delimited(
-                        csv.writer(file, delimiter="," if kind == "csv" else "\t"), counted(), errors=errors
-                    )
+                    writer = csv.writer(file, delimiter="," if kind == "csv" else "\t")
+                    if quoted := _write_delimited(writer, counted(), errors=errors):
+                        logging.getLogger(__name__).warning(
+                            "%s: %d cells begin like a formula of a spreadsheet and have a ' before them; to join by "
+                            "them write .jsonl or .parquet, which have them as they are", path, quoted
+                        )  # fmt: skip
     return count, broken
 
 
@@ -163,17 +171,32 @@ def _begun(found: Iterator[list[Answer]], *, rows: int, errors: bool) -> tuple[l
     return first, [*columns, *(["error"] if errors else [])]
 
 
-def _write_delimited(writer: Any, found: Iterator[list[Answer]], *, errors: bool) -> None:
+def _write_delimited(writer: Any, found: Iterator[list[Answer]], *, errors: bool) -> int:
+    """Write rows, and return how many cells got a ' before them."""
     first, columns = _begun(found, rows=1, errors=errors)
     writer.writerow(columns)
+    quoted = 0
     for answer in chain(first, chain.from_iterable(found)):
-        writer.writerow([_cell(answer.get(name)) for name in columns])
+        cells = [as_text(answer[name]) if _is_id(name, answer) else _cell(answer.get(name)) for name in columns]
+        safe = [cell if isinstance(cell, int) else without_formula(cell) for cell in cells]
+        quoted += sum(one is not cell for one, cell in zip(safe, cells, strict=True))
+        writer.writerow(safe)
+    return quoted
 
 
-def _cell(value: Any) -> Any:
+def _is_id(name: str, answer: Answer) -> bool:
+    return name in IDS and answer.get(name) is not None
+
+
+def _cell(value: Any) -> int | str:
+    """Return a cell of what a model says."""
     if isinstance(value, list):
         return SEPARATOR.join(str(_cell(one)) for one in value)
-    return f"{value:.7g}" if isinstance(value, float) else value  # of float32
+    if isinstance(value, int):
+        return value
+    if value is None:
+        return ""
+    return f"{value:.7g}" if isinstance(value, float) else as_text(value)  # a score is of float32
 
 
 def _write_parquet(
@@ -184,9 +207,8 @@ def _write_parquet(
 
     first, columns = _begun(found, rows=WRITTEN, errors=errors)
     empty = pa.list_(pa.null()), pa.list_(pa.string() if classes else pa.int64())  # where no row has a label
-    kinds = {name: pa.array([answer.get(name) for answer in first]).type for name in columns} | (
-        {"error": pa.string()} if errors else {}
-    )
+    kinds = {name: _kind([answer.get(name) for answer in first]) for name in columns}
+    kinds |= {"error": pa.string()} if errors else {}
     schema = pa.schema([(name, empty[1] if kind == empty[0] else kind) for name, kind in kinds.items()])
     try:
         with pq.ParquetWriter(partial, schema, compression="zstd") as writer:
@@ -194,7 +216,40 @@ def _write_parquet(
             for piece in chain(found, [[]]):
                 waiting = waiting + piece
                 if waiting and (len(waiting) >= WRITTEN or not piece):
-                    writer.write_table(pa.Table.from_pylist(waiting, schema=schema))
+                    writer.write_table(_fitted(waiting, schema, path))
                     waiting = []
     except (pa.ArrowException, OSError) as error:
         raise write_error(path, error) from error
+
+
+def _kind(values: list[Any]) -> Any:
+    """Return the Arrow type of values; text where they are of several kinds, as ids of JSON lines may be."""
+    import pyarrow as pa
+
+    try:
+        return pa.array(values).type
+    except (pa.ArrowInvalid, pa.ArrowTypeError):
+        return pa.string()
+
+
+def _fitted(answers: list[Answer], schema: Any, path: Path) -> Any:
+    """Return answers as a table of the columns that the first of them have.
+
+    Raises:
+        ValueError: an id is of another kind than the first ones.
+    """
+    import pyarrow as pa
+
+    columns = []
+    for field in schema:
+        values = [answer.get(field.name) for answer in answers]
+        if pa.types.is_string(field.type):
+            values = [None if value is None else as_text(value) for value in values]
+        try:
+            columns.append(pa.array(values, field.type))
+        except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
+            raise ValueError(
+                f"{path}: the column {field.name} began as {field.type}, and then there is another kind ({error}); "
+                "write .jsonl or .csv, or give the ids one kind"
+            ) from error
+    return pa.Table.from_arrays(columns, schema=schema)

@@ -4,17 +4,19 @@ What can be wrong with files or model is told before torch is imported, as far a
 """
 
 import argparse
-import json
+import codecs
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 from rankops.cli.answers import WRITABLE, Answer, answers, found_among, write
 from rankops.cli.rows import OWN, Roles, table_of
+from rankops.io import written
 from rankops.io.atomic import replaced_file
 from rankops.io.recipes import image_of, recipe_of
+from rankops.io.written import as_text, printable
 
 __all__ = ["SHIPPED", "annotate", "annotated_paths", "image_of_ranker", "main", "run"]
 
@@ -52,24 +54,28 @@ def order_of(answer: Answer) -> list[tuple[int, Any, float]]:
 
 
 def lines_of(answer: Answer) -> list[str]:
-    """Return an answer in lines for people.
+    """Return an answer in lines for people, without what would change their terminal.
 
     >>> lines_of({"id": "a.png", "score": 0.5, "embedding": [0.25] * 9})
     ['a.png: score 0.500; embedding 0.250, 0.250, 0.250, 0.250, 0.250, 0.250, 0.250, 0.250, ... (9)']
     """
     if "label_ranks" in answer:
         order = order_of(answer)
-        rows = [f"{place:>3}.  {label}  {score:7.3f}" for place, label, score in order]
-        return [str(answer["id"]) if order else f"{answer['id']}: no label", *rows]
+        rows = [f"{place:>3}.  {_shown(label)}  {score:7.3f}" for place, label, score in order]
+        return [_shown_id(answer) if order else f"{_shown_id(answer)}: no label", *rows]
     shown = [f"{name} {_shown(value)}" for name, value in answer.items() if name != "id"]
-    return [f"{answer['id']}: {'; '.join(shown)}"]
+    return [f"{_shown_id(answer)}: {'; '.join(shown)}"]
+
+
+def _shown_id(answer: Answer) -> str:
+    return printable(as_text(answer["id"]))
 
 
 def _shown(value: Any) -> str:
     if isinstance(value, list):
         rest = f", ... ({len(value)})" if len(value) > LONGEST else ""
         return ", ".join(map(_shown, value[:LONGEST])) + rest
-    return f"{value:.3f}" if isinstance(value, float) else str(value)
+    return f"{value:.3f}" if isinstance(value, float) else printable(as_text(value))
 
 
 def annotated_paths(paths: Sequence[Path], out: Path) -> list[Path]:
@@ -91,16 +97,18 @@ def annotated_paths(paths: Sequence[Path], out: Path) -> list[Path]:
     return results
 
 
-def annotate(path: Path, answer: Answer) -> None:
+def annotate(path: Path, source: Path, answer: Answer) -> None:
     """Draw an image beside its labels, the most important one on top, as long as its score."""
     from matplotlib.figure import Figure
-    from PIL import Image, ImageOps
+    from PIL import Image
 
-    order, source = order_of(answer), Path(answer["id"])
+    from rankops.io.pictures import turned
+
+    order = order_of(answer)
     figure = Figure(figsize=(7, 3.4), layout="constrained")
     shown, bars = figure.subplots(1, 2)
     with Image.open(source) as image:  # which the model has read
-        shown.imshow(ImageOps.exif_transpose(image).convert("RGB"))
+        shown.imshow(turned(image).convert("RGB"))
     shown.axis("off")
     drawn = bars.barh(range(len(order)), [score for _, _, score in order])
     bars.bar_label(drawn, [f"{score:.2f}" for _, _, score in order], padding=3)
@@ -109,7 +117,7 @@ def annotate(path: Path, answer: Answer) -> None:
     bars.invert_yaxis()
     bars.margins(x=0.2)
     bars.set(xlabel="score", title="most important first" if order else "no label")
-    figure.suptitle(source.name, parse_math=False)
+    figure.suptitle(printable(source.name), parse_math=False)
     with replaced_file(path) as partial:
         figure.savefig(partial, dpi=100, format=path.suffix.removeprefix(".").lower())
 
@@ -151,12 +159,12 @@ def run(
     places = [] if out is None else _places(folder, sources, out)
     broken, count = [], 0
     for count, answer in enumerate(chain.from_iterable(found), 1):
-        print(json.dumps(answer, ensure_ascii=False) if as_json else "\n".join(lines_of(answer)))
+        _print(written.as_json(answer, ascii=not _is_utf_8()) if as_json else "\n".join(lines_of(answer)))
         if "error" in answer:
             broken.append(answer["id"])
         elif places:
-            annotate(places[count - 1], answer)
-            print(f"drawn: {places[count - 1]}", file=sys.stderr if as_json else sys.stdout)
+            annotate(places[count - 1], sources[count - 1], answer)
+            _print(f"drawn: {places[count - 1]}", file=sys.stderr if as_json else sys.stdout)
     return _told(broken, count)
 
 
@@ -167,8 +175,19 @@ def _to_table(
         raise ValueError(f"{out}: {'a folder' if out.is_dir() else 'the file that is read'}; name another file")
     count, broken = write(out, found, classes=recipe_of(folder).get("classes"), errors=skip_broken)
     told = {"out": str(out), "rows": count, "broken": broken}
-    print(json.dumps(told) if as_json else f"{out}: answers to {count - len(broken)} of {count} rows")
+    _print(written.as_json(told) if as_json else f"{out}: answers to {count - len(broken)} of {count} rows")
     return _told(broken, count)
+
+
+def _is_utf_8() -> bool:
+    return codecs.lookup(sys.stdout.encoding or "utf-8").name == "utf-8"
+
+
+def _print(text: str, file: TextIO | None = None) -> None:
+    """Print text, with letters that the output has not, such as an emoji in an old terminal, as Python writes them."""
+    file = sys.stdout if file is None else file
+    encoding = file.encoding or "utf-8"
+    print(text.encode(encoding, "backslashreplace").decode(encoding), file=file)
 
 
 def _places(folder: Path, sources: Sequence[Path], out: Path) -> list[Path]:
@@ -181,7 +200,7 @@ def _places(folder: Path, sources: Sequence[Path], out: Path) -> list[Path]:
 def _told(broken: Sequence[Any], count: int) -> int:
     if not broken:
         return 0
-    named = ", ".join(map(str, broken[:10])) + (", ..." if len(broken) > 10 else "")
+    named = ", ".join(printable(as_text(own)) for own in broken[:10]) + (", ..." if len(broken) > 10 else "")
     print(f"{len(broken)} of {count} rows could not be answered: {named}", file=sys.stderr)
     return 3
 
@@ -215,7 +234,7 @@ def main(arguments: Sequence[str]) -> None:
             among=options.among, skip_broken=options.skip_broken, as_json=options.json,
         )  # fmt: skip
     except (ValueError, OSError) as error:
-        sys.exit(str(error))
+        sys.exit(printable(str(error)))
     except MemoryError as error:
         sys.exit(f"not enough memory ({error}): expected smaller files, or more memory")
     sys.exit(code)

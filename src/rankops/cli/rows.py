@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from rankops.datasets.tables.formats import FORMATS, Format, format_of
 from rankops.inputs._feature_names import columns_of, has_point, number_in, with_point
+from rankops.io.written import encodable
 from rankops.lookup import did_you_mean, listed
 from rankops.plain_text import LONGEST
 
@@ -101,7 +102,8 @@ def read(
         raise ValueError(f"{sources[0]}: the model takes {_taken(recipe)}; expected a table ({', '.join(FORMATS)})")
     else:
         for path in _pictures(sources):
-            yield Row(str(path), str(path), partial(_of_picture, path))
+            name = encodable(str(path))  # of a file whose name is no UTF-8, too
+            yield Row(name, name, partial(_of_picture, path))
 
 
 def _of_picture(path: Path) -> dict[str, Any]:
@@ -128,10 +130,16 @@ def _pictures(sources: Sequence[Path]) -> Iterator[Path]:
                 raise FileNotFoundError(f"{source}: no such file")
             yield source
             continue
-        found = sorted(path for path in source.rglob("*") if path.suffix.lower() in PICTURES and path.is_file())
+        found = sorted(path for path in source.rglob("*") if _is_picture(source, path))
         if not found:
             raise ValueError(f"{source}: no picture in this folder; expected {', '.join(PICTURES)}")
         yield from found
+
+
+def _is_picture(folder: Path, path: Path) -> bool:
+    """Return whether a path below a folder is a picture, and none that programs hide there, such as `._photo.jpg`."""
+    hidden = any(part.startswith(".") for part in path.relative_to(folder).parts)
+    return path.suffix.lower() in PICTURES and path.is_file() and not hidden
 
 
 # Tables.
@@ -244,10 +252,17 @@ class _Cells:
 
     def row(self, number: int, row: dict[str, Any]) -> Row:
         """Return a row whose id is the given one, else the path of its image or its caption, else its number."""
-        cell, own = row[self.inputs[0]], row[self.ids] if self.ids else None
+        cell, own = row[self.inputs[0]], self._id(row)
         if own is None:
-            own = cell if self.key in ("image", "caption") and isinstance(cell, str) else number
+            own = encodable(cell) if self.key in ("image", "caption") and isinstance(cell, str) else number
         return Row(own, self._place(number), lambda: {self.key: self._value(row)})
+
+    def _id(self, row: dict[str, Any], missing: Any = None) -> Any:
+        """Return the id of a row, which is none where it is null or NaN."""
+        own = row[self.ids] if self.ids else None
+        if own is None or own != own:
+            return missing
+        return encodable(own) if isinstance(own, str) else own
 
     def query(self, number: int, row: dict[str, Any]) -> Row:
         """Return a query whose documents are the list in its cell."""
@@ -258,12 +273,15 @@ class _Cells:
                 f"{self.path}: row {number}: {column} holds no list of documents; name the column whose rows are the "
                 "documents of one query: --query COLUMN"
             )
-        own = row[self.ids] if self.ids else number
-        return Row(own, self._place(number), lambda: {self.key: [self._value({column: one}) for one in several]})
+        return Row(
+            self._id(row, number),
+            self._place(number),
+            lambda: {self.key: [self._value({column: one}) for one in several]},
+        )
 
     def documents(self, query: Any, several: list[tuple[int, dict[str, Any]]]) -> Row:
         """Return a query that has a row for each of its documents."""
-        documents = [row[self.ids] if self.ids else number for number, row in several]
+        documents = [self._id(row, number) for number, row in several]
         asked = lambda: {self.key: [self._value(row) for _, row in several]}  # noqa: E731
         return Row(query, self._place(several[0][0]), asked, documents)
 

@@ -216,7 +216,7 @@ class Table(TableOptions):
         """Return the files, and the split of each where they say it."""
         paths, splits = [], []
         for split, pattern in (self.file if isinstance(self.file, dict) else {"": self.file}).items():
-            some = sorted(raw.glob(pattern)) if set(pattern) & set("*?[") else [raw / pattern]
+            some = sorted(_matching(raw, pattern)) if set(pattern) & set("*?[") else [raw / pattern]
             if not some or not some[0].is_file():
                 inside = sorted(path.name for path in raw.iterdir()) if raw.is_dir() else []
                 near = [name for name in inside if Path(name).suffix.lower() in FORMATS][:10] or inside[:10]
@@ -275,3 +275,8 @@ class Table(TableOptions):
 def _named(columns: str | list[str]) -> str:
     columns = [columns] if isinstance(columns, str) else columns
     return ", ".join(columns[:5]) + (f", ... ({len(columns)} columns)" if len(columns) > 5 else "")
+
+
+def _matching(raw: Path, pattern: str) -> list[Path]:
+    """Return the files that a pattern names, without those that editors and systems hide there, such as `.#t.csv`."""
+    return [path for path in raw.glob(pattern) if not path.name.startswith(".") or Path(pattern).name.startswith(".")]

@@ -8,6 +8,7 @@ import math
 import re
 import reprlib
 from collections.abc import Callable, Mapping, Sequence
+from datetime import timedelta
 from functools import lru_cache
 from typing import Any
 
@@ -38,7 +39,22 @@ def letters_in(cell: Any) -> str:
 
 
 def _text_of(cell: Any) -> str:
+    cell = _duration(cell) if isinstance(cell, timedelta) else cell
     return str(int(cell)) if isinstance(cell, float) and cell.is_integer() else str(cell)
+
+
+def _duration(cell: timedelta) -> str:
+    """Return a duration as pandas writes it: training reads its `Timedelta`, and predictions Python's `timedelta`.
+
+    >>> _duration(timedelta(seconds=1)), _duration(-timedelta(milliseconds=1))
+    ('0 days 00:00:01', '-1 days +23:59:59.999000')
+    """
+    hours, seconds = divmod(cell.seconds, 3600)
+    text = f"{cell.days} days {'+' if cell.days < 0 else ''}{hours:02}:{seconds // 60:02}:{seconds % 60:02}"
+    nanoseconds = getattr(cell, "nanoseconds", 0)
+    if cell.microseconds or nanoseconds:
+        text += f".{cell.microseconds:06}" + (f"{nanoseconds:03}" if nanoseconds else "")
+    return text
 
 
 def named(cell: Any) -> str:

@@ -8,7 +8,7 @@ import torch
 from PIL import Image, ImageOps
 from torch import Tensor
 
-from rankops.io.pictures import FORMATS, PHOTO_PIXELS, check_plain, opened, reason
+from rankops.io.pictures import FORMATS, PHOTO_PIXELS, check_plain, opened, reason, turned
 
 __all__ = ["as_jpeg", "open_photo", "picture", "squared"]
 
@@ -17,7 +17,7 @@ QUALITY = 95  # of the stored JPEG
 
 def _upright(image: Image.Image, mode: str) -> Image.Image:
     """The image turned as its EXIF data say, gray (`L`) or `RGB`; what neither can show is refused."""
-    upright = ImageOps.exif_transpose(image)
+    upright = turned(image)
     if upright.has_transparency_data and np.asarray(upright.convert("RGBA"))[..., 3].min() < 255:
         raise ValueError("transparent in places")
     return upright.convert(mode)

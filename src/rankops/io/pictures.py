@@ -10,10 +10,10 @@ from contextlib import contextmanager
 from io import BytesIO
 from pathlib import Path
 
-from PIL import Image, TiffImagePlugin, UnidentifiedImageError
+from PIL import ExifTags, Image, TiffImagePlugin, UnidentifiedImageError
 from PIL.ImageFile import ImageFile
 
-__all__ = ["BROKEN", "FORMATS", "PHOTO_PIXELS", "PIXELS", "bytes_in", "check_plain", "opened", "reason"]
+__all__ = ["BROKEN", "FORMATS", "PHOTO_PIXELS", "PIXELS", "bytes_in", "check_plain", "opened", "reason", "turned"]
 
 FORMATS = ("JPEG", "PNG", "BMP", "GIF", "TIFF", "WEBP")  # others start programs, or have faults of their own
 PHOTO_PIXELS = 2**26  # of a photo, before it is resized: 67 million take half a gigabyte
@@ -21,6 +21,16 @@ PHOTO_PIXELS = 2**26  # of a photo, before it is resized: 67 million take half a
 # What Pillow raises for contents that are no whole image; which of them depends on the format.
 BROKEN = (OSError, SyntaxError, ValueError, EOFError, IndexError, KeyError, struct.error, Image.DecompressionBombError)
 PIXELS = 2**22  # that go through a network at once, which needs hundreds of bytes for each
+
+TURNS = {  # by the orientation of EXIF
+    2: Image.Transpose.FLIP_LEFT_RIGHT,
+    3: Image.Transpose.ROTATE_180,
+    4: Image.Transpose.FLIP_TOP_BOTTOM,
+    5: Image.Transpose.TRANSPOSE,
+    6: Image.Transpose.ROTATE_270,
+    7: Image.Transpose.TRANSVERSE,
+    8: Image.Transpose.ROTATE_90,
+}
 
 # Pillow warns of pictures as large as those that are refused here.
 warnings.filterwarnings("ignore", category=Image.DecompressionBombWarning)
@@ -84,6 +94,20 @@ def _check_sums(contents: bytes) -> None:
         if zlib.crc32(contents[place + 4 : end]).to_bytes(4) != contents[end : end + 4]:
             raise ValueError(f"damaged or truncated behind byte {place}")
         place = end + 4
+
+
+def turned(image: Image.Image) -> Image.Image:
+    """Return an image turned as its EXIF data say; what else they say, and whether they are whole, is no matter.
+
+    >>> turned(Image.new("L", (2, 1))).size
+    (2, 1)
+    """
+    image.load()  # a PNG may have them behind its pixels, and of a TIFF Pillow itself heeds them
+    try:
+        turn = TURNS.get(image.getexif().get(ExifTags.Base.Orientation))
+    except (*BROKEN, AttributeError, OverflowError, TypeError):  # browsers show such pictures as they are
+        turn = None
+    return image if turn is None else image.transpose(turn)
 
 
 @contextmanager

@@ -7,6 +7,7 @@ from tempfile import TemporaryDirectory
 import torch
 
 from rankops import lookup
+from rankops.io.addresses import without_credentials
 from rankops.io.checkpoints import load_model
 from rankops.sorters._base import Sorter
 
@@ -96,5 +97,6 @@ def download(address: str, to: Path) -> Path:
     try:
         folder = Path(mlflow.artifacts.download_artifacts(address, dst_path=str(to)))
     except mlflow.exceptions.MlflowException as error:
-        raise ValueError(f"{address}: not found in {mlflow.get_tracking_uri()} ({error})") from error
+        told = without_credentials(f"not found in {mlflow.get_tracking_uri()} ({error})")
+        raise ValueError(f"{address}: {told}") from error
     return folder / "artifacts" / "weights"

@@ -81,20 +81,12 @@ class MultiLabel(TwoPhases):
         return split.table({name: as_lists(part) for name, part in columns.items()})
 
     def scored(self, table: pa.Table) -> Statistic:
-        """Return mean average precision, and that of each class that has a positive, by number.
-
-        Raises:
-            ValueError: no class has a positive.
-        """
+        """Return mean average precision, NaN if no class has a positive, and that of each class that has, by number."""
         scores, labels, difficult = (
             matrix(table, column, path="predictions") for column in ("scores", "labels", "difficult")
         )
         mask = ~difficult.bool()
         known = (labels.bool() & mask).any(0)
-        if not bool(known.any()):
-            raise ValueError(
-                "no class has a positive example that is not difficult, so mean average precision is undefined"
-            )
         weight = torch.ones(len(scores), dtype=torch.float64)
         if "weight" in table.column_names:
             weight = torch.from_numpy(table["weight"].to_numpy().astype(np.float64))
@@ -106,7 +98,7 @@ class MultiLabel(TwoPhases):
             found = []
             for chosen in torch.from_numpy(rows.reshape(-1, rows.shape[-1])).split(RESAMPLES):
                 counts = torch.zeros(len(chosen), len(scores), dtype=torch.float64)
-                each = precisions(counts.scatter_add_(1, chosen, weight[chosen]))
+                each = precisions(counts.scatter_add_(1, chosen, weight[chosen]))  # (resamples, classes)
                 found.append(torch.cat([each.nanmean(1, keepdim=True), each], dim=1))
             return torch.cat(found).T.numpy().reshape(-1, *rows.shape[:-1])
 
@@ -159,6 +151,6 @@ def _average_precisions(scores: Tensor, labels: Tensor, mask: Tensor) -> Callabl
             relevant = ordered[:, positive]
             precision = relevant.cumsum(1)[:, last_positive] / ordered.cumsum(1)[:, last]
             found.append((relevant * precision.nan_to_num()).sum(1) / relevant.sum(1))
-        return torch.stack(found, dim=1)
+        return torch.stack(found, dim=1) if found else counts.new_empty(len(counts), 0)
 
     return of_counts

@@ -167,24 +167,23 @@ class ScoreRanking(TwoPhases):
     def scored(self, table: pa.Table) -> Statistic:
         """Return Spearman's correlation, and average precision where it is known which examples are positive.
 
-        Raises:
-            ValueError: scores or targets are all equal.
+        Spearman's is NaN of scores or targets that are all equal.
         """
         score, target, *weight = (
             torch.from_numpy(table[name].to_numpy().astype(np.float64))
             for name in ("score", "target", *(["weight"] if "weight" in table.column_names else []))
         )
-        _correlation(score, target, None)  # raises where there is no order
         names, positive = ["spearman"], None
         if "positive" in table.column_names:
             names, positive = [*names, "average_precision"], torch.from_numpy(np.array(table["positive"].to_pylist()))
 
         def of_rows(rows: np.ndarray) -> np.ndarray:
-            weights = weight[0][rows] if weight else None
-            found = [spearman(score[rows], target[rows], weights=weights)]
+            several = rows.reshape(-1, rows.shape[-1])  # of several groups what is not defined is NaN
+            weights = weight[0][several] if weight else None
+            found = [spearman(score[several], target[several], weights=weights)]
             if positive is not None:
-                found.append(average_precision(score[rows], positive[rows], weights=weights))
-            return torch.stack(found).numpy()
+                found.append(average_precision(score[several], positive[several], weights=weights))
+            return torch.stack(found).numpy().reshape(-1, *rows.shape[:-1])
 
         return Statistic(names, len(score), of_rows)
 

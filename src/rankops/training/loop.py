@@ -135,6 +135,11 @@ class _Training:
         validation = self._validate(number)
         if monitor not in validation:
             raise ValueError(f"{self.name}: the monitor is {monitor!r}, but validation gives {', '.join(validation)}")
+        if math.isnan(validation[monitor]):  # which is neither better nor worse than another
+            raise ValueError(
+                f"{self.name}: {monitor} is not defined for the validation split, so no epoch is the best: expected "
+                "rows that have it, such as different targets, or a relevant document"
+            )
         best = self.progress.is_best(validation[monitor], lower_is_better=self.phase.lower_is_better)
         if best:
             self.progress.best_state = copied(self.module)

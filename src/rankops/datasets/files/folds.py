@@ -63,5 +63,6 @@ def statistic_by_fold(statistic: Callable[[pa.Table], Statistic], predictions: p
     if FOLD not in predictions.column_names:
         return statistic(predictions)
     folds = predictions[FOLD].to_numpy()
-    rows = [np.flatnonzero(folds == fold) for fold in np.unique(folds)]
-    return joined([statistic(predictions.take(pa.array(own))) for own in rows], rows)
+    rows = {f"{FOLD} {fold}": np.flatnonzero(folds == fold) for fold in np.unique(folds)}
+    parts = {name: statistic(predictions.take(pa.array(own))) for name, own in rows.items()}
+    return joined(parts, list(rows.values()))

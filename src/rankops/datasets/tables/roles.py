@@ -1,12 +1,12 @@
 """What options say of a table of one's own: which columns have which role, and what its rows are split by."""
 
+import datetime
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import combinations, product
 from typing import Any, ClassVar, Literal
 
-import pandas as pd
 import pyarrow as pa
 
 from rankops.datasets.public.reading import SPLITS, DiskDataset, check_shares
@@ -131,9 +131,11 @@ class TableOptions(DiskDataset):
         if date["every"] not in ("day", "week", "month", "year"):
             raise ValueError(f"date.every is {date['every']!r}, expected day, week, month or year")
         try:
-            pd.Timestamp(date["first"])
-        except ValueError as error:
-            raise ValueError(f"date.first is {date['first']!r}, expected a day: '2026-10-31'") from error
+            day = datetime.date.fromisoformat(date["first"]).isoformat()
+        except ValueError:
+            day = None
+        if day != date["first"]:  # 01/11/2026 is another day elsewhere, and 20261031 a number
+            raise ValueError(f"date.first is {date['first']!r}, expected a day such as '2026-10-31'")
 
     def _check_truth(self) -> None:
         if self.classes is not None and (len(set(self.classes)) < max(2, len(self.classes)) or not all(self.classes)):

@@ -1,0 +1,89 @@
+"""Values as JSON and text that every reader takes: JSON has no NaN, no dates and no bytes, UTF-8 no half letters."""
+
+import json
+import math
+import re
+import unicodedata
+from collections.abc import Mapping
+from typing import Any
+
+__all__ = ["as_json", "as_text", "encodable", "printable", "without_formula"]
+
+# What spreadsheets take for a formula, which may start programs; -5 and +4.5e3 are numbers.
+FORMULA = re.compile(r"[\t\r\n]|\s*[=@]|\s*[+-](?=.)(?![\d.,]+(e[+-]?\d+)?\s*$)", re.IGNORECASE)
+TURNS = frozenset("\u2028\u2029\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")  # of lines
+
+
+def encodable(text: str) -> str:
+    r"""Return text that UTF-8 can hold: bytes of a file's name that are no UTF-8, and half an emoji, as `\udcff`.
+
+    >>> encodable("caf\udce9.png"), encodable("café.png")
+    ('caf\\udce9.png', 'café.png')
+    """
+    return text.encode("utf-8", "backslashreplace").decode()
+
+
+def printable(text: str) -> str:
+    r"""Return text that changes nothing of a terminal or a log: control characters as Python would write them.
+
+    >>> printable("a\x1b]0;owned\x07 b\n"), printable("naïve 👩‍🔬")
+    ('a\\x1b]0;owned\\x07 b\\n', 'naïve 👩\u200d🔬')
+    """
+    if text.isprintable():
+        return text
+    return "".join(
+        ascii(letter)[1:-1] if unicodedata.category(letter) in ("Cc", "Cs") or letter in TURNS else letter
+        for letter in text
+    )
+
+
+def without_formula(text: str) -> str:
+    """Return text that a spreadsheet shows and does not run: with a ' before what begins like a formula.
+
+    >>> without_formula("=cmd|'/C calc'!A0"), without_formula("-5"), without_formula("a=b")
+    ("'=cmd|'/C calc'!A0", '-5', 'a=b')
+    """
+    return f"'{text}" if FORMULA.match(text) else text
+
+
+def as_text(value: Any) -> str:
+    r"""Return a value as text: whole numbers without a point, bytes as UTF-8 or else as hexadecimal digits.
+
+    >>> as_text(7.0), as_text(0.1), as_text(b"ab"), as_text(b"\xff")
+    ('7', '0.1', 'ab', 'ff')
+    """
+    if isinstance(value, bytes):
+        try:
+            return value.decode()
+        except UnicodeDecodeError:
+            return value.hex()
+    if isinstance(value, float) and value.is_integer():
+        return str(int(value))
+    return encodable(str(value))
+
+
+def as_json(value: Any, *, ascii: bool = True, **options: Any) -> str:
+    """Return a value as JSON: null for numbers that are not finite, text for what JSON has no form of, such as days.
+
+    Args:
+        value: of mappings, lists, numbers and text, or anything that has a text.
+        ascii: escape all other letters; if not, those alone that UTF-8 cannot hold.
+        options: of `json.dumps`.
+
+    >>> as_json({"value": float("nan"), "seeds": {"1": 0.5}})
+    '{"value": null, "seeds": {"1": 0.5}}'
+    """
+    plain = _plain(value)
+    text = json.dumps(plain, ensure_ascii=ascii, allow_nan=False, **options)
+    return text if ascii or encodable(text) == text else json.dumps(plain, allow_nan=False, **options)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _plain(one) for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(one) for one in value]
+    value = value.item() if hasattr(value, "item") else value  # of NumPy, which the core does without
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    return value if value is None or isinstance(value, str | int) else as_text(value)

@@ -1,0 +1,297 @@
+"""What people's values become in files, terminals, spreadsheets and addresses: theirs again, and nothing else."""
+
+import csv
+import datetime
+import decimal
+import io
+import json
+import math
+import os
+import re
+import runpy
+import struct
+import subprocess
+import sys
+import uuid
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from PIL import Image, ImageOps
+from pydantic import TypeAdapter, ValidationError
+
+from pipelines.flows.retrain import Reason
+from pipelines.monitoring.drift import Comparison, Quantity, quantities
+from pipelines.monitoring.measure import Measured
+from pipelines.tracking.card import card
+from rankops.cli.answers import write
+from rankops.cli.predict import lines_of, run
+from rankops.datasets.table import Table
+from rankops.inputs._feature_names import named, plain
+from rankops.io.checkpoints import save_model
+from rankops.io.images import picture
+from rankops.io.written import without_formula
+
+from conftest import ROOT, encoded, small_network, small_ranker  # isort: skip
+
+IDS = {
+    "timestamp": [datetime.datetime(2026, 11, 30, 12), datetime.datetime(2026, 12, 1)],
+    "date": [datetime.date(2026, 11, 30), datetime.date(2026, 12, 1)],
+    "decimal": [decimal.Decimal("7.00"), decimal.Decimal("8.50")],
+    "bytes": [b"ab", b"\xff\x00"],
+    "nan": [0.5, math.nan],
+    "large": [123456789.0, 123456790.0],
+}
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory) -> Path:
+    network = small_network("score_ranking", "features")
+    save_model(folder := tmp_path_factory.mktemp("model"), network)
+    return folder
+
+
+def count_of(model: Path) -> int:
+    return json.loads((model / "model.json").read_text())["input"]["count"]
+
+
+@pytest.mark.parametrize("kind", IDS)
+def test_ids_of_any_type_come_back_in_every_format(model, tmp_path, capsys, kind):
+    features = [[0.5] * count_of(model)] * 2
+    pq.write_table(pa.table({"id": IDS[kind], "features": features}), tmp_path / "rows.parquet")
+    run(model, [tmp_path / "rows.parquet"], as_json=True)
+    printed = [json.loads(line, parse_constant=pytest.fail)["id"] for line in capsys.readouterr().out.splitlines()]
+    files = [tmp_path / f"out.{suffix}" for suffix in ("csv", "jsonl", "parquet")]
+    for out in files:
+        run(model, [tmp_path / "rows.parquet"], out=out)
+    assert [json.loads(line)["id"] for line in files[1].read_text().splitlines()] == printed
+    assert len(set(printed)) == 2
+    expected = {"timestamp": "2026-11-30 12:00:00", "date": "2026-11-30", "decimal": "7.00", "bytes": "ab"}
+    assert printed[0] == expected.get(kind, IDS[kind][0])
+    assert [row["id"] for row in csv.DictReader(files[0].open())] == [
+        str(int(own)) if kind == "large" else str(own) for own in printed
+    ]
+    if kind != "nan":
+        assert pq.read_table(files[2])["id"].to_pylist() == IDS[kind]
+
+
+@pytest.mark.parametrize("ids", [[1, "x2"], [None, "a"], [uuid.UUID(int=1), 7]])
+def test_ids_of_several_kinds_are_text_in_parquet(tmp_path, ids):
+    write(tmp_path / "o.parquet", [[{"id": own, "score": 0.5} for own in ids]])
+    found = pq.read_table(tmp_path / "o.parquet")["id"].to_pylist()
+    assert found == [None if own is None else str(own) for own in ids]
+
+
+def test_ids_whose_kind_changes_late_are_refused_by_name_and_no_file_is_left(tmp_path):
+    answers = [[{"id": number, "score": 0.5}] for number in range(8192)]
+    with pytest.raises(ValueError, match="column id began as int64.*write .jsonl"):
+        write(tmp_path / "o.parquet", [*answers, [{"id": "x", "score": 0.5}]])
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    "formula", ["=cmd|'/C calc'!A0", "@SUM(1)", "+1+cmd|x", "-2+3", " =1", "\t=1", "-cmd", "+49 170", "\r=1"]
+)
+def test_a_spreadsheet_runs_no_id_and_other_formats_have_it_as_it_is(tmp_path, caplog, formula):
+    write(tmp_path / "o.csv", [[{"id": formula, "labels": [formula], "score": -0.5}]])
+    [row] = csv.DictReader((tmp_path / "o.csv").open(newline=""))
+    assert row == {"id": f"'{formula}", "labels": f"'{formula}", "score": "-0.5"}
+    assert "2 cells" in caplog.text
+    write(tmp_path / "o.jsonl", [[{"id": formula, "score": 0.5}]])
+    assert json.loads((tmp_path / "o.jsonl").read_text())["id"] == formula
+
+
+@pytest.mark.parametrize("harmless", ["-5", "+4,5", "-1.5e-3", "a=b", "-", "007", "x@y.example", "'=1"])
+def test_numbers_and_words_are_no_formulas(harmless):
+    assert without_formula(harmless) == harmless
+
+
+def test_a_terminal_gets_no_control_characters():
+    answer = {
+        "id": "a\x1b]0;owned\x07\u202e",
+        "labels": ["cat\x1b[2J", "né 👩‍🔬"],
+        "label_ranks": [1, 2],
+        "scores": [1.0, 2],
+    }
+    text = "\n".join(lines_of(answer) + lines_of({"id": "b", "error": "bad\x9b1m", "labels": ["x\ny"]}))
+    assert not re.search("[\x00-\x09\x0b-\x1f\x7f-\x9f\u202e]", text)
+    assert "né 👩‍🔬" in text
+
+
+def test_file_names_that_are_no_utf_8_are_answered_everywhere(tmp_path):
+    """By another process: of its output a terminal may have no letters but ASCII's."""
+    save_model(tmp_path / "model", small_ranker())
+    names = [b"caf\xe9.png", "é😀.png".encode()]
+    (tmp_path / "in").mkdir()
+    for name in names:
+        Path(os.fsdecode(os.fsencode(tmp_path / "in") + b"/" + name)).write_bytes(
+            encoded(Image.new("L", (8, 8)), "PNG")
+        )
+    for encoding in ("utf-8", "ascii"):
+        environment = os.environ | {"PYTHONIOENCODING": encoding, "PYTHONPATH": str(ROOT / "src")}
+        for more in (["--json"], [], ["-o", "o.csv"], ["-o", "o.jsonl"], ["-o", "o.parquet"]):
+            done = subprocess.run(
+                [sys.executable, "-c", "import sys; from rankops.cli.predict import main; main(sys.argv[1:])",
+                 "model", "in", *more], cwd=tmp_path, env=environment, capture_output=True, check=False,
+            )  # fmt: skip
+            assert done.returncode == 0, done.stderr
+            if more == ["--json"]:
+                found = [json.loads(line)["id"] for line in done.stdout.decode(encoding).splitlines()]
+                assert found == ["in/caf\\udce9.png", "in/é😀.png"]
+        if encoding == "utf-8":
+            assert pq.read_table(tmp_path / "o.parquet")["id"].to_pylist() == found
+            assert [row["id"] for row in csv.DictReader((tmp_path / "o.csv").open(encoding="utf-8"))] == found
+
+
+def test_durations_have_one_name_in_training_and_prediction():
+    draws = np.random.default_rng(0)
+    spans = [0, 1, -1, 999_999, 86_400_000_000, *draws.integers(-(10**12), 10**12, 50).tolist()]
+    for unit in ("us", "ms", "s"):
+        column = pa.array([span // {"us": 1, "ms": 1000, "s": 10**6}[unit] for span in spans], pa.duration(unit))
+        learned = [plain(cell) for _, cell in column.to_pandas().items()]
+        assert [named(cell) for cell in column.to_pylist()] == learned
+        assert learned[1:] == [str(pd.Timedelta(cell)) for cell in column.to_pandas()][1:]
+    nanoseconds = pd.Timedelta(nanoseconds=5)
+    assert plain(nanoseconds) == str(nanoseconds)
+
+
+def shown(name: str, inputs: list[str], answers: list[str]) -> list[Quantity]:
+    draws = np.random.default_rng(len(name))
+
+    def side(shift: float) -> Measured:
+        columns = [pd.DataFrame({one: draws.normal(size=60) + shift for one in some}) for some in (inputs, answers)]
+        return Measured(*columns, draws.normal(size=(60, 2)) + shift, set())
+
+    return quantities(side(0), side(0), side(9), alpha=0.01, least_distance=0.1)
+
+
+@pytest.mark.parametrize("name", ["Price\n(EUR)", "a\x00\x1b[31m", "x" * 5000, "\u2028", "\x85"])
+def test_drift_of_a_column_of_any_name_is_a_reason_to_retrain(name):
+    found = Comparison(f"new {name}.csv", "m", None, "d", "r", 0.01, 0.1, {"fresh": 60}, shown("", [name], ["score"]))
+    assert found.drifted
+    assert TypeAdapter(Reason).validate_python(found.verdict) == found.verdict
+    with pytest.raises(ValidationError):
+        TypeAdapter(Reason).validate_python("a\nb")
+
+
+@pytest.mark.parametrize("name", ["score", "embedding 1", "embedding, rest", "highest score"])
+def test_a_column_that_is_called_as_a_quantity_of_the_network_is_one_of_its_own(name):
+    found = shown(name, [name, "km"], ["score", "highest score"])
+    assert [one.name for one in found[:2]] == [f"input {name}", "km"]
+    assert sum(one.name == name for one in found) == 1
+
+
+def exif(*fields: bytes) -> bytes:
+    """EXIF data of entries of 12 bytes."""
+    return b"Exif\0\0II*\0\x08\0\0\0" + struct.pack("<H", len(fields)) + b"".join(fields) + bytes(4)
+
+
+SIX = struct.pack("<HHIHH", 0x0112, 3, 1, 6, 0)
+BROKEN = {  # with the orientation that is left
+    "a signed rational below 0": (exif(SIX, struct.pack("<HHII", 0x9201, 10, 1, 38)) + struct.pack("<ii", -1, 0), 6),
+    "another tag's type": (exif(SIX, struct.pack("<HHII", 0x8769, 99, 1, 7)), 6),
+    "garbage": (b"Exif\0\0garbage", None),
+    "cut off": (exif(SIX)[:15], None),
+    "whole": (exif(SIX), 6),
+    "none": (b"", None),
+}
+
+
+@pytest.mark.parametrize("form", ["JPEG", "PNG", "WEBP"])
+@pytest.mark.parametrize("fault", BROKEN)
+def test_pictures_with_odd_exif_are_read_and_turned_if_they_say_how(form, fault):
+    data, orientation = BROKEN[fault]
+    photo = Image.fromarray(np.random.default_rng(0).integers(0, 256, (6, 9, 3), dtype=np.uint8))
+    photo.save(
+        buffer := io.BytesIO(),
+        form,
+        **({"exif": data} if data else {}),
+        **({"lossless": True} if form == "WEBP" else {}),
+    )
+    plain_buffer = io.BytesIO()
+    photo.save(plain_buffer, form, **({"lossless": True} if form == "WEBP" else {}))
+    expected = Image.open(plain_buffer)
+    expected = expected.transpose(Image.Transpose.ROTATE_270) if orientation else expected
+    found = picture(buffer.getvalue(), colors=3, where="row 1").squeeze(0).permute(1, 2, 0).numpy()
+    assert (found == np.array(expected.convert("RGB"))).all()
+    again = picture(buffer.getvalue(), colors=3, where="row 1", stored="JPEG")
+    assert again.shape[2:] == found.shape[:2]  # stored upright, and not turned once more
+
+
+@pytest.mark.parametrize("orientation", range(10))
+@pytest.mark.parametrize("form", ["JPEG", "PNG", "TIFF"])
+def test_orientations_are_those_of_pillow(form, orientation):
+    photo = Image.fromarray(np.random.default_rng(0).integers(0, 256, (6, 9), dtype=np.uint8))
+    meta = Image.Exif()
+    meta[0x0112] = orientation
+    photo.save(buffer := io.BytesIO(), form, exif=meta)
+    expected = np.array(ImageOps.exif_transpose(Image.open(buffer)))
+    assert (picture(buffer.getvalue(), colors=1, where="row 1").numpy()[0] == expected).all()
+
+
+@pytest.mark.parametrize(
+    "first",
+    ["01/11/2026", "1.11.2026", "", "NaT", "now", "2026-10-31T00:00:00Z", "20261031", "2026-W44-6", "2026-02-30"],
+)
+def test_the_first_delivery_ends_with_a_day_as_cells_have_it(first):
+    args = {"file": "t.csv", "features": "a", "target": "b", "date": {"column": "day", "every": "month"}}
+    with pytest.raises(ValueError, match="date.first is .*expected a day such as"):
+        Table(**args | {"date": args["date"] | {"first": first}})
+    Table(**args | {"date": args["date"] | {"first": "2026-10-31"}})
+
+
+def test_what_editors_leave_beside_data_is_neither_data_nor_an_error(tmp_path):
+    (tmp_path / "t.csv").write_text("a,b\n1,2\n")
+    (tmp_path / ".#t.csv").symlink_to("nowhere")
+    (tmp_path / "._t.csv").write_bytes(b"\0\5\x16\7")
+    table = Table(file="*.csv", features="a", target="b", split={"hash_of": "a"})
+    assert table._paths(tmp_path)[0] == [tmp_path / "t.csv"]
+    from dvc.ignore import DvcIgnoreFilter  # which takes a second
+    from dvc.repo import Repo
+
+    Repo.init(tmp_path, no_scm=True).close()
+    (tmp_path / ".dvcignore").write_text((ROOT / ".dvcignore").read_text())
+    with Repo(tmp_path) as repo:
+        ignored: DvcIgnoreFilter = repo.dvcignore
+        for name in (".#t.csv", "._t.csv", ".~lock.t.csv#", ".DS_Store", "~$t.xlsx", ".t.csv.swp"):
+            assert ignored.is_ignored_file(str(tmp_path / name)), name
+        assert ignored.is_ignored_dir(str(tmp_path / ".ipynb_checkpoints"))
+        assert not ignored.is_ignored_file(str(tmp_path / "t.csv"))
+
+
+def test_markup_in_names_is_text_in_a_card(tmp_path):
+    ranker = small_ranker()
+    ranker.recipe |= {"classes": ["![p](http://evil.example/p.png)", "<img src=x>", "a|b\n# h"]}
+    save_model(tmp_path / "ranker", ranker)
+    text = card("label_ranking-shop", tmp_path / "ranker", params={"x": "![q](http://evil.example)"},
+                metrics={}, tags={"git_commit": "unknown"})  # fmt: skip
+    assert not re.search(r"(?<!\\)!\[|(?<!\\)<img|^# h|\n# h", text)
+
+
+@pytest.mark.parametrize(
+    ("words", "settings"),
+    [
+        (["user", "worker"], {"MLFLOW_TRACKING_URI": "http://boss:s3cret@127.0.0.1:9"}),
+        (["buckets", "x"], {"AWS_ENDPOINT_URL_S3": "http://boss:s3cret@127.0.0.1:9"}),
+    ],
+)
+def test_no_exit_of_deployment_tells_a_password(words, settings, monkeypatch):
+    for name, value in {"MLFLOW_TRACKING_USERNAME": "a", "MLFLOW_TRACKING_PASSWORD": "b", "MLFLOW_NEW_PASSWORD": "c",
+                        "AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "b", "AWS_DEFAULT_REGION": "x",
+                        "AWS_MAX_ATTEMPTS": "1", **settings}.items():  # fmt: skip
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(sys, "argv", ["prepare.py", *words])
+    if words[0] == "buckets":
+        import botocore.config
+
+        quick = botocore.config.Config(connect_timeout=1, retries={"max_attempts": 0})
+        monkeypatch.setattr(botocore.config, "Config", lambda **_: quick)
+    with pytest.raises(SystemExit) as ended:
+        runpy.run_path(str(ROOT / "deploy/prepare.py"), run_name="__main__")
+    assert "127.0.0.1:9" in str(ended.value.code)
+    assert "s3cret" not in str(ended.value.code)
+    exits = re.findall(r"sys\.exit\((.*)\)", (ROOT / "deploy/prepare.py").read_text())
+    assert exits == ["without_credentials(message)"]  # the only one
