@@ -70,8 +70,8 @@ test: .venv/.installed lint ## what must pass before a change lands
 
 # None of these imports the platform; the test of adding runs the contracts once more.
 test-fast: .venv/.installed ## mathematics, contracts and doctests, within a minute
-	$(RUN) python -m pytest -m "not slow" --numprocesses 2 --dist worksteal src/rankops tests/contracts tests/test_*loss*.py \
-		tests/test_*metric*.py tests/test_*sort*.py tests/test_ranks.py tests/test_models.py \
+	$(RUN) python -m pytest -m "not slow" --numprocesses 2 --dist worksteal src/rankops tests/contracts tests/laws/test_losses.py \
+		tests/test_*loss*.py tests/test_*metric*.py tests/test_*sort*.py tests/test_ranks.py tests/test_models.py \
 		--ignore tests/contracts/test_adding.py
 
 coverage: .venv/.installed ## lines of src/rankops that the tests run; below 94 per cent is an error

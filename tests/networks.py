@@ -14,7 +14,8 @@ NAMES = ["price", "brand=blue", "brand=red", "age"]
 # Of each: what makes it, what the data decides, and the recipe besides.
 NETWORKS: dict[str, tuple[tuple[str, str, dict], dict, dict]] = {
     "label_ranking": (("models", "label_ranker", {"backbone": PHOTO, "head": LINEAR, "hidden": 4}),
-                      {"outputs": 4, "colors": 1}, {"task": "label_ranking", "input": IMAGE}),
+                      {"outputs": 4, "colors": 1},
+                      {"task": "label_ranking", "input": IMAGE, "classes": list("wxyz")}),
     "multilabel": (("models", "network", {"backbone": PHOTO, "head": LINEAR}), {"outputs": 4, "colors": 1},
                    {"task": "multilabel", "input": IMAGE, "classes": list("abcd")}),
     "score_ranking": (("models", "network", {"backbone": PHOTO, "head": LINEAR}), {"outputs": 1, "colors": 3},
