@@ -69,8 +69,8 @@ test: .venv/.installed lint ## what must pass before a change lands
 
 # None of these imports the platform; the test of adding runs the contracts once more.
 test-fast: .venv/.installed ## mathematics, contracts and doctests, within a minute
-	$(RUN) python -m pytest -m "not slow" --numprocesses 2 --dist worksteal src/rankops tests/contracts tests/test_*loss*.py \
-		tests/test_*metric*.py tests/test_*sort*.py tests/test_ranks.py tests/test_models.py \
+	$(RUN) python -m pytest -m "not slow" --numprocesses 2 --dist worksteal src/rankops tests/contracts tests/laws/test_losses.py \
+		tests/test_*loss*.py tests/test_*metric*.py tests/test_*sort*.py tests/test_ranks.py tests/test_models.py \
 		--ignore tests/contracts/test_adding.py
 
 coverage: .venv/.installed ## lines of src/rankops that the tests run; below 94 per cent is an error
@@ -80,8 +80,8 @@ coverage: .venv/.installed ## lines of src/rankops that the tests run; below 94 
 test-slow: .venv/.installed ## what takes longer: killed stages, a full disk, servers and schedules
 	$(RUN) python -m pytest -m slow
 
-fuzz: .venv/.installed ## random params, folders of models, tables, pictures, requests and losses; what fails goes into tests/cases (COUNT=1000, SEED=1)
-	$(RUN) PYTHONPATH=src:. python -m tools.fuzz --count $(COUNT) --seed $(SEED)
+fuzz: .venv/.installed ## the laws of tests/laws on COUNT=1000 examples each, drawn from SEED=1; half an hour
+	$(RUN) RANKOPS_LAW_EXAMPLES=$(COUNT) python -m pytest tests/laws --hypothesis-seed $(SEED) --timeout 0
 
 lint: .venv/.installed ## style, imports, docstrings and types
 	$(RUN) ruff check

@@ -44,9 +44,9 @@ from rankops.io.checkpoints import build, load_model, save_model
 from rankops.io.images import open_photo
 from rankops.io.pictures import PIXELS
 from rankops.tasks.label_ranking import LabelRanking
-from tools.fuzz.networks import IMAGE, LINEAR, PHOTO, folder_of
 
 from conftest import ROOT, encoded, free_port, small_ranker, wait_for  # isort: skip
+from networks import IMAGE, LINEAR, PHOTO, folder_of  # isort: skip
 
 SIDE = IMAGE["height"]
 SMALL = {"backbone": PHOTO, "head": LINEAR}

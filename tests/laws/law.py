@@ -1,0 +1,39 @@
+"""How many examples a law is tried on: few and always the same ones, or many of a seed (`make fuzz`)."""
+
+import os
+import re
+from collections.abc import Generator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+COUNT = os.environ.get("RANKOPS_LAW_EXAMPLES")  # of `make fuzz`
+CHECKS = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much]
+
+
+def law(few: int, *, most: int = 10**6) -> settings:
+    """Settings of a law that is tried on so many examples in `make test`; one that takes long, on `most` at most."""
+    if COUNT is None:
+        return settings(max_examples=few, derandomize=True, database=None, deadline=None, suppress_health_check=CHECKS)
+    return settings(max_examples=min(int(COUNT), most), print_blob=True, deadline=None, suppress_health_check=CHECKS)
+
+
+@contextmanager
+def refused_at(place: str) -> Generator[None]:
+    """Take an error that a person can read: its message names the place, a pattern. Anything else is a failure."""
+    try:
+        yield
+    except (ValueError, TypeError, FileNotFoundError) as error:
+        if not re.search(place, str(error)):
+            raise AssertionError(f"a message without {place}: {error}") from error
+
+
+def same(one: Any, other: Any) -> bool:
+    """Whether two answers are the same, numbers up to rounding."""
+    if isinstance(one, dict):
+        return isinstance(other, dict) and one.keys() == other.keys() and all(same(one[key], other[key]) for key in one)
+    if isinstance(one, list):
+        return isinstance(other, list) and len(one) == len(other) and all(map(same, one, other))
+    return one == pytest.approx(other, rel=1e-4, abs=1e-5) if isinstance(one, float) else one == other

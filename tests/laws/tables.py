@@ -1,0 +1,267 @@
+"""Small tables of one's own that Hypothesis draws, the files that hold them, and what each row must become.
+
+What is expected is said here in plain Python, from the values that were drawn: no line of it is the project's.
+"""
+
+import csv
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from hypothesis import strategies as st
+
+from rankops.datasets.public.reading import Reading
+from rankops.datasets.table import Table
+
+SPLITS = ("train", "val", "test", "gate")
+INPUTS = ("numbers", "vectors", "categories", "letters", "mixed", "text")
+TRUTHS = ("target", "labels", "ordered", "flags", "label_ranks", "relevance")
+# All can be written in cp1252 too; none begins or ends with white space.
+BRANDS = ("red", "blue", "größe", "a,b", 'say "so"', "a;b", "07", "x=y")
+WORDS = ("hat", "Größe", 'a "big" one', "a,b", "x;y", "two\twords", "two\nlines", "7")
+LABELS = ("cat", "dog", "größe", "a,b")
+NUMBERS = st.integers(-9, 9) | st.floats(-1e6, 1e6, width=32)  # which float32 holds, whatever is stored
+
+
+@dataclass
+class Drawn:
+    """A table, and what becomes of its rows.
+
+    Attributes:
+        columns: cells by column, None for an empty one.
+        options: of `Table`, but for the file and its format.
+        splits, names, groups: of each row.
+        truths: of each row.
+        inputs: of each row, what it is given, from which `expected` makes vectors where they are of names.
+        weights: of each row, or None.
+    """
+
+    columns: dict[str, list[Any]] = field(default_factory=dict)
+    options: dict[str, Any] = field(default_factory=dict)
+    splits: list[str] = field(default_factory=list)
+    names: list[str] = field(default_factory=list)
+    groups: list[str] = field(default_factory=list)
+    truths: list[Any] = field(default_factory=list)
+    inputs: list[Any] = field(default_factory=list)
+    weights: list[float] | None = None
+
+    @property
+    def in_queries(self) -> bool:
+        return "relevance" in self.options
+
+    def expected(self, split: str) -> list[dict[str, Any]]:
+        """Return what the rows of a split become, in their order."""
+        rows = [row for row, own in enumerate(self.splits) if own == split]
+        if not self.in_queries:
+            return [self._expected(row) for row in rows]
+        queries: dict[str, list[int]] = {}
+        for row in rows:
+            queries.setdefault(self.groups[row], []).append(row)
+        return [
+            {"name": query, "input": [self._expected(row)["input"] for row in some],
+             "truth": [self.truths[row] for row in some]} for query, some in queries.items()
+        ]  # fmt: skip
+
+    def _expected(self, row: int) -> dict[str, Any]:
+        told = {"name": self.names[row], "truth": self.truths[row], "input": self.vector(row)}
+        told |= {"group": self.groups[row]} if "group" in self.options else {}
+        return told | ({"weight": self.weights[row]} if self.weights else {})
+
+    def vector(self, row: int) -> Any:
+        """Return the input of a row: names become features of 0 and 1, one for each that training rows have."""
+        given = self.inputs[row]
+        if not isinstance(given, dict):
+            return given
+        train = [one for one, split in zip(self.inputs, self.splits, strict=True) if split == "train"]
+        vector = []
+        for column, value in given.items():
+            if not isinstance(value, tuple):  # a number
+                vector.append(value)
+                continue
+            for place, part in enumerate(value):
+                known = sorted({one[column][place] for one in train}, key=lambda name: name or "")
+                several = len(known) > 1
+                vector += [float(part == name) for name in known if name is not None and several]
+        return vector
+
+
+@st.composite
+def tables(draw, inputs=INPUTS, truths=TRUTHS, *, most: int = 14) -> Drawn:
+    """Draw a table with a split a row, an input, a truth, and perhaps ids, groups and weights."""
+    table, truth, count = Drawn(), draw(st.sampled_from(truths)), draw(st.integers(9, most))
+
+    def each(some: st.SearchStrategy) -> list[Any]:
+        return draw(st.lists(some, min_size=count, max_size=count))
+
+    # Training rows first, which have every label and several names, and as many as there are classes.
+    queries = ["t0", "t0", *draw(st.permutations(["v0", "v0", "e0", "e0", "g0", "g0", *["t1"] * (count - 8)]))]
+    splits = ["train"] * 4 + list(draw(st.permutations(["val", "test", "gate", *each(st.sampled_from(SPLITS))[7:]])))
+    if truth == "relevance":
+        splits = [{"t": "train", "v": "val", "e": "test", "g": "gate"}[query[0]] for query in queries]
+        queries += ["t1"] if queries.count("t1") == 1 else []
+        count = len(queries)
+        splits = (splits + ["train"])[:count]
+    table.splits = splits
+    table.groups = queries if truth == "relevance" else [f"{split} {draw(st.integers(0, 2))}" for split in splits]
+    table.columns["part"], table.options["split"] = splits, "part"
+    table.names = [str(row + 1) for row in range(count)]
+    if draw(st.booleans()):
+        table.columns["who"] = draw(st.permutations([10 * row for row in range(count)])) if draw(st.booleans()) else [
+            f"{draw(st.sampled_from(WORDS))} {row}" for row in range(count)]  # fmt: skip
+        table.options["id"], table.names = "who", [str(one) for one in table.columns["who"]]
+    _draw_truth(draw, each, table, truth)
+    _draw_input(draw, each, table, draw(st.sampled_from(inputs)))
+    if truth == "relevance" or draw(st.booleans()):
+        table.columns["shop"], table.options["group"] = table.groups, "shop"
+    if truth != "relevance" and draw(st.booleans()):
+        table.weights = table.columns["counts"] = each(st.floats(0.125, 100, width=32))
+        table.options["weight"] = "counts"
+    order = draw(st.permutations([*table.columns]))
+    table.columns = {name: table.columns[name] for name in order}
+    if "is_*" in table.options.values():  # classes in the order of the columns
+        flags = [table.columns[name] for name in order if name.startswith("is_")]
+        table.truths = [list(row) for row in zip(*flags, strict=True)]
+    return table
+
+
+def _draw_truth(draw: Callable, each: Callable, table: Drawn, kind: str) -> None:
+    if kind == "target":
+        table.truths = table.columns["y"] = each(NUMBERS)
+        table.options["target"] = "y"
+    elif kind in ("labels", "ordered"):
+        several = each(st.lists(st.sampled_from(LABELS), min_size=int(kind == "ordered"), unique=True))
+        several[0] = [*LABELS]
+        classes = sorted(LABELS)
+        if draw(st.booleans()):
+            table.options["classes"] = classes = draw(st.permutations(LABELS))
+        table.options |= {"labels": "tags", "ordered": kind == "ordered"}
+        table.columns["tags"] = ["|".join(some) or None for some in several]
+        for some in several:
+            ranks = [len(some) - some.index(name) if name in some else 0 for name in classes]
+            table.truths.append(ranks if kind == "ordered" else [min(rank, 1) for rank in ranks])
+    elif kind == "relevance":
+        table.truths = table.columns["grade"] = each(st.integers(0, 3))
+        table.options["relevance"] = "grade"
+    else:
+        ranks = st.sampled_from([[1, 0, 2], [0, 1, 0], [2, 1, 1], [1, 2, 3], [3, 1, 2], [0, 0, 1]])
+        table.truths = each(ranks if kind == "label_ranks" else st.lists(st.integers(0, 1), min_size=3, max_size=3))
+        table.columns |= {f"is_{name}": [row[at] for row in table.truths] for at, name in enumerate("abc")}
+        role = "label_ranks" if kind == "label_ranks" else "labels"
+        table.options[role] = draw(st.sampled_from(["is_*", ["is_a", "is_b", "is_c"]]))
+
+
+def _draw_input(draw: Callable, each: Callable, table: Drawn, kind: str) -> None:
+    if kind == "text":
+        words = st.lists(st.sampled_from(WORDS), min_size=1, max_size=3)
+        table.inputs = table.columns["words"] = each(words.map(" ".join))
+        table.options["text"] = "words"
+        return
+    if kind == "vectors":
+        table.inputs = table.columns["vector"] = each(st.lists(NUMBERS, min_size=2, max_size=2))
+        table.options["features"] = "vector"
+        return
+    table.inputs = [{} for _ in table.splits]
+    if kind in ("numbers", "mixed"):
+        for name in ("km", "price"):
+            table.columns[name] = each(NUMBERS)
+        table.options["features"] = draw(st.permutations(["km", "price"]))
+        _give(table, table.options["features"], lambda cell: cell)
+    if kind in ("categories", "mixed"):
+        table.columns["brand"] = ["red", "blue", *each(st.sampled_from(BRANDS) | st.none())[2:]]
+        table.options["categories"] = "brand"
+        _give(table, ["brand"], lambda cell: (cell,))
+    if kind in ("letters", "mixed"):
+        table.columns["code"] = ["ACG", "CCG", *each(st.text("ACG", min_size=3, max_size=3))[2:]]
+        table.options["letters"] = ["code"]
+        _give(table, ["code"], tuple)
+
+
+def _give(table: Drawn, columns: list[str], part: Callable[[Any], Any]) -> None:
+    for name in columns:
+        for row, cell in zip(table.inputs, table.columns[name], strict=True):
+            row[name] = part(cell)
+
+
+@dataclass
+class Form:
+    """How a table is written: its format, and what a person may choose of it."""
+
+    suffix: str
+    separator: str = ","
+    encoding: str = "utf-8"
+    decimal: str = "."
+    newline: str = "\n"
+    as_text: bool = False  # numbers, in formats that have some
+
+    @property
+    def options(self) -> dict[str, Any]:
+        told = {"file": f"t.{self.suffix}", "decimal": self.decimal}
+        return told | ({} if self.encoding in ("utf-8", "utf-8-sig") else {"encoding": self.encoding})
+
+
+@st.composite
+def forms(draw, *, unicode: bool = False) -> Form:
+    """Draw a form; `unicode` for one that prediction reads, which knows no other encoding."""
+    kind = draw(st.sampled_from(["csv", "semicolon", "tsv", "jsonl", "parquet"]))
+    encodings = ["utf-8", "utf-8-sig"] if unicode else ["utf-8", "utf-8-sig", "utf-16", "cp1252"]
+    suffix = "csv" if kind == "semicolon" else kind
+    return Form(
+        suffix, {"semicolon": ";", "tsv": "\t"}.get(kind, ","), draw(st.sampled_from(encodings)),
+        draw(st.sampled_from([".", ","])), draw(st.sampled_from(["\n", "\r\n"])), draw(st.booleans()),
+    )  # fmt: skip
+
+
+def write(columns: dict[str, list[Any]], form: Form, folder: Path) -> Path:
+    """Write a table into a folder, and return the file."""
+    path, names = folder / f"t.{form.suffix}", [*columns]
+    rows = [*zip(*columns.values(), strict=True)]
+    if form.suffix in ("csv", "tsv"):
+        with path.open("w", encoding=form.encoding, newline="") as file:
+            out = csv.writer(file, delimiter=form.separator, lineterminator=form.newline)
+            out.writerow(names)
+            out.writerows([[_text(cell, form) for cell in row] for row in rows])
+    elif form.suffix == "jsonl":
+        made = [{name: _cell(cell, form) for name, cell in zip(names, row, strict=True)} for row in rows]
+        lines = [json.dumps(row, ensure_ascii=form.as_text) + form.newline for row in made]
+        path.write_bytes("".join(lines).encode(form.encoding))
+    else:
+        pq.write_table(pa.table({name: _array(cells, form) for name, cells in columns.items()}), path, row_group_size=5)
+    return path
+
+
+def _text(cell: Any, form: Form) -> str:
+    if isinstance(cell, list):
+        return " ".join(_text(one, form) for one in cell)
+    return "" if cell is None else repr(cell).replace(".", form.decimal) if isinstance(cell, float) else str(cell)
+
+
+def _cell(cell: Any, form: Form) -> Any:
+    return _text(cell, form) if form.as_text and isinstance(cell, float) else cell
+
+
+def _array(cells: list[Any], form: Form) -> pa.Array:
+    if any(isinstance(cell, float) for cell in cells):
+        return pa.array([_text(cell, form) for cell in cells]) if form.as_text else pa.array(map(float, cells))
+    if any(isinstance(cell, list) for cell in cells):
+        return pa.array([[float(one) for one in cell] for cell in cells])
+    return pa.array(cells)
+
+
+def read(options: dict[str, Any], raw: Path, *, seed: int = 1, snapshot: int = 1) -> dict[str, pa.Table]:
+    """Return what stages make of a table, a split each."""
+    table = Table(**options)
+    table.check(raw)
+    fitted = json.loads(json.dumps(table.fit(raw, seed=seed), allow_nan=False))
+    reading = Reading(None, seed, 1, fitted, [], snapshot)
+    return {split: pa.concat_tables(table.tables(raw, split, reading)) for split in table.splits}
+
+
+def rows_of(table: pa.Table, options: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return rows of a split by what they are, as `Drawn.expected` says them."""
+    about = Table(**options)
+    named = {about.input: "input", about.truth: "truth", "name": "name", "group": "group", "weight": "weight"}
+    return [{named[name]: value for name, value in row.items() if name in named} for row in table.to_pylist()]

@@ -1,0 +1,55 @@
+"""Params of which something is changed are read back as they were read, or refused by their place."""
+
+import json
+from functools import cache
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from ruamel.yaml import YAML
+
+from laws.changes import changed
+from laws.law import law, refused_at
+from pipelines.config.rules import check_values
+from pipelines.config.schema import merged, read
+
+from conftest import ROOT  # isort: skip
+
+VALID = sorted((ROOT / "tests/params/valid").glob("*.yaml"))
+BLOCKS = ("datasets", "sorters", "training", "runs", "gate", "compute", "evaluate", "score_vectors")
+PLACE = r"^params\.yaml: [\w.\[\]'\" -]+"
+
+
+@cache
+def _text() -> str:
+    return json.dumps(read(ROOT / "params.yaml"))
+
+
+def params_with(changes: dict[str, Any]) -> dict[str, Any]:
+    """The project's params with these changes, and a run a task besides theirs: each costs time to check."""
+    own = json.loads(_text())
+    kept = {run["task"]: name for name, run in own["runs"].items()}
+    own["runs"] = {name: run for name, run in own["runs"].items() if name in {*kept.values(), *changes.get("runs", ())}}
+    return merged(own | {"comparisons": {}}, changes)
+
+
+@law(2, most=100)
+@given(data=st.data())
+def test_changed_params_are_read_back_as_they_were_read_or_refused_by_their_place(data):
+    own = params_with(YAML(typ="safe").load(data.draw(st.sampled_from(VALID))) if data.draw(st.booleans()) else {})
+    block = data.draw(st.sampled_from([one for one in BLOCKS if one in own]))
+    params = own | {block: data.draw(changed(own[block], most=3))}
+    with refused_at(PLACE):
+        settings = check_values(params)
+        assert check_values(settings.model_dump(exclude_unset=True)) == settings
+
+
+@pytest.mark.filterwarnings("ignore:Initializing zero-element tensors")
+def test_a_backbone_without_channels_is_refused_by_its_place():
+    own = params_with({})
+    name = next(name for name, run in own["runs"].items() if run["task"] == "label_ranking")
+    backbone = {"name": "convnet", "args": {"channels": [32, 64, 0]}}
+    changes = {"runs": {name: {"model": {"backbone": backbone}, "start": "models/runs/none"}}}
+    with pytest.raises(ValueError, match=PLACE):
+        check_values(merged(own, changes))

@@ -1,0 +1,88 @@
+"""A picture has the pixels that were drawn, upright, whichever way it comes in; a damaged one is refused by place."""
+
+from io import BytesIO
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as arrays
+from PIL import Image
+
+from laws.changes import damaged
+from laws.law import law, refused_at
+from rankops.inputs.image import Image as Photo
+from rankops.io.images import open_photo, picture, squared
+
+# What a camera does to a picture that is upright, by EXIF's number of it.
+STORED = {
+    1: lambda up: up, 2: np.fliplr, 3: lambda up: np.rot90(up, 2), 4: np.flipud, 5: lambda up: np.swapaxes(up, 0, 1),
+    6: lambda up: np.rot90(up, 1), 7: lambda up: np.rot90(np.swapaxes(up, 0, 1), 2), 8: lambda up: np.rot90(up, -1),
+}  # fmt: skip
+MODES = {
+    "PNG": ("1", "L", "LA", "P", "RGB", "RGBA", "I;16"), "JPEG": ("L", "RGB", "CMYK"), "BMP": ("1", "L", "P", "RGB"),
+    "TIFF": ("1", "L", "RGB", "RGBA", "I;16", "F", "CMYK", "LAB"), "GIF": ("L", "P"), "WEBP": ("RGB", "RGBA"),
+    "PPM": ("L", "RGB"), "ICO": ("RGBA",), "TGA": ("L", "RGB"),
+}  # fmt: skip
+sizes = st.tuples(st.integers(2, 12), st.integers(2, 12))
+
+
+def pixels(shape: tuple[int, ...]) -> st.SearchStrategy[np.ndarray]:
+    return arrays.arrays(np.uint8, shape)
+
+
+def encoded(image: Image.Image, kind: str, orientation: int = 1) -> bytes:
+    buffer, exif = BytesIO(), Image.Exif()
+    exif[0x0112] = orientation
+    more = {"exif": exif} if kind in ("PNG", "JPEG", "TIFF", "WEBP") else {}
+    image.save(buffer, kind, **more | ({"lossless": True} if kind == "WEBP" else {}))
+    return buffer.getvalue()
+
+
+@law(50)
+@given(
+    shown=sizes.flatmap(lambda size: st.one_of(pixels(size), pixels((*size, 3)))),
+    kind=st.sampled_from(["PNG", "TIFF", "WEBP", "BMP"]),
+    orientation=st.sampled_from([*STORED]),
+    gray=st.booleans(),
+)
+def test_a_picture_has_the_pixels_that_were_drawn_upright(shown, kind, orientation, gray):
+    orientation = 1 if kind == "BMP" else orientation
+    colored = shown if shown.ndim == 3 else np.stack([shown] * 3, -1)
+    contents = encoded(Image.fromarray(np.ascontiguousarray(STORED[orientation](shown))), kind, orientation)
+    (found,) = picture(contents, colors=3, where="")
+    assert np.array_equal(found.numpy().transpose(1, 2, 0), colored)
+    if gray:
+        (found,) = picture(contents, colors=1, where="")
+        assert np.array_equal(found.numpy(), np.asarray(Image.fromarray(shown).convert("L")))
+    size = min(shown.shape[:2])
+    square = np.asarray(squared(Image.fromarray(colored), size))
+    if shown.shape[0] == shown.shape[1]:
+        assert np.array_equal(square, colored)
+    assert np.array_equal(np.asarray(open_photo(contents, size)), square)
+    about = {"kind": "image", "colors": 3, "height": size, "width": size}
+    (asked,) = Photo.prepared([contents], about, where="")
+    assert np.array_equal(asked.numpy().transpose(1, 2, 0), square)
+
+
+@st.composite
+def any_pictures(draw) -> bytes:
+    kind = draw(st.sampled_from([*MODES]))
+    mode, gray = draw(st.sampled_from(MODES[kind])), draw(sizes.flatmap(pixels))
+    image = Image.fromarray(gray)
+    if mode == "LAB":
+        image = Image.new("LAB", image.size, 7)
+    elif image.mode != mode:
+        image = (image if mode in ("I;16", "F", "LA") else image.convert("RGB")).convert(mode)
+    return draw(damaged(encoded(image, kind, draw(st.integers(0, 9)))))
+
+
+@pytest.mark.filterwarnings("ignore")  # of Pillow, of damaged files
+@law(40)
+@given(contents=any_pictures(), colors=st.sampled_from([1, 3]), size=st.integers(1, 30))
+def test_a_damaged_picture_is_taken_whole_or_refused_by_its_place(contents, colors, size):
+    with refused_at("^photo 7: "):
+        (shown,) = picture(contents, colors=colors, where="photo 7")
+        assert (shown.dim(), str(shown.dtype)) == (2 if colors == 1 else 3, "torch.uint8")
+    with refused_at("not a whole image"):
+        assert open_photo(contents, size).size == (size, size)
