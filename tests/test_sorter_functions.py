@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from rankops import losses
+from rankops.losses._functions import _TRIED
 from rankops.sorters import LSTM, Handcrafted, Laplace, Sorter, StraightThrough
-from rankops.sorters._functions import _TRIED
 from rankops.training.objective import Objective
 
 

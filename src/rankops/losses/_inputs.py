@@ -9,9 +9,9 @@ from torch import Tensor
 from rankops import lookup
 from rankops.checks import check_choice, check_instance, check_values, value_of
 from rankops.groups import Groups, groups, within
+from rankops.losses._functions import check_ranking, name_of
 from rankops.ranks import ranks
 from rankops.sorters._base import Sorter
-from rankops.sorters._functions import check_ranking, name_of
 
 __all__ = [
     "AnySorter",
