@@ -16,13 +16,14 @@ from dvc.repo import Repo
 from ruamel.yaml import YAML
 from scipy.stats import spearmanr
 
-from experiments import flip, points
+from experiments import flip, gpu, points
 from experiments.figures import sizes
 from pipelines.config import scales
 from pipelines.config.schema import read
 from pipelines.reporting import studies
 from pipelines.stages import compare
 from rankops.bootstrap import evaluate
+from rankops.training import loop
 from tools.keep import keep
 
 from conftest import ROOT, git  # isort: skip
@@ -90,6 +91,55 @@ class TestFlip:
         (tmp_path / "splits.zip").write_bytes(b"another")
         with pytest.raises(ValueError, match="SHA-256"):
             flip.archive(str(tmp_path / "splits.zip"))
+
+
+class TestGpu:
+    """What a lent GPU does, at tiny sizes, on the CPU."""
+
+    @pytest.fixture
+    def toy(self, tmp_path):
+        return gpu.Settings(tmp_path / "out", tmp_path / "scratch", tmp_path, "cpu", toy=True)
+
+    def test_a_ranker_that_ran_out_of_time_goes_on_and_ends_as_if_it_had_not(self, toy, tmp_path, monkeypatch):
+        learn, learned = loop._Training._learn, []
+        monkeypatch.setattr(
+            loop._Training, "_learn", lambda self, number: learned.append(number) or learn(self, number)
+        )
+        monkeypatch.setattr(loop, "SECONDS", 0.0)
+        job, rest = gpu.jobs_of("own_protocol", toy=True)[0], gpu.Clock(float("inf"))
+        gpu.draw_scenes(toy, job.piece)
+        assert [*gpu.done(job, toy, gpu.Clock(0.0))] == ["is not over: it goes on in the next call"]
+        rows, _ = gpu.done(job, toy, rest)
+        assert learned == [1, 1]  # an epoch of each phase, none of them twice
+        again = gpu.Settings(toy.out, tmp_path / "elsewhere", toy.mnist, "cpu", toy=True)
+        gpu.draw_scenes(again, job.piece)
+        assert next(gpu.done(job, again, rest)) == rows
+        gpu.put(toy.out, job.piece, rows)
+        measured = {row.metric: row.value for row in rows}
+        (summed,) = gpu.rank(job._replace(seed=None), toy, rest)
+        assert {row.metric: row.value for row in summed} == pytest.approx(measured)
+        bounded = {row.metric for row in summed if row.low <= row.high}
+        assert bounded > {metric.name for metric in gpu.LabelRanking.metrics}
+
+    def test_overlap_is_of_the_scores_of_neighboring_scales(self):
+        size = 4.0 * torch.tensor([[1, 2, 3, 4, 0]] * 2)
+        found = gpu.calibrated(torch.tensor([[1.0, 2.0, 3.0, 9.0, 0.0], [1.0, 3.0, 2.0, 9.0, 0.0]]), size)
+        assert [value for name, value in found.items() if "overlap" in name] == [0.0, 0.0, 1.0, 0.0]
+        assert (found["calibration.exactly_ordered"], found["calibration.scale_2.deviation"]) == (0.5, 0.5)
+
+    def test_what_is_done_is_not_done_again_and_is_kept_as_a_study(self, tmp_path, monkeypatch):
+        given = ["--toy", "--device", "cpu", "--pieces", "sodeep", "--out", str(tmp_path / "out"), "--commit"]
+        gpu.main([*given, "a"])
+        monkeypatch.setitem(gpu.WORK, "sodeep", lambda *_: pytest.fail("done again"))
+        gpu.main([*given, "a"])
+        with pytest.raises(ValueError, match="sodeep was made with another commit"):
+            gpu.main([*given, "b"])
+        monkeypatch.setattr(studies, "FOLDER", tmp_path / "results")
+        gpu.main(["--keep", str(tmp_path / "out")])
+        study = studies.read("sodeep_gpu")
+        value, low, high = study.leaf("lstm", "l1")
+        assert low <= value <= high < 0.5
+        assert (study.runs, study.made_by["commit"]) == (["lstm", "cnn-unpadded"], "a")
 
 
 class TestKeep:

@@ -1,7 +1,7 @@
 """Ranked MNIST: digits of different sizes on a canvas; the bigger, the more important (RLSEP, Section 5.1)."""
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import pyarrow as pa
 import torch
@@ -24,13 +24,28 @@ RECIPE = {
     "glyph": pa.list_(pa.int64(), CLASSES),  # see Digits; -1 = absent
 }
 SCHEMA = schema_of(RECIPE)
+MARGIN = 10 / 224  # of the canvas, at its edges, where scenes are drawn in turn
 
 
 @dataclass(frozen=True, kw_only=True)
 class RankedMnist(Scenes):
-    """Scenes of distinct digits, ranked by their sizes."""
+    """Scenes of distinct digits, ranked by their sizes.
+
+    Attributes:
+        arrangement: `largest_first`, and all sizes of a scene again where one digit finds no place; or `in_turn`, as
+            the authors of RLSEP draw: each digit with a size and a place of its own, drawn anew at every try, ten
+            pixels of 224 from the edges at least.
+    """
+
+    arrangement: Literal["largest_first", "in_turn"] = "largest_first"
 
     schema: ClassVar[pa.Schema] = SCHEMA
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        room = 1 - 2 * MARGIN
+        if self.arrangement == "in_turn" and self.scale[1] / 8 > room:
+            raise ValueError(f"scale is {self.scale[0]} to {self.scale[1]}, expected at most {8 * room:.2f} in turn")
 
     @property
     def importance(self) -> str:
@@ -46,6 +61,7 @@ class RankedMnist(Scenes):
             scale=self.scale,
             overlap=self.overlap,
             generator=generator,
+            arrangement=self.arrangement,
         )
 
     def scenes(self, digits: Digits, rows: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
@@ -89,17 +105,19 @@ def recipes(
     scale: tuple[float, float],
     overlap: float,
     generator: torch.Generator,
+    arrangement: str = "largest_first",
 ) -> Recipe:
     """Draw scenes: how many digits, of which classes, which glyphs, how large and where.
 
     Boxes are placed largest first; where one finds no free place, the scene's sizes and places are drawn again, its
-    classes stay.
+    classes stay. Or `in_turn`, see `RankedMnist`.
 
     Args:
         digits: of one split.
         rows: number of scenes.
         canvas, digits_per_image, scale, overlap: see `rankops.datasets.scenes.base.Scenes`.
         generator: source of all draws.
+        arrangement: see `RankedMnist`.
 
     Raises:
         ValueError: a class has no digit, or the digits do not fit on the canvas.
@@ -108,6 +126,11 @@ def recipes(
     classes = torch.rand(rows, CLASSES, generator=generator).argsort(1)[:, :many]  # distinct
     counts = torch.randint(few, many + 1, (rows, 1), generator=generator)
     mask = torch.arange(many) < counts
+    if arrangement == "in_turn":
+        sizes, tops, lefts = layout.arranged_in_turn(
+            mask, canvas=canvas, scale=scale, overlap=overlap, margin=MARGIN * canvas, generator=generator
+        )
+        return recipes_of(sizes > 0, classes, sizes, tops, lefts, digits.drawn(classes, generator))
     # Which of a scene's classes is the largest is random already: sizes go to them in their order.
     sizes, tops, lefts, _ = layout.arranged(
         mask, canvas=canvas, scale=scale, overlap=overlap, used=many, generator=generator

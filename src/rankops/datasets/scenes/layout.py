@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-__all__ = ["arranged", "pieces", "placed"]
+__all__ = ["arranged", "arranged_in_turn", "pieces", "placed"]
 
 
 PLACES_TRIED = 32
@@ -47,19 +47,21 @@ def placed(sizes: Tensor, canvas: int, overlap: float, generator: torch.Generato
         places = torch.rand(2, scenes, PLACES_TRIED, generator=generator) * (canvas - size)
         free = torch.ones(scenes, PLACES_TRIED, dtype=torch.bool)
         for earlier in range(slot):
-            other = sizes[:, earlier, None]
-            shared = [
-                torch.minimum(at + size, before + other) - torch.maximum(at, before)
-                for at, before in zip(places, (tops[:, earlier, None], lefts[:, earlier, None]), strict=True)
-            ]
-            # The smaller of two boxes is this one.
-            free &= shared[0].clamp(min=0) * shared[1].clamp(min=0) <= overlap * size * size
+            shared = _shared(places, size, tops[:, earlier, None], lefts[:, earlier, None], sizes[:, earlier, None])
+            free &= shared <= overlap * size * size  # the smaller of two boxes is this one
         first = free.to(torch.uint8).argmax(-1, keepdim=True)
         there = sizes[:, slot] > 0
         tops[:, slot] = torch.where(there, places[0].gather(1, first).squeeze(1), 0.0)
         lefts[:, slot] = torch.where(there, places[1].gather(1, first).squeeze(1), 0.0)
         fits &= free.any(-1) | ~there
     return tops, lefts, fits
+
+
+def _shared(places: Tensor, size: Tensor, top: Tensor, left: Tensor, other: Tensor) -> Tensor:
+    """Return the area that boxes at places (2, ...) have in common with an earlier box."""
+    height = torch.minimum(places[0] + size, top + other) - torch.maximum(places[0], top)
+    width = torch.minimum(places[1] + size, left + other) - torch.maximum(places[1], left)
+    return height.clamp(min=0) * width.clamp(min=0)
 
 
 def arranged(
@@ -108,3 +110,42 @@ def arranged(
         f"{len(pending)} of {rows} scenes with up to {used} boxes of scale {scale[0]} to {scale[1]} found no place in "
         f"{ROUNDS} draws: fewer or smaller ones, or more overlap (now {overlap})"
     )
+
+
+def arranged_in_turn(
+    mask: Tensor, *, canvas: int, scale: tuple[float, float], overlap: float, margin: float, generator: torch.Generator
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Place boxes one after the other, each with a size and a place of its own that are drawn anew at every try.
+
+    So the authors of RLSEP draw (MrGranddy/UniMLR): a box that finds no place in a thousand tries is left out, and no
+    scene is drawn again. Later boxes are therefore smaller on average.
+
+    Args:
+        mask: (n, T) bool, which boxes are there.
+        canvas, scale, overlap, generator: see `arranged`.
+        margin: pixels between a box and the edge of the canvas, at least.
+
+    Returns:
+        Sizes, tops and lefts (n, T), 0 = not there.
+    """
+    rows, boxes = mask.shape
+    sizes, tops, lefts = (torch.zeros(rows, boxes) for _ in range(3))
+    for slot in range(boxes):
+        pending = mask[:, slot].nonzero().squeeze(1)
+        for _ in range(ROUNDS // PLACES_TRIED + 1):
+            size = canvas / 8 * (torch.rand(len(pending), PLACES_TRIED, generator=generator) * (scale[1] - scale[0]))
+            size += canvas / 8 * scale[0]
+            places = margin + torch.rand(2, *size.shape, generator=generator) * (canvas - 2 * margin - size)
+            free = torch.ones(size.shape, dtype=torch.bool)
+            for earlier in range(slot):
+                top, left, other = (values[pending, earlier, None] for values in (tops, lefts, sizes))
+                smaller = torch.minimum(size, other)
+                free &= _shared(places, size, top, left, other) <= overlap * smaller * smaller
+            first, found = free.to(torch.uint8).argmax(-1, keepdim=True), free.any(-1)
+            done = pending[found]
+            for values, new in ((sizes, size), (tops, places[0]), (lefts, places[1])):
+                values[done, slot] = new.gather(1, first).squeeze(1)[found]
+            pending = pending[~found]
+            if not len(pending):
+                break
+    return sizes, tops, lefts
