@@ -29,7 +29,9 @@ from rankops.io.checkpoints import build, save_model
 from rankops.io.recipes import recipe_of
 from rankops.models.network import made
 from rankops.plain_text import NAME, plain_name, plain_text
-from tools.fuzz.networks import folder_of
+
+from networks import folder_of  # isort: skip
+
 
 MOST = 3.0  # times as long, of twice the input
 NOTHING = 0.005  # seconds, of which no ratio says anything

@@ -385,8 +385,12 @@ def test_more_pairs_than_32_bits_count(generator):
 def test_expected_reciprocal_rank_is_its_formula_over_all_pairs(temperature, generator):
     scores = torch.randn(3, 200, generator=generator, dtype=torch.float64).requires_grad_()
     target, mask = torch.randint(5, (3, 200), generator=generator), torch.rand(3, 200, generator=generator) < 0.9
-    options = {"sorter": lambda scores, mask=None: 1 + 30 * scores.square(), "mask": mask, "temperature": temperature}
-    place, satisfied = 1 + 30 * scores.square(), (2.0 ** target.double() - 1) / 16 * mask
+    options = {
+        "sorter": lambda scores, mask=None: 1 + (scores.shape[-1] - 1) * (-scores).sigmoid(),
+        "mask": mask,
+        "temperature": temperature,
+    }
+    place, satisfied = 1 + 199 * (-scores).sigmoid(), (2.0 ** target.double() - 1) / 16 * mask
     apart = (place.unsqueeze(-1) - place.unsqueeze(-2)) / temperature
     before = (1 - apart.sign() * torch.expm1(-apart.abs())) / 2 * (1 - torch.eye(200, dtype=torch.float64))
     left = (before * torch.log1p(-satisfied).unsqueeze(-2)).sum(-1).exp()

@@ -222,9 +222,9 @@ def test_names_are_the_same_in_every_format(here, caplog):
     for file in ("rows.csv", "rows.jsonl"):
         cells = [row.asked()["features"] for row in read([Path(file)], recipe)]
         assert Features.prepared(cells, recipe["input"], where=file).tolist() == rows
-    cell = {"age": 1, "brand": "lada", "dna": "CCC"}
+    cell = {"age": 1, "brand": "wartburg", "dna": "CCC"}
     assert Features.prepared([cell], recipe["input"], where="").tolist() == [[1, 0, 0, 0, 0]]
-    assert "brand: no training row has 'lada'" in caplog.text
+    assert "brand: no training row has 'wartburg'" in caplog.text
     with pytest.raises(ValueError, match="dna has 4 letters, expected 3"):
         Features.prepared([cell | {"dna": "CACA"}], recipe["input"], where="")
 

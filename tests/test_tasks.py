@@ -22,7 +22,7 @@ from rankops.io.checkpoints import build, load_model, save_model
 from rankops.io.parquet import IMAGE, encode_images
 from rankops.io.starts import start_from
 from rankops.ranks import ranks
-from rankops.sorters.handcrafted import Handcrafted
+from rankops.sorters import Handcrafted, Sorter
 from rankops.tasks import _two_phases, retrieval
 from rankops.tasks._two_phases import embedded
 from rankops.tasks.label_ranking import label_ranks_of
@@ -202,7 +202,7 @@ def test_the_auxiliary_loss_ends_after_its_epochs_which_count_on(generator):
 
 
 def test_a_sorter_in_the_loss_is_frozen_or_each_of_its_steps_is_down_the_gradient_of_its_own_error(generator):
-    class Scaled(nn.Module):
+    class Scaled(Sorter):
         def __init__(self):
             super().__init__()
             self.factor = nn.Parameter(torch.tensor(0.5))

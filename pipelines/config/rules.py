@@ -30,6 +30,7 @@ from pipelines.config.schema import (
 from rankops import lookup
 from rankops.datasets.scenes.base import Scenes
 from rankops.io.starts import check_fit, with_files
+from rankops.sorters.laplace import Laplace
 from rankops.tasks import Task
 from rankops.training.objective import JOINTLY
 from rankops.training.options import Optimizer, Schedule
@@ -406,7 +407,7 @@ def _check_loss(task: type[Task], loss: Component, training: dict[str, Any], pla
     scores, parameters = torch.tensor([[0.0, 1.0], [1.0, 0.0]]), _parameters(loss.name)
     logs = training.get("log_plus") is not None  # which are standardized
     truth = {"label_ranks": torch.tensor([[2, 1], [0, 1]]), "target": 2 * scores - 1 if logs else scores}
-    runtime = {"sorter": lambda scores, **_: scores.argsort(-1).argsort(-1) + 1.0, "generator": torch.Generator()}
+    runtime = {"sorter": Laplace(), "generator": torch.Generator()}
     given = {name: value for name, value in runtime.items() if name in parameters}
     try:
         function(scores, truth.get(parameters[1], scores.bool()), **loss.args, **given)

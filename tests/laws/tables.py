@@ -112,7 +112,8 @@ def tables(draw, inputs=INPUTS, truths=TRUTHS, *, most: int = 14) -> Drawn:
     if draw(st.booleans()):
         table.columns["who"] = draw(st.permutations([10 * row for row in range(count)])) if draw(st.booleans()) else [
             f"{draw(st.sampled_from(WORDS))} {row}" for row in range(count)]  # fmt: skip
-        table.options["id"], table.names = "who", [str(one) for one in table.columns["who"]]
+        table.options["id"] = "who"
+        table.names = [" ".join(str(one).split()) for one in table.columns["who"]]  # any white space is a space
     _draw_truth(draw, each, table, truth)
     _draw_input(draw, each, table, draw(st.sampled_from(inputs)))
     if truth == "relevance" or draw(st.booleans()):
